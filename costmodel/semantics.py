@@ -1,0 +1,97 @@
+"""What a formula may do beyond arithmetic: one closed list of operations, with more than one meaning.
+
+A cost function computes with `+ - * /`, `**` with a Python constant, and the operations of a `Semantics`
+object. It imports no array library and branches on no value, so one source serves exact and relaxed plans,
+NumPy, JAX and plain floats, and (in `bounds.py`) boxes of plans.
+"""
+
+import builtins
+import math
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any, Protocol
+
+Scalar = Any
+"""A Python float, a NumPy or JAX array (element by element), or a box of `bounds.py`."""
+
+
+class Semantics(Protocol):
+    """The operations of a formula. `maximum` and `minimum` take two arguments or more."""
+
+    def maximum(self, first: Scalar, *others: Scalar) -> Scalar:
+        """The larger; `Smooth` may round its corner off."""
+        ...
+
+    def exact_maximum(self, first: Scalar, *others: Scalar) -> Scalar:
+        """The larger, never smoothed: for counts and placement, whose shares must not turn negative."""
+        ...
+
+    def minimum(self, first: Scalar, *others: Scalar) -> Scalar:
+        """The smaller, never smoothed: minima stand in counts and placement only (DESIGN 6)."""
+        ...
+
+    def floor(self, value: Scalar) -> Scalar:
+        """The largest integer not above `value`; its derivative is zero."""
+        ...
+
+    def log2(self, value: Scalar) -> Scalar:
+        """The logarithm to base two."""
+        ...
+
+
+class Exact:
+    """True maxima and minima of an array library: `numpy`, `jax.numpy`, or `math` for plain floats."""
+
+    def __init__(self, library: ModuleType) -> None:
+        self.library = library
+        plain = library is math
+        self._max = builtins.max if plain else library.maximum
+        self._min = builtins.min if plain else library.minimum
+        self.floor = library.floor
+        self.log2 = library.log2
+
+    def maximum(self, first: Scalar, *others: Scalar) -> Scalar:
+        for other in others:
+            first = self._max(first, other)
+        return first
+
+    exact_maximum = maximum
+
+    def minimum(self, first: Scalar, *others: Scalar) -> Scalar:
+        for other in others:
+            first = self._min(first, other)
+        return first
+
+
+class Smooth(Exact):
+    r"""Maxima with rounded corners, for descent over kinks. Never reported as a cost.
+
+    With $x = lo / (hi + \tiny)$, $\max_\epsilon = hi\,(1 + x + \sqrt{(1-x)^2 + 4\epsilon x})/2$: homogeneous,
+    log-convex, between $\max$ and $(1 + \sqrt\epsilon)\max$ for non-negative arguments, with finite gradients
+    at $(0, 0)$. `tiny` is 1e-15: below 1e-18 the float32 gradients are NaN there.
+    """
+
+    def __init__(self, library: ModuleType, epsilon: float = 1e-3) -> None:
+        super().__init__(library)
+        self.epsilon = epsilon
+        self._root = library.sqrt
+
+    def maximum(self, first: Scalar, *others: Scalar) -> Scalar:
+        for other in others:
+            first = self._smooth_pair(first, other)
+        return first
+
+    exact_maximum = Exact.maximum
+
+    def _smooth_pair(self, a: Scalar, b: Scalar) -> Scalar:
+        high, low = self._max(a, b), self._min(a, b)
+        x = low / (high + 1e-15)
+        return 0.5 * high * (1 + x + self._root((1 - x) ** 2 + 4 * self.epsilon * x))
+
+
+def total(values: Iterable[Scalar]) -> Scalar:
+    """The sum over a static sequence, without the leading `0 +` of `sum`."""
+    result: Scalar = None
+    for value in values:
+        result = value if result is None else result + value
+    return 0.0 if result is None else result
