@@ -1,0 +1,51 @@
+"""The hardware as the model sees it. SI units; the suffix of a name is its unit."""
+
+from costmodel._pytree import pytree, static
+from costmodel.semantics import Scalar
+from costmodel.stack import Stack
+
+PRECISION_WIDTHS = ("32bit", "16bit", "8bit", "4bit")
+
+
+@pytree
+class Accelerator:
+    """One accelerator. Peaks are dense; one that the chip lacks holds the rate at which it would be emulated.
+
+    `hbm_bytes` is what the driver reports (81,559 MiB for an H100 80GB), not the label.
+    """
+
+    name: str = static()
+    widths: tuple[str, ...] = static(default=PRECISION_WIDTHS)  # those the matmul units have
+    types: tuple[str, ...] = static(default=("fp32", "fp16", "bf16"))  # number formats the matmul units have
+    peak_32bit_flop_per_s: Scalar
+    peak_16bit_flop_per_s: Scalar
+    peak_8bit_flop_per_s: Scalar
+    peak_4bit_flop_per_s: Scalar
+    hbm_bytes: Scalar
+    hbm_bytes_per_s: Scalar
+    power_w: Scalar = 0.0
+
+
+@pytree
+class Tier:
+    """One network level, per accelerator and direction. `size` counts the accelerators inside one of its domains."""
+
+    name: str = static()
+    size: Scalar
+    usable_size: Scalar
+    bandwidth_bytes_per_s: Scalar
+    latency_s: Scalar
+    oversubscription: Scalar = 1.0
+    in_network_reduction: Scalar = 0.0  # share of an all-reduce's second pass that the switches save
+
+
+@pytree
+class Cluster:
+    """Accelerators of one kind behind nested tiers, from the inside out, and the fitted software stack on them."""
+
+    name: str = static()
+    accelerator: Accelerator
+    tiers: tuple[Tier, ...]
+    accelerators: Scalar
+    stack: Stack
+    partial_domains: bool = static(default=False)  # groups may straddle domains unevenly

@@ -1,0 +1,1 @@
+"""Builders of workloads: one file for each family of models."""

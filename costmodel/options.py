@@ -1,0 +1,220 @@
+"""The options of a plan as rows of numbers: one row for each schedule, ZeRO stage, recompute mode and so on.
+
+A formula multiplies by these numbers and never asks which option it is, so a batch may mix all of them in one
+compiled program, and a mixture of rows is a relaxed option.
+"""
+
+from costmodel._pytree import pytree
+from costmodel.semantics import Scalar
+
+
+@pytree
+class ScheduleRow:
+    """Coefficients of a pipeline schedule (schedule.py: time, memory.py: microbatches in flight)."""
+
+    idle_weight: Scalar  # weight-gradient slots that the bubble holds (+) or that the schedule fills it with (-)
+    idle_forward: Scalar  # forward slots of the bubble that weight gradients cannot fill
+    steady_transfers: Scalar  # 1 where transfers also slow the steady state
+    all_in_flight: Scalar  # 1 where all microbatches are live at once
+    depth_in_flight: Scalar  # live microbatches per stage still to come, in chunks
+    virtual_in_flight: Scalar  # those of the earlier virtual stages
+    extra_in_flight: Scalar  # chunks
+
+
+SCHEDULES = {
+    "gpipe": ScheduleRow(
+        idle_weight=1.0,
+        idle_forward=0.0,
+        steady_transfers=0.0,
+        all_in_flight=1.0,
+        depth_in_flight=0.0,
+        virtual_in_flight=0.0,
+        extra_in_flight=0.0,
+    ),
+    "one_f_one_b": ScheduleRow(
+        idle_weight=1.0,
+        idle_forward=0.0,
+        steady_transfers=1.0,
+        all_in_flight=0.0,
+        depth_in_flight=1.0,
+        virtual_in_flight=0.0,
+        extra_in_flight=0.0,
+    ),
+    "interleaved": ScheduleRow(
+        idle_weight=1.0,
+        idle_forward=0.0,
+        steady_transfers=0.0,
+        all_in_flight=0.0,
+        depth_in_flight=2.0,
+        virtual_in_flight=1.0,
+        extra_in_flight=-1.0,
+    ),
+    "zb_h1": ScheduleRow(
+        idle_weight=-1.0,
+        idle_forward=1.0,
+        steady_transfers=1.0,
+        all_in_flight=0.0,
+        depth_in_flight=1.0,
+        virtual_in_flight=0.0,
+        extra_in_flight=0.0,
+    ),
+    "zb_h2": ScheduleRow(
+        idle_weight=-2.0,
+        idle_forward=1.0,
+        steady_transfers=1.0,
+        all_in_flight=0.0,
+        depth_in_flight=2.0,
+        virtual_in_flight=0.0,
+        extra_in_flight=-1.0,
+    ),
+}
+
+
+@pytree
+class ZeroRow:
+    """What a ZeRO stage divides over the ranks that share weights (1: divided), and its traffic per microbatch."""
+
+    weights: Scalar
+    gradients: Scalar
+    states: Scalar
+    gathers_once: Scalar  # all-gathers of the weights per step
+    reduces_once: Scalar  # reduce-scatters of the gradients per step
+    gathers_per_microbatch: Scalar
+    reduces_per_microbatch: Scalar
+
+
+ZERO_STAGES = {
+    0: ZeroRow(
+        weights=0.0,
+        gradients=0.0,
+        states=0.0,
+        gathers_once=0.0,
+        reduces_once=0.0,
+        gathers_per_microbatch=0.0,
+        reduces_per_microbatch=0.0,
+    ),
+    1: ZeroRow(
+        weights=0.0,
+        gradients=0.0,
+        states=1.0,
+        gathers_once=1.0,
+        reduces_once=1.0,
+        gathers_per_microbatch=0.0,
+        reduces_per_microbatch=0.0,
+    ),
+    2: ZeroRow(
+        weights=0.0,
+        gradients=1.0,
+        states=1.0,
+        gathers_once=1.0,
+        reduces_once=0.0,
+        gathers_per_microbatch=0.0,
+        reduces_per_microbatch=1.0,
+    ),
+    3: ZeroRow(
+        weights=1.0,
+        gradients=1.0,
+        states=1.0,
+        gathers_once=0.0,
+        reduces_once=0.0,
+        gathers_per_microbatch=2.0,
+        reduces_per_microbatch=1.0,
+    ),
+}
+
+
+@pytree
+class RecomputeRow:
+    """Shares of the saved activations that are kept, and of the forward work that the backward pass repeats."""
+
+    keep_core: Scalar
+    keep_rest: Scalar
+    redo_core: Scalar
+    redo_rest: Scalar
+    working_core: Scalar  # 1 where one block's dropped activations come back while its backward pass runs
+    working_rest: Scalar
+
+
+RECOMPUTES = {
+    "none": RecomputeRow(
+        keep_core=1.0, keep_rest=1.0, redo_core=0.0, redo_rest=0.0, working_core=0.0, working_rest=0.0
+    ),
+    "selective": RecomputeRow(
+        keep_core=0.0, keep_rest=1.0, redo_core=1.0, redo_rest=0.0, working_core=1.0, working_rest=0.0
+    ),
+    "full": RecomputeRow(
+        keep_core=0.0, keep_rest=0.0, redo_core=1.0, redo_rest=1.0, working_core=1.0, working_rest=1.0
+    ),
+}
+
+
+@pytree
+class PrecisionRow:
+    """Bytes of the number formats, and which of the accelerator's peaks the matmuls run at."""
+
+    weight_bytes: Scalar
+    activation_bytes: Scalar
+    master_bytes: Scalar  # float32 copy of the weights beside the optimizer states
+    at_32bit: Scalar
+    at_16bit: Scalar
+    at_8bit: Scalar
+    at_4bit: Scalar
+
+
+def _precision(width: int, *, weight_bytes: float = 2.0, master_bytes: float = 4.0) -> PrecisionRow:
+    at = {f"at_{w}bit": float(w == width) for w in (32, 16, 8, 4)}
+    activation_bytes = max(2.0, width / 8)
+    return PrecisionRow(weight_bytes=weight_bytes, activation_bytes=activation_bytes, master_bytes=master_bytes, **at)
+
+
+PRECISIONS = {
+    "fp32": _precision(32, weight_bytes=4.0, master_bytes=0.0),
+    "fp16": _precision(16),
+    "bf16": _precision(16),
+    "fp8_tensor": _precision(8),
+    "fp8_block": _precision(8),
+    "mxfp8": _precision(8),
+    "nvfp4": _precision(4),
+}
+PRECISION_TYPES = {
+    "fp32": "fp32", "fp16": "fp16", "bf16": "bf16",
+    "fp8_tensor": "fp8", "fp8_block": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4",
+}  # fmt: skip
+
+
+@pytree
+class OptimizerRow:
+    """States per parameter, in numbers of the plan's `state_dtype`."""
+
+    states: Scalar
+
+
+OPTIMIZERS = {"sgd": OptimizerRow(states=1.0), "adam": OptimizerRow(states=2.0)}
+
+DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
+
+
+@pytree
+class AttentionRow:
+    """Fused (`flash`) or materialised attention; touches are passes over the score matrix in activation elements."""
+
+    flash: Scalar
+    score_touches_forward: Scalar
+    score_touches_backward: Scalar
+
+
+ATTENTIONS = {
+    "flash": AttentionRow(flash=1.0, score_touches_forward=0.0, score_touches_backward=0.0),
+    # forward: scores written, read by the softmax, probabilities written, read by the second product
+    "unfused": AttentionRow(flash=0.0, score_touches_forward=4.0, score_touches_backward=6.0),
+}
+
+
+@pytree
+class OverlapRow:
+    """1 for each kind of traffic that may run beside compute."""
+
+    tensor: Scalar
+    context: Scalar
+    data: Scalar
+    pipeline: Scalar

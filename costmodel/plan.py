@@ -1,0 +1,167 @@
+"""How the work is laid out: `Plan` (what people write), `PlanPoint` (what formulas read) and `embed` between them."""
+
+import dataclasses
+from typing import Any
+
+from costmodel import options
+from costmodel._pytree import pytree
+from costmodel.semantics import Scalar
+from costmodel.workload import Workload
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A plan that can be launched: integers and names only. `violations.violations` says whether it is legal.
+
+    accelerators = tensor x context x data x pipeline; microbatches = batch / (data x microbatch).
+    """
+
+    data: int = 1
+    tensor: int = 1
+    context: int = 1
+    pipeline: int = 1
+    virtual_stages: int = 1
+    microbatch: int = 1  # sequences
+    domain: int | None = None  # accelerators used of each innermost domain; None: the tier's usable size
+    data_shard: int | None = None  # ranks that share weights under ZeRO; None: all of data x context
+    zero_stage: int = 1
+    sequence_parallel: bool = False
+    context_kind: str = "ring"
+    schedule: str = "one_f_one_b"
+    recompute: str = "none"
+    recompute_share: float = 1.0  # share of the blocks that `recompute` applies to
+    stage_layers: tuple[int, ...] | None = None
+    overlap_data: bool = True
+    overlap_tensor: bool = False
+    overlap_context: bool = True
+    overlap_pipeline: bool = False
+    precision: str = "bf16"
+    gradient_dtype: str = "fp32"
+    state_dtype: str = "fp32"
+    optimizer: str = "adam"
+    attention: str = "flash"
+    fused_kernels: bool = True
+
+    @property
+    def accelerators(self) -> int:
+        return self.tensor * self.context * self.data * self.pipeline
+
+    def microbatches(self, batch: int) -> float:
+        """Microbatches of each pipeline in a step of `batch` sequences."""
+        return batch / (self.data * self.microbatch)
+
+    def __str__(self) -> str:
+        """One line: what differs from the defaults, degrees first."""
+        shown = [f"{f.name}={_show(getattr(self, f.name))}" for f in dataclasses.fields(self) if _differs(self, f)]
+        return " ".join(shown)
+
+
+_ALWAYS_SHOWN = ("data", "tensor", "pipeline", "microbatch")
+
+
+def _differs(plan: Plan, field: dataclasses.Field[Any]) -> bool:
+    return field.name in _ALWAYS_SHOWN or getattr(plan, field.name) != field.default
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+@pytree
+class PlanPoint:
+    """A plan as numbers, relaxed or not: degrees, and the rows of its options. Every field may be an array."""
+
+    accelerators: Scalar
+    tensor: Scalar
+    context: Scalar
+    pipeline: Scalar
+    virtual_stages: Scalar
+    microbatch: Scalar
+    domain: Scalar
+    data_shard: Scalar  # 1 under ZeRO 0
+    sequence_parallel: Scalar
+    context_ring: Scalar  # 1: keys and values travel round a ring; 0: all-to-all over heads
+    extra_layers_first: Scalar = 0.0  # layers of that stage above the mean over stages
+    extra_layers_middle: Scalar = 0.0  # of the heaviest stage between the first and the last
+    extra_layers_last: Scalar = 0.0
+    gradient_bytes: Scalar = 4.0
+    state_bytes: Scalar = 4.0
+    fused_kernels: Scalar = 1.0
+    schedule: options.ScheduleRow
+    zero: options.ZeroRow
+    recompute: options.RecomputeRow
+    precision: options.PrecisionRow
+    optimizer: options.OptimizerRow
+    attention: options.AttentionRow
+    overlap: options.OverlapRow
+
+    @property
+    def data(self) -> Scalar:
+        """Data-parallel degree; derived, so that boxes of plans keep it an exact monomial."""
+        return self.accelerators / (self.tensor * self.context * self.pipeline)
+
+
+def embed(plan: Plan, workload: Workload, domain: float) -> PlanPoint:
+    """The point of a plan: degrees as floats, options as their rows. `domain` is the cluster's usable domain."""
+    extra = _extra_layers(plan, workload)
+    shard = plan.data_shard or plan.data * plan.context
+    return PlanPoint(
+        accelerators=float(plan.accelerators),
+        tensor=float(plan.tensor),
+        context=float(plan.context),
+        pipeline=float(plan.pipeline),
+        virtual_stages=float(plan.virtual_stages),
+        microbatch=float(plan.microbatch),
+        domain=float(plan.domain or domain),
+        data_shard=float(shard if plan.zero_stage else 1),
+        sequence_parallel=float(plan.sequence_parallel),
+        context_ring=float(plan.context_kind == "ring"),
+        extra_layers_first=extra[0],
+        extra_layers_middle=extra[1],
+        extra_layers_last=extra[2],
+        gradient_bytes=options.DTYPE_BYTES[plan.gradient_dtype],
+        state_bytes=options.DTYPE_BYTES[plan.state_dtype],
+        fused_kernels=float(plan.fused_kernels),
+        schedule=options.SCHEDULES[plan.schedule],
+        zero=options.ZERO_STAGES[plan.zero_stage],
+        recompute=_recompute_row(plan),
+        precision=options.PRECISIONS[plan.precision],
+        optimizer=options.OPTIMIZERS[plan.optimizer],
+        attention=options.ATTENTIONS[plan.attention],
+        overlap=options.OverlapRow(
+            tensor=float(plan.overlap_tensor),
+            context=float(plan.overlap_context),
+            data=float(plan.overlap_data),
+            pipeline=float(plan.overlap_pipeline),
+        ),
+    )
+
+
+def layers(workload: Workload) -> int:
+    """Repeated blocks that the pipeline divides."""
+    return sum(int(block.repeats) for block in workload.blocks if block.position == "layer")
+
+
+def _extra_layers(plan: Plan, workload: Workload) -> tuple[float, float, float]:
+    if plan.stage_layers is None:
+        return (0.0, 0.0, 0.0)
+    counts, mean = plan.stage_layers, layers(workload) / plan.pipeline
+    middle = max(counts[1:-1] or (counts[0], counts[-1]))
+    return (counts[0] - mean, middle - mean, counts[-1] - mean)
+
+
+def _recompute_row(plan: Plan) -> options.RecomputeRow:
+    """The row of the mode on `recompute_share` of the blocks and of none on the others."""
+    chosen, none = options.RECOMPUTES[plan.recompute], options.RECOMPUTES["none"]
+    share = plan.recompute_share
+    mixed = {
+        f.name: share * getattr(chosen, f.name) + (1 - share) * getattr(none, f.name)
+        for f in dataclasses.fields(options.RecomputeRow)
+        if not f.name.startswith("working")
+    }
+    working = float(share > 0)
+    return options.RecomputeRow(
+        **mixed, working_core=working * chosen.working_core, working_rest=working * chosen.working_rest
+    )

@@ -1,0 +1,39 @@
+"""The fitted parameters of the software: what neither the data sheet nor the plan says."""
+
+from costmodel._pytree import pytree, static
+from costmodel.semantics import Scalar
+
+
+@pytree
+class Stack:
+    """Efficiencies, overheads and memory outside tensors. Every number is a leaf: it can be fitted or swept."""
+
+    name: str = static(default="default")
+    # compute
+    matmul_ceiling: Scalar = 0.85  # share of peak of a large matmul
+    matmul_size0: Scalar = 100.0  # elements: a dimension of this size costs as much again (see roofline.py)
+    attention_ceiling: Scalar = 0.60  # share of peak of the fused attention's matmuls, forward
+    attention_backward_flop: Scalar = 2.5  # FLOP of the fused backward over those of the forward (scores recomputed)
+    attention_size0: Scalar = 512.0  # keys
+    unfused_touches: Scalar = 2.0  # passes of unfused norms and activations over those of fused ones
+    hbm_ceiling: Scalar = 0.85  # share of the memory bandwidth that streams reach
+    kernel_s: Scalar = 4e-6  # launch and drain of one kernel
+    step_s: Scalar = 5e-3  # host work of a step that nothing hides
+    # collectives
+    link_ceiling: Scalar = 0.82  # share of a tier's bandwidth that large messages reach
+    collective_s: Scalar = 8e-6  # start of one collective
+    all_reduce_tree: Scalar = 1.0  # share of all-reduces whose latency grows with the logarithm of the ranks
+    chunk_fill: Scalar = 0.05  # share of a hierarchical collective in which its tiers do not overlap
+    contention: Scalar = 0.10  # share of overlapped communication that slows the compute it hides behind
+    # share of the compute beside it that can hide communication, where the plan overlaps it
+    hide_tensor: Scalar = 0.5
+    hide_context: Scalar = 0.9
+    hide_data: Scalar = 0.9
+    hide_pipeline: Scalar = 0.9
+    # memory outside tensors
+    context_bytes: Scalar = 1.0e9
+    workspace_bytes: Scalar = 0.5e9
+    communicator_bytes: Scalar = 0.25e9  # buffers of one communicator
+    fragmentation: Scalar = 0.03  # share of activations lost between allocations
+    logit_bytes: Scalar = 8.0  # bytes of one logit at the peak of the loss: float32 values and their gradient
+    optimizer_buffer: Scalar = 0.0  # float32 copies of a rank's updated weights held inside the optimizer step

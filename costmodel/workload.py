@@ -1,0 +1,141 @@
+"""What is trained: repeated blocks of operators with exact sizes, for one sequence and undivided.
+
+Sizes are Python integers where they come from files, so that totals of parameters and FLOP are exact; they may
+as well be traced scalars, and then everything here is differentiable with respect to the architecture.
+"""
+
+from costmodel._pytree import pytree, static
+from costmodel.semantics import Scalar, total
+
+
+@pytree
+class Size:
+    """Elements along one dimension, and the shares (`counts.Shares`) by which the plan divides them.
+
+    `limit` is the number of pieces beyond which the tensor split stops and pieces are replicated: the number of
+    key-value heads under grouped-query attention.
+    """
+
+    value: Scalar
+    split: tuple[str, ...] = static(default=())
+    limit: Scalar | None = None
+
+
+Sizes = tuple[Size, ...]
+"""Parts laid side by side along one dimension: their sum."""
+
+
+@pytree
+class Saved:
+    """What an operator keeps for its backward pass, per microbatch.
+
+    `role` says which recompute option drops it: `input` is the block's own input, `core` the inside of the attention,
+    `rest` everything else. `attention` names the kernel (`flash`, `unfused`) that saves it, or is empty for both.
+    """
+
+    rows: Sizes
+    columns: Sizes
+    groups: Sizes = ()
+    activations: Scalar = 1.0  # elements in the activation's own type
+    fixed_bytes: Scalar = 0.0  # bytes per element of a type of its own (masks, row maxima)
+    role: str = static(default="rest")
+    attention: str = static(default="")
+
+
+@pytree
+class Op:
+    """One operator, for one sequence.
+
+    kind       rows (m)        inner (k)     columns (n)          groups
+    matmul     tokens          contraction   outputs              independent products
+    attention  query rows      head size     key rows             heads
+    memory     tokens          -             elements per token   -
+    loss       tokens          -             logits per token     -
+    lookup     tokens          -             table rows x width   -        (a gather: moves only the rows it uses)
+    sync       tokens          -             elements per token   -        (edge of a tensor-parallel region)
+
+    `parameters` are those outside a weight matrix (norms, biases). `touches_*` count how often an element moves through
+    the memory of the accelerator in a fused kernel, in units of the activation's type.
+    """
+
+    name: str = static()
+    kind: str = static()
+    rows: Sizes
+    columns: Sizes
+    inner: Sizes = ()
+    groups: Sizes = ()
+    key_values: Sizes = ()  # attention: elements of keys and values together, per key row
+    density: Scalar = 1.0  # attention: share of the score matrix that is computed (causal: one half)
+    parameters: Sizes = ()
+    touches_forward: Scalar = 0.0
+    touches_backward: Scalar = 0.0
+    saved: tuple[Saved, ...] = ()
+
+
+@pytree
+class Block:
+    """Operators that follow one another, `repeats` times; `position` says which pipeline stages hold them."""
+
+    name: str = static()
+    position: str = static(default="layer")  # "layer" on all stages, "first" or "last" on that stage only
+    ops: tuple[Op, ...]
+    repeats: Scalar = 1
+
+
+@pytree
+class Workload:
+    """One training job: the model as blocks, the sequence length and the global batch in sequences."""
+
+    name: str = static()
+    blocks: tuple[Block, ...]
+    sequence: Scalar
+    batch: Scalar
+    hidden: Scalar  # elements per token that cross a stage boundary
+    tied: Scalar = 0  # 1 where the output head reuses the embedding's weights
+
+
+def whole(sizes: Sizes) -> Scalar:
+    """The undivided number of elements along one dimension; 1 for none."""
+    return total(size.value for size in sizes) if sizes else 1
+
+
+def weight_elements(op: Op) -> Scalar:
+    """Elements of the operator's weight matrix, undivided."""
+    match op.kind:
+        case "matmul":
+            return whole(op.inner) * whole(op.columns) * whole(op.groups)
+        case "lookup":
+            return whole(op.inner) * whole(op.columns)
+        case _:
+            return 0
+
+
+def parameters(workload: Workload) -> Scalar:
+    """All parameters, the tied head counted once. Exact where sizes are integers."""
+    blocks = ((block, op) for block in workload.blocks for op in block.ops)
+    return total(block.repeats * _own_parameters(workload, block, op) for block, op in blocks)
+
+
+def _own_parameters(workload: Workload, block: Block, op: Op) -> Scalar:
+    vectors = whole(op.parameters) if op.parameters else 0
+    shared = workload.tied if block.position == "last" else 0
+    return weight_elements(op) * (1 - shared) + vectors
+
+
+def model_flop(workload: Workload) -> Scalar:
+    r"""FLOP per sequence of a forward and a backward pass without recompute: $3 \sum 2mkn + 3 \sum 4 s^2 d$.
+
+    Six times the parameters that enter a matmul (the output head, not the input embedding) per token, and the
+    attention by the share of the score matrix that is computed: causal attention counts half.
+    """
+    return 3 * total(block.repeats * _forward_flop(op) for block in workload.blocks for op in block.ops)
+
+
+def _forward_flop(op: Op) -> Scalar:
+    match op.kind:
+        case "matmul":
+            return 2 * whole(op.rows) * weight_elements(op)
+        case "attention":
+            return 4 * op.density * whole(op.rows) * whole(op.columns) * whole(op.inner) * whole(op.groups)
+        case _:
+            return 0
