@@ -1,0 +1,200 @@
+"""Pipeline schedules played out: an explicit order of operations on each device, evaluated as a longest path.
+
+The second route to the schedule term: it shares nothing with the closed forms. Host side, milliseconds a plan.
+
+A device runs its operations one after another, in its order, each as soon as its producers are done. A transfer
+delays the consumer by `transfer_s` and occupies neither device (asynchronous copies over an idle link).
+The makespan is the step with synchronised optimizer updates: from the first start to the last end anywhere.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, zip_longest
+from math import inf
+
+SCHEDULES = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2")
+SPLITS_WEIGHT_GRADIENT = ("zb_h1", "zb_h2")
+
+Seconds = float | Sequence[float]
+"""Seconds of a device's whole stage for one microbatch, or of each model chunk in turn."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """One operation on one microbatch: F (forward), B (backward), or W (weight gradient, where it is split off).
+
+    Model chunk c of stages * virtual_stages runs on device c % stages.
+    """
+
+    kind: str
+    microbatch: int
+    chunk: int
+
+
+DeviceOrder = tuple[Task, ...]
+Times = dict[Task, tuple[float, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """A schedule with its times. `starts_s` and `ends_s` are aligned with `order`: one tuple for each device.
+
+    `in_flight` is the peak number of microbatches whose activations a device holds, from the start of F to the end
+    of the last operation that reads them (W where it is split off, else B), in units of the device's whole stage: a
+    chunk counts 1/virtual_stages. `in_flight_until_b` drops them at the end of B, whether or not W has run.
+    """
+
+    makespan_s: float
+    order: tuple[DeviceOrder, ...]
+    starts_s: tuple[tuple[float, ...], ...]
+    ends_s: tuple[tuple[float, ...], ...]
+    in_flight: tuple[float, ...]
+    in_flight_until_b: tuple[float, ...]
+
+
+def play(
+    schedule: str,
+    stages: int,
+    microbatches: int,
+    virtual_stages: int = 1,
+    *,
+    forward_s: Seconds,
+    backward_s: Seconds,
+    weight_s: Seconds = 0.0,
+    transfer_s: float = 0.0,
+) -> Played:
+    """Play one training step. B is the gradient of the input, W that of the weights.
+
+    Zero-bubble schedules send the gradient after B and run W on its own; the others run B and W as one operation,
+    and send after both.
+    """
+    orders = order(schedule, stages, microbatches, virtual_stages)
+    forward, backward, weight = (_by_chunk(s, stages, virtual_stages) for s in (forward_s, backward_s, weight_s))
+    if schedule not in SPLITS_WEIGHT_GRADIENT:
+        backward = tuple(b + w for b, w in zip(backward, weight, strict=True))
+    times = _times(orders, {"F": forward, "B": backward, "W": weight}, transfer_s)
+    last_use = "W" if schedule in SPLITS_WEIGHT_GRADIENT else "B"
+    return Played(
+        makespan_s=max(end for _, end in times.values()),
+        order=orders,
+        starts_s=tuple(tuple(times[task][0] for task in device) for device in orders),
+        ends_s=tuple(tuple(times[task][1] for task in device) for device in orders),
+        in_flight=tuple(_peak(device, last_use) / virtual_stages for device in orders),
+        in_flight_until_b=tuple(_peak(device, "B") / virtual_stages for device in orders),
+    )
+
+
+def order(schedule: str, stages: int, microbatches: int, virtual_stages: int = 1) -> tuple[DeviceOrder, ...]:
+    """The order of operations on each device; it does not depend on their durations.
+
+    Every schedule is the same alternation with its own warm-up and its own delay of W.
+    """
+    _check(schedule, stages, microbatches, virtual_stages)
+    return tuple(_device_order(schedule, stages, microbatches, virtual_stages, device) for device in range(stages))
+
+
+def _check(schedule: str, stages: int, microbatches: int, virtual_stages: int) -> None:
+    if schedule not in SCHEDULES:
+        raise ValueError(f"`schedule` is {schedule!r}; expected one of {', '.join(SCHEDULES)}")
+    if min(stages, microbatches, virtual_stages) < 1:
+        raise ValueError(f"degrees are {(stages, microbatches, virtual_stages)}; expected each >= 1")
+    if virtual_stages > 1 and schedule != "interleaved":
+        raise ValueError(f"`virtual_stages` is {virtual_stages}; expected 1 with schedule {schedule}")
+    if schedule == "interleaved" and microbatches % stages:
+        raise ValueError(f"`microbatches` is {microbatches}; interleaved expects a multiple of the {stages} stages")
+
+
+def _warm_up(schedule: str, stages: int, microbatches: int, virtual_stages: int, device: int) -> int:
+    """Forwards before the first backward, in chunks.
+
+    GPipe (Huang et al. 2019): all. 1F1B (Narayanan et al. 2019) and ZB-H1: one for each device from here to the
+    end. Interleaved: Narayanan et al. 2021, as in Megatron-LM. ZB-H2: Qi et al. 2023, section 2.
+    """
+    to_end = stages - device
+    return {
+        "gpipe": microbatches,
+        "one_f_one_b": to_end,
+        "interleaved": 2 * to_end - 1 + (virtual_stages - 1) * stages,
+        "zb_h1": to_end,
+        "zb_h2": 2 * to_end - 1,
+    }[schedule]
+
+
+def _device_order(schedule: str, stages: int, microbatches: int, virtual_stages: int, device: int) -> DeviceOrder:
+    """Warm-up forwards; then B, W and F in turn.
+
+    W trails B by as many microbatches as the warm-up is shorter than on the first device (Qi et al. 2023): every
+    device then holds what the first one holds, and the last ones run W while gradients travel to the first.
+    """
+
+    def tasks(kind: str) -> list[Task | None]:
+        return [_task(kind, k, stages, virtual_stages, device) for k in range(microbatches * virtual_stages)]
+
+    warm_up, longest = (_warm_up(schedule, stages, microbatches, virtual_stages, d) for d in (device, 0))
+    trailing = [None] * (longest - warm_up) + tasks("W") if schedule in SPLITS_WEIGHT_GRADIENT else []
+    turns = zip_longest(tasks("B"), trailing, tasks("F")[warm_up:])
+    return tuple(task for task in (*tasks("F")[:warm_up], *chain.from_iterable(turns)) if task)
+
+
+def _task(kind: str, position: int, stages: int, virtual_stages: int, device: int) -> Task:
+    """The k-th operation of a kind on a device: groups of `stages` microbatches go through its chunks in turn.
+
+    Backward visits the chunks in reverse. With one chunk it is simply microbatch k.
+    """
+    group, within = divmod(position, stages * virtual_stages)
+    turn, member = divmod(within, stages)
+    local = turn if kind == "F" else virtual_stages - 1 - turn
+    return Task(kind=kind, microbatch=group * stages + member, chunk=local * stages + device)
+
+
+def _by_chunk(seconds: Seconds, stages: int, virtual_stages: int) -> tuple[float, ...]:
+    chunks = stages * virtual_stages
+    if not isinstance(seconds, Sequence):
+        return (seconds / virtual_stages,) * chunks
+    if len(seconds) != chunks:
+        raise ValueError(f"{len(seconds)} durations are given; expected one for each of {chunks} chunks")
+    return tuple(seconds)
+
+
+def producers(task: Task, chunks: int) -> tuple[Task, ...]:
+    """The operations whose results `task` reads: F the chunk before it, B its own F and the chunk after it, W its B."""
+
+    def other(kind: str, chunk: int) -> Task:
+        return Task(kind=kind, microbatch=task.microbatch, chunk=chunk)
+
+    if task.kind == "F":
+        return (other("F", task.chunk - 1),) if task.chunk else ()
+    if task.kind == "W":
+        return (other("B", task.chunk),)
+    own = other("F", task.chunk)
+    return (own, other("B", task.chunk + 1)) if task.chunk + 1 < chunks else (own,)
+
+
+def _times(orders: tuple[DeviceOrder, ...], seconds: dict[str, tuple[float, ...]], transfer_s: float) -> Times:
+    """Start and end of every operation: sweep over the devices; each runs until an input is missing."""
+    times: Times = {}
+    free_s, waiting = [0.0] * len(orders), [list(reversed(tasks)) for tasks in orders]
+    while any(waiting):
+        before = len(times)
+        for device, tasks in enumerate(waiting):
+            while tasks and (ready_s := _ready_s(tasks[-1], times, len(orders), len(seconds["F"]), transfer_s)) < inf:
+                task = tasks.pop()
+                start_s = max(free_s[device], ready_s)
+                free_s[device] = start_s + seconds[task.kind][task.chunk]
+                times[task] = (start_s, free_s[device])
+        if len(times) == before:
+            raise RuntimeError("the order of operations deadlocks")
+    return times
+
+
+def _ready_s(task: Task, times: Times, stages: int, chunks: int, transfer_s: float) -> float:
+    """When the last input is there; infinite while its producer has not run."""
+    inputs = producers(task, chunks)
+    if any(producer not in times for producer in inputs):
+        return inf
+    return max((times[i][1] + transfer_s * ((i.chunk - task.chunk) % stages > 0) for i in inputs), default=0.0)
+
+
+def _peak(device: DeviceOrder, last_use: str) -> int:
+    """The most microbatches live at once; a device is serial, so its order alone decides."""
+    return max(accumulate((task.kind == "F") - (task.kind == last_use) for task in device))
