@@ -25,6 +25,7 @@ class Stack:
     all_reduce_tree: Scalar = 1.0  # share of all-reduces whose latency grows with the logarithm of the ranks
     chunk_fill: Scalar = 0.05  # share of a hierarchical collective in which its tiers do not overlap
     contention: Scalar = 0.10  # share of overlapped communication that slows the compute it hides behind
+    regather_exposed: Scalar = 0.3  # share of the gathers for weight gradients that nothing hides
     # share of the compute beside it that can hide communication, where the plan overlaps it
     hide_tensor: Scalar = 0.5
     hide_context: Scalar = 0.9

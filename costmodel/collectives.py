@@ -1,0 +1,128 @@
+r"""Collectives over nested tiers: seconds per byte of payload, and the latency of one call.
+
+`ranks` are those of one group on each tier, from the inside out (placement.py). With $c_i = n_0 \cdots n_i$, a
+hierarchical all-gather of $S$ bytes moves $S (n_i - 1) / c_i$ bytes per rank over tier $i$, an all-reduce twice that
+(once, where the switches reduce), and an all-to-all $S (n_i - 1) c_{i-1} / g$. Chunks are pipelined over the tiers,
+so the time is near the maximum over the tiers; `Stack.chunk_fill` is the share in which they do not overlap.
+Sources: Thakur et al. 2005 (ring and tree costs); Won et al. 2023 (hierarchical pipelining, LIBRA).
+Everything vanishes by algebra for a group of one.
+"""
+
+from costmodel._pytree import pytree
+from costmodel.cluster import Tier
+from costmodel.semantics import Scalar, Semantics, total
+from costmodel.stack import Stack
+
+Ranks = tuple[Scalar, ...]
+
+
+@pytree
+class Law:
+    """Time of a collective: `seconds_per_byte * payload + latency_s` for each call."""
+
+    by_tier: tuple[Scalar, ...]  # seconds per byte of payload that each tier's links are busy
+    seconds_per_byte: Scalar
+    latency_s: Scalar
+
+
+def time_s(law: Law, payload_bytes: Scalar, calls: Scalar = 1.0) -> Scalar:
+    """Seconds of `calls` collectives that move `payload_bytes` (the undivided tensors) together."""
+    return law.seconds_per_byte * payload_bytes + calls * law.latency_s
+
+
+def all_gather(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
+    r"""Ring all-gather, or its mirror image the reduce-scatter: latency $\alpha_0 + \sum_i (n_i - 1)\alpha_i$."""
+    latency_s = _start_s(ranks, stack, sem) + _ring_hops_s(ranks, tiers)
+    return _law(_busy(ranks, tiers, stack), latency_s, stack, sem)
+
+
+def all_reduce(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
+    r"""All-reduce: two passes of the ring's traffic, less what switches reduce.
+
+    Latency $\alpha_0 + 2\sum_i ((1-\theta)(n_i - 1) + \theta \log_2 n_i)\alpha_i$ with $\theta$ the share of trees.
+    """
+    passes = [2.0 - tier.in_network_reduction for tier in tiers]
+    busy = tuple(p * b for p, b in zip(passes, _busy(ranks, tiers, stack), strict=True))
+    tree_s = total(sem.log2(n) * tier.latency_s for n, tier in zip(ranks, tiers, strict=True))
+    hops_s = (1 - stack.all_reduce_tree) * _ring_hops_s(ranks, tiers) + stack.all_reduce_tree * tree_s
+    return _law(busy, _start_s(ranks, stack, sem) + 2 * hops_s, stack, sem)
+
+
+def all_to_all(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
+    """Every rank sends a different piece of its `payload` to every other, directly."""
+    inverse_group = 1.0 / _product(ranks)
+    busy, inside = [], 1.0
+    for n, tier in zip(ranks, tiers, strict=True):
+        busy.append(inside * (n - 1) * inverse_group * _seconds_per_link_byte(tier, stack))
+        inside = inside * n
+    latency_s = _start_s(ranks, stack, sem) + _farthest_s(ranks, tiers, sem)
+    return _law(tuple(busy), latency_s, stack, sem)
+
+
+def neighbour(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
+    """A message to the next rank of the group; the slowest link that any of its neighbours crosses sets the pace."""
+    crossed = [sem.minimum(1.0, n - 1) for n in ranks]
+    busy = tuple(x * _seconds_per_link_byte(tier, stack) for x, tier in zip(crossed, tiers, strict=True))
+    latency_s = _start_s(ranks, stack, sem) + _farthest_s(ranks, tiers, sem)
+    return Law(by_tier=busy, seconds_per_byte=sem.maximum(*busy), latency_s=latency_s)
+
+
+def blend(first: Law, second: Law, weight: Scalar) -> Law:
+    """`(1 - weight) * first + weight * second`: a row of options chooses between two collectives."""
+
+    def mix(a: Scalar, b: Scalar) -> Scalar:
+        return (1 - weight) * a + weight * b
+
+    return Law(
+        by_tier=tuple(mix(a, b) for a, b in zip(first.by_tier, second.by_tier, strict=True)),
+        seconds_per_byte=mix(first.seconds_per_byte, second.seconds_per_byte),
+        latency_s=mix(first.latency_s, second.latency_s),
+    )
+
+
+def repeat(law: Law, times: Scalar) -> Law:
+    """The law of `times` calls of the same payload."""
+    return Law(
+        by_tier=tuple(times * busy for busy in law.by_tier),
+        seconds_per_byte=times * law.seconds_per_byte,
+        latency_s=times * law.latency_s,
+    )
+
+
+def _law(busy: tuple[Scalar, ...], latency_s: Scalar, stack: Stack, sem: Semantics) -> Law:
+    paced = (1 - stack.chunk_fill) * sem.maximum(*busy) + stack.chunk_fill * total(busy)
+    return Law(by_tier=busy, seconds_per_byte=paced, latency_s=latency_s)
+
+
+def _busy(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack) -> tuple[Scalar, ...]:
+    """Seconds of each tier's links per byte of an all-gathered tensor."""
+    busy, inverse = [], 1.0
+    for n, tier in zip(ranks, tiers, strict=True):
+        inverse = inverse / n
+        busy.append((n - 1) * inverse * _seconds_per_link_byte(tier, stack))
+    return tuple(busy)
+
+
+def _seconds_per_link_byte(tier: Tier, stack: Stack) -> Scalar:
+    return tier.oversubscription / (stack.link_ceiling * tier.bandwidth_bytes_per_s)
+
+
+def _ring_hops_s(ranks: Ranks, tiers: tuple[Tier, ...]) -> Scalar:
+    return total((n - 1) * tier.latency_s for n, tier in zip(ranks, tiers, strict=True))
+
+
+def _farthest_s(ranks: Ranks, tiers: tuple[Tier, ...], sem: Semantics) -> Scalar:
+    return sem.maximum(
+        *(sem.minimum(1.0, n - 1) * tier.latency_s for n, tier in zip(ranks, tiers, strict=True))
+    )
+
+
+def _start_s(ranks: Ranks, stack: Stack, sem: Semantics) -> Scalar:
+    return stack.collective_s * sem.minimum(1.0, _product(ranks) - 1)
+
+
+def _product(ranks: Ranks) -> Scalar:
+    product = ranks[0]
+    for n in ranks[1:]:
+        product = product * n
+    return product

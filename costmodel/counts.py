@@ -1,0 +1,208 @@
+"""What one microbatch does on one accelerator: matmul shapes, FLOP, bytes moved, payloads. No hardware enters.
+
+Counts have analytic truths (6ND, payload sums); times only have measurements. So they are apart.
+"""
+
+from costmodel._pytree import pytree, static
+from costmodel.plan import PlanPoint
+from costmodel.semantics import Scalar, Semantics, total
+from costmodel.workload import Block, Op, Saved, Size, Sizes, Workload
+
+
+@pytree
+class Shares:
+    """What is left of a dimension after the plan has divided it."""
+
+    tensor: Scalar
+    context: Scalar
+    sequence: Scalar  # rows outside tensor-parallel regions: divided under sequence parallelism only
+
+
+@pytree
+class MatmulCount:
+    """One matrix product, forward; its two backward products have the same FLOP and sizes, permuted."""
+
+    name: str = static()
+    flop: Scalar
+    operand_bytes: Scalar  # input and output
+    weight_elements: Scalar  # of the matrix, or of the second operand
+    reciprocal_sizes: Scalar  # 1/m + 1/k + 1/n
+
+
+@pytree
+class AttentionCount:
+    """The attention's core, forward: scores, softmax, weighted values."""
+
+    name: str = static()
+    flop: Scalar
+    operand_bytes: Scalar  # queries, keys, values, output
+    score_elements: Scalar  # computed elements of the score matrix
+    reciprocal_keys: Scalar
+    ring_bytes: Scalar  # keys and values of this rank: one hop of the context ring
+    exchange_bytes: Scalar  # queries, keys, values and output: the all-to-alls over heads
+
+
+@pytree
+class MemoryCount:
+    """An operator bound by memory: bytes through it, forward and backward."""
+
+    name: str = static()
+    forward_bytes: Scalar
+    backward_bytes: Scalar
+
+
+@pytree
+class SavedBytes:
+    """Activations that a block keeps per microbatch, by what drops them (workload.Saved)."""
+
+    input: Scalar
+    core: Scalar
+    rest: Scalar
+
+
+@pytree
+class BlockCounts:
+    """One block, one microbatch, one accelerator."""
+
+    name: str = static()
+    position: str = static()
+    syncs: int = static()  # edges of tensor-parallel regions in the forward pass
+    repeats: Scalar
+    matmuls: tuple[MatmulCount, ...]
+    attentions: tuple[AttentionCount, ...]
+    memories: tuple[MemoryCount, ...]
+    sync_bytes: Scalar  # payload of all `syncs` together
+    parameters: Scalar  # of one block on this rank, before ZeRO
+    matrix_parameters: Scalar  # those that enter a matmul
+    saved: SavedBytes
+    logits: Scalar  # elements
+
+
+@pytree
+class OpCounts:
+    """All blocks, and what follows from the plan alone."""
+
+    blocks: tuple[BlockCounts, ...]
+    microbatches: Scalar  # of one pipeline in one step
+    boundary_bytes: Scalar  # activation that crosses a stage boundary
+    tied: Scalar  # 1 where the head reuses the embedding's weights
+
+
+def counts(workload: Workload, point: PlanPoint, sem: Semantics) -> OpCounts:
+    """Count everything that one microbatch of `workload` does on one accelerator under `point`."""
+    inverse_tensor = 1.0 / point.tensor
+    shares = Shares(
+        tensor=inverse_tensor,
+        context=1.0 / point.context,
+        sequence=(1 - point.sequence_parallel) + point.sequence_parallel * inverse_tensor,
+    )
+    tokens = point.microbatch * workload.sequence * shares.context
+    return OpCounts(
+        blocks=tuple(_block(block, point, shares, sem) for block in workload.blocks),
+        microbatches=workload.batch / (point.data * point.microbatch),
+        boundary_bytes=tokens * workload.hidden * shares.sequence * point.precision.activation_bytes,
+        tied=workload.tied,
+    )
+
+
+def _block(block: Block, point: PlanPoint, shares: Shares, sem: Semantics) -> BlockCounts:
+    counter = _Counter(point, shares, sem)
+    by_kind = {kind: [op for op in block.ops if op.kind == kind] for kind in _KINDS}
+    matmuls = tuple(map(counter.matmul, by_kind["matmul"]))
+    losses = by_kind["loss"]
+    moving = [op for op in block.ops if op.kind in ("memory", "loss", "lookup")]
+    syncs = by_kind["sync"]
+    tables = total(counter.size(op.inner) * counter.size(op.columns) for op in by_kind["lookup"])
+    matrices = total(count.weight_elements for count in matmuls)
+    return BlockCounts(
+        name=block.name,
+        position=block.position,
+        syncs=len(syncs),
+        repeats=block.repeats,
+        matmuls=matmuls,
+        attentions=tuple(map(counter.attention, by_kind["attention"])),
+        memories=tuple(map(counter.memory, moving)),
+        sync_bytes=point.precision.activation_bytes * total(map(counter.elements, syncs)),
+        parameters=matrices + tables + total(counter.vectors(op) for op in block.ops),
+        matrix_parameters=matrices,
+        saved=SavedBytes(
+            input=counter.saved(block, "input"), core=counter.saved(block, "core"), rest=counter.saved(block, "rest")
+        ),
+        logits=total(map(counter.elements, losses)),
+    )
+
+
+_KINDS = ("matmul", "attention", "memory", "loss", "lookup", "sync")
+
+
+class _Counter:
+    """The sizes of operators under one point. Holds no state of its own."""
+
+    def __init__(self, point: PlanPoint, shares: Shares, sem: Semantics) -> None:
+        self.point, self.shares, self.sem = point, shares, sem
+
+    def size(self, sizes: Sizes) -> Scalar:
+        """Elements along one dimension on this rank; 1 for none."""
+        return total(map(self._part, sizes)) if sizes else 1.0
+
+    def _part(self, size: Size) -> Scalar:
+        value = size.value
+        for name in size.split:
+            share = getattr(self.shares, name)
+            if name == "tensor" and size.limit is not None:
+                share = self.sem.exact_maximum(share, 1.0 / size.limit)
+            value = value * share
+        return value
+
+    def rows(self, op: Op | Saved) -> Scalar:
+        return self.point.microbatch * self.size(op.rows)
+
+    def elements(self, op: Op) -> Scalar:
+        return self.rows(op) * self.size(op.columns)
+
+    def matmul(self, op: Op) -> MatmulCount:
+        m, k, n, groups = self.rows(op), self.size(op.inner), self.size(op.columns), self.size(op.groups)
+        weight = k * n * groups
+        return MatmulCount(
+            name=op.name,
+            flop=2.0 * m * weight,
+            operand_bytes=self.point.precision.activation_bytes * m * (k + n) * groups,
+            weight_elements=weight,
+            reciprocal_sizes=1.0 / m + 1.0 / k + 1.0 / n,
+        )
+
+    def attention(self, op: Op) -> AttentionCount:
+        rows, keys, width = self.rows(op), self.size(op.columns), self.size(op.inner) * self.size(op.groups)
+        activation_bytes, key_values = self.point.precision.activation_bytes, self.size(op.key_values)
+        scores = op.density * rows * keys * self.size(op.groups)
+        both_ends = rows * (2.0 * width + key_values) * activation_bytes
+        return AttentionCount(
+            name=op.name,
+            flop=4.0 * scores * self.size(op.inner),
+            operand_bytes=both_ends,
+            score_elements=scores,
+            reciprocal_keys=1.0 / keys,
+            ring_bytes=rows * key_values * activation_bytes,
+            exchange_bytes=both_ends,
+        )
+
+    def memory(self, op: Op) -> MemoryCount:
+        moved = self.elements(op) * self.point.precision.activation_bytes
+        return MemoryCount(
+            name=op.name, forward_bytes=op.touches_forward * moved, backward_bytes=op.touches_backward * moved
+        )
+
+    def vectors(self, op: Op) -> Scalar:
+        return self.size(op.parameters) if op.parameters else 0.0
+
+    def saved(self, block: Block, role: str) -> Scalar:
+        return total(self._saved_bytes(kept) for op in block.ops for kept in op.saved if kept.role == role)
+
+    def _saved_bytes(self, kept: Saved) -> Scalar:
+        elements = self.rows(kept) * self.size(kept.columns) * self.size(kept.groups)
+        size_bytes = kept.activations * self.point.precision.activation_bytes + kept.fixed_bytes
+        return self._kernel_share(kept.attention) * elements * size_bytes
+
+    def _kernel_share(self, attention: str) -> Scalar:
+        flash = self.point.attention.flash
+        return {"": 1.0, "flash": flash, "unfused": 1 - flash}[attention]

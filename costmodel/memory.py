@@ -1,0 +1,175 @@
+"""Bytes on one accelerator of each pipeline stage, at the peak of the backward pass and inside the optimizer step.
+
+Weights, gradients and optimizer states after Rajbhandari et al. 2020 (ZeRO); activations after Korthikanti et al.
+2022, counted operator by operator (workload.Saved); microbatches in flight by the schedule's row. What lies outside
+tensors (context, workspace, communicator buffers, fragmentation) are fitted leaves of the Stack.
+"""
+
+from collections.abc import Callable
+
+from costmodel._pytree import pytree
+from costmodel.counts import BlockCounts, OpCounts
+from costmodel.plan import PlanPoint
+from costmodel.schedule import layer_count, share, single_stage
+from costmodel.semantics import Scalar, Semantics, total
+from costmodel.stack import Stack
+
+BlockQuantity = Callable[[BlockCounts], Scalar]
+
+
+@pytree
+class StageKind:
+    """Where a stage stands: stages from it to the end, itself included, and what else it holds."""
+
+    remaining: Scalar
+    first: Scalar  # 1: holds the embedding
+    last: Scalar  # 1: holds the head
+    extra_layers: Scalar
+
+
+@pytree
+class StageMemory:
+    """Bytes of one stage. `backward_bytes` and `optimizer_bytes` are the two candidates of its peak."""
+
+    weights_bytes: Scalar
+    gradients_bytes: Scalar
+    optimizer_bytes: Scalar
+    activations_bytes: Scalar
+    logits_bytes: Scalar
+    recompute_bytes: Scalar  # one block's dropped activations while its backward pass runs
+    gathered_bytes: Scalar  # ZeRO 3: the weights of this block and the next, and one block's whole gradient
+    buffers_bytes: Scalar  # of communicators
+    fragmentation_bytes: Scalar
+    update_bytes: Scalar  # temporary copies inside the optimizer step
+    outside_bytes: Scalar  # context and workspace
+
+    @property
+    def held_bytes(self) -> Scalar:
+        """What is there at every moment."""
+        held = self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
+        return held + self.buffers_bytes + self.outside_bytes
+
+    @property
+    def passing_bytes(self) -> Scalar:
+        """What comes and goes with forward and backward passes, at its peak."""
+        kept = self.activations_bytes + self.logits_bytes + self.recompute_bytes
+        return kept + self.gathered_bytes + self.fragmentation_bytes
+
+
+@pytree
+class MemoryUse:
+    """The first, the second and the last stage: with uniform layers no other stage needs more."""
+
+    first: StageMemory
+    second: StageMemory
+    last: StageMemory
+    peak_bytes: Scalar
+
+
+def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) -> MemoryUse:
+    """Memory of the stages that can need most."""
+    single = single_stage(point, sem)
+    first = StageKind(
+        remaining=point.pipeline, first=1.0, last=single, extra_layers=point.extra_layers_first
+    )
+    second = StageKind(
+        remaining=sem.exact_maximum(point.pipeline - 1, 1.0),
+        first=0.0,
+        last=0.0,
+        extra_layers=point.extra_layers_middle,
+    )
+    last = StageKind(remaining=1.0, first=single, last=1.0, extra_layers=point.extra_layers_last)
+    stages = [stage_memory(counted, point, kind, stack, sem) for kind in (first, second, last)]
+    peak_bytes = sem.maximum(*(peak(stage, sem) for stage in stages))
+    return MemoryUse(first=stages[0], second=stages[1], last=stages[2], peak_bytes=peak_bytes)
+
+
+def peak(stage: StageMemory, sem: Semantics) -> Scalar:
+    """The larger of the backward pass and the optimizer step."""
+    return stage.held_bytes + sem.maximum(stage.passing_bytes, stage.update_bytes)
+
+
+def in_flight(point: PlanPoint, microbatches: Scalar, remaining: Scalar, sem: Semantics) -> Scalar:
+    """Microbatches whose activations a stage holds at its peak, in units of the whole stage."""
+    row = point.schedule
+    inverse = 1.0 / point.virtual_stages
+    chunks = row.depth_in_flight * remaining + row.extra_in_flight
+    earlier = row.virtual_in_flight * point.pipeline * (1 - inverse)
+    return row.all_in_flight * microbatches + sem.minimum(microbatches, chunks * inverse + earlier)
+
+
+def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: Stack, sem: Semantics) -> StageMemory:
+    """Bytes of one stage, term by term."""
+    layers = _Layers(counted, point, kind)
+    elements = layers.elements(sem)
+    kept = in_flight(point, counted.microbatches, kind.remaining, sem) * layers.saved_bytes()
+    working = layers.largest(_dropped_bytes(point), sem)
+    head = total(b.saved.input + b.saved.rest for b in counted.blocks if b.position == "last")
+    logits = total(b.logits for b in counted.blocks if b.position == "last")
+    gathered = layers.largest(_gathered_bytes(point), sem)
+    states = point.optimizer.states * point.state_bytes + point.precision.master_bytes
+    state_share = share(point.zero.states, point.data_shard)
+    return StageMemory(
+        weights_bytes=point.precision.weight_bytes * elements * share(point.zero.weights, point.data_shard),
+        gradients_bytes=point.gradient_bytes * elements * share(point.zero.gradients, point.data_shard),
+        optimizer_bytes=states * elements * state_share,
+        activations_bytes=kept + kind.last * head,
+        logits_bytes=kind.last * stack.logit_bytes * logits,
+        recompute_bytes=working,
+        gathered_bytes=point.zero.weights * gathered,
+        buffers_bytes=stack.communicator_bytes * communicators(point, sem),
+        fragmentation_bytes=stack.fragmentation * (kept + kind.last * head + working),
+        update_bytes=4.0 * stack.optimizer_buffer * elements * state_share,
+        outside_bytes=stack.context_bytes + stack.workspace_bytes,
+    )
+
+
+def communicators(point: PlanPoint, sem: Semantics) -> Scalar:
+    """Groups of more than one rank that each accelerator belongs to."""
+    degrees = (point.tensor, point.context, point.data, point.pipeline)
+    return total(sem.minimum(1.0, degree - 1) for degree in degrees)
+
+
+def kept_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
+    """Activations that one block keeps per microbatch under the plan's recompute row."""
+    row, saved = point.recompute, block.saved
+    return saved.input + row.keep_core * saved.core + row.keep_rest * saved.rest
+
+
+def _dropped_bytes(point: PlanPoint) -> BlockQuantity:
+    row = point.recompute
+    return lambda block: row.working_core * block.saved.core + row.working_rest * block.saved.rest
+
+
+def _gathered_bytes(point: PlanPoint) -> BlockQuantity:
+    size_bytes = 2.0 * point.precision.weight_bytes + point.gradient_bytes
+    return lambda block: size_bytes * block.parameters
+
+
+class _Layers:
+    """Sums and maxima over the blocks of one stage. Holds no state of its own."""
+
+    def __init__(self, counted: OpCounts, point: PlanPoint, kind: StageKind) -> None:
+        self.counted, self.point, self.kind = counted, point, kind
+        self.blocks = [block for block in counted.blocks if block.position == "layer"]
+
+    def _stage_share(self) -> Scalar:
+        """Of all layers, the share that this stage holds."""
+        return 1.0 / self.point.pipeline + self.kind.extra_layers / layer_count(self.counted)
+
+    def elements(self, sem: Semantics) -> Scalar:
+        """Parameters on one rank before ZeRO. A tied head is a copy of its own where there is a pipeline."""
+        layers = total(block.repeats * block.parameters for block in self.blocks)
+        first = total(b.parameters for b in self.counted.blocks if b.position == "first")
+        last = total(b.parameters for b in self.counted.blocks if b.position == "last")
+        matrices = total(b.matrix_parameters for b in self.counted.blocks if b.position == "last")
+        shared = self.counted.tied * single_stage(self.point, sem) * matrices
+        return self._stage_share() * layers + self.kind.first * first + self.kind.last * (last - shared)
+
+    def saved_bytes(self) -> Scalar:
+        """Activations of one microbatch on this stage."""
+        return self._stage_share() * total(block.repeats * kept_bytes(block, self.point) for block in self.blocks)
+
+    def largest(self, quantity: BlockQuantity, sem: Semantics) -> Scalar:
+        """The largest of a quantity over the kinds of layer."""
+        return sem.maximum(*(quantity(block) for block in self.blocks))

@@ -1,0 +1,106 @@
+r"""Rooflines: seconds of one operator from its counts.
+
+$$T = \max\left(\frac{W}{\eta P}\left(1 + s_0\left(\tfrac1m + \tfrac1k + \tfrac1n\right)\right), \frac{Q}{\beta}\right) + \alpha$$
+
+for a matmul of $W$ FLOP and $Q$ bytes: a rational, monotone efficiency (Williams et al. 2009 with half-performance
+lengths after Hockney), a posynomial in the reciprocals of the rates. $s_0$ stands for tile and wave quantisation in
+$m$ and $n$ and for the pipeline fill in $k$, in the mean over shapes; it does not reproduce single steps.
+"""
+
+from costmodel._pytree import pytree
+from costmodel.cluster import Accelerator
+from costmodel.counts import AttentionCount, BlockCounts, MatmulCount, MemoryCount
+from costmodel.plan import PlanPoint
+from costmodel.semantics import Scalar, Semantics, total
+from costmodel.stack import Stack
+
+
+@pytree
+class Rates:
+    """Seconds per FLOP and per byte that kernels reach on one accelerator under one precision."""
+
+    matmul_s_per_flop: Scalar
+    attention_s_per_flop: Scalar
+    memory_s_per_byte: Scalar
+
+
+@pytree
+class BlockTimes:
+    """Compute seconds of one block and microbatch. `weights` is the weight-gradient half of the backward matmuls."""
+
+    matmul_forward_s: Scalar
+    matmul_backward_s: Scalar
+    weights_s: Scalar
+    attention_forward_s: Scalar
+    attention_backward_s: Scalar
+    memory_forward_s: Scalar
+    memory_backward_s: Scalar
+
+
+def rates(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Rates:
+    """Achievable rates. The fused attention computes in 16 bits (32 under fp32) whatever the matmuls' precision."""
+    row = point.precision
+    inverse_16bit = 1.0 / accelerator.peak_16bit_flop_per_s
+    inverse_32bit = 1.0 / accelerator.peak_32bit_flop_per_s
+    narrow = row.at_8bit / accelerator.peak_8bit_flop_per_s + row.at_4bit / accelerator.peak_4bit_flop_per_s
+    wide = row.at_32bit * inverse_32bit
+    return Rates(
+        matmul_s_per_flop=(wide + row.at_16bit * inverse_16bit + narrow) / stack.matmul_ceiling,
+        attention_s_per_flop=(wide + (1 - row.at_32bit) * inverse_16bit) / stack.attention_ceiling,
+        memory_s_per_byte=1.0 / (stack.hbm_ceiling * accelerator.hbm_bytes_per_s),
+    )
+
+
+def block_times(block: BlockCounts, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics) -> BlockTimes:
+    """Seconds of one block, operator class by operator class."""
+    matmuls = [matmul_s(count, point, speed, stack, sem) for count in block.matmuls]
+    attentions = [attention_s(count, point, speed, stack, sem) for count in block.attentions]
+    memories = [memory_s(count, point, speed, stack) for count in block.memories]
+    return BlockTimes(
+        matmul_forward_s=total(product for product, _ in matmuls),
+        matmul_backward_s=total(product for product, _ in matmuls),
+        weights_s=total(weights for _, weights in matmuls),
+        attention_forward_s=total(forward for forward, _ in attentions),
+        attention_backward_s=total(backward for _, backward in attentions),
+        memory_forward_s=total(forward for forward, _ in memories),
+        memory_backward_s=total(backward for _, backward in memories),
+    )
+
+
+def matmul_s(
+    count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics
+) -> tuple[Scalar, Scalar]:
+    """Seconds of the forward product (the input gradient takes as long) and of the weight gradient.
+
+    The weight gradient is added to an accumulator in the gradient's type, which is read and written.
+    """
+    compute_s = count.flop * speed.matmul_s_per_flop * (1 + stack.matmul_size0 * count.reciprocal_sizes)
+    weight_bytes = point.precision.weight_bytes * count.weight_elements
+    accumulated_bytes = 2.0 * point.gradient_bytes * count.weight_elements
+    product_s = sem.maximum(compute_s, speed.memory_s_per_byte * (count.operand_bytes + weight_bytes))
+    weights_s = sem.maximum(compute_s, speed.memory_s_per_byte * (count.operand_bytes + accumulated_bytes))
+    return product_s + stack.kernel_s, weights_s + stack.kernel_s
+
+
+def attention_s(
+    count: AttentionCount, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics
+) -> tuple[Scalar, Scalar]:
+    """Seconds forward and backward. Fused: scores stay on chip and are computed again in the backward pass.
+
+    Unfused: twice the forward FLOP backward, and the score matrix passes through memory. Source: Dao et al. 2022.
+    """
+    row = point.attention
+    compute_s = count.flop * speed.attention_s_per_flop * (1 + stack.attention_size0 * count.reciprocal_keys)
+    score_s = speed.memory_s_per_byte * count.score_elements * point.precision.activation_bytes
+    moved_s = speed.memory_s_per_byte * count.operand_bytes
+    backward_flop = row.flash * stack.attention_backward_flop + (1 - row.flash) * 2.0
+    forward_s = sem.maximum(compute_s, moved_s) + row.score_touches_forward * score_s
+    backward_s = sem.maximum(backward_flop * compute_s, 2.0 * moved_s) + row.score_touches_backward * score_s
+    return forward_s + stack.kernel_s, backward_s + stack.kernel_s
+
+
+def memory_s(count: MemoryCount, point: PlanPoint, speed: Rates, stack: Stack) -> tuple[Scalar, Scalar]:
+    """Seconds forward and backward of an operator that only moves data."""
+    passes = point.fused_kernels + (1 - point.fused_kernels) * stack.unfused_touches
+    s_per_byte = passes * speed.memory_s_per_byte
+    return s_per_byte * count.forward_bytes + stack.kernel_s, s_per_byte * count.backward_bytes + stack.kernel_s

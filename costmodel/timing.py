@@ -1,0 +1,158 @@
+r"""Seconds of one block and microbatch, forward (F), input gradient (B) and weight gradient (W), overlap included.
+
+Overlap of communication $c$ with compute $t$, of which the share $h$ may hide it and the share $k$ of what overlaps
+contends with it: $(1-h) t + (1-k)\max(h t, c) + k (h t + c)$. It is $t + c$ at $h = 0$, and a posynomial throughout.
+"""
+
+from costmodel._pytree import pytree, static
+from costmodel.cluster import Cluster
+from costmodel.counts import BlockCounts, OpCounts
+from costmodel.plan import PlanPoint
+from costmodel.roofline import BlockTimes, block_times, rates
+from costmodel.semantics import Scalar, Semantics
+from costmodel.stack import Stack
+from costmodel.traffic import BlockTraffic, Laws, block_traffic, laws
+
+
+@pytree
+class Hide:
+    """Shares of the compute beside it that may hide each kind of traffic under this plan."""
+
+    tensor: Scalar
+    context: Scalar
+    data: Scalar
+    pipeline: Scalar
+    contention: Scalar
+
+
+@pytree
+class Pass:
+    """Seconds of one pass over one block, as they add up: the parts of `seconds`."""
+
+    matmul_s: Scalar
+    attention_s: Scalar
+    memory_s: Scalar
+    tensor_s: Scalar  # exposed communication, by kind
+    context_s: Scalar
+    data_s: Scalar
+    seconds: Scalar
+
+
+@pytree
+class BlockPasses:
+    """The three passes over one block, and the forward work that recompute repeats inside B."""
+
+    name: str = static()
+    position: str = static()
+    repeats: Scalar
+    forward: Pass
+    backward: Pass
+    weights: Pass
+    recompute_s: Scalar  # included in `backward.seconds`, not in its parts
+    compute: BlockTimes
+    traffic: BlockTraffic
+
+
+@pytree
+class OpTimes:
+    """All blocks, the laws of their traffic and the overlap that the plan allows."""
+
+    blocks: tuple[BlockPasses, ...]
+    laws: Laws
+    hide: Hide
+
+
+def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, sem: Semantics) -> OpTimes:
+    """Rooflines and laws of traffic for every block, and their overlap."""
+    speed, law = rates(cluster.accelerator, point, stack), laws(point, cluster, stack, sem)
+    hide = Hide(
+        tensor=point.overlap.tensor * stack.hide_tensor,
+        context=point.overlap.context * stack.hide_context,
+        data=point.overlap.data * stack.hide_data,
+        pipeline=point.overlap.pipeline * stack.hide_pipeline,
+        contention=stack.contention,
+    )
+    blocks = []
+    for block in counted.blocks:
+        compute = block_times(block, point, speed, stack, sem)
+        blocks.append(_passes(block, point, compute, block_traffic(block, point, law, stack), hide, sem))
+    return OpTimes(blocks=tuple(blocks), laws=law, hide=hide)
+
+
+def overlapped_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention: Scalar, sem: Semantics) -> Scalar:
+    """Seconds of compute and communication together: the formula at the head of this file."""
+    window_s = share * compute_s
+    together_s = (1 - contention) * sem.maximum(window_s, traffic_s) + contention * (window_s + traffic_s)
+    return (1 - share) * compute_s + together_s
+
+
+def exposed_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention: Scalar, sem: Semantics) -> Scalar:
+    """What `overlapped_s` adds to the compute. A difference: for reports, not for bounds."""
+    return (1 - contention) * sem.maximum(traffic_s - share * compute_s, 0.0) + contention * traffic_s
+
+
+def _pass(
+    matmul_s: Scalar,
+    attention_s: Scalar,
+    memory_s: Scalar,
+    sync_s: Scalar,
+    ring_s: Scalar,
+    exchange_s: Scalar,
+    data_s: Scalar,
+    hide: Hide,
+    sem: Semantics,
+) -> Pass:
+    """Tensor traffic hides behind matmuls, the ring behind the attention, gathered weights behind all of it."""
+    k = hide.contention
+    region_s = overlapped_s(matmul_s, sync_s, hide.tensor, k, sem)
+    core_s = overlapped_s(attention_s, ring_s, hide.context, k, sem) + exchange_s
+    inside_s = region_s + core_s + memory_s
+    return Pass(
+        matmul_s=matmul_s,
+        attention_s=attention_s,
+        memory_s=memory_s,
+        tensor_s=exposed_s(matmul_s, sync_s, hide.tensor, k, sem),
+        context_s=exposed_s(attention_s, ring_s, hide.context, k, sem) + exchange_s,
+        data_s=exposed_s(inside_s, data_s, hide.data, k, sem),
+        seconds=overlapped_s(inside_s, data_s, hide.data, k, sem),
+    )
+
+
+def _passes(
+    block: BlockCounts, point: PlanPoint, t: BlockTimes, c: BlockTraffic, hide: Hide, sem: Semantics
+) -> BlockPasses:
+    gather_s = 0.5 * point.zero.gathers_per_microbatch * c.gather_s  # once forward, once backward
+    reduce_s = point.zero.reduces_per_microbatch * c.reduce_s
+    forward = _pass(
+        t.matmul_forward_s, t.attention_forward_s, t.memory_forward_s,
+        c.sync_forward_s, c.ring_forward_s, c.exchange_s, gather_s, hide, sem,
+    )  # fmt: skip
+    backward = _pass(
+        t.matmul_backward_s, t.attention_backward_s, t.memory_backward_s,
+        c.sync_backward_s, c.ring_backward_s, c.exchange_s, gather_s, hide, sem,
+    )  # fmt: skip
+    weights = _pass(t.weights_s, 0.0, 0.0, 0.0, 0.0, 0.0, reduce_s, hide, sem)
+    recompute_s = _recompute_s(block, point, t, c, hide, sem)
+    return BlockPasses(
+        name=block.name,
+        position=block.position,
+        repeats=block.repeats,
+        forward=forward,
+        backward=backward,
+        weights=weights,
+        recompute_s=recompute_s,
+        compute=t,
+        traffic=c,
+    )
+
+
+def _recompute_s(
+    block: BlockCounts, point: PlanPoint, t: BlockTimes, c: BlockTraffic, hide: Hide, sem: Semantics
+) -> Scalar:
+    """Forward work done again before the backward pass. The embedding and the head are never recomputed."""
+    if block.position != "layer":
+        return 0.0
+    row, k = point.recompute, hide.contention
+    core_s = overlapped_s(t.attention_forward_s, c.ring_forward_s, hide.context, k, sem) + c.exchange_s
+    rest_s = overlapped_s(t.matmul_forward_s, c.sync_forward_s, hide.tensor, k, sem) + t.memory_forward_s
+    return row.redo_core * core_s + row.redo_rest * rest_s
