@@ -1,61 +1,51 @@
-"""The composition: one step of a workload on a cluster under a plan.
+"""The host's entry: what one plan costs, with everything that explains it."""
 
-`cost` is the lean objective that searches evaluate in millions; `evaluate` is the host's entry, which explains
-everything. Both are the same formulas.
-"""
+import dataclasses
+import math
 
-from typing import NamedTuple, TypeVar
-
-from costmodel._pytree import map_leaves, pytree
+from costmodel.breakdown import Breakdown, breakdown
 from costmodel.cluster import Cluster
-from costmodel.counts import OpCounts, counts
-from costmodel.memory import MemoryUse, memory
-from costmodel.plan import PlanPoint
-from costmodel.roofline import rates
-from costmodel.schedule import StepTime, step_time
-from costmodel.semantics import Scalar, Semantics
-from costmodel.timing import OpTimes, timing
+from costmodel.cost import as_floats, parts
+from costmodel.counts import counts
+from costmodel.memory import StageKind, StageMemory, stage_memory
+from costmodel.plan import Plan, PlanPoint, embed, layers
+from costmodel.semantics import Exact
+from costmodel.stack import Stack
+from costmodel.violations import check_plan
 from costmodel.workload import Workload
 
-T = TypeVar("T")
+_EXACT = Exact(math)
 
 
-@pytree
-class Cost:
-    """What a search compares."""
+def evaluate(workload: Workload, cluster: Cluster, plan: Plan, stack: Stack | None = None) -> Breakdown:
+    """One step of `workload` on `cluster` under `plan`, exactly, in float64.
 
-    step_s: Scalar
-    peak_bytes: Scalar  # of the fullest stage
-
-
-class Parts(NamedTuple):
-    """Every intermediate result of one evaluation."""
-
-    counts: OpCounts
-    times: OpTimes
-    step: StepTime
-    memory: MemoryUse
-
-
-def cost(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:
-    """Seconds of a step and bytes at the peak: pure, differentiable in every leaf, element by element.
-
-    Leaves must be floats or arrays of one dtype (`as_floats`); shapes broadcast.
+    `stack` replaces the cluster's own. Raises a `ValueError` that names every rule which the plan breaks; a plan that
+    does not fit in memory is an answer, not an error (`Breakdown.fits`).
     """
-    result = parts(workload, cluster, point, sem)
-    return Cost(step_s=result.step.step_s, peak_bytes=result.memory.peak_bytes)
+    check_plan(plan, workload, cluster)
+    workload, cluster, point = prepare(workload, cluster, plan, stack)
+    return breakdown(workload, cluster, point, parts(workload, cluster, point, _EXACT), _EXACT)
 
 
-def parts(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Parts:
-    """The same evaluation with all that it computed on the way."""
-    stack = cluster.stack
-    counted = counts(workload, point, sem)
-    times = timing(counted, point, cluster, stack, sem)
-    memory_s_per_byte = rates(cluster.accelerator, point, stack).memory_s_per_byte
-    step = step_time(counted, times, point, stack, memory_s_per_byte, sem)
-    return Parts(counts=counted, times=times, step=step, memory=memory(counted, point, stack, sem))
+def prepare(
+    workload: Workload, cluster: Cluster, plan: Plan, stack: Stack | None = None
+) -> tuple[Workload, Cluster, PlanPoint]:
+    """The three arguments of `cost.cost` as floats; the point carries the cluster's usable domain."""
+    if stack is not None:
+        cluster = dataclasses.replace(cluster, stack=stack)
+    point = embed(plan, workload, domain=float(cluster.tiers[0].usable_size))
+    return as_floats(workload), as_floats(cluster), point
 
 
-def as_floats(tree: T) -> T:
-    """Every leaf as a Python float: files give integers, and integers overflow where floats do not."""
-    return map_leaves(float, tree)
+def memory_by_stage(workload: Workload, cluster: Cluster, plan: Plan) -> tuple[StageMemory, ...]:
+    """Every pipeline stage, where `Breakdown.memory` holds the first, the second and the last."""
+    workload, cluster, point = prepare(workload, cluster, plan)
+    counted, mean = counts(workload, point, _EXACT), layers(workload) / plan.pipeline
+    held = plan.stage_layers or (mean,) * plan.pipeline
+    last = plan.pipeline - 1
+    kinds = (
+        StageKind(remaining=last + 1.0 - i, first=float(i == 0), last=float(i == last), extra_layers=held[i] - mean)
+        for i in range(plan.pipeline)
+    )
+    return tuple(stage_memory(counted, point, kind, cluster.stack, _EXACT) for kind in kinds)

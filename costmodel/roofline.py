@@ -67,6 +67,21 @@ def block_times(block: BlockCounts, point: PlanPoint, speed: Rates, stack: Stack
     )
 
 
+@pytree
+class Roof:
+    """The two sides of one roofline: seconds at the arithmetic units and at the memory."""
+
+    compute_s: Scalar
+    memory_s: Scalar
+
+
+def matmul_roof(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> Roof:
+    """Of the forward product, and of the input gradient."""
+    compute_s = count.flop * speed.matmul_s_per_flop * (1 + stack.matmul_size0 * count.reciprocal_sizes)
+    moved_bytes = count.operand_bytes + point.precision.weight_bytes * count.weight_elements
+    return Roof(compute_s=compute_s, memory_s=speed.memory_s_per_byte * moved_bytes)
+
+
 def matmul_s(
     count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics
 ) -> tuple[Scalar, Scalar]:
@@ -74,12 +89,22 @@ def matmul_s(
 
     The weight gradient is added to an accumulator in the gradient's type, which is read and written.
     """
-    compute_s = count.flop * speed.matmul_s_per_flop * (1 + stack.matmul_size0 * count.reciprocal_sizes)
-    weight_bytes = point.precision.weight_bytes * count.weight_elements
-    accumulated_bytes = 2.0 * point.gradient_bytes * count.weight_elements
-    product_s = sem.maximum(compute_s, speed.memory_s_per_byte * (count.operand_bytes + weight_bytes))
-    weights_s = sem.maximum(compute_s, speed.memory_s_per_byte * (count.operand_bytes + accumulated_bytes))
+    roof = matmul_roof(count, point, speed, stack)
+    accumulated_bytes = count.operand_bytes + 2.0 * point.gradient_bytes * count.weight_elements
+    product_s = sem.maximum(roof.compute_s, roof.memory_s)
+    weights_s = sem.maximum(roof.compute_s, speed.memory_s_per_byte * accumulated_bytes)
     return product_s + stack.kernel_s, weights_s + stack.kernel_s
+
+
+def attention_roof(count: AttentionCount, speed: Rates, stack: Stack) -> Roof:
+    """Of the forward pass, without the score matrix that unfused attention moves through memory (`score_s`)."""
+    compute_s = count.flop * speed.attention_s_per_flop * (1 + stack.attention_size0 * count.reciprocal_keys)
+    return Roof(compute_s=compute_s, memory_s=speed.memory_s_per_byte * count.operand_bytes)
+
+
+def score_s(count: AttentionCount, point: PlanPoint, speed: Rates) -> Scalar:
+    """One pass of the score matrix through memory."""
+    return speed.memory_s_per_byte * count.score_elements * point.precision.activation_bytes
 
 
 def attention_s(
@@ -90,12 +115,11 @@ def attention_s(
     Unfused: twice the forward FLOP backward, and the score matrix passes through memory. Source: Dao et al. 2022.
     """
     row = point.attention
-    compute_s = count.flop * speed.attention_s_per_flop * (1 + stack.attention_size0 * count.reciprocal_keys)
-    score_s = speed.memory_s_per_byte * count.score_elements * point.precision.activation_bytes
-    moved_s = speed.memory_s_per_byte * count.operand_bytes
+    roof, pass_s = attention_roof(count, speed, stack), score_s(count, point, speed)
     backward_flop = row.flash * stack.attention_backward_flop + (1 - row.flash) * 2.0
-    forward_s = sem.maximum(compute_s, moved_s) + row.score_touches_forward * score_s
-    backward_s = sem.maximum(backward_flop * compute_s, 2.0 * moved_s) + row.score_touches_backward * score_s
+    forward_s = sem.maximum(roof.compute_s, roof.memory_s) + row.score_touches_forward * pass_s
+    both_s = sem.maximum(backward_flop * roof.compute_s, 2.0 * roof.memory_s)
+    backward_s = both_s + row.score_touches_backward * pass_s
     return forward_s + stack.kernel_s, backward_s + stack.kernel_s
 
 

@@ -1,0 +1,216 @@
+"""One evaluation as named terms that add up: what is exposed, what is hidden, and which resource limits each.
+
+Differences of times stand here only, for reports; nothing here enters `cost`.
+"""
+
+from costmodel._pytree import pytree, static
+from costmodel.cluster import Cluster
+from costmodel.collectives import Law
+from costmodel.counts import OpCounts
+from costmodel.cost import Parts
+from costmodel.memory import MemoryUse
+from costmodel.plan import PlanPoint
+from costmodel.roofline import attention_roof, matmul_roof, rates, score_s
+from costmodel.semantics import Scalar, Semantics, total
+from costmodel.workload import Workload, model_flop
+
+MFU_CONVENTION = "6 x matmul parameters per token + attention (causal halved), no recompute, over the dense 16-bit peak"
+
+
+@pytree
+class Term:
+    """One part of the step. `limits` are the candidates of its maximum, in seconds, under `limit_names`."""
+
+    name: str = static()
+    limit_names: tuple[str, ...] = static()
+    exposed_s: Scalar
+    hidden_s: Scalar
+    limits: tuple[Scalar, ...]
+
+
+@pytree
+class Breakdown:
+    """Named terms in seconds that sum to `step_s`, memory by stage, and the work that was done."""
+
+    terms: tuple[Term, ...]
+    memory: MemoryUse
+    limit_bytes: Scalar
+    model_flop: Scalar  # per accelerator and step, without recompute
+    hardware_flop: Scalar  # with it
+    peak_flop_per_s: Scalar
+    tokens: Scalar  # per step, all accelerators
+
+    @property
+    def step_s(self) -> Scalar:
+        return total(term.exposed_s for term in self.terms)
+
+    @property
+    def fits(self) -> Scalar:
+        """Whether the fullest stage stays within the accelerator's memory."""
+        return self.memory.peak_bytes <= self.limit_bytes
+
+    @property
+    def tokens_per_s(self) -> Scalar:
+        return self.tokens / self.step_s
+
+    @property
+    def mfu(self) -> Scalar:
+        """Model FLOP utilisation by `MFU_CONVENTION`; a ratio of per-accelerator figures (DESIGN 7)."""
+        return self.model_flop / self.peak_flop_per_s / self.step_s
+
+    @property
+    def hfu(self) -> Scalar:
+        """As `mfu`, with the FLOP that recompute repeats."""
+        return self.hardware_flop / self.peak_flop_per_s / self.step_s
+
+
+def breakdown(workload: Workload, cluster: Cluster, point: PlanPoint, done: Parts, sem: Semantics) -> Breakdown:
+    """Name the parts of an evaluation."""
+    flop = model_flop(workload) * workload.batch / point.accelerators
+    return Breakdown(
+        terms=_compute_terms(cluster, point, done) + _traffic_terms(cluster, point, done, sem) + _other_terms(done, sem),
+        memory=done.memory,
+        limit_bytes=cluster.accelerator.hbm_bytes,
+        model_flop=flop,
+        hardware_flop=flop + _repeated_flop(done.counts, point),
+        peak_flop_per_s=cluster.accelerator.peak_16bit_flop_per_s,
+        tokens=workload.batch * workload.sequence,
+    )
+
+
+def _repeated_flop(counted: OpCounts, point: PlanPoint) -> Scalar:
+    """FLOP that recompute adds per accelerator and step."""
+    row = point.recompute
+    layers = [block for block in counted.blocks if block.position == "layer"]
+    core = total(b.repeats * total(a.flop for a in b.attentions) for b in layers)
+    rest = total(b.repeats * total(a.flop for a in b.matmuls) for b in layers)
+    return counted.microbatches / point.pipeline * (row.redo_core * core + row.redo_rest * rest)
+
+
+class _OnStage:
+    """Sums over the layers of a plain stage and all microbatches of a step."""
+
+    def __init__(self, point: PlanPoint, done: Parts) -> None:
+        self.layers = [block for block in done.times.blocks if block.position == "layer"]
+        self.per_step = done.counts.microbatches / point.pipeline
+
+    def total_s(self, quantity) -> Scalar:
+        return self.per_step * total(block.repeats * quantity(block) for block in self.layers)
+
+    def passes_s(self, part: str) -> Scalar:
+        return self.total_s(lambda b: total(getattr(p, part) for p in (b.forward, b.backward, b.weights)))
+
+
+def _compute_terms(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[Term, ...]:
+    stack, stage = cluster.stack, _OnStage(point, done)
+    speed = rates(cluster.accelerator, point, stack)
+    blocks = [block for block in done.counts.blocks if block.position == "layer"]
+    matmuls = [(b.repeats, matmul_roof(c, point, speed, stack)) for b in blocks for c in b.matmuls]
+    attentions = [(b.repeats, attention_roof(c, speed, stack)) for b in blocks for c in b.attentions]
+    scores = [b.repeats * score_s(c, point, speed) for b in blocks for c in b.attentions]
+    touches = point.attention.score_touches_forward + point.attention.score_touches_backward
+    kernels = total(b.repeats * len(b.matmuls) for b in blocks), total(b.repeats * len(b.attentions) for b in blocks)
+    moved = total(b.repeats * len(b.memories) for b in blocks)
+    names = ("FLOP/s", "HBM bandwidth", "kernel launch")
+    times = stage.per_step
+
+    def sides(roofs, passes: float, additional_s: Scalar, launches: Scalar) -> tuple[Scalar, ...]:
+        compute_s = total(repeats * roof.compute_s for repeats, roof in roofs)
+        memory_s = total(repeats * roof.memory_s for repeats, roof in roofs)
+        launch_s = launches * stack.kernel_s
+        return (times * passes * compute_s, times * (passes * memory_s + additional_s), times * launch_s)
+
+    memory_s = stage.passes_s("memory_s")
+    launch_s = times * 2.0 * moved * stack.kernel_s
+    recompute_s = stage.total_s(lambda block: block.recompute_s)
+    return (
+        _term("matmuls", stage.passes_s("matmul_s"), names, sides(matmuls, 3.0, 0.0, 3.0 * kernels[0])),
+        _term(
+            "attention",
+            stage.passes_s("attention_s"),
+            names,
+            sides(attentions, 1.0 + stack.attention_backward_flop, touches * total(scores), 2.0 * kernels[1]),
+        ),
+        _term("norms, activations", memory_s, names[1:], (memory_s - launch_s, launch_s)),
+        _term("recompute", recompute_s, ("repeated work",), (recompute_s,)),
+    )
+
+
+def _traffic_terms(cluster: Cluster, point: PlanPoint, done: Parts, sem: Semantics) -> tuple[Term, ...]:
+    stage, laws, counted, step = _OnStage(point, done), done.times.laws, done.counts, done.step
+    hidden_compute_s = done.times.hide.data * step.stage.seconds
+    step_end_s = step.reduction_s - hidden_compute_s
+    zero = point.zero
+    tensor_s = stage.total_s(lambda b: b.traffic.sync_forward_s + b.traffic.sync_backward_s)
+    ring_s = stage.total_s(lambda b: b.traffic.ring_forward_s + b.traffic.ring_backward_s + 2 * b.traffic.exchange_s)
+    sharded_s = stage.total_s(
+        lambda b: zero.gathers_per_microbatch * b.traffic.gather_s + zero.reduces_per_microbatch * b.traffic.reduce_s
+    )
+    data_exposed_s = stage.passes_s("data_s") + step_end_s
+    data_s = sharded_s + step.gradient_traffic_s
+    weights = _largest_payload(counted, point)
+    return (
+        _traffic("tensor traffic", stage.passes_s("tensor_s"), tensor_s, cluster, laws.sync, _sync_payload(counted)),
+        _traffic("context traffic", stage.passes_s("context_s"), ring_s, cluster, laws.ring, _ring_payload(counted)),
+        _traffic("data traffic", data_exposed_s, data_s, cluster, _data_law(point, laws.shard, laws.replica), weights),
+        _traffic(
+            "pipeline transfers", step.transfers_s, step.transfers_s, cluster, laws.boundary, counted.boundary_bytes
+        ),
+    )
+
+
+def _other_terms(done: Parts, sem: Semantics) -> tuple[Term, ...]:
+    step = done.step
+    summed_s = step.steady_s + step.reduction_s + step.bubble_s + step.transfers_s
+    summed_s = summed_s + step.uneven_s + step.optimizer_s + step.host_s
+    links_s = sem.maximum(step.links_s - summed_s, 0.0)
+    return (
+        _term("pipeline bubble", step.bubble_s, ("pipeline depth",), (step.bubble_s,)),
+        _term("embedding, head", step.uneven_s, ("first and last stage",), (step.uneven_s,)),
+        _term("optimizer", step.optimizer_s, ("HBM bandwidth",), (step.optimizer_s,)),
+        _term("host", step.host_s, ("host",), (step.host_s,)),
+        _term("shared links", links_s, ("link bandwidth",), (links_s,)),
+    )
+
+
+def _term(name: str, exposed_s: Scalar, limit_names: tuple[str, ...], limits: tuple[Scalar, ...]) -> Term:
+    return Term(name=name, limit_names=limit_names, exposed_s=exposed_s, hidden_s=0.0 * exposed_s, limits=limits)
+
+
+def _traffic(
+    name: str, exposed_s: Scalar, alone_s: Scalar, cluster: Cluster, law: Law, payload_bytes: Scalar
+) -> Term:
+    """A term of communication: limited by the bandwidth of a tier or by latency, at the payload of one call."""
+    names = tuple(f"{tier.name} bandwidth" for tier in cluster.tiers)
+    limits = tuple(busy * payload_bytes for busy in law.by_tier)
+    return Term(
+        name=name,
+        limit_names=(*names, "latency"),
+        exposed_s=exposed_s,
+        hidden_s=alone_s - exposed_s,
+        limits=(*limits, law.latency_s),
+    )
+
+
+def _data_law(point: PlanPoint, shard: Law, replica: Law) -> Law:
+    """Sharded and replicated traffic of one block's weights, as one law."""
+    inverse = 1.0 / point.data_shard
+    return Law(
+        by_tier=tuple(a + inverse * b for a, b in zip(shard.by_tier, replica.by_tier, strict=True)),
+        seconds_per_byte=shard.seconds_per_byte + inverse * replica.seconds_per_byte,
+        latency_s=shard.latency_s + replica.latency_s,
+    )
+
+
+def _sync_payload(counted: OpCounts) -> Scalar:
+    return total(b.sync_bytes / b.syncs for b in counted.blocks if b.position == "layer" and b.syncs)
+
+
+def _ring_payload(counted: OpCounts) -> Scalar:
+    return total(a.ring_bytes for b in counted.blocks for a in b.attentions)
+
+
+def _largest_payload(counted: OpCounts, point: PlanPoint) -> Scalar:
+    return point.gradient_bytes * total(b.parameters for b in counted.blocks if b.position == "layer")
+
+

@@ -1,0 +1,61 @@
+"""The composition: one step of a workload on a cluster under a plan.
+
+`cost` is the lean objective that searches evaluate in millions, and that anyone may differentiate or put into a loss;
+`evaluate.evaluate` is the host's entry, which explains everything. Both are the same formulas.
+"""
+
+from typing import NamedTuple, TypeVar
+
+from costmodel._pytree import map_leaves, pytree
+from costmodel.cluster import Cluster
+from costmodel.counts import OpCounts, counts
+from costmodel.memory import MemoryUse, memory
+from costmodel.plan import PlanPoint
+from costmodel.roofline import rates
+from costmodel.schedule import StepTime, step_time
+from costmodel.semantics import Scalar, Semantics
+from costmodel.timing import OpTimes, timing
+from costmodel.workload import Workload
+
+T = TypeVar("T")
+
+
+@pytree
+class Cost:
+    """What a search compares."""
+
+    step_s: Scalar
+    peak_bytes: Scalar  # of the fullest stage
+
+
+class Parts(NamedTuple):
+    """Every intermediate result of one evaluation."""
+
+    counts: OpCounts
+    times: OpTimes
+    step: StepTime
+    memory: MemoryUse
+
+
+def cost(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:
+    """Seconds of a step and bytes at the peak: pure, differentiable in every leaf, element by element.
+
+    Leaves must be floats or arrays of one dtype (`as_floats`); shapes broadcast.
+    """
+    result = parts(workload, cluster, point, sem)
+    return Cost(step_s=result.step.step_s, peak_bytes=result.memory.peak_bytes)
+
+
+def parts(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Parts:
+    """The same evaluation with all that it computed on the way."""
+    stack = cluster.stack
+    counted = counts(workload, point, sem)
+    times = timing(counted, point, cluster, stack, sem)
+    memory_s_per_byte = rates(cluster.accelerator, point, stack).memory_s_per_byte
+    step = step_time(counted, times, point, stack, memory_s_per_byte, sem)
+    return Parts(counts=counted, times=times, step=step, memory=memory(counted, point, stack, sem))
+
+
+def as_floats(tree: T) -> T:
+    """Every leaf as a Python float: files give integers, and integers overflow where floats do not."""
+    return map_leaves(float, tree)
