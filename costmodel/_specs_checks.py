@@ -1,0 +1,126 @@
+"""Checks of single values, and of tables of them. Used by `specs.py` and by the rules of plans."""
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NoReturn
+
+from costmodel._specs_files import SpecError, plain, show
+from costmodel._specs_units import file_keys
+
+LARGEST_COUNT = 10**18
+LARGEST_NUMBER = 1e24
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """What a field accepts, in code and in words, and how its value is kept."""
+
+    expected: str
+    accepts: Callable[[Any], bool]
+    keep: Callable[[Any], Any] = lambda value: value
+    optional: bool = False
+
+    def __call__(self, value: Any) -> bool:
+        return (self.optional and value is None) or self.accepts(value)
+
+
+def is_count(value: Any) -> bool:
+    """A whole number from 1 on; a boolean is none, nor is 8.0."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return whole and 1 <= int(value) <= LARGEST_COUNT
+
+
+def is_number(value: Any) -> bool:
+    """A finite number of a size that something physical may have."""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return real and -LARGEST_NUMBER <= value <= LARGEST_NUMBER  # pyright: ignore[reportOperatorIssue]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable() and value.strip() != ""
+
+
+def one_of(allowed: Iterable[str]) -> Check:
+    """One of a list of names."""
+    names = tuple(allowed)
+    return Check(f"one of {', '.join(names)}", lambda value: isinstance(value, str) and value in names)
+
+
+def some_of(allowed: Iterable[str]) -> Check:
+    """A list of some names, at least one."""
+    names = tuple(allowed)
+    return Check(
+        f"a list of {', '.join(names)}",
+        lambda value: isinstance(value, list) and value != [] and all(isinstance(v, str) and v in names for v in value),
+        keep=tuple,
+    )
+
+
+COUNT = Check("an integer from 1 to 10**18", is_count, keep=int)
+POSITIVE = Check("a number > 0", lambda value: is_number(value) and value > 0, keep=float)
+NON_NEGATIVE = Check("a number >= 0", lambda value: is_number(value) and value >= 0, keep=float)
+AT_LEAST_ONE = Check("a number >= 1", lambda value: is_number(value) and value >= 1, keep=float)
+SHARE = Check("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1, keep=float)
+POSITIVE_SHARE = Check("a number > 0 and <= 1", lambda value: is_number(value) and 0 < value <= 1, keep=float)
+FLAG = Check("true or false", lambda value: isinstance(value, bool))
+TEXT = Check("text on one line", _is_text)
+
+
+def fail(where: str, field: str, value: Any, expected: str) -> NoReturn:
+    """Raise the one-line message of a wrong value."""
+    raise SpecError(f"{where}: `{field}` is {show(value)}; expected {expected}")
+
+
+def nearest(word: str, known: Collection[str]) -> str:
+    """The names most like a mistyped one, in words; all of them where none is."""
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"expected one of {', '.join(known)}"
+
+
+def convert(table: Mapping[str, Any], checks: Mapping[str, Check], where: str) -> dict[str, Any]:
+    """The table's values by SI field. Notes on where a number is from (`source`, `hbm_date`, ...) are passed over."""
+    keys = {key: (field, factor) for field in checks for key, factor in file_keys(field).items()}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in keys:
+            if _is_provenance(key):
+                continue
+            raise SpecError(f"{where}: `{plain(key)}` is not a field here; {nearest(key, keys)}")
+        field, factor = keys[key]
+        if field in values:
+            raise SpecError(f"{where}: `{key}` is {show(value)}, but `{field}` is given already; expected one of them")
+        values[field] = _value(where, key, value, checks[field], factor)
+    return values
+
+
+def require(values: Mapping[str, Any], fields: Iterable[str], checks: Mapping[str, Check], where: str) -> None:
+    """Raise unless all fields are there."""
+    for field in fields:
+        if field not in values:
+            others = list(file_keys(field))[1:]
+            also = f" (or in other units: {', '.join(others)})" if others else ""
+            raise SpecError(f"{where}: `{field}` is missing; expected {checks[field].expected}{also}")
+
+
+def _is_provenance(key: str) -> bool:
+    return key.rpartition("_")[2] in ("source", "date", "note")
+
+
+def _value(where: str, key: str, value: Any, check: Check, factor: float) -> Any:
+    if not check(value):
+        fail(where, key, value, check.expected)
+    if value is None:
+        return None
+    kept = check.keep(value)
+    if factor == 1.0:
+        return kept
+    scaled = kept * factor
+    if not math.isfinite(scaled) or not check(scaled):
+        fail(where, key, value, check.expected)
+    return scaled

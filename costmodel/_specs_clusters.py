@@ -1,0 +1,166 @@
+"""Clusters from tables: the accelerator, the nested tiers, the stack."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from costmodel._specs_checks import (
+    AT_LEAST_ONE,
+    COUNT,
+    FLAG,
+    NON_NEGATIVE,
+    POSITIVE,
+    POSITIVE_SHARE,
+    SHARE,
+    TEXT,
+    Check,
+    convert,
+    fail,
+    nearest,
+    require,
+    some_of,
+)
+from costmodel._specs_files import SpecError, plain, show
+from costmodel.cluster import PRECISION_WIDTHS, Accelerator, Cluster, Tier
+from costmodel.options import PRECISION_TYPES
+from costmodel.stack import Stack
+
+_CLUSTER_CHECKS: dict[str, Check] = {"name": TEXT, "accelerators": COUNT, "partial_domains": FLAG}
+_TIER_CHECKS: dict[str, Check] = {
+    "name": TEXT,
+    "size": COUNT,
+    "usable_size": COUNT,
+    "bandwidth_bytes_per_s": POSITIVE,
+    "latency_s": NON_NEGATIVE,
+    "oversubscription": AT_LEAST_ONE,
+    "in_network_reduction": SHARE,
+}
+_PEAKS = {width: f"peak_{width}_flop_per_s" for width in PRECISION_WIDTHS}
+_ACCELERATOR_CHECKS: dict[str, Check] = {
+    "name": TEXT,
+    "widths": some_of(PRECISION_WIDTHS),
+    "types": some_of(dict.fromkeys(PRECISION_TYPES.values())),
+    **dict.fromkeys(_PEAKS.values(), POSITIVE),
+    "hbm_bytes": POSITIVE,
+    "hbm_bytes_per_s": POSITIVE,
+    "power_w": NON_NEGATIVE,
+}
+_TYPES_OF_WIDTH = {"32bit": ("fp32",), "16bit": ("fp16", "bf16"), "8bit": ("fp8",), "4bit": ("nvfp4",)}
+
+
+def cluster_from(
+    table: Mapping[str, Any],
+    known_accelerators: Mapping[str, Any],
+    *,
+    name: str,
+    where: str,
+    accelerators: int | None = None,
+) -> Cluster:
+    """A cluster from its table, or from one with the tables `cluster` and `stack` (as `calibrate` writes)."""
+    table = _unwrap(table, where)
+    own = {key: value for key, value in table.items() if key not in ("accelerator", "tiers", "stack")}
+    values = {"name": name, **convert(own, _CLUSTER_CHECKS, where)}
+    if accelerators is not None:
+        values["accelerators"] = accelerators
+    require(values, ("accelerators",), _CLUSTER_CHECKS, where)
+    for part, expected in (("accelerator", "a name or a table"), ("tiers", "a list of tables")):
+        if part not in table:
+            raise SpecError(f"{where}: `{part}` is missing; expected {expected}")
+    return Cluster(
+        **values,
+        accelerator=_accelerator(table["accelerator"], known_accelerators, where),
+        tiers=_tiers(table["tiers"], values["accelerators"], where),
+        stack=stack_from(table.get("stack", {}), where),
+    )
+
+
+def _unwrap(table: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    inner = table.get("cluster")
+    if not isinstance(inner, Mapping):
+        return table
+    for key in table:
+        if key not in ("cluster", "stack"):
+            raise SpecError(
+                f"{where}: `{plain(key)}` stands beside the table `cluster`; expected it inside, or only `stack`"
+            )
+    return {**inner, **{key: value for key, value in table.items() if key == "stack"}}
+
+
+def stack_from(table: Any, where: str) -> Stack:
+    """The default stack with the fields that a table gives."""
+    if not isinstance(table, Mapping):
+        fail(where, "stack", table, "a table of stack parameters")
+    return Stack(**convert(table, _stack_checks(), f"{where}, stack"))
+
+
+def _stack_checks() -> dict[str, Check]:
+    def check(field: dataclasses.Field[Any]) -> Check:
+        if isinstance(field.default, str):
+            return TEXT
+        return POSITIVE_SHARE if field.name.endswith("_ceiling") else NON_NEGATIVE
+
+    return {field.name: check(field) for field in dataclasses.fields(Stack)}  # pyright: ignore[reportArgumentType]
+
+
+def _accelerator(value: Any, known: Mapping[str, Any], where: str) -> Accelerator:
+    if isinstance(value, str) and value in known:
+        where, value = f'accelerator "{value}"', {"name": value, **known[value]}
+    elif isinstance(value, str):
+        raise SpecError(f"{where}: `accelerator` is {show(value)}, which is not a known name; {nearest(value, known)}")
+    elif not isinstance(value, Mapping):
+        fail(where, "accelerator", value, "a name or a table")
+    else:
+        where = f"{where}, accelerator"
+    values = {"name": "custom", **convert(value, _ACCELERATOR_CHECKS, where)}
+    require(values, (_PEAKS["32bit"], "hbm_bytes", "hbm_bytes_per_s"), _ACCELERATOR_CHECKS, where)
+    return Accelerator(**_with_emulated(values))
+
+
+def _with_emulated(values: dict[str, Any]) -> dict[str, Any]:
+    """A width without a peak runs at the rate of the next wider one; types and widths follow from those given."""
+    widths = values.get("widths") or tuple(width for width, peak in _PEAKS.items() if peak in values)
+    types = values.get("types") or tuple(name for width in widths for name in _TYPES_OF_WIDTH[width])
+    peaks: dict[str, float] = {}
+    rate = values[_PEAKS["32bit"]]
+    for peak in _PEAKS.values():
+        rate = peaks[peak] = values.get(peak, rate)
+    return {**values, **peaks, "widths": widths, "types": types}
+
+
+def _tiers(tables: Any, accelerators: int, where: str) -> tuple[Tier, ...]:
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, Mapping) for table in tables):
+        fail(where, "tiers", tables, "a list of one table or more, from the inside out")
+    tiers: list[Tier] = []
+    for index, table in enumerate(tables):
+        label = table.get("name", f"tier{index + 1}")
+        here = f"{where}, tier {index + 1}" + (f" ({plain(label)})" if isinstance(label, str) else "")
+        values = {"name": label, **convert(table, _TIER_CHECKS, here)}
+        if index == len(tables) - 1 and "size" not in values:
+            values |= _as_large_as(accelerators, tiers)
+        required = ("size", "bandwidth_bytes_per_s", "latency_s")
+        require(values, required, _TIER_CHECKS, here)
+        tiers.append(_tier(values, tiers, here))
+    if accelerators > tiers[-1].usable_size:
+        allowed = f"at most {tiers[-1].usable_size}, the usable size of the last tier"
+        fail(where, "accelerators", accelerators, allowed)
+    return tuple(tiers)
+
+
+def _as_large_as(accelerators: int, tiers: list[Tier]) -> dict[str, int]:
+    """A last tier without a size holds the cluster: as many domains as it needs."""
+    if not tiers:
+        return {"size": accelerators}
+    domains = -(-accelerators // tiers[-1].usable_size)
+    return {"size": domains * tiers[-1].size}
+
+
+def _tier(values: dict[str, Any], inner: list[Tier], where: str) -> Tier:
+    size = values["size"]
+    inner_size, inner_usable = (inner[-1].size, inner[-1].usable_size) if inner else (1, 1)
+    if size % inner_size:
+        fail(where, "size", size, f"a multiple of {inner_size}, the size of the tier inside it")
+    most = size // inner_size * inner_usable
+    usable = values.setdefault("usable_size", most)
+    if usable > most or usable % inner_usable:
+        fail(where, "usable_size", usable, f"at most {most}" + (f", a multiple of {inner_usable}" if inner else ""))
+    return Tier(**values)

@@ -1,0 +1,59 @@
+"""What each field of a plan accepts, and plans from dictionaries."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from costmodel import options
+from costmodel._specs_checks import COUNT, FLAG, SHARE, Check, convert, is_count, one_of
+from costmodel._specs_files import SpecError, show
+from costmodel.plan import Plan
+
+_OPTIONAL_COUNT = Check(COUNT.expected, is_count, keep=int, optional=True)
+_STAGE_LAYERS = Check(
+    "a list of integers >= 1, one for each stage",
+    lambda value: isinstance(value, (list, tuple)) and len(value) > 0 and all(map(is_count, value)),
+    keep=tuple,
+    optional=True,
+)
+_ZERO_STAGE = Check("one of 0, 1, 2, 3", lambda value: value == 0 and _whole(value) or is_count(value) and value <= 3)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+PLAN_CHECKS: dict[str, Check] = {
+    "data": COUNT,
+    "tensor": COUNT,
+    "context": COUNT,
+    "pipeline": COUNT,
+    "virtual_stages": COUNT,
+    "microbatch": COUNT,
+    "domain": _OPTIONAL_COUNT,
+    "data_shard": _OPTIONAL_COUNT,
+    "zero_stage": _ZERO_STAGE,
+    "sequence_parallel": FLAG,
+    "context_kind": one_of(("ring", "all_to_all")),
+    "schedule": one_of(options.SCHEDULES),
+    "recompute": one_of(options.RECOMPUTES),
+    "recompute_share": SHARE,
+    "stage_layers": _STAGE_LAYERS,
+    "overlap_data": FLAG,
+    "overlap_tensor": FLAG,
+    "overlap_context": FLAG,
+    "overlap_pipeline": FLAG,
+    "precision": one_of(options.PRECISIONS),
+    "gradient_dtype": one_of(options.DTYPE_BYTES),
+    "state_dtype": one_of(options.DTYPE_BYTES),
+    "optimizer": one_of(options.OPTIMIZERS),
+    "attention": one_of(options.ATTENTIONS),
+    "fused_kernels": FLAG,
+}
+
+
+def plan_from(mapping: Mapping[str, Any], where: str = "plan") -> Plan:
+    """A plan from a dictionary of its fields, or from an answer that holds one under `plan`."""
+    fields = mapping["plan"] if "plan" in mapping else mapping
+    if not isinstance(fields, Mapping):
+        raise SpecError(f"{where}: `plan` is {show(fields)}; expected an object of the fields of a plan")
+    return Plan(**convert(fields, PLAN_CHECKS, where))

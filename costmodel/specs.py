@@ -1,0 +1,123 @@
+"""The only file input of the model: named and user-written models, clusters and plans, validated, in SI units.
+
+Every error is a `SpecError` of one line that names the field, the value, what is allowed and where it was read.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from costmodel._specs_checks import COUNT, FLAG, TEXT, Check, convert, fail, nearest, require
+from costmodel._specs_clusters import cluster_from
+from costmodel._specs_files import SpecError, plain, read_mapping, show
+from costmodel._specs_plans import plan_from
+from costmodel.cluster import Cluster
+from costmodel.models.decoder import decoder
+from costmodel.plan import Plan
+from costmodel.workload import Workload
+
+__all__ = [
+    "SpecError",
+    "cluster_names",
+    "load_cluster",
+    "load_plan",
+    "load_workload",
+    "model_names",
+    "plan_from",
+    "read_tables",
+]
+
+DATA = Path(__file__).parent / "data"
+
+_SIZES = ("layers", "hidden", "heads", "ffn", "vocabulary", "sequence", "batch")
+_MODEL_CHECKS: dict[str, Check] = {
+    "name": TEXT,
+    **dict.fromkeys((*_SIZES, "key_value_heads", "head_size"), COUNT),
+    **dict.fromkeys(("gated", "bias", "layer_norm", "learned_positions", "dropout", "tied"), FLAG),
+}
+_HUGGINGFACE_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_embd", "n_layer")
+
+
+def read_tables(kind: str) -> dict[str, dict[str, Any]]:
+    """The shipped tables of `models`, `clusters` or `accelerators`, by name, as they stand in the data file."""
+    return read_mapping(DATA / f"{kind}.toml")
+
+
+def model_names() -> tuple[str, ...]:
+    """Names that `load_workload` knows."""
+    return tuple(read_tables("models"))
+
+
+def cluster_names() -> tuple[str, ...]:
+    """Names that `load_cluster` knows."""
+    return tuple(read_tables("clusters"))
+
+
+def load_workload(name_or_path: str | Path, sequence: int | None = None, batch: int | None = None) -> Workload:
+    """A model by name, or from a TOML or JSON file of its dimensions, with its default sequence and batch or yours."""
+    name, table, where = _find("model", name_or_path)
+    if any(key in table for key in _HUGGINGFACE_KEYS):
+        raise SpecError(
+            f"{where}: this is a HuggingFace config.json, which is not read yet; expected a file with "
+            f"{', '.join(_SIZES)}"
+        )
+    values = {"name": name, **convert(table, _MODEL_CHECKS, where)}
+    values |= _arguments(where, {"sequence": sequence, "batch": batch}, _MODEL_CHECKS)
+    require(values, _SIZES, _MODEL_CHECKS, where)
+    _check_heads(values, where)
+    return decoder(**values)
+
+
+def load_cluster(name_or_path: str | Path, accelerators: int | None = None) -> Cluster:
+    """A cluster by name, or from a TOML or JSON file, with its default number of accelerators or yours."""
+    name, table, where = _find("cluster", name_or_path)
+    given = _arguments(where, {"accelerators": accelerators}, {"accelerators": COUNT})
+    return cluster_from(table, read_tables("accelerators"), name=name, where=where, **given)
+
+
+def load_plan(path: str | Path) -> Plan:
+    """A plan from a TOML or JSON file: its fields, or a whole answer of `equipoise plan --json`."""
+    if not isinstance(path, str | Path):
+        fail("plan", "plan", path, "the path of a TOML or JSON file")
+    return plan_from(read_mapping(path), f"plan ({plain(str(path))})")
+
+
+def _find(kind: str, name_or_path: str | Path) -> tuple[str, dict[str, Any], str]:
+    """Name, table and place of a shipped or a user-written description."""
+    if not isinstance(name_or_path, str | Path):
+        fail(kind, kind, name_or_path, "a name or the path of a TOML or JSON file")
+    known = read_tables(f"{kind}s")
+    text = str(name_or_path)
+    if text in known:
+        return text, known[text], f'{kind} "{text}"'
+    if not _is_path(name_or_path):
+        raise SpecError(f"`{kind}` is {show(text)}, which is neither a known name nor a file; {nearest(text, known)}")
+    table = read_mapping(text)
+    name = table.get("name", Path(text).stem)
+    label = plain(name if isinstance(name, str) else Path(text).stem)
+    return name, table, f'{kind} "{label}" ({plain(text)})'
+
+
+def _is_path(name_or_path: str | Path) -> bool:
+    text = str(name_or_path)
+    if isinstance(name_or_path, Path) or "/" in text or "\\" in text or text.endswith((".toml", ".json")):
+        return True
+    try:
+        return text != "" and Path(text).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _arguments(where: str, given: Mapping[str, Any], checks: Mapping[str, Check]) -> dict[str, Any]:
+    """Arguments that are not None, checked as the fields of the file are."""
+    present = {name: value for name, value in given.items() if value is not None}
+    return convert(present, {name: checks[name] for name in given}, f"{where}, argument")
+
+
+def _check_heads(values: Mapping[str, Any], where: str) -> None:
+    heads = values["heads"]
+    if "head_size" not in values and values["hidden"] % heads:
+        fail(where, "heads", heads, f"a divisor of `hidden` ({values['hidden']}), or `head_size` beside it")
+    key_value_heads = values.get("key_value_heads", heads)
+    if heads % key_value_heads:
+        fail(where, "key_value_heads", key_value_heads, f"a divisor of `heads` ({heads})")
