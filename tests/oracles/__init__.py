@@ -1,0 +1,1 @@
+"""Independent answers that the tests compare the formulas with. Nothing here imports a formula."""

@@ -1,0 +1,104 @@
+"""Collectives against rings, trees and exchanges played out rank by rank."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel import collectives
+from costmodel.cluster import Tier
+from costmodel.placement import ranks_by_tier
+from costmodel.semantics import Exact
+from costmodel.stack import Stack
+from tests.oracles import ring
+
+SEM = Exact(math)
+IDEAL = Stack(link_ceiling=1.0, collective_s=0.0, chunk_fill=0.0, all_reduce_tree=0.0)
+
+
+def tier(size=8, bandwidth=1e11, latency=1e-6, **other):
+    return Tier(
+        name="tier", size=size, usable_size=size, bandwidth_bytes_per_s=bandwidth, latency_s=latency, **other
+    )
+
+
+def law(kind, ranks, tiers, stack=IDEAL):
+    return getattr(collectives, kind)(tuple(map(float, ranks)), tuple(tiers), stack, SEM)
+
+
+@given(
+    ranks=st.integers(1, 64),
+    payload=st.floats(1.0, 1e10),
+    latency=st.floats(1e-7, 1e-3),
+    bandwidth=st.floats(1e8, 1e12),
+)
+def test_ring_all_gather_and_all_reduce_against_played_out_rings(ranks, payload, latency, bandwidth):
+    played_s = ring.ring_all_gather_s(ranks, payload, latency, bandwidth)
+    tiers = [tier(bandwidth=bandwidth, latency=latency)]
+    gather_s = collectives.time_s(law("all_gather", [ranks], tiers), payload)
+    reduce_s = collectives.time_s(law("all_reduce", [ranks], tiers), payload)
+    np.testing.assert_allclose(gather_s, played_s, rtol=1e-12)
+    np.testing.assert_allclose(reduce_s, 2 * played_s, rtol=1e-12)  # a reduce-scatter, then an all-gather
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8, 64, 1024])
+def test_tree_latency_against_a_played_out_tree(ranks):
+    stack = Stack(collective_s=0.0, all_reduce_tree=1.0)
+    found = law("all_reduce", [ranks], [tier(latency=3e-6)], stack).latency_s
+    np.testing.assert_allclose(found, ring.tree_all_reduce_latency_s(ranks, 3e-6), rtol=1e-12)
+
+
+SIZES = [8, 64, 512]
+GROUPS = [(2, 1), (8, 1), (16, 1), (64, 1), (512, 1), (4, 2), (16, 8), (8, 8), (64, 8), (4, 64), (32, 4), (128, 4)]
+
+
+@pytest.mark.parametrize(("group", "stride"), GROUPS)
+def test_bytes_on_each_tier_against_enumerated_ranks(group, stride):
+    tiers = tuple(tier(size=size, bandwidth=1.0) for size in SIZES)
+    members = [i * stride for i in range(group)]
+    ranks = ranks_by_tier(float(group), float(stride), tiers, 8.0, SEM)
+    gathered = law("all_gather", ranks, tiers).by_tier
+    exchanged = law("all_to_all", ranks, tiers).by_tier
+    np.testing.assert_allclose(gathered, ring.hierarchical_all_gather_bytes(members, SIZES, 1.0), atol=1e-15)
+    np.testing.assert_allclose(exchanged, ring.all_to_all_bytes(members, SIZES, 1.0), atol=1e-15)
+
+
+@pytest.mark.parametrize(("group", "stride"), GROUPS)
+def test_neighbour_goes_at_the_pace_of_the_slowest_link_that_it_crosses(group, stride):
+    seconds_per_byte = [1.0, 10.0, 100.0]
+    tiers = tuple(tier(size=s, bandwidth=1 / x, latency=x) for s, x in zip(SIZES, seconds_per_byte, strict=True))
+    crossed = {ring.tier_between(i * stride, (i + 1) * stride, SIZES) for i in range(group - 1)}
+    found = law("neighbour", ranks_by_tier(float(group), float(stride), tiers, 8.0, SEM), tiers)
+    assert found.seconds_per_byte == max(seconds_per_byte[i] for i in crossed)
+    assert found.latency_s == max(seconds_per_byte[i] for i in crossed)
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "all_reduce", "all_to_all", "neighbour"])
+def test_a_group_of_one_costs_nothing(kind):
+    found = law(kind, [1, 1], [tier(), tier()], Stack())
+    assert collectives.time_s(found, 1e9) == 0.0
+
+
+def test_in_network_reduction_saves_the_second_pass_of_all_reduces_only():
+    plain, reducing = [tier()], [tier(in_network_reduction=1.0)]
+    assert law("all_reduce", [8], reducing).by_tier[0] == law("all_gather", [8], plain).by_tier[0]
+    assert law("all_gather", [8], reducing).by_tier == law("all_gather", [8], plain).by_tier
+
+
+def test_oversubscription_divides_the_bandwidth_of_its_tier():
+    tiers = [tier(bandwidth=4e11), tier(size=64, oversubscription=4.0)]
+    slower = [tier(bandwidth=4e11), tier(size=64, bandwidth=2.5e10)]
+    assert law("all_gather", [8, 8], tiers) == law("all_gather", [8, 8], slower)
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "ranks", "published_us"),
+    [(6144, (16, 8), 75_018.305), (9, (1, 8), 1_231.553), (1920, (16, 8), 23_453.8), (22.5, (1, 8), 3_087.7)],
+)
+def test_golden_runs_of_the_cluster_design_papers_simulator(megabytes, ranks, published_us):
+    """All-reduces of astra-sim-roofline's own outputs: 16 x 64 ranks, 6 x 25 and 12.5 GiB/s, latencies of 1 ns."""
+    tiers = [tier(16, 150 * 2**30, 1e-9), tier(1024, 12.5 * 2**30, 1e-9)]
+    seconds = collectives.time_s(law("all_reduce", ranks, tiers), megabytes * 2**20)
+    np.testing.assert_allclose(seconds * 1e6, published_us, rtol=5e-3)
