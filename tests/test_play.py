@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from costmodel.graph.play import SCHEDULES, SPLITS_WEIGHT_GRADIENT, Played, Task, order, play, producers
 
-DURATIONS = [(1, 1, 1), (1, 1.2, 0.8), (1, 2, 1), (2, 1, 1), (1, 0.7, 0.5), (1, 0.9, 1.3)]
+DURATIONS = [(1, 1, 1), (1, 1.2, 0.8), (1, 2, 1), (2, 1, 1), (1, 0.7, 0.5), (1, 0.9, 1.3), (1, 1.3, 1.3), (1, 2.5, 1.2)]
 
 
 @st.composite
@@ -152,11 +152,13 @@ def test_activations_in_flight_interleaved(shape, virtual):
 @pytest.mark.parametrize(("forward_s", "backward_s", "weight_s"), DURATIONS)
 @pytest.mark.parametrize(("schedule", "spare"), [("zb_h1", 1), ("zb_h2", 2)])
 def test_zero_bubble_attains_its_known_makespan(schedule, spare, forward_s, backward_s, weight_s):
-    # Qi et al. 2023: bubbles of (p-1)(F+B-W) and (p-1)(F+B-2W); never less than the last device's start, (p-1)F
+    # Qi et al. 2023: bubbles of (p-1)(F+B-W) and (p-1)(F+B-2W); never less than the last device's start, (p-1)F, nor
+    # (for W > F) than what the first device waits for its first gradient with p or 2p-1 forwards done
     work_s = forward_s + backward_s + weight_s
     for p in (1, 2, 3, 5, 8):
         for m in (spare * (p - 1) + 1, 2 * p, 21):
-            bubble_s = (p - 1) * max(forward_s + backward_s - spare * weight_s, forward_s)
+            wait_s = backward_s - (spare - 1) * forward_s
+            bubble_s = (p - 1) * max(forward_s + backward_s - spare * weight_s, forward_s, wait_s)
             played = play(schedule, p, m, forward_s=forward_s, backward_s=backward_s, weight_s=weight_s)
             assert played.makespan_s == pytest.approx(m * work_s + bubble_s, rel=1e-12)
 
