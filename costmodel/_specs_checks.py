@@ -52,7 +52,7 @@ def some_of(allowed: Iterable[str]) -> Check:
     """A list of some names, at least one."""
     names = tuple(allowed)
     return Check(
-        f"a list of {', '.join(names)}",
+        f"a list of one or more of {', '.join(names)}",
         lambda value: isinstance(value, list) and value != [] and all(isinstance(v, str) and v in names for v in value),
         keep=tuple,
     )

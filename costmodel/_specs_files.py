@@ -65,7 +65,8 @@ def _parse_toml(text: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise SpecError(f"{where}: not valid TOML: {_one_line(error)}") from None
+        reason = _one_line(error).replace("(at end of document)", f"(at line {text.count(chr(10)) + 1}, the end)")
+        raise SpecError(f"{where}: not valid TOML: {reason}") from None
 
 
 def _parse_json(text: str, where: str) -> dict[str, Any]:

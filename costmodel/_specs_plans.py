@@ -1,5 +1,6 @@
 """What each field of a plan accepts, and plans from dictionaries."""
 
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,12 +16,11 @@ _STAGE_LAYERS = Check(
     keep=tuple,
     optional=True,
 )
-_ZERO_STAGE = Check("one of 0, 1, 2, 3", lambda value: value == 0 and _whole(value) or is_count(value) and value <= 3)
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
+_ZERO_STAGE = Check(
+    "one of 0, 1, 2, 3",
+    lambda value: isinstance(value, numbers.Integral) and not isinstance(value, bool) and 0 <= int(value) <= 3,
+    keep=int,
+)
 
 PLAN_CHECKS: dict[str, Check] = {
     "data": COUNT,

@@ -13,7 +13,7 @@ from costmodel.semantics import Scalar, Semantics
 
 def domain_sizes(tiers: Sequence[Tier], domain: Scalar) -> tuple[Scalar, ...]:
     """Ranks in one domain of each tier when `domain` accelerators of each innermost one are used."""
-    return tuple(domain * (tier.usable_size / tiers[0].usable_size) for tier in tiers)
+    return tuple(domain * tier.usable_size / tiers[0].usable_size for tier in tiers)
 
 
 def ranks_by_tier(

@@ -88,7 +88,7 @@ def _find(kind: str, name_or_path: str | Path) -> tuple[str, dict[str, Any], str
         fail(kind, kind, name_or_path, "a name or the path of a TOML or JSON file")
     known = read_tables(f"{kind}s")
     text = str(name_or_path)
-    if text in known:
+    if text in known and not isinstance(name_or_path, Path):
         return text, known[text], f'{kind} "{text}"'
     if not _is_path(name_or_path):
         raise SpecError(f"`{kind}` is {show(text)}, which is neither a known name nor a file; {nearest(text, known)}")

@@ -59,24 +59,26 @@ def _batch(plan: Plan, workload: Workload, _: Cluster) -> Rules:
 
 def _tensor(plan: Plan, workload: Workload, _: Cluster) -> Rules:
     """Heads and widths of the layers; the vocabulary may be padded, and scarce key-value heads are replicated."""
-    for block in workload.blocks:
-        if block.position != "layer":
-            continue
-        for op in block.ops:
-            heads = "heads" if op.kind == "attention" else "columns"
-            parts = [*((size, heads) for size in op.groups), *((size, "columns") for size in op.columns)]
-            parts += [(size, "rows of its weights") for size in op.inner]
-            for size, kind in parts:
-                yield from _tensor_size(plan.tensor, size, f"{kind} of `{op.name}`")
+    undivided: dict[float, str] = {}
+    for size, what in _tensor_sizes(workload):
+        if size.limit is not None:
+            if not (_divides(plan.tensor, size.limit) or _divides(size.limit, plan.tensor)):
+                yield f"`tensor` is {show(plan.tensor)}; expected a divisor or a multiple of the {size.limit} {what}"
+        elif not _divides(plan.tensor, size.value):
+            undivided.setdefault(size.value, what)
+    for value, what in undivided.items():
+        if not any(value > other and value % other == 0 for other in undivided):  # else mending that mends this
+            yield f"`tensor` is {show(plan.tensor)}; expected a divisor of the {value} {what}"
 
 
-def _tensor_size(tensor: int, size: Size, what: str) -> Rules:
-    if "tensor" not in size.split:
-        return
-    if size.limit is None and not _divides(tensor, size.value):
-        yield f"`tensor` is {show(tensor)}; expected a divisor of the {size.value} {what}"
-    if size.limit is not None and not (_divides(tensor, size.limit) or _divides(size.limit, tensor)):
-        yield f"`tensor` is {show(tensor)}; expected a divisor or a multiple of the {size.limit} key-value heads"
+def _tensor_sizes(workload: Workload) -> Iterator[tuple[Size, str]]:
+    """Each size of a layer that the tensor degree divides, and what it counts."""
+    for op in (op for block in workload.blocks if block.position == "layer" for op in block.ops):
+        heads = "heads" if op.kind == "attention" else f"groups of `{op.name}`"
+        for size in (*op.groups, *op.columns, *op.inner):
+            if "tensor" in size.split:
+                what = "key-value heads" if size.limit is not None else f"elements of `{op.name}`"
+                yield size, heads if size in op.groups else what
 
 
 def _sequence(plan: Plan, workload: Workload, _: Cluster) -> Rules:
@@ -115,13 +117,13 @@ def _layers(plan: Plan, workload: Workload, _: Cluster) -> Rules:
     given = plan.stage_layers
     if len(given) != plan.pipeline or sum(given) != count:
         yield (
-            f"`stage_layers` is {len(given)} stages of {show(sum(given))} layers together; expected {show(plan.pipeline)} "
-            f"stages of {count}"
+            f"`stage_layers` is {len(given)} stages of {show(sum(given))} layers together; expected "
+            f"{show(plan.pipeline)} stages of {count}"
         )
     if plan.schedule not in ("gpipe", "one_f_one_b") or plan.virtual_stages > 1:
         yield (
-            f"`stage_layers` is given with `schedule` {plan.schedule} and `virtual_stages` {show(plan.virtual_stages)}; "
-            "expected gpipe or one_f_one_b without virtual stages"
+            f"`stage_layers` is given with `schedule` {plan.schedule} and `virtual_stages` "
+            f"{show(plan.virtual_stages)}; expected gpipe or one_f_one_b without virtual stages"
         )
 
 
@@ -180,7 +182,7 @@ def _placement(plan: Plan, _: Workload, cluster: Cluster) -> Rules:
             if not nests(group, stride, size, plan.accelerators):
                 yield (
                     f"the {name} group of {show(group)} ranks at stride {show(stride)} does not nest in the {size:g} "
-                    f"accelerators of a {tier.name} domain; expected degrees that fill it evenly, or `partial_domains`"
+                    f"accelerators of a domain of tier {tier.name}; expected degrees that fill it evenly, or `partial_domains`"
                 )
 
 
