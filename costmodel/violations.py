@@ -182,7 +182,8 @@ def _placement(plan: Plan, _: Workload, cluster: Cluster) -> Rules:
             if not nests(group, stride, size, plan.accelerators):
                 yield (
                     f"the {name} group of {show(group)} ranks at stride {show(stride)} does not nest in the {size:g} "
-                    f"accelerators of a domain of tier {tier.name}; expected degrees that fill it evenly, or `partial_domains`"
+                    f"accelerators of a domain of tier {tier.name}; expected degrees that fill it evenly, or "
+                    "`partial_domains`"
                 )
 
 
