@@ -1,0 +1,147 @@
+"""The console command `equipoise`: which command, its exit status, and errors in one line.
+
+Exit status: 0 an answer, 2 wrong input, 3 no feasible answer. With `--json`, standard output holds one JSON object,
+whatever happens.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Never
+
+from costmodel._specs_files import SpecError
+from optimize.status import CommandError, Status
+
+INTERRUPTED = 130  # as shells say it
+_USAGE = """usage: equipoise COMMAND [OPTIONS]
+
+What a training step of a large neural network costs on a cluster, and why.
+
+commands:
+  explain    what a step costs under a plan: time by term, memory by stage, what it is sensitive to
+  models     the models that are known by name
+  clusters   the clusters that are known by name
+
+examples:
+  equipoise explain --model llama3-8b --cluster h100 --accelerators 64
+  equipoise explain --help
+  equipoise models --json
+
+exit status: 0 an answer, 2 wrong input, 3 no feasible answer"""
+
+
+def main(words: Sequence[str] | None = None) -> Never:
+    """Run one command and exit with its status."""
+    words = sys.argv[1:] if words is None else list(words)
+    try:
+        status = run(words)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except BrokenPipeError:  # `equipoise ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status)
+
+
+def run(words: Sequence[str]) -> int:
+    """Answer, or say in one line why not; the exit status."""
+    start = time.perf_counter()
+    try:
+        _command(words)(words[1:], start)
+    except SpecError as error:
+        return _refuse(words, CommandError(Status.bad_input, str(error)), start)
+    except CommandError as error:
+        return _refuse(words, error, start)
+    return Status.ok.exit_status
+
+
+def _command(words: Sequence[str]) -> Callable[[Sequence[str], float], None]:
+    if not words or words[0] in ("-h", "--help", "--version"):
+        return lambda _, __: _about(words)
+    if words[0] not in COMMANDS:
+        from costmodel._specs_checks import nearest
+        from costmodel._specs_files import show
+
+        raise SpecError(f"command line: {show(words[0])} is not a command; {nearest(words[0], COMMANDS)}")
+    return COMMANDS[words[0]]
+
+
+def _about(words: Sequence[str]) -> None:
+    from optimize.versions import own_version
+
+    print(f"equipoise {own_version()}" if "--version" in words else _USAGE)
+
+
+def _explain(words: Sequence[str], start: float) -> None:
+    from optimize import command_line, report, requests
+    from optimize.explain import as_json, explain
+    from optimize.inputs import resolve
+
+    request = command_line.read(requests.Explain, "explain", words, requests.EXAMPLES["explain"])
+    inputs = resolve(request.fields(), request.config)
+    if inputs.out is not None:
+        report.check_directory(inputs.out)
+    explanation = explain(inputs)
+    if inputs.out is not None:
+        from optimize import figures
+
+        report.write(inputs.out, as_json(explanation) | _end(start), figures.draw(explanation))
+    if request.json:
+        report.print_json(as_json(explanation) | _end(start))
+    else:
+        report.show_explanation(explanation)
+
+
+def _models(words: Sequence[str], start: float) -> None:
+    from optimize import catalogue, command_line, report, requests
+
+    request = command_line.read(requests.Models, "models", words, requests.EXAMPLES["models"])
+    _list(request.json, {"models": catalogue.models()}, report.show_models, start)
+
+
+def _clusters(words: Sequence[str], start: float) -> None:
+    from optimize import catalogue, command_line, report, requests
+
+    request = command_line.read(requests.Clusters, "clusters", words, requests.EXAMPLES["clusters"])
+    _list(request.json, {"clusters": catalogue.clusters()}, report.show_clusters, start)
+
+
+def _list(as_json: bool, content: dict[str, Any], show: Callable[[list[dict[str, Any]]], None], start: float) -> None:
+    from optimize import report
+
+    if not as_json:
+        show(next(iter(content.values())))
+        return
+    status = Status.ok
+    report.print_json(
+        {"schema": 1, "status": status.name, "message": status.value, "inputs": {}} | content | _end(start)
+    )
+
+
+COMMANDS: dict[str, Callable[[Sequence[str], float], None]] = {
+    "explain": _explain,
+    "models": _models,
+    "clusters": _clusters,
+}
+
+
+def _refuse(words: Sequence[str], error: CommandError, start: float) -> int:
+    print(f"equipoise: {error.message}", file=sys.stderr)
+    if "--json" in words:
+        from optimize import report
+
+        told = {"schema": 1, "status": error.status.name, "message": error.message}
+        report.print_json(told | {"violations": list(error.violations)} | _end(start))
+    return error.status.exit_status
+
+
+def _end(start: float) -> dict[str, Any]:
+    from optimize.versions import versions
+
+    return {"versions": versions(), "seconds": time.perf_counter() - start}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Words on the command line to a request, and why not, in one line."""
+
+import contextlib
+import dataclasses
+import difflib
+import io
+import types
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import tyro
+
+from costmodel._specs_files import SpecError, show
+from optimize.inputs import COMMAND_LINE
+
+T = TypeVar("T")
+
+
+def read(request: type[T], command: str, words: Sequence[str], examples: str) -> T:
+    """The request that the words make. Raises `SpecError`; prints and exits where they ask for help."""
+    program, description = f"equipoise {command}", f"{request.__doc__}\n{examples}"
+    refusal = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(refusal):
+            return tyro.cli(request, prog=program, args=list(words), description=description)
+    except SystemExit as ending:
+        if ending.code in (0, None):
+            raise
+    raise SpecError(_why(request, program, words) or _one_line(refusal.getvalue()))
+
+
+def _why(request: type, program: str, words: Sequence[str]) -> str | None:
+    """The first word that is wrong, found again: the parser's own messages have many lines."""
+    flags, rest = _flags(request), list(words)
+    while rest:
+        word = rest.pop(0)
+        flag, equals, value = word.partition("=")
+        if flag.replace("_", "-") not in flags:
+            return _unknown(word, program, flags)
+        kind = flags[flag.replace("_", "-")]
+        if kind is bool:
+            continue
+        values = [value] if equals else []
+        while not equals and rest and not rest[0].startswith("--") and (not values or _many(kind)):
+            values.append(rest.pop(0))
+        if not values:
+            return f"{COMMAND_LINE}: `{flag}` has no value; expected {_expected(kind)}"
+        for value in values:
+            if not _accepts(kind, value):
+                return f"{COMMAND_LINE}: `{flag}` is {show(value)}; expected {_expected(kind)}"
+    return None
+
+
+def _unknown(word: str, program: str, flags: dict[str, Any]) -> str:
+    if not word.startswith("-"):
+        return f"{COMMAND_LINE}: {show(word)} belongs to no option of {program}; expected --name value"
+    close = difflib.get_close_matches(word.partition("=")[0], flags, n=3, cutoff=0.7)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"{program} --help lists the options"
+    return f"{COMMAND_LINE}: {show(word)} is not an option of {program}; {hint}"
+
+
+def _flags(request: type) -> dict[str, Any]:
+    """Every option and the type of its value; `bool` for switches."""
+    found: dict[str, Any] = {"--help": bool}
+    for field in dataclasses.fields(request):  # pyright: ignore[reportArgumentType]
+        kind = get_type_hints(request)[field.name]
+        if dataclasses.is_dataclass(kind):
+            found |= _flags(kind)  # pyright: ignore[reportArgumentType]
+            continue
+        kind = _without_none(kind)
+        name = field.name.replace("_", "-")
+        found |= {f"--{name}": kind} | ({f"--no-{name}": kind} if kind is bool else {})
+    return found
+
+
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) in (Union, types.UnionType):
+        return next(part for part in get_args(kind) if part is not type(None))
+    return kind
+
+
+def _many(kind: Any) -> bool:
+    return get_origin(kind) is tuple
+
+
+def _accepts(kind: Any, value: str) -> bool:
+    if get_origin(kind) is Literal:
+        return value in map(str, get_args(kind))
+    try:
+        (get_args(kind)[0] if _many(kind) else kind)(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _expected(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(str, get_args(kind)))}"
+    words = {int: "an integer", float: "a number", str: "text"}
+    return "integers, one for each stage" if _many(kind) else words.get(kind, "a value")
+
+
+def _one_line(text: str) -> str:
+    """A box of many lines, should the parser refuse what `_why` would take."""
+    words = [word for word in text.split() if not set(word) <= set("╭╮╰╯│─")]
+    return f"{COMMAND_LINE}: {' '.join(words)}"

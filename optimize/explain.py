@@ -1,0 +1,123 @@
+"""`equipoise explain`: the answer as plain data, with the keys that other programs rely on."""
+
+import dataclasses
+import math
+from typing import Any
+
+from costmodel.breakdown import MFU_CONVENTION, Breakdown, Term
+from costmodel.evaluate import evaluate, memory_by_stage
+from costmodel.memory import StageMemory
+from optimize.inputs import Inputs
+from optimize.operators import Operator, operators
+from optimize.sensitivity import Elasticity, elasticities
+from optimize.status import CommandError, Status
+
+SCHEMA = 1
+_PASSING = ("activations", "logits", "recompute", "gathered", "fragmentation")
+_HELD = ("weights", "gradients", "optimizer", "buffers", "outside")
+_ABSENT_S = 1e-12  # below it a term is rounding
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stage:
+    """Memory of one pipeline stage at its peak: terms in bytes, which sum to it."""
+
+    number: int  # from 1
+    terms: dict[str, float]
+    moment: str  # when the peak occurs
+
+    @property
+    def peak_bytes(self) -> float:
+        return sum(self.terms.values())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Everything that the screen, the JSON and the figures show."""
+
+    inputs: Inputs
+    breakdown: Breakdown
+    stages: tuple[Stage, ...]
+    elasticities: tuple[Elasticity, ...]
+    operators: tuple[Operator, ...]
+
+    @property
+    def fullest(self) -> Stage:
+        """The stage with the highest peak."""
+        return max(self.stages, key=lambda stage: stage.peak_bytes)
+
+
+def explain(inputs: Inputs) -> Explanation:
+    """Evaluate the plan and everything that explains its cost."""
+    asked = inputs.workload, inputs.cluster, inputs.plan
+    breakdown = evaluate(*asked)
+    _check_finite(breakdown)
+    return Explanation(
+        inputs=inputs,
+        breakdown=breakdown,
+        stages=tuple(_stage(i + 1, stage) for i, stage in enumerate(memory_by_stage(*asked))),
+        elasticities=elasticities(*asked),
+        operators=operators(*asked),
+    )
+
+
+def _check_finite(breakdown: Breakdown) -> None:
+    """Numbers far beyond anything physical overflow: say where, rather than tell infinite seconds."""
+    for term in breakdown.terms:
+        if not math.isfinite(term.exposed_s + term.hidden_s):
+            message = (
+                f"the seconds of `{term.name}` are not finite; expected hardware and sizes of a physical magnitude"
+            )
+            raise CommandError(Status.bad_input, message)
+
+
+def _stage(number: int, memory: StageMemory) -> Stage:
+    backward = memory.passing_bytes >= memory.update_bytes
+    terms = {name: float(getattr(memory, f"{name}_bytes")) for name in _HELD}
+    terms |= {name: float(getattr(memory, f"{name}_bytes")) if backward else 0.0 for name in _PASSING}
+    terms["update"] = 0.0 if backward else float(memory.update_bytes)
+    return Stage(number=number, terms=terms, moment="backward pass" if backward else "optimizer step")
+
+
+def limiting(term: Term) -> str | None:
+    """The resource behind the largest candidate of a term's maximum; None for a term that is absent."""
+    if max(term.exposed_s, term.exposed_s + term.hidden_s) <= _ABSENT_S:
+        return None
+    return max(zip(term.limits, term.limit_names, strict=True))[1]
+
+
+def as_json(explanation: Explanation) -> dict[str, Any]:
+    """The answer of DESIGN section 9, without `economics`, which does not exist yet, and the keys of all commands."""
+    found = explanation.breakdown
+    return {
+        "schema": SCHEMA,
+        "status": Status.ok.name,
+        "message": "fits in memory" if found.fits else "does not fit in memory",
+        "inputs": explanation.inputs.as_json(),
+        "step_s": found.step_s,
+        "tokens_per_s": found.tokens_per_s,
+        "mfu": found.mfu,
+        "mfu_convention": MFU_CONVENTION,
+        "hfu": found.hfu,
+        "terms": [
+            {"name": t.name, "exposed_s": t.exposed_s, "hidden_s": t.hidden_s, "limited_by": limiting(t)}
+            for t in found.terms
+        ],
+        "memory": _memory_json(explanation),
+        "violations": [],
+        "elasticities": {e.parameter.key: e.value for e in explanation.elasticities},
+        "operators": [dataclasses.asdict(operator) for operator in explanation.operators],
+        "plan": dataclasses.asdict(explanation.inputs.plan),
+    }
+
+
+def _memory_json(explanation: Explanation) -> dict[str, Any]:
+    fullest = explanation.fullest
+    return {
+        "peak_bytes": fullest.peak_bytes,
+        "limit_bytes": explanation.breakdown.limit_bytes,
+        "fits": bool(explanation.breakdown.fits),
+        "peak_stage": fullest.number,
+        "peak_moment": fullest.moment,
+        "stages": [stage.terms for stage in explanation.stages],
+    }

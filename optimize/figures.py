@@ -1,0 +1,195 @@
+"""The figures of `--out`: step time as a waterfall, memory by stage, operators on the roofline.
+
+They are drawn on `matplotlib.figure.Figure` directly: no display, no global state of pyplot.
+"""
+
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+
+from costmodel.breakdown import Term
+from costmodel.evaluate import prepare
+from costmodel.roofline import rates
+from optimize import units
+from optimize.explain import Explanation, limiting
+from optimize.operators import Operator
+
+# Okabe and Ito's palette, safe for colour-blind readers; its black is kept for limits and totals
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
+BLACK = "#000000"
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "savefig.dpi": 150,
+    "svg.hashsalt": "equipoise",  # the same answer gives the same file
+}
+
+
+def draw(explanation: Explanation) -> dict[str, bytes]:
+    """The content of each file by its name: three figures, each as PNG and SVG."""
+    with rc_context(_STYLE):
+        figures = {
+            "step_time": _step_time(explanation),
+            "memory": _memory(explanation),
+            "roofline": _roofline(explanation),
+        }
+        return {f"{name}.{kind}": _file(figure, kind) for name, figure in figures.items() for kind in ("png", "svg")}
+
+
+def _file(figure: Figure, kind: str) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    return content.getvalue()
+
+
+def _axes(explanation: Explanation, title: str, box: tuple[float, float, float, float]) -> tuple[Figure, Axes]:
+    """A figure and its axes at a fixed place: left, bottom, width, height (a search for it would double the time)."""
+    inputs = explanation.inputs
+    figure = Figure(figsize=(7.5, 4.5))
+    where = f"{inputs.workload.name} on {inputs.cluster.accelerators:,} {inputs.cluster.name}"
+    plan = units.shorten_runs(str(inputs.plan))
+    axes = figure.add_axes(box)
+    shown = plan if len(plan) < 100 else plan[:97] + "..."
+    figure.suptitle(f"{title}\n{where}\n{shown}", x=0.01, y=0.98, ha="left", fontsize=9)
+    return figure, axes
+
+
+def _step_time(explanation: Explanation) -> Figure:
+    """Terms one after the other; what is hidden hangs pale below its term."""
+    found = explanation.breakdown
+    factor, unit = units.unit_for(found.step_s, units.SECONDS)
+    terms = [term for term in found.terms if limiting(term) is not None]
+    figure, axes = _axes(
+        explanation, f"Step time {units.scaled(found.step_s, units.SECONDS)}, term by term", (0.18, 0.11, 0.80, 0.72)
+    )
+    start = 0.0
+    for row, term in enumerate(terms):
+        exposed, hidden = term.exposed_s / factor, max(0.0, term.hidden_s) / factor
+        axes.barh(row, exposed, left=start, color=_colour(term), height=0.7)
+        if hidden > 0.002 * found.step_s / factor:
+            axes.barh(row, hidden, left=start - hidden, color="none", edgecolor=_colour(term), hatch="////", height=0.7)
+        share = units.percent(term.exposed_s / found.step_s)
+        axes.annotate(share, (start + exposed, row), (4, 0), textcoords="offset points", va="center", fontsize=8)
+        start += exposed
+    axes.barh(len(terms), start, color=BLACK, height=0.7)
+    axes.set_yticks(range(len(terms) + 1), [*(term.name for term in terms), "step"])
+    axes.invert_yaxis()
+    axes.set_xlim(min(0.0, axes.get_xlim()[0]), 1.1 * start)
+    axes.set_xlabel(f"{unit} since the start of the step, as if one after the other")
+    _legend_of_groups(axes)
+    return figure
+
+
+_GROUPS = {"compute": PALETTE[0], "exposed traffic": PALETTE[1], "idle, overhead": PALETTE[6]}
+_COMPUTE = ("matmuls", "attention", "norms, activations", "recompute", "embedding, head", "optimizer")
+_TRAFFIC = ("tensor traffic", "context traffic", "data traffic", "pipeline transfers", "shared links")
+
+
+def _colour(term: Term) -> str:
+    group = "compute" if term.name in _COMPUTE else "exposed traffic" if term.name in _TRAFFIC else "idle, overhead"
+    return _GROUPS[group]
+
+
+def _legend_of_groups(axes: Axes) -> None:
+    from matplotlib.patches import Patch
+
+    patches = [Patch(color=colour, label=name) for name, colour in _GROUPS.items()]
+    hidden = Patch(facecolor="none", edgecolor=PALETTE[1], hatch="////", label="traffic hidden behind compute")
+    axes.legend(handles=[*patches, hidden], loc="lower left", bbox_to_anchor=(0.0, 0.1))
+
+
+def _memory(explanation: Explanation) -> Figure:
+    """One stacked bar a stage, and the limit."""
+    stages, limit_bytes = explanation.stages, explanation.breakdown.limit_bytes
+    fullest = explanation.fullest
+    moment = f"stage {fullest.number}, {fullest.moment}"
+    title = f"Memory at each stage's peak; highest {units.scaled(fullest.peak_bytes, units.BYTES)} ({moment})"
+    figure, axes = _axes(explanation, title, (0.08, 0.11, 0.73, 0.72))
+    numbers, base = [stage.number for stage in stages], [0.0] * len(stages)
+    names = [name for name in stages[0].terms if any(stage.terms[name] > 0 for stage in stages)]
+    for index, name in enumerate(names):
+        heights = [stage.terms[name] / 2.0**30 for stage in stages]
+        axes.bar(numbers, heights, bottom=base, width=0.8, color=(*PALETTE, BLACK, "#663300")[index], label=name)
+        base = [below + height for below, height in zip(base, heights, strict=True)]
+    limit = limit_bytes / 2.0**30
+    axes.axhline(limit, color=BLACK, linestyle="--", label=f"limit {limit:.1f} GiB")
+    axes.set_ylim(0, 1.1 * max(limit, *base))
+    axes.set_xlim(0.4, len(stages) + 0.6 if len(stages) > 1 else 1.6)
+    step = -(-len(stages) // 16)
+    axes.set_xticks(numbers[::step])
+    axes.set_xlabel("pipeline stage")
+    axes.set_ylabel("memory of one accelerator, GiB")
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def _roofline(explanation: Explanation) -> Figure:
+    """FLOP/s against FLOP a byte, forward, with the roofs of the data sheet and of what kernels reach."""
+    inputs = explanation.inputs
+    _, cluster, point = prepare(inputs.workload, inputs.cluster, inputs.plan)
+    speed, hbm = rates(cluster.accelerator, point, cluster.stack), cluster.accelerator.hbm_bytes_per_s
+    reached = 1.0 / speed.matmul_s_per_flop
+    peak = reached / cluster.stack.matmul_ceiling
+    figure, axes = _axes(
+        explanation, "Operators of one microbatch on one accelerator, forward", (0.10, 0.11, 0.88, 0.72)
+    )
+    at = [operator.flop / operator.bytes_moved for operator in explanation.operators]
+    span = min(at) / 4, 4 * max(*at, reached / hbm)
+    _roof(axes, span, hbm, peak, "-", f"data sheet: {units.rate(peak, 'FLOP/s')}, {units.rate(hbm, 'B/s')}")
+    _roof(axes, span, 1.0 / speed.memory_s_per_byte, reached, ":", "what large kernels reach")
+    _points(axes, explanation.operators)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(span)
+    axes.set_ylim(top=2 * peak)
+    _name_powers(axes.xaxis)
+    _name_powers(axes.yaxis)
+    axes.set_xlabel("FLOP per byte of HBM traffic")
+    axes.set_ylabel("FLOP/s of one accelerator")
+    axes.legend(loc="lower right")
+    return figure
+
+
+def _name_powers(axis: Axis) -> None:
+    """Ticks at powers of ten, written as `10 T`: those of matplotlib set formulas, which takes longer than the rest."""
+    low, high = axis.get_view_interval()
+    powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+    axis.set_ticks([10.0**power for power in powers], [_power(power) for power in powers])
+    axis.set_ticks([], minor=True)
+
+
+def _power(power: int) -> str:
+    factor, prefix = units.unit_for(10.0**power, units.DECIMAL)
+    return f"{10.0**power / factor:g} {prefix}".rstrip()
+
+
+def _roof(axes: Axes, span: tuple[float, float], bandwidth: float, peak: float, line: str, label: str) -> None:
+    x = [span[0], peak / bandwidth, span[1]]
+    axes.plot(x, [min(peak, bandwidth * value) for value in x], line, color=BLACK, linewidth=1, label=label)
+
+
+def _points(axes: Axes, operators: tuple[Operator, ...]) -> None:
+    """A colour for each operator, a shape for its kind; those that only move data share one."""
+    computing = {operator.name: operator for operator in operators if operator.kind != "memory"}
+    for index, (name, operator) in enumerate(computing.items()):
+        shape, colour = {"matmul": "o", "attention": "s"}[operator.kind], PALETTE[index % len(PALETTE)]
+        label = f"{name}: {units.rate(operator.flop / operator.seconds, 'FLOP/s')}"
+        _mark(axes, [operator], shape, colour, label)
+    moving = [operator for operator in operators if operator.kind == "memory"]
+    _mark(axes, moving, "^", PALETTE[6], "moves data only, counted as 1 FLOP an element")
+
+
+def _mark(axes: Axes, operators: Sequence[Operator], shape: str, colour: str, label: str) -> None:
+    x = [operator.flop / operator.bytes_moved for operator in operators]
+    y = [operator.flop / operator.seconds for operator in operators]
+    axes.plot(x, y, shape, color=colour, label=label, markersize=7, markeredgecolor="white", clip_on=False)

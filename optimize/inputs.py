@@ -1,0 +1,176 @@
+"""From what was asked to what is evaluated: flags over a config file over a plan file, names to objects.
+
+Each layer is checked under the name of the place where it was read, so a message says where to look.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from costmodel._specs_checks import COUNT, TEXT, Check, convert, fail
+from costmodel._specs_files import SpecError, read_mapping, show
+from costmodel._specs_plans import PLAN_CHECKS, plan_from
+from costmodel.cluster import Cluster
+from costmodel.plan import Plan
+from costmodel.specs import load_cluster, load_workload
+from costmodel.violations import violations
+from costmodel.workload import Workload
+from optimize.default_plan import choose_plan
+from optimize.status import CommandError, Status
+
+T = TypeVar("T")
+
+COMMAND_LINE = "command line"
+LARGEST_PIPELINE = 100_000  # stages, each of which is reported
+_REQUEST_CHECKS: dict[str, Check] = {
+    **dict.fromkeys(("model", "cluster", "plan", "out"), TEXT),
+    **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What one evaluation needs, resolved and legal."""
+
+    model: str
+    workload: Workload
+    cluster: Cluster
+    plan: Plan
+    plan_from: str  # where the plan was read
+    chosen: str = ""  # how the degrees that were not given were chosen; empty where all were
+    out: Path | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The resolved inputs, enough to ask again."""
+        return {
+            "model": self.model,
+            "cluster": self.cluster.name,
+            "accelerators": self.cluster.accelerators,
+            "sequence": self.workload.sequence,
+            "batch": self.workload.batch,
+            "plan": dataclasses.asdict(self.plan),
+            "plan_from": self.plan_from,
+            "plan_chosen": self.chosen or None,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class _Given:
+    """All fields that were given, and where the one that counts was read."""
+
+    values: Mapping[str, Any]
+    places: Mapping[str, str]
+
+    def pick(self, *names: str) -> dict[str, Any]:
+        return {name: self.values[name] for name in names if name in self.values}
+
+    def place(self, *names: str) -> str:
+        """The place of the first of the fields that was given."""
+        return next((self.places[name] for name in names if name in self.places), COMMAND_LINE)
+
+
+def resolve(flags: Mapping[str, Any], config: str | None = None) -> Inputs:
+    """Read, merge, check and complete. Raises `CommandError`, or `SpecError` for a wrong value."""
+    given = _merge(flags, config)
+    for field, example in (("model", "llama3-8b"), ("cluster", "h100")):
+        if field not in given.values:
+            raise SpecError(f"{COMMAND_LINE}: `{field}` is missing; expected a name such as {example}, or a file")
+    workload = _placed(
+        given.place("model"), "model", load_workload, given.values["model"], **given.pick("sequence", "batch")
+    )
+    count = given.values.get("accelerators") or _product(given)
+    cluster = _placed(given.place("cluster"), "cluster", load_cluster, given.values["cluster"], count)
+    fields, origin = _plan_precision(cluster) | given.pick(*PLAN_CHECKS), _plan_origin(given)
+    if "tensor" in fields and "pipeline" in fields:
+        plan, chosen = _complete(fields, cluster, given), ""
+    else:
+        plan, chosen = choose_plan(fields, workload, cluster)
+    broken = violations(plan, workload, cluster)
+    if broken:
+        raise CommandError(Status.bad_input, f"plan ({origin}): {broken[0]}", broken)
+    return Inputs(
+        model=str(given.values["model"]),
+        workload=workload,
+        cluster=cluster,
+        plan=plan,
+        plan_from=origin,
+        chosen=chosen,
+        out=Path(given.values["out"]) if "out" in given.values else None,
+    )
+
+
+def _plan_precision(cluster: Cluster) -> dict[str, str]:
+    """The widest-used precision that the accelerator has, where none is given."""
+    types = cluster.accelerator.types
+    return {} if "bf16" in types else {"precision": "fp16" if "fp16" in types else "fp32"}
+
+
+def _merge(flags: Mapping[str, Any], config: str | None) -> _Given:
+    layers = [(COMMAND_LINE, convert(flags, _REQUEST_CHECKS | PLAN_CHECKS, COMMAND_LINE))]
+    if config is not None:
+        place = f"config ({show(config)[1:-1]})"
+        content = _placed(COMMAND_LINE, "config", read_mapping, config)
+        layers.insert(0, (place, convert(content, _REQUEST_CHECKS | PLAN_CHECKS, place)))
+    source = next((source for source, layer in reversed(layers) if "plan" in layer), None)
+    if source is not None:
+        path = dict(layers)[source]["plan"]
+        layers.insert(0, (f"plan ({show(path)[1:-1]})", _placed(source, "plan", _plan_fields, path)))
+    values, places = {}, {}
+    for place, layer in layers:
+        values |= layer
+        places |= dict.fromkeys(layer, place)
+    if values.get("pipeline", 1) > LARGEST_PIPELINE:
+        fail(places["pipeline"], "pipeline", values["pipeline"], f"an integer from 1 to {LARGEST_PIPELINE}")
+    return _Given(values, places)
+
+
+def _plan_fields(path: str) -> dict[str, Any]:
+    """The fields that a plan file gives. It is a whole plan: degrees that it leaves out are 1, but `data` follows."""
+    content = read_mapping(path)
+    plan = plan_from(content, f"plan ({show(path)[1:-1]})")
+    inside = content.get("plan", content)
+    ones = {name: 1 for name in ("tensor", "context", "pipeline") if name not in inside}
+    return {name: getattr(plan, name) for name in PLAN_CHECKS if name in inside} | ones
+
+
+def _placed(place: str, field: str, load: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+    """Call `load`; where its message names no field or no place, the field that was given, and where, go in front."""
+    try:
+        return load(*arguments, **keywords)
+    except SpecError as error:
+        message = str(error)
+        if message.startswith("`"):
+            raise SpecError(f"{place}: {message}") from None
+        if "`" not in message:
+            allowed = "" if "expected" in message else "; expected a TOML or JSON file"
+            raise SpecError(f"{place}: `{field}`: {message}{allowed}") from None
+        raise
+
+
+def _product(given: _Given) -> int | None:
+    """Accelerators of a plan whose degrees are all given."""
+    degrees = given.pick("tensor", "context", "data", "pipeline")
+    if not {"tensor", "data", "pipeline"} <= degrees.keys():
+        return None
+    return Plan(**degrees).accelerators
+
+
+def _plan_origin(given: _Given) -> str:
+    places = dict.fromkeys(given.places[name] for name in PLAN_CHECKS if name in given.places)
+    return " and ".join(places) or "defaults"
+
+
+def _complete(fields: Mapping[str, Any], cluster: Cluster, given: _Given) -> Plan:
+    """The plan with `data` derived, where it was not given, so that the degrees multiply to the cluster."""
+    if "data" in fields:
+        return Plan(**fields)
+    plan = Plan(**fields)
+    data, rest = divmod(int(cluster.accelerators), plan.accelerators)
+    if data == 0 or rest:
+        place = given.place("accelerators", "tensor", "pipeline")
+        raise SpecError(
+            f"{place}: `accelerators` is {cluster.accelerators}; expected a multiple of `tensor` x `context` x "
+            f"`pipeline`, {plan.tensor} x {plan.context} x {plan.pipeline} = {plan.accelerators}"
+        )
+    return dataclasses.replace(plan, data=data)

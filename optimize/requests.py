@@ -1,0 +1,141 @@
+"""What can be asked on the command line: one small dataclass for each command, which tyro reads."""
+
+import dataclasses
+from typing import Annotated, Any, Literal, get_type_hints
+
+from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
+
+from costmodel import options
+from costmodel.plan import Plan
+
+_PLAN_HELP = {
+    "data": "data-parallel degree; derived from --accelerators when not given",
+    "tensor": "tensor-parallel degree; chosen when not given",
+    "context": "ranks that share one sequence",
+    "pipeline": "pipeline stages; chosen when not given",
+    "virtual_stages": "chunks of layers on each stage, with --schedule interleaved",
+    "microbatch": "sequences of one microbatch",
+    "domain": "accelerators used of each innermost domain; the usable size of the tier",
+    "data_shard": "ranks that share weights under ZeRO; all of data x context",
+    "zero_stage": "0 nothing, 1 optimizer states, 2 and gradients, 3 and weights divided over data ranks",
+    "sequence_parallel": "divide activations between tensor-parallel regions too",
+    "context_kind": "how context ranks exchange keys and values",
+    "schedule": "pipeline schedule",
+    "recompute": "activations that the backward pass computes again",
+    "recompute_share": "share of the blocks that --recompute applies to, 0 to 1",
+    "stage_layers": "layers of each stage, where they differ",
+    "overlap_data": "gradient and weight traffic beside compute",
+    "overlap_tensor": "tensor-parallel traffic beside compute",
+    "overlap_context": "context-parallel traffic beside compute",
+    "overlap_pipeline": "stage-to-stage transfers beside compute",
+    "precision": "number format of the matmuls",
+    "gradient_dtype": "number format of the gradients",
+    "state_dtype": "number format of the optimizer states",
+    "optimizer": "optimizer",
+    "attention": "fused or materialised attention",
+    "fused_kernels": "fused norms and activations",
+}
+_CHOICES: dict[str, Any] = {
+    "zero_stage": Literal[0, 1, 2, 3],
+    "context_kind": Literal["ring", "all_to_all"],
+    "schedule": Literal[*options.SCHEDULES],
+    "recompute": Literal[*options.RECOMPUTES],
+    "precision": Literal[*options.PRECISIONS],
+    "gradient_dtype": Literal[*options.DTYPE_BYTES],
+    "state_dtype": Literal[*options.DTYPE_BYTES],
+    "optimizer": Literal[*options.OPTIMIZERS],
+    "attention": Literal[*options.ATTENTIONS],
+}
+
+
+def _plan_flags() -> type:
+    """A dataclass with every field of `Plan`, None where it is not given."""
+    hints = get_type_hints(Plan)
+    fields = []
+    for field in dataclasses.fields(Plan):
+        kind = _CHOICES.get(field.name, hints[field.name]) | None
+        default = f"(default: {_show(field.default)})" if _has_default(field) else ""
+        several = "INT INT ..." if field.name == "stage_layers" else None
+        settings = arg(help=_PLAN_HELP[field.name], help_behavior_hint=default, metavar=several)
+        fields.append((field.name, Annotated[kind, settings, DisallowNone], dataclasses.field(default=None)))
+    return dataclasses.make_dataclass("PlanFlags", fields, frozen=True, kw_only=True)
+
+
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    return field.default is not None and field.name not in ("data", "tensor", "pipeline")
+
+
+def _show(value: Any) -> str:
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+
+
+PlanFlags = _plan_flags()
+
+_Text = Annotated[str | None, DisallowNone, arg(help_behavior_hint="")]
+_Count = Annotated[int | None, DisallowNone, arg(help_behavior_hint="")]
+_Switch = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Explain:
+    """What a training step costs under a plan, term by term, and why."""
+
+    model: _Text = None
+    """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
+    cluster: _Text = None
+    """name of a cluster (`equipoise clusters`), or a TOML or JSON file"""
+    accelerators: _Count = None
+    """how many are used; default: the product of the plan's degrees, or the cluster's own number"""
+    sequence: _Count = None
+    """tokens of one sequence; default: the model's"""
+    batch: _Count = None
+    """sequences of one step, over all accelerators; default: the model's"""
+    plan: _Text = None
+    """TOML or JSON file of a plan, or an answer that holds one; flags below override its fields"""
+    config: _Text = None
+    """TOML file of these same fields (`model = "llama3-8b"`, `tensor = 8`, ...); flags override it"""
+    out: _Text = None
+    """directory for result.json and the figures, as PNG and SVG"""
+    json: _Switch = False
+    """print one JSON object and nothing else"""
+    degrees: Annotated[PlanFlags, arg(name="")] = PlanFlags()  # pyright: ignore[reportInvalidTypeForm]
+
+    def fields(self) -> dict[str, Any]:
+        """What was given, by field, without what belongs to the command line alone."""
+        own = {name: getattr(self, name) for name in ("model", "cluster", "accelerators", "sequence", "batch")}
+        own |= {"plan": self.plan, "out": self.out} | dataclasses.asdict(self.degrees)  # pyright: ignore[reportArgumentType]
+        return {name: value for name, value in own.items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Models:
+    """The models that are known by name."""
+
+    json: _Switch = False
+    """print one JSON object and nothing else"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Clusters:
+    """The clusters that are known by name."""
+
+    json: _Switch = False
+    """print one JSON object and nothing else"""
+
+
+EXAMPLES = {
+    "explain": """
+examples:
+  equipoise explain --model llama3-8b --cluster h100 --accelerators 64
+  equipoise explain --model llama3-70b --cluster h100 --tensor 8 --pipeline 4 --data 16 --sequence-parallel
+  equipoise explain --model gpt3-175b --cluster a100-80gb --plan plan.json --recompute full --json
+  equipoise explain --config job.toml --out results/job""",
+    "models": """
+examples:
+  equipoise models
+  equipoise models --json""",
+    "clusters": """
+examples:
+  equipoise clusters
+  equipoise clusters --json""",
+}

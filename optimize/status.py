@@ -1,0 +1,23 @@
+"""How a command ended. The members' values are the messages, their names the `status` in JSON."""
+
+import enum
+
+
+class Status(enum.Enum):
+    """The outcome of a command, and with it the exit status of the process."""
+
+    ok = "answered"
+    bad_input = "the input is wrong"
+    infeasible = "no answer meets the constraints"
+
+    @property
+    def exit_status(self) -> int:
+        return {Status.ok: 0, Status.bad_input: 2, Status.infeasible: 3}[self]
+
+
+class CommandError(Exception):
+    """Ends a command with a status and a message of one line; `violations` holds all broken rules of a plan."""
+
+    def __init__(self, status: Status, message: str, violations: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.status, self.message, self.violations = status, " ".join(message.split()), violations

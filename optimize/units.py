@@ -1,0 +1,65 @@
+"""Numbers as people read them: one unit for a column, no NaN, no negative zero."""
+
+import re
+from collections.abc import Iterable
+
+SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (1.0, "B"))
+DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+COUNTS = ((1e12, " T"), (1e9, " B"), (1e6, " M"), (1.0, ""))
+
+
+def unit_for(largest: float, units: Iterable[tuple[float, str]]) -> tuple[float, str]:
+    """The first unit in which the largest value of a column is at least one; the last where none is."""
+    units = tuple(units)
+    return next((unit for unit in units if abs(largest) >= unit[0]), units[-1])
+
+
+def fixed(value: float, decimals: int) -> str:
+    """A fixed number of decimals; a value that would round to zero says that it is not."""
+    least = 10.0**-decimals
+    if value != 0 and abs(value) < least / 2:
+        return f"<{least:.{decimals}f}" if value > 1e-6 * least else f"{0:.{decimals}f}"
+    return f"{value:.{decimals}f}"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Three significant digits without an exponent, thousands apart."""
+    if value == 0:
+        return "0"
+    text = f"{value:.{digits}g}"
+    return f"{float(text):,.0f}" if abs(value) >= 10 ** (digits - 1) else _plain(value, digits)
+
+
+def _plain(value: float, digits: int) -> str:
+    whole = len(str(int(abs(value)))) if abs(value) >= 1 else 0
+    return f"{value:.{max(0, digits - whole)}f}" if abs(value) >= 1e-4 else f"{value:.{digits - 1}e}"
+
+
+def scaled(value: float, units: Iterable[tuple[float, str]]) -> str:
+    """A value with the unit that suits it."""
+    factor, name = unit_for(value, units)
+    return f"{significant(value / factor)} {name}".rstrip()
+
+
+def rate(value: float, what: str) -> str:
+    """Such as `989 TFLOP/s`."""
+    factor, prefix = unit_for(value, DECIMAL)
+    return f"{significant(value / factor)} {prefix}{what}".rstrip()
+
+
+def percent(share: float) -> str:
+    """One decimal."""
+    return f"{fixed(100 * share, 1)} %"
+
+
+def shorten_runs(text: str) -> str:
+    """`1,2,2,2,1` as `1,2x3,1`."""
+    return re.sub(r"\b(\d+)(?:,\1\b)+", lambda run: f"{run[1]}x{run[0].count(',') + 1}", text)
+
+
+def bar(share: float, width: int, full: str, parts: str) -> str:
+    """A bar of text characters, `parts` being the fractions of one from small to large."""
+    eighths = round(max(0.0, min(1.0, share)) * width * (len(parts) + 1))
+    whole, rest = divmod(eighths, len(parts) + 1)
+    return full * whole + (parts[rest - 1] if rest else "")

@@ -1,0 +1,19 @@
+"""Which versions took part in an answer."""
+
+import sys
+
+
+def versions() -> dict[str, str]:
+    """Of the program, of Python and of the libraries that took part."""
+    loaded = {name: sys.modules[name].__version__ for name in ("numpy", "jax", "matplotlib") if name in sys.modules}
+    return {"equipoise": own_version(), "python": ".".join(map(str, sys.version_info[:3]))} | loaded
+
+
+def own_version() -> str:
+    """Of the installed distribution."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("equipoise")
+    except PackageNotFoundError:
+        return "not installed"
