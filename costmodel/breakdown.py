@@ -3,14 +3,18 @@
 Differences of times stand here only, for reports; nothing here enters `cost`.
 """
 
+from typing import NamedTuple
+
 from costmodel._pytree import pytree, static
 from costmodel.cluster import Cluster
 from costmodel.collectives import Law
-from costmodel.counts import OpCounts
 from costmodel.cost import Parts
+from costmodel.counts import OpCounts
 from costmodel.memory import MemoryUse
+from costmodel.pipeline import Pipeline, pipeline_s
 from costmodel.plan import PlanPoint
 from costmodel.roofline import attention_roof, matmul_roof, rates, score_s
+from costmodel.schedule import hops, stages
 from costmodel.semantics import Scalar, Semantics, total
 from costmodel.workload import Workload, model_flop
 
@@ -68,7 +72,9 @@ def breakdown(workload: Workload, cluster: Cluster, point: PlanPoint, done: Part
     """Name the parts of an evaluation."""
     flop = model_flop(workload) * workload.batch / point.accelerators
     return Breakdown(
-        terms=_compute_terms(cluster, point, done) + _traffic_terms(cluster, point, done, sem) + _other_terms(done, sem),
+        terms=_compute_terms(cluster, point, done)
+        + _traffic_terms(cluster, point, done, sem)
+        + _other_terms(point, done, sem),
         memory=done.memory,
         limit_bytes=cluster.accelerator.hbm_bytes,
         model_flop=flop,
@@ -138,8 +144,8 @@ def _compute_terms(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[Ter
 
 def _traffic_terms(cluster: Cluster, point: PlanPoint, done: Parts, sem: Semantics) -> tuple[Term, ...]:
     stage, laws, counted, step = _OnStage(point, done), done.times.laws, done.counts, done.step
-    hidden_compute_s = done.times.hide.data * step.stage.seconds
-    step_end_s = step.reduction_s - hidden_compute_s
+    moved_s = _pipeline_parts(point, done, sem).transfers_s
+    step_end_s = step.reduction_s - done.times.hide.data * stages(counted, done.times, point).plain.seconds
     zero = point.zero
     tensor_s = stage.total_s(lambda b: b.traffic.sync_forward_s + b.traffic.sync_backward_s)
     ring_s = stage.total_s(lambda b: b.traffic.ring_forward_s + b.traffic.ring_backward_s + 2 * b.traffic.exchange_s)
@@ -153,20 +159,38 @@ def _traffic_terms(cluster: Cluster, point: PlanPoint, done: Parts, sem: Semanti
         _traffic("tensor traffic", stage.passes_s("tensor_s"), tensor_s, cluster, laws.sync, _sync_payload(counted)),
         _traffic("context traffic", stage.passes_s("context_s"), ring_s, cluster, laws.ring, _ring_payload(counted)),
         _traffic("data traffic", data_exposed_s, data_s, cluster, _data_law(point, laws.shard, laws.replica), weights),
-        _traffic(
-            "pipeline transfers", step.transfers_s, step.transfers_s, cluster, laws.boundary, counted.boundary_bytes
-        ),
+        _traffic("pipeline transfers", moved_s, moved_s, cluster, laws.boundary, counted.boundary_bytes),
     )
 
 
-def _other_terms(done: Parts, sem: Semantics) -> tuple[Term, ...]:
-    step = done.step
-    summed_s = step.steady_s + step.reduction_s + step.bubble_s + step.transfers_s
-    summed_s = summed_s + step.uneven_s + step.optimizer_s + step.host_s
+class _PipelineParts(NamedTuple):
+    """How a pipeline's passes grow from `microbatches x plain stage`, one cause after another."""
+
+    bubble_s: Scalar  # the plain stages of the schedule
+    uneven_s: Scalar  # then embedding, head and uneven layers
+    transfers_s: Scalar  # then transfers between stages
+
+
+def _pipeline_parts(point: PlanPoint, done: Parts, sem: Semantics) -> _PipelineParts:
+    counted, pipe, hop = done.counts, stages(done.counts, done.times, point), hops(done.counts, done.times)
+    m, still, nothing = counted.microbatches, 0.0 * hop, 0.0 * pipe.plain
+    even = Pipeline(plain=pipe.plain, first=nothing, middle=nothing, last=nothing)
+    even_s, uneven_s, moved_s = (
+        pipeline_s(stages_of, hop_of, 0.0, m, point, sem)
+        for stages_of, hop_of in ((even, still), (pipe, still), (pipe, hop))
+    )
+    return _PipelineParts(
+        bubble_s=even_s - m * pipe.plain.seconds, uneven_s=uneven_s - even_s, transfers_s=moved_s - uneven_s
+    )
+
+
+def _other_terms(point: PlanPoint, done: Parts, sem: Semantics) -> tuple[Term, ...]:
+    step, pipe = done.step, _pipeline_parts(point, done, sem)
+    summed_s = step.passes_s + step.reduction_s + step.optimizer_s + step.host_s
     links_s = sem.maximum(step.links_s - summed_s, 0.0)
     return (
-        _term("pipeline bubble", step.bubble_s, ("pipeline depth",), (step.bubble_s,)),
-        _term("embedding, head", step.uneven_s, ("first and last stage",), (step.uneven_s,)),
+        _term("pipeline bubble", pipe.bubble_s, ("pipeline depth",), (pipe.bubble_s,)),
+        _term("embedding, head", pipe.uneven_s, ("first and last stage",), (pipe.uneven_s,)),
         _term("optimizer", step.optimizer_s, ("HBM bandwidth",), (step.optimizer_s,)),
         _term("host", step.host_s, ("host",), (step.host_s,)),
         _term("shared links", links_s, ("link bandwidth",), (links_s,)),
@@ -177,9 +201,7 @@ def _term(name: str, exposed_s: Scalar, limit_names: tuple[str, ...], limits: tu
     return Term(name=name, limit_names=limit_names, exposed_s=exposed_s, hidden_s=0.0 * exposed_s, limits=limits)
 
 
-def _traffic(
-    name: str, exposed_s: Scalar, alone_s: Scalar, cluster: Cluster, law: Law, payload_bytes: Scalar
-) -> Term:
+def _traffic(name: str, exposed_s: Scalar, alone_s: Scalar, cluster: Cluster, law: Law, payload_bytes: Scalar) -> Term:
     """A term of communication: limited by the bandwidth of a tier or by latency, at the payload of one call."""
     names = tuple(f"{tier.name} bandwidth" for tier in cluster.tiers)
     limits = tuple(busy * payload_bytes for busy in law.by_tier)
@@ -212,5 +234,3 @@ def _ring_payload(counted: OpCounts) -> Scalar:
 
 def _largest_payload(counted: OpCounts, point: PlanPoint) -> Scalar:
     return point.gradient_bytes * total(b.parameters for b in counted.blocks if b.position == "layer")
-
-

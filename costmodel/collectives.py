@@ -112,9 +112,7 @@ def _ring_hops_s(ranks: Ranks, tiers: tuple[Tier, ...]) -> Scalar:
 
 
 def _farthest_s(ranks: Ranks, tiers: tuple[Tier, ...], sem: Semantics) -> Scalar:
-    return sem.maximum(
-        *(sem.minimum(1.0, n - 1) * tier.latency_s for n, tier in zip(ranks, tiers, strict=True))
-    )
+    return sem.maximum(*(sem.minimum(1.0, n - 1) * tier.latency_s for n, tier in zip(ranks, tiers, strict=True)))
 
 
 def _start_s(ranks: Ranks, stack: Stack, sem: Semantics) -> Scalar:

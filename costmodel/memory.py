@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from costmodel._pytree import pytree
 from costmodel.counts import BlockCounts, OpCounts
+from costmodel.pipeline import single_stage
 from costmodel.plan import PlanPoint
-from costmodel.schedule import layer_count, share, single_stage
+from costmodel.schedule import layer_count, share
 from costmodel.semantics import Scalar, Semantics, total
 from costmodel.stack import Stack
 
@@ -69,9 +70,7 @@ class MemoryUse:
 def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) -> MemoryUse:
     """Memory of the stages that can need most."""
     single = single_stage(point, sem)
-    first = StageKind(
-        remaining=point.pipeline, first=1.0, last=single, extra_layers=point.extra_layers_first
-    )
+    first = StageKind(remaining=point.pipeline, first=1.0, last=single, extra_layers=point.extra_layers_first)
     second = StageKind(
         remaining=sem.exact_maximum(point.pipeline - 1, 1.0),
         first=0.0,
@@ -93,7 +92,7 @@ def in_flight(point: PlanPoint, microbatches: Scalar, remaining: Scalar, sem: Se
     """Microbatches whose activations a stage holds at its peak, in units of the whole stage."""
     row = point.schedule
     inverse = 1.0 / point.virtual_stages
-    chunks = row.depth_in_flight * remaining + row.extra_in_flight
+    chunks = row.depth_in_flight * remaining + row.stages_in_flight * point.pipeline + row.extra_in_flight
     earlier = row.virtual_in_flight * point.pipeline * (1 - inverse)
     return row.all_in_flight * microbatches + sem.minimum(microbatches, chunks * inverse + earlier)
 

@@ -10,60 +10,66 @@ from costmodel.semantics import Scalar
 
 @pytree
 class ScheduleRow:
-    """Coefficients of a pipeline schedule (schedule.py: time, memory.py: microbatches in flight)."""
+    """Coefficients of a pipeline schedule (pipeline.py: time, memory.py: microbatches in flight)."""
 
-    idle_weight: Scalar  # weight-gradient slots that the bubble holds (+) or that the schedule fills it with (-)
-    idle_forward: Scalar  # forward slots of the bubble that weight gradients cannot fill
-    steady_transfers: Scalar  # 1 where transfers also slow the steady state
+    splits: Scalar  # 1 where the weight gradient runs apart from the input gradient
+    interleaves: Scalar  # 1 where a device holds several chunks of the model
+    steady_transfers: Scalar  # 1 where transfers also slow the steady state, and weight gradients wait for them
     all_in_flight: Scalar  # 1 where all microbatches are live at once
-    depth_in_flight: Scalar  # live microbatches per stage still to come, in chunks
+    depth_in_flight: Scalar  # live chunks per stage from this one to the end
+    stages_in_flight: Scalar  # live chunks per stage of the pipeline, on every stage
     virtual_in_flight: Scalar  # those of the earlier virtual stages
     extra_in_flight: Scalar  # chunks
 
 
 SCHEDULES = {
     "gpipe": ScheduleRow(
-        idle_weight=1.0,
-        idle_forward=0.0,
+        splits=0.0,
+        interleaves=0.0,
         steady_transfers=0.0,
         all_in_flight=1.0,
         depth_in_flight=0.0,
+        stages_in_flight=0.0,
         virtual_in_flight=0.0,
         extra_in_flight=0.0,
     ),
     "one_f_one_b": ScheduleRow(
-        idle_weight=1.0,
-        idle_forward=0.0,
+        splits=0.0,
+        interleaves=0.0,
         steady_transfers=1.0,
         all_in_flight=0.0,
         depth_in_flight=1.0,
+        stages_in_flight=0.0,
         virtual_in_flight=0.0,
         extra_in_flight=0.0,
     ),
     "interleaved": ScheduleRow(
-        idle_weight=1.0,
-        idle_forward=0.0,
+        splits=0.0,
+        interleaves=1.0,
         steady_transfers=0.0,
         all_in_flight=0.0,
         depth_in_flight=2.0,
+        stages_in_flight=0.0,
         virtual_in_flight=1.0,
         extra_in_flight=-1.0,
     ),
     "zb_h1": ScheduleRow(
-        idle_weight=-1.0,
-        idle_forward=1.0,
+        splits=1.0,
+        interleaves=0.0,
         steady_transfers=1.0,
         all_in_flight=0.0,
-        depth_in_flight=1.0,
+        depth_in_flight=0.0,
+        stages_in_flight=1.0,
         virtual_in_flight=0.0,
         extra_in_flight=0.0,
     ),
     "zb_h2": ScheduleRow(
-        idle_weight=-2.0,
-        idle_forward=1.0,
-        steady_transfers=1.0,
+        splits=1.0,
+        interleaves=0.0,
+        steady_transfers=0.0,
         all_in_flight=0.0,
-        depth_in_flight=2.0,
+        depth_in_flight=0.0,
+        stages_in_flight=2.0,
         virtual_in_flight=0.0,
         extra_in_flight=-1.0,
     ),

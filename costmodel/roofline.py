@@ -82,9 +82,7 @@ def matmul_roof(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack
     return Roof(compute_s=compute_s, memory_s=speed.memory_s_per_byte * moved_bytes)
 
 
-def matmul_s(
-    count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics
-) -> tuple[Scalar, Scalar]:
+def matmul_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics) -> tuple[Scalar, Scalar]:
     """Seconds of the forward product (the input gradient takes as long) and of the weight gradient.
 
     The weight gradient is added to an accumulator in the gradient's type, which is read and written.

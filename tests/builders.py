@@ -15,7 +15,9 @@ def accelerator(**other) -> Accelerator:
     """About an A100 80GB, in round numbers."""
     rates = {f"peak_{w}bit_flop_per_s": x for w, x in ((32, 150e12), (16, 300e12), (8, 600e12), (4, 1200e12))}
     types = ("fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4")
-    return Accelerator(name="round", types=types, **({**rates, "hbm_bytes": 80 * 2**30, "hbm_bytes_per_s": 2e12} | other))
+    return Accelerator(
+        name="round", types=types, **({**rates, "hbm_bytes": 80 * 2**30, "hbm_bytes_per_s": 2e12} | other)
+    )
 
 
 def cluster(accelerators: int = 64, domain: int = 8, tiers: int = 2, stack: Stack | None = None) -> Cluster:

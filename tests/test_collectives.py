@@ -19,9 +19,7 @@ IDEAL = Stack(link_ceiling=1.0, collective_s=0.0, chunk_fill=0.0, all_reduce_tre
 
 
 def tier(size=8, bandwidth=1e11, latency=1e-6, **other):
-    return Tier(
-        name="tier", size=size, usable_size=size, bandwidth_bytes_per_s=bandwidth, latency_s=latency, **other
-    )
+    return Tier(name="tier", size=size, usable_size=size, bandwidth_bytes_per_s=bandwidth, latency_s=latency, **other)
 
 
 def law(kind, ranks, tiers, stack=IDEAL):

@@ -65,9 +65,7 @@ def test_every_rank_does_its_share_of_the_flop(plan):
     """All ranks together do the whole model's FLOP: nothing is lost and nothing is done twice."""
     built = decoder(**SMALL, gated=True, sequence=32, batch=48)
     counted = counts(as_floats(built), embed(plan, built, 8.0), Exact(math))
-    forward = total(
-        b.repeats * total(op.flop for op in b.matmuls + b.attentions) for b in counted.blocks
-    )
+    forward = total(b.repeats * total(op.flop for op in b.matmuls + b.attentions) for b in counted.blocks)
     per_step = 3 * forward * counted.microbatches * plan.tensor * plan.context * plan.data
     np.testing.assert_allclose(per_step, built.batch * model_flop(built), rtol=1e-12)
 

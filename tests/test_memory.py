@@ -41,7 +41,9 @@ def first_stage(size: str, mode: str):
     layout = GOLDEN["layouts"][size]
     schedule = "interleaved" if layout["virtual_stages"] > 1 else "one_f_one_b"
     degrees = {name: layout[name] for name in ("microbatch", "pipeline", "virtual_stages")}
-    plan = Plan(tensor=8, schedule=schedule, attention="unfused", precision="fp16", zero_stage=0, **degrees, **MODES[mode])
+    plan = Plan(
+        tensor=8, schedule=schedule, attention="unfused", precision="fp16", zero_stage=0, **degrees, **MODES[mode]
+    )
     workload, machine, point = prepare(gpt(**layout), cluster(), plan)
     use = parts(workload, machine, point, SEM).memory
     return use.first if plan.pipeline > 1 else use.second
@@ -74,7 +76,9 @@ def test_weights_gradients_and_states_of_korthikanti(size):
         workload, machine, point = prepare(gpt(**layout), cluster(), plan)
         stage = parts(workload, machine, point, SEM).memory.second
         held = stage.weights_bytes + stage.gradients_bytes + stage.optimizer_bytes
-        np.testing.assert_allclose(held / 2**30, GOLDEN["weights_and_states_gib"]["all"][size], rtol=GOLDEN["tolerance"])
+        np.testing.assert_allclose(
+            held / 2**30, GOLDEN["weights_and_states_gib"]["all"][size], rtol=GOLDEN["tolerance"]
+        )
 
 
 PLANS = [
@@ -88,7 +92,8 @@ PLANS = [
         ("zb_h2", {"sequence_parallel": True}),
     ]
 ] + [
-    Plan(pipeline=p, data=2, schedule="interleaved", virtual_stages=v) for p, v in [(2, 2), (2, 3), (3, 2), (3, 4), (4, 3)]
+    Plan(pipeline=p, data=2, schedule="interleaved", virtual_stages=v)
+    for p, v in [(2, 2), (2, 3), (3, 2), (3, 4), (4, 3)]
 ]
 
 

@@ -40,10 +40,12 @@ def decoder(
     feed_forward = _feed_forward(sequence, ffn, gated, **width)
     layer = Block(name="layer", ops=attention + feed_forward, repeats=layers)
     positions = (Size(value=sequence * hidden),) if learned_positions else ()
-    blocks = (_embedding(sequence, hidden, vocabulary, positions), layer, _head(sequence, hidden, vocabulary, layer_norm))
-    return Workload(
-        name=name, blocks=blocks, sequence=sequence, batch=batch, hidden=hidden, tied=1 if tied else 0
+    blocks = (
+        _embedding(sequence, hidden, vocabulary, positions),
+        layer,
+        _head(sequence, hidden, vocabulary, layer_norm),
     )
+    return Workload(name=name, blocks=blocks, sequence=sequence, batch=batch, hidden=hidden, tied=1 if tied else 0)
 
 
 def _norm(name: str, sequence: Scalar, hidden: Scalar, layer_norm: bool, role: str) -> Op:
