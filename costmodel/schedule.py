@@ -105,7 +105,7 @@ def gradient_traffic_s(counted: OpCounts, times: OpTimes, point: PlanPoint, sem:
 
 
 def optimizer_s(counted: OpCounts, point: PlanPoint, memory_s_per_byte: Scalar, sem: Semantics) -> Scalar:
-    """The update streams through memory: states and master weights read and written, gradients read, weights written."""
+    """The update streams through memory: states and master weights in and out, gradients in, weights out."""
     elements = on_heaviest_stage(counted, lambda block: block.parameters, point, sem)
     states_bytes = 2.0 * (point.optimizer.states * point.state_bytes + point.precision.master_bytes)
     per_element = states_bytes + point.gradient_bytes + point.precision.weight_bytes

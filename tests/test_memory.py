@@ -65,7 +65,7 @@ def test_relative_activations_of_korthikanti(size, mode):
 
 @pytest.mark.parametrize("size", GOLDEN["layouts"])
 def test_weights_gradients_and_states_of_korthikanti(size):
-    """Published for the layers alone, so on a stage in the middle; the 22B model is one stage and has embeddings too."""
+    """Published for the layers alone, so on a stage in the middle; the 22B model is a single stage with embeddings."""
     layout = GOLDEN["layouts"][size]
     counted = 18 * 12 * layout["layers"] * layout["hidden"] ** 2 / 8 / layout["pipeline"] / 2**30
     np.testing.assert_allclose(counted, GOLDEN["weights_and_states_gib"]["all"][size], rtol=2e-3)
