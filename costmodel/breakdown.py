@@ -173,7 +173,7 @@ class _PipelineParts(NamedTuple):
 
 def _pipeline_parts(point: PlanPoint, done: Parts, sem: Semantics) -> _PipelineParts:
     counted, pipe, hop = done.counts, stages(done.counts, done.times, point), hops(done.counts, done.times)
-    m, still, nothing = counted.microbatches, 0.0 * hop, 0.0 * pipe.plain
+    m, still, nothing = counted.microbatches, hop.scaled(0.0), pipe.plain.scaled(0.0)
     even = Pipeline(plain=pipe.plain, first=nothing, middle=nothing, last=nothing)
     even_s, uneven_s, moved_s = (
         pipeline_s(stages_of, hop_of, 0.0, m, point, sem)

@@ -44,7 +44,8 @@ class Stage:
             weights_s=self.weights_s + other.weights_s,
         )
 
-    def __rmul__(self, factor: Scalar) -> "Stage":
+    def scaled(self, factor: Scalar) -> "Stage":
+        """`factor` times as long."""
         return Stage(
             forward_s=factor * self.forward_s,
             backward_s=factor * self.backward_s,
@@ -77,7 +78,8 @@ class Hops:
     ends_s: Scalar
     steady_s: Scalar
 
-    def __rmul__(self, factor: Scalar) -> "Hops":
+    def scaled(self, factor: Scalar) -> "Hops":
+        """`factor` times as long."""
         return Hops(ends_s=factor * self.ends_s, steady_s=factor * self.steady_s)
 
 
@@ -94,119 +96,103 @@ def pipeline_s(
     (What gradient traffic hides behind is taken out here and added with that traffic: `schedule.step_time`.)
     """
     paths = _Paths(pipe, hops, window, microbatches, point, sem)
-    through = sem.maximum(*paths.steady_turns(), *paths.first_stage_turns(), paths.gpipe_turns())
-    first_s = paths.busy_first_s(), paths.first_warm_up_s(), paths.first_backward_s()
-    return sem.maximum(paths.round_trip_s() + through, paths.last_stage_s(), *first_s)
+    return sem.maximum(*paths.through_all_stages(), *paths.held_by_the_first_stage(), *paths.interleaved())
 
 
 class _Paths:
-    """The critical paths of one pipeline. What starts with `turns` comes on top of `round_trip_s`."""
+    """The critical paths of one pipeline, each a sum of times with a count that is never negative.
+
+    Counts are written as `m + ...` and not as `(m - 1) + ...` where that is the same: boxes of plans (bounds.py) are
+    then tight, because `m` times a plain stage hardly changes over them.
+    """
 
     def __init__(self, pipe: Pipeline, hops: Hops, window: Scalar, m: Scalar, point: PlanPoint, sem: Semantics) -> None:
         row, p, v = point.schedule, point.pipeline, point.virtual_stages
         self.row, self.p, self.v, self.m, self.window, self.sem = row, p, v, m, window, sem
-        self.single = single_stage(point, sem)
-        self.more_first, self.more_last = pipe.first.merged(row.splits), pipe.last.merged(row.splits)
-        self.plain = pipe.plain.merged(row.splits)
-        both = self.single * self.more_first, self.single * self.more_last
-        self.first = self.plain + self.more_first + both[1]
-        self.last = self.plain + self.more_last + both[0]
-        self.middle = self.plain + pipe.middle.merged(row.splits)
-        self.hops = hops
+        self.plain, self.middle = pipe.plain.merged(row.splits), pipe.middle.merged(row.splits)
+        self.first, self.last = pipe.first.merged(row.splits), pipe.last.merged(row.splits)
+        self.single, self.hops = single_stage(point, sem), hops
         between = 2.0 * (1 - self.single) * (p * v - 1)
         self.ends_s, self.again_s = between * hops.ends_s, between * hops.steady_s
+        self.turns = m + (p - 1) / v  # of F or B in the steady state, with the pipeline's filling and draining
         chunks = (row.depth_in_flight + row.stages_in_flight) * p + row.extra_in_flight
-        warm = row.all_in_flight * m + chunks / v + row.virtual_in_flight * p * (1 - 1 / v)
-        self.later_rounds, self.first_round = sem.maximum(m - p, 0.0), sem.minimum(m - 1, p - 1) / v
-        self.beyond_warm = sem.maximum(m - warm, 0.0)
+        warm = chunks / v + row.virtual_in_flight * p * (1 - 1 / v)  # forwards before the first stage's first backward
+        self.reach = sem.maximum((1 - row.all_in_flight) * (m - (warm - p)), p)
+        self.after = self.reach - (p - 1)  # turns that remain to the first stage once it is warm
 
-    def round_trip_s(self) -> Scalar:
-        """The first microbatch through all stages and back, and one weight gradient at the end, less the window."""
-        plain, edges = self.plain, self.more_first + self.more_last
-        ways_s = (self.p - self.window) * (plain.forward_s + plain.backward_s) + (1 - self.window) * plain.weights_s
-        weights_s = self.more_first.weights_s + self.single * self.more_last.weights_s
-        return ways_s + edges.forward_s + edges.backward_s + weights_s + self.ends_s
+    def _plain_s(self, forward: Scalar, backward: Scalar, weights: Scalar) -> Scalar:
+        """Counts of the passes over a plain stage, each less the window."""
+        w, plain = self.window, self.plain
+        passes_s = (forward - w) * plain.forward_s + (backward - w) * plain.backward_s
+        return passes_s + (weights - w) * plain.weights_s
 
-    def steady_turns(self) -> tuple[Scalar, ...]:
-        """Turns on a plain (or the heaviest middle) stage, on the last one, and round trips that transfers stretch."""
+    def through_all_stages(self) -> tuple[Scalar, ...]:
+        """Turns on a middle stage, on the last one, at the pace of transfers, and the two phases of GPipe."""
         row, sem, m, p = self.row, self.sem, self.m, self.p
-        waits = sem.floor((m - 1) * (p - 1) / p)
-        rounds = row.steady_transfers * sem.floor((m - 1) / p)
-        middle_s = self._turns_s(self.middle)
-        last = self.more_last + self.single * self.more_first
-        later_s = self.beyond_warm * self.middle.weights_s
-        stretched_s = 2.0 * self.hops.steady_s * row.steady_transfers
+        ends = self.ends_s + _all(self.first, 1.0, 1.0, 1.0) + _all(self.last, 1.0, 1.0, 0.0)
+        waits, rounds = sem.floor((m - 1) * (p - 1) / p), sem.floor((m - 1) / p)
+        steady_s, pace_s = self._plain_s(self.turns, self.turns, self.after), row.steady_transfers * self.hops.steady_s
+        more_s = self._overtime_s() + row.interleaves * (p - 1) * _all(self.first, 1.0, 1.0, 0.0)
+        at_pace_s = self._plain_s(self.turns, self.turns, 1.0 + row.steady_transfers * rounds)
         return (
-            middle_s + later_s + stretched_s * sem.minimum(p - 1, waits),
-            middle_s + rounds * self.middle.weights_s + stretched_s * waits,
-            self._turns_s(self.plain)
-            + (m - 1) * (last.forward_s + last.backward_s)
-            + row.interleaves * (p - 1) * (self.more_first.forward_s + self.more_first.backward_s)
-            + self.beyond_warm * self.last.weights_s,
+            steady_s + ends + _all(self.middle, m - 1, m - 1, self.after) + 2.0 * pace_s * sem.minimum(p - 1, waits),
+            steady_s + ends + _all(self.last, m - 1, m - 1, self.after - 1) + more_s,
+            at_pace_s + ends + 2.0 * pace_s * waits,
+            self._last_stage_s(),
+            self._two_phases_s() + ends,
         )
 
-    def _turns_s(self, stage: Stage) -> Scalar:
-        """m - 1 turns of F and B; of those in the first round of an interleaved schedule, a v-th counts."""
-        return self.later_rounds * self._turn_s(stage) + self.first_round * (stage.forward_s + stage.backward_s)
-
-    def _turn_s(self, stage: Stage) -> Scalar:
-        """F + B; interleaved, a transfer longer than a chunk delays each of the v visits."""
-        v, hop_s = self.v, self.row.interleaves * self.hops.steady_s
-        inverse = 1.0 / v
-
-        def turn(a: Scalar, b: Scalar) -> Scalar:
-            maximum = self.sem.maximum
-            return (v - 1) * maximum(a * inverse, hop_s) + maximum(b * inverse, hop_s) + (a + (v - 1) * b) * inverse
-
-        return self.sem.maximum(turn(stage.forward_s, stage.backward_s), turn(stage.backward_s, stage.forward_s))
-
-    def first_stage_turns(self) -> tuple[Scalar, ...]:
-        """Turns on a heavy first stage, of which the warm-up hides some."""
-        first, beyond, sem = self.first, self.beyond_warm, self.sem
-        plain, edges = self.plain, self.more_first + self.more_last
-        again_s = self.p * (plain.forward_s + plain.backward_s) + edges.forward_s + edges.backward_s + self.again_s
-        repeated = (1 - self.row.interleaves) * sem.minimum(beyond, 1.0)
-        turn_s = first.forward_s + first.backward_s
-        turns = self.later_rounds + self.first_round
-        return (
-            turns * (first.backward_s + first.weights_s) + beyond * first.forward_s,
-            turns * first.forward_s + beyond * (first.backward_s + first.weights_s),
-            repeated * again_s + sem.maximum(beyond - 1, 0.0) * turn_s + beyond * first.weights_s,
+    def _overtime_s(self) -> Scalar:
+        """Interleaved: a transfer longer than a chunk delays each of the v visits of a turn."""
+        v, hop_s, sem = self.v, self.row.interleaves * self.hops.steady_s, self.sem
+        forward_s, backward_s = (
+            sem.maximum(hop_s - seconds / v, 0.0) for seconds in (self.plain.forward_s, self.plain.backward_s)
         )
+        turn_s = sem.maximum((v - 1) * forward_s + backward_s, (v - 1) * backward_s + forward_s)
+        return sem.maximum(self.m - self.p, 0.0) * turn_s
 
-    def gpipe_turns(self) -> Scalar:
-        """All forwards, then all backwards: the slowest stage holds up each of the two phases."""
+    def _last_stage_s(self) -> Scalar:
+        """The way to the last stage, and all microbatches on it."""
+        m = self.m
+        way_s = _all(self.first, 1 - self.single, 0.0, 0.0) + self.hops.ends_s * (self.p - 1)
+        return self._plain_s(self.turns, m, m) + _all(self.last, m, m, m) + way_s
+
+    def _two_phases_s(self) -> Scalar:
+        """GPipe: all forwards, then all backwards; the slowest stage holds up each."""
         forward_s = self.sem.maximum(self.first.forward_s, self.middle.forward_s, self.last.forward_s)
         backward_s = self.sem.maximum(self.first.backward_s, self.middle.backward_s, self.last.backward_s)
-        return self.row.all_in_flight * (self.m - 1) * (forward_s + backward_s)
+        turns_s = self._plain_s(self.turns, self.turns, 1.0) + (self.m - 1) * (forward_s + backward_s)
+        return self.row.all_in_flight * turns_s
 
-    def busy_first_s(self) -> Scalar:
-        """All microbatches on the first stage, which is never done sooner, less the window."""
-        edges_s = self.more_first.seconds + self.single * self.more_last.seconds
-        return (self.m - self.window) * self.plain.seconds + self.m * edges_s
+    def held_by_the_first_stage(self) -> tuple[Scalar, ...]:
+        """Turns on a heavy first stage, of which the warm-up hides some; it is never done before all its work."""
+        m, after, reach, last = self.m, self.after, self.reach, _all(self.last, 1.0, 1.0, 0.0)
+        repeated = (1 - self.row.interleaves) * self.sem.minimum(after - 1, 1.0)
+        both = reach + repeated * (self.p - 1)
+        return (
+            self._plain_s(m, m, m) + _all(self.first, m, m, m) + self.single * m * self.last.seconds,
+            self._plain_s(reach, self.turns, m) + _all(self.first, after, m, m) + last + self.ends_s,
+            self._plain_s(self.turns, reach, after) + _all(self.first, m, after, after) + last + self.ends_s,
+            self._plain_s(both, both, after)
+            + _all(self.first, after, after, after)
+            + (1 + repeated) * last
+            + self.ends_s
+            + repeated * self.again_s,
+        )
 
-    def first_warm_up_s(self) -> Scalar:
-        """Interleaved: part of the warm-up's idle time stays, and a heavy last stage delays the first backward.
+    def interleaved(self) -> tuple[Scalar, ...]:
+        """The first stage of an interleaved schedule: its warm-up's idle time, and its first backward pass.
 
         `_INTERLEAVED_FIRST` is fitted to schedules played out (p <= 8, m <= 32, v 2 to 4, up to 0.6 of a stage more).
         """
-        idle, filled, delayed = (x * (self.p - 1) for x in _INTERLEAVED_FIRST)
-        plain_s = self.plain.forward_s + self.plain.backward_s
-        last_s = self.more_last.forward_s + self.more_last.backward_s
-        turns_s = (self.m - self.window) * self.plain.seconds + (self.m - filled) * self.more_first.seconds
-        return self.row.interleaves * (turns_s + idle / self.v * plain_s + delayed * last_s)
+        m, p, turn = self.m, self.p, (self.p - 1) / self.v
+        idle, filled, delayed = _INTERLEAVED_FIRST
+        warm_s = self._plain_s(m + idle * turn, m + idle * turn, m) + (m - filled * (p - 1)) * self.first.seconds
+        first_s = self._plain_s(m - turn, m + turn, m) + _all(self.first, self.sem.maximum(m - p + 1, 0.0), m, 0.0)
+        waits_s = (p - 1) * _all(self.last, 1.0, 1.0, 0.0)
+        return self.row.interleaves * (warm_s + delayed * waits_s), self.row.interleaves * (first_s + waits_s)
 
-    def first_backward_s(self) -> Scalar:
-        """Interleaved: the first stage waits for its first backward pass, then does all the others."""
-        m, p, plain, more = self.m, self.p, self.plain, self.more_first
-        turn = (p - 1) / self.v
-        plain_s = (m - self.window - turn) * plain.forward_s + (m - self.window + turn) * plain.backward_s
-        more_s = self.sem.maximum(m - p + 1, 0.0) * more.forward_s + m * more.backward_s
-        last_s = self.more_last.forward_s + self.more_last.backward_s
-        return self.row.interleaves * (plain_s + more_s + (p - 1) * last_s)
 
-    def last_stage_s(self) -> Scalar:
-        """The way to the last stage, and all microbatches on it, less the window."""
-        way_s = (self.p - 1) / self.v * self.plain.forward_s + (1 - self.single) * self.more_first.forward_s
-        here_s = (self.m - self.window) * self.plain.seconds + self.m * self.more_last.seconds
-        return way_s + here_s + self.m * self.single * self.more_first.seconds + self.hops.ends_s * (self.p - 1)
+def _all(stage: Stage, forward: Scalar, backward: Scalar, weights: Scalar) -> Scalar:
+    """Seconds of so many passes of each kind over one stage."""
+    return forward * stage.forward_s + backward * stage.backward_s + weights * stage.weights_s

@@ -49,13 +49,13 @@ def step_time(
 
 def stages(counted: OpCounts, times: OpTimes, point: PlanPoint) -> Pipeline:
     """A plain stage of the mean number of layers, and what embedding, head and uneven layers add to others."""
-    plain = (1.0 / point.pipeline) * _stage(times, "layer")
-    layer = (point.pipeline / layer_count(counted)) * plain
+    plain = _stage(times, "layer").scaled(1.0 / point.pipeline)
+    layer = plain.scaled(point.pipeline / layer_count(counted))
     return Pipeline(
         plain=plain,
-        first=_stage(times, "first") + point.extra_layers_first * layer,
-        middle=point.extra_layers_middle * layer,
-        last=_stage(times, "last") + point.extra_layers_last * layer,
+        first=_stage(times, "first") + layer.scaled(point.extra_layers_first),
+        middle=layer.scaled(point.extra_layers_middle),
+        last=_stage(times, "last") + layer.scaled(point.extra_layers_last),
     )
 
 
