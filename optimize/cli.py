@@ -5,6 +5,7 @@ whatever happens.
 """
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from typing import Any, Never
 from costmodel._specs_files import SpecError
 from optimize.status import CommandError, Status
 
-INTERRUPTED = 130  # as shells say it
+INTERRUPTED, TERMINATED = 130, 143  # as shells say it
 _USAGE = """usage: equipoise COMMAND [OPTIONS]
 
 What a training step of a large neural network costs on a cluster, and why.
@@ -34,6 +35,7 @@ exit status: 0 an answer, 2 wrong input, 3 no feasible answer"""
 def main(words: Sequence[str] | None = None) -> Never:
     """Run one command and exit with its status."""
     words = sys.argv[1:] if words is None else list(words)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # so that temporary files go
     try:
         status = run(words)
         sys.stdout.flush()

@@ -17,6 +17,7 @@ from optimize.status import CommandError, Status
 LARGEST_DEGREE = 1024  # that is tried; degrees that are given may be larger
 _EXACT = Exact(math)
 _MORE_MEMORY: tuple[dict[str, Any], ...] = (
+    {"sequence_parallel": True},
     {"recompute": "full"},
     {"zero_stage": 3},
     {"zero_stage": 3, "recompute": "full"},
@@ -73,6 +74,8 @@ def _divisors(value: int, largest: int) -> list[int]:
 
 
 def _may_be_uneven(given: Mapping[str, Any]) -> bool:
+    if "pipeline" in given:
+        return False
     return given.get("schedule", "one_f_one_b") in ("gpipe", "one_f_one_b") and given.get("virtual_stages", 1) == 1
 
 
@@ -112,9 +115,14 @@ def _nothing_fits(given: Mapping[str, Any], workload: Workload, cluster: Cluster
             if change.keys() & given.keys() or not _any_fits({**given, **change}, workload, _enlarged(cluster, times)):
                 continue
             asked = {"accelerators": cluster.accelerators * times} if times > 1 else {}
-            flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in (asked | change).items())
+            flags = " ".join(_flag(name, value) for name, value in (asked | change).items())
             return f"{shortage}; it fits with {flags}"
     return f"{shortage}; a smaller sequence would need less"
+
+
+def _flag(name: str, value: Any) -> str:
+    flag = f"--{name.replace('_', '-')}"
+    return flag if value is True else f"{flag} {value}"
 
 
 def _enlarged(cluster: Cluster, times: int) -> Cluster:

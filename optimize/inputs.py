@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from costmodel._specs_checks import COUNT, TEXT, Check, convert, fail
-from costmodel._specs_files import SpecError, read_mapping, show
+from costmodel._specs_files import SpecError, plain, read_mapping
 from costmodel._specs_plans import PLAN_CHECKS, plan_from
 from costmodel.cluster import Cluster
 from costmodel.plan import Plan
@@ -24,7 +24,8 @@ T = TypeVar("T")
 COMMAND_LINE = "command line"
 LARGEST_PIPELINE = 100_000  # stages, each of which is reported
 _REQUEST_CHECKS: dict[str, Check] = {
-    **dict.fromkeys(("model", "cluster", "plan", "out"), TEXT),
+    **dict.fromkeys(("model", "cluster", "plan"), Check("a name or a file", lambda value: isinstance(value, str))),
+    "out": TEXT,
     **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
 }
 
@@ -109,13 +110,13 @@ def _plan_precision(cluster: Cluster) -> dict[str, str]:
 def _merge(flags: Mapping[str, Any], config: str | None) -> _Given:
     layers = [(COMMAND_LINE, convert(flags, _REQUEST_CHECKS | PLAN_CHECKS, COMMAND_LINE))]
     if config is not None:
-        place = f"config ({show(config)[1:-1]})"
+        place = f"config ({plain(config)})"
         content = _placed(COMMAND_LINE, "config", read_mapping, config)
         layers.insert(0, (place, convert(content, _REQUEST_CHECKS | PLAN_CHECKS, place)))
     source = next((source for source, layer in reversed(layers) if "plan" in layer), None)
     if source is not None:
         path = dict(layers)[source]["plan"]
-        layers.insert(0, (f"plan ({show(path)[1:-1]})", _placed(source, "plan", _plan_fields, path)))
+        layers.insert(0, (f"plan ({plain(path)})", _placed(source, "plan", _plan_fields, path)))
     values, places = {}, {}
     for place, layer in layers:
         values |= layer
@@ -128,7 +129,7 @@ def _merge(flags: Mapping[str, Any], config: str | None) -> _Given:
 def _plan_fields(path: str) -> dict[str, Any]:
     """The fields that a plan file gives. It is a whole plan: degrees that it leaves out are 1, but `data` follows."""
     content = read_mapping(path)
-    plan = plan_from(content, f"plan ({show(path)[1:-1]})")
+    plan = plan_from(content, f"plan ({plain(path)})")
     inside = content.get("plan", content)
     ones = {name: 1 for name in ("tensor", "context", "pipeline") if name not in inside}
     return {name: getattr(plan, name) for name in PLAN_CHECKS if name in inside} | ones

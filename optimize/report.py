@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +17,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from optimize.explain import Explanation, Stage
-    from optimize.sensitivity import Elasticity
 
 _MEMORY_WORDS = {"optimizer": "optimizer states", "gathered": "gathered weights", "outside": "context, workspace"}
-_WIDEST = 110  # columns: beyond it, eyes lose the row
+_NARROWEST, _WIDEST = 80, 110  # columns: below, words are lost; beyond, eyes lose the row
 
 
 def print_json(answer: Mapping[str, Any]) -> None:
@@ -40,7 +38,7 @@ def _console() -> "Console":
     console = Console(highlight=False, emoji=False, markup=False, soft_wrap=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 100
-    console.width = min(console.width, _WIDEST)
+    console.width = max(_NARROWEST, min(console.width, _WIDEST))
     return console
 
 
@@ -84,7 +82,7 @@ def _show_header(console: "Console", explanation: "Explanation") -> None:
     each = units.significant(found.tokens_per_s / cluster.accelerators)
     hfu = f"   HFU {units.percent(found.hfu)}" if found.hfu > found.mfu else ""
     console.print(
-        f"step {units.scaled(found.step_s, units.SECONDS)}   {units.significant(found.tokens_per_s)} tokens/s "
+        f"step {units.scaled(found.step_s, units.SECONDS, 4)}   {units.significant(found.tokens_per_s)} tokens/s "
         f"({each} per accelerator)   MFU {units.percent(found.mfu)}{hfu}",
         style="bold",
     )
@@ -109,7 +107,7 @@ def _time_table(console: "Console", explanation: "Explanation") -> "Table":
     decimals = 3 if step_s / factor < 100 else 1
     table = _table("time", f"exposed {unit}", f"hidden {unit}", "of step", "", "limited by")
     table.columns[4].justify = table.columns[5].justify = "left"
-    ascii_only, wide = console.options.ascii_only, max(10, console.width - 76)
+    ascii_only, wide = console.options.ascii_only, console.width - 74
     full, parts = ("#", "") if ascii_only else ("█", "▏▎▍▌▋▊▉")
     for term in terms:
         limited_by = limiting(term)
@@ -156,29 +154,21 @@ def _show_margin(console: "Console", explanation: "Explanation") -> None:
     margin_bytes = found.limit_bytes - fullest.peak_bytes
     where = f"in the {fullest.moment}" + (f" of stage {fullest.number}" if len(explanation.stages) > 1 else "")
     share, size = units.percent(abs(margin_bytes) / found.limit_bytes), units.scaled(abs(margin_bytes), units.BYTES)
-    if found.fits:
-        console.print(f"fits in memory: the peak, {where}, is {size} ({share}) below the limit", style="green")
+    if explanation.fits:
+        _say(console, f"fits in memory: the peak, {where}, is {size} ({share}) below the limit", style="green")
     else:
-        console.print(
-            f"does not fit in memory: the peak, {where}, is {size} ({share}) over the limit", style="bold red"
-        )
+        _say(console, f"does not fit in memory: the peak, {where}, is {size} ({share}) over the limit", "bold red")
 
 
 def _show_elasticities(console: "Console", explanation: "Explanation") -> None:
     from optimize.sensitivity import largest
 
-    console.print(
-        "what would shorten the step most (elasticity: % of step time for 1 % of the parameter)", style="bold"
-    )
+    console.print("what would shorten the step most (elasticity: % of the step for 1 % of it)", style="bold")
     for elasticity in largest(explanation.elasticities, 3):
-        console.print(_sentence(elasticity))
-
-
-def _sentence(elasticity: "Elasticity") -> str:
-    better = "more" if elasticity.parameter.rate else "less"
-    change, value = f"10 % {better} {elasticity.parameter.words}", elasticity.value
-    told = f"kink: {value[0]:.3f} for less, {value[1]:.3f} for more" if isinstance(value, list) else f"{value:.3f}"
-    return f"  {change:34} would make the step {units.percent(-elasticity.tenth):>6} shorter   (elasticity {told})"
+        better, value = "more" if elasticity.parameter.rate else "less", elasticity.value
+        change = f"10 % {better} {elasticity.parameter.words}"
+        told = f"[{value[0]:.3f}, {value[1]:.3f}]" if isinstance(value, list) else f"{value:.3f}"
+        _say(console, f"  {change} would make the step {units.percent(-elasticity.tenth)} shorter ({told})")
 
 
 def show_models(models: list[dict[str, Any]]) -> None:
@@ -230,7 +220,8 @@ def _unwritable(directory: Path, reason: str) -> CommandError:
 @contextlib.contextmanager
 def _beside(directory: Path) -> Iterator[Path]:
     """A directory under a temporary name on the same file system, gone afterwards whatever happens."""
-    temporary = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", suffix=".tmp", dir=directory.parent))
+    temporary = directory.parent / f".{directory.name}.{os.getpid()}.tmp"
+    temporary.mkdir()
     try:
         yield temporary
     finally:
@@ -243,6 +234,8 @@ def write(directory: Path, answer: Mapping[str, Any], files: Mapping[str, bytes]
     with _beside(directory) as temporary:
         for name, data in content.items():
             (temporary / name).write_bytes(data)
-        directory.mkdir(exist_ok=True)
+        if not directory.exists():
+            temporary.rename(directory)
+            return
         for name in content:
             os.replace(temporary / name, directory / name)

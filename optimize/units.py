@@ -16,30 +16,29 @@ def unit_for(largest: float, units: Iterable[tuple[float, str]]) -> tuple[float,
 
 
 def fixed(value: float, decimals: int) -> str:
-    """A fixed number of decimals; a value that would round to zero says that it is not."""
+    """A fixed number of decimals; what would round to zero says that it is not, unless it is rounding itself."""
     least = 10.0**-decimals
-    if value != 0 and abs(value) < least / 2:
-        return f"<{least:.{decimals}f}" if value > 1e-6 * least else f"{0:.{decimals}f}"
-    return f"{value:.{decimals}f}"
+    if abs(value) >= least / 2:
+        return f"{value:.{decimals}f}"
+    return f"<{least:.{decimals}f}" if value > 1e-6 * least else f"{0:.{decimals}f}"
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Three significant digits without an exponent, thousands apart."""
+    """So many significant digits, thousands apart, an exponent for tiny values only."""
     if value == 0:
         return "0"
-    text = f"{value:.{digits}g}"
-    return f"{float(text):,.0f}" if abs(value) >= 10 ** (digits - 1) else _plain(value, digits)
+    rounded = f"{value:.{digits - 1}e}"
+    exponent = int(rounded.partition("e")[2])
+    decimals = digits - 1 - exponent
+    if decimals <= 0:
+        return f"{float(rounded):,.0f}"
+    return f"{value:.{decimals}f}" if exponent >= -4 else rounded
 
 
-def _plain(value: float, digits: int) -> str:
-    whole = len(str(int(abs(value)))) if abs(value) >= 1 else 0
-    return f"{value:.{max(0, digits - whole)}f}" if abs(value) >= 1e-4 else f"{value:.{digits - 1}e}"
-
-
-def scaled(value: float, units: Iterable[tuple[float, str]]) -> str:
+def scaled(value: float, units: Iterable[tuple[float, str]], digits: int = 3) -> str:
     """A value with the unit that suits it."""
     factor, name = unit_for(value, units)
-    return f"{significant(value / factor)} {name}".rstrip()
+    return f"{significant(value / factor, digits)} {name}".rstrip()
 
 
 def rate(value: float, what: str) -> str:

@@ -1,0 +1,188 @@
+"""What `explain` computes: completed inputs, terms and stages that add up, the plan chosen where none is given."""
+
+import dataclasses
+import itertools
+import json
+import math
+
+import pytest
+
+from costmodel.evaluate import evaluate
+from costmodel.plan import Plan
+from costmodel.specs import SpecError, load_cluster, load_workload
+from costmodel.violations import violations
+from optimize.default_plan import choose_plan
+from optimize.explain import as_json, explain, limiting
+from optimize.inputs import resolve
+from optimize.operators import operators
+from optimize.status import CommandError, Status
+
+PLANS = {
+    "one accelerator": {"model": "gpt-1.7b", "accelerators": 1, "batch": 4, "tensor": 1, "pipeline": 1},
+    "pipeline": {"model": "llama3-70b", "accelerators": 64, "tensor": 8, "pipeline": 8, "sequence_parallel": True},
+    "uneven": {"model": "llama3-8b", "accelerators": 3, "pipeline": 3, "tensor": 1, "stage_layers": (10, 12, 10)},
+    "heavy late": {"model": "llama3-8b", "accelerators": 4, "pipeline": 4, "tensor": 1, "stage_layers": (5, 5, 17, 5)},
+    "full recompute": {"model": "gpt3-175b", "accelerators": 64, "tensor": 8, "pipeline": 8, "recompute": "full"},
+    "unfused": {"model": "gpt3-175b", "accelerators": 64, "tensor": 8, "pipeline": 8, "attention": "unfused"},
+    "ZeRO 3": {"model": "llama3-70b", "accelerators": 64, "tensor": 1, "pipeline": 1, "zero_stage": 3, "context": 4},
+    "interleaved": {
+        "model": "gpt3-175b",
+        "accelerators": 64,
+        "tensor": 8,
+        "pipeline": 8,
+        "schedule": "interleaved",
+        "virtual_stages": 3,
+    },
+}
+
+
+def explained(name: str):
+    return explain(resolve({"cluster": "h100", **PLANS[name]}))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_parts_add_up(name):
+    explanation = explained(name)
+    told = as_json(explanation)
+    assert json.loads(json.dumps(told, allow_nan=False)) == json.loads(json.dumps(told))
+    assert math.isclose(sum(t["exposed_s"] for t in told["terms"]), told["step_s"], rel_tol=1e-12)
+    assert all(t["exposed_s"] >= -1e-12 and t["hidden_s"] >= -1e-9 for t in told["terms"])
+    stages = told["memory"]["stages"]
+    assert len(stages) == told["plan"]["pipeline"]
+    assert max(sum(stage.values()) for stage in stages) == told["memory"]["peak_bytes"]
+    assert all(size >= 0 for stage in stages for size in stage.values())
+    assert len({frozenset(stage) for stage in stages}) == 1
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_fullest_stage_is_the_one_that_searches_see(name):
+    explanation = explained(name)
+    bound = explanation.breakdown.memory.peak_bytes
+    if name == "heavy late":  # the heaviest middle stage is not the second: `cost` is above
+        assert explanation.fullest.peak_bytes < bound
+    else:
+        assert explanation.fullest.peak_bytes == pytest.approx(bound, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_term_that_takes_time_has_a_limit(name):
+    for term in explained(name).breakdown.terms:
+        present = term.exposed_s + term.hidden_s > 1e-12
+        assert (limiting(term) is not None) == present
+        assert limiting(term) in (None, *term.limit_names)
+
+
+def test_absent_terms_have_no_limit():
+    told = {t["name"]: t["limited_by"] for t in as_json(explained("one accelerator"))["terms"]}
+    assert told["tensor traffic"] is None
+    assert told["pipeline bubble"] is None
+    assert told["matmuls"] == "FLOP/s"
+
+
+def test_recompute_is_in_hardware_flop_only():
+    full = explained("full recompute").breakdown
+    assert full.hfu > 1.2 * full.mfu
+    pipeline = explained("pipeline").breakdown
+    assert pipeline.hfu == pipeline.mfu
+
+
+def test_operators_stay_below_the_roofs():
+    for name in PLANS:
+        explanation = explained(name)
+        inputs = explanation.inputs
+        chip = inputs.cluster.accelerator
+        found = operators(inputs.workload, inputs.cluster, inputs.plan)
+        assert {operator.kind for operator in found} == {"matmul", "attention", "memory"}
+        for operator in found:
+            assert operator.bytes_moved / operator.seconds < chip.hbm_bytes_per_s
+            if operator.kind != "memory":
+                assert operator.flop / operator.seconds < chip.peak_16bit_flop_per_s
+
+
+def test_numbers_beyond_physics_are_refused():
+    inputs = resolve({"cluster": "h100", **PLANS["pipeline"]})
+    chip = dataclasses.replace(inputs.cluster.accelerator, hbm_bytes_per_s=1e-320)
+    cluster = dataclasses.replace(inputs.cluster, accelerator=chip)
+    with pytest.raises(CommandError, match="`matmuls` are not finite"):
+        explain(dataclasses.replace(inputs, cluster=cluster))
+
+
+# the plan where none is given
+
+
+@pytest.mark.parametrize(
+    ("model", "cluster", "accelerators"),
+    [("llama3-8b", "h100", 16), ("llama3-70b", "h100", 64), ("llama3-8b", "a100-40gb", 64), ("gpt-1.7b", "h200", 8)],
+)
+def test_least_tensor_then_least_pipeline(model, cluster, accelerators):
+    workload, machine = load_workload(model), load_cluster(cluster, accelerators)
+    chosen, reason = choose_plan({}, workload, machine)
+    assert "least tensor, then pipeline" in reason
+    assert not violations(chosen, workload, machine)
+    assert evaluate(workload, machine, chosen).fits
+    for tensor, pipeline in itertools.product((1, 2, 4, 8), (1, 2, 4, 8, 16, 32)):
+        if (tensor, pipeline) >= (chosen.tensor, chosen.pipeline) or accelerators % (tensor * pipeline):
+            continue
+        data = accelerators // (tensor * pipeline)
+        smaller = Plan(data=data, tensor=tensor, pipeline=pipeline, sequence_parallel=tensor > 1)
+        assert violations(smaller, workload, machine) or not evaluate(workload, machine, smaller).fits
+
+
+def test_what_is_given_stays():
+    inputs = resolve({"model": "llama3-70b", "cluster": "h100", "accelerators": 64, "tensor": 8, "recompute": "full"})
+    assert (inputs.plan.tensor, inputs.plan.recompute) == (8, "full")
+    assert inputs.plan.sequence_parallel is False
+    assert inputs.chosen == "the least pipeline degree that fits in memory"
+
+
+def test_layers_that_do_not_divide():
+    asked = {"model": "llama3-405b", "cluster": "h100", "accelerators": 1024, "tensor": 8}
+    inputs = resolve({**asked, "sequence_parallel": True})
+    layers = inputs.plan.stage_layers
+    assert layers is not None
+    assert len(layers) == inputs.plan.pipeline
+    assert sum(layers) == 126
+    assert max(layers) - min(layers) == 1
+    assert layers[0] == layers[-1] == min(layers)
+    with pytest.raises(CommandError, match="`stage_layers`"):
+        resolve({**asked, "pipeline": 16})
+    with pytest.raises(CommandError, match="it fits with --sequence-parallel$"):
+        resolve(asked)
+
+
+def test_sixteen_bits_where_the_chip_has_no_bf16():
+    inputs = resolve({"model": "gpt-1.7b", "cluster": "v100", "accelerators": 64})
+    assert inputs.plan.precision == "fp16"
+    with pytest.raises(CommandError, match="`precision` is bf16"):
+        resolve({"model": "gpt-1.7b", "cluster": "v100", "accelerators": 64, "precision": "bf16"})
+
+
+def test_nothing_fits_says_what_would():
+    workload, machine = load_workload("llama3-70b"), load_cluster("h100", 8)
+    with pytest.raises(CommandError) as caught:
+        choose_plan({}, workload, machine)
+    assert caught.value.status is Status.infeasible
+    assert "it fits with --accelerators" in caught.value.message
+    asked = caught.value.message.rpartition("it fits with ")[2].split()
+    flags = {
+        name.removeprefix("--").replace("-", "_"): value for name, value in zip(asked[::2], asked[1::2], strict=True)
+    }
+    assert evaluate_with(flags)
+
+
+def evaluate_with(flags: dict[str, str]) -> bool:
+    count = int(flags.pop("accelerators"))
+    fields = {name: int(value) if value.isdigit() else value for name, value in flags.items()}
+    return explain(resolve({"model": "llama3-70b", "cluster": "h100", "accelerators": count, **fields})).fits
+
+
+def test_no_legal_plan_is_bad_input():
+    with pytest.raises(CommandError) as caught:
+        resolve({"model": "llama3-8b", "cluster": "h100", "accelerators": 7, "batch": 3, "tensor": 1, "data": 7})
+    assert caught.value.status is Status.bad_input
+    assert caught.value.violations
+
+
+def test_huge_clusters_are_quick_to_refuse():
+    with pytest.raises((CommandError, SpecError), match="expected a divisor of the batch"):
+        resolve({"model": "llama3-8b", "cluster": "h100", "accelerators": 10**18})

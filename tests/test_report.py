@@ -1,0 +1,114 @@
+"""The screen: nothing wraps, nothing is cut off, numbers read well. And the figures are what they say."""
+
+import io
+import re
+
+import pytest
+
+from optimize import figures, report, units
+from optimize.explain import explain
+from optimize.inputs import resolve
+from tests.test_explain import PLANS
+
+CLUSTERS = {"one accelerator": "a100-80gb", "pipeline": "gb200-nvl72"}
+
+
+@pytest.fixture(scope="module")
+def explanations():
+    return {name: explain(resolve({"cluster": CLUSTERS.get(name, "h100"), **PLANS[name]})) for name in PLANS}
+
+
+def shown(capsys, monkeypatch, explanation, width: int) -> str:
+    monkeypatch.setenv("COLUMNS", str(width))
+    report.show_explanation(explanation)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("name", PLANS)
+def test_one_screen(capsys, monkeypatch, explanations, name, width):
+    text = shown(capsys, monkeypatch, explanations[name], width)
+    lines = text.splitlines()
+    assert len(lines) <= 50
+    assert all(len(line) <= width for line in lines)
+    assert "…" not in text
+    assert not re.search(r"\bnan\b|\binf\b|-0\.0+\b|\be[+-]\d\d", text)
+    assert "\x1b" not in text
+    for word in (
+        "plan data=",
+        "MFU",
+        "tokens/s",
+        "matmuls",
+        "FLOP/s",
+        "weights",
+        "peak",
+        "margin to",
+        "would make the",
+    ):
+        assert word in text
+    assert text.count("would make the") == 3
+
+
+def test_does_not_fit(capsys, monkeypatch):
+    explanation = explain(resolve({"model": "llama3-70b", "cluster": "h100", "tensor": 8, "pipeline": 1}))
+    text = shown(capsys, monkeypatch, explanation, 100)
+    assert "does not fit in memory: the peak, in the backward pass, is" in text
+    assert "over the limit" in text
+
+
+def test_says_what_was_chosen(capsys, monkeypatch):
+    explanation = explain(resolve({"model": "llama3-8b", "cluster": "h100", "accelerators": 16}))
+    text = shown(capsys, monkeypatch, explanation, 100)
+    assert "chosen here: the least tensor, then pipeline degree that fits in memory" in text
+
+
+def test_utilisation_with_recompute(capsys, monkeypatch, explanations):
+    assert "HFU" in shown(capsys, monkeypatch, explanations["full recompute"], 100)
+    assert "HFU" not in shown(capsys, monkeypatch, explanations["pipeline"], 100)
+
+
+def test_plain_letters_where_there_are_no_others(monkeypatch, explanations):
+    narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", narrow)
+    report.show_explanation(explanations["pipeline"])
+    narrow.flush()
+    assert "#####" in narrow.buffer.getvalue().decode("ascii")  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize("name", ["one accelerator", "pipeline", "heavy late"])
+def test_figures(explanations, name):
+    files = figures.draw(explanations[name])
+    assert sorted(files) == [f"{n}.{k}" for n in ("memory", "roofline", "step_time") for k in ("png", "svg")]
+    assert all(files[name].startswith(b"\x89PNG" if name.endswith("png") else b"<?xml") for name in files)
+    again = figures.draw(explanations[name])
+    assert {name for name in files if files[name] != again[name]} == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (units.fixed(0.0, 3), "0.000"),
+        (units.fixed(-0.0, 3), "0.000"),
+        (units.fixed(-1e-12, 3), "0.000"),
+        (units.fixed(0.0001, 3), "<0.001"),
+        (units.fixed(-1285.27, 2), "-1285.27"),
+        (units.significant(588123.0), "588,000"),
+        (units.significant(7.1314, 4), "7.131"),
+        (units.significant(0.0), "0"),
+        (units.significant(99.99), "100"),
+        (units.significant(1234567.0, 4), "1,235,000"),
+        (units.significant(0.00123), "0.00123"),
+        (units.significant(1e-9), "1.00e-09"),
+        (units.scaled(0.159, units.SECONDS), "159 ms"),
+        (units.scaled(80 * 2.0**30, units.BYTES), "80.0 GiB"),
+        (units.rate(989e12, "FLOP/s"), "989 TFLOP/s"),
+        (units.percent(0.00001), "<0.1 %"),
+        (units.percent(0.5), "50.0 %"),
+        (units.shorten_runs("1,2,2,2,12,12,1"), "1,2x3,12x2,1"),
+        (units.bar(0.5, 4, "#", ""), "##"),
+        (units.bar(0.3, 4, "█", "▏▎▍▌▋▊▉"), "█▎"),
+        (units.bar(2.0, 4, "#", ""), "####"),
+    ],
+)
+def test_numbers(text, expected):
+    assert text == expected
