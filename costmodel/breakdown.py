@@ -145,14 +145,13 @@ def _compute_terms(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[Ter
 def _traffic_terms(cluster: Cluster, point: PlanPoint, done: Parts, sem: Semantics) -> tuple[Term, ...]:
     stage, laws, counted, step = _OnStage(point, done), done.times.laws, done.counts, done.step
     moved_s = _pipeline_parts(point, done, sem).transfers_s
-    step_end_s = step.reduction_s - done.times.hide.data * stages(counted, done.times, point).plain.seconds
     zero = point.zero
     tensor_s = stage.total_s(lambda b: b.traffic.sync_forward_s + b.traffic.sync_backward_s)
     ring_s = stage.total_s(lambda b: b.traffic.ring_forward_s + b.traffic.ring_backward_s + 2 * b.traffic.exchange_s)
     sharded_s = stage.total_s(
         lambda b: zero.gathers_per_microbatch * b.traffic.gather_s + zero.reduces_per_microbatch * b.traffic.reduce_s
     )
-    data_exposed_s = stage.passes_s("data_s") + step_end_s
+    data_exposed_s = stage.passes_s("data_s") + step.reduction_s
     data_s = sharded_s + step.gradient_traffic_s
     weights = _largest_payload(counted, point)
     return (
@@ -176,7 +175,7 @@ def _pipeline_parts(point: PlanPoint, done: Parts, sem: Semantics) -> _PipelineP
     m, still, nothing = counted.microbatches, hop.scaled(0.0), pipe.plain.scaled(0.0)
     even = Pipeline(plain=pipe.plain, first=nothing, middle=nothing, last=nothing)
     even_s, uneven_s, moved_s = (
-        pipeline_s(stages_of, hop_of, 0.0, m, point, sem)
+        pipeline_s(stages_of, hop_of, m, point, sem)
         for stages_of, hop_of in ((even, still), (pipe, still), (pipe, hop))
     )
     return _PipelineParts(

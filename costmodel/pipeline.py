@@ -88,58 +88,51 @@ def single_stage(point: PlanPoint, sem: Semantics) -> Scalar:
     return sem.exact_maximum(2 - point.pipeline, 0.0)
 
 
-def pipeline_s(
-    pipe: Pipeline, hops: Hops, window: Scalar, microbatches: Scalar, point: PlanPoint, sem: Semantics
-) -> Scalar:
-    """Seconds of a step's passes, less the share `window` of one plain stage's microbatch.
+def pipeline_s(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoint, sem: Semantics) -> Scalar:
+    """Seconds from the first forward pass to the last backward pass of a step, anywhere in the pipeline.
 
-    (What gradient traffic hides behind is taken out here and added with that traffic: `schedule.step_time`.)
+    Every path holds all microbatches once on some stage: at least `microbatches` times a plain one.
     """
-    paths = _Paths(pipe, hops, window, microbatches, point, sem)
+    paths = _Paths(pipe, hops, microbatches, point, sem)
     return sem.maximum(*paths.through_all_stages(), *paths.held_by_the_first_stage(), *paths.interleaved())
 
 
 class _Paths:
     """The critical paths of one pipeline, each a sum of times with a count that is never negative.
 
-    Counts are written as `m + ...` and not as `(m - 1) + ...` where that is the same: boxes of plans (bounds.py) are
-    then tight, because `m` times a plain stage hardly changes over them.
+    Counts are written as `m + ...` and not as `(m - 1) + ...` where that is the same, and `m` times a plain stage as a
+    term of its own: it hardly changes over a box of plans, so that bounds over boxes (bounds.py) are tight.
     """
 
-    def __init__(self, pipe: Pipeline, hops: Hops, window: Scalar, m: Scalar, point: PlanPoint, sem: Semantics) -> None:
+    def __init__(self, pipe: Pipeline, hops: Hops, m: Scalar, point: PlanPoint, sem: Semantics) -> None:
         row, p, v = point.schedule, point.pipeline, point.virtual_stages
-        self.row, self.p, self.v, self.m, self.window, self.sem = row, p, v, m, window, sem
+        self.row, self.p, self.v, self.m, self.sem = row, p, v, m, sem
         self.plain, self.middle = pipe.plain.merged(row.splits), pipe.middle.merged(row.splits)
         self.first, self.last = pipe.first.merged(row.splits), pipe.last.merged(row.splits)
         self.single, self.hops = single_stage(point, sem), hops
         between = 2.0 * (1 - self.single) * (p * v - 1)
         self.ends_s, self.again_s = between * hops.ends_s, between * hops.steady_s
-        self.turns = m + (p - 1) / v  # of F or B in the steady state, with the pipeline's filling and draining
+        self.fill = (p - 1) / v  # turns of F or of B to fill or drain the pipeline
         chunks = (row.depth_in_flight + row.stages_in_flight) * p + row.extra_in_flight
         warm = chunks / v + row.virtual_in_flight * p * (1 - 1 / v)  # forwards before the first stage's first backward
         self.reach = sem.maximum((1 - row.all_in_flight) * (m - (warm - p)), p)
         self.after = self.reach - (p - 1)  # turns that remain to the first stage once it is warm
-
-    def _plain_s(self, forward: Scalar, backward: Scalar, weights: Scalar) -> Scalar:
-        """Counts of the passes over a plain stage, each less the window."""
-        w, plain = self.window, self.plain
-        passes_s = (forward - w) * plain.forward_s + (backward - w) * plain.backward_s
-        return passes_s + (weights - w) * plain.weights_s
 
     def through_all_stages(self) -> tuple[Scalar, ...]:
         """Turns on a middle stage, on the last one, at the pace of transfers, and the two phases of GPipe."""
         row, sem, m, p = self.row, self.sem, self.m, self.p
         ends = self.ends_s + _all(self.first, 1.0, 1.0, 1.0) + _all(self.last, 1.0, 1.0, 0.0)
         waits, rounds = sem.floor((m - 1) * (p - 1) / p), sem.floor((m - 1) / p)
-        steady_s, pace_s = self._plain_s(self.turns, self.turns, self.after), row.steady_transfers * self.hops.steady_s
+        turns_s = _all(self.plain, m, m, 0.0) + _all(self.plain, self.fill, self.fill, 0.0) + ends
+        pace_s, steady_s = row.steady_transfers * self.hops.steady_s, turns_s + self.after * self.plain.weights_s
         more_s = self._overtime_s() + row.interleaves * (p - 1) * _all(self.first, 1.0, 1.0, 0.0)
-        at_pace_s = self._plain_s(self.turns, self.turns, 1.0 + row.steady_transfers * rounds)
+        later = row.steady_transfers * rounds
         return (
-            steady_s + ends + _all(self.middle, m - 1, m - 1, self.after) + 2.0 * pace_s * sem.minimum(p - 1, waits),
-            steady_s + ends + _all(self.last, m - 1, m - 1, self.after - 1) + more_s,
-            at_pace_s + ends + 2.0 * pace_s * waits,
+            steady_s + _all(self.middle, m - 1, m - 1, self.after) + 2.0 * pace_s * sem.minimum(p - 1, waits),
+            steady_s + _all(self.last, m - 1, m - 1, self.after - 1) + more_s,
+            turns_s + (1 + later) * self.plain.weights_s + 2.0 * pace_s * waits,
             self._last_stage_s(),
-            self._two_phases_s() + ends,
+            self._two_phases_s() + row.all_in_flight * ends,
         )
 
     def _overtime_s(self) -> Scalar:
@@ -155,29 +148,30 @@ class _Paths:
         """The way to the last stage, and all microbatches on it."""
         m = self.m
         way_s = _all(self.first, 1 - self.single, 0.0, 0.0) + self.hops.ends_s * (self.p - 1)
-        return self._plain_s(self.turns, m, m) + _all(self.last, m, m, m) + way_s
+        return _all(self.plain, m, m, m) + self.fill * self.plain.forward_s + _all(self.last, m, m, m) + way_s
 
     def _two_phases_s(self) -> Scalar:
         """GPipe: all forwards, then all backwards; the slowest stage holds up each."""
         forward_s = self.sem.maximum(self.first.forward_s, self.middle.forward_s, self.last.forward_s)
         backward_s = self.sem.maximum(self.first.backward_s, self.middle.backward_s, self.last.backward_s)
-        turns_s = self._plain_s(self.turns, self.turns, 1.0) + (self.m - 1) * (forward_s + backward_s)
+        turns_s = (
+            (self.m - 1) * (forward_s + backward_s)
+            + _all(self.plain, self.m, self.m, 0.0)
+            + _all(self.plain, self.fill, self.fill, 0.0)
+        )
         return self.row.all_in_flight * turns_s
 
     def held_by_the_first_stage(self) -> tuple[Scalar, ...]:
         """Turns on a heavy first stage, of which the warm-up hides some; it is never done before all its work."""
-        m, after, reach, last = self.m, self.after, self.reach, _all(self.last, 1.0, 1.0, 0.0)
+        m, after, reach, last = self.m, self.after, self.reach, _all(self.last, 1.0, 1.0, 0.0) + self.ends_s
+        plain, first, fill = self.plain, self.first, self.fill
         repeated = (1 - self.row.interleaves) * self.sem.minimum(after - 1, 1.0)
-        both = reach + repeated * (self.p - 1)
+        again_s = repeated * ((self.p - 1) * _all(plain, 1.0, 1.0, 0.0) + _all(self.last, 1.0, 1.0, 0.0) + self.again_s)
         return (
-            self._plain_s(m, m, m) + _all(self.first, m, m, m) + self.single * m * self.last.seconds,
-            self._plain_s(reach, self.turns, m) + _all(self.first, after, m, m) + last + self.ends_s,
-            self._plain_s(self.turns, reach, after) + _all(self.first, m, after, after) + last + self.ends_s,
-            self._plain_s(both, both, after)
-            + _all(self.first, after, after, after)
-            + (1 + repeated) * last
-            + self.ends_s
-            + repeated * self.again_s,
+            _all(plain, m, m, m) + _all(first, m, m, m) + self.single * m * self.last.seconds,
+            _all(plain, reach, m, m) + fill * plain.backward_s + _all(first, after, m, m) + last,
+            _all(plain, m, reach, after) + fill * plain.forward_s + _all(first, m, after, after) + last,
+            _all(plain, reach, reach, after) + _all(first, after, after, after) + last + again_s,
         )
 
     def interleaved(self) -> tuple[Scalar, ...]:
@@ -185,12 +179,13 @@ class _Paths:
 
         `_INTERLEAVED_FIRST` is fitted to schedules played out (p <= 8, m <= 32, v 2 to 4, up to 0.6 of a stage more).
         """
-        m, p, turn = self.m, self.p, (self.p - 1) / self.v
+        m, p, fill, row, plain = self.m, self.p, self.fill, self.row, self.plain
         idle, filled, delayed = _INTERLEAVED_FIRST
-        warm_s = self._plain_s(m + idle * turn, m + idle * turn, m) + (m - filled * (p - 1)) * self.first.seconds
-        first_s = self._plain_s(m - turn, m + turn, m) + _all(self.first, self.sem.maximum(m - p + 1, 0.0), m, 0.0)
+        warm_s = _all(plain, m, m, m) + _all(plain, idle * fill, idle * fill, 0.0)
+        warm_s = warm_s + (m - filled * (p - 1)) * self.first.seconds
+        first_s = _all(plain, m - fill, m + fill, m) + _all(self.first, self.sem.maximum(m - p + 1, 0.0), m, 0.0)
         waits_s = (p - 1) * _all(self.last, 1.0, 1.0, 0.0)
-        return self.row.interleaves * (warm_s + delayed * waits_s), self.row.interleaves * (first_s + waits_s)
+        return row.interleaves * (warm_s + delayed * waits_s), row.interleaves * (first_s + waits_s)
 
 
 def _all(stage: Stage, forward: Scalar, backward: Scalar, weights: Scalar) -> Scalar:

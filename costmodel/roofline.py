@@ -1,6 +1,6 @@
 r"""Rooflines: seconds of one operator from its counts.
 
-$$T = \max\left(\frac{W}{\eta P}\Big(1 + s_0\big(\tfrac1m + \tfrac1k + \tfrac1n\big)\Big), \frac{Q}{\beta}\right) + \alpha$$
+$$T = \max\big(\frac{W}{\eta P}(1 + s_0(\tfrac1m + \tfrac1k + \tfrac1n)), \frac{Q}{\beta}\big) + \alpha$$
 
 for a matmul of $W$ FLOP and $Q$ bytes: a rational, monotone efficiency (Williams et al. 2009 with half-performance
 lengths after Hockney), a posynomial in the reciprocals of the rates. $s_0$ stands for tile and wave quantisation in

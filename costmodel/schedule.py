@@ -9,7 +9,7 @@ from costmodel.pipeline import Hops, Pipeline, Stage, pipeline_s, single_stage
 from costmodel.plan import PlanPoint
 from costmodel.semantics import Scalar, Semantics, total
 from costmodel.stack import Stack
-from costmodel.timing import OpTimes, overlapped_s
+from costmodel.timing import OpTimes
 from costmodel.traffic import gradient_bytes, weight_bytes
 
 
@@ -17,8 +17,8 @@ from costmodel.traffic import gradient_bytes, weight_bytes
 class StepTime:
     """The parts of a step. The first four add up to `step_s` unless the links need longer."""
 
-    passes_s: Scalar  # forward and backward of all microbatches, less the window behind which gradient traffic hides
-    reduction_s: Scalar  # gradient traffic together with that window
+    passes_s: Scalar  # forward and backward of all microbatches
+    reduction_s: Scalar  # what gradient traffic adds to them
     optimizer_s: Scalar
     host_s: Scalar
     links_s: Scalar  # the busiest tier's links: no step is shorter
@@ -29,21 +29,27 @@ class StepTime:
 def step_time(
     counted: OpCounts, times: OpTimes, point: PlanPoint, stack: Stack, memory_s_per_byte: Scalar, sem: Semantics
 ) -> StepTime:
-    """The step of the slowest pipeline, all pipelines being alike."""
+    r"""The step of the slowest pipeline, all pipelines being alike.
+
+    Gradient traffic of $c$ seconds hides behind the share $h$ of one microbatch on a plain stage, $w$ seconds, of the
+    passes $T$: $(1-k)\max(T, T - h w + c) + k (T + c)$. A posynomial still: $T$ holds $w$ at least once.
+    """
     hide, pipe = times.hide, stages(counted, times, point)
     traffic_s = gradient_traffic_s(counted, times, point, sem)
-    passes_s = pipeline_s(pipe, hops(counted, times), hide.data, counted.microbatches, point, sem)
-    reduction_s = overlapped_s(hide.data * pipe.plain.seconds, traffic_s, 1.0, hide.contention, sem)
+    passes_s = pipeline_s(pipe, hops(counted, times), counted.microbatches, point, sem)
+    late_s = passes_s - hide.data * pipe.plain.seconds + traffic_s
+    k, kept_s = hide.contention, sem.maximum(passes_s, late_s)
     update_s = optimizer_s(counted, point, memory_s_per_byte, sem)
     links_s = busiest_links_s(counted, times, point, sem)
+    summed_s = (1 - k) * kept_s + k * (passes_s + traffic_s) + update_s + stack.step_s
     return StepTime(
         passes_s=passes_s,
-        reduction_s=reduction_s,
+        reduction_s=(1 - k) * (kept_s - passes_s) + k * traffic_s,
         optimizer_s=update_s,
         host_s=stack.step_s,
         links_s=links_s,
         gradient_traffic_s=traffic_s,
-        step_s=sem.maximum(passes_s + reduction_s + update_s + stack.step_s, links_s),
+        step_s=sem.maximum(summed_s, links_s),
     )
 
 
