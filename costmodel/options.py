@@ -211,8 +211,9 @@ class AttentionRow:
 
 ATTENTIONS = {
     "flash": AttentionRow(flash=1.0, score_touches_forward=0.0, score_touches_backward=0.0),
-    # forward: scores written, read by the softmax, probabilities written, read by the second product
-    "unfused": AttentionRow(flash=0.0, score_touches_forward=4.0, score_touches_backward=6.0),
+    # forward: scores written, softmax in and out, dropout in and out with its mask, read by the second product;
+    # backward: dropout and softmax gradients in and out, probabilities and score gradients read by three products
+    "unfused": AttentionRow(flash=0.0, score_touches_forward=6.5, score_touches_backward=9.5),
 }
 
 

@@ -10,9 +10,9 @@ class Stack:
 
     name: str = static(default="default")
     # compute
-    matmul_ceiling: Scalar = 0.85  # share of peak of a large matmul
-    matmul_size0: Scalar = 100.0  # elements: a dimension of this size costs as much again (see roofline.py)
-    attention_ceiling: Scalar = 0.60  # share of peak of the fused attention's matmuls, forward
+    matmul_ceiling: Scalar = 0.80  # share of peak of a large matmul
+    matmul_size0: Scalar = 200.0  # elements: a dimension of this size costs as much again (see roofline.py)
+    attention_ceiling: Scalar = 0.50  # share of peak of the fused attention's matmuls, forward
     attention_backward_flop: Scalar = 2.5  # FLOP of the fused backward over those of the forward (scores recomputed)
     attention_size0: Scalar = 512.0  # keys
     unfused_touches: Scalar = 2.0  # passes of unfused norms and activations over those of fused ones
