@@ -1,0 +1,39 @@
+"""What the README shows works as it stands there."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from costmodel import load_cluster
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_python_example_runs_and_its_gradients_are_finite():
+    import jax.numpy as jnp
+
+    names: dict = {}
+    exec(blocks("python")[0], names)
+    assert names["answer"].fits
+    assert names["by_hardware"].accelerator.peak_16bit_flop_per_s < 0  # a faster chip shortens the step
+    assert all(jnp.isfinite(leaf) for leaf in vars(names["by_plan"].schedule).values())
+
+
+def test_the_cluster_file_is_read(tmp_path):
+    path = tmp_path / "my_cluster.toml"
+    path.write_text(blocks("toml")[0])
+    cluster = load_cluster(str(path))
+    assert cluster.accelerators == tomllib.loads(blocks("toml")[0])["accelerators"]
+    assert cluster.tiers[1].oversubscription == 2
+    assert cluster.stack.matmul_ceiling == 0.8
+
+
+def test_the_first_two_blocks_install_with_the_tested_versions():
+    first, second = blocks("sh")[:2]
+    assert all("-c constraints.txt" in block for block in (first, second))
+    assert "equipoise explain" in first
+    assert "pytest" in second
