@@ -128,7 +128,6 @@ def _compute_terms(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[Ter
 
     memory_s = stage.passes_s("memory_s")
     launch_s = times * 2.0 * moved * stack.kernel_s
-    recompute_s = stage.total_s(lambda block: block.recompute_s)
     return (
         _term("matmuls", stage.passes_s("matmul_s"), names, sides(matmuls, 3.0, 0.0, 3.0 * kernels[0])),
         _term(
@@ -138,8 +137,19 @@ def _compute_terms(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[Ter
             sides(attentions, 1.0 + stack.attention_backward_flop, touches * total(scores), 2.0 * kernels[1]),
         ),
         _term("norms, activations", memory_s, names[1:], (memory_s - launch_s, launch_s)),
-        _term("recompute", recompute_s, ("repeated work",), (recompute_s,)),
+        _recompute_term(stage, point),
     )
+
+
+def _recompute_term(stage: _OnStage, point: PlanPoint) -> Term:
+    """Forward work that is repeated: products, passes through memory, and the traffic that they wait for."""
+    row, repeated_s = point.recompute, stage.total_s(lambda block: block.recompute_s)
+    products_s = stage.total_s(
+        lambda b: row.redo_core * b.compute.attention_forward_s + row.redo_rest * b.compute.matmul_forward_s
+    )
+    moved_s = row.redo_rest * stage.total_s(lambda b: b.compute.memory_forward_s)
+    names = ("FLOP/s", "HBM bandwidth", "repeated traffic")
+    return _term("recompute", repeated_s, names, (products_s, moved_s, repeated_s - products_s - moved_s))
 
 
 def _traffic_terms(cluster: Cluster, point: PlanPoint, done: Parts, sem: Semantics) -> tuple[Term, ...]:
