@@ -1,0 +1,188 @@
+"""Compiled evaluators: millions of plans, or gradients, a second.
+
+`value` and `gradient` are jitted once for each operator structure and number of tiers: plans, option rows, model sizes
+and hardware are traced numbers. `batch_cost` and `batch_gradient` run them over arrays of any length in padded batches
+of one length, from Python (a loop inside a program, or a reduction fused to it, costs XLA its SIMD code). JAX is
+imported when the first evaluator is made.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from costmodel._pytree import map_leaves
+from costmodel.cluster import Cluster
+from costmodel.cost import Cost, cost
+from costmodel.plan import PlanPoint
+from costmodel.semantics import Exact, Scalar
+from costmodel.workload import Workload
+
+T = TypeVar("T")
+
+COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
+    "value": {"xla_cpu_prefer_vector_width": "512"},
+    "gradient": {"xla_cpu_prefer_vector_width": "512"},
+}
+"""By role; `python -m experiments run speed` compares them with others. Fusion emitters are on by default."""
+
+VALUE_BATCH = 65_536  # the fastest lengths of the same experiment
+GRADIENT_BATCH = 8_192
+
+DEGREES = ("tensor", "context", "pipeline", "virtual_stages", "microbatch", "data_shard")
+"""The fields of a point that a plan may relax."""
+
+
+class Gradient(NamedTuple):
+    """Derivatives of one field of `Cost` at each point."""
+
+    value: Scalar
+    plan: dict[str, Scalar]
+    cluster: Cluster | None  # with respect to every number of the cluster and its stack, where asked for
+
+
+Evaluator = Callable[[Workload, Cluster, PlanPoint], Any]
+
+
+@functools.cache
+def value() -> Callable[[Workload, Cluster, PlanPoint], Cost]:
+    """The compiled `cost`. Pass leaves of one dtype; `anonymous` keeps names from tracing it again.
+
+    For calls from Python: inside a JAX program of your own call `cost.cost` (JAX takes compiler options outside only).
+    """
+    return _compile(value_program(), "value")
+
+
+def gradient(
+    names: tuple[str, ...] = DEGREES, of: str = "step_s", hardware: bool = False
+) -> Callable[[Workload, Cluster, PlanPoint], Gradient]:
+    """The compiled value and gradient of `of` (a field of `Cost`), each field of the point an array of its own.
+
+    With `hardware`, also by the cluster; its leaves must then be arrays over the batch, or their derivatives are sums.
+    """
+    return _gradient(names, of, hardware)
+
+
+def value_program() -> Callable[[Workload, Cluster, PlanPoint], Cost]:
+    """What `value` compiles."""
+    import jax
+
+    semantics = Exact(jax.numpy)
+
+    def evaluate(workload: Workload, cluster: Cluster, point: PlanPoint) -> Cost:
+        return cost(workload, cluster, point, semantics)
+
+    return evaluate
+
+
+def gradient_program(
+    names: tuple[str, ...] = DEGREES, of: str = "step_s", hardware: bool = False
+) -> Callable[[Workload, Cluster, PlanPoint], Gradient]:
+    """What `gradient` compiles."""
+    import jax
+
+    semantics = Exact(jax.numpy)
+
+    def differentiate(workload: Workload, cluster: Cluster, point: PlanPoint) -> Gradient:
+        def objective(moved: dict[str, Scalar], machine: Cluster) -> Scalar:
+            there = dataclasses.replace(point, **moved)
+            return getattr(cost(workload, machine, there, semantics), of)
+
+        moved = {name: getattr(point, name) for name in names}
+        if hardware:
+            result, pull = jax.vjp(objective, moved, cluster)
+            by_plan, by_cluster = pull(jax.numpy.ones_like(result))
+            return Gradient(result, by_plan, by_cluster)
+        result, pull = jax.vjp(lambda moved: objective(moved, cluster), moved)
+        (by_plan,) = pull(jax.numpy.ones_like(result))
+        return Gradient(result, by_plan, None)
+
+    return differentiate
+
+
+@functools.cache
+def _gradient(names: tuple[str, ...], of: str, hardware: bool) -> Callable[[Workload, Cluster, PlanPoint], Gradient]:
+    return _compile(gradient_program(names, of, hardware), "gradient")
+
+
+def _compile(program: Evaluator, role: str) -> Evaluator:
+    import jax
+
+    return jax.jit(program, compiler_options={**COMPILER_OPTIONS[role]})
+
+
+def batch_cost(workload: Workload, cluster: Cluster, points: PlanPoint, batch: int = VALUE_BATCH) -> Cost:
+    """`cost` in float32 of every point, as NumPy arrays. Fields of `points` are arrays of one length, or numbers.
+
+    Every length runs in batches of `batch` (the last one padded), so all lengths share one program.
+    """
+    return _in_batches(value(), workload, cluster, points, batch)
+
+
+def batch_gradient(
+    workload: Workload,
+    cluster: Cluster,
+    points: PlanPoint,
+    names: tuple[str, ...] = DEGREES,
+    of: str = "step_s",
+    batch: int = GRADIENT_BATCH,
+) -> Gradient:
+    """`gradient` in float32 at every point with respect to fields of the plan, in padded batches, as NumPy arrays."""
+    return _in_batches(gradient(names, of), workload, cluster, points, batch)
+
+
+def anonymous(tree: T) -> T:
+    """`tree` without the names of workload, cluster, accelerator, tiers and stack: names are part of a trace's key."""
+    if isinstance(tree, Workload):
+        return dataclasses.replace(tree, name="")
+    if not isinstance(tree, Cluster):
+        return tree
+    accelerator = dataclasses.replace(tree.accelerator, name="", widths=(), types=())
+    tiers = tuple(dataclasses.replace(tier, name="") for tier in tree.tiers)
+    stack = dataclasses.replace(tree.stack, name="")
+    return dataclasses.replace(tree, name="", accelerator=accelerator, tiers=tiers, stack=stack, partial_domains=False)
+
+
+def _in_batches(evaluator: Evaluator, workload: Any, cluster: Any, points: PlanPoint, batch: int) -> Any:
+    """The evaluator's results over all points, joined: outputs are written in place, so that one copy is held."""
+    import jax
+
+    length = _length(points)
+    workload, cluster = (map_leaves(np.float32, anonymous(tree)) for tree in (workload, cluster))
+    if length > batch:
+        workload, cluster = jax.device_put((workload, cluster))
+    joined: list[np.ndarray] = []
+    tree = None
+    for start, piece in _pieces(points, length, batch):
+        leaves, tree = jax.tree.flatten(evaluator(workload, cluster, piece))
+        joined = joined or [np.empty(length, np.float32) for _ in leaves]
+        stop = min(start + batch, length)
+        for whole, part in zip(joined, leaves, strict=True):
+            whole[start:stop] = np.broadcast_to(np.asarray(part), batch)[: stop - start]
+    return jax.tree.unflatten(tree, joined)
+
+
+def _length(points: PlanPoint) -> int:
+    shapes: set[tuple[int, ...]] = set()
+    map_leaves(lambda leaf: shapes.add(np.shape(leaf)), points)
+    shapes.discard(())
+    if len(shapes) != 1 or len(next(iter(shapes))) != 1 or shapes == {(0,)}:
+        raise ValueError(f"`points` has fields of shapes {sorted(shapes)}; expected arrays of one length above 0")
+    return shapes.pop()[0]
+
+
+def _pieces(points: PlanPoint, length: int, batch: int) -> Iterator[tuple[int, PlanPoint]]:
+    """Batches of one length and dtype; numbers become arrays, the last point fills up the last batch."""
+
+    def piece(leaf: Any, start: int) -> np.ndarray:
+        part = np.atleast_1d(np.asarray(leaf[start : start + batch] if np.ndim(leaf) else leaf, np.float32))
+        if part.size == batch:
+            return part
+        padded = np.full(batch, part[-1])
+        padded[: part.size] = part
+        return padded
+
+    for start in range(0, length, batch):
+        yield start, map_leaves(functools.partial(piece, start=start), points)

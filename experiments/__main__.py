@@ -1,0 +1,72 @@
+"""`python -m experiments list | run NAME [--field value ...] | run all`."""
+
+import sys
+from collections.abc import Sequence
+
+from experiments import _runner
+
+USAGE = """usage: python -m experiments COMMAND
+
+  list                        the experiments and their questions
+  run NAME [--field value]    one experiment; its settings: run NAME --help
+  run all                     every experiment with its default settings
+
+Results go into results/NAME: result.json, figures (PNG, SVG) and tables (CSV).
+
+examples:
+  python -m experiments run speed
+  python -m experiments run speed --quick"""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The exit status: 0, or 2 for wrong input."""
+    words = sys.argv[1:] if words is None else list(words)
+    match words:
+        case ["list"]:
+            return _list()
+        case ["run", "all"]:
+            return max(_run(name, []) for name in _runner.names())
+        case ["run", name, *fields] if not name.startswith("-"):
+            try:
+                return _run(name, fields)
+            except _runner.UnknownExperimentError as error:
+                return _refuse(str(error))
+        case ["-h" | "--help", *_]:
+            print(USAGE)
+            return 0
+        case _:
+            return _refuse(f"expected `list`, `run NAME` or `run all`, not {' '.join(words)!r}; see --help")
+
+
+def _refuse(message: str) -> int:
+    print(f"experiments: {message}", file=sys.stderr)
+    return 2
+
+
+def _list() -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("experiment", "question", box=None, pad_edge=False)
+    for name in _runner.names():
+        table.add_row(name, _runner.question(_runner.find(name)))
+    Console().print(table)
+    return 0
+
+
+def _run(name: str, fields: list[str]) -> int:
+    import tyro
+    from rich.console import Console
+
+    module = _runner.find(name)
+    config = tyro.cli(module.Config, args=fields, prog=f"python -m experiments run {name}")
+    result = _runner.run(name, config)
+    console = Console()
+    for table in module.tables(result["results"]):
+        console.print(table)
+    console.print(f"results/{name}/result.json, {result['seconds']:.0f} s", highlight=False)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

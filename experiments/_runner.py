@@ -1,0 +1,142 @@
+"""Finds experiments, runs them and keeps their results.
+
+An experiment is a public module of this package with a docstring whose first line is its question, a frozen dataclass
+`Config` of its settings, `run(config, folder, say) -> results` (a dictionary for JSON; figures and tables go into
+`folder`) and `tables(results)`, what the terminal shows.
+"""
+
+import difflib
+import importlib
+import json
+import os
+import pkgutil
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import experiments
+
+RESULTS = Path("results")  # relative to the working directory
+PACKAGES = ("equipoise", "jax", "jaxlib", "matplotlib", "numpy", "optax", "scipy")
+
+Say = Callable[[str], None]
+
+
+class UnknownExperimentError(ValueError):
+    """A name that no experiment has. Its message is one line."""
+
+
+def names() -> list[str]:
+    """All experiments."""
+    return sorted(m.name for m in pkgutil.iter_modules(experiments.__path__) if not m.name.startswith("_"))
+
+
+def find(name: str) -> ModuleType:
+    """The module of an experiment."""
+    known = names()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
+        raise UnknownExperimentError(f"no experiment is called {name!r}; the nearest: {', '.join(near)}")
+    return importlib.import_module(f"experiments.{name}")
+
+
+def question(module: ModuleType) -> str:
+    """The first line of its docstring."""
+    return (module.__doc__ or "").strip().splitlines()[0]
+
+
+def progress() -> Say:
+    """Says what is being done on standard error, if that is a terminal."""
+    if not sys.stderr.isatty():
+        return lambda _: None
+    return lambda message: print(f"\r\x1b[K{message}", end="", file=sys.stderr, flush=True)
+
+
+def run(name: str, config: Any) -> dict[str, Any]:
+    """Run one experiment into results/NAME and return what result.json holds.
+
+    The folder of an earlier run is replaced only when this one has finished.
+    """
+    module, say, started = find(name), progress(), time.perf_counter()
+    RESULTS.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=RESULTS))
+    try:
+        results = module.run(config, folder, say)
+        result = {
+            "experiment": name,
+            "question": question(module),
+            "inputs": asdict(config),
+            **provenance(),
+            "seconds": time.perf_counter() - started,
+            "results": results,
+        }
+        (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+        _replace(folder, RESULTS / name)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        say("")
+    return result
+
+
+def _replace(new: Path, old: Path) -> None:
+    """Put a finished folder in the place of an earlier one."""
+    new.chmod(0o755)
+    if old.exists():
+        retired = Path(tempfile.mkdtemp(prefix=".retired-", dir=RESULTS))
+        old.rename(retired / old.name)
+        new.rename(old)
+        shutil.rmtree(retired)
+    else:
+        new.rename(old)
+
+
+def provenance() -> dict[str, Any]:
+    """When, where and with which versions."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"python": platform.python_version(), **_versions()},
+        "git_commit": _commit(),
+        "machine": {
+            "system": platform.platform(),
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "load_average": os.getloadavg() if hasattr(os, "getloadavg") else None,
+        },
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def _commit() -> str | None:
+    """The commit of the source, with a mark where files differ from it; None outside a repository."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()

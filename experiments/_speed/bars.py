@@ -1,0 +1,70 @@
+"""What the speed of the model must be, and whether it is: each bar with its figure, within one run."""
+
+from typing import Any, NamedTuple
+
+PYTHON_ONE_CORE = 1_000.0
+PYTHON_TWO_CORES = 1_700.0
+LIMIT = 4.0
+GRADIENTS = 100.0
+GRID = 6.0
+MEMORY_BYTES = 2.0 * 2**30
+EXPLAIN = 2.0
+EXPLAIN_OUT = 4.0
+
+
+class Bar(NamedTuple):
+    """One requirement. `value` is None where it could not be measured, and `note` says why."""
+
+    name: str
+    value: float | None
+    bound: float
+    at_least: bool
+    unit: str
+    note: str = ""
+
+    @property
+    def passed(self) -> bool | None:
+        """None where it was not measured."""
+        if self.value is None:
+            return None
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+
+def bars(results: dict[str, Any]) -> list[Bar]:
+    """Every bar, from the results of one run."""
+    core = results["one_core"]
+    speed = core["throughput"]
+    python, value = speed["python_per_s"], max(speed["jax_per_s"].values())
+    gradient = max(speed["gradient_per_s"].values())
+    grid = core["grid"]
+    layouts = [layout for layout in grid.values() if isinstance(layout, dict)]
+    ratio = min(layout["numpy_s"] for layout in layouts) / min(layout["jax_s"] for layout in layouts)
+    both = max(results["two_cores"].values(), default=None)
+    memory = results["memory"]["peak_rss_bytes"]
+    return [
+        Bar("values, one core, over Python floats", value / python, PYTHON_ONE_CORE, True, "x"),
+        Bar("values, two cores, over Python floats", both and both / python, PYTHON_TWO_CORES, True, "x",
+            "" if both else "one core only"),
+        Bar("the machine's limit over values, one core", core["limit"]["per_s"]["value"] / value, LIMIT, False, "x"),
+        Bar("gradients by the plan over Python floats' values", gradient / python, GRADIENTS, True, "x"),
+        Bar("grid in NumPy over JAX, each in its better layout", ratio, GRID, False, "x"),
+        Bar(f"peak memory of {results['memory']['plans']:,} plans", memory / 2**30, MEMORY_BYTES / 2**30, False, "GiB"),
+        *_explain_bars(results["startup"]),
+    ]  # fmt: skip
+
+
+def _explain_bars(startup: dict[str, Any]) -> list[Bar]:
+    seconds, failed = startup["seconds"], startup["failed"]
+    against = seconds["import jax"]
+
+    def bar(name: str, bound: float) -> Bar:
+        value = seconds[name] / against if name in seconds else None
+        note = failed.get(name, "") if value else failed.get(name, "no optimize.cli yet")
+        return Bar(f"{name}, over `import jax`", value, bound, False, "x", note)
+
+    return [
+        bar("explain", EXPLAIN),
+        bar("explain, cached", EXPLAIN),
+        bar("explain --out", EXPLAIN_OUT),
+        bar("explain --out, cached", EXPLAIN_OUT),
+    ]

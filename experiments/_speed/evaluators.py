@@ -1,0 +1,194 @@
+"""Plans a second on one core: the same formulas on Python floats, NumPy and JAX, flat and as a grid."""
+
+import dataclasses
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from costmodel import compiled
+from costmodel.cost import cost
+from costmodel.plan import PlanPoint, embed
+from costmodel.semantics import Exact
+from experiments._speed.clock import best_s
+from experiments._speed.operations import operations
+from experiments._speed.subject import LAYOUTS, Pool, cast, grid, random_plans, subject
+
+NUMPY_BATCH = 8_192  # temporaries of 32 KiB stay in the cache and cost no page faults
+
+CANDIDATES: dict[str, dict[str, bool | str]] = {
+    "default": {},
+    "512-bit": {"xla_cpu_prefer_vector_width": "512"},
+    "no emitters, 512-bit": {"xla_cpu_prefer_vector_width": "512", "xla_cpu_use_fusion_emitters": False},
+}
+"""Compiler options that are compared. Fast-math variants (another 10 to 20 %) give up NaN and infinity."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Effort:
+    """How long to measure."""
+
+    seconds: float  # for each figure
+    sizes: tuple[int, ...]
+    gradient_sizes: tuple[int, ...]
+    candidates: tuple[str, ...]
+    hardware: bool  # also gradients by every number of the cluster
+
+
+class Bench:
+    """Arguments in each library's form, cast once."""
+
+    def __init__(self, effort: Effort, plans: int, seed: int) -> None:
+        import jax
+
+        self.effort = effort
+        self.pool = Pool(plans, seed)
+        self.floats = subject()
+        workload, cluster = self.floats
+        self.numbers = cast(compiled.anonymous(workload)), cast(compiled.anonymous(cluster))
+        self.on_device = jax.device_put(self.numbers)
+
+    def python_per_s(self) -> float:
+        """A loop over different plans on Python floats."""
+        workload, cluster = self.floats
+        semantics, points = Exact(math), self.pool.points
+
+        def run() -> None:
+            for point in points:
+                cost(workload, cluster, point, semantics)
+
+        return len(points) / best_s(run, self.effort.seconds)
+
+    def numpy_per_s(self, size: int) -> float:
+        """In batches whose temporaries fit the cache."""
+        pieces = list(self.pool.batches(size, NUMPY_BATCH))
+
+        def run() -> list[Any]:
+            return [cost(*self.numbers, piece, Exact(np)) for piece in pieces]
+
+        return size / best_s(run, self.effort.seconds)
+
+    def compiled_per_s(self, evaluator: Any, size: int, batch: int) -> float:
+        """Results of a compiled evaluator, its inputs in JAX's arrays, called from Python batch by batch."""
+        import jax
+
+        batch = min(size, batch)
+        whole = size // batch
+        pieces = [jax.device_put(self.pool.batch(batch)) for _ in range(whole)]
+
+        def run() -> Any:
+            return [jax.block_until_ready(evaluator(*self.on_device, piece)) for piece in pieces]
+
+        return whole * batch / best_s(run, self.effort.seconds)
+
+    def batch_cost_per_s(self, size: int) -> float:
+        """`compiled.batch_cost` from NumPy arrays to NumPy arrays."""
+        points = self.pool.batch(size)
+        return size / best_s(lambda: compiled.batch_cost(*self.floats, points), self.effort.seconds)
+
+    def throughput(self) -> dict[str, Any]:
+        """Every library at every batch size."""
+        value, gradient = compiled.value(), compiled.gradient()
+        sizes, gradient_sizes = self.effort.sizes, self.effort.gradient_sizes
+        return {
+            "python_per_s": self.python_per_s(),
+            "numpy_per_s": {size: self.numpy_per_s(size) for size in sizes},
+            "jax_per_s": {size: self.compiled_per_s(value, size, compiled.VALUE_BATCH) for size in sizes},
+            "gradient_per_s": {
+                size: self.compiled_per_s(gradient, size, compiled.GRADIENT_BATCH) for size in gradient_sizes
+            },
+            "batch_cost_per_s": {size: self.batch_cost_per_s(size) for size in sizes[-1:]},
+            "fields": self.pool.rows.shape[1],
+            "value_batch": compiled.VALUE_BATCH,
+            "gradient_batch": compiled.GRADIENT_BATCH,
+        }
+
+    def compile_times(self) -> list[dict[str, Any]]:
+        """Seconds to trace, lower and compile, and the speed of the result, by role and options."""
+        value, degrees = compiled.value_program(), compiled.gradient_program()
+        roles = {
+            "value": (value, compiled.VALUE_BATCH, False),
+            "gradient by plan": (degrees, compiled.GRADIENT_BATCH, False),
+        }
+        if self.effort.hardware:
+            everything = compiled.gradient_program(hardware=True)
+            roles["gradient by plan and hardware"] = (everything, compiled.GRADIENT_BATCH // 4, True)
+        return [
+            {
+                "role": role,
+                "options": name,
+                **self._compile(function, CANDIDATES[name], batch, hardware),
+                "chosen": CANDIDATES[name] == compiled.COMPILER_OPTIONS[role.split()[0]],
+            }
+            for role, (function, batch, hardware) in roles.items()
+            for name in self.effort.candidates
+        ]
+
+    def _compile(self, function: Any, options: dict[str, Any], batch: int, hardware: bool) -> dict[str, Any]:
+        import jax
+
+        workload, cluster = self.on_device
+        if hardware:
+            cluster = jax.tree.map(lambda leaf: jax.numpy.full(batch, leaf), cluster)
+        points = jax.device_put(self.pool.batch(batch))
+        started = time.perf_counter()
+        # a new function object, or the trace of the previous candidate would be found again
+        lowered = jax.jit(lambda *arguments: function(*arguments)).lower(workload, cluster, points)
+        traced = time.perf_counter()
+        program = lowered.compile(compiler_options=options)
+        finished = time.perf_counter()
+        run_s = best_s(lambda: jax.block_until_ready(program(workload, cluster, points)), self.effort.seconds)
+        return {
+            "trace_s": traced - started,
+            "compile_s": finished - traced,
+            "per_s": batch / run_s,
+            "batch": batch,
+            "xla_options": options,
+        }
+
+    def operation_counts(self) -> dict[str, dict[str, float]]:
+        """Operations per plan after common sub-expressions are removed."""
+        points = self.pool.batch(8)
+        return {
+            "value": operations(compiled.value_program(), *self.numbers, points),
+            "gradient by plan": operations(compiled.gradient_program(), *self.numbers, points),
+            "grid": operations(compiled.value_program(), *self.numbers, self.grid("axes")),
+        }
+
+    def grid(self, layout: str) -> PlanPoint:
+        """The grid of a layout; what is not an axis is switched on."""
+        workload, cluster = self.floats
+        base = random_plans(1, 0)[0]
+        on = dataclasses.replace(
+            base,
+            sequence_parallel=True,
+            overlap_data=True,
+            overlap_tensor=True,
+            overlap_context=True,
+            context_kind="ring",
+        )
+        return grid(embed(on, workload, float(cluster.tiers[0].usable_size)), *LAYOUTS[layout])
+
+    def grids(self) -> dict[str, Any]:
+        """Seconds for the grid in each layout, NumPy and JAX."""
+        import jax
+
+        seconds: dict[str, Any] = {}
+        workload, cluster = self.on_device
+        for layout in LAYOUTS:
+            points = self.grid(layout)
+            results = [cost(*self.numbers, points, Exact(np))]
+
+            def in_numpy(points: PlanPoint = points, results: list[Any] = results) -> None:
+                # as in a search, the last result lives until the next is there; else the heap shrinks and grows again
+                results[0] = cost(*self.numbers, points, Exact(np))
+
+            placed = jax.device_put(points)
+            in_jax = best_s(
+                lambda placed=placed: jax.block_until_ready(compiled.value()(workload, cluster, placed)),
+                self.effort.seconds,
+            )
+            seconds[layout] = {"numpy_s": best_s(in_numpy, self.effort.seconds), "jax_s": in_jax}
+            seconds["plans"] = int(np.size(results[0].step_s))
+        return seconds

@@ -1,0 +1,75 @@
+"""The two figures: throughput over batch size, and start-up times. Colours are Okabe and Ito's."""
+
+from pathlib import Path
+from typing import Any
+
+BLUE, ORANGE, GREEN, VERMILION, BLACK, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#000000", "#56B4E9"
+
+
+def draw(results: dict[str, Any], folder: Path) -> None:
+    """Write throughput and startup, as PNG and SVG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    for name, figure in (("throughput", _throughput(results)), ("startup", _startup(results["startup"]["seconds"]))):
+        for suffix in ("png", "svg"):
+            figure.savefig(folder / f"{name}.{suffix}", dpi=160)
+        pyplot.close(figure)
+
+
+def _throughput(results: dict[str, Any]) -> Any:
+    """Evaluations a second over plans in a batch, with the machine's limit."""
+    from matplotlib import pyplot
+
+    speed = results["one_core"]["throughput"]
+    limit = results["one_core"]["limit"]["per_s"]["value"]
+    figure, axes = pyplot.subplots(figsize=(7.4, 4.6), layout="constrained")
+    lines = (
+        ("jax_per_s", "JAX values", BLUE, "o", "-"),
+        ("gradient_per_s", "JAX gradients by the plan", VERMILION, "s", "-"),
+        ("numpy_per_s", "NumPy values", GREEN, "^", "-"),
+    )
+    for key, label, colour, marker, style in lines:
+        sizes = [int(size) for size in speed[key]]
+        axes.loglog(sizes, list(speed[key].values()), color=colour, marker=marker, linestyle=style, label=label)
+    both = max(results["two_cores"].values(), default=None)
+    if both:
+        axes.loglog([speed["value_batch"]], [both], "D", color=SKY, markeredgecolor=BLUE, label="JAX values, two cores")
+    memory = results["memory"]
+    total = memory["plans"] / memory["total_s"]
+    axes.loglog([memory["plans"]], [total], "P", color=ORANGE, label="drawn, evaluated and kept, two cores")
+    axes.axhline(limit, color=BLACK, linestyle="--", linewidth=1)
+    axes.annotate("limit of one core", (1e3, limit), (0, 4), textcoords="offset points", fontsize=9)
+    axes.axhline(speed["python_per_s"], color=BLACK, linestyle=":", linewidth=1.4)
+    axes.annotate(
+        "Python floats, one plan at a time",
+        (1e3, speed["python_per_s"]),
+        (0, 5),
+        textcoords="offset points",
+        fontsize=9,
+    )
+    axes.set(xlabel="plans in a batch", ylabel="evaluations per second")
+    axes.set_title("One core; every option switched on", loc="left", fontsize=11)
+    axes.set_ylim(speed["python_per_s"] / 3, 4 * max(limit, both or 0))
+    axes.grid(which="major", color="0.88")
+    axes.legend(frameon=False, fontsize=9, loc="center right", bbox_to_anchor=(1.0, 0.34))
+    return figure
+
+
+def _startup(seconds: dict[str, float]) -> Any:
+    """Wall seconds of new processes, on a logarithmic axis, with `import jax` as the yardstick."""
+    from matplotlib import pyplot
+
+    names = list(seconds)[::-1]
+    figure, axes = pyplot.subplots(figsize=(7.4, 0.9 + 0.34 * len(names)), layout="constrained")
+    colours = [GREEN if name.startswith("explain") else ORANGE if "first" in name else BLUE for name in names]
+    bars = axes.barh(names, [seconds[name] for name in names], color=colours)
+    axes.bar_label(bars, [f"{seconds[name]:.2f} s" for name in names], padding=4, fontsize=9)
+    axes.axvline(seconds["import jax"], color=BLACK, linestyle="--", linewidth=1, zorder=0)
+    axes.set_xscale("log")
+    axes.set_xlim(min(seconds.values()) / 1.5, 2.4 * max(seconds.values()))
+    axes.set_xlabel("wall seconds of a new process, median (log scale); dashed: import jax")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure

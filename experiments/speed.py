@@ -1,0 +1,131 @@
+"""How fast is the model, beside plain Python, NumPy and what the machine could do at most?
+
+Start-up of new processes; compile time by role and compiler options; evaluations and gradients a second over batch
+sizes, on one core and on two; a broadcast grid; peak memory. Every plan has every option switched on in a random mix.
+Ratios are taken within one run, each figure is the best of many, because others use the machine too.
+"""
+
+import csv
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments._speed import bars, figures, processes, startup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of the `speed` experiment."""
+
+    quick: bool = False
+    """Half a minute: fewer sizes, repeats and compiler options."""
+    seed: int = 0
+    """Of the random plans."""
+    plans: int = 10_000_000
+    """How many are evaluated, and kept, where memory is measured."""
+    repeats: int = 7
+    """Rounds of new processes."""
+    seconds: float = 0.4
+    """For each figure of throughput."""
+
+
+QUICK_PLANS, QUICK_REPEATS, QUICK_SECONDS = 1_000_000, 1, 0.05
+
+
+def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """Measure, draw, compare with the bars."""
+    on = processes.cores()[-2:]
+    seconds = QUICK_SECONDS if config.quick else config.seconds
+    effort = {
+        "seconds": seconds,
+        "sizes": (1_000, 100_000) if config.quick else (1_000, 10_000, 100_000, 1_000_000),
+        "gradient_sizes": (8_192,) if config.quick else (1_000, 10_000, 100_000),
+        "candidates": ("512-bit",) if config.quick else ("default", "512-bit", "no emitters, 512-bit"),
+        "hardware": not config.quick,
+    }
+    results: dict[str, Any] = {"startup": startup.seconds(QUICK_REPEATS if config.quick else config.repeats, say)}
+    say("one core: values, gradients, grids, compile times, the machine's rates")
+    core = processes.measure("one_core", on[-1:], effort=effort, plans=256, seed=config.seed)
+    results["one_core"] = core
+    say("two cores")
+    batch = core["throughput"]["value_batch"]
+    several = len(on) > 1
+    results["two_cores"] = processes.two_cores(on, batch, seconds, 5, config.seed) if several else {}
+    say("memory")
+    plans = min(config.plans, QUICK_PLANS) if config.quick else config.plans
+    results["memory"] = processes.measure("many_plans", on, plans=plans, seed=config.seed)
+    results["bars"] = [{**bar._asdict(), "passed": bar.passed} for bar in bars.bars(results)]
+    figures.draw(results, folder)
+    _write_csv(results, folder / "throughput.csv")
+    return results
+
+
+def _throughput_rows(results: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
+    """What was evaluated, in batches of how many plans, how many a second; one core unless it says otherwise."""
+    speed = results["one_core"]["throughput"]
+    yield "Python floats", 1, speed["python_per_s"]
+    for label, key in (
+        ("NumPy", "numpy_per_s"),
+        ("JAX", "jax_per_s"),
+        ("JAX gradient by plan", "gradient_per_s"),
+        ("JAX, from and to NumPy arrays", "batch_cost_per_s"),
+    ):
+        for size, per_s in speed[key].items():
+            yield label, int(size), per_s
+    memory = results["memory"]
+    yield "JAX, plans drawn, results kept, two cores", memory["plans"], memory["plans"] / memory["total_s"]
+    for label, per_s in results["two_cores"].items():
+        yield f"JAX, two cores: {label}", speed["value_batch"], per_s
+    for layout, grid in results["one_core"]["grid"].items():
+        if isinstance(grid, dict):
+            for library in ("numpy", "jax"):
+                plans = results["one_core"]["grid"]["plans"]
+                yield f"grid ({layout}), {library}", plans, plans / grid[f"{library}_s"]
+
+
+def _write_csv(results: dict[str, Any], path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("what", "plans", "per_s"))
+        writer.writerows(_throughput_rows(results))
+
+
+def tables(results: dict[str, Any]) -> Iterator[Any]:
+    """What the terminal shows: throughput, the limit, compile times, start-up, and the bars last."""
+    from rich.table import Table
+
+    python = results["one_core"]["throughput"]["python_per_s"]
+    speed = Table("evaluated", "plans", "per second", "x Python", title="Throughput", title_justify="left")
+    for label, size, per_s in _throughput_rows(results):
+        speed.add_row(label, f"{size:,}", f"{per_s:,.0f}", f"{per_s / python:,.0f}")
+    yield speed
+    limit = results["one_core"]["limit"]
+    kinds = tuple(limit["rates_per_s"])
+    counts = Table("program", *kinds, "limit, per second", title="Operations a plan, and the machine's limit")
+    for name, operations in limit["operations"].items():
+        counts.add_row(name, *(f"{operations[kind]:,.1f}" for kind in kinds), f"{limit['per_s'][name]:,.0f}")
+    counts.add_row("rate, 1e9 per second", *(f"{limit['rates_per_s'][kind] / 1e9:.1f}" for kind in kinds), "")
+    yield counts
+    compiled = Table("role", "options", "trace s", "compile s", "per second", "chosen", title="Compilation")
+    for row in results["one_core"]["compile"]:
+        times = (f"{row['trace_s']:.2f}", f"{row['compile_s']:.2f}", f"{row['per_s']:,.0f}")
+        compiled.add_row(row["role"], row["options"], *times, "yes" if row["chosen"] else "")
+    yield compiled
+    yield from _closing_tables(results)
+
+
+def _closing_tables(results: dict[str, Any]) -> Iterator[Any]:
+    from rich.table import Table
+
+    start = Table("new process", "seconds", title="Start-up, median", title_justify="left")
+    for name, seconds in results["startup"]["seconds"].items():
+        start.add_row(name, f"{seconds:.3f}")
+    yield start
+    table = Table("bar", "measured", "required", "", title="Bars", title_justify="left")
+    words = {True: "[green]pass[/green]", False: "[red]FAIL[/red]", None: "not measured"}
+    for bar in results["bars"]:
+        value = bar["note"] if bar["value"] is None else f"{bar['value']:,.2f} {bar['unit']}"
+        sign = ">=" if bar["at_least"] else "<="
+        table.add_row(bar["name"], value, f"{sign} {bar['bound']:,.0f} {bar['unit']}", words[bar["passed"]])
+    yield table
