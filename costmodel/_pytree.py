@@ -43,7 +43,7 @@ def map_leaves(function: Callable[[Any], Any], tree: T) -> T:
         return dataclasses.replace(tree, **{name: map_leaves(function, getattr(tree, name)) for name in fields})
     if isinstance(tree, tuple):
         return tuple(map_leaves(function, item) for item in tree)  # pyright: ignore[reportReturnType]
-    return tree if tree is None else function(tree)
+    return None if tree is None else function(tree)  # pyright: ignore[reportReturnType]
 
 
 def _complete(module: ModuleType | None) -> bool:
