@@ -60,12 +60,16 @@ class Breakdown:
     @property
     def mfu(self) -> Scalar:
         """Model FLOP utilisation by `MFU_CONVENTION`; a ratio of per-accelerator figures (DESIGN 7)."""
-        return self.model_flop / self.peak_flop_per_s / self.step_s
+        return self._utilisation(self.model_flop)
 
     @property
     def hfu(self) -> Scalar:
         """As `mfu`, with the FLOP that recompute repeats."""
-        return self.hardware_flop / self.peak_flop_per_s / self.step_s
+        return self._utilisation(self.hardware_flop)
+
+    def _utilisation(self, flop: Scalar) -> Scalar:
+        """In units of 1e15 FLOP: the square of a peak times a step would leave float32, and its gradient vanish."""
+        return (1e-15 * flop) / (1e-15 * self.peak_flop_per_s) / self.step_s
 
 
 def breakdown(workload: Workload, cluster: Cluster, point: PlanPoint, done: Parts, sem: Semantics) -> Breakdown:

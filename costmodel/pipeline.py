@@ -115,14 +115,14 @@ class _Paths:
         self.fill = (p - 1) / v  # turns of F or of B to fill or drain the pipeline
         chunks = (row.depth_in_flight + row.stages_in_flight) * p + row.extra_in_flight
         warm = chunks / v + row.virtual_in_flight * p * (1 - 1 / v)  # forwards before the first stage's first backward
-        self.reach = sem.maximum((1 - row.all_in_flight) * (m - (warm - p)), p)
+        self.reach = sem.exact_maximum((1 - row.all_in_flight) * (m - (warm - p)), p)
         self.after = self.reach - (p - 1)  # turns that remain to the first stage once it is warm
 
     def through_all_stages(self) -> tuple[Scalar, ...]:
         """Turns on a middle stage, on the last one, at the pace of transfers, and the two phases of GPipe."""
         row, sem, m, p = self.row, self.sem, self.m, self.p
         ends = self.ends_s + _all(self.first, 1.0, 1.0, 1.0) + _all(self.last, 1.0, 1.0, 0.0)
-        waits, rounds = sem.floor((m - 1) * (p - 1) / p), sem.floor((m - 1) / p)
+        waits, rounds = sem.floor(((m - 1) * (p - 1) + 0.5) / p), sem.floor((m - 0.5) / p)  # safe from rounding
         turns_s = _all(self.plain, m, m, 0.0) + _all(self.plain, self.fill, self.fill, 0.0) + ends
         pace_s, steady_s = row.steady_transfers * self.hops.steady_s, turns_s + self.after * self.plain.weights_s
         more_s = self._overtime_s() + row.interleaves * (p - 1) * _all(self.first, 1.0, 1.0, 0.0)
@@ -139,10 +139,10 @@ class _Paths:
         """Interleaved: a transfer longer than a chunk delays each of the v visits of a turn."""
         v, hop_s, sem = self.v, self.row.interleaves * self.hops.steady_s, self.sem
         forward_s, backward_s = (
-            sem.maximum(hop_s - seconds / v, 0.0) for seconds in (self.plain.forward_s, self.plain.backward_s)
+            sem.exact_maximum(hop_s - seconds / v, 0.0) for seconds in (self.plain.forward_s, self.plain.backward_s)
         )
         turn_s = sem.maximum((v - 1) * forward_s + backward_s, (v - 1) * backward_s + forward_s)
-        return sem.maximum(self.m - self.p, 0.0) * turn_s
+        return sem.exact_maximum(self.m - self.p, 0.0) * turn_s
 
     def _last_stage_s(self) -> Scalar:
         """The way to the last stage, and all microbatches on it."""
@@ -183,7 +183,7 @@ class _Paths:
         idle, filled, delayed = _INTERLEAVED_FIRST
         warm_s = _all(plain, m, m, m) + _all(plain, idle * fill, idle * fill, 0.0)
         warm_s = warm_s + (m - filled * (p - 1)) * self.first.seconds
-        first_s = _all(plain, m - fill, m + fill, m) + _all(self.first, self.sem.maximum(m - p + 1, 0.0), m, 0.0)
+        first_s = _all(plain, m - fill, m + fill, m) + _all(self.first, self.sem.exact_maximum(m - p + 1, 0.0), m, 0.0)
         waits_s = (p - 1) * _all(self.last, 1.0, 1.0, 0.0)
         return row.interleaves * (warm_s + delayed * waits_s), row.interleaves * (first_s + waits_s)
 
