@@ -1,0 +1,218 @@
+"""Random inputs over the legal domain: batches for vectorised tests, and the same ranges as hypothesis strategies.
+
+Every physical quantity is log-uniform. Batches are drawn from a seeded generator: arrays of `n` values in every leaf.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from costmodel import options
+from costmodel.cluster import Accelerator, Cluster, Tier
+from costmodel.models.decoder import decoder
+from costmodel.plan import PlanPoint
+from costmodel.stack import Stack
+from costmodel.workload import Workload
+
+Array = Any
+Range = tuple[float, float]
+
+PEAKS = {f"peak_{bits}bit_flop_per_s": (1e13, 1e16) for bits in (32, 16, 8, 4)}
+ACCELERATOR: dict[str, Range] = {**PEAKS, "hbm_bytes": (1e10, 1e12), "hbm_bytes_per_s": (3e11, 3e13)}
+TIER: dict[str, Range] = {
+    "bandwidth_bytes_per_s": (2e9, 2e12),
+    "latency_s": (1e-7, 1e-4),
+    "oversubscription": (1.0, 8.0),
+    "in_network_reduction": (1e-2, 1.0),
+}
+STACK: dict[str, Range] = {
+    "matmul_ceiling": (0.3, 1.0),
+    "matmul_size0": (10.0, 1000.0),
+    "attention_ceiling": (0.2, 1.0),
+    "attention_backward_flop": (2.0, 4.0),
+    "attention_size0": (50.0, 5000.0),
+    "unfused_touches": (1.0, 4.0),
+    "hbm_ceiling": (0.3, 1.0),
+    "kernel_s": (1e-7, 1e-4),
+    "step_s": (1e-4, 1e-1),
+    "link_ceiling": (0.3, 1.0),
+    "collective_s": (1e-7, 1e-3),
+    "all_reduce_tree": (1e-2, 1.0),
+    "chunk_fill": (1e-2, 1.0),
+    "contention": (1e-2, 1.0),
+    "regather_exposed": (1e-2, 1.0),
+    "hide_tensor": (1e-2, 1.0),
+    "hide_context": (1e-2, 1.0),
+    "hide_data": (1e-2, 1.0),
+    "hide_pipeline": (1e-2, 1.0),
+    "context_bytes": (1e8, 1e10),
+    "workspace_bytes": (1e8, 1e10),
+    "communicator_bytes": (1e7, 1e9),
+    "fragmentation": (1e-2, 0.3),
+    "logit_bytes": (2.0, 16.0),
+    "optimizer_buffer": (1e-2, 1.0),
+}
+ARCHITECTURE: dict[str, Range] = {
+    "layers": (1, 200),
+    "heads": (4, 256),
+    "head_size": (32, 256),
+    "ffn": (1024, 131072),
+    "vocabulary": (2000, 300000),
+    "sequence": (128, 1048576),
+}
+DOMAINS = (8.0, 8.0, 64.0, 72.0)  # sizes of the innermost tier
+DEGREES = (1, 1, 2, 3, 4, 6, 8, 16)
+TABLES: dict[str, Mapping[Any, Any]] = {
+    "schedule": options.SCHEDULES,
+    "zero": options.ZERO_STAGES,
+    "recompute": options.RECOMPUTES,
+    "precision": options.PRECISIONS,
+    "optimizer": options.OPTIMIZERS,
+    "attention": options.ATTENTIONS,
+}
+
+
+def double() -> AbstractContextManager[None]:
+    """JAX in float64 inside a `with`; the name of the switch moved between the versions supported."""
+    import jax
+
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64
+
+    return enable_x64()
+
+
+def log_uniform(rng: np.random.Generator, bounds: Range, n: int) -> Array:
+    """`n` draws, uniform in the logarithm."""
+    return np.exp(rng.uniform(np.log(bounds[0]), np.log(bounds[1]), n))
+
+
+def draw(rng: np.random.Generator, ranges: Mapping[str, Range], n: int) -> dict[str, Array]:
+    """One batch for each name."""
+    return {name: log_uniform(rng, bounds, n) for name, bounds in ranges.items()}
+
+
+def cluster_batch(rng: np.random.Generator, n: int, tiers: int = 2) -> Cluster:
+    """Clusters with innermost domains of 8, 64 and 72, then 16 of those, then everything. `accelerators` is nominal."""
+    inner = rng.choice(DOMAINS, n)
+    sizes = (inner, 16 * inner, np.full(n, 1e6))[-tiers:] if tiers == 3 else (inner, np.full(n, 1e6))
+    return Cluster(
+        name="random",
+        accelerator=Accelerator(name="random", **draw(rng, ACCELERATOR, n)),
+        tiers=tuple(
+            Tier(name=f"tier{i}", size=size, usable_size=size, **draw(rng, TIER, n)) for i, size in enumerate(sizes)
+        ),
+        accelerators=np.full(n, 1e6),
+        stack=Stack(name="random", **draw(rng, STACK, n)),
+    )
+
+
+def workload_batch(
+    rng: np.random.Generator, n: int, batch: Array, least_layers: Array = 1.0, **flags: bool
+) -> Workload:
+    """Random decoders. `least_layers` by plan, so that no stage is without."""
+    sizes = sizes_batch(rng, n, least_layers)
+    return decoder(hidden=sizes["heads"] * sizes["head_size"], batch=batch, **sizes, **flags)
+
+
+def sizes_batch(rng: np.random.Generator, n: int, least_layers: Array = 1.0) -> dict[str, Array]:
+    """Random whole sizes of decoders, with fewer key-value heads than heads."""
+    sizes = {name: np.round(values) for name, values in draw(rng, ARCHITECTURE, n).items()}
+    sizes["layers"] = np.maximum(sizes["layers"], np.ceil(least_layers))
+    sizes["key_value_heads"] = np.ceil(sizes["heads"] / rng.choice([1.0, 4.0, 8.0], n))
+    return sizes
+
+
+def rows_batch(table: Mapping[Any, Any], chosen: Array) -> Any:
+    """Rows of one table, one for each index, as arrays in the fields."""
+    rows = list(table.values())
+    fields = [f.name for f in dataclasses.fields(rows[0])]
+    return type(rows[0])(**{name: np.array([getattr(row, name) for row in rows])[chosen] for name in fields})
+
+
+def _rows_named(table: Mapping[Any, Any], names: Array) -> Any:
+    return rows_batch(table, np.array([list(table).index(name) for name in names]))
+
+
+def mix_rows(rng: np.random.Generator, table: Mapping[Any, Any], n: int, mixed: bool) -> Any:
+    """Random rows; where `mixed`, random mixtures of two."""
+    first, second = (rows_batch(table, rng.integers(len(table), size=n)) for _ in range(2))
+    weight = rng.uniform(0, 1, n) * mixed
+    fields = [f.name for f in dataclasses.fields(first)]
+    return type(first)(**{k: (1 - weight) * getattr(first, k) + weight * getattr(second, k) for k in fields})
+
+
+def _microbatches(rng: np.random.Generator, names: Array, pipeline: Array, n: int) -> Array:
+    """What each schedule needs: H1 at least as many as stages, H2 nearly twice, interleaved a multiple."""
+    free = np.round(log_uniform(rng, (1, 256), n))
+    least = np.select([names == "zb_h1", names == "zb_h2"], [pipeline, 2 * pipeline - 1], 1.0)
+    multiple = pipeline * np.ceil(free / pipeline)
+    return np.where(names == "interleaved", multiple, np.maximum(free, least))
+
+
+def point_batch(
+    rng: np.random.Generator, n: int, *, mixed: bool = False, relaxed: bool = False, uneven: bool = False
+) -> tuple[PlanPoint, Array]:
+    """Legal points over all option rows, and the global batch of each. `relaxed` degrees lie between the integers.
+
+    Schedules are never mixed: their legal numbers of microbatches differ.
+    """
+    degrees = {
+        name: rng.choice(DEGREES, n).astype(float) for name in ("tensor", "context", "pipeline", "inner", "outer")
+    }
+    if relaxed:
+        degrees = {name: degree * rng.uniform(1.05, 1.9, n) for name, degree in degrees.items()}
+    tensor, context, pipeline, inner, outer = degrees.values()
+    data, microbatch = inner * outer, rng.choice([1.0, 2.0, 4.0], n) * (rng.uniform(1, 1.9, n) if relaxed else 1.0)
+    names = rng.choice(list(options.SCHEDULES), n)
+    names[(names == "interleaved") & (pipeline < 1.01)] = "one_f_one_b"
+    microbatches = _microbatches(rng, names, pipeline, n)
+    tables = {name: mix_rows(rng, table, n, mixed) for name, table in TABLES.items() if name != "schedule"}
+    sharded = np.where(rng.random(n) < 0.5, inner, data) * context
+    sharded = data * context * rng.uniform(0.5, 0.95, n) if relaxed else sharded
+    switches = {name: rng.integers(2, size=n).astype(float) for name in _SWITCHES}
+    overlap = options.OverlapRow(**{f.name: switches.pop(f.name) for f in dataclasses.fields(options.OverlapRow)})
+    extra = _uneven_layers(rng, pipeline * np.isin(names, ("gpipe", "one_f_one_b")), n) if uneven else {}
+    point = PlanPoint(
+        accelerators=tensor * context * data * pipeline,
+        tensor=tensor,
+        context=context,
+        pipeline=pipeline,
+        virtual_stages=np.where(names == "interleaved", rng.choice([2.0, 3.0, 4.0], n), 1.0),
+        microbatch=microbatch,
+        domain=rng.choice([4.0, 8.0], n),
+        data_shard=np.where(tables["zero"].states > 0, sharded, 1.0),
+        gradient_bytes=rng.choice([2.0, 4.0], n),
+        state_bytes=rng.choice([1.0, 2.0, 4.0], n),
+        schedule=_rows_named(options.SCHEDULES, names),
+        overlap=overlap,
+        **switches,
+        **tables,
+        **extra,
+    )
+    return point, microbatches * data * microbatch
+
+
+_SWITCHES = ("sequence_parallel", "context_ring", "fused_kernels", "tensor", "context", "data", "pipeline")
+
+
+def _uneven_layers(rng: np.random.Generator, pipeline: Array, n: int) -> dict[str, Array]:
+    """Fewer layers on the first and the last stage, and so more on the others."""
+    less = rng.integers(3, size=(2, n)) * (pipeline > 2)
+    more = (less[0] + less[1]) / np.maximum(pipeline - 2, 1)
+    return {"extra_layers_first": -1.0 * less[0], "extra_layers_last": -1.0 * less[1], "extra_layers_middle": more}
+
+
+def quantities(bounds: Range) -> st.SearchStrategy[float]:
+    """One log-uniform positive quantity."""
+    return st.floats(np.log(bounds[0]), np.log(bounds[1])).map(lambda x: float(np.exp(x)))
+
+
+def named(ranges: Mapping[str, Range]) -> st.SearchStrategy[dict[str, float]]:
+    """One quantity for each name."""
+    return st.fixed_dictionaries({name: quantities(bounds) for name, bounds in ranges.items()})
