@@ -171,7 +171,7 @@ def point_batch(
     data, microbatch = inner * outer, rng.choice([1.0, 2.0, 4.0], n) * (rng.uniform(1, 1.9, n) if relaxed else 1.0)
     names = rng.choice(list(options.SCHEDULES), n)
     names[(names == "interleaved") & (pipeline < 1.01)] = "one_f_one_b"
-    microbatches = _microbatches(rng, names, pipeline, n)
+    microbatches = _microbatches(rng, names, pipeline, n) * (rng.uniform(1.01, 1.5, n) if relaxed else 1.0)
     tables = {name: mix_rows(rng, table, n, mixed) for name, table in TABLES.items() if name != "schedule"}
     sharded = np.where(rng.random(n) < 0.5, inner, data) * context
     sharded = data * context * rng.uniform(0.5, 0.95, n) if relaxed else sharded
