@@ -305,8 +305,8 @@ def _tightness(quantity, factor, passes):
     ("quantity", "factor", "passes", "median", "least"),
     [
         (step_s, 2, 1, 0.92, 0.78),
-        (step_s, 2, 3, 0.975, 0.8),
-        (step_s, 4, 3, 0.91, 0.67),
+        (step_s, 2, 4, 0.975, 0.8),
+        (step_s, 4, 4, 0.91, 0.67),
         (peak_bytes, 2, 1, 0.98, 0.84),
         (peak_bytes, 4, 1, 0.95, 0.65),
     ],
