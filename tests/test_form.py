@@ -1,5 +1,6 @@
 """The form of every registered cost function: units, monotonicity, array libraries, broadcasting, what vanishes."""
 
+import dataclasses
 import importlib
 import inspect
 import math
@@ -234,3 +235,14 @@ def test_terms_sum_to_the_step(seed):
     trees = (workload_batch(rng, 50, batch, 3 * point.pipeline), cluster_batch(rng, 50, 2), point)
     step_s = cost(*trees, NUMPY).step_s
     np.testing.assert_allclose(report_values(*trees, NUMPY)["breakdown.breakdown:step_s"], step_s, rtol=1e-12)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_rounded_microbatches_neither_add_nor_drop_a_transfer(sign):
+    """A batch that float32 rounds makes 1 - 1e-7 microbatches of one, whose floor would be a transfer of -1."""
+    rng, n = np.random.default_rng(6), 2_000
+    point, batch = point_batch(rng, n)
+    cluster, sizes = cluster_batch(rng, n, 2), workload_batch(rng, n, batch)
+    rounded = dataclasses.replace(sizes, batch=batch * (1 + sign * 1e-7))
+    change = cost(rounded, cluster, point, NUMPY).step_s / cost(sizes, cluster, point, NUMPY).step_s - 1
+    assert np.abs(change).max() < 1e-5
