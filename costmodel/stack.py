@@ -29,6 +29,7 @@ class Stack:
     # share of the compute beside it that can hide communication, where the plan overlaps it
     hide_tensor: Scalar = 0.5
     hide_context: Scalar = 0.9
+    hide_expert: Scalar = 0.5
     hide_data: Scalar = 0.9
     hide_pipeline: Scalar = 0.9
     # memory outside tensors
