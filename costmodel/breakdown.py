@@ -138,7 +138,7 @@ def _compute_terms(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[Ter
             "attention",
             stage.passes_s("attention_s"),
             names,
-            sides(attentions, 1.0 + stack.attention_backward_flop, touches * total(scores), 2.0 * kernels[1]),
+            sides(attentions, 1.0 + stack.attention_backward_ratio, touches * total(scores), 2.0 * kernels[1]),
         ),
         _term("norms, activations", memory_s, names[1:], (memory_s - launch_s, launch_s)),
         _recompute_term(stage, point),

@@ -119,7 +119,7 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
         gathered_bytes=point.zero.weights * layers.largest(_gathered_bytes(point), sem),
         buffers_bytes=stack.communicator_bytes * communicators(point, sem),
         fragmentation_bytes=stack.fragmentation * (kept + kind.last * head + working),
-        update_bytes=4.0 * stack.optimizer_buffer * updated,
+        update_bytes=4.0 * stack.update_copies * updated,
         outside_bytes=stack.context_bytes + stack.workspace_bytes,
     )
 
