@@ -170,7 +170,7 @@ def _placement(a: Args, sem: Semantics) -> Values:
 # kernels: rooflines of counts that are given
 
 _KERNEL_STACK = (
-    "matmul_ceiling", "matmul_size0", "attention_ceiling", "attention_backward_flop", "attention_size0",
+    "matmul_ceiling", "matmul_size0", "attention_ceiling", "attention_backward_ratio", "attention_size0",
     "unfused_touches", "hbm_ceiling", "kernel_s",
 )  # fmt: skip
 _SHARES: dict[str, Range] = {
@@ -400,7 +400,7 @@ _TIME = {
     "unit": "_s",
     "rises": (
         *_SIZES, "*.latency_s", "*.oversubscription", "*.kernel_s", "*.step_s", "*.collective_s", "*.chunk_fill",
-        "*_size0", "*.attention_backward_flop", "*.unfused_touches", "*.contention", "*.regather_exposed",
+        "*_size0", "*.attention_backward_ratio", "*.unfused_touches", "*.contention", "*.regather_exposed",
         "point.gradient_bytes", "point.state_bytes", "point.precision.*_bytes", "point.zero.gathers*",
         "point.zero.reduces*", "point.recompute.*", "point.attention.score*", "point.optimizer.states",
     ),
@@ -409,10 +409,10 @@ _TIME = {
 _MEMORY = {
     "unit": "_bytes",
     "rises": (
-        *_SIZES, "cluster.stack.*_bytes", "*.fragmentation", "*.optimizer_buffer", "point.*_bytes", "point.microbatch",
+        *_SIZES, "cluster.stack.*_bytes", "*.fragmentation", "*.update_copies", "point.*_bytes", "point.microbatch",
         "point.recompute.keep*", "point.recompute.working*", "point.optimizer.states",
     ),
-    "falls": ("point.data_shard", "point.sequence_parallel", "point.zero.gradients", "point.zero.states", "*_per_s"),
+    "falls": ("point.sequence_parallel", "point.zero.gradients", "point.zero.states", "*_per_s"),
 }  # fmt: skip
 _SIZE_RISES = ("heads", "head_size", "key_value_heads", "sequence", "point.microbatch")
 _SIZE_FALLS = ("point.context", "point.tensor", "point.sequence_parallel")

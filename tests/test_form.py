@@ -25,7 +25,8 @@ FORMULAS = (
 )  # fmt: skip
 # Reached through another entry: they return counts and trees, not times, or are called by what is registered.
 INSIDE = {
-    "placement.nests", "traffic.laws", "traffic.weight_bytes", "traffic.gradient_bytes", "schedule.step_time",
+    "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.expert_shard", "traffic.has_experts",
+    "schedule.step_time",
     "schedule.stages", "schedule.hops", "schedule.layer_count", "schedule.on_heaviest_stage",
     "pipeline.single_stage", "memory.peak", "memory.communicators", "memory.kept_bytes", "cost.parts", "cost.as_floats",
 }  # fmt: skip
@@ -48,8 +49,8 @@ def test_no_cost_function_is_missing():
 
 DIMENSION = re.compile(r"(?:^|_)(?P<over>bytes|s|flop)?(?:_?per_(?P<under>bytes?|s|flop))?$")
 HIDDEN_UNITS = {  # fields whose name does not say it
-    "attention_backward_flop": "",  # a ratio of two counts of FLOP
-    "optimizer_buffer": "_bytes",  # copies of 4 bytes an element
+    "attention_backward_ratio": "",  # a ratio of two counts of FLOP
+    "update_copies": "_bytes",  # copies of 4 bytes an element
 }
 
 
@@ -83,7 +84,7 @@ def tree_in_units(tree, s: float = 1.0, b: float = 1.0):
         ("fixed_bytes", "b", ""),
         ("heads", "", ""),
         ("matmul_size0", "", ""),
-        ("attention_backward_flop", "", ""),
+        ("attention_backward_ratio", "", ""),
     ],
 )
 def test_suffixes_are_read(name, over, under):
@@ -215,7 +216,7 @@ def test_collectives_of_one_rank_take_no_time(args):
 @given(seed=seeds)
 def test_one_accelerator_sends_nothing(seed):
     args = FAMILIES["job"].sample(np.random.default_rng(seed), 20)
-    for degree in ("accelerators", "tensor", "context", "pipeline", "data_shard"):
+    for degree in ("accelerators", "tensor", "context", "pipeline", "copies"):
         args[f"point.{degree}"] = np.ones(20)
     values = FAMILIES["job"].call(args, NUMPY)
     silent = [name for name in values if name.startswith("traffic.")]

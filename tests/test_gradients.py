@@ -163,8 +163,7 @@ def edge(degrees: dict[str, float], sequence: float, microbatches: float, **leav
     args["batch"] = degrees["data"] * multiple * args["point.microbatch"]
     args["sequence"] = np.full(BATCH, sequence)
     args["point.accelerators"] = np.full(BATCH, math.prod(degrees.values()))
-    shared = degrees["data"] * degrees["context"]
-    args["point.data_shard"] = np.where(args["point.zero.states"] > 0, shared, 1.0)
+    args["point.copies"] = np.ones(BATCH)
     for end, value in leaves.items():
         args |= {name: np.full(BATCH, value) for name in args if name.endswith(end)}
     return representable(args)

@@ -22,6 +22,7 @@ from costmodel.cost import Cost, cost, parts
 from costmodel.plan import Plan, embed
 from costmodel.semantics import Exact
 from costmodel.workload import Workload
+from tests.builders import small_moe
 
 NUMPY = Exact(np)
 FORMULAS = (
@@ -67,7 +68,8 @@ def everything(small_decoder, two_tiers):
     point = embed(Plan(data=4, tensor=4, pipeline=4), small_decoder, 8)
     done = parts(small_decoder, two_tiers, point, NUMPY)
     report = breakdown(small_decoder, two_tiers, point, done, NUMPY)
-    return instances((small_decoder, two_tiers, point, *done, report, Cost(step_s=1.0, peak_bytes=2.0)))
+    experts = parts(small_moe(), two_tiers, embed(Plan(data=64, expert=4), small_moe(), 8), NUMPY)
+    return instances((small_decoder, two_tiers, point, *done, *experts, report, Cost(step_s=1.0, peak_bytes=2.0)))
 
 
 def test_the_evaluation_holds_nearly_every_class(everything):
@@ -195,7 +197,24 @@ def calls(tree: ast.Module) -> set[str]:
     return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
 
 
-STATIC = (".kind", ".position", ".role", ".syncs", "is None", "is not None", "name ==", "sizes", "op.parameters")
+STATIC = (
+    ".kind",
+    ".position",
+    ".role",
+    ".syncs",
+    "exchanges",
+    "gathers",
+    ".split",
+    "has_experts(",
+    "experts",
+    "is_expert(",
+    "routed",
+    "is None",
+    "is not None",
+    "name ==",
+    "sizes",
+    "op.parameters",
+)
 NOT_TRACED = {"placement": {"nests"}}  # of integers, on the host
 
 
