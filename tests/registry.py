@@ -107,7 +107,7 @@ def _fields(cls: type, values: Mapping[str, Any], prefix: str = "", **others: An
 # network: collectives, and ranks over tiers
 
 _RANKS = {"inner_ranks": (1.05, 64.0), "middle_ranks": (1.05, 32.0), "outer_ranks": (1.05, 512.0)}
-_NETWORK_STACK = ("link_ceiling", "collective_s", "all_reduce_tree", "chunk_fill")
+_NETWORK_STACK = ("link_ceiling", "collective_s", "all_reduce_tree", "tree_hop", "collective_ramp", "chunk_fill")
 _WHERE = ("inner", "middle", "outer")
 NETWORK: dict[str, Range] = {
     **_RANKS,
@@ -365,7 +365,15 @@ FAMILIES = {
 
 _LINK = {
     "unit": "_s",
-    "rises": ("payload_bytes", "calls", "*latency_s", "collective_s", "chunk_fill", "*oversubscription"),
+    "rises": (
+        "payload_bytes",
+        "calls",
+        "*latency_s",
+        "collective_s",
+        "collective_ramp",
+        "chunk_fill",
+        "*oversubscription",
+    ),  # fmt: skip
     "falls": ("*_bytes_per_s", "link_ceiling"),
 }
 _PEAKS = ("peak_*bit_flop_per_s",)
@@ -400,6 +408,7 @@ _TIME = {
     "unit": "_s",
     "rises": (
         *_SIZES, "*.latency_s", "*.oversubscription", "*.kernel_s", "*.step_s", "*.collective_s", "*.chunk_fill",
+        "*.collective_ramp", "*.tree_hop",
         "*_size0", "*.attention_backward_ratio", "*.unfused_touches", "*.contention", "*.regather_exposed",
         "point.gradient_bytes", "point.state_bytes", "point.precision.*_bytes", "point.zero.gathers*",
         "point.zero.reduces*", "point.recompute.*", "point.attention.score*", "point.optimizer.states",
