@@ -111,6 +111,7 @@ S = np.float32(3.0)
         (lambda x, y, s: (x / y, x)[1] * y, {"add_multiply": 1}),  # dead code
         (lambda x, y, s: x**5, {"add_multiply": 3}),
         (lambda x, y, s: x**2 + x * x, {"add_multiply": 2}),
+        (lambda x, y, s: x**0.5 + jax.numpy.sqrt(x) + x**y, {"square_root": 1, "exp_log": 1, "add_multiply": 2}),
         (lambda x, y, s: jax.numpy.maximum(x, y) + jax.numpy.minimum(y, x), {"max_min": 2, "add_multiply": 1}),
         (lambda x, y, s: jax.numpy.maximum(x, y) + jax.numpy.maximum(y, x), {"max_min": 1, "add_multiply": 1}),
         (lambda x, y, s: jax.numpy.sqrt(x) + jax.numpy.exp(y), {"square_root": 1, "exp_log": 1, "add_multiply": 1}),
