@@ -24,7 +24,7 @@ Ranks = tuple[Scalar, ...]
 # Roots are taken of no less than these, far below any real value: their slopes stay finite at zero, in float32 too.
 _NO_TIME_S = 1e-18
 _NO_SECONDS_PER_BYTE = 1e-24
-_NO_BYTES = 1e-12
+_NO_BYTES = 1e-24
 
 
 @pytree

@@ -79,7 +79,8 @@ def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) ->
         last=0.0,
         extra_layers=point.extra_layers_middle,
     )
-    last = StageKind(remaining=1.0, first=single, last=1.0, extra_layers=point.extra_layers_last)
+    # without a pipeline the first stage is the last one too: two equal candidates would share the gradient at random
+    last = StageKind(remaining=1.0, first=0.0, last=1.0, extra_layers=point.extra_layers_last)
     stages = [stage_memory(counted, point, kind, stack, sem) for kind in (first, second, last)]
     peak_bytes = sem.maximum(*(peak(stage, sem) for stage in stages))
     return MemoryUse(first=stages[0], second=stages[1], last=stages[2], peak_bytes=peak_bytes)

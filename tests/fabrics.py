@@ -8,6 +8,7 @@ from pathlib import Path
 from costmodel.cluster import Cluster, Tier
 from costmodel.collective_fit import CollectiveRow
 from costmodel.specs import load_cluster
+from costmodel.stack import Stack
 
 OPS = {
     "all_reduce": "all_reduce",
@@ -46,7 +47,8 @@ def cluster_of(hardware: str, interconnect: str) -> Cluster:
     """The cluster of a fabric, with a hundred innermost domains."""
     (key,) = [key for key in FABRICS if key[0] == hardware and interconnect.startswith(key[1])]
     name, outer_bytes_per_s, saved = FABRICS[key]
-    cluster = load_cluster(name, accelerators=6400)
+    # the shipped stacks hold fits to these rows: start from the defaults
+    cluster = dataclasses.replace(load_cluster(name, accelerators=6400), stack=Stack())
     inner, outer = cluster.tiers
     changes = {} if saved is None else {"in_network_reduction": saved}
     inner_bytes_per_s = INNER_BYTES_PER_S.get(hardware, inner.bandwidth_bytes_per_s)

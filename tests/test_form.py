@@ -31,7 +31,7 @@ INSIDE = {
     "pipeline.single_stage", "memory.peak", "memory.communicators", "memory.kept_bytes", "cost.parts", "cost.as_floats",
 }  # fmt: skip
 seeds = st.integers(0, 2**32 - 1)
-powers_of_two = st.integers(-10, 10).map(lambda k: 4.0**k)  # whose roots are exact too
+powers_of_two = st.integers(-20, 20).map(lambda k: 2.0**k)
 factors = st.floats(1e-6, 1e6)
 
 
@@ -95,15 +95,18 @@ def test_suffixes_are_read(name, over, under):
 def assert_scaled(values: Args, before: Args, s: float, b: float, f: float, rtol: float) -> None:
     for name, value in values.items():
         expected = before[name] * factor(REGISTRY[name].unit, s, b, f)
-        np.testing.assert_allclose(value, expected, rtol=rtol, atol=0, err_msg=name)
+        # what vanishes is no more than the guards of roots (collectives.py): 1e-18 s
+        np.testing.assert_allclose(value, expected, rtol=rtol, atol=1e-18, err_msg=name)
 
 
 @pytest.mark.parametrize("family", ["network", "placement", "kernel", "small"])
 @given(seed=seeds, s=powers_of_two, b=powers_of_two, f=powers_of_two)
 def test_units_by_powers_of_two_change_no_digit(family, seed, s, b, f):
+    """But for the last one of a collective's ramp: a root of a power of two is rounded."""
     args = FAMILIES[family].sample(np.random.default_rng(seed), 20)
     call = FAMILIES[family].call
-    assert_scaled(call(in_units(args, s, b, f), NUMPY), call(args, NUMPY), s, b, f, rtol=0)
+    rtol = 1e-14 if family == "network" else 0
+    assert_scaled(call(in_units(args, s, b, f), NUMPY), call(args, NUMPY), s, b, f, rtol=rtol)
 
 
 @given(seed=seeds, s=powers_of_two, b=powers_of_two)
@@ -112,7 +115,7 @@ def test_the_whole_job_in_other_units(seed, s, b):
     point, batch = point_batch(rng, 20, mixed=True, uneven=True)
     trees = (workload_batch(rng, 20, batch, 3 * point.pipeline, dropout=True), cluster_batch(rng, 20, 3), point)
     moved = [tree_in_units(tree, s, b) for tree in trees]
-    assert_scaled(job_values(*moved, NUMPY), job_values(*trees, NUMPY), s, b, 1.0, rtol=0)
+    assert_scaled(job_values(*moved, NUMPY), job_values(*trees, NUMPY), s, b, 1.0, rtol=1e-14)
 
 
 @given(s=factors, b=factors)
