@@ -6,7 +6,7 @@ Counts have analytic truths (6ND, payload sums); times only have measurements. S
 from costmodel._pytree import pytree, static
 from costmodel.plan import PlanPoint
 from costmodel.semantics import Scalar, Semantics, total
-from costmodel.workload import Block, Op, Saved, Size, Sizes, Workload
+from costmodel.workload import LOGITS, Block, Op, Saved, Size, Sizes, Workload
 
 
 @pytree
@@ -27,6 +27,7 @@ class MatmulCount:
     operand_bytes: Scalar  # input and output
     weight_elements: Scalar  # of the matrix, or of the second operand
     reciprocal_sizes: Scalar  # 1/m + 1/k + 1/n
+    trained: Scalar = 1.0  # 0: no weight gradient
 
 
 @pytree
@@ -68,12 +69,16 @@ class BlockCounts:
     position: str = static()
     syncs: int = static()  # edges of tensor-parallel regions in the forward pass
     repeats: Scalar
+    forwards: Scalar = 1.0  # forward passes of a microbatch, of which the last keeps activations
     matmuls: tuple[MatmulCount, ...]
     attentions: tuple[AttentionCount, ...]
     memories: tuple[MemoryCount, ...]
     sync_bytes: Scalar  # payload of all `syncs` together
     parameters: Scalar  # of one block on this rank, before ZeRO
+    trained_parameters: Scalar  # those with a gradient and optimizer states
     matrix_parameters: Scalar  # those that enter a matmul
+    head_parameters: Scalar  # those that a tied head shares with the embedding
+    trained_head_parameters: Scalar
     saved: SavedBytes
     logits: Scalar  # elements
 
@@ -108,23 +113,26 @@ def counts(workload: Workload, point: PlanPoint, sem: Semantics) -> OpCounts:
 def _block(block: Block, point: PlanPoint, shares: Shares, sem: Semantics) -> BlockCounts:
     counter = _Counter(point, shares, sem)
     by_kind = {kind: [op for op in block.ops if op.kind == kind] for kind in _KINDS}
-    matmuls = tuple(map(counter.matmul, by_kind["matmul"]))
+    own, products = by_kind["matmul"], by_kind["product"]
+    heads = [op for op in own if op.name == LOGITS]
     losses = by_kind["loss"]
     moving = [op for op in block.ops if op.kind in ("memory", "loss", "lookup")]
     syncs = by_kind["sync"]
-    tables = total(counter.size(op.inner) * counter.size(op.columns) for op in by_kind["lookup"])
-    matrices = total(count.weight_elements for count in matmuls)
     return BlockCounts(
         name=block.name,
         position=block.position,
         syncs=len(syncs),
         repeats=block.repeats,
-        matmuls=matmuls,
+        forwards=block.forwards,
+        matmuls=tuple(map(counter.matmul, own + products)),
         attentions=tuple(map(counter.attention, by_kind["attention"])),
         memories=tuple(map(counter.memory, moving)),
         sync_bytes=point.precision.activation_bytes * total(map(counter.elements, syncs)),
-        parameters=matrices + tables + total(counter.vectors(op) for op in block.ops),
-        matrix_parameters=matrices,
+        parameters=total(map(counter.parameters, block.ops)),
+        trained_parameters=total(op.trained * counter.parameters(op) for op in block.ops),
+        matrix_parameters=total(map(counter.matrix, own)),
+        head_parameters=total(map(counter.matrix, heads)),
+        trained_head_parameters=total(op.trained * counter.matrix(op) for op in heads),
         saved=SavedBytes(
             input=counter.saved(block, "input"), core=counter.saved(block, "core"), rest=counter.saved(block, "rest")
         ),
@@ -132,7 +140,7 @@ def _block(block: Block, point: PlanPoint, shares: Shares, sem: Semantics) -> Bl
     )
 
 
-_KINDS = ("matmul", "attention", "memory", "loss", "lookup", "sync")
+_KINDS = ("matmul", "attention", "memory", "loss", "lookup", "sync", "product")
 
 
 class _Counter:
@@ -169,6 +177,7 @@ class _Counter:
             operand_bytes=self.point.precision.activation_bytes * m * (k + n) * groups,
             weight_elements=weight,
             reciprocal_sizes=1.0 / m + 1.0 / k + 1.0 / n,
+            trained=op.trained,
         )
 
     def attention(self, op: Op) -> AttentionCount:
@@ -192,8 +201,12 @@ class _Counter:
             name=op.name, forward_bytes=op.touches_forward * moved, backward_bytes=op.touches_backward * moved
         )
 
-    def vectors(self, op: Op) -> Scalar:
-        return self.size(op.parameters) if op.parameters else 0.0
+    def matrix(self, op: Op) -> Scalar:
+        return self.size(op.inner) * self.size(op.columns) * self.size(op.groups)
+
+    def parameters(self, op: Op) -> Scalar:
+        vectors = self.size(op.parameters) if op.parameters else 0.0
+        return self.matrix(op) + vectors if op.kind in ("matmul", "lookup") else vectors
 
     def saved(self, block: Block, role: str) -> Scalar:
         return total(self._saved_bytes(kept) for op in block.ops for kept in op.saved if kept.role == role)

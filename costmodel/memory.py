@@ -101,6 +101,7 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     """Bytes of one stage, term by term."""
     layers = _Layers(counted, point, kind)
     elements = layers.elements(sem)
+    trained = layers.trained_elements(sem)
     kept = in_flight(point, counted.microbatches, kind.remaining, sem) * layers.saved_bytes()
     working = layers.largest(_dropped_bytes(point), sem)
     head = total(b.saved.input + b.saved.rest for b in counted.blocks if b.position == "last")
@@ -110,15 +111,15 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     state_share = share(point.zero.states, point.data_shard)
     return StageMemory(
         weights_bytes=point.precision.weight_bytes * elements * share(point.zero.weights, point.data_shard),
-        gradients_bytes=point.gradient_bytes * elements * share(point.zero.gradients, point.data_shard),
-        optimizer_bytes=states * elements * state_share,
+        gradients_bytes=point.gradient_bytes * trained * share(point.zero.gradients, point.data_shard),
+        optimizer_bytes=states * trained * state_share,
         activations_bytes=kept + kind.last * head,
         logits_bytes=kind.last * stack.logit_bytes * logits,
         recompute_bytes=working,
         gathered_bytes=point.zero.weights * gathered,
         buffers_bytes=stack.communicator_bytes * communicators(point, sem),
         fragmentation_bytes=stack.fragmentation * (kept + kind.last * head + working),
-        update_bytes=4.0 * stack.optimizer_buffer * elements * state_share,
+        update_bytes=4.0 * stack.optimizer_buffer * trained * state_share,
         outside_bytes=stack.context_bytes + stack.workspace_bytes,
     )
 
@@ -141,8 +142,8 @@ def _dropped_bytes(point: PlanPoint) -> BlockQuantity:
 
 
 def _gathered_bytes(point: PlanPoint) -> BlockQuantity:
-    size_bytes = 2.0 * point.precision.weight_bytes + point.gradient_bytes
-    return lambda block: size_bytes * block.parameters
+    weights, gradients = 2.0 * point.precision.weight_bytes, point.gradient_bytes
+    return lambda block: weights * block.parameters + gradients * block.trained_parameters
 
 
 class _Layers:
@@ -158,11 +159,18 @@ class _Layers:
 
     def elements(self, sem: Semantics) -> Scalar:
         """Parameters on one rank before ZeRO. A tied head is a copy of its own where there is a pipeline."""
-        layers = total(block.repeats * block.parameters for block in self.blocks)
-        first = total(b.parameters for b in self.counted.blocks if b.position == "first")
-        last = total(b.parameters for b in self.counted.blocks if b.position == "last")
-        matrices = total(b.matrix_parameters for b in self.counted.blocks if b.position == "last")
-        shared = self.counted.tied * single_stage(self.point, sem) * matrices
+        return self._elements(lambda block: block.parameters, lambda block: block.head_parameters, sem)
+
+    def trained_elements(self, sem: Semantics) -> Scalar:
+        """Those of them with a gradient and optimizer states."""
+        return self._elements(lambda block: block.trained_parameters, lambda block: block.trained_head_parameters, sem)
+
+    def _elements(self, own: BlockQuantity, tied: BlockQuantity, sem: Semantics) -> Scalar:
+        layers = total(block.repeats * own(block) for block in self.blocks)
+        first = total(own(block) for block in self.counted.blocks if block.position == "first")
+        last = total(own(block) for block in self.counted.blocks if block.position == "last")
+        heads = total(tied(block) for block in self.counted.blocks if block.position == "last")
+        shared = self.counted.tied * single_stage(self.point, sem) * heads
         return self._stage_share() * layers + self.kind.first * first + self.kind.last * (last - shared)
 
     def saved_bytes(self) -> Scalar:

@@ -112,7 +112,7 @@ def gradient_traffic_s(counted: OpCounts, times: OpTimes, point: PlanPoint, sem:
 
 def optimizer_s(counted: OpCounts, point: PlanPoint, memory_s_per_byte: Scalar, sem: Semantics) -> Scalar:
     """The update streams through memory: states and master weights in and out, gradients in, weights out."""
-    elements = on_heaviest_stage(counted, lambda block: block.parameters, point, sem)
+    elements = on_heaviest_stage(counted, lambda block: block.trained_parameters, point, sem)
     states_bytes = 2.0 * (point.optimizer.states * point.state_bytes + point.precision.master_bytes)
     per_element = states_bytes + point.gradient_bytes + point.precision.weight_bytes
     return memory_s_per_byte * per_element * elements * share(point.zero.states, point.data_shard)
@@ -140,14 +140,17 @@ def _step_payloads(
         return on_heaviest_stage(counted, quantity, point, sem)
 
     gradients, weights = of(lambda b: gradient_bytes(b, point)), of(lambda b: weight_bytes(b, point))
-    hops = 3.0 * point.context_ring * (point.context - 1)
-    exchanges = 2.0 * (1 - point.context_ring)
+    hops = point.context_ring * (point.context - 1)
+    exchanges = 1 - point.context_ring
     gathers = zero.gathers_once + m * zero.gathers_per_microbatch
     reduces = zero.reduces_once + m * zero.reduces_per_microbatch
     return (
-        (laws.sync, (2.0 + point.recompute.redo_rest) * m * of(lambda b: b.sync_bytes)),
-        (laws.ring, hops * m * of(lambda b: total(a.ring_bytes for a in b.attentions))),
-        (laws.exchange, exchanges * m * of(lambda b: total(a.exchange_bytes for a in b.attentions))),
+        (laws.sync, m * of(lambda b: (b.forwards + (1.0 + point.recompute.redo_rest)) * b.sync_bytes)),
+        (laws.ring, hops * m * of(lambda b: (b.forwards + 2.0) * total(a.ring_bytes for a in b.attentions))),
+        (
+            laws.exchange,
+            exchanges * m * of(lambda b: (b.forwards + 1.0) * total(a.exchange_bytes for a in b.attentions)),
+        ),
         (laws.shard, gathers * weights + reduces * gradients),
         (laws.replica, gradients / point.data_shard),
         (laws.boundary, 2.0 * m * counted.boundary_bytes),

@@ -4,7 +4,7 @@ Overlap of communication $c$ with compute $t$, of which the share $h$ may hide i
 contends with it: $(1-h) t + (1-k)\max(h t, c) + k (h t + c)$. It is $t + c$ at $h = 0$, and a posynomial throughout.
 """
 
-from costmodel._pytree import pytree, static
+from costmodel._pytree import map_leaves, pytree, static
 from costmodel.cluster import Cluster
 from costmodel.counts import BlockCounts, OpCounts
 from costmodel.plan import PlanPoint
@@ -45,6 +45,7 @@ class BlockPasses:
     name: str = static()
     position: str = static()
     repeats: Scalar
+    forwards: Scalar  # passes that `forward` holds
     forward: Pass
     backward: Pass
     weights: Pass
@@ -137,7 +138,8 @@ def _passes(
         name=block.name,
         position=block.position,
         repeats=block.repeats,
-        forward=forward,
+        forwards=block.forwards,
+        forward=map_leaves(lambda seconds: block.forwards * seconds, forward),
         backward=backward,
         weights=weights,
         recompute_s=recompute_s,

@@ -87,4 +87,4 @@ def weight_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
 
 def gradient_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
     """Bytes of one block's gradients on a rank, unsharded."""
-    return block.parameters * point.gradient_bytes
+    return block.trained_parameters * point.gradient_bytes
