@@ -32,15 +32,16 @@ class Heads:
     head_size: Scalar
     keys: Scalar  # key rows that each query row meets
     density: Scalar = 1.0
+    split: tuple[str, ...] = ("tensor",)
 
     @property
     def query(self) -> Sizes:
-        return (Size(value=self.heads * self.head_size, split=("tensor",)),)
+        return (Size(value=self.heads * self.head_size, split=self.split),)
 
     @property
     def key_value(self) -> Sizes:
         value = 2 * self.key_value_heads * self.head_size
-        return (Size(value=value, split=("tensor",), limit=self.key_value_heads),)
+        return (Size(value=value, split=self.split, limit=self.key_value_heads),)
 
 
 def integral(value: Scalar) -> Scalar:
@@ -126,7 +127,7 @@ def core(
     `moved` is the number of key rows for each query row that are read: 1 where queries and keys are the same tokens.
     """
     rows, keys = (Size(value=tokens, split=TOKENS),), (Size(value=heads.keys),)
-    groups = (Size(value=heads.heads, split=("tensor",)),)
+    groups = (Size(value=heads.heads, split=heads.split),)
     key_values = tuple(dataclasses.replace(size, value=moved * size.value) for size in heads.key_value)
     return Op(
         name=name,
