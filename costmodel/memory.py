@@ -175,7 +175,9 @@ class _Layers:
 
     def saved_bytes(self) -> Scalar:
         """Activations of one microbatch on this stage."""
-        return self._stage_share() * total(block.repeats * kept_bytes(block, self.point) for block in self.blocks)
+        first = total(b.saved.input + b.saved.rest for b in self.counted.blocks if b.position == "first")
+        layers = total(block.repeats * kept_bytes(block, self.point) for block in self.blocks)
+        return self._stage_share() * layers + self.kind.first * first
 
     def largest(self, quantity: BlockQuantity, sem: Semantics) -> Scalar:
         """The largest of a quantity over the kinds of layer."""

@@ -23,8 +23,8 @@ def swin(
     absolute_positions: bool = False,
     dropout: bool = False,
 ) -> Workload:
-    """A classifier of square images; `hidden` is the width of the first stage; `depths`, `heads` and `window` (the side of
-    a window in tokens) are those of each.
+    """A classifier of square images. `hidden` is the width of the first stage; `depths`, `heads` and `window` (the side
+    of a window in tokens) are those of each.
 
     A sequence is an image of (image / patch)^2 tokens. Each stage halves both sides and doubles the width. Windows must
     divide the sides at every stage; the shift and its mask are not counted. A context split divides the windows: it is
