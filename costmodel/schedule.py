@@ -54,7 +54,11 @@ def step_time(
 
 
 def stages(counted: OpCounts, times: OpTimes, point: PlanPoint) -> Pipeline:
-    """A plain stage of the mean number of layers, and what embedding, head and uneven layers add to others."""
+    """A plain stage of the mean number of layers, and what embedding, head and uneven layers add to others.
+
+    Layers of different sizes (of Swin, or of an encoder and a decoder) count as spread evenly: the sum is exact, a
+    stage is the mean over stages, as after a division by time. The activations of a stage of large layers are more.
+    """
     plain = _stage(times, "layer").scaled(1.0 / point.pipeline)
     layer = plain.scaled(point.pipeline / layer_count(counted))
     return Pipeline(

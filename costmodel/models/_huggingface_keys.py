@@ -85,6 +85,7 @@ BASE: dict[str, Key] = {
     "add_cross_attention": only(False, None),
     "cross_attention_hidden_size": only(None),
     "is_decoder": only(False, None),
+    "is_encoder_decoder": only(False, None),
     "pruned_heads": Key(Check("an empty object", lambda value: value in ({}, None)), None),
     "tie_encoder_decoder": only(False, None),
 }

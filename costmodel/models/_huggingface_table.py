@@ -94,7 +94,8 @@ READERS: dict[str, Reader] = {
         },
         frozenset(
             """
-            activation_function embd_pdrop layer_norm_epsilon reorder_and_upcast_attn scale_attn_by_inverse_layer_idx
+            activation_function embd_pdrop layer_norm_epsilon n_special predict_special_tokens
+            reorder_and_upcast_attn scale_attn_by_inverse_layer_idx
             scale_attn_weights summary_activation summary_first_dropout summary_proj_to_labels summary_type
             summary_use_proj
             """.split()
@@ -111,6 +112,7 @@ READERS: dict[str, Reader] = {
             "use_parallel_residual": ON,
         },
         ROTARY | {"hidden_act", "layer_norm_eps"},
+        {"attention_probs_dropout_prob": "attention_dropout", "hidden_dropout_prob": "hidden_dropout"},
     ),
     "bert": Reader(
         read_bert,
