@@ -48,13 +48,16 @@ def all_reduce(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semanti
     return _law(busy, _start_s(ranks, stack, sem) + 2 * hops_s, stack, sem)
 
 
-def all_to_all(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
-    """Every rank sends a different piece of its `payload` to every other, directly."""
+def all_to_all(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics, spread: Scalar = 1.0) -> Law:
+    """Every rank sends a different piece of its `payload` to every other, directly.
+
+    `spread` is the share of the bytes for other domains that is sent where copies for one domain go only once.
+    """
     inverse_group = 1.0 / _product(ranks)
-    busy, inside = [], 1.0
+    busy, inside, share = [], 1.0, 1.0
     for n, tier in zip(ranks, tiers, strict=True):
-        busy.append(inside * (n - 1) * inverse_group * _seconds_per_link_byte(tier, stack))
-        inside = inside * n
+        busy.append(share * inside * (n - 1) * inverse_group * _seconds_per_link_byte(tier, stack))
+        inside, share = inside * n, spread
     latency_s = _start_s(ranks, stack, sem) + _farthest_s(ranks, tiers, sem)
     return _law(tuple(busy), latency_s, stack, sem)
 

@@ -6,7 +6,7 @@ Counts have analytic truths (6ND, payload sums); times only have measurements. S
 from costmodel._pytree import pytree, static
 from costmodel.plan import PlanPoint
 from costmodel.semantics import Scalar, Semantics, total
-from costmodel.workload import LOGITS, Block, Op, Saved, Size, Sizes, Workload
+from costmodel.workload import LOGITS, Block, Op, Saved, Size, Sizes, Workload, is_expert
 
 
 @pytree
@@ -15,6 +15,9 @@ class Shares:
 
     tensor: Scalar
     context: Scalar
+    expert: Scalar
+    expert_tensor: Scalar
+    routed: Scalar  # rows of one expert: those of all ranks that hold other parts of its mesh, over all ranks
     sequence: Scalar  # rows outside tensor-parallel regions: divided under sequence parallelism only
 
 
@@ -68,14 +71,21 @@ class BlockCounts:
     name: str = static()
     position: str = static()
     syncs: int = static()  # edges of tensor-parallel regions in the forward pass
+    exchanges: int = static(default=0)  # dispatches and returns of tokens to experts, in the forward pass
+    gathers: int = static(default=0)  # over the ranks that share an expert
     repeats: Scalar
     forwards: Scalar = 1.0  # forward passes of a microbatch, of which the last keeps activations
     matmuls: tuple[MatmulCount, ...]
     attentions: tuple[AttentionCount, ...]
     memories: tuple[MemoryCount, ...]
     sync_bytes: Scalar  # payload of all `syncs` together
-    parameters: Scalar  # of one block on this rank, before ZeRO
-    trained_parameters: Scalar  # those with a gradient and optimizer states
+    exchange_bytes: Scalar  # payload of all `exchanges` together
+    exchange_spread: Scalar
+    gather_bytes: Scalar
+    parameters: Scalar  # of one block on this rank, experts apart, before ZeRO
+    trained_parameters: Scalar  # those of them with a gradient and optimizer states
+    expert_parameters: Scalar
+    trained_expert_parameters: Scalar
     matrix_parameters: Scalar  # those that enter a matmul
     head_parameters: Scalar  # those that a tied head shares with the embedding
     trained_head_parameters: Scalar
@@ -99,38 +109,50 @@ def counts(workload: Workload, point: PlanPoint, sem: Semantics) -> OpCounts:
     shares = Shares(
         tensor=inverse_tensor,
         context=1.0 / point.context,
+        expert=1.0 / point.expert,
+        expert_tensor=1.0 / point.expert_tensor,
+        routed=point.expert * point.expert_tensor * inverse_tensor / point.context,
         sequence=(1 - point.sequence_parallel) + point.sequence_parallel * inverse_tensor,
     )
     tokens = point.microbatch * workload.sequence * shares.context
     return OpCounts(
-        blocks=tuple(_block(block, point, shares, sem) for block in workload.blocks),
+        blocks=tuple(_block(block, point, shares, workload.expert_imbalance, sem) for block in workload.blocks),
         microbatches=workload.batch / (point.data * point.microbatch),
         boundary_bytes=tokens * workload.hidden * shares.sequence * point.precision.activation_bytes,
         tied=workload.tied,
     )
 
 
-def _block(block: Block, point: PlanPoint, shares: Shares, sem: Semantics) -> BlockCounts:
-    counter = _Counter(point, shares, sem)
+def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, sem: Semantics) -> BlockCounts:
+    counter = _Counter(point, shares, imbalance, sem)
     by_kind = {kind: [op for op in block.ops if op.kind == kind] for kind in _KINDS}
     own, products = by_kind["matmul"], by_kind["product"]
     heads = [op for op in own if op.name == LOGITS]
     losses = by_kind["loss"]
     moving = [op for op in block.ops if op.kind in ("memory", "loss", "lookup")]
-    syncs = by_kind["sync"]
+    syncs, exchanges, gathers = by_kind["sync"], by_kind["exchange"], by_kind["gather"]
+    experts = [op for op in own + by_kind["lookup"] if is_expert(op)]
+    activation_bytes = point.precision.activation_bytes
     return BlockCounts(
         name=block.name,
         position=block.position,
         syncs=len(syncs),
+        exchanges=len(exchanges),
+        gathers=len(gathers),
         repeats=block.repeats,
         forwards=block.forwards,
         matmuls=tuple(map(counter.matmul, own + products)),
         attentions=tuple(map(counter.attention, by_kind["attention"])),
         memories=tuple(map(counter.memory, moving)),
-        sync_bytes=point.precision.activation_bytes * total(map(counter.elements, syncs)),
+        sync_bytes=activation_bytes * total(map(counter.elements, syncs)),
+        exchange_bytes=activation_bytes * total(map(counter.elements, exchanges)),
+        exchange_spread=exchanges[0].spread if exchanges else 1.0,
+        gather_bytes=activation_bytes * total(map(counter.elements, gathers)),
         parameters=total(map(counter.parameters, block.ops)),
         trained_parameters=total(op.trained * counter.parameters(op) for op in block.ops),
-        matrix_parameters=total(map(counter.matrix, own)),
+        expert_parameters=total(map(counter.matrix, experts)),
+        trained_expert_parameters=total(op.trained * counter.matrix(op) for op in experts),
+        matrix_parameters=total(counter.matrix(op) for op in own if not is_expert(op)),
         head_parameters=total(map(counter.matrix, heads)),
         trained_head_parameters=total(op.trained * counter.matrix(op) for op in heads),
         saved=SavedBytes(
@@ -140,14 +162,14 @@ def _block(block: Block, point: PlanPoint, shares: Shares, sem: Semantics) -> Bl
     )
 
 
-_KINDS = ("matmul", "attention", "memory", "loss", "lookup", "sync", "product")
+_KINDS = ("matmul", "attention", "memory", "loss", "lookup", "sync", "exchange", "gather", "product")
 
 
 class _Counter:
     """The sizes of operators under one point. Holds no state of its own."""
 
-    def __init__(self, point: PlanPoint, shares: Shares, sem: Semantics) -> None:
-        self.point, self.shares, self.sem = point, shares, sem
+    def __init__(self, point: PlanPoint, shares: Shares, imbalance: Scalar, sem: Semantics) -> None:
+        self.point, self.shares, self.imbalance, self.sem = point, shares, imbalance, sem
 
     def size(self, sizes: Sizes) -> Scalar:
         """Elements along one dimension on this rank; 1 for none."""
@@ -163,7 +185,10 @@ class _Counter:
         return value
 
     def rows(self, op: Op | Saved) -> Scalar:
-        return self.point.microbatch * self.size(op.rows)
+        """Rows of a microbatch; those that arrive at experts are more on the busiest rank."""
+        rows = self.point.microbatch * self.size(op.rows)
+        routed = any("routed" in size.split for size in op.rows)
+        return rows * self.imbalance if routed else rows
 
     def elements(self, op: Op) -> Scalar:
         return self.rows(op) * self.size(op.columns)
@@ -205,8 +230,9 @@ class _Counter:
         return self.size(op.inner) * self.size(op.columns) * self.size(op.groups)
 
     def parameters(self, op: Op) -> Scalar:
+        """Of an expert only what stands beside its matrix, which lies on a mesh of its own."""
         vectors = self.size(op.parameters) if op.parameters else 0.0
-        return self.matrix(op) + vectors if op.kind in ("matmul", "lookup") else vectors
+        return self.matrix(op) + vectors if op.kind in ("matmul", "lookup") and not is_expert(op) else vectors
 
     def saved(self, block: Block, role: str) -> Scalar:
         return total(self._saved_bytes(kept) for op in block.ops for kept in op.saved if kept.role == role)

@@ -6,6 +6,7 @@ tensors (context, workspace, communicator buffers, fragmentation) are fitted lea
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from costmodel._pytree import pytree
 from costmodel.counts import BlockCounts, OpCounts
@@ -14,6 +15,7 @@ from costmodel.plan import PlanPoint
 from costmodel.schedule import layer_count, share
 from costmodel.semantics import Scalar, Semantics, total
 from costmodel.stack import Stack
+from costmodel.traffic import expert_shard, has_experts
 
 BlockQuantity = Callable[[BlockCounts], Scalar]
 
@@ -100,33 +102,41 @@ def in_flight(point: PlanPoint, microbatches: Scalar, remaining: Scalar, sem: Se
 def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: Stack, sem: Semantics) -> StageMemory:
     """Bytes of one stage, term by term."""
     layers = _Layers(counted, point, kind)
-    elements = layers.elements(sem)
-    trained = layers.trained_elements(sem)
+    held, trained = layers.elements(sem), layers.trained_elements(sem)
     kept = in_flight(point, counted.microbatches, kind.remaining, sem) * layers.saved_bytes()
     working = layers.largest(_dropped_bytes(point), sem)
     head = total(b.saved.input + b.saved.rest for b in counted.blocks if b.position == "last")
     logits = total(b.logits for b in counted.blocks if b.position == "last")
-    gathered = layers.largest(_gathered_bytes(point), sem)
     states = point.optimizer.states * point.state_bytes + point.precision.master_bytes
-    state_share = share(point.zero.states, point.data_shard)
+    updated = trained.divided(point.zero.states)
     return StageMemory(
-        weights_bytes=point.precision.weight_bytes * elements * share(point.zero.weights, point.data_shard),
-        gradients_bytes=point.gradient_bytes * trained * share(point.zero.gradients, point.data_shard),
-        optimizer_bytes=states * trained * state_share,
+        weights_bytes=point.precision.weight_bytes * held.divided(point.zero.weights),
+        gradients_bytes=point.gradient_bytes * trained.divided(point.zero.gradients),
+        optimizer_bytes=states * updated,
         activations_bytes=kept + kind.last * head,
         logits_bytes=kind.last * stack.logit_bytes * logits,
         recompute_bytes=working,
-        gathered_bytes=point.zero.weights * gathered,
+        gathered_bytes=point.zero.weights * layers.largest(_gathered_bytes(point), sem),
         buffers_bytes=stack.communicator_bytes * communicators(point, sem),
         fragmentation_bytes=stack.fragmentation * (kept + kind.last * head + working),
-        update_bytes=4.0 * stack.optimizer_buffer * trained * state_share,
+        update_bytes=4.0 * stack.update_copies * updated,
         outside_bytes=stack.context_bytes + stack.workspace_bytes,
     )
 
 
+class _Held(NamedTuple):
+    """Elements of weights on one rank before ZeRO, and the ranks that share them, for each of the two meshes."""
+
+    parts: tuple[tuple[Scalar, Scalar], ...]
+
+    def divided(self, by_zero: Scalar) -> Scalar:
+        """Elements left on a rank where ZeRO divides them (1) or not (0)."""
+        return total(elements * share(by_zero, ranks) for elements, ranks in self.parts)
+
+
 def communicators(point: PlanPoint, sem: Semantics) -> Scalar:
     """Groups of more than one rank that each accelerator belongs to."""
-    degrees = (point.tensor, point.context, point.data, point.pipeline)
+    degrees = (point.tensor, point.context, point.data, point.pipeline, point.expert, point.expert_tensor)
     return total(sem.minimum(1.0, degree - 1) for degree in degrees)
 
 
@@ -143,7 +153,12 @@ def _dropped_bytes(point: PlanPoint) -> BlockQuantity:
 
 def _gathered_bytes(point: PlanPoint) -> BlockQuantity:
     weights, gradients = 2.0 * point.precision.weight_bytes, point.gradient_bytes
-    return lambda block: weights * block.parameters + gradients * block.trained_parameters
+
+    def gathered_bytes(block: BlockCounts) -> Scalar:
+        trained = block.trained_parameters + block.trained_expert_parameters
+        return weights * (block.parameters + block.expert_parameters) + gradients * trained
+
+    return gathered_bytes
 
 
 class _Layers:
@@ -157,21 +172,35 @@ class _Layers:
         """Of all layers, the share that this stage holds."""
         return 1.0 / self.point.pipeline + self.kind.extra_layers / layer_count(self.counted)
 
-    def elements(self, sem: Semantics) -> Scalar:
+    def elements(self, sem: Semantics) -> _Held:
         """Parameters on one rank before ZeRO. A tied head is a copy of its own where there is a pipeline."""
-        return self._elements(lambda block: block.parameters, lambda block: block.head_parameters, sem)
+        return self._held(
+            lambda block: block.parameters,
+            lambda block: block.head_parameters,
+            lambda block: block.expert_parameters,
+            sem,
+        )
 
-    def trained_elements(self, sem: Semantics) -> Scalar:
+    def trained_elements(self, sem: Semantics) -> _Held:
         """Those of them with a gradient and optimizer states."""
-        return self._elements(lambda block: block.trained_parameters, lambda block: block.trained_head_parameters, sem)
+        return self._held(
+            lambda block: block.trained_parameters,
+            lambda block: block.trained_head_parameters,
+            lambda block: block.trained_expert_parameters,
+            sem,
+        )
 
-    def _elements(self, own: BlockQuantity, tied: BlockQuantity, sem: Semantics) -> Scalar:
+    def _held(self, own: BlockQuantity, tied: BlockQuantity, expert: BlockQuantity, sem: Semantics) -> _Held:
         layers = total(block.repeats * own(block) for block in self.blocks)
         first = total(own(block) for block in self.counted.blocks if block.position == "first")
         last = total(own(block) for block in self.counted.blocks if block.position == "last")
         heads = total(tied(block) for block in self.counted.blocks if block.position == "last")
         shared = self.counted.tied * single_stage(self.point, sem) * heads
-        return self._stage_share() * layers + self.kind.first * first + self.kind.last * (last - shared)
+        dense = self._stage_share() * layers + self.kind.first * first + self.kind.last * (last - shared)
+        if not has_experts(self.counted):
+            return _Held(((dense, self.point.data_shard),))
+        experts = self._stage_share() * total(block.repeats * expert(block) for block in self.blocks)
+        return _Held(((dense, self.point.data_shard), (experts, expert_shard(self.point, sem))))
 
     def saved_bytes(self) -> Scalar:
         """Activations of one microbatch on this stage."""

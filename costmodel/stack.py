@@ -13,7 +13,7 @@ class Stack:
     matmul_ceiling: Scalar = 0.80  # share of peak of a large matmul
     matmul_size0: Scalar = 200.0  # elements: a dimension of this size costs as much again (see roofline.py)
     attention_ceiling: Scalar = 0.50  # share of peak of the fused attention's matmuls, forward
-    attention_backward_flop: Scalar = 2.5  # FLOP of the fused backward over those of the forward (scores recomputed)
+    attention_backward_ratio: Scalar = 2.5  # FLOP of the fused backward over those of the forward (scores recomputed)
     attention_size0: Scalar = 512.0  # keys
     unfused_touches: Scalar = 2.0  # passes of unfused norms and activations over those of fused ones
     hbm_ceiling: Scalar = 0.85  # share of the memory bandwidth that streams reach
@@ -29,6 +29,7 @@ class Stack:
     # share of the compute beside it that can hide communication, where the plan overlaps it
     hide_tensor: Scalar = 0.5
     hide_context: Scalar = 0.9
+    hide_expert: Scalar = 0.5
     hide_data: Scalar = 0.9
     hide_pipeline: Scalar = 0.9
     # memory outside tensors
@@ -37,4 +38,4 @@ class Stack:
     communicator_bytes: Scalar = 0.25e9  # buffers of one communicator
     fragmentation: Scalar = 0.03  # share of activations lost between allocations
     logit_bytes: Scalar = 8.0  # bytes of one logit at the peak of the loss: float32 values and their gradient
-    optimizer_buffer: Scalar = 0.0  # float32 copies of a rank's updated weights held inside the optimizer step
+    update_copies: Scalar = 0.0  # float32 copies of a rank's updated weights held inside the optimizer step

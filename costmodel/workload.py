@@ -59,6 +59,8 @@ class Op:
     loss       tokens          -             logits per token     -
     lookup     tokens          -             table rows x width   -        (a gather: moves only the rows it uses)
     sync       tokens          -             elements per token   -        (edge of a tensor-parallel region)
+    exchange   tokens          -             elements per token   -        (to the ranks that hold the experts, or back)
+    gather     tokens          -             elements per token   -        (to the ranks that share an expert, or back)
 
     `parameters` are those outside a weight matrix (norms, biases). `touches_*` count how often an element moves through
     the memory of the accelerator in a fused kernel, in units of the activation's type. An operator that is not
@@ -76,6 +78,7 @@ class Op:
     parameters: Sizes = ()
     trained: Scalar = 1
     matrices: int = static(default=1)  # weight matrices that lie side by side in `columns`
+    spread: Scalar = 1.0  # exchange: share of the payload that leaves the innermost domain once copies are sent once
     touches_forward: Scalar = 0.0
     touches_backward: Scalar = 0.0
     saved: tuple[Saved, ...] = ()
@@ -106,11 +109,17 @@ class Workload:
     batch: Scalar
     hidden: Scalar  # elements per token that cross a stage boundary
     tied: Scalar = 0  # 1 where the operator `LOGITS` reuses the embedding's weights
+    expert_imbalance: Scalar = 1.0  # load of the busiest rank's experts over the mean
 
 
 def whole(sizes: Sizes) -> Scalar:
     """The undivided number of elements along one dimension; 1 for none."""
     return total(size.value for size in sizes) if sizes else 1
+
+
+def is_expert(op: Op) -> bool:
+    """Whether the operator's weights are divided over the expert mesh instead of the tensor ranks."""
+    return any("expert" in size.split for size in (*op.groups, *op.inner))
 
 
 def weight_elements(op: Op) -> Scalar:
@@ -137,6 +146,17 @@ def trained_parameters(workload: Workload) -> Scalar:
 
 def _operators(workload: Workload) -> Iterator[tuple[Block, Op]]:
     return ((block, op) for block in workload.blocks for op in block.ops)
+
+
+def active_parameters(workload: Workload) -> Scalar:
+    """Parameters that work on one token: of the experts, those that it is sent to."""
+    idle = total(
+        block.repeats * weight_elements(op) * (1 - whole(op.rows) / workload.sequence)
+        for block in workload.blocks
+        for op in block.ops
+        if is_expert(op) and op.kind == "matmul"
+    )
+    return parameters(workload) - idle
 
 
 def _own_parameters(workload: Workload, block: Block, op: Op) -> Scalar:

@@ -120,7 +120,14 @@ def activation(name: str, tokens: Scalar, width: Sizes, opened: Sizes, inputs: f
 
 
 def core(
-    name: str, tokens: Scalar, heads: Heads, dropout: bool, *, moved: Scalar = 1, saved: Sizes | None = None
+    name: str,
+    tokens: Scalar,
+    heads: Heads,
+    dropout: bool,
+    *,
+    moved: Scalar = 1,
+    saved: Sizes | None = None,
+    key_values: Sizes | None = None,
 ) -> Op:
     """Scores, softmax and weighted values. Unfused, it saves the probabilities (2 bytes; with dropout 5).
 
@@ -128,7 +135,8 @@ def core(
     """
     rows, keys = (Size(value=tokens, split=TOKENS),), (Size(value=heads.keys),)
     groups = (Size(value=heads.heads, split=heads.split),)
-    key_values = tuple(dataclasses.replace(size, value=moved * size.value) for size in heads.key_value)
+    if key_values is None:
+        key_values = tuple(dataclasses.replace(size, value=moved * size.value) for size in heads.key_value)
     return Op(
         name=name,
         kind="attention",

@@ -4,7 +4,7 @@ from costmodel.models._pieces import activation, linear
 from costmodel.semantics import Scalar
 from costmodel.workload import Block, Op, Saved, Size, Workload
 
-TABLES = ("tensor",)  # how the plan divides the rows of the tables
+TABLES = ("expert",)  # the rows of the tables are divided over the mesh of experts
 SAMPLES = ("context",)
 
 
