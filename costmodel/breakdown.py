@@ -247,6 +247,7 @@ def _data_law(point: PlanPoint, shard: Law, replica: Law) -> Law:
         by_tier=tuple(a + inverse * b for a, b in zip(shard.by_tier, replica.by_tier, strict=True)),
         seconds_per_byte=shard.seconds_per_byte + inverse * replica.seconds_per_byte,
         latency_s=shard.latency_s + replica.latency_s,
+        ramp=shard.ramp + inverse**0.5 * replica.ramp,
     )
 
 

@@ -32,7 +32,7 @@ COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
 VALUE_BATCH = 65_536  # the fastest lengths of the same experiment
 GRADIENT_BATCH = 8_192
 
-DEGREES = ("tensor", "context", "pipeline", "virtual_stages", "microbatch", "data_shard")
+DEGREES = ("tensor", "context", "pipeline", "virtual_stages", "microbatch", "copies")
 """The fields of a point that a plan may relax."""
 
 

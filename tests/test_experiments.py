@@ -165,7 +165,8 @@ def test_every_field_of_a_batch_is_an_array_and_all_options_are_mixed():
     points = Pool(256, seed=1).batch(1000)
     leaves = jax.tree.leaves(points)
     assert {leaf.shape for leaf in leaves} == {(1000,)}
-    constant = {"accelerators", "domain", "extra_layers_first", "extra_layers_middle", "extra_layers_last"}
+    experts = {"expert", "expert_tensor"}  # the subject is dense
+    constant = experts | {"accelerators", "domain", "extra_layers_first", "extra_layers_middle", "extra_layers_last"}
     varied = {f.name for f in dataclasses.fields(points)} - constant
     for name in varied:
         assert any(np.unique(leaf).size > 1 for leaf in jax.tree.leaves(getattr(points, name))), name
@@ -250,7 +251,7 @@ def test_gradients_of_batches_lie_between_one_sided_differences():
     """Whole degrees often sit on a kink, where any slope between the left and the right one is a subgradient."""
     workload, cluster = subject()
     points = Pool(8, seed=6).batch(64, np.float64)
-    found = compiled.batch_gradient(workload, cluster, points, ("microbatch", "data_shard"), batch=64)
+    found = compiled.batch_gradient(workload, cluster, points, ("microbatch", "copies"), batch=64)
     for name, slope in found.plan.items():
         x = getattr(points, name)
         moved = [dataclasses.replace(points, **{name: x * (1 + sign * 1e-5)}) for sign in (-1, 0, 1)]

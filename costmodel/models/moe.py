@@ -140,8 +140,6 @@ def _experts(
     arrived = (Size(value=sequence * top_k, split=ARRIVED),)
     sent = (Size(value=sequence * top_k, split=OWN),)
     spread = 1.0 if expert_groups is None else min(1.0, expert_groups / top_k)
-    copies = {"rows": sent, "columns": whole}
-    gathered = {"rows": arrived, "columns": whole}
     router = Op(
         name="router",
         kind="matmul",
@@ -153,13 +151,13 @@ def _experts(
         norm("ffn norm", sequence, hidden, layer_norm=False),
         router,
         _moved("permute", sent, whole),
-        Op(name="dispatch", kind="exchange", spread=spread, **copies),
-        Op(name="dispatch gather", kind="gather", **gathered),
-        _grouped("expert up", sequence * top_k / experts, whole, opened, groups, gathered["rows"]),
+        Op(name="dispatch", kind="exchange", rows=sent, columns=whole, spread=spread),
+        Op(name="dispatch gather", kind="gather", rows=arrived, columns=whole),
+        _grouped("expert up", sequence * top_k / experts, whole, opened, groups, arrived),
         _activation("expert activation", arrived, middle, opened),
-        _grouped("expert down", sequence * top_k / experts, middle, whole, groups, gathered["rows"]),
-        Op(name="return gather", kind="gather", **gathered),
-        Op(name="return", kind="exchange", spread=spread, **copies),
+        _grouped("expert down", sequence * top_k / experts, middle, whole, groups, arrived),
+        Op(name="return gather", kind="gather", rows=arrived, columns=whole),
+        Op(name="return", kind="exchange", rows=sent, columns=whole, spread=spread),
         _moved("unpermute", sent, whole),
         residual("ffn residual", sequence, hidden, dropout=False),
     )

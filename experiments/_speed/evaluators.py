@@ -68,9 +68,13 @@ class Bench:
     def numpy_per_s(self, size: int) -> float:
         """In batches whose temporaries fit the cache."""
         workload, cluster = self.numbers
-        pieces = self.pool.batches(size, NUMPY_BATCH)
-        runs = [functools.partial(cost, workload, cluster, piece, Exact(np)) for piece in pieces]
-        return size / best_sum_s(runs, self.effort.seconds)
+        pieces = list(self.pool.batches(size, NUMPY_BATCH))
+        kept: list[Any] = [None] * len(pieces)  # as a search does; else the heap shrinks and grows with every batch
+
+        def run(index: int) -> None:
+            kept[index] = cost(workload, cluster, pieces[index], Exact(np))
+
+        return size / best_sum_s([functools.partial(run, index) for index in range(len(pieces))], self.effort.seconds)
 
     def compiled_per_s(self, evaluator: Any, size: int, batch: int) -> float:
         """Results of a compiled evaluator, its inputs in JAX's arrays, called from Python batch by batch."""
@@ -186,7 +190,7 @@ class Bench:
             results = [cost(*self.numbers, points, Exact(np))]
 
             def in_numpy(points: PlanPoint = points, results: list[Any] = results) -> None:
-                # as in a search, the last result lives until the next is there; else the heap shrinks and grows again
+                # the last result lives until the next is there, as in `numpy_per_s`
                 results[0] = cost(*self.numbers, points, Exact(np))
 
             placed = jax.device_put(points)
