@@ -1,9 +1,11 @@
 """Models from tables: the family's builder says by its signature which fields there are."""
 
+import dataclasses
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 from costmodel._specs_checks import (
     COUNT,
@@ -26,11 +28,13 @@ from costmodel.models.dlrm import dlrm
 from costmodel.models.encoder import encoder
 from costmodel.models.encoder_decoder import encoder_decoder
 from costmodel.models.evoformer import evoformer
+from costmodel.models.moe import Latent, moe_decoder
 from costmodel.models.swin import swin
 from costmodel.workload import Workload
 
 FAMILIES: dict[str, Callable[..., Workload]] = {
     "decoder": decoder,
+    "moe": moe_decoder,
     "encoder": encoder,
     "encoder_decoder": encoder_decoder,
     "swin": swin,
@@ -48,6 +52,12 @@ NAMES = Check(
     "a list of names of operators",
     lambda value: isinstance(value, list) and value != [] and all(isinstance(item, str) for item in value),
     keep=tuple,
+)
+_RANKS = tuple(field.name for field in dataclasses.fields(Latent))
+LATENT = Check(
+    f"a table of integers >= 1: {', '.join(_RANKS)}",
+    lambda value: isinstance(value, Mapping) and sorted(value) == sorted(_RANKS) and all(map(is_count, value.values())),
+    keep=lambda value: Latent(**value),
 )
 _ADAPTERS: dict[str, Check] = {"frozen": NAMES, "adapter_rank": COUNT, "adapter_targets": NAMES}
 
@@ -85,6 +95,8 @@ def _check(parameter: inspect.Parameter) -> Check:
     kind = parameter.annotation
     if get_origin(kind) is tuple:
         return COUNTS
+    if Latent in get_args(kind):
+        return LATENT
     if kind is float:
         return POSITIVE_SHARE if parameter.name.endswith("_density") else POSITIVE
     return {bool: FLAG, str: TEXT}.get(kind, COUNT)
@@ -111,6 +123,9 @@ def check_sizes(values: Mapping[str, Any], where: str) -> None:
     for heads, width in (("heads", "extra_hidden"), ("pair_heads", "pair_hidden")):
         if width in values and heads in values and values[width] % values[heads]:
             fail(where, heads, values[heads], f"a divisor of `{width}` ({values[width]})")
+    for least, most in (("top_k", "experts"), ("dense_layers", "layers")):
+        if values.get(least, 0) > values.get(most, math.inf):
+            fail(where, least, values[least], f"at most `{most}` ({values[most]})")
     if "window" in values:
         _check_stages(values, where)
     if "bottom" in values and values["bottom"][-1] != values["hidden"]:

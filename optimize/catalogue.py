@@ -5,11 +5,11 @@ from typing import Any
 from costmodel.cluster import Cluster
 from costmodel.plan import layers
 from costmodel.specs import cluster_names, load_cluster, load_workload, model_names, read_tables
-from costmodel.workload import model_flop, parameters
+from costmodel.workload import active_parameters, model_flop, parameters
 
 
 def models() -> list[dict[str, Any]]:
-    """Every named model with its exact totals; dense ones use all parameters for each token.
+    """Every named model with its exact totals; `active_parameters` are those that work on one token.
 
     Sizes that a family does not have are null; those that differ between stages are lists.
     """
@@ -19,7 +19,7 @@ def models() -> list[dict[str, Any]]:
         count = int(parameters(workload))
         sizes = {"layers": layers(workload)} | {key: table.get(key) for key in ("hidden", "heads", "vocabulary")}
         found.append(
-            {"name": name, "parameters": count, "active_parameters": count, **sizes}
+            {"name": name, "parameters": count, "active_parameters": int(active_parameters(workload)), **sizes}
             | {"sequence": workload.sequence, "batch": workload.batch}
             | {"flop_per_token": model_flop(workload) / workload.sequence}
             | {"family": table.get("family", "decoder"), "size_note": table.get("size_note")}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 MODEL = "layers = 2\nhidden = 64\nheads = 4\nffn = 256\nvocabulary = 100\nsequence = 32\nbatch = 8\n"
+MOE = 'family = "moe"\nexperts = 8\nexpert_ffn = 64\n'
 CLUSTER = """accelerators = 64
 accelerator = "h100"
 [[tiers]]
@@ -102,6 +103,8 @@ BAD_INPUTS = (
         "unknown family", "batch = 8", 'batch = 8\nfamily = "decodr"', "`family` is 'decodr'", "did you mean decoder"
     ),
     model("fields of another family", "batch = 8", 'batch = 8\nfamily = "swin"', "`layers` is not a field here"),
+    model("fewer experts than chosen", "ffn = 256", MOE + "top_k = 9", "`top_k` is 9", "at most `experts` (8)"),
+    model("half a latent attention", "ffn = 256", MOE + "top_k = 2\nlatent = {query_rank = 3}", "`latent` is a table"),
     model("a list for a number", "heads = 4", "heads = [4]", "`heads` is [4]"),
     model("heads do not divide", "heads = 4", "heads = 5", "`heads` is 5", "`hidden` (64)"),
     model("key-value heads", "heads = 4", "heads = 4\nkey_value_heads = 3", "`key_value_heads` is 3", "`heads` (4)"),

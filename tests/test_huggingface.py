@@ -48,6 +48,9 @@ def test_the_same_workload_as_the_named_one():
     assert mine.blocks == load_workload("llama3-8b").blocks
     assert read(CONFIGS["mbart"], sequence=1024, batch=256).blocks == load_workload("mbart-large").blocks
     assert read(CONFIGS["bert"], sequence=512, batch=256).blocks == load_workload("bert-base").blocks
+    for kind, name in (("mixtral", "mixtral-8x7b"), ("qwen3_moe", "qwen3-235b-a22b"), ("deepseek_v3", "deepseek-v3")):
+        named = load_workload(name)
+        assert read(CONFIGS[kind], sequence=named.sequence, batch=named.batch).blocks == named.blocks
 
 
 def test_windows_shorten_the_attention():
@@ -64,6 +67,11 @@ def test_windows_shorten_the_attention():
 def test_old_and_new_names_of_a_key():
     new = {key: value for key, value in CONFIGS["gpt2"].items() if key not in ("n_embd", "n_layer", "n_ctx")}
     assert parameters(read({**new, "hidden_size": 768, "num_hidden_layers": 12})) == PARAMETERS["gpt2"]
+    experts = {key: value for key, value in CONFIGS["mixtral"].items() if key != "num_local_experts"}
+    assert parameters(read({**experts, "num_experts": 8})) == PARAMETERS["mixtral"]
+    later = {key: value for key, value in CONFIGS["deepseek_v3"].items() if key != "num_nextn_predict_layers"}
+    later = {**later, "num_mtp_layers": 1, "rope_parameters": {}, "dtype": "bfloat16"}
+    assert parameters(read(later)) == PARAMETERS["deepseek_v3"]
     with pytest.raises(SpecError, match="`n_ctx` is 512; expected 1024, as `n_positions`"):
         read({**CONFIGS["gpt2"], "n_ctx": 512})
 
@@ -83,6 +91,11 @@ def test_old_and_new_names_of_a_key():
         ("t5", {"feed_forward_proj": "swish"}, "`feed_forward_proj` is 'swish'"),
         ("swin", {"window_size": 9}, "`window_size` is 9; expected a divisor of the side of 56"),
         ("swin", {"num_heads": [3, 6]}, "`num_heads` is"),
+        ("qwen3_moe", {"mlp_only_layers": [3]}, "`mlp_only_layers` is \\[3\\]; expected an empty list"),
+        ("qwen3_moe", {"decoder_sparse_step": 2}, "`decoder_sparse_step` is 2; expected 1"),
+        ("deepseek_v3", {"q_lora_rank": None}, "`q_lora_rank` is None"),
+        ("deepseek_v3", {"first_k_dense_replace": 61}, "fewer than `num_hidden_layers`"),
+        ("mixtral", {"num_experts_per_tok": 9}, "at most the 8 experts"),
         ("qwen3", {"layer_types": ["full_attention"]}, "one for each of the 28 layers"),
         ("qwen3", {"layer_types": ["linear_attention"] * 28}, "`layer_types` is"),
     ],

@@ -1,6 +1,7 @@
 """Keys of HuggingFace configurations: what each may hold, and those that do not change the cost of training."""
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -52,12 +53,22 @@ LAYER_TYPES = Key(
     ),
     default=None,
 )
+LAYER_LIST = Key(
+    Check(
+        "a list of numbers of layers",
+        lambda value: (
+            isinstance(value, list | tuple)
+            and all(is_count(item) or (item == 0 and type(item) is int) for item in value)
+        ),
+        keep=tuple,
+    )
+)
 FEED_FORWARD = Key(one_of(("relu", "gelu", "gated-gelu", "gated-silu", "gated-relu")), default="relu")
 
 
 def only(*values: Any) -> Key:
     """A key that this model understands at certain values alone."""
-    words = " or ".join({None: "null", True: "true", False: "false"}.get(value, repr(value)) for value in values)
+    words = " or ".join(repr(value) if isinstance(value, str) else json.dumps(value) for value in values)
     return Key(
         Check(words, lambda value: any(value is v or (value == v and type(value) is type(v)) for v in values)), None
     )

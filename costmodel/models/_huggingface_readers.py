@@ -16,17 +16,13 @@ def _divisor(values: Values, heads: str, width: str, where: str) -> None:
 
 def read_llama(values: Values, job: Job) -> Workload:
     """Llama and its kin: RMS norms, rotary positions, gated feed-forward, grouped queries."""
-    heads, key_value_heads = values["num_attention_heads"], values["num_key_value_heads"]
-    if values.get("head_dim") is None:
-        _divisor(values, "num_attention_heads", "hidden_size", job.where)
-    if key_value_heads is not None and heads % key_value_heads:
-        fail(job.where, "num_key_value_heads", key_value_heads, f"a divisor of `num_attention_heads` ({heads})")
+    check_heads(values, job.where)
     tokens, bias = job.tokens(), values.get("attention_bias", False)
     return decoder(
         layers=values["num_hidden_layers"],
         hidden=values["hidden_size"],
-        heads=heads,
-        key_value_heads=key_value_heads,
+        heads=values["num_attention_heads"],
+        key_value_heads=values["num_key_value_heads"],
         head_size=values.get("head_dim"),
         ffn=values["intermediate_size"],
         vocabulary=values["vocab_size"],
@@ -39,11 +35,20 @@ def read_llama(values: Values, job: Job) -> Workload:
         qk_norm=values.get("qk_norm", False),
         dropout=values["attention_dropout"] > 0,
         tied=values["tie_word_embeddings"],
-        causal_density=_density(values, tokens, job.where),
+        causal_density=density(values, tokens, job.where),
     )
 
 
-def _density(values: Values, tokens: int, where: str) -> float:
+def check_heads(values: Values, where: str) -> None:
+    """Heads divide the width unless their size is given, and key-value heads divide the heads."""
+    heads, key_value_heads = values["num_attention_heads"], values["num_key_value_heads"]
+    if values.get("head_dim") is None:
+        _divisor(values, "num_attention_heads", "hidden_size", where)
+    if key_value_heads is not None and heads % key_value_heads:
+        fail(where, "num_key_value_heads", key_value_heads, f"a divisor of `num_attention_heads` ({heads})")
+
+
+def density(values: Values, tokens: int, where: str) -> float:
     """Share of the score matrix under a causal mask, with windows on some layers."""
     window, layers = values.get("sliding_window"), values["num_hidden_layers"]
     kinds = values.get("layer_types")

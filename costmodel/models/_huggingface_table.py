@@ -1,9 +1,11 @@
 """The keys of each `model_type` of HuggingFace, and the function that reads them."""
 
+from costmodel.models._huggingface_experts import read_deepseek, read_mixtral, read_qwen3_moe
 from costmodel.models._huggingface_keys import (
     DROPOUT,
     FEED_FORWARD,
     LABELS,
+    LAYER_LIST,
     LAYER_TYPES,
     LLAMA,
     NO_DROPOUT,
@@ -53,6 +55,13 @@ _GPT2_ALIASES = {
     "max_position_embeddings": "n_positions",
     "n_ctx": "n_positions",
 }
+_ROUTING = frozenset(
+    """
+    aux_loss_alpha ep_size n_group norm_topk_prob num_mtp_layers num_nextn_predict_layers output_router_logits
+    qk_head_dim rope_interleave routed_scaling_factor router_aux_loss_coef router_jitter_noise scoring_func seq_aux
+    topk_method
+    """.split()
+)
 _MBART_FLAGS = {
     **dict.fromkeys(("add_final_layer_norm", "normalize_before", "normalize_embedding"), only(True)),
     **dict.fromkeys(("add_bias_logits", "do_blenderbot_90_layernorm", "static_position_embeddings"), only(False)),
@@ -83,6 +92,45 @@ READERS: dict[str, Reader] = {
             "use_bidirectional_attention": only(False, None),
         },
         LLAMA,
+    ),
+    "mixtral": Reader(
+        read_mixtral,
+        {
+            **_LLAMA_KEYS,
+            **_sizes("num_local_experts", "num_experts_per_tok"),
+            "sliding_window": SIZE_OR_NULL,
+            "layer_types": LAYER_TYPES,
+        },
+        LLAMA | _ROUTING,
+        {"num_experts": "num_local_experts"},
+    ),
+    "qwen3_moe": Reader(
+        read_qwen3_moe,
+        {
+            **_LLAMA_KEYS,
+            **_WINDOWS,
+            **_sizes("num_experts", "num_experts_per_tok", "moe_intermediate_size", "head_dim"),
+            "mlp_only_layers": LAYER_LIST,
+            "decoder_sparse_step": only(1),
+            "attention_bias": only(False),
+            "layer_types": LAYER_TYPES,
+        },
+        LLAMA | _ROUTING,
+        {"num_local_experts": "num_experts"},
+    ),
+    "deepseek_v3": Reader(
+        read_deepseek,
+        {
+            **_LAYERS,
+            **_sizes("n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            **_sizes("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
+            **_sizes("first_k_dense_replace", "topk_group"),
+            "tie_word_embeddings": SWITCH,
+            "moe_layer_freq": only(1),
+            "attention_bias": only(False),
+        },
+        LLAMA | _ROUTING | {"attention_dropout", "head_dim", "num_key_value_heads"},
+        {"num_local_experts": "n_routed_experts"},
     ),
     "gpt2": Reader(
         read_gpt2,
@@ -188,18 +236,3 @@ READERS: dict[str, Reader] = {
 """By `model_type`. A new one is a function that calls a builder, and a row here."""
 
 READERS["mt5"] = READERS["t5"]
-
-ARCHITECTURES = {
-    "llama": "Llama",
-    "mistral": "Mistral",
-    "qwen2": "Qwen2For",
-    "qwen3": "Qwen3For",
-    "gemma": "GemmaFor",
-    "gpt2": "GPT2",
-    "gpt_neox": "GPTNeoX",
-    "bert": "Bert",
-    "mbart": "MBart",
-    "t5": "T5",
-    "swin": "SwinFor",
-}
-"""What the names of classes begin with, for files without a `model_type`."""

@@ -11,11 +11,29 @@ from typing import Any
 from costmodel._specs_checks import fail, nearest
 from costmodel._specs_files import SpecError, plain, show
 from costmodel.models._huggingface_keys import BASE, IGNORED, REQUIRED, Job, Reader, Values, missing
-from costmodel.models._huggingface_table import ARCHITECTURES, READERS
+from costmodel.models._huggingface_table import READERS
 from costmodel.workload import Workload
 
 KEYS_OF_CONFIGS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_embd", "n_layer", "d_model")
 """Keys by which a file is taken for a HuggingFace one."""
+
+ARCHITECTURES = {
+    "llama": "Llama",
+    "mistral": "Mistral",
+    "qwen2": "Qwen2For",
+    "qwen3": "Qwen3For",
+    "gemma": "GemmaFor",
+    "mixtral": "Mixtral",
+    "qwen3_moe": "Qwen3MoeFor",
+    "deepseek_v3": "DeepseekV3",
+    "gpt2": "GPT2",
+    "gpt_neox": "GPTNeoX",
+    "bert": "Bert",
+    "mbart": "MBart",
+    "t5": "T5",
+    "swin": "SwinFor",
+}
+"""What the names of classes begin with, for files without a `model_type`."""
 
 
 def from_config(mapping: Mapping[str, Any], where: str, sequence: int | None, batch: int | None) -> Workload:
