@@ -27,7 +27,9 @@ def expert_rules(plan: Plan, workload: Workload, _: Cluster) -> Iterator[str]:
 
 
 def _sizes(plan: Plan, op: Op) -> Iterator[str]:
-    """Whole experts on a rank, and whole columns of each."""
+    """Whole experts on a rank, and whole columns of each. Tables are divided by their rows, evenly or not."""
+    if op.kind == "lookup":
+        return
     for size in (*op.groups, *op.columns, *op.inner):
         for name, degree in (("expert", plan.expert), ("expert_tensor", plan.expert_tensor)):
             if name in size.split and size.value % degree:

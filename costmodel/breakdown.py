@@ -160,16 +160,23 @@ def _traffic_terms(cluster: Cluster, point: PlanPoint, done: Parts, sem: Semanti
     stage, laws, counted, step = _OnStage(point, done), done.times.laws, done.counts, done.step
     moved_s = _pipeline_parts(point, done, sem).transfers_s
     zero = point.zero
-    tensor_s = stage.total_s(lambda b: b.traffic.sync_forward_s + b.traffic.sync_backward_s)
-    ring_s = stage.total_s(lambda b: b.traffic.ring_forward_s + b.traffic.ring_backward_s + 2 * b.traffic.exchange_s)
+    tensor_s = stage.total_s(lambda b: b.forwards * b.traffic.sync_forward_s + b.traffic.sync_backward_s)
+    ring_s = stage.total_s(
+        lambda b: (
+            b.forwards * b.traffic.ring_forward_s + b.traffic.ring_backward_s + (b.forwards + 1) * b.traffic.exchange_s
+        )
+    )
     sharded_s = stage.total_s(
-        lambda b: zero.gathers_per_microbatch * b.traffic.gather_s + zero.reduces_per_microbatch * b.traffic.reduce_s
+        lambda b: (
+            0.5 * (b.forwards + 1) * zero.gathers_per_microbatch * b.traffic.gather_s
+            + zero.reduces_per_microbatch * b.traffic.reduce_s
+        )
     )
     data_exposed_s = stage.passes_s("data_s") + step.reduction_s
     data_s = sharded_s + step.gradient_traffic_s
     weights, experts = _largest_payload(counted, point), ()
     if laws.experts is not None:
-        sent_s = stage.total_s(lambda b: 2.0 * b.traffic.expert_s)
+        sent_s = stage.total_s(lambda b: (b.forwards + 1) * b.traffic.expert_s)
         payload = total(b.exchange_bytes / b.exchanges for b in counted.blocks if b.exchanges)
         exposed_s = stage.passes_s("expert_s")
         experts = (_traffic("expert traffic", exposed_s, sent_s, cluster, laws.experts.exchange, payload),)
@@ -253,4 +260,4 @@ def _ring_payload(counted: OpCounts) -> Scalar:
 
 
 def _largest_payload(counted: OpCounts, point: PlanPoint) -> Scalar:
-    return point.gradient_bytes * total(b.parameters for b in counted.blocks if b.position == "layer")
+    return point.gradient_bytes * total(b.trained_parameters for b in counted.blocks if b.position == "layer")

@@ -6,7 +6,7 @@ Counts have analytic truths (6ND, payload sums); times only have measurements. S
 from costmodel._pytree import pytree, static
 from costmodel.plan import PlanPoint
 from costmodel.semantics import Scalar, Semantics, total
-from costmodel.workload import Block, Op, Saved, Size, Sizes, Workload, is_expert
+from costmodel.workload import LOGITS, Block, Op, Saved, Size, Sizes, Workload, is_expert
 
 
 @pytree
@@ -30,6 +30,7 @@ class MatmulCount:
     operand_bytes: Scalar  # input and output
     weight_elements: Scalar  # of the matrix, or of the second operand
     reciprocal_sizes: Scalar  # 1/m + 1/k + 1/n
+    trained: Scalar = 1.0  # 0: no weight gradient
 
 
 @pytree
@@ -73,6 +74,7 @@ class BlockCounts:
     exchanges: int = static(default=0)  # dispatches and returns of tokens to experts, in the forward pass
     gathers: int = static(default=0)  # over the ranks that share an expert
     repeats: Scalar
+    forwards: Scalar = 1.0  # forward passes of a microbatch, of which the last keeps activations
     matmuls: tuple[MatmulCount, ...]
     attentions: tuple[AttentionCount, ...]
     memories: tuple[MemoryCount, ...]
@@ -81,8 +83,12 @@ class BlockCounts:
     exchange_spread: Scalar
     gather_bytes: Scalar
     parameters: Scalar  # of one block on this rank, experts apart, before ZeRO
+    trained_parameters: Scalar  # those of them with a gradient and optimizer states
     expert_parameters: Scalar
+    trained_expert_parameters: Scalar
     matrix_parameters: Scalar  # those that enter a matmul
+    head_parameters: Scalar  # those that a tied head shares with the embedding
+    trained_head_parameters: Scalar
     saved: SavedBytes
     logits: Scalar  # elements
 
@@ -120,17 +126,12 @@ def counts(workload: Workload, point: PlanPoint, sem: Semantics) -> OpCounts:
 def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, sem: Semantics) -> BlockCounts:
     counter = _Counter(point, shares, imbalance, sem)
     by_kind = {kind: [op for op in block.ops if op.kind == kind] for kind in _KINDS}
-    matmuls = tuple(map(counter.matmul, by_kind["matmul"]))
+    own, products = by_kind["matmul"], by_kind["product"]
+    heads = [op for op in own if op.name == LOGITS]
     losses = by_kind["loss"]
     moving = [op for op in block.ops if op.kind in ("memory", "loss", "lookup")]
     syncs, exchanges, gathers = by_kind["sync"], by_kind["exchange"], by_kind["gather"]
-    tables = total(counter.size(op.inner) * counter.size(op.columns) for op in by_kind["lookup"])
-    matrices, experts = (
-        total(
-            count.weight_elements for count, op in zip(matmuls, by_kind["matmul"], strict=True) if is_expert(op) == own
-        )
-        for own in (False, True)
-    )
+    experts = [op for op in own + by_kind["lookup"] if is_expert(op)]
     activation_bytes = point.precision.activation_bytes
     return BlockCounts(
         name=block.name,
@@ -139,16 +140,21 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
         exchanges=len(exchanges),
         gathers=len(gathers),
         repeats=block.repeats,
-        matmuls=matmuls,
+        forwards=block.forwards,
+        matmuls=tuple(map(counter.matmul, own + products)),
         attentions=tuple(map(counter.attention, by_kind["attention"])),
         memories=tuple(map(counter.memory, moving)),
         sync_bytes=activation_bytes * total(map(counter.elements, syncs)),
         exchange_bytes=activation_bytes * total(map(counter.elements, exchanges)),
         exchange_spread=exchanges[0].spread if exchanges else 1.0,
         gather_bytes=activation_bytes * total(map(counter.elements, gathers)),
-        parameters=matrices + tables + total(counter.vectors(op) for op in block.ops),
-        expert_parameters=experts,
-        matrix_parameters=matrices,
+        parameters=total(map(counter.parameters, block.ops)),
+        trained_parameters=total(op.trained * counter.parameters(op) for op in block.ops),
+        expert_parameters=total(map(counter.matrix, experts)),
+        trained_expert_parameters=total(op.trained * counter.matrix(op) for op in experts),
+        matrix_parameters=total(counter.matrix(op) for op in own if not is_expert(op)),
+        head_parameters=total(map(counter.matrix, heads)),
+        trained_head_parameters=total(op.trained * counter.matrix(op) for op in heads),
         saved=SavedBytes(
             input=counter.saved(block, "input"), core=counter.saved(block, "core"), rest=counter.saved(block, "rest")
         ),
@@ -156,7 +162,7 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
     )
 
 
-_KINDS = ("matmul", "attention", "memory", "loss", "lookup", "sync", "exchange", "gather")
+_KINDS = ("matmul", "attention", "memory", "loss", "lookup", "sync", "exchange", "gather", "product")
 
 
 class _Counter:
@@ -196,6 +202,7 @@ class _Counter:
             operand_bytes=self.point.precision.activation_bytes * m * (k + n) * groups,
             weight_elements=weight,
             reciprocal_sizes=1.0 / m + 1.0 / k + 1.0 / n,
+            trained=op.trained,
         )
 
     def attention(self, op: Op) -> AttentionCount:
@@ -219,8 +226,13 @@ class _Counter:
             name=op.name, forward_bytes=op.touches_forward * moved, backward_bytes=op.touches_backward * moved
         )
 
-    def vectors(self, op: Op) -> Scalar:
-        return self.size(op.parameters) if op.parameters else 0.0
+    def matrix(self, op: Op) -> Scalar:
+        return self.size(op.inner) * self.size(op.columns) * self.size(op.groups)
+
+    def parameters(self, op: Op) -> Scalar:
+        """Of an expert only what stands beside its matrix, which lies on a mesh of its own."""
+        vectors = self.size(op.parameters) if op.parameters else 0.0
+        return self.matrix(op) + vectors if op.kind in ("matmul", "lookup") and not is_expert(op) else vectors
 
     def saved(self, block: Block, role: str) -> Scalar:
         return total(self._saved_bytes(kept) for op in block.ops for kept in op.saved if kept.role == role)

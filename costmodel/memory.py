@@ -103,16 +103,16 @@ def in_flight(point: PlanPoint, microbatches: Scalar, remaining: Scalar, sem: Se
 def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: Stack, sem: Semantics) -> StageMemory:
     """Bytes of one stage, term by term."""
     layers = _Layers(counted, point, kind)
-    held = layers.elements(sem)
+    held, trained = layers.elements(sem), layers.trained_elements(sem)
     kept = in_flight(point, counted.microbatches, kind.remaining, sem) * layers.saved_bytes()
     working = layers.largest(_dropped_bytes(point), sem)
     head = total(b.saved.input + b.saved.rest for b in counted.blocks if b.position == "last")
     logits = total(b.logits for b in counted.blocks if b.position == "last")
     states = point.optimizer.states * point.state_bytes + point.precision.master_bytes
-    updated = held.divided(point.zero.states)
+    updated = trained.divided(point.zero.states)
     return StageMemory(
         weights_bytes=point.precision.weight_bytes * held.divided(point.zero.weights),
-        gradients_bytes=point.gradient_bytes * held.divided(point.zero.gradients),
+        gradients_bytes=point.gradient_bytes * trained.divided(point.zero.gradients),
         optimizer_bytes=states * updated,
         activations_bytes=kept + kind.last * head,
         logits_bytes=kind.last * stack.logit_bytes * logits,
@@ -153,8 +153,13 @@ def _dropped_bytes(point: PlanPoint) -> BlockQuantity:
 
 
 def _gathered_bytes(point: PlanPoint) -> BlockQuantity:
-    size_bytes = 2.0 * point.precision.weight_bytes + point.gradient_bytes
-    return lambda block: size_bytes * (block.parameters + block.expert_parameters)
+    weights, gradients = 2.0 * point.precision.weight_bytes, point.gradient_bytes
+
+    def gathered_bytes(block: BlockCounts) -> Scalar:
+        trained = block.trained_parameters + block.trained_expert_parameters
+        return weights * (block.parameters + block.expert_parameters) + gradients * trained
+
+    return gathered_bytes
 
 
 class _Layers:
@@ -170,20 +175,39 @@ class _Layers:
 
     def elements(self, sem: Semantics) -> _Held:
         """Parameters on one rank before ZeRO. A tied head is a copy of its own where there is a pipeline."""
-        layers = total(block.repeats * block.parameters for block in self.blocks)
-        first = total(b.parameters for b in self.counted.blocks if b.position == "first")
-        last = total(b.parameters for b in self.counted.blocks if b.position == "last")
-        matrices = total(b.matrix_parameters for b in self.counted.blocks if b.position == "last")
-        shared = self.counted.tied * single_stage(self.point, sem) * matrices
+        return self._held(
+            lambda block: block.parameters,
+            lambda block: block.head_parameters,
+            lambda block: block.expert_parameters,
+            sem,
+        )
+
+    def trained_elements(self, sem: Semantics) -> _Held:
+        """Those of them with a gradient and optimizer states."""
+        return self._held(
+            lambda block: block.trained_parameters,
+            lambda block: block.trained_head_parameters,
+            lambda block: block.trained_expert_parameters,
+            sem,
+        )
+
+    def _held(self, own: BlockQuantity, tied: BlockQuantity, expert: BlockQuantity, sem: Semantics) -> _Held:
+        layers = total(block.repeats * own(block) for block in self.blocks)
+        first = total(own(block) for block in self.counted.blocks if block.position == "first")
+        last = total(own(block) for block in self.counted.blocks if block.position == "last")
+        heads = total(tied(block) for block in self.counted.blocks if block.position == "last")
+        shared = self.counted.tied * single_stage(self.point, sem) * heads
         dense = self._stage_share() * layers + self.kind.first * first + self.kind.last * (last - shared)
         if not has_experts(self.counted):
             return _Held(((dense, self.point.data_shard),))
-        experts = self._stage_share() * total(block.repeats * block.expert_parameters for block in self.blocks)
+        experts = self._stage_share() * total(block.repeats * expert(block) for block in self.blocks)
         return _Held(((dense, self.point.data_shard), (experts, expert_shard(self.point, sem))))
 
     def saved_bytes(self) -> Scalar:
         """Activations of one microbatch on this stage."""
-        return self._stage_share() * total(block.repeats * kept_bytes(block, self.point) for block in self.blocks)
+        first = total(b.saved.input + b.saved.rest for b in self.counted.blocks if b.position == "first")
+        layers = total(block.repeats * kept_bytes(block, self.point) for block in self.blocks)
+        return self._stage_share() * layers + self.kind.first * first
 
     def largest(self, quantity: BlockQuantity, sem: Semantics) -> Scalar:
         """The largest of a quantity over the kinds of layer."""

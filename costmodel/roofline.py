@@ -91,7 +91,7 @@ def matmul_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack, s
     accumulated_bytes = count.operand_bytes + 2.0 * point.gradient_bytes * count.weight_elements
     product_s = sem.maximum(roof.compute_s, roof.memory_s)
     weights_s = sem.maximum(roof.compute_s, speed.memory_s_per_byte * accumulated_bytes)
-    return product_s + stack.kernel_s, weights_s + stack.kernel_s
+    return product_s + stack.kernel_s, count.trained * (weights_s + stack.kernel_s)
 
 
 def attention_roof(count: AttentionCount, speed: Rates, stack: Stack) -> Roof:

@@ -54,7 +54,11 @@ def step_time(
 
 
 def stages(counted: OpCounts, times: OpTimes, point: PlanPoint) -> Pipeline:
-    """A plain stage of the mean number of layers, and what embedding, head and uneven layers add to others."""
+    """A plain stage of the mean number of layers, and what embedding, head and uneven layers add to others.
+
+    Layers of different sizes (of Swin, or of an encoder and a decoder) count as spread evenly: the sum is exact, a
+    stage is the mean over stages, as after a division by time. The activations of a stage of large layers are more.
+    """
     plain = _stage(times, "layer").scaled(1.0 / point.pipeline)
     layer = plain.scaled(point.pipeline / layer_count(counted))
     return Pipeline(
@@ -101,32 +105,38 @@ def on_heaviest_stage(
 def gradient_traffic_s(counted: OpCounts, times: OpTimes, point: PlanPoint, sem: Semantics) -> Scalar:
     """Gradient reduction and weight gathering once a step, in one bucket for each layer."""
     laws = times.laws
-    dense = on_heaviest_stage(counted, lambda block: block.parameters, point, sem)
-    dense_s = _reduced_s(dense, laws.shard, laws.replica, point.data_shard, counted, point)
+    dense, trained = (
+        on_heaviest_stage(counted, quantity, point, sem)
+        for quantity in (lambda block: block.parameters, lambda block: block.trained_parameters)
+    )
+    dense_s = _reduced_s(dense, trained, laws.shard, laws.replica, point.data_shard, counted, point)
     if laws.experts is None:
         return dense_s
-    own = on_heaviest_stage(counted, lambda block: block.expert_parameters, point, sem)
-    own_s = _reduced_s(own, laws.experts.shard, laws.experts.replica, expert_shard(point, sem), counted, point)
+    own, trained = (
+        on_heaviest_stage(counted, quantity, point, sem)
+        for quantity in (lambda block: block.expert_parameters, lambda block: block.trained_expert_parameters)
+    )
+    own_s = _reduced_s(own, trained, laws.experts.shard, laws.experts.replica, expert_shard(point, sem), counted, point)
     return dense_s + own_s
 
 
 def _reduced_s(
-    elements: Scalar, shard: Law, replica: Law, ranks: Scalar, counted: OpCounts, point: PlanPoint
+    elements: Scalar, trained: Scalar, shard: Law, replica: Law, ranks: Scalar, counted: OpCounts, point: PlanPoint
 ) -> Scalar:
     zero, buckets = point.zero, layer_count(counted) / point.pipeline
-    once_bytes = zero.reduces_once * point.gradient_bytes + zero.gathers_once * point.precision.weight_bytes
+    gradients_bytes = point.gradient_bytes * trained
+    once_bytes = zero.reduces_once * gradients_bytes + zero.gathers_once * point.precision.weight_bytes * elements
     calls = (zero.reduces_once + zero.gathers_once) * buckets
-    return time_s(shard, once_bytes * elements, calls) + time_s(
-        replica, point.gradient_bytes * elements / ranks, buckets
-    )
+    return time_s(shard, once_bytes, calls) + time_s(replica, gradients_bytes / ranks, buckets)
 
 
 def optimizer_s(counted: OpCounts, point: PlanPoint, memory_s_per_byte: Scalar, sem: Semantics) -> Scalar:
     """The update streams through memory: states and master weights in and out, gradients in, weights out."""
     divided, data_shard = point.zero.states, point.data_shard
-    elements = on_heaviest_stage(counted, lambda block: block.parameters, point, sem) * share(divided, data_shard)
+    dense = on_heaviest_stage(counted, lambda block: block.trained_parameters, point, sem)
+    elements = dense * share(divided, data_shard)
     if has_experts(counted):
-        own = on_heaviest_stage(counted, lambda block: block.expert_parameters, point, sem)
+        own = on_heaviest_stage(counted, lambda block: block.trained_expert_parameters, point, sem)
         elements = elements + own * share(divided, expert_shard(point, sem))
     states_bytes = 2.0 * (point.optimizer.states * point.state_bytes + point.precision.master_bytes)
     per_element = states_bytes + point.gradient_bytes + point.precision.weight_bytes
@@ -154,27 +164,30 @@ def _step_payloads(
     def of(quantity: Callable[[BlockCounts], Scalar]) -> Scalar:
         return on_heaviest_stage(counted, quantity, point, sem)
 
-    hops, exchanges = 3.0 * point.context_ring * (point.context - 1), 2.0 * (1 - point.context_ring)
+    hops, exchanges = point.context_ring * (point.context - 1), 1 - point.context_ring
     gathers = zero.gathers_once + m * zero.gathers_per_microbatch
     reduces = zero.reduces_once + m * zero.reduces_per_microbatch
-    sharded = gathers * point.precision.weight_bytes + reduces * point.gradient_bytes
-    passes = (2.0 + point.recompute.redo_rest) * m
-    elements = of(lambda b: b.parameters)
+    weights_bytes, gradients_bytes = gathers * point.precision.weight_bytes, reduces * point.gradient_bytes
+    redone = 1.0 + point.recompute.redo_rest
+    elements, trained = of(lambda b: b.parameters), of(lambda b: b.trained_parameters)
     dense = (
-        (laws.sync, passes * of(lambda b: b.sync_bytes)),
-        (laws.ring, hops * m * of(lambda b: total(a.ring_bytes for a in b.attentions))),
-        (laws.exchange, exchanges * m * of(lambda b: total(a.exchange_bytes for a in b.attentions))),
-        (laws.shard, sharded * elements),
-        (laws.replica, point.gradient_bytes * elements / point.data_shard),
+        (laws.sync, m * of(lambda b: (b.forwards + redone) * b.sync_bytes)),
+        (laws.ring, hops * m * of(lambda b: (b.forwards + 2.0) * total(a.ring_bytes for a in b.attentions))),
+        (
+            laws.exchange,
+            exchanges * m * of(lambda b: (b.forwards + 1.0) * total(a.exchange_bytes for a in b.attentions)),
+        ),
+        (laws.shard, weights_bytes * elements + gradients_bytes * trained),
+        (laws.replica, point.gradient_bytes * trained / point.data_shard),
         (laws.boundary, 2.0 * m * counted.boundary_bytes),
     )
     if laws.experts is None:
         return dense
-    own = of(lambda b: b.expert_parameters)
+    own, trained = of(lambda b: b.expert_parameters), of(lambda b: b.trained_expert_parameters)
     return (
         *dense,
-        (laws.experts.exchange, passes * of(lambda b: b.exchange_bytes)),
-        (laws.experts.gather, passes * of(lambda b: b.gather_bytes)),
-        (laws.experts.shard, sharded * own),
-        (laws.experts.replica, point.gradient_bytes * own / expert_shard(point, sem)),
+        (laws.experts.exchange, m * of(lambda b: (b.forwards + redone) * b.exchange_bytes)),
+        (laws.experts.gather, m * of(lambda b: (b.forwards + redone) * b.gather_bytes)),
+        (laws.experts.shard, weights_bytes * own + gradients_bytes * trained),
+        (laws.experts.replica, point.gradient_bytes * trained / expert_shard(point, sem)),
     )

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel._specs_checks import COUNT, FLAG, TEXT, Check, convert, fail, nearest, require
+from costmodel._specs_checks import COUNT, Check, convert, fail, nearest
 from costmodel._specs_clusters import cluster_from
 from costmodel._specs_files import SpecError, plain, read_mapping, show
+from costmodel._specs_models import workload_from
 from costmodel._specs_plans import plan_from
 from costmodel.cluster import Cluster
-from costmodel.models.decoder import decoder
+from costmodel.models.huggingface import KEYS_OF_CONFIGS, from_config
 from costmodel.plan import Plan
 from costmodel.workload import Workload
 
@@ -28,14 +29,6 @@ __all__ = [
 ]
 
 DATA = Path(__file__).parent / "data"
-
-_SIZES = ("layers", "hidden", "heads", "ffn", "vocabulary", "sequence", "batch")
-_MODEL_CHECKS: dict[str, Check] = {
-    "name": TEXT,
-    **dict.fromkeys((*_SIZES, "key_value_heads", "head_size"), COUNT),
-    **dict.fromkeys(("gated", "bias", "layer_norm", "learned_positions", "dropout", "tied"), FLAG),
-}
-_HUGGINGFACE_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_embd", "n_layer")
 
 
 def read_tables(kind: str) -> dict[str, dict[str, Any]]:
@@ -54,18 +47,15 @@ def cluster_names() -> tuple[str, ...]:
 
 
 def load_workload(name_or_path: str | Path, sequence: int | None = None, batch: int | None = None) -> Workload:
-    """A model by name, or from a TOML or JSON file of its dimensions, with its default sequence and batch or yours."""
+    """A model by name, from a TOML or JSON file of its dimensions, or from a HuggingFace config.json.
+
+    With its default sequence and batch or yours; a config.json has none.
+    """
     name, table, where = _find("model", name_or_path)
-    if any(key in table for key in _HUGGINGFACE_KEYS):
-        raise SpecError(
-            f"{where}: this is a HuggingFace config.json, which is not read yet; expected a file with "
-            f"{', '.join(_SIZES)}"
-        )
-    values = {"name": name, **convert(table, _MODEL_CHECKS, where)}
-    values |= _arguments(where, {"sequence": sequence, "batch": batch}, _MODEL_CHECKS)
-    require(values, _SIZES, _MODEL_CHECKS, where)
-    _check_heads(values, where)
-    return decoder(**values)
+    given = _arguments(where, {"sequence": sequence, "batch": batch}, {"sequence": COUNT, "batch": COUNT})
+    if any(key in table for key in KEYS_OF_CONFIGS):
+        return from_config(table, where, given.get("sequence"), given.get("batch"))
+    return workload_from({"name": name, **table}, given, where)
 
 
 def load_cluster(name_or_path: str | Path, accelerators: int | None = None) -> Cluster:
@@ -112,12 +102,3 @@ def _arguments(where: str, given: Mapping[str, Any], checks: Mapping[str, Check]
     """Arguments that are not None, checked as the fields of the file are."""
     present = {name: value for name, value in given.items() if value is not None}
     return convert(present, {name: checks[name] for name in given}, f"{where}, argument")
-
-
-def _check_heads(values: Mapping[str, Any], where: str) -> None:
-    heads = values["heads"]
-    if "head_size" not in values and values["hidden"] % heads:
-        fail(where, "heads", heads, f"a divisor of `hidden` ({values['hidden']}), or `head_size` beside it")
-    key_value_heads = values.get("key_value_heads", heads)
-    if heads % key_value_heads:
-        fail(where, "key_value_heads", key_value_heads, f"a divisor of `heads` ({heads})")

@@ -6,7 +6,7 @@ contends with it: $(1-h) t + (1-k)\max(h t, c) + k (h t + c)$. It is $t + c$ at 
 
 from typing import NamedTuple
 
-from costmodel._pytree import pytree, static
+from costmodel._pytree import map_leaves, pytree, static
 from costmodel.cluster import Cluster
 from costmodel.counts import BlockCounts, OpCounts
 from costmodel.plan import PlanPoint
@@ -49,6 +49,7 @@ class BlockPasses:
     name: str = static()
     position: str = static()
     repeats: Scalar
+    forwards: Scalar  # passes that `forward` holds
     forward: Pass
     backward: Pass
     weights: Pass
@@ -159,7 +160,8 @@ def _passes(
         name=block.name,
         position=block.position,
         repeats=block.repeats,
-        forward=forward,
+        forwards=block.forwards,
+        forward=map_leaves(lambda seconds: block.forwards * seconds, forward),
         backward=backward,
         weights=weights,
         recompute_s=recompute_s,

@@ -123,8 +123,8 @@ def block_traffic(block: BlockCounts, point: PlanPoint, law: Laws, stack: Stack)
         ring_backward_s=2.0 * ring_s,  # gradients of keys and values travel with them
         exchange_s=(1 - point.context_ring) * exchanged,
         expert_s=_tokens_s(block, law.experts),
-        gather_s=_sharded_s(block, point.precision.weight_bytes, law),
-        reduce_s=_sharded_s(block, point.gradient_bytes, law),
+        gather_s=_sharded_s(block, point.precision.weight_bytes, law, trained=False),
+        reduce_s=_sharded_s(block, point.gradient_bytes, law, trained=True),
     )
 
 
@@ -136,9 +136,10 @@ def _tokens_s(block: BlockCounts, law: ExpertLaws | None) -> Scalar:
     return time_s(law.exchange, block.exchange_bytes, block.exchanges) + gathered_s
 
 
-def _sharded_s(block: BlockCounts, element_bytes: Scalar, law: Laws) -> Scalar:
-    """One all-gather or reduce-scatter of a block's elements over the ranks that share them."""
-    dense_s = time_s(law.shard, element_bytes * block.parameters)
+def _sharded_s(block: BlockCounts, element_bytes: Scalar, law: Laws, trained: bool) -> Scalar:
+    """One all-gather of a block's elements, or a reduce-scatter of the trained ones, over the ranks that share them."""
+    dense_s = time_s(law.shard, element_bytes * (block.trained_parameters if trained else block.parameters))
     if law.experts is None or not block.exchanges:
         return dense_s
-    return dense_s + time_s(law.experts.shard, element_bytes * block.expert_parameters)
+    own = block.trained_expert_parameters if trained else block.expert_parameters
+    return dense_s + time_s(law.experts.shard, element_bytes * own)

@@ -3,21 +3,26 @@
 from typing import Any
 
 from costmodel.cluster import Cluster
+from costmodel.plan import layers
 from costmodel.specs import cluster_names, load_cluster, load_workload, model_names, read_tables
-from costmodel.workload import model_flop, parameters
+from costmodel.workload import active_parameters, model_flop, parameters
 
 
 def models() -> list[dict[str, Any]]:
-    """Every named model with its exact totals; dense ones use all parameters for each token."""
+    """Every named model with its exact totals; `active_parameters` are those that work on one token.
+
+    Sizes that a family does not have are null; those that differ between stages are lists.
+    """
     tables, found = read_tables("models"), []
     for name in model_names():
         workload, table = load_workload(name), tables[name]
         count = int(parameters(workload))
-        sizes = {key: table[key] for key in ("layers", "hidden", "heads", "vocabulary")}
+        sizes = {"layers": layers(workload)} | {key: table.get(key) for key in ("hidden", "heads", "vocabulary")}
         found.append(
-            {"name": name, "parameters": count, "active_parameters": count, **sizes}
+            {"name": name, "parameters": count, "active_parameters": int(active_parameters(workload)), **sizes}
             | {"sequence": workload.sequence, "batch": workload.batch}
             | {"flop_per_token": model_flop(workload) / workload.sequence}
+            | {"family": table.get("family", "decoder"), "size_note": table.get("size_note")}
             | {"source": table.get("source"), "date": table.get("date")}
         )
     return found

@@ -175,9 +175,16 @@ def show_models(models: list[dict[str, Any]]) -> None:
     """A table of models."""
     table = _table("model", "parameters", "layers", "hidden", "heads", "vocabulary", "sequence", "batch")
     for model in models:
-        sizes = [f"{model[key]:,}" for key in ("layers", "hidden", "heads", "vocabulary", "sequence", "batch")]
+        sizes = [_size(model[key]) for key in ("layers", "hidden", "heads", "vocabulary", "sequence", "batch")]
         table.add_row(model["name"], f"{model['parameters'] / 1e9:.2f} B", *sizes)
     _console().print(table)
+
+
+def _size(value: int | list[int] | None) -> str:
+    """A size of a model: one number, one for each stage, or none."""
+    if isinstance(value, list):
+        return "/".join(f"{item:,}" for item in value)
+    return "-" if value is None else f"{value:,}"
 
 
 def show_clusters(clusters: list[dict[str, Any]]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 MODEL = "layers = 2\nhidden = 64\nheads = 4\nffn = 256\nvocabulary = 100\nsequence = 32\nbatch = 8\n"
+MOE = 'family = "moe"\nexperts = 8\nexpert_ffn = 64\n'
 CLUSTER = """accelerators = 64
 accelerator = "h100"
 [[tiers]]
@@ -74,6 +75,8 @@ BAD_INPUTS = (
     BadInput("control characters", "model", ("my.toml", "not valid TOML"), "layers = \x00\n"),
     BadInput("an empty file", "model", ("my.toml", "`layers`", "missing"), ""),
     BadInput("a HuggingFace file", "model", ("config.json", "HuggingFace"), '{"hidden_size": 64}', "config.json"),
+    BadInput("a HuggingFace kind", "model", ("`model_type` is 'mamba'",), '{"model_type": "mamba"}', "config.json"),
+    BadInput("a HuggingFace hole", "model", ("`d_model` is missing",), '{"model_type": "t5"}', "config.json"),
     plan("truncated JSON", '{"data": 8,\n', "not valid JSON", "line 2"),
     plan("a JSON list", "[1, 2]", "[1, 2]", "expected an object"),
     plan("a JSON key twice", '{"data": 8, "data": 4}', "'data' is given twice"),
@@ -96,6 +99,13 @@ BAD_INPUTS = (
     model("absurdly large", "layers = 2", "layers = 1" + "0" * 300, "`layers` is an integer of 997 bits"),
     model("integer for a flag", "batch = 8", "batch = 8\ntied = 1", "`tied` is 1", "true or false"),
     model("a table for a number", "batch = 8", "batch = {size = 8}", "`batch` is a table"),
+    model(
+        "unknown family", "batch = 8", 'batch = 8\nfamily = "decodr"', "`family` is 'decodr'", "did you mean decoder"
+    ),
+    model("fields of another family", "batch = 8", 'batch = 8\nfamily = "swin"', "`layers` is not a field here"),
+    model("fewer experts than chosen", "ffn = 256", MOE + "top_k = 9", "`top_k` is 9", "at most `experts` (8)"),
+    model("half a latent attention", "ffn = 256", MOE + "top_k = 2\nlatent = {query_rank = 3}", "`latent` is a table"),
+    model("a list for a number", "heads = 4", "heads = [4]", "`heads` is [4]"),
     model("heads do not divide", "heads = 4", "heads = 5", "`heads` is 5", "`hidden` (64)"),
     model("key-value heads", "heads = 4", "heads = 4\nkey_value_heads = 3", "`key_value_heads` is 3", "`heads` (4)"),
     model("a name over two lines", "layers", 'name = "a\\nb"\nlayers', "`name` is 'a\\nb'"),

@@ -6,22 +6,11 @@ are divided over it, and every token travels to its `top_k` experts and back.
 
 import dataclasses
 
-from costmodel.models.decoder import (
-    SPREAD,
-    TOKENS,
-    _attention,
-    _core,
-    _embedding,
-    _head,
-    _linear,
-    _norm,
-    _residual,
-    _sync,
-)
-from costmodel.models.decoder import _feed_forward as dense_feed_forward
+from costmodel.models._layers import attention as whole_attention
+from costmodel.models._layers import feed_forward
+from costmodel.models._pieces import SPREAD, TOKENS, Heads, Style, core, embedding, head, linear, norm, residual, sync
 from costmodel.workload import Block, Op, Saved, Size, Workload
 
-PLAIN = {"bias": False, "layer_norm": False, "dropout": False}
 OWN = ("context", "tensor")  # tokens of one rank: divided over tensor ranks too, under sequence parallelism
 ARRIVED = ("routed", "expert")  # rows that arrive at one rank's experts, all of them together
 
@@ -66,21 +55,25 @@ def moe_decoder(
     `expert_groups` bounds the innermost domains that one token is sent to (node-limited routing). `imbalance` is the
     load of the busiest rank's experts over the mean, or the capacity factor where tokens beyond it are dropped.
     """
+    style = Style(hidden=hidden, tokens=sequence)
     if latent is None:
         size = head_size or hidden // heads
         kv = key_value_heads or heads
-        attention = _attention(sequence, heads, kv, size, causal_density, hidden=hidden, **PLAIN)
+        looks = Heads(heads=heads, key_value_heads=kv, head_size=size, keys=sequence, density=causal_density)
+        attention = whole_attention(style, looks)
         attention += (_head_norms(size),) if query_key_norm else ()
     else:
         attention = _latent_attention(sequence, hidden, heads, latent, causal_density)
     shared = shared_experts * expert_ffn
     routed = _experts(sequence, hidden, experts, top_k, expert_ffn, shared, expert_groups)
-    dense = dense_feed_forward(sequence, ffn or expert_ffn, True, hidden=hidden, **PLAIN)
+    dense = feed_forward(style, ffn or expert_ffn, True)
     kinds = (("dense layer", dense, dense_layers), ("expert layer", routed, layers - dense_layers))
     blocks = tuple(Block(name=kind, ops=attention + ops, repeats=repeats) for kind, ops, repeats in kinds if repeats)
+    entry = Block(name="embedding", position="first", ops=embedding("embedding", sequence, hidden, vocabulary))
+    final = norm("final norm", sequence, hidden, layer_norm=False)
     return Workload(
         name=name,
-        blocks=(_embedding(sequence, hidden, vocabulary, ()), *blocks, _head(sequence, hidden, vocabulary, False)),
+        blocks=(entry, *blocks, head((final,), sequence, hidden, vocabulary)),
         sequence=sequence,
         batch=batch,
         hidden=hidden,
@@ -118,19 +111,23 @@ def _latent_attention(sequence: int, hidden: int, heads: int, latent: Latent, de
         touches_forward=2.0,
         touches_backward=4.0,
     )
-    core = _core(
-        sequence, heads, (key_size + latent.value_size) / 2, density, queries + key_values, key_values, dropout=False
+    looks = Heads(
+        heads=heads,
+        key_value_heads=heads,
+        head_size=(key_size + latent.value_size) / 2,
+        keys=sequence,
+        density=density,
     )
     return (
-        _norm("attention norm", sequence, hidden, False, role="input"),
-        _linear("latent down", sequence, whole, down, input_split=SPREAD, bias=None),
+        norm("attention norm", sequence, hidden, layer_norm=False, role="input"),
+        linear("latent down", sequence, whole, down, input_split=SPREAD),
         norms,
-        _linear("query up", sequence, query_rank, queries, input_split=TOKENS, bias=None),
-        _linear("key value up", sequence, value_rank, opened, input_split=TOKENS, bias=None),
-        core,
-        _linear("attention out", sequence, values, whole, input_split=TOKENS, bias=None),
-        _sync("attention sync", sequence, hidden),
-        _residual("attention residual", sequence, hidden, dropout=False),
+        linear("query up", sequence, query_rank, queries, input_split=TOKENS),
+        linear("key value up", sequence, value_rank, opened, input_split=TOKENS),
+        core("attention", sequence, looks, dropout=False, saved=queries + key_values, key_values=key_values),
+        linear("attention out", sequence, values, whole, input_split=TOKENS),
+        sync("attention sync", sequence, hidden),
+        residual("attention residual", sequence, hidden, dropout=False),
     )
 
 
@@ -151,7 +148,7 @@ def _experts(
         columns=(Size(value=experts),),
     )
     ops = (
-        _norm("ffn norm", sequence, hidden, False, role="rest"),
+        norm("ffn norm", sequence, hidden, layer_norm=False),
         router,
         _moved("permute", sent, whole),
         Op(name="dispatch", kind="exchange", rows=sent, columns=whole, spread=spread),
@@ -162,11 +159,11 @@ def _experts(
         Op(name="return gather", kind="gather", rows=arrived, columns=whole),
         Op(name="return", kind="exchange", rows=sent, columns=whole, spread=spread),
         _moved("unpermute", sent, whole),
-        _residual("ffn residual", sequence, hidden, dropout=False),
+        residual("ffn residual", sequence, hidden, dropout=False),
     )
     if not shared:
         return ops
-    beside = dense_feed_forward(sequence, shared, True, hidden=hidden, **PLAIN)
+    beside = feed_forward(Style(hidden=hidden, tokens=sequence), shared, True)
     return ops + tuple(op for op in beside if op.name not in ("ffn norm", "ffn residual"))
 
 

@@ -1,0 +1,83 @@
+"""How the values of each `model_type` of HuggingFace with experts are passed to the builder."""
+
+from typing import Any
+
+from costmodel._specs_checks import fail
+from costmodel.models._huggingface_keys import Job, Values
+from costmodel.models._huggingface_readers import check_heads, density
+from costmodel.models.moe import Latent, moe_decoder
+from costmodel.workload import Workload
+
+
+def read_mixtral(values: Values, job: Job) -> Workload:
+    check_heads(values, job.where)
+    return _routed(
+        values,
+        job,
+        experts=values["num_local_experts"],
+        expert_ffn=values["intermediate_size"],
+        key_value_heads=values["num_key_value_heads"],
+        head_size=values["head_dim"],
+        causal_density=density(values, job.tokens(), job.where),
+    )
+
+
+def read_qwen3_moe(values: Values, job: Job) -> Workload:
+    """Dense layers are counted where they come first."""
+    check_heads(values, job.where)
+    dense = values["mlp_only_layers"]
+    if sorted(dense) != list(range(len(dense))) or len(dense) >= values["num_hidden_layers"]:
+        fail(job.where, "mlp_only_layers", list(dense), "an empty list, or the first layers in order")
+    return _routed(
+        values,
+        job,
+        experts=values["num_experts"],
+        expert_ffn=values["moe_intermediate_size"],
+        ffn=values["intermediate_size"],
+        dense_layers=len(dense),
+        key_value_heads=values["num_key_value_heads"],
+        head_size=values["head_dim"],
+        query_key_norm=True,
+        causal_density=density(values, job.tokens(), job.where),
+    )
+
+
+def read_deepseek(values: Values, job: Job) -> Workload:
+    """Without the layers of multi-token prediction. A token goes to `topk_group` groups, one to a node."""
+    if values["first_k_dense_replace"] >= values["num_hidden_layers"]:
+        fail(job.where, "first_k_dense_replace", values["first_k_dense_replace"], "fewer than `num_hidden_layers`")
+    return _routed(
+        values,
+        job,
+        experts=values["n_routed_experts"],
+        expert_ffn=values["moe_intermediate_size"],
+        ffn=values["intermediate_size"],
+        dense_layers=values["first_k_dense_replace"],
+        shared_experts=values["n_shared_experts"],
+        expert_groups=values["topk_group"],
+        latent=Latent(
+            query_rank=values["q_lora_rank"],
+            key_value_rank=values["kv_lora_rank"],
+            nope_size=values["qk_nope_head_dim"],
+            rope_size=values["qk_rope_head_dim"],
+            value_size=values["v_head_dim"],
+        ),
+    )
+
+
+def _routed(values: Values, job: Job, *, experts: int, **others: Any) -> Workload:
+    """What all of them have alike."""
+    if values["num_experts_per_tok"] > experts:
+        fail(job.where, "num_experts_per_tok", values["num_experts_per_tok"], f"at most the {experts} experts")
+    return moe_decoder(
+        layers=values["num_hidden_layers"],
+        hidden=values["hidden_size"],
+        heads=values["num_attention_heads"],
+        vocabulary=values["vocab_size"],
+        sequence=job.tokens(),
+        batch=job.batch,
+        experts=experts,
+        top_k=values["num_experts_per_tok"],
+        tied=values["tie_word_embeddings"],
+        **others,
+    )

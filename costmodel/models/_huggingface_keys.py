@@ -1,0 +1,142 @@
+"""Keys of HuggingFace configurations: what each may hold, and those that do not change the cost of training."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from costmodel._specs_checks import COUNT, FLAG, POSITIVE, SHARE, Check, fail, is_count, one_of
+from costmodel._specs_files import SpecError
+from costmodel.workload import Workload
+
+REQUIRED = object()
+"""Instead of a default: HuggingFace always writes the key, so a file without it was cut."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """What one key may hold. Without `default` it must be there; otherwise HuggingFace's own, which it leaves out."""
+
+    check: Check
+    default: Any = REQUIRED
+
+
+def nullable(check: Check) -> Check:
+    return Check(f"{check.expected}, or null", check.accepts, keep=check.keep, optional=True)
+
+
+_KINDS = ("full_attention", "sliding_attention")
+SIZE = Key(COUNT)
+SIZE_OR_NULL = Key(nullable(COUNT))
+RATIO = Key(POSITIVE)
+SWITCH = Key(FLAG)
+TIED = Key(FLAG, default=True)  # left out where true
+OFF, ON = Key(FLAG, default=False), Key(FLAG, default=True)
+DROPOUT, NO_DROPOUT = Key(SHARE), Key(SHARE, default=0.0)
+OPTIONAL_SIZE = Key(nullable(COUNT), default=None)
+STAGES = Key(
+    Check(
+        "a list of 1 to 8 integers >= 1",
+        lambda value: isinstance(value, list | tuple) and 0 < len(value) <= 8 and all(map(is_count, value)),
+        keep=tuple,
+    )
+)
+LABELS = Key(
+    Check("an object of at least one label", lambda value: isinstance(value, Mapping) and len(value) > 0, keep=len)
+)
+LAYER_TYPES = Key(
+    Check(
+        f"a list of {' and '.join(_KINDS)}",
+        lambda value: isinstance(value, list | tuple) and all(item in _KINDS for item in value),
+        keep=tuple,
+        optional=True,
+    ),
+    default=None,
+)
+LAYER_LIST = Key(
+    Check(
+        "a list of numbers of layers",
+        lambda value: (
+            isinstance(value, list | tuple)
+            and all(is_count(item) or (item == 0 and type(item) is int) for item in value)
+        ),
+        keep=tuple,
+    )
+)
+FEED_FORWARD = Key(one_of(("relu", "gelu", "gated-gelu", "gated-silu", "gated-relu")), default="relu")
+
+
+def only(*values: Any) -> Key:
+    """A key that this model understands at certain values alone."""
+    words = " or ".join(repr(value) if isinstance(value, str) else json.dumps(value) for value in values)
+    return Key(
+        Check(words, lambda value: any(value is v or (value == v and type(value) is type(v)) for v in values)), None
+    )
+
+
+# Of the base class (generation, tokens, labels, bookkeeping): in every family.
+IGNORED = frozenset(
+    """
+    _name_or_path _num_labels _attn_implementation _attn_implementation_autoset _commit_hash attn_implementation
+    activation_dropout architectures auto_map bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward
+    classif_dropout classifier_dropout custom_pipelines decoder_start_token_id diversity_penalty do_sample dtype
+    early_stopping encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task
+    forced_bos_token_id forced_eos_token_id force_bos_token_to_be_generated gradient_checkpointing id2label label2id
+    initializer_factor initializer_range init_std
+    language length_penalty max_length max_new_tokens min_length model_type name no_repeat_ngram_size num_beam_groups
+    num_beams num_labels num_return_sequences output_attentions output_hidden_states output_past output_scores
+    pad_token_id prefix problem_type quantization_config remove_invalid_values repetition_penalty return_dict
+    return_dict_in_generate sep_token_id suppress_tokens task_specific_params temperature tf_legacy_loss
+    tokenizer_class top_k top_p torch_dtype torchscript transformers_version typical_p unk_token_id unsloth_version
+    use_bfloat16 use_cache
+    """.split()
+)
+# Structure that the base class may switch on, and that no family here counts.
+BASE: dict[str, Key] = {
+    "add_cross_attention": only(False, None),
+    "cross_attention_hidden_size": only(None),
+    "is_decoder": only(False, None),
+    "is_encoder_decoder": only(False, None),
+    "pruned_heads": Key(Check("an empty object", lambda value: value in ({}, None)), None),
+    "tie_encoder_decoder": only(False, None),
+}
+ROTARY = frozenset(
+    """
+    max_position_embeddings original_max_position_embeddings partial_rotary_factor rope_parameters rope_scaling
+    rope_theta rotary_emb_base rotary_pct
+    """.split()
+)
+LLAMA = ROTARY | {"hidden_act", "hidden_activation", "pretraining_tp", "rms_norm_eps"}
+
+Values = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What a config.json does not say."""
+
+    where: str
+    sequence: int | None
+    batch: int
+
+    def tokens(self, most: int | None = None) -> int:
+        """The sequence, which a table of positions may limit."""
+        if self.sequence is None:
+            raise SpecError(missing(self.where, "sequence"))
+        if most is not None and self.sequence > most:
+            fail(self.where, "sequence", self.sequence, f"at most the {most} positions of the model")
+        return self.sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """How one `model_type` is read."""
+
+    build: Callable[[Values, Job], Workload]
+    keys: Mapping[str, Key]
+    ignored: frozenset[str] = frozenset()
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)  # another name of a key, to the key
+
+
+def missing(where: str, field: str) -> str:
+    return f"{where}: `{field}` is missing; expected {COUNT.expected} beside the config.json, which does not hold it"

@@ -1,0 +1,204 @@
+"""How the values of each `model_type` of HuggingFace are passed to a builder."""
+
+from costmodel._specs_checks import COUNT, fail
+from costmodel.models._huggingface_keys import Job, Values
+from costmodel.models.decoder import decoder
+from costmodel.models.encoder import encoder
+from costmodel.models.encoder_decoder import encoder_decoder
+from costmodel.models.swin import swin
+from costmodel.workload import Workload
+
+
+def _divisor(values: Values, heads: str, width: str, where: str) -> None:
+    if values[width] % values[heads]:
+        fail(where, heads, values[heads], f"a divisor of `{width}` ({values[width]})")
+
+
+def read_llama(values: Values, job: Job) -> Workload:
+    """Llama and its kin: RMS norms, rotary positions, gated feed-forward, grouped queries."""
+    check_heads(values, job.where)
+    tokens, bias = job.tokens(), values.get("attention_bias", False)
+    return decoder(
+        layers=values["num_hidden_layers"],
+        hidden=values["hidden_size"],
+        heads=values["num_attention_heads"],
+        key_value_heads=values["num_key_value_heads"],
+        head_size=values.get("head_dim"),
+        ffn=values["intermediate_size"],
+        vocabulary=values["vocab_size"],
+        sequence=tokens,
+        batch=job.batch,
+        gated=True,
+        qkv_bias=bias or values.get("qkv_bias", False),
+        out_bias=bias,
+        ffn_bias=values.get("mlp_bias", False),
+        qk_norm=values.get("qk_norm", False),
+        dropout=values["attention_dropout"] > 0,
+        tied=values["tie_word_embeddings"],
+        causal_density=density(values, tokens, job.where),
+    )
+
+
+def check_heads(values: Values, where: str) -> None:
+    """Heads divide the width unless their size is given, and key-value heads divide the heads."""
+    heads, key_value_heads = values["num_attention_heads"], values["num_key_value_heads"]
+    if values.get("head_dim") is None:
+        _divisor(values, "num_attention_heads", "hidden_size", where)
+    if key_value_heads is not None and heads % key_value_heads:
+        fail(where, "num_key_value_heads", key_value_heads, f"a divisor of `num_attention_heads` ({heads})")
+
+
+def density(values: Values, tokens: int, where: str) -> float:
+    """Share of the score matrix under a causal mask, with windows on some layers."""
+    window, layers = values.get("sliding_window"), values["num_hidden_layers"]
+    kinds = values.get("layer_types")
+    if kinds is not None and len(kinds) != layers:
+        fail(where, "layer_types", list(kinds), f"one for each of the {layers} layers")
+    if kinds is not None:
+        windowed = kinds.count("sliding_attention")
+        if windowed and window is None:
+            fail(where, "sliding_window", window, COUNT.expected)
+    elif not values.get("use_sliding_window", True):
+        windowed = 0
+    else:
+        windowed = max(0, layers - values.get("max_window_layers", 0))
+    if not windowed or window is None or window >= tokens:
+        return 0.5
+    share = window / tokens
+    return 0.5 + windowed / layers * (share - share**2 / 2 - 0.5)
+
+
+def read_gpt2(values: Values, job: Job) -> Workload:
+    _divisor(values, "n_head", "n_embd", job.where)
+    return decoder(
+        layers=values["n_layer"],
+        hidden=values["n_embd"],
+        heads=values["n_head"],
+        ffn=values["n_inner"] or 4 * values["n_embd"],
+        vocabulary=values["vocab_size"],
+        sequence=job.tokens(values["n_positions"]),
+        batch=job.batch,
+        positions=values["n_positions"],
+        bias=True,
+        layer_norm=True,
+        learned_positions=True,
+        dropout=max(values["resid_pdrop"], values["attn_pdrop"]) > 0,
+        tied=values["tie_word_embeddings"],
+    )
+
+
+def read_neox(values: Values, job: Job) -> Workload:
+    """The parallel formulation of its blocks is counted as the sequential one."""
+    _divisor(values, "num_attention_heads", "hidden_size", job.where)
+    return decoder(
+        layers=values["num_hidden_layers"],
+        hidden=values["hidden_size"],
+        heads=values["num_attention_heads"],
+        ffn=values["intermediate_size"],
+        vocabulary=values["vocab_size"],
+        sequence=job.tokens(),
+        batch=job.batch,
+        qkv_bias=values["attention_bias"],
+        out_bias=values["attention_bias"],
+        ffn_bias=True,
+        layer_norm=True,
+        dropout=max(values["attention_dropout"], values["hidden_dropout"]) > 0,
+        tied=values["tie_word_embeddings"],
+    )
+
+
+def read_bert(values: Values, job: Job) -> Workload:
+    _divisor(values, "num_attention_heads", "hidden_size", job.where)
+    return encoder(
+        layers=values["num_hidden_layers"],
+        hidden=values["hidden_size"],
+        heads=values["num_attention_heads"],
+        ffn=values["intermediate_size"],
+        vocabulary=values["vocab_size"],
+        sequence=job.tokens(values["max_position_embeddings"]),
+        batch=job.batch,
+        positions=values["max_position_embeddings"],
+        token_types=values["type_vocab_size"],
+        dropout=max(values["hidden_dropout_prob"], values["attention_probs_dropout_prob"]) > 0,
+        tied=values["tie_word_embeddings"],
+    )
+
+
+def read_mbart(values: Values, job: Job) -> Workload:
+    """Both sides at the sequence; two more rows than positions in each table."""
+    for heads in ("encoder_attention_heads", "decoder_attention_heads"):
+        _divisor(values, heads, "d_model", job.where)
+    return encoder_decoder(
+        layers=values["encoder_layers"],
+        decoder_layers=values["decoder_layers"],
+        hidden=values["d_model"],
+        heads=values["encoder_attention_heads"],
+        decoder_heads=values["decoder_attention_heads"],
+        ffn=values["encoder_ffn_dim"],
+        decoder_ffn=values["decoder_ffn_dim"],
+        vocabulary=values["vocab_size"],
+        sequence=job.tokens(values["max_position_embeddings"]),
+        batch=job.batch,
+        positions=values["max_position_embeddings"] + 2,
+        bias=True,
+        layer_norm=True,
+        embedding_norm=True,
+        learned_positions=True,
+        dropout=max(values["dropout"], values["attention_dropout"]) > 0,
+        tied=values["tie_word_embeddings"],
+    )
+
+
+def read_t5(values: Values, job: Job) -> Workload:
+    """Both sides at the sequence."""
+    return encoder_decoder(
+        layers=values["num_layers"],
+        decoder_layers=values["num_decoder_layers"] or values["num_layers"],
+        hidden=values["d_model"],
+        heads=values["num_heads"],
+        head_size=values["d_kv"],
+        ffn=values["d_ff"],
+        vocabulary=values["vocab_size"],
+        sequence=job.tokens(),
+        batch=job.batch,
+        relative_buckets=values["relative_attention_num_buckets"],
+        gated=values["feed_forward_proj"].startswith("gated"),
+        dropout=values["dropout_rate"] > 0,
+        tied=values["tie_word_embeddings"],
+    )
+
+
+def read_swin(values: Values, job: Job) -> Workload:
+    """Windows are no larger than their stage, as in the published code; images that need padding are errors."""
+    where, depths, heads = job.where, values["depths"], values["num_heads"]
+    image, patch, window = values["image_size"], values["patch_size"], values["window_size"]
+    if len(heads) != len(depths):
+        fail(where, "num_heads", list(heads), f"a list of {len(depths)}, one for each of `depths`")
+    if image % (patch * 2 ** (len(depths) - 1)):
+        fail(where, "image_size", image, f"a multiple of {patch * 2 ** (len(depths) - 1)}, a patch of the last stage")
+    sides = [image // patch // 2**stage for stage in range(len(depths))]
+    for stage, (side, count) in enumerate(zip(sides, heads, strict=True)):
+        if side % min(window, side):
+            fail(where, "window_size", window, f"a divisor of the side of {side} tokens at stage {stage + 1}")
+        if values["embed_dim"] * 2**stage % count:
+            fail(where, "num_heads", list(heads), f"a divisor of the width at stage {stage + 1}")
+    if job.sequence not in (None, sides[0] ** 2):
+        fail(where, "sequence", job.sequence, f"none: an image has {sides[0] ** 2} tokens")
+    ffn_ratio = values["mlp_ratio"]
+    if not (ffn_ratio * values["embed_dim"]).is_integer():
+        fail(where, "mlp_ratio", ffn_ratio, "a whole number when multiplied by `embed_dim`")
+    return swin(
+        depths=depths,
+        hidden=values["embed_dim"],
+        heads=heads,
+        image=image,
+        window=tuple(min(window, side) for side in sides),
+        batch=job.batch,
+        patch=patch,
+        channels=values["num_channels"],
+        classes=values["id2label"],
+        ffn_ratio=ffn_ratio,
+        qkv_bias=values["qkv_bias"],
+        absolute_positions=values["use_absolute_embeddings"],
+        dropout=max(values["hidden_dropout_prob"], values["attention_probs_dropout_prob"]) > 0,
+    )

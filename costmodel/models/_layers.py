@@ -1,0 +1,98 @@
+"""Attention and feed-forward of a transformer, as every family of them uses them."""
+
+import dataclasses
+
+from costmodel.models._pieces import (
+    SPREAD,
+    TOKENS,
+    Heads,
+    Style,
+    activation,
+    core,
+    linear,
+    norm,
+    residual,
+    sync,
+)
+from costmodel.semantics import Scalar
+from costmodel.workload import Op, Saved, Size
+
+
+def attention(style: Style, heads: Heads, name: str = "attention") -> tuple[Op, ...]:
+    """Self-attention with its norm, its projections and its residual; keys lie on the queries' own tokens."""
+    tokens, hidden = style.tokens, style.hidden
+    columns, whole = heads.query + heads.key_value, (Size(value=hidden),)
+    projections = (heads.heads + 2 * heads.key_value_heads) * heads.head_size
+    bias = projections if style.qkv_bias else None
+    return (
+        norm(f"{name} norm", tokens, hidden, style.layer_norm, role="input"),
+        linear("qkv" if name == "attention" else f"{name} qkv", tokens, whole, columns, bias=bias, matrices=3),
+        *((_query_key_norm(style, heads, name),) if style.qk_norm else ()),
+        core(name, tokens, heads, style.dropout),
+        *closing(style, heads, name),
+    )
+
+
+def cross_attention(style: Style, heads: Heads) -> tuple[Op, ...]:
+    """Attention of the decoder's tokens to the encoder's output (`heads.keys` tokens)."""
+    tokens, hidden, name = style.tokens, style.hidden, "cross attention"
+    whole, ratio = (Size(value=hidden),), heads.keys / tokens
+    width = heads.heads * heads.head_size, 2 * heads.key_value_heads * heads.head_size
+    query_bias, key_value_bias = width if style.qkv_bias else (None, None)
+    scores = core(name, tokens, heads, style.dropout, moved=ratio, saved=heads.query)
+    key_rows = (Size(value=heads.keys, split=TOKENS),)
+    return (
+        norm(f"{name} norm", tokens, hidden, style.layer_norm),
+        linear(f"{name} query", tokens, whole, heads.query, bias=query_bias),
+        linear(f"{name} key value", heads.keys, whole, heads.key_value, bias=key_value_bias, matrices=2),
+        _also_saving(scores, Saved(rows=key_rows, columns=heads.key_value)),
+        *closing(style, heads, name),
+    )
+
+
+def closing(style: Style, heads: Heads, name: str) -> tuple[Op, ...]:
+    """The output projection and the residual."""
+    tokens, hidden = style.tokens, style.hidden
+    bias = hidden if style.out_bias else None
+    return (
+        linear(f"{name} out", tokens, heads.query, (Size(value=hidden),), input_split=TOKENS, bias=bias),
+        sync(f"{name} sync", tokens, hidden),
+        residual(f"{name} residual", tokens, hidden, style.dropout),
+    )
+
+
+def feed_forward(style: Style, ffn: Scalar, gated: bool = False) -> tuple[Op, ...]:
+    """Norm, one or two products up, activation, product down, residual."""
+    tokens, hidden, gates = style.tokens, style.hidden, 2 if gated else 1
+    whole, middle = (Size(value=hidden),), (Size(value=ffn, split=("tensor",)),)
+    opened = (Size(value=gates * ffn, split=("tensor",)),)
+    up, down = (gates * ffn, hidden) if style.ffn_bias else (None, None)
+    return (
+        norm("ffn norm", tokens, hidden, style.layer_norm),
+        linear("ffn up", tokens, whole, opened, input_split=SPREAD, bias=up, matrices=gates),
+        activation("activation", tokens, middle, opened, float(gates)),
+        linear("ffn down", tokens, middle, whole, input_split=TOKENS, bias=down),
+        sync("ffn sync", tokens, hidden),
+        residual("ffn residual", tokens, hidden, style.dropout),
+    )
+
+
+def _query_key_norm(style: Style, heads: Heads, name: str) -> Op:
+    """RMS norms of queries and keys with one scale of a head's size each."""
+    rows = (Size(value=style.tokens, split=TOKENS),)
+    keys = heads.key_value_heads * heads.head_size
+    columns = (*heads.query, Size(value=keys, split=("tensor",), limit=heads.key_value_heads))
+    return Op(
+        name=f"{name} query key norm",
+        kind="memory",
+        rows=rows,
+        columns=columns,
+        parameters=(Size(value=2 * heads.head_size),),
+        touches_forward=2.0,
+        touches_backward=3.0,  # read the input and the gradient, write
+        saved=(Saved(rows=rows, columns=columns),),
+    )
+
+
+def _also_saving(op: Op, kept: Saved) -> Op:
+    return dataclasses.replace(op, saved=(*op.saved, kept))

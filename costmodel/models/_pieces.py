@@ -1,0 +1,192 @@
+"""Operators and blocks that the builders of transformers share."""
+
+import dataclasses
+
+from costmodel.semantics import Scalar
+from costmodel.workload import LOGITS, Block, Op, Saved, Size, Sizes
+
+TOKENS = ("context",)  # the split of token rows inside a tensor-parallel region
+SPREAD = ("context", "sequence")  # outside it: also over the tensor ranks, under sequence parallelism
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Style:
+    """What all layers of one side of a model have alike: width, tokens in a sequence, and flags."""
+
+    hidden: Scalar
+    tokens: Scalar
+    layer_norm: bool = False  # with a bias; otherwise RMS norms with a scale only
+    dropout: bool = False
+    qkv_bias: bool = False
+    out_bias: bool = False
+    ffn_bias: bool = False
+    qk_norm: bool = False  # an RMS norm over each head's query and key
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Heads:
+    """Heads of one attention, and what they look at."""
+
+    heads: Scalar
+    key_value_heads: Scalar
+    head_size: Scalar
+    keys: Scalar  # key rows that each query row meets
+    density: Scalar = 1.0
+    split: tuple[str, ...] = ("tensor",)
+
+    @property
+    def query(self) -> Sizes:
+        return (Size(value=self.heads * self.head_size, split=self.split),)
+
+    @property
+    def key_value(self) -> Sizes:
+        value = 2 * self.key_value_heads * self.head_size
+        return (Size(value=value, split=self.split, limit=self.key_value_heads),)
+
+
+def integral(value: Scalar) -> Scalar:
+    """A quotient of integers as an integer again, where it is one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def norm(name: str, tokens: Scalar, width: Scalar, layer_norm: bool, role: str = "rest") -> Op:
+    rows, columns = (Size(value=tokens, split=SPREAD),), (Size(value=width),)
+    return Op(
+        name=name,
+        kind="memory",
+        rows=rows,
+        columns=columns,
+        parameters=(Size(value=(2 if layer_norm else 1) * width),),
+        touches_forward=2.0,  # read, write
+        touches_backward=4.0,  # read the input, the gradient and the other branch's gradient; write
+        saved=(Saved(rows=rows, columns=columns, role=role),),
+    )
+
+
+def linear(
+    name: str,
+    tokens: Scalar,
+    inner: Sizes,
+    columns: Sizes,
+    *,
+    input_split: tuple[str, ...] = SPREAD,
+    bias: Scalar | None = None,
+    matrices: int = 1,
+) -> Op:
+    """A linear layer that saves its input, divided by `input_split` (`SPREAD` where it is gathered again)."""
+    return Op(
+        name=name,
+        kind="matmul",
+        rows=(Size(value=tokens, split=TOKENS),),
+        inner=inner,
+        columns=columns,
+        parameters=() if bias is None else (Size(value=bias),),
+        matrices=matrices,
+        saved=(Saved(rows=(Size(value=tokens, split=input_split),), columns=inner),),
+    )
+
+
+def sync(name: str, tokens: Scalar, width: Scalar) -> Op:
+    """The edge of a tensor-parallel region: an all-reduce, or its two halves under sequence parallelism."""
+    return Op(name=name, kind="sync", rows=(Size(value=tokens, split=TOKENS),), columns=(Size(value=width),))
+
+
+def residual(name: str, tokens: Scalar, width: Scalar, dropout: bool = False) -> Op:
+    rows, columns = (Size(value=tokens, split=SPREAD),), (Size(value=width),)
+    mask = (Saved(rows=rows, columns=columns, activations=0.0, fixed_bytes=1.0),)
+    return Op(
+        name=name,
+        kind="memory",
+        rows=rows,
+        columns=columns,
+        touches_forward=3.0,  # read the branch and the stream, write the stream
+        touches_backward=1.0,
+        saved=mask if dropout else (),
+    )
+
+
+def activation(name: str, tokens: Scalar, width: Sizes, opened: Sizes, inputs: float) -> Op:
+    """An elementwise function of `inputs` tensors of the same width, which it saves (`opened` columns together)."""
+    rows = (Size(value=tokens, split=TOKENS),)
+    return Op(
+        name=name,
+        kind="memory",
+        rows=rows,
+        columns=width,
+        touches_forward=inputs + 1.0,  # read each input, write the output
+        touches_backward=2.0 * inputs + 1.0,  # read the inputs and the gradient, write the inputs' gradients
+        saved=(Saved(rows=rows, columns=opened),),
+    )
+
+
+def core(
+    name: str,
+    tokens: Scalar,
+    heads: Heads,
+    dropout: bool,
+    *,
+    moved: Scalar = 1,
+    saved: Sizes | None = None,
+    key_values: Sizes | None = None,
+) -> Op:
+    """Scores, softmax and weighted values. Unfused, it saves the probabilities (2 bytes; with dropout 5).
+
+    `moved` is the number of key rows for each query row that are read: 1 where queries and keys are the same tokens.
+    """
+    rows, keys = (Size(value=tokens, split=TOKENS),), (Size(value=heads.keys),)
+    groups = (Size(value=heads.heads, split=heads.split),)
+    if key_values is None:
+        key_values = tuple(dataclasses.replace(size, value=moved * size.value) for size in heads.key_value)
+    return Op(
+        name=name,
+        kind="attention",
+        rows=rows,
+        inner=(Size(value=heads.head_size),),
+        columns=keys,
+        groups=groups,
+        key_values=key_values,
+        density=heads.density,
+        saved=(
+            Saved(rows=rows, columns=heads.query + heads.key_value if saved is None else saved),
+            Saved(
+                rows=rows,
+                columns=keys,
+                groups=groups,
+                activations=2.0 if dropout else 1.0,
+                fixed_bytes=1.0 if dropout else 0.0,
+                role="core",
+                attention="unfused",
+            ),
+            Saved(rows=rows, columns=groups, activations=0.0, fixed_bytes=4.0, attention="flash"),
+        ),
+    )
+
+
+def embedding(name: str, tokens: Scalar, hidden: Scalar, vocabulary: Scalar, others: Sizes = ()) -> tuple[Op, ...]:
+    """A table divided by its rows; `others` are parameters beside it, such as positions."""
+    lookup = Op(
+        name=name,
+        kind="lookup",
+        rows=(Size(value=tokens, split=TOKENS),),
+        inner=(Size(value=vocabulary, split=("tensor",)),),
+        columns=(Size(value=hidden),),
+        parameters=others,
+        touches_forward=2.0,
+        touches_backward=2.0,
+    )
+    return (lookup, sync(f"{name} sync", tokens, hidden))
+
+
+def head(before: tuple[Op, ...], tokens: Scalar, hidden: Scalar, vocabulary: Scalar, bias: bool = False) -> Block:
+    """What stands `before` it, logits over a divided vocabulary, and the loss on float32 logits."""
+    logits = (Size(value=vocabulary, split=("tensor",)),)
+    loss = Op(
+        name="loss",
+        kind="loss",
+        rows=(Size(value=tokens, split=TOKENS),),
+        columns=logits,
+        touches_forward=3.0,  # cast, maximum and sum over float32 logits, in units of the activation type
+        touches_backward=2.0,
+    )
+    product = linear(LOGITS, tokens, (Size(value=hidden),), logits, bias=vocabulary if bias else None)
+    return Block(name="head", position="last", ops=(*before, product, sync("head sync", tokens, hidden), loss))

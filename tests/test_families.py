@@ -1,0 +1,162 @@
+"""Builders of every family against models traced in JAX, and frozen weights, adapters and recycling."""
+
+import importlib.util
+import math
+
+import numpy as np
+import pytest
+
+from costmodel.cost import as_floats
+from costmodel.counts import counts
+from costmodel.evaluate import evaluate
+from costmodel.models.dlrm import dlrm
+from costmodel.models.encoder import encoder
+from costmodel.models.encoder_decoder import encoder_decoder
+from costmodel.models.evoformer import evoformer
+from costmodel.models.swin import swin
+from costmodel.plan import Plan, embed
+from costmodel.semantics import Exact, total
+from costmodel.specs import load_cluster, load_workload
+from costmodel.workload import model_flop, parameters
+from tests.oracles import evoformer as evoformer_oracle
+from tests.oracles import families as oracle
+
+SEM = Exact(math)
+
+
+def test_encoder_against_a_traced_one():
+    sizes = {"layers": 2, "hidden": 48, "heads": 4, "vocabulary": 100}
+    built = encoder(**sizes, ffn=96, sequence=16, positions=20, batch=1)
+    assert (parameters(built), model_flop(built)) == oracle.bert(**sizes, ffn_size=96, positions=20, tokens=16)
+
+
+@pytest.mark.parametrize(("source", "target"), [(16, 16), (24, 8)])
+def test_encoder_decoder_against_a_traced_one(source, target):
+    sizes = {"layers": 2, "hidden": 48, "heads": 4, "head_size": 8, "vocabulary": 100}
+    built = encoder_decoder(
+        **sizes, decoder_layers=3, ffn=96, sequence=source, decoder_sequence=target, batch=1, bias=True,
+        layer_norm=True, embedding_norm=True, learned_positions=True, causal_density=1.0,
+    )  # fmt: skip
+    traced = oracle.sequence_to_sequence(**sizes, down=3, ffn_size=96, source=source, target=target)
+    assert (parameters(built), model_flop(built)) == traced
+
+
+def test_swin_against_a_traced_one():
+    sizes = {"depths": (1, 2, 2), "hidden": 24, "heads": (2, 4, 8), "image": 64, "window": (4, 4, 2), "classes": 10}
+    built = swin(**sizes, batch=1)
+    count, flop = oracle.swin(**sizes, patch=4)
+    assert parameters(built) == count
+    pixels = 2 * 16**2 * 48 * 24  # no gradient reaches the image
+    assert model_flop(built) - pixels == flop
+
+
+def test_swin_tiny_is_the_published_one():
+    """28,288,354 parameters and 4.5 billion multiply-adds (arXiv 2103.14030 table 1 and its code)."""
+    tiny = swin(depths=(2, 2, 6, 2), hidden=96, heads=(3, 6, 12, 24), image=224, window=(7,) * 4, batch=1)
+    assert parameters(tiny) == 28_288_354
+    assert f"{model_flop(tiny) / 6 / 1e9:.1f}" == "4.5"
+
+
+@pytest.mark.parametrize("s", [8, 12])
+def test_evoformer_against_a_traced_one(s):
+    built = evoformer(
+        layers=2, sequences=s, residues=10, batch=1, hidden=32, pair_hidden=16, heads=4, pair_heads=2, outer_size=6,
+        extra_layers=1, extra_sequences=20, extra_hidden=8,
+    )  # fmt: skip
+    traced = evoformer_oracle.evoformer(2, 1, s, 20, 10, c_m=32, c_e=8, c_z=16, heads=4, pair_heads=2, c=6)
+    assert (parameters(built), model_flop(built)) == traced
+
+
+def test_dlrm_against_a_traced_one():
+    sizes = {"tables": (50, 20, 7), "hidden": 16, "dense_features": 5, "bottom": (24, 16), "top": (32, 8, 1)}
+    built = dlrm(**sizes, batch=64)
+    count, flop = oracle.dlrm(**sizes)
+    assert parameters(built) == count
+    assert model_flop(built) - 2 * 5 * 24 == flop  # no gradient reaches the dense features
+
+
+FAMILIES = ["bert-base", "mbart-large", "swin-1.8b", "alphafold2-128x256", "dlrm-criteo"]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("context", [1, 2])
+def test_every_rank_does_its_share_of_the_flop(name, context):
+    if name == "dlrm-criteo" and context > 1:
+        pytest.skip("a sample is one token")
+    built = load_workload(name, batch=32)
+    plan = Plan(context=context, data=4, microbatch=2)
+    counted = counts(as_floats(built), embed(plan, built, 8.0), SEM)
+    forward = total(
+        b.repeats * (b.forwards + 2) * total(op.flop for op in b.matmuls + b.attentions) for b in counted.blocks
+    )
+    done = forward * counted.microbatches * plan.context * plan.data
+    np.testing.assert_allclose(done, built.batch * model_flop(built), rtol=2e-6 if name.startswith("swin") else 1e-12)
+
+
+@pytest.mark.parametrize("name", FAMILIES[:3])
+def test_tensor_ranks_hold_all_matrices_together(name):
+    built = load_workload(name)
+    halves = [counts(as_floats(built), embed(Plan(tensor=t), built, 8.0), SEM) for t in (1, 2)]
+    for one, two in zip(halves[0].blocks, halves[1].blocks, strict=True):
+        if one.position == "layer" and "entry" not in one.name:
+            np.testing.assert_allclose(one.matrix_parameters, 2 * two.matrix_parameters)
+
+
+OWN_FAMILY = '''
+from costmodel.models._layers import attention, feed_forward
+from costmodel.models._pieces import Heads, Style, head, linear, norm
+from costmodel.workload import Block, Size, Workload
+
+
+def vision_transformer(*, layers, hidden, heads, image, patch, classes, batch):
+    """Patches of an image, encoder layers, class scores of every token's mean."""
+    tokens = (image // patch) ** 2
+    style = Style(hidden=hidden, tokens=tokens, layer_norm=True, qkv_bias=True, out_bias=True, ffn_bias=True)
+    looks = Heads(heads=heads, key_value_heads=heads, head_size=hidden // heads, keys=tokens)
+    pixels, width = (Size(value=3 * patch * patch),), (Size(value=hidden),)
+    blocks = (
+        Block(name="patches", position="first", ops=(linear("patches", tokens, pixels, width, bias=hidden),)),
+        Block(name="layer", ops=attention(style, looks) + feed_forward(style, 4 * hidden), repeats=layers),
+        head((norm("final norm", tokens, hidden, layer_norm=True),), 1, hidden, classes, bias=True),
+    )
+    return Workload(name="vit", blocks=blocks, sequence=tokens, batch=batch, hidden=hidden)
+'''
+
+
+def test_a_family_is_added_in_one_file(tmp_path):
+    """A builder is a function that returns a workload; nothing is registered."""
+    assert len(OWN_FAMILY.splitlines()) < 60
+    path = tmp_path / "vit.py"
+    path.write_text(OWN_FAMILY)
+    spec = importlib.util.spec_from_file_location("vit", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    large = module.vision_transformer(layers=24, hidden=1024, heads=16, image=256, patch=16, classes=1000, batch=64)
+    assert parameters(large) == 304_123_880  # ViT-L/16 without its class token and positions
+    answer = evaluate(large, load_cluster("h100", 8), Plan(data=4, tensor=2))
+    assert 0 < answer.mfu < 1
+    assert answer.fits
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "t5-46.4b"])
+def test_every_family_is_evaluated_whole(name):
+    """Parts add up, more accelerators are not slower, and every term has a time."""
+    built = load_workload(name)
+    pipeline = {"alphafold2-128x256": 4, "dlrm-criteo": 1}.get(name, 4)
+    plan = {"data": 8, "pipeline": pipeline, "recompute": "full", "zero_stage": 1}
+    steps = [
+        evaluate(built, load_cluster("a100-80gb", scale * 8 * pipeline), Plan(**plan | {"data": scale * 8}))
+        for scale in (1, 2)
+    ]
+    assert steps[1].step_s < steps[0].step_s
+    for step in steps:
+        assert all(term.exposed_s >= 0 for term in step.terms)
+        assert all(value >= 0 for value in vars(step.memory.first).values())
+        assert 0 < step.mfu < 1
+
+
+def test_a_stage_boundary_of_the_evoformer_carries_both_activations():
+    """32, 80 and 132 MiB in 16 bits (papers_plans_and_ist.md, iii)."""
+    for name, mib in (("alphafold2-128x256", 32), ("alphafold2-512x256", 80), ("alphafold2-512x384", 132)):
+        built = load_workload(name)
+        assert built.hidden * built.sequence * 2 == mib * 2**20
