@@ -21,6 +21,7 @@ from costmodel._specs_checks import (
     some_of,
 )
 from costmodel._specs_files import SpecError, plain, show
+from costmodel._specs_prices import is_tier_price, prices_from
 from costmodel.cluster import PRECISION_WIDTHS, Accelerator, Cluster, Tier
 from costmodel.options import PRECISION_TYPES
 from costmodel.stack import Stack
@@ -35,6 +36,7 @@ _TIER_CHECKS: dict[str, Check] = {
     "oversubscription": AT_LEAST_ONE,
     "in_network_reduction": SHARE,
 }
+_PARTS = ("accelerator", "tiers", "stack", "prices")
 _PEAKS = {width: f"peak_{width}_flop_per_s" for width in PRECISION_WIDTHS}
 _ACCELERATOR_CHECKS: dict[str, Check] = {
     "name": TEXT,
@@ -43,7 +45,10 @@ _ACCELERATOR_CHECKS: dict[str, Check] = {
     **dict.fromkeys(_PEAKS.values(), POSITIVE),
     "hbm_bytes": POSITIVE,
     "hbm_bytes_per_s": POSITIVE,
-    "power_w": NON_NEGATIVE,
+    "sustained_clock": POSITIVE_SHARE,
+    "second_memory_bytes": NON_NEGATIVE,
+    "second_memory_bytes_per_s": POSITIVE,
+    "power_w": POSITIVE,
 }
 _TYPES_OF_WIDTH = {"32bit": ("fp32",), "16bit": ("fp16", "bf16"), "8bit": ("fp8",), "4bit": ("nvfp4",)}
 
@@ -51,6 +56,7 @@ _TYPES_OF_WIDTH = {"32bit": ("fp32",), "16bit": ("fp16", "bf16"), "8bit": ("fp8"
 def cluster_from(
     table: Mapping[str, Any],
     known_accelerators: Mapping[str, Any],
+    shipped_prices: Mapping[str, Any],
     *,
     name: str,
     where: str,
@@ -58,7 +64,7 @@ def cluster_from(
 ) -> Cluster:
     """A cluster from its table, or from one with the tables `cluster` and `stack` (as `calibrate` writes)."""
     table = _unwrap(table, where)
-    own = {key: value for key, value in table.items() if key not in ("accelerator", "tiers", "stack")}
+    own = {key: value for key, value in table.items() if key not in _PARTS}
     values = {"name": name, **convert(own, _CLUSTER_CHECKS, where)}
     if accelerators is not None:
         values["accelerators"] = accelerators
@@ -66,12 +72,20 @@ def cluster_from(
     for part, expected in (("accelerator", "a name or a table"), ("tiers", "a list of tables")):
         if part not in table:
             raise SpecError(f"{where}: `{part}` is missing; expected {expected}")
+    accelerator = _accelerator(table["accelerator"], known_accelerators, where)
+    tiers = _tiers(table["tiers"], values["accelerators"], where)
+    levels = [(tier.name, _tier_prices(level)) for tier, level in zip(tiers, table["tiers"], strict=True)]
     return Cluster(
         **values,
-        accelerator=_accelerator(table["accelerator"], known_accelerators, where),
-        tiers=_tiers(table["tiers"], values["accelerators"], where),
+        accelerator=accelerator,
+        tiers=tiers,
         stack=stack_from(table.get("stack", {}), where),
+        prices=prices_from(shipped_prices, accelerator.name, levels, table.get("prices", {}), where),
     )
+
+
+def _tier_prices(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if is_tier_price(key)}
 
 
 def _unwrap(table: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -112,16 +126,20 @@ def _accelerator(value: Any, known: Mapping[str, Any], where: str) -> Accelerato
     else:
         where = f"{where}, accelerator"
     values = {"name": "custom", **convert(value, _ACCELERATOR_CHECKS, where)}
-    require(values, (_PEAKS["32bit"], "hbm_bytes", "hbm_bytes_per_s"), _ACCELERATOR_CHECKS, where)
+    required = (_PEAKS["16bit"] if "types" in values and "fp32" not in values["types"] else _PEAKS["32bit"],)
+    require(values, (*required, "hbm_bytes", "hbm_bytes_per_s"), _ACCELERATOR_CHECKS, where)
     return Accelerator(**_with_emulated(values))
 
 
 def _with_emulated(values: dict[str, Any]) -> dict[str, Any]:
-    """A width without a peak runs at the rate of the next wider one; types and widths follow from those given."""
+    """A width without a peak runs at the rate of the next wider one; types and widths follow from those given.
+
+    A chip whose `types` lack fp32 may lack the 32-bit peak too: no plan can ask for it, and 16 bits stand in.
+    """
     widths = values.get("widths") or tuple(width for width, peak in _PEAKS.items() if peak in values)
     types = values.get("types") or tuple(name for width in widths for name in _TYPES_OF_WIDTH[width])
     peaks: dict[str, float] = {}
-    rate = values[_PEAKS["32bit"]]
+    rate = values[_PEAKS["32bit"] if _PEAKS["32bit"] in values else _PEAKS["16bit"]]
     for peak in _PEAKS.values():
         rate = peaks[peak] = values.get(peak, rate)
     return {**values, **peaks, "widths": widths, "types": types}
@@ -134,7 +152,8 @@ def _tiers(tables: Any, accelerators: int, where: str) -> tuple[Tier, ...]:
     for index, table in enumerate(tables):
         label = table.get("name", f"tier{index + 1}")
         here = f"{where}, tier {index + 1}" + (f" ({plain(label)})" if isinstance(label, str) else "")
-        values = {"name": label, **convert(table, _TIER_CHECKS, here)}
+        own = {key: value for key, value in table.items() if not is_tier_price(key)}
+        values = {"name": label, **convert(own, _TIER_CHECKS, here)}
         if index == len(tables) - 1 and "size" not in values:
             values |= _as_large_as(accelerators, tiers)
         required = ("size", "bandwidth_bytes_per_s", "latency_s")

@@ -10,6 +10,7 @@ from costmodel.cluster import Cluster
 from costmodel.collectives import Law
 from costmodel.cost import Parts
 from costmodel.counts import OpCounts
+from costmodel.economics import EconomicsRange
 from costmodel.memory import MemoryUse
 from costmodel.pipeline import Pipeline, pipeline_s
 from costmodel.plan import PlanPoint
@@ -43,6 +44,7 @@ class Breakdown:
     hardware_flop: Scalar  # with it
     peak_flop_per_s: Scalar
     tokens: Scalar  # per step, all accelerators
+    economics: EconomicsRange | None = None  # where the cluster has prices
 
     @property
     def step_s(self) -> Scalar:

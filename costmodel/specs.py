@@ -39,7 +39,7 @@ _HUGGINGFACE_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_l
 
 
 def read_tables(kind: str) -> dict[str, dict[str, Any]]:
-    """The shipped tables of `models`, `clusters` or `accelerators`, by name, as they stand in the data file."""
+    """The shipped tables of `models`, `clusters`, `accelerators` or `prices`, as they stand in the data file."""
     return read_mapping(DATA / f"{kind}.toml")
 
 
@@ -72,7 +72,8 @@ def load_cluster(name_or_path: str | Path, accelerators: int | None = None) -> C
     """A cluster by name, or from a TOML or JSON file, with its default number of accelerators or yours."""
     name, table, where = _find("cluster", name_or_path)
     given = _arguments(where, {"accelerators": accelerators}, {"accelerators": COUNT})
-    return cluster_from(table, read_tables("accelerators"), name=name, where=where, **given)
+    shipped = read_tables("accelerators"), read_tables("prices")
+    return cluster_from(table, *shipped, name=name, where=where, **given)
 
 
 def load_plan(path: str | Path) -> Plan:
