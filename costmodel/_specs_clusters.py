@@ -21,9 +21,10 @@ from costmodel._specs_checks import (
     some_of,
 )
 from costmodel._specs_files import SpecError, plain, show
-from costmodel._specs_prices import is_tier_price, prices_from
+from costmodel._specs_prices import prices_from, prices_in, without_prices
 from costmodel.cluster import PRECISION_WIDTHS, Accelerator, Cluster, Tier
 from costmodel.options import PRECISION_TYPES
+from costmodel.prices import PriceRange
 from costmodel.stack import Stack
 
 _CLUSTER_CHECKS: dict[str, Check] = {"name": TEXT, "accelerators": COUNT, "partial_domains": FLAG}
@@ -74,18 +75,30 @@ def cluster_from(
             raise SpecError(f"{where}: `{part}` is missing; expected {expected}")
     accelerator = _accelerator(table["accelerator"], known_accelerators, where)
     tiers = _tiers(table["tiers"], values["accelerators"], where)
-    levels = [(tier.name, _tier_prices(level)) for tier, level in zip(tiers, table["tiers"], strict=True)]
     return Cluster(
         **values,
         accelerator=accelerator,
         tiers=tiers,
         stack=stack_from(table.get("stack", {}), where),
-        prices=prices_from(shipped_prices, accelerator.name, levels, table.get("prices", {}), where),
+        prices=_prices(table, shipped_prices, accelerator, tiers, where),
     )
 
 
-def _tier_prices(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if is_tier_price(key)}
+def _prices(
+    table: Mapping[str, Any],
+    shipped: Mapping[str, Any],
+    accelerator: Accelerator,
+    tiers: tuple[Tier, ...],
+    where: str,
+) -> PriceRange:
+    """Those in the table `prices`, in that of the accelerator and in those of the tiers, over the shipped ones."""
+    own = table.get("prices", {})
+    if not isinstance(own, Mapping):
+        fail(where, "prices", own, "a table of prices")
+    if isinstance(table["accelerator"], Mapping):
+        own = {**prices_in(table["accelerator"], "accelerator"), **own}
+    levels = [(tier.name, prices_in(level, "tier")) for tier, level in zip(tiers, table["tiers"], strict=True)]
+    return prices_from(shipped, accelerator.name, levels, own, where)
 
 
 def _unwrap(table: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -125,7 +138,7 @@ def _accelerator(value: Any, known: Mapping[str, Any], where: str) -> Accelerato
         fail(where, "accelerator", value, "a name or a table")
     else:
         where = f"{where}, accelerator"
-    values = {"name": "custom", **convert(value, _ACCELERATOR_CHECKS, where)}
+    values = {"name": "custom", **convert(without_prices(value, "accelerator"), _ACCELERATOR_CHECKS, where)}
     required = (_PEAKS["16bit"] if "types" in values and "fp32" not in values["types"] else _PEAKS["32bit"],)
     require(values, (*required, "hbm_bytes", "hbm_bytes_per_s"), _ACCELERATOR_CHECKS, where)
     return Accelerator(**_with_emulated(values))
@@ -152,8 +165,7 @@ def _tiers(tables: Any, accelerators: int, where: str) -> tuple[Tier, ...]:
     for index, table in enumerate(tables):
         label = table.get("name", f"tier{index + 1}")
         here = f"{where}, tier {index + 1}" + (f" ({plain(label)})" if isinstance(label, str) else "")
-        own = {key: value for key, value in table.items() if not is_tier_price(key)}
-        values = {"name": label, **convert(own, _TIER_CHECKS, here)}
+        values = {"name": label, **convert(without_prices(table, "tier"), _TIER_CHECKS, here)}
         if index == len(tables) - 1 and "size" not in values:
             values |= _as_large_as(accelerators, tiers)
         required = ("size", "bandwidth_bytes_per_s", "latency_s")

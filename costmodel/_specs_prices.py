@@ -17,7 +17,7 @@ from costmodel._specs_checks import (
     convert,
     require,
 )
-from costmodel._specs_files import SpecError, plain, show
+from costmodel._specs_files import SpecError, plain
 from costmodel._specs_units import file_keys
 from costmodel.prices import PriceRange, Prices, TierPrices
 
@@ -50,24 +50,34 @@ TIER_PRICE_CHECKS: dict[str, Check] = dict.fromkeys(
 )
 
 
-def is_tier_price(key: str) -> bool:
-    """Whether a key of a tier's table is one of its prices."""
-    return key in _TIER_KEYS
+_PRICE_KEYS = {
+    "accelerator": {key for field in _ACCELERATOR for key in file_keys(field)},
+    "tier": {key for field in TIER_PRICE_CHECKS for key in file_keys(field)},
+}
 
 
-_TIER_KEYS = {key for field in TIER_PRICE_CHECKS for key in file_keys(field)}
+def prices_in(table: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """The prices that stand in the table of an `accelerator` or a `tier`."""
+    return {key: value for key, value in table.items() if key in _PRICE_KEYS[part]}
+
+
+def without_prices(table: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """What else stands there."""
+    return {key: value for key, value in table.items() if key not in _PRICE_KEYS[part]}
 
 
 def prices_from(
-    shipped: Mapping[str, Any], accelerator: str, tiers: Sequence[tuple[str, Mapping[str, Any]]], own: Any, where: str
+    shipped: Mapping[str, Any],
+    accelerator: str,
+    tiers: Sequence[tuple[str, Mapping[str, Any]]],
+    own: Mapping[str, Any],
+    where: str,
 ) -> PriceRange:
     """The three sets for a cluster of this accelerator: what is shipped, overridden by the cluster's `own` table.
 
     `tiers` gives the name of each level and the prices in its table. Levels without any are looked up by name; unless
     all are found, the network is priced as a share of the whole.
     """
-    if not isinstance(own, Mapping):
-        raise SpecError(f"{where}: `prices` is {show(own)}; expected a table of prices")
     known = shipped.get("accelerators", {}).get(accelerator, {})
     layers = (
         (shipped["defaults"], "shipped prices"),

@@ -240,7 +240,8 @@ def _data_law(point: PlanPoint, shard: Law, replica: Law) -> Law:
 
 
 def _sync_payload(counted: OpCounts) -> Scalar:
-    return total(b.sync_bytes / b.syncs for b in counted.blocks if b.position == "layer" and b.syncs)
+    calls = [(b.syncs + b.backward_syncs, b) for b in counted.blocks if b.position == "layer"]
+    return total((b.sync_bytes + b.backward_sync_bytes) / n for n, b in calls if n)
 
 
 def _ring_payload(counted: OpCounts) -> Scalar:

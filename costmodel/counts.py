@@ -67,11 +67,13 @@ class BlockCounts:
     name: str = static()
     position: str = static()
     syncs: int = static()  # edges of tensor-parallel regions in the forward pass
+    backward_syncs: int = static()
     repeats: Scalar
     matmuls: tuple[MatmulCount, ...]
     attentions: tuple[AttentionCount, ...]
     memories: tuple[MemoryCount, ...]
     sync_bytes: Scalar  # payload of all `syncs` together
+    backward_sync_bytes: Scalar
     parameters: Scalar  # of one block on this rank, before ZeRO
     matrix_parameters: Scalar  # those that enter a matmul
     saved: SavedBytes
@@ -111,18 +113,21 @@ def _block(block: Block, point: PlanPoint, shares: Shares, sem: Semantics) -> Bl
     matmuls = tuple(map(counter.matmul, by_kind["matmul"]))
     losses = by_kind["loss"]
     moving = [op for op in block.ops if op.kind in ("memory", "loss", "lookup")]
-    syncs = by_kind["sync"]
+    syncs = [op for op in by_kind["sync"] if op.forward]
+    backward_syncs = [op for op in by_kind["sync"] if op.backward]
     tables = total(counter.size(op.inner) * counter.size(op.columns) for op in by_kind["lookup"])
     matrices = total(count.weight_elements for count in matmuls)
     return BlockCounts(
         name=block.name,
         position=block.position,
         syncs=len(syncs),
+        backward_syncs=len(backward_syncs),
         repeats=block.repeats,
         matmuls=matmuls,
         attentions=tuple(map(counter.attention, by_kind["attention"])),
         memories=tuple(map(counter.memory, moving)),
         sync_bytes=point.precision.activation_bytes * total(map(counter.elements, syncs)),
+        backward_sync_bytes=point.precision.activation_bytes * total(map(counter.elements, backward_syncs)),
         parameters=matrices + tables + total(counter.vectors(op) for op in block.ops),
         matrix_parameters=matrices,
         saved=SavedBytes(

@@ -145,7 +145,8 @@ def _step_payloads(
     gathers = zero.gathers_once + m * zero.gathers_per_microbatch
     reduces = zero.reduces_once + m * zero.reduces_per_microbatch
     return (
-        (laws.sync, (2.0 + point.recompute.redo_rest) * m * of(lambda b: b.sync_bytes)),
+        (laws.sync, (1.0 + point.recompute.redo_rest) * m * of(lambda b: b.sync_bytes)),
+        (laws.sync, m * of(lambda b: b.backward_sync_bytes)),
         (laws.ring, hops * m * of(lambda b: total(a.ring_bytes for a in b.attentions))),
         (laws.exchange, exchanges * m * of(lambda b: total(a.exchange_bytes for a in b.attentions))),
         (laws.shard, gathers * weights + reduces * gradients),

@@ -55,7 +55,8 @@ class Op:
     sync       tokens          -             elements per token   -        (edge of a tensor-parallel region)
 
     `parameters` are those outside a weight matrix (norms, biases). `touches_*` count how often an element moves through
-    the memory of the accelerator in a fused kernel, in units of the activation's type.
+    the memory of the accelerator in a fused kernel, in units of the activation's type. `forward` and `backward` say in
+    which pass a sync communicates: one in both stands for the two edges of a region.
     """
 
     name: str = static()
@@ -69,6 +70,8 @@ class Op:
     parameters: Sizes = ()
     touches_forward: Scalar = 0.0
     touches_backward: Scalar = 0.0
+    forward: bool = static(default=True)
+    backward: bool = static(default=True)
     saved: tuple[Saved, ...] = ()
 
 
