@@ -185,19 +185,29 @@ def show_clusters(clusters: list[dict[str, Any]]) -> None:
     table = _table("cluster", "16-bit peak", "memory", "at", "tiers: bandwidth each way, latency")
     table.columns[4].justify = "left"
     for cluster in clusters:
+        if cluster["missing"]:
+            table.add_row(cluster["name"], "", "", "", cluster["missing"].partition("; ")[0])
         for index, tier in enumerate(cluster["tiers"]):
-            size = f" of {tier['size']}" if tier["size"] else ""
-            speed = (
-                f"{units.rate(tier['bandwidth_bytes_per_s'], 'B/s')}, {units.scaled(tier['latency_s'], units.SECONDS)}"
-            )
-            chip = (
-                cluster["name"],
-                units.rate(cluster["peak_16bit_flop_per_s"], "FLOP/s"),
-                units.scaled(cluster["hbm_bytes"], units.BYTES),
-                units.rate(cluster["hbm_bytes_per_s"], "B/s"),
-            )
-            table.add_row(*(chip if index == 0 else ("", "", "", "")), f"{tier['name']}{size}: {speed}")
+            table.add_row(*(_chip_cells(cluster) if index == 0 else ("", "", "", "")), _tier_words(tier))
+    for column in table.columns[:4]:
+        column.min_width = max(map(len, map(str, (column.header, *column.cells))))
+    table.columns[4].no_wrap = False  # the only one that may go on below
     _console().print(table)
+
+
+def _chip_cells(cluster: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        cluster["name"],
+        units.rate(cluster["peak_16bit_flop_per_s"], "FLOP/s"),
+        units.scaled(cluster["hbm_bytes"], units.BYTES),
+        units.rate(cluster["hbm_bytes_per_s"], "B/s"),
+    )
+
+
+def _tier_words(tier: dict[str, Any]) -> str:
+    size = f" of {tier['size']}" if tier["size"] else ""
+    speed = units.rate(tier["bandwidth_bytes_per_s"], "B/s")
+    return f"{tier['name']}{size}: {speed}, {units.scaled(tier['latency_s'], units.SECONDS)}"
 
 
 def check_directory(directory: Path) -> None:
