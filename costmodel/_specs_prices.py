@@ -99,7 +99,9 @@ def prices_from(
         ]
         return Prices(**values, tiers=tuple(listed) if len(listed) == len(levels) else None)
 
-    return PriceRange(**{name: case(name) for name in CASES})
+    dated = own if "price_usd" in own else known
+    date = dated.get("price_date", dated.get("rental_date", ""))
+    return PriceRange(**{name: case(name) for name in CASES}, date=date if isinstance(date, str) else "")
 
 
 def _pick(table: Mapping[str, Any], case: str, where: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What parts cost and draw: one consistent set of numbers for a cluster, and its cheap, middle and dear versions."""
 
-from costmodel._pytree import pytree
+from costmodel._pytree import pytree, static
 from costmodel.semantics import Scalar
 
 
@@ -50,6 +50,7 @@ class Prices:
 class PriceRange:
     """Three sets: in `low` and `high` every number at once is at the end that makes a step cheaper or dearer."""
 
+    date: str = static(default="")  # of the accelerator's price
     low: Prices
     base: Prices
     high: Prices

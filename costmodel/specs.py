@@ -19,6 +19,7 @@ from costmodel.workload import Workload
 __all__ = [
     "SpecError",
     "cluster_names",
+    "is_path",
     "load_cluster",
     "load_plan",
     "load_workload",
@@ -91,7 +92,7 @@ def _find(kind: str, name_or_path: str | Path) -> tuple[str, dict[str, Any], str
     text = str(name_or_path)
     if text in known and not isinstance(name_or_path, Path):
         return text, known[text], f'{kind} "{text}"'
-    if not _is_path(name_or_path):
+    if not is_path(name_or_path):
         raise SpecError(f"`{kind}` is {show(text)}, which is neither a known name nor a file; {nearest(text, known)}")
     table = read_mapping(text)
     name = table.get("name", Path(text).stem)
@@ -99,7 +100,8 @@ def _find(kind: str, name_or_path: str | Path) -> tuple[str, dict[str, Any], str
     return name, table, f'{kind} "{label}" ({plain(text)})'
 
 
-def _is_path(name_or_path: str | Path) -> bool:
+def is_path(name_or_path: str | Path) -> bool:
+    """Whether it is meant as a file: a path, a name with its ending, or a file that is there."""
     text = str(name_or_path)
     if isinstance(name_or_path, Path) or "/" in text or "\\" in text or text.endswith((".toml", ".json")):
         return True

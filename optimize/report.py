@@ -62,7 +62,34 @@ def show_explanation(explanation: "Explanation") -> None:
     console.print(_memory_table(explanation))
     _show_margin(console, explanation)
     console.print()
+    _show_money(console, explanation)
     _show_elasticities(console, explanation)
+
+
+def show_comparison(first: "Explanation", second: "Explanation") -> None:
+    """Two answers side by side."""
+    from optimize import _report_against as parts
+
+    console = _console()
+    title, *lines = parts.header_lines(first, second)
+    console.print(title, style="bold")
+    for line in lines:
+        _say(console, line)
+    for table in (parts.summary_table, parts.time_table, parts.memory_table):
+        console.print()
+        console.print(table(first, second, _table))
+
+
+def _show_money(console: "Console", explanation: "Explanation") -> None:
+    from optimize._report_money import money_lines, money_table
+
+    found, cluster = explanation.breakdown.economics, explanation.inputs.cluster
+    if found is None or cluster.prices is None:
+        return
+    console.print(money_table(found, cluster.prices.date, _table))
+    for line in money_lines(found, cluster):
+        _say(console, line)
+    console.print()
 
 
 def _show_header(console: "Console", explanation: "Explanation") -> None:
@@ -173,41 +200,16 @@ def _show_elasticities(console: "Console", explanation: "Explanation") -> None:
 
 def show_models(models: list[dict[str, Any]]) -> None:
     """A table of models."""
-    table = _table("model", "parameters", "layers", "hidden", "heads", "vocabulary", "sequence", "batch")
-    for model in models:
-        sizes = [f"{model[key]:,}" for key in ("layers", "hidden", "heads", "vocabulary", "sequence", "batch")]
-        table.add_row(model["name"], f"{model['parameters'] / 1e9:.2f} B", *sizes)
-    _console().print(table)
+    from optimize._report_lists import models_table
+
+    _console().print(models_table(models, _table))
 
 
 def show_clusters(clusters: list[dict[str, Any]]) -> None:
     """A table of clusters."""
-    table = _table("cluster", "16-bit peak", "memory", "at", "tiers: bandwidth each way, latency")
-    table.columns[4].justify = "left"
-    for cluster in clusters:
-        if cluster["missing"]:
-            table.add_row(cluster["name"], "", "", "", cluster["missing"].partition("; ")[0])
-        for index, tier in enumerate(cluster["tiers"]):
-            table.add_row(*(_chip_cells(cluster) if index == 0 else ("", "", "", "")), _tier_words(tier))
-    for column in table.columns[:4]:
-        column.min_width = max(map(len, map(str, (column.header, *column.cells))))
-    table.columns[4].no_wrap = False  # the only one that may go on below
-    _console().print(table)
+    from optimize._report_lists import clusters_table
 
-
-def _chip_cells(cluster: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        cluster["name"],
-        units.rate(cluster["peak_16bit_flop_per_s"], "FLOP/s"),
-        units.scaled(cluster["hbm_bytes"], units.BYTES),
-        units.rate(cluster["hbm_bytes_per_s"], "B/s"),
-    )
-
-
-def _tier_words(tier: dict[str, Any]) -> str:
-    size = f" of {tier['size']}" if tier["size"] else ""
-    speed = units.rate(tier["bandwidth_bytes_per_s"], "B/s")
-    return f"{tier['name']}{size}: {speed}, {units.scaled(tier['latency_s'], units.SECONDS)}"
+    _console().print(clusters_table(clusters, _table))
 
 
 def check_directory(directory: Path) -> None:
