@@ -38,6 +38,7 @@ _TIER_CHECKS: dict[str, Check] = {
     "in_network_reduction": SHARE,
 }
 _PARTS = ("accelerator", "tiers", "stack", "prices")
+_SECOND_MEMORY = ("second_memory_bytes", "second_memory_bytes_per_s")
 _PEAKS = {width: f"peak_{width}_flop_per_s" for width in PRECISION_WIDTHS}
 _ACCELERATOR_CHECKS: dict[str, Check] = {
     "name": TEXT,
@@ -139,7 +140,10 @@ def _accelerator(value: Any, known: Mapping[str, Any], where: str) -> Accelerato
     else:
         where = f"{where}, accelerator"
     values = {"name": "custom", **convert(without_prices(value, "accelerator"), _ACCELERATOR_CHECKS, where)}
-    required = (_PEAKS["16bit"] if "types" in values and "fp32" not in values["types"] else _PEAKS["32bit"],)
+    without_32bit = "fp32" not in values.get("types", ("fp32",))
+    required = (_PEAKS["16bit" if without_32bit else "32bit"],)
+    if values.keys() & set(_SECOND_MEMORY):
+        required += _SECOND_MEMORY
     require(values, (*required, "hbm_bytes", "hbm_bytes_per_s"), _ACCELERATOR_CHECKS, where)
     return Accelerator(**_with_emulated(values))
 
