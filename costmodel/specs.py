@@ -3,6 +3,7 @@
 Every error is a `SpecError` of one line that names the field, the value, what is allowed and where it was read.
 """
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,9 @@ _MODEL_CHECKS: dict[str, Check] = {
 _HUGGINGFACE_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_embd", "n_layer")
 
 
+@functools.cache
 def read_tables(kind: str) -> dict[str, dict[str, Any]]:
-    """The shipped tables of `models`, `clusters`, `accelerators` or `prices`, as they stand in the data file."""
+    """The shipped tables of `models`, `clusters`, `accelerators` or `prices`, as they stand in the file. Read once."""
     return read_mapping(DATA / f"{kind}.toml")
 
 

@@ -1,5 +1,6 @@
 """Two answers side by side, and the money and energy of one: on the screen, as JSON, and what is refused."""
 
+import copy
 import itertools
 import json
 
@@ -152,7 +153,7 @@ def test_a_cluster_that_lacks_a_number_is_listed_and_refused_by_its_field(capsys
     shipped = specs.read_tables
 
     def with_a_gap(kind):
-        tables = shipped(kind)
+        tables = copy.deepcopy(shipped(kind))
         if kind == "accelerators":
             tables["h200"].pop("hbm_tb_per_s")
         return tables
