@@ -170,9 +170,10 @@ def _traffic_terms(cluster: Cluster, point: PlanPoint, done: Parts, sem: Semanti
     data_exposed_s = stage.passes_s("data_s") + step.reduction_s
     data_s = sharded_s + step.gradient_traffic_s
     weights = _largest_payload(counted, point)
+    keys = total(a.ring_bytes for b in counted.blocks for a in b.attentions)
     return (
         _traffic("tensor traffic", stage.passes_s("tensor_s"), tensor_s, cluster, laws.sync, _sync_payload(counted)),
-        _traffic("context traffic", stage.passes_s("context_s"), ring_s, cluster, laws.ring, _ring_payload(counted)),
+        _traffic("context traffic", stage.passes_s("context_s"), ring_s, cluster, laws.ring, keys),
         _traffic("data traffic", data_exposed_s, data_s, cluster, _data_law(point, laws.shard, laws.replica), weights),
         _traffic("pipeline transfers", moved_s, moved_s, cluster, laws.boundary, counted.boundary_bytes),
     )
@@ -242,10 +243,6 @@ def _data_law(point: PlanPoint, shard: Law, replica: Law) -> Law:
 def _sync_payload(counted: OpCounts) -> Scalar:
     calls = [(b.syncs + b.backward_syncs, b) for b in counted.blocks if b.position == "layer"]
     return total((b.sync_bytes + b.backward_sync_bytes) / n for n, b in calls if n)
-
-
-def _ring_payload(counted: OpCounts) -> Scalar:
-    return total(a.ring_bytes for b in counted.blocks for a in b.attentions)
 
 
 def _largest_payload(counted: OpCounts, point: PlanPoint) -> Scalar:

@@ -7,13 +7,29 @@ from optimize import units
 from optimize.against import Difference, memories, times
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from optimize.explain import Explanation
 
 NewTable = Callable[..., "Table"]
+Say = Callable[["Console", str], None]
 _SEEN = 5e-4  # of the total: smaller terms are left out where both are
 _SAME = 1e-9
+
+
+def show(first: "Explanation", second: "Explanation", console: "Console", say: Say, new_table: NewTable) -> None:
+    """Print it."""
+    title, *lines = header_lines(first, second)
+    console.print(title, style="bold")
+    for line in lines:
+        say(console, line)
+    for letter, each in (("A", first), ("B", second)):
+        if not each.fits:
+            console.print(f"{letter} does not fit in memory", style="bold red")
+    for table in (summary_table, time_table, memory_table):
+        console.print()
+        console.print(table(first, second, new_table))
 
 
 def header_lines(first: "Explanation", second: "Explanation") -> list[str]:
@@ -32,8 +48,7 @@ def summary_table(first: "Explanation", second: "Explanation", new_table: NewTab
     """Whole figures, and B over A."""
     table = new_table("", "A", "B", "B / A")
     for name, tell, a, b in _summary(first, second):
-        both = a is not None and b is not None
-        ratio = units.significant(b / a) if both and a else ""
+        ratio = units.significant(b / a) if a is not None and b is not None and a > 0 and b > 0 else ""
         table.add_row(name, *("-" if value is None else tell(value) for value in (a, b)), ratio)
     return table
 

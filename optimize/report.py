@@ -68,16 +68,9 @@ def show_explanation(explanation: "Explanation") -> None:
 
 def show_comparison(first: "Explanation", second: "Explanation") -> None:
     """Two answers side by side."""
-    from optimize import _report_against as parts
+    from optimize import _report_against
 
-    console = _console()
-    title, *lines = parts.header_lines(first, second)
-    console.print(title, style="bold")
-    for line in lines:
-        _say(console, line)
-    for table in (parts.summary_table, parts.time_table, parts.memory_table):
-        console.print()
-        console.print(table(first, second, _table))
+    _report_against.show(first, second, _console(), _say, _table)
 
 
 def _show_money(console: "Console", explanation: "Explanation") -> None:
