@@ -140,7 +140,7 @@ def _compute_terms(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[Ter
             "attention",
             stage.passes_s("attention_s"),
             names,
-            sides(attentions, 1.0 + stack.attention_backward_flop, touches * total(scores), 2.0 * kernels[1]),
+            sides(attentions, 1.0 + stack.attention_backward_ratio, touches * total(scores), 2.0 * kernels[1]),
         ),
         _term("norms, activations", memory_s, names[1:], (memory_s - launch_s, launch_s)),
         _recompute_term(stage, point),
@@ -169,11 +169,17 @@ def _traffic_terms(cluster: Cluster, point: PlanPoint, done: Parts, sem: Semanti
     )
     data_exposed_s = stage.passes_s("data_s") + step.reduction_s
     data_s = sharded_s + step.gradient_traffic_s
-    weights = _largest_payload(counted, point)
+    weights, experts = _largest_payload(counted, point), ()
     keys = total(a.ring_bytes for b in counted.blocks for a in b.attentions)
+    if laws.experts is not None:
+        sent_s = stage.total_s(lambda b: 2.0 * b.traffic.expert_s)
+        payload = total(b.exchange_bytes / b.exchanges for b in counted.blocks if b.exchanges)
+        exposed_s = stage.passes_s("expert_s")
+        experts = (_traffic("expert traffic", exposed_s, sent_s, cluster, laws.experts.exchange, payload),)
     return (
         _traffic("tensor traffic", stage.passes_s("tensor_s"), tensor_s, cluster, laws.sync, _sync_payload(counted)),
         _traffic("context traffic", stage.passes_s("context_s"), ring_s, cluster, laws.ring, keys),
+        *experts,
         _traffic("data traffic", data_exposed_s, data_s, cluster, _data_law(point, laws.shard, laws.replica), weights),
         _traffic("pipeline transfers", moved_s, moved_s, cluster, laws.boundary, counted.boundary_bytes),
     )
@@ -237,6 +243,7 @@ def _data_law(point: PlanPoint, shard: Law, replica: Law) -> Law:
         by_tier=tuple(a + inverse * b for a, b in zip(shard.by_tier, replica.by_tier, strict=True)),
         seconds_per_byte=shard.seconds_per_byte + inverse * replica.seconds_per_byte,
         latency_s=shard.latency_s + replica.latency_s,
+        ramp=shard.ramp + inverse**0.5 * replica.ramp,
     )
 
 

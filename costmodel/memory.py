@@ -6,6 +6,7 @@ tensors (context, workspace, communicator buffers, fragmentation) are fitted lea
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from costmodel._pytree import pytree
 from costmodel.counts import BlockCounts, OpCounts
@@ -14,6 +15,7 @@ from costmodel.plan import PlanPoint
 from costmodel.schedule import layer_count, share
 from costmodel.semantics import Scalar, Semantics, total
 from costmodel.stack import Stack
+from costmodel.traffic import expert_shard, has_experts
 
 BlockQuantity = Callable[[BlockCounts], Scalar]
 
@@ -100,32 +102,41 @@ def in_flight(point: PlanPoint, microbatches: Scalar, remaining: Scalar, sem: Se
 def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: Stack, sem: Semantics) -> StageMemory:
     """Bytes of one stage, term by term."""
     layers = _Layers(counted, point, kind)
-    elements = layers.elements(sem)
+    held = layers.elements(sem)
     kept = in_flight(point, counted.microbatches, kind.remaining, sem) * layers.saved_bytes()
     working = layers.largest(_dropped_bytes(point), sem)
     head = total(b.saved.input + b.saved.rest for b in counted.blocks if b.position == "last")
     logits = total(b.logits for b in counted.blocks if b.position == "last")
-    gathered = layers.largest(_gathered_bytes(point), sem)
     states = point.optimizer.states * point.state_bytes + point.precision.master_bytes
-    state_share = share(point.zero.states, point.data_shard)
+    updated = held.divided(point.zero.states)
     return StageMemory(
-        weights_bytes=point.precision.weight_bytes * elements * share(point.zero.weights, point.data_shard),
-        gradients_bytes=point.gradient_bytes * elements * share(point.zero.gradients, point.data_shard),
-        optimizer_bytes=states * elements * state_share,
+        weights_bytes=point.precision.weight_bytes * held.divided(point.zero.weights),
+        gradients_bytes=point.gradient_bytes * held.divided(point.zero.gradients),
+        optimizer_bytes=states * updated,
         activations_bytes=kept + kind.last * head,
         logits_bytes=kind.last * stack.logit_bytes * logits,
         recompute_bytes=working,
-        gathered_bytes=point.zero.weights * gathered,
+        gathered_bytes=point.zero.weights * layers.largest(_gathered_bytes(point), sem),
         buffers_bytes=stack.communicator_bytes * communicators(point, sem),
         fragmentation_bytes=stack.fragmentation * (kept + kind.last * head + working),
-        update_bytes=4.0 * stack.optimizer_buffer * elements * state_share,
+        update_bytes=4.0 * stack.update_copies * updated,
         outside_bytes=stack.context_bytes + stack.workspace_bytes,
     )
 
 
+class _Held(NamedTuple):
+    """Elements of weights on one rank before ZeRO, and the ranks that share them, for each of the two meshes."""
+
+    parts: tuple[tuple[Scalar, Scalar], ...]
+
+    def divided(self, by_zero: Scalar) -> Scalar:
+        """Elements left on a rank where ZeRO divides them (1) or not (0)."""
+        return total(elements * share(by_zero, ranks) for elements, ranks in self.parts)
+
+
 def communicators(point: PlanPoint, sem: Semantics) -> Scalar:
     """Groups of more than one rank that each accelerator belongs to."""
-    degrees = (point.tensor, point.context, point.data, point.pipeline)
+    degrees = (point.tensor, point.context, point.data, point.pipeline, point.expert, point.expert_tensor)
     return total(sem.minimum(1.0, degree - 1) for degree in degrees)
 
 
@@ -142,7 +153,7 @@ def _dropped_bytes(point: PlanPoint) -> BlockQuantity:
 
 def _gathered_bytes(point: PlanPoint) -> BlockQuantity:
     size_bytes = 2.0 * point.precision.weight_bytes + point.gradient_bytes
-    return lambda block: size_bytes * block.parameters
+    return lambda block: size_bytes * (block.parameters + block.expert_parameters)
 
 
 class _Layers:
@@ -156,14 +167,18 @@ class _Layers:
         """Of all layers, the share that this stage holds."""
         return 1.0 / self.point.pipeline + self.kind.extra_layers / layer_count(self.counted)
 
-    def elements(self, sem: Semantics) -> Scalar:
+    def elements(self, sem: Semantics) -> _Held:
         """Parameters on one rank before ZeRO. A tied head is a copy of its own where there is a pipeline."""
         layers = total(block.repeats * block.parameters for block in self.blocks)
         first = total(b.parameters for b in self.counted.blocks if b.position == "first")
         last = total(b.parameters for b in self.counted.blocks if b.position == "last")
         matrices = total(b.matrix_parameters for b in self.counted.blocks if b.position == "last")
         shared = self.counted.tied * single_stage(self.point, sem) * matrices
-        return self._stage_share() * layers + self.kind.first * first + self.kind.last * (last - shared)
+        dense = self._stage_share() * layers + self.kind.first * first + self.kind.last * (last - shared)
+        if not has_experts(self.counted):
+            return _Held(((dense, self.point.data_shard),))
+        experts = self._stage_share() * total(block.repeats * block.expert_parameters for block in self.blocks)
+        return _Held(((dense, self.point.data_shard), (experts, expert_shard(self.point, sem))))
 
     def saved_bytes(self) -> Scalar:
         """Activations of one microbatch on this stage."""

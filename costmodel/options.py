@@ -80,6 +80,7 @@ SCHEDULES = {
 class ZeroRow:
     """What a ZeRO stage divides over the ranks that share weights (1: divided), and its traffic per microbatch."""
 
+    shards: Scalar  # 1 where anything is divided
     weights: Scalar
     gradients: Scalar
     states: Scalar
@@ -91,6 +92,7 @@ class ZeroRow:
 
 ZERO_STAGES = {
     0: ZeroRow(
+        shards=0.0,
         weights=0.0,
         gradients=0.0,
         states=0.0,
@@ -100,6 +102,7 @@ ZERO_STAGES = {
         reduces_per_microbatch=0.0,
     ),
     1: ZeroRow(
+        shards=1.0,
         weights=0.0,
         gradients=0.0,
         states=1.0,
@@ -109,6 +112,7 @@ ZERO_STAGES = {
         reduces_per_microbatch=0.0,
     ),
     2: ZeroRow(
+        shards=1.0,
         weights=0.0,
         gradients=1.0,
         states=1.0,
@@ -118,6 +122,7 @@ ZERO_STAGES = {
         reduces_per_microbatch=1.0,
     ),
     3: ZeroRow(
+        shards=1.0,
         weights=1.0,
         gradients=1.0,
         states=1.0,
@@ -225,3 +230,4 @@ class OverlapRow:
     context: Scalar
     data: Scalar
     pipeline: Scalar
+    expert: Scalar = 0.0

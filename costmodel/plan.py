@@ -20,6 +20,8 @@ class Plan:
     tensor: int = 1
     context: int = 1
     pipeline: int = 1
+    expert: int = 1
+    expert_tensor: int = 1
     virtual_stages: int = 1
     microbatch: int = 1  # sequences
     domain: int | None = None  # accelerators used of each innermost domain; None: the tier's usable size
@@ -34,6 +36,7 @@ class Plan:
     overlap_data: bool = True
     overlap_tensor: bool = False
     overlap_context: bool = True
+    overlap_expert: bool = False
     overlap_pipeline: bool = False
     precision: str = "bf16"
     gradient_dtype: str = "fp32"
@@ -80,7 +83,9 @@ class PlanPoint:
     virtual_stages: Scalar
     microbatch: Scalar
     domain: Scalar
-    data_shard: Scalar  # 1 under ZeRO 0
+    copies: Scalar = 1.0  # groups of data ranks that each hold all weights (hybrid sharding); see `data_shard`
+    expert: Scalar = 1.0
+    expert_tensor: Scalar = 1.0
     sequence_parallel: Scalar
     context_ring: Scalar  # 1: keys and values travel round a ring; 0: all-to-all over heads
     extra_layers_first: Scalar = 0.0  # layers of that stage above the mean over stages
@@ -102,6 +107,13 @@ class PlanPoint:
         """Data-parallel degree; derived, so that boxes of plans keep it an exact monomial."""
         return self.accelerators / (self.tensor * self.context * self.pipeline)
 
+    @property
+    def data_shard(self) -> Scalar:
+        """Ranks that share weights: all of data x context by default, so it follows them; 1 under ZeRO 0."""
+        return (1 - self.zero.shards) + self.zero.shards * self.accelerators / (
+            self.tensor * self.pipeline * self.copies
+        )
+
 
 def embed(plan: Plan, workload: Workload, domain: float) -> PlanPoint:
     """The point of a plan: degrees as floats, options as their rows. `domain` is the cluster's usable domain."""
@@ -115,7 +127,9 @@ def embed(plan: Plan, workload: Workload, domain: float) -> PlanPoint:
         virtual_stages=float(plan.virtual_stages),
         microbatch=float(plan.microbatch),
         domain=float(plan.domain or domain),
-        data_shard=float(shard if plan.zero_stage else 1),
+        copies=plan.data * plan.context / shard,
+        expert=float(plan.expert),
+        expert_tensor=float(plan.expert_tensor),
         sequence_parallel=float(plan.sequence_parallel),
         context_ring=float(plan.context_kind == "ring"),
         extra_layers_first=extra[0],
@@ -133,6 +147,7 @@ def embed(plan: Plan, workload: Workload, domain: float) -> PlanPoint:
         overlap=options.OverlapRow(
             tensor=float(plan.overlap_tensor),
             context=float(plan.overlap_context),
+            expert=float(plan.overlap_expert),
             data=float(plan.overlap_data),
             pipeline=float(plan.overlap_pipeline),
         ),

@@ -117,7 +117,7 @@ def attention_s(
     """
     row = point.attention
     roof, pass_s = attention_roof(count, speed, stack), score_s(count, point, speed)
-    backward_flop = row.flash * stack.attention_backward_flop + (1 - row.flash) * 2.0
+    backward_flop = row.flash * stack.attention_backward_ratio + (1 - row.flash) * 2.0
     forward_s = sem.maximum(roof.compute_s, roof.memory_s) + row.score_touches_forward * pass_s
     both_s = sem.maximum(backward_flop * roof.compute_s, 2.0 * roof.memory_s)
     backward_s = both_s + row.score_touches_backward * pass_s

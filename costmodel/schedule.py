@@ -10,7 +10,7 @@ from costmodel.plan import PlanPoint
 from costmodel.semantics import Scalar, Semantics, total
 from costmodel.stack import Stack
 from costmodel.timing import OpTimes
-from costmodel.traffic import gradient_bytes, weight_bytes
+from costmodel.traffic import expert_shard, has_experts
 
 
 @pytree
@@ -100,22 +100,37 @@ def on_heaviest_stage(
 
 def gradient_traffic_s(counted: OpCounts, times: OpTimes, point: PlanPoint, sem: Semantics) -> Scalar:
     """Gradient reduction and weight gathering once a step, in one bucket for each layer."""
-    gradients = on_heaviest_stage(counted, lambda block: gradient_bytes(block, point), point, sem)
-    weights = on_heaviest_stage(counted, lambda block: weight_bytes(block, point), point, sem)
-    buckets = layer_count(counted) / point.pipeline
-    zero, laws = point.zero, times.laws
-    sharded_s = time_s(laws.shard, zero.reduces_once * gradients, zero.reduces_once * buckets) + time_s(
-        laws.shard, zero.gathers_once * weights, zero.gathers_once * buckets
+    laws = times.laws
+    dense = on_heaviest_stage(counted, lambda block: block.parameters, point, sem)
+    dense_s = _reduced_s(dense, laws.shard, laws.replica, point.data_shard, counted, point)
+    if laws.experts is None:
+        return dense_s
+    own = on_heaviest_stage(counted, lambda block: block.expert_parameters, point, sem)
+    own_s = _reduced_s(own, laws.experts.shard, laws.experts.replica, expert_shard(point, sem), counted, point)
+    return dense_s + own_s
+
+
+def _reduced_s(
+    elements: Scalar, shard: Law, replica: Law, ranks: Scalar, counted: OpCounts, point: PlanPoint
+) -> Scalar:
+    zero, buckets = point.zero, layer_count(counted) / point.pipeline
+    once_bytes = zero.reduces_once * point.gradient_bytes + zero.gathers_once * point.precision.weight_bytes
+    calls = (zero.reduces_once + zero.gathers_once) * buckets
+    return time_s(shard, once_bytes * elements, calls) + time_s(
+        replica, point.gradient_bytes * elements / ranks, buckets
     )
-    return sharded_s + time_s(laws.replica, gradients / point.data_shard, buckets)
 
 
 def optimizer_s(counted: OpCounts, point: PlanPoint, memory_s_per_byte: Scalar, sem: Semantics) -> Scalar:
     """The update streams through memory: states and master weights in and out, gradients in, weights out."""
-    elements = on_heaviest_stage(counted, lambda block: block.parameters, point, sem)
+    divided, data_shard = point.zero.states, point.data_shard
+    elements = on_heaviest_stage(counted, lambda block: block.parameters, point, sem) * share(divided, data_shard)
+    if has_experts(counted):
+        own = on_heaviest_stage(counted, lambda block: block.expert_parameters, point, sem)
+        elements = elements + own * share(divided, expert_shard(point, sem))
     states_bytes = 2.0 * (point.optimizer.states * point.state_bytes + point.precision.master_bytes)
     per_element = states_bytes + point.gradient_bytes + point.precision.weight_bytes
-    return memory_s_per_byte * per_element * elements * share(point.zero.states, point.data_shard)
+    return memory_s_per_byte * per_element * elements
 
 
 def share(divided: Scalar, ranks: Scalar) -> Scalar:
@@ -139,17 +154,28 @@ def _step_payloads(
     def of(quantity: Callable[[BlockCounts], Scalar]) -> Scalar:
         return on_heaviest_stage(counted, quantity, point, sem)
 
-    gradients, weights = of(lambda b: gradient_bytes(b, point)), of(lambda b: weight_bytes(b, point))
-    hops = 3.0 * point.context_ring * (point.context - 1)
-    exchanges = 2.0 * (1 - point.context_ring)
+    hops, exchanges = 3.0 * point.context_ring * (point.context - 1), 2.0 * (1 - point.context_ring)
     gathers = zero.gathers_once + m * zero.gathers_per_microbatch
     reduces = zero.reduces_once + m * zero.reduces_per_microbatch
-    return (
+    sharded = gathers * point.precision.weight_bytes + reduces * point.gradient_bytes
+    passes = (2.0 + point.recompute.redo_rest) * m
+    elements = of(lambda b: b.parameters)
+    dense = (
         (laws.sync, (1.0 + point.recompute.redo_rest) * m * of(lambda b: b.sync_bytes)),
         (laws.sync, m * of(lambda b: b.backward_sync_bytes)),
         (laws.ring, hops * m * of(lambda b: total(a.ring_bytes for a in b.attentions))),
         (laws.exchange, exchanges * m * of(lambda b: total(a.exchange_bytes for a in b.attentions))),
-        (laws.shard, gathers * weights + reduces * gradients),
-        (laws.replica, gradients / point.data_shard),
+        (laws.shard, sharded * elements),
+        (laws.replica, point.gradient_bytes * elements / point.data_shard),
         (laws.boundary, 2.0 * m * counted.boundary_bytes),
+    )
+    if laws.experts is None:
+        return dense
+    own = of(lambda b: b.expert_parameters)
+    return (
+        *dense,
+        (laws.experts.exchange, passes * of(lambda b: b.exchange_bytes)),
+        (laws.experts.gather, passes * of(lambda b: b.gather_bytes)),
+        (laws.experts.shard, sharded * own),
+        (laws.experts.replica, point.gradient_bytes * own / expert_shard(point, sem)),
     )

@@ -13,7 +13,7 @@ class Stack:
     matmul_ceiling: Scalar = 0.80  # share of peak of a large matmul
     matmul_size0: Scalar = 200.0  # elements: a dimension of this size costs as much again (see roofline.py)
     attention_ceiling: Scalar = 0.50  # share of peak of the fused attention's matmuls, forward
-    attention_backward_flop: Scalar = 2.5  # FLOP of the fused backward over those of the forward (scores recomputed)
+    attention_backward_ratio: Scalar = 2.5  # FLOP of the fused backward over those of the forward (scores recomputed)
     attention_size0: Scalar = 512.0  # keys
     unfused_touches: Scalar = 2.0  # passes of unfused norms and activations over those of fused ones
     hbm_ceiling: Scalar = 0.85  # share of the memory bandwidth that streams reach
@@ -23,12 +23,15 @@ class Stack:
     link_ceiling: Scalar = 0.82  # share of a tier's bandwidth that large messages reach
     collective_s: Scalar = 8e-6  # start of one collective
     all_reduce_tree: Scalar = 1.0  # share of all-reduces whose latency grows with the logarithm of the ranks
+    tree_hop: Scalar = 1.0  # what one level of a tree costs, in hops of its tier: copies and reductions add to the wire
+    collective_ramp: Scalar = 0.0  # weight of sqrt(latency * traffic): messages of middling size (collectives.py)
     chunk_fill: Scalar = 0.05  # share of a hierarchical collective in which its tiers do not overlap
     contention: Scalar = 0.10  # share of overlapped communication that slows the compute it hides behind
     regather_exposed: Scalar = 0.3  # share of the gathers for weight gradients that nothing hides
     # share of the compute beside it that can hide communication, where the plan overlaps it
     hide_tensor: Scalar = 0.5
     hide_context: Scalar = 0.9
+    hide_expert: Scalar = 0.5
     hide_data: Scalar = 0.9
     hide_pipeline: Scalar = 0.9
     # memory outside tensors
@@ -37,4 +40,4 @@ class Stack:
     communicator_bytes: Scalar = 0.25e9  # buffers of one communicator
     fragmentation: Scalar = 0.03  # share of activations lost between allocations
     logit_bytes: Scalar = 8.0  # bytes of one logit at the peak of the loss: float32 values and their gradient
-    optimizer_buffer: Scalar = 0.0  # float32 copies of a rank's updated weights held inside the optimizer step
+    update_copies: Scalar = 0.0  # float32 copies of a rank's updated weights held inside the optimizer step

@@ -4,6 +4,8 @@ Overlap of communication $c$ with compute $t$, of which the share $h$ may hide i
 contends with it: $(1-h) t + (1-k)\max(h t, c) + k (h t + c)$. It is $t + c$ at $h = 0$, and a posynomial throughout.
 """
 
+from typing import NamedTuple
+
 from costmodel._pytree import pytree, static
 from costmodel.cluster import Cluster
 from costmodel.counts import BlockCounts, OpCounts
@@ -20,6 +22,7 @@ class Hide:
 
     tensor: Scalar
     context: Scalar
+    expert: Scalar
     data: Scalar
     pipeline: Scalar
     contention: Scalar
@@ -34,6 +37,7 @@ class Pass:
     memory_s: Scalar
     tensor_s: Scalar  # exposed communication, by kind
     context_s: Scalar
+    expert_s: Scalar
     data_s: Scalar
     seconds: Scalar
 
@@ -64,10 +68,11 @@ class OpTimes:
 
 def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, sem: Semantics) -> OpTimes:
     """Rooflines and laws of traffic for every block, and their overlap."""
-    speed, law = rates(cluster.accelerator, point, stack), laws(point, cluster, stack, sem)
+    speed, law = rates(cluster.accelerator, point, stack), laws(counted, point, cluster, stack, sem)
     hide = Hide(
         tensor=point.overlap.tensor * stack.hide_tensor,
         context=point.overlap.context * stack.hide_context,
+        expert=point.overlap.expert * stack.hide_expert,
         data=point.overlap.data * stack.hide_data,
         pipeline=point.overlap.pipeline * stack.hide_pipeline,
         contention=stack.contention,
@@ -91,30 +96,44 @@ def exposed_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention: S
     return (1 - contention) * sem.maximum(traffic_s - share * compute_s, 0.0) + contention * traffic_s
 
 
-def _pass(
-    matmul_s: Scalar,
-    attention_s: Scalar,
-    memory_s: Scalar,
-    sync_s: Scalar,
-    ring_s: Scalar,
-    exchange_s: Scalar,
-    data_s: Scalar,
-    hide: Hide,
-    sem: Semantics,
-) -> Pass:
-    """Tensor traffic hides behind matmuls, the ring behind the attention, gathered weights behind all of it."""
+class Compute(NamedTuple):
+    """Seconds at the accelerator's own units."""
+
+    matmul_s: Scalar
+    attention_s: Scalar
+    memory_s: Scalar
+
+
+class Sent(NamedTuple):
+    """Seconds of communication that runs beside them; the expert traffic is 0.0 where a block has none."""
+
+    sync_s: Scalar = 0.0
+    ring_s: Scalar = 0.0
+    exchange_s: Scalar = 0.0
+    expert_s: Scalar = 0.0
+    data_s: Scalar = 0.0
+
+
+def _pass(t: Compute, c: Sent, experts: bool, hide: Hide, sem: Semantics) -> Pass:
+    """Tensor traffic hides behind matmuls, the ring behind the attention, expert traffic behind both, and gathered
+    weights behind everything."""
     k = hide.contention
-    region_s = overlapped_s(matmul_s, sync_s, hide.tensor, k, sem)
-    core_s = overlapped_s(attention_s, ring_s, hide.context, k, sem) + exchange_s
-    inside_s = region_s + core_s + memory_s
+    region_s = overlapped_s(t.matmul_s, c.sync_s, hide.tensor, k, sem)
+    core_s = overlapped_s(t.attention_s, c.ring_s, hide.context, k, sem) + c.exchange_s
+    inside_s, expert_s = region_s + core_s + t.memory_s, 0.0
+    if experts:
+        window_s = region_s + core_s
+        expert_s = exposed_s(window_s, c.expert_s, hide.expert, k, sem)
+        inside_s = overlapped_s(window_s, c.expert_s, hide.expert, k, sem) + t.memory_s
     return Pass(
-        matmul_s=matmul_s,
-        attention_s=attention_s,
-        memory_s=memory_s,
-        tensor_s=exposed_s(matmul_s, sync_s, hide.tensor, k, sem),
-        context_s=exposed_s(attention_s, ring_s, hide.context, k, sem) + exchange_s,
-        data_s=exposed_s(inside_s, data_s, hide.data, k, sem),
-        seconds=overlapped_s(inside_s, data_s, hide.data, k, sem),
+        matmul_s=t.matmul_s,
+        attention_s=t.attention_s,
+        memory_s=t.memory_s,
+        tensor_s=exposed_s(t.matmul_s, c.sync_s, hide.tensor, k, sem),
+        context_s=exposed_s(t.attention_s, c.ring_s, hide.context, k, sem) + c.exchange_s,
+        expert_s=expert_s,
+        data_s=exposed_s(inside_s, c.data_s, hide.data, k, sem),
+        seconds=overlapped_s(inside_s, c.data_s, hide.data, k, sem),
     )
 
 
@@ -123,15 +142,18 @@ def _passes(
 ) -> BlockPasses:
     gather_s = 0.5 * point.zero.gathers_per_microbatch * c.gather_s  # once forward, once backward
     reduce_s = point.zero.reduces_per_microbatch * c.reduce_s
+    experts = block.exchanges > 0
     forward = _pass(
-        t.matmul_forward_s, t.attention_forward_s, t.memory_forward_s,
-        c.sync_forward_s, c.ring_forward_s, c.exchange_s, gather_s, hide, sem,
+        Compute(t.matmul_forward_s, t.attention_forward_s, t.memory_forward_s),
+        Sent(c.sync_forward_s, c.ring_forward_s, c.exchange_s, c.expert_s, gather_s),
+        experts, hide, sem,
     )  # fmt: skip
     backward = _pass(
-        t.matmul_backward_s, t.attention_backward_s, t.memory_backward_s,
-        c.sync_backward_s, c.ring_backward_s, c.exchange_s, gather_s, hide, sem,
+        Compute(t.matmul_backward_s, t.attention_backward_s, t.memory_backward_s),
+        Sent(c.sync_backward_s, c.ring_backward_s, c.exchange_s, c.expert_s, gather_s),
+        experts, hide, sem,
     )  # fmt: skip
-    weights = _pass(t.weights_s, 0.0, 0.0, 0.0, 0.0, 0.0, reduce_s, hide, sem)
+    weights = _pass(Compute(t.weights_s, 0.0, 0.0), Sent(data_s=reduce_s), False, hide, sem)
     recompute_s = _recompute_s(block, point, t, c, hide, sem)
     return BlockPasses(
         name=block.name,
@@ -155,4 +177,4 @@ def _recompute_s(
     row, k = point.recompute, hide.contention
     core_s = overlapped_s(t.attention_forward_s, c.ring_forward_s, hide.context, k, sem) + c.exchange_s
     rest_s = overlapped_s(t.matmul_forward_s, c.sync_forward_s, hide.tensor, k, sem) + t.memory_forward_s
-    return row.redo_core * core_s + row.redo_rest * rest_s
+    return row.redo_core * core_s + row.redo_rest * (rest_s + c.expert_s)

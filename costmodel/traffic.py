@@ -7,7 +7,7 @@ from costmodel import collectives
 from costmodel._pytree import pytree
 from costmodel.cluster import Cluster
 from costmodel.collectives import Law, time_s
-from costmodel.counts import BlockCounts
+from costmodel.counts import BlockCounts, OpCounts
 from costmodel.placement import ranks_by_tier
 from costmodel.plan import PlanPoint
 from costmodel.semantics import Scalar, Semantics, total
@@ -25,6 +25,17 @@ class Laws:
     shard: Law  # all-gather or reduce-scatter over the ranks that share weights
     replica: Law  # all-reduce of what is sharded over the groups that hold copies
     boundary: Law  # activation to the next pipeline stage
+    experts: "ExpertLaws | None"  # where the model has experts
+
+
+@pytree
+class ExpertLaws:
+    """Traffic on the second mesh: expert_tensor, expert, expert-data, from the inside out."""
+
+    exchange: Law  # tokens to the ranks that hold their experts, and back
+    gather: Law  # all-gather or reduce-scatter over the ranks that share an expert
+    shard: Law  # as `Laws.shard`, over the ranks that share an expert's weights
+    replica: Law
 
 
 @pytree
@@ -36,11 +47,12 @@ class BlockTraffic:
     ring_forward_s: Scalar
     ring_backward_s: Scalar
     exchange_s: Scalar  # in each direction
+    expert_s: Scalar  # tokens to experts and back, in each direction of the pass
     gather_s: Scalar  # one all-gather of the block's weights
     reduce_s: Scalar  # one reduce-scatter of its gradients
 
 
-def laws(point: PlanPoint, cluster: Cluster, stack: Stack, sem: Semantics) -> Laws:
+def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, sem: Semantics) -> Laws:
     """Place every group over the tiers and take its law."""
     tiers = cluster.tiers
 
@@ -60,7 +72,42 @@ def laws(point: PlanPoint, cluster: Cluster, stack: Stack, sem: Semantics) -> La
         shard=collectives.all_gather(ranks(point.data_shard, point.tensor), tiers, stack, sem),
         replica=collectives.all_reduce(ranks(replicas, point.tensor * point.data_shard), tiers, stack, sem),
         boundary=collectives.neighbour(ranks(point.pipeline, stage), tiers, stack, sem),
+        experts=expert_laws(counted, point, cluster, stack, sem),
     )
+
+
+def expert_laws(
+    counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, sem: Semantics
+) -> ExpertLaws | None:
+    """The laws of the expert mesh; none for a model without experts."""
+    if not has_experts(counted):
+        return None
+    spreads = [block.exchange_spread for block in counted.blocks if block.exchanges]
+    tiers, mesh = cluster.tiers, point.expert * point.expert_tensor
+
+    def ranks(group: Scalar, stride: Scalar) -> tuple[Scalar, ...]:
+        return ranks_by_tier(group, stride, tiers, point.domain, sem)
+
+    shard = expert_shard(point, sem)
+    copies = point.accelerators / (point.pipeline * mesh * shard)
+    exchanged = ranks(point.expert, point.expert_tensor)
+    return ExpertLaws(
+        exchange=collectives.all_to_all(exchanged, tiers, stack, sem, spreads[0]),
+        gather=collectives.all_gather(ranks(point.expert_tensor, 1.0), tiers, stack, sem),
+        shard=collectives.all_gather(ranks(shard, mesh), tiers, stack, sem),
+        replica=collectives.all_reduce(ranks(copies, mesh * shard), tiers, stack, sem),
+    )
+
+
+def expert_shard(point: PlanPoint, sem: Semantics) -> Scalar:
+    """Ranks that share an expert's weights: all that hold a copy, or `data_shard` of them where that is fewer."""
+    holders = point.accelerators / (point.pipeline * point.expert * point.expert_tensor)
+    return sem.minimum(holders, point.data_shard)
+
+
+def has_experts(counted: OpCounts) -> bool:
+    """Whether any block sends tokens to experts."""
+    return any(block.exchanges for block in counted.blocks)
 
 
 def block_traffic(block: BlockCounts, point: PlanPoint, law: Laws, stack: Stack) -> BlockTraffic:
@@ -75,16 +122,23 @@ def block_traffic(block: BlockCounts, point: PlanPoint, law: Laws, stack: Stack)
         ring_forward_s=ring_s,
         ring_backward_s=2.0 * ring_s,  # gradients of keys and values travel with them
         exchange_s=(1 - point.context_ring) * exchanged,
-        gather_s=time_s(law.shard, weight_bytes(block, point)),
-        reduce_s=time_s(law.shard, gradient_bytes(block, point)),
+        expert_s=_tokens_s(block, law.experts),
+        gather_s=_sharded_s(block, point.precision.weight_bytes, law),
+        reduce_s=_sharded_s(block, point.gradient_bytes, law),
     )
 
 
-def weight_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
-    """Bytes of one block's weights on a rank, unsharded."""
-    return block.parameters * point.precision.weight_bytes
+def _tokens_s(block: BlockCounts, law: ExpertLaws | None) -> Scalar:
+    """Tokens to their experts and back."""
+    if law is None or not block.exchanges:
+        return 0.0
+    gathered_s = time_s(law.gather, block.gather_bytes, block.gathers) if block.gathers else 0.0
+    return time_s(law.exchange, block.exchange_bytes, block.exchanges) + gathered_s
 
 
-def gradient_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
-    """Bytes of one block's gradients on a rank, unsharded."""
-    return block.parameters * point.gradient_bytes
+def _sharded_s(block: BlockCounts, element_bytes: Scalar, law: Laws) -> Scalar:
+    """One all-gather or reduce-scatter of a block's elements over the ranks that share them."""
+    dense_s = time_s(law.shard, element_bytes * block.parameters)
+    if law.experts is None or not block.exchanges:
+        return dense_s
+    return dense_s + time_s(law.experts.shard, element_bytes * block.expert_parameters)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from costmodel._expert_rules import expert_groups, expert_rules
 from costmodel._specs_files import SpecError, show
 from costmodel._specs_plans import PLAN_CHECKS
 from costmodel.cluster import Cluster
@@ -120,11 +121,10 @@ def _layers(plan: Plan, workload: Workload, _: Cluster) -> Rules:
             f"`stage_layers` is {len(given)} stages of {show(sum(given))} layers together; expected "
             f"{show(plan.pipeline)} stages of {count}"
         )
-    if plan.schedule not in ("gpipe", "one_f_one_b") or plan.virtual_stages > 1:
-        yield (
-            f"`stage_layers` is given with `schedule` {plan.schedule} and `virtual_stages` "
-            f"{show(plan.virtual_stages)}; expected gpipe or one_f_one_b without virtual stages"
-        )
+    if plan.schedule.startswith("zb"):
+        yield f"`stage_layers` is given with `schedule` {plan.schedule}; expected gpipe, one_f_one_b or interleaved"
+    elif min(given) < plan.virtual_stages:
+        yield f"`stage_layers` has a stage of {show(min(given))}; expected at least `virtual_stages` layers in each"
 
 
 def _schedule(plan: Plan, workload: Workload, _: Cluster) -> Rules:
@@ -197,6 +197,7 @@ def groups(plan: Plan) -> tuple[tuple[str, int, int], ...]:
         ("data shard", shard, plan.tensor),
         ("replica", max(1, ranks // shard), plan.tensor * shard),
         ("pipeline", plan.pipeline, plan.tensor * ranks),
+        *expert_groups(plan),
     )
 
 
@@ -212,5 +213,6 @@ _RULES = (
     (_data_shard, ("data_shard", "data", "context", "zero_stage")),
     (_domain, ("domain", *_DEGREES)),
     (_precision, ("precision",)),
-    (_placement, ("domain", "data_shard", "zero_stage", *_DEGREES)),
+    (expert_rules, ("expert", "expert_tensor", "sequence_parallel", *_DEGREES)),
+    (_placement, ("domain", "data_shard", "zero_stage", "expert", "expert_tensor", *_DEGREES)),
 )

@@ -53,6 +53,8 @@ class Op:
     loss       tokens          -             logits per token     -
     lookup     tokens          -             table rows x width   -        (a gather: moves only the rows it uses)
     sync       tokens          -             elements per token   -        (edge of a tensor-parallel region)
+    exchange   tokens          -             elements per token   -        (to the ranks that hold the experts, or back)
+    gather     tokens          -             elements per token   -        (to the ranks that share an expert, or back)
 
     `parameters` are those outside a weight matrix (norms, biases). `touches_*` count how often an element moves through
     the memory of the accelerator in a fused kernel, in units of the activation's type. `forward` and `backward` say in
@@ -68,6 +70,7 @@ class Op:
     key_values: Sizes = ()  # attention: elements of keys and values together, per key row
     density: Scalar = 1.0  # attention: share of the score matrix that is computed (causal: one half)
     parameters: Sizes = ()
+    spread: Scalar = 1.0  # exchange: share of the payload that leaves the innermost domain once copies are sent once
     touches_forward: Scalar = 0.0
     touches_backward: Scalar = 0.0
     forward: bool = static(default=True)
@@ -95,11 +98,17 @@ class Workload:
     batch: Scalar
     hidden: Scalar  # elements per token that cross a stage boundary
     tied: Scalar = 0  # 1 where the output head reuses the embedding's weights
+    expert_imbalance: Scalar = 1.0  # load of the busiest rank's experts over the mean
 
 
 def whole(sizes: Sizes) -> Scalar:
     """The undivided number of elements along one dimension; 1 for none."""
     return total(size.value for size in sizes) if sizes else 1
+
+
+def is_expert(op: Op) -> bool:
+    """Whether the operator's weights are divided over the expert mesh instead of the tensor ranks."""
+    return any("expert" in size.split for size in op.groups)
 
 
 def weight_elements(op: Op) -> Scalar:
@@ -117,6 +126,17 @@ def parameters(workload: Workload) -> Scalar:
     """All parameters, the tied head counted once. Exact where sizes are integers."""
     blocks = ((block, op) for block in workload.blocks for op in block.ops)
     return total(block.repeats * _own_parameters(workload, block, op) for block, op in blocks)
+
+
+def active_parameters(workload: Workload) -> Scalar:
+    """Parameters that work on one token: of the experts, those that it is sent to."""
+    idle = total(
+        block.repeats * weight_elements(op) * (1 - whole(op.rows) / workload.sequence)
+        for block in workload.blocks
+        for op in block.ops
+        if is_expert(op)
+    )
+    return parameters(workload) - idle
 
 
 def _own_parameters(workload: Workload, block: Block, op: Op) -> Scalar:

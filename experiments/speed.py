@@ -24,7 +24,7 @@ class Config:
     """Of the random plans."""
     plans: int = 10_000_000
     """How many are evaluated, and kept, where memory is measured."""
-    repeats: int = 7
+    repeats: int = 5
     """Rounds of new processes."""
     seconds: float = 0.4
     """For each figure of throughput."""
@@ -35,30 +35,44 @@ QUICK_PLANS, QUICK_REPEATS, QUICK_SECONDS = 1_000_000, 1, 0.05
 
 def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Measure, draw, compare with the bars."""
-    on = processes.cores()[-2:]
-    seconds = QUICK_SECONDS if config.quick else config.seconds
-    effort = {
-        "seconds": seconds,
-        "sizes": (1_000, 100_000) if config.quick else (1_000, 10_000, 100_000, 1_000_000),
-        "gradient_sizes": (8_192,) if config.quick else (1_000, 10_000, 100_000),
-        "candidates": ("512-bit",) if config.quick else ("default", "512-bit", "no emitters, 512-bit"),
-        "hardware": not config.quick,
-    }
-    results: dict[str, Any] = {"startup": startup.seconds(QUICK_REPEATS if config.quick else config.repeats, say)}
+    on, quick = processes.cores()[-2:], config.quick
+    effort = _effort(config)
+    results: dict[str, Any] = {"startup": startup.seconds(QUICK_REPEATS if quick else config.repeats, not quick, say)}
     say("one core: values, gradients, grids, compile times, the machine's rates")
     core = processes.measure("one_core", on[-1:], effort=effort, plans=256, seed=config.seed)
     results["one_core"] = core
     say("two cores")
     batch = core["throughput"]["value_batch"]
     several = len(on) > 1
-    results["two_cores"] = processes.two_cores(on, batch, seconds, 5, config.seed) if several else {}
+    results["two_cores"] = processes.two_cores(on, batch, effort["seconds"], 5, config.seed) if several else {}
     say("memory")
-    plans = min(config.plans, QUICK_PLANS) if config.quick else config.plans
+    plans = min(config.plans, QUICK_PLANS) if quick else config.plans
     results["memory"] = processes.measure("many_plans", on, plans=plans, seed=config.seed)
     results["bars"] = [{**bar._asdict(), "passed": bar.passed} for bar in bars.bars(results)]
     figures.draw(results, folder)
     _write_csv(results, folder / "throughput.csv")
     return results
+
+
+def _effort(config: Config) -> dict[str, Any]:
+    """The fields of `evaluators.Effort`."""
+    if config.quick:
+        return {
+            "seconds": QUICK_SECONDS,
+            "sizes": (1_000, 100_000),
+            "gradient_sizes": (8_192,),
+            "candidates": ("512-bit",),
+            "roles": ("value",),
+            "links": (64,),
+        }
+    return {
+        "seconds": config.seconds,
+        "sizes": (1_000, 10_000, 100_000, 1_000_000),
+        "gradient_sizes": (1_000, 10_000, 100_000),
+        "candidates": ("default", "512-bit", "no emitters, 512-bit"),
+        "roles": ("value", "gradient by plan", "gradient by plan and hardware"),
+        "links": (64, 160),
+    }
 
 
 def _throughput_rows(results: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
@@ -127,5 +141,6 @@ def _closing_tables(results: dict[str, Any]) -> Iterator[Any]:
     for bar in results["bars"]:
         value = bar["note"] if bar["value"] is None else f"{bar['value']:,.2f} {bar['unit']}"
         sign = ">=" if bar["at_least"] else "<="
-        table.add_row(bar["name"], value, f"{sign} {bar['bound']:,.0f} {bar['unit']}", words[bar["passed"]])
+        note = f" ({bar['note']})" if bar["note"] and bar["value"] is not None else ""
+        table.add_row(bar["name"] + note, value, f"{sign} {bar['bound']:,.0f} {bar['unit']}", words[bar["passed"]])
     yield table

@@ -2,6 +2,7 @@
 
 from costmodel.cluster import Accelerator, Cluster, Tier
 from costmodel.models.decoder import decoder
+from costmodel.models.moe import Latent, moe_decoder
 from costmodel.stack import Stack
 from costmodel.workload import Workload
 
@@ -9,6 +10,14 @@ from costmodel.workload import Workload
 def small_decoder(layers: int = 4, batch: int = 64, sequence: int = 128, **other) -> Workload:
     sizes = {"hidden": 256, "heads": 8, "key_value_heads": 4, "ffn": 1024, "vocabulary": 1000, "gated": True}
     return decoder(**(sizes | {"layers": layers, "batch": batch, "sequence": sequence} | other))
+
+
+def small_moe(**other) -> Workload:
+    """Latent attention, one dense layer, then experts beside a shared one: every structure of the family."""
+    latent = Latent(query_rank=48, key_value_rank=32, nope_size=16, rope_size=8, value_size=16)
+    sizes = {"layers": 5, "hidden": 128, "heads": 8, "vocabulary": 1000, "sequence": 128, "batch": 256}
+    chosen = {"experts": 16, "top_k": 4, "expert_ffn": 96, "ffn": 512, "dense_layers": 1, "shared_experts": 1}
+    return moe_decoder(**(sizes | chosen | {"latent": latent, "expert_groups": 2} | other))
 
 
 def accelerator(**other) -> Accelerator:

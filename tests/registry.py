@@ -107,7 +107,7 @@ def _fields(cls: type, values: Mapping[str, Any], prefix: str = "", **others: An
 # network: collectives, and ranks over tiers
 
 _RANKS = {"inner_ranks": (1.05, 64.0), "middle_ranks": (1.05, 32.0), "outer_ranks": (1.05, 512.0)}
-_NETWORK_STACK = ("link_ceiling", "collective_s", "all_reduce_tree", "chunk_fill")
+_NETWORK_STACK = ("link_ceiling", "collective_s", "all_reduce_tree", "tree_hop", "collective_ramp", "chunk_fill")
 _WHERE = ("inner", "middle", "outer")
 NETWORK: dict[str, Range] = {
     **_RANKS,
@@ -170,7 +170,7 @@ def _placement(a: Args, sem: Semantics) -> Values:
 # kernels: rooflines of counts that are given
 
 _KERNEL_STACK = (
-    "matmul_ceiling", "matmul_size0", "attention_ceiling", "attention_backward_flop", "attention_size0",
+    "matmul_ceiling", "matmul_size0", "attention_ceiling", "attention_backward_ratio", "attention_size0",
     "unfused_touches", "hbm_ceiling", "kernel_s",
 )  # fmt: skip
 _SHARES: dict[str, Range] = {
@@ -304,8 +304,8 @@ def job_of(a: Args) -> tuple[Workload, Cluster, PlanPoint]:
 _CLUSTER = cluster_batch(np.random.default_rng(0), 1, TIERS)
 
 
-def _job(a: Args, sem: Semantics) -> Values:
-    workload, cluster, point = job_of(a)
+def job_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Values:
+    """The values of the family `job`."""
     done = parts(workload, cluster, point, sem)
     layer, first = done.counts.blocks[1], done.times.blocks[1]
     held = done.memory.first
@@ -318,7 +318,8 @@ def _job(a: Args, sem: Semantics) -> Values:
         **{f"traffic.block_traffic:{name}": getattr(first.traffic, name) for name in _TRAFFIC},
         "timing.timing": first.forward.seconds + first.backward.seconds + first.weights.seconds + first.recompute_s,
         "roofline.block_times": first.compute.matmul_forward_s,
-        **{f"schedule.{name}": getattr(done.step, name) for name in _STEP},
+        "pipeline.pipeline_s": done.step.passes_s,
+        **{f"schedule.{name}": getattr(done.step, field) for name, field in _STEP.items()},
         **{f"memory.stage_memory:{name}": getattr(held, name) for name in _HELD},
         "memory.memory": done.memory.peak_bytes,
         "cost.cost:step_s": done.step.step_s,
@@ -343,14 +344,14 @@ def _ratios(workload: Workload, cluster: Cluster, point: PlanPoint, done: Parts)
     )
 
 
-def _report(a: Args, sem: Semantics) -> Values:
-    workload, cluster, point = job_of(a)
+def report_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Values:
+    """The values of the family `report`."""
     report = breakdown(workload, cluster, point, parts(workload, cluster, point, sem), sem)
     return {f"breakdown.breakdown:{name}": getattr(report, name) for name in ("step_s", "hfu")}
 
 
 _TRAFFIC = tuple(f.name for f in dataclasses.fields(traffic.BlockTraffic))
-_STEP = ("gradient_traffic_s", "optimizer_s", "links_s")
+_STEP = {"gradient_traffic_s": "gradient_traffic_s", "optimizer_s": "optimizer_s", "busiest_links_s": "links_s"}
 _HELD = tuple(f.name for f in dataclasses.fields(memory.StageMemory))
 
 FAMILIES = {
@@ -358,13 +359,21 @@ FAMILIES = {
     "placement": Family(uniform(_PLACEMENT), _placement),
     "kernel": Family(uniform(KERNEL), _kernels),
     "small": Family(uniform(_SMALL), _small),
-    "job": Family(_job_sample, _job),
-    "report": Family(_job_sample, _report),
+    "job": Family(_job_sample, lambda a, sem: job_values(*job_of(a), sem)),
+    "report": Family(_job_sample, lambda a, sem: report_values(*job_of(a), sem)),
 }
 
 _LINK = {
     "unit": "_s",
-    "rises": ("payload_bytes", "calls", "*latency_s", "collective_s", "chunk_fill", "*oversubscription"),
+    "rises": (
+        "payload_bytes",
+        "calls",
+        "*latency_s",
+        "collective_s",
+        "collective_ramp",
+        "chunk_fill",
+        "*oversubscription",
+    ),  # fmt: skip
     "falls": ("*_bytes_per_s", "link_ceiling"),
 }
 _PEAKS = ("peak_*bit_flop_per_s",)
@@ -399,7 +408,8 @@ _TIME = {
     "unit": "_s",
     "rises": (
         *_SIZES, "*.latency_s", "*.oversubscription", "*.kernel_s", "*.step_s", "*.collective_s", "*.chunk_fill",
-        "*_size0", "*.attention_backward_flop", "*.unfused_touches", "*.contention", "*.regather_exposed",
+        "*.collective_ramp", "*.tree_hop",
+        "*_size0", "*.attention_backward_ratio", "*.unfused_touches", "*.contention", "*.regather_exposed",
         "point.gradient_bytes", "point.state_bytes", "point.precision.*_bytes", "point.zero.gathers*",
         "point.zero.reduces*", "point.recompute.*", "point.attention.score*", "point.optimizer.states",
     ),
@@ -408,10 +418,10 @@ _TIME = {
 _MEMORY = {
     "unit": "_bytes",
     "rises": (
-        *_SIZES, "cluster.stack.*_bytes", "*.fragmentation", "*.optimizer_buffer", "point.*_bytes", "point.microbatch",
+        *_SIZES, "cluster.stack.*_bytes", "*.fragmentation", "*.update_copies", "point.*_bytes", "point.microbatch",
         "point.recompute.keep*", "point.recompute.working*", "point.optimizer.states",
     ),
-    "falls": ("point.data_shard", "point.sequence_parallel", "point.zero.gradients", "point.zero.states", "*_per_s"),
+    "falls": ("point.sequence_parallel", "point.zero.gradients", "point.zero.states", "*_per_s"),
 }  # fmt: skip
 _SIZE_RISES = ("heads", "head_size", "key_value_heads", "sequence", "point.microbatch")
 _SIZE_FALLS = ("point.context", "point.tensor", "point.sequence_parallel")
@@ -459,6 +469,7 @@ _JOB_ENTRIES = {
     **{f"traffic.block_traffic:{name}": Entry("job", **_TIME) for name in _TRAFFIC},
     "timing.timing": Entry("job", **_TIME),
     "roofline.block_times": Entry("job", **_TIME),
+    "pipeline.pipeline_s": Entry("job", **_TIME),
     **{f"schedule.{name}": Entry("job", **_TIME) for name in _STEP},
     **{f"memory.stage_memory:{name}": Entry("job", **_MEMORY) for name in _HELD},
     "memory.memory": Entry("job", **_MEMORY),

@@ -33,7 +33,7 @@ STACK: dict[str, Range] = {
     "matmul_ceiling": (0.3, 1.0),
     "matmul_size0": (10.0, 1000.0),
     "attention_ceiling": (0.2, 1.0),
-    "attention_backward_flop": (2.0, 4.0),
+    "attention_backward_ratio": (2.0, 4.0),
     "attention_size0": (50.0, 5000.0),
     "unfused_touches": (1.0, 4.0),
     "hbm_ceiling": (0.3, 1.0),
@@ -42,11 +42,14 @@ STACK: dict[str, Range] = {
     "link_ceiling": (0.3, 1.0),
     "collective_s": (1e-7, 1e-3),
     "all_reduce_tree": (1e-2, 1.0),
+    "tree_hop": (1.0, 50.0),
+    "collective_ramp": (1e-2, 5.0),
     "chunk_fill": (1e-2, 1.0),
     "contention": (1e-2, 1.0),
     "regather_exposed": (1e-2, 1.0),
     "hide_tensor": (1e-2, 1.0),
     "hide_context": (1e-2, 1.0),
+    "hide_expert": (1e-2, 1.0),
     "hide_data": (1e-2, 1.0),
     "hide_pipeline": (1e-2, 1.0),
     "context_bytes": (1e8, 1e10),
@@ -54,7 +57,7 @@ STACK: dict[str, Range] = {
     "communicator_bytes": (1e7, 1e9),
     "fragmentation": (1e-2, 0.3),
     "logit_bytes": (2.0, 16.0),
-    "optimizer_buffer": (1e-2, 1.0),
+    "update_copies": (1e-2, 1.0),
 }
 ARCHITECTURE: dict[str, Range] = {
     "layers": (1, 200),
@@ -186,7 +189,7 @@ def point_batch(
         virtual_stages=np.where(names == "interleaved", rng.choice([2.0, 3.0, 4.0], n), 1.0),
         microbatch=microbatch,
         domain=rng.choice([4.0, 8.0], n),
-        data_shard=np.where(tables["zero"].states > 0, sharded, 1.0),
+        copies=data * context / sharded,
         gradient_bytes=rng.choice([2.0, 4.0], n),
         state_bytes=rng.choice([1.0, 2.0, 4.0], n),
         schedule=_rows_named(options.SCHEDULES, names),
@@ -198,7 +201,7 @@ def point_batch(
     return point, microbatches * data * microbatch
 
 
-_SWITCHES = ("sequence_parallel", "context_ring", "fused_kernels", "tensor", "context", "data", "pipeline")
+_SWITCHES = ("sequence_parallel", "context_ring", "fused_kernels", "tensor", "context", "data", "pipeline", "expert")
 
 
 def _uneven_layers(rng: np.random.Generator, pipeline: Array, n: int) -> dict[str, Array]:

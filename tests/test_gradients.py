@@ -125,6 +125,18 @@ def test_gradients_equal_central_differences(family, dtype):
     assert_close(automatic, central, tolerance * (1 + np.abs(central)) + gap, smooth, family, args)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != UNCOMPILED[0]])
+def test_values_equal_numpy(family, dtype):
+    args = representable(FAMILIES[family].sample(np.random.default_rng(12), BATCH))
+    values, _ = compiled(family, dtype)(args, tuple(outputs(family)[:1]))
+    assert_values(values, stacked(family, args, np, (BATCH,)), dtype)
+
+
+def assert_values(values: Array, exact: Array, dtype: str) -> None:
+    np.testing.assert_allclose(values, exact, rtol=2e-5 if dtype == "float32" else 1e-12, atol=0)
+
+
 def assert_close(actual: Array, wanted: Array, tolerance: Array, smooth: Array, family: str, args: Args) -> None:
     """Equal within the tolerance wherever there is no kink; else the worst place by name."""
     excess = np.where(smooth, np.abs(actual - wanted) - tolerance, -np.inf)
@@ -151,8 +163,7 @@ def edge(degrees: dict[str, float], sequence: float, microbatches: float, **leav
     args["batch"] = degrees["data"] * multiple * args["point.microbatch"]
     args["sequence"] = np.full(BATCH, sequence)
     args["point.accelerators"] = np.full(BATCH, math.prod(degrees.values()))
-    shared = degrees["data"] * degrees["context"]
-    args["point.data_shard"] = np.where(args["point.zero.states"] > 0, shared, 1.0)
+    args["point.copies"] = np.ones(BATCH)
     for end, value in leaves.items():
         args |= {name: np.full(BATCH, value) for name in args if name.endswith(end)}
     return representable(args)
@@ -170,6 +181,13 @@ EDGES = {
 
 
 COSTS = ("cost.cost:step_s", "cost.cost:peak_bytes", "breakdown.Breakdown:mfu", "breakdown.Breakdown:tokens_per_s")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", EDGES)
+def test_values_equal_numpy_at_the_edges(name, dtype):
+    values, _ = compiled("job", dtype)(EDGES[name], COSTS[:1])
+    assert_values(values, stacked("job", EDGES[name], np, (BATCH,)), dtype)
 
 
 def edge_elasticities(args: Args, dtype: str) -> Array:

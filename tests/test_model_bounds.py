@@ -56,8 +56,7 @@ def function(names, options, field):
     workload = dataclasses.replace(workload, batch=float(batch(plan.schedule)))
 
     def evaluate(variables):
-        shard = N / (variables["tensor"] * variables["pipeline"]) if plan.zero_stage else 1.0
-        at = dataclasses.replace(point, accelerators=float(N), data_shard=shard, **variables)
+        at = dataclasses.replace(point, accelerators=float(N), **variables)
         return getattr(cost(workload, cluster, at, Bounds()), field)
 
     return evaluate

@@ -58,7 +58,7 @@ def test_legal_plans_break_no_rule(changes):
         ({"pipeline": 64, "data": 2}, ["`pipeline` x `virtual_stages` is 64", "80 layers"]),
         ({"stage_layers": (20, 20, 20)}, ["3 stages of 60 layers", "4 stages of 80"]),
         ({"stage_layers": (40, 20, 20, 0)}, ["`stage_layers` is (40, 20, 20, 0)"]),
-        ({"stage_layers": (20, 20, 20, 20), "schedule": "zb_h1"}, ["zb_h1", "gpipe or one_f_one_b"]),
+        ({"stage_layers": (20, 20, 20, 20), "schedule": "zb_h1"}, ["zb_h1", "gpipe, one_f_one_b"]),
         ({"schedule": "interleaved"}, ["`virtual_stages` >= 2"]),
         ({"schedule": "interleaved", "virtual_stages": 2, "microbatch": 8}, ["2 microbatches", "multiple", "4"]),
         ({"virtual_stages": 2}, ["`virtual_stages` is 2", "interleaved"]),

@@ -1,6 +1,7 @@
 """Plans a second on one core: the same formulas on Python floats, NumPy and JAX, flat and as a grid."""
 
 import dataclasses
+import functools
 import math
 import time
 from typing import Any
@@ -11,10 +12,11 @@ from costmodel import compiled
 from costmodel.cost import cost
 from costmodel.plan import PlanPoint, embed
 from costmodel.semantics import Exact
-from experiments._speed.clock import best_s
+from experiments._speed.clock import best_s, best_sum_s
 from experiments._speed.operations import operations
 from experiments._speed.subject import LAYOUTS, Pool, cast, grid, random_plans, subject
 
+PYTHON_SLICE = 16  # plans that are timed together
 NUMPY_BATCH = 8_192  # temporaries of 32 KiB stay in the cache and cost no page faults
 
 CANDIDATES: dict[str, dict[str, bool | str]] = {
@@ -33,7 +35,8 @@ class Effort:
     sizes: tuple[int, ...]
     gradient_sizes: tuple[int, ...]
     candidates: tuple[str, ...]
-    hardware: bool  # also gradients by every number of the cluster
+    roles: tuple[str, ...]  # whose compilation is timed
+    links: tuple[int, ...]  # lengths of the chains that measure the machine
 
 
 class Bench:
@@ -54,33 +57,38 @@ class Bench:
         workload, cluster = self.floats
         semantics, points = Exact(math), self.pool.points
 
-        def run() -> None:
-            for point in points:
+        def loop(some: list[PlanPoint]) -> None:
+            for point in some:
                 cost(workload, cluster, point, semantics)
 
-        return len(points) / best_s(run, self.effort.seconds)
+        starts = range(0, len(points), PYTHON_SLICE)
+        slices = [functools.partial(loop, points[start : start + PYTHON_SLICE]) for start in starts]
+        return len(points) / best_sum_s(slices, 3 * self.effort.seconds)
 
     def numpy_per_s(self, size: int) -> float:
         """In batches whose temporaries fit the cache."""
+        workload, cluster = self.numbers
         pieces = list(self.pool.batches(size, NUMPY_BATCH))
+        kept: list[Any] = [None] * len(pieces)  # as a search does; else the heap shrinks and grows with every batch
 
-        def run() -> list[Any]:
-            return [cost(*self.numbers, piece, Exact(np)) for piece in pieces]
+        def run(index: int) -> None:
+            kept[index] = cost(workload, cluster, pieces[index], Exact(np))
 
-        return size / best_s(run, self.effort.seconds)
+        return size / best_sum_s([functools.partial(run, index) for index in range(len(pieces))], self.effort.seconds)
 
     def compiled_per_s(self, evaluator: Any, size: int, batch: int) -> float:
         """Results of a compiled evaluator, its inputs in JAX's arrays, called from Python batch by batch."""
         import jax
 
+        workload, cluster = self.on_device
         batch = min(size, batch)
-        whole = size // batch
-        pieces = [jax.device_put(self.pool.batch(batch)) for _ in range(whole)]
+        pieces = [jax.device_put(self.pool.batch(batch)) for _ in range(size // batch)]
 
-        def run() -> Any:
-            return [jax.block_until_ready(evaluator(*self.on_device, piece)) for piece in pieces]
+        def run(piece: PlanPoint) -> None:
+            jax.block_until_ready(evaluator(workload, cluster, piece))
 
-        return whole * batch / best_s(run, self.effort.seconds)
+        runs = [functools.partial(run, piece) for piece in pieces]
+        return len(runs) * batch / best_sum_s(runs, self.effort.seconds)
 
     def batch_cost_per_s(self, size: int) -> float:
         """`compiled.batch_cost` from NumPy arrays to NumPy arrays."""
@@ -106,24 +114,25 @@ class Bench:
 
     def compile_times(self) -> list[dict[str, Any]]:
         """Seconds to trace, lower and compile, and the speed of the result, by role and options."""
-        value, degrees = compiled.value_program(), compiled.gradient_program()
-        roles = {
-            "value": (value, compiled.VALUE_BATCH, False),
-            "gradient by plan": (degrees, compiled.GRADIENT_BATCH, False),
+        programs = {
+            "value": (compiled.value_program(), compiled.VALUE_BATCH, False),
+            "gradient by plan": (compiled.gradient_program(), compiled.GRADIENT_BATCH, False),
+            "gradient by plan and hardware": (
+                compiled.gradient_program(hardware=True),
+                compiled.GRADIENT_BATCH // 4,
+                True,
+            ),
         }
-        if self.effort.hardware:
-            everything = compiled.gradient_program(hardware=True)
-            roles["gradient by plan and hardware"] = (everything, compiled.GRADIENT_BATCH // 4, True)
-        return [
-            {
-                "role": role,
-                "options": name,
-                **self._compile(function, CANDIDATES[name], batch, hardware),
-                "chosen": CANDIDATES[name] == compiled.COMPILER_OPTIONS[role.split()[0]],
-            }
-            for role, (function, batch, hardware) in roles.items()
-            for name in self.effort.candidates
-        ]
+        rows = []
+        for role in self.effort.roles:
+            function, batch, hardware = programs[role]
+            chosen = compiled.COMPILER_OPTIONS[role.split()[0]]
+            for name in self.effort.candidates:
+                options = CANDIDATES[name]
+                if options == chosen or not hardware:  # which compiles for a minute
+                    measured = self._compile(function, options, batch, hardware)
+                    rows.append({"role": role, "options": name, "chosen": options == chosen, **measured})
+        return rows
 
     def _compile(self, function: Any, options: dict[str, Any], batch: int, hardware: bool) -> dict[str, Any]:
         import jax
@@ -181,7 +190,7 @@ class Bench:
             results = [cost(*self.numbers, points, Exact(np))]
 
             def in_numpy(points: PlanPoint = points, results: list[Any] = results) -> None:
-                # as in a search, the last result lives until the next is there; else the heap shrinks and grows again
+                # the last result lives until the next is there, as in `numpy_per_s`
                 results[0] = cost(*self.numbers, points, Exact(np))
 
             placed = jax.device_put(points)

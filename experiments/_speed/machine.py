@@ -5,7 +5,7 @@ hide its latency. The best of several shapes counts, and of several operations o
 strict: adds and multiplies alternate and the machine fuses them, where a formula often cannot.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,7 @@ from experiments._speed.clock import best_s
 
 LENGTH = 16_384  # float32: 64 KiB for each of two inputs and the output
 CHAINS = 8  # independent of one another
-LINKS = {"square_root": (16,), "exp_log": (16,)}  # operations in each chain; slow ones need few
-DEFAULT_LINKS = (64, 160)
+FEW_LINKS = {"square_root": 16, "exp_log": 16}  # operations in each chain; slow ones need few
 
 Step = Callable[[Any, Any, int], Any]
 
@@ -37,13 +36,13 @@ def _steps() -> dict[str, dict[str, Step]]:
     }
 
 
-def rates_per_s(seconds: float) -> dict[str, float]:
-    """Operations of each kind per second, on the core that this process is pinned to."""
+def rates_per_s(seconds: float, links: Sequence[int]) -> dict[str, float]:
+    """Operations of each kind per second, on the core that this process is pinned to, in chains of `links`."""
     return {
         kind: max(
-            _rate(step, name, links, seconds)
+            _rate(step, name, length, seconds)
             for name, step in steps.items()
-            for links in LINKS.get(kind, DEFAULT_LINKS)
+            for length in ((FEW_LINKS[kind],) if kind in FEW_LINKS else links)
         )
         for kind, steps in _steps().items()
     }

@@ -145,6 +145,8 @@ def _apply(program: Program, equation: Any, operands: list[int]) -> int:
     name, size = equation.primitive.name, equation.outvars[0].aval.size
     if name == "integer_pow":
         return program.power(operands[0], equation.params["y"], size)
+    if name == "pow" and program.nodes[operands[1]].constant in (0.5, -0.5):
+        return program.apply("sqrt" if program.nodes[operands[1]].constant == 0.5 else "rsqrt", operands[:1], size)
     if name in FREE:
         return program.apply(name, operands[:1], size, str(equation.params))
     if name in KINDS:

@@ -68,9 +68,10 @@ def first_jax(role: str) -> None:
     assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(evaluator(*numbers)))
 
 
-def seconds(repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
+def seconds(repeats: int, thorough: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Median seconds of each process over `repeats` rounds (slow ones in a third of them), and why any failed.
 
+    `thorough`: also the first JAX gradient, which compiles for seconds, and with byte code and files warm.
     Rounds go through all processes, so that a busy minute touches all of them alike.
     """
     measured: dict[str, list[float]] = {}
@@ -78,8 +79,9 @@ def seconds(repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         environments = _environments(directory)
         processes = starts(os.path.join(directory, "out"))
+        processes = {name: start for name, start in processes.items() if thorough or "gradient" not in name}
         for name, start in processes.items():  # fills the caches of compiled programs and of byte code
-            if start.cached or not start.slow:
+            if start.cached or (thorough and not start.slow):
                 _, message = _time(start, environments[start.cached])
                 if message:
                     failed[name] = message

@@ -148,5 +148,4 @@ def grid(base: PlanPoint, order: Sequence[str], joint: Sequence[str] = ()) -> Pl
         return map_leaves(lambda _: lay(name, next(columns)), values[0])
 
     fields = {name: field(name) for name in AXES}
-    shard = np.float32(ACCELERATORS) / (fields["tensor"] * fields["pipeline"])
-    return dataclasses.replace(cast(base), **fields, data_shard=shard)
+    return dataclasses.replace(cast(base), **fields)

@@ -18,8 +18,9 @@ def one_core(order: dict[str, Any]) -> dict[str, Any]:
     from experiments._speed.evaluators import Bench, Effort
     from experiments._speed.machine import limit_s, rates_per_s
 
-    bench = Bench(Effort(**order["effort"]), order["plans"], order["seed"])
-    rates = rates_per_s(order["effort"]["seconds"] / 4)
+    effort = Effort(**order["effort"])
+    bench = Bench(effort, order["plans"], order["seed"])
+    rates = rates_per_s(effort.seconds / 4, effort.links)
     counts = bench.operation_counts()
     return {
         "throughput": bench.throughput(),

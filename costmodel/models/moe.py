@@ -1,0 +1,200 @@
+"""Mixture-of-experts decoders: Mixtral, Qwen3-MoE, and DeepSeek-V3 with latent attention and shared experts.
+
+Routed experts lie on a mesh of their own (expert_tensor x expert, folded into tensor x context x data): their weights
+are divided over it, and every token travels to its `top_k` experts and back.
+"""
+
+import dataclasses
+
+from costmodel.models.decoder import (
+    SPREAD,
+    TOKENS,
+    _attention,
+    _core,
+    _embedding,
+    _head,
+    _linear,
+    _norm,
+    _residual,
+    _sync,
+)
+from costmodel.models.decoder import _feed_forward as dense_feed_forward
+from costmodel.workload import Block, Op, Saved, Size, Workload
+
+PLAIN = {"bias": False, "layer_norm": False, "dropout": False}
+OWN = ("context", "tensor")  # tokens of one rank: divided over tensor ranks too, under sequence parallelism
+ARRIVED = ("routed", "expert")  # rows that arrive at one rank's experts, all of them together
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Latent:
+    """Latent attention (DeepSeek-AI 2024): queries, keys and values come out of low-rank projections."""
+
+    query_rank: int
+    key_value_rank: int
+    nope_size: int  # part of a head without positions
+    rope_size: int  # part with positions, shared by all heads in the keys
+    value_size: int
+
+
+def moe_decoder(
+    *,
+    name: str = "moe",
+    layers: int,
+    hidden: int,
+    heads: int,
+    vocabulary: int,
+    sequence: int,
+    batch: int,
+    experts: int,
+    top_k: int,
+    expert_ffn: int,
+    ffn: int | None = None,
+    dense_layers: int = 0,
+    shared_experts: int = 0,
+    key_value_heads: int | None = None,
+    head_size: int | None = None,
+    latent: Latent | None = None,
+    query_key_norm: bool = False,
+    tied: bool = False,
+    expert_groups: int | None = None,
+    imbalance: float = 1.0,
+    causal_density: float = 0.5,
+) -> Workload:
+    """A decoder whose layers beyond the first `dense_layers` (of width `ffn`) choose `top_k` of `experts` experts.
+
+    `expert_groups` bounds the innermost domains that one token is sent to (node-limited routing). `imbalance` is the
+    load of the busiest rank's experts over the mean, or the capacity factor where tokens beyond it are dropped.
+    """
+    if latent is None:
+        size = head_size or hidden // heads
+        kv = key_value_heads or heads
+        attention = _attention(sequence, heads, kv, size, causal_density, hidden=hidden, **PLAIN)
+        attention += (_head_norms(size),) if query_key_norm else ()
+    else:
+        attention = _latent_attention(sequence, hidden, heads, latent, causal_density)
+    shared = shared_experts * expert_ffn
+    routed = _experts(sequence, hidden, experts, top_k, expert_ffn, shared, expert_groups)
+    dense = dense_feed_forward(sequence, ffn or expert_ffn, True, hidden=hidden, **PLAIN)
+    kinds = (("dense layer", dense, dense_layers), ("expert layer", routed, layers - dense_layers))
+    blocks = tuple(Block(name=kind, ops=attention + ops, repeats=repeats) for kind, ops, repeats in kinds if repeats)
+    return Workload(
+        name=name,
+        blocks=(_embedding(sequence, hidden, vocabulary, ()), *blocks, _head(sequence, hidden, vocabulary, False)),
+        sequence=sequence,
+        batch=batch,
+        hidden=hidden,
+        tied=1 if tied else 0,
+        expert_imbalance=imbalance,
+    )
+
+
+def _head_norms(head_size: int) -> Op:
+    """Norms of queries and keys by head: their scales alone, the passes are fused with the rotation."""
+    return Op(
+        name="query, key norm",
+        kind="memory",
+        rows=(Size(value=0),),
+        columns=(Size(value=head_size),),
+        parameters=(Size(value=2 * head_size),),
+    )
+
+
+def _latent_attention(sequence: int, hidden: int, heads: int, latent: Latent, density: float) -> tuple[Op, ...]:
+    """Projections down to the ranks are replicated over tensor ranks; those up to the heads are divided."""
+    whole, key_size = (Size(value=hidden),), latent.nope_size + latent.rope_size
+    query_rank, value_rank = (Size(value=latent.query_rank),), (Size(value=latent.key_value_rank),)
+    down = (Size(value=latent.query_rank), Size(value=latent.key_value_rank + latent.rope_size))
+    queries = (Size(value=heads * key_size, split=("tensor",)),)
+    opened = (Size(value=heads * (latent.nope_size + latent.value_size), split=("tensor",)),)
+    key_values = (Size(value=heads * (key_size + latent.value_size), split=("tensor",)),)
+    values = (Size(value=heads * latent.value_size, split=("tensor",)),)
+    norms = Op(
+        name="latent norms",
+        kind="memory",
+        rows=(Size(value=sequence, split=TOKENS),),
+        columns=query_rank + value_rank,
+        parameters=query_rank + value_rank,
+        touches_forward=2.0,
+        touches_backward=4.0,
+    )
+    core = _core(
+        sequence, heads, (key_size + latent.value_size) / 2, density, queries + key_values, key_values, dropout=False
+    )
+    return (
+        _norm("attention norm", sequence, hidden, False, role="input"),
+        _linear("latent down", sequence, whole, down, input_split=SPREAD, bias=None),
+        norms,
+        _linear("query up", sequence, query_rank, queries, input_split=TOKENS, bias=None),
+        _linear("key value up", sequence, value_rank, opened, input_split=TOKENS, bias=None),
+        core,
+        _linear("attention out", sequence, values, whole, input_split=TOKENS, bias=None),
+        _sync("attention sync", sequence, hidden),
+        _residual("attention residual", sequence, hidden, dropout=False),
+    )
+
+
+def _experts(
+    sequence: int, hidden: int, experts: int, top_k: int, ffn: int, shared: int, expert_groups: int | None
+) -> tuple[Op, ...]:
+    """Router, dispatch, grouped products, return; beside them the shared experts as one dense feed-forward."""
+    whole, groups = (Size(value=hidden),), (Size(value=experts, split=("expert",)),)
+    opened, middle = ((Size(value=n * ffn, split=("expert_tensor",)),) for n in (2, 1))
+    arrived = (Size(value=sequence * top_k, split=ARRIVED),)
+    sent = (Size(value=sequence * top_k, split=OWN),)
+    spread = 1.0 if expert_groups is None else min(1.0, expert_groups / top_k)
+    router = Op(
+        name="router",
+        kind="matmul",
+        rows=(Size(value=sequence, split=SPREAD),),
+        inner=whole,
+        columns=(Size(value=experts),),
+    )
+    ops = (
+        _norm("ffn norm", sequence, hidden, False, role="rest"),
+        router,
+        _moved("permute", sent, whole),
+        Op(name="dispatch", kind="exchange", rows=sent, columns=whole, spread=spread),
+        Op(name="dispatch gather", kind="gather", rows=arrived, columns=whole),
+        _grouped("expert up", sequence * top_k / experts, whole, opened, groups, arrived),
+        _activation("expert activation", arrived, middle, opened),
+        _grouped("expert down", sequence * top_k / experts, middle, whole, groups, arrived),
+        Op(name="return gather", kind="gather", rows=arrived, columns=whole),
+        Op(name="return", kind="exchange", rows=sent, columns=whole, spread=spread),
+        _moved("unpermute", sent, whole),
+        _residual("ffn residual", sequence, hidden, dropout=False),
+    )
+    if not shared:
+        return ops
+    beside = dense_feed_forward(sequence, shared, True, hidden=hidden, **PLAIN)
+    return ops + tuple(op for op in beside if op.name not in ("ffn norm", "ffn residual"))
+
+
+def _grouped(name: str, rows: float, inner: tuple, columns: tuple, groups: tuple, kept: tuple) -> Op:
+    """One product for each expert on the rank; the input of all of them is saved."""
+    return Op(
+        name=name,
+        kind="matmul",
+        rows=(Size(value=rows, split=("routed",)),),
+        inner=inner,
+        columns=columns,
+        groups=groups,
+        saved=(Saved(rows=kept, columns=inner),),
+    )
+
+
+def _activation(name: str, rows: tuple, middle: tuple, opened: tuple) -> Op:
+    return Op(
+        name=name,
+        kind="memory",
+        rows=rows,
+        columns=middle,
+        touches_forward=3.0,
+        touches_backward=5.0,
+        saved=(Saved(rows=rows, columns=opened),),
+    )
+
+
+def _moved(name: str, rows: tuple, columns: tuple) -> Op:
+    """Tokens copied into the order of their experts, or back."""
+    return Op(name=name, kind="memory", rows=rows, columns=columns, touches_forward=2.0, touches_backward=2.0)

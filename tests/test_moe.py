@@ -1,0 +1,208 @@
+"""Mixtures of experts: totals, a traced model, ranks that share the work, traffic, memory, and the tests of form."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from costmodel._pytree import map_leaves
+from costmodel.bounds import Bounds, Box, tightest
+from costmodel.breakdown import breakdown
+from costmodel.cost import cost, parts
+from costmodel.counts import counts
+from costmodel.evaluate import evaluate, prepare
+from costmodel.models.moe import Latent
+from costmodel.plan import Plan
+from costmodel.semantics import Exact, total
+from costmodel.traffic import laws
+from costmodel.violations import violations
+from costmodel.workload import model_flop
+from tests.builders import cluster, small_moe
+from tests.oracles import moe as oracle
+
+SEM, NUMPY = Exact(math), Exact(np)
+PLANS = [
+    Plan(data=64),
+    Plan(data=64, expert=8),
+    Plan(data=32, tensor=2, sequence_parallel=True, expert=16),
+    Plan(data=16, tensor=2, context=2, sequence_parallel=True, expert=4, expert_tensor=2),
+    Plan(data=16, pipeline=4, expert=16, expert_tensor=1, zero_stage=3, stage_layers=(1, 2, 1, 1)),
+]
+
+
+def test_flop_against_a_traced_model():
+    sizes = {"hidden": 128, "heads": 8, "sequence": 128, "experts": 16, "top_k": 4, "vocabulary": 1000}
+    latent = Latent(query_rank=48, key_value_rank=32, nope_size=16, rope_size=8, value_size=16)
+    traced = oracle.training_flop(
+        **sizes, latent=latent, ffn=96, shared=96, dense_ffn=512, layers=("dense", *("experts",) * 4)
+    )
+    assert model_flop(small_moe(causal_density=1.0)) == traced
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_all_ranks_together_do_the_whole_models_work(plan):
+    """But for what is replicated over tensor ranks: projections down to latent ranks, and the router without SP."""
+    workload, machine, point = prepare(small_moe(), cluster(), plan)
+    counted = counts(workload, point, SEM)
+    ranks = plan.tensor * plan.context * plan.data
+    flop = total(
+        b.repeats * total(op.flop * (1 if op.name in ONCE and plan.tensor > 1 else plan.tensor) for op in b.matmuls)
+        + b.repeats * plan.tensor * total(a.flop for a in b.attentions)
+        for b in counted.blocks
+    )
+    whole = 3 * flop * counted.microbatches * ranks / plan.tensor
+    np.testing.assert_allclose(whole, workload.batch * model_flop(workload), rtol=1e-12)
+
+
+ONCE = ("latent down",)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_all_weights_are_held_once_on_each_mesh(plan):
+    """Experts over expert x expert_tensor ranks, the rest over tensor ranks (latent ranks and norms replicated)."""
+    workload, _, point = prepare(small_moe(), cluster(), plan)
+    layer = counts(workload, point, SEM).blocks[2]
+    experts = 16 * 3 * 128 * 96
+    assert layer.expert_parameters * plan.expert * plan.expert_tensor == experts
+
+
+def test_tokens_sent_to_experts_by_hand():
+    """16 x 128 tokens of 128 elements of 2 bytes, each to 4 experts: payload of dispatch and return of one rank."""
+    plan = Plan(data=8, tensor=2, context=2, sequence_parallel=True, expert=8, microbatch=16)
+    workload, _, point = prepare(small_moe(), cluster(32), plan)
+    layer = counts(workload, point, SEM).blocks[2]
+    assert layer.exchange_bytes == 2 * (16 * 128 / 4) * 4 * 128 * 2
+
+
+def test_copies_for_one_domain_are_sent_once():
+    """With at most 2 domains for 4 experts, half of the bytes that leave the innermost domain remain."""
+    plan = Plan(data=64, expert=16)
+    limited, free = (
+        laws(counts(w, p, SEM), p, c, c.stack, SEM).experts.exchange.by_tier
+        for w, c, p in (prepare(small_moe(expert_groups=g), cluster(), plan) for g in (2, None))
+    )
+    assert limited[0] == free[0]
+    assert limited[1] == free[1] / 2
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_terms_sum_to_the_step_and_expert_traffic_is_shown(plan):
+    if plan.stage_layers is None:
+        answer = evaluate(small_moe(), cluster(), plan)
+    else:
+        workload, machine, point = prepare(small_moe(), cluster(), plan)
+        answer = breakdown(workload, machine, point, parts(workload, machine, point, SEM), SEM)
+    workload, machine, point = prepare(small_moe(), cluster(), plan)
+    np.testing.assert_allclose(answer.step_s, cost(workload, machine, point, SEM).step_s, rtol=1e-12)
+    sent = next(term for term in answer.terms if term.name == "expert traffic")
+    assert (sent.exposed_s > 0) == (plan.expert > 1)
+
+
+def test_overlap_hides_expert_traffic_and_imbalance_slows_experts():
+    plan = Plan(data=64, expert=16)
+    plain = evaluate(small_moe(), cluster(), plan)
+    hidden = evaluate(small_moe(), cluster(), dataclasses.replace(plan, overlap_expert=True))
+    slower = evaluate(small_moe(imbalance=1.5), cluster(), plan)
+    assert hidden.step_s < plain.step_s < slower.step_s
+    assert slower.model_flop == plain.model_flop
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"expert": 3}, ["`expert` is 3", "16 experts"]),
+        ({"expert": 32, "data": 64}, ["`expert` is 32", "16 experts"]),
+        ({"expert": 16, "expert_tensor": 5}, ["divisor of `tensor` x `context` x `data`"]),
+        ({"tensor": 2, "data": 32}, ["sequence_parallel"]),
+    ],
+)
+def test_broken_rules_of_experts_are_named(changes, words):
+    said = " | ".join(violations(Plan(**({"data": 64} | changes)), small_moe(), cluster()))
+    assert all(word in said for word in words), said
+
+
+def test_a_dense_model_has_no_experts():
+    from tests.builders import small_decoder
+
+    assert "has no experts" in " | ".join(violations(Plan(data=64, expert=2), small_decoder(), cluster()))
+
+
+STEP = jax.jit(lambda w, c, p: cost(w, c, p, Exact(jnp)).step_s)
+GRADIENT = jax.jit(jax.grad(lambda w, c, p: jnp.log(cost(w, c, p, Exact(jnp)).step_s), argnums=(1, 2)))
+DEGREES = ("expert", "expert_tensor", "tensor", "context", "pipeline", "microbatch")
+
+
+def test_gradients_equal_finite_differences_and_float32_equals_float64():
+    workload, machine, point = prepare(small_moe(), cluster(), PLANS[3])
+    factors = zip(DEGREES, (1.1, 1.2, 1.3, 1.1, 1.2, 1.3), strict=True)
+    moved = {name: getattr(point, name) * factor for name, factor in factors}
+    point = dataclasses.replace(point, accelerators=64.0 * 7, **moved)
+    with jax.enable_x64(True):
+        by_cluster, by_plan = GRADIENT(workload, machine, point)
+        for name in DEGREES:
+            at = getattr(point, name)
+            up, down = (
+                float(jnp.log(STEP(workload, machine, dataclasses.replace(point, **{name: at * (1 + h)}))))
+                for h in (1e-6, -1e-6)
+            )
+            np.testing.assert_allclose(float(getattr(by_plan, name)) * at, (up - down) / 2e-6, rtol=1e-5, atol=1e-7)
+    narrow, _ = GRADIENT(*map_leaves(np.float32, (workload, machine, point)))
+    for at, a, b in zip(*map(jax.tree.leaves, (machine, narrow, by_cluster)), strict=True):
+        np.testing.assert_allclose(float(a) * at, float(b) * at, rtol=2e-3, atol=1e-6)
+
+
+def test_every_degree_one_has_finite_gradients():
+    workload, machine, point = prepare(small_moe(batch=1), cluster(1), Plan())
+    found = GRADIENT(*map_leaves(np.float32, (workload, machine, point)))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_the_step_is_log_convex_in_the_hardware(plan):
+    workload, machine, point = prepare(small_moe(), cluster(tiers=3), plan)
+    point = dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=1.0))
+    rng, n = np.random.default_rng(3), 2000
+    ends = [_scaled(machine, rng, n) for _ in range(2)]
+    middle = _between(*ends)
+    logs = [np.log(cost(workload, c, point, NUMPY).step_s) for c in (*ends, middle)]
+    assert (logs[2] <= (logs[0] + logs[1]) / 2 + 1e-9).all()
+
+
+RATES = ("bandwidth_bytes_per_s", "latency_s")
+
+
+def _scaled(machine, rng, n):
+    def tier(t):
+        return dataclasses.replace(t, **{name: getattr(t, name) * np.exp(rng.uniform(-1.5, 1.5, n)) for name in RATES})
+
+    chip = dataclasses.replace(
+        machine.accelerator,
+        peak_16bit_flop_per_s=machine.accelerator.peak_16bit_flop_per_s * np.exp(rng.uniform(-1.5, 1.5, n)),
+        hbm_bytes_per_s=machine.accelerator.hbm_bytes_per_s * np.exp(rng.uniform(-1.5, 1.5, n)),
+    )
+    return dataclasses.replace(machine, accelerator=chip, tiers=tuple(map(tier, machine.tiers)))
+
+
+def _between(a, b):
+    return jax.tree.map(lambda x, y: np.sqrt(np.asarray(x) * np.asarray(y)), a, b)
+
+
+def test_bounds_contain_and_are_tight():
+    """Boxes x2 in expert, pipeline and microbatch: lower bound over true minimum, median 0.9 at least."""
+    workload, machine, point = prepare(small_moe(batch=4096), cluster(), Plan(data=64, zero_stage=1))
+    rng = np.random.default_rng(4)
+    low = 2.0 ** rng.integers(0, [[4], [2], [2]], (3, 60))
+    names = ("expert", "pipeline", "microbatch")
+
+    def formula(variables):
+        return cost(workload, machine, dataclasses.replace(point, **variables), Bounds()).step_s
+
+    lower, upper = tightest(formula, Box(**{n: (x, 2 * x) for n, x in zip(names, low, strict=True)}))
+    scales = np.stack(np.meshgrid(*[[1.0, 2.0]] * 3), -1).reshape(-1, 3)
+    values = np.stack([formula(dict(zip(names, low * s[:, None], strict=True))) for s in scales])
+    assert (lower <= values.min(0)).all()
+    assert (upper >= values.max(0)).all()
+    assert np.median(lower / values.min(0)) >= 0.9

@@ -1,0 +1,242 @@
+"""Every dataclass as a JAX pytree: round trips, arguments of JIT, import order; and what formula files may contain."""
+
+import ast
+import dataclasses
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import costmodel
+from costmodel import options
+from costmodel._pytree import map_leaves
+from costmodel.breakdown import breakdown
+from costmodel.cluster import Cluster
+from costmodel.cost import Cost, cost, parts
+from costmodel.plan import Plan, embed
+from costmodel.semantics import Exact
+from costmodel.workload import Workload
+from tests.builders import small_moe
+
+NUMPY = Exact(np)
+FORMULAS = (
+    "counts", "roofline", "collectives", "placement", "traffic", "timing", "pipeline", "schedule", "memory", "cost",
+    "breakdown",
+)  # fmt: skip
+SOURCE = Path(costmodel.__file__).parent
+
+
+def pytree_classes() -> set[type]:
+    """All classes of the package that JAX should know: dataclasses that `_pytree.pytree` made."""
+    found: set[type] = set()
+    for module in pkgutil.walk_packages(costmodel.__path__, "costmodel."):
+        members = vars(importlib.import_module(module.name)).values()
+        found |= {c for c in members if isinstance(c, type) and dataclasses.is_dataclass(c)}
+    return {c for c in found if c.__module__.startswith("costmodel") and _is_registered(c)}
+
+
+def _is_registered(cls: type) -> bool:
+    """A node and not a leaf, judged on an instance without values: JAX rebuilds trees of placeholders, too."""
+    return not jax.tree_util.all_leaves([_hollow(cls)])
+
+
+def _hollow(cls: type):
+    empty = object.__new__(cls)
+    for field in dataclasses.fields(cls):
+        object.__setattr__(empty, field.name, ())
+    return empty
+
+
+def instances(tree) -> list:
+    """A tree and every dataclass inside it."""
+    if isinstance(tree, tuple):
+        return [found for item in tree for found in instances(item)]
+    if not dataclasses.is_dataclass(tree):
+        return []
+    return [tree, *(found for f in dataclasses.fields(tree) for found in instances(getattr(tree, f.name)))]
+
+
+@pytest.fixture(scope="module")
+def everything(small_decoder, two_tiers):
+    """One evaluation with all that it is made of."""
+    point = embed(Plan(data=4, tensor=4, pipeline=4), small_decoder, 8)
+    done = parts(small_decoder, two_tiers, point, NUMPY)
+    report = breakdown(small_decoder, two_tiers, point, done, NUMPY)
+    experts = parts(small_moe(), two_tiers, embed(Plan(data=64, expert=4), small_moe(), 8), NUMPY)
+    return instances((small_decoder, two_tiers, point, *done, *experts, report, Cost(step_s=1.0, peak_bytes=2.0)))
+
+
+def test_the_evaluation_holds_nearly_every_class(everything):
+    missing = {cls.__name__ for cls in pytree_classes() - {type(item) for item in everything}}
+    assert missing <= {"Rates", "Roof", "StageKind", "Shares", "Pipeline", "Stage", "Hops"}  # inside a formula only
+
+
+def test_round_trip(everything):
+    for item in everything:
+        leaves, structure = jax.tree.flatten(item)
+        assert jax.tree.unflatten(structure, leaves) == item
+        assert jax.tree.unflatten(structure, [2 * leaf for leaf in leaves]) == map_leaves(lambda leaf: 2 * leaf, item)
+
+
+def test_placeholders_and_none_pass(everything):
+    for item in everything:
+        structure = jax.tree.structure(item)
+        assert jax.tree.structure(jax.tree.unflatten(structure, [object()] * structure.num_leaves)) == structure
+
+
+def test_replace(everything):
+    for item in everything:
+        names = [f.name for f in dataclasses.fields(item) if not f.metadata.get("static")]
+        replaced = dataclasses.replace(item, **{names[0]: 7.0})
+        assert getattr(replaced, names[0]) == 7.0
+        assert type(replaced) is type(item)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(item, names[0], 7.0)
+
+
+def test_static_fields_are_hashable(everything):
+    for item in everything:
+        static = [getattr(item, f.name) for f in dataclasses.fields(item) if f.metadata.get("static")]
+        hash((tuple(static), jax.tree.structure(item)))
+
+
+def test_leaves_are_numbers(everything):
+    for item in everything:
+        assert all(np.ndim(leaf) == 0 and np.isreal(leaf) for leaf in jax.tree.leaves(item))
+
+
+def test_option_rows_have_one_structure():
+    for table in (options.SCHEDULES, options.ZERO_STAGES, options.RECOMPUTES, options.PRECISIONS, options.ATTENTIONS):
+        assert len({jax.tree.structure(row) for row in table.values()}) == 1
+
+
+def test_one_trace_serves_other_numbers_plans_and_clusters(small_decoder: Workload, two_tiers: Cluster):
+    traces = []
+
+    @jax.jit
+    def step_s(workload, cluster, point):
+        traces.append(1)
+        return cost(workload, cluster, point, Exact(jnp)).step_s
+
+    plans = [Plan(data=64), Plan(data=4, tensor=4, pipeline=4, schedule="zb_h1", zero_stage=3), Plan(data=8, context=8)]
+    floats = map_leaves(float, small_decoder)
+    twice = tuple(map_leaves(lambda leaf: 2.0 * leaf, tree) for tree in (floats, two_tiers))
+    for plan in plans:
+        for numbers in ((floats, two_tiers), twice):
+            step_s.trace(*numbers, embed(plan, small_decoder, 8))
+    assert len(traces) == 1
+
+
+def test_differentiable_with_respect_to_whole_trees(small_decoder: Workload, two_tiers: Cluster):
+    point = embed(Plan(data=4, tensor=4, pipeline=4), small_decoder, 8)
+    floats = map_leaves(float, small_decoder)
+    slopes = jax.grad(lambda *trees: cost(*trees, Exact(jnp)).step_s, argnums=(0, 1, 2))(floats, two_tiers, point)
+    assert slopes[0].batch > 0
+    assert slopes[1].accelerator.peak_16bit_flop_per_s < 0
+    assert slopes[1].tiers[1].latency_s > 0
+    assert np.isfinite(slopes[2].tensor)
+
+
+# import order
+
+WITHOUT_JAX = "import sys, costmodel, costmodel.cost, costmodel.evaluate; assert 'jax' not in sys.modules"
+GRADIENT = """
+from costmodel import Plan, Exact, cost, embed, load_cluster, load_workload, as_floats
+workload, cluster = as_floats(load_workload('llama3-8b', batch=64)), as_floats(load_cluster('h100', accelerators=8))
+point = embed(Plan(data=8), workload, 8)
+slope = jax.grad(lambda c: cost(workload, c, point, Exact(jax.numpy)).step_s)(cluster)
+assert type(slope) is type(cluster) and slope.accelerator.peak_16bit_flop_per_s < 0
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [WITHOUT_JAX, "import costmodel\nimport jax" + GRADIENT, "import jax\nimport costmodel" + GRADIENT],
+    ids=["without jax", "costmodel first", "jax first"],
+)
+def test_import_order(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=SOURCE.parent)
+    assert done.returncode == 0, done.stderr
+
+
+# what a formula may contain
+
+LIBRARIES = {"jax", "numpy", "math", "scipy", "optax", "cmath", "statistics"}
+
+
+def trees() -> dict[str, ast.Module]:
+    return {name: ast.parse((SOURCE / f"{name}.py").read_text()) for name in FORMULAS}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas_import_no_array_library(name):
+    for node in ast.walk(trees()[name]):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        assert not LIBRARIES & {module.split(".")[0] for module in modules}
+
+
+def conditions(tree: ast.Module) -> list[str]:
+    """The source of every condition: of statements, expressions, comprehensions, loops, assertions, and/or/not."""
+    tests: list[ast.expr] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
+            tests.append(node.test)
+        elif isinstance(node, ast.comprehension):
+            tests += node.ifs
+    return [ast.unparse(test) for test in tests]
+
+
+def calls(tree: ast.Module) -> set[str]:
+    return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+
+
+STATIC = (
+    ".kind",
+    ".position",
+    ".role",
+    ".syncs",
+    "exchanges",
+    "gathers",
+    ".split",
+    "has_experts(",
+    "experts",
+    "is_expert(",
+    "routed",
+    "is None",
+    "is not None",
+    "name ==",
+    "sizes",
+    "op.parameters",
+)
+NOT_TRACED = {"placement": {"nests"}}  # of integers, on the host
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas_branch_on_structure_only(name):
+    tree = trees()[name]
+    tree.body = [n for n in tree.body if getattr(n, "name", "") not in NOT_TRACED.get(name, ())]
+    assert illegal(tree) == []
+
+
+def illegal(tree: ast.Module) -> list[str]:
+    return [test for test in conditions(tree) if not any(mark in test for mark in STATIC)]
+
+
+def test_a_branch_on_a_value_is_caught():
+    source = "def f(n, m):\n    if n > 1:\n        return [x for x in m if x > 0] if m else n"
+    assert sorted(illegal(ast.parse(source))) == ["m", "n > 1", "x > 0"]
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas_take_no_builtin_maximum_and_no_integer(name):
+    forbidden = {"max", "min", "abs", "round", "int", "float", "sum", "pow", "divmod", "bool"}
+    assert calls(trees()[name]) & (forbidden - ({"float"} if name == "cost" else set())) == set()
+    operators = {type(n.op) for n in ast.walk(trees()[name]) if isinstance(n, ast.BinOp)}
+    assert not operators & {ast.FloorDiv, ast.Mod} or name in NOT_TRACED
