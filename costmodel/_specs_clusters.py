@@ -21,8 +21,10 @@ from costmodel._specs_checks import (
     some_of,
 )
 from costmodel._specs_files import SpecError, plain, show
+from costmodel._specs_prices import prices_from, prices_in, without_prices
 from costmodel.cluster import PRECISION_WIDTHS, Accelerator, Cluster, Tier
 from costmodel.options import PRECISION_TYPES
+from costmodel.prices import PriceRange
 from costmodel.stack import Stack
 
 _CLUSTER_CHECKS: dict[str, Check] = {"name": TEXT, "accelerators": COUNT, "partial_domains": FLAG}
@@ -35,6 +37,8 @@ _TIER_CHECKS: dict[str, Check] = {
     "oversubscription": AT_LEAST_ONE,
     "in_network_reduction": SHARE,
 }
+_PARTS = ("accelerator", "tiers", "stack", "prices")
+_SECOND_MEMORY = ("second_memory_bytes", "second_memory_bytes_per_s")
 _PEAKS = {width: f"peak_{width}_flop_per_s" for width in PRECISION_WIDTHS}
 _ACCELERATOR_CHECKS: dict[str, Check] = {
     "name": TEXT,
@@ -43,7 +47,10 @@ _ACCELERATOR_CHECKS: dict[str, Check] = {
     **dict.fromkeys(_PEAKS.values(), POSITIVE),
     "hbm_bytes": POSITIVE,
     "hbm_bytes_per_s": POSITIVE,
-    "power_w": NON_NEGATIVE,
+    "sustained_clock": POSITIVE_SHARE,
+    "second_memory_bytes": NON_NEGATIVE,
+    "second_memory_bytes_per_s": POSITIVE,
+    "power_w": POSITIVE,
 }
 _TYPES_OF_WIDTH = {"32bit": ("fp32",), "16bit": ("fp16", "bf16"), "8bit": ("fp8",), "4bit": ("nvfp4",)}
 
@@ -51,6 +58,7 @@ _TYPES_OF_WIDTH = {"32bit": ("fp32",), "16bit": ("fp16", "bf16"), "8bit": ("fp8"
 def cluster_from(
     table: Mapping[str, Any],
     known_accelerators: Mapping[str, Any],
+    shipped_prices: Mapping[str, Any],
     *,
     name: str,
     where: str,
@@ -58,7 +66,7 @@ def cluster_from(
 ) -> Cluster:
     """A cluster from its table, or from one with the tables `cluster` and `stack` (as `calibrate` writes)."""
     table = _unwrap(table, where)
-    own = {key: value for key, value in table.items() if key not in ("accelerator", "tiers", "stack")}
+    own = {key: value for key, value in table.items() if key not in _PARTS}
     values = {"name": name, **convert(own, _CLUSTER_CHECKS, where)}
     if accelerators is not None:
         values["accelerators"] = accelerators
@@ -66,12 +74,32 @@ def cluster_from(
     for part, expected in (("accelerator", "a name or a table"), ("tiers", "a list of tables")):
         if part not in table:
             raise SpecError(f"{where}: `{part}` is missing; expected {expected}")
+    accelerator = _accelerator(table["accelerator"], known_accelerators, where)
+    tiers = _tiers(table["tiers"], values["accelerators"], where)
     return Cluster(
         **values,
-        accelerator=_accelerator(table["accelerator"], known_accelerators, where),
-        tiers=_tiers(table["tiers"], values["accelerators"], where),
+        accelerator=accelerator,
+        tiers=tiers,
         stack=stack_from(table.get("stack", {}), where),
+        prices=_prices(table, shipped_prices, accelerator, tiers, where),
     )
+
+
+def _prices(
+    table: Mapping[str, Any],
+    shipped: Mapping[str, Any],
+    accelerator: Accelerator,
+    tiers: tuple[Tier, ...],
+    where: str,
+) -> PriceRange:
+    """Those in the table `prices`, in that of the accelerator and in those of the tiers, over the shipped ones."""
+    own = table.get("prices", {})
+    if not isinstance(own, Mapping):
+        fail(where, "prices", own, "a table of prices")
+    if isinstance(table["accelerator"], Mapping):
+        own = {**prices_in(table["accelerator"], "accelerator"), **own}
+    levels = [(tier.name, prices_in(level, "tier")) for tier, level in zip(tiers, table["tiers"], strict=True)]
+    return prices_from(shipped, accelerator.name, levels, own, where)
 
 
 def _unwrap(table: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -111,17 +139,24 @@ def _accelerator(value: Any, known: Mapping[str, Any], where: str) -> Accelerato
         fail(where, "accelerator", value, "a name or a table")
     else:
         where = f"{where}, accelerator"
-    values = {"name": "custom", **convert(value, _ACCELERATOR_CHECKS, where)}
-    require(values, (_PEAKS["32bit"], "hbm_bytes", "hbm_bytes_per_s"), _ACCELERATOR_CHECKS, where)
+    values = {"name": "custom", **convert(without_prices(value, "accelerator"), _ACCELERATOR_CHECKS, where)}
+    without_32bit = "fp32" not in values.get("types", ("fp32",))
+    required = (_PEAKS["16bit" if without_32bit else "32bit"],)
+    if values.keys() & set(_SECOND_MEMORY):
+        required += _SECOND_MEMORY
+    require(values, (*required, "hbm_bytes", "hbm_bytes_per_s"), _ACCELERATOR_CHECKS, where)
     return Accelerator(**_with_emulated(values))
 
 
 def _with_emulated(values: dict[str, Any]) -> dict[str, Any]:
-    """A width without a peak runs at the rate of the next wider one; types and widths follow from those given."""
+    """A width without a peak runs at the rate of the next wider one; types and widths follow from those given.
+
+    A chip whose `types` lack fp32 may lack the 32-bit peak too: no plan can ask for it, and 16 bits stand in.
+    """
     widths = values.get("widths") or tuple(width for width, peak in _PEAKS.items() if peak in values)
     types = values.get("types") or tuple(name for width in widths for name in _TYPES_OF_WIDTH[width])
     peaks: dict[str, float] = {}
-    rate = values[_PEAKS["32bit"]]
+    rate = values[_PEAKS["32bit"] if _PEAKS["32bit"] in values else _PEAKS["16bit"]]
     for peak in _PEAKS.values():
         rate = peaks[peak] = values.get(peak, rate)
     return {**values, **peaks, "widths": widths, "types": types}
@@ -134,7 +169,7 @@ def _tiers(tables: Any, accelerators: int, where: str) -> tuple[Tier, ...]:
     for index, table in enumerate(tables):
         label = table.get("name", f"tier{index + 1}")
         here = f"{where}, tier {index + 1}" + (f" ({plain(label)})" if isinstance(label, str) else "")
-        values = {"name": label, **convert(table, _TIER_CHECKS, here)}
+        values = {"name": label, **convert(without_prices(table, "tier"), _TIER_CHECKS, here)}
         if index == len(tables) - 1 and "size" not in values:
             values |= _as_large_as(accelerators, tiers)
         required = ("size", "bandwidth_bytes_per_s", "latency_s")

@@ -10,6 +10,7 @@ from costmodel.cluster import Cluster
 from costmodel.collectives import Law
 from costmodel.cost import Parts
 from costmodel.counts import OpCounts
+from costmodel.economics import EconomicsRange
 from costmodel.memory import MemoryUse
 from costmodel.pipeline import Pipeline, pipeline_s
 from costmodel.plan import PlanPoint
@@ -43,6 +44,7 @@ class Breakdown:
     hardware_flop: Scalar  # with it
     peak_flop_per_s: Scalar
     tokens: Scalar  # per step, all accelerators
+    economics: EconomicsRange | None = None  # where the cluster has prices
 
     @property
     def step_s(self) -> Scalar:
@@ -175,6 +177,7 @@ def _traffic_terms(cluster: Cluster, point: PlanPoint, done: Parts, sem: Semanti
     data_exposed_s = stage.passes_s("data_s") + step.reduction_s
     data_s = sharded_s + step.gradient_traffic_s
     weights, experts = _largest_payload(counted, point), ()
+    keys = total(a.ring_bytes for b in counted.blocks for a in b.attentions)
     if laws.experts is not None:
         sent_s = stage.total_s(lambda b: (b.forwards + 1) * b.traffic.expert_s)
         payload = total(b.exchange_bytes / b.exchanges for b in counted.blocks if b.exchanges)
@@ -182,7 +185,7 @@ def _traffic_terms(cluster: Cluster, point: PlanPoint, done: Parts, sem: Semanti
         experts = (_traffic("expert traffic", exposed_s, sent_s, cluster, laws.experts.exchange, payload),)
     return (
         _traffic("tensor traffic", stage.passes_s("tensor_s"), tensor_s, cluster, laws.sync, _sync_payload(counted)),
-        _traffic("context traffic", stage.passes_s("context_s"), ring_s, cluster, laws.ring, _ring_payload(counted)),
+        _traffic("context traffic", stage.passes_s("context_s"), ring_s, cluster, laws.ring, keys),
         *experts,
         _traffic("data traffic", data_exposed_s, data_s, cluster, _data_law(point, laws.shard, laws.replica), weights),
         _traffic("pipeline transfers", moved_s, moved_s, cluster, laws.boundary, counted.boundary_bytes),
@@ -252,11 +255,8 @@ def _data_law(point: PlanPoint, shard: Law, replica: Law) -> Law:
 
 
 def _sync_payload(counted: OpCounts) -> Scalar:
-    return total(b.sync_bytes / b.syncs for b in counted.blocks if b.position == "layer" and b.syncs)
-
-
-def _ring_payload(counted: OpCounts) -> Scalar:
-    return total(a.ring_bytes for b in counted.blocks for a in b.attentions)
+    calls = [(b.syncs + b.backward_syncs, b) for b in counted.blocks if b.position == "layer"]
+    return total((b.sync_bytes + b.backward_sync_bytes) / n for n, b in calls if n)
 
 
 def _largest_payload(counted: OpCounts, point: PlanPoint) -> Scalar:

@@ -1,6 +1,7 @@
 """The hardware as the model sees it. SI units; the suffix of a name is its unit."""
 
 from costmodel._pytree import pytree, static
+from costmodel.prices import PriceRange
 from costmodel.semantics import Scalar
 from costmodel.stack import Stack
 
@@ -23,12 +24,22 @@ class Accelerator:
     peak_4bit_flop_per_s: Scalar
     hbm_bytes: Scalar
     hbm_bytes_per_s: Scalar
-    power_w: Scalar = 0.0
+    sustained_clock: Scalar = 1.0  # share of the peaks that a power cap below the rated power leaves
+    second_memory_bytes: Scalar = 0.0  # of the host or of an expansion, for what is offloaded
+    second_memory_bytes_per_s: Scalar = 1.0  # per direction
+    power_w: Scalar | None = None  # rated, or capped; None: not published
 
 
 @pytree
 class Tier:
-    """One network level, per accelerator and direction. `size` counts the accelerators inside one of its domains."""
+    """One network level, per accelerator and direction. `size` counts the accelerators inside one of its domains.
+
+    A torus is one tier for each axis, the first axis innermost: `size` is the product of the axes so far, and
+    `bandwidth_bytes_per_s` is that of both links of an accelerator along the axis together, because a ring collective
+    sends half of its chunks each way round (an axis that does not close on itself has one way: half). Groups that span
+    several axes go at the pace of the busiest axis, the innermost; algorithms that start different chunks on different
+    axes are up to as many times faster as there are axes. All-to-all along an axis takes n / 4 times longer than here.
+    """
 
     name: str = static()
     size: Scalar
@@ -48,4 +59,5 @@ class Cluster:
     tiers: tuple[Tier, ...]
     accelerators: Scalar
     stack: Stack
+    prices: PriceRange | None = None  # money and power; nothing in `cost` reads them
     partial_domains: bool = static(default=False)  # groups may straddle domains unevenly

@@ -162,7 +162,10 @@ def batch_gradient(
 
 
 def anonymous(tree: T) -> T:
-    """`tree` without the names of workload, cluster, accelerator, tiers and stack: names are part of a trace's key."""
+    """`tree` without the names of workload, cluster, accelerator, tiers and stack: names are part of a trace's key.
+
+    Nor prices, which `cost` does not read.
+    """
     if isinstance(tree, Workload):
         return dataclasses.replace(tree, name="")
     if not isinstance(tree, Cluster):
@@ -170,7 +173,8 @@ def anonymous(tree: T) -> T:
     accelerator = dataclasses.replace(tree.accelerator, name="", widths=(), types=())
     tiers = tuple(dataclasses.replace(tier, name="") for tier in tree.tiers)
     stack = dataclasses.replace(tree.stack, name="")
-    return dataclasses.replace(tree, name="", accelerator=accelerator, tiers=tiers, stack=stack, partial_domains=False)
+    own = {"accelerator": accelerator, "tiers": tiers, "stack": stack}
+    return dataclasses.replace(tree, name="", **own, prices=None, partial_domains=False)
 
 
 def _in_batches(evaluator: Evaluator, workload: Any, cluster: Any, points: PlanPoint, batch: int) -> Any:

@@ -71,6 +71,7 @@ class BlockCounts:
     name: str = static()
     position: str = static()
     syncs: int = static()  # edges of tensor-parallel regions in the forward pass
+    backward_syncs: int = static()
     exchanges: int = static(default=0)  # dispatches and returns of tokens to experts, in the forward pass
     gathers: int = static(default=0)  # over the ranks that share an expert
     repeats: Scalar
@@ -79,6 +80,7 @@ class BlockCounts:
     attentions: tuple[AttentionCount, ...]
     memories: tuple[MemoryCount, ...]
     sync_bytes: Scalar  # payload of all `syncs` together
+    backward_sync_bytes: Scalar
     exchange_bytes: Scalar  # payload of all `exchanges` together
     exchange_spread: Scalar
     gather_bytes: Scalar
@@ -130,13 +132,16 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
     heads = [op for op in own if op.name == LOGITS]
     losses = by_kind["loss"]
     moving = [op for op in block.ops if op.kind in ("memory", "loss", "lookup")]
-    syncs, exchanges, gathers = by_kind["sync"], by_kind["exchange"], by_kind["gather"]
+    syncs = [op for op in by_kind["sync"] if op.forward]
+    backward_syncs = [op for op in by_kind["sync"] if op.backward]
+    exchanges, gathers = by_kind["exchange"], by_kind["gather"]
     experts = [op for op in own + by_kind["lookup"] if is_expert(op)]
     activation_bytes = point.precision.activation_bytes
     return BlockCounts(
         name=block.name,
         position=block.position,
         syncs=len(syncs),
+        backward_syncs=len(backward_syncs),
         exchanges=len(exchanges),
         gathers=len(gathers),
         repeats=block.repeats,
@@ -145,6 +150,7 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
         attentions=tuple(map(counter.attention, by_kind["attention"])),
         memories=tuple(map(counter.memory, moving)),
         sync_bytes=activation_bytes * total(map(counter.elements, syncs)),
+        backward_sync_bytes=activation_bytes * total(map(counter.elements, backward_syncs)),
         exchange_bytes=activation_bytes * total(map(counter.elements, exchanges)),
         exchange_spread=exchanges[0].spread if exchanges else 1.0,
         gather_bytes=activation_bytes * total(map(counter.elements, gathers)),

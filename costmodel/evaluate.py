@@ -7,6 +7,7 @@ from costmodel.breakdown import Breakdown, breakdown
 from costmodel.cluster import Cluster
 from costmodel.cost import as_floats, parts
 from costmodel.counts import counts
+from costmodel.economics import economics_range
 from costmodel.memory import StageKind, StageMemory, stage_memory
 from costmodel.plan import Plan, PlanPoint, embed, layers
 from costmodel.semantics import Exact
@@ -24,16 +25,23 @@ def evaluate(workload: Workload, cluster: Cluster, plan: Plan, stack: Stack | No
     does not fit in memory is an answer, not an error (`Breakdown.fits`).
     """
     check_plan(plan, workload, cluster)
+    prices = as_floats(cluster.prices)
     workload, cluster, point = prepare(workload, cluster, plan, stack)
-    return breakdown(workload, cluster, point, parts(workload, cluster, point, _EXACT), _EXACT)
+    found = breakdown(workload, cluster, point, parts(workload, cluster, point, _EXACT), _EXACT)
+    if prices is None:
+        return found
+    asked = (point.accelerators, point.domain, found.step_s, found.tokens)
+    return dataclasses.replace(found, economics=economics_range(cluster, prices, *asked))
 
 
 def prepare(
     workload: Workload, cluster: Cluster, plan: Plan, stack: Stack | None = None
 ) -> tuple[Workload, Cluster, PlanPoint]:
-    """The three arguments of `cost.cost` as floats; the point carries the cluster's usable domain."""
-    if stack is not None:
-        cluster = dataclasses.replace(cluster, stack=stack)
+    """The three arguments of `cost.cost` as floats; the point carries the cluster's usable domain.
+
+    Prices stay behind: `cost` does not read them, and leaves that are not there cost nothing.
+    """
+    cluster = dataclasses.replace(cluster, stack=stack or cluster.stack, prices=None)
     point = embed(plan, workload, domain=float(cluster.tiers[0].usable_size))
     return as_floats(workload), as_floats(cluster), point
 

@@ -38,15 +38,18 @@ class BlockTimes:
 
 
 def rates(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Rates:
-    """Achievable rates. The fused attention computes in 16 bits (32 under fp32) whatever the matmuls' precision."""
-    row = point.precision
+    """Achievable rates. The fused attention computes in 16 bits (32 under fp32) whatever the matmuls' precision.
+
+    Under a power cap the clock falls for all arithmetic alike; the memory has a clock of its own.
+    """
+    row, slower = point.precision, 1.0 / accelerator.sustained_clock
     inverse_16bit = 1.0 / accelerator.peak_16bit_flop_per_s
     inverse_32bit = 1.0 / accelerator.peak_32bit_flop_per_s
     narrow = row.at_8bit / accelerator.peak_8bit_flop_per_s + row.at_4bit / accelerator.peak_4bit_flop_per_s
     wide = row.at_32bit * inverse_32bit
     return Rates(
-        matmul_s_per_flop=(wide + row.at_16bit * inverse_16bit + narrow) / stack.matmul_ceiling,
-        attention_s_per_flop=(wide + (1 - row.at_32bit) * inverse_16bit) / stack.attention_ceiling,
+        matmul_s_per_flop=slower * (wide + row.at_16bit * inverse_16bit + narrow) / stack.matmul_ceiling,
+        attention_s_per_flop=slower * (wide + (1 - row.at_32bit) * inverse_16bit) / stack.attention_ceiling,
         memory_s_per_byte=1.0 / (stack.hbm_ceiling * accelerator.hbm_bytes_per_s),
     )
 

@@ -171,7 +171,10 @@ def _step_payloads(
     redone = 1.0 + point.recompute.redo_rest
     elements, trained = of(lambda b: b.parameters), of(lambda b: b.trained_parameters)
     dense = (
-        (laws.sync, m * of(lambda b: (b.forwards + redone) * b.sync_bytes)),
+        (
+            laws.sync,
+            m * of(lambda b: (b.forwards + point.recompute.redo_rest) * b.sync_bytes + b.backward_sync_bytes),
+        ),
         (laws.ring, hops * m * of(lambda b: (b.forwards + 2.0) * total(a.ring_bytes for a in b.attentions))),
         (
             laws.exchange,

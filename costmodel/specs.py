@@ -3,6 +3,7 @@
 Every error is a `SpecError` of one line that names the field, the value, what is allowed and where it was read.
 """
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from costmodel.workload import Workload
 __all__ = [
     "SpecError",
     "cluster_names",
+    "is_path",
     "load_cluster",
     "load_plan",
     "load_workload",
@@ -31,8 +33,9 @@ __all__ = [
 DATA = Path(__file__).parent / "data"
 
 
+@functools.cache
 def read_tables(kind: str) -> dict[str, dict[str, Any]]:
-    """The shipped tables of `models`, `clusters` or `accelerators`, by name, as they stand in the data file."""
+    """The shipped tables of `models`, `clusters`, `accelerators` or `prices`, as they stand in the file. Read once."""
     return read_mapping(DATA / f"{kind}.toml")
 
 
@@ -62,7 +65,8 @@ def load_cluster(name_or_path: str | Path, accelerators: int | None = None) -> C
     """A cluster by name, or from a TOML or JSON file, with its default number of accelerators or yours."""
     name, table, where = _find("cluster", name_or_path)
     given = _arguments(where, {"accelerators": accelerators}, {"accelerators": COUNT})
-    return cluster_from(table, read_tables("accelerators"), name=name, where=where, **given)
+    shipped = read_tables("accelerators"), read_tables("prices")
+    return cluster_from(table, *shipped, name=name, where=where, **given)
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -80,7 +84,7 @@ def _find(kind: str, name_or_path: str | Path) -> tuple[str, dict[str, Any], str
     text = str(name_or_path)
     if text in known and not isinstance(name_or_path, Path):
         return text, known[text], f'{kind} "{text}"'
-    if not _is_path(name_or_path):
+    if not is_path(name_or_path):
         raise SpecError(f"`{kind}` is {show(text)}, which is neither a known name nor a file; {nearest(text, known)}")
     table = read_mapping(text)
     name = table.get("name", Path(text).stem)
@@ -88,7 +92,8 @@ def _find(kind: str, name_or_path: str | Path) -> tuple[str, dict[str, Any], str
     return name, table, f'{kind} "{label}" ({plain(text)})'
 
 
-def _is_path(name_or_path: str | Path) -> bool:
+def is_path(name_or_path: str | Path) -> bool:
+    """Whether it is meant as a file: a path, a name with its ending, or a file that is there."""
     text = str(name_or_path)
     if isinstance(name_or_path, Path) or "/" in text or "\\" in text or text.endswith((".toml", ".json")):
         return True

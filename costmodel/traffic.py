@@ -112,13 +112,13 @@ def has_experts(counted: OpCounts) -> bool:
 
 def block_traffic(block: BlockCounts, point: PlanPoint, law: Laws, stack: Stack) -> BlockTraffic:
     """Seconds of each kind of traffic of one block and microbatch."""
-    sync_s = time_s(law.sync, block.sync_bytes, block.syncs)
+    backward = block.backward_sync_bytes, block.backward_syncs
     hops = point.context_ring * (point.context - 1)
     ring_s = hops * total(time_s(law.ring, count.ring_bytes) for count in block.attentions)
     exchanged = total(time_s(law.exchange, count.exchange_bytes, 4.0) for count in block.attentions)
     return BlockTraffic(
-        sync_forward_s=sync_s,
-        sync_backward_s=sync_s + stack.regather_exposed * time_s(law.regather, block.sync_bytes, block.syncs),
+        sync_forward_s=time_s(law.sync, block.sync_bytes, block.syncs),
+        sync_backward_s=time_s(law.sync, *backward) + stack.regather_exposed * time_s(law.regather, *backward),
         ring_forward_s=ring_s,
         ring_backward_s=2.0 * ring_s,  # gradients of keys and values travel with them
         exchange_s=(1 - point.context_ring) * exchanged,

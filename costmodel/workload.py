@@ -64,7 +64,8 @@ class Op:
 
     `parameters` are those outside a weight matrix (norms, biases). `touches_*` count how often an element moves through
     the memory of the accelerator in a fused kernel, in units of the activation's type. An operator that is not
-    `trained` (0) has no weight gradient, no gradient memory and no optimizer state.
+    `trained` (0) has no weight gradient, no gradient memory and no optimizer state. `forward` and `backward` say in
+    which pass a sync communicates: one in both stands for the two edges of a region.
     """
 
     name: str = static()
@@ -81,6 +82,8 @@ class Op:
     spread: Scalar = 1.0  # exchange: share of the payload that leaves the innermost domain once copies are sent once
     touches_forward: Scalar = 0.0
     touches_backward: Scalar = 0.0
+    forward: bool = static(default=True)
+    backward: bool = static(default=True)
     saved: tuple[Saved, ...] = ()
 
 

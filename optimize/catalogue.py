@@ -4,7 +4,7 @@ from typing import Any
 
 from costmodel.cluster import Cluster
 from costmodel.plan import layers
-from costmodel.specs import cluster_names, load_cluster, load_workload, model_names, read_tables
+from costmodel.specs import SpecError, load_cluster, load_workload, model_names, read_tables
 from costmodel.workload import active_parameters, model_flop, parameters
 
 
@@ -29,19 +29,32 @@ def models() -> list[dict[str, Any]]:
 
 
 def clusters() -> list[dict[str, Any]]:
-    """Every named cluster: its accelerator and its tiers from the inside out."""
+    """Every named cluster: its accelerator and its tiers from the inside out; where a number is not known, why."""
     tables = read_tables("clusters")
-    return [_cluster(load_cluster(name), tables[name]) for name in cluster_names()]
+    return [_cluster_or_gap(name, table) for name, table in tables.items()]
 
 
-def _cluster(cluster: Cluster, table: dict[str, Any]) -> dict[str, Any]:
-    chip = cluster.accelerator
+def _cluster_or_gap(name: str, table: dict[str, Any]) -> dict[str, Any]:
+    """A cluster that lacks a number can be listed, but not evaluated."""
+    told = {"source": table.get("source"), "date": table.get("date")}
+    try:
+        return _cluster(load_cluster(name)) | told | {"missing": None}
+    except SpecError as error:
+        empty = dict.fromkeys(("peak_16bit_flop_per_s", "hbm_bytes", "hbm_bytes_per_s", "power_w", "price_usd"))
+        own = {"name": name, "accelerator": table["accelerator"], "default_accelerators": table.get("accelerators")}
+        return own | empty | {"types": [], "tiers": []} | told | {"missing": str(error)}
+
+
+def _cluster(cluster: Cluster) -> dict[str, Any]:
+    chip, prices = cluster.accelerator, cluster.prices
     return {
         "name": cluster.name,
         "accelerator": chip.name,
         "peak_16bit_flop_per_s": chip.peak_16bit_flop_per_s,
         "hbm_bytes": chip.hbm_bytes,
         "hbm_bytes_per_s": chip.hbm_bytes_per_s,
+        "power_w": chip.power_w,
+        "price_usd": prices.base.price_usd if prices else None,
         "types": list(chip.types),
         "default_accelerators": cluster.accelerators,
         "tiers": [
@@ -54,6 +67,4 @@ def _cluster(cluster: Cluster, table: dict[str, Any]) -> dict[str, Any]:
             }
             for tier in cluster.tiers
         ],
-        "source": table.get("source"),
-        "date": table.get("date"),
     }

@@ -85,13 +85,21 @@ def _explain(words: Sequence[str], start: float) -> None:
     inputs = resolve(request.fields(), request.config)
     if inputs.out is not None:
         report.check_directory(inputs.out)
-    explanation = explain(inputs)
+    explanation, other = explain(inputs), None
+    answer = as_json(explanation)
+    if request.against is not None:
+        from optimize.against import differences_json, other_inputs
+
+        other = explain(other_inputs(inputs, request.against))
+        answer["against"] = {"answer": as_json(other), "differences": differences_json(explanation, other)}
     if inputs.out is not None:
         from optimize import figures
 
-        report.write(inputs.out, as_json(explanation) | _end(start), figures.draw(explanation))
+        report.write(inputs.out, answer | _end(start), figures.draw(explanation))
     if request.json:
-        report.print_json(as_json(explanation) | _end(start))
+        report.print_json(answer | _end(start))
+    elif other is not None:
+        report.show_comparison(explanation, other)
     else:
         report.show_explanation(explanation)
 

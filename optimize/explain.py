@@ -8,6 +8,7 @@ from costmodel.breakdown import MFU_CONVENTION, Breakdown, Term
 from costmodel.evaluate import evaluate, memory_by_stage
 from costmodel.memory import StageMemory
 from optimize.inputs import Inputs
+from optimize.money import economics_json
 from optimize.operators import Operator, operators
 from optimize.sensitivity import Elasticity, elasticities
 from optimize.status import CommandError, Status
@@ -92,7 +93,7 @@ def limiting(term: Term) -> str | None:
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:
-    """The answer of DESIGN section 9, without `economics`, which does not exist yet, and the keys of all commands."""
+    """The answer of DESIGN section 9, without the keys that every command adds."""
     found = explanation.breakdown
     return {
         "schema": SCHEMA,
@@ -109,6 +110,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
             for t in found.terms
         ],
         "memory": _memory_json(explanation),
+        "economics": economics_json(found.economics, explanation.inputs.cluster),
         "violations": [],
         "elasticities": {e.parameter.key: e.value for e in explanation.elasticities},
         "operators": [dataclasses.asdict(operator) for operator in explanation.operators],

@@ -35,6 +35,7 @@ class Inputs:
     """What one evaluation needs, resolved and legal."""
 
     model: str
+    cluster_from: str  # name or file
     workload: Workload
     cluster: Cluster
     plan: Plan
@@ -77,12 +78,12 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> Inputs:
     for field, example in (("model", "llama3-8b"), ("cluster", "h100")):
         if field not in given.values:
             raise SpecError(f"{COMMAND_LINE}: `{field}` is missing; expected a name such as {example}, or a file")
-    workload = _placed(
+    workload = placed(
         given.place("model"), "model", load_workload, given.values["model"], **given.pick("sequence", "batch")
     )
     count = given.values.get("accelerators") or _product(given)
-    cluster = _placed(given.place("cluster"), "cluster", load_cluster, given.values["cluster"], count)
-    fields, origin = _plan_precision(cluster) | given.pick(*PLAN_CHECKS), _plan_origin(given)
+    cluster = placed(given.place("cluster"), "cluster", load_cluster, given.values["cluster"], count)
+    fields, origin = plan_precision(cluster) | given.pick(*PLAN_CHECKS), _plan_origin(given)
     if "tensor" in fields and "pipeline" in fields:
         plan, chosen = _complete(fields, cluster, given), ""
     else:
@@ -92,6 +93,7 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> Inputs:
         raise CommandError(Status.bad_input, f"plan ({origin}): {broken[0]}", broken)
     return Inputs(
         model=str(given.values["model"]),
+        cluster_from=str(given.values["cluster"]),
         workload=workload,
         cluster=cluster,
         plan=plan,
@@ -101,7 +103,7 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> Inputs:
     )
 
 
-def _plan_precision(cluster: Cluster) -> dict[str, str]:
+def plan_precision(cluster: Cluster) -> dict[str, str]:
     """The widest-used precision that the accelerator has, where none is given."""
     types = cluster.accelerator.types
     return {} if "bf16" in types else {"precision": "fp16" if "fp16" in types else "fp32"}
@@ -111,12 +113,12 @@ def _merge(flags: Mapping[str, Any], config: str | None) -> _Given:
     layers = [(COMMAND_LINE, convert(flags, _REQUEST_CHECKS | PLAN_CHECKS, COMMAND_LINE))]
     if config is not None:
         place = f"config ({plain(config)})"
-        content = _placed(COMMAND_LINE, "config", read_mapping, config)
+        content = placed(COMMAND_LINE, "config", read_mapping, config)
         layers.insert(0, (place, convert(content, _REQUEST_CHECKS | PLAN_CHECKS, place)))
     source = next((source for source, layer in reversed(layers) if "plan" in layer), None)
     if source is not None:
         path = dict(layers)[source]["plan"]
-        layers.insert(0, (f"plan ({plain(path)})", _placed(source, "plan", _plan_fields, path)))
+        layers.insert(0, (f"plan ({plain(path)})", placed(source, "plan", _plan_fields, path)))
     values, places = {}, {}
     for place, layer in layers:
         values |= layer
@@ -135,7 +137,7 @@ def _plan_fields(path: str) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in PLAN_CHECKS if name in inside} | ones
 
 
-def _placed(place: str, field: str, load: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+def placed(place: str, field: str, load: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
     """Call `load`; where its message names no field or no place, the field that was given, and where, go in front."""
     try:
         return load(*arguments, **keywords)

@@ -62,7 +62,27 @@ def show_explanation(explanation: "Explanation") -> None:
     console.print(_memory_table(explanation))
     _show_margin(console, explanation)
     console.print()
+    _show_money(console, explanation)
     _show_elasticities(console, explanation)
+
+
+def show_comparison(first: "Explanation", second: "Explanation") -> None:
+    """Two answers side by side."""
+    from optimize import _report_against
+
+    _report_against.show(first, second, _console(), _say, _table)
+
+
+def _show_money(console: "Console", explanation: "Explanation") -> None:
+    from optimize._report_money import money_lines, money_table
+
+    found, cluster = explanation.breakdown.economics, explanation.inputs.cluster
+    if found is None or cluster.prices is None:
+        return
+    console.print(money_table(found, cluster.prices.date, _table))
+    for line in money_lines(found, cluster):
+        _say(console, line)
+    console.print()
 
 
 def _show_header(console: "Console", explanation: "Explanation") -> None:
@@ -173,38 +193,16 @@ def _show_elasticities(console: "Console", explanation: "Explanation") -> None:
 
 def show_models(models: list[dict[str, Any]]) -> None:
     """A table of models."""
-    table = _table("model", "parameters", "layers", "hidden", "heads", "vocabulary", "sequence", "batch")
-    for model in models:
-        sizes = [_size(model[key]) for key in ("layers", "hidden", "heads", "vocabulary", "sequence", "batch")]
-        table.add_row(model["name"], f"{model['parameters'] / 1e9:.2f} B", *sizes)
-    _console().print(table)
+    from optimize._report_lists import models_table
 
-
-def _size(value: int | list[int] | None) -> str:
-    """A size of a model: one number, one for each stage, or none."""
-    if isinstance(value, list):
-        return "/".join(f"{item:,}" for item in value)
-    return "-" if value is None else f"{value:,}"
+    _console().print(models_table(models, _table))
 
 
 def show_clusters(clusters: list[dict[str, Any]]) -> None:
     """A table of clusters."""
-    table = _table("cluster", "16-bit peak", "memory", "at", "tiers: bandwidth each way, latency")
-    table.columns[4].justify = "left"
-    for cluster in clusters:
-        for index, tier in enumerate(cluster["tiers"]):
-            size = f" of {tier['size']}" if tier["size"] else ""
-            speed = (
-                f"{units.rate(tier['bandwidth_bytes_per_s'], 'B/s')}, {units.scaled(tier['latency_s'], units.SECONDS)}"
-            )
-            chip = (
-                cluster["name"],
-                units.rate(cluster["peak_16bit_flop_per_s"], "FLOP/s"),
-                units.scaled(cluster["hbm_bytes"], units.BYTES),
-                units.rate(cluster["hbm_bytes_per_s"], "B/s"),
-            )
-            table.add_row(*(chip if index == 0 else ("", "", "", "")), f"{tier['name']}{size}: {speed}")
-    _console().print(table)
+    from optimize._report_lists import clusters_table
+
+    _console().print(clusters_table(clusters, _table))
 
 
 def check_directory(directory: Path) -> None:

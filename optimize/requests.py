@@ -95,6 +95,8 @@ class Explain:
     """sequences of one step, over all accelerators; default: the model's"""
     plan: _Text = None
     """TOML or JSON file of a plan, or an answer that holds one; flags below override its fields"""
+    against: _Text = None
+    """plan file, cluster file or name of a cluster, to be put beside the first, largest difference first"""
     config: _Text = None
     """TOML file of these same fields (`model = "llama3-8b"`, `tensor = 8`, ...); flags override it"""
     out: _Text = None
@@ -132,6 +134,7 @@ examples:
   equipoise explain --model llama3-8b --cluster h100 --accelerators 64
   equipoise explain --model llama3-70b --cluster h100 --tensor 8 --pipeline 4 --data 16 --sequence-parallel
   equipoise explain --model gpt3-175b --cluster a100-80gb --plan plan.json --recompute full --json
+  equipoise explain --model llama3-70b --cluster h100 --accelerators 256 --against b200
   equipoise explain --config job.toml --out results/job""",
     "models": """
 examples:

@@ -86,10 +86,10 @@ def test_one_tier_holds_the_whole_group():
 @pytest.mark.parametrize("name", cluster_names())
 def test_shipped_clusters_have_the_group_inside_first(name):
     cluster = load_cluster(name)
-    inner = cluster.tiers[0].usable_size
-    assert ranks_by_tier(inner, 1, cluster.tiers, inner, PLAIN) == (inner, 1)
-    assert ranks_by_tier(4, inner, cluster.tiers, inner, PLAIN) == (1, 4)
-    assert ranks_by_tier(4, inner / 2, cluster.tiers, inner, PLAIN) == (2, 2)
+    inner, farther = cluster.tiers[0].usable_size, (1,) * (len(cluster.tiers) - 2)
+    assert ranks_by_tier(inner, 1, cluster.tiers, inner, PLAIN) == (inner, 1, *farther)
+    assert ranks_by_tier(4, inner, cluster.tiers, inner, PLAIN) == (1, 4, *farther)
+    assert ranks_by_tier(4, inner / 2, cluster.tiers, inner, PLAIN) == (2, 2, *farther)
 
 
 @pytest.mark.parametrize("library", [np, jnp])

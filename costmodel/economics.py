@@ -1,0 +1,191 @@
+r"""Money, power and energy: the bill of a cluster, what it draws, and what a step and a token cost.
+
+$$\text{step} = \frac{\text{purchase}}{\text{life} \cdot \text{busy share}}\,T + P_\text{meter}\,T\,p_\text{electricity}
+\quad\text{or}\quad \text{rental} \cdot N\,T$$
+
+Arithmetic only. The bill is a posynomial in prices, the draw in powers, both in bandwidths; their products with the
+time of a step, and so dollars and joules of a step, are generalized posynomials in prices, powers and rates.
+"""
+
+from costmodel._pytree import pytree, static
+from costmodel.cluster import Cluster, Tier
+from costmodel.prices import PriceRange, Prices, TierPrices
+from costmodel.semantics import Scalar, total
+
+
+@pytree
+class NetworkBill:
+    """One network level for the whole cluster."""
+
+    name: str = static()
+    link_usd: Scalar
+    switch_usd: Scalar
+    nic_usd: Scalar
+
+    @property
+    def usd(self) -> Scalar:
+        return self.link_usd + self.switch_usd + self.nic_usd
+
+
+@pytree
+class Bill:
+    """The purchase of a cluster. Exactly one of `network` and `unlisted_network_usd` holds the network."""
+
+    servers_usd: Scalar  # with their accelerators, the idle ones included
+    second_memory_usd: Scalar
+    network: tuple[NetworkBill, ...]
+    unlisted_network_usd: Scalar
+
+    @property
+    def network_usd(self) -> Scalar:
+        return total(item.usd for item in self.network) + self.unlisted_network_usd
+
+    @property
+    def usd(self) -> Scalar:
+        return self.servers_usd + self.second_memory_usd + self.network_usd
+
+
+@pytree
+class Draw:
+    """Mean power while training."""
+
+    servers_w: Scalar
+    idle_w: Scalar  # servers of accelerators that the plan leaves idle
+    network_w: tuple[Scalar, ...]  # by tier; one number where tiers have no prices
+    facility_factor: Scalar
+
+    @property
+    def machines_w(self) -> Scalar:
+        return self.servers_w + self.idle_w + total(self.network_w)
+
+    @property
+    def meter_w(self) -> Scalar:
+        """At the facility's meter: cooling and losses included."""
+        return self.facility_factor * self.machines_w
+
+
+@pytree
+class Economics:
+    """One step in money and energy. None where a price or a power that it needs is not known."""
+
+    step_s: Scalar
+    tokens: Scalar
+    bill: Bill | None
+    draw: Draw | None
+    capital_usd: Scalar | None  # of a step: its share of the purchase
+    energy_usd: Scalar | None  # of a step
+    rental_usd: Scalar | None  # of a step, instead of the other two
+
+    @property
+    def owned_usd(self) -> Scalar | None:
+        """Purchase written off, and electricity."""
+        if self.capital_usd is None or self.energy_usd is None:
+            return None
+        return self.capital_usd + self.energy_usd
+
+    @property
+    def usd_per_step(self) -> Scalar | None:
+        """Of an owned cluster; of a rented one where the price of owning is not known."""
+        return self.rental_usd if self.owned_usd is None else self.owned_usd
+
+    @property
+    def usd_per_token(self) -> Scalar | None:
+        return None if self.usd_per_step is None else self.usd_per_step / self.tokens
+
+    @property
+    def joule_per_step(self) -> Scalar | None:
+        return None if self.draw is None else self.draw.meter_w * self.step_s
+
+    @property
+    def joule_per_token(self) -> Scalar | None:
+        return None if self.joule_per_step is None else self.joule_per_step / self.tokens
+
+
+@pytree
+class EconomicsRange:
+    """By the three sets of prices."""
+
+    low: Economics
+    base: Economics
+    high: Economics
+
+
+def economics(
+    cluster: Cluster, prices: Prices, accelerators: Scalar, domain: Scalar, step_s: Scalar, tokens: Scalar
+) -> Economics:
+    """A step of `step_s` seconds and `tokens` on `accelerators`, `domain` of which are used of each innermost domain.
+
+    `cluster.accelerators` may be larger: what a plan does not use is another job's.
+    """
+    idle = prices.idle_paid * (accelerators / domain) * idle_per_domain(cluster, domain)
+    paid_for = accelerators + idle
+    bought = None if prices.price_usd is None else bill(cluster, prices, paid_for)
+    drawn = None if cluster.accelerator.power_w is None else draw(cluster, prices, accelerators, idle)
+    rental = prices.rental_usd_per_s
+    return Economics(
+        step_s=step_s,
+        tokens=tokens,
+        bill=bought,
+        draw=drawn,
+        capital_usd=None if bought is None else bought.usd * step_s / (prices.service_life_s * prices.busy_share),
+        energy_usd=None if drawn is None else drawn.meter_w * step_s * prices.electricity_usd_per_j,
+        rental_usd=None if rental is None else rental * paid_for * step_s,
+    )
+
+
+def economics_range(
+    cluster: Cluster, prices: PriceRange, accelerators: Scalar, domain: Scalar, step_s: Scalar, tokens: Scalar
+) -> EconomicsRange:
+    """The same step under the low, the base and the high set."""
+    asked = (accelerators, domain, step_s, tokens)
+    return EconomicsRange(
+        low=economics(cluster, prices.low, *asked),
+        base=economics(cluster, prices.base, *asked),
+        high=economics(cluster, prices.high, *asked),
+    )
+
+
+def idle_per_domain(cluster: Cluster, domain: Scalar) -> Scalar:
+    """Accelerators of one innermost domain that a plan of `domain` of each leaves idle (8 of 72 under 64)."""
+    return cluster.tiers[0].size - domain
+
+
+def bill(cluster: Cluster, prices: Prices, accelerators: Scalar) -> Bill:
+    """The purchase of so many accelerators with servers, second memory and network."""
+    servers_usd = accelerators * prices.price_usd * prices.server_factor
+    memory_usd = accelerators * prices.second_memory_usd_per_byte * cluster.accelerator.second_memory_bytes
+    share = prices.network_share
+    listed = () if prices.tiers is None else tuple(zip(cluster.tiers, prices.tiers, strict=True))
+    unlisted_usd = (servers_usd + memory_usd) * share / (1 - share) if prices.tiers is None else 0.0
+    return Bill(
+        servers_usd=servers_usd,
+        second_memory_usd=memory_usd,
+        network=tuple(network_bill(tier, price, accelerators) for tier, price in listed),
+        unlisted_network_usd=unlisted_usd,
+    )
+
+
+def network_bill(tier: Tier, price: TierPrices, accelerators: Scalar) -> NetworkBill:
+    """Links, switches and NICs of one tier, for so many accelerators."""
+    speed, through = tier.bandwidth_bytes_per_s, tier.bandwidth_bytes_per_s / tier.oversubscription
+    return NetworkBill(
+        name=tier.name,
+        link_usd=accelerators * (price.link_usd + price.link_usd_per_bytes_per_s * speed),
+        switch_usd=accelerators * (price.switch_usd + price.switch_usd_per_bytes_per_s * through),
+        nic_usd=accelerators * (price.nic_usd + price.nic_usd_per_bytes_per_s * speed),
+    )
+
+
+def draw(cluster: Cluster, prices: Prices, accelerators: Scalar, idle: Scalar) -> Draw:
+    """Mean power of so many training accelerators and of the idle ones beside them."""
+    server_w = cluster.accelerator.power_w * prices.server_draw_factor
+    servers_w, idle_w = accelerators * prices.training_draw * server_w, idle * prices.idle_draw * server_w
+    share = prices.network_draw_share
+    if prices.tiers is None:
+        network_w = ((servers_w + idle_w) * share / (1 - share),)
+    else:
+        network_w = tuple(
+            (accelerators + idle) * (price.draw_w + price.draw_w_per_bytes_per_s * tier.bandwidth_bytes_per_s)
+            for tier, price in zip(cluster.tiers, prices.tiers, strict=True)
+        )
+    return Draw(servers_w=servers_w, idle_w=idle_w, network_w=network_w, facility_factor=prices.facility_factor)

@@ -1,0 +1,56 @@
+"""What parts cost and draw: one consistent set of numbers for a cluster, and its cheap, middle and dear versions."""
+
+from costmodel._pytree import pytree, static
+from costmodel.semantics import Scalar
+
+
+@pytree
+class TierPrices:
+    """One network level, per accelerator: what grows with its bandwidth in one direction, and what is bought by port.
+
+    Links and NICs carry the bandwidth of the accelerator, switches what oversubscription leaves of it.
+    """
+
+    link_usd_per_bytes_per_s: Scalar = 0.0
+    switch_usd_per_bytes_per_s: Scalar = 0.0
+    nic_usd_per_bytes_per_s: Scalar = 0.0
+    link_usd: Scalar = 0.0
+    switch_usd: Scalar = 0.0
+    nic_usd: Scalar = 0.0
+    draw_w_per_bytes_per_s: Scalar = 0.0
+    draw_w: Scalar = 0.0
+
+
+@pytree
+class Prices:
+    """Money and power around one kind of accelerator. None: not known, and what needs it is not known either.
+
+    A network whose tiers have no prices (`tiers` is None) takes `network_share` of the price of the whole cluster and
+    `network_draw_share` of its power.
+    """
+
+    price_usd: Scalar | None = None  # one accelerator
+    rental_usd_per_s: Scalar | None = None  # one accelerator with its share of everything, power included
+    second_memory_usd_per_byte: Scalar = 0.0
+    server_factor: Scalar  # price of a server over that of its accelerators
+    network_share: Scalar
+    tiers: tuple[TierPrices, ...] | None = None
+    server_draw_factor: Scalar  # rated power of a server over that of its accelerators
+    training_draw: Scalar  # mean power in training over the rated one
+    idle_draw: Scalar  # mean power of an idle server over the rated one
+    network_draw_share: Scalar
+    idle_paid: Scalar  # share of the accelerators left idle by plans that is bought and powered
+    facility_factor: Scalar  # power at the meter over that of the machines (PUE)
+    electricity_usd_per_j: Scalar
+    service_life_s: Scalar  # over which the purchase is written off
+    busy_share: Scalar  # share of its life in which the cluster trains
+
+
+@pytree
+class PriceRange:
+    """Three sets: in `low` and `high` every number at once is at the end that makes a step cheaper or dearer."""
+
+    date: str = static(default="")  # of the accelerator's price
+    low: Prices
+    base: Prices
+    high: Prices
