@@ -255,8 +255,8 @@ def _data_law(point: PlanPoint, shard: Law, replica: Law) -> Law:
 
 
 def _sync_payload(counted: OpCounts) -> Scalar:
-    calls = [(b.syncs + b.backward_syncs, b) for b in counted.blocks if b.position == "layer"]
-    return total((b.sync_bytes + b.backward_sync_bytes) / n for n, b in calls if n)
+    counted_calls = [(b.syncs + b.backward_syncs, b) for b in counted.blocks if b.position == "layer"]
+    return total((b.sync_bytes + b.backward_sync_bytes) / calls for calls, b in counted_calls if calls)
 
 
 def _largest_payload(counted: OpCounts, point: PlanPoint) -> Scalar:

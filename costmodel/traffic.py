@@ -113,6 +113,7 @@ def has_experts(counted: OpCounts) -> bool:
 def block_traffic(block: BlockCounts, point: PlanPoint, law: Laws, stack: Stack) -> BlockTraffic:
     """Seconds of each kind of traffic of one block and microbatch."""
     backward = block.backward_sync_bytes, block.backward_syncs
+    weight, gradient = point.precision.weight_bytes, point.gradient_bytes
     hops = point.context_ring * (point.context - 1)
     ring_s = hops * total(time_s(law.ring, count.ring_bytes) for count in block.attentions)
     exchanged = total(time_s(law.exchange, count.exchange_bytes, 4.0) for count in block.attentions)
@@ -123,8 +124,10 @@ def block_traffic(block: BlockCounts, point: PlanPoint, law: Laws, stack: Stack)
         ring_backward_s=2.0 * ring_s,  # gradients of keys and values travel with them
         exchange_s=(1 - point.context_ring) * exchanged,
         expert_s=_tokens_s(block, law.experts),
-        gather_s=_sharded_s(block, point.precision.weight_bytes, law, trained=False),
-        reduce_s=_sharded_s(block, point.gradient_bytes, law, trained=True),
+        gather_s=_sharded_s(block, weight * block.parameters, weight * block.expert_parameters, law),
+        reduce_s=_sharded_s(
+            block, gradient * block.trained_parameters, gradient * block.trained_expert_parameters, law
+        ),
     )
 
 
@@ -136,10 +139,9 @@ def _tokens_s(block: BlockCounts, law: ExpertLaws | None) -> Scalar:
     return time_s(law.exchange, block.exchange_bytes, block.exchanges) + gathered_s
 
 
-def _sharded_s(block: BlockCounts, element_bytes: Scalar, law: Laws, trained: bool) -> Scalar:
-    """One all-gather of a block's elements, or a reduce-scatter of the trained ones, over the ranks that share them."""
-    dense_s = time_s(law.shard, element_bytes * (block.trained_parameters if trained else block.parameters))
+def _sharded_s(block: BlockCounts, dense_bytes: Scalar, expert_bytes: Scalar, law: Laws) -> Scalar:
+    """One all-gather or reduce-scatter of a block's elements over the ranks that share them."""
+    dense_s = time_s(law.shard, dense_bytes)
     if law.experts is None or not block.exchanges:
         return dense_s
-    own = block.trained_expert_parameters if trained else block.expert_parameters
-    return dense_s + time_s(law.experts.shard, element_bytes * own)
+    return dense_s + time_s(law.experts.shard, expert_bytes)

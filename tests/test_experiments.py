@@ -115,6 +115,7 @@ S = np.float32(3.0)
         (lambda x, y, s: jax.numpy.maximum(x, y) + jax.numpy.minimum(y, x), {"max_min": 2, "add_multiply": 1}),
         (lambda x, y, s: jax.numpy.maximum(x, y) + jax.numpy.maximum(y, x), {"max_min": 1, "add_multiply": 1}),
         (lambda x, y, s: jax.numpy.sqrt(x) + jax.numpy.exp(y), {"square_root": 1, "exp_log": 1, "add_multiply": 1}),
+        (lambda x, y, s: jax.vmap(jax.grad(lambda a: a**0.5))(x), {"square_root": 1, "add_multiply": 1}),
         (lambda x, y, s: jax.jit(lambda a: a * y)(x) + x * y, {"add_multiply": 2}),  # through calls
         (lambda x, y, s: jax.numpy.log(s) * x, {"add_multiply": 1}),
     ],

@@ -19,8 +19,10 @@ from costmodel._pytree import map_leaves
 from costmodel.breakdown import breakdown
 from costmodel.cluster import Cluster
 from costmodel.cost import Cost, cost, parts
+from costmodel.evaluate import evaluate
 from costmodel.plan import Plan, embed
 from costmodel.semantics import Exact
+from costmodel.specs import load_cluster, load_workload
 from costmodel.workload import Workload
 from tests.builders import small_moe
 
@@ -69,7 +71,10 @@ def everything(small_decoder, two_tiers):
     done = parts(small_decoder, two_tiers, point, NUMPY)
     report = breakdown(small_decoder, two_tiers, point, done, NUMPY)
     experts = parts(small_moe(), two_tiers, embed(Plan(data=64, expert=4), small_moe(), 8), NUMPY)
-    return instances((small_decoder, two_tiers, point, *done, *experts, report, Cost(step_s=1.0, peak_bytes=2.0)))
+    priced = load_cluster("h100", accelerators=8)
+    answer = evaluate(load_workload("llama3-8b", batch=8), priced, Plan(data=8))
+    job = (small_decoder, two_tiers, point, priced, answer)
+    return instances((*job, *done, *experts, report, Cost(step_s=1.0, peak_bytes=2.0)))
 
 
 def test_the_evaluation_holds_nearly_every_class(everything):
@@ -214,6 +219,9 @@ STATIC = (
     "name ==",
     "sizes",
     "op.parameters",
+    "op.forward",
+    "op.backward",
+    "calls",
 )
 NOT_TRACED = {"placement": {"nests"}}  # of integers, on the host
 

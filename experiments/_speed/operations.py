@@ -4,6 +4,7 @@ XLA's own operation count is no yardstick: it duplicates producers when it fuses
 written, so it bounds what any compiler that keeps the formulas could run.
 """
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ KINDS = {primitive: kind for kind, primitives in _PRIMITIVES.items() for primiti
 FREE = {"broadcast_in_dim", "convert_element_type", "reshape", "squeeze", "copy", "stop_gradient"}  # moves at most
 CALLS = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"}
 COMMUTATIVE = {"add", "mul", "max", "min", "and", "or", "eq", "ne"}
+FOLDED: dict[str, Callable[..., float]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 NEUTRAL = {("add", 0.0), ("mul", 1.0)}  # on either side
 NEUTRAL_RIGHT = NEUTRAL | {("sub", 0.0), ("div", 1.0)}
 
@@ -55,10 +57,20 @@ class Program:
         kept = self._neutral(primitive, operands)
         if kept is not None:
             return kept
+        folded = self._folded(primitive, operands)
+        if folded is not None:
+            return self.leaf(1, folded)
         if primitive == "div" and self._power_of_two(operands[1]):
             primitive = "mul"  # by the exact reciprocal, as every compiler does
         ordered = tuple(sorted(operands) if primitive in COMMUTATIVE else operands)
         return self._intern((primitive, ordered, parameters), Node(primitive, ordered, size, None))
+
+    def _folded(self, primitive: str, operands: list[int]) -> float | None:
+        """The result of simple arithmetic on constants."""
+        constants = [self.nodes[number].constant for number in operands]
+        if primitive not in FOLDED or None in constants:
+            return None
+        return FOLDED[primitive](*constants)
 
     def power(self, base: int, exponent: int, size: int) -> int:
         """A constant integer power, by squaring."""
