@@ -91,7 +91,7 @@ def _step_time(explanation: Explanation) -> Figure:
 
 _GROUPS = {"compute": PALETTE[0], "exposed traffic": PALETTE[1], "idle, overhead": PALETTE[6]}
 _COMPUTE = ("matmuls", "attention", "norms, activations", "recompute", "embedding, head", "optimizer")
-_TRAFFIC = ("tensor traffic", "context traffic", "data traffic", "pipeline transfers", "shared links")
+_TRAFFIC = ("tensor traffic", "context traffic", "expert traffic", "data traffic", "pipeline transfers", "shared links")
 
 
 def _colour(term: Term) -> str:
@@ -141,7 +141,7 @@ def _roofline(explanation: Explanation) -> Figure:
     reached = 1.0 / speed.matmul_s_per_flop
     peak = reached / cluster.stack.matmul_ceiling
     figure, axes = _axes(
-        explanation, "Operators of one microbatch on one accelerator, forward", (0.10, 0.11, 0.88, 0.72)
+        explanation, "Operators of one microbatch on one accelerator, forward", (0.10, 0.11, 0.55, 0.72)
     )
     at = [operator.flop / operator.bytes_moved for operator in explanation.operators]
     span = min(at) / 4, 4 * max(*at, reached / hbm)
@@ -156,7 +156,7 @@ def _roofline(explanation: Explanation) -> Figure:
     _name_powers(axes.yaxis)
     axes.set_xlabel("FLOP per byte of HBM traffic")
     axes.set_ylabel("FLOP/s of one accelerator")
-    axes.legend(loc="lower right")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
 
 
@@ -179,14 +179,15 @@ def _roof(axes: Axes, span: tuple[float, float], bandwidth: float, peak: float, 
 
 
 def _points(axes: Axes, operators: tuple[Operator, ...]) -> None:
-    """A colour for each operator, a shape for its kind; those that only move data share one."""
+    """A colour for each operator, another shape once the colours are used up; those that only move data share one."""
     computing = {operator.name: operator for operator in operators if operator.kind != "memory"}
     for index, (name, operator) in enumerate(computing.items()):
-        shape, colour = {"matmul": "o", "attention": "s"}[operator.kind], PALETTE[index % len(PALETTE)]
+        shape = "s" if operator.kind == "attention" else "oDPvX<>"[index // len(PALETTE) % 7]
+        colour = PALETTE[index % len(PALETTE)]
         label = f"{name}: {units.rate(operator.flop / operator.seconds, 'FLOP/s')}"
         _mark(axes, [operator], shape, colour, label)
     moving = [operator for operator in operators if operator.kind == "memory"]
-    _mark(axes, moving, "^", PALETTE[6], "moves data only, counted as 1 FLOP an element")
+    _mark(axes, moving, "^", PALETTE[6], "moves data only (1 FLOP an element)")
 
 
 def _mark(axes: Axes, operators: Sequence[Operator], shape: str, colour: str, label: str) -> None:
