@@ -10,6 +10,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Callable
+from numbers import Real
 from types import ModuleType
 from typing import Any, TypeVar, dataclass_transform
 
@@ -44,6 +45,11 @@ def map_leaves(function: Callable[[Any], Any], tree: T) -> T:
     if isinstance(tree, tuple):
         return tuple(map_leaves(function, item) for item in tree)  # pyright: ignore[reportReturnType]
     return None if tree is None else function(tree)  # pyright: ignore[reportReturnType]
+
+
+def as_float(leaf: Any) -> Any:
+    """A number as a Python float; arrays and traced values as they are."""
+    return float(leaf) if isinstance(leaf, Real) else leaf
 
 
 def _complete(module: ModuleType | None) -> bool:

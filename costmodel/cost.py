@@ -6,7 +6,7 @@
 
 from typing import NamedTuple, TypeVar
 
-from costmodel._pytree import map_leaves, pytree
+from costmodel._pytree import as_float, map_leaves, pytree
 from costmodel.cluster import Cluster
 from costmodel.counts import OpCounts, counts
 from costmodel.memory import MemoryUse, memory
@@ -57,5 +57,8 @@ def parts(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics
 
 
 def as_floats(tree: T) -> T:
-    """Every leaf as a Python float: files give integers, and integers overflow where floats do not."""
-    return map_leaves(float, tree)
+    """Every number among the leaves as a Python float: files give integers, and integers overflow where floats do not.
+
+    Arrays and traced values pass unchanged.
+    """
+    return map_leaves(as_float, tree)

@@ -110,3 +110,15 @@ def test_edge_and_slack_and_their_elasticities(hidden, sequence, batch, tensor):
     elasticity = jax.jacobian(lambda logs: jnp.log(edge_and_slack(*jnp.exp(logs))))(jnp.log(point))
     share = 6 * hidden / (6 * hidden + sequence)
     np.testing.assert_allclose(elasticity, [[share, 1 - share, 0, -1], [0, 1, 1, 0]], atol=0.02)
+
+
+def test_traced_sizes_pass_through_as_floats():
+    """A workload of traced sizes is prepared like any other (notebook loss_in_your_code)."""
+
+    def flop(hidden):
+        built = as_floats(decoder(**(SMALL | {"hidden": hidden}), sequence=32, batch=1))
+        assert isinstance(built.sequence, float)
+        return model_flop(built)
+
+    slope = jax.grad(flop)(48.0)
+    np.testing.assert_allclose(slope, (flop(49.0) - flop(47.0)) / 2, rtol=1e-5)
