@@ -195,12 +195,27 @@ PRECISION_TYPES = {
 
 @pytree
 class OptimizerRow:
-    """States per parameter, in numbers of the plan's `state_dtype`."""
+    """What an optimizer keeps for each parameter, and what its update reads and computes."""
 
-    states: Scalar
+    states: Scalar  # numbers of the plan's `state_dtype`
+    edge_states: Scalar = 0.0  # additional ones of embedding and head
+    own_bytes: Scalar = 0.0  # states in a format of the optimizer's own, whatever the plan says
+    gradient_reads: Scalar = 1.0
+    orthogonalisations: Scalar = 0.0  # Newton-Schulz iterations on every matrix of the layers
 
 
-OPTIMIZERS = {"sgd": OptimizerRow(states=1.0), "adam": OptimizerRow(states=2.0)}
+OPTIMIZERS = {
+    "sgd": OptimizerRow(states=1.0),  # with momentum
+    "adam": OptimizerRow(states=2.0),
+    # one byte for each state and a float32 scale for each block of 2,048. Source: Dettmers et al. 2022, section 2
+    "adam_8bit": OptimizerRow(states=0.0, own_bytes=2.0 * (1.0 + 4.0 / 2048.0)),
+    # no momentum; the second moment as sums over rows and over columns: 1/m + 1/n numbers for each parameter, here of
+    # 2,048 x 2,048 (larger matrices: fewer). The gradient is read for the sums, for the clipping and for the update.
+    # Source: Shazeer and Stern 2018, sections 3 and 6
+    "adafactor": OptimizerRow(states=2.0 / 2048.0, gradient_reads=3.0),
+    # one momentum; embedding and head are left to Adam. Source: Jordan et al. 2024 (five iterations)
+    "muon": OptimizerRow(states=1.0, edge_states=1.0, orthogonalisations=5.0),
+}
 
 DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
 

@@ -22,6 +22,7 @@ class Rates:
     matmul_s_per_flop: Scalar
     attention_s_per_flop: Scalar
     memory_s_per_byte: Scalar
+    update_s_per_flop: Scalar  # matmuls of the optimizer, in 16 bits
 
 
 @pytree
@@ -51,6 +52,7 @@ def rates(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Rates:
         matmul_s_per_flop=slower * (wide + row.at_16bit * inverse_16bit + narrow) / stack.matmul_ceiling,
         attention_s_per_flop=slower * (wide + (1 - row.at_32bit) * inverse_16bit) / stack.attention_ceiling,
         memory_s_per_byte=1.0 / (stack.hbm_ceiling * accelerator.hbm_bytes_per_s),
+        update_s_per_flop=slower * inverse_16bit / stack.matmul_ceiling,
     )
 
 

@@ -237,6 +237,7 @@ def _kernels(a: Args, sem: Semantics) -> Values:
         "roofline.rates:matmul": speed.matmul_s_per_flop,
         "roofline.rates:attention": speed.attention_s_per_flop,
         "roofline.rates:memory": speed.memory_s_per_byte,
+        "roofline.rates:update": speed.update_s_per_flop,
         "roofline.matmul_roof": roofline.matmul_roof(product, point, speed, stack).compute_s,
         "roofline.attention_roof": roofline.attention_roof(core, speed, stack).compute_s,
         "roofline.score_s": roofline.score_s(core, point, speed),
@@ -411,7 +412,7 @@ _TIME = {
         "*.collective_ramp", "*.tree_hop",
         "*_size0", "*.attention_backward_ratio", "*.unfused_touches", "*.contention", "*.regather_exposed",
         "point.gradient_bytes", "point.state_bytes", "point.precision.*_bytes", "point.zero.gathers*",
-        "point.zero.reduces*", "point.recompute.*", "point.attention.score*", "point.optimizer.states",
+        "point.zero.reduces*", "point.recompute.*", "point.attention.score*", "point.optimizer.*",
     ),
     "falls": ("*_per_s", "*_ceiling", "*.in_network_reduction", "*.hide_*", "point.overlap.*", "point.fused_kernels"),
 }  # fmt: skip
@@ -419,7 +420,7 @@ _MEMORY = {
     "unit": "_bytes",
     "rises": (
         *_SIZES, "cluster.stack.*_bytes", "*.fragmentation", "*.update_copies", "point.*_bytes", "point.microbatch",
-        "point.recompute.keep*", "point.recompute.working*", "point.optimizer.states",
+        "point.recompute.keep*", "point.recompute.working*", "point.optimizer.*",
     ),
     "falls": ("point.sequence_parallel", "point.zero.gradients", "point.zero.states", "*_per_s"),
 }  # fmt: skip
@@ -446,6 +447,7 @@ _KERNEL_ENTRIES = {
     "roofline.rates:matmul": Entry("kernel", "_s_per_flop", ("at_*bit",), (*_PEAKS, "matmul_ceiling")),
     "roofline.rates:attention": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "attention_ceiling")),
     "roofline.rates:memory": Entry("kernel", "_s_per_byte", (), ("hbm_*",)),
+    "roofline.rates:update": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "matmul_ceiling")),
     "roofline.matmul_roof": Entry("kernel", "_s", **_MATMUL),
     "roofline.attention_roof": Entry("kernel", "_s", **_ATTENTION),
     "roofline.score_s": Entry("kernel", "_s", ("score_elements", "activation_bytes"), ("hbm_*",)),
