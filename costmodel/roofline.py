@@ -81,21 +81,39 @@ class Roof:
 
 
 def matmul_roof(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> Roof:
-    """Of the forward product, and of the input gradient."""
+    """Of the forward product, and of the input gradient: in the mean of both, half of what passes is written.
+
+    What is read has been cast to the format of the products.
+    """
+    read = point.precision.operand_share
     compute_s = count.flop * speed.matmul_s_per_flop * (1 + stack.matmul_size0 * count.reciprocal_sizes)
-    moved_bytes = count.operand_bytes + point.precision.weight_bytes * count.weight_elements
+    operand_bytes = 0.5 * (1 + read) * count.operand_bytes
+    moved_bytes = operand_bytes + read * point.precision.weight_bytes * count.weight_elements
     return Roof(compute_s=compute_s, memory_s=speed.memory_s_per_byte * moved_bytes)
 
 
+def cast_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> Scalar:
+    """Seconds to cast what the forward product reads (for the input gradient as long, in the mean).
+
+    The other two products use the same casts. Gathered weights (ZeRO 3) are cast after each gather; others once a step.
+    """
+    row = point.precision
+    activations_bytes = 0.5 * row.cast_bytes * (count.operand_bytes / row.activation_bytes)
+    weights_bytes = point.zero.weights * row.weight_cast_bytes * count.weight_elements
+    return speed.memory_s_per_byte * (activations_bytes + weights_bytes) + row.casts * stack.kernel_s
+
+
 def matmul_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics) -> tuple[Scalar, Scalar]:
-    """Seconds of the forward product (the input gradient takes as long) and of the weight gradient.
+    """Seconds of the forward product with its casts (the input gradient takes as long) and of the weight gradient.
 
     The weight gradient is added to an accumulator in the gradient's type, which is read and written.
     """
     roof = matmul_roof(count, point, speed, stack)
-    accumulated_bytes = count.operand_bytes + 2.0 * point.gradient_bytes * count.weight_elements
+    read_bytes = point.precision.operand_share * count.operand_bytes
+    accumulated_bytes = read_bytes + 2.0 * point.gradient_bytes * count.weight_elements
     product_s = sem.maximum(roof.compute_s, roof.memory_s)
     weights_s = sem.maximum(roof.compute_s, speed.memory_s_per_byte * accumulated_bytes)
+    product_s = product_s + cast_s(count, point, speed, stack)
     return product_s + stack.kernel_s, count.trained * (weights_s + stack.kernel_s)
 
 

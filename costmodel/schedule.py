@@ -135,7 +135,8 @@ def optimizer_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semantic
     """The update streams through memory: states and master weights in and out, gradients in, weights out.
 
     Where the optimizer makes matrices orthogonal, ranks that divide its states divide these products too, each whole
-    matrix on one rank (its gradient is gathered with the traffic that is there already).
+    matrix on one rank (its gradient is gathered with the traffic that is there already). Weights that products read in
+    a format of fewer bits are cast after it, each rank all that it computes with.
     """
     divided, data_shard, row = point.zero.states, point.data_shard, point.optimizer
     dense = on_heaviest_stage(counted, lambda block: block.trained_parameters, point, sem)
@@ -148,11 +149,17 @@ def optimizer_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semantic
     edges = on_heaviest_stage(counted, _edge_parameters, point, sem) * share(divided, data_shard)
     edges_bytes = 2.0 * row.edge_states * point.state_bytes * edges
     streamed_s = speed.memory_s_per_byte * per_element * elements + speed.memory_s_per_byte * edges_bytes
+    casts_bytes = (1 - point.zero.weights) * point.precision.weight_cast_bytes * _matrices(counted, point, sem)
+    streamed_s = streamed_s + speed.memory_s_per_byte * casts_bytes
     return streamed_s + speed.update_s_per_flop * row.orthogonalisations * _orthogonal_flop(counted, point, sem)
 
 
 def _edge_parameters(block: BlockCounts) -> Scalar:
     return 0.0 if block.position == "layer" else block.trained_parameters
+
+
+def _matrices(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
+    return on_heaviest_stage(counted, lambda block: block.matrix_parameters + block.expert_parameters, point, sem)
 
 
 def _orthogonal_flop(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:

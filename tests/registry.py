@@ -37,7 +37,10 @@ from tests.strategies import (
 )
 
 _TEMPLATE = embed(Plan(), decoder(layers=2, hidden=64, heads=2, ffn=64, vocabulary=64, sequence=8, batch=1), 8)
-_PRECISION = ("activation_bytes", "weight_bytes", "at_32bit", "at_16bit", "at_8bit", "at_4bit")
+_PRECISION = (
+    "activation_bytes", "weight_bytes", "at_32bit", "at_16bit", "at_8bit", "at_4bit", "operand_share", "cast_bytes",
+    "casts",
+)  # fmt: skip
 
 Args = Mapping[str, Array]
 Values = dict[str, Array]
@@ -185,6 +188,9 @@ KERNEL: dict[str, Range] = {
     "activation_bytes": (1.0, 4.0),
     "weight_bytes": (1.0, 4.0),
     "gradient_bytes": (1.0, 4.0),
+    "operand_share": (0.25, 1.0),
+    "cast_bytes": (0.1, 6.0),
+    "casts": (0.1, 2.0),
     "score_touches": (0.1, 6.0),
     **_SHARES,
     **{name: bounds for name, bounds in ACCELERATOR.items() if name.endswith("_per_s")},
@@ -241,6 +247,7 @@ def _kernels(a: Args, sem: Semantics) -> Values:
         "roofline.matmul_roof": roofline.matmul_roof(product, point, speed, stack).compute_s,
         "roofline.attention_roof": roofline.attention_roof(core, speed, stack).compute_s,
         "roofline.score_s": roofline.score_s(core, point, speed),
+        "roofline.cast_s": roofline.cast_s(product, point, speed, stack),
         "roofline.matmul_s:product": matmul[0],
         "roofline.matmul_s:weights": matmul[1],
         "roofline.attention_s:forward": attention[0],
@@ -385,6 +392,8 @@ _MATMUL = {
         "weight_elements",
         "reciprocal_size",
         "*t_bytes",
+        "operand_share",
+        "casts",
         "at_*bit",
         "*_size0",
         "kernel_s",
@@ -411,7 +420,8 @@ _TIME = {
         *_SIZES, "*.latency_s", "*.oversubscription", "*.kernel_s", "*.step_s", "*.collective_s", "*.chunk_fill",
         "*.collective_ramp", "*.tree_hop",
         "*_size0", "*.attention_backward_ratio", "*.unfused_touches", "*.contention", "*.regather_exposed",
-        "point.gradient_bytes", "point.state_bytes", "point.precision.*_bytes", "point.zero.gathers*",
+        "point.gradient_bytes", "point.state_bytes", "point.precision.*_bytes", "point.precision.operand_share",
+        "point.precision.casts", "point.zero.gathers*",
         "point.zero.reduces*", "point.recompute.*", "point.attention.score*", "point.optimizer.*",
     ),
     "falls": ("*_per_s", "*_ceiling", "*.in_network_reduction", "*.hide_*", "point.overlap.*", "point.fused_kernels"),
@@ -451,6 +461,7 @@ _KERNEL_ENTRIES = {
     "roofline.matmul_roof": Entry("kernel", "_s", **_MATMUL),
     "roofline.attention_roof": Entry("kernel", "_s", **_ATTENTION),
     "roofline.score_s": Entry("kernel", "_s", ("score_elements", "activation_bytes"), ("hbm_*",)),
+    "roofline.cast_s": Entry("kernel", "_s", ("operand_bytes", "cast*", "kernel_s"), ("activation_bytes", "hbm_*")),
     "roofline.matmul_s:product": Entry("kernel", "_s", **_MATMUL),
     "roofline.matmul_s:weights": Entry("kernel", "_s", **_MATMUL),
     "roofline.attention_s:forward": Entry("kernel", "_s", **_ATTENTION),

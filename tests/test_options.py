@@ -1,4 +1,4 @@
-"""Rows of options by hand: what each optimizer holds, reads and computes."""
+"""Rows of options by hand: what each optimizer holds, reads and computes, what casts to narrow formats move."""
 
 import math
 
@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from costmodel.cost import parts
-from costmodel.counts import counts
+from costmodel.counts import MatmulCount, counts
 from costmodel.evaluate import prepare
+from costmodel.options import PRECISIONS
 from costmodel.plan import Plan
+from costmodel.roofline import matmul_s, rates
 from costmodel.semantics import Exact
+from costmodel.stack import Stack
 from tests.builders import cluster, small_decoder, small_moe
 
 SEM = Exact(math)
@@ -89,3 +92,73 @@ def test_every_expert_is_a_matrix_of_its_own():
     job, _, point = prepare(small_moe(), cluster(), Plan())
     block = counts(job, point, SEM).blocks[2]
     np.testing.assert_allclose(block.expert_orthogonal_flop, 16 * 3 * newton_schulz_flop(96, 128), rtol=1e-12)
+
+
+WIDE = ("fp32", "fp16", "bf16")
+SCALED = {"fp8_tensor": 1.0, "fp8_block": 1 + 4 / 128, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16}  # bytes per element
+
+
+@pytest.mark.parametrize("precision", WIDE)
+def test_formats_that_are_not_cast_cost_nothing_more(precision):
+    row = PRECISIONS[precision]
+    assert (row.operand_share, row.cast_bytes, row.casts, row.copy_bytes, row.weight_cast_bytes) == (1, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("precision", SCALED)
+def test_three_products_of_a_layer_by_hand(precision):
+    """Bound by memory: a 512 x 256 matrix, 128 rows of input x, output y and their gradients; 2 TB/s, no launches.
+
+    Casts: x and dy are read (twice where the tensor's maximum is needed first) and written in both directions.
+    Products: (x, w -> y), (dy, w -> dx), (x, dy -> dw in float32, accumulated).
+    """
+    m, k, n, narrow, maximum = 128, 512, 256, SCALED[precision], precision == "nvfp4"
+    count = MatmulCount(
+        name="", flop=1.0, operand_bytes=2.0 * m * (k + n), weight_elements=k * n, reciprocal_sizes=1.0 / m
+    )
+    stack = Stack(hbm_ceiling=1.0, kernel_s=0.0)
+    _, machine, point = prepare(small_decoder(), cluster(), Plan(precision=precision))
+    product_s, weights_s = matmul_s(count, point, rates(machine.accelerator, point, stack), stack, SEM)
+    casts = (2 + 2 * maximum + 2 * narrow) * m * (k + n)
+    products = narrow * (m * k + k * n) + 2 * m * n + narrow * (m * n + k * n) + 2 * m * k
+    np.testing.assert_allclose(2 * product_s, (casts + products) / 2e12, rtol=1e-12)
+    np.testing.assert_allclose(weights_s, (narrow * m * (k + n) + 8 * k * n) / 2e12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("precision", SCALED)
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_cast_copies_of_the_weights(precision, stage):
+    """Both directions of every matrix (not of the embedding); under ZeRO 3 only those of the gathered block."""
+    _, counted, _, narrow, _ = run(Plan(data=8, zero_stage=stage, precision=precision))
+    _, _, _, wide, _ = run(Plan(data=8, zero_stage=stage))
+    matrices = sum(b.repeats * b.matrix_parameters for b in counted.blocks)
+    per_element = 2 * (1 + 4 / 128**2) if precision == "fp8_block" else 2 * SCALED[precision]
+    held = 0 if stage == 3 else per_element * matrices
+    gathered = per_element * counted.blocks[1].matrix_parameters if stage == 3 else 0
+    np.testing.assert_allclose(narrow.weights_bytes - wide.weights_bytes, held, rtol=1e-9, atol=1e-3)
+    np.testing.assert_allclose(narrow.gathered_bytes - wide.gathered_bytes, gathered, rtol=1e-9, atol=1e-3)
+
+
+def test_weights_are_cast_once_a_step_or_after_every_gather():
+    """Read in 16 bits and written twice in 8."""
+    _, counted, narrow, _, machine = run(Plan(data=8, zero_stage=2, precision="fp8_tensor"))
+    wide = run(Plan(data=8, zero_stage=2))[2]
+    matrices = sum(b.repeats * b.matrix_parameters for b in counted.blocks)
+    bandwidth = machine.stack.hbm_ceiling * machine.accelerator.hbm_bytes_per_s
+    np.testing.assert_allclose(narrow.optimizer_s - wide.optimizer_s, 4 * matrices / bandwidth, rtol=1e-9)
+    sharded = run(Plan(data=8, zero_stage=3, precision="fp8_tensor"))[2]
+    assert sharded.optimizer_s == run(Plan(data=8, zero_stage=3))[2].optimizer_s
+
+
+@pytest.mark.parametrize("precision", WIDE)
+def test_a_product_without_casts_to_the_last_bit(precision):
+    """The roofline alone, in the order of its own operations."""
+    count = MatmulCount(name="", flop=1e9, operand_bytes=1e7 / 3, weight_elements=7e5, reciprocal_sizes=0.01)
+    stack = Stack()
+    _, machine, point = prepare(small_decoder(), cluster(), Plan(precision=precision))
+    speed = rates(machine.accelerator, point, stack)
+    compute_s = count.flop * speed.matmul_s_per_flop * (1 + stack.matmul_size0 * count.reciprocal_sizes)
+    moved = count.operand_bytes + point.precision.weight_bytes * count.weight_elements
+    accumulated = count.operand_bytes + 2.0 * point.gradient_bytes * count.weight_elements
+    product_s, weights_s = matmul_s(count, point, speed, stack, SEM)
+    assert product_s == max(compute_s, speed.memory_s_per_byte * moved) + stack.kernel_s
+    assert weights_s == max(compute_s, speed.memory_s_per_byte * accumulated) + stack.kernel_s
