@@ -120,7 +120,7 @@ def _compute_terms(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[Ter
     matmuls = [(b.repeats, matmul_roof(c, point, speed, stack)) for b in blocks for c in b.matmuls]
     casts = [b.repeats * cast_s(c, point, speed, stack) for b in blocks for c in b.matmuls]
     attentions = [(b.repeats, attention_roof(c, speed, stack)) for b in blocks for c in b.attentions]
-    scores = [b.repeats * score_s(c, point, speed) for b in blocks for c in b.attentions]
+    scores = [b.repeats * score_s(c, point, speed, stack) for b in blocks for c in b.attentions]
     touches = point.attention.score_touches_forward + point.attention.score_touches_backward
     kernels = total(b.repeats * len(b.matmuls) for b in blocks), total(b.repeats * len(b.attentions) for b in blocks)
     moved = total(b.repeats * len(b.memories) for b in blocks)

@@ -42,6 +42,7 @@ class AttentionCount:
     operand_bytes: Scalar  # queries, keys, values, output
     score_elements: Scalar  # computed elements of the score matrix
     reciprocal_keys: Scalar
+    uneven: Scalar = 0.0  # what the busiest rank of a ring of contiguous chunks does beyond the mean, over the mean
     ring_bytes: Scalar  # keys and values of this rank: one hop of the context ring
     exchange_bytes: Scalar  # queries, keys, values and output: the all-to-alls over heads
 
@@ -226,9 +227,19 @@ class _Counter:
             operand_bytes=both_ends,
             score_elements=scores,
             reciprocal_keys=1.0 / keys,
+            uneven=self.uneven(op),
             ring_bytes=rows * key_values * activation_bytes,
             exchange_bytes=both_ends,
         )
+
+    def uneven(self, op: Op) -> Scalar:
+        r"""$1 - 1/c$ under a causal mask, whose last rows see all keys; nothing where every row does (density 1).
+
+        At most so under windows, and at most $(1/d - 1)(1 - 1/c)$ at densities between. Ranks that exchange heads hold
+        whole sequences.
+        """
+        masked = self.sem.minimum(1.0, 1.0 / op.density - 1.0)
+        return self.point.context_ring * masked * (1 - self.shares.context)
 
     def memory(self, op: Op) -> MemoryCount:
         moved = self.elements(op) * self.point.precision.activation_bytes

@@ -119,13 +119,24 @@ def matmul_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack, s
 
 def attention_roof(count: AttentionCount, speed: Rates, stack: Stack) -> Roof:
     """Of the forward pass, without the score matrix that unfused attention moves through memory (`score_s`)."""
-    compute_s = count.flop * speed.attention_s_per_flop * (1 + stack.attention_size0 * count.reciprocal_keys)
+    slope = 1 + stack.attention_size0 * count.reciprocal_keys
+    compute_s = count.flop * speed.attention_s_per_flop * slope * busiest(count, stack)
     return Roof(compute_s=compute_s, memory_s=speed.memory_s_per_byte * count.operand_bytes)
 
 
-def score_s(count: AttentionCount, point: PlanPoint, speed: Rates) -> Scalar:
+def score_s(count: AttentionCount, point: PlanPoint, speed: Rates, stack: Stack) -> Scalar:
     """One pass of the score matrix through memory."""
-    return speed.memory_s_per_byte * count.score_elements * point.precision.activation_bytes
+    pass_s = speed.memory_s_per_byte * count.score_elements * point.precision.activation_bytes
+    return pass_s * busiest(count, stack)
+
+
+def busiest(count: AttentionCount, stack: Stack) -> Scalar:
+    """Scores of the busiest context rank over the mean: $2 - 1/c$ for contiguous chunks under a causal mask.
+
+    1 where each rank holds an early chunk and the late one that pairs with it, as Megatron-LM
+    (`get_batch_on_this_cp_rank`), ring-flash-attention (zigzag) and Llama 3 do. Source: Brandon et al. 2023 (striped).
+    """
+    return 1 + stack.context_imbalance * count.uneven
 
 
 def attention_s(
@@ -136,7 +147,7 @@ def attention_s(
     Unfused: twice the forward FLOP backward, and the score matrix passes through memory. Source: Dao et al. 2022.
     """
     row = point.attention
-    roof, pass_s = attention_roof(count, speed, stack), score_s(count, point, speed)
+    roof, pass_s = attention_roof(count, speed, stack), score_s(count, point, speed, stack)
     backward_flop = row.flash * stack.attention_backward_ratio + (1 - row.flash) * 2.0
     forward_s = sem.maximum(roof.compute_s, roof.memory_s) + row.score_touches_forward * pass_s
     both_s = sem.maximum(backward_flop * roof.compute_s, 2.0 * roof.memory_s)

@@ -1,16 +1,18 @@
-"""Rows of options by hand: what each optimizer holds, reads and computes, what casts to narrow formats move."""
+"""Rows of options by hand: what each optimizer holds, reads and computes, what casts to narrow formats move,
+and what a causal mask leaves to each rank of a ring."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
 from costmodel.cost import parts
-from costmodel.counts import MatmulCount, counts
+from costmodel.counts import AttentionCount, MatmulCount, counts
 from costmodel.evaluate import prepare
 from costmodel.options import PRECISIONS
 from costmodel.plan import Plan
-from costmodel.roofline import matmul_s, rates
+from costmodel.roofline import attention_roof, busiest, matmul_s, rates
 from costmodel.semantics import Exact
 from costmodel.stack import Stack
 from tests.builders import cluster, small_decoder, small_moe
@@ -162,3 +164,57 @@ def test_a_product_without_casts_to_the_last_bit(precision):
     product_s, weights_s = matmul_s(count, point, speed, stack, SEM)
     assert product_s == max(compute_s, speed.memory_s_per_byte * moved) + stack.kernel_s
     assert weights_s == max(compute_s, speed.memory_s_per_byte * accumulated) + stack.kernel_s
+
+
+CONTIGUOUS = Stack(context_imbalance=1.0)
+
+
+def attention_of(density: float = 0.5, **plan) -> AttentionCount:
+    job, _, point = prepare(small_decoder(causal_density=density), cluster(), Plan(**plan))
+    return counts(job, point, SEM).blocks[1].attentions[0]
+
+
+def busiest_of_rows(ranks: int, keys_of_row, sequence: int = 96 * 4) -> tuple[float, float]:
+    """Density of the mask, and the busiest rank's keys over the mean: row by row, contiguous chunks."""
+    rows = np.array([keys_of_row((i + 0.5) / sequence) for i in range(sequence)])
+    chunks = rows.reshape(ranks, -1).sum(axis=1)
+    return rows.mean(), chunks.max() / chunks.mean()
+
+
+@pytest.mark.parametrize("context", [1, 2, 3, 4, 8, 16])
+def test_contiguous_chunks_under_a_causal_mask(context):
+    density, expected = busiest_of_rows(context, lambda x: x)
+    assert density == pytest.approx(0.5, rel=1e-12)
+    assert busiest(attention_of(context=context), CONTIGUOUS) == pytest.approx(expected, rel=1e-12)
+    assert expected == pytest.approx(2 - 1 / context)
+
+
+@pytest.mark.parametrize("context", [2, 4, 8])
+@pytest.mark.parametrize("seen", [0.01, 0.1, 0.3, 0.5, 0.9])
+def test_windows_and_prefixes_do_at_most_that(context, seen):
+    for mask in (lambda x: min(x, seen), lambda x: max(x, seen)):
+        density, expected = busiest_of_rows(context, mask)
+        bound = busiest(attention_of(density, context=context), CONTIGUOUS)
+        assert expected * (1 - 1e-12) <= bound <= 2 - 1 / context + 1e-12
+
+
+def test_what_is_balanced():
+    """Paired chunks; a mask that hides nothing; whole sequences after an exchange of heads; one rank."""
+    assert busiest(attention_of(context=4), Stack()) == 1
+    assert busiest(attention_of(1.0, context=4), CONTIGUOUS) == 1
+    assert busiest(attention_of(context=4, context_kind="all_to_all"), CONTIGUOUS) == 1
+    assert busiest(attention_of(), CONTIGUOUS) == 1
+
+
+def test_the_busiest_rank_delays_the_attention():
+    """7/4 of the compute at four ranks, and of the score matrix; the same operands."""
+    _, machine, point = prepare(small_decoder(), cluster(), Plan(context=4))
+    speed = rates(machine.accelerator, point, Stack())
+    even, late = (attention_roof(attention_of(context=4), speed, stack) for stack in (Stack(), CONTIGUOUS))
+    assert late.compute_s == pytest.approx(1.75 * even.compute_s, rel=1e-12)
+    assert late.memory_s == even.memory_s
+    steps = [
+        parts(*prepare(small_decoder(), dataclasses.replace(machine, stack=stack), Plan(context=4)), SEM).step.step_s
+        for stack in (Stack(), CONTIGUOUS)
+    ]
+    assert steps[0] < steps[1] < 1.75 * steps[0]
