@@ -14,7 +14,7 @@ from costmodel.economics import EconomicsRange
 from costmodel.memory import MemoryUse
 from costmodel.pipeline import Pipeline, pipeline_s
 from costmodel.plan import PlanPoint
-from costmodel.roofline import attention_roof, matmul_roof, rates, score_s
+from costmodel.roofline import attention_roof, cast_s, matmul_roof, rates, score_s
 from costmodel.schedule import hops, stages
 from costmodel.semantics import Scalar, Semantics, total
 from costmodel.workload import Workload, model_flop
@@ -118,8 +118,9 @@ def _compute_terms(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[Ter
     speed = rates(cluster.accelerator, point, stack)
     blocks = [block for block in done.counts.blocks if block.position == "layer"]
     matmuls = [(b.repeats, matmul_roof(c, point, speed, stack)) for b in blocks for c in b.matmuls]
+    casts = [b.repeats * cast_s(c, point, speed, stack) for b in blocks for c in b.matmuls]
     attentions = [(b.repeats, attention_roof(c, speed, stack)) for b in blocks for c in b.attentions]
-    scores = [b.repeats * score_s(c, point, speed) for b in blocks for c in b.attentions]
+    scores = [b.repeats * score_s(c, point, speed, stack) for b in blocks for c in b.attentions]
     touches = point.attention.score_touches_forward + point.attention.score_touches_backward
     kernels = total(b.repeats * len(b.matmuls) for b in blocks), total(b.repeats * len(b.attentions) for b in blocks)
     moved = total(b.repeats * len(b.memories) for b in blocks)
@@ -135,7 +136,7 @@ def _compute_terms(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[Ter
     memory_s = stage.passes_s("memory_s")
     launch_s = times * 2.0 * moved * stack.kernel_s
     return (
-        _term("matmuls", stage.passes_s("matmul_s"), names, sides(matmuls, 3.0, 0.0, 3.0 * kernels[0])),
+        _term("matmuls", stage.passes_s("matmul_s"), names, sides(matmuls, 3.0, 2.0 * total(casts), 3.0 * kernels[0])),
         _term(
             "attention",
             stage.passes_s("attention_s"),

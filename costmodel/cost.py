@@ -51,8 +51,8 @@ def parts(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics
     stack = cluster.stack
     counted = counts(workload, point, sem)
     times = timing(counted, point, cluster, stack, sem)
-    memory_s_per_byte = rates(cluster.accelerator, point, stack).memory_s_per_byte
-    step = step_time(counted, times, point, stack, memory_s_per_byte, sem)
+    speed = rates(cluster.accelerator, point, stack)
+    step = step_time(counted, times, point, stack, speed, sem)
     return Parts(counts=counted, times=times, step=step, memory=memory(counted, point, stack, sem))
 
 

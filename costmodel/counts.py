@@ -42,6 +42,7 @@ class AttentionCount:
     operand_bytes: Scalar  # queries, keys, values, output
     score_elements: Scalar  # computed elements of the score matrix
     reciprocal_keys: Scalar
+    uneven: Scalar = 0.0  # what the busiest rank of a ring of contiguous chunks does beyond the mean, over the mean
     ring_bytes: Scalar  # keys and values of this rank: one hop of the context ring
     exchange_bytes: Scalar  # queries, keys, values and output: the all-to-alls over heads
 
@@ -91,6 +92,8 @@ class BlockCounts:
     matrix_parameters: Scalar  # those that enter a matmul
     head_parameters: Scalar  # those that a tied head shares with the embedding
     trained_head_parameters: Scalar
+    orthogonal_flop: Scalar  # of one Newton-Schulz iteration over the trained matrices on this rank, experts apart
+    expert_orthogonal_flop: Scalar
     saved: SavedBytes
     logits: Scalar  # elements
 
@@ -161,6 +164,8 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
         matrix_parameters=total(counter.matrix(op) for op in own if not is_expert(op)),
         head_parameters=total(map(counter.matrix, heads)),
         trained_head_parameters=total(op.trained * counter.matrix(op) for op in heads),
+        orthogonal_flop=total(op.trained * counter.orthogonal_flop(op) for op in own if not is_expert(op)),
+        expert_orthogonal_flop=total(op.trained * counter.orthogonal_flop(op) for op in own if is_expert(op)),
         saved=SavedBytes(
             input=counter.saved(block, "input"), core=counter.saved(block, "core"), rest=counter.saved(block, "rest")
         ),
@@ -222,9 +227,19 @@ class _Counter:
             operand_bytes=both_ends,
             score_elements=scores,
             reciprocal_keys=1.0 / keys,
+            uneven=self.uneven(op),
             ring_bytes=rows * key_values * activation_bytes,
             exchange_bytes=both_ends,
         )
+
+    def uneven(self, op: Op) -> Scalar:
+        r"""$1 - 1/c$ under a causal mask, whose last rows see all keys; nothing where every row does (density 1).
+
+        At most so under windows, and at most $(1/d - 1)(1 - 1/c)$ at densities between. Ranks that exchange heads hold
+        whole sequences.
+        """
+        masked = self.sem.minimum(1.0, 1.0 / op.density - 1.0)
+        return self.point.context_ring * masked * (1 - self.shares.context)
 
     def memory(self, op: Op) -> MemoryCount:
         moved = self.elements(op) * self.point.precision.activation_bytes
@@ -234,6 +249,15 @@ class _Counter:
 
     def matrix(self, op: Op) -> Scalar:
         return self.size(op.inner) * self.size(op.columns) * self.size(op.groups)
+
+    def orthogonal_flop(self, op: Op) -> Scalar:
+        r"""$4 a^2 b + 2 a^3$ for each matrix of $a \le b$: $A = X X^T$, $B = c_1 A + c_2 A^2$ and $c_0 X + B X$.
+
+        Each rank takes the part of a matrix that it holds for a matrix of its own (as in block-wise Muon).
+        """
+        inner, each = self.size(op.inner), self.size(op.columns) / op.matrices
+        shorter = self.sem.minimum(inner, each)
+        return 4.0 * shorter * self.matrix(op) + 2.0 * op.matrices * self.size(op.groups) * shorter**3
 
     def parameters(self, op: Op) -> Scalar:
         """Of an expert only what stands beside its matrix, which lies on a mesh of its own."""

@@ -108,12 +108,15 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     working = layers.largest(_dropped_bytes(point), sem)
     head = total(b.saved.input + b.saved.rest for b in counted.blocks if b.position == "last")
     logits = total(b.logits for b in counted.blocks if b.position == "last")
-    states = point.optimizer.states * point.state_bytes + point.precision.master_bytes
+    copies = (1 - point.zero.weights) * point.precision.copy_bytes * layers.matrices(sem)
+    row = point.optimizer
+    states = row.states * point.state_bytes + point.precision.master_bytes + row.own_bytes
     updated = trained.divided(point.zero.states)
+    edges = layers.trained_edges(sem) * share(point.zero.states, point.data_shard)
     return StageMemory(
-        weights_bytes=point.precision.weight_bytes * held.divided(point.zero.weights),
+        weights_bytes=point.precision.weight_bytes * held.divided(point.zero.weights) + copies,
         gradients_bytes=point.gradient_bytes * trained.divided(point.zero.gradients),
-        optimizer_bytes=states * updated,
+        optimizer_bytes=states * updated + row.edge_states * point.state_bytes * edges,
         activations_bytes=kept + kind.last * head,
         logits_bytes=kind.last * stack.logit_bytes * logits,
         recompute_bytes=working,
@@ -154,10 +157,12 @@ def _dropped_bytes(point: PlanPoint) -> BlockQuantity:
 
 def _gathered_bytes(point: PlanPoint) -> BlockQuantity:
     weights, gradients = 2.0 * point.precision.weight_bytes, point.gradient_bytes
+    copies = point.precision.copy_bytes
 
     def gathered_bytes(block: BlockCounts) -> Scalar:
         trained = block.trained_parameters + block.trained_expert_parameters
-        return weights * (block.parameters + block.expert_parameters) + gradients * trained
+        cast = copies * (block.matrix_parameters + block.expert_parameters)
+        return weights * (block.parameters + block.expert_parameters) + gradients * trained + cast
 
     return gathered_bytes
 
@@ -191,13 +196,31 @@ class _Layers:
             sem,
         )
 
-    def _held(self, own: BlockQuantity, tied: BlockQuantity, expert: BlockQuantity, sem: Semantics) -> _Held:
-        layers = total(block.repeats * own(block) for block in self.blocks)
+    def matrices(self, sem: Semantics) -> Scalar:
+        """Elements of all that enter a product, on one rank before ZeRO; a tied head is one of them."""
+        held = self._held(
+            lambda block: block.matrix_parameters, lambda _: 0.0, lambda block: block.expert_parameters, sem
+        )
+        return held.divided(0.0)
+
+    def trained_edges(self, sem: Semantics) -> Scalar:
+        """Those of `trained_elements` that belong to the embedding and the head."""
+        first, last = self._edges(
+            lambda block: block.trained_parameters, lambda block: block.trained_head_parameters, sem
+        )
+        return first + last
+
+    def _edges(self, own: BlockQuantity, tied: BlockQuantity, sem: Semantics) -> tuple[Scalar, Scalar]:
         first = total(own(block) for block in self.counted.blocks if block.position == "first")
         last = total(own(block) for block in self.counted.blocks if block.position == "last")
         heads = total(tied(block) for block in self.counted.blocks if block.position == "last")
         shared = self.counted.tied * single_stage(self.point, sem) * heads
-        dense = self._stage_share() * layers + self.kind.first * first + self.kind.last * (last - shared)
+        return self.kind.first * first, self.kind.last * (last - shared)
+
+    def _held(self, own: BlockQuantity, tied: BlockQuantity, expert: BlockQuantity, sem: Semantics) -> _Held:
+        layers = total(block.repeats * own(block) for block in self.blocks)
+        first, last = self._edges(own, tied, sem)
+        dense = self._stage_share() * layers + first + last
         if not has_experts(self.counted):
             return _Held(((dense, self.point.data_shard),))
         experts = self._stage_share() * total(block.repeats * expert(block) for block in self.blocks)

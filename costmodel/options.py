@@ -170,22 +170,53 @@ class PrecisionRow:
     at_16bit: Scalar
     at_8bit: Scalar
     at_4bit: Scalar
+    operand_share: Scalar = 1.0  # bytes of an operand as products read it, with its scales, over those of its own type
+    cast_bytes: Scalar = 0.0  # read and written to cast one element of an activation or its gradient
+    casts: Scalar = 0.0  # kernels that do it
+    copy_bytes: Scalar = 0.0  # per element of a weight matrix: cast copies that stay until the next update
+    weight_cast_bytes: Scalar = 0.0  # read and written to make them
 
 
-def _precision(width: int, *, weight_bytes: float = 2.0, master_bytes: float = 4.0) -> PrecisionRow:
+def _precision(width: int, *, weight_bytes: float = 2.0, master_bytes: float = 4.0, **casts: float) -> PrecisionRow:
     at = {f"at_{w}bit": float(w == width) for w in (32, 16, 8, 4)}
     activation_bytes = max(2.0, width / 8)
-    return PrecisionRow(weight_bytes=weight_bytes, activation_bytes=activation_bytes, master_bytes=master_bytes, **at)
+    return PrecisionRow(
+        weight_bytes=weight_bytes, activation_bytes=activation_bytes, master_bytes=master_bytes, **at, **casts
+    )
+
+
+def _narrow(
+    width: int, *, scale_bytes: float = 0.0, weight_scale_bytes: float = 0.0, casts: float = 1.0
+) -> PrecisionRow:
+    """A format that 16-bit tensors are cast to before each product; scales are bytes per element.
+
+    A cast reads the tensor and writes it twice, along rows and along columns, because the three products of a layer
+    contract different dimensions; one more kernel reads it before where the whole tensor's maximum is needed. Weights
+    are cast once a step (under ZeRO 3 after every gather). Nothing is fused into the operator before, saved activations
+    and all traffic stay in 16 bits. Source: NVIDIA Transformer Engine, "Low precision training" (usages, caching).
+    """
+    element_bytes, weight_bytes = width / 8 + scale_bytes, width / 8 + weight_scale_bytes
+    return _precision(
+        width,
+        operand_share=element_bytes / 2.0,
+        cast_bytes=2.0 * casts + 2.0 * element_bytes,
+        casts=casts,
+        copy_bytes=2.0 * weight_bytes,
+        weight_cast_bytes=2.0 * casts + 2.0 * weight_bytes,
+    )
 
 
 PRECISIONS = {
     "fp32": _precision(32, weight_bytes=4.0, master_bytes=0.0),
     "fp16": _precision(16),
     "bf16": _precision(16),
-    "fp8_tensor": _precision(8),
-    "fp8_block": _precision(8),
-    "mxfp8": _precision(8),
-    "nvfp4": _precision(4),
+    "fp8_tensor": _narrow(8),  # scales from the steps before (delayed scaling)
+    # float32 scales of 1 x 128 elements, of weights 128 x 128. Source: DeepSeek-AI 2024 (V3), section 3.3
+    "fp8_block": _narrow(8, scale_bytes=4.0 / 128.0, weight_scale_bytes=4.0 / 128.0**2),
+    # scales of 8 bits for 32 elements. Source: OCP Microscaling Formats 1.0
+    "mxfp8": _narrow(8, scale_bytes=1.0 / 32.0, weight_scale_bytes=1.0 / 32.0),
+    # scales of 8 bits for 16 elements under one of the tensor, from its maximum. Source: NVIDIA 2025 (NVFP4)
+    "nvfp4": _narrow(4, scale_bytes=1.0 / 16.0, weight_scale_bytes=1.0 / 16.0, casts=2.0),
 }
 PRECISION_TYPES = {
     "fp32": "fp32", "fp16": "fp16", "bf16": "bf16",
@@ -195,12 +226,27 @@ PRECISION_TYPES = {
 
 @pytree
 class OptimizerRow:
-    """States per parameter, in numbers of the plan's `state_dtype`."""
+    """What an optimizer keeps for each parameter, and what its update reads and computes."""
 
-    states: Scalar
+    states: Scalar  # numbers of the plan's `state_dtype`
+    edge_states: Scalar = 0.0  # additional ones of embedding and head
+    own_bytes: Scalar = 0.0  # states in a format of the optimizer's own, whatever the plan says
+    gradient_reads: Scalar = 1.0
+    orthogonalisations: Scalar = 0.0  # Newton-Schulz iterations on every matrix of the layers
 
 
-OPTIMIZERS = {"sgd": OptimizerRow(states=1.0), "adam": OptimizerRow(states=2.0)}
+OPTIMIZERS = {
+    "sgd": OptimizerRow(states=1.0),  # with momentum
+    "adam": OptimizerRow(states=2.0),
+    # one byte for each state and a float32 scale for each block of 2,048. Source: Dettmers et al. 2022, section 2
+    "adam_8bit": OptimizerRow(states=0.0, own_bytes=2.0 * (1.0 + 4.0 / 2048.0)),
+    # no momentum; the second moment as sums over rows and over columns: 1/m + 1/n numbers for each parameter, here of
+    # 2,048 x 2,048 (larger matrices: fewer). The gradient is read for the sums, for the clipping and for the update.
+    # Source: Shazeer and Stern 2018, sections 3 and 6
+    "adafactor": OptimizerRow(states=2.0 / 2048.0, gradient_reads=3.0),
+    # one momentum; embedding and head are left to Adam. Source: Jordan et al. 2024 (five iterations)
+    "muon": OptimizerRow(states=1.0, edge_states=1.0, orthogonalisations=5.0),
+}
 
 DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
 

@@ -22,6 +22,7 @@ class Rates:
     matmul_s_per_flop: Scalar
     attention_s_per_flop: Scalar
     memory_s_per_byte: Scalar
+    update_s_per_flop: Scalar  # matmuls of the optimizer, in 16 bits
 
 
 @pytree
@@ -51,6 +52,7 @@ def rates(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Rates:
         matmul_s_per_flop=slower * (wide + row.at_16bit * inverse_16bit + narrow) / stack.matmul_ceiling,
         attention_s_per_flop=slower * (wide + (1 - row.at_32bit) * inverse_16bit) / stack.attention_ceiling,
         memory_s_per_byte=1.0 / (stack.hbm_ceiling * accelerator.hbm_bytes_per_s),
+        update_s_per_flop=slower * inverse_16bit / stack.matmul_ceiling,
     )
 
 
@@ -79,33 +81,62 @@ class Roof:
 
 
 def matmul_roof(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> Roof:
-    """Of the forward product, and of the input gradient."""
+    """Of the forward product, and of the input gradient: in the mean of both, half of what passes is written.
+
+    What is read has been cast to the format of the products.
+    """
+    read = point.precision.operand_share
     compute_s = count.flop * speed.matmul_s_per_flop * (1 + stack.matmul_size0 * count.reciprocal_sizes)
-    moved_bytes = count.operand_bytes + point.precision.weight_bytes * count.weight_elements
+    operand_bytes = 0.5 * (1 + read) * count.operand_bytes
+    moved_bytes = operand_bytes + read * point.precision.weight_bytes * count.weight_elements
     return Roof(compute_s=compute_s, memory_s=speed.memory_s_per_byte * moved_bytes)
 
 
+def cast_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> Scalar:
+    """Seconds to cast what the forward product reads (for the input gradient as long, in the mean).
+
+    The other two products use the same casts. Gathered weights (ZeRO 3) are cast after each gather; others once a step.
+    """
+    row = point.precision
+    activations_bytes = 0.5 * row.cast_bytes * (count.operand_bytes / row.activation_bytes)
+    weights_bytes = point.zero.weights * row.weight_cast_bytes * count.weight_elements
+    return speed.memory_s_per_byte * (activations_bytes + weights_bytes) + row.casts * stack.kernel_s
+
+
 def matmul_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics) -> tuple[Scalar, Scalar]:
-    """Seconds of the forward product (the input gradient takes as long) and of the weight gradient.
+    """Seconds of the forward product with its casts (the input gradient takes as long) and of the weight gradient.
 
     The weight gradient is added to an accumulator in the gradient's type, which is read and written.
     """
     roof = matmul_roof(count, point, speed, stack)
-    accumulated_bytes = count.operand_bytes + 2.0 * point.gradient_bytes * count.weight_elements
+    read_bytes = point.precision.operand_share * count.operand_bytes
+    accumulated_bytes = read_bytes + 2.0 * point.gradient_bytes * count.weight_elements
     product_s = sem.maximum(roof.compute_s, roof.memory_s)
     weights_s = sem.maximum(roof.compute_s, speed.memory_s_per_byte * accumulated_bytes)
+    product_s = product_s + cast_s(count, point, speed, stack)
     return product_s + stack.kernel_s, count.trained * (weights_s + stack.kernel_s)
 
 
 def attention_roof(count: AttentionCount, speed: Rates, stack: Stack) -> Roof:
     """Of the forward pass, without the score matrix that unfused attention moves through memory (`score_s`)."""
-    compute_s = count.flop * speed.attention_s_per_flop * (1 + stack.attention_size0 * count.reciprocal_keys)
+    slope = 1 + stack.attention_size0 * count.reciprocal_keys
+    compute_s = count.flop * speed.attention_s_per_flop * slope * busiest(count, stack)
     return Roof(compute_s=compute_s, memory_s=speed.memory_s_per_byte * count.operand_bytes)
 
 
-def score_s(count: AttentionCount, point: PlanPoint, speed: Rates) -> Scalar:
+def score_s(count: AttentionCount, point: PlanPoint, speed: Rates, stack: Stack) -> Scalar:
     """One pass of the score matrix through memory."""
-    return speed.memory_s_per_byte * count.score_elements * point.precision.activation_bytes
+    pass_s = speed.memory_s_per_byte * count.score_elements * point.precision.activation_bytes
+    return pass_s * busiest(count, stack)
+
+
+def busiest(count: AttentionCount, stack: Stack) -> Scalar:
+    """Scores of the busiest context rank over the mean: $2 - 1/c$ for contiguous chunks under a causal mask.
+
+    1 where each rank holds an early chunk and the late one that pairs with it, as Megatron-LM
+    (`get_batch_on_this_cp_rank`), ring-flash-attention (zigzag) and Llama 3 do. Source: Brandon et al. 2023 (striped).
+    """
+    return 1 + stack.context_imbalance * count.uneven
 
 
 def attention_s(
@@ -116,7 +147,7 @@ def attention_s(
     Unfused: twice the forward FLOP backward, and the score matrix passes through memory. Source: Dao et al. 2022.
     """
     row = point.attention
-    roof, pass_s = attention_roof(count, speed, stack), score_s(count, point, speed)
+    roof, pass_s = attention_roof(count, speed, stack), score_s(count, point, speed, stack)
     backward_flop = row.flash * stack.attention_backward_ratio + (1 - row.flash) * 2.0
     forward_s = sem.maximum(roof.compute_s, roof.memory_s) + row.score_touches_forward * pass_s
     both_s = sem.maximum(backward_flop * roof.compute_s, 2.0 * roof.memory_s)

@@ -7,6 +7,7 @@ from costmodel.collectives import Law, time_s
 from costmodel.counts import BlockCounts, OpCounts
 from costmodel.pipeline import Hops, Pipeline, Stage, pipeline_s, single_stage
 from costmodel.plan import PlanPoint
+from costmodel.roofline import Rates
 from costmodel.semantics import Scalar, Semantics, total
 from costmodel.stack import Stack
 from costmodel.timing import OpTimes
@@ -27,7 +28,7 @@ class StepTime:
 
 
 def step_time(
-    counted: OpCounts, times: OpTimes, point: PlanPoint, stack: Stack, memory_s_per_byte: Scalar, sem: Semantics
+    counted: OpCounts, times: OpTimes, point: PlanPoint, stack: Stack, speed: Rates, sem: Semantics
 ) -> StepTime:
     r"""The step of the slowest pipeline, all pipelines being alike.
 
@@ -39,7 +40,7 @@ def step_time(
     passes_s = pipeline_s(pipe, hops(counted, times), counted.microbatches, point, sem)
     late_s = passes_s - hide.data * pipe.plain.seconds + traffic_s
     k, kept_s = hide.contention, sem.maximum(passes_s, late_s)
-    update_s = optimizer_s(counted, point, memory_s_per_byte, sem)
+    update_s = optimizer_s(counted, point, speed, sem)
     links_s = busiest_links_s(counted, times, point, sem)
     summed_s = (1 - k) * kept_s + k * (passes_s + traffic_s) + update_s + stack.step_s
     return StepTime(
@@ -130,17 +131,46 @@ def _reduced_s(
     return time_s(shard, once_bytes, calls) + time_s(replica, gradients_bytes / ranks, buckets)
 
 
-def optimizer_s(counted: OpCounts, point: PlanPoint, memory_s_per_byte: Scalar, sem: Semantics) -> Scalar:
-    """The update streams through memory: states and master weights in and out, gradients in, weights out."""
-    divided, data_shard = point.zero.states, point.data_shard
+def optimizer_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semantics) -> Scalar:
+    """The update streams through memory: states and master weights in and out, gradients in, weights out.
+
+    Where the optimizer makes matrices orthogonal, ranks that divide its states divide these products too, each whole
+    matrix on one rank (its gradient is gathered with the traffic that is there already). Weights that products read in
+    a format of fewer bits are cast after it, each rank all that it computes with.
+    """
+    divided, data_shard, row = point.zero.states, point.data_shard, point.optimizer
     dense = on_heaviest_stage(counted, lambda block: block.trained_parameters, point, sem)
     elements = dense * share(divided, data_shard)
     if has_experts(counted):
         own = on_heaviest_stage(counted, lambda block: block.trained_expert_parameters, point, sem)
         elements = elements + own * share(divided, expert_shard(point, sem))
-    states_bytes = 2.0 * (point.optimizer.states * point.state_bytes + point.precision.master_bytes)
-    per_element = states_bytes + point.gradient_bytes + point.precision.weight_bytes
-    return memory_s_per_byte * per_element * elements
+    states_bytes = 2.0 * (row.states * point.state_bytes + point.precision.master_bytes + row.own_bytes)
+    per_element = states_bytes + row.gradient_reads * point.gradient_bytes + point.precision.weight_bytes
+    edges = on_heaviest_stage(counted, _edge_parameters, point, sem) * share(divided, data_shard)
+    edges_bytes = 2.0 * row.edge_states * point.state_bytes * edges
+    streamed_s = speed.memory_s_per_byte * per_element * elements + speed.memory_s_per_byte * edges_bytes
+    casts_bytes = (1 - point.zero.weights) * point.precision.weight_cast_bytes * _matrices(counted, point, sem)
+    streamed_s = streamed_s + speed.memory_s_per_byte * casts_bytes
+    return streamed_s + speed.update_s_per_flop * row.orthogonalisations * _orthogonal_flop(counted, point, sem)
+
+
+def _edge_parameters(block: BlockCounts) -> Scalar:
+    return 0.0 if block.position == "layer" else block.trained_parameters
+
+
+def _matrices(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
+    return on_heaviest_stage(counted, lambda block: block.matrix_parameters + block.expert_parameters, point, sem)
+
+
+def _orthogonal_flop(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
+    """Of one iteration over the matrices of a plain stage's layers. Embedding and head are left out."""
+    layers = [block for block in counted.blocks if block.position == "layer"]
+    divided, stages = point.zero.states, point.pipeline
+    flop = total(b.repeats * b.orthogonal_flop for b in layers) * share(divided, point.data_shard) / stages
+    if not has_experts(counted):
+        return flop
+    own = total(b.repeats * b.expert_orthogonal_flop for b in layers)
+    return flop + own * share(divided, expert_shard(point, sem)) / stages
 
 
 def share(divided: Scalar, ranks: Scalar) -> Scalar:

@@ -15,6 +15,7 @@ class Stack:
     attention_ceiling: Scalar = 0.50  # share of peak of the fused attention's matmuls, forward
     attention_backward_ratio: Scalar = 2.5  # FLOP of the fused backward over those of the forward (scores recomputed)
     attention_size0: Scalar = 512.0  # keys
+    context_imbalance: Scalar = 0.0  # 1 where context ranks hold one contiguous chunk each; 0: paired chunks (zigzag)
     unfused_touches: Scalar = 2.0  # passes of unfused norms and activations over those of fused ones
     hbm_ceiling: Scalar = 0.85  # share of the memory bandwidth that streams reach
     kernel_s: Scalar = 4e-6  # launch and drain of one kernel

@@ -37,7 +37,10 @@ from tests.strategies import (
 )
 
 _TEMPLATE = embed(Plan(), decoder(layers=2, hidden=64, heads=2, ffn=64, vocabulary=64, sequence=8, batch=1), 8)
-_PRECISION = ("activation_bytes", "weight_bytes", "at_32bit", "at_16bit", "at_8bit", "at_4bit")
+_PRECISION = (
+    "activation_bytes", "weight_bytes", "at_32bit", "at_16bit", "at_8bit", "at_4bit", "operand_share", "cast_bytes",
+    "casts",
+)  # fmt: skip
 
 Args = Mapping[str, Array]
 Values = dict[str, Array]
@@ -171,7 +174,7 @@ def _placement(a: Args, sem: Semantics) -> Values:
 
 _KERNEL_STACK = (
     "matmul_ceiling", "matmul_size0", "attention_ceiling", "attention_backward_ratio", "attention_size0",
-    "unfused_touches", "hbm_ceiling", "kernel_s",
+    "context_imbalance", "unfused_touches", "hbm_ceiling", "kernel_s",
 )  # fmt: skip
 _SHARES: dict[str, Range] = {
     name: (0.05, 0.95) for name in ("at_32bit", "at_16bit", "at_8bit", "at_4bit", "flash", "fused_kernels")
@@ -185,7 +188,11 @@ KERNEL: dict[str, Range] = {
     "activation_bytes": (1.0, 4.0),
     "weight_bytes": (1.0, 4.0),
     "gradient_bytes": (1.0, 4.0),
+    "operand_share": (0.25, 1.0),
+    "cast_bytes": (0.1, 6.0),
+    "casts": (0.1, 2.0),
     "score_touches": (0.1, 6.0),
+    "uneven": (0.01, 1.0),
     **_SHARES,
     **{name: bounds for name, bounds in ACCELERATOR.items() if name.endswith("_per_s")},
     **{name: STACK[name] for name in _KERNEL_STACK},
@@ -226,6 +233,7 @@ def _kernels(a: Args, sem: Semantics) -> Values:
         operand_bytes=a["operand_bytes"],
         score_elements=a["score_elements"],
         reciprocal_keys=a["reciprocal_size"],
+        uneven=a["uneven"],
         ring_bytes=0.0,
         exchange_bytes=0.0,
     )
@@ -237,9 +245,12 @@ def _kernels(a: Args, sem: Semantics) -> Values:
         "roofline.rates:matmul": speed.matmul_s_per_flop,
         "roofline.rates:attention": speed.attention_s_per_flop,
         "roofline.rates:memory": speed.memory_s_per_byte,
+        "roofline.rates:update": speed.update_s_per_flop,
         "roofline.matmul_roof": roofline.matmul_roof(product, point, speed, stack).compute_s,
         "roofline.attention_roof": roofline.attention_roof(core, speed, stack).compute_s,
-        "roofline.score_s": roofline.score_s(core, point, speed),
+        "roofline.score_s": roofline.score_s(core, point, speed, stack),
+        "roofline.busiest": roofline.busiest(core, stack),
+        "roofline.cast_s": roofline.cast_s(product, point, speed, stack),
         "roofline.matmul_s:product": matmul[0],
         "roofline.matmul_s:weights": matmul[1],
         "roofline.attention_s:forward": attention[0],
@@ -384,6 +395,8 @@ _MATMUL = {
         "weight_elements",
         "reciprocal_size",
         "*t_bytes",
+        "operand_share",
+        "casts",
         "at_*bit",
         "*_size0",
         "kernel_s",
@@ -397,6 +410,8 @@ _ATTENTION = {
         "score_*",
         "reciprocal_size",
         "activation_bytes",
+        "uneven",
+        "context_imbalance",
         "attention_*0",
         "kernel_s",
     ),
@@ -408,10 +423,11 @@ _TIME = {
     "unit": "_s",
     "rises": (
         *_SIZES, "*.latency_s", "*.oversubscription", "*.kernel_s", "*.step_s", "*.collective_s", "*.chunk_fill",
-        "*.collective_ramp", "*.tree_hop",
-        "*_size0", "*.attention_backward_ratio", "*.unfused_touches", "*.contention", "*.regather_exposed",
-        "point.gradient_bytes", "point.state_bytes", "point.precision.*_bytes", "point.zero.gathers*",
-        "point.zero.reduces*", "point.recompute.*", "point.attention.score*", "point.optimizer.states",
+        "*.collective_ramp", "*.tree_hop", "*_size0", "*.context_imbalance", "*.attention_backward_ratio",
+        "*.unfused_touches", "*.contention", "*.regather_exposed", "point.gradient_bytes", "point.state_bytes",
+        "point.precision.*_bytes", "point.precision.operand_share",
+        "point.precision.casts", "point.zero.gathers*",
+        "point.zero.reduces*", "point.recompute.*", "point.attention.score*", "point.optimizer.*",
     ),
     "falls": ("*_per_s", "*_ceiling", "*.in_network_reduction", "*.hide_*", "point.overlap.*", "point.fused_kernels"),
 }  # fmt: skip
@@ -419,7 +435,7 @@ _MEMORY = {
     "unit": "_bytes",
     "rises": (
         *_SIZES, "cluster.stack.*_bytes", "*.fragmentation", "*.update_copies", "point.*_bytes", "point.microbatch",
-        "point.recompute.keep*", "point.recompute.working*", "point.optimizer.states",
+        "point.recompute.keep*", "point.recompute.working*", "point.optimizer.*",
     ),
     "falls": ("point.sequence_parallel", "point.zero.gradients", "point.zero.states", "*_per_s"),
 }  # fmt: skip
@@ -446,9 +462,12 @@ _KERNEL_ENTRIES = {
     "roofline.rates:matmul": Entry("kernel", "_s_per_flop", ("at_*bit",), (*_PEAKS, "matmul_ceiling")),
     "roofline.rates:attention": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "attention_ceiling")),
     "roofline.rates:memory": Entry("kernel", "_s_per_byte", (), ("hbm_*",)),
+    "roofline.rates:update": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "matmul_ceiling")),
     "roofline.matmul_roof": Entry("kernel", "_s", **_MATMUL),
     "roofline.attention_roof": Entry("kernel", "_s", **_ATTENTION),
-    "roofline.score_s": Entry("kernel", "_s", ("score_elements", "activation_bytes"), ("hbm_*",)),
+    "roofline.score_s": Entry("kernel", "_s", ("score_elements", "activation_bytes", "uneven"), ("hbm_*",)),
+    "roofline.busiest": Entry("kernel", "", ("uneven", "context_imbalance")),
+    "roofline.cast_s": Entry("kernel", "_s", ("operand_bytes", "cast*", "kernel_s"), ("activation_bytes", "hbm_*")),
     "roofline.matmul_s:product": Entry("kernel", "_s", **_MATMUL),
     "roofline.matmul_s:weights": Entry("kernel", "_s", **_MATMUL),
     "roofline.attention_s:forward": Entry("kernel", "_s", **_ATTENTION),

@@ -35,6 +35,7 @@ STACK: dict[str, Range] = {
     "attention_ceiling": (0.2, 1.0),
     "attention_backward_ratio": (2.0, 4.0),
     "attention_size0": (50.0, 5000.0),
+    "context_imbalance": (1e-2, 1.0),
     "unfused_touches": (1.0, 4.0),
     "hbm_ceiling": (0.3, 1.0),
     "kernel_s": (1e-7, 1e-4),
@@ -177,7 +178,7 @@ def point_batch(
     microbatches = _microbatches(rng, names, pipeline, n) * (rng.uniform(1.01, 1.5, n) if relaxed else 1.0)
     tables = {name: mix_rows(rng, table, n, mixed) for name, table in TABLES.items() if name != "schedule"}
     sharded = np.where(rng.random(n) < 0.5, inner, data) * context
-    sharded = data * context * rng.uniform(0.5, 0.95, n) if relaxed else sharded
+    sharded = np.maximum(1.01, data * context * rng.uniform(0.5, 0.95, n)) if relaxed else sharded  # one rank or more
     switches = {name: rng.integers(2, size=n).astype(float) for name in _SWITCHES}
     overlap = options.OverlapRow(**{f.name: switches.pop(f.name) for f in dataclasses.fields(options.OverlapRow)})
     extra = _uneven_layers(rng, pipeline * np.isin(names, ("gpipe", "one_f_one_b")), n) if uneven else {}

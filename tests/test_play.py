@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.graph.play import SCHEDULES, SPLITS_WEIGHT_GRADIENT, Played, Task, order, play, producers
+from costmodel.graph.play import SCHEDULES, SPLITS_WEIGHT_GRADIENT, Played, Task, device_of, order, play, producers
 
 DURATIONS = [(1, 1, 1), (1, 1.2, 0.8), (1, 2, 1), (2, 1, 1), (1, 0.7, 0.5), (1, 0.9, 1.3), (1, 1.3, 1.3), (1, 2.5, 1.2)]
 
@@ -18,6 +18,8 @@ def legal_shapes(draw):
     microbatches = draw(st.integers(1, 14))
     if schedule == "interleaved":
         virtual, microbatches = draw(st.integers(1, 4)), stages * draw(st.integers(1, 4))
+    if schedule == "zb_v":
+        virtual = 2
     return schedule, stages, microbatches, virtual
 
 
@@ -34,7 +36,8 @@ def ends(played: Played, device: int) -> dict[str, float]:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_one_stage_is_busy_all_the_time(schedule):
     # 3 x (1 + 2 + 0.5); no transfer, for there is no other device
-    played = play(schedule, 1, 3, forward_s=1, backward_s=2, weight_s=0.5, transfer_s=7)
+    virtual = 2 if schedule == "zb_v" else 1
+    played = play(schedule, 1, 3, virtual, forward_s=1, backward_s=2, weight_s=0.5, transfer_s=7)
     assert played.makespan_s == 10.5
     assert played.in_flight == ((3.0,) if schedule == "gpipe" else (1.0,))
 
@@ -103,11 +106,11 @@ def test_orders_are_valid(shape, seconds, transfer_s):
     assert set(time) == grid
     assert sum(map(len, played.order)) == len(grid)
     for device, tasks in enumerate(played.order):
-        assert all(task.chunk % stages == device for task in tasks)
+        assert all(device_of(task.chunk, stages, schedule) == device for task in tasks)
         assert all(time[a][1] <= time[b][0] for a, b in pairwise(tasks))
     for task, (start_s, _) in time.items():
         for needed in producers(task, chunks):
-            away = needed.chunk % stages != task.chunk % stages
+            away = device_of(needed.chunk, stages, schedule) != device_of(task.chunk, stages, schedule)
             assert start_s >= time[needed][1] + transfer_s * away
     assert played.makespan_s == max(end for _, end in time.values())
 
@@ -163,6 +166,35 @@ def test_zero_bubble_attains_its_known_makespan(schedule, spare, forward_s, back
             assert played.makespan_s == pytest.approx(m * work_s + bubble_s, rel=1e-12)
 
 
+def test_zb_v_by_hand():
+    # one second a chunk: down on 0 and 1, back on 1 without a transfer, then on 0
+    played = play("zb_v", 2, 3, 2, forward_s=2, backward_s=2, weight_s=2, transfer_s=0)
+    first, last = ends(played, 0), ends(played, 1)
+    assert [first[name] for name in ("F0.0", "F1.0", "F2.0", "F0.3", "B0.3", "W0.3")] == [1, 2, 3, 4, 5, 6]
+    assert [last[name] for name in ("F0.1", "F0.2", "F1.1", "F1.2", "B0.2", "W0.2")] == [2, 3, 4, 5, 6, 7]
+    assert played.makespan_s == 3 * 6 + 1
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 8])
+def test_zb_v_of_equal_passes(p):
+    # Qi et al. 2024: no bubble but the way of the first microbatch through half stages; the activations of 1F1B
+    for m in (2 * p - 1, 2 * p, 21):
+        played = play("zb_v", p, m, 2, forward_s=1, backward_s=1, weight_s=1)
+        assert played.makespan_s == pytest.approx(3 * m + (p - 1) / 2, rel=1e-12)
+        assert played.in_flight == (p,) * p
+
+
+@pytest.mark.parametrize(("forward_s", "backward_s", "weight_s"), DURATIONS)
+def test_zb_v_of_unequal_passes(forward_s, backward_s, weight_s):
+    # what a closed form of plain stages would be, for a later row of options: -2 % to +5 %
+    slopes = (forward_s / 2, backward_s / 2, weight_s / 2, backward_s - weight_s, forward_s - backward_s / 2)
+    for p in (1, 2, 3, 4, 8):
+        for m in (2 * p - 1, 2 * p, 4 * p + 1):
+            played = play("zb_v", p, m, 2, forward_s=forward_s, backward_s=backward_s, weight_s=weight_s)
+            closed_s = m * (forward_s + backward_s + weight_s) + (p - 1) * max(slopes)
+            assert 0.98 * played.makespan_s <= closed_s <= 1.05 * played.makespan_s
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -170,6 +202,7 @@ def test_zero_bubble_attains_its_known_makespan(schedule, spare, forward_s, back
         (("gpipe", 0, 2), "degrees"),
         (("one_f_one_b", 2, 2, 2), "virtual_stages"),
         (("interleaved", 4, 6, 2), "multiple"),
+        (("zb_v", 4, 8), "virtual_stages"),
     ],
 )
 def test_illegal_shapes_are_named(arguments, word):

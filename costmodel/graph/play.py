@@ -7,13 +7,14 @@ delays the consumer by `transfer_s` and occupies neither device (asynchronous co
 The makespan is the step with synchronised optimizer updates: from the first start to the last end anywhere.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, zip_longest
 from math import inf
 
-SCHEDULES = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2")
-SPLITS_WEIGHT_GRADIENT = ("zb_h1", "zb_h2")
+SCHEDULES = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v")
+SPLITS_WEIGHT_GRADIENT = ("zb_h1", "zb_h2", "zb_v")
 
 Seconds = float | Sequence[float]
 """Seconds of a device's whole stage for one microbatch, or of each model chunk in turn."""
@@ -23,7 +24,7 @@ Seconds = float | Sequence[float]
 class Task:
     """One operation on one microbatch: F (forward), B (backward), or W (weight gradient, where it is split off).
 
-    Model chunk c of stages * virtual_stages runs on device c % stages.
+    Model chunk c of stages * virtual_stages runs on `device_of(c)`.
     """
 
     kind: str
@@ -72,7 +73,8 @@ def play(
     forward, backward, weight = (_by_chunk(s, stages, virtual_stages) for s in (forward_s, backward_s, weight_s))
     if schedule not in SPLITS_WEIGHT_GRADIENT:
         backward = tuple(b + w for b, w in zip(backward, weight, strict=True))
-    times = _times(orders, {"F": forward, "B": backward, "W": weight}, transfer_s)
+    where = tuple(device_of(chunk, stages, schedule) for chunk in range(stages * virtual_stages))
+    times = _times(orders, {"F": forward, "B": backward, "W": weight}, where, transfer_s)
     last_use = "W" if schedule in SPLITS_WEIGHT_GRADIENT else "B"
     return Played(
         makespan_s=max(end for _, end in times.values()),
@@ -87,10 +89,18 @@ def play(
 def order(schedule: str, stages: int, microbatches: int, virtual_stages: int = 1) -> tuple[DeviceOrder, ...]:
     """The order of operations on each device; it does not depend on their durations.
 
-    Every schedule is the same alternation with its own warm-up and its own delay of W.
+    Every schedule but `zb_v` is the same alternation with its own warm-up and its own delay of W.
     """
     _check(schedule, stages, microbatches, virtual_stages)
+    if schedule == "zb_v":
+        return tuple(_v_order(stages, microbatches, device) for device in range(stages))
     return tuple(_device_order(schedule, stages, microbatches, virtual_stages, device) for device in range(stages))
+
+
+def device_of(chunk: int, stages: int, schedule: str) -> int:
+    """The device of a model chunk: round and round, or (`zb_v`) down and back again."""
+    back = schedule == "zb_v" and chunk >= stages
+    return 2 * stages - 1 - chunk if back else chunk % stages
 
 
 def _check(schedule: str, stages: int, microbatches: int, virtual_stages: int) -> None:
@@ -98,7 +108,9 @@ def _check(schedule: str, stages: int, microbatches: int, virtual_stages: int) -
         raise ValueError(f"`schedule` is {schedule!r}; expected one of {', '.join(SCHEDULES)}")
     if min(stages, microbatches, virtual_stages) < 1:
         raise ValueError(f"degrees are {(stages, microbatches, virtual_stages)}; expected each >= 1")
-    if virtual_stages > 1 and schedule != "interleaved":
+    if schedule == "zb_v" and virtual_stages != 2:
+        raise ValueError(f"`virtual_stages` is {virtual_stages}; zb_v expects 2")
+    if virtual_stages > 1 and schedule not in ("interleaved", "zb_v"):
         raise ValueError(f"`virtual_stages` is {virtual_stages}; expected 1 with schedule {schedule}")
     if schedule == "interleaved" and microbatches % stages:
         raise ValueError(f"`microbatches` is {microbatches}; interleaved expects a multiple of the {stages} stages")
@@ -136,6 +148,31 @@ def _device_order(schedule: str, stages: int, microbatches: int, virtual_stages:
     return tuple(task for task in (*tasks("F")[:warm_up], *chain.from_iterable(turns)) if task)
 
 
+def _v_order(stages: int, microbatches: int, device: int) -> DeviceOrder:
+    """ZB-V: forwards until the first microbatch is back, then F, B and W of both chunks in turn; late W fill the end.
+
+    Source: Qi et al. 2024 (Pipeline parallelism with controllable memory), figure of V-ZB; the order is that of
+    PyTorch's `ScheduleZBVZeroBubble`, which leaves out what lies beyond the last microbatch.
+    """
+    down, back, to_end = device, 2 * stages - 1 - device, stages - device
+    least = max(microbatches, 2 * stages - 1)
+    both = [("F", back), ("F", down)] * device
+    turn = [("F", back), ("B", back), ("W", back)]
+    warm_up = [("F", down)] * (2 * to_end - 1) + both + turn * to_end
+    steady = [("F", down), ("B", down), ("W", down), *turn]
+    rounds = [steady] * (least - (2 * to_end - 1 + device))
+    ending = [[("B", down), ("W", down), *turn]] * (least - to_end - device - len(rounds))
+    cool_down = [("B", down), ("B", back)] * device + [("B", down), ("W", down)] * to_end
+    late = [("W", back)] * device + [("W", down)] * device
+    kinds = [*warm_up, *chain.from_iterable(rounds), *chain.from_iterable(ending), *cool_down, *late]
+    seen: Counter[tuple[str, int]] = Counter()
+    tasks = []
+    for kind, chunk in kinds:
+        tasks.append(Task(kind=kind, microbatch=seen[kind, chunk], chunk=chunk))
+        seen[kind, chunk] += 1
+    return tuple(task for task in tasks if task.microbatch < microbatches)
+
+
 def _task(kind: str, position: int, stages: int, virtual_stages: int, device: int) -> Task:
     """The k-th operation of a kind on a device: groups of `stages` microbatches go through its chunks in turn.
 
@@ -170,14 +207,16 @@ def producers(task: Task, chunks: int) -> tuple[Task, ...]:
     return (own, other("B", task.chunk + 1)) if task.chunk + 1 < chunks else (own,)
 
 
-def _times(orders: tuple[DeviceOrder, ...], seconds: dict[str, tuple[float, ...]], transfer_s: float) -> Times:
+def _times(
+    orders: tuple[DeviceOrder, ...], seconds: dict[str, tuple[float, ...]], where: tuple[int, ...], transfer_s: float
+) -> Times:
     """Start and end of every operation: sweep over the devices; each runs until an input is missing."""
     times: Times = {}
     free_s, waiting = [0.0] * len(orders), [list(reversed(tasks)) for tasks in orders]
     while any(waiting):
         before = len(times)
         for device, tasks in enumerate(waiting):
-            while tasks and (ready_s := _ready_s(tasks[-1], times, len(orders), len(seconds["F"]), transfer_s)) < inf:
+            while tasks and (ready_s := _ready_s(tasks[-1], times, where, transfer_s)) < inf:
                 task = tasks.pop()
                 start_s = max(free_s[device], ready_s)
                 free_s[device] = start_s + seconds[task.kind][task.chunk]
@@ -187,12 +226,12 @@ def _times(orders: tuple[DeviceOrder, ...], seconds: dict[str, tuple[float, ...]
     return times
 
 
-def _ready_s(task: Task, times: Times, stages: int, chunks: int, transfer_s: float) -> float:
+def _ready_s(task: Task, times: Times, where: tuple[int, ...], transfer_s: float) -> float:
     """When the last input is there; infinite while its producer has not run."""
-    inputs = producers(task, chunks)
+    inputs = producers(task, len(where))
     if any(producer not in times for producer in inputs):
         return inf
-    return max((times[i][1] + transfer_s * ((i.chunk - task.chunk) % stages > 0) for i in inputs), default=0.0)
+    return max((times[i][1] + transfer_s * (where[i.chunk] != where[task.chunk]) for i in inputs), default=0.0)
 
 
 def _peak(device: DeviceOrder, last_use: str) -> int:

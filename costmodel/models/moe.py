@@ -153,7 +153,7 @@ def _experts(
         _moved("permute", sent, whole),
         Op(name="dispatch", kind="exchange", rows=sent, columns=whole, spread=spread),
         Op(name="dispatch gather", kind="gather", rows=arrived, columns=whole),
-        _grouped("expert up", sequence * top_k / experts, whole, opened, groups, arrived),
+        _grouped("expert up", sequence * top_k / experts, whole, opened, groups, arrived, matrices=2),
         _activation("expert activation", arrived, middle, opened),
         _grouped("expert down", sequence * top_k / experts, middle, whole, groups, arrived),
         Op(name="return gather", kind="gather", rows=arrived, columns=whole),
@@ -167,7 +167,7 @@ def _experts(
     return ops + tuple(op for op in beside if op.name not in ("ffn norm", "ffn residual"))
 
 
-def _grouped(name: str, rows: float, inner: tuple, columns: tuple, groups: tuple, kept: tuple) -> Op:
+def _grouped(name: str, rows: float, inner: tuple, columns: tuple, groups: tuple, kept: tuple, matrices: int = 1) -> Op:
     """One product for each expert on the rank; the input of all of them is saved."""
     return Op(
         name=name,
@@ -176,6 +176,7 @@ def _grouped(name: str, rows: float, inner: tuple, columns: tuple, groups: tuple
         inner=inner,
         columns=columns,
         groups=groups,
+        matrices=matrices,
         saved=(Saved(rows=kept, columns=inner),),
     )
 
