@@ -32,13 +32,13 @@ def _measure(model: str, pool: Pool, seconds: float, batches: tuple[int, ...]) -
 
     workload, cluster = subject(model)
     python_per_s = _python_per_s(workload, cluster, pool.points, seconds)
-    numbers = jax.device_put((cast(compiled.anonymous(workload)), cast(compiled.anonymous(cluster))))
+    workload, cluster = jax.device_put((cast(compiled.anonymous(workload)), cast(compiled.anonymous(cluster))))
     value, per_s, first_s = compiled.value(), {}, []
     for batch in batches:
         points = jax.device_put(pool.batch(batch))
 
         def run(points: PlanPoint = points) -> None:
-            jax.block_until_ready(value(*numbers, points))
+            jax.block_until_ready(value(workload, cluster, points))
 
         started = time.perf_counter()
         run()
