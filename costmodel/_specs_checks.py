@@ -42,10 +42,9 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value.isprintable() and value.strip() != ""
 
 
-def one_of(allowed: Iterable[str]) -> Check:
-    """One of a list of names."""
-    names = tuple(allowed)
-    return Check(f"one of {', '.join(names)}", lambda value: isinstance(value, str) and value in names)
+def one_of(allowed: Collection[str]) -> Check:
+    """One of some names; those that a program adds to a table later count too."""
+    return Check(f"one of {', '.join(allowed)}", lambda value: isinstance(value, str) and value in allowed)
 
 
 def some_of(allowed: Iterable[str]) -> Check:

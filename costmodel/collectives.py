@@ -14,6 +14,8 @@ Sources: Thakur et al. 2005 (ring and tree costs); Won et al. 2023 (hierarchical
 Everything vanishes by algebra for a group of one.
 """
 
+from collections.abc import Callable
+
 from costmodel._pytree import pytree
 from costmodel.cluster import Tier
 from costmodel.semantics import Scalar, Semantics, total
@@ -50,7 +52,12 @@ def all_gather(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semanti
 
 
 def all_reduce(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
-    r"""All-reduce: two passes of the ring's traffic, less what switches reduce.
+    """All-reduce by the algorithm that the stack names."""
+    return ALL_REDUCES[stack.all_reduce](ranks, tiers, stack, sem)
+
+
+def _nested_all_reduce(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
+    r"""Two passes of the ring's traffic, less what switches reduce.
 
     Latency $\alpha_0 + 2\sum_i ((1-\theta)(n_i - 1) + \theta h \log_2 n_i)\alpha_i$ with $\theta$ the share of trees
     and $h$ = `Stack.tree_hop` what a level of a tree costs over one hop of the tier.
@@ -61,6 +68,10 @@ def all_reduce(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semanti
     tree_s = stack.all_reduce_tree * stack.tree_hop * tree_s
     hops_s = (1 - stack.all_reduce_tree) * _ring_hops_s(ranks, tiers) + tree_s
     return _law(ranks, busy, _start_s(ranks, stack, sem) + 2 * hops_s, stack, sem)
+
+
+ALL_REDUCES: dict[str, Callable[[Ranks, tuple[Tier, ...], Stack, Semantics], Law]] = {"nested": _nested_all_reduce}
+"""Algorithms by name, of `Stack.all_reduce`. Others may be added: functions that return a log-convex `Law`."""
 
 
 def all_to_all(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics, spread: Scalar = 1.0) -> Law:

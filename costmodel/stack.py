@@ -9,6 +9,7 @@ class Stack:
     """Efficiencies, overheads and memory outside tensors. Every number is a leaf: it can be fitted or swept."""
 
     name: str = static(default="default")
+    all_reduce: str = static(default="nested")  # algorithm: a name in `collectives.ALL_REDUCES`
     # compute
     matmul_ceiling: Scalar = 0.80  # share of peak of a large matmul
     matmul_size0: Scalar = 200.0  # elements: a dimension of this size costs as much again (see roofline.py)

@@ -1,17 +1,20 @@
 """How fast is the model, beside plain Python, NumPy and what the machine could do at most?
 
 Start-up of new processes; compile time by role and compiler options; evaluations and gradients a second over batch
-sizes, on one core and on two; a broadcast grid; peak memory. Every plan has every option switched on in a random mix.
-Ratios are taken within one run, each figure is the best of many, because others use the machine too.
+sizes, on one core and on two; three structures of block; a broadcast grid; peak memory. Every plan has every option
+switched on in a random mix. Ratios are taken within one run, each figure is the best of many, because others use the
+machine too.
 """
 
 import csv
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments._speed import bars, figures, processes, startup
+from experiments._speed.structures import together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +41,13 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
     on, quick = processes.cores()[-2:], config.quick
     effort = _effort(config)
     results: dict[str, Any] = {"startup": startup.seconds(QUICK_REPEATS if quick else config.repeats, not quick, say)}
-    say("one core: values, gradients, grids, compile times, the machine's rates")
-    core = processes.measure("one_core", on[-1:], effort=effort, plans=256, seed=config.seed)
-    results["one_core"] = core
+    say("one core: values, gradients, grids, compile times, the machine's rates; three structures of block")
+    with ThreadPoolExecutor(2 if quick else 1) as side_by_side:  # each process on a core of its own
+        core = side_by_side.submit(processes.measure, "one_core", on[-1:], effort=effort, plans=256, seed=config.seed)
+        order = {"seconds": effort["seconds"], "plans": 64, "seed": config.seed, "thorough": not quick}
+        others = side_by_side.submit(processes.measure, "structures", on[:1], **order)
+    core, others = core.result(), others.result()
+    results["one_core"], results["structures"] = core, others
     say("two cores")
     batch = core["throughput"]["value_batch"]
     several = len(on) > 1
@@ -91,6 +98,7 @@ def _throughput_rows(results: dict[str, Any]) -> Iterator[tuple[str, int, float]
     yield "JAX, plans drawn, results kept, two cores", memory["plans"], memory["plans"] / memory["total_s"]
     for label, per_s in results["two_cores"].items():
         yield f"JAX, two cores: {label}", speed["value_batch"], per_s
+    yield from _structure_rows(results["structures"])
     for layout, grid in results["one_core"]["grid"].items():
         if isinstance(grid, dict):
             for library in ("numpy", "jax"):
@@ -98,11 +106,33 @@ def _throughput_rows(results: dict[str, Any]) -> Iterator[tuple[str, int, float]
                 yield f"grid ({layout}), {library}", plans, plans / grid[f"{library}_s"]
 
 
+def _structure_rows(measured: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
+    for label, row in measured.items():
+        yield f"{label}, Python floats", 1, row["python_per_s"]
+        for size, per_s in row["jax_per_s"].items():
+            yield f"{label}, JAX", int(size), per_s
+
+
 def _write_csv(results: dict[str, Any], path: Path) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("what", "plans", "per_s"))
         writer.writerows(_throughput_rows(results))
+
+
+def _structures_table(results: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table("structure", "model", "kinds", "operators", "compile s", "plans", "per second", "x Python",
+                  title="Structures of block, one program each, one core", title_justify="left")  # fmt: skip
+    measured = results["structures"]
+    for label, row in measured.items():
+        plans, per_s = max(row["jax_per_s"].items(), key=lambda item: item[1])
+        table.add_row(label, row["model"], str(row["kinds"]), str(row["operators"]), f"{row['compile_s']:.1f}",
+                      f"{int(plans):,}", f"{per_s:,.0f}", f"{per_s / row['python_per_s']:,.0f}")  # fmt: skip
+    python, jax = together(measured)
+    table.add_row("all three, summed outside", "", "", "", "", "", f"{jax:,.0f}", f"{jax / python:,.0f}")
+    return table
 
 
 def tables(results: dict[str, Any]) -> Iterator[Any]:
@@ -126,6 +156,7 @@ def tables(results: dict[str, Any]) -> Iterator[Any]:
         times = (f"{row['trace_s']:.2f}", f"{row['compile_s']:.2f}", f"{row['per_s']:,.0f}")
         compiled.add_row(row["role"], row["options"], *times, "yes" if row["chosen"] else "")
     yield compiled
+    yield _structures_table(results)
     yield from _closing_tables(results)
 
 

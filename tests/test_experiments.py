@@ -81,7 +81,7 @@ def test_speed_runs_and_says_where_its_figures_come_from(tmp_path):
     result = json.loads((folder / "result.json").read_text())
     assert {"experiment", "question", "inputs", "date", "versions", "git_commit", "machine", "seconds"} <= set(result)
     assert result["inputs"]["quick"] is True
-    assert {"startup", "one_core", "two_cores", "memory", "bars"} == set(result["results"])
+    assert {"startup", "one_core", "structures", "two_cores", "memory", "bars"} == set(result["results"])
     assert {"throughput", "grid", "compile", "limit"} == set(result["results"]["one_core"])
     assert result["results"]["memory"]["finite"]
     for name in ("throughput.png", "throughput.svg", "throughput.csv", "startup.png", "startup.svg"):

@@ -8,12 +8,27 @@ The makespan is the step with synchronised optimizer updates: from the first sta
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, zip_longest
 from math import inf
 
-SCHEDULES = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v")
+WARM_UPS: dict[str, Callable[[int, int, int, int], int]] = {
+    "gpipe": lambda stages, microbatches, virtual_stages, device: microbatches,
+    "one_f_one_b": lambda stages, microbatches, virtual_stages, device: stages - device,
+    "interleaved": lambda stages, microbatches, virtual_stages, device: (
+        2 * (stages - device) - 1 + (virtual_stages - 1) * stages
+    ),
+    "zb_h1": lambda stages, microbatches, virtual_stages, device: stages - device,
+    "zb_h2": lambda stages, microbatches, virtual_stages, device: 2 * (stages - device) - 1,
+}
+"""Forwards on a device before its first backward, in chunks: what tells one schedule's order from another's.
+
+GPipe (Huang et al. 2019): all. 1F1B (Narayanan et al. 2019) and ZB-H1: one for each device from here to the
+end. Interleaved: Narayanan et al. 2021, as in Megatron-LM. ZB-H2: Qi et al. 2023, section 2. Others may be added.
+"""
+
+SCHEDULES = (*WARM_UPS, "zb_v")
 SPLITS_WEIGHT_GRADIENT = ("zb_h1", "zb_h2", "zb_v")
 
 Seconds = float | Sequence[float]
@@ -104,8 +119,8 @@ def device_of(chunk: int, stages: int, schedule: str) -> int:
 
 
 def _check(schedule: str, stages: int, microbatches: int, virtual_stages: int) -> None:
-    if schedule not in SCHEDULES:
-        raise ValueError(f"`schedule` is {schedule!r}; expected one of {', '.join(SCHEDULES)}")
+    if schedule not in (known := (*WARM_UPS, "zb_v")):
+        raise ValueError(f"`schedule` is {schedule!r}; expected one of {', '.join(known)}")
     if min(stages, microbatches, virtual_stages) < 1:
         raise ValueError(f"degrees are {(stages, microbatches, virtual_stages)}; expected each >= 1")
     if schedule == "zb_v" and virtual_stages != 2:
@@ -114,22 +129,6 @@ def _check(schedule: str, stages: int, microbatches: int, virtual_stages: int) -
         raise ValueError(f"`virtual_stages` is {virtual_stages}; expected 1 with schedule {schedule}")
     if schedule == "interleaved" and microbatches % stages:
         raise ValueError(f"`microbatches` is {microbatches}; interleaved expects a multiple of the {stages} stages")
-
-
-def _warm_up(schedule: str, stages: int, microbatches: int, virtual_stages: int, device: int) -> int:
-    """Forwards before the first backward, in chunks.
-
-    GPipe (Huang et al. 2019): all. 1F1B (Narayanan et al. 2019) and ZB-H1: one for each device from here to the
-    end. Interleaved: Narayanan et al. 2021, as in Megatron-LM. ZB-H2: Qi et al. 2023, section 2.
-    """
-    to_end = stages - device
-    return {
-        "gpipe": microbatches,
-        "one_f_one_b": to_end,
-        "interleaved": 2 * to_end - 1 + (virtual_stages - 1) * stages,
-        "zb_h1": to_end,
-        "zb_h2": 2 * to_end - 1,
-    }[schedule]
 
 
 def _device_order(schedule: str, stages: int, microbatches: int, virtual_stages: int, device: int) -> DeviceOrder:
@@ -142,7 +141,7 @@ def _device_order(schedule: str, stages: int, microbatches: int, virtual_stages:
     def tasks(kind: str) -> list[Task | None]:
         return [_task(kind, k, stages, virtual_stages, device) for k in range(microbatches * virtual_stages)]
 
-    warm_up, longest = (_warm_up(schedule, stages, microbatches, virtual_stages, d) for d in (device, 0))
+    warm_up, longest = (WARM_UPS[schedule](stages, microbatches, virtual_stages, d) for d in (device, 0))
     trailing = [None] * (longest - warm_up) + tasks("W") if schedule in SPLITS_WEIGHT_GRADIENT else []
     turns = zip_longest(tasks("B"), trailing, tasks("F")[warm_up:])
     return tuple(task for task in (*tasks("F")[:warm_up], *chain.from_iterable(turns)) if task)

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from experiments._speed.structures import together
+
 PYTHON_ONE_CORE = 1_000.0
 PYTHON_TWO_CORES = 1_700.0
 LIMIT = 4.0
@@ -50,8 +52,17 @@ def bars(results: dict[str, Any]) -> list[Bar]:
         Bar("grid in NumPy over JAX, laid out as a lattice", lattice, GRID, False, "x",
             f"with an axis for each degree: {axes:.1f} x"),
         Bar(f"peak memory of {results['memory']['plans']:,} plans", memory / 2**30, MEMORY_BYTES / 2**30, False, "GiB"),
+        *_structure_bars(results["structures"]),
         *_explain_bars(results["startup"]),
     ]  # fmt: skip
+
+
+def _structure_bars(measured: dict[str, dict[str, Any]]) -> list[Bar]:
+    """Each against a loop over the same structure, and all three against a loop over all three."""
+    ratios = {row["model"]: max(row["jax_per_s"].values()) / row["python_per_s"] for row in measured.values()}
+    python, jax = together(measured)
+    ratios["three structures of block"] = jax / python
+    return [Bar(f"values, one core, {name}", ratio, PYTHON_ONE_CORE, True, "x") for name, ratio in ratios.items()]
 
 
 def _explain_bars(startup: dict[str, Any]) -> list[Bar]:

@@ -19,9 +19,9 @@ T = TypeVar("T")
 ACCELERATORS = 16_384
 
 
-def subject() -> tuple[Workload, Cluster]:
-    """Llama 3 405B on 16,384 H100, with Python floats for leaves."""
-    workload = load_workload("llama3-405b", sequence=8192, batch=2048)
+def subject(model: str = "llama3-405b") -> tuple[Workload, Cluster]:
+    """Llama 3 405B, or another model, on 16,384 H100, with Python floats for leaves."""
+    workload = load_workload(model, batch=2048)
     return as_floats(workload), as_floats(load_cluster("h100", accelerators=ACCELERATORS))
 
 
@@ -69,13 +69,24 @@ def random_plans(count: int, seed: int) -> list[Plan]:
     return [plan() for _ in range(count)]
 
 
+EXPERTS: tuple[dict[str, Any], ...] = (
+    {"expert": 8},
+    {"expert": 16, "expert_tensor": 2},
+    {"expert": 32, "overlap_expert": True},
+)
+"""What plans have besides where a model sends tokens to experts."""
+
+
 class Pool:
     """Different plans, embedded; batches of any length draw from it, every field an array of its own."""
 
-    def __init__(self, count: int = 512, seed: int = 0) -> None:
-        workload, cluster = subject()
+    def __init__(self, count: int = 512, seed: int = 0, model: str = "llama3-405b") -> None:
+        workload, cluster = subject(model)
         domain = float(cluster.tiers[0].usable_size)
-        self.points = [embed(plan, workload, domain) for plan in random_plans(count, seed)]
+        plans = random_plans(count, seed)
+        if any(op.kind == "exchange" for block in workload.blocks for op in block.ops):
+            plans = [dataclasses.replace(plan, **EXPERTS[index % len(EXPERTS)]) for index, plan in enumerate(plans)]
+        self.points = [embed(plan, workload, domain) for plan in plans]
         self.rows = np.array([_leaves(point) for point in self.points])
         self._random = np.random.default_rng(seed)
 

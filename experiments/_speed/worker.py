@@ -34,6 +34,13 @@ def one_core(order: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def structures(order: dict[str, Any]) -> dict[str, Any]:
+    """Other structures of block, on one core."""
+    from experiments._speed.structures import structures
+
+    return structures(order["seconds"], order["plans"], order["seed"], order["thorough"])
+
+
 def many_plans(order: dict[str, Any]) -> dict[str, Any]:
     """Evaluate `plans` in batches, keep every result, and say how much memory that took."""
     import resource
@@ -98,7 +105,7 @@ def windows(order: dict[str, Any]) -> dict[str, Any]:
     return {"counts": counts}
 
 
-ROLES = {"one_core": one_core, "many_plans": many_plans, "windows": windows}
+ROLES = {"one_core": one_core, "structures": structures, "many_plans": many_plans, "windows": windows}
 
 
 def main() -> None:
