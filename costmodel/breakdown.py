@@ -221,7 +221,12 @@ def _other_terms(point: PlanPoint, done: Parts, sem: Semantics) -> tuple[Term, .
     return (
         _term("pipeline bubble", pipe.bubble_s, ("pipeline depth",), (pipe.bubble_s,)),
         _term("embedding, head", pipe.uneven_s, ("first and last stage",), (pipe.uneven_s,)),
-        _term("optimizer", step.optimizer_s, ("HBM bandwidth",), (step.optimizer_s,)),
+        _term(
+            "optimizer",
+            step.optimizer_s,
+            ("HBM bandwidth", "FLOP/s"),
+            (step.optimizer_s - step.orthogonal_s, step.orthogonal_s),
+        ),
         _term("host", step.host_s, ("host",), (step.host_s,)),
         _term("shared links", links_s, ("link bandwidth",), (links_s,)),
     )

@@ -16,11 +16,12 @@ from costmodel.traffic import expert_shard, has_experts
 
 @pytree
 class StepTime:
-    """The parts of a step. The first four add up to `step_s` unless the links need longer."""
+    """The parts of a step. Passes, reduction, optimizer and host add up to `step_s` unless the links need longer."""
 
     passes_s: Scalar  # forward and backward of all microbatches
     reduction_s: Scalar  # what gradient traffic adds to them
     optimizer_s: Scalar
+    orthogonal_s: Scalar  # of the optimizer's, its matmuls
     host_s: Scalar
     links_s: Scalar  # the busiest tier's links: no step is shorter
     gradient_traffic_s: Scalar  # that traffic alone
@@ -47,6 +48,7 @@ def step_time(
         passes_s=passes_s,
         reduction_s=(1 - k) * (kept_s - passes_s) + k * traffic_s,
         optimizer_s=update_s,
+        orthogonal_s=orthogonal_s(counted, point, speed, sem),
         host_s=stack.step_s,
         links_s=links_s,
         gradient_traffic_s=traffic_s,
@@ -151,7 +153,12 @@ def optimizer_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semantic
     streamed_s = speed.memory_s_per_byte * per_element * elements + speed.memory_s_per_byte * edges_bytes
     casts_bytes = (1 - point.zero.weights) * point.precision.weight_cast_bytes * _matrices(counted, point, sem)
     streamed_s = streamed_s + speed.memory_s_per_byte * casts_bytes
-    return streamed_s + speed.update_s_per_flop * row.orthogonalisations * _orthogonal_flop(counted, point, sem)
+    return streamed_s + orthogonal_s(counted, point, speed, sem)
+
+
+def orthogonal_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semantics) -> Scalar:
+    """Matmuls of the optimizer, a part of `optimizer_s`."""
+    return speed.update_s_per_flop * point.optimizer.orthogonalisations * _orthogonal_flop(counted, point, sem)
 
 
 def _edge_parameters(block: BlockCounts) -> Scalar:

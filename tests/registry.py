@@ -362,7 +362,12 @@ def report_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: S
 
 
 _TRAFFIC = tuple(f.name for f in dataclasses.fields(traffic.BlockTraffic))
-_STEP = {"gradient_traffic_s": "gradient_traffic_s", "optimizer_s": "optimizer_s", "busiest_links_s": "links_s"}
+_STEP = {
+    "gradient_traffic_s": "gradient_traffic_s",
+    "optimizer_s": "optimizer_s",
+    "orthogonal_s": "orthogonal_s",
+    "busiest_links_s": "links_s",
+}
 _HELD = tuple(f.name for f in dataclasses.fields(memory.StageMemory))
 
 FAMILIES = {
