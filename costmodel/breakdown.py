@@ -77,10 +77,11 @@ class Breakdown:
 def breakdown(workload: Workload, cluster: Cluster, point: PlanPoint, done: Parts, sem: Semantics) -> Breakdown:
     """Name the parts of an evaluation."""
     flop = model_flop(workload) * workload.batch / point.accelerators
+    pipe = _pipeline_parts(point, done, sem)
     return Breakdown(
         terms=_compute_terms(cluster, point, done)
-        + _traffic_terms(cluster, point, done, sem)
-        + _other_terms(point, done, sem),
+        + _traffic_terms(cluster, point, done, pipe.transfers_s)
+        + _other_terms(done, pipe, sem),
         memory=done.memory,
         limit_bytes=cluster.accelerator.hbm_bytes,
         model_flop=flop,
@@ -159,9 +160,8 @@ def _recompute_term(stage: _OnStage, point: PlanPoint) -> Term:
     return _term("recompute", repeated_s, names, (products_s, moved_s, repeated_s - products_s - moved_s))
 
 
-def _traffic_terms(cluster: Cluster, point: PlanPoint, done: Parts, sem: Semantics) -> tuple[Term, ...]:
+def _traffic_terms(cluster: Cluster, point: PlanPoint, done: Parts, moved_s: Scalar) -> tuple[Term, ...]:
     stage, laws, counted, step = _OnStage(point, done), done.times.laws, done.counts, done.step
-    moved_s = _pipeline_parts(point, done, sem).transfers_s
     zero = point.zero
     tensor_s = stage.total_s(lambda b: b.forwards * b.traffic.sync_forward_s + b.traffic.sync_backward_s)
     ring_s = stage.total_s(
@@ -214,8 +214,8 @@ def _pipeline_parts(point: PlanPoint, done: Parts, sem: Semantics) -> _PipelineP
     )
 
 
-def _other_terms(point: PlanPoint, done: Parts, sem: Semantics) -> tuple[Term, ...]:
-    step, pipe = done.step, _pipeline_parts(point, done, sem)
+def _other_terms(done: Parts, pipe: "_PipelineParts", sem: Semantics) -> tuple[Term, ...]:
+    step = done.step
     summed_s = step.passes_s + step.reduction_s + step.optimizer_s + step.host_s
     links_s = sem.maximum(step.links_s - summed_s, 0.0)
     return (
