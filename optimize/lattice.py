@@ -52,6 +52,11 @@ class Chunk:
         """In float32, for search."""
         return self.lattice.points(self.indices, np.float32)
 
+    @functools.cached_property
+    def columns(self) -> dict[str, np.ndarray]:
+        """Degrees and options as integers."""
+        return self.lattice.columns(self.indices)
+
     def plan(self, i: int) -> Plan:
         """The plan that `points` holds at place `i`."""
         return self.lattice.plan(int(self.indices[i]))
@@ -135,6 +140,11 @@ class Lattice:
         if self.fixed.get("stage_layers") is not None:
             return tuple(self.fixed["stage_layers"])
         return even_layers(self.rules.layers, pipeline)
+
+    @property
+    def limit_bytes(self) -> float:
+        """Memory of one accelerator."""
+        return float(self.cluster.accelerator.hbm_bytes)
 
     @functools.cached_property
     def rules(self) -> Rules:
