@@ -107,7 +107,7 @@ class PlanPoint:
     gradient_bytes: Scalar = 4.0
     state_bytes: Scalar = 4.0
     fused_kernels: Scalar = 1.0
-    offload: Offload | None = None  # None where nothing is: a trace of its own, as fast as without this option
+    offload: Offload | None = None  # None where nothing is: a trace of its own, without the sums of these shares
     schedule: options.ScheduleRow
     zero: options.ZeroRow
     recompute: options.RecomputeRow
@@ -169,6 +169,11 @@ def embed(plan: Plan, workload: Workload, domain: float) -> PlanPoint:
     )
 
 
+def with_offload(point: PlanPoint) -> PlanPoint:
+    """The point with its shares of offload, zero where it has none: for points that are stacked with others' shares."""
+    return dataclasses.replace(point, offload=point.offload or Offload())
+
+
 def layers(workload: Workload) -> int:
     """Repeated blocks that the pipeline divides."""
     return sum(int(block.repeats) for block in workload.blocks if block.position == "layer")
@@ -183,8 +188,8 @@ def _extra_layers(plan: Plan, workload: Workload) -> tuple[float, float, float]:
 
 
 def _offload(plan: Plan) -> Offload | None:
-    shares = (plan.offload_weights, plan.offload_optimizer, plan.offload_activations)
-    return Offload(**dict(zip(("weights", "optimizer", "activations"), shares, strict=True))) if any(shares) else None
+    shares = {name: float(getattr(plan, f"offload_{name}")) for name in ("weights", "optimizer", "activations")}
+    return Offload(**shares) if any(shares.values()) else None
 
 
 def _recompute_row(plan: Plan) -> options.RecomputeRow:
