@@ -1,6 +1,7 @@
 """The only file input of the model: named and user-written models, clusters and plans, validated, in SI units.
 
 Every error is a `SpecError` of one line that names the field, the value, what is allowed and where it was read.
+The checks behind it are public here too, for what reads more input: flags, config files, other descriptions.
 """
 
 import functools
@@ -8,26 +9,36 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel._specs_checks import COUNT, Check, convert, fail, nearest
+from costmodel._specs_checks import COUNT, TEXT, Check, convert, fail, nearest
 from costmodel._specs_clusters import cluster_from
 from costmodel._specs_files import SpecError, plain, read_mapping, show
 from costmodel._specs_models import workload_from
-from costmodel._specs_plans import plan_from
+from costmodel._specs_plans import PLAN_CHECKS, plan_from
 from costmodel.cluster import Cluster
 from costmodel.models.huggingface import KEYS_OF_CONFIGS, from_config
 from costmodel.plan import Plan
 from costmodel.workload import Workload
 
 __all__ = [
+    "COUNT",
+    "PLAN_CHECKS",
+    "TEXT",
+    "Check",
     "SpecError",
     "cluster_names",
+    "convert",
+    "fail",
     "is_path",
     "load_cluster",
     "load_plan",
     "load_workload",
     "model_names",
+    "nearest",
+    "plain",
     "plan_from",
+    "read_mapping",
     "read_tables",
+    "show",
 ]
 
 DATA = Path(__file__).parent / "data"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Never
 
-from costmodel._specs_files import SpecError
+from costmodel.specs import SpecError
 from optimize.status import CommandError, Status
 
 INTERRUPTED, TERMINATED = 130, 143  # as shells say it
@@ -63,8 +63,7 @@ def _command(words: Sequence[str]) -> Callable[[Sequence[str], float], None]:
     if not words or words[0] in ("-h", "--help", "--version"):
         return lambda _, __: _about(words)
     if words[0] not in COMMANDS:
-        from costmodel._specs_checks import nearest
-        from costmodel._specs_files import show
+        from costmodel.specs import nearest, show
 
         raise SpecError(f"command line: {show(words[0])} is not a command; {nearest(words[0], COMMANDS)}")
     return COMMANDS[words[0]]
