@@ -148,6 +148,7 @@ class FindPlan:
         return {name: value for name, value in own.items() if value is not None}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Predict:
     """Time with an interval, and memory, of every row of a table in the columns of measurements/calibration.csv."""
 
