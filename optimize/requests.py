@@ -152,6 +152,20 @@ class FindPlan:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Predict:
+    """Time with an interval, and memory, of every row of a table in the columns of measurements/calibration.csv."""
+
+    rows: _Text = None
+    """CSV file of rows; may stand first, without the flag"""
+    out: _Text = None
+    """CSV file of predictions, one row for each, in order"""
+    stack: _Text = None
+    """TOML or JSON file with the table `stack` (as `calibrate` writes it), for all rows"""
+    json: _Switch = False
+    """print one JSON object and nothing else"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Models:
     """The models that are known by name."""
 
@@ -181,6 +195,10 @@ examples:
   equipoise plan --model gpt3-175b --cluster a100-80gb --accelerators 4096 --fix tensor=8,schedule=one_f_one_b
   equipoise plan --model mixtral-8x7b --cluster h100 --accelerators 256 --objective cost_usd --tokens 1e12 --json
   equipoise plan --config job.toml --out results/plan""",
+    "predict": """
+examples:
+  equipoise predict rows.csv --out predictions.csv
+  equipoise predict rows.csv --out predictions.csv --stack my_cluster.toml --json""",
     "models": """
 examples:
   equipoise models
