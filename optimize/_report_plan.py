@@ -48,13 +48,31 @@ def show(
 def _bound(result: "PlanResult") -> str:
     if result.gap == 0:
         return "no legal plan that fits is better: all were evaluated"
-    return f"no plan is more than {units.percent(result.gap)} better (lower bound {units.significant(result.lower_bound)})"
+    return (
+        f"no plan is more than {units.percent(result.gap)} better (lower bound {units.significant(result.lower_bound)})"
+    )
 
 
 def _table(result: "PlanResult", new_table: Callable[..., "Table"]) -> "Table":
     experts = any(ranked.plan.expert * ranked.plan.expert_tensor > 1 for ranked in result.plans)
     mesh = ["exp"] if experts else []
-    table = new_table("", "step", "MFU", "memory", "gap", "t", "c", "p", "d", *mesh, "mb", "schedule", "ZeRO", "recompute", "time goes to")
+    table = new_table(
+        "",
+        "step",
+        "MFU",
+        "memory",
+        "gap",
+        "t",
+        "c",
+        "p",
+        "d",
+        *mesh,
+        "mb",
+        "schedule",
+        "ZeRO",
+        "recompute",
+        "time goes to",
+    )
     for name in range(9 + len(mesh) + 1, 9 + len(mesh) + 5):
         table.columns[name].justify = "left"
     for number, ranked in enumerate(result.plans, 1):
@@ -66,7 +84,9 @@ def _row(number: int, ranked: "Ranked", experts: bool) -> list[str]:
     plan = ranked.plan
     schedule = _SHORT.get(plan.schedule, plan.schedule)
     schedule += str(plan.virtual_stages) if plan.virtual_stages > 1 else ""
-    mesh: list[Any] = [f"{plan.expert}x{plan.expert_tensor}" if plan.expert_tensor > 1 else plan.expert] if experts else []
+    mesh: list[Any] = (
+        [f"{plan.expert}x{plan.expert_tensor}" if plan.expert_tensor > 1 else plan.expert] if experts else []
+    )
     zero = f"{plan.zero_stage}" + (f"/{plan.data_shard}" if plan.data_shard else "")
     partial = plan.recompute != "none" and plan.recompute_share < 1
     recompute = plan.recompute + (f" {plan.recompute_share:.0%}" if partial else "")

@@ -205,7 +205,9 @@ def count(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> int
 def _outer(rule: Rules, fixed: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
     """Domains and tensor degrees, the usual domain first."""
     total = int(rule.cluster.accelerators)
-    tensors = [t for t in divisors(math.gcd(total, *rule.tensor_divides)) if rule.tensor(t) and wanted(fixed, "tensor", t)]
+    tensors = [
+        t for t in divisors(math.gcd(total, *rule.tensor_divides)) if rule.tensor(t) and wanted(fixed, "tensor", t)
+    ]
     return itertools.product(_domains(rule, fixed), tensors)
 
 

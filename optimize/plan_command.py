@@ -20,9 +20,7 @@ _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("fix", "out"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch", "top"), COUNT),
     "tokens": POSITIVE,
-    "objective": Check(
-        f"one of {', '.join(OBJECTIVES)}", lambda value: isinstance(value, str) and value in OBJECTIVES
-    ),
+    "objective": Check(f"one of {', '.join(OBJECTIVES)}", lambda value: isinstance(value, str) and value in OBJECTIVES),
 }
 
 
