@@ -68,9 +68,7 @@ class Best:
 
 def _lower(first: dict[int, Entry], second: dict[int, Entry]) -> dict[int, Entry]:
     keys = sorted({*first, *second})
-    return {
-        key: min((of[key] for of in (first, second) if key in of), key=lambda entry: entry.key) for key in keys
-    }
+    return {key: min((of[key] for of in (first, second) if key in of), key=lambda entry: entry.key) for key in keys}
 
 
 Evaluate = Callable[[Chunk], Cost]

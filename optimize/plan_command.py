@@ -11,7 +11,7 @@ from costmodel._specs_plans import PLAN_CHECKS
 from costmodel.cluster import Cluster
 from costmodel.workload import Workload
 from optimize.find_plan import PlanResult, Ranked
-from optimize.inputs import COMMAND_LINE, Given, job, merge
+from optimize.inputs import Given, job, merge
 from optimize.plan_values import OBJECTIVES
 
 SCHEMA = 1
@@ -20,9 +20,7 @@ _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("fix", "out"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch", "top"), COUNT),
     "tokens": POSITIVE,
-    "objective": Check(
-        f"one of {', '.join(OBJECTIVES)}", lambda value: isinstance(value, str) and value in OBJECTIVES
-    ),
+    "objective": Check(f"one of {', '.join(OBJECTIVES)}", lambda value: isinstance(value, str) and value in OBJECTIVES),
 }
 
 

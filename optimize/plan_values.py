@@ -70,7 +70,11 @@ class PlanValue:
 
 
 def plan_value(
-    objective: str | UserObjective, workload: Workload, cluster: Cluster, domains: list[int], tokens: float | None = None
+    objective: str | UserObjective,
+    workload: Workload,
+    cluster: Cluster,
+    domains: list[int],
+    tokens: float | None = None,
 ) -> PlanValue:
     """The value by name, or of a function of a `Breakdown` (less is better)."""
     if not isinstance(objective, str):
