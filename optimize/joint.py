@@ -40,6 +40,11 @@ class Problem:
     space: Space
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # fields of `Plan` that are not searched
 
+    @property
+    def fill(self) -> bool:
+        """Whether more hardware is never worse."""
+        return not self.objective.usd_power and not self.objective.watt_power
+
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
@@ -152,17 +157,12 @@ class Progress:
             self.best = best
 
 
-def cells(problem: Problem, counts: Iterable[int] | None = None) -> list[Cell]:
-    """Every count with the whole domain, and with half of it or more where that is not the count's own divisor."""
-    inner = problem.space.template.tiers[0]
-    usable, size = int(inner.usable_size), int(inner.size)
-    domains = [usable] + [d for d in (2**i for i in range(12)) if size / 2 < d < usable]
-    found = []
-    for domain in domains:
-        priced, low = money(problem.space, domain), np.log(problem.space.ranges.low)
-        own = grid(problem.limits, domain, priced.laws.usd_of(low).sum(), max(1e-9, priced.laws.watt_of(low).sum()))
-        found += [Cell(problem, n, domain) for n in (own if counts is None else counts) if n < domain or n % domain == 0]
-    return found
+def cells(problem: Problem) -> list[Cell]:
+    """Every count that the limits can pay for, with whole innermost domains."""
+    domain = int(problem.space.template.tiers[0].usable_size)
+    priced, low = money(problem.space, domain), np.log(problem.space.ranges.low)
+    least = priced.laws.usd_of(low).sum(), max(1e-9, priced.laws.watt_of(low).sum())
+    return [Cell(problem, count, domain) for count in grid(problem.limits, domain, *least)]
 
 
 def cell_bounds(found: list[Cell]) -> np.ndarray:
@@ -271,7 +271,7 @@ def polish(progress: Progress, part: Open, plans: Lattice, rounds: int) -> Open:
         points = plans.points(part.indices, np.float64)
         peak = tangents_of(progress.problem.job.workload, space, points, part.y).peak_bytes if number == 0 else peak
         have = cell.left(peak)
-        y = project(space, cell.money.laws, have, part.y)
+        y = project(space, cell.money.laws, have, part.y, progress.problem.fill)
         found = tangents_of(progress.problem.job.workload, space, points, y)
         progress.evaluations += len(y)
         at = cell.tangents(found, have, y)

@@ -63,11 +63,17 @@ def sized(cluster: Cluster, accelerators: Scalar) -> Cluster:
     return dataclasses.replace(cluster, accelerators=accelerators, tiers=(*cluster.tiers[:-1], last))
 
 
+def whole_domains(cluster: Cluster) -> Cluster:
+    """The cluster with every accelerator usable: what is designed has no odd ones in its domains."""
+    tiers = tuple(dataclasses.replace(tier, size=tier.usable_size) for tier in cluster.tiers)
+    return dataclasses.replace(cluster, tiers=tiers)
+
+
 def space(template: Cluster, curves: CurveRange, ranges: Ranges | None = None) -> Space:
     """Raises `SpecError` for a template that cannot be varied."""
     if template.prices is None or len(template.tiers) < 2:
         raise SpecError(f"cluster {template.name}: expected a template with prices and two tiers or more")
-    bare = as_floats(dataclasses.replace(template, prices=None))
+    bare = whole_domains(as_floats(dataclasses.replace(template, prices=None)))
     return Space(bare, as_floats(template.prices.base), as_floats(curves.base), ranges or known_ranges())
 
 

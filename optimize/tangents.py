@@ -187,13 +187,13 @@ def _least(laws: Laws, at: Tangents, multipliers: list[np.ndarray], low: np.ndar
     return y, (at.slopes * (y - at.y) + spent[0] + spent[1] + np.minimum(slack, 0.0)).sum(-1)
 
 
-def project(space: Space, laws: Laws, have: Left, y: np.ndarray) -> np.ndarray:
-    """The rates of each plan moved together, up or down, until a limit or the box is met: what is left is spent.
+def project(space: Space, laws: Laws, have: Left, y: np.ndarray, fill: bool = True) -> np.ndarray:
+    """The rates of each plan moved down together until the limits are met; with `fill` also up, until one is reached.
 
-    (Not above the least rates where even those are too much.)
+    (The least rates where even those are too much.)
     """
     low, high = np.log(space.ranges.low), np.log(space.ranges.high)
-    bottom, top = np.full(len(y), -8.0), np.full(len(y), 8.0)
+    bottom, top = np.full(len(y), -8.0), np.full(len(y), 8.0 if fill else 0.0)
     for _ in range(40):
         middle = 0.5 * (bottom + top)
         moved = np.clip(y + middle[:, None], low, high)
