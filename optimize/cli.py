@@ -22,6 +22,7 @@ What a training step of a large neural network costs on a cluster, and why.
 commands:
   explain    what a step costs under a plan: time by term, memory by stage, what it is sensitive to
   plan       the best plan of a model on a cluster
+  design     the best cluster for a job within a budget and its plan, certified
   models     the models that are known by name
   clusters   the clusters that are known by name
 
@@ -127,6 +128,22 @@ def _plan(words: Sequence[str], start: float) -> None:
         report.show_plans(inputs, result)
 
 
+def _design(words: Sequence[str], start: float) -> None:
+    from optimize import command_line, design_command, report, requests
+    from optimize.design import design
+
+    request = command_line.read(requests.Design, "design", words, requests.EXAMPLES["design"])
+    inputs = design_command.resolve(request.fields(), request.config)
+    if inputs.out is not None:
+        report.check_directory(inputs.out)
+    asked = {"template": inputs.template, "curves": inputs.curves, "objective": inputs.objective}
+    result = design(inputs.job, inputs.limits, **asked, fixed=inputs.fixed, seconds=inputs.seconds, seed=inputs.seed)
+    if request.json:
+        report.print_json(design_command.as_json(inputs, result) | _end(start))
+    else:
+        report.show_design(inputs, result)
+
+
 def _models(words: Sequence[str], start: float) -> None:
     from optimize import catalogue, command_line, report, requests
 
@@ -156,6 +173,7 @@ def _list(as_json: bool, content: dict[str, Any], show: Callable[[list[dict[str,
 COMMANDS: dict[str, Callable[[Sequence[str], float], None]] = {
     "explain": _explain,
     "plan": _plan,
+    "design": _design,
     "models": _models,
     "clusters": _clusters,
 }

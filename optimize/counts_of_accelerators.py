@@ -1,10 +1,14 @@
 """Which numbers of accelerators a design looks at, and which of them cannot hold the best answer."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from costmodel.plan import embed
+from costmodel.cluster import Cluster
+from costmodel.cost import as_floats
+from costmodel.plan import Plan, embed
 from costmodel.roofline import rates
 from costmodel.workload import Workload, model_flop
 from optimize.objective import Limits
@@ -40,17 +44,25 @@ def _smooth(value: int) -> bool:
     return value == 1
 
 
-def flop_bound_s(workload: Workload, space: Space, limits: Limits, domain: int, accelerators: np.ndarray) -> np.ndarray:
-    """No plan on so many accelerators takes fewer seconds: its products alone, on the fastest that limits allow."""
-    priced, bought = money(space, domain), accelerators * space.template.tiers[0].size / domain
-    have = left(priced, limits, bought, np.zeros(len(accelerators)))
-    fastest = largest_alone(priced.laws, have.usd, have.watt, np.log(space.ranges.low), np.log(space.ranges.high))
-    from costmodel.plan import Plan
+def products_s(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> float:
+    """Seconds in which one accelerator could do the products of a step at the best rate of a kernel."""
+    precision = fixed.get("precision", "bf16")
+    point = embed(Plan(precision=precision if isinstance(precision, str) else "nvfp4"), workload, 1.0)
+    speed = rates(as_floats(cluster.accelerator), point, cluster.stack)
+    fastest = min(speed.matmul_s_per_flop, speed.attention_s_per_flop)
+    return float(model_flop(workload) * workload.batch * fastest)
 
-    point = embed(Plan(), workload, float(domain))
-    s_per_flop = rates(space.template.accelerator, point, space.template.stack).matmul_s_per_flop
-    faster = np.exp(fastest[:, 0]) / float(getattr(space.template.accelerator, "peak_16bit_flop_per_s"))
-    return model_flop(workload) * workload.batch / accelerators * s_per_flop / faster
+
+def flop_bound_s(
+    workload: Workload, space: Space, limits: Limits, accelerators: float, fixed: Mapping[str, Any]
+) -> float:
+    """No plan on so many accelerators takes fewer seconds: its products alone, on the fastest that limits allow."""
+    priced = money(space, float(space.template.tiers[0].usable_size))
+    have = left(priced, limits, np.array([accelerators]), np.zeros(1))
+    low, high = np.log(space.ranges.low), np.log(space.ranges.high)
+    fastest = np.exp(largest_alone(priced.laws, have.usd, have.watt, low, high)[0, 0])
+    slower = float(space.template.accelerator.peak_16bit_flop_per_s) / fastest
+    return products_s(workload, space.template, fixed) * slower / accelerators
 
 
 def largest_alone(laws: Laws, usd: np.ndarray, watt: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ The bound is the least over everything that was dismissed or is still open, so i
 """
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -22,7 +23,18 @@ from optimize.lattice import Lattice, lattice
 from optimize.objective import Job, Limits, Objective
 from optimize.screen import BATCH, FLOAT32_SLACK, Screened, screen, tangents_of
 from optimize.space import RATES, Space, sized
-from optimize.tangents import Bound, Left, Money, Tangents, aggregated, dual_bound, left, money, objective_tangents, project
+from optimize.tangents import (
+    Bound,
+    Left,
+    Money,
+    Tangents,
+    aggregated,
+    dual_bound,
+    left,
+    money,
+    objective_tangents,
+    project,
+)
 
 TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this is not looked at again
 POLISHED = 64  # plans of each count whose hardware is solved for at once
@@ -79,7 +91,7 @@ class Cell:
 
     def tangents(self, found: Screened, have: Left, y: np.ndarray) -> Tangents:
         """Of the objective, from those of a step."""
-        steps = 1.0 if self.problem.objective is Objective.step else self.problem.job.steps
+        steps = 1.0 if self.problem.objective is Objective.step_s else self.problem.job.steps
         seconds = Tangents(found.log_step_s + np.log(steps), found.slopes, y)
         return objective_tangents(self.problem.objective, self.money, seconds, have, np.full(len(y), self.bought))
 
@@ -142,7 +154,11 @@ class Progress:
     @property
     def log_bound(self) -> float:
         """Nothing is below."""
-        ends = [self.dismissed, *self.unseen.values(), *(part.log_bound.min() for part in self.open if len(part.indices))]
+        ends = [
+            self.dismissed,
+            *self.unseen.values(),
+            *(part.log_bound.min() for part in self.open if len(part.indices)),
+        ]
         return min([*ends, np.inf if self.best is None else self.best.log_value])
 
     def dismiss(self, log_bound: np.ndarray) -> None:
@@ -170,13 +186,15 @@ def cell_bounds(found: list[Cell]) -> np.ndarray:
     bounds = []
     for cell in found:
         p = cell.problem
-        step_s = flop_bound_s(p.job.workload, p.space, p.limits, cell.domain, np.array([float(cell.accelerators)]))
-        steps = 1.0 if p.objective is Objective.step else p.job.steps
-        seconds = float(np.log(step_s * steps)[0])
+        step_s = flop_bound_s(p.job.workload, p.space, p.limits, float(cell.accelerators), p.fixed)
+        steps = 1.0 if p.objective is Objective.step_s else p.job.steps
+        seconds = math.log(step_s * steps)
         if p.objective.usd_power or p.objective.watt_power:
             low = np.log(p.space.ranges.low)
             laws, priced = cell.money.laws, cell.money
-            usd_per_s = priced.usd_per_capital_s * laws.usd_of(low).sum() + priced.usd_per_joule * laws.watt_of(low).sum()
+            usd_per_s = (
+                priced.usd_per_capital_s * laws.usd_of(low).sum() + priced.usd_per_joule * laws.watt_of(low).sum()
+            )
             seconds += float(np.log(cell.bought * (usd_per_s if p.objective.usd_power else laws.watt_of(low).sum())))
         bounds.append(seconds)
     return np.array(bounds)

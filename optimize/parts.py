@@ -16,11 +16,8 @@ from costmodel.cluster import Cluster
 from costmodel.cost import as_floats
 from costmodel.curves import hardware_of
 from costmodel.economics import Economics, economics
-from costmodel.evaluate import prepare
-from costmodel.plan import Plan, embed
-from costmodel.roofline import rates
-from costmodel.workload import model_flop
-from optimize.counts_of_accelerators import grid
+from costmodel.plan import Plan
+from optimize.counts_of_accelerators import grid, products_s
 from optimize.families import Families
 from optimize.lattice import lattice
 from optimize.objective import Job, Limits, Objective, Quantities, minimised
@@ -109,7 +106,7 @@ def _counts(found: Parts, cluster: Cluster) -> list[Part]:
     parts = []
     for count in grid(limits, domain, usd, watt):
         part = sized(cluster, count)
-        least_s = _products_s(found.job, part) * found.job.steps
+        least_s = _products_s(found, part) * found.job.steps
         value = quantities(found, part, domain, least_s)
         within = not found.limits.rent or found.limits.budget_usd is None
         if not within and value.usd_per_s * least_s > (found.limits.budget_usd or 0.0):
@@ -119,11 +116,9 @@ def _counts(found: Parts, cluster: Cluster) -> list[Part]:
     return parts
 
 
-def _products_s(job: Job, cluster: Cluster) -> float:
-    """Seconds of a step that the matmuls alone take."""
-    point = embed(Plan(), job.workload, 1.0)
-    s_per_flop = rates(as_floats(cluster.accelerator), point, cluster.stack).matmul_s_per_flop
-    return model_flop(job.workload) * job.workload.batch / cluster.accelerators * s_per_flop
+def _products_s(found: Parts, cluster: Cluster) -> float:
+    """Seconds of a step that the products alone take."""
+    return products_s(found.job.workload, cluster, found.fixed) / cluster.accelerators
 
 
 def bill(cluster: Cluster, domain: int, step_s: float, tokens: float) -> Economics:
@@ -152,7 +147,7 @@ def _look(found: Parts, part: Part) -> None:
     y = np.log([float(getattr(hardware, name)) for name in RATES])
     space = Space(cluster, None, None, Ranges(np.exp(y), np.exp(y), float(cluster.accelerator.hbm_bytes)))  # pyright: ignore[reportArgumentType]
     families = Families(lattice(found.job.workload, part.cluster, {**found.fixed, "domain": part.domain}))
-    scale = part.log_bound - math.log(_products_s(found.job, part.cluster))  # from the step to the objective
+    scale = part.log_bound - math.log(_products_s(found, part.cluster))  # from the step to the objective
     for start in range(0, len(families), BATCH):
         first = families.first(start, start + BATCH)
         rows = np.broadcast_to(y, (len(first), len(y)))

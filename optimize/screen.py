@@ -67,7 +67,8 @@ def _with_rates(template: Cluster, rates: Any) -> Cluster:
 def screen(workload: Workload, space: Space, points: PlanPoint, y: np.ndarray, batch: int = BATCH) -> Screened:
     """Every plan of `points` (arrays of one length) at its own logarithms of the rates."""
     program = _program()
-    workload, template = (map_leaves(np.float32, compiled.anonymous(tree)) for tree in (workload, space.template))
+    workload = map_leaves(np.float32, compiled.anonymous(workload))
+    template = map_leaves(np.float32, compiled.anonymous(space.template))
     rates = np.exp(y).astype(np.float32)
     found = []
     for start in range(0, len(rates), batch):
@@ -89,7 +90,7 @@ def _piece(leaf: Any, rows: slice, batch: int) -> np.ndarray:
 
 def tangents_of(workload: Workload, space: Space, points: PlanPoint, y: np.ndarray) -> Screened:
     """The same for few plans, in float64 by dual numbers."""
-    at = dict(zip(RATES, np.exp(y).T, strict=True))
+    at: dict[str, Any] = dict(zip(RATES, np.exp(y).T, strict=True))
     workload = as_floats(workload)
 
     def step_s(rates: dict[str, Any]) -> Any:
