@@ -24,26 +24,26 @@ SECONDS_A_DAY = 86_400.0
 class Objective(enum.Enum):
     """What is best. The values are what an answer's `value` is, in words."""
 
-    time = "seconds to train the tokens"
-    step = "seconds of a step"
-    cost = "dollars to train the tokens: purchase written off, and electricity"
-    energy = "joules to train the tokens, at the meter"
+    time_s = "seconds to train the tokens"
+    step_s = "seconds of a step"
+    cost_usd = "dollars to train the tokens: purchase written off, and electricity"
+    energy_j = "joules to train the tokens, at the meter"
     tokens_per_usd = "tokens for a dollar"
-    tokens_per_joule = "tokens for a joule at the meter"
+    tokens_per_j = "tokens for a joule at the meter"
 
     @property
     def maximised(self) -> bool:
-        return self in (Objective.tokens_per_usd, Objective.tokens_per_joule)
+        return self in (Objective.tokens_per_usd, Objective.tokens_per_j)
 
     @property
     def usd_power(self) -> float:
         """Power of dollars a second in what is minimised."""
-        return float(self in (Objective.cost, Objective.tokens_per_usd))
+        return float(self in (Objective.cost_usd, Objective.tokens_per_usd))
 
     @property
     def watt_power(self) -> float:
         """Power of watts at the meter in what is minimised."""
-        return float(self in (Objective.energy, Objective.tokens_per_joule))
+        return float(self in (Objective.energy_j, Objective.tokens_per_j))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Quantities:
 
 def minimised(objective: Objective, found: Quantities, steps: float) -> Scalar:
     """The quantity whose logarithm a search minimises."""
-    if objective is Objective.step:
+    if objective is Objective.step_s:
         return found.train_s / steps
     if objective.usd_power:
         return found.train_s * found.usd_per_s
