@@ -1,7 +1,7 @@
 """The answer of `equipoise plan` as people read it."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optimize import units
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _SHORT = {
     "one_f_one_b": "1F1B",
-    "interleaved": "1F1B x",
+    "interleaved": "1F1B",
     "gpipe": "GPipe",
     "zb_h1": "ZB-H1",
     "zb_h2": "ZB-H2",
@@ -35,6 +35,8 @@ def show(
     say(console, f"{result.evaluations:,} of {result.plans_in_lattice:,} legal plans evaluated, {result.fitting:,} fit")
     console.print()
     console.print(_table(result, new_table))
+    mesh = "; experts: expert, expert_tensor" if _divides_experts(result) else ""
+    say(console, f"t,c,p,d: tensor, context, pipeline, data{mesh}; mb: sequences of a microbatch", style="dim")
     console.print()
     say(console, f"best plan: {units.shorten_runs(str(best.plan))}", style="bold")
     say(console, _bound(result))
@@ -43,6 +45,11 @@ def show(
         say(console, f"simplest within 1 %: {units.shorten_runs(str(result.simplest.plan))} ({more} longer)")
     for message in best.validation.messages:
         say(console, f"note: {message}")
+
+
+def _divides_experts(result: "PlanResult") -> bool:
+    """Whether any of the plans divides experts."""
+    return any(ranked.plan.expert * ranked.plan.expert_tensor > 1 for ranked in result.plans)
 
 
 def _bound(result: "PlanResult") -> str:
@@ -54,47 +61,37 @@ def _bound(result: "PlanResult") -> str:
 
 
 def _table(result: "PlanResult", new_table: Callable[..., "Table"]) -> "Table":
-    experts = any(ranked.plan.expert * ranked.plan.expert_tensor > 1 for ranked in result.plans)
-    mesh = ["exp"] if experts else []
-    table = new_table(
-        "",
-        "step",
-        "MFU",
-        "memory",
-        "gap",
-        "t",
-        "c",
-        "p",
-        "d",
-        *mesh,
-        "mb",
-        "schedule",
-        "ZeRO",
-        "recompute",
-        "time goes to",
-    )
-    for name in range(9 + len(mesh) + 1, 9 + len(mesh) + 5):
-        table.columns[name].justify = "left"
+    factor, unit = units.unit_for(result.plans[-1].step_s, units.SECONDS)
+    experts = _divides_experts(result)
+    mesh = ["experts"] if experts else []
+    figures = ["", f"step {unit}", "MFU %", "GiB", "gap %"]
+    table = new_table(*figures, "t,c,p,d", *mesh, "mb", "schedule", "ZeRO", "recompute", "where time goes")
+    table.padding = (0, 1, 0, 0)
+    for column in table.columns[7 + experts :]:
+        column.justify = "left"
     for number, ranked in enumerate(result.plans, 1):
-        table.add_row(*_row(number, ranked, experts), style="bold" if number == 1 else None)
+        table.add_row(*_row(number, ranked, factor, experts), style="bold" if number == 1 else None)
     return table
 
 
-def _row(number: int, ranked: "Ranked", experts: bool) -> list[str]:
+def _row(number: int, ranked: "Ranked", factor: float, experts: bool) -> list[str]:
+    plan = ranked.plan
+    figures = [
+        units.significant(ranked.step_s / factor, 4),
+        f"{100 * ranked.mfu:.1f}",
+        f"{ranked.peak_bytes / 2**30:.1f}",
+        f"{100 * ranked.gap:.2f}",
+    ]
+    degrees = [f"{plan.tensor},{plan.context},{plan.pipeline},{plan.data}"]
+    degrees += [f"{plan.expert},{plan.expert_tensor}"] if experts else []
+    return [str(number), *figures, *degrees, str(plan.microbatch), *_options(ranked), ranked.reason]
+
+
+def _options(ranked: "Ranked") -> list[str]:
     plan = ranked.plan
     schedule = _SHORT.get(plan.schedule, plan.schedule)
-    schedule += str(plan.virtual_stages) if plan.virtual_stages > 1 else ""
-    mesh: list[Any] = (
-        [f"{plan.expert}x{plan.expert_tensor}" if plan.expert_tensor > 1 else plan.expert] if experts else []
-    )
-    zero = f"{plan.zero_stage}" + (f"/{plan.data_shard}" if plan.data_shard else "")
+    schedule += f" x{plan.virtual_stages}" if plan.virtual_stages > 1 else ""
     partial = plan.recompute != "none" and plan.recompute_share < 1
     recompute = plan.recompute + (f" {plan.recompute_share:.0%}" if partial else "")
-    figures = [
-        units.scaled(ranked.step_s, units.SECONDS, 4),
-        units.percent(ranked.mfu),
-        f"{ranked.peak_bytes / 2**30:.1f} GiB",
-        units.percent(ranked.gap),
-    ]
-    degrees = [plan.tensor, plan.context, plan.pipeline, plan.data, *mesh, plan.microbatch]
-    return [str(number), *figures, *map(str, degrees), schedule, zero, recompute, ranked.reason]
+    zero = f"{plan.zero_stage}" + (f" in {plan.data_shard}" if plan.data_shard else "")
+    return [schedule if plan.pipeline > 1 else "-", zero, recompute]

@@ -23,6 +23,7 @@ commands:
   explain    what a step costs under a plan: time by term, memory by stage, what it is sensitive to
   plan       the best plan of a model on a cluster
   predict    time, with an interval, and memory of every row of a table of runs
+  design     the best cluster for a job within a budget and its plan, certified
   models     the models that are known by name
   clusters   the clusters that are known by name
 
@@ -145,6 +146,22 @@ def _predict(words: Sequence[str], start: float) -> None:
         print(f"{request.out}: {content['predicted']} of {content['rows']} rows predicted")
 
 
+def _design(words: Sequence[str], start: float) -> None:
+    from optimize import command_line, design_command, report, requests
+    from optimize.design import design
+
+    request = command_line.read(requests.Design, "design", words, requests.EXAMPLES["design"])
+    inputs = design_command.resolve(request.fields(), request.config)
+    if inputs.out is not None:
+        report.check_directory(inputs.out)
+    asked = {"template": inputs.template, "curves": inputs.curves, "objective": inputs.objective}
+    result = design(inputs.job, inputs.limits, **asked, fixed=inputs.fixed, seconds=inputs.seconds, seed=inputs.seed)
+    if request.json:
+        report.print_json(design_command.as_json(inputs, result) | _end(start))
+    else:
+        report.show_design(inputs, result)
+
+
 def _models(words: Sequence[str], start: float) -> None:
     from optimize import catalogue, command_line, report, requests
 
@@ -175,6 +192,7 @@ COMMANDS: dict[str, Callable[[Sequence[str], float], None]] = {
     "explain": _explain,
     "plan": _plan,
     "predict": _predict,
+    "design": _design,
     "models": _models,
     "clusters": _clusters,
 }

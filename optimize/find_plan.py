@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from costmodel.cluster import Cluster
+from costmodel.evaluate import prepare
 from costmodel.plan import Plan
 from costmodel.roofline import rates
-from costmodel.evaluate import prepare
 from costmodel.workload import Workload, model_flop
 from optimize import exhaustive
 from optimize.exhaustive import Best
@@ -141,10 +141,9 @@ def _reason(validation: Validation, first: Validation) -> str:
     own, best = _terms(validation), _terms(first)
     if validation is first:
         own = {name: share for name, share in own.items() if name not in ("matmuls", "attention")}
-        most = sorted(own, key=lambda name: -own[name])[:2]
-        return ", ".join(f"{name} {100 * own[name]:.1f} %" for name in most)
+        most = max(own, key=lambda name: own[name])
+        return f"{most} {100 * own[most]:.1f} %"
     step_s = first.breakdown.step_s if first.breakdown else math.nan
-    more = {name: own[name] - best.get(name, 0.0) for name in own}
     scale = validation.breakdown.step_s / step_s if validation.breakdown else math.nan
     more = {name: own[name] * scale - best.get(name, 0.0) for name in own}
     most = max(more, key=lambda name: more[name])

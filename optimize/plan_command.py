@@ -11,7 +11,7 @@ from costmodel._specs_plans import PLAN_CHECKS
 from costmodel.cluster import Cluster
 from costmodel.workload import Workload
 from optimize.find_plan import PlanResult, Ranked
-from optimize.inputs import COMMAND_LINE, Given, job, merge
+from optimize.inputs import Given, job, merge
 from optimize.plan_values import OBJECTIVES
 
 SCHEMA = 1

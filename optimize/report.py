@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from optimize.design import DesignResult
+    from optimize.design_command import DesignInputs
     from optimize.explain import Explanation, Stage
     from optimize.find_plan import PlanResult
     from optimize.plan_command import PlanInputs
@@ -212,6 +214,13 @@ def _show_elasticities(console: "Console", explanation: "Explanation") -> None:
         change = f"10 % {better} {elasticity.parameter.words}"
         told = f"[{value[0]:.3f}, {value[1]:.3f}]" if isinstance(value, list) else f"{value:.3f}"
         _say(console, f"  {change} would make the step {units.percent(-elasticity.tenth)} shorter ({told})")
+
+
+def show_design(inputs: "DesignInputs", result: "DesignResult") -> None:
+    """Both answers side by side."""
+    from optimize import _report_design
+
+    _report_design.show(inputs, result, _console(), _say, _table)
 
 
 def show_models(models: list[dict[str, Any]]) -> None:
