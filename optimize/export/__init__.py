@@ -56,7 +56,9 @@ def _slice_size(plan: Plan, cluster: Cluster) -> int:
 
 def framework_of(text: str) -> Framework | None:
     """The framework whose options a text holds, if it is a launch file at all."""
-    return next((framework for framework in FRAMEWORKS.values() if framework.recognises(text)), None)
+    json = text.lstrip().startswith("{")  # which may hold the text of another launch file
+    asked = [FRAMEWORKS["deepspeed"]] if json else FRAMEWORKS.values()
+    return next((framework for framework in asked if framework.recognises(text)), None)
 
 
 def read(text: str, where: str = "launch file", known: Known | None = None) -> Launch:
