@@ -14,10 +14,21 @@ from costmodel.plan import Plan, layers
 from costmodel.specs import SpecError, nearest
 from costmodel.workload import Workload
 from optimize.export import deepspeed, maxtext, megatron, megatron_bridge, torchtitan
-from optimize.export._framework import FACTS, Framework, Job, Known, Launch, canonical, has_experts
+from optimize.export._framework import FACTS, FREE, Framework, Job, Known, Launch, canonical, has_experts
 from optimize.export._reader import Reader
 
-__all__ = ["FRAMEWORKS", "Framework", "Known", "Launch", "canonical", "framework_of", "has_experts", "launch", "read"]
+__all__ = [
+    "FRAMEWORKS",
+    "FREE",
+    "Framework",
+    "Known",
+    "Launch",
+    "canonical",
+    "framework_of",
+    "has_experts",
+    "launch",
+    "read",
+]
 
 FRAMEWORKS: dict[str, Framework] = {
     module.FRAMEWORK.name: module.FRAMEWORK for module in (megatron, megatron_bridge, torchtitan, maxtext, deepspeed)

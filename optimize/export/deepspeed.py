@@ -30,7 +30,6 @@ _ANY = {
     "virtual_stages": (1,),
     "stage_layers": (None,),
     "expert_tensor": (1,),
-    "context_kind": ("all_to_all", "ring"),  # ring with one rank: see `rules`
     "recompute": ("none", "full"),
     "recompute_share": (1.0,),
     "precision": PRECISIONS,
@@ -40,11 +39,14 @@ _ANY = {
     "offload_optimizer": (0.0,),
     "offload_weights": (0.0,),
 }
-ALTERNATIVES: tuple[Alternative, ...] = (
-    _ANY | {"zero_stage": (0, 1), "data_shard": (None,)},
-    _ANY | {"zero_stage": (1,), "data_shard": (None,), "offload_optimizer": (1.0,)},
-    _ANY | {"zero_stage": (2,), "pipeline": (1,), "data_shard": (None,), "offload_optimizer": (0.0, 1.0)},
-    _ANY | {"zero_stage": (3,), "pipeline": (1,), "offload_optimizer": (0.0, 1.0), "offload_weights": (0.0, 1.0)},
+_SHARDS = (
+    {"zero_stage": (0, 1), "data_shard": (None,)},
+    {"zero_stage": (1,), "data_shard": (None,), "offload_optimizer": (1.0,)},
+    {"zero_stage": (2,), "pipeline": (1,), "data_shard": (None,), "offload_optimizer": (0.0, 1.0)},
+    {"zero_stage": (3,), "pipeline": (1,), "offload_optimizer": (0.0, 1.0), "offload_weights": (0.0, 1.0)},
+)
+ALTERNATIVES: tuple[Alternative, ...] = tuple(
+    _ANY | shards | context for context in ({"context": (1,)}, {"context_kind": ("all_to_all",)}) for shards in _SHARDS
 )
 
 
@@ -145,8 +147,6 @@ def _batch_read(reader: Reader, known: Known, inside: int) -> dict[str, Any]:
 
 def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
     """What goes together, beyond the table."""
-    if plan.context > 1 and plan.context_kind == "ring":
-        yield "`context_kind` is ring; DeepSpeed exchanges heads (Ulysses, all_to_all)"
     if plan.zero_stage == 0 and plan.overlap_data:
         yield "`overlap_data` is true with `zero_stage` 0; DeepSpeed overlaps ZeRO's traffic only"
     if plan.expert > 1 and plan.tensor > 1:

@@ -30,21 +30,19 @@ RESHARD = {1: ("never", True), 2: ("never", False), 3: ("always", False)}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 P, T = "parallelism.", "training."
 
-ALTERNATIVES: tuple[Alternative, ...] = (
-    {
-        "schedule": tuple(SCHEDULES),
-        "zero_stage": (0, 1, 2, 3),
-        "sequence_parallel": (True, False),
-        "context_kind": ("ring",),
-        "overlap_context": (False, True),  # with one rank, or before the attention: see `rules`
-        "recompute": ("none", "full"),
-        "recompute_share": (1.0,),
-        "expert_tensor": (1,),
-        "overlap_data": (True,),
-        "precision": tuple(DTYPES),
-        "gradient_dtype": tuple(DTYPES),
-    },
-)
+_ANY = {
+    "schedule": tuple(SCHEDULES),
+    "zero_stage": (0, 1, 2, 3),
+    "sequence_parallel": (True, False),
+    "context_kind": ("ring",),
+    "recompute": ("none", "full"),
+    "recompute_share": (1.0,),
+    "expert_tensor": (1,),
+    "overlap_data": (True,),
+    "precision": tuple(DTYPES),
+    "gradient_dtype": tuple(DTYPES),
+}
+ALTERNATIVES: tuple[Alternative, ...] = (_ANY | {"context": (1,)}, _ANY | {"overlap_context": (False,)})
 
 
 def titan_settings(job: Job) -> Settings:
@@ -200,8 +198,6 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
     """What goes together, beyond the table."""
     if plan.pipeline == 1 and plan.schedule != "one_f_one_b":
         yield f"`schedule` is {plan.schedule} with `pipeline` 1; torchtitan accumulates gradients then"
-    if plan.context > 1 and plan.overlap_context:
-        yield "`overlap_context` is true; torchtitan gathers keys and values before the attention"
     yield from _shard_rules(plan)
     if plan.stage_layers is not None:
         yield from _stage_rules(plan.stage_layers, plan.virtual_stages)
