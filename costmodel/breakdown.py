@@ -81,7 +81,7 @@ def breakdown(workload: Workload, cluster: Cluster, point: PlanPoint, done: Part
     return Breakdown(
         terms=_compute_terms(cluster, point, done)
         + _traffic_terms(cluster, point, done, pipe.transfers_s)
-        + _other_terms(done, pipe, sem),
+        + _other_terms(point, done, pipe, sem),
         memory=done.memory,
         limit_bytes=cluster.accelerator.hbm_bytes,
         model_flop=flop,
@@ -214,8 +214,12 @@ def _pipeline_parts(point: PlanPoint, done: Parts, sem: Semantics) -> _PipelineP
     )
 
 
-def _other_terms(done: Parts, pipe: "_PipelineParts", sem: Semantics) -> tuple[Term, ...]:
+def _other_terms(point: PlanPoint, done: Parts, pipe: "_PipelineParts", sem: Semantics) -> tuple[Term, ...]:
     step = done.step
+    issued_s, microbatches_s = (
+        _OnStage(point, done).passes_s("host_s"),
+        done.counts.microbatches * done.times.microbatch_s,
+    )
     summed_s = step.passes_s + step.reduction_s + step.optimizer_s + step.host_s
     links_s = sem.maximum(step.links_s - summed_s, 0.0)
     return (
@@ -227,7 +231,12 @@ def _other_terms(done: Parts, pipe: "_PipelineParts", sem: Semantics) -> tuple[T
             ("HBM bandwidth", "FLOP/s"),
             (step.optimizer_s - step.orthogonal_s, step.orthogonal_s),
         ),
-        _term("host", step.host_s, ("host",), (step.host_s,)),
+        _term(
+            "host",
+            step.host_s + issued_s + microbatches_s,
+            ("step", "issuing kernels", "microbatches"),
+            (step.host_s, issued_s, microbatches_s),
+        ),
         _term("shared links", links_s, ("link bandwidth",), (links_s,)),
     )
 
