@@ -1,0 +1,115 @@
+"""What a row leaves open, by software class: the stated defaults of `predict`.
+
+Each class is a way to write training software, not a source; a row names its class by words that any source may use
+(notes.stack_of). Evidence: K is the software's own documentation, C was chosen on calibration rows.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+STACKS = ("nanotron", "fsdp", "megatron_early", "megatron_core", "xla", "deepspeed")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Habits:
+    """What a class of software does where the row does not say."""
+
+    zero_stage: int
+    sequence_parallel: bool  # where tensor > 1
+    attention: str
+    recompute: str | None  # None: the least that fits in memory
+    gradient_dtype: str
+    overlap_data: bool
+    overlap_tensor: bool
+    overlap_pipeline: bool
+    fused_kernels: bool
+    selective_share: float | None  # "selective" as a share of layers recomputed in full; None: the attention's core
+    memory: Mapping[str, float]  # fields of the Stack that hold bytes outside tensors
+
+
+HABITS = {
+    # K: Korthikanti 2022 and Narayanan 2021: plain data parallelism, scores in memory, 32-bit gradients
+    "megatron_early": Habits(
+        zero_stage=0,
+        sequence_parallel=False,
+        attention="flash",
+        recompute=None,
+        gradient_dtype="fp32",
+        overlap_data=False,
+        overlap_tensor=False,
+        overlap_pipeline=False,
+        fused_kernels=True,
+        selective_share=None,
+        memory={"logit_bytes": 8.0},
+    ),
+    # K: NeMo and Megatron-Bridge performance guides: distributed optimizer, overlap of all traffic, fused kernels
+    "megatron_core": Habits(
+        zero_stage=1,
+        sequence_parallel=True,
+        attention="flash",
+        recompute="none",
+        gradient_dtype="fp32",
+        overlap_data=True,
+        overlap_tensor=True,
+        overlap_pipeline=True,
+        fused_kernels=True,
+        selective_share=None,
+        memory={"logit_bytes": 8.0},
+    ),
+    # K: nanotron's README: 32-bit accumulation, asynchronous column-linear layers
+    "nanotron": Habits(
+        zero_stage=0,
+        sequence_parallel=True,
+        attention="flash",
+        recompute="none",
+        gradient_dtype="fp32",
+        overlap_data=False,
+        overlap_tensor=False,
+        overlap_pipeline=False,
+        fused_kernels=True,
+        selective_share=None,
+        memory={"logit_bytes": 12.0},
+    ),
+    # K: torchtitan and llm-foundry documents: FSDP prefetches the next layer's weights
+    "fsdp": Habits(
+        zero_stage=3,
+        sequence_parallel=True,
+        attention="flash",
+        recompute=None,
+        gradient_dtype="fp32",
+        overlap_data=True,
+        overlap_tensor=False,
+        overlap_pipeline=False,
+        fused_kernels=False,
+        selective_share=0.4,
+        memory={"logit_bytes": 12.0},
+    ),
+    # K: DeepSpeed's documents: gradients in the weights' own type
+    "deepspeed": Habits(
+        zero_stage=3,
+        sequence_parallel=False,
+        attention="flash",
+        recompute=None,
+        gradient_dtype="fp16",
+        overlap_data=True,
+        overlap_tensor=False,
+        overlap_pipeline=False,
+        fused_kernels=True,
+        selective_share=None,
+        memory={"logit_bytes": 12.0},
+    ),
+    # K: MaxText's documents: FSDP over a slice, the compiler overlaps
+    "xla": Habits(
+        zero_stage=3,
+        sequence_parallel=True,
+        attention="flash",
+        recompute=None,
+        gradient_dtype="fp32",
+        overlap_data=True,
+        overlap_tensor=True,
+        overlap_pipeline=True,
+        fused_kernels=True,
+        selective_share=0.4,
+        memory={"logit_bytes": 8.0},
+    ),
+}
