@@ -1,6 +1,7 @@
 """Published measurements: each row of a table mapped to workload, cluster, plan and facts, and evaluated in batches."""
 
 from costmodel.rows.batches import Batch as Batch
+from costmodel.rows.batches import Figures as Figures
 from costmodel.rows.batches import evaluated as evaluated
 from costmodel.rows.batches import stacked as stacked
 from costmodel.rows.cases import Case as Case

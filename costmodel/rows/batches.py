@@ -8,12 +8,12 @@ is the structure: the operators, the number of tiers, the algorithm of the all-r
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from costmodel.cluster import Accelerator, Cluster, Tier
-from costmodel.cost import cost
+from costmodel.cost import parts
 from costmodel.plan import PlanPoint, embed
 from costmodel.rows.cases import Case
 from costmodel.semantics import Exact
@@ -50,14 +50,26 @@ def stacked(cases: Sequence[Case]) -> list[Batch]:
     return [_batch([cases[i] for i in indices], np.array(indices)) for indices in groups.values()]
 
 
-def evaluated(cases: Sequence[Case]) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of a step and bytes at the peak of each case, exactly, whether or not its plan keeps to all rules."""
-    step_s, peak_bytes = np.full(len(cases), np.nan), np.full(len(cases), np.nan)
+class Figures(NamedTuple):
+    """One value for each case."""
+
+    step_s: np.ndarray
+    peak_bytes: np.ndarray  # of the device, as its driver counts
+    tensor_bytes: np.ndarray  # of the framework's tensors, as training logs print: workspaces among them, context and communicators not
+
+
+def evaluated(cases: Sequence[Case]) -> Figures:
+    """Time and memory of each case, exactly, whether or not its plan keeps to all rules."""
+    found = Figures(*(np.full(len(cases), np.nan) for _ in Figures._fields))
     with np.errstate(all="ignore"):
         for batch in stacked(cases):
-            found = cost(batch.workload, batch.cluster, batch.point, Exact(np))
-            step_s[batch.indices], peak_bytes[batch.indices] = found.step_s, found.peak_bytes
-    return step_s, peak_bytes
+            result = parts(batch.workload, batch.cluster, batch.point, Exact(np))
+            memory = result.memory
+            outside_bytes = batch.cluster.stack.context_bytes + memory.first.buffers_bytes  # the same on every stage
+            found.step_s[batch.indices] = result.step.step_s
+            found.peak_bytes[batch.indices] = memory.peak_bytes
+            found.tensor_bytes[batch.indices] = memory.peak_bytes - outside_bytes
+    return found
 
 
 def point(case: Case) -> PlanPoint:

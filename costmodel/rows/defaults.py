@@ -24,8 +24,14 @@ class Habits:
     overlap_pipeline: bool
     fused_kernels: bool
     selective_share: float | None  # "selective" as a share of layers recomputed in full; None: the attention's core
+    whole_inputs: bool = False  # models._gathered
+    weighs_head: bool = False  # layouts.by_cost
+    eager: bool = False  # models._eager
     memory: Mapping[str, float]  # fields of the Stack that hold bytes outside tensors
 
+
+# C: of the allocator, by the memory of nanotron's calibration rows: 0.3 GB that no tensor needs, 5 % of activations
+_TORCH = {"workspace_bytes": 0.3e9, "fragmentation": 0.05}
 
 HABITS = {
     # K: Korthikanti 2022 and Narayanan 2021: plain data parallelism, scores in memory, 32-bit gradients
@@ -40,7 +46,7 @@ HABITS = {
         overlap_pipeline=False,
         fused_kernels=True,
         selective_share=None,
-        memory={"logit_bytes": 8.0},
+        memory={"logit_bytes": 8.0, **_TORCH},
     ),
     # K: NeMo and Megatron-Bridge performance guides: distributed optimizer, overlap of all traffic, fused kernels
     "megatron_core": Habits(
@@ -54,7 +60,7 @@ HABITS = {
         overlap_pipeline=True,
         fused_kernels=True,
         selective_share=None,
-        memory={"logit_bytes": 8.0},
+        memory={"logit_bytes": 8.0, **_TORCH},
     ),
     # K: nanotron's README: 32-bit accumulation, asynchronous column-linear layers
     "nanotron": Habits(
@@ -68,7 +74,10 @@ HABITS = {
         overlap_pipeline=False,
         fused_kernels=True,
         selective_share=None,
-        memory={"logit_bytes": 12.0},
+        whole_inputs=True,
+        weighs_head=True,
+        eager=True,
+        memory={"logit_bytes": 14.0, **_TORCH},
     ),
     # K: torchtitan and llm-foundry documents: FSDP prefetches the next layer's weights
     "fsdp": Habits(
@@ -82,7 +91,8 @@ HABITS = {
         overlap_pipeline=False,
         fused_kernels=False,
         selective_share=0.4,
-        memory={"logit_bytes": 12.0},
+        eager=True,
+        memory={"logit_bytes": 12.0, **_TORCH},
     ),
     # K: DeepSpeed's documents: gradients in the weights' own type
     "deepspeed": Habits(
@@ -96,7 +106,7 @@ HABITS = {
         overlap_pipeline=False,
         fused_kernels=True,
         selective_share=None,
-        memory={"logit_bytes": 12.0},
+        memory={"logit_bytes": 12.0, **_TORCH},
     ),
     # K: MaxText's documents: FSDP over a slice, the compiler overlaps
     "xla": Habits(
@@ -110,6 +120,6 @@ HABITS = {
         overlap_pipeline=True,
         fused_kernels=True,
         selective_share=0.4,
-        memory={"logit_bytes": 8.0},
+        memory={"logit_bytes": 8.0, **_TORCH},
     ),
 }

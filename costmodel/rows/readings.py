@@ -17,7 +17,7 @@ def settle(cases: Sequence[Case]) -> list[Case]:
     waiting = [i for i, case in enumerate(cases) if OPEN_RECOMPUTE in case.open]
     for mode in ("none", "selective", "full"):
         tried = [_with_recompute(cases[i], mode) for i in waiting]
-        _, peaks = evaluated(tried)
+        peaks = evaluated(tried).peak_bytes
         unsettled = []
         for i, case, peak_bytes in zip(waiting, tried, peaks, strict=True):
             chosen[i] = case
