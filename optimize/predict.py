@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from costmodel._specs_rows import read_rows, write_table
-from costmodel.rows import Case, Unreadable, alternatives, case, evaluated, settle
+from costmodel.rows import Case, Unreadable, alternatives, case, evaluated, lightened, settle
 from costmodel.specs import load_stack
 
 HEADER = ("predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note")
@@ -51,14 +51,15 @@ def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None =
     readable = [(i, row) for i, row in enumerate(rows) if isinstance(row, Case)]
     settled = settle([_with_stack(row, stack or {}) for _, row in readable])
     open_to = [alternatives(row) for row in settled]
-    figures = evaluated([reading for readings in open_to for reading in readings])
+    times_s = evaluated([reading for readings in open_to for reading in readings]).step_s
+    held = evaluated(lightened(settled))
     answers = [Prediction(note=row.reason) if isinstance(row, Unreadable) else None for row in rows]
     start = 0
-    for (i, _), row, readings in zip(readable, settled, open_to, strict=True):
-        mine = slice(start, start + len(readings))
-        start += len(readings)
-        means = (float(np.mean(figure[mine])) for figure in figures)
-        answers[i] = _prediction(row, *means)
+    for k, (i, _) in enumerate(readable):
+        mine = slice(start, start + len(open_to[k]))
+        start += len(open_to[k])
+        memory = float(held.peak_bytes[k]), float(held.tensor_bytes[k])
+        answers[i] = _prediction(settled[k], float(np.mean(times_s[mine])), *memory)
     return tuple(answer for answer in answers if answer is not None)
 
 

@@ -9,4 +9,5 @@ from costmodel.rows.cases import Unreadable as Unreadable
 from costmodel.rows.cases import case as case
 from costmodel.rows.cases import read_cases as read_cases
 from costmodel.rows.readings import alternatives as alternatives
+from costmodel.rows.readings import lightened as lightened
 from costmodel.rows.readings import settle as settle

@@ -14,8 +14,10 @@ import numpy as np
 
 from costmodel.cluster import Accelerator, Cluster, Tier
 from costmodel.cost import parts
+from costmodel.options import PRECISIONS
 from costmodel.plan import PlanPoint, embed
 from costmodel.rows.cases import Case
+from costmodel.rows.defaults import HABITS
 from costmodel.semantics import Exact
 from costmodel.stack import Stack
 from costmodel.workload import Workload
@@ -55,7 +57,9 @@ class Figures(NamedTuple):
 
     step_s: np.ndarray
     peak_bytes: np.ndarray  # of the device, as its driver counts
-    tensor_bytes: np.ndarray  # of the framework's tensors, as training logs print: workspaces among them, context and communicators not
+    tensor_bytes: (
+        np.ndarray
+    )  # of the framework's tensors, as training logs print: workspaces among them, context and communicators not
 
 
 def evaluated(cases: Sequence[Case]) -> Figures:
@@ -73,8 +77,15 @@ def evaluated(cases: Sequence[Case]) -> Figures:
 
 
 def point(case: Case) -> PlanPoint:
-    """The point of a case's plan."""
-    return embed(case.plan, case.workload, domain=case.cluster.tiers[0].usable_size)  # pyright: ignore[reportArgumentType]
+    """The point of a case's plan, with the weights as its software holds them."""
+    found = embed(case.plan, case.workload, domain=case.cluster.tiers[0].usable_size)  # pyright: ignore[reportArgumentType]
+    habits, narrow = HABITS[case.stack], PRECISIONS[case.plan.precision].copy_bytes > 0
+    changed = {}
+    if habits.keeps_8bit_weights and narrow:
+        changed = {"weight_bytes": 1.0, "copy_bytes": found.precision.copy_bytes - 1.0}
+    elif habits.keeps_32bit_weights and case.plan.zero_stage == 3 and found.precision.master_bytes:
+        changed = {"master_bytes": found.precision.master_bytes - found.precision.weight_bytes}
+    return dataclasses.replace(found, precision=dataclasses.replace(found.precision, **changed)) if changed else found
 
 
 def _batch(cases: list[Case], indices: np.ndarray) -> Batch:

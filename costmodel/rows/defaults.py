@@ -25,6 +25,8 @@ class Habits:
     fused_kernels: bool
     selective_share: float | None  # "selective" as a share of layers recomputed in full; None: the attention's core
     whole_inputs: bool = False  # models._gathered
+    keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
+    keeps_8bit_weights: bool = False  # under 8-bit precisions the weights are held, and gathered, in 8 bits
     weighs_head: bool = False  # layouts.by_cost
     eager: bool = False  # models._eager
     memory: Mapping[str, float]  # fields of the Stack that hold bytes outside tensors
@@ -32,6 +34,9 @@ class Habits:
 
 # C: of the allocator, by the memory of nanotron's calibration rows: 0.3 GB that no tensor needs, 5 % of activations
 _TORCH = {"workspace_bytes": 0.3e9, "fragmentation": 0.05}
+
+FUSED_LOSS_BYTES = 4.0
+"""Bytes of one logit where loss and gradient are one kernel: 16-bit logits, and their gradient in a second copy."""
 
 HABITS = {
     # K: Korthikanti 2022 and Narayanan 2021: plain data parallelism, scores in memory, 32-bit gradients
@@ -48,18 +53,20 @@ HABITS = {
         selective_share=None,
         memory={"logit_bytes": 8.0, **_TORCH},
     ),
-    # K: NeMo and Megatron-Bridge performance guides: distributed optimizer, overlap of all traffic, fused kernels
+    # K: NeMo and Megatron-Bridge performance guides: distributed optimizer, overlap of all traffic, fused kernels,
+    # gradients reduced in 16 bits (grad_reduce_in_fp32 off) and 8-bit weights (fp8_param_gather) in the recipes
     "megatron_core": Habits(
         zero_stage=1,
         sequence_parallel=True,
         attention="flash",
         recompute="none",
-        gradient_dtype="fp32",
+        gradient_dtype="bf16",
         overlap_data=True,
         overlap_tensor=True,
         overlap_pipeline=True,
         fused_kernels=True,
         selective_share=None,
+        keeps_8bit_weights=True,
         memory={"logit_bytes": 8.0, **_TORCH},
     ),
     # K: nanotron's README: 32-bit accumulation, asynchronous column-linear layers
@@ -92,6 +99,7 @@ HABITS = {
         fused_kernels=False,
         selective_share=0.4,
         eager=True,
+        keeps_32bit_weights=True,
         memory={"logit_bytes": 12.0, **_TORCH},
     ),
     # K: DeepSpeed's documents: gradients in the weights' own type
@@ -120,6 +128,7 @@ HABITS = {
         overlap_pipeline=True,
         fused_kernels=True,
         selective_share=0.4,
+        keeps_32bit_weights=True,
         memory={"logit_bytes": 8.0, **_TORCH},
     ),
 }

@@ -11,7 +11,7 @@ from costmodel.rows.defaults import Habits
 from costmodel.rows.hardware import Machine
 
 OPEN_RECOMPUTE = "recompute"
-"""Mark in `Layout.open` of a plan whose recompute the row leaves open and memory decides."""
+"""Mark in `Layout.open` of a plan whose recompute the row leaves open."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -186,7 +186,7 @@ def _recompute(
     if not cell:
         if habits.recompute is not None:
             assumed.append(f"recompute {habits.recompute}")
-        return {"recompute": habits.recompute or "none"}, habits.recompute is None
+        return {"recompute": habits.recompute or "none"}, True
     if cell not in ("none", "selective", "full"):
         raise RowError(f"`recompute` is {cell!r}; expected none, selective, full or nothing")
     if cell == "selective":

@@ -11,7 +11,7 @@ from costmodel.models.decoder import decoder
 from costmodel.models.moe import Latent, moe_decoder
 from costmodel.rows.columns import Columns, RowError
 from costmodel.rows.defaults import HABITS
-from costmodel.workload import Block, Op, Saved, Size, Workload
+from costmodel.workload import LOGITS, Block, Op, Saved, Size, Workload
 
 _VOCABULARY_GPT, _VOCABULARY_LLAMA = 51_200, 32_000
 _LARGEST = 10**9
@@ -42,6 +42,7 @@ class Dimensions:
     tied: bool = False
     parallel_block: bool = False
     whole_inputs: bool = False  # inputs of sequence-parallel regions are saved gathered (nanotron)
+    narrow_inputs: bool = False  # linear layers save their inputs as they were cast, in 8 bits (Transformer Engine)
     eager: bool = False  # what a framework without a compiler saves beside the fused kernels' tensors
     window: int = 0  # tokens of a sliding window on every layer; 0: all before
     window_share: float = 1.0  # layers that have the window
@@ -105,6 +106,7 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
         tied=_tied(columns, gpt),
         parallel_block=bool(facts.get("parallel_block")),
         whole_inputs=HABITS[era].whole_inputs and (columns.count("pp") or 1) == 1,
+        narrow_inputs=HABITS[era].keeps_8bit_weights and _is_narrow(columns.text("precision").lower()),
         eager=bool(gated) and HABITS[era].eager and not facts.get("compiled"),
         window=_window(facts, sizes["seq"]),
     )
@@ -113,6 +115,10 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
     if not 0 < values["window"] < sizes["seq"]:
         values |= {"window": 0, "window_share": 1.0}
     return Dimensions(**values), assumed
+
+
+def _is_narrow(precision: str) -> bool:
+    return "8" in precision or "fp4" in precision
 
 
 def _window(facts: Mapping[str, float], sequence: int) -> int:
@@ -170,7 +176,13 @@ def _built(d: Dimensions) -> Workload:
             causal_density=density,
         )
     built = dataclasses.replace(built, name="row", tied=float(d.tied))
-    for applies, change in ((d.parallel_block, _in_parallel), (d.whole_inputs, _gathered), (d.eager, _eager)):
+    changes = (
+        (d.parallel_block, _in_parallel),
+        (d.whole_inputs, _gathered),
+        (d.narrow_inputs, _narrow),
+        (d.eager, _eager),
+    )
+    for applies, change in changes:
         if applies:
             built = dataclasses.replace(built, blocks=tuple(map(change, built.blocks)))
     return map_leaves(as_float, built)
@@ -192,8 +204,8 @@ def _in_parallel(block: Block) -> Block:
 def _gathered(block: Block) -> Block:
     """Inputs of column-parallel layers kept as they were gathered, and not gathered again.
 
-    Source: nanotron, `tensor_parallel/functional.py`, without `recompute_allgather`. Its calibration rows hold runs with
-    and without; without a pipeline most are so, with one most are not (memory within 6 and 9 %; the cause is unknown).
+    Source: nanotron, `tensor_parallel/functional.py`, without `recompute_allgather`. Its calibration rows hold
+    runs with and without: without a pipeline most are so, with one most are not (the cause is unknown).
     """
 
     def whole(op: Op) -> Op:
@@ -204,6 +216,17 @@ def _gathered(block: Block) -> Block:
         return dataclasses.replace(size, split=TOKENS) if size.split == SPREAD else size
 
     return dataclasses.replace(block, ops=tuple(whole(op) if op.kind == "matmul" else op for op in block.ops))
+
+
+def _narrow(block: Block) -> Block:
+    """Inputs of linear layers saved in 8 bits. Source: NVIDIA Transformer Engine, `LayerNormLinear` and `Linear`."""
+
+    def half(op: Op) -> Op:
+        if op.kind != "matmul" or op.name == LOGITS:
+            return op
+        return dataclasses.replace(op, saved=tuple(dataclasses.replace(s, activations=0.5) for s in op.saved))
+
+    return dataclasses.replace(block, ops=tuple(map(half, block.ops)))
 
 
 def _eager(block: Block) -> Block:
