@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel._specs_checks import COUNT, Check, convert, fail, nearest
-from costmodel._specs_clusters import cluster_from
+from costmodel._specs_clusters import cluster_from, stack_fields
 from costmodel._specs_files import SpecError, plain, read_mapping, show
 from costmodel._specs_models import workload_from
 from costmodel._specs_plans import plan_from
@@ -24,6 +24,7 @@ __all__ = [
     "is_path",
     "load_cluster",
     "load_plan",
+    "load_stack",
     "load_workload",
     "model_names",
     "plan_from",
@@ -74,6 +75,14 @@ def load_plan(path: str | Path) -> Plan:
     if not isinstance(path, str | Path):
         fail("plan", "plan", path, "the path of a TOML or JSON file")
     return plan_from(read_mapping(path), f"plan ({plain(str(path))})")
+
+
+def load_stack(path: str | Path) -> dict[str, Any]:
+    """Fields of the Stack from a TOML or JSON file: its table `stack`, as `calibrate` writes it, or the whole file."""
+    where, table = f"stack ({plain(str(path))})", read_mapping(path)
+    if "cluster" in table or "stack" in table:
+        table = table.get("stack", {})
+    return stack_fields(table, where)
 
 
 def _find(kind: str, name_or_path: str | Path) -> tuple[str, dict[str, Any], str]:

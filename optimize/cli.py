@@ -21,6 +21,7 @@ What a training step of a large neural network costs on a cluster, and why.
 
 commands:
   explain    what a step costs under a plan: time by term, memory by stage, what it is sensitive to
+  predict    time, with an interval, and memory of every row of a table of runs
   models     the models that are known by name
   clusters   the clusters that are known by name
 
@@ -104,6 +105,24 @@ def _explain(words: Sequence[str], start: float) -> None:
         report.show_explanation(explanation)
 
 
+def _predict(words: Sequence[str], start: float) -> None:
+    from optimize import command_line, report, requests
+    from optimize.predict import as_json, predict_file
+
+    words = command_line.first_as("--rows", words)
+    request = command_line.read(requests.Predict, "predict", words, requests.EXAMPLES["predict"])
+    if request.rows is None or request.out is None:
+        missing, example = ("rows", "rows.csv") if request.rows is None else ("out", "--out predictions.csv")
+        raise SpecError(f"command line: `{missing}` is missing; expected a file, such as {example}")
+    content = as_json(predict_file(request.rows, request.out, request.stack))
+    if request.json:
+        inputs = {"rows": request.rows, "out": request.out, "stack": request.stack}
+        told = {"schema": 1, "status": Status.ok.name, "message": Status.ok.value, "inputs": inputs}
+        report.print_json(told | content | _end(start))
+    else:
+        print(f"{request.out}: {content['predicted']} of {content['rows']} rows predicted")
+
+
 def _models(words: Sequence[str], start: float) -> None:
     from optimize import catalogue, command_line, report, requests
 
@@ -132,6 +151,7 @@ def _list(as_json: bool, content: dict[str, Any], show: Callable[[list[dict[str,
 
 COMMANDS: dict[str, Callable[[Sequence[str], float], None]] = {
     "explain": _explain,
+    "predict": _predict,
     "models": _models,
     "clusters": _clusters,
 }

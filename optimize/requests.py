@@ -113,6 +113,20 @@ class Explain:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Predict:
+    """Time with an interval, and memory, of every row of a table in the columns of measurements/calibration.csv."""
+
+    rows: _Text = None
+    """CSV file of rows; may stand first, without the flag"""
+    out: _Text = None
+    """CSV file of predictions, one row for each, in order"""
+    stack: _Text = None
+    """TOML or JSON file with the table `stack` (as `calibrate` writes it), for all rows"""
+    json: _Switch = False
+    """print one JSON object and nothing else"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Models:
     """The models that are known by name."""
 
@@ -136,6 +150,10 @@ examples:
   equipoise explain --model gpt3-175b --cluster a100-80gb --plan plan.json --recompute full --json
   equipoise explain --model llama3-70b --cluster h100 --accelerators 256 --against b200
   equipoise explain --config job.toml --out results/job""",
+    "predict": """
+examples:
+  equipoise predict rows.csv --out predictions.csv
+  equipoise predict rows.csv --out predictions.csv --stack my_cluster.toml --json""",
     "models": """
 examples:
   equipoise models

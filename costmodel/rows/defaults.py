@@ -24,8 +24,19 @@ class Habits:
     overlap_pipeline: bool
     fused_kernels: bool
     selective_share: float | None  # "selective" as a share of layers recomputed in full; None: the attention's core
+    whole_inputs: bool = False  # models._gathered
+    keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
+    keeps_8bit_weights: bool = False  # under 8-bit precisions the weights are held, and gathered, in 8 bits
+    weighs_head: bool = False  # layouts.by_cost
+    eager: bool = False  # models._eager
     memory: Mapping[str, float]  # fields of the Stack that hold bytes outside tensors
 
+
+# C: of the allocator, by the memory of nanotron's calibration rows: 0.3 GB that no tensor needs, 5 % of activations
+_TORCH = {"workspace_bytes": 0.3e9, "fragmentation": 0.05}
+
+FUSED_LOSS_BYTES = 4.0
+"""Bytes of one logit where loss and gradient are one kernel: 16-bit logits, and their gradient in a second copy."""
 
 HABITS = {
     # K: Korthikanti 2022 and Narayanan 2021: plain data parallelism, scores in memory, 32-bit gradients
@@ -40,21 +51,23 @@ HABITS = {
         overlap_pipeline=False,
         fused_kernels=True,
         selective_share=None,
-        memory={"logit_bytes": 8.0},
+        memory={"logit_bytes": 8.0, **_TORCH},
     ),
-    # K: NeMo and Megatron-Bridge performance guides: distributed optimizer, overlap of all traffic, fused kernels
+    # K: NeMo and Megatron-Bridge performance guides: distributed optimizer, overlap of all traffic, fused kernels,
+    # gradients reduced in 16 bits (grad_reduce_in_fp32 off) and 8-bit weights (fp8_param_gather) in the recipes
     "megatron_core": Habits(
         zero_stage=1,
         sequence_parallel=True,
         attention="flash",
         recompute="none",
-        gradient_dtype="fp32",
+        gradient_dtype="bf16",
         overlap_data=True,
         overlap_tensor=True,
         overlap_pipeline=True,
         fused_kernels=True,
         selective_share=None,
-        memory={"logit_bytes": 8.0},
+        keeps_8bit_weights=True,
+        memory={"logit_bytes": 8.0, **_TORCH},
     ),
     # K: nanotron's README: 32-bit accumulation, asynchronous column-linear layers
     "nanotron": Habits(
@@ -68,7 +81,10 @@ HABITS = {
         overlap_pipeline=False,
         fused_kernels=True,
         selective_share=None,
-        memory={"logit_bytes": 12.0},
+        whole_inputs=True,
+        weighs_head=True,
+        eager=True,
+        memory={"logit_bytes": 14.0, **_TORCH},
     ),
     # K: torchtitan and llm-foundry documents: FSDP prefetches the next layer's weights
     "fsdp": Habits(
@@ -82,7 +98,9 @@ HABITS = {
         overlap_pipeline=False,
         fused_kernels=False,
         selective_share=0.4,
-        memory={"logit_bytes": 12.0},
+        eager=True,
+        keeps_32bit_weights=True,
+        memory={"logit_bytes": 12.0, **_TORCH},
     ),
     # K: DeepSpeed's documents: gradients in the weights' own type
     "deepspeed": Habits(
@@ -96,7 +114,7 @@ HABITS = {
         overlap_pipeline=False,
         fused_kernels=True,
         selective_share=None,
-        memory={"logit_bytes": 12.0},
+        memory={"logit_bytes": 12.0, **_TORCH},
     ),
     # K: MaxText's documents: FSDP over a slice, the compiler overlaps
     "xla": Habits(
@@ -110,6 +128,7 @@ HABITS = {
         overlap_pipeline=True,
         fused_kernels=True,
         selective_share=0.4,
-        memory={"logit_bytes": 8.0},
+        keeps_32bit_weights=True,
+        memory={"logit_bytes": 8.0, **_TORCH},
     ),
 }

@@ -44,6 +44,8 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
         number = re.search(pattern, notes)
         if number:
             found[name] = float(number[1])
+    if re.search(r"foundry", words(row, "source", "notes")):
+        found["fused_loss"] = 1.0  # K: llm-foundry's default loss is flash-attention's fused cross entropy
     return found | _graphs(notes) | _megascale(notes) | _kernel(notes)
 
 
