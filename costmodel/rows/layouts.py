@@ -5,9 +5,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from costmodel.options import RecomputeRow
 from costmodel.plan import Plan
 from costmodel.rows.columns import Columns, RowError
-from costmodel.rows.defaults import Habits
+from costmodel.rows.defaults import XLA_OFFLOADED, XLA_SELECTIVE, Habits
 from costmodel.rows.hardware import Machine
 
 OPEN_RECOMPUTE = "recompute"
@@ -29,7 +30,7 @@ def layout(
     """The plan of a row, whether or not all rules of `violations` hold: `cost` is defined beside them too."""
     assumed: list[str] = []
     degrees = _degrees(columns, machine, batch, assumed)
-    zero = _sharding(columns, machine, habits, degrees, assumed)
+    zero = _sharding(columns, facts, machine, habits, degrees, assumed)
     micro = _microbatch(columns, degrees, zero["zero_stage"], batch, habits, assumed)
     stages = _stages(columns, habits, degrees["pipeline"], layers, assumed)
     recompute, is_open = _recompute(columns, facts, habits, layers, degrees["pipeline"], assumed)
@@ -81,13 +82,18 @@ _ZERO = (
 
 
 def _sharding(
-    columns: Columns, machine: Machine, habits: Habits, degrees: Mapping[str, int], assumed: list[str]
+    columns: Columns,
+    facts: Mapping[str, float],
+    machine: Machine,
+    habits: Habits,
+    degrees: Mapping[str, int],
+    assumed: list[str],
 ) -> dict[str, Any]:
     """ZeRO's stage and the ranks that share weights."""
     cell = columns.text("zero_stage_or_fsdp").lower()
     stage = next((stage for pattern, stage in _ZERO if re.search(pattern, cell)), None)
     if stage is None:
-        stage = habits.zero_stage
+        stage = max(habits.zero_stage, int(facts.get("optimizer_sharded", 0.0)))
         assumed.append(f"ZeRO {stage}")
     if stage == 2 and degrees["pipeline"] > 1:
         stage = (
@@ -190,7 +196,7 @@ def _recompute(
     if cell not in ("none", "selective", "full"):
         raise RowError(f"`recompute` is {cell!r}; expected none, selective, full or nothing")
     if cell == "selective":
-        return selective(facts, habits), False
+        return selective(facts), False
     if cell == "full" and "recompute_layers" in facts:
         virtual = columns.count("vpp") or 1
         share = min(1.0, facts["recompute_layers"] * pipeline * virtual / layers)
@@ -198,13 +204,18 @@ def _recompute(
     return {"recompute": cell}, False
 
 
-def selective(facts: Mapping[str, float], habits: Habits) -> dict[str, Any]:
-    """Megatron: the attention's core. Elsewhere a share of each layer; of every second layer where the notes say so."""
+def selective(facts: Mapping[str, float]) -> dict[str, Any]:
+    """Every second layer where the notes say so; else what `selective_row` says."""
     if facts.get("selective_layers"):
         return {"recompute": "full", "recompute_share": 0.5}
-    if habits.selective_share is None:
-        return {"recompute": "selective"}
-    return {"recompute": "full", "recompute_share": habits.selective_share}
+    return {"recompute": "selective"}
+
+
+def selective_row(facts: Mapping[str, float], habits: Habits) -> RecomputeRow | None:
+    """What the software of a row means by selective; None: the attention's core."""
+    if habits.selective is XLA_SELECTIVE and facts.get("offloaded_projections"):
+        return XLA_OFFLOADED
+    return habits.selective
 
 
 _PRECISIONS = (

@@ -44,6 +44,7 @@ class Dimensions:
     whole_inputs: bool = False  # inputs of sequence-parallel regions are saved gathered (nanotron)
     narrow_inputs: bool = False  # linear layers save their inputs as they were cast, in 8 bits (Transformer Engine)
     eager: bool = False  # what a framework without a compiler saves beside the fused kernels' tensors
+    rotation_copies: float = 0.0
     window: int = 0  # tokens of a sliding window on every layer; 0: all before
     window_share: float = 1.0  # layers that have the window
 
@@ -89,6 +90,7 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
     if experts and not columns.count("topk"):
         raise RowError("`topk` is empty; expected the experts of one token")
     head_size = int(facts.get("head_size", 0)) or sizes["hidden"] // sizes["heads"] or 1
+    eager = bool(gated) and HABITS[era].eager and not facts.get("compiled")
     values: dict[str, Any] = dict(
         layers=sizes["layers"],
         hidden=sizes["hidden"],
@@ -107,7 +109,8 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
         parallel_block=bool(facts.get("parallel_block")),
         whole_inputs=HABITS[era].whole_inputs and (columns.count("pp") or 1) == 1,
         narrow_inputs=HABITS[era].keeps_8bit_weights and _is_narrow(columns.text("precision").lower()),
-        eager=bool(gated) and HABITS[era].eager and not facts.get("compiled"),
+        eager=eager,
+        rotation_copies=HABITS[era].rotation_copies if eager else 0.0,
         window=_window(facts, sizes["seq"]),
     )
     values |= known
@@ -181,6 +184,7 @@ def _built(d: Dimensions) -> Workload:
         (d.whole_inputs, _gathered),
         (d.narrow_inputs, _narrow),
         (d.eager, _eager),
+        (d.rotation_copies > 0, functools.partial(_rotated, d.rotation_copies)),
     )
     for applies, change in changes:
         if applies:
@@ -230,18 +234,23 @@ def _narrow(block: Block) -> Block:
 
 
 def _eager(block: Block) -> Block:
-    """Autograd of unfused modules: the gate's activation, and queries and keys before and after their rotation.
-
-    Of the rotation also the parts that are put together again: a query's width four times in all.
-    """
+    """Autograd of unfused modules keeps the gate after its activation too."""
 
     def more(op: Op) -> Op:
-        first = op.saved[0] if op.saved else None
-        if op.name == "activation" and first is not None:
-            return dataclasses.replace(op, saved=(*op.saved, dataclasses.replace(first, columns=op.columns)))
-        if op.kind == "attention" and first is not None:
-            rotated = Saved(rows=first.rows, columns=first.columns[:1], activations=4.0)
-            return dataclasses.replace(op, saved=(*op.saved, rotated))
-        return op
+        if op.name != "activation" or not op.saved:
+            return op
+        return dataclasses.replace(op, saved=(*op.saved, dataclasses.replace(op.saved[0], columns=op.columns)))
+
+    return dataclasses.replace(block, ops=tuple(map(more, block.ops)))
+
+
+def _rotated(copies: float, block: Block) -> Block:
+    """Queries and keys before and after their rotation, and the parts that are put together again."""
+
+    def more(op: Op) -> Op:
+        if op.kind != "attention":
+            return op
+        kept = Saved(rows=op.saved[0].rows, columns=op.saved[0].columns[:1], activations=copies)
+        return dataclasses.replace(op, saved=(*op.saved, kept))
 
     return dataclasses.replace(block, ops=tuple(map(more, block.ops)))
