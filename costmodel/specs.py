@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel._specs_checks import COUNT, TEXT, Check, convert, fail, nearest
-from costmodel._specs_clusters import cluster_from
+from costmodel._specs_clusters import cluster_from, stack_fields
 from costmodel._specs_curves import curves_from
 from costmodel._specs_files import SpecError, plain, read_mapping, show
 from costmodel._specs_models import workload_from
