@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from costmodel._specs_rows import read_rows, write_table
-from costmodel.rows import Case, Unreadable, alternatives, case, evaluated, settle
+from costmodel.rows import Case, Unreadable, alternatives, case, evaluated, lightened, settle
 from costmodel.specs import load_stack
 
 HEADER = ("predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note")
@@ -51,13 +51,16 @@ def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None =
     readable = [(i, row) for i, row in enumerate(rows) if isinstance(row, Case)]
     settled = settle([_with_stack(row, stack or {}) for _, row in readable])
     open_to = [alternatives(row) for row in settled]
-    times_s, peaks_bytes = evaluated([reading for readings in open_to for reading in readings])
+    times_s = evaluated([reading for readings in open_to for reading in readings]).step_s
+    held = evaluated(lightened(settled))
     answers = [Prediction(note=row.reason) if isinstance(row, Unreadable) else None for row in rows]
     start = 0
-    for (i, _), row, readings in zip(readable, settled, open_to, strict=True):
-        mine = slice(start, start + len(readings))
-        start += len(readings)
-        answers[i] = _prediction(row, float(np.mean(times_s[mine])), float(np.mean(peaks_bytes[mine])))
+    for k, (i, _) in enumerate(readable):
+        mine = slice(start, start + len(open_to[k]))
+        start += len(open_to[k])
+        printed = held.peak_bytes if settled[k].facts.get("device_memory") else held.tensor_bytes
+        memory = float(held.peak_bytes[k]), float(printed[k])
+        answers[i] = _prediction(settled[k], float(np.mean(times_s[mine])), *memory)
     return tuple(answer for answer in answers if answer is not None)
 
 
@@ -68,8 +71,9 @@ def _with_stack(row: Case, fields: Mapping[str, Any]) -> Case:
     return dataclasses.replace(row, cluster=dataclasses.replace(row.cluster, stack=stack))
 
 
-def _prediction(row: Case, step_s: float, peak_bytes: float) -> Prediction:
-    """Median and interval of a log-normal distribution; fits where the peak is below what the driver reports."""
+def _prediction(row: Case, step_s: float, peak_bytes: float, tensor_bytes: float) -> Prediction:
+    """Median and interval of a log-normal distribution; memory as training logs print it, of the framework's tensors;
+    fits where all of the peak is below what the driver reports."""
     if not (math.isfinite(step_s) and step_s > 0 and math.isfinite(peak_bytes)):
         return Prediction(note="the sizes of this row are beyond what numbers can hold")
     spread = math.exp(_P90 * LOG_SD)
@@ -77,7 +81,7 @@ def _prediction(row: Case, step_s: float, peak_bytes: float) -> Prediction:
         step_s=step_s,
         step_s_p10=step_s / spread,
         step_s_p90=step_s * spread,
-        mem_bytes=peak_bytes,
+        mem_bytes=tensor_bytes,
         fits=peak_bytes <= row.cluster.accelerator.hbm_bytes,
         note="; ".join((f"{row.stack} on {row.cluster.name}", *row.assumed)),
     )

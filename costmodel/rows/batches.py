@@ -8,14 +8,16 @@ is the structure: the operators, the number of tiers, the algorithm of the all-r
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from costmodel.cluster import Accelerator, Cluster, Tier
-from costmodel.cost import cost
+from costmodel.cost import parts
 from costmodel.plan import PlanPoint, embed
 from costmodel.rows.cases import Case
+from costmodel.rows.defaults import HABITS
+from costmodel.rows.layouts import selective_row
 from costmodel.semantics import Exact
 from costmodel.stack import Stack
 from costmodel.workload import Workload
@@ -50,19 +52,41 @@ def stacked(cases: Sequence[Case]) -> list[Batch]:
     return [_batch([cases[i] for i in indices], np.array(indices)) for indices in groups.values()]
 
 
-def evaluated(cases: Sequence[Case]) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of a step and bytes at the peak of each case, exactly, whether or not its plan keeps to all rules."""
-    step_s, peak_bytes = np.full(len(cases), np.nan), np.full(len(cases), np.nan)
+class Figures(NamedTuple):
+    """One value for each case."""
+
+    step_s: np.ndarray
+    peak_bytes: np.ndarray  # of the device, as its driver counts
+    tensor_bytes: (
+        np.ndarray
+    )  # of the framework's tensors, as training logs print: workspaces among them, context and communicators not
+
+
+def evaluated(cases: Sequence[Case]) -> Figures:
+    """Time and memory of each case, exactly, whether or not its plan keeps to all rules."""
+    found = Figures(*(np.full(len(cases), np.nan) for _ in Figures._fields))
     with np.errstate(all="ignore"):
         for batch in stacked(cases):
-            found = cost(batch.workload, batch.cluster, batch.point, Exact(np))
-            step_s[batch.indices], peak_bytes[batch.indices] = found.step_s, found.peak_bytes
-    return step_s, peak_bytes
+            result = parts(batch.workload, batch.cluster, batch.point, Exact(np))
+            memory = result.memory
+            outside_bytes = batch.cluster.stack.context_bytes + memory.first.buffers_bytes  # the same on every stage
+            found.step_s[batch.indices] = result.step.step_s
+            found.peak_bytes[batch.indices] = memory.peak_bytes
+            found.tensor_bytes[batch.indices] = memory.peak_bytes - outside_bytes
+    return found
 
 
 def point(case: Case) -> PlanPoint:
-    """The point of a case's plan."""
-    return embed(case.plan, case.workload, domain=case.cluster.tiers[0].usable_size)  # pyright: ignore[reportArgumentType]
+    """The point of a case's plan, with weights and recompute as its software has them."""
+    found = embed(case.plan, case.workload, domain=case.cluster.tiers[0].usable_size)  # pyright: ignore[reportArgumentType]
+    habits, precision, recompute = HABITS[case.stack], found.precision, found.recompute
+    if habits.keeps_8bit_weights and precision.copy_bytes > 0:
+        precision = dataclasses.replace(precision, weight_bytes=1.0, copy_bytes=precision.copy_bytes - 1.0)
+    elif habits.keeps_32bit_weights and case.plan.zero_stage == 3 and precision.master_bytes > 0:
+        precision = dataclasses.replace(precision, master_bytes=precision.master_bytes - precision.weight_bytes)
+    if case.plan.recompute == "selective":
+        recompute = selective_row(case.facts, habits) or recompute
+    return dataclasses.replace(found, precision=precision, recompute=recompute)
 
 
 def _batch(cases: list[Case], indices: np.ndarray) -> Batch:

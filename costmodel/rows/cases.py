@@ -9,12 +9,12 @@ from costmodel._specs_rows import read_rows
 from costmodel.cluster import Cluster
 from costmodel.plan import Plan, layers
 from costmodel.rows.columns import Columns, RowError, lenient, measured_step_s
-from costmodel.rows.defaults import HABITS
-from costmodel.rows.hardware import machine
+from costmodel.rows.defaults import FUSED_LOSS_BYTES, HABITS
+from costmodel.rows.hardware import Machine, machine
 from costmodel.rows.layouts import layout
 from costmodel.rows.models import workload
 from costmodel.rows.notes import facts_of, stack_of
-from costmodel.workload import Workload
+from costmodel.workload import Op, Workload, model_flop
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,18 +77,39 @@ def _case(row: Mapping[str, str]) -> Case:
         fabric=found.fabric,
         stack=stack,
         workload=work,
-        cluster=_with_memory(found.cluster, stack),
+        cluster=_with_memory(found.cluster, stack, bool(facts.get("fused_loss"))),
         plan=laid.plan,
         facts=facts,
         assumed=(*by_default, *found.assumed, *laid.assumed),
         open=laid.open,
-        measured_step_s=measured_step_s(row),
+        measured_step_s=measured_step_s(row) or _by_rate_s(row, work, found, stack),
         measured_mem_bytes=None if measured_gb is None else 1e9 * measured_gb,
         oom=row.get("oom") == "1",
     )
 
 
+def _by_rate_s(row: Mapping[str, str], work: Workload, found: Machine, stack: str) -> float | None:
+    """Seconds of a step from the FLOP/s that JAX software prints, whose attention counts in full, without the mask.
+
+    Source: MaxText before its pull request 1988 (measurements/README.md, section 1).
+    """
+    rate = lenient(row, "measured_tflops_per_gpu")
+    if stack != "xla" or not rate:
+        return None
+    return work.batch * model_flop(_without_masks(work)) / (1e12 * rate * found.cluster.accelerators)
+
+
+@functools.lru_cache(maxsize=256)
+def _without_masks(work: Workload) -> Workload:
+    def whole(op: Op) -> Op:
+        return dataclasses.replace(op, density=1.0) if op.kind == "attention" else op
+
+    blocks = (dataclasses.replace(block, ops=tuple(map(whole, block.ops))) for block in work.blocks)
+    return dataclasses.replace(work, blocks=tuple(blocks))
+
+
 @functools.lru_cache(maxsize=4096)
-def _with_memory(cluster: Cluster, stack: str) -> Cluster:
+def _with_memory(cluster: Cluster, stack: str, fused_loss: bool) -> Cluster:
     """The cluster with the memory habits of the software; one object for each pair, which batches rely on."""
-    return dataclasses.replace(cluster, stack=dataclasses.replace(cluster.stack, **HABITS[stack].memory))
+    own = dict(HABITS[stack].memory) | ({"logit_bytes": FUSED_LOSS_BYTES} if fused_loss else {})
+    return dataclasses.replace(cluster, stack=dataclasses.replace(cluster.stack, **own))

@@ -5,13 +5,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from costmodel.options import RecomputeRow
 from costmodel.plan import Plan
 from costmodel.rows.columns import Columns, RowError
-from costmodel.rows.defaults import Habits
+from costmodel.rows.defaults import XLA_OFFLOADED, XLA_SELECTIVE, Habits
 from costmodel.rows.hardware import Machine
 
 OPEN_RECOMPUTE = "recompute"
-"""Mark in `Layout.open` of a plan whose recompute the row leaves open and memory decides."""
+"""Mark in `Layout.open` of a plan whose recompute the row leaves open."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,9 +30,9 @@ def layout(
     """The plan of a row, whether or not all rules of `violations` hold: `cost` is defined beside them too."""
     assumed: list[str] = []
     degrees = _degrees(columns, machine, batch, assumed)
-    zero = _sharding(columns, machine, habits, degrees, assumed)
+    zero = _sharding(columns, facts, machine, habits, degrees, assumed)
     micro = _microbatch(columns, degrees, zero["zero_stage"], batch, habits, assumed)
-    stages = _stages(columns, degrees["pipeline"], layers, assumed)
+    stages = _stages(columns, habits, degrees["pipeline"], layers, assumed)
     recompute, is_open = _recompute(columns, facts, habits, layers, degrees["pipeline"], assumed)
     number = _numbers(columns, habits, assumed)
     expert = _experts(columns, degrees, assumed)
@@ -81,14 +82,24 @@ _ZERO = (
 
 
 def _sharding(
-    columns: Columns, machine: Machine, habits: Habits, degrees: Mapping[str, int], assumed: list[str]
+    columns: Columns,
+    facts: Mapping[str, float],
+    machine: Machine,
+    habits: Habits,
+    degrees: Mapping[str, int],
+    assumed: list[str],
 ) -> dict[str, Any]:
     """ZeRO's stage and the ranks that share weights."""
     cell = columns.text("zero_stage_or_fsdp").lower()
     stage = next((stage for pattern, stage in _ZERO if re.search(pattern, cell)), None)
     if stage is None:
-        stage = habits.zero_stage
+        stage = max(habits.zero_stage, int(facts.get("optimizer_sharded", 0.0)))
         assumed.append(f"ZeRO {stage}")
+    if stage == 2 and degrees["pipeline"] > 1:
+        stage = (
+            1  # reduced once a step, as MegaScale (section 3.2) and Llama 3 (section 3.3.2) do, not every microbatch
+        )
+        assumed.append("gradients reduced once a step")
     ranks = degrees["data"] * degrees["context"]
     if stage == 0:
         return {"zero_stage": 0}
@@ -127,18 +138,41 @@ def _microbatch(
     return min(printed, own)
 
 
-def _stages(columns: Columns, pipeline: int, layers: int, assumed: list[str]) -> dict[str, Any]:
-    """Virtual stages, and layers of each stage where they do not divide."""
+def _stages(columns: Columns, habits: Habits, pipeline: int, layers: int, assumed: list[str]) -> dict[str, Any]:
+    """Virtual stages, and layers of each stage where they do not divide, or where the software weighs the head."""
     virtual = columns.count("vpp") or 1
     chosen: dict[str, Any] = {}
     if pipeline > 1 and virtual > 1:
         chosen |= {"virtual_stages": virtual, "schedule": "interleaved"}
-    if pipeline > layers:
+    if habits.weighs_head and pipeline > 1:
+        chosen["stage_layers"] = by_cost(layers, pipeline, _head_in_layers(columns))
+        assumed.append("stages by cost, the head among them")
+    elif pipeline > layers:
         raise RowError(f"`pp` is {pipeline}; expected at most the {layers} layers")
-    if layers % pipeline:
+    elif layers % pipeline:
         chosen["stage_layers"] = stage_layers(layers, pipeline)
         assumed.append("uneven stages")
     return chosen
+
+
+def _head_in_layers(columns: Columns) -> float:
+    """Cost of the head over that of a layer: $V h / (4 h^2 + 3 h f)$, as nanotron weighs its blocks."""
+    hidden = columns.needed("hidden")
+    return (columns.count("vocab") or 0) / (4 * hidden + 3 * columns.needed("ffn_hidden"))
+
+
+def by_cost(layers: int, pipeline: int, head: float) -> tuple[int, ...]:
+    """Layers of each stage where one closes as soon as the cost so far exceeds its share of the whole.
+
+    Source: nanotron, `build_model` in models/base.py. Late stages may be left with the head alone, or with nothing.
+    """
+    held, stage = [0] * pipeline, 0
+    share = (layers + head) / pipeline
+    for layer in range(1, layers + 1):
+        held[stage] += 1
+        if layer > share * (stage + 1) and stage < pipeline - 1:
+            stage += 1
+    return tuple(held)
 
 
 def stage_layers(layers: int, pipeline: int) -> tuple[int, ...]:
@@ -158,11 +192,11 @@ def _recompute(
     if not cell:
         if habits.recompute is not None:
             assumed.append(f"recompute {habits.recompute}")
-        return {"recompute": habits.recompute or "none"}, habits.recompute is None
+        return {"recompute": habits.recompute or "none"}, True
     if cell not in ("none", "selective", "full"):
         raise RowError(f"`recompute` is {cell!r}; expected none, selective, full or nothing")
     if cell == "selective":
-        return selective(facts, habits), False
+        return selective(facts), False
     if cell == "full" and "recompute_layers" in facts:
         virtual = columns.count("vpp") or 1
         share = min(1.0, facts["recompute_layers"] * pipeline * virtual / layers)
@@ -170,13 +204,18 @@ def _recompute(
     return {"recompute": cell}, False
 
 
-def selective(facts: Mapping[str, float], habits: Habits) -> dict[str, Any]:
-    """Megatron: the attention's core. Elsewhere a share of each layer; of every second layer where the notes say so."""
+def selective(facts: Mapping[str, float]) -> dict[str, Any]:
+    """Every second layer where the notes say so; else what `selective_row` says."""
     if facts.get("selective_layers"):
         return {"recompute": "full", "recompute_share": 0.5}
-    if habits.selective_share is None:
-        return {"recompute": "selective"}
-    return {"recompute": "full", "recompute_share": habits.selective_share}
+    return {"recompute": "selective"}
+
+
+def selective_row(facts: Mapping[str, float], habits: Habits) -> RecomputeRow | None:
+    """What the software of a row means by selective; None: the attention's core."""
+    if habits.selective is XLA_SELECTIVE and facts.get("offloaded_projections"):
+        return XLA_OFFLOADED
+    return habits.selective
 
 
 _PRECISIONS = (

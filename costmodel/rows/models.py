@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel._pytree import as_float, map_leaves
+from costmodel.models._pieces import SPREAD, TOKENS
 from costmodel.models.decoder import decoder
 from costmodel.models.moe import Latent, moe_decoder
 from costmodel.rows.columns import Columns, RowError
-from costmodel.workload import Block, Workload
+from costmodel.rows.defaults import HABITS
+from costmodel.workload import LOGITS, Block, Op, Saved, Size, Workload
 
 _VOCABULARY_GPT, _VOCABULARY_LLAMA = 51_200, 32_000
 _LARGEST = 10**9
@@ -39,6 +41,10 @@ class Dimensions:
     dropout: bool = False
     tied: bool = False
     parallel_block: bool = False
+    whole_inputs: bool = False  # inputs of sequence-parallel regions are saved gathered (nanotron)
+    narrow_inputs: bool = False  # linear layers save their inputs as they were cast, in 8 bits (Transformer Engine)
+    eager: bool = False  # what a framework without a compiler saves beside the fused kernels' tensors
+    rotation_copies: float = 0.0
     window: int = 0  # tokens of a sliding window on every layer; 0: all before
     window_share: float = 1.0  # layers that have the window
 
@@ -84,6 +90,7 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
     if experts and not columns.count("topk"):
         raise RowError("`topk` is empty; expected the experts of one token")
     head_size = int(facts.get("head_size", 0)) or sizes["hidden"] // sizes["heads"] or 1
+    eager = bool(gated) and HABITS[era].eager and not facts.get("compiled")
     values: dict[str, Any] = dict(
         layers=sizes["layers"],
         hidden=sizes["hidden"],
@@ -100,6 +107,10 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
         dropout=gpt and era in ("megatron_early", "deepspeed"),
         tied=_tied(columns, gpt),
         parallel_block=bool(facts.get("parallel_block")),
+        whole_inputs=HABITS[era].whole_inputs and (columns.count("pp") or 1) == 1,
+        narrow_inputs=HABITS[era].keeps_8bit_weights and _is_narrow(columns.text("precision").lower()),
+        eager=eager,
+        rotation_copies=HABITS[era].rotation_copies if eager else 0.0,
         window=_window(facts, sizes["seq"]),
     )
     values |= known
@@ -107,6 +118,10 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
     if not 0 < values["window"] < sizes["seq"]:
         values |= {"window": 0, "window_share": 1.0}
     return Dimensions(**values), assumed
+
+
+def _is_narrow(precision: str) -> bool:
+    return "8" in precision or "fp4" in precision
 
 
 def _window(facts: Mapping[str, float], sequence: int) -> int:
@@ -164,8 +179,16 @@ def _built(d: Dimensions) -> Workload:
             causal_density=density,
         )
     built = dataclasses.replace(built, name="row", tied=float(d.tied))
-    if d.parallel_block:
-        built = dataclasses.replace(built, blocks=tuple(map(_in_parallel, built.blocks)))
+    changes = (
+        (d.parallel_block, _in_parallel),
+        (d.whole_inputs, _gathered),
+        (d.narrow_inputs, _narrow),
+        (d.eager, _eager),
+        (d.rotation_copies > 0, functools.partial(_rotated, d.rotation_copies)),
+    )
+    for applies, change in changes:
+        if applies:
+            built = dataclasses.replace(built, blocks=tuple(map(change, built.blocks)))
     return map_leaves(as_float, built)
 
 
@@ -180,3 +203,54 @@ def _in_parallel(block: Block) -> Block:
     """Attention and feed-forward beside each other: one norm, one residual and one pair of syncs less."""
     dropped = ("ffn norm", "attention sync", "attention residual")
     return dataclasses.replace(block, ops=tuple(op for op in block.ops if op.name not in dropped))
+
+
+def _gathered(block: Block) -> Block:
+    """Inputs of column-parallel layers kept as they were gathered, and not gathered again.
+
+    Source: nanotron, `tensor_parallel/functional.py`, without `recompute_allgather`. Its calibration rows hold
+    runs with and without: without a pipeline most are so, with one most are not (the cause is unknown).
+    """
+
+    def whole(op: Op) -> Op:
+        kept = (dataclasses.replace(saved, rows=tuple(map(own_tokens, saved.rows))) for saved in op.saved)
+        return dataclasses.replace(op, saved=tuple(kept))
+
+    def own_tokens(size: Size) -> Size:
+        return dataclasses.replace(size, split=TOKENS) if size.split == SPREAD else size
+
+    return dataclasses.replace(block, ops=tuple(whole(op) if op.kind == "matmul" else op for op in block.ops))
+
+
+def _narrow(block: Block) -> Block:
+    """Inputs of linear layers saved in 8 bits. Source: NVIDIA Transformer Engine, `LayerNormLinear` and `Linear`."""
+
+    def half(op: Op) -> Op:
+        if op.kind != "matmul" or op.name == LOGITS:
+            return op
+        return dataclasses.replace(op, saved=tuple(dataclasses.replace(s, activations=0.5) for s in op.saved))
+
+    return dataclasses.replace(block, ops=tuple(map(half, block.ops)))
+
+
+def _eager(block: Block) -> Block:
+    """Autograd of unfused modules keeps the gate after its activation too."""
+
+    def more(op: Op) -> Op:
+        if op.name != "activation" or not op.saved:
+            return op
+        return dataclasses.replace(op, saved=(*op.saved, dataclasses.replace(op.saved[0], columns=op.columns)))
+
+    return dataclasses.replace(block, ops=tuple(map(more, block.ops)))
+
+
+def _rotated(copies: float, block: Block) -> Block:
+    """Queries and keys before and after their rotation, and the parts that are put together again."""
+
+    def more(op: Op) -> Op:
+        if op.kind != "attention":
+            return op
+        kept = Saved(rows=op.saved[0].rows, columns=op.saved[0].columns[:1], activations=copies)
+        return dataclasses.replace(op, saved=(*op.saved, kept))
+
+    return dataclasses.replace(block, ops=tuple(map(more, block.ops)))

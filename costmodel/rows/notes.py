@@ -44,6 +44,10 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
         number = re.search(pattern, notes)
         if number:
             found[name] = float(number[1])
+    if re.search(r"foundry", words(row, "source", "notes")):
+        found["fused_loss"] = 1.0  # K: llm-foundry's default loss is flash-attention's fused cross entropy
+    if re.search(r"nvidia-smi|bigscience", words(row, "source", "notes")):
+        found["device_memory"] = 1.0  # K: BigScience prints what nvidia-smi shows (measurements/README.md)
     return found | _graphs(notes) | _megascale(notes) | _kernel(notes)
 
 
@@ -56,13 +60,14 @@ _FLAGS = {
     "overlap_expert": r"ep all-to-all overlap",
     "no_overlap_data": r"no gradient bucketing/overlap",
     "force_balanced": r"force-balanced|balanced gate",
+    "optimizer_sharded": r"megatron-deepspeed",  # K: ZeRO 1 in its examples; C: BigScience's rows fit in no other way
     "fast_dispatcher": r"deepep|hybridep",
     "vboost": r"vboost",
     "packed": r"packed|pack_sample_into_one=true",
     "recompute_modules": r"modules \[",
     "selective_layers": r"selective layer ac",
     "selective_ops": r"selective op ac",
-    "offloaded_activations": r"offload(ed)?\b(?!.*available)",
+    "offloaded_projections": r"qkv_proj_offloaded",
     "scan_off": r"scan off",
 }
 _NUMBERS = {
