@@ -40,6 +40,7 @@ def as_json(inputs: PlanInputs, result: PlanResult, only: OnlyResult | None) -> 
     added: dict[str, Any] = {} if only is None else {"only": only.as_json()}
     if inputs.launch is not None:
         added |= {"launch": text(inputs, result), "launch_cannot": list(_cannot(inputs, result))}
+        added |= {"launch_elsewhere": list(export.FRAMEWORKS[inputs.launch].elsewhere(result.plan))}
     return added
 
 
@@ -65,6 +66,7 @@ def _said(inputs: PlanInputs, result: PlanResult, only: OnlyResult | None) -> li
         lines.append(f"only what {only.title} can be told: {worse} the best of all plans")
     if inputs.launch is not None:
         lines += [f"not in the launch file: {told}" for told in _cannot(inputs, result)]
+        lines += [f"set outside it: {told}" for told in export.FRAMEWORKS[inputs.launch].elsewhere(result.plan)]
         if _cannot(inputs, result) and inputs.only != inputs.launch:
             lines.append(f"--only {inputs.launch} searches the plans that it can be told")
     return lines

@@ -45,6 +45,7 @@ def launch(name: str, plan: Plan, workload: Workload, cluster: Cluster) -> str:
     notes = (
         f"equipoise: {workload.name} on {cluster.name}, {plan.accelerators} accelerators{where}, for {framework.title}",
         *(f"not said below: {told}" for told in framework.cannot(plan, workload)),
+        *(f"set outside this file: {told}" for told in framework.elsewhere(plan)),
     )
     job = Job(
         plan=plan,

@@ -7,7 +7,7 @@ framework says how it writes it.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from costmodel.plan import Plan
@@ -76,6 +76,7 @@ class Framework:
     parse: Callable[[str], Settings]
     recognises: Callable[[str], bool]
     about_model: frozenset[str]  # options of the model, the data and the logs: read past
+    elsewhere: Callable[[Plan], Iterable[str]] = lambda plan: ()  # what is set outside the file, in words
 
     def restricts(self) -> dict[str, tuple[Any, ...]]:
         """Allowed values by field, over all alternatives."""

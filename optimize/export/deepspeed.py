@@ -157,6 +157,18 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
         yield f"`tensor` is {plan.tensor} for a model with experts; AutoEP does not go with AutoTP"
 
 
+def elsewhere(plan: Plan) -> Iterator[str]:
+    """What the training script does."""
+    if plan.pipeline > 1:
+        yield f"PipelineModule(layers, num_stages={plan.pipeline}) in the training script"
+    if plan.recompute == "full":
+        yield "deepspeed.checkpointing.checkpoint around every layer of the model"
+    if plan.context > 1:
+        yield "attention that exchanges heads (DeepSpeed-Ulysses) in the model"
+    if plan.optimizer == "adafactor":
+        yield "zero_allow_untested_optimizer for an optimizer of PyTorch's"
+
+
 FRAMEWORK = Framework(
     name="deepspeed",
     title="DeepSpeed",
@@ -164,6 +176,7 @@ FRAMEWORK = Framework(
     settings=deepspeed_settings,
     fields=deepspeed_fields,
     rules=rules,
+    elsewhere=elsewhere,
     dump=_text.dump_json,
     parse=_text.parse_json,
     recognises=lambda text: (

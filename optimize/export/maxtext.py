@@ -96,15 +96,15 @@ def maxtext_settings(job: Job) -> Settings:
 
 def _degrees(plan: Plan) -> dict[str, int]:
     """Sizes of the mesh axes."""
-    shared = plan.zero_stage == 3
-    copies = plan.data * plan.context // plan.data_shard if plan.data_shard else 1
-    groups = copies if shared else plan.data
+    shared, experts = plan.zero_stage == 3, math.gcd(plan.data, plan.expert)
+    copies = math.gcd(plan.data * plan.context // plan.data_shard, plan.data // experts) if plan.data_shard else 1
+    groups = copies if shared else plan.data // experts
     return {
         "tensor": 1 if plan.sequence_parallel else plan.tensor,
         "tensor_sequence": plan.tensor if plan.sequence_parallel else 1,
         "context": plan.context,
-        "expert": plan.expert,
-        "fsdp": max(1, plan.data // (groups * plan.expert)) if shared else 1,
+        "expert": experts,
+        "fsdp": plan.data // (groups * experts),
         "data": groups,
         "pipeline": plan.pipeline,
     }

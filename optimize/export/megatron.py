@@ -87,6 +87,14 @@ def _share_rules(plan: Plan, total: int | None) -> Iterator[str]:
             yield f"{share}; Megatron counts whole layers of the {each:g} in each chunk"
 
 
+def elsewhere(plan: Plan) -> Iterator[str]:
+    """The environment that `validate_args` wants."""
+    if plan.zero_stage > 1:
+        yield "CUDA_DEVICE_MAX_CONNECTIONS is not 1, which Megatron-FSDP wants"
+    elif plan.tensor > 1 or plan.context > 1:
+        yield "CUDA_DEVICE_MAX_CONNECTIONS=1 before Blackwell, which tensor and context parallelism want"
+
+
 ABOUT_MODEL = frozenset(
     "num-layers hidden-size ffn-hidden-size num-attention-heads group-query-attention num-query-groups kv-channels "
     "max-position-embeddings position-embedding-type use-rotary-position-embeddings rotary-base rotary-percent swiglu "
@@ -97,7 +105,10 @@ ABOUT_MODEL = frozenset(
     "adam-eps init-method-std attention-dropout hidden-dropout seed save load save-interval ckpt-format log-interval "
     "log-throughput eval-interval eval-iters tensorboard-dir wandb-project wandb-exp-name distributed-backend "
     "distributed-timeout-minutes transformer-impl nnodes nproc-per-node node-rank rdzv-backend rdzv-endpoint "
-    "master-addr master-port use-mcore-models no-gradient-accumulation-fusion manual-gc manual-gc-interval".split()
+    "master-addr master-port use-mcore-models moe-grouped-gemm moe-permute-fusion moe-router-load-balancing-type moe-aux-loss-coeff "
+    "moe-router-dtype moe-router-num-groups moe-router-group-topk moe-router-score-function "
+    "moe-router-enable-expert-bias moe-router-topk-scaling-factor multi-latent-attention q-lora-rank kv-lora-rank "
+    "qk-head-dim qk-pos-emb-head-dim v-head-dim qk-layernorm no-gradient-accumulation-fusion manual-gc manual-gc-interval".split()
 )
 
 FRAMEWORK = Framework(
@@ -107,6 +118,7 @@ FRAMEWORK = Framework(
     settings=megatron_settings,
     fields=megatron_fields,
     rules=rules,
+    elsewhere=elsewhere,
     dump=_text.dump_flags,
     parse=_text.parse_flags,
     recognises=lambda text: any(f"--{name}" in text for name in ("tensor-model-parallel-size", "micro-batch-size")),

@@ -75,7 +75,8 @@ P2P = "comm_overlap.overlap_p2p_comm"
 
 def bridge_settings(job: Job) -> Settings:
     """The flags of Megatron-LM under their names here, switches spelled out."""
-    flags = dict.fromkeys(SWITCHES, False) | megatron_settings(job)
+    flags = megatron_settings(job)
+    flags |= {switch: False for switch in SWITCHES if switch not in flags}
     found = {NAMES[flag]: value for flag, value in flags.items() if flag in NAMES}
     if "model.recompute_modules" in found:
         found["model.recompute_modules"] = [found["model.recompute_modules"]]

@@ -223,6 +223,12 @@ def _stage_rules(held: tuple[int, ...], virtual_stages: int) -> Iterator[str]:
         yield "`stage_layers` differ in the middle; torchtitan takes layers from the first and the last stage only"
 
 
+def elsewhere(plan: Plan) -> Iterator[str]:
+    """What a recipe chooses by an object."""
+    if plan.context > 1:
+        yield "apply_transforms(config, [ContextParallelTransform(...)]) with an attention that gathers keys and values"
+
+
 FRAMEWORK = Framework(
     name="torchtitan",
     title="torchtitan",
@@ -230,6 +236,7 @@ FRAMEWORK = Framework(
     settings=titan_settings,
     fields=titan_fields,
     rules=rules,
+    elsewhere=elsewhere,
     dump=_text.dump_python,
     parse=_text.parse_python,
     recognises=lambda text: "parallelism." in text and "parallel" in text.split("parallelism.", 1)[1],
