@@ -66,18 +66,15 @@ def _shell(value: Any) -> str:
 def parse_flags(text: str) -> Settings:
     """Every `--name`, with its values up to the next one: none is True, several are a list."""
     found: Settings = {}
-    values: list[Any] | None = None
-    name = ""
+    name, values = "", []
     for word in (*_words(text.replace("\\\n", " ")), "--"):
-        if word.startswith("--"):
-            if name and values is not None:
-                found[name] = True if not values else values[0] if len(values) == 1 else values
-            name, equals, value = word[2:].partition("=")
-            name, values = name.replace("_", "-"), [literal(value)] if equals else []
-        elif word in ("(", ")"):
-            name, values = "", None
-        elif values is not None:
+        if not word.startswith("--") and word not in ("(", ")"):
             values.append(literal(word))
+            continue
+        if name:
+            found[name] = True if not values else values[0] if len(values) == 1 else values
+        name, equals, value = word.strip("()").removeprefix("--").partition("=")
+        name, values = name.replace("_", "-"), [literal(value)] if equals else []
     return found
 
 

@@ -97,18 +97,19 @@ def elsewhere(plan: Plan) -> Iterator[str]:
 
 ABOUT_MODEL = frozenset(
     "num-layers hidden-size ffn-hidden-size num-attention-heads group-query-attention num-query-groups kv-channels "
-    "max-position-embeddings position-embedding-type use-rotary-position-embeddings rotary-base rotary-percent swiglu "
-    "normalization norm-epsilon disable-bias-linear add-qkv-bias untie-embeddings-and-output-weights num-experts "
-    "moe-ffn-hidden-size moe-router-topk moe-layer-freq moe-shared-expert-intermediate-size vocab-size tokenizer-type "
-    "tokenizer-model data-path split mock-data data-cache-path num-workers train-iters train-samples lr min-lr "
-    "lr-decay-style lr-decay-iters lr-warmup-iters lr-warmup-fraction weight-decay clip-grad adam-beta1 adam-beta2 "
-    "adam-eps init-method-std attention-dropout hidden-dropout seed save load save-interval ckpt-format log-interval "
-    "log-throughput eval-interval eval-iters tensorboard-dir wandb-project wandb-exp-name distributed-backend "
-    "distributed-timeout-minutes transformer-impl nnodes nproc-per-node node-rank rdzv-backend rdzv-endpoint "
-    "master-addr master-port use-mcore-models moe-grouped-gemm moe-permute-fusion moe-router-load-balancing-type moe-aux-loss-coeff "
-    "moe-router-dtype moe-router-num-groups moe-router-group-topk moe-router-score-function "
-    "moe-router-enable-expert-bias moe-router-topk-scaling-factor multi-latent-attention q-lora-rank kv-lora-rank "
-    "qk-head-dim qk-pos-emb-head-dim v-head-dim qk-layernorm no-gradient-accumulation-fusion manual-gc manual-gc-interval".split()
+    "max-position-embeddings position-embedding-type use-rotary-position-embeddings rotary-base rotary-percent "
+    "swiglu normalization norm-epsilon disable-bias-linear add-qkv-bias untie-embeddings-and-output-weights num- "
+    "experts moe-ffn-hidden-size moe-router-topk moe-layer-freq moe-shared-expert-intermediate-size vocab-size "
+    "tokenizer-type tokenizer-model data-path split mock-data data-cache-path num-workers train-iters train-samples "
+    "lr min-lr lr-decay-style lr-decay-iters lr-warmup-iters lr-warmup-fraction weight-decay clip-grad adam-beta1 "
+    "adam-beta2 adam-eps init-method-std attention-dropout hidden-dropout seed save load save-interval ckpt-format "
+    "log-interval log-throughput eval-interval eval-iters tensorboard-dir wandb-project wandb-exp-name distributed- "
+    "backend distributed-timeout-minutes transformer-impl nnodes nproc-per-node node-rank rdzv-backend rdzv- "
+    "endpoint master-addr master-port use-mcore-models moe-grouped-gemm moe-permute-fusion moe-router-load- "
+    "balancing-type moe-aux-loss-coeff moe-router-dtype moe-router-num-groups moe-router-group-topk moe-router- "
+    "score-function moe-router-enable-expert-bias moe-router-topk-scaling-factor multi-latent-attention q-lora-rank "
+    "kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim qk-layernorm no-gradient-accumulation-fusion manual-gc "
+    "manual-gc-interval".split()
 )
 
 FRAMEWORK = Framework(
