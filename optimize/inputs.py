@@ -8,12 +8,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from costmodel._specs_checks import COUNT, TEXT, Check, convert, fail
-from costmodel._specs_files import SpecError, plain, read_mapping
-from costmodel._specs_plans import PLAN_CHECKS, plan_from
 from costmodel.cluster import Cluster
 from costmodel.plan import Plan
-from costmodel.specs import load_cluster, load_workload
+from costmodel.specs import (
+    COUNT,
+    PLAN_CHECKS,
+    TEXT,
+    Check,
+    SpecError,
+    convert,
+    fail,
+    load_cluster,
+    load_workload,
+    plain,
+    plan_from,
+    read_mapping,
+)
 from costmodel.violations import violations
 from costmodel.workload import Workload
 from optimize.default_plan import choose_plan
