@@ -12,7 +12,7 @@ from typing import Any
 from costmodel._specs_checks import COUNT, TEXT, Check, convert, fail, nearest
 from costmodel._specs_clusters import cluster_from, stack_fields
 from costmodel._specs_curves import curves_from
-from costmodel._specs_files import SpecError, plain, read_mapping, show
+from costmodel._specs_files import SpecError, plain, read_mapping, read_text, show
 from costmodel._specs_models import workload_from
 from costmodel._specs_plans import PLAN_CHECKS, plan_from
 from costmodel.cluster import Cluster
@@ -42,6 +42,7 @@ __all__ = [
     "plan_from",
     "read_mapping",
     "read_tables",
+    "read_text",
     "show",
 ]
 

@@ -107,25 +107,20 @@ def _explain(words: Sequence[str], start: float) -> None:
 
 
 def _plan(words: Sequence[str], start: float) -> None:
-    from optimize import command_line, plan_command, report, requests
-    from optimize.find_plan import find_plan
+    from optimize import command_line, launching, plan_command, report, requests
 
     request = command_line.read(requests.FindPlan, "plan", words, requests.EXAMPLES["plan"])
     inputs = plan_command.resolve(request.fields(), request.config)
     if inputs.out is not None:
         report.check_directory(inputs.out)
-    result = find_plan(
-        inputs.workload,
-        inputs.cluster,
-        fixed=inputs.fixed,
-        objective=inputs.objective,
-        tokens=inputs.tokens,
-        top=inputs.top,
-    )
+    result, only = launching.search(inputs)
+    answer = plan_command.as_json(inputs, result) | launching.as_json(inputs, result, only)
+    if inputs.out is not None:
+        report.write(inputs.out, answer | _end(start), launching.files(inputs, result))
     if request.json:
-        report.print_json(plan_command.as_json(inputs, result) | _end(start))
+        report.print_json(answer | _end(start))
     else:
-        report.show_plans(inputs, result)
+        launching.show(inputs, result, only, lambda: report.show_plans(inputs, result))
 
 
 def _predict(words: Sequence[str], start: float) -> None:

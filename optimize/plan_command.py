@@ -15,11 +15,13 @@ from optimize.inputs import Given, job, merge
 from optimize.plan_values import OBJECTIVES
 
 SCHEMA = 1
+LAUNCHERS = ("megatron", "megatron-bridge", "torchtitan", "maxtext", "deepspeed")
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster"), Check("a name or a file", lambda value: isinstance(value, str))),
     **dict.fromkeys(("fix", "out"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch", "top"), COUNT),
     "tokens": POSITIVE,
+    **dict.fromkeys(("only", "launch"), Check(f"one of {', '.join(LAUNCHERS)}", lambda value: value in LAUNCHERS)),
     "objective": Check(f"one of {', '.join(OBJECTIVES)}", lambda value: isinstance(value, str) and value in OBJECTIVES),
 }
 
@@ -36,6 +38,8 @@ class PlanInputs:
     tokens: float | None
     top: int
     out: Path | None
+    only: str | None = None  # a framework whose launcher the plans must suit
+    launch: str | None = None  # a framework whose launch file is asked for
 
     def as_json(self) -> dict[str, Any]:
         """Enough to ask again."""
@@ -49,6 +53,8 @@ class PlanInputs:
             "tokens": self.tokens,
             "top": self.top,
             "fix": dict(self.fixed),
+            "only": self.only,
+            "launch": self.launch,
         }
 
 
@@ -65,6 +71,8 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> PlanInputs:
         tokens=given.values.get("tokens"),
         top=given.values.get("top", 10),
         out=Path(given.values["out"]) if "out" in given.values else None,
+        only=given.values.get("only"),
+        launch=given.values.get("launch"),
     )
 
 

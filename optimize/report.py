@@ -109,6 +109,8 @@ def _show_header(console: "Console", explanation: "Explanation") -> None:
     _say(console, f"plan {units.shorten_runs(str(inputs.plan))}")
     if inputs.chosen:
         _say(console, f"     chosen here: {inputs.chosen} (not for speed)", style="dim")
+    if inputs.unread:
+        _say(console, f"     not read, and may change the cost: {', '.join(inputs.unread)}", style="dim")
     console.print()
     each = units.significant(found.tokens_per_s / cluster.accelerators)
     hfu = f"   HFU {units.percent(found.hfu)}" if found.hfu > found.mfu else ""

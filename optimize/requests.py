@@ -137,6 +137,10 @@ class FindPlan:
     """tokens to train, for time_s, cost_usd and energy_j"""
     fix: _Text = None
     """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
+    only: _Text = None
+    """only plans that a launcher can run: megatron, megatron-bridge, torchtitan, maxtext or deepspeed"""
+    launch: _Text = None
+    """print the best plan as the flags or the file of one of them; the table goes to standard error"""
     top: _Count = None
     """how many of the best plans are told; default: 10"""
     config: _Text = None
@@ -243,7 +247,8 @@ examples:
   equipoise plan --model llama3-405b --cluster h100 --accelerators 16384 --batch 2048
   equipoise plan --model gpt3-175b --cluster a100-80gb --accelerators 4096 --fix tensor=8,schedule=one_f_one_b
   equipoise plan --model mixtral-8x7b --cluster h100 --accelerators 256 --objective cost_usd --tokens 1e12 --json
-  equipoise plan --config job.toml --out results/plan""",
+  equipoise plan --config job.toml --out results/plan
+  equipoise plan --model llama3-70b --cluster h100 --accelerators 512 --only megatron --launch megatron > flags.sh""",
     "predict": """
 examples:
   equipoise predict rows.csv --out predictions.csv
