@@ -29,6 +29,7 @@ from optimize._hardware_problem import Design, HardwareProblem, bought, design_q
 from optimize.objective import minimised
 
 _EXACT = Exact(np)
+_ROUNDED = 1e-13  # the exponential of the logarithm must not be less than what is needed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +78,7 @@ class HardwareModel:
         low, high = (np.tile(side, (self.length, 1)) for side in ranges.T)
         if "hbm_bytes" in self.names:
             i = self.names.index("hbm_bytes")
-            low[:, i] = np.maximum(low[:, i], np.log(self.need_bytes))
+            low[:, i] = np.maximum(low[:, i], np.log(self.need_bytes) + _ROUNDED)
         return low, high
 
     @functools.cached_property
