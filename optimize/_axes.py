@@ -88,7 +88,7 @@ def stages_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
             chosen = schedule == index
             v = virtual[chosen]
             given = rule.schedule(name, stages, v, microbatches) & rule.stages(name, stages, v, uneven)
-            whole = ((rule.layers // stages) % v == 0) | (-(-rule.layers // stages) % v == 0)
+            whole = -(-rule.layers // stages) % v == 0  # else the fullest stage has chunks of different lengths
             legal[:, chosen] = given & whole
         plain = legal[:, schedule == first].any(axis=1, keepdims=True)
         legal &= (stages > 1) | ~plain | (schedule == first)

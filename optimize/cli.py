@@ -21,6 +21,7 @@ What a training step of a large neural network costs on a cluster, and why.
 
 commands:
   explain    what a step costs under a plan: time by term, memory by stage, what it is sensitive to
+  plan       the best plan of a model on a cluster
   models     the models that are known by name
   clusters   the clusters that are known by name
 
@@ -104,6 +105,28 @@ def _explain(words: Sequence[str], start: float) -> None:
         report.show_explanation(explanation)
 
 
+def _plan(words: Sequence[str], start: float) -> None:
+    from optimize import command_line, plan_command, report, requests
+    from optimize.find_plan import find_plan
+
+    request = command_line.read(requests.FindPlan, "plan", words, requests.EXAMPLES["plan"])
+    inputs = plan_command.resolve(request.fields(), request.config)
+    if inputs.out is not None:
+        report.check_directory(inputs.out)
+    result = find_plan(
+        inputs.workload,
+        inputs.cluster,
+        fixed=inputs.fixed,
+        objective=inputs.objective,
+        tokens=inputs.tokens,
+        top=inputs.top,
+    )
+    if request.json:
+        report.print_json(plan_command.as_json(inputs, result) | _end(start))
+    else:
+        report.show_plans(inputs, result)
+
+
 def _models(words: Sequence[str], start: float) -> None:
     from optimize import catalogue, command_line, report, requests
 
@@ -132,6 +155,7 @@ def _list(as_json: bool, content: dict[str, Any], show: Callable[[list[dict[str,
 
 COMMANDS: dict[str, Callable[[Sequence[str], float], None]] = {
     "explain": _explain,
+    "plan": _plan,
     "models": _models,
     "clusters": _clusters,
 }

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from optimize.explain import Explanation, Stage
+    from optimize.find_plan import PlanResult
+    from optimize.plan_command import PlanInputs
 
 _MEMORY_WORDS = {"optimizer": "optimizer states", "gathered": "gathered weights", "outside": "context, workspace"}
 _NARROWEST, _WIDEST = 80, 110  # columns: below, words are lost; beyond, eyes lose the row
@@ -71,6 +73,13 @@ def show_comparison(first: "Explanation", second: "Explanation") -> None:
     from optimize import _report_against
 
     _report_against.show(first, second, _console(), _say, _table)
+
+
+def show_plans(inputs: "PlanInputs", result: "PlanResult") -> None:
+    """The best plans."""
+    from optimize import _report_plan
+
+    _report_plan.show(inputs, result, _console(), _say, _table)
 
 
 def _show_money(console: "Console", explanation: "Explanation") -> None:

@@ -79,6 +79,7 @@ PlanFlags = _plan_flags()
 
 _Text = Annotated[str | None, DisallowNone, arg(help_behavior_hint="")]
 _Count = Annotated[int | None, DisallowNone, arg(help_behavior_hint="")]
+_Number = Annotated[float | None, DisallowNone, arg(help_behavior_hint="")]
 _Switch = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
 
@@ -116,6 +117,41 @@ class Explain:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class FindPlan:
+    """The best plan of a model on a cluster: every legal plan evaluated, the best validated and explained."""
+
+    model: _Text = None
+    """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
+    cluster: _Text = None
+    """name of a cluster (`equipoise clusters`), or a TOML or JSON file"""
+    accelerators: _Count = None
+    """how many are used, all of them; default: the cluster's own number"""
+    sequence: _Count = None
+    """tokens of one sequence; default: the model's"""
+    batch: _Count = None
+    """sequences of one step, over all accelerators; default: the model's"""
+    objective: _Text = None
+    """step_s (default), time_s, cost_usd, energy_j, tokens_per_usd or tokens_per_j"""
+    tokens: _Number = None
+    """tokens to train, for time_s, cost_usd and energy_j"""
+    fix: _Text = None
+    """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
+    top: _Count = None
+    """how many of the best plans are told; default: 10"""
+    config: _Text = None
+    """TOML file of these same fields (`model = "llama3-8b"`, `top = 5`, ...); flags override it"""
+    out: _Text = None
+    """directory for result.json, plans.csv.gz and the figures, as PNG and SVG"""
+    json: _Switch = False
+    """print one JSON object and nothing else"""
+
+    def fields(self) -> dict[str, Any]:
+        """What was given, by field, without what belongs to the command line alone."""
+        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ("config", "json")}
+        return {name: value for name, value in own.items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Models:
     """The models that are known by name."""
 
@@ -139,6 +175,12 @@ examples:
   equipoise explain --model gpt3-175b --cluster a100-80gb --plan plan.json --recompute full --json
   equipoise explain --model llama3-70b --cluster h100 --accelerators 256 --against b200
   equipoise explain --config job.toml --out results/job""",
+    "plan": """
+examples:
+  equipoise plan --model llama3-405b --cluster h100 --accelerators 16384 --batch 2048
+  equipoise plan --model gpt3-175b --cluster a100-80gb --accelerators 4096 --fix tensor=8,schedule=one_f_one_b
+  equipoise plan --model mixtral-8x7b --cluster h100 --accelerators 256 --objective cost_usd --tokens 1e12 --json
+  equipoise plan --config job.toml --out results/plan""",
     "models": """
 examples:
   equipoise models
