@@ -40,6 +40,7 @@ class _Counted:
     point: PlanPoint
     counted: OpCounts
     need_bytes: Scalar
+    second_bytes: Scalar
 
     def step_s(self, machine: Cluster, sem: Semantics) -> Scalar:
         """Seconds of a step, as in `costmodel.cost`, whose counts and memory are known already."""
@@ -50,8 +51,8 @@ class _Counted:
 
 def _count(workload: Workload, point: PlanPoint, template: Cluster) -> _Counted:
     counted = counts(workload, point, _EXACT)
-    need = memory(counted, point, template.stack, _EXACT).peak_bytes
-    return _Counted(workload, point, counted, need)
+    need = memory(counted, point, template.stack, _EXACT)
+    return _Counted(workload, point, counted, need.peak_bytes, need.second_bytes)
 
 
 class HardwareModel:
@@ -66,26 +67,32 @@ class HardwareModel:
         paid = [bought(point, self.template) for point in points]
         self.accelerators = self._whole(functools.reduce(np.maximum, paid))
         self.idle = self.accelerators - self._whole(functools.reduce(np.maximum, [p.accelerators for p in points]))
-        self.need_bytes = self._whole(functools.reduce(np.maximum, [job.need_bytes for job in self.jobs]))
+        self.needs = {
+            "hbm_bytes": self._whole(functools.reduce(np.maximum, [job.need_bytes for job in self.jobs])),
+            "second_memory_bytes": self._whole(functools.reduce(np.maximum, [job.second_bytes for job in self.jobs])),
+        }
         self.low, self.high = self._box()
 
     def _whole(self, value: Scalar) -> np.ndarray:
         return np.broadcast_to(np.asarray(value, float), (self.length,))
 
     def _box(self) -> tuple[np.ndarray, np.ndarray]:
-        """Logarithms of the ranges, plans x variables. Less HBM than the plan needs is not offered."""
+        """Logarithms of the ranges, plans x variables. Less memory than the plan needs is not offered."""
         ranges = np.log([self.problem.range_of(name) for name in self.names])
         low, high = (np.tile(side, (self.length, 1)) for side in ranges.T)
-        if "hbm_bytes" in self.names:
-            i = self.names.index("hbm_bytes")
-            low[:, i] = np.maximum(low[:, i], np.log(self.need_bytes) + _ROUNDED)
+        for i, name in enumerate(self.names):
+            if name in self.needs:
+                low[:, i] = np.maximum(low[:, i], np.log(np.maximum(self.needs[name], 1.0)) + _ROUNDED)
         return low, high
 
     @functools.cached_property
     def offered(self) -> np.ndarray:
         """Plans whose memory is within what is offered."""
         kept = np.all(self.low <= self.high, axis=1)
-        return kept if "hbm_bytes" in self.names else kept & (self.need_bytes <= self.template.accelerator.hbm_bytes)
+        for name, need_bytes in self.needs.items():
+            if name not in self.names:
+                kept = kept & (need_bytes <= getattr(self.template.accelerator, name))
+        return kept
 
     def take(self, chosen: np.ndarray) -> "HardwareModel":
         """The same for some of the plans."""

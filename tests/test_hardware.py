@@ -170,15 +170,18 @@ def test_shadow_prices_agree_with_solving_again(name):
 def test_the_price_of_memory_agrees_with_solving_again():
     """Per cent of the value for one per cent more HBM needed, by a template whose context needs so much more."""
     asked = CASES["time within a budget"]
-    found, need = solved(asked), HardwareModel(asked, (points_of(asked.jobs[0].workload, TEMPLATE, PLANS),)).need_bytes
-    assert (found.need_price > 0.01).all()
+    found, need = (
+        solved(asked),
+        HardwareModel(asked, (points_of(asked.jobs[0].workload, TEMPLATE, PLANS),)).needs["hbm_bytes"],
+    )
+    assert (found.need_prices["hbm_bytes"] > 0.01).all()
     for i in range(len(PLANS)):
         stack_more = dataclasses.replace(
             TEMPLATE.stack, context_bytes=TEMPLATE.stack.context_bytes + STEP * float(need[i])
         )
         again = dataclasses.replace(asked, template=dataclasses.replace(TEMPLATE, stack=stack_more))
         change = np.log(solved(again).value[i] / found.value[i]) / np.log1p(STEP)
-        np.testing.assert_allclose(change, found.need_price[i], rtol=0.02, atol=0.002)
+        np.testing.assert_allclose(change, found.need_prices["hbm_bytes"][i], rtol=0.02, atol=0.002)
 
 
 def test_equal_variables():
@@ -221,7 +224,7 @@ def test_two_jobs_on_one_cluster_are_one_problem():
     ]
     assert both.status == (HardwareStatus.solved,)
     assert both.value[0] >= sum(found.lower_bound[0] for found in alone)
-    assert both.hardware(0).hbm_bytes >= max(found.model.need_bytes[0] for found in alone)
+    assert both.hardware(0).hbm_bytes >= max(found.model.needs["hbm_bytes"][0] for found in alone)
 
 
 def test_what_has_no_answer_says_why():
@@ -281,3 +284,24 @@ def test_a_template_of_three_tiers():
     template = dataclasses.replace(cluster(64, tiers=3), prices=TEMPLATE.prices)
     found = solved(problem(small_decoder(), template, limits=Limits(budget_usd=1.5e6)), 1e-5, [Plan(data=16, tensor=4)])
     assert found.status == (HardwareStatus.solved,)
+
+
+def test_a_second_memory_as_large_as_the_plan_needs():
+    """Free in size and speed; the price of its bytes agrees with solving again."""
+    template = load_cluster("h100", 64)
+    plan = Plan(data=8, tensor=4, pipeline=2, sequence_parallel=True, zero_stage=1, offload_optimizer=1.0)
+    free = (*FREE, "second_memory_bytes", "second_memory_bytes_per_s")
+    asked = problem(free=free, limits=Limits(budget_usd=2.2e6), bounds={"second_memory_bytes": (1e6, 1e12)})
+    found = solved(asked, 1e-8, [plan])
+    held = cost(*prepare(asked.jobs[0].workload, template, plan), Exact(np))
+    np.testing.assert_allclose(found.hardware(0).second_memory_bytes, held.second_bytes, rtol=1e-6)
+    dearer = dataclasses.replace(
+        CURVES,
+        second_memory_usd=dataclasses.replace(CURVES.second_memory_usd, amount=1.01 * CURVES.second_memory_usd.amount),
+    )
+    again = solved(dataclasses.replace(asked, curves=dearer), 1e-8, [plan])
+    change = np.log(again.value[0] / found.value[0]) / np.log(1.01)
+    np.testing.assert_allclose(found.need_prices["second_memory_bytes"][0], change, rtol=0.02, atol=1e-5)
+    assert set(found.status) == {HardwareStatus.solved}
+    small = solved(dataclasses.replace(asked, bounds={"second_memory_bytes": (1e6, 1e9)}), 1e-3, [plan])
+    assert small.status == (HardwareStatus.memory,)
