@@ -8,7 +8,7 @@ import copy
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,12 +28,12 @@ from costmodel.workload import Workload
 from optimize._hardware_problem import Design, HardwareProblem, bought, design_quantities
 from optimize.objective import minimised
 
+T = TypeVar("T")
 _EXACT = Exact(np)
 _ROUNDED = 1e-13  # the exponential of the logarithm must not be less than what is needed
 
 
-@dataclasses.dataclass(frozen=True)
-class _Counted:
+class _Counted(NamedTuple):
     """One job under a batch of plans: all that does not depend on the hardware."""
 
     workload: Workload
@@ -58,10 +58,10 @@ def _count(workload: Workload, point: PlanPoint, template: Cluster) -> _Counted:
 class HardwareModel:
     """Objective and residuals of `n` plans (each a plan for every job) over the logarithms of the free variables."""
 
-    def __init__(self, problem: HardwareProblem, points: tuple[PlanPoint, ...], length: int = 0) -> None:
+    def __init__(self, problem: HardwareProblem, points: tuple[PlanPoint, ...]) -> None:
         self.problem, self.points, self.names = problem, points, problem.free
         self.template = dataclasses.replace(as_floats(problem.template), prices=None)
-        self.length = length or max(_length(point) for point in points)
+        self.length = max(_length(point) for point in points)
         jobs = zip(problem.jobs, points, strict=True)
         self.jobs = [_count(as_floats(job.workload), point, self.template) for job, point in jobs]
         paid = [bought(point, self.template) for point in points]
@@ -96,8 +96,24 @@ class HardwareModel:
 
     def take(self, chosen: np.ndarray) -> "HardwareModel":
         """The same for some of the plans."""
-        points = tuple(map_leaves(lambda leaf: leaf[chosen] if np.ndim(leaf) else leaf, point) for point in self.points)
-        return HardwareModel(self.problem, points, len(chosen)).within(self.low[chosen], self.high[chosen])
+
+        def of(tree: T) -> T:
+            return map_leaves(lambda leaf: leaf[chosen] if np.ndim(leaf) else leaf, tree)
+
+        part = self.within(self.low[chosen], self.high[chosen])
+        part.length, part.points = len(chosen), of(self.points)
+        part.jobs = [
+            job._replace(
+                point=of(job.point),
+                counted=of(job.counted),
+                need_bytes=of(job.need_bytes),
+                second_bytes=of(job.second_bytes),
+            )
+            for job in self.jobs
+        ]
+        part.accelerators, part.idle = self.accelerators[chosen], self.idle[chosen]
+        part.needs = {name: need[chosen] for name, need in self.needs.items()}
+        return part
 
     def within(self, low: np.ndarray, high: np.ndarray) -> "HardwareModel":
         """The same plans in other boxes."""
