@@ -8,9 +8,12 @@ sizes, by the same model. Shadow prices say what the next per cent of money, byt
 
 import csv
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +52,30 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
     chip = dataclasses.replace(template.accelerator, second_memory_bytes_per_s=rate)
     template = dataclasses.replace(template, accelerator=chip, prices=None)
     names = list(MODELS)[:1] if config.quick else list(MODELS)
-    models = {name: _model(name, template, config, say) for name in names}
+    models = _side_by_side(names, template, config, say)
     results = {"models": models, "second_memory_bytes_per_s": rate, "change": config.change}
     say("figures")
     figures.draw(results, folder)
     _write_csv(results, folder / "designs.csv")
     return results
+
+
+def _side_by_side(
+    names: list[str], template: Cluster, config: Config, say: Callable[[str], None]
+) -> dict[str, dict[str, Any]]:
+    """Each model in a process of its own, as many at once as there are cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if min(cores, len(names)) < 2:
+        return {name: _model(name, template, config, say) for name in names}
+    say(f"{', '.join(names)}: every plan of every cluster size")
+    with ProcessPoolExecutor(min(cores, len(names)), mp_context=get_context("spawn")) as pool:
+        started = {name: pool.submit(_model, name, template, config, _quietly) for name in names}
+        return {name: answer.result() for name, answer in started.items()}
+
+
+def _quietly(message: str) -> None:
+    """Progress of processes side by side would be mixed up."""
+    del message
 
 
 def _model(name: str, template: Cluster, config: Config, say: Callable[[str], None]) -> dict[str, Any]:
