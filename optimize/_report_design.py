@@ -70,7 +70,7 @@ def _table(answers: list["Answer"], objective: Objective, new_table: Callable[..
     row("step", lambda a: units.scaled(a.jobs[0].step_s, units.SECONDS, 4))
     row("MFU", lambda a: units.percent(a.jobs[0].mfu))
     row("days to train", lambda a: units.significant(a.quantities.train_s / SECONDS_A_DAY, 4))
-    if objective not in (Objective.time_s, Objective.step_s):
-        row(objective.name, lambda a: units.significant(a.value, 4))
+    if objective not in (Objective.time, Objective.step):
+        row(objective.key, lambda a: units.significant(a.value, 4))
     row("nothing is better by more than", lambda a: f"{100 * a.gap:.3f} %")
     return table

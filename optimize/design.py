@@ -81,7 +81,7 @@ def design(
     *,
     template: Cluster,
     curves: CurveRange,
-    objective: Objective = Objective.time_s,
+    objective: Objective = Objective.time,
     fixed: Mapping[str, Any] | None = None,
     ranges: Ranges | None = None,
     seconds: float = 60.0,

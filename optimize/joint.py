@@ -27,13 +27,14 @@ from optimize.tangents import (
     Bound,
     Left,
     Money,
+    Rate,
     Tangents,
     aggregated,
     dual_bound,
     left,
     money,
-    objective_tangents,
     project,
+    rate,
 )
 
 TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this is not looked at again
@@ -89,14 +90,27 @@ class Cell:
         unbuildable = hbm_bytes > self.problem.space.ranges.most_hbm_bytes
         return have._replace(usd=np.where(unbuildable, -1.0, have.usd))
 
-    def tangents(self, found: Screened, have: Left, y: np.ndarray) -> Tangents:
-        """Of the objective, from those of a step."""
-        steps = 1.0 if self.problem.objective is Objective.step_s else self.problem.job.steps
-        seconds = Tangents(found.log_step_s + np.log(steps), found.slopes, y)
-        return objective_tangents(self.problem.objective, self.money, seconds, have, np.full(len(y), self.bought))
+    def tangents(self, found: Screened, y: np.ndarray) -> Tangents:
+        """Of the seconds of all steps, from those of one."""
+        steps = 1.0 if self.problem.objective is Objective.step else self.problem.job.steps
+        return Tangents(found.log_step_s + np.log(steps), found.slopes, y)
+
+    def price(self, have: Left) -> Rate:
+        """What multiplies the seconds, for one accelerator."""
+        return rate(self.problem.objective, self.money, have)
+
+    @property
+    def log_bought(self) -> float:
+        """What is added to logarithms where the objective has a price."""
+        return 0.0 if self.problem.fill else math.log(self.bought)
 
     def bound(self, have: Left, at: Tangents) -> Bound:
-        return dual_bound(self.problem.space, self.money.laws, have, at)
+        found = dual_bound(self.problem.space, self.money.laws, have, self.price(have), at)
+        return found._replace(log_value=found.log_value + self.log_bought)
+
+    def log_value(self, have: Left, at: Tangents) -> np.ndarray:
+        """Of the objective, where the tangents were taken."""
+        return at.log_value + np.log(self.price(have).of(self.money.laws, at.y)) + self.log_bought
 
     def reference(self) -> np.ndarray:
         """Rates that spend what the limits leave for them."""
@@ -187,7 +201,7 @@ def cell_bounds(found: list[Cell]) -> np.ndarray:
     for cell in found:
         p = cell.problem
         step_s = flop_bound_s(p.job.workload, p.space, p.limits, float(cell.accelerators), p.fixed)
-        steps = 1.0 if p.objective is Objective.step_s else p.job.steps
+        steps = 1.0 if p.objective is Objective.step else p.job.steps
         seconds = math.log(step_s * steps)
         if p.objective.usd_power or p.objective.watt_power:
             low = np.log(p.space.ranges.low)
@@ -249,7 +263,7 @@ def _bounded(progress: Progress, cell: Cell, families: Families, first: np.ndarr
     found = screen(progress.problem.job.workload, space, families.points(first, np.float32), y)
     progress.evaluations += len(first)
     have = cell.left(found.least_bytes * (1 - 1e-4))
-    at = cell.tangents(found, have, y)
+    at = cell.tangents(found, y)
     crude = at.log_value + _drop(cell, have, at)
     likely = (crude < progress.cut) & (have.usd > 0)
     progress.dismiss(crude[(crude >= progress.cut) & (have.usd > 0)] - FLOAT32_SLACK)
@@ -263,7 +277,8 @@ def _drop(cell: Cell, have: Left, at: Tangents) -> np.ndarray:
     space, laws = cell.problem.space, cell.money.laws
     low, high = np.log(space.ranges.low), np.log(space.ranges.high)
     ends = largest_alone(laws, np.maximum(have.usd, 1e-300), have.watt, low, high)
-    return np.minimum(at.slopes * (ends - at.y), at.slopes * (low - at.y)).sum(-1)
+    cheapest = np.log(cell.price(have).of(laws, np.broadcast_to(low, at.y.shape))) + cell.log_bought
+    return np.minimum(at.slopes * (ends - at.y), at.slopes * (low - at.y)).sum(-1) + cheapest
 
 
 def _trim(progress: Progress, part: Open) -> Open:
@@ -292,12 +307,13 @@ def polish(progress: Progress, part: Open, plans: Lattice, rounds: int) -> Open:
         y = project(space, cell.money.laws, have, part.y, progress.problem.fill)
         found = tangents_of(progress.problem.job.workload, space, points, y)
         progress.evaluations += len(y)
-        at = cell.tangents(found, have, y)
+        at = cell.tangents(found, y)
         _offer(progress, part, plans, at, have, found)
         if number < 3 or mean is None:
             mean, bound = at, cell.bound(have, at)
         else:
-            mean, bound = aggregated(space, cell.money.laws, have, mean, at)
+            mean, bound = aggregated(space, cell.money.laws, have, cell.price(have), mean, at)
+            bound = bound._replace(log_value=bound.log_value + cell.log_bought)
         log_bound = np.maximum(part.log_bound, bound.log_value)
         part = Open(cell, part.indices, log_bound, bound.y)
         alive = (log_bound < progress.cut) & np.isfinite(log_bound)
@@ -309,7 +325,7 @@ def polish(progress: Progress, part: Open, plans: Lattice, rounds: int) -> Open:
 def _offer(progress: Progress, part: Open, plans: Lattice, at: Tangents, have: Left, found: Screened) -> None:
     laws = part.cell.money.laws
     fits = (laws.usd_of(at.y).sum(-1) <= have.usd * (1 + 1e-9)) & (laws.watt_of(at.y).sum(-1) <= have.watt * (1 + 1e-9))
-    value = np.where(fits & (have.usd > 0), at.log_value, np.inf)
+    value = np.where(fits & (have.usd > 0), part.cell.log_value(have, at), np.inf)
     for place in np.argsort(value, kind="stable")[:4]:
         if np.isfinite(value[place]):
             index = int(part.indices[place])
