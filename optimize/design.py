@@ -18,6 +18,7 @@ from costmodel.plan import Plan
 from optimize import joint
 from optimize.objective import Job, Limits, Objective, Quantities, minimised, residuals, told
 from optimize.parts import Parts, bill, search_parts
+from optimize.problem import Problem
 from optimize.sensitivity import Elasticity, elasticities
 from optimize.space import Ranges, as_table, sized, space
 from optimize.status import CommandError, Status
@@ -90,10 +91,10 @@ def design(
 ) -> DesignResult:
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be."""
     start = time.monotonic()
-    problem = joint.Problem(
+    problem = Problem(
         job=job, limits=limits, objective=objective, space=space(template, curves, ranges), fixed=fixed or {}
     )
-    found = joint.search(problem, CONTINUOUS_SHARE * seconds, told=progress)
+    found = joint.search(problem, CONTINUOUS_SHARE * seconds, seed, told=progress)
     progress("real parts")
     parts = search_parts(job, limits, objective, max(1.0, start + seconds - time.monotonic()), fixed)
     continuous = None if found.best is None else _continuous(problem, found, template, curves)
@@ -115,7 +116,7 @@ def design(
     )
 
 
-def _continuous(problem: joint.Problem, found: joint.Progress, template: Cluster, curves: CurveRange) -> Answer:
+def _continuous(problem: Problem, found: joint.Progress, template: Cluster, curves: CurveRange) -> Answer:
     best = found.best
     assert best is not None
     count = float(best.cell.accelerators)
@@ -136,7 +137,7 @@ def _continuous(problem: joint.Problem, found: joint.Progress, template: Cluster
     )
 
 
-def _catalogue(problem: joint.Problem, parts: Parts) -> Answer:
+def _catalogue(problem: Problem, parts: Parts) -> Answer:
     assert parts.best is not None
     assert parts.plan is not None
     cluster, chip = parts.best.cluster, parts.best.cluster.accelerator
@@ -162,7 +163,7 @@ def _catalogue(problem: joint.Problem, parts: Parts) -> Answer:
 
 
 def _answer(
-    problem: joint.Problem, cluster: Cluster, domain: int, plan: Plan, *, log_bound: float, **told_as_is: Any
+    problem: Problem, cluster: Cluster, domain: int, plan: Plan, *, log_bound: float, **told_as_is: Any
 ) -> Answer:
     """The exact score of what was found, and everything that explains it."""
     validation, job = validate(problem.job.workload, cluster, plan), problem.job

@@ -11,7 +11,7 @@ The bound is the least over everything that was dismissed or is still open, so i
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,12 @@ from costmodel.plan import Plan
 from optimize.counts_of_accelerators import flop_bound_s, grid, largest_alone
 from optimize.families import Families
 from optimize.lattice import Lattice, lattice
-from optimize.objective import Job, Limits, Objective
+from optimize.objective import Objective
+from optimize.problem import Problem
+from optimize.rounding import modes, nearest
 from optimize.screen import BATCH, FLOAT32_SLACK, Screened, screen, tangents_of
-from optimize.space import RATES, Space, sized
+from optimize.solve import Relaxed, descend
+from optimize.space import RATES, sized
 from optimize.tangents import (
     Bound,
     Left,
@@ -40,26 +43,9 @@ from optimize.tangents import (
 TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this is not looked at again
 POLISHED = 64  # plans of each count whose hardware is solved for at once
 ROUNDS = 30  # of tangents for what stays
-DEFAULT_SHARES = np.array([0.55, 0.20, 0.15, 0.10])  # of the money left for the rates: where descent starts
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One job under limits, and what may be bought and planned."""
-
-    job: Job
-    limits: Limits
-    objective: Objective
-    space: Space
-    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # fields of `Plan` that are not searched
-
-    @property
-    def fill(self) -> bool:
-        """Whether more hardware is never worse."""
-        return not self.objective.usd_power and not self.objective.watt_power
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Cell:
     """All plans of one count and one domain."""
 
@@ -112,14 +98,11 @@ class Cell:
         """Of the objective, where the tangents were taken."""
         return at.log_value + np.log(self.price(have).of(self.money.laws, at.y)) + self.log_bought
 
-    def reference(self) -> np.ndarray:
-        """Rates that spend what the limits leave for them."""
-        laws, space = self.money.laws, self.problem.space
+    def reference(self, y: np.ndarray) -> np.ndarray:
+        """Rates like these, on the limits where more is never worse."""
+        space = self.problem.space
         have = self.left(np.array([0.25 * space.ranges.most_hbm_bytes]))
-        usd = np.where(np.isfinite(have.usd), have.usd, laws.usd_of(np.log(space.ranges.high)).sum())
-        y = np.log(DEFAULT_SHARES * np.maximum(usd, 1.0)[:, None] / laws.usd) / laws.usd_exponent
-        low, high = np.log(space.ranges.low), np.log(space.ranges.high)
-        return project(space, laws, have, np.clip(y, low, high))[0]
+        return project(space, self.money.laws, have, y[None], self.problem.fill)[0]
 
 
 @dataclasses.dataclass
@@ -157,7 +140,7 @@ class Progress:
     open: list[Open] = dataclasses.field(default_factory=list)
     unseen: dict[tuple[int, int], float] = dataclasses.field(default_factory=dict)  # bounds of cells not yet scanned
     evaluations: int = 0
-    tightest: float = np.inf  # least bytes times accelerators over what could be bought: tells why nothing fits
+    relaxed: Relaxed | None = None
     runners_up: dict[tuple[int, int, int], Best] = dataclasses.field(default_factory=dict)
 
     @property
@@ -174,6 +157,13 @@ class Progress:
             *(part.log_bound.min() for part in self.open if len(part.indices)),
         ]
         return min([*ends, np.inf if self.best is None else self.best.log_value])
+
+    def place(self) -> np.ndarray:
+        """Rates near the best that are known."""
+        if self.best is not None:
+            return self.best.y
+        assert self.relaxed is not None
+        return np.log([self.relaxed.x[name][0] for name in RATES])
 
     def dismiss(self, log_bound: np.ndarray) -> None:
         if len(log_bound):
@@ -217,34 +207,61 @@ def cell_bounds(found: list[Cell]) -> np.ndarray:
 def search(
     problem: Problem,
     seconds: float,
-    first: Iterable[int] = (),
+    seed: int = 0,
     told: Callable[[str], None] = lambda _: None,
 ) -> Progress:
-    """Until the gap is closed or the time is up. `first`: counts to begin with (from a descent)."""
-    end, progress, wanted = time.monotonic() + seconds, Progress(problem), list(first)
+    """Until the gap is closed or the time is up."""
+    end, progress = time.monotonic() + seconds, Progress(problem)
     found = cells(problem)
-    bounds = cell_bounds(found)
-    near = [min((abs(np.log(c.accelerators / n)) for n in wanted), default=0.0) for c in found]
-    order = sorted(range(len(found)), key=lambda i: (near[i] > 0.2, bounds[i] if not wanted else near[i]))
-    progress.unseen = {(found[i].accelerators, found[i].domain): float(bounds[i]) for i in order}
-    for i in order:
+    if not found:
+        return progress
+    bounds = dict(zip(found, cell_bounds(found).tolist(), strict=True))
+    progress.unseen = {(cell.accelerators, cell.domain): bound for cell, bound in bounds.items()}
+    told("descent")
+    progress.relaxed = descend(problem, seed)
+    progress.evaluations += progress.relaxed.evaluations
+    for cell in _near(found, progress.relaxed):
+        told(f"rounding to {cell.accelerators:,} accelerators")
+        round_to(progress, cell)
+    center = math.log(progress.best.cell.accelerators if progress.best else progress.relaxed.accelerators[0])
+    for cell in sorted(found, key=lambda cell: (abs(math.log(cell.accelerators) - center), cell.accelerators)):
         if time.monotonic() > end:
             break
-        cell = found[i]
-        if bounds[i] >= progress.cut:
-            progress.dismiss(np.array([progress.unseen.pop((cell.accelerators, cell.domain))]))
+        bound = progress.unseen.pop((cell.accelerators, cell.domain))
+        if bound >= progress.cut:
+            progress.dismiss(np.array([bound]))
             continue
         told(f"{cell.accelerators:,} accelerators")
         scan(progress, cell)
-        progress.unseen.pop((cell.accelerators, cell.domain))
     close(progress, end)
     return progress
 
 
+def _near(found: list[Cell], relaxed: Relaxed, most: int = 4) -> list[Cell]:
+    """Cells next to the counts of the best relaxed points, nearest to the best first."""
+    chosen: dict[Cell, None] = {}
+    for count in relaxed.accelerators[modes(relaxed)]:
+        for cell in sorted(found, key=lambda cell: abs(math.log(cell.accelerators / count)))[:2]:
+            chosen.setdefault(cell)
+    return list(chosen)[:most]
+
+
+def round_to(progress: Progress, cell: Cell) -> None:
+    """Plans of a cell that are near relaxed points, with their hardware solved."""
+    families, relaxed = cell.families(), progress.relaxed
+    assert relaxed is not None
+    first, near = nearest(families, relaxed, modes(relaxed))
+    if not len(first):
+        return
+    y = np.log(np.stack([relaxed.x[name][near] for name in RATES], axis=-1))
+    part = Open(cell, first, np.full(len(first), -np.inf), y)
+    polish(progress, expand(families, part), families.lattice, rounds=5, dismiss=False)
+
+
 def scan(progress: Progress, cell: Cell) -> None:
     """Bound all families of a cell, and solve the hardware of those that look best."""
-    families = cell.families()
-    reference, kept = cell.reference(), []
+    families, kept = cell.families(), []
+    reference = cell.reference(progress.place())
     for start in range(0, len(families), BATCH):
         first = families.first(start, start + BATCH)
         kept.append(_bounded(progress, cell, families, first, reference))
@@ -252,7 +269,7 @@ def scan(progress: Progress, cell: Cell) -> None:
         return
     joined = Open(cell, *(np.concatenate([getattr(k, name) for k in kept]) for name in ("indices", "log_bound", "y")))
     order = np.argsort(joined.log_bound, kind="stable")[:POLISHED]
-    polish(progress, expand(families, joined.keep(order)), families.lattice, rounds=4)
+    polish(progress, expand(families, joined.keep(order)), families.lattice, rounds=4, dismiss=False)
     progress.open.append(_trim(progress, joined))
 
 
@@ -294,8 +311,11 @@ def expand(families: Families, part: Open) -> Open:
     return Open(part.cell, members, part.log_bound[family], part.y[family])
 
 
-def polish(progress: Progress, part: Open, plans: Lattice, rounds: int) -> Open:
-    """Tangents in float64 at hardware nearer and nearer to each plan's best; offers every answer that is found."""
+def polish(progress: Progress, part: Open, plans: Lattice, rounds: int, dismiss: bool = True) -> Open:
+    """Tangents in float64 at hardware nearer and nearer to each plan's best; offers every answer that is found.
+
+    Without `dismiss`, what it leaves is another's to bound.
+    """
     cell, space = part.cell, progress.problem.space
     peak, mean = np.zeros(0), None
     for number in range(rounds):
@@ -317,7 +337,8 @@ def polish(progress: Progress, part: Open, plans: Lattice, rounds: int) -> Open:
         log_bound = np.maximum(part.log_bound, bound.log_value)
         part = Open(cell, part.indices, log_bound, bound.y)
         alive = (log_bound < progress.cut) & np.isfinite(log_bound)
-        progress.dismiss(log_bound[~alive & np.isfinite(log_bound)])
+        if dismiss:
+            progress.dismiss(log_bound[~alive & np.isfinite(log_bound)])
         part, peak, mean = part.keep(alive), peak[alive], Tangents(*(column[alive] for column in mean))
     return part
 
