@@ -42,6 +42,7 @@ from optimize.tangents import (
 
 TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this is not looked at again
 POLISHED = 64  # plans of each count whose hardware is solved for at once
+FEW = 2048  # families below which gradients without compilation are sooner
 ROUNDS = 30  # of tangents for what stays
 
 
@@ -264,7 +265,12 @@ def scan(progress: Progress, cell: Cell) -> None:
     reference = cell.reference(progress.place())
     for start in range(0, len(families), BATCH):
         first = families.first(start, start + BATCH)
-        kept.append(_bounded(progress, cell, families, first, reference))
+        unknown = np.full(len(first), -np.inf)
+        part = Open(cell, first, unknown, np.broadcast_to(reference, (len(first), len(RATES))))
+        part = _bounded(progress, families, part)
+        for place in _elsewhere(progress, cell):
+            part = _bounded(progress, families, part, place)
+        kept.append(part)
     if not kept:
         return
     joined = Open(cell, *(np.concatenate([getattr(k, name) for k in kept]) for name in ("indices", "log_bound", "y")))
@@ -273,20 +279,38 @@ def scan(progress: Progress, cell: Cell) -> None:
     progress.open.append(_trim(progress, joined))
 
 
-def _bounded(progress: Progress, cell: Cell, families: Families, first: np.ndarray, reference: np.ndarray) -> Open:
-    """Families of one batch that are not dismissed."""
+def _elsewhere(progress: Progress, cell: Cell) -> list[np.ndarray | None]:
+    """More places for tangents; None: where the last bound was taken, half way from the last place.
+
+    Where the objective has a price, the best hardware may have none of what another plan lives on (a network), and the
+    tangent there says nothing of it: rates in the middle of their ranges follow.
+    """
+    if progress.problem.fill:
+        return [None]
     space = progress.problem.space
-    y = np.broadcast_to(reference, (len(first), len(RATES)))
-    found = screen(progress.problem.job.workload, space, families.points(first, np.float32), y)
-    progress.evaluations += len(first)
+    middle = 0.5 * (np.log(space.ranges.low) + np.log(space.ranges.high))
+    return [cell.reference(0.5 * (middle + np.log(space.ranges.high))), cell.reference(middle), None, None]
+
+
+def _bounded(progress: Progress, families: Families, part: Open, place: np.ndarray | None = None) -> Open:
+    """What is not dismissed, with bounds from tangents at `place` (None: each at its own)."""
+    cell, space = part.cell, progress.problem.space
+    if not len(part.indices):
+        return part
+    y = part.y if place is None else np.broadcast_to(place, part.y.shape)
+    points = families.points(part.indices, np.float32 if len(y) > FEW else np.float64)
+    found = (screen if len(y) > FEW else tangents_of)(progress.problem.job.workload, space, points, y)
+    progress.evaluations += len(y)
     have = cell.left(found.least_bytes * (1 - 1e-4))
     at = cell.tangents(found, y)
-    crude = at.log_value + _drop(cell, have, at)
-    likely = (crude < progress.cut) & (have.usd > 0)
-    progress.dismiss(crude[(crude >= progress.cut) & (have.usd > 0)] - FLOAT32_SLACK)
+    crude = np.maximum(at.log_value + _drop(cell, have, at) - FLOAT32_SLACK, part.log_bound)
+    possible = have.usd > 0
+    likely = (crude < progress.cut) & possible
+    progress.dismiss(crude[(crude >= progress.cut) & possible])
     own = Tangents(*(column[likely] for column in at))
     bound = cell.bound(Left(*(column[likely] for column in have)), own)
-    return _trim(progress, Open(cell, first[likely], bound.log_value - FLOAT32_SLACK, bound.y))
+    log_bound = np.maximum(part.log_bound[likely], bound.log_value - FLOAT32_SLACK)
+    return _trim(progress, Open(cell, part.indices[likely], log_bound, 0.5 * (own.y + bound.y)))
 
 
 def _drop(cell: Cell, have: Left, at: Tangents) -> np.ndarray:

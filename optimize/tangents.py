@@ -12,6 +12,7 @@ the place where the iteration stopped: nothing here needs to have converged to b
 """
 
 import dataclasses
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -136,7 +137,7 @@ class Bound(NamedTuple):
     watt_multiplier: np.ndarray
 
 
-def dual_bound(space: Space, laws: Laws, have: Left, price: Rate, at: Tangents, rounds: int = ROUNDS) -> Bound:
+def dual_bound(space: Space, laws: Laws, have: Left, price: Rate, at: Tangents) -> Bound:
     """No hardware within the limits gives less, for each plan (infinite where there is none): value of one accelerator.
 
     (The number of accelerators, where the objective has a price, multiplies it: it is the caller's.)
@@ -144,29 +145,68 @@ def dual_bound(space: Space, laws: Laws, have: Left, price: Rate, at: Tangents, 
     low, high = np.log(space.ranges.low), np.log(space.ranges.high)
     possible = (laws.usd_of(low).sum() <= have.usd) & (laws.watt_of(low).sum() <= have.watt)
     limits = [np.where(possible, limit, 1.0) for limit in (have.usd, have.watt)]
-    start = np.maximum(-at.slopes, 1e-6).sum(-1)
-    multipliers = [np.where(np.isfinite(limit), start, 0.0) for limit in limits]
-    u = np.log(price.of(laws, np.clip(at.y, low, high)))
-    ends = [np.log(price.of(laws, np.broadcast_to(end, at.y.shape))) for end in (low, high)]
-    best = np.full(len(start), -np.inf)
-    chosen, where = [np.zeros_like(start), np.zeros_like(start)], np.broadcast_to(low, at.y.shape).copy()
-    for _ in range(rounds):
-        scale = np.exp(-u) if price.active else np.zeros_like(u)
-        first, second = (m / limit for m, limit in zip(multipliers, limits, strict=True))
-        y, value = _least(laws, at, first + scale * price.usd, second + scale * price.watt, low, high)
-        value = value - multipliers[0] - multipliers[1]
-        if price.active:
-            share = price.of(laws, y) * scale  # 1 where u is the logarithm of the price
-            value = value + scale * price.fixed + u - 1.0
-            value = value + np.minimum(np.minimum((1 - share) * (ends[0] - u), (1 - share) * (ends[1] - u)), 0.0)
+    search = (_priced_rounds if price.active else _plain_rounds)(laws, limits, price, at, (low, high))
+    best = np.full(len(possible), -np.inf)
+    where = np.broadcast_to(low, at.y.shape).copy()
+    chosen = [np.zeros(len(best)), np.zeros(len(best))]
+    for y, value, multipliers in search:
         better = value > best
         best = np.where(better, value, best)
         where[better] = y[better]
         chosen = [np.where(better, new, old) for new, old in zip(multipliers, chosen, strict=True)]
+    return Bound(np.where(possible, at.log_value + best, np.inf), where, *chosen)
+
+
+_Round = tuple[np.ndarray, np.ndarray, list[np.ndarray]]
+_Ends = tuple[np.ndarray, np.ndarray]
+
+
+def _plain_rounds(
+    laws: Laws, limits: list[np.ndarray], _: Rate, at: Tangents, ends: _Ends, rounds: int = ROUNDS
+) -> Iterator[_Round]:
+    """Place, bound and multipliers; multipliers grow where their limit is missed."""
+    start = np.maximum(-at.slopes, 1e-6).sum(-1)
+    multipliers = [np.where(np.isfinite(limit), start, 0.0) for limit in limits]
+    for _ in range(rounds):
+        usd, watt = (m / limit for m, limit in zip(multipliers, limits, strict=True))
+        y, value = _least(laws, at, usd, watt, *ends)
+        yield y, value - multipliers[0] - multipliers[1], multipliers
         used = laws.usd_of(y).sum(-1) / limits[0], laws.watt_of(y).sum(-1) / limits[1]
         multipliers = [m * np.clip(part, 0.05, 20.0) ** 0.9 for m, part in zip(multipliers, used, strict=True)]
-        u = np.clip(u + 0.7 * (np.log(price.of(laws, y)) - u), *ends)
-    return Bound(np.where(possible, at.log_value + best, np.inf), where, *chosen)
+
+
+def _priced_rounds(
+    laws: Laws, limits: list[np.ndarray], price: Rate, at: Tangents, ends: _Ends, outer: int = 5, inner: int = 7
+) -> Iterator[_Round]:
+    """The same with a price: for given multipliers, u is where its logarithm and the price's agree (Newton, bracketed).
+
+    Multipliers begin at zero: a budget that is not worth spending has no price.
+    """
+    widest = [np.log(price.of(laws, np.broadcast_to(end, at.y.shape))) for end in ends]
+    u = np.clip(np.log(price.of(laws, np.clip(at.y, *ends))), *widest)
+    start, multipliers = np.maximum(-at.slopes, 1e-6).sum(-1), [np.zeros(len(u)), np.zeros(len(u))]
+    for _ in range(outer):
+        bottom, top = (end.copy() for end in widest)
+        for _ in range(inner):
+            scale = np.exp(-u)
+            first, second = (m / limit for m, limit in zip(multipliers, limits, strict=True))
+            y, value = _least(laws, at, first + scale * price.usd, second + scale * price.watt, *ends)
+            share = price.of(laws, y) * scale  # 1 where u is the logarithm of the price
+            slack = np.minimum(np.minimum((1 - share) * (widest[0] - u), (1 - share) * (widest[1] - u)), 0.0)
+            yield y, value - multipliers[0] - multipliers[1] + scale * price.fixed + u - 1.0 + slack, multipliers
+            bottom, top = np.where(share > 1, u, bottom), np.where(share > 1, top, u)
+            moves = (y > ends[0] + 1e-9) & (y < ends[1] - 1e-9)
+            parts = price.usd * laws.usd_of(y) + price.watt * laws.watt_of(y)
+            step = np.log(share) / np.maximum(1.0 - (moves * parts).sum(-1) * scale / share, 0.02)
+            inside = (u + step > bottom) & (u + step < top)
+            u = np.where(inside, u + step, 0.5 * (bottom + top))
+        used = laws.usd_of(y).sum(-1) / limits[0], laws.watt_of(y).sum(-1) / limits[1]
+        if not any((part > 1.0).any() for part in used):
+            return
+        multipliers = [
+            np.where(m > 0, m * np.clip(part, 0.05, 20.0) ** 0.9, np.where(part > 1.0, 0.3 * start, 0.0))
+            for m, part in zip(multipliers, used, strict=True)
+        ]
 
 
 def aggregated(
