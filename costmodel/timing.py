@@ -9,6 +9,7 @@ from typing import NamedTuple
 from costmodel._pytree import map_leaves, pytree, static
 from costmodel.cluster import Cluster
 from costmodel.counts import BlockCounts, OpCounts
+from costmodel.offload import Streams, streams
 from costmodel.plan import PlanPoint
 from costmodel.roofline import BlockTimes, block_times, rates
 from costmodel.semantics import Scalar, Semantics
@@ -60,11 +61,12 @@ class BlockPasses:
 
 @pytree
 class OpTimes:
-    """All blocks, the laws of their traffic and the overlap that the plan allows."""
+    """All blocks, the laws of their traffic, the overlap that the plan allows, and what streams past them."""
 
     blocks: tuple[BlockPasses, ...]
     laws: Laws
     hide: Hide
+    streams: Streams | None  # where the plan offloads
 
 
 def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, sem: Semantics) -> OpTimes:
@@ -82,7 +84,8 @@ def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, 
     for block in counted.blocks:
         compute = block_times(block, point, speed, stack, sem)
         blocks.append(_passes(block, point, compute, block_traffic(block, point, law, stack), hide, sem))
-    return OpTimes(blocks=tuple(blocks), laws=law, hide=hide)
+    moved = streams(counted, point, cluster.accelerator, stack, sem)
+    return OpTimes(blocks=tuple(blocks), laws=law, hide=hide, streams=moved)
 
 
 def overlapped_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention: Scalar, sem: Semantics) -> Scalar:

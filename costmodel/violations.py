@@ -172,6 +172,17 @@ def _precision(plan: Plan, _: Workload, cluster: Cluster) -> Rules:
         )
 
 
+def _second_memory(plan: Plan, _: Workload, cluster: Cluster) -> Rules:
+    if cluster.accelerator.second_memory_bytes > 0:
+        return
+    for name in _OFFLOADS:
+        if getattr(plan, name) > 0:
+            yield (
+                f"`{name}` is {show(getattr(plan, name))}; expected 0, because {cluster.accelerator.name} has no "
+                "`second_memory_bytes`"
+            )
+
+
 def _placement(plan: Plan, _: Workload, cluster: Cluster) -> Rules:
     """Groups that do not nest in the domains: `ranks_by_tier` would only be a mean for them."""
     if cluster.partial_domains:
@@ -201,6 +212,7 @@ def groups(plan: Plan) -> tuple[tuple[str, int, int], ...]:
     )
 
 
+_OFFLOADS = ("offload_weights", "offload_optimizer", "offload_activations")
 _DEGREES = ("tensor", "context", "data", "pipeline")
 _RULES = (
     (_accelerators, _DEGREES),
@@ -213,6 +225,7 @@ _RULES = (
     (_data_shard, ("data_shard", "data", "context", "zero_stage")),
     (_domain, ("domain", *_DEGREES)),
     (_precision, ("precision",)),
+    (_second_memory, _OFFLOADS),
     (expert_rules, ("expert", "expert_tensor", "sequence_parallel", *_DEGREES)),
     (_placement, ("domain", "data_shard", "zero_stage", "expert", "expert_tensor", *_DEGREES)),
 )

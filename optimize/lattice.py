@@ -7,7 +7,7 @@ stored but the rows and the axes, and processes may each take a range of numbers
 
 What is left out because something that stays is never worse in time nor in memory (tests/test_dominance.py):
 - overlap that is switched off (timing.overlapped_s is at most compute + communication, and takes no memory);
-- ZeRO 1 to 3 on one rank, all-to-all with one context rank (nothing to divide);
+- ZeRO 1 to 3 on one rank (3: unless the precision keeps cast copies), all-to-all with one context rank;
 - schedules other than 1F1B without a pipeline (equal time, no less memory).
 And for the sake of size, in words: layers that do not divide go to late middle stages (`default_plan.even_layers`),
 and virtual stages divide those of the fullest stage (where they do not, the closed form is up to 18 % too fast);
@@ -182,13 +182,9 @@ def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> L
     rule = rules(workload, cluster)
     parts = [_rows(rule, fixed, domain, tensor) for domain, tensor in _outer(rule, fixed)]
     rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}
-    axes = (
-        stages_axis(rule, rows, fixed),
-        shards_axis(rule, rows, fixed),
-        switches_axis(rule, rows, fixed),
-        recompute_axis(rule, rows, fixed),
-    )
-    sizes = functools.reduce(np.multiply, (axis.count for axis in axes))
+    makers = (stages_axis, shards_axis, switches_axis, recompute_axis) if len(rows["tensor"]) else ()
+    axes = tuple(make(rule, rows, fixed) for make in makers)
+    sizes = functools.reduce(np.multiply, (axis.count for axis in axes), np.ones(len(rows["tensor"]), int))
     kept = sizes > 0
     rows = {name: column[kept] for name, column in rows.items()}
     single = {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}

@@ -162,13 +162,24 @@ def _memory_table(explanation: "Explanation") -> "Table":
     limit_bytes = explanation.breakdown.limit_bytes
     table.add_row("peak", *(_gib(stage.peak_bytes) for stage in shown), style="bold")
     table.add_row(f"margin to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.peak_bytes) for stage in shown))
+    if explanation.second_bytes > 0:
+        _add_second_memory(table, shown, explanation.breakdown.second_limit_bytes)
     return table
 
 
+def _add_second_memory(table: "Table", shown: list["Stage"], limit_bytes: float) -> None:
+    table.add_row("second memory", *("" for _ in shown), style="bold")
+    for name in shown[0].second:
+        if any(stage.second[name] > 0 for stage in shown):
+            table.add_row(_MEMORY_WORDS.get(name, name), *(_gib(stage.second[name]) for stage in shown))
+    table.add_row(f"margin to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.second_bytes) for stage in shown))
+
+
 def _stages_to_show(explanation: "Explanation") -> list["Stage"]:
-    """The first, the second, the last and the fullest, in order."""
+    """The first, the second, the last, the fullest and the one that offloads most, in order."""
     stages = explanation.stages
-    numbers = {1, min(2, len(stages)), len(stages), explanation.fullest.number}
+    most = max(stages, key=lambda stage: stage.second_bytes).number
+    numbers = {1, min(2, len(stages)), len(stages), explanation.fullest.number, most}
     return [stage for stage in stages if stage.number in numbers]
 
 
@@ -185,7 +196,10 @@ def _show_margin(console: "Console", explanation: "Explanation") -> None:
     margin_bytes = found.limit_bytes - fullest.peak_bytes
     where = f"in the {fullest.moment}" + (f" of stage {fullest.number}" if len(explanation.stages) > 1 else "")
     share, size = units.percent(abs(margin_bytes) / found.limit_bytes), units.scaled(abs(margin_bytes), units.BYTES)
-    if explanation.fits:
+    if not explanation.second_fits:
+        over_bytes = explanation.second_bytes - found.second_limit_bytes
+        _say(console, f"the second memory is too small by {units.scaled(over_bytes, units.BYTES)}", "bold red")
+    if margin_bytes >= 0:
         _say(console, f"fits in memory: the peak, {where}, is {size} ({share}) below the limit", style="green")
     else:
         _say(console, f"does not fit in memory: the peak, {where}, is {size} ({share}) over the limit", "bold red")

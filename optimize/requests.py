@@ -37,6 +37,9 @@ _PLAN_HELP = {
     "optimizer": "optimizer",
     "attention": "fused or materialised attention",
     "fused_kernels": "fused norms and activations",
+    "offload_weights": "share of the layers' weights in the second memory, 0 to 1",
+    "offload_optimizer": "share of the optimizer states in the second memory, 0 to 1",
+    "offload_activations": "share of the layers' activations in the second memory, 0 to 1",
 }
 _CHOICES: dict[str, Any] = {
     "zero_stage": Literal[0, 1, 2, 3],
