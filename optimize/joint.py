@@ -24,7 +24,7 @@ from optimize.objective import Objective
 from optimize.problem import Problem
 from optimize.rounding import modes, nearest
 from optimize.screen import BATCH, FLOAT32_SLACK, Screened, screen, tangents_of
-from optimize.solve import Relaxed, descend
+from optimize.solve import Relaxed, again, descend
 from optimize.space import RATES, sized
 from optimize.tangents import (
     Bound,
@@ -43,6 +43,7 @@ from optimize.tangents import (
 TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this is not looked at again
 POLISHED = 64  # plans of each count whose hardware is solved for at once
 FEW = 2048  # families below which gradients without compilation are sooner
+MOST_SEEN = 8_000_000  # families whose screens are kept: some 200 MB
 ROUNDS = 30  # of tangents for what stays
 
 
@@ -131,6 +132,27 @@ class Best:
     plan: Plan
 
 
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """Screens of whole batches by count, domain and first family: they hold for every budget (float32 to save room)."""
+
+    batches: dict[tuple[int, int, int], tuple[Screened, np.ndarray]]
+
+    def of(
+        self, cell: Cell, first: np.ndarray, y: np.ndarray, make: Callable[[], Screened]
+    ) -> tuple[Screened, np.ndarray]:
+        """A batch at the place where it was first screened, or now at `y`."""
+        key = (cell.accelerators, cell.domain, int(first[0]))
+        if key not in self.batches:
+            found = make()
+            if len(self.batches) * BATCH > MOST_SEEN:
+                return found, y
+            self.batches[key] = Screened(*(column.astype(np.float32) for column in found)), y[0]
+            return found, y
+        kept, place = self.batches[key]
+        return Screened(*(column.astype(float) for column in kept)), np.broadcast_to(place, y.shape)
+
+
 @dataclasses.dataclass
 class Progress:
     """What a search knows so far."""
@@ -142,6 +164,7 @@ class Progress:
     unseen: dict[tuple[int, int], float] = dataclasses.field(default_factory=dict)  # bounds of cells not yet scanned
     evaluations: int = 0
     relaxed: Relaxed | None = None
+    seen: "Seen" = dataclasses.field(default_factory=lambda: Seen({}))
     runners_up: dict[tuple[int, int, int], Best] = dataclasses.field(default_factory=dict)
 
     @property
@@ -210,16 +233,19 @@ def search(
     seconds: float,
     seed: int = 0,
     told: Callable[[str], None] = lambda _: None,
+    after: Progress | None = None,
 ) -> Progress:
-    """Until the gap is closed or the time is up."""
+    """Until the gap is closed or the time is up. `after`: a search with other limits, from whose points it starts."""
     end, progress = time.monotonic() + seconds, Progress(problem)
+    if after is not None:
+        progress.seen = after.seen
     found = cells(problem)
     if not found:
         return progress
     bounds = dict(zip(found, cell_bounds(found).tolist(), strict=True))
     progress.unseen = {(cell.accelerators, cell.domain): bound for cell, bound in bounds.items()}
     told("descent")
-    progress.relaxed = descend(problem, seed)
+    progress.relaxed = descend(problem, seed) if after is None else again(problem, after.relaxed, seed)
     progress.evaluations += progress.relaxed.evaluations
     for cell in _near(found, progress.relaxed):
         told(f"rounding to {cell.accelerators:,} accelerators")
@@ -298,9 +324,14 @@ def _bounded(progress: Progress, families: Families, part: Open, place: np.ndarr
     if not len(part.indices):
         return part
     y = part.y if place is None else np.broadcast_to(place, part.y.shape)
-    points = families.points(part.indices, np.float32 if len(y) > FEW else np.float64)
-    found = (screen if len(y) > FEW else tangents_of)(progress.problem.job.workload, space, points, y)
-    progress.evaluations += len(y)
+
+    def make() -> Screened:
+        progress.evaluations += len(y)
+        points = families.points(part.indices, np.float32 if len(y) > FEW else np.float64)
+        return (screen if len(y) > FEW else tangents_of)(progress.problem.job.workload, space, points, y)
+
+    whole = np.isneginf(part.log_bound).all() and place is None
+    found, y = progress.seen.of(cell, part.indices, y, make) if whole else (make(), y)
     have = cell.left(found.least_bytes * (1 - 1e-4))
     at = cell.tangents(found, y)
     crude = np.maximum(at.log_value + _drop(cell, have, at) - FLOAT32_SLACK, part.log_bound)

@@ -75,11 +75,26 @@ def descend(problem: Problem, seed: int = 0, each: int = 16, steps: int = STEPS)
     pairs = [(s, z) for s in ("interleaved", "one_f_one_b") for z in (1, 3)]
     starts = Starts(*(np.repeat(np.array(column), each) for column in zip(*pairs, strict=True)))
     low, high = _ranges(problem)
+    z = low + (high - low) * generator.uniform(0.1, 0.9, (len(VARIABLES), len(starts.zero)))
+    return _adam(problem, starts, z, steps, LEARNING_RATE)
+
+
+def again(problem: Problem, relaxed: Relaxed | None, seed: int = 0, most: int = 24, steps: int = 40) -> Relaxed:
+    """From where a descent with other limits ended: its best points, in fewer and smaller steps."""
+    if relaxed is None:
+        return descend(problem, seed)
+    starts = Starts(relaxed.starts.schedule[:most], relaxed.starts.zero[:most])
+    x = np.stack([relaxed.x[name][:most] for name in VARIABLES])
+    n = len(DEGREES)
+    z = np.concatenate([np.log2(x[:n]), x[n : n + 1], np.log(x[n + 1 :])])
+    return _adam(problem, starts, np.clip(z, *_ranges(problem)), steps, 0.5 * LEARNING_RATE)
+
+
+def _adam(problem: Problem, starts: Starts, z: np.ndarray, steps: int, learning_rate: float) -> Relaxed:
+    low, high = _ranges(problem)
     model, n = _Model(problem, starts), len(starts.zero)
-    z = low + (high - low) * generator.uniform(0.1, 0.9, (len(VARIABLES), n))
     first, second = np.zeros_like(z), np.zeros_like(z)
     best_z, best, path = z.copy(), np.full(n, np.inf), []
-    slope = np.zeros_like(z)
     for step in range(steps):
         value, slope = model.loss(z)
         better = value < best
@@ -88,7 +103,7 @@ def descend(problem: Problem, seed: int = 0, each: int = 16, steps: int = STEPS)
         first = _BETA1 * first + (1 - _BETA1) * slope
         second = _BETA2 * second + (1 - _BETA2) * slope**2
         scaled = first / (1 - _BETA1 ** (step + 1)) / (np.sqrt(second / (1 - _BETA2 ** (step + 1))) + _EPSILON)
-        rate = 0.5 * LEARNING_RATE * (1 + np.cos(np.pi * step / steps))
+        rate = 0.5 * learning_rate * (1 + np.cos(np.pi * step / steps))
         z = np.clip(z - rate * scaled, low, high)
     value, slope = model.loss(best_z)
     return _result(model, starts, best_z, (low, high), value, slope, np.array(path), n * (steps + 1))
