@@ -18,7 +18,7 @@ from optimize.plan_command import fixed_fields
 
 SCHEMA = 1
 TEMPLATE = "gb200-nvl72"
-SECONDS = 60.0
+SECONDS = 30.0
 _OBJECTIVES = {objective.key: objective for objective in Objective}
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster", "curves"), Check("a name or a file", lambda value: isinstance(value, str))),
