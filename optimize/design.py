@@ -29,7 +29,7 @@ from optimize.status import CommandError, Status
 from optimize.validate import Validation, validate
 from optimize.versions import versions
 
-CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.5, 0.75, 0.9  # of the time, until which each may take
+CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.6, 0.8, 0.9  # of the time, until which each may take
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

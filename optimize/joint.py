@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from costmodel.plan import Plan
-from optimize.counts_of_accelerators import flop_bound_s, grid, largest_alone
+from optimize.counts_of_accelerators import between, flop_bound_s, grid, largest_alone
 from optimize.families import Families
 from optimize.lattice import Lattice, lattice
 from optimize.objective import Objective
 from optimize.problem import Problem
 from optimize.rounding import modes, nearest
-from optimize.screen import BATCH, FLOAT32_SLACK, Screened, screen, tangents_of
+from optimize.screen import BATCH, FLOAT32_SLACK, Screened, screen, tangents_of, warm_up
 from optimize.solve import Relaxed, again, descend
 from optimize.space import RATES, sized
 from optimize.tangents import (
@@ -164,6 +164,7 @@ class Progress:
     unseen: dict[tuple[int, int], float] = dataclasses.field(default_factory=dict)  # bounds of cells not yet scanned
     evaluations: int = 0
     relaxed: Relaxed | None = None
+    counts: tuple[int, ...] = ()  # of accelerators, that the bound is about
     seen: "Seen" = dataclasses.field(default_factory=lambda: Seen({}))
     runners_up: dict[tuple[int, int, int], Best] = dataclasses.field(default_factory=dict)
 
@@ -245,12 +246,15 @@ def search(
     bounds = dict(zip(found, cell_bounds(found).tolist(), strict=True))
     progress.unseen = {(cell.accelerators, cell.domain): bound for cell, bound in bounds.items()}
     told("descent")
+    compiling = warm_up(problem.job.workload, problem.space)
     progress.relaxed = descend(problem, seed) if after is None else again(problem, after.relaxed, seed)
     progress.evaluations += progress.relaxed.evaluations
     for cell in _near(found, progress.relaxed):
         told(f"rounding to {cell.accelerators:,} accelerators")
         round_to(progress, cell)
-    center = math.log(progress.best.cell.accelerators if progress.best else progress.relaxed.accelerators[0])
+    compiling.join()
+    _refine(progress, found)
+    center = math.log(_center(progress))
     for cell in sorted(found, key=lambda cell: (abs(math.log(cell.accelerators) - center), cell.accelerators)):
         if time.monotonic() > end:
             break
@@ -262,6 +266,27 @@ def search(
         scan(progress, cell)
     close(progress, end)
     return progress
+
+
+def _center(progress: Progress) -> float:
+    """The count of the best plan that is known, or of the best relaxed point."""
+    if progress.best is not None:
+        return progress.best.cell.accelerators
+    assert progress.relaxed is not None
+    return float(progress.relaxed.accelerators[0])
+
+
+def _refine(progress: Progress, found: list[Cell]) -> None:
+    """Counts between the neighbours of the one that looks best."""
+    counts, center = [cell.accelerators for cell in found], _center(progress)
+    low = max((count for count in counts if count < center), default=counts[0])
+    high = min((count for count in counts if count > center), default=counts[-1])
+    domain = found[0].domain
+    new = [Cell(progress.problem, n, domain) for n in between(low, high, domain) if n not in counts]
+    found += new
+    bounds = cell_bounds(new)
+    progress.unseen |= {(cell.accelerators, cell.domain): float(b) for cell, b in zip(new, bounds, strict=True)}
+    progress.counts = tuple(sorted(cell.accelerators for cell in found))
 
 
 def _near(found: list[Cell], relaxed: Relaxed, most: int = 4) -> list[Cell]:

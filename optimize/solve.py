@@ -15,12 +15,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodel.cost import as_floats, cost
+from costmodel.cost import as_floats
+from costmodel.counts import OpCounts, counts
 from costmodel.curves import hardware_of, with_hardware
 from costmodel.dual import Dual, DualNumbers
+from costmodel.memory import memory
 from costmodel.options import RECOMPUTES, SCHEDULES, ZERO_STAGES, RecomputeRow
 from costmodel.plan import Plan, PlanPoint, embed, layers
+from costmodel.roofline import rates
+from costmodel.schedule import step_time
 from costmodel.semantics import Scalar
+from costmodel.timing import timing
 from optimize.lattice import OVERLAPS
 from optimize.legality import rules
 from optimize.objective import Objective
@@ -30,7 +35,7 @@ from optimize.tangents import money
 
 DEGREES = ("tensor", "context", "pipeline", "data", "microbatch", "virtual_stages", "expert")
 VARIABLES = (*DEGREES, "recompute_share", *RATES)
-STEPS = 120
+STEPS = 64
 LEARNING_RATE = 0.35
 _BETA1, _BETA2, _EPSILON = 0.9, 0.99, 1e-12
 PENALTY = 20.0  # of the logarithm by which memory is above what can be bought, or the limits are missed
@@ -127,8 +132,8 @@ def _result(
         for i in order
     ]
     x = dict(zip(VARIABLES, _natural(z)[:, order], strict=True))
-    for name, rates in zip(RATES, model.rates(z)[:, order], strict=True):
-        x[name] = rates
+    for name, column in zip(RATES, model.rates(z)[:, order], strict=True):
+        x[name] = column
     return Relaxed(
         x=x,
         starts=Starts(starts.schedule[order], starts.zero[order]),
@@ -154,6 +159,15 @@ def _ranges(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     low = np.concatenate([np.zeros(len(DEGREES)), [0.0], np.log(space.ranges.low)])
     high = np.concatenate([np.log2(tops), [1.0], np.log(space.ranges.high)])
     return low[:, None], np.maximum(high, low + 1e-6)[:, None]
+
+
+class _Laid(NamedTuple):
+    """A batch of relaxed points with their hardware."""
+
+    rates: list[Any]
+    point: PlanPoint
+    counted: OpCounts
+    need_bytes: Any
 
 
 class _Model:
@@ -197,7 +211,7 @@ class _Model:
         """Those of the loss: on the limits."""
         natural = _natural(z)
         values = {name: Dual(natural[i], {"all": np.zeros((1, z.shape[1]))}) for i, name in enumerate(VARIABLES)}
-        return np.stack([np.broadcast_to(rate.value, z.shape[1]) for rate in self._hardware(values)[0]])
+        return np.stack([np.broadcast_to(rate.value, z.shape[1]) for rate in self._hardware(values)[0].rates])
 
     def _point(self, v: dict[str, Any]) -> PlanPoint:
         """Virtual stages are 1 where the schedule does not interleave; no stage has less than a layer."""
@@ -235,27 +249,27 @@ class _Model:
         """At least one microbatch on every pipeline."""
         return _SUBGRADIENT.minimum(v["microbatch"], float(self.problem.job.workload.batch) / data)
 
-    def _hardware(self, v: dict[str, Any]) -> tuple[list[Any], PlanPoint, Any, list[Any]]:
-        """Rates on the limits, the point, the bytes it needs, and the ratios that should be at most 1."""
+    def _hardware(self, v: dict[str, Any]) -> tuple["_Laid", list[Any]]:
+        """The point with rates on the limits, and the ratios that should be at most 1."""
         problem, point = self.problem, self._point(v)
-        probe = with_hardware(problem.space.template, hardware_of(problem.space.template))
-        need = cost(self.workload, probe, point, _SUBGRADIENT).peak_bytes
+        counted = counts(self.workload, point, _SUBGRADIENT)
+        need = memory(counted, point, problem.space.template.stack, _SUBGRADIENT).peak_bytes
         excess = [need / problem.space.ranges.most_hbm_bytes]
-        rates = [v[name] for name in RATES]
+        raw = [v[name] for name in RATES]
         scales = []
         for law, exponent, spare in self._limits(point, need):
             least = float((law * np.exp(exponent * np.log(problem.space.ranges.low))).sum())
             excess.append(1.05 * least / _SUBGRADIENT.maximum(spare, 1e-3 * least))
-            scales.append(_scale(rates, law, exponent, _SUBGRADIENT.maximum(spare, 1.05 * least), problem))
+            scales.append(_scale(raw, law, exponent, _SUBGRADIENT.maximum(spare, 1.05 * least), problem))
         if not problem.fill:
             scales.append(Dual(np.ones(len(self.starts.zero)), {}))
         factor = _SUBGRADIENT.minimum(*scales) if len(scales) > 1 else scales[0]
         ends = zip(problem.space.ranges.low, problem.space.ranges.high, strict=True)
         clipped = [
             _SUBGRADIENT.minimum(_SUBGRADIENT.maximum(rate * factor, float(low)), float(high))
-            for rate, (low, high) in zip(rates, ends, strict=True)
+            for rate, (low, high) in zip(raw, ends, strict=True)
         ]
-        return clipped, point, need, excess
+        return _Laid(clipped, point, counted, need), excess
 
     def _limits(self, point: PlanPoint, need: Any) -> list[tuple[np.ndarray, np.ndarray, Any]]:
         """Amounts, exponents and what is left of money and of watts, for one accelerator."""
@@ -268,18 +282,21 @@ class _Model:
         return found
 
     def _evaluate(self, v: dict[str, Any]) -> tuple[Any, list[Any]]:
-        problem = self.problem
-        rates, point, need, excess = self._hardware(v)
-        own = dict(zip(RATES, rates, strict=True))
-        machine = with_hardware(problem.space.template, dataclasses.replace(hardware_of(problem.space.template), **own))
-        step_s = cost(self.workload, machine, point, _SUBGRADIENT).step_s
+        problem, template = self.problem, self.problem.space.template
+        laid, excess = self._hardware(v)
+        own = dict(zip(RATES, laid.rates, strict=True))
+        machine = with_hardware(template, dataclasses.replace(hardware_of(template), **own))
+        times = timing(laid.counted, laid.point, machine, machine.stack, _SUBGRADIENT)
+        speed = rates(machine.accelerator, laid.point, machine.stack)
+        step_s = step_time(laid.counted, times, laid.point, machine.stack, speed, _SUBGRADIENT).step_s
         value = step_s * (1.0 if problem.objective is Objective.step else problem.job.steps)
-        return value * self._price(rates, point, need), excess
+        return value * self._price(laid), excess
 
-    def _price(self, rates: list[Any], point: PlanPoint, need: Any) -> Any:
+    def _price(self, laid: "_Laid") -> Any:
         """Dollars a second, watts, or 1."""
         if self.problem.fill:
             return 1.0
+        rates, point, need = laid.rates, laid.point, laid.need_bytes
         laws, priced = self.priced.laws, self.priced
         watt = sum(a * x**e for a, e, x in zip(laws.watt, laws.watt_exponent, rates, strict=True))
         if self.problem.objective.watt_power:
