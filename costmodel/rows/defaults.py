@@ -65,6 +65,13 @@ XLA_OFFLOADED = RecomputeRow(
 FUSED_LOSS_BYTES = 4.0
 """Bytes of one logit where loss and gradient are one kernel: 16-bit logits, and their gradient in a second copy."""
 
+UNFUSED_LOSS_BYTES = 14.0
+"""16-bit logits, and in 32 bits logits, exponentials and gradient. C: nanotron's calibration rows."""
+
+GATHERED_LOSS_BYTES = 18.0
+"""As an unfused loss, with the 16-bit logits of the whole vocabulary gathered from the tensor ranks, and their gradient.
+Evidence V: Hagemann's runs out of memory (CHANGELOG)."""
+
 HABITS = {
     # K: Korthikanti 2022 and Narayanan 2021: plain data parallelism, scores in memory, 32-bit gradients
     "megatron_early": Habits(
@@ -112,7 +119,7 @@ HABITS = {
         weighs_head=True,
         eager=True,
         rotation_copies=4.0,
-        memory={"logit_bytes": 14.0, **_TORCH},
+        memory={"logit_bytes": UNFUSED_LOSS_BYTES, **_TORCH},
     ),
     # K: torchtitan and llm-foundry documents: FSDP prefetches the next layer's weights
     "fsdp": Habits(

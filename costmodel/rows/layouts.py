@@ -8,8 +8,9 @@ from typing import Any
 from costmodel.options import RecomputeRow
 from costmodel.plan import Plan
 from costmodel.rows.columns import Columns, RowError
-from costmodel.rows.defaults import XLA_OFFLOADED, XLA_SELECTIVE, Habits
+from costmodel.rows.defaults import HABITS, XLA_OFFLOADED, XLA_SELECTIVE, Habits
 from costmodel.rows.hardware import Machine
+from costmodel.rows.notes import software_words
 
 OPEN_RECOMPUTE = "recompute"
 """Mark in `Layout.open` of a plan whose recompute the row leaves open."""
@@ -240,7 +241,14 @@ def _numbers(columns: Columns, habits: Habits, assumed: list[str]) -> dict[str, 
         assumed.append("bf16")
     kernel = columns.text("flash_attention").lower()
     attention = "unfused" if kernel in ("0", "no", "0.0", "false", "none") else "flash" if kernel else habits.attention
-    return {"precision": found or "bf16", "attention": attention, "gradient_dtype": habits.gradient_dtype}
+    gradient = "bf16" if _own_zero(columns, habits) else habits.gradient_dtype
+    return {"precision": found or "bf16", "attention": attention, "gradient_dtype": gradient}
+
+
+def _own_zero(columns: Columns, habits: Habits) -> bool:
+    """Software that names its ZeRO stage and is no Megatron: as DeepSpeed, gradients in the weights' own type."""
+    cell = columns.text("zero_stage_or_fsdp").lower()
+    return habits is HABITS["megatron_early"] and "zero-1" in cell and "megatron" not in software_words(columns.row)
 
 
 def _experts(columns: Columns, degrees: Mapping[str, int], assumed: list[str]) -> dict[str, int]:
