@@ -14,7 +14,7 @@ import numpy as np
 
 from costmodel.cluster import Accelerator, Cluster, Tier
 from costmodel.cost import parts
-from costmodel.plan import PlanPoint, embed
+from costmodel.plan import PlanPoint, embed, layers
 from costmodel.rows.cases import Case
 from costmodel.rows.defaults import HABITS
 from costmodel.rows.layouts import selective_row
@@ -86,6 +86,10 @@ def point(case: Case) -> PlanPoint:
         precision = dataclasses.replace(precision, master_bytes=precision.master_bytes - precision.weight_bytes)
     if case.plan.recompute == "selective":
         recompute = selective_row(case.facts, habits) or recompute
+    offloaded = min(1.0, case.facts.get("offload_layers", 0.0) * case.plan.pipeline / layers(case.workload))
+    if offloaded:
+        kept = {name: (1 - offloaded) * getattr(recompute, name) for name in ("keep_core", "keep_rest")}
+        recompute = dataclasses.replace(recompute, **kept)
     return dataclasses.replace(found, precision=precision, recompute=recompute)
 
 

@@ -12,8 +12,8 @@ from costmodel.rows.defaults import HABITS, XLA_OFFLOADED, XLA_SELECTIVE, Habits
 from costmodel.rows.hardware import Machine
 from costmodel.rows.notes import software_words
 
-OPEN_RECOMPUTE = "recompute"
-"""Mark in `Layout.open` of a plan whose recompute the row leaves open."""
+OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT = "recompute", "microbatch", "layout"
+"""Marks in `Layout.open` of what the row does not print."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,12 @@ def layout(
         sequence_parallel=sequence_parallel,
         fused_kernels=habits.fused_kernels if fused is None else bool(fused),
     )
-    return Layout(plan=plan, assumed=tuple(assumed), open=(OPEN_RECOMPUTE,) if is_open else ())
+    unknown = {
+        OPEN_RECOMPUTE: is_open,
+        OPEN_MICROBATCH: columns.count("micro_batch") is None,
+        OPEN_LAYOUT: columns.count("tp") is None and columns.count("pp") is None and habits.sequence_parallel,
+    }
+    return Layout(plan=plan, assumed=tuple(assumed), open=tuple(name for name, found in unknown.items() if found))
 
 
 def _degrees(columns: Columns, machine: Machine, batch: int, assumed: list[str]) -> dict[str, int]:
@@ -101,6 +106,9 @@ def _sharding(
             1  # reduced once a step, as MegaScale (section 3.2) and Llama 3 (section 3.3.2) do, not every microbatch
         )
         assumed.append("gradients reduced once a step")
+    if stage == 3 and degrees["pipeline"] > 1 and habits is HABITS["fsdp"]:
+        stage = 1  # torchtitan's default (`reshard_after_forward_policy`), so that no microbatch gathers again
+        assumed.append("weights stay gathered under the pipeline")
     ranks = degrees["data"] * degrees["context"]
     if stage == 0:
         return {"zero_stage": 0}
@@ -111,7 +119,7 @@ def _sharding(
 def _shard(cell: str, machine: Machine, degrees: Mapping[str, int], ranks: int) -> int:
     """Ranks that share weights, as the cell prints them; over a slice of a torus, or a node of hybrid sharding."""
     printed = re.search(r"group (\d+)|over (\d+) gpus|fsdp (\d+)|ici=(\d+)|x (\d+)-way fsdp", cell)
-    if printed:
+    if printed and "1" not in printed.groups():
         return int(next(group for group in printed.groups() if group))
     if "hsdp" in cell:
         return machine.domain // degrees["tensor"]
