@@ -48,7 +48,8 @@ def stacked(cases: Sequence[Case]) -> list[Batch]:
         return known[id(part)]
 
     for index, case in enumerate(cases):
-        groups.setdefault((structure(case.workload.blocks), structure(case.cluster)), []).append(index)
+        offloads = bool(case.plan.offload_optimizer)
+        groups.setdefault((structure(case.workload.blocks), structure(case.cluster), offloads), []).append(index)
     return [_batch([cases[i] for i in indices], np.array(indices)) for indices in groups.values()]
 
 

@@ -38,9 +38,12 @@ class Habits:
 # C: of the allocator, by the memory of nanotron's calibration rows: 0.3 GB that no tensor needs, 5 % of activations
 _TORCH = {"workspace_bytes": 0.3e9, "fragmentation": 0.05}
 
+FUSED_LOSS_BYTES = 4.0
+"""Bytes of one logit where loss and gradient are one kernel: 16-bit logits, and their gradient in a second copy."""
+
 # K: a compiler that lays out all memory before the run: no caching allocator, no context beside it, fused loss
 _XLA = {
-    "logit_bytes": 6.0,
+    "logit_bytes": FUSED_LOSS_BYTES,
     "context_bytes": 0.2e9,
     "workspace_bytes": 0.2e9,
     "fragmentation": 0.0,
@@ -61,9 +64,6 @@ XLA_OFFLOADED = RecomputeRow(
     keep_core=0.0, keep_rest=0.0, redo_core=1.0, redo_rest=0.75, working_core=1.0, working_rest=1.0
 )
 """K: MaxText's `qkv_proj_offloaded`, and its recipes' `custom`: projections wait in the host's memory."""
-
-FUSED_LOSS_BYTES = 4.0
-"""Bytes of one logit where loss and gradient are one kernel: 16-bit logits, and their gradient in a second copy."""
 
 UNFUSED_LOSS_BYTES = 14.0
 """16-bit logits, and in 32 bits logits, exponentials and gradient. C: nanotron's calibration rows."""

@@ -28,7 +28,10 @@ def lightened(cases: Sequence[Case]) -> list[Case]:
     microbatches that are not printed may be smaller, with more of them.
     """
     cases = _first_that_fits(cases, [OPEN_RECOMPUTE in case.open for case in cases], _RUNGS, _with_recompute)
-    return _first_that_fits(cases, [OPEN_MICROBATCH in case.open for case in cases], 8, _with_smaller_microbatch)
+    cases = _first_that_fits(cases, [OPEN_MICROBATCH in case.open for case in cases], 8, _with_smaller_microbatch)
+    return _first_that_fits(
+        cases, ["offload" in case.row.get("zero_stage_or_fsdp", "") for case in cases], 2, _offloaded
+    )
 
 
 def _first_that_fits(
@@ -72,6 +75,12 @@ def _with_layout(case: Case, rung: int) -> Case:
     return dataclasses.replace(
         case, plan=changed, assumed=(*case.assumed, f"tp {tensor} pp {pipeline}: the first layout that fits")
     )
+
+
+def _offloaded(case: Case, rung: int) -> Case:
+    """With its optimizer's states in the host's memory, where the row says that they may be."""
+    plan = dataclasses.replace(case.plan, offload_optimizer=1.0, offload_activations=1.0)
+    return dataclasses.replace(case, plan=plan) if rung else case
 
 
 def _with_smaller_microbatch(case: Case, rung: int) -> Case:
