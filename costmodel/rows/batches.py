@@ -118,7 +118,7 @@ def _stack(trees: Sequence[T], key: Callable[[Any], Any]) -> T:
         if found == len(unique):
             unique.append(tree)
         place[i] = found
-    table = np.array([list(_leaves(tree)) for tree in unique], dtype=float)
+    table = np.array([_leaves(tree) for tree in unique], dtype=float)
     columns = iter(np.ascontiguousarray(table[place].T))
     return _rebuilt(trees[0], columns)
 
@@ -131,15 +131,23 @@ def _fields(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(f.name for f in fields if f.name not in static), static
 
 
-def _leaves(tree: Any) -> Iterator[float]:
-    if dataclasses.is_dataclass(tree):
-        for name in _fields(type(tree))[0]:
-            yield from _leaves(getattr(tree, name))
+def _leaves(tree: Any) -> list[float]:
+    found: list[float] = []
+    _add_leaves(tree, found)
+    return found
+
+
+def _add_leaves(tree: Any, found: list[float]) -> None:
+    if isinstance(tree, float):
+        found.append(tree)
     elif isinstance(tree, tuple):
         for item in tree:
-            yield from _leaves(item)
+            _add_leaves(item, found)
+    elif isinstance(tree, int):
+        found.append(float(tree))
     elif tree is not None:
-        yield tree
+        for name in _fields(type(tree))[0]:
+            _add_leaves(getattr(tree, name), found)
 
 
 def _rebuilt(tree: Any, columns: Iterator[np.ndarray]) -> Any:
