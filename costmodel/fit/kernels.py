@@ -30,6 +30,7 @@ _CLUSTERS = (
 )
 _EAGER = "fsdp"  # FlashAttention-2 is what eager stacks call
 _FUSED = "megatron_core"  # later kernels are called by stacks of the vendors' libraries
+_SMALLEST = 3.0 / 3000.0  # reciprocal sizes of products that are long enough for launches not to matter
 _SCATTER = {"matmul": 0.05, "attention": 0.10, "hbm": 0.05}
 
 
@@ -65,6 +66,8 @@ def _kernel(row: Mapping[str, str]) -> Kernel | None:
         eight = row["dtype"] == "fp8"
         peak = chip.peak_8bit_flop_per_s if eight else chip.peak_16bit_flop_per_s
         share = float(np.log(1e12 * value / peak))
+        if _sizes(row) > _SMALLEST:
+            return None
         own = {"log_share": share, "eight_bits": eight, "reciprocal_sizes": _sizes(row)}
         return Kernel(kind="matmul", group=group, **own)
     if row["kind"] == "hbm" and row["op"].endswith("triad"):

@@ -93,23 +93,42 @@ class Columns:
     @classmethod
     def of(cls, groups: Sequence[Group], parameters: Sequence[Parameter] = PARAMETERS) -> "Columns":
         """The deviations that these rows see."""
-        names = {level: sorted({group[level] for group in groups}) for level in LEVELS}
+        names = {level: sorted({group[level] for group in groups} - {""}) for level in LEVELS}
         keys = [(p.name, SHARED, "") for p in parameters]
         keys += [(p.name, level, n) for p in parameters for level in LEVELS if getattr(p, level) for n in names[level]]
         return cls(tuple(keys))
 
-    def design(self, groups: Sequence[Group], parameters: Sequence[Parameter] = PARAMETERS) -> dict[str, np.ndarray]:
-        """For each parameter the matrix (rows x columns) of its unbounded variable by the vector of deviations."""
+    def design(self, groups: Sequence[Group], parameters: Sequence[Parameter] = PARAMETERS) -> dict[str, "Design"]:
+        """How each parameter's unbounded variable, by row, depends on the vector of deviations."""
         unique, place = _unique(groups)
         designs = {}
         for p in parameters:
-            table = np.zeros((len(unique), len(self.keys)))
-            for j, (name, level, member) in enumerate(self.keys):
-                if name == p.name:
-                    for i, group in enumerate(unique):
-                        table[i, j] = getattr(p, level) * (level == SHARED or group[level] == member)
-            designs[p.name] = table[place]
+            own = [j for j, key in enumerate(self.keys) if key[0] == p.name]
+            table = [[_weight(p, self.keys[j], group) for j in own] for group in unique]
+            designs[p.name] = Design(np.array(own, dtype=int), np.array(table, float).reshape(len(unique), -1), place)
         return designs
+
+
+def _weight(parameter: Parameter, key: tuple[str, str, str], group: Group) -> float:
+    _, level, member = key
+    return getattr(parameter, level) * (level == SHARED or group[level] == member)
+
+
+@dataclasses.dataclass(frozen=True)
+class Design:
+    """A sparse linear map: the row's group chooses a row of `table`, whose columns are `own` of the whole vector."""
+
+    own: np.ndarray
+    table: np.ndarray
+    place: np.ndarray
+
+    def of(self, z: np.ndarray) -> np.ndarray:
+        """The variable's deviation from its centre, by row."""
+        return (self.table @ z[self.own])[self.place]
+
+    def add(self, jacobian: np.ndarray, slopes: np.ndarray) -> None:
+        """Add `slopes` times the map to a Jacobian (rows x whole vector)."""
+        jacobian[:, self.own] += slopes[:, None] * self.table[self.place]
 
 
 def _unique(groups: Sequence[Group]) -> tuple[list[Group], np.ndarray]:

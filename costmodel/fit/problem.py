@@ -47,7 +47,7 @@ class Problem:
 
     def free(self, z: np.ndarray) -> dict[str, np.ndarray]:
         """The unbounded variable of each parameter, by case."""
-        return {name: self.centres[name] + design @ z[: self.size] for name, design in self.design.items()}
+        return {name: self.centres[name] + design.of(z) for name, design in self.design.items()}
 
     def residuals(self, z: np.ndarray) -> np.ndarray:
         """Log predicted over measured, of rows and of kernels (in units of the loss's scale)."""
@@ -59,7 +59,7 @@ class Problem:
         log_times, slopes = self.evaluator.log_slopes(self.free(z))
         jacobian = np.zeros((len(self.cases), len(z)))
         for name, design in self.design.items():
-            jacobian[:, : self.size] += slopes[name][:, None] * design
+            design.add(jacobian, slopes[name])
         jacobian[:, self.size :] = self.settings.source_sd * self.of_source
         kernels, by_kernel = self._kernels(z)
         rows = log_times + self._common(z) - self.log_measured
@@ -75,13 +75,12 @@ class Problem:
         values, slopes_of = {}, {}
         for p in PARAMETERS:
             if p.centre is not None:
-                values[p.name] = p.value(p.free(p.centre) + self.kernel_design[p.name] @ z[: self.size])
+                values[p.name] = p.value(p.free(p.centre) + self.kernel_design[p.name].of(z))
                 slopes_of[p.name] = p.slope(values[p.name])
         logs, slopes = log_shares(self.found, values)
         unit = self.settings.loss.scale / np.array([kernel.scatter for kernel in self.found])
         for name, slope in slopes.items():
-            by_free = unit * slope * slopes_of[name]
-            jacobian[:, : self.size] += by_free[:, None] * self.kernel_design[name]
+            self.kernel_design[name].add(jacobian, unit * slope * slopes_of[name])
         return unit * (logs - np.array([kernel.log_share for kernel in self.found])), jacobian
 
     def solve(self, start: np.ndarray | None = None, left_out: str | None = None) -> Solution:
