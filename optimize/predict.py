@@ -58,7 +58,8 @@ def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None =
     for k, (i, _) in enumerate(readable):
         mine = slice(start, start + len(open_to[k]))
         start += len(open_to[k])
-        memory = float(held.peak_bytes[k]), float(held.tensor_bytes[k])
+        printed = held.peak_bytes if settled[k].facts.get("device_memory") else held.tensor_bytes
+        memory = float(held.peak_bytes[k]), float(printed[k])
         answers[i] = _prediction(settled[k], float(np.mean(times_s[mine])), *memory)
     return tuple(answer for answer in answers if answer is not None)
 

@@ -90,9 +90,7 @@ def _sizes(row: Mapping[str, str]) -> float:
 _TERMS = {"matmul": ("matmul_ceiling", "matmul_size0"), "attention": ("attention_ceiling", "attention_size0")}
 
 
-def log_shares(
-    found: Sequence[Kernel], values: Mapping[str, np.ndarray]
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def log_shares(found: Sequence[Kernel], values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Predicted logarithms, and their derivatives by the values of the constants."""
     result, slopes = np.zeros(len(found)), {name: np.zeros(len(found)) for name in values}
     inverse = np.array([kernel.reciprocal_sizes for kernel in found])

@@ -38,7 +38,11 @@ def features(cases: Sequence[Case]) -> np.ndarray:
         slots = plan.microbatches(float(case.workload.batch)) + plan.pipeline - 1  # pyright: ignore[reportArgumentType]
         logs = [np.log2(x) for x in (plan.tensor, plan.pipeline, plan.data, plan.microbatch, slots, size / 4096)]
         flags = [plan.pipeline > 1, plan.tensor * plan.data > 8, plan.tensor > 8, plan.zero_stage > 0]
-        both = [(plan.pipeline > 1) * logs[0], (plan.pipeline > 1) * logs[2], (plan.zero_stage > 0) * (plan.pipeline > 1)]
+        both = [
+            (plan.pipeline > 1) * logs[0],
+            (plan.pipeline > 1) * logs[2],
+            (plan.zero_stage > 0) * (plan.pipeline > 1),
+        ]
         table.append([1.0, *logs, *flags, *both])
     return np.array(table, float)
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from costmodel.cluster import Accelerator, Cluster, Tier
 from costmodel.cost import parts
-from costmodel.options import PRECISIONS
 from costmodel.plan import PlanPoint, embed
 from costmodel.rows.cases import Case
 from costmodel.rows.defaults import HABITS
+from costmodel.rows.layouts import selective_row
 from costmodel.semantics import Exact
 from costmodel.stack import Stack
 from costmodel.workload import Workload
@@ -77,15 +77,16 @@ def evaluated(cases: Sequence[Case]) -> Figures:
 
 
 def point(case: Case) -> PlanPoint:
-    """The point of a case's plan, with the weights as its software holds them."""
+    """The point of a case's plan, with weights and recompute as its software has them."""
     found = embed(case.plan, case.workload, domain=case.cluster.tiers[0].usable_size)  # pyright: ignore[reportArgumentType]
-    habits, narrow = HABITS[case.stack], PRECISIONS[case.plan.precision].copy_bytes > 0
-    changed = {}
-    if habits.keeps_8bit_weights and narrow:
-        changed = {"weight_bytes": 1.0, "copy_bytes": found.precision.copy_bytes - 1.0}
-    elif habits.keeps_32bit_weights and case.plan.zero_stage == 3 and found.precision.master_bytes:
-        changed = {"master_bytes": found.precision.master_bytes - found.precision.weight_bytes}
-    return dataclasses.replace(found, precision=dataclasses.replace(found.precision, **changed)) if changed else found
+    habits, precision, recompute = HABITS[case.stack], found.precision, found.recompute
+    if habits.keeps_8bit_weights and precision.copy_bytes > 0:
+        precision = dataclasses.replace(precision, weight_bytes=1.0, copy_bytes=precision.copy_bytes - 1.0)
+    elif habits.keeps_32bit_weights and case.plan.zero_stage == 3 and precision.master_bytes > 0:
+        precision = dataclasses.replace(precision, master_bytes=precision.master_bytes - precision.weight_bytes)
+    if case.plan.recompute == "selective":
+        recompute = selective_row(case.facts, habits) or recompute
+    return dataclasses.replace(found, precision=precision, recompute=recompute)
 
 
 def _batch(cases: list[Case], indices: np.ndarray) -> Batch:

@@ -9,7 +9,7 @@ from costmodel._specs_rows import read_rows
 from costmodel.cluster import Cluster
 from costmodel.plan import Plan, layers
 from costmodel.rows.columns import Columns, RowError, lenient, measured_step_s
-from costmodel.rows.defaults import FUSED_LOSS_BYTES, HABITS
+from costmodel.rows.defaults import FUSED_LOSS_BYTES, GATHERED_LOSS_BYTES, HABITS
 from costmodel.rows.hardware import Machine, machine
 from costmodel.rows.layouts import layout
 from costmodel.rows.models import workload
@@ -77,7 +77,7 @@ def _case(row: Mapping[str, str]) -> Case:
         fabric=found.fabric,
         stack=stack,
         workload=work,
-        cluster=_with_memory(found.cluster, stack, bool(facts.get("fused_loss"))),
+        cluster=_with_memory(found.cluster, stack, _logit_bytes(facts)),
         plan=laid.plan,
         facts=facts,
         assumed=(*by_default, *found.assumed, *laid.assumed),
@@ -109,7 +109,14 @@ def _without_masks(work: Workload) -> Workload:
 
 
 @functools.lru_cache(maxsize=4096)
-def _with_memory(cluster: Cluster, stack: str, fused_loss: bool) -> Cluster:
+def _with_memory(cluster: Cluster, stack: str, logit_bytes: float | None) -> Cluster:
     """The cluster with the memory habits of the software; one object for each pair, which batches rely on."""
-    own = dict(HABITS[stack].memory) | ({"logit_bytes": FUSED_LOSS_BYTES} if fused_loss else {})
+    own = dict(HABITS[stack].memory) | ({} if logit_bytes is None else {"logit_bytes": logit_bytes})
     return dataclasses.replace(cluster, stack=dataclasses.replace(cluster.stack, **own))
+
+
+def _logit_bytes(facts: Mapping[str, float]) -> float | None:
+    """What the words of the row say about the loss; None: as its software does by habit."""
+    if facts.get("fused_loss"):
+        return FUSED_LOSS_BYTES
+    return GATHERED_LOSS_BYTES if "unfused_attention" in facts else None

@@ -7,6 +7,8 @@ Each class is a way to write training software, not a source; a row names its cl
 import dataclasses
 from collections.abc import Mapping
 
+from costmodel.options import RecomputeRow
+
 STACKS = ("nanotron", "fsdp", "megatron_early", "megatron_core", "xla", "deepspeed")
 
 
@@ -23,20 +25,52 @@ class Habits:
     overlap_tensor: bool
     overlap_pipeline: bool
     fused_kernels: bool
-    selective_share: float | None  # "selective" as a share of layers recomputed in full; None: the attention's core
+    selective: RecomputeRow | None  # what "selective" means; None: as in Megatron, the attention's core
     whole_inputs: bool = False  # models._gathered
     keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
     keeps_8bit_weights: bool = False  # under 8-bit precisions the weights are held, and gathered, in 8 bits
     weighs_head: bool = False  # layouts.by_cost
     eager: bool = False  # models._eager
+    rotation_copies: float = 0.0  # of queries, in their own width, that an eager rotation leaves for the backward pass
     memory: Mapping[str, float]  # fields of the Stack that hold bytes outside tensors
 
 
 # C: of the allocator, by the memory of nanotron's calibration rows: 0.3 GB that no tensor needs, 5 % of activations
 _TORCH = {"workspace_bytes": 0.3e9, "fragmentation": 0.05}
 
+# K: a compiler that lays out all memory before the run: no caching allocator, no context beside it, fused loss
+_XLA = {
+    "logit_bytes": 6.0,
+    "context_bytes": 0.2e9,
+    "workspace_bytes": 0.2e9,
+    "fragmentation": 0.0,
+    "communicator_bytes": 0.0,
+}
+
+TORCH_SELECTIVE = RecomputeRow(
+    keep_core=1.0, keep_rest=0.35, redo_core=0.0, redo_rest=0.45, working_core=0.0, working_rest=1.0
+)
+"""K: torchtitan's selective operators: attention and every second product are kept, the others done again."""
+
+XLA_SELECTIVE = RecomputeRow(
+    keep_core=0.0, keep_rest=0.5, redo_core=1.0, redo_rest=0.38, working_core=1.0, working_rest=1.0
+)
+"""K: MaxText's `minimal` keeps the outputs of products. C: the share redone, by its v5p rows."""
+
+XLA_OFFLOADED = RecomputeRow(
+    keep_core=0.0, keep_rest=0.0, redo_core=1.0, redo_rest=0.75, working_core=1.0, working_rest=1.0
+)
+"""K: MaxText's `qkv_proj_offloaded`: the attention's projections wait in the host's memory."""
+
 FUSED_LOSS_BYTES = 4.0
 """Bytes of one logit where loss and gradient are one kernel: 16-bit logits, and their gradient in a second copy."""
+
+UNFUSED_LOSS_BYTES = 14.0
+"""16-bit logits, and in 32 bits logits, exponentials and gradient. C: nanotron's calibration rows."""
+
+GATHERED_LOSS_BYTES = 18.0
+"""As an unfused loss, with the 16-bit logits of the whole vocabulary gathered from the tensor ranks, and their gradient.
+Evidence V: Hagemann's runs out of memory (CHANGELOG)."""
 
 HABITS = {
     # K: Korthikanti 2022 and Narayanan 2021: plain data parallelism, scores in memory, 32-bit gradients
@@ -50,7 +84,7 @@ HABITS = {
         overlap_tensor=False,
         overlap_pipeline=False,
         fused_kernels=True,
-        selective_share=None,
+        selective=None,
         memory={"logit_bytes": 8.0, **_TORCH},
     ),
     # K: NeMo and Megatron-Bridge performance guides: distributed optimizer, overlap of all traffic, fused kernels,
@@ -65,7 +99,7 @@ HABITS = {
         overlap_tensor=True,
         overlap_pipeline=True,
         fused_kernels=True,
-        selective_share=None,
+        selective=None,
         keeps_8bit_weights=True,
         memory={"logit_bytes": 8.0, **_TORCH},
     ),
@@ -80,11 +114,12 @@ HABITS = {
         overlap_tensor=False,
         overlap_pipeline=False,
         fused_kernels=True,
-        selective_share=None,
+        selective=None,
         whole_inputs=True,
         weighs_head=True,
         eager=True,
-        memory={"logit_bytes": 14.0, **_TORCH},
+        rotation_copies=4.0,
+        memory={"logit_bytes": UNFUSED_LOSS_BYTES, **_TORCH},
     ),
     # K: torchtitan and llm-foundry documents: FSDP prefetches the next layer's weights
     "fsdp": Habits(
@@ -97,7 +132,7 @@ HABITS = {
         overlap_tensor=False,
         overlap_pipeline=False,
         fused_kernels=False,
-        selective_share=0.4,
+        selective=TORCH_SELECTIVE,
         eager=True,
         keeps_32bit_weights=True,
         memory={"logit_bytes": 12.0, **_TORCH},
@@ -113,7 +148,7 @@ HABITS = {
         overlap_tensor=False,
         overlap_pipeline=False,
         fused_kernels=True,
-        selective_share=None,
+        selective=None,
         memory={"logit_bytes": 12.0, **_TORCH},
     ),
     # K: MaxText's documents: FSDP over a slice, the compiler overlaps
@@ -127,8 +162,8 @@ HABITS = {
         overlap_tensor=True,
         overlap_pipeline=True,
         fused_kernels=True,
-        selective_share=0.4,
+        selective=XLA_SELECTIVE,
         keeps_32bit_weights=True,
-        memory={"logit_bytes": 8.0, **_TORCH},
+        memory=_XLA,
     ),
 }

@@ -5,10 +5,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from costmodel.options import RecomputeRow
 from costmodel.plan import Plan
 from costmodel.rows.columns import Columns, RowError
-from costmodel.rows.defaults import Habits
+from costmodel.rows.defaults import HABITS, XLA_OFFLOADED, XLA_SELECTIVE, Habits
 from costmodel.rows.hardware import Machine
+from costmodel.rows.notes import software_words
 
 OPEN_RECOMPUTE = "recompute"
 """Mark in `Layout.open` of a plan whose recompute the row leaves open."""
@@ -29,7 +31,7 @@ def layout(
     """The plan of a row, whether or not all rules of `violations` hold: `cost` is defined beside them too."""
     assumed: list[str] = []
     degrees = _degrees(columns, machine, batch, assumed)
-    zero = _sharding(columns, machine, habits, degrees, assumed)
+    zero = _sharding(columns, facts, machine, habits, degrees, assumed)
     micro = _microbatch(columns, degrees, zero["zero_stage"], batch, habits, assumed)
     stages = _stages(columns, habits, degrees["pipeline"], layers, assumed)
     recompute, is_open = _recompute(columns, facts, habits, layers, degrees["pipeline"], assumed)
@@ -81,13 +83,18 @@ _ZERO = (
 
 
 def _sharding(
-    columns: Columns, machine: Machine, habits: Habits, degrees: Mapping[str, int], assumed: list[str]
+    columns: Columns,
+    facts: Mapping[str, float],
+    machine: Machine,
+    habits: Habits,
+    degrees: Mapping[str, int],
+    assumed: list[str],
 ) -> dict[str, Any]:
     """ZeRO's stage and the ranks that share weights."""
     cell = columns.text("zero_stage_or_fsdp").lower()
     stage = next((stage for pattern, stage in _ZERO if re.search(pattern, cell)), None)
     if stage is None:
-        stage = habits.zero_stage
+        stage = max(habits.zero_stage, int(facts.get("optimizer_sharded", 0.0)))
         assumed.append(f"ZeRO {stage}")
     if stage == 2 and degrees["pipeline"] > 1:
         stage = (
@@ -190,7 +197,7 @@ def _recompute(
     if cell not in ("none", "selective", "full"):
         raise RowError(f"`recompute` is {cell!r}; expected none, selective, full or nothing")
     if cell == "selective":
-        return selective(facts, habits), False
+        return selective(facts), False
     if cell == "full" and "recompute_layers" in facts:
         virtual = columns.count("vpp") or 1
         share = min(1.0, facts["recompute_layers"] * pipeline * virtual / layers)
@@ -198,13 +205,18 @@ def _recompute(
     return {"recompute": cell}, False
 
 
-def selective(facts: Mapping[str, float], habits: Habits) -> dict[str, Any]:
-    """Megatron: the attention's core. Elsewhere a share of each layer; of every second layer where the notes say so."""
+def selective(facts: Mapping[str, float]) -> dict[str, Any]:
+    """Every second layer where the notes say so; else what `selective_row` says."""
     if facts.get("selective_layers"):
         return {"recompute": "full", "recompute_share": 0.5}
-    if habits.selective_share is None:
-        return {"recompute": "selective"}
-    return {"recompute": "full", "recompute_share": habits.selective_share}
+    return {"recompute": "selective"}
+
+
+def selective_row(facts: Mapping[str, float], habits: Habits) -> RecomputeRow | None:
+    """What the software of a row means by selective; None: the attention's core."""
+    if habits.selective is XLA_SELECTIVE and facts.get("offloaded_projections"):
+        return XLA_OFFLOADED
+    return habits.selective
 
 
 _PRECISIONS = (
@@ -229,7 +241,14 @@ def _numbers(columns: Columns, habits: Habits, assumed: list[str]) -> dict[str, 
         assumed.append("bf16")
     kernel = columns.text("flash_attention").lower()
     attention = "unfused" if kernel in ("0", "no", "0.0", "false", "none") else "flash" if kernel else habits.attention
-    return {"precision": found or "bf16", "attention": attention, "gradient_dtype": habits.gradient_dtype}
+    gradient = "bf16" if _own_zero(columns, habits) else habits.gradient_dtype
+    return {"precision": found or "bf16", "attention": attention, "gradient_dtype": gradient}
+
+
+def _own_zero(columns: Columns, habits: Habits) -> bool:
+    """Software that names its ZeRO stage and is no Megatron: as DeepSpeed, gradients in the weights' own type."""
+    cell = columns.text("zero_stage_or_fsdp").lower()
+    return habits is HABITS["megatron_early"] and "zero-1" in cell and "megatron" not in software_words(columns.row)
 
 
 def _experts(columns: Columns, degrees: Mapping[str, int], assumed: list[str]) -> dict[str, int]:

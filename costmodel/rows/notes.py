@@ -23,13 +23,18 @@ def stack_of(row: Mapping[str, str], family: str, divided: bool) -> str:
     """The software class: by the words of the row, else by its hardware and whether tensors or layers are divided."""
     if family == "tpu":
         return "xla"
-    text = words(row, *_SOFTWARE)
+    text = software_words(row)
     for pattern, name in _CLASSES:
         if re.search(pattern, text):
             return name
     if family in _OLD_HARDWARE:
         return "megatron_early"
     return "megatron_core" if divided else "fsdp"
+
+
+def software_words(row: Mapping[str, str]) -> str:
+    """What names the software; a formula for FLOP/s after Megatron's paper does not."""
+    return re.sub(r"megatron[ -](flops )?formula", "", words(row, *_SOFTWARE))
 
 
 def facts_of(row: Mapping[str, str]) -> dict[str, float]:
@@ -46,6 +51,8 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
             found[name] = float(number[1])
     if re.search(r"foundry", words(row, "source", "notes")):
         found["fused_loss"] = 1.0  # K: llm-foundry's default loss is flash-attention's fused cross entropy
+    if re.search(r"nvidia-smi|bigscience", words(row, "source", "notes")):
+        found["device_memory"] = 1.0  # K: BigScience prints what nvidia-smi shows (measurements/README.md)
     return found | _graphs(notes) | _megascale(notes) | _kernel(notes)
 
 
@@ -58,13 +65,14 @@ _FLAGS = {
     "overlap_expert": r"ep all-to-all overlap",
     "no_overlap_data": r"no gradient bucketing/overlap",
     "force_balanced": r"force-balanced|balanced gate",
+    "optimizer_sharded": r"megatron-deepspeed",  # K: ZeRO 1 in its examples; C: BigScience's rows fit in no other way
     "fast_dispatcher": r"deepep|hybridep",
     "vboost": r"vboost",
     "packed": r"packed|pack_sample_into_one=true",
     "recompute_modules": r"modules \[",
     "selective_layers": r"selective layer ac",
     "selective_ops": r"selective op ac",
-    "offloaded_activations": r"offload(ed)?\b(?!.*available)",
+    "offloaded_projections": r"qkv_proj_offloaded",
     "scan_off": r"scan off",
 }
 _NUMBERS = {
@@ -112,4 +120,6 @@ def _kernel(notes: str) -> dict[str, float]:
     kernel = re.search(r"kernel=([^;|]*)", notes)
     if not kernel:
         return {}
-    return {"fused_kernels": float("rms" in kernel[1]), "unfused_attention": float("flash" not in kernel[1])}
+    return {"fused_kernels": float("rms" in kernel[1]), "unfused_attention": float("flash" not in kernel[1])} | (
+        {"framework_attention": 1.0} if "torch" in kernel[1] else {}
+    )

@@ -45,7 +45,7 @@ def _with_recompute(case: Case, rung: int) -> Case:
     """The case with none, with what its software calls selective, or with a share of its layers recomputed in full."""
     values: dict[str, Any] = {"recompute": "none"}
     if rung == 1:
-        values = selective(case.facts, HABITS[case.stack])
+        values = selective(case.facts)
     if rung > 1:
         values = {"recompute": "full", "recompute_share": _SHARES[rung - 2]}
     said = values["recompute"] if rung < 2 else f"full of {100 * values['recompute_share']:g} % of the layers"
