@@ -18,10 +18,10 @@ LEVELS = ("family", "stack", "fabric")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One leaf of the Stack: its prior's centre (None: the cluster's own value) and standard deviations by level."""
+    """One leaf of the Stack: its prior's centre and standard deviations by level."""
 
     name: str
-    centre: float | None
+    centre: float
     share: bool = False  # a number between 0 and 1: logistic instead of exponential
     shared: float
     family: float = 0.0
@@ -42,11 +42,11 @@ class Parameter:
         return value * (1.0 - value) if self.share else value
 
 
-def _share(name: str, centre: float | None, shared: float, **levels: float) -> Parameter:
+def _share(name: str, centre: float, shared: float, **levels: float) -> Parameter:
     return Parameter(name=name, centre=centre, share=True, shared=shared, **levels)
 
 
-def _positive(name: str, centre: float | None, shared: float, **levels: float) -> Parameter:
+def _positive(name: str, centre: float, shared: float, **levels: float) -> Parameter:
     return Parameter(name=name, centre=centre, shared=shared, **levels)
 
 
@@ -58,6 +58,7 @@ PARAMETERS = (
     _share("attention_ceiling", 0.50, 0.4, family=0.4, stack=0.4),
     _positive("attention_size0", 512.0, 0.5),
     _positive("unfused_touches", 2.0, 0.3, stack=0.3),
+    _share("cast_passes", 0.7, 0.6, stack=0.5),
     _share("hbm_ceiling", 0.85, 0.4, family=0.2, stack=0.3),
     _positive("kernel_s", 3e-6, 0.5, family=0.2, stack=0.4),
     _positive("host_kernel_s", 2e-5, 0.7, family=0.3, stack=0.7),
@@ -67,9 +68,9 @@ PARAMETERS = (
     _positive("step_s", 2e-2, 0.7, stack=0.7),
     _positive("jitter_s", 2e-3, 1.0, stack=0.7),
     _positive("update_passes", 1.5, 0.4, stack=0.4),
-    _share("link_ceiling", None, 0.3, family=0.1, stack=0.3),
+    _share("scale_up_ceiling", 0.9, 0.5, family=0.2, stack=0.5),
     _share("scale_out_ceiling", 0.75, 0.5, family=0.2, stack=0.3, fabric=0.4),
-    _positive("congestion", 0.05, 1.0, stack=0.5, fabric=0.5),
+    _positive("congestion", 0.04, 0.6, stack=0.3, fabric=0.4),
     _positive("collective_s", 1e-5, 0.5, stack=0.4),
     _share("contention", 0.15, 0.7, stack=0.4),
     _share("regather_exposed", 0.3, 0.7),

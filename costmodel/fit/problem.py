@@ -7,7 +7,6 @@ import numpy as np
 
 from costmodel.fit.evaluate import Evaluator, group
 from costmodel.fit.kernels import Kernel, log_shares
-from costmodel.fit.measured import measured_step_s
 from costmodel.fit.parameters import PARAMETERS, Columns
 from costmodel.fit.solve import Loss, Solution, solve
 from costmodel.rows import Case
@@ -32,8 +31,8 @@ class Problem:
         self.columns = Columns.of([*groups, *kernel_groups])
         self.design = self.columns.design(groups)
         self.kernel_design = self.columns.design(kernel_groups) if found else {}
-        self.centres = {p.name: self.evaluator.centres(p) for p in PARAMETERS}
-        self.log_measured = np.log([measured_step_s(case) for case in cases])  # pyright: ignore[reportArgumentType]
+        self.centres = {p.name: self.evaluator.centre(p) for p in PARAMETERS}
+        self.log_measured = np.log([case.measured_step_s for case in cases])  # pyright: ignore[reportArgumentType]
         self.sources = sorted({case.source for case in cases})
         self.of_source = np.array([[float(case.source == name) for name in self.sources] for case in cases])
         self.size = len(self.columns.keys)
@@ -74,9 +73,8 @@ class Problem:
             return np.zeros(0), jacobian
         values, slopes_of = {}, {}
         for p in PARAMETERS:
-            if p.centre is not None:
-                values[p.name] = p.value(p.free(p.centre) + self.kernel_design[p.name].of(z))
-                slopes_of[p.name] = p.slope(values[p.name])
+            values[p.name] = p.value(p.free(p.centre) + self.kernel_design[p.name].of(z))
+            slopes_of[p.name] = p.slope(values[p.name])
         logs, slopes = log_shares(self.found, values)
         unit = self.settings.loss.scale / np.array([kernel.scatter for kernel in self.found])
         for name, slope in slopes.items():
