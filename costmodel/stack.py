@@ -47,6 +47,7 @@ class Stack:
     hide_expert: Scalar = 0.5
     hide_data: Scalar = 0.9
     hide_pipeline: Scalar = 0.9
+    hide_offload: Scalar = 0.9
     # memory outside tensors
     context_bytes: Scalar = 1.0e9
     workspace_bytes: Scalar = 0.5e9

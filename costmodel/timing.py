@@ -9,6 +9,7 @@ from typing import NamedTuple
 from costmodel._pytree import map_leaves, pytree, static
 from costmodel.cluster import Cluster
 from costmodel.counts import BlockCounts, OpCounts
+from costmodel.offload import Streams, streams
 from costmodel.plan import PlanPoint
 from costmodel.roofline import BlockTimes, block_times, rates
 from costmodel.semantics import Scalar, Semantics
@@ -61,11 +62,12 @@ class BlockPasses:
 
 @pytree
 class OpTimes:
-    """All blocks, the laws of their traffic and the overlap that the plan allows."""
+    """All blocks, the laws of their traffic, the overlap that the plan allows, and what streams past them."""
 
     blocks: tuple[BlockPasses, ...]
     laws: Laws
     hide: Hide
+    streams: Streams | None  # where the plan offloads
     microbatch_s: Scalar = 0.0  # host work of one microbatch on one stage
 
 
@@ -85,7 +87,8 @@ def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, 
         compute = block_times(block, point, speed, stack, sem)
         issue = issue_s(block, point, stack)
         blocks.append(_passes(block, point, compute, block_traffic(block, point, law, stack), hide, issue, sem))
-    return OpTimes(blocks=tuple(blocks), laws=law, hide=hide, microbatch_s=stack.microbatch_s)
+    moved = streams(counted, point, cluster.accelerator, stack, sem)
+    return OpTimes(blocks=tuple(blocks), laws=law, hide=hide, streams=moved, microbatch_s=stack.microbatch_s)
 
 
 def overlapped_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention: Scalar, sem: Semantics) -> Scalar:

@@ -122,6 +122,11 @@ def expert_shard(point: PlanPoint, sem: Semantics) -> Scalar:
     return sem.minimum(holders, point.data_shard)
 
 
+def share(divided: Scalar, ranks: Scalar) -> Scalar:
+    """What one rank holds of something that is divided over `ranks` (1) or replicated (0)."""
+    return (1 - divided) + divided / ranks
+
+
 def has_experts(counted: OpCounts) -> bool:
     """Whether any block sends tokens to experts."""
     return any(block.exchanges for block in counted.blocks)
