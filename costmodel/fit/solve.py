@@ -43,7 +43,7 @@ class Solution:
 
 def solve(
     residuals: Residuals, linearised: Linearised, weights: np.ndarray, loss: Loss, start: np.ndarray,
-    steps: int = 60, tolerance: float = 1e-9,
+    steps: int = 60, tolerance: float = 1e-7,
 ) -> Solution:  # fmt: skip
     """The minimum from `start`."""
 

@@ -14,7 +14,7 @@ from costmodel.rows.hardware import Machine, machine
 from costmodel.rows.layouts import layout
 from costmodel.rows.models import workload
 from costmodel.rows.notes import facts_of, stack_of
-from costmodel.workload import Op, Workload, model_flop
+from costmodel.workload import Block, Op, Workload, model_flop
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ def _case(row: Mapping[str, str]) -> Case:
         family=found.family,
         fabric=found.fabric,
         stack=stack,
-        workload=work,
+        workload=_sent_once(work, laid.plan, columns.count("topk") or 1),
         cluster=_with_memory(found.cluster, stack, _logit_bytes(facts)),
         plan=laid.plan,
         facts=facts,
@@ -86,6 +86,24 @@ def _case(row: Mapping[str, str]) -> Case:
         measured_mem_bytes=None if measured_gb is None else 1e9 * measured_gb,
         oom=row.get("oom") == "1",
     )
+
+
+def _sent_once(work: Workload, plan: Plan, top_k: int) -> Workload:
+    """Copies of a token for experts of one domain cross the network once, as in DeepEP, HybridEP and DeepSeek-V3."""
+    domains = plan.expert * plan.expert_tensor / (plan.domain or 1)
+    if domains <= 1:
+        return work
+    return dataclasses.replace(work, blocks=_spread(work.blocks, domains * (1 - (1 - 1 / domains) ** top_k) / top_k))
+
+
+@functools.lru_cache(maxsize=256)
+def _spread(blocks: tuple[Block, ...], share: float) -> tuple[Block, ...]:
+    """Blocks whose exchanges send at most this share of their copies beyond the domain."""
+
+    def sent(op: Op) -> Op:
+        return dataclasses.replace(op, spread=min(op.spread, share)) if op.kind == "exchange" else op
+
+    return tuple(dataclasses.replace(block, ops=tuple(map(sent, block.ops))) for block in blocks)
 
 
 def _by_rate_s(row: Mapping[str, str], work: Workload, found: Machine, stack: str) -> float | None:
