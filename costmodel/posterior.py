@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from costmodel.fit.evaluate import group
+from costmodel._specs_files import read_mapping
 from costmodel.fit.fitted import Fitted, from_files
-from costmodel.fit.parameters import SLOW
 from costmodel.rows import Case
 from costmodel.specs import DATA, read_tables
-from costmodel._specs_files import read_mapping
 
 P90 = 1.2815515655446004  # of the standard normal distribution
 
@@ -57,6 +55,3 @@ def log_sd(cases: Sequence[Case], fitted: Fitted | None = None) -> np.ndarray:
 def scatter_of(scatter: Mapping[str, float], stack: str) -> float:
     """Of a class of software, or of those that were never measured."""
     return scatter.get(stack, scatter[""])
-
-
-__all__ = ["P90", "SLOW", "group", "log_sd", "shipped", "with_constants"]

@@ -79,7 +79,7 @@ def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, se
 
 
 def tiers_in_training(cluster: Cluster, point: PlanPoint, stack: Stack, sem: Semantics) -> tuple[Tier, ...]:
-    r"""The tiers as a job of $n$ domains finds them: $1/\eta_0$ times as long, beyond the first $(1 + c \log_2 n)/\eta$.
+    r"""The tiers in a job of $n$ domains: $1/\eta_0$ times as long, beyond the first $(1 + c \log_2 n)/\eta$ times.
 
     Flows of more ranks collide on shared links and wait for more stragglers, so the slowdown is one of traffic and
     vanishes inside one domain. $c$ = `Stack.congestion`, $\eta_0$ = `scale_up_ceiling`, $\eta$ = `scale_out_ceiling`.

@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodel.fit.evaluate import Evaluator, group
 from costmodel.fit.parameters import LEVELS, PARAMETERS, SHARED, SLOW, Columns, Group
-from costmodel.fit.regimes import Rule
+from costmodel.fit.regimes import CLASS, Rule
 from costmodel.rows import Case
 
 _NEGLIGIBLE = 0.03  # of a prior standard deviation: a deviation that the data hardly moved
@@ -79,7 +79,8 @@ def as_tables(fitted: Fitted, provenance: Mapping[str, Any]) -> dict[str, Any]:
             tables["shared"][name] = _rounded(p.value(p.free(p.centre) + p.shared * z))
         else:
             tables[level].setdefault(member, {})[name] = _rounded(getattr(p, level) * z)
-    tables["regime"] = {"weights": [_rounded(w) for w in fitted.rule.weights]}
+    slow_s = tables["shared"].pop(SLOW)
+    tables["regime"] = {"stack": CLASS, SLOW: slow_s, "weights": [_rounded(w) for w in fitted.rule.weights]}
     tables["scatter"] = {name or "other": _rounded(sd) for name, sd in fitted.scatter.items()}
     return tables
 
@@ -108,6 +109,3 @@ def from_files(tables: Mapping[str, Any], posterior: Mapping[str, Any]) -> Fitte
 
 def _rounded(value: Any, digits: int = 6) -> float:
     return float(f"{float(value):.{digits}g}")
-
-
-__all__ = ["SLOW", "Fitted", "as_posterior", "as_tables", "from_files", "narrowed"]
