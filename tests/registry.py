@@ -176,7 +176,8 @@ def _placement(a: Args, sem: Semantics) -> Values:
 
 _KERNEL_STACK = (
     "matmul_ceiling", "matmul_8bit_ceiling", "matmul_4bit_ceiling", "matmul_size0", "attention_ceiling",
-    "attention_backward_ratio", "attention_size0", "context_imbalance", "unfused_touches", "hbm_ceiling", "kernel_s",
+    "attention_backward_ratio", "attention_size0", "cast_passes", "context_imbalance",
+    "unfused_touches", "hbm_ceiling", "kernel_s",
 )  # fmt: skip
 _SHARES: dict[str, Range] = {
     name: (0.05, 0.95) for name in ("at_32bit", "at_16bit", "at_8bit", "at_4bit", "flash", "fused_kernels")
@@ -418,6 +419,7 @@ _MATMUL = {
         "*t_bytes",
         "operand_share",
         "casts",
+        "cast_passes",
         "at_*bit",
         "*_size0",
         "kernel_s",
@@ -444,7 +446,7 @@ _TIME = {
     "unit": "_s",
     "rises": (
         *_SIZES, "*.latency_s", "*.oversubscription", "*kernel_s", "*.routing_s", "*.microbatch_s", "*.step_s",
-        "*.jitter_s", "*.update_passes", "*.congestion", "*.collective_s", "*.chunk_fill",
+        "*.jitter_s", "*.update_passes", "*.cast_passes", "*.congestion", "*.collective_s", "*.chunk_fill",
         "*.collective_ramp", "*.tree_hop", "*_size0", "*.context_imbalance", "*.attention_backward_ratio",
         "*.unfused_touches", "*.contention", "*.regather_exposed", "point.gradient_bytes", "point.state_bytes",
         "point.precision.*_bytes", "point.precision.operand_share",
