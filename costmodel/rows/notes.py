@@ -72,7 +72,7 @@ _FLAGS = {
     "recompute_modules": r"modules \[",
     "selective_layers": r"selective layer ac",
     "selective_ops": r"selective op ac",
-    "offloaded_projections": r"qkv_proj_offloaded",
+    "offloaded_projections": r"qkv_proj_offloaded|remat policy printed as custom",
     "scan_off": r"scan off",
 }
 _NUMBERS = {
