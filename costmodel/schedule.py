@@ -6,7 +6,7 @@ from costmodel import offload
 from costmodel._pytree import pytree
 from costmodel.collectives import Law, time_s
 from costmodel.counts import BlockCounts, OpCounts
-from costmodel.pipeline import Hops, Pipeline, Stage, pipeline_s, single_stage
+from costmodel.pipeline import Hops, Pipeline, Stage, pipeline_s, plain_s, single_stage
 from costmodel.plan import PlanPoint
 from costmodel.roofline import Rates
 from costmodel.semantics import Scalar, Semantics, total
@@ -42,7 +42,7 @@ def step_time(
     hide, pipe = times.hide, stages(counted, times, point)
     traffic_s = gradient_traffic_s(counted, times, point, sem)
     passes_s = pipeline_s(pipe, hops(counted, times), counted.microbatches, point, sem)
-    late_s = passes_s - hide.data * pipe.plain.seconds + traffic_s
+    late_s = passes_s - hide.data * plain_s(pipe, point, sem) + traffic_s
     k, kept_s = hide.contention, sem.maximum(passes_s, late_s)
     update_s = optimizer_s(counted, point, stack, speed, sem)
     waited_s = _streamed_update_s(update_s, counted, times, point, sem)

@@ -83,7 +83,10 @@ def load_cluster(name_or_path: str | Path, accelerators: int | None = None) -> C
     name, table, where = _find("cluster", name_or_path)
     given = _arguments(where, {"accelerators": accelerators}, {"accelerators": COUNT})
     shipped = read_tables("accelerators"), read_tables("prices")
-    return cluster_from(table, *shipped, name=name, where=where, **given)
+    own_first = table is not read_tables("clusters").get(name)
+    return cluster_from(
+        table, *shipped, name=name, where=where, fitted=read_tables("stacks"), own_first=own_first, **given
+    )
 
 
 def load_curves(name_or_path: str | Path = CURVES) -> CurveRange:

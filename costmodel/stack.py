@@ -20,6 +20,7 @@ class Stack:
     attention_size0: Scalar = 512.0  # keys
     context_imbalance: Scalar = 0.0  # 1 where context ranks hold one contiguous chunk each; 0: paired chunks (zigzag)
     unfused_touches: Scalar = 2.0  # passes of unfused norms and activations over those of fused ones
+    cast_passes: Scalar = 1.0  # share of the casts to narrow formats that no other kernel does on its way
     hbm_ceiling: Scalar = 0.85  # share of the memory bandwidth that streams reach
     kernel_s: Scalar = 4e-6  # launch and drain of one kernel
     host_kernel_s: Scalar = 0.0  # host work to issue one kernel, ahead of the accelerator: no block takes less
@@ -30,6 +31,7 @@ class Stack:
     update_passes: Scalar = 1.0  # passes of the optimizer step through memory over those of a fused one
     # collectives
     link_ceiling: Scalar = 0.82  # share of a tier's bandwidth that large messages reach
+    scale_up_ceiling: Scalar = 1.0  # share of that which the first tier reaches in training, beside compute
     scale_out_ceiling: Scalar = 1.0  # of tiers beyond the first: share of that which they reach in training
     congestion: Scalar = 0.0  # additional seconds per byte on them, for each doubling of the domains of a job
     collective_s: Scalar = 8e-6  # start of one collective

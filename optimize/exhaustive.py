@@ -102,8 +102,16 @@ def chunk_count(lattice: Lattice) -> int:
 
 def evaluator(lattice: Lattice) -> Evaluate:
     """NumPy for small lattices, compiled batches for large ones: by the whole lattice, so that shares of it agree."""
-    if len(lattice) < COMPILE_FROM:
-        return lambda chunk: _in_numpy(lattice, chunk.indices, np.float32)
+    return in_numpy(lattice) if len(lattice) < COMPILE_FROM else compiled_batches(lattice)
+
+
+def in_numpy(lattice: Lattice) -> Evaluate:
+    """In float32."""
+    return lambda chunk: _in_numpy(lattice, chunk.indices, np.float32)
+
+
+def compiled_batches(lattice: Lattice) -> Evaluate:
+    """In float32, by one program for all chunks."""
     from costmodel import compiled
 
     return lambda chunk: compiled.batch_cost(lattice.workload, lattice.cluster, chunk.points, batch=CHUNK)
