@@ -20,7 +20,7 @@ def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
     found: dict[str, Any] = {
         "tensor": tensor,
         "context": reader.one("context-parallel-size"),
-        "pipeline": reader.one("pipeline-model-parallel-size"),
+        "pipeline": reader.few("pipeline-model-parallel-size"),
         "expert": reader.one("expert-model-parallel-size"),
         "expert_tensor": reader.count("expert-tensor-parallel-size", tensor if experts else 1),
         "microbatch": reader.one("micro-batch-size"),
