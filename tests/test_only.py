@@ -46,12 +46,17 @@ def test_the_best_of_what_can_be_told_is_that_of_all_plans_that_can(name, expert
 
 def test_what_is_fixed_stays_fixed():
     allowed = {"schedule": ("gpipe", "one_f_one_b"), "zero_stage": (3,), "overlap_pipeline": (False,)}
-    assert narrow({"tensor": 8}, allowed, {})["tensor"] == 8
-    assert narrow({"schedule": "gpipe"}, allowed, {})["schedule"] == "gpipe"
-    assert narrow({"schedule": frozenset({"gpipe", "zb_h1"})}, allowed, {})["schedule"] == "gpipe"
+
+    def narrowed(**fixed):
+        return narrow(fixed, allowed, {}) or {}
+
+    assert narrowed(tensor=8)["tensor"] == 8
+    assert narrowed(schedule="gpipe")["schedule"] == "gpipe"
+    assert narrowed(schedule=frozenset({"gpipe", "zb_h1"}))["schedule"] == "gpipe"
+    assert narrowed()["schedule"] == frozenset(allowed["schedule"])
+    assert (narrowed()["zero_stage"], narrowed()["overlap_pipeline"]) == (3, False)
     assert narrow({"schedule": "zb_h1"}, allowed, {}) is None
     assert narrow({"overlap_pipeline": True}, allowed, {}) is None
-    assert narrow({}, allowed, {}) | {"zero_stage": 3, "overlap_pipeline": False} == narrow({}, allowed, {})
 
 
 def test_a_plan_that_the_launcher_cannot_run_is_refused():
