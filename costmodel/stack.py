@@ -10,6 +10,7 @@ class Stack:
 
     name: str = static(default="default")
     all_reduce: str = static(default="nested")  # algorithm: a name in `collectives.ALL_REDUCES`
+    all_gather: str = static(default="ring")  # and of reduce-scatters: a name in `collectives.ALL_GATHERS`
     # compute
     matmul_ceiling: Scalar = 0.80  # share of peak of a large matmul
     matmul_size0: Scalar = 200.0  # elements: a dimension of this size costs as much again (see roofline.py)
@@ -22,7 +23,9 @@ class Stack:
     kernel_s: Scalar = 4e-6  # launch and drain of one kernel
     step_s: Scalar = 5e-3  # host work of a step that nothing hides
     # collectives
-    link_ceiling: Scalar = 0.82  # share of a tier's bandwidth that large messages reach
+    link_ceiling: Scalar = 0.82  # share of the innermost tier's bandwidth that large messages reach
+    network_ceiling: Scalar = 0.82  # the same of the other tiers, for gathers and reductions
+    peer_ceiling: Scalar = 0.82  # the same of the other tiers, for all-to-alls and messages to neighbours
     collective_s: Scalar = 8e-6  # start of one collective
     all_reduce_tree: Scalar = 1.0  # share of all-reduces whose latency grows with the logarithm of the ranks
     tree_hop: Scalar = 1.0  # what one level of a tree costs, in hops of its tier: copies and reductions add to the wire

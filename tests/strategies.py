@@ -41,6 +41,8 @@ STACK: dict[str, Range] = {
     "kernel_s": (1e-7, 1e-4),
     "step_s": (1e-4, 1e-1),
     "link_ceiling": (0.3, 1.0),
+    "network_ceiling": (0.3, 1.0),
+    "peer_ceiling": (0.3, 1.0),
     "collective_s": (1e-7, 1e-3),
     "all_reduce_tree": (1e-2, 1.0),
     "tree_hop": (1.0, 50.0),
