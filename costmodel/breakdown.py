@@ -3,6 +3,7 @@
 Differences of times stand here only, for reports; nothing here enters `cost`.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 from costmodel._pytree import pytree, static
@@ -15,7 +16,7 @@ from costmodel.memory import MemoryUse
 from costmodel.pipeline import Pipeline, pipeline_s
 from costmodel.plan import PlanPoint
 from costmodel.roofline import attention_roof, cast_s, matmul_roof, rates, score_s
-from costmodel.schedule import hops, stages
+from costmodel.schedule import hops, stages, update_traffic_s
 from costmodel.semantics import Scalar, Semantics, total
 from costmodel.workload import Workload, model_flop
 
@@ -40,6 +41,7 @@ class Breakdown:
     terms: tuple[Term, ...]
     memory: MemoryUse
     limit_bytes: Scalar
+    second_limit_bytes: Scalar
     model_flop: Scalar  # per accelerator and step, without recompute
     hardware_flop: Scalar  # with it
     peak_flop_per_s: Scalar
@@ -52,8 +54,9 @@ class Breakdown:
 
     @property
     def fits(self) -> Scalar:
-        """Whether the fullest stage stays within the accelerator's memory."""
-        return self.memory.peak_bytes <= self.limit_bytes
+        """Whether the fullest stage stays within the accelerator's memory, and what it offloads within the second."""
+        in_hbm = self.memory.peak_bytes <= self.limit_bytes
+        return in_hbm & (self.memory.second_bytes <= self.second_limit_bytes)
 
     @property
     def tokens_per_s(self) -> Scalar:
@@ -81,9 +84,10 @@ def breakdown(workload: Workload, cluster: Cluster, point: PlanPoint, done: Part
     return Breakdown(
         terms=_compute_terms(cluster, point, done)
         + _traffic_terms(cluster, point, done, pipe.transfers_s)
-        + _other_terms(done, pipe, sem),
+        + _other_terms(point, done, pipe, sem),
         memory=done.memory,
         limit_bytes=cluster.accelerator.hbm_bytes,
+        second_limit_bytes=cluster.accelerator.second_memory_bytes,
         model_flop=flop,
         hardware_flop=flop + _repeated_flop(done.counts, point),
         peak_flop_per_s=cluster.accelerator.peak_16bit_flop_per_s,
@@ -199,24 +203,31 @@ class _PipelineParts(NamedTuple):
     bubble_s: Scalar  # the plain stages of the schedule
     uneven_s: Scalar  # then embedding, head and uneven layers
     transfers_s: Scalar  # then transfers between stages
+    waits_s: Scalar  # then traffic with the second memory
 
 
 def _pipeline_parts(point: PlanPoint, done: Parts, sem: Semantics) -> _PipelineParts:
     counted, pipe, hop = done.counts, stages(done.counts, done.times, point), hops(done.counts, done.times)
     m, still, nothing = counted.microbatches, hop.scaled(0.0), pipe.plain.scaled(0.0)
     even = Pipeline(plain=pipe.plain, first=nothing, middle=nothing, last=nothing)
+    in_hbm = dataclasses.replace(pipe, streams=None)
     even_s, uneven_s, moved_s = (
         pipeline_s(stages_of, hop_of, m, point, sem)
-        for stages_of, hop_of in ((even, still), (pipe, still), (pipe, hop))
+        for stages_of, hop_of in ((even, still), (in_hbm, still), (in_hbm, hop))
     )
     return _PipelineParts(
-        bubble_s=even_s - m * pipe.plain.seconds, uneven_s=uneven_s - even_s, transfers_s=moved_s - uneven_s
+        bubble_s=even_s - m * pipe.plain.seconds,
+        uneven_s=uneven_s - even_s,
+        transfers_s=moved_s - uneven_s,
+        waits_s=done.step.passes_s - moved_s,
     )
 
 
-def _other_terms(done: Parts, pipe: "_PipelineParts", sem: Semantics) -> tuple[Term, ...]:
+def _other_terms(point: PlanPoint, done: Parts, pipe: _PipelineParts, sem: Semantics) -> tuple[Term, ...]:
     step = done.step
-    summed_s = step.passes_s + step.reduction_s + step.optimizer_s + step.host_s
+    issued_s = _OnStage(point, done).passes_s("host_s")
+    microbatches_s = done.counts.microbatches * done.times.microbatch_s
+    summed_s = step.passes_s + step.reduction_s + step.optimizer_s + step.optimizer_waits_s + step.host_s
     links_s = sem.maximum(step.links_s - summed_s, 0.0)
     return (
         _term("pipeline bubble", pipe.bubble_s, ("pipeline depth",), (pipe.bubble_s,)),
@@ -227,8 +238,30 @@ def _other_terms(done: Parts, pipe: "_PipelineParts", sem: Semantics) -> tuple[T
             ("HBM bandwidth", "FLOP/s"),
             (step.optimizer_s - step.orthogonal_s, step.orthogonal_s),
         ),
-        _term("host", step.host_s, ("host",), (step.host_s,)),
+        _offload_term(point, done, pipe, sem),
+        _term(
+            "host",
+            step.host_s + issued_s + microbatches_s,
+            ("step", "issuing kernels", "microbatches"),
+            (step.host_s, issued_s, microbatches_s),
+        ),
         _term("shared links", links_s, ("link bandwidth",), (links_s,)),
+    )
+
+
+def _offload_term(point: PlanPoint, done: Parts, pipe: _PipelineParts, sem: Semantics) -> Term:
+    """Traffic with the second memory: what passes and update wait for it, of what it takes alone."""
+    moved, exposed_s = done.times.streams, pipe.waits_s + done.step.optimizer_waits_s
+    alone_s = update_traffic_s(done.counts, done.times, point, sem)
+    if moved is not None:
+        alone_s = alone_s + done.counts.microbatches * (moved.forward_s(sem) + moved.backward_s)
+    hidden_s = sem.maximum(alone_s - exposed_s, 0.0)  # a pipeline waits in its bubble too
+    return Term(
+        name="offload",
+        limit_names=("second memory bandwidth",),
+        exposed_s=exposed_s,
+        hidden_s=hidden_s,
+        limits=(alone_s,),
     )
 
 

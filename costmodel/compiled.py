@@ -121,7 +121,8 @@ def _cost(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Exact) ->
     stack, counted = cluster.stack, counts(workload, point, sem)
     times = _apart(timing(counted, point, cluster, stack, sem), point)
     step = step_time(counted, times, point, stack, rates(cluster.accelerator, point, stack), sem)
-    return Cost(step_s=step.step_s, peak_bytes=memory(counted, point, stack, sem).peak_bytes)
+    held = memory(counted, point, stack, sem)
+    return Cost(step_s=step.step_s, peak_bytes=held.peak_bytes, second_bytes=held.second_bytes)
 
 
 def _apart(tree: T, point: PlanPoint) -> T:

@@ -26,6 +26,7 @@ class Cost:
 
     step_s: Scalar
     peak_bytes: Scalar  # of the fullest stage
+    second_bytes: Scalar = 0.0  # of the second memory, on the stage that has most there
 
 
 class Parts(NamedTuple):
@@ -43,7 +44,8 @@ def cost(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics)
     Leaves must be floats or arrays of one dtype (`as_floats`); shapes broadcast.
     """
     result = parts(workload, cluster, point, sem)
-    return Cost(step_s=result.step.step_s, peak_bytes=result.memory.peak_bytes)
+    held = result.memory
+    return Cost(step_s=result.step.step_s, peak_bytes=held.peak_bytes, second_bytes=held.second_bytes)
 
 
 def parts(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Parts:

@@ -128,6 +128,12 @@ def counts(workload: Workload, point: PlanPoint, sem: Semantics) -> OpCounts:
     )
 
 
+def kept_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
+    """Activations that one block keeps per microbatch under the plan's recompute row."""
+    row, saved = point.recompute, block.saved
+    return saved.input + row.keep_core * saved.core + row.keep_rest * saved.rest
+
+
 def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, sem: Semantics) -> BlockCounts:
     counter = _Counter(point, shares, imbalance, sem)
     by_kind = {kind: [op for op in block.ops if op.kind == kind] for kind in _KINDS}

@@ -2,20 +2,22 @@
 
 Weights, gradients and optimizer states after Rajbhandari et al. 2020 (ZeRO); activations after Korthikanti et al.
 2022, counted operator by operator (workload.Saved); microbatches in flight by the schedule's row. What lies outside
-tensors (context, workspace, communicator buffers, fragmentation) are fitted leaves of the Stack.
+tensors (context, workspace, communicator buffers, fragmentation) are fitted leaves of the Stack. Shares that the plan
+offloads (offload.py) lie in the second memory; HBM keeps two layers of what streams, or those that there are.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 from costmodel._pytree import pytree
-from costmodel.counts import BlockCounts, OpCounts
+from costmodel.counts import BlockCounts, OpCounts, kept_bytes
+from costmodel.offload import BUFFERED_LAYERS, layer_states_bytes, layer_weights_bytes
 from costmodel.pipeline import single_stage
-from costmodel.plan import PlanPoint
-from costmodel.schedule import layer_count, share
+from costmodel.plan import Offload, PlanPoint
+from costmodel.schedule import layer_count
 from costmodel.semantics import Scalar, Semantics, total
 from costmodel.stack import Stack
-from costmodel.traffic import expert_shard, has_experts
+from costmodel.traffic import expert_shard, has_experts, share
 
 BlockQuantity = Callable[[BlockCounts], Scalar]
 
@@ -45,6 +47,9 @@ class StageMemory:
     fragmentation_bytes: Scalar
     update_bytes: Scalar  # temporary copies inside the optimizer step
     outside_bytes: Scalar  # context and workspace
+    second_weights_bytes: Scalar  # in the second memory
+    second_optimizer_bytes: Scalar
+    second_activations_bytes: Scalar
 
     @property
     def held_bytes(self) -> Scalar:
@@ -58,6 +63,11 @@ class StageMemory:
         kept = self.activations_bytes + self.logits_bytes + self.recompute_bytes
         return kept + self.gathered_bytes + self.fragmentation_bytes
 
+    @property
+    def second_bytes(self) -> Scalar:
+        """What lies in the second memory."""
+        return self.second_weights_bytes + self.second_optimizer_bytes + self.second_activations_bytes
+
 
 @pytree
 class MemoryUse:
@@ -67,6 +77,7 @@ class MemoryUse:
     second: StageMemory
     last: StageMemory
     peak_bytes: Scalar
+    second_bytes: Scalar  # of the second memory, on the stage that has most there
 
 
 def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) -> MemoryUse:
@@ -83,7 +94,10 @@ def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) ->
     last = StageKind(remaining=1.0, first=0.0, last=1.0, extra_layers=point.extra_layers_last)
     stages = [stage_memory(counted, point, kind, stack, sem) for kind in (first, second, last)]
     peak_bytes = sem.maximum(*(peak(stage, sem) for stage in stages))
-    return MemoryUse(first=stages[0], second=stages[1], last=stages[2], peak_bytes=peak_bytes)
+    second_bytes = sem.maximum(*(stage.second_bytes for stage in stages))
+    return MemoryUse(
+        first=stages[0], second=stages[1], last=stages[2], peak_bytes=peak_bytes, second_bytes=second_bytes
+    )
 
 
 def peak(stage: StageMemory, sem: Semantics) -> Scalar:
@@ -104,7 +118,7 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     """Bytes of one stage, term by term."""
     layers = _Layers(counted, point, kind)
     held, trained = layers.elements(sem), layers.trained_elements(sem)
-    kept = in_flight(point, counted.microbatches, kind.remaining, sem) * layers.saved_bytes()
+    live = in_flight(point, counted.microbatches, kind.remaining, sem)
     working = layers.largest(_dropped_bytes(point), sem)
     head = total(b.saved.input + b.saved.rest for b in counted.blocks if b.position == "last")
     logits = total(b.logits for b in counted.blocks if b.position == "last")
@@ -113,18 +127,49 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     states = row.states * point.state_bytes + point.precision.master_bytes + row.own_bytes
     updated = trained.divided(point.zero.states)
     edges = layers.trained_edges(sem) * share(point.zero.states, point.data_shard)
+    states_bytes = states * updated + row.edge_states * point.state_bytes * edges
+    buffers, second = _buffers(states, layers, sem), _second(states_bytes, live, layers, sem)
+    kept = live * layers.saved_bytes() + buffers.activations
     return StageMemory(
-        weights_bytes=point.precision.weight_bytes * held.divided(point.zero.weights) + copies,
+        weights_bytes=point.precision.weight_bytes * held.divided(point.zero.weights) + copies + buffers.weights,
         gradients_bytes=point.gradient_bytes * trained.divided(point.zero.gradients),
-        optimizer_bytes=states * updated + row.edge_states * point.state_bytes * edges,
+        optimizer_bytes=(1 - layers.offload.optimizer) * states_bytes,
         activations_bytes=kept + kind.last * head,
         logits_bytes=kind.last * stack.logit_bytes * logits,
         recompute_bytes=working,
         gathered_bytes=point.zero.weights * layers.largest(_gathered_bytes(point), sem),
         buffers_bytes=stack.communicator_bytes * communicators(point, sem),
         fragmentation_bytes=stack.fragmentation * (kept + kind.last * head + working),
-        update_bytes=4.0 * stack.update_copies * updated,
+        update_bytes=4.0 * stack.update_copies * updated + buffers.optimizer,
         outside_bytes=stack.context_bytes + stack.workspace_bytes,
+        second_weights_bytes=second.weights,
+        second_optimizer_bytes=second.optimizer,
+        second_activations_bytes=second.activations,
+    )
+
+
+def _second(states_bytes: Scalar, live: Scalar, layers: "_Layers", sem: Semantics) -> Offload:
+    """Bytes in the second memory."""
+    point = layers.point
+    if point.offload is None:
+        return Offload()
+    return Offload(
+        weights=point.precision.weight_bytes * layers.offloaded_elements(sem).divided(point.zero.weights),
+        optimizer=point.offload.optimizer * states_bytes,
+        activations=live * layers.offloaded_bytes(),
+    )
+
+
+def _buffers(states: Scalar, layers: "_Layers", sem: Semantics) -> Offload:
+    """Bytes in HBM of the layers that stream: the share of them that does. `states` are bytes of one element."""
+    point, counted, shares = layers.point, layers.counted, layers.point.offload
+    if shares is None:
+        return Offload()
+    return Offload(
+        weights=shares.weights * layers.buffer(lambda block: layer_weights_bytes(block, counted, point, sem), sem),
+        optimizer=shares.optimizer
+        * layers.buffer(lambda block: layer_states_bytes(block, states, counted, point, sem), sem),
+        activations=shares.activations * layers.buffer(lambda block: kept_bytes(block, point), sem),
     )
 
 
@@ -142,12 +187,6 @@ def communicators(point: PlanPoint, sem: Semantics) -> Scalar:
     """Groups of more than one rank that each accelerator belongs to."""
     degrees = (point.tensor, point.context, point.data, point.pipeline, point.expert, point.expert_tensor)
     return total(sem.minimum(1.0, degree - 1) for degree in degrees)
-
-
-def kept_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
-    """Activations that one block keeps per microbatch under the plan's recompute row."""
-    row, saved = point.recompute, block.saved
-    return saved.input + row.keep_core * saved.core + row.keep_rest * saved.rest
 
 
 def _dropped_bytes(point: PlanPoint) -> BlockQuantity:
@@ -172,6 +211,7 @@ class _Layers:
 
     def __init__(self, counted: OpCounts, point: PlanPoint, kind: StageKind) -> None:
         self.counted, self.point, self.kind = counted, point, kind
+        self.offload = point.offload or Offload()
         self.blocks = [block for block in counted.blocks if block.position == "layer"]
 
     def _stage_share(self) -> Scalar:
@@ -179,13 +219,20 @@ class _Layers:
         return 1.0 / self.point.pipeline + self.kind.extra_layers / layer_count(self.counted)
 
     def elements(self, sem: Semantics) -> _Held:
-        """Parameters on one rank before ZeRO. A tied head is a copy of its own where there is a pipeline."""
+        """Parameters in HBM before ZeRO. A tied head is a copy of its own where there is a pipeline."""
         return self._held(
             lambda block: block.parameters,
             lambda block: block.head_parameters,
             lambda block: block.expert_parameters,
             sem,
+            kept=1 - self.offload.weights,
         )
+
+    def offloaded_elements(self, sem: Semantics) -> _Held:
+        """Parameters of layers in the second memory before ZeRO."""
+        kept = self.offload.weights
+        dense, experts = self._in_layers(lambda block: block.parameters, lambda block: block.expert_parameters, kept)
+        return self._meshes(dense, experts, sem)
 
     def trained_elements(self, sem: Semantics) -> _Held:
         """Those of them with a gradient and optimizer states."""
@@ -217,20 +264,42 @@ class _Layers:
         shared = self.counted.tied * single_stage(self.point, sem) * heads
         return self.kind.first * first, self.kind.last * (last - shared)
 
-    def _held(self, own: BlockQuantity, tied: BlockQuantity, expert: BlockQuantity, sem: Semantics) -> _Held:
-        layers = total(block.repeats * own(block) for block in self.blocks)
+    def _held(
+        self, own: BlockQuantity, tied: BlockQuantity, expert: BlockQuantity, sem: Semantics, kept: Scalar = 1.0
+    ) -> _Held:
+        """Of layers the share `kept`; embedding and head are always whole."""
         first, last = self._edges(own, tied, sem)
-        dense = self._stage_share() * layers + first + last
+        dense, experts = self._in_layers(own, expert, kept)
+        return self._meshes(dense + first + last, experts, sem)
+
+    def _in_layers(self, own: BlockQuantity, expert: BlockQuantity, kept: Scalar) -> tuple[Scalar, Scalar]:
+        share_kept = self._stage_share() * kept
+        dense, experts = (
+            share_kept * total(block.repeats * quantity(block) for block in self.blocks) for quantity in (own, expert)
+        )
+        return dense, experts
+
+    def _meshes(self, dense: Scalar, experts: Scalar, sem: Semantics) -> _Held:
         if not has_experts(self.counted):
             return _Held(((dense, self.point.data_shard),))
-        experts = self._stage_share() * total(block.repeats * expert(block) for block in self.blocks)
         return _Held(((dense, self.point.data_shard), (experts, expert_shard(self.point, sem))))
 
     def saved_bytes(self) -> Scalar:
-        """Activations of one microbatch on this stage."""
+        """Activations of one microbatch that stay in HBM."""
         first = total(b.saved.input + b.saved.rest for b in self.counted.blocks if b.position == "first")
-        layers = total(block.repeats * kept_bytes(block, self.point) for block in self.blocks)
-        return self._stage_share() * layers + self.kind.first * first
+        return self._kept_in_layers() * (1 - self.offload.activations) + self.kind.first * first
+
+    def offloaded_bytes(self) -> Scalar:
+        """Those of them in the second memory."""
+        return self._kept_in_layers() * self.offload.activations
+
+    def _kept_in_layers(self) -> Scalar:
+        return self._stage_share() * total(block.repeats * kept_bytes(block, self.point) for block in self.blocks)
+
+    def buffer(self, quantity: BlockQuantity, sem: Semantics) -> Scalar:
+        """Of what streams, the layers that HBM holds at a time."""
+        held = sem.minimum(BUFFERED_LAYERS, self._stage_share() * layer_count(self.counted))
+        return held * self.largest(quantity, sem)
 
     def largest(self, quantity: BlockQuantity, sem: Semantics) -> Scalar:
         """The largest of a quantity over the kinds of layer."""

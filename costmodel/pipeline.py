@@ -19,6 +19,7 @@ for legal plans, so the result is log-convex in rates and latencies.
 """
 
 from costmodel._pytree import pytree
+from costmodel.offload import Streams, streamed_s
 from costmodel.plan import PlanPoint
 from costmodel.semantics import Scalar, Semantics
 
@@ -44,6 +45,18 @@ class Stage:
             weights_s=self.weights_s + other.weights_s,
         )
 
+    def beyond(self, other: "Stage") -> "Stage":
+        """What it takes more than `other`."""
+        return self + other.scaled(-1.0)
+
+    def streamed(self, moved: Streams, sem: Semantics) -> "Stage":
+        """With traffic of the second memory behind forward and backward."""
+        return Stage(
+            forward_s=streamed_s(self.forward_s, moved.forward_s(sem), moved, sem),
+            backward_s=streamed_s(self.backward_s, moved.backward_s, moved, sem),
+            weights_s=self.weights_s,
+        )
+
     def scaled(self, factor: Scalar) -> "Stage":
         """`factor` times as long."""
         return Stage(
@@ -63,12 +76,16 @@ class Stage:
 
 @pytree
 class Pipeline:
-    """The stages of one pipeline: a plain one, and what the first, a middle and the last one have beyond it."""
+    """The stages of one pipeline: a plain one, and what the first, a middle and the last one have beyond it.
+
+    `streams` is a plain stage's; stages with more layers have more of it.
+    """
 
     plain: Stage
     first: Stage
     middle: Stage
     last: Stage
+    streams: Streams | None = None
 
 
 @pytree
@@ -109,6 +126,8 @@ class _Paths:
         self.row, self.p, self.v, self.m, self.sem = row, p, v, m, sem
         self.plain, self.middle = pipe.plain.merged(row.splits), pipe.middle.merged(row.splits)
         self.first, self.last = pipe.first.merged(row.splits), pipe.last.merged(row.splits)
+        if pipe.streams is not None:
+            self._stream(pipe.streams, point)
         self.single, self.hops = single_stage(point, sem), hops
         between = 2.0 * (1 - self.single) * (p * v - 1)
         self.ends_s, self.again_s = between * hops.ends_s, between * hops.steady_s
@@ -117,6 +136,15 @@ class _Paths:
         warm = chunks / v + row.virtual_in_flight * p * (1 - 1 / v)  # forwards before the first stage's first backward
         self.reach = sem.exact_maximum((1 - row.all_in_flight) * (m - (warm - p)), p)
         self.after = self.reach - (p - 1)  # turns that remain to the first stage once it is warm
+
+    def _stream(self, moved: Streams, point: PlanPoint) -> None:
+        """Let passes wait for the second memory, on stages of more layers as much longer."""
+        plain = self.plain
+        self.plain = plain.streamed(moved, self.sem)
+        each = self.plain.beyond(plain).scaled(1.0 / moved.layers)
+        self.first = self.first + each.scaled(point.extra_layers_first)
+        self.middle = self.middle + each.scaled(point.extra_layers_middle)
+        self.last = self.last + each.scaled(point.extra_layers_last)
 
     def through_all_stages(self) -> tuple[Scalar, ...]:
         """Turns on a middle stage, on the last one, at the pace of transfers, and the two phases of GPipe."""

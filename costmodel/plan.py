@@ -44,6 +44,10 @@ class Plan:
     optimizer: str = "adam"
     attention: str = "flash"
     fused_kernels: bool = True
+    # shares of what a rank holds that lie in the accelerator's second memory (offload.py)
+    offload_weights: float = 0.0  # of the layers
+    offload_optimizer: float = 0.0
+    offload_activations: float = 0.0  # of the layers
 
     @property
     def accelerators(self) -> int:
@@ -73,6 +77,15 @@ def _show(value: Any) -> str:
 
 
 @pytree
+class Offload:
+    """Shares of what a rank holds that lie in the accelerator's second memory."""
+
+    weights: Scalar = 0.0  # of the layers
+    optimizer: Scalar = 0.0
+    activations: Scalar = 0.0  # of the layers
+
+
+@pytree
 class PlanPoint:
     """A plan as numbers, relaxed or not: degrees, and the rows of its options. Every field may be an array."""
 
@@ -94,6 +107,7 @@ class PlanPoint:
     gradient_bytes: Scalar = 4.0
     state_bytes: Scalar = 4.0
     fused_kernels: Scalar = 1.0
+    offload: Offload | None = None  # None where nothing is: a trace of its own, without the sums of these shares
     schedule: options.ScheduleRow
     zero: options.ZeroRow
     recompute: options.RecomputeRow
@@ -138,6 +152,7 @@ def embed(plan: Plan, workload: Workload, domain: float) -> PlanPoint:
         gradient_bytes=options.DTYPE_BYTES[plan.gradient_dtype],
         state_bytes=options.DTYPE_BYTES[plan.state_dtype],
         fused_kernels=float(plan.fused_kernels),
+        offload=_offload(plan),
         schedule=options.SCHEDULES[plan.schedule],
         zero=options.ZERO_STAGES[plan.zero_stage],
         recompute=_recompute_row(plan),
@@ -154,6 +169,11 @@ def embed(plan: Plan, workload: Workload, domain: float) -> PlanPoint:
     )
 
 
+def with_offload(point: PlanPoint) -> PlanPoint:
+    """The point with its shares of offload, zero where it has none: for points that are stacked with others' shares."""
+    return dataclasses.replace(point, offload=point.offload or Offload())
+
+
 def layers(workload: Workload) -> int:
     """Repeated blocks that the pipeline divides."""
     return sum(int(block.repeats) for block in workload.blocks if block.position == "layer")
@@ -165,6 +185,11 @@ def _extra_layers(plan: Plan, workload: Workload) -> tuple[float, float, float]:
     counts, mean = plan.stage_layers, layers(workload) / plan.pipeline
     middle = max(counts[1:-1] or (counts[0], counts[-1]))
     return (counts[0] - mean, middle - mean, counts[-1] - mean)
+
+
+def _offload(plan: Plan) -> Offload | None:
+    shares = {name: float(getattr(plan, f"offload_{name}")) for name in ("weights", "optimizer", "activations")}
+    return Offload(**shares) if any(shares.values()) else None
 
 
 def _recompute_row(plan: Plan) -> options.RecomputeRow:

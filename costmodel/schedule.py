@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from costmodel import offload
 from costmodel._pytree import pytree
 from costmodel.collectives import Law, time_s
 from costmodel.counts import BlockCounts, OpCounts
@@ -11,17 +12,19 @@ from costmodel.roofline import Rates
 from costmodel.semantics import Scalar, Semantics, total
 from costmodel.stack import Stack
 from costmodel.timing import OpTimes
-from costmodel.traffic import expert_shard, has_experts
+from costmodel.traffic import expert_shard, has_experts, share
 
 
 @pytree
 class StepTime:
-    """The parts of a step. Passes, reduction, optimizer and host add up to `step_s` unless the links need longer."""
+    """The parts of a step. Passes, reduction, optimizer with its waits, and host add up to `step_s`, unless the links
+    need longer."""
 
     passes_s: Scalar  # forward and backward of all microbatches
     reduction_s: Scalar  # what gradient traffic adds to them
     optimizer_s: Scalar
     orthogonal_s: Scalar  # of the optimizer's, its matmuls
+    optimizer_waits_s: Scalar  # what traffic with the second memory adds to it
     host_s: Scalar
     links_s: Scalar  # the busiest tier's links: no step is shorter
     gradient_traffic_s: Scalar  # that traffic alone
@@ -41,15 +44,18 @@ def step_time(
     passes_s = pipeline_s(pipe, hops(counted, times), counted.microbatches, point, sem)
     late_s = passes_s - hide.data * pipe.plain.seconds + traffic_s
     k, kept_s = hide.contention, sem.maximum(passes_s, late_s)
-    update_s = optimizer_s(counted, point, speed, sem)
+    update_s = optimizer_s(counted, point, stack, speed, sem)
+    waited_s = _streamed_update_s(update_s, counted, times, point, sem)
+    host_s = stack.step_s + stack.jitter_s * sem.log2(point.accelerators)
     links_s = busiest_links_s(counted, times, point, sem)
-    summed_s = (1 - k) * kept_s + k * (passes_s + traffic_s) + update_s + stack.step_s
+    summed_s = (1 - k) * kept_s + k * (passes_s + traffic_s) + waited_s + host_s
     return StepTime(
         passes_s=passes_s,
         reduction_s=(1 - k) * (kept_s - passes_s) + k * traffic_s,
         optimizer_s=update_s,
         orthogonal_s=orthogonal_s(counted, point, speed, sem),
-        host_s=stack.step_s,
+        optimizer_waits_s=waited_s - update_s,
+        host_s=host_s,
         links_s=links_s,
         gradient_traffic_s=traffic_s,
         step_s=sem.maximum(summed_s, links_s),
@@ -59,16 +65,19 @@ def step_time(
 def stages(counted: OpCounts, times: OpTimes, point: PlanPoint) -> Pipeline:
     """A plain stage of the mean number of layers, and what embedding, head and uneven layers add to others.
 
+    Host work of a microbatch (`Stack.microbatch_s`) is part of every stage, half in each direction.
+
     Layers of different sizes (of Swin, or of an encoder and a decoder) count as spread evenly: the sum is exact, a
     stage is the mean over stages, as after a division by time. The activations of a stage of large layers are more.
     """
-    plain = _stage(times, "layer").scaled(1.0 / point.pipeline)
-    layer = plain.scaled(point.pipeline / layer_count(counted))
+    own, half_s = _stage(times, "layer").scaled(1.0 / point.pipeline), 0.5 * times.microbatch_s
+    layer = own.scaled(point.pipeline / layer_count(counted))
     return Pipeline(
-        plain=plain,
+        plain=own + Stage(forward_s=half_s, backward_s=half_s, weights_s=0.0),
         first=_stage(times, "first") + layer.scaled(point.extra_layers_first),
         middle=layer.scaled(point.extra_layers_middle),
         last=_stage(times, "last") + layer.scaled(point.extra_layers_last),
+        streams=times.streams,
     )
 
 
@@ -133,27 +142,50 @@ def _reduced_s(
     return time_s(shard, once_bytes, calls) + time_s(replica, gradients_bytes / ranks, buckets)
 
 
-def optimizer_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semantics) -> Scalar:
+def optimizer_s(counted: OpCounts, point: PlanPoint, stack: Stack, speed: Rates, sem: Semantics) -> Scalar:
     """The update streams through memory: states and master weights in and out, gradients in, weights out.
+
+    An update in several kernels does so `Stack.update_passes` times.
 
     Where the optimizer makes matrices orthogonal, ranks that divide its states divide these products too, each whole
     matrix on one rank (its gradient is gathered with the traffic that is there already). Weights that products read in
     a format of fewer bits are cast after it, each rank all that it computes with.
     """
-    divided, data_shard, row = point.zero.states, point.data_shard, point.optimizer
+    row, (elements, edges) = point.optimizer, _updated(counted, point, sem)
+    states_bytes = 2.0 * (row.states * point.state_bytes + point.precision.master_bytes + row.own_bytes)
+    per_element = states_bytes + row.gradient_reads * point.gradient_bytes + point.precision.weight_bytes
+    edges_bytes = 2.0 * row.edge_states * point.state_bytes * edges
+    moved_s = speed.memory_s_per_byte * per_element * elements + speed.memory_s_per_byte * edges_bytes
+    casts_bytes = (1 - point.zero.weights) * point.precision.weight_cast_bytes * _matrices(counted, point, sem)
+    moved_s = moved_s + speed.memory_s_per_byte * casts_bytes
+    return stack.update_passes * moved_s + orthogonal_s(counted, point, speed, sem)
+
+
+def update_traffic_s(counted: OpCounts, times: OpTimes, point: PlanPoint, sem: Semantics) -> Scalar:
+    """Seconds of the update's traffic with the second memory."""
+    if times.streams is None:
+        return 0.0
+    row, (elements, edges) = point.optimizer, _updated(counted, point, sem)
+    per_element = row.states * point.state_bytes + point.precision.master_bytes + row.own_bytes
+    states_bytes = per_element * elements + row.edge_states * point.state_bytes * edges
+    return offload.update_s(times.streams, states_bytes, point)
+
+
+def _streamed_update_s(update_s: Scalar, counted: OpCounts, times: OpTimes, point: PlanPoint, sem: Semantics) -> Scalar:
+    if times.streams is None:
+        return update_s
+    return offload.streamed_s(update_s, update_traffic_s(counted, times, point, sem), times.streams, sem)
+
+
+def _updated(counted: OpCounts, point: PlanPoint, sem: Semantics) -> tuple[Scalar, Scalar]:
+    """Elements that one rank of the heaviest stage updates, and those of them in embedding and head."""
+    divided, data_shard = point.zero.states, point.data_shard
     dense = on_heaviest_stage(counted, lambda block: block.trained_parameters, point, sem)
     elements = dense * share(divided, data_shard)
     if has_experts(counted):
         own = on_heaviest_stage(counted, lambda block: block.trained_expert_parameters, point, sem)
         elements = elements + own * share(divided, expert_shard(point, sem))
-    states_bytes = 2.0 * (row.states * point.state_bytes + point.precision.master_bytes + row.own_bytes)
-    per_element = states_bytes + row.gradient_reads * point.gradient_bytes + point.precision.weight_bytes
-    edges = on_heaviest_stage(counted, _edge_parameters, point, sem) * share(divided, data_shard)
-    edges_bytes = 2.0 * row.edge_states * point.state_bytes * edges
-    streamed_s = speed.memory_s_per_byte * per_element * elements + speed.memory_s_per_byte * edges_bytes
-    casts_bytes = (1 - point.zero.weights) * point.precision.weight_cast_bytes * _matrices(counted, point, sem)
-    streamed_s = streamed_s + speed.memory_s_per_byte * casts_bytes
-    return streamed_s + orthogonal_s(counted, point, speed, sem)
+    return elements, on_heaviest_stage(counted, _edge_parameters, point, sem) * share(divided, data_shard)
 
 
 def orthogonal_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semantics) -> Scalar:
@@ -178,11 +210,6 @@ def _orthogonal_flop(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Sca
         return flop
     own = total(b.repeats * b.expert_orthogonal_flop for b in layers)
     return flop + own * share(divided, expert_shard(point, sem)) / stages
-
-
-def share(divided: Scalar, ranks: Scalar) -> Scalar:
-    """What one rank holds of something that is divided over `ranks` (1) or replicated (0)."""
-    return (1 - divided) + divided / ranks
 
 
 def busiest_links_s(counted: OpCounts, times: OpTimes, point: PlanPoint, sem: Semantics) -> Scalar:

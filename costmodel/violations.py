@@ -61,7 +61,7 @@ def _batch(plan: Plan, workload: Workload, _: Cluster) -> Rules:
 def _tensor(plan: Plan, workload: Workload, _: Cluster) -> Rules:
     """Heads and widths of the layers; the vocabulary may be padded, and scarce key-value heads are replicated."""
     undivided: dict[float, str] = {}
-    for size, what in _tensor_sizes(workload):
+    for size, what in tensor_sizes(workload):
         if size.limit is not None:
             if not (_divides(plan.tensor, size.limit) or _divides(size.limit, plan.tensor)):
                 yield f"`tensor` is {show(plan.tensor)}; expected a divisor or a multiple of the {size.limit} {what}"
@@ -72,7 +72,7 @@ def _tensor(plan: Plan, workload: Workload, _: Cluster) -> Rules:
             yield f"`tensor` is {show(plan.tensor)}; expected a divisor of the {value} {what}"
 
 
-def _tensor_sizes(workload: Workload) -> Iterator[tuple[Size, str]]:
+def tensor_sizes(workload: Workload) -> Iterator[tuple[Size, str]]:
     """Each size of a layer that the tensor degree divides, and what it counts."""
     for op in (op for block in workload.blocks if block.position == "layer" for op in block.ops):
         heads = "heads" if op.kind == "attention" else f"groups of `{op.name}`"
@@ -172,6 +172,17 @@ def _precision(plan: Plan, _: Workload, cluster: Cluster) -> Rules:
         )
 
 
+def _second_memory(plan: Plan, _: Workload, cluster: Cluster) -> Rules:
+    if cluster.accelerator.second_memory_bytes > 0:
+        return
+    for name in _OFFLOADS:
+        if getattr(plan, name) > 0:
+            yield (
+                f"`{name}` is {show(getattr(plan, name))}; expected 0, because {cluster.accelerator.name} has no "
+                "`second_memory_bytes`"
+            )
+
+
 def _placement(plan: Plan, _: Workload, cluster: Cluster) -> Rules:
     """Groups that do not nest in the domains: `ranks_by_tier` would only be a mean for them."""
     if cluster.partial_domains:
@@ -201,6 +212,7 @@ def groups(plan: Plan) -> tuple[tuple[str, int, int], ...]:
     )
 
 
+_OFFLOADS = ("offload_weights", "offload_optimizer", "offload_activations")
 _DEGREES = ("tensor", "context", "data", "pipeline")
 _RULES = (
     (_accelerators, _DEGREES),
@@ -213,6 +225,7 @@ _RULES = (
     (_data_shard, ("data_shard", "data", "context", "zero_stage")),
     (_domain, ("domain", *_DEGREES)),
     (_precision, ("precision",)),
+    (_second_memory, _OFFLOADS),
     (expert_rules, ("expert", "expert_tensor", "sequence_parallel", *_DEGREES)),
     (_placement, ("domain", "data_shard", "zero_stage", "expert", "expert_tensor", *_DEGREES)),
 )

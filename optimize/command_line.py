@@ -29,6 +29,12 @@ def read(request: type[T], command: str, words: Sequence[str], examples: str) ->
     raise SpecError(_why(request, program, words) or _one_line(refusal.getvalue()))
 
 
+def first_as(flag: str, words: Sequence[str]) -> list[str]:
+    """The words with their first one under its flag, where it stands without any."""
+    plain_first = bool(words) and not words[0].startswith("-")
+    return [flag, *words] if plain_first else list(words)
+
+
 def _why(request: type, program: str, words: Sequence[str]) -> str | None:
     """The first word that is wrong, found again: the parser's own messages have many lines."""
     flags, rest = _flags(request), list(words)

@@ -36,11 +36,11 @@ def choose_plan(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
         if broken:
             illegal = min(illegal or (plan, broken), (plan, broken), key=lambda found: len(found[1]))
             continue
-        peak_bytes = _peak_bytes(plan, workload, cluster)
-        if peak_bytes <= cluster.accelerator.hbm_bytes:
+        needed = _needed(plan, workload, cluster)
+        if needed <= 1:
             return plan, _reason(given)
-        if tightest is None or peak_bytes < tightest[1]:
-            tightest = plan, peak_bytes
+        if tightest is None or needed < tightest[1]:
+            tightest = plan, needed
     if tightest is not None:
         raise CommandError(Status.infeasible, _nothing_fits(given, workload, cluster, *tightest))
     if illegal is not None:
@@ -61,7 +61,7 @@ def _candidates(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
                 continue
             free = {"tensor": tensor, "pipeline": pipeline, "data": data}
             free |= {"sequence_parallel": tensor > 1} if "tensor" not in given else {}
-            free |= {"stage_layers": _even_layers(stages, pipeline)} if _may_be_uneven(given) else {}
+            free |= {"stage_layers": even_layers(stages, pipeline)} if _may_be_uneven(given) else {}
             yield Plan(**(free | dict(given)))
 
 
@@ -79,7 +79,7 @@ def _may_be_uneven(given: Mapping[str, Any]) -> bool:
     return given.get("schedule", "one_f_one_b") in ("gpipe", "one_f_one_b") and given.get("virtual_stages", 1) == 1
 
 
-def _even_layers(count: int, pipeline: int) -> tuple[int, ...] | None:
+def even_layers(count: int, pipeline: int) -> tuple[int, ...] | None:
     """None where the layers divide; otherwise the odd ones go to late middle stages, then to the ends."""
     share, odd = divmod(count, pipeline)
     if odd == 0 or share == 0:
@@ -89,8 +89,11 @@ def _even_layers(count: int, pipeline: int) -> tuple[int, ...] | None:
     return tuple(share + (stage in heavier) for stage in range(pipeline))
 
 
-def _peak_bytes(plan: Plan, workload: Workload, cluster: Cluster) -> float:
-    return cost(*prepare(workload, cluster, plan), _EXACT).peak_bytes
+def _needed(plan: Plan, workload: Workload, cluster: Cluster) -> float:
+    """Memory that the plan needs over what there is: of HBM or, where it lacks more, of the second memory."""
+    found, chip = cost(*prepare(workload, cluster, plan), _EXACT), cluster.accelerator
+    second = found.second_bytes / chip.second_memory_bytes if found.second_bytes else 0.0
+    return max(found.peak_bytes / chip.hbm_bytes, second)
 
 
 def _reason(given: Mapping[str, Any]) -> str:
@@ -104,11 +107,11 @@ def _no_product(given: Mapping[str, Any], cluster: Cluster) -> str:
     return f"plan: {told}; expected degrees whose product divides the cluster's {cluster.accelerators} accelerators"
 
 
-def _nothing_fits(given: Mapping[str, Any], workload: Workload, cluster: Cluster, plan: Plan, peak_bytes: float) -> str:
+def _nothing_fits(given: Mapping[str, Any], workload: Workload, cluster: Cluster, plan: Plan, needed: float) -> str:
     """What is short, and the first of a few changes that would make it fit."""
     shortage = (
         f"{workload.name} does not fit on {cluster.accelerators} {cluster.name}: the least memory that a plan needs is "
-        f"{peak_bytes / cluster.accelerator.hbm_bytes:.3g} times the accelerator's, with {_short(plan)}"
+        f"{needed:.3g} times the accelerator's, with {_short(plan)}"
     )
     for times in (1, 2, 4, 8, 16, 32, 64):
         for change in _MORE_MEMORY if times == 1 else ({}, *_MORE_MEMORY):
@@ -133,6 +136,5 @@ def _enlarged(cluster: Cluster, times: int) -> Cluster:
 
 
 def _any_fits(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> bool:
-    limit_bytes = cluster.accelerator.hbm_bytes
     legal = (plan for plan in _candidates(given, workload, cluster) if not violations(plan, workload, cluster))
-    return any(_peak_bytes(plan, workload, cluster) <= limit_bytes for plan in legal)
+    return any(_needed(plan, workload, cluster) <= 1 for plan in legal)

@@ -16,6 +16,7 @@ from optimize.status import CommandError, Status
 SCHEMA = 1
 _PASSING = ("activations", "logits", "recompute", "gathered", "fragmentation")
 _HELD = ("weights", "gradients", "optimizer", "buffers", "outside")
+_SECOND = ("weights", "optimizer", "activations")
 _ABSENT_S = 1e-12  # below it a term is rounding
 
 
@@ -26,10 +27,15 @@ class Stage:
     number: int  # from 1
     terms: dict[str, float]
     moment: str  # when the peak occurs
+    second: dict[str, float]  # terms of the second memory
 
     @property
     def peak_bytes(self) -> float:
         return sum(self.terms.values())
+
+    @property
+    def second_bytes(self) -> float:
+        return sum(self.second.values())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,7 +56,17 @@ class Explanation:
     @property
     def fits(self) -> bool:
         """Whether every stage does. (`Breakdown.fits` takes the heaviest middle stage to be the second: a bound.)"""
-        return bool(self.fullest.peak_bytes <= self.breakdown.limit_bytes)
+        return bool(self.fullest.peak_bytes <= self.breakdown.limit_bytes) and self.second_fits
+
+    @property
+    def second_bytes(self) -> float:
+        """What the stage that offloads most has in the second memory."""
+        return max(stage.second_bytes for stage in self.stages)
+
+    @property
+    def second_fits(self) -> bool:
+        """Whether the second memory holds it."""
+        return bool(self.second_bytes <= self.breakdown.second_limit_bytes)
 
 
 def explain(inputs: Inputs) -> Explanation:
@@ -82,7 +98,8 @@ def _stage(number: int, memory: StageMemory) -> Stage:
     terms = {name: float(getattr(memory, f"{name}_bytes")) for name in _HELD}
     terms |= {name: float(getattr(memory, f"{name}_bytes")) if backward else 0.0 for name in _PASSING}
     terms["update"] = 0.0 if backward else float(memory.update_bytes)
-    return Stage(number=number, terms=terms, moment="backward pass" if backward else "optimizer step")
+    second = {name: float(getattr(memory, f"second_{name}_bytes")) for name in _SECOND}
+    return Stage(number=number, terms=terms, moment="backward pass" if backward else "optimizer step", second=second)
 
 
 def limiting(term: Term) -> str | None:
@@ -127,4 +144,10 @@ def _memory_json(explanation: Explanation) -> dict[str, Any]:
         "peak_stage": fullest.number,
         "peak_moment": fullest.moment,
         "stages": [stage.terms for stage in explanation.stages],
+        "second_memory": {
+            "peak_bytes": explanation.second_bytes,
+            "limit_bytes": explanation.breakdown.second_limit_bytes,
+            "fits": explanation.second_fits,
+            "stages": [stage.second for stage in explanation.stages],
+        },
     }

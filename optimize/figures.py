@@ -91,7 +91,15 @@ def _step_time(explanation: Explanation) -> Figure:
 
 _GROUPS = {"compute": PALETTE[0], "exposed traffic": PALETTE[1], "idle, overhead": PALETTE[6]}
 _COMPUTE = ("matmuls", "attention", "norms, activations", "recompute", "embedding, head", "optimizer")
-_TRAFFIC = ("tensor traffic", "context traffic", "expert traffic", "data traffic", "pipeline transfers", "shared links")
+_TRAFFIC = (
+    "tensor traffic",
+    "context traffic",
+    "expert traffic",
+    "data traffic",
+    "pipeline transfers",
+    "shared links",
+    "offload",
+)
 
 
 def _colour(term: Term) -> str:
@@ -113,16 +121,20 @@ def _memory(explanation: Explanation) -> Figure:
     fullest = explanation.fullest
     moment = f"stage {fullest.number}, {fullest.moment}"
     title = f"Memory at each stage's peak; highest {units.scaled(fullest.peak_bytes, units.BYTES)} ({moment})"
-    figure, axes = _axes(explanation, title, (0.08, 0.11, 0.73, 0.72))
+    figure, axes = _axes(explanation, title, (0.08, 0.11, 0.67 if explanation.second_bytes else 0.73, 0.72))
+    offloads = explanation.second_bytes > 0
     numbers, base = [stage.number for stage in stages], [0.0] * len(stages)
     names = [name for name in stages[0].terms if any(stage.terms[name] > 0 for stage in stages)]
-    for index, name in enumerate(names):
+    colours = _colours((*names, *stages[0].second))
+    at, wide = ([number - 0.2 for number in numbers], 0.4) if offloads else (numbers, 0.8)
+    for name in names:
         heights = [stage.terms[name] / 2.0**30 for stage in stages]
-        axes.bar(numbers, heights, bottom=base, width=0.8, color=(*PALETTE, BLACK, "#663300")[index], label=name)
+        axes.bar(at, heights, bottom=base, width=wide, color=colours[name], label=name)
         base = [below + height for below, height in zip(base, heights, strict=True)]
     limit = limit_bytes / 2.0**30
     axes.axhline(limit, color=BLACK, linestyle="--", label=f"limit {limit:.1f} GiB")
-    axes.set_ylim(0, 1.1 * max(limit, *base))
+    highest = max(limit, *base, _second_memory(axes, explanation, colours))
+    axes.set_ylim(0, 1.1 * highest)
     axes.set_xlim(0.4, len(stages) + 0.6 if len(stages) > 1 else 1.6)
     step = -(-len(stages) // 16)
     axes.set_xticks(numbers[::step])
@@ -131,6 +143,26 @@ def _memory(explanation: Explanation) -> Figure:
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
+
+
+def _colours(names: Sequence[str]) -> dict[str, str]:
+    return dict(zip(dict.fromkeys(names), (*PALETTE, BLACK, "#663300", "#C0C0C0", "#000080"), strict=False))
+
+
+def _second_memory(axes: Axes, explanation: Explanation, colours: dict[str, str]) -> float:
+    """What is offloaded, hatched beside each stage's bar, and its limit; the highest of them in GiB."""
+    if explanation.second_bytes == 0:
+        return 0.0
+    stages, limit = explanation.stages, explanation.breakdown.second_limit_bytes / 2.0**30
+    beside, base = [stage.number + 0.2 for stage in stages], [0.0] * len(stages)
+    for name in stages[0].second:
+        heights = [stage.second[name] / 2.0**30 for stage in stages]
+        if any(heights):
+            style: dict[str, Any] = {"color": "none", "edgecolor": colours[name], "hatch": "////"}
+            axes.bar(beside, heights, bottom=base, width=0.4, label=f"second: {name}", **style)
+        base = [below + height for below, height in zip(base, heights, strict=True)]
+    axes.axhline(limit, color=BLACK, linestyle=":", label=f"second limit {limit:.1f} GiB")
+    return max(limit, *base)
 
 
 def _roofline(explanation: Explanation) -> Figure:

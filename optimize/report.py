@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from optimize.design import DesignResult
+    from optimize.design_command import DesignInputs
     from optimize.explain import Explanation, Stage
+    from optimize.find_plan import PlanResult
+    from optimize.plan_command import PlanInputs
 
 _MEMORY_WORDS = {"optimizer": "optimizer states", "gathered": "gathered weights", "outside": "context, workspace"}
 _NARROWEST, _WIDEST = 80, 110  # columns: below, words are lost; beyond, eyes lose the row
@@ -71,6 +75,13 @@ def show_comparison(first: "Explanation", second: "Explanation") -> None:
     from optimize import _report_against
 
     _report_against.show(first, second, _console(), _say, _table)
+
+
+def show_plans(inputs: "PlanInputs", result: "PlanResult") -> None:
+    """The best plans."""
+    from optimize import _report_plan
+
+    _report_plan.show(inputs, result, _console(), _say, _table)
 
 
 def _show_money(console: "Console", explanation: "Explanation") -> None:
@@ -151,13 +162,24 @@ def _memory_table(explanation: "Explanation") -> "Table":
     limit_bytes = explanation.breakdown.limit_bytes
     table.add_row("peak", *(_gib(stage.peak_bytes) for stage in shown), style="bold")
     table.add_row(f"margin to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.peak_bytes) for stage in shown))
+    if explanation.second_bytes > 0:
+        _add_second_memory(table, shown, explanation.breakdown.second_limit_bytes)
     return table
 
 
+def _add_second_memory(table: "Table", shown: list["Stage"], limit_bytes: float) -> None:
+    table.add_row("second memory", *("" for _ in shown), style="bold")
+    for name in shown[0].second:
+        if any(stage.second[name] > 0 for stage in shown):
+            table.add_row(_MEMORY_WORDS.get(name, name), *(_gib(stage.second[name]) for stage in shown))
+    table.add_row(f"margin to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.second_bytes) for stage in shown))
+
+
 def _stages_to_show(explanation: "Explanation") -> list["Stage"]:
-    """The first, the second, the last and the fullest, in order."""
+    """The first, the second, the last, the fullest and the one that offloads most, in order."""
     stages = explanation.stages
-    numbers = {1, min(2, len(stages)), len(stages), explanation.fullest.number}
+    most = max(stages, key=lambda stage: stage.second_bytes).number
+    numbers = {1, min(2, len(stages)), len(stages), explanation.fullest.number, most}
     return [stage for stage in stages if stage.number in numbers]
 
 
@@ -174,7 +196,10 @@ def _show_margin(console: "Console", explanation: "Explanation") -> None:
     margin_bytes = found.limit_bytes - fullest.peak_bytes
     where = f"in the {fullest.moment}" + (f" of stage {fullest.number}" if len(explanation.stages) > 1 else "")
     share, size = units.percent(abs(margin_bytes) / found.limit_bytes), units.scaled(abs(margin_bytes), units.BYTES)
-    if explanation.fits:
+    if not explanation.second_fits:
+        over_bytes = explanation.second_bytes - found.second_limit_bytes
+        _say(console, f"the second memory is too small by {units.scaled(over_bytes, units.BYTES)}", "bold red")
+    if margin_bytes >= 0:
         _say(console, f"fits in memory: the peak, {where}, is {size} ({share}) below the limit", style="green")
     else:
         _say(console, f"does not fit in memory: the peak, {where}, is {size} ({share}) over the limit", "bold red")
@@ -189,6 +214,13 @@ def _show_elasticities(console: "Console", explanation: "Explanation") -> None:
         change = f"10 % {better} {elasticity.parameter.words}"
         told = f"[{value[0]:.3f}, {value[1]:.3f}]" if isinstance(value, list) else f"{value:.3f}"
         _say(console, f"  {change} would make the step {units.percent(-elasticity.tenth)} shorter ({told})")
+
+
+def show_design(inputs: "DesignInputs", result: "DesignResult") -> None:
+    """Both answers side by side."""
+    from optimize import _report_design
+
+    _report_design.show(inputs, result, _console(), _say, _table)
 
 
 def show_models(models: list[dict[str, Any]]) -> None:

@@ -1,0 +1,97 @@
+r"""Traffic with the second memory: what a plan keeps there streams past the accelerator, one layer at a time.
+
+Weights are read once in every forward and once in every backward pass; activations leave in forward and come back in
+backward; optimizer states come in for the update and leave after it, with the weights that it made. The link has its
+rate in each direction: in forward, weights come in while activations leave; in backward both come in. Traffic of $c$
+seconds hides behind the share $h$ of the same pass (or update) of $t$ seconds: $\max(t, c + (1-h) t)$.
+
+The pass is that of a plain stage: layers of different sizes prefetch across each other. A backward pass hides traffic
+with its recompute and its weight gradients, unless the schedule runs those on their own. Embedding and head stay in
+HBM, and so do gradients (they are added to in every microbatch) and the cast copies of 8- and 4-bit formats. The update
+runs on the accelerator; an optimizer on the host (ZeRO-Offload, Ren et al. 2021) would move gradients and weights
+instead of states. Sources: Rajbhandari et al. 2021 (ZeRO-Infinity) for the streams; Isaev et al. 2023 (Calculon) for
+two layers in HBM and for what shares a direction.
+"""
+
+from costmodel._pytree import pytree
+from costmodel.cluster import Accelerator
+from costmodel.counts import BlockCounts, OpCounts, kept_bytes
+from costmodel.plan import Offload, PlanPoint
+from costmodel.semantics import Scalar, Semantics, total
+from costmodel.stack import Stack
+from costmodel.traffic import expert_shard, has_experts, share
+
+BUFFERED_LAYERS = 2.0
+"""Of what streams, the layers that HBM holds: the one in use and the one on its way."""
+
+
+@pytree
+class Streams:
+    """Seconds of a plain stage's traffic with the second memory, before any overlap."""
+
+    reads_s: Scalar  # weights, in the forward passes of one microbatch
+    weights_s: Scalar  # weights, once
+    activations_s: Scalar  # of one microbatch, once
+    s_per_byte: Scalar  # each direction
+    hidden: Scalar  # share of a pass that may hide them
+    layers: Scalar  # of a plain stage
+
+    @property
+    def backward_s(self) -> Scalar:
+        """Of one microbatch."""
+        return self.weights_s + self.activations_s
+
+    def forward_s(self, sem: Semantics) -> Scalar:
+        """Of one microbatch."""
+        return sem.maximum(self.reads_s, self.activations_s)
+
+
+def streams(
+    counted: OpCounts, point: PlanPoint, accelerator: Accelerator, stack: Stack, sem: Semantics
+) -> Streams | None:
+    """What the plan's shares move; None where it has none."""
+    shares = point.offload
+    if shares is None:
+        return None
+    layers = [block for block in counted.blocks if block.position == "layer"]
+    weights = [block.repeats * layer_weights_bytes(block, counted, point, sem) for block in layers]
+    reads = total(block.forwards * size_bytes for block, size_bytes in zip(layers, weights, strict=True))
+    kept = total(block.repeats * kept_bytes(block, point) for block in layers)
+    s_per_byte = 1.0 / accelerator.second_memory_bytes_per_s
+    stage_s_per_byte = s_per_byte / point.pipeline
+    return Streams(
+        reads_s=stage_s_per_byte * shares.weights * reads,
+        weights_s=stage_s_per_byte * shares.weights * total(weights),
+        activations_s=stage_s_per_byte * shares.activations * kept,
+        s_per_byte=s_per_byte,
+        hidden=stack.hide_offload,
+        layers=total(block.repeats for block in layers) / point.pipeline,
+    )
+
+
+def update_s(moved: Streams, states_bytes: Scalar, point: PlanPoint) -> Scalar:
+    """Once a step: optimizer states leave, with the new weights, beside others that come in."""
+    return moved.weights_s + moved.s_per_byte * (point.offload or Offload()).optimizer * states_bytes
+
+
+def streamed_s(compute_s: Scalar, traffic_s: Scalar, moved: Streams, sem: Semantics) -> Scalar:
+    """Compute beside the traffic that a share of it may hide."""
+    return sem.maximum(compute_s, traffic_s + (1 - moved.hidden) * compute_s)
+
+
+def layer_weights_bytes(block: BlockCounts, counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
+    """Weights of one layer that a rank holds: under ZeRO 3 its share of them."""
+    elements = block.parameters * share(point.zero.weights, point.data_shard)
+    if has_experts(counted):
+        elements = elements + block.expert_parameters * share(point.zero.weights, expert_shard(point, sem))
+    return point.precision.weight_bytes * elements
+
+
+def layer_states_bytes(
+    block: BlockCounts, per_element: Scalar, counted: OpCounts, point: PlanPoint, sem: Semantics
+) -> Scalar:
+    """Optimizer states of one layer that a rank holds."""
+    elements = block.trained_parameters * share(point.zero.states, point.data_shard)
+    if has_experts(counted):
+        elements = elements + block.trained_expert_parameters * share(point.zero.states, expert_shard(point, sem))
+    return per_element * elements
