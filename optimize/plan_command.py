@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel._specs_checks import COUNT, POSITIVE, TEXT, Check, nearest
-from costmodel._specs_files import SpecError, show
-from costmodel._specs_plans import PLAN_CHECKS
 from costmodel.cluster import Cluster
+from costmodel.specs import COUNT, PLAN_CHECKS, POSITIVE, TEXT, Check, SpecError, nearest, show
 from costmodel.workload import Workload
 from optimize.find_plan import PlanResult, Ranked
 from optimize.inputs import Given, job, merge

@@ -112,7 +112,10 @@ def _fields(cls: type, values: Mapping[str, Any], prefix: str = "", **others: An
 # network: collectives, and ranks over tiers
 
 _RANKS = {"inner_ranks": (1.05, 64.0), "middle_ranks": (1.05, 32.0), "outer_ranks": (1.05, 512.0)}
-_NETWORK_STACK = ("link_ceiling", "collective_s", "all_reduce_tree", "tree_hop", "collective_ramp", "chunk_fill")
+_NETWORK_STACK = (
+    "link_ceiling", "network_ceiling", "peer_ceiling", "collective_s", "all_reduce_tree", "tree_hop",
+    "collective_ramp", "chunk_fill",
+)  # fmt: skip
 _WHERE = ("inner", "middle", "outer")
 NETWORK: dict[str, Range] = {
     **_RANKS,
@@ -407,7 +410,7 @@ _LINK = {
         "chunk_fill",
         "*oversubscription",
     ),  # fmt: skip
-    "falls": ("*_bytes_per_s", "link_ceiling"),
+    "falls": ("*_bytes_per_s", "*_ceiling"),
 }
 _PEAKS = ("peak_*bit_flop_per_s",)
 _MATMUL = {

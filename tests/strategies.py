@@ -51,6 +51,8 @@ STACK: dict[str, Range] = {
     "update_passes": (1.0, 4.0),
     "link_ceiling": (0.3, 1.0),
     "scale_up_ceiling": (0.3, 1.0),
+    "network_ceiling": (0.3, 1.0),
+    "peer_ceiling": (0.3, 1.0),
     "scale_out_ceiling": (0.3, 1.0),
     "congestion": (1e-3, 0.3),
     "collective_s": (1e-7, 1e-3),
