@@ -10,6 +10,7 @@ from costmodel.evaluate import evaluate, prepare
 from costmodel.options import SCHEDULES
 from costmodel.plan import Plan
 from costmodel.semantics import Exact
+from costmodel.specs import load_cluster, load_workload
 from costmodel.stack import Stack
 from costmodel.violations import violations
 from optimize import played
@@ -146,3 +147,12 @@ def test_what_every_stage_waits_for_is_played_too(schedule, extra):
     assert abs(found.pipeline.difference) <= {"zb_v": 0.05, "interleaved": 0.03, "zb_h1": 0.01}.get(schedule, 1e-9)
     longer_s = found.pipeline.played_s - found.pipeline.closed_s
     assert found.pipeline.step_s == pytest.approx(float(found.breakdown.step_s) + longer_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["h100", "b200", "mi300x", "tpu-v5p"])
+def test_on_shipped_clusters_the_closed_form_of_1f1b_is_the_play(name):
+    """Whatever a fitted stack adds to a stage has to be added in both."""
+    plan = Plan(data=4, tensor=8, pipeline=8, sequence_parallel=True)
+    found = validate(load_workload("llama3-70b", batch=256), load_cluster(name, accelerators=256), plan)
+    assert found.pipeline is not None, found.violations
+    assert abs(found.pipeline.difference) < 1e-9
