@@ -238,7 +238,7 @@ class OptimizerRow:
 OPTIMIZERS = {
     "sgd": OptimizerRow(states=1.0),  # with momentum
     "adam": OptimizerRow(states=2.0),
-    # one byte for each state and a float32 scale for each block of 2,048. Source: Dettmers et al. 2022, arXiv 2110.02861
+    # a byte for each state and a float32 scale for each block of 2,048 (Dettmers et al. 2022, arXiv 2110.02861)
     "adam_8bit": OptimizerRow(states=0.0, own_bytes=2.0 * (1.0 + 4.0 / 2048.0)),
     # no momentum; the second moment as sums over rows and over columns: 1/m + 1/n numbers for each parameter, here of
     # 2,048 x 2,048 (larger matrices: fewer). The gradient is read for the sums, for the clipping and for the update.
