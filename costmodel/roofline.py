@@ -101,7 +101,8 @@ def cast_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> 
     row = point.precision
     activations_bytes = 0.5 * row.cast_bytes * (count.operand_bytes / row.activation_bytes)
     weights_bytes = point.zero.weights * row.weight_cast_bytes * count.weight_elements
-    return speed.memory_s_per_byte * (activations_bytes + weights_bytes) + row.casts * stack.kernel_s
+    moved_bytes = stack.cast_passes * (activations_bytes + weights_bytes)
+    return speed.memory_s_per_byte * moved_bytes + row.casts * stack.kernel_s
 
 
 def matmul_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics) -> tuple[Scalar, Scalar]:

@@ -79,15 +79,18 @@ def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, se
 
 
 def tiers_in_training(cluster: Cluster, point: PlanPoint, stack: Stack, sem: Semantics) -> tuple[Tier, ...]:
-    r"""The tiers as a job of $n$ domains finds them: those beyond the first take $(1 + c \log_2 n)/\eta$ as long.
+    r"""The tiers in a job of $n$ domains: $1/\eta_0$ times as long, beyond the first $(1 + c \log_2 n)/\eta$ times.
 
     Flows of more ranks collide on shared links and wait for more stragglers, so the slowdown is one of traffic and
-    vanishes inside one domain. $c$ = `Stack.congestion`, $\eta$ = `Stack.scale_out_ceiling`.
+    vanishes inside one domain. $c$ = `Stack.congestion`, $\eta_0$ = `scale_up_ceiling`, $\eta$ = `scale_out_ceiling`.
     """
     domains = sem.exact_maximum(point.accelerators / point.domain, 1.0)
     slower = (1 + stack.congestion * sem.log2(domains)) / stack.scale_out_ceiling
-    outer = (dataclasses.replace(tier, oversubscription=slower * tier.oversubscription) for tier in cluster.tiers[1:])
-    return (cluster.tiers[0], *outer)
+    shared = (1.0 / stack.scale_up_ceiling, *(slower for _ in cluster.tiers[1:]))
+    return tuple(
+        dataclasses.replace(tier, oversubscription=factor * tier.oversubscription)
+        for tier, factor in zip(cluster.tiers, shared, strict=True)
+    )
 
 
 def expert_laws(

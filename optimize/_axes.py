@@ -184,5 +184,5 @@ def _recompute_rows(workload: Workload, names: list[str], entries: Rows, dtype: 
     plans = [
         Plan(recompute=names[int(entries["recompute"][i])], recompute_share=float(entries["recompute_share"][i]))
         for i in first
-    ]
+    ] or [Plan()]  # without rows of degrees
     return _rows_of({i: embed(plan, workload, 1.0).recompute for i, plan in enumerate(plans)}, which.ravel(), dtype)

@@ -155,8 +155,13 @@ def _design(words: Sequence[str], start: float) -> None:
         report.check_directory(inputs.out)
     asked = {"template": inputs.template, "curves": inputs.curves, "objective": inputs.objective}
     result = design(inputs.job, inputs.limits, **asked, fixed=inputs.fixed, seconds=inputs.seconds, seed=inputs.seed)
+    answer = design_command.as_json(inputs, result)
+    if inputs.out is not None:
+        from optimize import figures_design
+
+        report.write(inputs.out, answer | _end(start), figures_design.draw(result))
     if request.json:
-        report.print_json(design_command.as_json(inputs, result) | _end(start))
+        report.print_json(answer | _end(start))
     else:
         report.show_design(inputs, result)
 

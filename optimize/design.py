@@ -16,15 +16,20 @@ from costmodel.cluster import Cluster
 from costmodel.curves import CurveRange, priced
 from costmodel.plan import Plan
 from optimize import joint
-from optimize.objective import Job, Limits, Objective, Quantities, minimised, residuals, told
+from optimize.feasible import why_infeasible
+from optimize.frontier import FACTORS, frontier, monotone, point_of, swept_limit
+from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective, Quantities, minimised, residuals, told
 from optimize.parts import Parts, bill, search_parts
+from optimize.problem import Problem
 from optimize.sensitivity import Elasticity, elasticities
-from optimize.space import Ranges, as_table, sized, space
+from optimize.shadow import hardware_problem, shadow_prices, solve_plans
+from optimize.solve import Relaxed
+from optimize.space import RATES, Ranges, as_table, sized, space
 from optimize.status import CommandError, Status
 from optimize.validate import Validation, validate
 from optimize.versions import versions
 
-CONTINUOUS_SHARE = 0.7  # of the time, for the continuous answer
+CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.6, 0.8, 0.9  # of the time, until which each may take
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,7 @@ class DesignResult:
     continuous: Answer | None
     catalogue: Answer | None
     frontier: tuple[Mapping[str, Any], ...]
+    relaxed: Relaxed | None
     notes: tuple[str, ...]
     seconds: float
     seed: int
@@ -81,7 +87,7 @@ def design(
     *,
     template: Cluster,
     curves: CurveRange,
-    objective: Objective = Objective.time_s,
+    objective: Objective = Objective.time,
     fixed: Mapping[str, Any] | None = None,
     ranges: Ranges | None = None,
     seconds: float = 60.0,
@@ -90,16 +96,19 @@ def design(
 ) -> DesignResult:
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be."""
     start = time.monotonic()
-    problem = joint.Problem(
-        job=job, limits=limits, objective=objective, space=space(template, curves, ranges), fixed=fixed or {}
-    )
-    found = joint.search(problem, CONTINUOUS_SHARE * seconds, told=progress)
+    own = space(template, curves, ranges)
+    problem = Problem(job=job, limits=limits, objective=objective, space=own, fixed=fixed or {})
+    found = None if limits.rent else joint.search(problem, CONTINUOUS_SHARE * seconds, seed, told=progress)
     progress("real parts")
-    parts = search_parts(job, limits, objective, max(1.0, start + seconds - time.monotonic()), fixed)
-    continuous = None if found.best is None else _continuous(problem, found, template, curves)
+    parts = search_parts(job, limits, objective, max(1.0, start + PARTS_SHARE * seconds - time.monotonic()), fixed)
+    continuous = None if found is None or found.best is None else _continuous(problem, found, template, curves)
     catalogue = None if parts.best is None or parts.plan is None else _catalogue(problem, parts)
     if continuous is None and catalogue is None:
-        raise CommandError(Status.infeasible, "no answer meets the limits")
+        raise CommandError(Status.infeasible, why_infeasible(problem))
+    points: tuple[Mapping[str, Any], ...] = ()
+    if found is not None and found.best is not None:
+        progress("frontier")
+        points = _frontier(problem, found, max(0.0, start + FRONTIER_SHARE * seconds - time.monotonic()), seed)
     return DesignResult(
         status=Status.ok,
         message=Status.ok.value,
@@ -107,19 +116,54 @@ def design(
         limits=limits,
         continuous=continuous,
         catalogue=catalogue,
-        frontier=(),
-        notes=(),
+        frontier=points,
+        relaxed=None if found is None else found.relaxed,
+        notes=_notes(problem, continuous, catalogue),
         seconds=time.monotonic() - start,
         seed=seed,
         versions=versions(),
     )
 
 
-def _continuous(problem: joint.Problem, found: joint.Progress, template: Cluster, curves: CurveRange) -> Answer:
+def _frontier(problem: Problem, found: joint.Progress, seconds: float, seed: int) -> tuple[Mapping[str, Any], ...]:
+    """The objective over the first limit, around the one that was asked for."""
+    limit = swept_limit(problem)
+    if limit is None:
+        return ()
+    at = getattr(problem.limits, limit)
+    values = [at * factor for factor in FACTORS]
+    points, _ = frontier(problem, limit, values, seconds, found, seed) if seconds > 0 else ([], None)
+    return tuple(monotone([*points, point_of(limit, problem, found)], limit, problem.objective.maximised))
+
+
+def _notes(problem: Problem, continuous: Answer | None, catalogue: Answer | None) -> tuple[str, ...]:
+    said = []
+    if problem.limits.rent:
+        said.append("rates of any size have no rental price: real parts only")
+    elif continuous is None:
+        said.append(f"no cluster of any rates meets the limits: {why_infeasible(problem)}")
+    if catalogue is None:
+        said.append("no cluster of real parts whose price and power are known meets the limits")
+    late = [a for a in (continuous, catalogue) if a is not None and a.residuals.get("deadline_s", 0.0) > 0]
+    for answer in late:
+        days = answer.quantities.train_s / SECONDS_A_DAY
+        said.append(
+            f"{answer.name}: the deadline is missed by {100 * math.expm1(answer.residuals['deadline_s']):.1f} %; "
+            f"--deadline-days {math.ceil(10 * days) / 10:g} is met"
+        )
+    return tuple(said)
+
+
+def _continuous(problem: Problem, found: joint.Progress, template: Cluster, curves: CurveRange) -> Answer:
     best = found.best
     assert best is not None
-    count = float(best.cell.accelerators)
-    hardware = problem.space.hardware(np.exp(best.y), best.hbm_bytes * (1 + 1e-12), count)
+    asked = hardware_problem((problem.job,), problem.space, template, problem.objective, problem.limits)
+    solved = solve_plans(asked, (best.plan,))
+    count, y, hbm_bytes = float(best.cell.accelerators), best.y, best.hbm_bytes
+    if np.log(solved.value[0]) < best.log_value:  # the same plan on hardware solved to the end
+        exact = solved.hardware(0)
+        y = np.log([float(getattr(exact, name)) for name in RATES])
+    hardware = problem.space.hardware(np.exp(y), hbm_bytes * (1 + 1e-12), count)
     whole = dataclasses.replace(problem.space.template, prices=template.prices)
     cluster = sized(priced(whole, hardware, curves), best.cell.accelerators)
     cluster = dataclasses.replace(cluster, name=f"designed from {template.name}")
@@ -129,14 +173,14 @@ def _continuous(problem: joint.Problem, found: joint.Progress, template: Cluster
         best.cell.domain,
         best.plan,
         log_bound=found.log_bound,
-        hardware={**as_table(np.exp(best.y)), "hbm_bytes": best.hbm_bytes, "accelerators": count},
-        evaluations=found.evaluations,
-        shadow_prices={},
+        hardware={**as_table(np.exp(y)), "hbm_bytes": hbm_bytes, "accelerators": count},
+        evaluations=found.evaluations + solved.evaluations,
+        shadow_prices=shadow_prices(asked, (best.plan,), solved),
         name=cluster.name,
     )
 
 
-def _catalogue(problem: joint.Problem, parts: Parts) -> Answer:
+def _catalogue(problem: Problem, parts: Parts) -> Answer:
     assert parts.best is not None
     assert parts.plan is not None
     cluster, chip = parts.best.cluster, parts.best.cluster.accelerator
@@ -162,7 +206,7 @@ def _catalogue(problem: joint.Problem, parts: Parts) -> Answer:
 
 
 def _answer(
-    problem: joint.Problem, cluster: Cluster, domain: int, plan: Plan, *, log_bound: float, **told_as_is: Any
+    problem: Problem, cluster: Cluster, domain: int, plan: Plan, *, log_bound: float, **told_as_is: Any
 ) -> Answer:
     """The exact score of what was found, and everything that explains it."""
     validation, job = validate(problem.job.workload, cluster, plan), problem.job

@@ -6,11 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel._specs_checks import COUNT, FLAG, POSITIVE, TEXT, Check
-from costmodel._specs_files import SpecError
 from costmodel.cluster import Cluster
 from costmodel.curves import CurveRange
-from costmodel.specs import load_cluster, load_curves, load_workload
+from costmodel.specs import (
+    COUNT,
+    FLAG,
+    POSITIVE,
+    TEXT,
+    Check,
+    SpecError,
+    load_cluster,
+    load_curves,
+    load_workload,
+    one_of,
+)
 from optimize.design import Answer, DesignResult
 from optimize.inputs import COMMAND_LINE, merge, placed
 from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective
@@ -18,8 +27,8 @@ from optimize.plan_command import fixed_fields
 
 SCHEMA = 1
 TEMPLATE = "gb200-nvl72"
-SECONDS = 60.0
-_NAMES = tuple(objective.name for objective in Objective)
+SECONDS = 30.0
+_OBJECTIVES = {objective.key: objective for objective in Objective}
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster", "curves"), Check("a name or a file", lambda value: isinstance(value, str))),
     **dict.fromkeys(("fix", "out"), TEXT),
@@ -29,7 +38,7 @@ _CHECKS: dict[str, Check] = {
         "an integer >= 0", lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0
     ),
     "rent": FLAG,
-    "objective": Check(f"one of {', '.join(_NAMES)}", lambda value: isinstance(value, str) and value in _NAMES),
+    "objective": one_of(_OBJECTIVES),
 }
 
 
@@ -56,7 +65,7 @@ class DesignInputs:
             "sequence": self.job.workload.sequence,
             "batch": self.job.workload.batch,
             "tokens": self.job.tokens,
-            "objective": self.objective.name,
+            "objective": self.objective.key,
             "budget_usd": limits.budget_usd,
             "budget_is": "rent while training" if limits.rent else "capital",
             "power_mw": None if limits.power_w is None else limits.power_w / 1e6,
@@ -94,7 +103,7 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> DesignInputs
         model=str(given.values["model"]),
         job=Job(workload=workload, tokens=given.values["tokens"]),
         limits=limits,
-        objective=Objective[given.values.get("objective", "time_s")],
+        objective=_OBJECTIVES[given.values.get("objective", Objective.time.key)],
         template=placed(given.place("cluster"), "cluster", load_cluster, given.values.get("cluster", TEMPLATE)),
         curves=placed(given.place("curves"), "curves", load_curves, *given.pick("curves").values()),
         fixed=fixed_fields(given),
@@ -112,7 +121,7 @@ def as_json(inputs: DesignInputs, result: DesignResult) -> dict[str, Any]:
         "status": result.status.name,
         "message": result.message,
         "inputs": inputs.as_json(),
-        "objective": result.objective.name,
+        "objective": result.objective.key,
         "objective_is": result.objective.value,
         **(empty if result.continuous is None else answer_json(result.continuous)),
         "frontier": [dict(point) for point in result.frontier],

@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodel._specs_rows import read_rows, write_table
+from costmodel import posterior
 from costmodel.rows import Case, Unreadable, alternatives, case, evaluated, lightened, settle
-from costmodel.specs import load_stack
+from costmodel.specs import load_stack, read_rows, write_table
 
 HEADER = ("predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note")
-LOG_SD = 0.2
-"""Standard deviation of log(predicted / measured) where no posterior says better: 0.16 between software stacks
-(reference/accuracy.md, section 5: the bias of a source) and 0.12 within one."""
-_P90 = 1.2815515655446004  # of the standard normal distribution
+_LARGEST_SD = 5.0  # of a logarithm: beyond it an interval says nothing, and its ends leave the floats
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,7 +46,9 @@ def predict_file(rows: str | Path, out: str | Path, stack: str | Path | None = N
 def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None = None) -> tuple[Prediction, ...]:
     """A prediction for each row. `stack` holds fields of the Stack that replace the fitted ones everywhere."""
     readable = [(i, row) for i, row in enumerate(rows) if isinstance(row, Case)]
-    settled = settle([_with_stack(row, stack or {}) for _, row in readable])
+    constant = posterior.with_constants([row for _, row in readable])
+    settled = settle([_with_stack(row, stack or {}) for row in constant])
+    spread = posterior.log_sd(settled)
     open_to = [alternatives(row) for row in settled]
     times_s = evaluated([reading for readings in open_to for reading in readings]).step_s
     held = evaluated(lightened(settled))
@@ -60,7 +59,7 @@ def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None =
         start += len(open_to[k])
         printed = held.peak_bytes if settled[k].facts.get("device_memory") else held.tensor_bytes
         memory = float(held.peak_bytes[k]), float(printed[k])
-        answers[i] = _prediction(settled[k], float(np.mean(times_s[mine])), *memory)
+        answers[i] = _prediction(settled[k], float(np.mean(times_s[mine])), float(spread[k]), *memory)
     return tuple(answer for answer in answers if answer is not None)
 
 
@@ -71,12 +70,12 @@ def _with_stack(row: Case, fields: Mapping[str, Any]) -> Case:
     return dataclasses.replace(row, cluster=dataclasses.replace(row.cluster, stack=stack))
 
 
-def _prediction(row: Case, step_s: float, peak_bytes: float, tensor_bytes: float) -> Prediction:
+def _prediction(row: Case, step_s: float, log_sd: float, peak_bytes: float, tensor_bytes: float) -> Prediction:
     """Median and interval of a log-normal distribution; memory as training logs print it, of the framework's tensors;
     fits where all of the peak is below what the driver reports."""
     if not (math.isfinite(step_s) and step_s > 0 and math.isfinite(peak_bytes)):
         return Prediction(note="the sizes of this row are beyond what numbers can hold")
-    spread = math.exp(_P90 * LOG_SD)
+    spread = math.exp(posterior.P90 * min(log_sd, _LARGEST_SD))
     return Prediction(
         step_s=step_s,
         step_s_p10=step_s / spread,

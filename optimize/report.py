@@ -170,11 +170,10 @@ def _memory_table(explanation: "Explanation") -> "Table":
 
 
 def _add_second_memory(table: "Table", shown: list["Stage"], limit_bytes: float) -> None:
-    table.add_row("second memory", *("" for _ in shown), style="bold")
     for name in shown[0].second:
         if any(stage.second[name] > 0 for stage in shown):
-            table.add_row(_MEMORY_WORDS.get(name, name), *(_gib(stage.second[name]) for stage in shown))
-    table.add_row(f"margin to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.second_bytes) for stage in shown))
+            table.add_row(f"second memory: {name}", *(_gib(stage.second[name]) for stage in shown))
+    table.add_row(f"margin there to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.second_bytes) for stage in shown))
 
 
 def _stages_to_show(explanation: "Explanation") -> list["Stage"]:

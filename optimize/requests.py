@@ -211,7 +211,7 @@ class Design:
     fix: _Text = None
     """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
     seconds: _Number = None
-    """when to stop, with the gap that is reached by then; default: 60"""
+    """when to stop, with the gap that is reached by then; default: 30"""
     seed: _Whole = None
     """of the starts of the descent; default: 0"""
     config: _Text = None

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import collectives, counts, memory, placement, roofline, schedule, timing, traffic
+from costmodel import collectives, counts, memory, offload, placement, roofline, schedule, timing, traffic
 from costmodel.breakdown import Breakdown, Term, breakdown
 from costmodel.cluster import Accelerator, Cluster, Tier
 from costmodel.cost import Parts, parts
 from costmodel.models.decoder import decoder
 from costmodel.options import SCHEDULES
-from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.plan import Plan, PlanPoint, embed, with_offload
 from costmodel.semantics import Semantics, total
 from costmodel.stack import Stack
 from costmodel.workload import Workload, model_flop
@@ -36,7 +36,9 @@ from tests.strategies import (
     sizes_batch,
 )
 
-_TEMPLATE = embed(Plan(), decoder(layers=2, hidden=64, heads=2, ffn=64, vocabulary=64, sequence=8, batch=1), 8)
+_TEMPLATE = with_offload(
+    embed(Plan(), decoder(layers=2, hidden=64, heads=2, ffn=64, vocabulary=64, sequence=8, batch=1), 8)
+)
 _PRECISION = (
     "activation_bytes", "weight_bytes", "at_32bit", "at_16bit", "at_8bit", "at_4bit", "operand_share", "cast_bytes",
     "casts",
@@ -110,7 +112,10 @@ def _fields(cls: type, values: Mapping[str, Any], prefix: str = "", **others: An
 # network: collectives, and ranks over tiers
 
 _RANKS = {"inner_ranks": (1.05, 64.0), "middle_ranks": (1.05, 32.0), "outer_ranks": (1.05, 512.0)}
-_NETWORK_STACK = ("link_ceiling", "collective_s", "all_reduce_tree", "tree_hop", "collective_ramp", "chunk_fill")
+_NETWORK_STACK = (
+    "link_ceiling", "network_ceiling", "peer_ceiling", "collective_s", "all_reduce_tree", "tree_hop",
+    "collective_ramp", "chunk_fill",
+)  # fmt: skip
 _WHERE = ("inner", "middle", "outer")
 NETWORK: dict[str, Range] = {
     **_RANKS,
@@ -174,7 +179,8 @@ def _placement(a: Args, sem: Semantics) -> Values:
 
 _KERNEL_STACK = (
     "matmul_ceiling", "matmul_8bit_ceiling", "matmul_4bit_ceiling", "matmul_size0", "attention_ceiling",
-    "attention_backward_ratio", "attention_size0", "context_imbalance", "unfused_touches", "hbm_ceiling", "kernel_s",
+    "attention_backward_ratio", "attention_size0", "cast_passes", "context_imbalance",
+    "unfused_touches", "hbm_ceiling", "kernel_s",
 )  # fmt: skip
 _SHARES: dict[str, Range] = {
     name: (0.05, 0.95) for name in ("at_32bit", "at_16bit", "at_8bit", "at_4bit", "flash", "fused_kernels")
@@ -275,12 +281,20 @@ _SMALL: dict[str, Range] = {
 }
 
 
+def _streams(a: Args) -> offload.Streams:
+    zero = 0.0 * a["share"]
+    return offload.Streams(
+        reads_s=zero, weights_s=zero, activations_s=zero, s_per_byte=zero, hidden=a["share"], layers=zero
+    )
+
+
 def _small(a: Args, sem: Semantics) -> Values:
     both = (a["compute_s"], a["traffic_s"], a["share"], a["contention"], sem)
     values = {
         "timing.overlapped_s": timing.overlapped_s(*both),
         "timing.exposed_s": timing.exposed_s(*both),
-        "schedule.share": schedule.share(a["share"], a["ranks"]),
+        "traffic.share": traffic.share(a["share"], a["ranks"]),
+        "offload.streamed_s": offload.streamed_s(a["compute_s"], a["traffic_s"], _streams(a), sem),
     }
     for name, row in SCHEDULES.items():
         point = dataclasses.replace(_TEMPLATE, schedule=row, pipeline=a["pipeline"], virtual_stages=a["virtual_stages"])
@@ -333,6 +347,8 @@ def job_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Sema
         "roofline.block_times": first.compute.matmul_forward_s,
         "pipeline.pipeline_s": done.step.passes_s,
         **{f"schedule.{name}": getattr(done.step, field) for name, field in _STEP.items()},
+        **{f"offload.streams:{name}": getattr(done.times.streams, name) for name in _STREAMS},
+        "schedule.update_traffic_s": schedule.update_traffic_s(done.counts, done.times, point, sem),
         **{f"memory.stage_memory:{name}": getattr(held, name) for name in _HELD},
         "memory.memory": done.memory.peak_bytes,
         "cost.cost:step_s": done.step.step_s,
@@ -350,6 +366,7 @@ def _ratios(workload: Workload, cluster: Cluster, point: PlanPoint, done: Parts)
         terms=(step,),
         memory=done.memory,
         limit_bytes=cluster.accelerator.hbm_bytes,
+        second_limit_bytes=cluster.accelerator.second_memory_bytes,
         model_flop=flop,
         hardware_flop=flop,
         peak_flop_per_s=cluster.accelerator.peak_16bit_flop_per_s,
@@ -370,6 +387,7 @@ _STEP = {
     "orthogonal_s": "orthogonal_s",
     "busiest_links_s": "links_s",
 }
+_STREAMS = ("reads_s", "weights_s", "activations_s")
 _HELD = tuple(f.name for f in dataclasses.fields(memory.StageMemory))
 
 FAMILIES = {
@@ -392,7 +410,7 @@ _LINK = {
         "chunk_fill",
         "*oversubscription",
     ),  # fmt: skip
-    "falls": ("*_bytes_per_s", "link_ceiling"),
+    "falls": ("*_bytes_per_s", "*_ceiling"),
 }
 _PEAKS = ("peak_*bit_flop_per_s",)
 _MATMUL = {
@@ -404,6 +422,7 @@ _MATMUL = {
         "*t_bytes",
         "operand_share",
         "casts",
+        "cast_passes",
         "at_*bit",
         "*_size0",
         "kernel_s",
@@ -430,12 +449,12 @@ _TIME = {
     "unit": "_s",
     "rises": (
         *_SIZES, "*.latency_s", "*.oversubscription", "*kernel_s", "*.routing_s", "*.microbatch_s", "*.step_s",
-        "*.jitter_s", "*.update_passes", "*.congestion", "*.collective_s", "*.chunk_fill",
+        "*.jitter_s", "*.update_passes", "*.cast_passes", "*.congestion", "*.collective_s", "*.chunk_fill",
         "*.collective_ramp", "*.tree_hop", "*_size0", "*.context_imbalance", "*.attention_backward_ratio",
         "*.unfused_touches", "*.contention", "*.regather_exposed", "point.gradient_bytes", "point.state_bytes",
         "point.precision.*_bytes", "point.precision.operand_share",
         "point.precision.casts", "point.zero.gathers*",
-        "point.zero.reduces*", "point.recompute.*", "point.attention.score*", "point.optimizer.*",
+        "point.zero.reduces*", "point.recompute.*", "point.offload.*", "point.attention.score*", "point.optimizer.*",
     ),
     "falls": ("*_per_s", "*_ceiling", "*.in_network_reduction", "*.hide_*", "point.overlap.*", "point.fused_kernels"),
 }  # fmt: skip
@@ -484,7 +503,8 @@ _KERNEL_ENTRIES = {
     "roofline.memory_s:backward": Entry("kernel", "_s", **_STREAM),
     "timing.overlapped_s": Entry("small", "_s", ("*_s", "contention"), ("share",)),
     "timing.exposed_s": Entry("small", "_s", ("traffic_s", "contention"), ("compute_s", "share")),
-    "schedule.share": Entry("small", "", (), ("share", "ranks")),
+    "offload.streamed_s": Entry("small", "_s", ("*_s",), ("share",)),
+    "traffic.share": Entry("small", "", (), ("share", "ranks")),
     **{f"memory.in_flight:{name}": Entry("small", "", ("microbatches", "remaining", "pipeline")) for name in SCHEDULES},
 }
 _JOB_ENTRIES = {
@@ -500,6 +520,8 @@ _JOB_ENTRIES = {
     "roofline.block_times": Entry("job", **_TIME),
     "pipeline.pipeline_s": Entry("job", **_TIME),
     **{f"schedule.{name}": Entry("job", **_TIME) for name in _STEP},
+    **{f"offload.streams:{name}": Entry("job", **_TIME) for name in _STREAMS},
+    "schedule.update_traffic_s": Entry("job", **_TIME),
     **{f"memory.stage_memory:{name}": Entry("job", **_MEMORY) for name in _HELD},
     "memory.memory": Entry("job", **_MEMORY),
     "cost.cost:step_s": Entry("job", **_TIME),

@@ -31,13 +31,9 @@ class Evaluator:
         graphs = np.array([case.facts.get("cuda_graphs", 0.0) for case in cases])
         self.slow = np.zeros(len(cases))
         self.issued = 1.0 - graphs  # what is captured in a graph is not issued again
-        own = {p.name for p in parameters if p.centre is None}
-        self.own = {name: np.array([float(getattr(c.cluster.stack, name)) for c in cases]) for name in own}
 
-    def centres(self, parameter: Parameter) -> np.ndarray:
+    def centre(self, parameter: Parameter) -> np.ndarray:
         """Unbounded variable of each case where every deviation is zero."""
-        if parameter.centre is None:
-            return parameter.free(np.clip(self.own[parameter.name], 1e-9, 1 - 1e-9))
         return np.full(len(self.cases), parameter.free(parameter.centre))
 
     def values(self, free: Free) -> dict[str, np.ndarray]:

@@ -28,8 +28,8 @@ _CLUSTERS = (
     (r"Gaudi3", "gaudi3", "gaudi"),
     (r"TPU v6e", "tpu-v6e", "tpu"),
 )
-_EAGER = "fsdp"  # FlashAttention-2 is what eager stacks call
 _FUSED = "megatron_core"  # later kernels are called by stacks of the vendors' libraries
+_SMALLEST = 3.0 / 3000.0  # reciprocal sizes of products that are long enough for launches not to matter
 _SCATTER = {"matmul": 0.05, "attention": 0.10, "hbm": 0.05}
 
 
@@ -65,6 +65,8 @@ def _kernel(row: Mapping[str, str]) -> Kernel | None:
         eight = row["dtype"] == "fp8"
         peak = chip.peak_8bit_flop_per_s if eight else chip.peak_16bit_flop_per_s
         share = float(np.log(1e12 * value / peak))
+        if _sizes(row) > _SMALLEST:
+            return None
         own = {"log_share": share, "eight_bits": eight, "reciprocal_sizes": _sizes(row)}
         return Kernel(kind="matmul", group=group, **own)
     if row["kind"] == "hbm" and row["op"].endswith("triad"):
@@ -72,7 +74,7 @@ def _kernel(row: Mapping[str, str]) -> Kernel | None:
     attention = re.search(r"FA2 fwd\+bwd causal|in-step fwd\+bwd", row["op"])
     length = re.search(r"seq(\d+)", row["shape_or_bytes"])
     if attention and length and "headdim64" not in row["shape_or_bytes"]:
-        group["stack"] = _EAGER if "FA2" in row["op"] else _FUSED
+        group["stack"] = "" if "FA2" in row["op"] else _FUSED
         share = float(np.log(1e12 * value / chip.peak_16bit_flop_per_s))
         return Kernel(kind="attention", group=group, log_share=share, reciprocal_sizes=1.0 / float(length[1]))
     return None

@@ -18,10 +18,10 @@ LEVELS = ("family", "stack", "fabric")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One leaf of the Stack: its prior's centre (None: the cluster's own value) and standard deviations by level."""
+    """One leaf of the Stack: its prior's centre and standard deviations by level."""
 
     name: str
-    centre: float | None
+    centre: float
     share: bool = False  # a number between 0 and 1: logistic instead of exponential
     shared: float
     family: float = 0.0
@@ -42,11 +42,11 @@ class Parameter:
         return value * (1.0 - value) if self.share else value
 
 
-def _share(name: str, centre: float | None, shared: float, **levels: float) -> Parameter:
+def _share(name: str, centre: float, shared: float, **levels: float) -> Parameter:
     return Parameter(name=name, centre=centre, share=True, shared=shared, **levels)
 
 
-def _positive(name: str, centre: float | None, shared: float, **levels: float) -> Parameter:
+def _positive(name: str, centre: float, shared: float, **levels: float) -> Parameter:
     return Parameter(name=name, centre=centre, shared=shared, **levels)
 
 
@@ -58,6 +58,7 @@ PARAMETERS = (
     _share("attention_ceiling", 0.50, 0.4, family=0.4, stack=0.4),
     _positive("attention_size0", 512.0, 0.5),
     _positive("unfused_touches", 2.0, 0.3, stack=0.3),
+    _share("cast_passes", 0.7, 0.6, stack=0.5),
     _share("hbm_ceiling", 0.85, 0.4, family=0.2, stack=0.3),
     _positive("kernel_s", 3e-6, 0.5, family=0.2, stack=0.4),
     _positive("host_kernel_s", 2e-5, 0.7, family=0.3, stack=0.7),
@@ -67,9 +68,9 @@ PARAMETERS = (
     _positive("step_s", 2e-2, 0.7, stack=0.7),
     _positive("jitter_s", 2e-3, 1.0, stack=0.7),
     _positive("update_passes", 1.5, 0.4, stack=0.4),
-    _share("link_ceiling", None, 0.3, family=0.1, stack=0.3),
+    _share("scale_up_ceiling", 0.9, 0.5, family=0.2, stack=0.5),
     _share("scale_out_ceiling", 0.75, 0.5, family=0.2, stack=0.3, fabric=0.4),
-    _positive("congestion", 0.05, 1.0, stack=0.5, fabric=0.5),
+    _positive("congestion", 0.04, 0.6, stack=0.3, fabric=0.4),
     _positive("collective_s", 1e-5, 0.5, stack=0.4),
     _share("contention", 0.15, 0.7, stack=0.4),
     _share("regather_exposed", 0.3, 0.7),
@@ -93,23 +94,42 @@ class Columns:
     @classmethod
     def of(cls, groups: Sequence[Group], parameters: Sequence[Parameter] = PARAMETERS) -> "Columns":
         """The deviations that these rows see."""
-        names = {level: sorted({group[level] for group in groups}) for level in LEVELS}
+        names = {level: sorted({group[level] for group in groups} - {""}) for level in LEVELS}
         keys = [(p.name, SHARED, "") for p in parameters]
         keys += [(p.name, level, n) for p in parameters for level in LEVELS if getattr(p, level) for n in names[level]]
         return cls(tuple(keys))
 
-    def design(self, groups: Sequence[Group], parameters: Sequence[Parameter] = PARAMETERS) -> dict[str, np.ndarray]:
-        """For each parameter the matrix (rows x columns) of its unbounded variable by the vector of deviations."""
+    def design(self, groups: Sequence[Group], parameters: Sequence[Parameter] = PARAMETERS) -> dict[str, "Design"]:
+        """How each parameter's unbounded variable, by row, depends on the vector of deviations."""
         unique, place = _unique(groups)
         designs = {}
         for p in parameters:
-            table = np.zeros((len(unique), len(self.keys)))
-            for j, (name, level, member) in enumerate(self.keys):
-                if name == p.name:
-                    for i, group in enumerate(unique):
-                        table[i, j] = getattr(p, level) * (level == SHARED or group[level] == member)
-            designs[p.name] = table[place]
+            own = [j for j, key in enumerate(self.keys) if key[0] == p.name]
+            table = [[_weight(p, self.keys[j], group) for j in own] for group in unique]
+            designs[p.name] = Design(np.array(own, dtype=int), np.array(table, float).reshape(len(unique), -1), place)
         return designs
+
+
+def _weight(parameter: Parameter, key: tuple[str, str, str], group: Group) -> float:
+    _, level, member = key
+    return getattr(parameter, level) * (level == SHARED or group[level] == member)
+
+
+@dataclasses.dataclass(frozen=True)
+class Design:
+    """A sparse linear map: the row's group chooses a row of `table`, whose columns are `own` of the whole vector."""
+
+    own: np.ndarray
+    table: np.ndarray
+    place: np.ndarray
+
+    def of(self, z: np.ndarray) -> np.ndarray:
+        """The variable's deviation from its centre, by row."""
+        return (self.table @ z[self.own])[self.place]
+
+    def add(self, jacobian: np.ndarray, slopes: np.ndarray) -> None:
+        """Add `slopes` times the map to a Jacobian (rows x whole vector)."""
+        jacobian[:, self.own] += slopes[:, None] * self.table[self.place]
 
 
 def _unique(groups: Sequence[Group]) -> tuple[list[Group], np.ndarray]:

@@ -7,7 +7,6 @@ import numpy as np
 
 from costmodel.fit.evaluate import Evaluator, group
 from costmodel.fit.kernels import Kernel, log_shares
-from costmodel.fit.measured import measured_step_s
 from costmodel.fit.parameters import PARAMETERS, Columns
 from costmodel.fit.solve import Loss, Solution, solve
 from costmodel.rows import Case
@@ -32,8 +31,8 @@ class Problem:
         self.columns = Columns.of([*groups, *kernel_groups])
         self.design = self.columns.design(groups)
         self.kernel_design = self.columns.design(kernel_groups) if found else {}
-        self.centres = {p.name: self.evaluator.centres(p) for p in PARAMETERS}
-        self.log_measured = np.log([measured_step_s(case) for case in cases])  # pyright: ignore[reportArgumentType]
+        self.centres = {p.name: self.evaluator.centre(p) for p in PARAMETERS}
+        self.log_measured = np.log([case.measured_step_s for case in cases])  # pyright: ignore[reportArgumentType]
         self.sources = sorted({case.source for case in cases})
         self.of_source = np.array([[float(case.source == name) for name in self.sources] for case in cases])
         self.size = len(self.columns.keys)
@@ -47,7 +46,7 @@ class Problem:
 
     def free(self, z: np.ndarray) -> dict[str, np.ndarray]:
         """The unbounded variable of each parameter, by case."""
-        return {name: self.centres[name] + design @ z[: self.size] for name, design in self.design.items()}
+        return {name: self.centres[name] + design.of(z) for name, design in self.design.items()}
 
     def residuals(self, z: np.ndarray) -> np.ndarray:
         """Log predicted over measured, of rows and of kernels (in units of the loss's scale)."""
@@ -59,7 +58,7 @@ class Problem:
         log_times, slopes = self.evaluator.log_slopes(self.free(z))
         jacobian = np.zeros((len(self.cases), len(z)))
         for name, design in self.design.items():
-            jacobian[:, : self.size] += slopes[name][:, None] * design
+            design.add(jacobian, slopes[name])
         jacobian[:, self.size :] = self.settings.source_sd * self.of_source
         kernels, by_kernel = self._kernels(z)
         rows = log_times + self._common(z) - self.log_measured
@@ -74,14 +73,12 @@ class Problem:
             return np.zeros(0), jacobian
         values, slopes_of = {}, {}
         for p in PARAMETERS:
-            if p.centre is not None:
-                values[p.name] = p.value(p.free(p.centre) + self.kernel_design[p.name] @ z[: self.size])
-                slopes_of[p.name] = p.slope(values[p.name])
+            values[p.name] = p.value(p.free(p.centre) + self.kernel_design[p.name].of(z))
+            slopes_of[p.name] = p.slope(values[p.name])
         logs, slopes = log_shares(self.found, values)
         unit = self.settings.loss.scale / np.array([kernel.scatter for kernel in self.found])
         for name, slope in slopes.items():
-            by_free = unit * slope * slopes_of[name]
-            jacobian[:, : self.size] += by_free[:, None] * self.kernel_design[name]
+            self.kernel_design[name].add(jacobian, unit * slope * slopes_of[name])
         return unit * (logs - np.array([kernel.log_share for kernel in self.found])), jacobian
 
     def solve(self, start: np.ndarray | None = None, left_out: str | None = None) -> Solution:

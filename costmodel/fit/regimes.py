@@ -1,8 +1,8 @@
 r"""A second regime of one software class, named from the columns of a row alone.
 
 Rows of nanotron come in two kinds: ordinary, and slower by about a second for every slot of the pipeline
-($m + p - 1$), for a reason that the rows do not hold (the same configuration was measured at 19 and at 89 s). A logistic
-rule over the plan's logarithms says which kind a row is likely to be.
+($m + p - 1$), for a reason that the rows do not hold (the same configuration was measured at 19 and at 89 s). A
+logistic rule over the plan's logarithms says which kind a row is likely to be.
 """
 
 import dataclasses

@@ -43,7 +43,7 @@ class Solution:
 
 def solve(
     residuals: Residuals, linearised: Linearised, weights: np.ndarray, loss: Loss, start: np.ndarray,
-    steps: int = 60, tolerance: float = 1e-9,
+    steps: int = 60, tolerance: float = 1e-7,
 ) -> Solution:  # fmt: skip
     """The minimum from `start`."""
 
@@ -54,7 +54,8 @@ def solve(
     r, jacobian = linearised(z)
     now = objective(z, r)
     curvature = _curvature(jacobian, r, weights, loss)
-    for taken in range(1, steps + 1):
+    while taken < steps:
+        taken += 1
         gradient = jacobian.T @ (weights * loss.weight(r) * r) + z
         while True:
             move = -np.linalg.solve(curvature + damping * identity, gradient)

@@ -14,7 +14,7 @@ import numpy as np
 
 from costmodel.cluster import Accelerator, Cluster, Tier
 from costmodel.cost import parts
-from costmodel.plan import PlanPoint, embed
+from costmodel.plan import PlanPoint, embed, layers
 from costmodel.rows.cases import Case
 from costmodel.rows.defaults import HABITS
 from costmodel.rows.layouts import selective_row
@@ -48,7 +48,8 @@ def stacked(cases: Sequence[Case]) -> list[Batch]:
         return known[id(part)]
 
     for index, case in enumerate(cases):
-        groups.setdefault((structure(case.workload.blocks), structure(case.cluster)), []).append(index)
+        offloads = bool(case.plan.offload_optimizer)
+        groups.setdefault((structure(case.workload.blocks), structure(case.cluster), offloads), []).append(index)
     return [_batch([cases[i] for i in indices], np.array(indices)) for indices in groups.values()]
 
 
@@ -86,6 +87,10 @@ def point(case: Case) -> PlanPoint:
         precision = dataclasses.replace(precision, master_bytes=precision.master_bytes - precision.weight_bytes)
     if case.plan.recompute == "selective":
         recompute = selective_row(case.facts, habits) or recompute
+    offloaded = min(1.0, case.facts.get("offload_layers", 0.0) * case.plan.pipeline / layers(case.workload))
+    if offloaded:
+        kept = {name: (1 - offloaded) * getattr(recompute, name) for name in ("keep_core", "keep_rest")}
+        recompute = dataclasses.replace(recompute, **kept)
     return dataclasses.replace(found, precision=precision, recompute=recompute)
 
 
@@ -113,7 +118,7 @@ def _stack(trees: Sequence[T], key: Callable[[Any], Any]) -> T:
         if found == len(unique):
             unique.append(tree)
         place[i] = found
-    table = np.array([list(_leaves(tree)) for tree in unique], dtype=float)
+    table = np.array([_leaves(tree) for tree in unique], dtype=float)
     columns = iter(np.ascontiguousarray(table[place].T))
     return _rebuilt(trees[0], columns)
 
@@ -126,15 +131,23 @@ def _fields(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(f.name for f in fields if f.name not in static), static
 
 
-def _leaves(tree: Any) -> Iterator[float]:
-    if dataclasses.is_dataclass(tree):
-        for name in _fields(type(tree))[0]:
-            yield from _leaves(getattr(tree, name))
+def _leaves(tree: Any) -> list[float]:
+    found: list[float] = []
+    _add_leaves(tree, found)
+    return found
+
+
+def _add_leaves(tree: Any, found: list[float]) -> None:
+    if isinstance(tree, float):
+        found.append(tree)
     elif isinstance(tree, tuple):
         for item in tree:
-            yield from _leaves(item)
+            _add_leaves(item, found)
+    elif isinstance(tree, int):
+        found.append(float(tree))
     elif tree is not None:
-        yield tree
+        for name in _fields(type(tree))[0]:
+            _add_leaves(getattr(tree, name), found)
 
 
 def _rebuilt(tree: Any, columns: Iterator[np.ndarray]) -> Any:

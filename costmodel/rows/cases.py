@@ -9,12 +9,12 @@ from costmodel._specs_rows import read_rows
 from costmodel.cluster import Cluster
 from costmodel.plan import Plan, layers
 from costmodel.rows.columns import Columns, RowError, lenient, measured_step_s
-from costmodel.rows.defaults import FUSED_LOSS_BYTES, HABITS
+from costmodel.rows.defaults import FUSED_LOSS_BYTES, GATHERED_LOSS_BYTES, HABITS
 from costmodel.rows.hardware import Machine, machine
 from costmodel.rows.layouts import layout
 from costmodel.rows.models import workload
 from costmodel.rows.notes import facts_of, stack_of
-from costmodel.workload import Op, Workload, model_flop
+from costmodel.workload import Block, Op, Workload, model_flop
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,8 +76,8 @@ def _case(row: Mapping[str, str]) -> Case:
         family=found.family,
         fabric=found.fabric,
         stack=stack,
-        workload=work,
-        cluster=_with_memory(found.cluster, stack, bool(facts.get("fused_loss"))),
+        workload=_sent_once(work, laid.plan, columns.count("topk") or 1),
+        cluster=_with_memory(found.cluster, stack, _logit_bytes(facts)),
         plan=laid.plan,
         facts=facts,
         assumed=(*by_default, *found.assumed, *laid.assumed),
@@ -86,6 +86,24 @@ def _case(row: Mapping[str, str]) -> Case:
         measured_mem_bytes=None if measured_gb is None else 1e9 * measured_gb,
         oom=row.get("oom") == "1",
     )
+
+
+def _sent_once(work: Workload, plan: Plan, top_k: int) -> Workload:
+    """Copies of a token for experts of one domain cross the network once, as in DeepEP, HybridEP and DeepSeek-V3."""
+    domains = plan.expert * plan.expert_tensor / (plan.domain or 1)
+    if domains <= 1:
+        return work
+    return dataclasses.replace(work, blocks=_spread(work.blocks, domains * (1 - (1 - 1 / domains) ** top_k) / top_k))
+
+
+@functools.lru_cache(maxsize=256)
+def _spread(blocks: tuple[Block, ...], share: float) -> tuple[Block, ...]:
+    """Blocks whose exchanges send at most this share of their copies beyond the domain."""
+
+    def sent(op: Op) -> Op:
+        return dataclasses.replace(op, spread=min(op.spread, share)) if op.kind == "exchange" else op
+
+    return tuple(dataclasses.replace(block, ops=tuple(map(sent, block.ops))) for block in blocks)
 
 
 def _by_rate_s(row: Mapping[str, str], work: Workload, found: Machine, stack: str) -> float | None:
@@ -109,7 +127,14 @@ def _without_masks(work: Workload) -> Workload:
 
 
 @functools.lru_cache(maxsize=4096)
-def _with_memory(cluster: Cluster, stack: str, fused_loss: bool) -> Cluster:
+def _with_memory(cluster: Cluster, stack: str, logit_bytes: float | None) -> Cluster:
     """The cluster with the memory habits of the software; one object for each pair, which batches rely on."""
-    own = dict(HABITS[stack].memory) | ({"logit_bytes": FUSED_LOSS_BYTES} if fused_loss else {})
+    own = dict(HABITS[stack].memory) | ({} if logit_bytes is None else {"logit_bytes": logit_bytes})
     return dataclasses.replace(cluster, stack=dataclasses.replace(cluster.stack, **own))
+
+
+def _logit_bytes(facts: Mapping[str, float]) -> float | None:
+    """What the words of the row say about the loss; None: as its software does by habit."""
+    if facts.get("fused_loss"):
+        return FUSED_LOSS_BYTES
+    return GATHERED_LOSS_BYTES if "unfused_attention" in facts else None

@@ -38,9 +38,12 @@ class Habits:
 # C: of the allocator, by the memory of nanotron's calibration rows: 0.3 GB that no tensor needs, 5 % of activations
 _TORCH = {"workspace_bytes": 0.3e9, "fragmentation": 0.05}
 
+FUSED_LOSS_BYTES = 4.0
+"""Bytes of one logit where loss and gradient are one kernel: 16-bit logits, and their gradient in a second copy."""
+
 # K: a compiler that lays out all memory before the run: no caching allocator, no context beside it, fused loss
 _XLA = {
-    "logit_bytes": 6.0,
+    "logit_bytes": FUSED_LOSS_BYTES,
     "context_bytes": 0.2e9,
     "workspace_bytes": 0.2e9,
     "fragmentation": 0.0,
@@ -60,10 +63,14 @@ XLA_SELECTIVE = RecomputeRow(
 XLA_OFFLOADED = RecomputeRow(
     keep_core=0.0, keep_rest=0.0, redo_core=1.0, redo_rest=0.75, working_core=1.0, working_rest=1.0
 )
-"""K: MaxText's `qkv_proj_offloaded`: the attention's projections wait in the host's memory."""
+"""K: MaxText's `qkv_proj_offloaded`, and its recipes' `custom`: projections wait in the host's memory."""
 
-FUSED_LOSS_BYTES = 4.0
-"""Bytes of one logit where loss and gradient are one kernel: 16-bit logits, and their gradient in a second copy."""
+UNFUSED_LOSS_BYTES = 14.0
+"""16-bit logits, and in 32 bits logits, exponentials and gradient. C: nanotron's calibration rows."""
+
+GATHERED_LOSS_BYTES = 18.0
+"""As an unfused loss, with the 16-bit logits of all tensor ranks gathered, and their gradient. V: Hagemann's runs out
+of memory (CHANGELOG)."""
 
 HABITS = {
     # K: Korthikanti 2022 and Narayanan 2021: plain data parallelism, scores in memory, 32-bit gradients
@@ -112,7 +119,7 @@ HABITS = {
         weighs_head=True,
         eager=True,
         rotation_copies=4.0,
-        memory={"logit_bytes": 14.0, **_TORCH},
+        memory={"logit_bytes": UNFUSED_LOSS_BYTES, **_TORCH},
     ),
     # K: torchtitan and llm-foundry documents: FSDP prefetches the next layer's weights
     "fsdp": Habits(
@@ -128,7 +135,7 @@ HABITS = {
         selective=TORCH_SELECTIVE,
         eager=True,
         keeps_32bit_weights=True,
-        memory={"logit_bytes": 12.0, **_TORCH},
+        memory={"logit_bytes": UNFUSED_LOSS_BYTES, **_TORCH},
     ),
     # K: DeepSpeed's documents: gradients in the weights' own type
     "deepspeed": Habits(

@@ -144,8 +144,8 @@ def between_nodes(note: str, per_node: int) -> float | None:
     if total:
         share = per_node if total[3] in ("node", "host") else 1
         return float(total[1]) * 1e9 / (1 if total[2] == "GB" else 8) / share
-    efa = re.search(r"EFA (\d+) Gb/s", note)
-    return float(efa[1]) * 1e9 / 8 / per_node if efa else None
+    whole = re.search(r"EFA (\d+) Gb/s", note) or re.search(r"(\d+) Gb/s \w+ node-to-node", note)
+    return float(whole[1]) * 1e9 / 8 / per_node if whole else None
 
 
 def _inside(note: str) -> float | None:

@@ -8,11 +8,12 @@ from typing import Any
 from costmodel.options import RecomputeRow
 from costmodel.plan import Plan
 from costmodel.rows.columns import Columns, RowError
-from costmodel.rows.defaults import XLA_OFFLOADED, XLA_SELECTIVE, Habits
+from costmodel.rows.defaults import HABITS, XLA_OFFLOADED, XLA_SELECTIVE, Habits
 from costmodel.rows.hardware import Machine
+from costmodel.rows.notes import software_words
 
-OPEN_RECOMPUTE = "recompute"
-"""Mark in `Layout.open` of a plan whose recompute the row leaves open."""
+OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT = "recompute", "microbatch", "layout"
+"""Marks in `Layout.open` of what the row does not print."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,7 @@ def layout(
     assumed: list[str] = []
     degrees = _degrees(columns, machine, batch, assumed)
     zero = _sharding(columns, facts, machine, habits, degrees, assumed)
-    micro = _microbatch(columns, degrees, zero["zero_stage"], batch, habits, assumed)
+    micro = _microbatch(columns, degrees, zero["zero_stage"], batch, assumed)
     stages = _stages(columns, habits, degrees["pipeline"], layers, assumed)
     recompute, is_open = _recompute(columns, facts, habits, layers, degrees["pipeline"], assumed)
     number = _numbers(columns, habits, assumed)
@@ -49,7 +50,12 @@ def layout(
         sequence_parallel=sequence_parallel,
         fused_kernels=habits.fused_kernels if fused is None else bool(fused),
     )
-    return Layout(plan=plan, assumed=tuple(assumed), open=(OPEN_RECOMPUTE,) if is_open else ())
+    unknown = {
+        OPEN_RECOMPUTE: is_open,
+        OPEN_MICROBATCH: columns.count("micro_batch") is None,
+        OPEN_LAYOUT: columns.count("tp") is None and columns.count("pp") is None and plan.zero_stage < 3,
+    }
+    return Layout(plan=plan, assumed=tuple(assumed), open=tuple(name for name, found in unknown.items() if found))
 
 
 def _degrees(columns: Columns, machine: Machine, batch: int, assumed: list[str]) -> dict[str, int]:
@@ -57,6 +63,10 @@ def _degrees(columns: Columns, machine: Machine, batch: int, assumed: list[str])
     accelerators = columns.needed("gpus")
     tensor, context, pipeline = (columns.count(name) or 1 for name in ("tp", "cp", "pp"))
     missing = [name for name in ("tp", "pp") if columns.count(name) is None]
+    printed = columns.count("dp") or 0
+    if missing == ["tp"] and printed > 1 and accelerators % (context * pipeline * printed) == 0:
+        tensor, missing = accelerators // (context * pipeline * printed), []
+        assumed.append(f"tp {tensor}, what the other degrees leave")
     if missing:
         assumed.append(" ".join(f"{name} 1" for name in missing))
     data, rest = columns.count("dp"), tensor * context * pipeline
@@ -100,6 +110,9 @@ def _sharding(
             1  # reduced once a step, as MegaScale (section 3.2) and Llama 3 (section 3.3.2) do, not every microbatch
         )
         assumed.append("gradients reduced once a step")
+    if stage == 3 and degrees["pipeline"] > 1 and habits is HABITS["fsdp"]:
+        stage = 1  # torchtitan's default (`reshard_after_forward_policy`), so that no microbatch gathers again
+        assumed.append("weights stay gathered under the pipeline")
     ranks = degrees["data"] * degrees["context"]
     if stage == 0:
         return {"zero_stage": 0}
@@ -110,7 +123,7 @@ def _sharding(
 def _shard(cell: str, machine: Machine, degrees: Mapping[str, int], ranks: int) -> int:
     """Ranks that share weights, as the cell prints them; over a slice of a torus, or a node of hybrid sharding."""
     printed = re.search(r"group (\d+)|over (\d+) gpus|fsdp (\d+)|ici=(\d+)|x (\d+)-way fsdp", cell)
-    if printed:
+    if printed and "1" not in printed.groups():
         return int(next(group for group in printed.groups() if group))
     if "hsdp" in cell:
         return machine.domain // degrees["tensor"]
@@ -124,14 +137,13 @@ def columns_product(degrees: Mapping[str, int]) -> int:
     return degrees["tensor"] * degrees["context"] * degrees["pipeline"] * degrees["data"]
 
 
-def _microbatch(
-    columns: Columns, degrees: Mapping[str, int], zero: int, batch: int, habits: Habits, assumed: list[str]
-) -> int:
-    """As printed; open: 1 with a pipeline, all sequences of the rank under FSDP, else 1."""
+def _microbatch(columns: Columns, degrees: Mapping[str, int], zero: int, batch: int, assumed: list[str]) -> int:
+    """As printed; open: 1 with a pipeline, all sequences of the rank under FSDP, else 4 (C: Narayanan's table 1)."""
     own = max(1, batch // degrees["data"])
     printed = columns.count("micro_batch")
     if printed is None:
-        printed = own if zero == 3 and degrees["pipeline"] == 1 else 1
+        alone = own if zero == 3 else min(4, own)
+        printed = alone if degrees["pipeline"] == 1 else 1
         assumed.append(f"microbatch {printed}")
     if printed > own:
         assumed.append(f"microbatch {own}: a rank has no more sequences")
@@ -140,8 +152,11 @@ def _microbatch(
 
 def _stages(columns: Columns, habits: Habits, pipeline: int, layers: int, assumed: list[str]) -> dict[str, Any]:
     """Virtual stages, and layers of each stage where they do not divide, or where the software weighs the head."""
-    virtual = columns.count("vpp") or 1
-    chosen: dict[str, Any] = {}
+    virtual, chosen = columns.count("vpp"), dict[str, Any]()
+    if virtual is None and "interleaved" in columns.text("notes").lower() and layers % (2 * pipeline) == 0:
+        virtual = 2
+        assumed.append("2 virtual stages: interleaved, how many is not printed")
+    virtual = virtual or 1
     if pipeline > 1 and virtual > 1:
         chosen |= {"virtual_stages": virtual, "schedule": "interleaved"}
     if habits.weighs_head and pipeline > 1:
@@ -240,7 +255,14 @@ def _numbers(columns: Columns, habits: Habits, assumed: list[str]) -> dict[str, 
         assumed.append("bf16")
     kernel = columns.text("flash_attention").lower()
     attention = "unfused" if kernel in ("0", "no", "0.0", "false", "none") else "flash" if kernel else habits.attention
-    return {"precision": found or "bf16", "attention": attention, "gradient_dtype": habits.gradient_dtype}
+    gradient = "bf16" if _own_zero(columns, habits) else habits.gradient_dtype
+    return {"precision": found or "bf16", "attention": attention, "gradient_dtype": gradient}
+
+
+def _own_zero(columns: Columns, habits: Habits) -> bool:
+    """Software that names its ZeRO stage and is no Megatron: as DeepSpeed, gradients in the weights' own type."""
+    cell = columns.text("zero_stage_or_fsdp").lower()
+    return habits is HABITS["megatron_early"] and "zero-1" in cell and "megatron" not in software_words(columns.row)
 
 
 def _experts(columns: Columns, degrees: Mapping[str, int], assumed: list[str]) -> dict[str, int]:

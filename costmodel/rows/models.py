@@ -45,6 +45,10 @@ class Dimensions:
     narrow_inputs: bool = False  # linear layers save their inputs as they were cast, in 8 bits (Transformer Engine)
     eager: bool = False  # what a framework without a compiler saves beside the fused kernels' tensors
     rotation_copies: float = 0.0
+    unfused_norms: bool = False  # RMS norms written in the framework's operators, in 32 bits
+    unfused_softmax: bool = False  # attention in the framework's operators, with its softmax in 32 bits
+    offloaded_inputs: bool = False  # those of the layers wait in the host's memory
+    whole_loss: bool = False  # logits are gathered from the tensor ranks before the loss
     window: int = 0  # tokens of a sliding window on every layer; 0: all before
     window_share: float = 1.0  # layers that have the window
 
@@ -90,7 +94,8 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
     if experts and not columns.count("topk"):
         raise RowError("`topk` is empty; expected the experts of one token")
     head_size = int(facts.get("head_size", 0)) or sizes["hidden"] // sizes["heads"] or 1
-    eager = bool(gated) and HABITS[era].eager and not facts.get("compiled")
+    prints_kernels = "unfused_attention" in facts  # the mark of eager software (evidence V: accuracy.md, section 6)
+    eager = bool(gated) and (HABITS[era].eager or prints_kernels) and not facts.get("compiled")
     values: dict[str, Any] = dict(
         layers=sizes["layers"],
         hidden=sizes["hidden"],
@@ -110,6 +115,10 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
         whole_inputs=HABITS[era].whole_inputs and (columns.count("pp") or 1) == 1,
         narrow_inputs=HABITS[era].keeps_8bit_weights and _is_narrow(columns.text("precision").lower()),
         eager=eager,
+        unfused_norms=bool(gated) and facts.get("fused_kernels") == 0.0,
+        whole_loss=prints_kernels,
+        offloaded_inputs=bool(facts.get("offloaded_projections")),
+        unfused_softmax=bool(facts.get("framework_attention")),
         rotation_copies=HABITS[era].rotation_copies if eager else 0.0,
         window=_window(facts, sizes["seq"]),
     )
@@ -184,6 +193,10 @@ def _built(d: Dimensions) -> Workload:
         (d.whole_inputs, _gathered),
         (d.narrow_inputs, _narrow),
         (d.eager, _eager),
+        (d.unfused_norms, _norms_in_32_bits),
+        (d.whole_loss, _loss_on_all_logits),
+        (d.unfused_softmax, _softmax_in_32_bits),
+        (d.offloaded_inputs, _without_inputs),
         (d.rotation_copies > 0, functools.partial(_rotated, d.rotation_copies)),
     )
     for applies, change in changes:
@@ -254,3 +267,46 @@ def _rotated(copies: float, block: Block) -> Block:
         return dataclasses.replace(op, saved=(*op.saved, kept))
 
     return dataclasses.replace(block, ops=tuple(map(more, block.ops)))
+
+
+def _norms_in_32_bits(block: Block) -> Block:
+    """Input and normalised input in 32 bits, and in 16 before the scale: 10 bytes per element of each norm.
+
+    Forward a cast (2 bytes read, 4 written), a square (8), a mean (4), a product with the inverse root (8), a cast (6)
+    and one with the weights (4): 36 bytes an element, 18 touches, of which `Stack.unfused_touches` counts two for each
+    one here. Backward twice that.
+    """
+
+    def more(op: Op) -> Op:
+        if not op.name.endswith(" norm") or not op.saved:
+            return op
+        copies = dataclasses.replace(op.saved[0], activations=0.0, fixed_bytes=10.0, role="rest")
+        return dataclasses.replace(op, saved=(*op.saved, copies), touches_forward=9.0, touches_backward=18.0)
+
+    return dataclasses.replace(block, ops=tuple(map(more, block.ops)))
+
+
+def _loss_on_all_logits(block: Block) -> Block:
+    """Every tensor rank holds the logits of the whole vocabulary (evidence V: reference/accuracy.md, section 6)."""
+
+    def whole(op: Op) -> Op:
+        columns = tuple(dataclasses.replace(size, split=()) for size in op.columns)
+        return dataclasses.replace(op, columns=columns) if op.kind == "loss" else op
+
+    return dataclasses.replace(block, ops=tuple(map(whole, block.ops)))
+
+
+def _softmax_in_32_bits(block: Block) -> Block:
+    """Masked scores in 16 bits and their softmax in 32, beside the probabilities: 6 bytes more for each score."""
+
+    def more(kept: Saved) -> Saved:
+        return dataclasses.replace(kept, fixed_bytes=kept.fixed_bytes + 6.0) if kept.role == "core" else kept
+
+    ops = (dataclasses.replace(op, saved=tuple(map(more, op.saved))) for op in block.ops)
+    return dataclasses.replace(block, ops=tuple(ops))
+
+
+def _without_inputs(block: Block) -> Block:
+    """The block without the inputs that it would keep for its recomputation."""
+    ops = (dataclasses.replace(op, saved=tuple(k for k in op.saved if k.role != "input")) for op in block.ops)
+    return dataclasses.replace(block, ops=tuple(ops))

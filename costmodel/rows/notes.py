@@ -23,13 +23,18 @@ def stack_of(row: Mapping[str, str], family: str, divided: bool) -> str:
     """The software class: by the words of the row, else by its hardware and whether tensors or layers are divided."""
     if family == "tpu":
         return "xla"
-    text = words(row, *_SOFTWARE)
+    text = software_words(row)
     for pattern, name in _CLASSES:
         if re.search(pattern, text):
             return name
     if family in _OLD_HARDWARE:
         return "megatron_early"
     return "megatron_core" if divided else "fsdp"
+
+
+def software_words(row: Mapping[str, str]) -> str:
+    """What names the software; a formula for FLOP/s after Megatron's paper does not."""
+    return re.sub(r"megatron[ -](flops )?formula", "", words(row, *_SOFTWARE))
 
 
 def facts_of(row: Mapping[str, str]) -> dict[str, float]:
@@ -67,7 +72,7 @@ _FLAGS = {
     "recompute_modules": r"modules \[",
     "selective_layers": r"selective layer ac",
     "selective_ops": r"selective op ac",
-    "offloaded_projections": r"qkv_proj_offloaded",
+    "offloaded_projections": r"qkv_proj_offloaded|remat policy printed as custom",
     "scan_off": r"scan off",
 }
 _NUMBERS = {
@@ -115,4 +120,6 @@ def _kernel(notes: str) -> dict[str, float]:
     kernel = re.search(r"kernel=([^;|]*)", notes)
     if not kernel:
         return {}
-    return {"fused_kernels": float("rms" in kernel[1]), "unfused_attention": float("flash" not in kernel[1])}
+    return {"fused_kernels": float("rms" in kernel[1]), "unfused_attention": float("flash" not in kernel[1])} | (
+        {"framework_attention": 1.0} if "torch" in kernel[1] else {}
+    )
