@@ -113,6 +113,8 @@ def _plan(words: Sequence[str], start: float) -> None:
     inputs = plan_command.resolve(request.fields(), request.config)
     if inputs.out is not None:
         report.check_directory(inputs.out)
+    if inputs.sharding.processes > 1:
+        inputs.sharding.connect()
     result, only = launching.search(inputs)
     answer = plan_command.as_json(inputs, result) | launching.as_json(inputs, result, only)
     if inputs.out is not None:
@@ -121,6 +123,8 @@ def _plan(words: Sequence[str], start: float) -> None:
         report.print_json(answer | _end(start))
     else:
         launching.show(inputs, result, only, lambda: report.show_plans(inputs, result))
+    if result.status is not Status.ok:
+        sys.exit(result.status.exit_status)
 
 
 def _predict(words: Sequence[str], start: float) -> None:
