@@ -97,12 +97,12 @@ def design(
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be."""
     start = time.monotonic()
     own = space(template, curves, ranges)
-    problem = Problem(job=job, limits=limits, objective=objective, space=own, fixed=fixed or {})
+    problem = Problem(jobs=(job,), limits=limits, objective=objective, space=own, fixed=fixed or {})
     found = None if limits.rent else joint.search(problem, CONTINUOUS_SHARE * seconds, seed, told=progress)
     progress("real parts")
-    parts = search_parts(job, limits, objective, max(1.0, start + PARTS_SHARE * seconds - time.monotonic()), fixed)
+    parts = search_parts((job,), limits, objective, max(1.0, start + PARTS_SHARE * seconds - time.monotonic()), fixed)
     continuous = None if found is None or found.best is None else _continuous(problem, found, template, curves)
-    catalogue = None if parts.best is None or parts.plan is None else _catalogue(problem, parts)
+    catalogue = None if parts.best is None else _catalogue(problem, parts)
     if continuous is None and catalogue is None:
         raise CommandError(Status.infeasible, why_infeasible(problem))
     points: tuple[Mapping[str, Any], ...] = ()
@@ -182,7 +182,6 @@ def _continuous(problem: Problem, found: joint.Progress, template: Cluster, curv
 
 def _catalogue(problem: Problem, parts: Parts) -> Answer:
     assert parts.best is not None
-    assert parts.plan is not None
     cluster, chip = parts.best.cluster, parts.best.cluster.accelerator
     hardware = {
         "flop_per_s": chip.peak_16bit_flop_per_s,
@@ -196,7 +195,7 @@ def _catalogue(problem: Problem, parts: Parts) -> Answer:
         problem,
         cluster,
         parts.best.domain,
-        parts.plan,
+        parts.plans[0],
         log_bound=parts.log_bound,
         hardware=hardware,
         evaluations=parts.evaluations,
