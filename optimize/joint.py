@@ -246,7 +246,7 @@ def search(
     bounds = dict(zip(found, cell_bounds(found).tolist(), strict=True))
     progress.unseen = {(cell.accelerators, cell.domain): bound for cell, bound in bounds.items()}
     told("descent")
-    compiling = warm_up(problem.job.workload, problem.space)
+    compiling = warm_up([problem.job.workload], problem.space)
     progress.relaxed = descend(problem, seed) if after is None else again(problem, after.relaxed, seed)
     progress.evaluations += progress.relaxed.evaluations
     for cell in _near(found, progress.relaxed):
