@@ -118,9 +118,14 @@ def _unwrap(table: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 
 def stack_from(table: Any, where: str) -> Stack:
     """The default stack with the fields that a table gives."""
+    return Stack(**stack_fields(table, where))
+
+
+def stack_fields(table: Any, where: str) -> dict[str, Any]:
+    """Those fields of the Stack that a table gives, checked."""
     if not isinstance(table, Mapping):
         fail(where, "stack", table, "a table of stack parameters")
-    return Stack(**convert(table, _stack_checks(), f"{where}, stack"))
+    return convert(table, _stack_checks(), f"{where}, stack")
 
 
 def _stack_checks() -> dict[str, Check]:

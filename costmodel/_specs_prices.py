@@ -90,10 +90,10 @@ def prices_from(
     def case(name: str) -> Prices:
         values: dict[str, Any] = {}
         for table, place in layers:
-            values |= convert(_pick(table, name, place), PRICE_CHECKS, place)
+            values |= convert(pick(table, name, place), PRICE_CHECKS, place)
         require(values, _CLUSTER, PRICE_CHECKS, f"{where}, prices")
         listed = [
-            TierPrices(**convert(_pick(table, name, place), TIER_PRICE_CHECKS, place))
+            TierPrices(**convert(pick(table, name, place), TIER_PRICE_CHECKS, place))
             for table, place in levels
             if table
         ]
@@ -104,7 +104,7 @@ def prices_from(
     return PriceRange(**{name: case(name) for name in CASES}, date=date if isinstance(date, str) else "")
 
 
-def _pick(table: Mapping[str, Any], case: str, where: str) -> dict[str, Any]:
+def pick(table: Mapping[str, Any], case: str, where: str) -> dict[str, Any]:
     """One value of each price."""
     picked = {}
     for key, value in table.items():

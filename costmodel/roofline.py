@@ -46,7 +46,8 @@ def rates(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Rates:
     row, slower = point.precision, 1.0 / accelerator.sustained_clock
     inverse_16bit = 1.0 / accelerator.peak_16bit_flop_per_s
     inverse_32bit = 1.0 / accelerator.peak_32bit_flop_per_s
-    narrow = row.at_8bit / accelerator.peak_8bit_flop_per_s + row.at_4bit / accelerator.peak_4bit_flop_per_s
+    at_8bit = row.at_8bit / (stack.matmul_8bit_ceiling * accelerator.peak_8bit_flop_per_s)
+    narrow = at_8bit + row.at_4bit / (stack.matmul_4bit_ceiling * accelerator.peak_4bit_flop_per_s)
     wide = row.at_32bit * inverse_32bit
     return Rates(
         matmul_s_per_flop=slower * (wide + row.at_16bit * inverse_16bit + narrow) / stack.matmul_ceiling,

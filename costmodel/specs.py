@@ -1,6 +1,7 @@
 """The only file input of the model: named and user-written models, clusters and plans, validated, in SI units.
 
 Every error is a `SpecError` of one line that names the field, the value, what is allowed and where it was read.
+The checks behind it are public here too, for what reads more input: flags, config files, other descriptions.
 """
 
 import functools
@@ -8,34 +9,49 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel._specs_checks import COUNT, Check, convert, fail, nearest
-from costmodel._specs_clusters import cluster_from
+from costmodel._specs_checks import COUNT, TEXT, Check, convert, fail, nearest
+from costmodel._specs_clusters import cluster_from, stack_fields
+from costmodel._specs_curves import curves_from
 from costmodel._specs_files import SpecError, plain, read_mapping, show
 from costmodel._specs_models import workload_from
-from costmodel._specs_plans import plan_from
+from costmodel._specs_plans import PLAN_CHECKS, plan_from
 from costmodel.cluster import Cluster
+from costmodel.curves import CurveRange
 from costmodel.models.huggingface import KEYS_OF_CONFIGS, from_config
 from costmodel.plan import Plan
 from costmodel.workload import Workload
 
 __all__ = [
+    "COUNT",
+    "PLAN_CHECKS",
+    "TEXT",
+    "Check",
     "SpecError",
     "cluster_names",
+    "convert",
+    "fail",
     "is_path",
     "load_cluster",
+    "load_curves",
     "load_plan",
+    "load_stack",
     "load_workload",
     "model_names",
+    "nearest",
+    "plain",
     "plan_from",
+    "read_mapping",
     "read_tables",
+    "show",
 ]
 
 DATA = Path(__file__).parent / "data"
+CURVES = "market-2026"
 
 
 @functools.cache
 def read_tables(kind: str) -> dict[str, dict[str, Any]]:
-    """The shipped tables of `models`, `clusters`, `accelerators` or `prices`, as they stand in the file. Read once."""
+    """A shipped file: `models`, `clusters`, `accelerators`, `prices` or `curves`, as it stands there. Read once."""
     return read_mapping(DATA / f"{kind}.toml")
 
 
@@ -69,11 +85,25 @@ def load_cluster(name_or_path: str | Path, accelerators: int | None = None) -> C
     return cluster_from(table, *shipped, name=name, where=where, **given)
 
 
+def load_curves(name_or_path: str | Path = CURVES) -> CurveRange:
+    """Prices and powers of hardware that is still to be chosen, by name or from a TOML or JSON file."""
+    name, table, where = _find("curve", name_or_path)
+    return curves_from(table, where, str(name))
+
+
 def load_plan(path: str | Path) -> Plan:
     """A plan from a TOML or JSON file: its fields, or a whole answer of `equipoise plan --json`."""
     if not isinstance(path, str | Path):
         fail("plan", "plan", path, "the path of a TOML or JSON file")
     return plan_from(read_mapping(path), f"plan ({plain(str(path))})")
+
+
+def load_stack(path: str | Path) -> dict[str, Any]:
+    """Fields of the Stack from a TOML or JSON file: its table `stack`, as `calibrate` writes it, or the whole file."""
+    where, table = f"stack ({plain(str(path))})", read_mapping(path)
+    if "cluster" in table or "stack" in table:
+        table = table.get("stack", {})
+    return stack_fields(table, where)
 
 
 def _find(kind: str, name_or_path: str | Path) -> tuple[str, dict[str, Any], str]:

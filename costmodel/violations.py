@@ -61,7 +61,7 @@ def _batch(plan: Plan, workload: Workload, _: Cluster) -> Rules:
 def _tensor(plan: Plan, workload: Workload, _: Cluster) -> Rules:
     """Heads and widths of the layers; the vocabulary may be padded, and scarce key-value heads are replicated."""
     undivided: dict[float, str] = {}
-    for size, what in _tensor_sizes(workload):
+    for size, what in tensor_sizes(workload):
         if size.limit is not None:
             if not (_divides(plan.tensor, size.limit) or _divides(size.limit, plan.tensor)):
                 yield f"`tensor` is {show(plan.tensor)}; expected a divisor or a multiple of the {size.limit} {what}"
@@ -72,7 +72,7 @@ def _tensor(plan: Plan, workload: Workload, _: Cluster) -> Rules:
             yield f"`tensor` is {show(plan.tensor)}; expected a divisor of the {value} {what}"
 
 
-def _tensor_sizes(workload: Workload) -> Iterator[tuple[Size, str]]:
+def tensor_sizes(workload: Workload) -> Iterator[tuple[Size, str]]:
     """Each size of a layer that the tensor degree divides, and what it counts."""
     for op in (op for block in workload.blocks if block.position == "layer" for op in block.ops):
         heads = "heads" if op.kind == "attention" else f"groups of `{op.name}`"

@@ -4,9 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel._specs_checks import nearest
-from costmodel._specs_files import SpecError, read_mapping, show
-from costmodel.specs import cluster_names, is_path, load_cluster
+from costmodel.specs import SpecError, cluster_names, is_path, load_cluster, nearest, read_mapping, show
 from costmodel.violations import violations
 from optimize.default_plan import choose_plan
 from optimize.explain import Explanation

@@ -61,7 +61,7 @@ def _candidates(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
                 continue
             free = {"tensor": tensor, "pipeline": pipeline, "data": data}
             free |= {"sequence_parallel": tensor > 1} if "tensor" not in given else {}
-            free |= {"stage_layers": _even_layers(stages, pipeline)} if _may_be_uneven(given) else {}
+            free |= {"stage_layers": even_layers(stages, pipeline)} if _may_be_uneven(given) else {}
             yield Plan(**(free | dict(given)))
 
 
@@ -79,7 +79,7 @@ def _may_be_uneven(given: Mapping[str, Any]) -> bool:
     return given.get("schedule", "one_f_one_b") in ("gpipe", "one_f_one_b") and given.get("virtual_stages", 1) == 1
 
 
-def _even_layers(count: int, pipeline: int) -> tuple[int, ...] | None:
+def even_layers(count: int, pipeline: int) -> tuple[int, ...] | None:
     """None where the layers divide; otherwise the odd ones go to late middle stages, then to the ends."""
     share, odd = divmod(count, pipeline)
     if odd == 0 or share == 0:

@@ -8,12 +8,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from costmodel._specs_checks import COUNT, TEXT, Check, convert, fail
-from costmodel._specs_files import SpecError, plain, read_mapping
-from costmodel._specs_plans import PLAN_CHECKS, plan_from
 from costmodel.cluster import Cluster
 from costmodel.plan import Plan
-from costmodel.specs import load_cluster, load_workload
+from costmodel.specs import (
+    COUNT,
+    PLAN_CHECKS,
+    TEXT,
+    Check,
+    SpecError,
+    convert,
+    fail,
+    load_cluster,
+    load_workload,
+    plain,
+    plan_from,
+    read_mapping,
+)
 from costmodel.violations import violations
 from costmodel.workload import Workload
 from optimize.default_plan import choose_plan
@@ -58,7 +68,7 @@ class Inputs:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Given:
+class Given:
     """All fields that were given, and where the one that counts was read."""
 
     values: Mapping[str, Any]
@@ -74,15 +84,8 @@ class _Given:
 
 def resolve(flags: Mapping[str, Any], config: str | None = None) -> Inputs:
     """Read, merge, check and complete. Raises `CommandError`, or `SpecError` for a wrong value."""
-    given = _merge(flags, config)
-    for field, example in (("model", "llama3-8b"), ("cluster", "h100")):
-        if field not in given.values:
-            raise SpecError(f"{COMMAND_LINE}: `{field}` is missing; expected a name such as {example}, or a file")
-    workload = placed(
-        given.place("model"), "model", load_workload, given.values["model"], **given.pick("sequence", "batch")
-    )
-    count = given.values.get("accelerators") or _product(given)
-    cluster = placed(given.place("cluster"), "cluster", load_cluster, given.values["cluster"], count)
+    given = merge(flags, config, _REQUEST_CHECKS | PLAN_CHECKS)
+    workload, cluster = job(given, given.values.get("accelerators") or _product(given))
     fields, origin = plan_precision(cluster) | given.pick(*PLAN_CHECKS), _plan_origin(given)
     if "tensor" in fields and "pipeline" in fields:
         plan, chosen = _complete(fields, cluster, given), ""
@@ -103,18 +106,30 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> Inputs:
     )
 
 
+def job(given: Given, accelerators: int | None) -> tuple[Workload, Cluster]:
+    """The model and the cluster that are asked for."""
+    for field, example in (("model", "llama3-8b"), ("cluster", "h100")):
+        if field not in given.values:
+            raise SpecError(f"{COMMAND_LINE}: `{field}` is missing; expected a name such as {example}, or a file")
+    workload = placed(
+        given.place("model"), "model", load_workload, given.values["model"], **given.pick("sequence", "batch")
+    )
+    return workload, placed(given.place("cluster"), "cluster", load_cluster, given.values["cluster"], accelerators)
+
+
 def plan_precision(cluster: Cluster) -> dict[str, str]:
     """The widest-used precision that the accelerator has, where none is given."""
     types = cluster.accelerator.types
     return {} if "bf16" in types else {"precision": "fp16" if "fp16" in types else "fp32"}
 
 
-def _merge(flags: Mapping[str, Any], config: str | None) -> _Given:
-    layers = [(COMMAND_LINE, convert(flags, _REQUEST_CHECKS | PLAN_CHECKS, COMMAND_LINE))]
+def merge(flags: Mapping[str, Any], config: str | None, checks: Mapping[str, Check]) -> Given:
+    """Flags over the config file over the plan file that one of them names, each checked under its own place."""
+    layers = [(COMMAND_LINE, convert(flags, checks, COMMAND_LINE))]
     if config is not None:
         place = f"config ({plain(config)})"
         content = placed(COMMAND_LINE, "config", read_mapping, config)
-        layers.insert(0, (place, convert(content, _REQUEST_CHECKS | PLAN_CHECKS, place)))
+        layers.insert(0, (place, convert(content, checks, place)))
     source = next((source for source, layer in reversed(layers) if "plan" in layer), None)
     if source is not None:
         path = dict(layers)[source]["plan"]
@@ -125,7 +140,7 @@ def _merge(flags: Mapping[str, Any], config: str | None) -> _Given:
         places |= dict.fromkeys(layer, place)
     if values.get("pipeline", 1) > LARGEST_PIPELINE:
         fail(places["pipeline"], "pipeline", values["pipeline"], f"an integer from 1 to {LARGEST_PIPELINE}")
-    return _Given(values, places)
+    return Given(values, places)
 
 
 def _plan_fields(path: str) -> dict[str, Any]:
@@ -151,7 +166,7 @@ def placed(place: str, field: str, load: Callable[..., T], *arguments: Any, **ke
         raise
 
 
-def _product(given: _Given) -> int | None:
+def _product(given: Given) -> int | None:
     """Accelerators of a plan whose degrees are all given."""
     degrees = given.pick("tensor", "context", "data", "pipeline")
     if not {"tensor", "data", "pipeline"} <= degrees.keys():
@@ -159,12 +174,12 @@ def _product(given: _Given) -> int | None:
     return Plan(**degrees).accelerators
 
 
-def _plan_origin(given: _Given) -> str:
+def _plan_origin(given: Given) -> str:
     places = dict.fromkeys(given.places[name] for name in PLAN_CHECKS if name in given.places)
     return " and ".join(places) or "defaults"
 
 
-def _complete(fields: Mapping[str, Any], cluster: Cluster, given: _Given) -> Plan:
+def _complete(fields: Mapping[str, Any], cluster: Cluster, given: Given) -> Plan:
     """The plan with `data` derived, where it was not given, so that the degrees multiply to the cluster."""
     if "data" in fields:
         return Plan(**fields)

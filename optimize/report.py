@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from optimize.design import DesignResult
+    from optimize.design_command import DesignInputs
     from optimize.explain import Explanation, Stage
+    from optimize.find_plan import PlanResult
+    from optimize.plan_command import PlanInputs
 
 _MEMORY_WORDS = {"optimizer": "optimizer states", "gathered": "gathered weights", "outside": "context, workspace"}
 _NARROWEST, _WIDEST = 80, 110  # columns: below, words are lost; beyond, eyes lose the row
@@ -71,6 +75,13 @@ def show_comparison(first: "Explanation", second: "Explanation") -> None:
     from optimize import _report_against
 
     _report_against.show(first, second, _console(), _say, _table)
+
+
+def show_plans(inputs: "PlanInputs", result: "PlanResult") -> None:
+    """The best plans."""
+    from optimize import _report_plan
+
+    _report_plan.show(inputs, result, _console(), _say, _table)
 
 
 def _show_money(console: "Console", explanation: "Explanation") -> None:
@@ -202,6 +213,13 @@ def _show_elasticities(console: "Console", explanation: "Explanation") -> None:
         change = f"10 % {better} {elasticity.parameter.words}"
         told = f"[{value[0]:.3f}, {value[1]:.3f}]" if isinstance(value, list) else f"{value:.3f}"
         _say(console, f"  {change} would make the step {units.percent(-elasticity.tenth)} shorter ({told})")
+
+
+def show_design(inputs: "DesignInputs", result: "DesignResult") -> None:
+    """Both answers side by side."""
+    from optimize import _report_design
+
+    _report_design.show(inputs, result, _console(), _say, _table)
 
 
 def show_models(models: list[dict[str, Any]]) -> None:

@@ -79,6 +79,8 @@ PlanFlags = _plan_flags()
 
 _Text = Annotated[str | None, DisallowNone, arg(help_behavior_hint="")]
 _Count = Annotated[int | None, DisallowNone, arg(help_behavior_hint="")]
+_Number = Annotated[float | None, DisallowNone, arg(help_behavior_hint="")]
+_Whole = _Count
 _Switch = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
 
@@ -116,6 +118,103 @@ class Explain:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class FindPlan:
+    """The best plan of a model on a cluster: every legal plan evaluated, the best validated and explained."""
+
+    model: _Text = None
+    """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
+    cluster: _Text = None
+    """name of a cluster (`equipoise clusters`), or a TOML or JSON file"""
+    accelerators: _Count = None
+    """how many are used, all of them; default: the cluster's own number"""
+    sequence: _Count = None
+    """tokens of one sequence; default: the model's"""
+    batch: _Count = None
+    """sequences of one step, over all accelerators; default: the model's"""
+    objective: _Text = None
+    """step_s (default), time_s, cost_usd, energy_j, tokens_per_usd or tokens_per_j"""
+    tokens: _Number = None
+    """tokens to train, for time_s, cost_usd and energy_j"""
+    fix: _Text = None
+    """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
+    top: _Count = None
+    """how many of the best plans are told; default: 10"""
+    config: _Text = None
+    """TOML file of these same fields (`model = "llama3-8b"`, `top = 5`, ...); flags override it"""
+    out: _Text = None
+    """directory for result.json, plans.csv.gz and the figures, as PNG and SVG"""
+    json: _Switch = False
+    """print one JSON object and nothing else"""
+
+    def fields(self) -> dict[str, Any]:
+        """What was given, by field, without what belongs to the command line alone."""
+        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ("config", "json")}
+        return {name: value for name, value in own.items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Predict:
+    """Time with an interval, and memory, of every row of a table in the columns of measurements/calibration.csv."""
+
+    rows: _Text = None
+    """CSV file of rows; may stand first, without the flag"""
+    out: _Text = None
+    """CSV file of predictions, one row for each, in order"""
+    stack: _Text = None
+    """TOML or JSON file with the table `stack` (as `calibrate` writes it), for all rows"""
+    json: _Switch = False
+    """print one JSON object and nothing else"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Design:
+    """The best cluster for a job and its plan, of any rates and of real parts, within what it may cost and draw."""
+
+    model: _Text = None
+    """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
+    tokens: _Number = None
+    """tokens to train"""
+    budget_usd: _Number = None
+    """what the cluster may cost: its purchase, or with --rent what is spent while training"""
+    rent: _Switch = False
+    """the budget is rent; for clusters whose rental price is known"""
+    power_mw: _Number = None
+    """what it may draw at the facility's meter, cooling and losses included"""
+    accelerators: _Count = None
+    """how many it may have at most"""
+    deadline_days: _Number = None
+    """how long training may take"""
+    objective: _Text = None
+    """time_s (default), step_s, cost_usd, energy_j, tokens_per_usd or tokens_per_j"""
+    sequence: _Count = None
+    """tokens of one sequence; default: the model's"""
+    batch: _Count = None
+    """sequences of one step, over all accelerators; default: the model's"""
+    cluster: _Text = None
+    """cluster whose domains, latencies and software the designed one has; default: gb200-nvl72"""
+    curves: _Text = None
+    """file of what rates and sizes cost and draw; default: prices of early 2026"""
+    fix: _Text = None
+    """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
+    seconds: _Number = None
+    """when to stop, with the gap that is reached by then; default: 60"""
+    seed: _Whole = None
+    """of the starts of the descent; default: 0"""
+    config: _Text = None
+    """TOML file of these same fields (`model = "megatron-1t"`, `budget_usd = 500e6`, ...); flags override it"""
+    out: _Text = None
+    """directory for result.json and the figures, as PNG and SVG"""
+    json: _Switch = False
+    """print one JSON object and nothing else"""
+
+    def fields(self) -> dict[str, Any]:
+        """What was given, by field, without what belongs to the command line alone."""
+        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ("config", "json")}
+        own |= {"rent": self.rent or None}
+        return {name: value for name, value in own.items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Models:
     """The models that are known by name."""
 
@@ -139,6 +238,22 @@ examples:
   equipoise explain --model gpt3-175b --cluster a100-80gb --plan plan.json --recompute full --json
   equipoise explain --model llama3-70b --cluster h100 --accelerators 256 --against b200
   equipoise explain --config job.toml --out results/job""",
+    "plan": """
+examples:
+  equipoise plan --model llama3-405b --cluster h100 --accelerators 16384 --batch 2048
+  equipoise plan --model gpt3-175b --cluster a100-80gb --accelerators 4096 --fix tensor=8,schedule=one_f_one_b
+  equipoise plan --model mixtral-8x7b --cluster h100 --accelerators 256 --objective cost_usd --tokens 1e12 --json
+  equipoise plan --config job.toml --out results/plan""",
+    "predict": """
+examples:
+  equipoise predict rows.csv --out predictions.csv
+  equipoise predict rows.csv --out predictions.csv --stack my_cluster.toml --json""",
+    "design": """
+examples:
+  equipoise design --model megatron-1t --budget-usd 500e6 --power-mw 50 --tokens 20e12
+  equipoise design --model llama3-405b --power-mw 30 --tokens 15e12 --objective energy_j --out results/design
+  equipoise design --model deepseek-v3 --budget-usd 100e6 --tokens 14.8e12 --objective cost_usd --json
+  equipoise design --jobs jobs.toml --budget-usd 300e6""",
     "models": """
 examples:
   equipoise models

@@ -175,8 +175,8 @@ def _placement(a: Args, sem: Semantics) -> Values:
 # kernels: rooflines of counts that are given
 
 _KERNEL_STACK = (
-    "matmul_ceiling", "matmul_size0", "attention_ceiling", "attention_backward_ratio", "attention_size0",
-    "context_imbalance", "unfused_touches", "hbm_ceiling", "kernel_s",
+    "matmul_ceiling", "matmul_8bit_ceiling", "matmul_4bit_ceiling", "matmul_size0", "attention_ceiling",
+    "attention_backward_ratio", "attention_size0", "context_imbalance", "unfused_touches", "hbm_ceiling", "kernel_s",
 )  # fmt: skip
 _SHARES: dict[str, Range] = {
     name: (0.05, 0.95) for name in ("at_32bit", "at_16bit", "at_8bit", "at_4bit", "flash", "fused_kernels")
@@ -329,7 +329,7 @@ def job_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Sema
     """The values of the family `job`."""
     done = parts(workload, cluster, point, sem)
     layer, first = done.counts.blocks[1], done.times.blocks[1]
-    held = done.memory.first
+    held, outer = done.memory.first, traffic.tiers_in_training(cluster, point, cluster.stack, sem)[1]
     return {
         "counts.counts:flop": total(c.flop for c in layer.matmuls),
         "counts.counts:parameters": layer.parameters,
@@ -337,6 +337,8 @@ def job_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Sema
         "counts.counts:boundary_bytes": done.counts.boundary_bytes,
         "counts.counts:microbatches": done.counts.microbatches,
         **{f"traffic.block_traffic:{name}": getattr(first.traffic, name) for name in _TRAFFIC},
+        "traffic.tiers_in_training": outer.oversubscription,
+        "timing.issue_s": timing.issue_s(layer, point, cluster.stack).forward_s,
         "timing.timing": first.forward.seconds + first.backward.seconds + first.weights.seconds + first.recompute_s,
         "roofline.block_times": first.compute.matmul_forward_s,
         "pipeline.pipeline_s": done.step.passes_s,
@@ -420,7 +422,7 @@ _MATMUL = {
         "*_size0",
         "kernel_s",
     ),
-    "falls": (*_PEAKS, "hbm_bytes_per_s", "matmul_ceiling", "hbm_ceiling"),
+    "falls": (*_PEAKS, "hbm_bytes_per_s", "matmul_*ceiling", "hbm_ceiling"),
 }
 _ATTENTION = {
     "rises": (
@@ -441,7 +443,8 @@ _SIZES = (*ARCHITECTURE, "key_value_heads", "batch")
 _TIME = {
     "unit": "_s",
     "rises": (
-        *_SIZES, "*.latency_s", "*.oversubscription", "*.kernel_s", "*.step_s", "*.collective_s", "*.chunk_fill",
+        *_SIZES, "*.latency_s", "*.oversubscription", "*kernel_s", "*.routing_s", "*.microbatch_s", "*.step_s",
+        "*.jitter_s", "*.update_passes", "*.congestion", "*.collective_s", "*.chunk_fill",
         "*.collective_ramp", "*.tree_hop", "*_size0", "*.context_imbalance", "*.attention_backward_ratio",
         "*.unfused_touches", "*.contention", "*.regather_exposed", "point.gradient_bytes", "point.state_bytes",
         "point.precision.*_bytes", "point.precision.operand_share",
@@ -478,7 +481,7 @@ _NETWORK_ENTRIES = {
     "placement.domain_sizes:middle": Entry("placement", "", ("domain", "middle_size"), ("inner_size",)),
 }
 _KERNEL_ENTRIES = {
-    "roofline.rates:matmul": Entry("kernel", "_s_per_flop", ("at_*bit",), (*_PEAKS, "matmul_ceiling")),
+    "roofline.rates:matmul": Entry("kernel", "_s_per_flop", ("at_*bit",), (*_PEAKS, "matmul_*ceiling")),
     "roofline.rates:attention": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "attention_ceiling")),
     "roofline.rates:memory": Entry("kernel", "_s_per_byte", (), ("hbm_*",)),
     "roofline.rates:update": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "matmul_ceiling")),
@@ -506,6 +509,8 @@ _JOB_ENTRIES = {
     "counts.counts:boundary_bytes": Entry("job", "_bytes", (*_SIZE_RISES, "*.activation_bytes"), _SIZE_FALLS),
     "counts.counts:microbatches": Entry("job", "", ("batch", "point.tensor", "point.pipeline"), ("point.microbatch",)),
     **{f"traffic.block_traffic:{name}": Entry("job", **_TIME) for name in _TRAFFIC},
+    "traffic.tiers_in_training": Entry("job", "", ("*.congestion",), ("*.scale_out_ceiling",)),
+    "timing.issue_s": Entry("job", "_s", ("*.host_kernel_s", "point.precision.casts")),
     "timing.timing": Entry("job", **_TIME),
     "roofline.block_times": Entry("job", **_TIME),
     "pipeline.pipeline_s": Entry("job", **_TIME),

@@ -19,10 +19,11 @@ from costmodel._pytree import map_leaves
 from costmodel.breakdown import breakdown
 from costmodel.cluster import Cluster
 from costmodel.cost import Cost, cost, parts
+from costmodel.curves import hardware_of
 from costmodel.evaluate import evaluate
 from costmodel.plan import Plan, embed, with_offload
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster, load_workload
+from costmodel.specs import load_cluster, load_curves, load_workload
 from costmodel.workload import Workload
 from tests.builders import small_moe
 
@@ -73,7 +74,8 @@ def everything(small_decoder, two_tiers):
     experts = parts(small_moe(), two_tiers, embed(Plan(data=64, expert=4), small_moe(), 8), NUMPY)
     priced = load_cluster("h100", accelerators=8)
     answer = evaluate(load_workload("llama3-8b", batch=8), priced, Plan(data=8))
-    job = (small_decoder, two_tiers, point, priced, answer)
+    bought = (load_curves(), hardware_of(priced))
+    job = (small_decoder, two_tiers, point, priced, answer, *bought)
     moved = parts(small_decoder, two_tiers, with_offload(point), NUMPY)
     return instances((*job, with_offload(point), *done, *moved, *experts, report, Cost(step_s=1.0, peak_bytes=2.0)))
 

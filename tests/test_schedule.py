@@ -34,7 +34,7 @@ def closed_s(schedule, p, m, v=1, *, times=(1.0, 1.0, 1.0), transfer=0.0, first=
     return pipeline_s(pipe, hops, float(m), point_of(schedule, p, v), SEM)
 
 
-def played(schedule, p, m, v=1, *, times=(1.0, 1.0, 1.0), transfer=0.0, first=0.0, last=0.0):
+def played(schedule, p, m, v=1, *, times=(1.0, 1.0, 1.0), transfer=0.0, first=0.0, last=0.0, hidden=0.0):
     """The same, simulated."""
     rows = []
     for seconds in times:
@@ -44,7 +44,10 @@ def played(schedule, p, m, v=1, *, times=(1.0, 1.0, 1.0), transfer=0.0, first=0.
         rows.append(row)
     forward_s, backward_s, weight_s = rows
     transfer_s = transfer * times[0]
-    return play(schedule, p, m, v, forward_s=forward_s, backward_s=backward_s, weight_s=weight_s, transfer_s=transfer_s)
+    return play(
+        schedule, p, m, v, forward_s=forward_s, backward_s=backward_s, weight_s=weight_s, transfer_s=transfer_s,
+        steady_transfer_s=(1 - hidden) * transfer_s,
+    )  # fmt: skip
 
 
 def worst(cases) -> float:
@@ -137,6 +140,19 @@ def test_a_single_stage_has_no_bubble_and_no_transfers(schedule):
     for times in UNEQUAL:
         found = closed_s(schedule, 1, 8, times=times, transfer=1.0, first=0.2, last=0.3)
         np.testing.assert_allclose(found, 8 * 1.5 * sum(times), rtol=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2"])
+@pytest.mark.parametrize("hidden", [0.5, 1.0])
+def test_overlapped_transfers_are_those_of_the_steady_state(schedule, hidden):
+    """Only the first microbatch on its way down and the last one on its way back feel the whole transfer."""
+    fewest = {"zb_h2": lambda p: 2 * p - 1, "zb_h1": lambda p: p}.get(schedule, lambda p: 1)
+    cases = [
+        ((schedule, p, m, 2 if schedule == "interleaved" else 1), {"times": t, "transfer": 0.2, "hidden": hidden})
+        for p, m, t in itertools.product(range(2, 9), (1, 2, 4, 8, 16, 24), UNEQUAL)
+        if m >= fewest(p) and (schedule != "interleaved" or m % p == 0)
+    ]
+    assert worst(cases) < 1e-12
 
 
 def test_overlapped_pipeline_transfers_leave_the_steady_state():

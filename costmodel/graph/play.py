@@ -8,10 +8,12 @@ The makespan is the step with synchronised optimizer updates: from the first sta
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, zip_longest
-from math import inf
+from typing import NamedTuple
+
+from costmodel.graph._longest_path import Link, longest_path
 
 WARM_UPS: dict[str, Callable[[int, int, int, int], int]] = {
     "gpipe": lambda stages, microbatches, virtual_stages, device: microbatches,
@@ -35,8 +37,7 @@ Seconds = float | Sequence[float]
 """Seconds of a device's whole stage for one microbatch, or of each model chunk in turn."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """One operation on one microbatch: F (forward), B (backward), or W (weight gradient, where it is split off).
 
     Model chunk c of stages * virtual_stages runs on `device_of(c)`.
@@ -48,7 +49,6 @@ class Task:
 
 
 DeviceOrder = tuple[Task, ...]
-Times = dict[Task, tuple[float, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,24 +78,28 @@ def play(
     backward_s: Seconds,
     weight_s: Seconds = 0.0,
     transfer_s: float = 0.0,
+    steady_transfer_s: float | None = None,
 ) -> Played:
     """Play one training step. B is the gradient of the input, W that of the weights.
 
     Zero-bubble schedules send the gradient after B and run W on its own; the others run B and W as one operation,
-    and send after both.
+    and send after both. `steady_transfer_s` (default: the same) is what is felt of a transfer once others run beside
+    it: of all but the first microbatch's activations and the last one's gradients, on whose way nothing else runs.
     """
     orders = order(schedule, stages, microbatches, virtual_stages)
     forward, backward, weight = (_by_chunk(s, stages, virtual_stages) for s in (forward_s, backward_s, weight_s))
     if schedule not in SPLITS_WEIGHT_GRADIENT:
         backward = tuple(b + w for b, w in zip(backward, weight, strict=True))
     where = tuple(device_of(chunk, stages, schedule) for chunk in range(stages * virtual_stages))
-    times = _times(orders, {"F": forward, "B": backward, "W": weight}, where, transfer_s)
+    steady_s = transfer_s if steady_transfer_s is None else steady_transfer_s
+    link = Link(microbatches=microbatches, lone_s=transfer_s, steady_s=steady_s)
+    runs = longest_path(orders, {"F": forward, "B": backward, "W": weight}, where, link)
     last_use = "W" if schedule in SPLITS_WEIGHT_GRADIENT else "B"
     return Played(
-        makespan_s=max(end for _, end in times.values()),
+        makespan_s=max(run.ends_s[-1] for run in runs),
         order=orders,
-        starts_s=tuple(tuple(times[task][0] for task in device) for device in orders),
-        ends_s=tuple(tuple(times[task][1] for task in device) for device in orders),
+        starts_s=tuple(tuple(run.starts_s) for run in runs),
+        ends_s=tuple(tuple(run.ends_s) for run in runs),
         in_flight=tuple(_peak(device, last_use) / virtual_stages for device in orders),
         in_flight_until_b=tuple(_peak(device, "B") / virtual_stages for device in orders),
     )
@@ -139,7 +143,7 @@ def _device_order(schedule: str, stages: int, microbatches: int, virtual_stages:
     """
 
     def tasks(kind: str) -> list[Task | None]:
-        return [_task(kind, k, stages, virtual_stages, device) for k in range(microbatches * virtual_stages)]
+        return list(_tasks(kind, stages, microbatches, virtual_stages, device))
 
     warm_up, longest = (WARM_UPS[schedule](stages, microbatches, virtual_stages, d) for d in (device, 0))
     trailing = [None] * (longest - warm_up) + tasks("W") if schedule in SPLITS_WEIGHT_GRADIENT else []
@@ -172,15 +176,16 @@ def _v_order(stages: int, microbatches: int, device: int) -> DeviceOrder:
     return tuple(task for task in tasks if task.microbatch < microbatches)
 
 
-def _task(kind: str, position: int, stages: int, virtual_stages: int, device: int) -> Task:
-    """The k-th operation of a kind on a device: groups of `stages` microbatches go through its chunks in turn.
+def _tasks(kind: str, stages: int, microbatches: int, virtual_stages: int, device: int) -> Iterator[Task]:
+    """The operations of a kind on a device: groups of `stages` microbatches go through its chunks in turn.
 
-    Backward visits the chunks in reverse. With one chunk it is simply microbatch k.
+    Backward visits the chunks in reverse. With one chunk it is simply one microbatch after another.
     """
-    group, within = divmod(position, stages * virtual_stages)
-    turn, member = divmod(within, stages)
-    local = turn if kind == "F" else virtual_stages - 1 - turn
-    return Task(kind=kind, microbatch=group * stages + member, chunk=local * stages + device)
+    chunks = range(device, stages * virtual_stages, stages)
+    for first in range(0, microbatches, stages):
+        group = range(first, min(first + stages, microbatches))
+        for chunk in chunks if kind == "F" else reversed(chunks):
+            yield from (Task(kind, microbatch, chunk) for microbatch in group)
 
 
 def _by_chunk(seconds: Seconds, stages: int, virtual_stages: int) -> tuple[float, ...]:
@@ -204,33 +209,6 @@ def producers(task: Task, chunks: int) -> tuple[Task, ...]:
         return (other("B", task.chunk),)
     own = other("F", task.chunk)
     return (own, other("B", task.chunk + 1)) if task.chunk + 1 < chunks else (own,)
-
-
-def _times(
-    orders: tuple[DeviceOrder, ...], seconds: dict[str, tuple[float, ...]], where: tuple[int, ...], transfer_s: float
-) -> Times:
-    """Start and end of every operation: sweep over the devices; each runs until an input is missing."""
-    times: Times = {}
-    free_s, waiting = [0.0] * len(orders), [list(reversed(tasks)) for tasks in orders]
-    while any(waiting):
-        before = len(times)
-        for device, tasks in enumerate(waiting):
-            while tasks and (ready_s := _ready_s(tasks[-1], times, where, transfer_s)) < inf:
-                task = tasks.pop()
-                start_s = max(free_s[device], ready_s)
-                free_s[device] = start_s + seconds[task.kind][task.chunk]
-                times[task] = (start_s, free_s[device])
-        if len(times) == before:
-            raise RuntimeError("the order of operations deadlocks")
-    return times
-
-
-def _ready_s(task: Task, times: Times, where: tuple[int, ...], transfer_s: float) -> float:
-    """When the last input is there; infinite while its producer has not run."""
-    inputs = producers(task, len(where))
-    if any(producer not in times for producer in inputs):
-        return inf
-    return max((times[i][1] + transfer_s * (where[i.chunk] != where[task.chunk]) for i in inputs), default=0.0)
 
 
 def _peak(device: DeviceOrder, last_use: str) -> int:

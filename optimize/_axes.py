@@ -1,0 +1,184 @@
+"""The option axes of a lattice: for each row of degrees, the options that are legal with it."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from costmodel import options
+from costmodel._pytree import map_leaves
+from costmodel.placement import domain_sizes
+from costmodel.plan import Plan, embed
+from costmodel.workload import Workload
+from optimize.legality import Rules
+
+Fixed = Mapping[str, Any]
+Rows = Mapping[str, np.ndarray]
+LARGEST_VIRTUAL = 256
+SHARES = (0.25, 0.5, 0.75, 1.0)  # of the layers, for full recompute
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """Options of all rows one after another; those of row i start at `offset[i]`."""
+
+    table: Mapping[str, np.ndarray]  # one entry for each option, by column
+    offset: np.ndarray
+    count: np.ndarray
+    embedded: Mapping[Any, Mapping[str, Any]]  # by dtype: fields of a `PlanPoint`, one entry for each option
+
+    def at(self, kept: np.ndarray) -> "Axis":
+        """The axis of some of the rows."""
+        return dataclasses.replace(self, offset=self.offset[kept], count=self.count[kept])
+
+    def fields(self, entry: np.ndarray, dtype: Any) -> dict[str, Any]:
+        """Fields of a `PlanPoint` at these entries."""
+        return {name: map_leaves(lambda leaf: leaf[entry], tree) for name, tree in self.embedded[dtype].items()}
+
+
+def wanted(fixed: Fixed, name: str, values: Any) -> Any:
+    """Whether values are those that a field is fixed to: any where it is free or None."""
+    allowed = fixed.get(name)
+    if allowed is None:
+        return np.ones(np.shape(values), bool)
+    return np.isin(values, list(allowed) if isinstance(allowed, set | frozenset) else [allowed])
+
+
+def axis(
+    rows: Rows,
+    keys: Sequence[str],
+    make: Callable[[Rows], tuple[Rows, np.ndarray]],
+    embedded: Callable[[Rows, Any], dict[str, Any]],
+) -> Axis:
+    """The axis whose options depend on some columns: `make` gives candidates by distinct key and which are legal."""
+    distinct, which = np.unique(np.stack([rows[key] for key in keys]), axis=1, return_inverse=True)
+    table, legal = make({key: column[:, None] for key, column in zip(keys, distinct, strict=True)})
+    count = legal.sum(axis=1)
+    which = which.ravel()
+    entries = {name: np.broadcast_to(column, legal.shape)[legal] for name, column in table.items()}
+    offset = np.cumsum(count) - count
+    floats = {dtype: embedded(entries, dtype) for dtype in (np.float32, np.float64)}
+    return Axis(entries, offset[which], count[which], floats)
+
+
+def _rows_of(table: Mapping[Any, Any], chosen: np.ndarray, dtype: Any) -> Any:
+    """Rows of one table of options, one for each index, as arrays in the fields."""
+    rows = list(table.values())
+    names = [f.name for f in dataclasses.fields(rows[0])]
+    return type(rows[0])(**{name: np.array([getattr(row, name) for row in rows], dtype)[chosen] for name in names})
+
+
+def stages_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
+    """Schedules and virtual stages."""
+    names = list(options.SCHEDULES)
+    batch, most = int(rule.workload.batch), min(rule.layers, LARGEST_VIRTUAL)
+    pairs = [(i, v) for i, n in enumerate(names) for v in (range(2, most + 1) if n == "interleaved" else [1])]
+    first = names.index("one_f_one_b")
+    pairs = sorted(pairs, key=lambda pair: (pair[0] != first, names[pair[0]] != "interleaved", pair))
+    schedule, virtual = np.array(pairs, int).T
+    kept = wanted(fixed, "schedule", np.array(names)[schedule]) & wanted(fixed, "virtual_stages", virtual)
+    schedule, virtual = schedule[kept], virtual[kept]
+
+    def make(key: Rows) -> tuple[Rows, np.ndarray]:
+        stages, microbatches = key["pipeline"], batch // (key["data"] * key["microbatch"])
+        legal = np.zeros((len(stages), len(schedule)), bool)
+        uneven = (rule.layers % stages != 0) | (fixed.get("stage_layers") is not None)
+        for index, name in enumerate(names):
+            chosen = schedule == index
+            v = virtual[chosen]
+            given = rule.schedule(name, stages, v, microbatches) & rule.stages(name, stages, v, uneven)
+            whole = -(-rule.layers // stages) % v == 0  # else the fullest stage has chunks of different lengths
+            legal[:, chosen] = given & whole
+        plain = legal[:, schedule == first].any(axis=1, keepdims=True)
+        legal &= (stages > 1) | ~plain | (schedule == first)
+        return {"schedule": schedule[None], "virtual_stages": virtual[None]}, legal
+
+    def embedded(entries: Rows, dtype: Any) -> dict[str, Any]:
+        row = _rows_of(options.SCHEDULES, entries["schedule"], dtype)
+        return {"schedule": row, "virtual_stages": entries["virtual_stages"].astype(dtype)}
+
+    return axis(rows, ("pipeline", "data", "microbatch"), make, embedded)
+
+
+def shards_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
+    """ZeRO stages, each over all of data x context (0) or over the ranks of one domain of some tier."""
+    stages = np.array([z for z in options.ZERO_STAGES if wanted(fixed, "zero_stage", z)], int)
+
+    def make(key: Rows) -> tuple[Rows, np.ndarray]:
+        ranks = key["data"] * key["context"]
+        sizes = domain_sizes(rule.cluster.tiers, key["domain"].astype(float))[:-1]
+        inside = [(size // key["tensor"]).astype(int) for size in sizes]
+        inside = [np.where((shard > 1) & (shard < ranks), shard, -1) for shard in inside]
+        given = fixed.get("data_shard")
+        shards = [np.zeros_like(ranks), *inside] if given is None else [np.full_like(ranks, int(given))]
+        zero = np.tile(stages, len(shards))[None]
+        shard = np.repeat(np.concatenate(shards, axis=1), len(stages), axis=1)
+        possible = (shard >= 0) & ((shard == 0) | (zero > 0))
+        legal = possible & rule.shards({**key, "zero_stage": zero, "data_shard": np.maximum(shard, 0)})
+        undivided = (ranks == 1) & legal[:, zero[0] == 0].any(axis=1, keepdims=True)
+        return {"zero_stage": zero, "data_shard": shard}, legal & (~undivided | (zero == 0))
+
+    def embedded(entries: Rows, dtype: Any) -> dict[str, Any]:
+        row = _rows_of(options.ZERO_STAGES, entries["zero_stage"], dtype)
+        return {"zero": row, "data_shard": entries["data_shard"].astype(dtype)}
+
+    return axis(rows, ("domain", "tensor", "context", "data", "expert", "expert_tensor"), make, embedded)
+
+
+def switches_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
+    """Sequence parallelism off and on, ring and all-to-all."""
+    parallel, exchange = np.array([[1, 0, 1, 0], [0, 0, 1, 1]])
+    kinds = np.array(["ring", "all_to_all"])
+
+    def make(key: Rows) -> tuple[Rows, np.ndarray]:
+        tensor, context = key["tensor"], key["context"]
+        legal = rule.sequence_parallel(tensor, context, parallel) & rule.context_kind(tensor, context, exchange)
+        legal = legal & wanted(fixed, "sequence_parallel", parallel.astype(bool))
+        legal = legal & wanted(fixed, "context_kind", kinds[exchange])
+        alike = (context == 1) & (exchange == 1) & (fixed.get("context_kind") != "all_to_all")
+        return {"sequence_parallel": parallel[None], "all_to_all": exchange[None]}, legal & ~alike
+
+    def embedded(entries: Rows, dtype: Any) -> dict[str, Any]:
+        ring = (1 - entries["all_to_all"]).astype(dtype)
+        return {"sequence_parallel": entries["sequence_parallel"].astype(dtype), "context_ring": ring}
+
+    return axis(rows, ("tensor", "context"), make, embedded)
+
+
+def recompute_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
+    """Nothing, the attention's core, or everything in a share of the layers that is whole layers of each stage."""
+    names = list(options.RECOMPUTES)
+    shares = SHARES if fixed.get("recompute_share") is None else (float(fixed["recompute_share"]),)
+    pairs = [(names.index(name), share) for name in names for share in _shares_of(name, shares, fixed)]
+    mode, share = (np.array(column) for column in zip(*pairs, strict=True))
+
+    def make(key: Rows) -> tuple[Rows, np.ndarray]:
+        each = rule.layers // key["pipeline"]
+        quarters = np.ceil(share * each - 1e-9) / np.maximum(each, 1)
+        partial = (mode == names.index("full")) & (share < 1) & (fixed.get("recompute_share") is None)
+        found = np.where(partial, quarters, share)
+        legal = np.broadcast_to(wanted(fixed, "recompute", np.array(names)[mode]), found.shape).copy()
+        legal &= ~partial | ((rule.layers % key["pipeline"] == 0) & (quarters < 1))
+        legal[:, 1:] &= (found[:, 1:] != found[:, :-1]) | (mode[1:] != mode[:-1])
+        return {"recompute": mode[None], "recompute_share": found}, legal
+
+    def embedded(entries: Rows, dtype: Any) -> dict[str, Any]:
+        return {"recompute": _recompute_rows(rule.workload, names, entries, dtype)}
+
+    return axis(rows, ("pipeline",), make, embedded)
+
+
+def _shares_of(name: str, shares: Sequence[float], fixed: Fixed) -> Sequence[float]:
+    return shares if name == "full" or fixed.get("recompute_share") is not None else (1.0,)
+
+
+def _recompute_rows(workload: Workload, names: list[str], entries: Rows, dtype: Any) -> Any:
+    """Rows of mode and share, each distinct pair looked up once."""
+    key = entries["recompute"] * 2.0 + entries["recompute_share"]
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    plans = [
+        Plan(recompute=names[int(entries["recompute"][i])], recompute_share=float(entries["recompute_share"][i]))
+        for i in first
+    ]
+    return _rows_of({i: embed(plan, workload, 1.0).recompute for i, plan in enumerate(plans)}, which.ravel(), dtype)

@@ -1,0 +1,197 @@
+"""The hardware problem as functions of the logarithms of the hardware, batched over plans, with exact gradients.
+
+Values and slopes come from the one formula source through dual numbers (`costmodel.dual`), in float64. All functions
+are logarithms of generalized posynomials, and so convex: an objective, and residuals that are at most 0 where met.
+"""
+
+import copy
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from costmodel._pytree import map_leaves
+from costmodel.cluster import Cluster
+from costmodel.cost import as_floats
+from costmodel.counts import OpCounts, counts
+from costmodel.curves import Hardware, hardware_of, with_hardware
+from costmodel.dual import SUBGRADIENT, Dual
+from costmodel.memory import memory
+from costmodel.plan import PlanPoint
+from costmodel.roofline import rates
+from costmodel.schedule import step_time
+from costmodel.semantics import Exact, Scalar, Semantics, total
+from costmodel.timing import timing
+from costmodel.workload import Workload
+from optimize._hardware_problem import Design, HardwareProblem, bought, design_quantities
+from optimize.objective import minimised
+
+_EXACT = Exact(np)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Counted:
+    """One job under a batch of plans: all that does not depend on the hardware."""
+
+    workload: Workload
+    point: PlanPoint
+    counted: OpCounts
+    need_bytes: Scalar
+
+    def step_s(self, machine: Cluster, sem: Semantics) -> Scalar:
+        """Seconds of a step, as in `costmodel.cost`, whose counts and memory are known already."""
+        times = timing(self.counted, self.point, machine, machine.stack, sem)
+        speed = rates(machine.accelerator, self.point, machine.stack)
+        return step_time(self.counted, times, self.point, machine.stack, speed, sem).step_s
+
+
+def _count(workload: Workload, point: PlanPoint, template: Cluster) -> _Counted:
+    counted = counts(workload, point, _EXACT)
+    need = memory(counted, point, template.stack, _EXACT).peak_bytes
+    return _Counted(workload, point, counted, need)
+
+
+class HardwareModel:
+    """Objective and residuals of `n` plans (each a plan for every job) over the logarithms of the free variables."""
+
+    def __init__(self, problem: HardwareProblem, points: tuple[PlanPoint, ...], length: int = 0) -> None:
+        self.problem, self.points, self.names = problem, points, problem.free
+        self.template = dataclasses.replace(as_floats(problem.template), prices=None)
+        self.length = length or max(_length(point) for point in points)
+        jobs = zip(problem.jobs, points, strict=True)
+        self.jobs = [_count(as_floats(job.workload), point, self.template) for job, point in jobs]
+        paid = [bought(point, self.template) for point in points]
+        self.accelerators = self._whole(functools.reduce(np.maximum, paid))
+        self.idle = self.accelerators - self._whole(functools.reduce(np.maximum, [p.accelerators for p in points]))
+        self.need_bytes = self._whole(functools.reduce(np.maximum, [job.need_bytes for job in self.jobs]))
+        self.low, self.high = self._box()
+
+    def _whole(self, value: Scalar) -> np.ndarray:
+        return np.broadcast_to(np.asarray(value, float), (self.length,))
+
+    def _box(self) -> tuple[np.ndarray, np.ndarray]:
+        """Logarithms of the ranges, plans x variables. Less HBM than the plan needs is not offered."""
+        ranges = np.log([self.problem.range_of(name) for name in self.names])
+        low, high = (np.tile(side, (self.length, 1)) for side in ranges.T)
+        if "hbm_bytes" in self.names:
+            i = self.names.index("hbm_bytes")
+            low[:, i] = np.maximum(low[:, i], np.log(self.need_bytes))
+        return low, high
+
+    @functools.cached_property
+    def offered(self) -> np.ndarray:
+        """Plans whose memory is within what is offered."""
+        kept = np.all(self.low <= self.high, axis=1)
+        return kept if "hbm_bytes" in self.names else kept & (self.need_bytes <= self.template.accelerator.hbm_bytes)
+
+    def take(self, chosen: np.ndarray) -> "HardwareModel":
+        """The same for some of the plans."""
+        points = tuple(map_leaves(lambda leaf: leaf[chosen] if np.ndim(leaf) else leaf, point) for point in self.points)
+        return HardwareModel(self.problem, points, len(chosen)).within(self.low[chosen], self.high[chosen])
+
+    def within(self, low: np.ndarray, high: np.ndarray) -> "HardwareModel":
+        """The same plans in other boxes."""
+        part = copy.copy(self)
+        part.__dict__.pop("offered", None)
+        part.low, part.high = low, high
+        return part
+
+    def hardware(self, values: Mapping[str, Any]) -> Hardware:
+        """The template's hardware with these values."""
+        return dataclasses.replace(hardware_of(self.template), **values, accelerators=self.accelerators)
+
+    def times(self, hardware: Hardware, sem: Semantics) -> tuple[Scalar, ...]:
+        """Seconds of a step of each job."""
+        machine = with_hardware(self.template, hardware)
+        return tuple(job.step_s(machine, sem) for job in self.jobs)
+
+    def design(self, hardware: Hardware, step_s: tuple[Scalar, ...]) -> Design:
+        """Times and what the hardware costs, together."""
+        jobs = self.problem.jobs
+        train_s = total(job.weight * job.steps * seconds for job, seconds in zip(jobs, step_s, strict=True))
+        found = design_quantities(self.problem, hardware, train_s, self.idle)
+        return Design(hardware=hardware, quantities=found, step_s=step_s)
+
+    def objective(self, found: Design) -> Scalar:
+        """The positive quantity that is minimised."""
+        steps = total(job.weight * job.steps for job in self.problem.jobs)
+        return minimised(self.problem.objective, found.quantities, steps)
+
+    def residuals(self, found: Design) -> dict[str, Scalar]:
+        """Positive quantities that must be at most 1, by name."""
+        limits, q = self.problem.limits, found.quantities
+        spent_usd = q.usd_per_s * q.train_s if limits.rent else q.capital_usd
+        pairs = [
+            ("budget_usd", spent_usd, limits.budget_usd),
+            ("power_w", q.meter_w, limits.power_w),
+            ("deadline_s", q.train_s, limits.deadline_s),
+        ]
+        pairs += [
+            (f"deadline_s of {job.workload.name}", job.steps * seconds, job.deadline_s)
+            for job, seconds in zip(self.problem.jobs, found.step_s, strict=True)
+        ]
+        own = {name: value / limit for name, value, limit in pairs if limit is not None}
+        return own | {name: residual(found) for name, residual in self.problem.residuals.items()}
+
+    @functools.cached_property
+    def limits(self) -> tuple[str, ...]:
+        """Names of the residuals, in order."""
+        hardware = self.hardware({})
+        return tuple(self.residuals(self.design(hardware, tuple(1.0 for _ in self.jobs))))
+
+    @functools.cached_property
+    def timeless(self) -> bool:
+        """Whether no residual reads the times: capital and power are a thousandth of the work."""
+        problem = self.problem
+        deadlines = [problem.limits.deadline_s, *(job.deadline_s for job in problem.jobs)]
+        return not problem.residuals and not problem.limits.rent and deadlines.count(None) == len(deadlines)
+
+    def residual_logs(self, logs: np.ndarray) -> np.ndarray:
+        """Logarithms of the residuals alone (limits first): at most 0 where all are met."""
+        hardware = self.hardware(dict(zip(self.names, np.exp(logs), strict=True)))
+        times = tuple(1.0 for _ in self.jobs) if self.timeless else self.times(hardware, _EXACT)
+        found = self.residuals(self.design(hardware, times)).values()
+        shape = (len(self.limits), *logs.shape[1:])
+        return np.log(np.stack([np.broadcast_to(x, logs.shape[1:]) for x in found])) if found else np.empty(shape)
+
+    def corner_log(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """The objective with the times of the best corner of a box and the money of the cheapest: below all inside."""
+        best, cheapest = (self.hardware(dict(zip(self.names, np.exp(side), strict=True))) for side in (high, low))
+        found = self.objective(self.design(cheapest, self.times(best, _EXACT)))
+        return np.broadcast_to(np.log(found), (self.length,))
+
+    def equalities(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of coefficients of the logarithms, and what they sum to."""
+        rows = [[own.powers.get(name, 0.0) for name in self.names] for own in self.problem.equal]
+        return np.reshape(rows, (len(rows), len(self.names))), np.log([own.value for own in self.problem.equal])
+
+    def evaluate(self, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Logarithms of objective and residuals (1 + limits first), and their slopes (then variables).
+
+        `logs` are variables first, plans last, and any axes between them.
+        """
+        values = np.exp(logs)
+        seeded = {name: Dual(value, {name: value}) for name, value in zip(self.names, values, strict=True)}
+        hardware = self.hardware(seeded)
+        found = self.design(hardware, self.times(hardware, SUBGRADIENT))
+        results = [self.objective(found), *self.residuals(found).values()]
+        return _logarithms(results, self.names, logs.shape[1:])
+
+
+def _logarithms(results: list[Scalar], names: tuple[str, ...], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    values, slopes = np.empty((len(results), *shape)), np.zeros((len(results), len(names), *shape))
+    for i, result in enumerate(results):
+        value, parts = (result.value, result.parts) if isinstance(result, Dual) else (result, {})
+        values[i] = np.log(value)
+        for j, name in enumerate(names):
+            if name in parts:
+                slopes[i, j] = parts[name] / value
+    return values, slopes
+
+
+def _length(point: PlanPoint) -> int:
+    lengths = {1}
+    map_leaves(lambda leaf: lengths.add(np.size(leaf)), point)
+    return max(lengths)

@@ -1,0 +1,97 @@
+"""The answer of `equipoise plan` as people read it."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from optimize import units
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from optimize.find_plan import PlanResult, Ranked
+    from optimize.plan_command import PlanInputs
+
+_SHORT = {
+    "one_f_one_b": "1F1B",
+    "interleaved": "1F1B",
+    "gpipe": "GPipe",
+    "zb_h1": "ZB-H1",
+    "zb_h2": "ZB-H2",
+}
+
+
+def show(
+    inputs: "PlanInputs",
+    result: "PlanResult",
+    console: "Console",
+    say: Callable[..., None],
+    new_table: Callable[..., "Table"],
+) -> None:
+    """The best plans as a table, and what stands behind the first."""
+    workload, cluster, best = inputs.workload, inputs.cluster, result.plans[0]
+    console.print(f"{workload.name}: {workload.batch:,} sequences of {workload.sequence:,} tokens", style="bold")
+    say(console, f"on {cluster.accelerators:,} {cluster.name}")
+    say(console, f"{result.evaluations:,} of {result.plans_in_lattice:,} legal plans evaluated, {result.fitting:,} fit")
+    console.print()
+    console.print(_table(result, new_table))
+    mesh = "; experts: expert, expert_tensor" if _divides_experts(result) else ""
+    say(console, f"t,c,p,d: tensor, context, pipeline, data{mesh}; mb: sequences of a microbatch", style="dim")
+    console.print()
+    say(console, f"best plan: {units.shorten_runs(str(best.plan))}", style="bold")
+    say(console, _bound(result))
+    if result.simplest is not None:
+        more = units.percent(result.simplest.step_s / best.step_s - 1)
+        say(console, f"simplest within 1 %: {units.shorten_runs(str(result.simplest.plan))} ({more} longer)")
+    for message in best.validation.messages:
+        say(console, f"note: {message}")
+
+
+def _divides_experts(result: "PlanResult") -> bool:
+    """Whether any of the plans divides experts."""
+    return any(ranked.plan.expert * ranked.plan.expert_tensor > 1 for ranked in result.plans)
+
+
+def _bound(result: "PlanResult") -> str:
+    if result.gap == 0:
+        return "no legal plan that fits is better: all were evaluated"
+    return (
+        f"no plan is more than {units.percent(result.gap)} better (lower bound {units.significant(result.lower_bound)})"
+    )
+
+
+def _table(result: "PlanResult", new_table: Callable[..., "Table"]) -> "Table":
+    factor, unit = units.unit_for(result.plans[-1].step_s, units.SECONDS)
+    experts = _divides_experts(result)
+    mesh = ["experts"] if experts else []
+    figures = ["", f"step {unit}", "MFU %", "GiB", "gap %"]
+    table = new_table(*figures, "t,c,p,d", *mesh, "mb", "schedule", "ZeRO", "recompute", "where time goes")
+    table.padding = (0, 1, 0, 0)
+    for column in table.columns[7 + experts :]:
+        column.justify = "left"
+    for number, ranked in enumerate(result.plans, 1):
+        table.add_row(*_row(number, ranked, factor, experts), style="bold" if number == 1 else None)
+    return table
+
+
+def _row(number: int, ranked: "Ranked", factor: float, experts: bool) -> list[str]:
+    plan = ranked.plan
+    figures = [
+        units.significant(ranked.step_s / factor, 4),
+        f"{100 * ranked.mfu:.1f}",
+        f"{ranked.peak_bytes / 2**30:.1f}",
+        f"{100 * ranked.gap:.2f}",
+    ]
+    degrees = [f"{plan.tensor},{plan.context},{plan.pipeline},{plan.data}"]
+    degrees += [f"{plan.expert},{plan.expert_tensor}"] if experts else []
+    return [str(number), *figures, *degrees, str(plan.microbatch), *_options(ranked), ranked.reason]
+
+
+def _options(ranked: "Ranked") -> list[str]:
+    plan = ranked.plan
+    schedule = _SHORT.get(plan.schedule, plan.schedule)
+    schedule += f" x{plan.virtual_stages}" if plan.virtual_stages > 1 else ""
+    partial = plan.recompute != "none" and plan.recompute_share < 1
+    recompute = plan.recompute + (f" {plan.recompute_share:.0%}" if partial else "")
+    zero = f"{plan.zero_stage}" + (f" in {plan.data_shard}" if plan.data_shard else "")
+    return [schedule if plan.pipeline > 1 else "-", zero, recompute]

@@ -1,0 +1,161 @@
+"""`equipoise design`: from the words to the answer, and the answer as plain data with the keys programs rely on."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from costmodel._specs_checks import COUNT, FLAG, POSITIVE, TEXT, Check
+from costmodel._specs_files import SpecError
+from costmodel.cluster import Cluster
+from costmodel.curves import CurveRange
+from costmodel.specs import load_cluster, load_curves, load_workload
+from optimize.design import Answer, DesignResult
+from optimize.inputs import COMMAND_LINE, merge, placed
+from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective
+from optimize.plan_command import fixed_fields
+
+SCHEMA = 1
+TEMPLATE = "gb200-nvl72"
+SECONDS = 60.0
+_NAMES = tuple(objective.name for objective in Objective)
+_CHECKS: dict[str, Check] = {
+    **dict.fromkeys(("model", "cluster", "curves"), Check("a name or a file", lambda value: isinstance(value, str))),
+    **dict.fromkeys(("fix", "out"), TEXT),
+    **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
+    **dict.fromkeys(("tokens", "budget_usd", "power_mw", "deadline_days", "seconds"), POSITIVE),
+    "seed": Check(
+        "an integer >= 0", lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    ),
+    "rent": FLAG,
+    "objective": Check(f"one of {', '.join(_NAMES)}", lambda value: isinstance(value, str) and value in _NAMES),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DesignInputs:
+    """What one design needs, resolved."""
+
+    model: str
+    job: Job
+    limits: Limits
+    objective: Objective
+    template: Cluster
+    curves: CurveRange
+    fixed: Mapping[str, Any]
+    seconds: float
+    seed: int
+    out: Path | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Enough to ask again; which of two meanings the limits have is said."""
+        limits = self.limits
+        return {
+            "model": self.model,
+            "sequence": self.job.workload.sequence,
+            "batch": self.job.workload.batch,
+            "tokens": self.job.tokens,
+            "objective": self.objective.name,
+            "budget_usd": limits.budget_usd,
+            "budget_is": "rent while training" if limits.rent else "capital",
+            "power_mw": None if limits.power_w is None else limits.power_w / 1e6,
+            "power_is": "mean power at the facility's meter while training, cooling and losses included",
+            "accelerators": limits.accelerators,
+            "deadline_days": None if limits.deadline_s is None else limits.deadline_s / SECONDS_A_DAY,
+            "cluster": self.template.name,
+            "curves": self.curves.name,
+            "fix": dict(self.fixed),
+            "seconds": self.seconds,
+            "seed": self.seed,
+        }
+
+
+def resolve(flags: Mapping[str, Any], config: str | None = None) -> DesignInputs:
+    """Read, merge and check. Raises `SpecError` for a wrong value."""
+    given = merge(flags, config, _CHECKS)
+    for field, example in (("model", "a name such as megatron-1t, or a file"), ("tokens", "a number such as 20e12")):
+        if field not in given.values:
+            raise SpecError(f"{COMMAND_LINE}: `{field}` is missing; expected {example}")
+    if not given.values.keys() & {"budget_usd", "power_mw"}:
+        raise SpecError(f"{COMMAND_LINE}: `budget_usd` is missing; expected it, or `power_mw`, or both")
+    workload = placed(
+        given.place("model"), "model", load_workload, given.values["model"], **given.pick("sequence", "batch")
+    )
+    days, megawatt = given.values.get("deadline_days"), given.values.get("power_mw")
+    limits = Limits(
+        budget_usd=given.values.get("budget_usd"),
+        rent=given.values.get("rent", False),
+        power_w=None if megawatt is None else 1e6 * megawatt,
+        accelerators=given.values.get("accelerators"),
+        deadline_s=None if days is None else SECONDS_A_DAY * days,
+    )
+    return DesignInputs(
+        model=str(given.values["model"]),
+        job=Job(workload=workload, tokens=given.values["tokens"]),
+        limits=limits,
+        objective=Objective[given.values.get("objective", "time_s")],
+        template=placed(given.place("cluster"), "cluster", load_cluster, given.values.get("cluster", TEMPLATE)),
+        curves=placed(given.place("curves"), "curves", load_curves, *given.pick("curves").values()),
+        fixed=fixed_fields(given),
+        seconds=given.values.get("seconds", SECONDS),
+        seed=given.values.get("seed", 0),
+        out=Path(given.values["out"]) if "out" in given.values else None,
+    )
+
+
+def as_json(inputs: DesignInputs, result: DesignResult) -> dict[str, Any]:
+    """The answer of DESIGN section 9, without the keys that every command adds."""
+    empty: dict[str, Any] = {"cluster": None, "jobs": [], "value": None, "lower_bound": None, "gap": None}
+    return {
+        "schema": SCHEMA,
+        "status": result.status.name,
+        "message": result.message,
+        "inputs": inputs.as_json(),
+        "objective": result.objective.name,
+        "objective_is": result.objective.value,
+        **(empty if result.continuous is None else answer_json(result.continuous)),
+        "frontier": [dict(point) for point in result.frontier],
+        "catalogue": None if result.catalogue is None else answer_json(result.catalogue),
+        "notes": list(result.notes),
+        "seed": result.seed,
+    }
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """One of the two answers."""
+    q = answer.quantities
+    return {
+        "cluster": {
+            "name": answer.name,
+            **answer.hardware,
+            "domain": answer.domain,
+            "capital_usd": _number(q.capital_usd),
+            "meter_w": _number(q.meter_w),
+            "usd_per_s": _number(q.usd_per_s),
+        },
+        "jobs": [
+            {
+                "model": job.job.workload.name,
+                "tokens": job.job.tokens,
+                "plan": dataclasses.asdict(job.plan),
+                "step_s": job.step_s,
+                "train_s": job.train_s,
+                "mfu": job.mfu,
+                "peak_bytes": job.validation.peak_bytes,
+                "validation": job.validation.as_json(),
+            }
+            for job in answer.jobs
+        ],
+        "value": answer.value,
+        "lower_bound": answer.lower_bound,
+        "gap": answer.gap,
+        "residuals": dict(answer.residuals),
+        "shadow_prices": dict(answer.shadow_prices),
+        "elasticities": {e.parameter.key: e.value for e in answer.elasticities},
+        "evaluations": answer.evaluations,
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

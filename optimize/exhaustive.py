@@ -1,0 +1,197 @@
+"""Every plan of a lattice evaluated, in batches, with the best few kept: memory does not grow with the number of plans.
+
+Search is in float32. A plan that may be among the best, by a margin far above the error of float32, is evaluated again
+in float64 and judged by that; so is memory within the margin of the limit. So the best few are those of float64, ties
+ordered by the plan's number, whatever the batches, the processes or the interruptions.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from costmodel._pytree import map_leaves
+from costmodel.cost import Cost, as_floats, cost
+from costmodel.options import SCHEDULES
+from costmodel.semantics import Exact
+from optimize.lattice import CHUNK, Chunk, Lattice
+from optimize.plan_values import PlanValue
+
+MARGIN = 1e-4
+"""Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/test_exhaustive.py)."""
+
+COMPILE_FROM = 600_000
+"""Plans from which compiled batches are sooner than NumPy: starting JAX takes as long as so many plans in NumPy."""
+
+_BLOCK = 8_192  # points of one NumPy evaluation: its intermediates stay in the cache
+_EXACT = Exact(np)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A plan by its number, with its value in float64."""
+
+    value: float
+    index: int
+
+    @property
+    def key(self) -> tuple[float, int]:
+        """Ties, up to the rounding of sums, are ordered by the plan's number."""
+        return float(f"{self.value:.12e}"), self.index
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+    """What is kept of the plans seen so far. `cells` and `levels` hold the best of each group, by group."""
+
+    top: tuple[Entry, ...] = ()
+    cells: dict[int, Entry] = dataclasses.field(default_factory=dict)  # by tensor and pipeline degree
+    levels: dict[int, Entry] = dataclasses.field(default_factory=dict)  # by how much a plan makes use of
+    least_memory: Entry | None = None  # in bytes
+    evaluated: int = 0
+    fitting: int = 0
+
+    def merged(self, other: "Best", top: int) -> "Best":
+        """Of both; the order does not matter."""
+        entries = sorted({*self.top, *other.top}, key=lambda entry: entry.key)
+        memory = [entry for entry in (self.least_memory, other.least_memory) if entry is not None]
+        return Best(
+            top=tuple(entries[:top]),
+            cells=_lower(self.cells, other.cells),
+            levels=_lower(self.levels, other.levels),
+            least_memory=min(memory, key=lambda entry: entry.key, default=None),
+            evaluated=self.evaluated + other.evaluated,
+            fitting=self.fitting + other.fitting,
+        )
+
+
+def _lower(first: dict[int, Entry], second: dict[int, Entry]) -> dict[int, Entry]:
+    keys = sorted({*first, *second})
+    return {key: min((of[key] for of in (first, second) if key in of), key=lambda entry: entry.key) for key in keys}
+
+
+Evaluate = Callable[[Chunk], Cost]
+
+
+def search(
+    lattice: Lattice,
+    value: PlanValue,
+    top: int,
+    numbers: Iterable[int] | None = None,
+    best: Best | None = None,
+    done: Callable[[int, Best], None] | None = None,
+) -> Best:
+    """The best of the chunks with these numbers (default: all), on top of what is known already.
+
+    `done(number, best)` is called after each chunk. An interruption there or in between loses one chunk at most.
+    """
+    evaluate, best = evaluator(lattice), best or Best()
+    for number in range(chunk_count(lattice)) if numbers is None else numbers:
+        chunk = lattice.chunk(number * CHUNK, (number + 1) * CHUNK)
+        best = best.merged(_best_of(chunk, evaluate(chunk), value, best, top), top)
+        if done is not None:
+            done(number, best)
+    return best
+
+
+def chunk_count(lattice: Lattice) -> int:
+    """Chunks of the whole lattice."""
+    return -(-len(lattice) // CHUNK)
+
+
+def evaluator(lattice: Lattice) -> Evaluate:
+    """NumPy for small lattices, compiled batches for large ones: by the whole lattice, so that shares of it agree."""
+    if len(lattice) < COMPILE_FROM:
+        return lambda chunk: _in_numpy(lattice, chunk.indices, np.float32)
+    from costmodel import compiled
+
+    return lambda chunk: compiled.batch_cost(lattice.workload, lattice.cluster, chunk.points, batch=CHUNK)
+
+
+def exactly(lattice: Lattice, indices: np.ndarray) -> Cost:
+    """In float64."""
+    return _in_numpy(lattice, indices, np.float64)
+
+
+def _in_numpy(lattice: Lattice, indices: np.ndarray, dtype: Any) -> Cost:
+    cluster = dataclasses.replace(lattice.cluster, prices=None)
+    workload, cluster = (map_leaves(dtype, as_floats(tree)) for tree in (lattice.workload, cluster))
+    parts = []
+    for start in range(0, len(indices), _BLOCK):
+        points = lattice.points(indices[start : start + _BLOCK], dtype)
+        found = cost(workload, cluster, map_leaves(_as(dtype), points), _EXACT)
+        parts.append(found)
+    return Cost(
+        step_s=np.concatenate([part.step_s for part in parts]),
+        peak_bytes=np.concatenate([part.peak_bytes for part in parts]),
+    )
+
+
+def _as(dtype: Any) -> Callable[[Any], Any]:
+    """Numbers as numbers of a type; arrays have it already."""
+    return lambda leaf: leaf if np.ndim(leaf) else dtype(leaf)
+
+
+def _best_of(chunk: Chunk, found: Cost, value: PlanValue, best: Best, top: int) -> Best:
+    """The best few of one chunk that may stand beside `best`."""
+    values, share = value(chunk, found), found.peak_bytes / np.float32(chunk.lattice.limit_bytes)
+    sure, lightest = np.flatnonzero(share <= 1 - MARGIN), int(np.argmin(share))
+    return Best(
+        top=_top(chunk, values, share, value, best, top),
+        cells=_least_of_groups(chunk.indices[sure], values[sure], cell_of(chunk)[sure]),
+        levels=_least_of_groups(chunk.indices[sure], values[sure], level_of(chunk)[sure]),
+        least_memory=Entry(float(found.peak_bytes[lightest]), int(chunk.indices[lightest])),
+        evaluated=len(chunk),
+        fitting=int(np.count_nonzero(share <= 1)),
+    )
+
+
+def _top(
+    chunk: Chunk, values: np.ndarray, share: np.ndarray, value: PlanValue, best: Best, top: int
+) -> tuple[Entry, ...]:
+    """Plans of one chunk that belong to the best few, in float64."""
+    reached = best.top[-1].value if len(best.top) >= top else np.inf
+    sure = values[share <= 1 - MARGIN]
+    if len(sure) >= top:
+        reached = min(reached, float(np.partition(sure, top - 1)[top - 1]))
+    near = np.flatnonzero((share <= 1 + MARGIN) & (values <= reached * (1 + MARGIN)))
+    if not len(near):
+        return ()
+    asked = Chunk(chunk.lattice, chunk.indices[near])
+    exact = exactly(chunk.lattice, asked.indices)
+    fits = exact.peak_bytes <= chunk.lattice.limit_bytes
+    entries = zip(value(asked, exact)[fits], asked.indices[fits], strict=True)
+    return tuple(sorted((Entry(float(v), int(i)) for v, i in entries), key=lambda entry: entry.key)[:top])
+
+
+def _least_of_groups(indices: np.ndarray, values: np.ndarray, groups: np.ndarray) -> dict[int, Entry]:
+    """The first least value of each group."""
+    found = {}
+    for group in np.unique(groups):
+        inside = np.flatnonzero(groups == group)
+        least = inside[np.argmin(values[inside])]
+        found[int(group)] = Entry(float(values[least]), int(indices[least]))
+    return found
+
+
+_CELL = 1 << 24
+
+
+def cell_of(chunk: Chunk) -> np.ndarray:
+    """Tensor and pipeline degree as one number."""
+    return chunk.columns["tensor"] * _CELL + chunk.columns["pipeline"]
+
+
+def cell_degrees(cell: int) -> tuple[int, int]:
+    """Tensor and pipeline degree of a cell."""
+    return divmod(cell, _CELL)
+
+
+def level_of(chunk: Chunk) -> np.ndarray:
+    """How many things a plan makes use of beyond data parallelism, ZeRO up to 2 and plain 1F1B."""
+    c, usable = chunk.columns, int(chunk.lattice.cluster.tiers[0].usable_size)
+    used = sum((c[name] > 1).astype(int) for name in ("tensor", "context", "pipeline", "expert", "expert_tensor"))
+    used = used + (c["virtual_stages"] > 1) + (c["zero_stage"] > 2) + (c["data_shard"] > 0) + c["all_to_all"]
+    used = used + (c["recompute"] > 0) + (c["recompute_share"] < 1) + (c["domain"] != usable)
+    return used + np.isin(c["schedule"], [i for i, name in enumerate(SCHEDULES) if name.startswith("zb")])

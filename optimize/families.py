@@ -1,0 +1,58 @@
+"""Plans of one count and domain, as families that differ in recompute alone: one bound dismisses a family.
+
+A family's seconds are at least those without recompute, its bytes at least those with everything recomputed (or with
+nothing, if that is less).
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from costmodel.options import RECOMPUTES
+from costmodel.plan import PlanPoint
+from optimize.lattice import Lattice
+
+
+@dataclasses.dataclass(frozen=True)
+class Families:
+    """The first plan of each family of a lattice."""
+
+    lattice: Lattice
+
+    @property
+    def _members(self) -> np.ndarray:
+        """Plans of a family, by row: the last axis of the lattice."""
+        return self.lattice.axes[-1].count
+
+    def __len__(self) -> int:
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Families up to and including each row."""
+        return np.cumsum(self._sizes // self._members)
+
+    @property
+    def _sizes(self) -> np.ndarray:
+        return np.diff(self.lattice.ends, prepend=0)
+
+    def first(self, start: int, stop: int) -> np.ndarray:
+        """Number, in the lattice, of the first plan of families `start` to `stop` - 1."""
+        ends = self.ends
+        number = np.arange(start, min(stop, len(self)))
+        row = np.searchsorted(ends, number, side="right")
+        within = number - (ends[row] - (self._sizes // self._members)[row])
+        return (self.lattice.ends[row] - self._sizes[row]) + within * self._members[row]
+
+    def members(self, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """All plans of families, and the place in `first` of each one's family."""
+        row = np.searchsorted(self.lattice.ends, first, side="right")
+        count = self._members[row]
+        family = np.repeat(np.arange(len(first)), count)
+        offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        return first[family] + offset, family
+
+    def points(self, first: np.ndarray, dtype: Any) -> PlanPoint:
+        """The fastest that each family can be: nothing recomputed."""
+        return dataclasses.replace(self.lattice.points(first, dtype), recompute=RECOMPUTES["none"])

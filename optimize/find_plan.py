@@ -1,0 +1,174 @@
+"""The best plan of a workload on a cluster: the whole lattice evaluated, the best few validated and explained."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from costmodel.cluster import Cluster
+from costmodel.evaluate import prepare
+from costmodel.plan import Plan
+from costmodel.roofline import rates
+from costmodel.workload import Workload, model_flop
+from optimize import exhaustive
+from optimize.exhaustive import Best
+from optimize.inputs import plan_precision
+from optimize.lattice import Lattice, lattice
+from optimize.plan_values import PlanValue, UserObjective, plan_value
+from optimize.sensitivity import Elasticity, elasticities
+from optimize.status import CommandError, Status
+from optimize.validate import Validation, validate
+from optimize.versions import versions
+
+SIMPLER_WITHIN = 0.01  # of the best value: what a simpler plan may cost
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """One plan of the answer, scored in float64 and validated."""
+
+    plan: Plan
+    value: float  # as the objective reports it
+    gap: float  # over the lower bound
+    step_s: float
+    mfu: float
+    peak_bytes: float
+    reason: str
+    validation: Validation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanResult:
+    """The answer. `lower_bound` holds for every legal plan that fits; it is the value where all were evaluated."""
+
+    status: Status
+    message: str
+    objective: str
+    unit: str
+    value: float
+    lower_bound: float
+    lower_bound_s: float  # of the step
+    gap: float
+    plans: tuple[Ranked, ...]  # best first
+    simplest: Ranked | None  # of those within 1 %, where it is not the best itself
+    elasticities: tuple[Elasticity, ...]
+    plans_in_lattice: int
+    evaluations: int
+    fitting: int
+    seconds: float
+    seed: int
+    versions: Mapping[str, str]
+
+    @property
+    def plan(self) -> Plan:
+        return self.plans[0].plan
+
+
+def find_plan(
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    objective: str | UserObjective = "step_s",
+    tokens: float | None = None,
+    top: int = 10,
+    search: Callable[[Lattice, PlanValue, int], Best] = exhaustive.search,
+) -> PlanResult:
+    """The best of all legal plans that fit in memory, by `objective` (`plan_values.OBJECTIVES`, or your function).
+
+    `fixed` holds fields of `Plan` that are not searched (a set among its values: any of its members). Raises
+    `CommandError` where no plan is legal (bad input), or none fits (infeasible).
+    """
+    start = time.perf_counter()
+    whole = lattice(workload, cluster, plan_precision(cluster) | dict(fixed or {}))
+    value = plan_value(objective, workload, cluster, sorted(set(whole.rows["domain"].tolist())), tokens)
+    if not len(whole):
+        raise CommandError(Status.bad_input, f"plan: no legal plan of {workload.name} on {cluster.name} keeps {fixed}")
+    best = search(whole, value, top)
+    if not best.top:
+        raise CommandError(Status.infeasible, "nothing fits")
+    complete = best.evaluated == len(whole)
+    bound = best.top[0].value if complete else flop_bound_s(workload, cluster, whole) * min(value.factors.values())
+    ranked = _ranked(whole, value, best, bound)
+    status = Status.ok
+    return PlanResult(
+        status=status,
+        message=status.value,
+        objective=value.name,
+        unit=value.unit,
+        value=ranked[0].value,
+        lower_bound=value.shown(bound),
+        lower_bound_s=ranked[0].step_s * bound / best.top[0].value,
+        gap=best.top[0].value / bound - 1,
+        plans=ranked,
+        simplest=_simplest(whole, value, best, bound, ranked[0]),
+        elasticities=elasticities(workload, cluster, ranked[0].plan),
+        plans_in_lattice=len(whole),
+        evaluations=best.evaluated,
+        fitting=best.fitting,
+        seconds=time.perf_counter() - start,
+        seed=0,
+        versions=versions(),
+    )
+
+
+def _ranked(whole: Lattice, value: PlanValue, best: Best, bound: float) -> tuple[Ranked, ...]:
+    checked = [validate(whole.workload, whole.cluster, whole.plan(entry.index)) for entry in best.top]
+    return tuple(
+        _rank(value, entry.value, bound, validation, checked[0])
+        for entry, validation in zip(best.top, checked, strict=True)
+    )
+
+
+def _rank(value: PlanValue, found: float, bound: float, validation: Validation, first: Validation) -> Ranked:
+    breakdown = validation.breakdown
+    assert breakdown is not None, validation.violations  # the lattice is legal: tests compare it with `violations`
+    return Ranked(
+        plan=validation.plan,
+        value=value.shown(found),
+        gap=found / bound - 1,
+        step_s=float(breakdown.step_s),
+        mfu=float(breakdown.mfu),
+        peak_bytes=validation.peak_bytes,
+        reason=_reason(validation, first),
+        validation=validation,
+    )
+
+
+def _reason(validation: Validation, first: Validation) -> str:
+    """Where the time of the best plan goes beside its compute; what another one loses to it."""
+    own, best = _terms(validation), _terms(first)
+    if validation is first:
+        own = {name: share for name, share in own.items() if name not in ("matmuls", "attention")}
+        most = max(own, key=lambda name: own[name])
+        return f"{most} {100 * own[most]:.1f} %"
+    step_s = first.breakdown.step_s if first.breakdown else math.nan
+    scale = validation.breakdown.step_s / step_s if validation.breakdown else math.nan
+    more = {name: own[name] * scale - best.get(name, 0.0) for name in own}
+    most = max(more, key=lambda name: more[name])
+    return f"{most} {100 * more[most]:+.1f} %"
+
+
+def _terms(validation: Validation) -> dict[str, float]:
+    """Exposed shares of the step."""
+    found = validation.breakdown
+    return {} if found is None else {term.name: float(term.exposed_s / found.step_s) for term in found.terms}
+
+
+def _simplest(whole: Lattice, value: PlanValue, best: Best, bound: float, first: Ranked) -> Ranked | None:
+    """The plan that makes use of least among those within 1 % of the best."""
+    reached = best.top[0].value * (1 + SIMPLER_WITHIN)
+    level = min((level for level, entry in best.levels.items() if entry.value <= reached), default=None)
+    if level is None or best.levels[level].index == best.top[0].index:
+        return None
+    validation = validate(whole.workload, whole.cluster, whole.plan(best.levels[level].index))
+    return _rank(value, best.levels[level].value, bound, validation, first.validation)
+
+
+def flop_bound_s(workload: Workload, cluster: Cluster, whole: Lattice) -> float:
+    """Seconds in which all accelerators together could do the model's FLOP at the best rate of a kernel."""
+    numbers, machine, point = prepare(workload, cluster, whole.plan(0))
+    speed = rates(machine.accelerator, point, machine.stack)
+    fastest = min(speed.matmul_s_per_flop, speed.attention_s_per_flop)
+    return float(model_flop(numbers) * numbers.batch * fastest / point.accelerators)

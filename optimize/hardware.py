@@ -1,0 +1,218 @@
+r"""Best hardware for fixed plans, in one batch, with certificates and shadow prices.
+
+At a fixed plan the logarithms of time, money and watts are convex in the logarithms of the hardware (DESIGN section
+6), so the best hardware is a convex problem of a few variables: minimised by cutting planes (`_convex.py`), the bound
+valid by construction. The multipliers of its limits are the shadow prices: one per cent more of a limit lowers the
+minimised quantity by so many per cent.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+
+import numpy as np
+
+from costmodel._pytree import map_leaves
+from costmodel.curves import Hardware
+from costmodel.plan import PlanPoint
+from optimize import _convex
+from optimize._hardware_model import HardwareModel
+from optimize._hardware_problem import (
+    FREE,
+    GROWTH,
+    SHRINK,
+    Design,
+    Equal,
+    HardwareProblem,
+    bought,
+    design_quantities,
+)
+
+__all__ = [
+    "FREE", "GROWTH", "SHRINK", "Design", "Equal", "HardwareModel", "HardwareProblem", "HardwareSolutions",
+    "HardwareStatus", "TOLERANCE", "bought", "design_quantities", "solve_hardware", "stack",
+]  # fmt: skip
+
+TOLERANCE = 1e-3
+_STRICT = 1e-9  # a point that misses no limit by so little is one from which to start
+
+
+class HardwareStatus(enum.Enum):
+    """How the search for one plan's hardware ended."""
+
+    solved = "certified within the tolerance"
+    unproved = "the gap is above the tolerance"
+    dominated = "its lower bound is above the cutoff"
+    memory = "the plan needs more memory than is offered"
+    accelerators = "the plan needs more accelerators than are allowed"
+    infeasible = "no hardware that is offered meets all limits"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HardwareSolutions:
+    """Answers for a batch of plans; every array is by plan first."""
+
+    problem: HardwareProblem
+    model: HardwareModel
+    status: tuple[HardwareStatus, ...]
+    logs: np.ndarray  # logarithms of the free variables
+    value: np.ndarray  # the minimised quantity; infinite where nothing feasible was found
+    lower_bound: np.ndarray
+    shadow_prices: dict[str, np.ndarray]  # per cent of the value for one per cent more of a limit
+    need_price: np.ndarray  # per cent of the value for one per cent less memory needed
+    excess: dict[str, np.ndarray]  # log(value / limit) of each limit at the answer, or where least is missed
+    evaluations: int
+
+    @property
+    def gap(self) -> np.ndarray:
+        """Value over lower bound, minus one."""
+        with np.errstate(invalid="ignore"):
+            return self.value / self.lower_bound - 1
+
+    @property
+    def best(self) -> int:
+        """The plan with the least value."""
+        return int(np.argmin(self.value))
+
+    def hardware(self, i: int) -> Hardware:
+        """What plan `i` would buy."""
+        fields = zip(self.model.names, np.exp(self.logs[i]), strict=True)
+        whole = self.model.hardware({name: float(value) for name, value in fields})
+        return dataclasses.replace(whole, accelerators=float(self.model.accelerators[i]))
+
+
+def stack(points: Sequence[PlanPoint]) -> PlanPoint:
+    """A batch of points: arrays in every field."""
+    columns: list[list[float]] = []
+    for point in points:
+        row: list[float] = []
+        map_leaves(row.append, point)
+        columns.append(row)
+    arrays = iter(np.asarray(columns, float).T)
+    return map_leaves(lambda _: next(arrays), points[0])
+
+
+def solve_hardware(
+    problem: HardwareProblem,
+    *plans: PlanPoint | Sequence[PlanPoint],
+    tolerance: float = TOLERANCE,
+    cutoff: float = np.inf,
+) -> HardwareSolutions:
+    """Best hardware for each plan: a batch of points (or a sequence of single ones) for each job of the problem.
+
+    `cutoff`: a value that is known already; plans that cannot be below it are left as soon as that is proved.
+    """
+    points = tuple(plan if isinstance(plan, PlanPoint) else stack(plan) for plan in plans)
+    model = HardwareModel(problem, tuple(map_leaves(_as_double, point) for point in points))
+    n, k = model.low.shape
+    offered, allowed = model.offered, _allowed(model)
+    inside, missed, evaluations = _start(model, offered & allowed)
+    startable = offered & allowed & (missed <= 0)
+    chosen, limits = np.flatnonzero(startable), len(model.limits)
+    found = _convex.Found(
+        model.low.copy(), np.full(n, np.inf), np.full(n, np.inf), np.zeros((n, limits)), np.zeros((n, k)), evaluations
+    )
+    if len(chosen):
+        part = _convex.minimise(model.take(chosen), inside[chosen], np.log1p(tolerance), float(np.log(cutoff)))
+        for name in ("point", "value", "bound", "limit_weights", "slope"):
+            getattr(found, name)[chosen] = getattr(part, name)
+        found.evaluations += part.evaluations
+    found.point[~startable] = inside[~startable]
+    causes = _causes(offered, allowed, startable)
+    return _solutions(problem, model, found, causes, tolerance, cutoff)
+
+
+def _as_double(leaf: object) -> object:
+    return np.asarray(leaf, float) if np.ndim(leaf) else float(leaf)  # pyright: ignore[reportArgumentType]
+
+
+def _allowed(model: HardwareModel) -> np.ndarray:
+    most = model.problem.limits.accelerators
+    return np.full(model.length, True) if most is None else model.accelerators <= most
+
+
+def _causes(offered: np.ndarray, allowed: np.ndarray, startable: np.ndarray) -> list[HardwareStatus | None]:
+    """Why a plan has no answer; None where it has one."""
+    names = np.full(len(offered), None, object)
+    names[~startable] = HardwareStatus.infeasible
+    names[~offered] = HardwareStatus.memory
+    names[~allowed] = HardwareStatus.accelerators
+    return list(names)
+
+
+def _start(model: HardwareModel, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """Points that meet all limits, by how much the others miss them at the least (in logarithms), and evaluations."""
+    rows, _ = model.equalities()
+    inside, missed = model.low.copy(), np.full(model.length, -np.inf)
+    if model.limits:
+        missed = model.residual_logs(inside.T).max(axis=0)
+    if len(rows):
+        missed = np.full(model.length, np.inf)
+    search = np.flatnonzero(wanted & (missed > 0)) if len(rows) or not model.timeless else np.array([], int)
+    if not len(search):  # money and watts are least at the cheapest corner
+        return inside, missed, 0
+    meeting = _Meeting(model.take(search))
+    found = _convex.minimise(meeting, inside[search], 1e-4, cutoff=0.0, enough=lambda value: value < -_STRICT)
+    inside[search], missed[search] = (
+        found.point,
+        np.where(found.value <= 0, found.value, np.maximum(found.bound, 1e-12)),
+    )
+    return inside, missed, found.evaluations
+
+
+class _Meeting:
+    """The problem of meeting all limits: the one that is missed most is minimised."""
+
+    def __init__(self, model: HardwareModel) -> None:
+        self.model, self.low, self.high = model, model.low, model.high
+
+    def evaluate(self, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, slopes = self.model.evaluate(logs)
+        if len(values) == 1:
+            return np.full_like(values, -1.0), np.zeros_like(slopes)
+        worst = np.argmax(values[1:], axis=0)
+        steep = np.take_along_axis(slopes[1:], worst[None, None], axis=0)
+        return np.take_along_axis(values[1:], worst[None], axis=0), steep
+
+    def residual_logs(self, logs: np.ndarray) -> np.ndarray:
+        return np.empty((0, *logs.shape[1:]))
+
+    def equalities(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.model.equalities()
+
+    def take(self, chosen: np.ndarray) -> "_Meeting":
+        return _Meeting(self.model.take(chosen))
+
+
+def _solutions(
+    problem: HardwareProblem,
+    model: HardwareModel,
+    found: _convex.Found,
+    causes: list[HardwareStatus | None],
+    tolerance: float,
+    cutoff: float,
+) -> HardwareSolutions:
+    value, bound = np.exp(found.value), np.exp(found.bound)
+    ends = (_ended(reached, proved, tolerance, cutoff) for reached, proved in zip(value, bound, strict=True))
+    status = tuple(cause or end for cause, end in zip(causes, ends, strict=True))
+    at_answer = model.residual_logs(found.point.T)
+    memory = model.names.index("hbm_bytes") if "hbm_bytes" in model.names else None
+    bounded = model.low[:, memory] > np.log(problem.range_of("hbm_bytes")[0]) if memory is not None else 0.0
+    return HardwareSolutions(
+        problem=problem,
+        model=model,
+        status=status,
+        logs=found.point,
+        value=value,
+        lower_bound=bound,
+        shadow_prices={name: found.limit_weights[:, j] for j, name in enumerate(model.limits)},
+        need_price=bounded * np.maximum(found.slope[:, memory], 0.0) if memory is not None else np.zeros(len(value)),
+        excess={name: at_answer[j] for j, name in enumerate(model.limits)},
+        evaluations=found.evaluations,
+    )
+
+
+def _ended(value: float, bound: float, tolerance: float, cutoff: float) -> HardwareStatus:
+    if value <= bound * (1 + tolerance):
+        return HardwareStatus.solved
+    return HardwareStatus.dominated if bound > cutoff else HardwareStatus.unproved

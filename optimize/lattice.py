@@ -1,0 +1,268 @@
+"""All legal plans of a workload on a cluster, numbered: any slice of them is made when it is asked for.
+
+A plan is a row of degrees and one option of each axis: schedule with virtual stages, ZeRO stage with the ranks that
+share weights, sequence parallelism, kind of context parallelism, recompute. Given the degrees, each axis is legal or
+not by itself, so the lattice is a sum over rows of products of axes: plan number i is found by division, nothing is
+stored but the rows and the axes, and processes may each take a range of numbers.
+
+What is left out because something that stays is never worse in time nor in memory (tests/test_dominance.py):
+- overlap that is switched off (timing.overlapped_s is at most compute + communication, and takes no memory);
+- ZeRO 1 to 3 on one rank, all-to-all with one context rank (nothing to divide);
+- schedules other than 1F1B without a pipeline (equal time, no less memory).
+And for the sake of size, in words: layers that do not divide go to late middle stages (`default_plan.even_layers`),
+and virtual stages divide those of the fullest stage (where they do not, the closed form is up to 18 % too fast);
+weights are shared by all of data x context or by the ranks inside one domain; recompute covers quarters of the layers,
+as far as those are whole layers; domains are used by more than half.
+"""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from costmodel import options
+from costmodel.cluster import Cluster
+from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.workload import Workload
+from optimize._axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis, wanted
+from optimize.default_plan import even_layers
+from optimize.legality import Rules, rules
+
+CHUNK = 65_536
+DEGREES = ("domain", "tensor", "context", "pipeline", "data", "expert", "expert_tensor", "microbatch")
+AXES = ("schedule", "virtual_stages", "zero_stage", "data_shard", "sequence_parallel", "context_kind", "recompute")
+OVERLAPS = ("overlap_data", "overlap_tensor", "overlap_context", "overlap_expert", "overlap_pipeline")
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Consecutive plans of a lattice: `points` holds arrays of one length, or numbers."""
+
+    lattice: "Lattice"
+    indices: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @functools.cached_property
+    def points(self) -> PlanPoint:
+        """In float32, for search."""
+        return self.lattice.points(self.indices, np.float32)
+
+    @functools.cached_property
+    def columns(self) -> dict[str, np.ndarray]:
+        """Degrees and options as integers."""
+        return self.lattice.columns(self.indices)
+
+    def plan(self, i: int) -> Plan:
+        """The plan that `points` holds at place `i`."""
+        return self.lattice.plan(int(self.indices[i]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Lattice:
+    """Rows of degrees, and the options of each; `fixed` are the fields of `Plan` that are not searched."""
+
+    workload: Workload
+    cluster: Cluster
+    fixed: Mapping[str, Any]
+    rows: Mapping[str, np.ndarray]
+    axes: tuple[Axis, ...]
+    ends: np.ndarray  # number of plans up to and including each row
+
+    def __len__(self) -> int:
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def chunk(self, start: int, stop: int) -> Chunk:
+        """Plans number `start` to `stop` - 1."""
+        return Chunk(self, np.arange(start, min(stop, len(self)), dtype=np.int64))
+
+    def select(self, indices: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The row of each plan, and the entry of each axis."""
+        row = np.searchsorted(self.ends, indices, side="right")
+        rest = indices - (self.ends[row] - self._sizes[row])
+        entries = []
+        for axis in reversed(self.axes):
+            count = axis.count[row]
+            entries.append(axis.offset[row] + rest % count)
+            rest = rest // count
+        return row, entries[::-1]
+
+    @functools.cached_property
+    def _sizes(self) -> np.ndarray:
+        return np.diff(self.ends, prepend=0)
+
+    def columns(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+        """Degrees and options of plans as arrays; names of options as numbers in their tables."""
+        row, entries = self.select(indices)
+        found = {name: column[row] for name, column in self.rows.items()}
+        for axis, entry in zip(self.axes, entries, strict=True):
+            found |= {name: column[entry] for name, column in axis.table.items()}
+        return found
+
+    def points(self, indices: np.ndarray, dtype: Any) -> PlanPoint:
+        """What the cost model reads."""
+        row, entries = self.select(indices)
+        degrees = {name: column[row].astype(dtype) for name, column in self.rows.items()}
+        data, rows = degrees.pop("data"), {}
+        for axis, entry in zip(self.axes, entries, strict=True):
+            rows |= axis.fields(entry, dtype)
+        shard = rows.pop("data_shard")
+        ranks = data * degrees["context"]
+        extra = {name: values.astype(dtype)[row] for name, values in self._extra_layers.items()}
+        accelerators = dtype(self.cluster.accelerators)
+        copies = np.where(shard > 0, ranks / np.maximum(shard, 1), dtype(1.0))
+        own = degrees | rows | extra | {"accelerators": accelerators, "copies": copies}
+        return dataclasses.replace(self._plain, **own)
+
+    @functools.cached_property
+    def _plain(self) -> PlanPoint:
+        """The fields that are not searched."""
+        names = [f.name for f in dataclasses.fields(Plan) if f.name not in (*DEGREES, *AXES, "stage_layers")]
+        chosen = {name: self.fixed[name] for name in names if name in self.fixed and name != "recompute_share"}
+        overlap = dict.fromkeys(OVERLAPS, True) | {k: v for k, v in chosen.items() if k in OVERLAPS}
+        return embed(Plan(**(chosen | overlap)), self.workload, float(self.cluster.tiers[0].usable_size))
+
+    @functools.cached_property
+    def _extra_layers(self) -> dict[str, np.ndarray]:
+        names = ("extra_layers_first", "extra_layers_middle", "extra_layers_last")
+        stages, which = np.unique(self.rows["pipeline"], return_inverse=True)
+        points = [
+            embed(Plan(pipeline=int(p), stage_layers=self.stage_layers(int(p))), self.workload, 1.0) for p in stages
+        ]
+        return {name: np.array([getattr(point, name) for point in points], float)[which] for name in names}
+
+    def stage_layers(self, pipeline: int) -> tuple[int, ...] | None:
+        """None where the layers divide."""
+        if self.fixed.get("stage_layers") is not None:
+            return tuple(self.fixed["stage_layers"])
+        return even_layers(self.rules.layers, pipeline)
+
+    @property
+    def limit_bytes(self) -> float:
+        """Memory of one accelerator."""
+        return float(self.cluster.accelerator.hbm_bytes)
+
+    @functools.cached_property
+    def rules(self) -> Rules:
+        return rules(self.workload, self.cluster)
+
+    def plan(self, index: int) -> Plan:
+        """Plan number `index`, with what overlaps only where there is traffic to hide."""
+        found = {name: values[0] for name, values in self.columns(np.array([index])).items()}
+        usable = int(self.cluster.tiers[0].usable_size)
+        degrees = {name: int(found[name]) for name in DEGREES}
+        fields: dict[str, Any] = degrees | {
+            "domain": None if found["domain"] == usable else int(found["domain"]),
+            "virtual_stages": int(found["virtual_stages"]),
+            "zero_stage": int(found["zero_stage"]),
+            "data_shard": int(found["data_shard"]) or None,
+            "sequence_parallel": bool(found["sequence_parallel"]),
+            "context_kind": "all_to_all" if found["all_to_all"] else "ring",
+            "schedule": list(options.SCHEDULES)[found["schedule"]],
+            "recompute": list(options.RECOMPUTES)[found["recompute"]],
+            "recompute_share": float(found["recompute_share"]),
+            "stage_layers": self.stage_layers(int(found["pipeline"])),
+        }
+        on: dict[str, Any] = {
+            "overlap_tensor": degrees["tensor"] > 1,
+            "overlap_expert": degrees["expert"] * degrees["expert_tensor"] > 1,
+            "overlap_pipeline": degrees["pipeline"] > 1,
+        }
+        given = {name: value for name, value in self.fixed.items() if name not in fields}
+        return Plan(**(on | fields | given))
+
+
+def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Lattice:
+    """All legal plans that keep the fields in `fixed`. A set among its values allows any of its members."""
+    rule = rules(workload, cluster)
+    parts = [_rows(rule, fixed, domain, tensor) for domain, tensor in _outer(rule, fixed)]
+    rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}
+    axes = (
+        stages_axis(rule, rows, fixed),
+        shards_axis(rule, rows, fixed),
+        switches_axis(rule, rows, fixed),
+        recompute_axis(rule, rows, fixed),
+    )
+    sizes = functools.reduce(np.multiply, (axis.count for axis in axes))
+    kept = sizes > 0
+    rows = {name: column[kept] for name, column in rows.items()}
+    single = {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}
+    return Lattice(workload, cluster, single, rows, tuple(axis.at(kept) for axis in axes), np.cumsum(sizes[kept]))
+
+
+def chunks(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], size: int = CHUNK) -> Iterator[Chunk]:
+    """All legal plans in a fixed order, `size` at a time: memory does not grow with their number."""
+    whole = lattice(workload, cluster, fixed)
+    return (whole.chunk(start, start + size) for start in range(0, len(whole), size))
+
+
+def count(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> int:
+    """How many legal plans there are."""
+    return len(lattice(workload, cluster, fixed))
+
+
+def _outer(rule: Rules, fixed: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+    """Domains and tensor degrees, the usual domain first."""
+    total = int(rule.cluster.accelerators)
+    tensors = [
+        t for t in divisors(math.gcd(total, *rule.tensor_divides)) if rule.tensor(t) and wanted(fixed, "tensor", t)
+    ]
+    return itertools.product(_domains(rule, fixed), tensors)
+
+
+def _domains(rule: Rules, fixed: Mapping[str, Any]) -> list[int]:
+    inner, total = rule.cluster.tiers[0], int(rule.cluster.accelerators)
+    usable, size = int(inner.usable_size), int(inner.size)
+    found = [usable, *(d for d in divisors(total) if size / 2 < d <= size and d != usable)]
+    if fixed.get("domain") is not None:
+        found = [fixed["domain"]] if isinstance(fixed["domain"], int) else sorted(fixed["domain"])
+    found = found[:1] if total <= found[0] else found
+    return [d for d in found if rule.domain(d)]
+
+
+def _rows(rule: Rules, fixed: Mapping[str, Any], domain: int, tensor: int) -> dict[str, np.ndarray]:
+    """Legal degrees under one domain and tensor degree, each with every microbatch."""
+    inside = int(rule.cluster.accelerators) // tensor
+    batch = int(rule.workload.batch)
+    stages = [p for p in divisors(inside) if p <= rule.layers]
+    experts, shares = _expert_degrees(rule, inside * tensor)
+    grid = np.meshgrid(divisors(math.gcd(inside, int(rule.workload.sequence))), stages, experts, shares, indexing="ij")
+    context, pipeline, expert, expert_tensor = (axis.ravel() for axis in grid)
+    whole = inside % (context * pipeline) == 0
+    c = {"context": context, "pipeline": pipeline, "expert": expert, "expert_tensor": expert_tensor}
+    c |= {"data": np.where(whole, inside // (context * pipeline), 1), "microbatch": np.ones_like(context)}
+    c |= {"tensor": np.full_like(context, tensor), "domain": np.full_like(context, domain)}
+    legal = whole & rule.degrees(c)
+    for name in DEGREES[2:-1]:
+        legal = legal & wanted(fixed, name, c[name])
+    c = {name: column[legal] for name, column in c.items()}
+    return _with_microbatches(c, batch, fixed)
+
+
+def _with_microbatches(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    each = {int(data): divisors(batch // int(data)) for data in np.unique(c["data"])}
+    each = {data: [m for m in sizes if wanted(fixed, "microbatch", m)] for data, sizes in each.items()}
+    lists = [each[int(data)] for data in c["data"]]
+    times = np.array([len(sizes) for sizes in lists], int)
+    found = {name: np.repeat(column, times) for name, column in c.items()}
+    return found | {"microbatch": np.array(list(itertools.chain.from_iterable(lists)), int)}
+
+
+def _expert_degrees(rule: Rules, ranks: int) -> tuple[list[int], list[int]]:
+    """Degrees of the second mesh that divide what they share."""
+    found = []
+    for name in ("expert", "expert_tensor"):
+        values = [value for degree, value in rule.expert_divides if degree == name]
+        found.append(divisors(math.gcd(ranks, *values)) if values else [1])
+    return found[0], found[1]
+
+
+def divisors(value: int) -> list[int]:
+    """In order."""
+    small = [d for d in range(1, math.isqrt(value) + 1) if value % d == 0]
+    return small + [value // d for d in reversed(small) if d * d != value]

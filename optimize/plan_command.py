@@ -1,0 +1,140 @@
+"""`equipoise plan`: from the words to the answer, and the answer as plain data with the keys programs rely on."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from costmodel._specs_checks import COUNT, POSITIVE, TEXT, Check, nearest
+from costmodel._specs_files import SpecError, show
+from costmodel._specs_plans import PLAN_CHECKS
+from costmodel.cluster import Cluster
+from costmodel.workload import Workload
+from optimize.find_plan import PlanResult, Ranked
+from optimize.inputs import Given, job, merge
+from optimize.plan_values import OBJECTIVES
+
+SCHEMA = 1
+_CHECKS: dict[str, Check] = {
+    **dict.fromkeys(("model", "cluster"), Check("a name or a file", lambda value: isinstance(value, str))),
+    **dict.fromkeys(("fix", "out"), TEXT),
+    **dict.fromkeys(("accelerators", "sequence", "batch", "top"), COUNT),
+    "tokens": POSITIVE,
+    "objective": Check(f"one of {', '.join(OBJECTIVES)}", lambda value: isinstance(value, str) and value in OBJECTIVES),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanInputs:
+    """What one search needs, resolved."""
+
+    model: str
+    workload: Workload
+    cluster: Cluster
+    fixed: Mapping[str, Any]
+    objective: str
+    tokens: float | None
+    top: int
+    out: Path | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Enough to ask again."""
+        return {
+            "model": self.model,
+            "cluster": self.cluster.name,
+            "accelerators": self.cluster.accelerators,
+            "sequence": self.workload.sequence,
+            "batch": self.workload.batch,
+            "objective": self.objective,
+            "tokens": self.tokens,
+            "top": self.top,
+            "fix": dict(self.fixed),
+        }
+
+
+def resolve(flags: Mapping[str, Any], config: str | None = None) -> PlanInputs:
+    """Read, merge and check. Raises `SpecError` for a wrong value."""
+    given = merge(flags, config, _CHECKS)
+    workload, cluster = job(given, given.values.get("accelerators"))
+    return PlanInputs(
+        model=str(given.values["model"]),
+        workload=workload,
+        cluster=cluster,
+        fixed=fixed_fields(given),
+        objective=given.values.get("objective", "step_s"),
+        tokens=given.values.get("tokens"),
+        top=given.values.get("top", 10),
+        out=Path(given.values["out"]) if "out" in given.values else None,
+    )
+
+
+def fixed_fields(given: Given) -> dict[str, Any]:
+    """The fields of `--fix tensor=8,schedule=one_f_one_b`."""
+    if "fix" not in given.values:
+        return {}
+    place, found = given.place("fix"), {}
+    for part in str(given.values["fix"]).split(","):
+        name, equals, text = (word.strip() for word in part.partition("="))
+        name = name.replace("-", "_")
+        if not equals or name not in PLAN_CHECKS:
+            told = f"`fix` has {show(part.strip())}; expected field=value"
+            raise SpecError(f"{place}: {told}; {nearest(name, PLAN_CHECKS)}" if equals else f"{place}: {told}")
+        if name in found:
+            raise SpecError(f"{place}: `fix` gives `{name}` twice; expected one value")
+        found[name] = _typed(place, name, text)
+    return found
+
+
+_WORDS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
+
+
+def _typed(place: str, name: str, text: str) -> Any:
+    """The value that a field takes: of the readings of the text, the first that its check accepts."""
+    check = PLAN_CHECKS[name]
+    for read in (int, float, lambda word: _WORDS[word], str, lambda word: [int(part) for part in word.split(":")]):
+        try:
+            value = read(text)
+        except (ValueError, KeyError):
+            continue
+        if check(value):
+            return check.keep(value)
+    raise SpecError(f"{place}: `fix` sets `{name}` to {show(text)}; expected {check.expected}")
+
+
+def as_json(inputs: PlanInputs, result: PlanResult) -> dict[str, Any]:
+    """The answer of DESIGN section 9, without the keys that every command adds."""
+    best = result.plans[0]
+    return {
+        "schema": SCHEMA,
+        "status": result.status.name,
+        "message": result.message,
+        "inputs": inputs.as_json(),
+        "plan": dataclasses.asdict(best.plan),
+        "step_s": best.step_s,
+        "lower_bound_s": result.lower_bound_s,
+        "gap": result.gap,
+        "objective": result.objective,
+        "unit": result.unit,
+        "value": result.value,
+        "lower_bound": result.lower_bound,
+        "plans": [_ranked(plan) for plan in result.plans],
+        "simplest": None if result.simplest is None else _ranked(result.simplest),
+        "evaluations": result.evaluations,
+        "plans_in_lattice": result.plans_in_lattice,
+        "fitting": result.fitting,
+        "elasticities": {e.parameter.key: e.value for e in result.elasticities},
+        "validation": best.validation.as_json(),
+        "seed": result.seed,
+    }
+
+
+def _ranked(ranked: Ranked) -> dict[str, Any]:
+    return {
+        "plan": dataclasses.asdict(ranked.plan),
+        "value": ranked.value,
+        "gap": ranked.gap,
+        "step_s": ranked.step_s,
+        "mfu": ranked.mfu,
+        "peak_bytes": ranked.peak_bytes,
+        "reason": ranked.reason,
+    }

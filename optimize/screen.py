@@ -1,0 +1,106 @@
+"""Step seconds of plans on hardware of their own each, with the gradient by the rates: some million a second.
+
+One compiled program in float32 for each structure of operators, whatever the plans, the hardware and the sizes. Its
+results bound and rank; what is reported is evaluated again in float64 (`tangents_of` without compilation).
+"""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from costmodel import compiled, dual
+from costmodel._pytree import map_leaves
+from costmodel.cluster import Cluster
+from costmodel.cost import as_floats, cost
+from costmodel.counts import counts
+from costmodel.curves import with_hardware
+from costmodel.memory import memory
+from costmodel.options import RECOMPUTES, RecomputeRow
+from costmodel.plan import PlanPoint
+from costmodel.semantics import Exact
+from costmodel.workload import Workload
+from optimize.space import RATES, Space
+
+BATCH = 32_768
+FLOAT32_SLACK = 1e-4  # of a logarithm: rounding of values and of slopes over the whole box (tests/test_screen.py)
+_FULL: RecomputeRow = RECOMPUTES["full"]
+
+
+class Screened(NamedTuple):
+    """By plan."""
+
+    log_step_s: np.ndarray
+    slopes: np.ndarray  # of it by the logarithms of the rates
+    peak_bytes: np.ndarray
+    least_bytes: np.ndarray  # with everything recomputed, if that is less
+
+
+@functools.cache
+def _program() -> Any:
+    import jax
+
+    semantics = compiled.in_jax()
+
+    def evaluate(workload: Workload, template: Cluster, point: PlanPoint, rates: tuple[Any, ...]) -> tuple[Any, ...]:
+        def step_s(rates: tuple[Any, ...]) -> Any:
+            return cost(workload, _with_rates(template, rates), point, semantics).step_s
+
+        value, pull = jax.vjp(step_s, rates)
+        (slopes,) = pull(jax.numpy.ones_like(value))
+        peaks = [
+            memory(counts(workload, at, semantics), at, template.stack, semantics).peak_bytes
+            for at in (point, dataclasses.replace(point, recompute=_FULL))
+        ]
+        return value, *(slope * rate / value for slope, rate in zip(slopes, rates, strict=True)), *peaks
+
+    return jax.jit(evaluate, compiler_options={**compiled.COMPILER_OPTIONS["gradient"]})
+
+
+def _with_rates(template: Cluster, rates: Any) -> Cluster:
+    from costmodel.curves import hardware_of
+
+    return with_hardware(template, dataclasses.replace(hardware_of(template), **dict(zip(RATES, rates, strict=True))))
+
+
+def screen(workload: Workload, space: Space, points: PlanPoint, y: np.ndarray, batch: int = BATCH) -> Screened:
+    """Every plan of `points` (arrays of one length) at its own logarithms of the rates."""
+    program = _program()
+    workload = map_leaves(np.float32, compiled.anonymous(workload))
+    template = map_leaves(np.float32, compiled.anonymous(space.template))
+    rates = np.exp(y).astype(np.float32)
+    found = []
+    for start in range(0, len(rates), batch):
+        rows = slice(start, start + batch)
+        point = map_leaves(functools.partial(_piece, rows=rows, batch=batch), points)
+        own = tuple(_piece(rates[:, k], rows=rows, batch=batch) for k in range(len(RATES)))
+        parts = program(workload, template, point, own)
+        found.append(np.stack([np.asarray(part, float) for part in parts])[:, : len(rates[rows])])
+    columns = np.concatenate(found, axis=1)
+    return Screened(np.log(columns[0]), columns[1:5].T, columns[5], np.minimum(columns[5], columns[6]))
+
+
+def _piece(leaf: Any, rows: slice, batch: int) -> np.ndarray:
+    part = np.asarray(leaf[rows] if np.ndim(leaf) else leaf, np.float32)
+    if part.ndim == 0:
+        return np.full(batch, part)
+    return part if len(part) == batch else np.concatenate([part, np.full(batch - len(part), part[-1])])
+
+
+def tangents_of(workload: Workload, space: Space, points: PlanPoint, y: np.ndarray) -> Screened:
+    """The same for few plans, in float64 by dual numbers."""
+    at: dict[str, Any] = dict(zip(RATES, np.exp(y).T, strict=True))
+    workload = as_floats(workload)
+
+    def step_s(rates: dict[str, Any]) -> Any:
+        template = _with_rates(space.template, [rates[name] for name in RATES])
+        return cost(workload, template, points, dual.SUBGRADIENT).step_s
+
+    log_step_s, slopes = dual.log_gradient(step_s, at)
+    exact, stack = Exact(np), space.template.stack
+    peak = [
+        np.broadcast_to(memory(counts(workload, at, exact), at, stack, exact).peak_bytes, len(y))
+        for at in (points, dataclasses.replace(points, recompute=_FULL))
+    ]
+    return Screened(log_step_s, np.stack([slopes[name] for name in RATES], -1), peak[0], np.minimum(*peak))
