@@ -4,6 +4,7 @@ Exit status: 0 an answer, 2 wrong input, 3 no feasible answer. With `--json`, st
 whatever happens.
 """
 
+import dataclasses
 import os
 import signal
 import sys
@@ -114,7 +115,9 @@ def _plan(words: Sequence[str], start: float) -> None:
     if inputs.out is not None:
         report.check_directory(inputs.out)
     if inputs.sharding.processes > 1:
-        inputs.sharding.connect()
+        sharding = dataclasses.replace(inputs.sharding, lost=lambda error: _refuse(["plan", *words], error, start))
+        inputs = dataclasses.replace(inputs, sharding=sharding)
+        sharding.connect()
     result, only = launching.search(inputs)
     answer = plan_command.as_json(inputs, result) | launching.as_json(inputs, result, only)
     if inputs.out is not None:

@@ -11,8 +11,9 @@ import hashlib
 import json
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,10 @@ SAVE_EVERY_S = 2.0
 WAIT_S = 60.0  # for the other processes, once this one is done
 
 
+def _say(error: CommandError) -> None:
+    print(error.message, file=sys.stderr)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sharding:
     """Which part of a search this process does, and where it notes what is done."""
@@ -37,16 +42,17 @@ class Sharding:
     coordinator: str | None = None  # host:port of process 0
     checkpoint: Path | None = None  # a directory
     wait_s: float = WAIT_S
+    lost: Callable[[CommandError], object] = _say  # what to do with the message before the process ends
 
     def search(self, lattice: Lattice, value: PlanValue, top: int) -> Best:
         """The best of the whole lattice. Where the user interrupts it: the best of what was evaluated."""
-        notes = _Notes(self, _signature(lattice, value, top))
+        start, notes = time.perf_counter(), _Notes(self, _signature(lattice, value, top))
         foreign, own, finished = notes.read(top)
         numbers = range(self.process, chunk_count(lattice), self.processes)
         best = self._search(lattice, value, top, [n for n in numbers if n not in finished], own, notes)
         if self.process == 0:
             best = best.merged(foreign, top)
-        return best if self.processes == 1 else self._joined(best, lattice, top)
+        return best if self.processes == 1 else self._joined(best, lattice, top, time.perf_counter() - start)
 
     def _search(
         self, lattice: Lattice, value: PlanValue, top: int, numbers: list[int], own: Best, notes: "_Notes"
@@ -68,54 +74,70 @@ class Sharding:
             progress.clear()
         return found[0]
 
-    def _joined(self, best: Best, lattice: Lattice, top: int) -> Best:
+    def _joined(self, best: Best, lattice: Lattice, top: int, searched_s: float) -> Best:
         """The best of all processes, in all of them."""
         from jax.experimental import multihost_utils
 
-        self._wait_for_all()
         content = json.dumps(_as_json(best)).encode()
-        longest = 64 * (2 * top + 4096) + 1024  # of any process: they ask for the same
-        cells = len(np.unique(exhaustive.cells_of_rows(lattice)))
-        padded = np.zeros(longest + 64 * cells, np.uint8)
+        longest = 64 * (2 * top + len(np.unique(exhaustive.cells_of_rows(lattice))) + 64)  # of any process
+        padded = np.zeros(longest, np.uint8)
         padded[: len(content)] = np.frombuffer(content, np.uint8)
+        with self._time_limit("at the end", self.wait_s + searched_s), _standard_output_for_errors():
+            parts = np.asarray(multihost_utils.process_allgather(padded)).reshape(self.processes, -1)
         joined = Best()
-        for part in np.asarray(multihost_utils.process_allgather(padded)).reshape(self.processes, -1):
+        for part in parts:
             joined = joined.merged(_from_json(json.loads(part.tobytes().rstrip(b"\0"))), top)
         return joined
 
     def connect(self) -> None:
-        """Meet the other processes. JAX keeps the connection until the process ends."""
+        """Meet the other processes, before anything else is computed. JAX keeps the connection until the end."""
         import jax
 
-        try:
+        never_s = 1_000_000  # instead of JAX's own limits, which end the process without a message of ours
+        with self._time_limit("at the start", self.wait_s):
             jax.distributed.initialize(
                 self.coordinator,
                 num_processes=self.processes,
                 process_id=self.process,
-                initialization_timeout=int(self.wait_s) + 1,
+                initialization_timeout=never_s,
+                heartbeat_timeout_seconds=never_s,
                 shutdown_timeout_seconds=5,
             )
-        except RuntimeError as error:
-            raise self._lost("at the start", error) from None
 
-    def _wait_for_all(self) -> None:
-        """A barrier that ends: a collective alone would wait for a killed process without end."""
-        from jax._src import distributed  # the public interface has no barrier with a time limit
-
-        client = distributed.global_state.client
-        try:
-            client.wait_at_barrier("plan-searched", timeout_in_ms=int(1000 * self.wait_s))  # pyright: ignore[reportOptionalMemberAccess]
-        except RuntimeError as error:
-            raise self._lost("at the end", error) from None
-
-    def _lost(self, when: str, error: RuntimeError) -> CommandError:
-        reason = " ".join(str(error).split())[:200]
+    @contextlib.contextmanager
+    def _time_limit(self, when: str, seconds: float) -> Iterator[None]:
+        """End the process, and say why, if what is inside takes longer: it waits in C++, where no exception reaches."""
         kept = "" if self.checkpoint is None else f"; what is finished is kept in {self.checkpoint}"
         message = (
-            f"process {self.process + 1} of {self.processes} waited {self.wait_s:g} s {when} for the others, and at "
-            f"least one did not answer{kept} ({reason})"
+            f"process {self.process + 1} of {self.processes} waited {seconds:.0f} s for the others {when}, and at "
+            f"least one did not answer{kept}"
         )
-        return CommandError(Status.incomplete, message)
+
+        def give_up() -> None:
+            self.lost(CommandError(Status.incomplete, message))
+            sys.stdout.flush()
+            os._exit(Status.incomplete.exit_status)
+
+        timer = threading.Timer(seconds, give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+@contextlib.contextmanager
+def _standard_output_for_errors() -> Iterator[None]:
+    """What the communication library prints goes to standard error: standard output is the answer's."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 class _Progress:
