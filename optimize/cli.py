@@ -4,6 +4,7 @@ Exit status: 0 an answer, 2 wrong input, 3 no feasible answer. With `--json`, st
 whatever happens.
 """
 
+import dataclasses
 import os
 import signal
 import sys
@@ -113,6 +114,10 @@ def _plan(words: Sequence[str], start: float) -> None:
     inputs = plan_command.resolve(request.fields(), request.config)
     if inputs.out is not None:
         report.check_directory(inputs.out)
+    if inputs.sharding.processes > 1:
+        sharding = dataclasses.replace(inputs.sharding, lost=lambda error: _refuse(["plan", *words], error, start))
+        inputs = dataclasses.replace(inputs, sharding=sharding)
+        sharding.connect()
     result, only = launching.search(inputs)
     answer = plan_command.as_json(inputs, result) | launching.as_json(inputs, result, only)
     if inputs.out is not None:
@@ -121,6 +126,8 @@ def _plan(words: Sequence[str], start: float) -> None:
         report.print_json(answer | _end(start))
     else:
         launching.show(inputs, result, only, lambda: report.show_plans(inputs, result))
+    if result.status is not Status.ok:
+        sys.exit(result.status.exit_status)
 
 
 def _predict(words: Sequence[str], start: float) -> None:
@@ -150,7 +157,7 @@ def _design(words: Sequence[str], start: float) -> None:
     if inputs.out is not None:
         report.check_directory(inputs.out)
     asked = {"template": inputs.template, "curves": inputs.curves, "objective": inputs.objective}
-    result = design(inputs.job, inputs.limits, **asked, fixed=inputs.fixed, seconds=inputs.seconds, seed=inputs.seed)
+    result = design(inputs.jobs, inputs.limits, **asked, fixed=inputs.fixed, seconds=inputs.seconds, seed=inputs.seed)
     answer = design_command.as_json(inputs, result)
     if inputs.out is not None:
         from optimize import figures_design

@@ -21,9 +21,10 @@ _FILES = {
 
 def search(inputs: PlanInputs) -> tuple[PlanResult, OnlyResult | None]:
     """The best plans, with `--only` of those that a framework can be told."""
-    asked = {"fixed": inputs.fixed, "objective": inputs.objective, "tokens": inputs.tokens, "top": inputs.top}
+    asked: dict[str, Any] = {"fixed": inputs.fixed, "objective": inputs.objective, "tokens": inputs.tokens}
+    asked |= {"top": inputs.top, "search": inputs.sharding.search}
     if inputs.only is None:
-        return find_plan(inputs.workload, inputs.cluster, **asked), None
+        return find_plan(inputs.workload, inputs.cluster, **asked, unrestricted=True), None
     only = find_plan_for(inputs.only, inputs.workload, inputs.cluster, **asked)
     return only.result, only
 

@@ -143,6 +143,16 @@ class FindPlan:
     """print the best plan as the flags or the file of one of them; the table goes to standard error"""
     top: _Count = None
     """how many of the best plans are told; default: 10"""
+    processes: _Count = None
+    """how many processes share the search, each started with the same command and its own --process"""
+    process: _Count = None
+    """which of them this one is, from 1"""
+    coordinator: _Text = None
+    """host:port of process 1, which the others reach it at"""
+    wait: _Number = None
+    """seconds to wait for the others before giving up; default: 60"""
+    checkpoint: _Text = None
+    """directory for what is finished: the same command again goes on from there"""
     config: _Text = None
     """TOML file of these same fields (`model = "llama3-8b"`, `top = 5`, ...); flags override it"""
     out: _Text = None
@@ -178,6 +188,8 @@ class Design:
     """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
     tokens: _Number = None
     """tokens to train"""
+    jobs: _Text = None
+    """TOML or JSON file of several jobs instead: `[[jobs]]` with model, tokens, batch, weight, deadline_days"""
     budget_usd: _Number = None
     """what the cluster may cost: its purchase, or with --rent what is spent while training"""
     rent: _Switch = False
