@@ -82,7 +82,7 @@ class Sharding:
         longest = 64 * (2 * top + len(np.unique(exhaustive.cells_of_rows(lattice))) + 64)  # of any process
         padded = np.zeros(longest, np.uint8)
         padded[: len(content)] = np.frombuffer(content, np.uint8)
-        with self._time_limit("at the end", self.wait_s + searched_s), _standard_output_for_errors():
+        with _standard_output_for_errors() as kept, self._time_limit("at the end", self.wait_s + searched_s, kept):
             parts = np.asarray(multihost_utils.process_allgather(padded)).reshape(self.processes, -1)
         joined = Best()
         for part in parts:
@@ -105,7 +105,7 @@ class Sharding:
             )
 
     @contextlib.contextmanager
-    def _time_limit(self, when: str, seconds: float) -> Iterator[None]:
+    def _time_limit(self, when: str, seconds: float, standard_output: int = 1) -> Iterator[None]:
         """End the process, and say why, if what is inside takes longer: it waits in C++, where no exception reaches."""
         kept = "" if self.checkpoint is None else f"; what is finished is kept in {self.checkpoint}"
         message = (
@@ -114,6 +114,7 @@ class Sharding:
         )
 
         def give_up() -> None:
+            os.dup2(standard_output, 1)
             self.lost(CommandError(Status.incomplete, message))
             sys.stdout.flush()
             os._exit(Status.incomplete.exit_status)
@@ -128,13 +129,13 @@ class Sharding:
 
 
 @contextlib.contextmanager
-def _standard_output_for_errors() -> Iterator[None]:
-    """What the communication library prints goes to standard error: standard output is the answer's."""
+def _standard_output_for_errors() -> Iterator[int]:
+    """What the communication library prints goes to standard error. Gives the answer's output, which is kept for it."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
-        yield
+        yield kept
     finally:
         os.dup2(kept, 1)
         os.close(kept)
