@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from optimize import exhaustive
-from optimize.exhaustive import Best, Entry, chunk_count
+from optimize.exhaustive import Best, Entry, Looked, chunk_count
 from optimize.lattice import Lattice
 from optimize.plan_values import PlanValue
 from optimize.status import CommandError, Status
@@ -42,7 +42,18 @@ class Sharding:
     coordinator: str | None = None  # host:port of process 0
     checkpoint: Path | None = None  # a directory
     wait_s: float = WAIT_S
+    looked: Looked | None = None  # is told of every plan that this process evaluates
     lost: Callable[[CommandError], object] = _say  # what to do with the message before the process ends
+
+    def check(self) -> None:
+        """Raise where the directory of the checkpoint cannot be written, before anything is computed."""
+        if self.checkpoint is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            self.checkpoint.mkdir(parents=True, exist_ok=True)
+        if not (self.checkpoint.is_dir() and os.access(self.checkpoint, os.W_OK)):
+            told = f"`checkpoint` is {str(self.checkpoint)!a}; expected a directory that can be written"
+            raise CommandError(Status.bad_input, f"command line: {told}")
 
     def search(self, lattice: Lattice, value: PlanValue, top: int) -> Best:
         """The best of the whole lattice. Where the user interrupts it: the best of what was evaluated."""
@@ -65,7 +76,7 @@ class Sharding:
             progress.show()
 
         try:
-            found[0] = exhaustive.search(lattice, value, top, numbers, own, done)
+            found[0] = exhaustive.search(lattice, value, top, numbers, own, done, self.looked)
         except KeyboardInterrupt:
             if not found[0].top or self.processes > 1:
                 raise

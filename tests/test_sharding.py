@@ -1,4 +1,4 @@
-"""One search in several processes, killed and interrupted: the same answer, nothing evaluated twice, no endless wait."""
+"""One search in several processes, killed and interrupted: the same answer, nothing done twice, no endless wait."""
 
 import dataclasses
 import json
