@@ -32,6 +32,7 @@ from optimize.solve import Relaxed, descend
 from optimize.space import RATES
 
 TURNS = 6  # of re-planning and re-solving
+TURN_TOLERANCE = 1e-3  # of the hardware of one turn
 MEMORY = (1.0, 1.5)  # of what the last plans need, offered to the next ones
 COUNTS = 6  # looked at for answers, nearest to the relaxed ones first
 
@@ -88,6 +89,9 @@ def search_mix(
             break
         told(f"{count:,} accelerators")
         alternate(found, count, found.relaxed.y(np.array([0]))[0])
+    if found.best is not None:
+        asked = hardware_problem(problem.jobs, problem.space, template, problem.objective, problem.limits)
+        found.best = dataclasses.replace(found.best, solved=solve_plans(asked, found.best.plans))
     for count in sorted(counts, key=lambda count: (count not in order[:COUNTS], found.log_bounds[count])):
         if time.monotonic() > end:
             break
@@ -145,7 +149,7 @@ def alternate(found: MixFound, count: int, y: np.ndarray) -> None:
             hbm_bytes = min(2 * hbm_bytes, problem.space.ranges.most_hbm_bytes)
             continue
         now = min(answers, key=lambda answer: answer.log_value)
-        if last is not None and now.log_value >= last.log_value - 1e-6:
+        if last is not None and now.log_value >= last.log_value - 1e-4:
             break
         last = now
         hardware = now.solved.hardware(0)
@@ -167,7 +171,7 @@ def _turn(found: MixFound, lattices: list[Families], count: int, y: np.ndarray, 
             return None
         plans.append(best.plan)
     asked = hardware_problem(problem.jobs, problem.space, found.template, problem.objective, problem.limits)
-    solved = solve_plans(asked, plans)
+    solved = solve_plans(asked, plans, tolerance=TURN_TOLERANCE)
     found.evaluations += solved.evaluations
     found.turns += 1
     if not np.isfinite(solved.value[0]):
