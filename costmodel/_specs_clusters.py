@@ -23,8 +23,9 @@ from costmodel._specs_checks import (
 )
 from costmodel._specs_files import SpecError, plain, show
 from costmodel._specs_prices import prices_from, prices_in, without_prices
+from costmodel._specs_stacks import constants, default_group
 from costmodel.cluster import PRECISION_WIDTHS, Accelerator, Cluster, Tier
-from costmodel.collectives import ALL_REDUCES
+from costmodel.collectives import ALL_GATHERS, ALL_REDUCES
 from costmodel.options import PRECISION_TYPES
 from costmodel.prices import PriceRange
 from costmodel.stack import Stack
@@ -65,8 +66,14 @@ def cluster_from(
     name: str,
     where: str,
     accelerators: int | None = None,
+    fitted: Mapping[str, Any] | None = None,
+    own_first: bool = True,
 ) -> Cluster:
-    """A cluster from its table, or from one with the tables `cluster` and `stack` (as `calibrate` writes)."""
+    """A cluster from its table, or from one with the tables `cluster` and `stack` (as `calibrate` writes).
+
+    `fitted` holds the constants that were fitted to measurements. A file's own fields come before them (`own_first`);
+    in the shipped tables stand first values, and what no measured row decides.
+    """
     table = _unwrap(table, where)
     own = {key: value for key, value in table.items() if key not in _PARTS}
     values = {"name": name, **convert(own, _CLUSTER_CHECKS, where)}
@@ -82,7 +89,7 @@ def cluster_from(
         **values,
         accelerator=accelerator,
         tiers=tiers,
-        stack=stack_from(table.get("stack", {}), where),
+        stack=_stack(table.get("stack", {}), where, accelerator.name, fitted, own_first),
         prices=_prices(table, shipped_prices, accelerator, tiers, where),
     )
 
@@ -116,17 +123,26 @@ def _unwrap(table: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     return {**inner, **{key: value for key, value in table.items() if key == "stack"}}
 
 
-def stack_from(table: Any, where: str) -> Stack:
-    """The default stack with the fields that a table gives."""
+def _stack(table: Any, where: str, accelerator: str, fitted: Mapping[str, Any] | None, own_first: bool) -> Stack:
+    """The fitted constants of the accelerator's family and the fields that the table gives."""
+    own = stack_fields(table, where)
+    found = constants(fitted, default_group(accelerator)) if fitted else {}
+    return Stack(**({**found, **own} if own_first else {**own, **found}))
+
+
+def stack_fields(table: Any, where: str) -> dict[str, Any]:
+    """Those fields of the Stack that a table gives, checked."""
     if not isinstance(table, Mapping):
         fail(where, "stack", table, "a table of stack parameters")
-    return Stack(**convert(table, _stack_checks(), f"{where}, stack"))
+    return convert(table, _stack_checks(), f"{where}, stack")
 
 
 def _stack_checks() -> dict[str, Check]:
+    algorithms = {"all_reduce": ALL_REDUCES, "all_gather": ALL_GATHERS}
+
     def check(field: dataclasses.Field[Any]) -> Check:
-        if field.name == "all_reduce":
-            return one_of(ALL_REDUCES)
+        if field.name in algorithms:
+            return one_of(algorithms[field.name])
         if isinstance(field.default, str):
             return TEXT
         return POSITIVE_SHARE if field.name.endswith("_ceiling") else NON_NEGATIVE

@@ -225,6 +225,8 @@ def _pipeline_parts(point: PlanPoint, done: Parts, sem: Semantics) -> _PipelineP
 
 def _other_terms(point: PlanPoint, done: Parts, pipe: _PipelineParts, sem: Semantics) -> tuple[Term, ...]:
     step = done.step
+    issued_s = _OnStage(point, done).passes_s("host_s")
+    microbatches_s = done.counts.microbatches * done.times.microbatch_s
     summed_s = step.passes_s + step.reduction_s + step.optimizer_s + step.optimizer_waits_s + step.host_s
     links_s = sem.maximum(step.links_s - summed_s, 0.0)
     return (
@@ -237,7 +239,12 @@ def _other_terms(point: PlanPoint, done: Parts, pipe: _PipelineParts, sem: Seman
             (step.optimizer_s - step.orthogonal_s, step.orthogonal_s),
         ),
         _offload_term(point, done, pipe, sem),
-        _term("host", step.host_s, ("host",), (step.host_s,)),
+        _term(
+            "host",
+            step.host_s + issued_s + microbatches_s,
+            ("step", "issuing kernels", "microbatches"),
+            (step.host_s, issued_s, microbatches_s),
+        ),
         _term("shared links", links_s, ("link bandwidth",), (links_s,)),
     )
 

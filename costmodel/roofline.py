@@ -46,7 +46,8 @@ def rates(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Rates:
     row, slower = point.precision, 1.0 / accelerator.sustained_clock
     inverse_16bit = 1.0 / accelerator.peak_16bit_flop_per_s
     inverse_32bit = 1.0 / accelerator.peak_32bit_flop_per_s
-    narrow = row.at_8bit / accelerator.peak_8bit_flop_per_s + row.at_4bit / accelerator.peak_4bit_flop_per_s
+    at_8bit = row.at_8bit / (stack.matmul_8bit_ceiling * accelerator.peak_8bit_flop_per_s)
+    narrow = at_8bit + row.at_4bit / (stack.matmul_4bit_ceiling * accelerator.peak_4bit_flop_per_s)
     wide = row.at_32bit * inverse_32bit
     return Rates(
         matmul_s_per_flop=slower * (wide + row.at_16bit * inverse_16bit + narrow) / stack.matmul_ceiling,
@@ -100,7 +101,8 @@ def cast_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> 
     row = point.precision
     activations_bytes = 0.5 * row.cast_bytes * (count.operand_bytes / row.activation_bytes)
     weights_bytes = point.zero.weights * row.weight_cast_bytes * count.weight_elements
-    return speed.memory_s_per_byte * (activations_bytes + weights_bytes) + row.casts * stack.kernel_s
+    moved_bytes = stack.cast_passes * (activations_bytes + weights_bytes)
+    return speed.memory_s_per_byte * moved_bytes + row.casts * stack.kernel_s
 
 
 def matmul_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics) -> tuple[Scalar, Scalar]:

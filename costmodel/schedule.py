@@ -1,6 +1,7 @@
 """Seconds of a step: the pipeline's passes, gradient traffic and what hides it, the update, and the links' bound."""
 
 from collections.abc import Callable
+from typing import Any
 
 from costmodel import offload
 from costmodel._pytree import pytree
@@ -32,29 +33,40 @@ class StepTime:
 
 
 def step_time(
-    counted: OpCounts, times: OpTimes, point: PlanPoint, stack: Stack, speed: Rates, sem: Semantics
+    counted: OpCounts,
+    times: OpTimes,
+    point: PlanPoint,
+    stack: Stack,
+    speed: Rates,
+    sem: Semantics,
+    apart: Callable[[Any], Any] = lambda tree: tree,
 ) -> StepTime:
     r"""The step of the slowest pipeline, all pipelines being alike.
 
     Gradient traffic of $c$ seconds hides behind the share $h$ of one microbatch on a plain stage, $w$ seconds, of the
     passes $T$: $(1-k)\max(T, T - h w + c) + k (T + c)$. A posynomial still: $T$ holds $w$ at least once.
+
+    `apart` marks the sums over blocks, for compilers (compiled_kinds.py); its result is its argument.
     """
-    hide, pipe = times.hide, stages(counted, times, point)
-    traffic_s = gradient_traffic_s(counted, times, point, sem)
+    hide, pipe = times.hide, apart(stages(counted, times, point))
+    traffic_s, update_s, links_s = apart((
+        gradient_traffic_s(counted, times, point, sem),
+        optimizer_s(counted, point, stack, speed, sem),
+        busiest_links_s(counted, times, point, sem),
+    ))  # fmt: skip
     passes_s = pipeline_s(pipe, hops(counted, times), counted.microbatches, point, sem)
     late_s = passes_s - hide.data * plain_s(pipe, point, sem) + traffic_s
     k, kept_s = hide.contention, sem.maximum(passes_s, late_s)
-    update_s = optimizer_s(counted, point, speed, sem)
     waited_s = _streamed_update_s(update_s, counted, times, point, sem)
-    links_s = busiest_links_s(counted, times, point, sem)
-    summed_s = (1 - k) * kept_s + k * (passes_s + traffic_s) + waited_s + stack.step_s
+    host_s = stack.step_s + stack.jitter_s * sem.log2(point.accelerators)
+    summed_s = (1 - k) * kept_s + k * (passes_s + traffic_s) + waited_s + host_s
     return StepTime(
         passes_s=passes_s,
         reduction_s=(1 - k) * (kept_s - passes_s) + k * traffic_s,
         optimizer_s=update_s,
         orthogonal_s=orthogonal_s(counted, point, speed, sem),
         optimizer_waits_s=waited_s - update_s,
-        host_s=stack.step_s,
+        host_s=host_s,
         links_s=links_s,
         gradient_traffic_s=traffic_s,
         step_s=sem.maximum(summed_s, links_s),
@@ -64,13 +76,15 @@ def step_time(
 def stages(counted: OpCounts, times: OpTimes, point: PlanPoint) -> Pipeline:
     """A plain stage of the mean number of layers, and what embedding, head and uneven layers add to others.
 
+    Host work of a microbatch (`Stack.microbatch_s`) is part of every stage, half in each direction.
+
     Layers of different sizes (of Swin, or of an encoder and a decoder) count as spread evenly: the sum is exact, a
     stage is the mean over stages, as after a division by time. The activations of a stage of large layers are more.
     """
-    plain = _stage(times, "layer").scaled(1.0 / point.pipeline)
-    layer = plain.scaled(point.pipeline / layer_count(counted))
+    own, half_s = _stage(times, "layer").scaled(1.0 / point.pipeline), 0.5 * times.microbatch_s
+    layer = own.scaled(point.pipeline / layer_count(counted))
     return Pipeline(
-        plain=plain,
+        plain=own + Stage(forward_s=half_s, backward_s=half_s, weights_s=0.0),
         first=_stage(times, "first") + layer.scaled(point.extra_layers_first),
         middle=layer.scaled(point.extra_layers_middle),
         last=_stage(times, "last") + layer.scaled(point.extra_layers_last),
@@ -139,8 +153,10 @@ def _reduced_s(
     return time_s(shard, once_bytes, calls) + time_s(replica, gradients_bytes / ranks, buckets)
 
 
-def optimizer_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semantics) -> Scalar:
+def optimizer_s(counted: OpCounts, point: PlanPoint, stack: Stack, speed: Rates, sem: Semantics) -> Scalar:
     """The update streams through memory: states and master weights in and out, gradients in, weights out.
+
+    An update in several kernels does so `Stack.update_passes` times.
 
     Where the optimizer makes matrices orthogonal, ranks that divide its states divide these products too, each whole
     matrix on one rank (its gradient is gathered with the traffic that is there already). Weights that products read in
@@ -153,7 +169,7 @@ def optimizer_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semantic
     moved_s = speed.memory_s_per_byte * per_element * elements + speed.memory_s_per_byte * edges_bytes
     casts_bytes = (1 - point.zero.weights) * point.precision.weight_cast_bytes * _matrices(counted, point, sem)
     moved_s = moved_s + speed.memory_s_per_byte * casts_bytes
-    return moved_s + orthogonal_s(counted, point, speed, sem)
+    return stack.update_passes * moved_s + orthogonal_s(counted, point, speed, sem)
 
 
 def update_traffic_s(counted: OpCounts, times: OpTimes, point: PlanPoint, sem: Semantics) -> Scalar:

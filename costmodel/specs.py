@@ -1,6 +1,7 @@
 """The only file input of the model: named and user-written models, clusters and plans, validated, in SI units.
 
 Every error is a `SpecError` of one line that names the field, the value, what is allowed and where it was read.
+The checks behind it are public here too, for what reads more input: flags, config files, other descriptions.
 """
 
 import functools
@@ -8,12 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel._specs_checks import COUNT, Check, convert, fail, nearest
-from costmodel._specs_clusters import cluster_from
+from costmodel._specs_checks import COUNT, FLAG, POSITIVE, TEXT, Check, convert, fail, nearest, one_of
+from costmodel._specs_clusters import cluster_from, stack_fields
 from costmodel._specs_curves import curves_from
-from costmodel._specs_files import SpecError, plain, read_mapping, show
+from costmodel._specs_files import SpecError, plain, read_mapping, read_text, show
 from costmodel._specs_models import workload_from
-from costmodel._specs_plans import plan_from
+from costmodel._specs_plans import PLAN_CHECKS, plan_from
+from costmodel._specs_rows import read_rows, write_table
 from costmodel.cluster import Cluster
 from costmodel.curves import CurveRange
 from costmodel.models.huggingface import KEYS_OF_CONFIGS, from_config
@@ -21,16 +23,33 @@ from costmodel.plan import Plan
 from costmodel.workload import Workload
 
 __all__ = [
+    "COUNT",
+    "FLAG",
+    "PLAN_CHECKS",
+    "POSITIVE",
+    "TEXT",
+    "Check",
     "SpecError",
     "cluster_names",
+    "convert",
+    "fail",
     "is_path",
     "load_cluster",
     "load_curves",
     "load_plan",
+    "load_stack",
     "load_workload",
     "model_names",
+    "nearest",
+    "one_of",
+    "plain",
     "plan_from",
+    "read_mapping",
+    "read_rows",
     "read_tables",
+    "read_text",
+    "show",
+    "write_table",
 ]
 
 DATA = Path(__file__).parent / "data"
@@ -70,7 +89,10 @@ def load_cluster(name_or_path: str | Path, accelerators: int | None = None) -> C
     name, table, where = _find("cluster", name_or_path)
     given = _arguments(where, {"accelerators": accelerators}, {"accelerators": COUNT})
     shipped = read_tables("accelerators"), read_tables("prices")
-    return cluster_from(table, *shipped, name=name, where=where, **given)
+    own_first = table is not read_tables("clusters").get(name)
+    return cluster_from(
+        table, *shipped, name=name, where=where, fitted=read_tables("stacks"), own_first=own_first, **given
+    )
 
 
 def load_curves(name_or_path: str | Path = CURVES) -> CurveRange:
@@ -84,6 +106,14 @@ def load_plan(path: str | Path) -> Plan:
     if not isinstance(path, str | Path):
         fail("plan", "plan", path, "the path of a TOML or JSON file")
     return plan_from(read_mapping(path), f"plan ({plain(str(path))})")
+
+
+def load_stack(path: str | Path) -> dict[str, Any]:
+    """Fields of the Stack from a TOML or JSON file: its table `stack`, as `calibrate` writes it, or the whole file."""
+    where, table = f"stack ({plain(str(path))})", read_mapping(path)
+    if "cluster" in table or "stack" in table:
+        table = table.get("stack", {})
+    return stack_fields(table, where)
 
 
 def _find(kind: str, name_or_path: str | Path) -> tuple[str, dict[str, Any], str]:

@@ -10,19 +10,33 @@ class Stack:
 
     name: str = static(default="default")
     all_reduce: str = static(default="nested")  # algorithm: a name in `collectives.ALL_REDUCES`
+    all_gather: str = static(default="ring")  # and of reduce-scatters: a name in `collectives.ALL_GATHERS`
     # compute
     matmul_ceiling: Scalar = 0.80  # share of peak of a large matmul
+    matmul_8bit_ceiling: Scalar = 1.0  # of products in 8 bits: share of their peak over `matmul_ceiling`
+    matmul_4bit_ceiling: Scalar = 1.0
     matmul_size0: Scalar = 200.0  # elements: a dimension of this size costs as much again (see roofline.py)
     attention_ceiling: Scalar = 0.50  # share of peak of the fused attention's matmuls, forward
     attention_backward_ratio: Scalar = 2.5  # FLOP of the fused backward over those of the forward (scores recomputed)
     attention_size0: Scalar = 512.0  # keys
     context_imbalance: Scalar = 0.0  # 1 where context ranks hold one contiguous chunk each; 0: paired chunks (zigzag)
     unfused_touches: Scalar = 2.0  # passes of unfused norms and activations over those of fused ones
+    cast_passes: Scalar = 1.0  # share of the casts to narrow formats that no other kernel does on its way
     hbm_ceiling: Scalar = 0.85  # share of the memory bandwidth that streams reach
     kernel_s: Scalar = 4e-6  # launch and drain of one kernel
+    host_kernel_s: Scalar = 0.0  # host work to issue one kernel, ahead of the accelerator: no block takes less
+    routing_s: Scalar = 0.0  # host work of one pass over a block of experts that nothing hides
+    microbatch_s: Scalar = 0.0  # host work of one microbatch on one stage that nothing hides
     step_s: Scalar = 5e-3  # host work of a step that nothing hides
+    jitter_s: Scalar = 0.0  # wait for the slowest rank, for each doubling of their number
+    update_passes: Scalar = 1.0  # passes of the optimizer step through memory over those of a fused one
     # collectives
-    link_ceiling: Scalar = 0.82  # share of a tier's bandwidth that large messages reach
+    link_ceiling: Scalar = 0.82  # share of the innermost tier's bandwidth that large messages reach
+    network_ceiling: Scalar = 0.82  # the same of the other tiers, for gathers and reductions
+    peer_ceiling: Scalar = 0.82  # the same of the other tiers, for all-to-alls and messages to neighbours
+    scale_up_ceiling: Scalar = 1.0  # share of that which the first tier reaches in training, beside compute
+    scale_out_ceiling: Scalar = 1.0  # of tiers beyond the first: share of all that which they reach in training
+    congestion: Scalar = 0.0  # additional seconds per byte on them, for each doubling of the domains of a job
     collective_s: Scalar = 8e-6  # start of one collective
     all_reduce_tree: Scalar = 1.0  # share of all-reduces whose latency grows with the logarithm of the ranks
     tree_hop: Scalar = 1.0  # what one level of a tree costs, in hops of its tier: copies and reductions add to the wire

@@ -40,6 +40,7 @@ class Pass:
     context_s: Scalar
     expert_s: Scalar
     data_s: Scalar
+    host_s: Scalar = 0.0  # what the host adds where it issues kernels more slowly than they run
     seconds: Scalar
 
 
@@ -67,6 +68,7 @@ class OpTimes:
     laws: Laws
     hide: Hide
     streams: Streams | None  # where the plan offloads
+    microbatch_s: Scalar = 0.0  # host work of one microbatch on one stage
 
 
 def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, sem: Semantics) -> OpTimes:
@@ -83,9 +85,10 @@ def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, 
     blocks = []
     for block in counted.blocks:
         compute = block_times(block, point, speed, stack, sem)
-        blocks.append(_passes(block, point, compute, block_traffic(block, point, law, stack), hide, sem))
+        issue = issue_s(block, point, stack)
+        blocks.append(_passes(block, point, compute, block_traffic(block, point, law, stack), hide, issue, sem))
     moved = streams(counted, point, cluster.accelerator, stack, sem)
-    return OpTimes(blocks=tuple(blocks), laws=law, hide=hide, streams=moved)
+    return OpTimes(blocks=tuple(blocks), laws=law, hide=hide, streams=moved, microbatch_s=stack.microbatch_s)
 
 
 def overlapped_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention: Scalar, sem: Semantics) -> Scalar:
@@ -108,6 +111,25 @@ class Compute(NamedTuple):
     memory_s: Scalar
 
 
+class Issue(NamedTuple):
+    """Seconds in which the host issues the kernels of one pass."""
+
+    forward_s: Scalar
+    backward_s: Scalar
+    weights_s: Scalar
+
+
+def issue_s(block: BlockCounts, point: PlanPoint, stack: Stack) -> Issue:
+    """One kernel for each operator, input or weight gradient, and one call for each collective."""
+    products, moves = len(block.matmuls), len(block.attentions) + len(block.memories)
+    casts, sent = point.precision.casts * products, block.exchanges + block.gathers
+    return Issue(
+        forward_s=stack.host_kernel_s * (products + moves + casts + sent + block.syncs),
+        backward_s=stack.host_kernel_s * (products + moves + casts + sent + block.backward_syncs),
+        weights_s=stack.host_kernel_s * products,
+    )
+
+
 class Sent(NamedTuple):
     """Seconds of communication that runs beside them; the expert traffic is 0.0 where a block has none."""
 
@@ -118,9 +140,9 @@ class Sent(NamedTuple):
     data_s: Scalar = 0.0
 
 
-def _pass(t: Compute, c: Sent, experts: bool, hide: Hide, sem: Semantics) -> Pass:
+def _pass(t: Compute, c: Sent, experts: bool, hide: Hide, issue_s: Scalar, sem: Semantics) -> Pass:
     """Tensor traffic hides behind matmuls, the ring behind the attention, expert traffic behind both, and gathered
-    weights behind everything."""
+    weights behind everything. The host issues kernels ahead of all of it: the longer of the two counts."""
     k = hide.contention
     region_s = overlapped_s(t.matmul_s, c.sync_s, hide.tensor, k, sem)
     core_s = overlapped_s(t.attention_s, c.ring_s, hide.context, k, sem) + c.exchange_s
@@ -129,6 +151,7 @@ def _pass(t: Compute, c: Sent, experts: bool, hide: Hide, sem: Semantics) -> Pas
         window_s = region_s + core_s
         expert_s = exposed_s(window_s, c.expert_s, hide.expert, k, sem)
         inside_s = overlapped_s(window_s, c.expert_s, hide.expert, k, sem) + t.memory_s
+    busy_s = overlapped_s(inside_s, c.data_s, hide.data, k, sem)
     return Pass(
         matmul_s=t.matmul_s,
         attention_s=t.attention_s,
@@ -137,12 +160,13 @@ def _pass(t: Compute, c: Sent, experts: bool, hide: Hide, sem: Semantics) -> Pas
         context_s=exposed_s(t.attention_s, c.ring_s, hide.context, k, sem) + c.exchange_s,
         expert_s=expert_s,
         data_s=exposed_s(inside_s, c.data_s, hide.data, k, sem),
-        seconds=overlapped_s(inside_s, c.data_s, hide.data, k, sem),
+        host_s=sem.maximum(issue_s - busy_s, 0.0),
+        seconds=sem.maximum(busy_s, issue_s),
     )
 
 
 def _passes(
-    block: BlockCounts, point: PlanPoint, t: BlockTimes, c: BlockTraffic, hide: Hide, sem: Semantics
+    block: BlockCounts, point: PlanPoint, t: BlockTimes, c: BlockTraffic, hide: Hide, issue: Issue, sem: Semantics
 ) -> BlockPasses:
     gather_s = 0.5 * point.zero.gathers_per_microbatch * c.gather_s  # once forward, once backward
     reduce_s = point.zero.reduces_per_microbatch * c.reduce_s
@@ -150,15 +174,15 @@ def _passes(
     forward = _pass(
         Compute(t.matmul_forward_s, t.attention_forward_s, t.memory_forward_s),
         Sent(c.sync_forward_s, c.ring_forward_s, c.exchange_s, c.expert_s, gather_s),
-        experts, hide, sem,
+        experts, hide, issue.forward_s, sem,
     )  # fmt: skip
     backward = _pass(
         Compute(t.matmul_backward_s, t.attention_backward_s, t.memory_backward_s),
         Sent(c.sync_backward_s, c.ring_backward_s, c.exchange_s, c.expert_s, gather_s),
-        experts, hide, sem,
+        experts, hide, issue.backward_s, sem,
     )  # fmt: skip
-    weights = _pass(Compute(t.weights_s, 0.0, 0.0), Sent(data_s=reduce_s), False, hide, sem)
-    recompute_s = _recompute_s(block, point, t, c, hide, sem)
+    weights = _pass(Compute(t.weights_s, 0.0, 0.0), Sent(data_s=reduce_s), False, hide, issue.weights_s, sem)
+    recompute_s = _recompute_s(block, point, t, c, hide, issue, sem)
     return BlockPasses(
         name=block.name,
         position=block.position,
@@ -174,7 +198,7 @@ def _passes(
 
 
 def _recompute_s(
-    block: BlockCounts, point: PlanPoint, t: BlockTimes, c: BlockTraffic, hide: Hide, sem: Semantics
+    block: BlockCounts, point: PlanPoint, t: BlockTimes, c: BlockTraffic, hide: Hide, issue: Issue, sem: Semantics
 ) -> Scalar:
     """Forward work done again before the backward pass. The embedding and the head are never recomputed."""
     if block.position != "layer":
@@ -182,4 +206,4 @@ def _recompute_s(
     row, k = point.recompute, hide.contention
     core_s = overlapped_s(t.attention_forward_s, c.ring_forward_s, hide.context, k, sem) + c.exchange_s
     rest_s = overlapped_s(t.matmul_forward_s, c.sync_forward_s, hide.tensor, k, sem) + t.memory_forward_s
-    return row.redo_core * core_s + row.redo_rest * (rest_s + c.expert_s)
+    return row.redo_core * core_s + row.redo_rest * sem.maximum(rest_s + c.expert_s, issue.forward_s)

@@ -3,9 +3,11 @@
 Groups lie from the inside out in the order tensor, context, data, pipeline (placement.py).
 """
 
+import dataclasses
+
 from costmodel import collectives
 from costmodel._pytree import pytree
-from costmodel.cluster import Cluster
+from costmodel.cluster import Cluster, Tier
 from costmodel.collectives import Law, time_s
 from costmodel.counts import BlockCounts, OpCounts
 from costmodel.placement import ranks_by_tier
@@ -54,7 +56,7 @@ class BlockTraffic:
 
 def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, sem: Semantics) -> Laws:
     """Place every group over the tiers and take its law."""
-    tiers = cluster.tiers
+    tiers = tiers_in_training(cluster, point, stack, sem)
 
     def ranks(group: Scalar, stride: Scalar) -> tuple[Scalar, ...]:
         return ranks_by_tier(group, stride, tiers, point.domain, sem)
@@ -72,18 +74,33 @@ def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, se
         shard=collectives.all_gather(ranks(point.data_shard, point.tensor), tiers, stack, sem),
         replica=collectives.all_reduce(ranks(replicas, point.tensor * point.data_shard), tiers, stack, sem),
         boundary=collectives.neighbour(ranks(point.pipeline, stage), tiers, stack, sem),
-        experts=expert_laws(counted, point, cluster, stack, sem),
+        experts=expert_laws(counted, point, tiers, stack, sem),
+    )
+
+
+def tiers_in_training(cluster: Cluster, point: PlanPoint, stack: Stack, sem: Semantics) -> tuple[Tier, ...]:
+    r"""The tiers in a job of $n$ domains: $1/\eta_0$ times as long, beyond the first $(1 + c \log_2 n)/\eta$ times.
+
+    Flows of more ranks collide on shared links and wait for more stragglers, so the slowdown is one of traffic and
+    vanishes inside one domain. $c$ = `Stack.congestion`, $\eta_0$ = `scale_up_ceiling`, $\eta$ = `scale_out_ceiling`.
+    """
+    domains = sem.exact_maximum(point.accelerators / point.domain, 1.0)
+    slower = (1 + stack.congestion * sem.log2(domains)) / stack.scale_out_ceiling
+    shared = (1.0 / stack.scale_up_ceiling, *(slower for _ in cluster.tiers[1:]))
+    return tuple(
+        dataclasses.replace(tier, oversubscription=factor * tier.oversubscription)
+        for tier, factor in zip(cluster.tiers, shared, strict=True)
     )
 
 
 def expert_laws(
-    counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, sem: Semantics
+    counted: OpCounts, point: PlanPoint, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics
 ) -> ExpertLaws | None:
     """The laws of the expert mesh; none for a model without experts."""
     if not has_experts(counted):
         return None
     spreads = [block.exchange_spread for block in counted.blocks if block.exchanges]
-    tiers, mesh = cluster.tiers, point.expert * point.expert_tensor
+    mesh = point.expert * point.expert_tensor
 
     def ranks(group: Scalar, stride: Scalar) -> tuple[Scalar, ...]:
         return ranks_by_tier(group, stride, tiers, point.domain, sem)
@@ -128,7 +145,7 @@ def block_traffic(block: BlockCounts, point: PlanPoint, law: Laws, stack: Stack)
         ring_forward_s=ring_s,
         ring_backward_s=2.0 * ring_s,  # gradients of keys and values travel with them
         exchange_s=(1 - point.context_ring) * exchanged,
-        expert_s=_tokens_s(block, law.experts),
+        expert_s=_tokens_s(block, law.experts, stack),
         gather_s=_sharded_s(block, weight * block.parameters, weight * block.expert_parameters, law),
         reduce_s=_sharded_s(
             block, gradient * block.trained_parameters, gradient * block.trained_expert_parameters, law
@@ -136,12 +153,12 @@ def block_traffic(block: BlockCounts, point: PlanPoint, law: Laws, stack: Stack)
     )
 
 
-def _tokens_s(block: BlockCounts, law: ExpertLaws | None) -> Scalar:
-    """Tokens to their experts and back."""
+def _tokens_s(block: BlockCounts, law: ExpertLaws | None, stack: Stack) -> Scalar:
+    """Tokens to their experts and back, and the host's work in between (it reads how many go where)."""
     if law is None or not block.exchanges:
         return 0.0
     gathered_s = time_s(law.gather, block.gather_bytes, block.gathers) if block.gathers else 0.0
-    return time_s(law.exchange, block.exchange_bytes, block.exchanges) + gathered_s
+    return time_s(law.exchange, block.exchange_bytes, block.exchanges) + gathered_s + stack.routing_s
 
 
 def _sharded_s(block: BlockCounts, dense_bytes: Scalar, expert_bytes: Scalar, law: Laws) -> Scalar:

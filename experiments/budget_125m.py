@@ -1,29 +1,33 @@
-"""Which cluster of 125 million dollars trains 175B, 530B and 1T models fastest: how many accelerators, how much of which memory?
+"""Which cluster of 125 million dollars trains 175B, 530B and 1T models fastest: how many accelerators, which memories?
 
 The design problem of Isaev et al. 2023 (Calculon, table 3) with its prices: accelerators of 20,000 USD, HBM and a
-second memory by size, no price for the network, a second memory of 100 GB/s. Every legal plan of every cluster size
-within the budget is evaluated, each memory as large as the plan needs; beside it the sixteen combinations of listed
-sizes, by the same model. Shadow prices say what the next per cent of money, bytes and rates would buy.
+second memory by size, no price for the network, a second memory of 100 GB/s. For every cluster size within the budget
+all plans over tensor, pipeline and data parallelism, schedules, microbatches, recompute, ZeRO 1 or 3 and what is
+offloaded are evaluated, each memory as large as the plan needs; beside it the sixteen combinations of listed sizes, by
+the same model. Shadow prices say what the next per cent of money, bytes and rates would buy.
 """
 
 import csv
 import dataclasses
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from costmodel.cluster import Cluster
 from costmodel.plan import Plan
 from costmodel.specs import load_cluster, load_workload
-from costmodel.workload import Workload
 from experiments._budget import answers, figures
 from experiments._budget.prices import COMBINATIONS
 from experiments._budget.space import Choice, cluster_of, cluster_sizes, search
 
-MODELS = {"gpt3-175b": 2304, "mt-nlg-530b": 2520, "megatron-1t": 3072}
-"""Global batches: near those of the study (about 2,320, 2,520 and 3,060, which vary with the cluster there)."""
+MODELS = {"gpt3-175b": (2304, 2310, 2340), "mt-nlg-530b": (2496, 2520, 2560), "megatron-1t": (3040, 3060, 3072)}
+"""Global batches, within 2 % of one another: like those of the study, which follow the cluster (2,315 to 2,343, 2,520,
+3,040 to 3,073), so that more cluster sizes divide one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,44 +53,70 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
     chip = dataclasses.replace(template.accelerator, second_memory_bytes_per_s=rate)
     template = dataclasses.replace(template, accelerator=chip, prices=None)
     names = list(MODELS)[:1] if config.quick else list(MODELS)
-    models = {name: _model(name, template, config, say) for name in names}
-    results = {"models": models, "second_memory_bytes_per_s": rate}
+    models = _side_by_side(names, template, config, say)
+    results = {"models": models, "second_memory_bytes_per_s": rate, "change": config.change}
     say("figures")
     figures.draw(results, folder)
     _write_csv(results, folder / "designs.csv")
     return results
 
 
+def _side_by_side(
+    names: list[str], template: Cluster, config: Config, say: Callable[[str], None]
+) -> dict[str, dict[str, Any]]:
+    """Each model in a process of its own, as many at once as there are cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if min(cores, len(names)) < 2:
+        return {name: _model(name, template, config, say) for name in names}
+    say(f"{', '.join(names)}: every plan of every cluster size")
+    with ProcessPoolExecutor(min(cores, len(names)), mp_context=get_context("spawn")) as pool:
+        started = {name: pool.submit(_model, name, template, config, _quietly) for name in names}
+        return {name: answer.result() for name, answer in started.items()}
+
+
+def _quietly(message: str) -> None:
+    """Progress of processes side by side would be mixed up."""
+    del message
+
+
 def _model(name: str, template: Cluster, config: Config, say: Callable[[str], None]) -> dict[str, Any]:
     """All answers for one model."""
-    started, workload = time.perf_counter(), load_workload(name, batch=MODELS[name])
-    free = {factor: Choice(factor * config.budget_usd) for factor in (1.0, 1 - config.change, 1 + config.change)}
-    listed = [Choice(config.budget_usd, sizes) for sizes in COMBINATIONS]
-    largest = (1 + config.change) * config.budget_usd
-    counts = cluster_sizes(workload, largest, 4096 if config.quick else config.least_accelerators)
-    found, evaluated = search(workload, template, counts, [*free.values(), *listed], say)
-    chosen = {factor: answers.best(workload, template, found, choice) for factor, choice in free.items()}
-    rows = [(choice.sizes, answers.best(workload, template, found, choice)) for choice in listed]
-    best = chosen[1.0]
+    started, evaluated, answered = time.perf_counter(), 0, []
+    free = [Choice(factor * config.budget_usd) for factor in (1.0, 1 - config.change, 1 + config.change)]
+    choices = [*free, *(Choice(config.budget_usd, sizes) for sizes in COMBINATIONS)]
+    least = 4096 if config.quick else config.least_accelerators
+    for batch in MODELS[name][: 1 if config.quick else None]:
+        workload = load_workload(name, batch=batch)
+        counts = cluster_sizes(workload, max(choice.budget_usd for choice in free), least)
+        found, tried = search(workload, template, counts, choices, say)
+        evaluated += tried
+        answered.append([answers.best(workload, template, found, choice) for choice in choices])
+    best, less, more, *listed = (_fastest(column) for column in zip(*answered, strict=True))
+    rows = zip(COMBINATIONS, listed, strict=True)
     return {
-        "batch": MODELS[name],
-        "cluster_sizes": len(counts),
         "evaluated": evaluated,
         "design": best,
-        "moved_budget": {f"{factor:g}": answer for factor, answer in chosen.items() if factor != 1.0},
-        "combinations": [{"hbm": s.hbm, "second": s.second, "usd": s.usd, "best": answer} for s, answer in rows if s],
-        **(_examined(workload, template, best) if best else {}),
+        "budget_less": less,
+        "budget_more": more,
+        "combinations": [{"hbm": s.hbm, "second": s.second, "usd": s.usd, "best": answer} for s, answer in rows],
+        **(_examined(name, template, best) if best else {}),
         "seconds": time.perf_counter() - started,
     }
 
 
-def _examined(workload: Workload, template: Cluster, best: dict[str, Any]) -> dict[str, Any]:
+def _fastest(found: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """The most samples per second over the batches."""
+    return max((answer for answer in found if answer), key=lambda answer: answer["samples_per_s"], default=None)
+
+
+def _examined(name: str, template: Cluster, best: dict[str, Any]) -> dict[str, Any]:
     """The design's checks and shadow prices."""
-    plan = Plan(**best["fields"])
+    plan, workload = Plan(**best["fields"]), load_workload(name, batch=best["batch"])
     machine = cluster_of(template, plan.accelerators)
     return {
         "checks": answers.checked(workload, machine, plan),
         "shadow_prices": answers.shadow_prices(workload, machine, plan),
+        "enough_bytes_per_s": answers.enough_bandwidth(workload, machine, plan),
     }
 
 
@@ -99,7 +129,7 @@ def _designs(results: dict[str, Any]) -> Iterator[tuple[str, str, float | None, 
 
 
 def _write_csv(results: dict[str, Any], path: Path) -> None:
-    columns = ("accelerators", "hbm_gib", "second_gib", "usd", "step_s", "samples_per_s", "mfu", "plan")
+    columns = ("batch", "accelerators", "hbm_gib", "second_gib", "usd", "step_s", "samples_per_s", "mfu", "plan")
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("model", "hbm/second", "usd_per_accelerator", *columns))
@@ -112,8 +142,10 @@ def tables(results: dict[str, Any]) -> Iterator[Any]:
     from rich.table import Table
 
     for name, model in results["models"].items():
-        title = f"{name}, batch {model['batch']:,}: {model['evaluated']:,} plans in {model['seconds']:.1f} s"
-        table = Table("HBM/second GB", "bought", "used GiB", "M USD", "samples/s", "step s", "MFU", "plan", title=title)
+        title = f"{name}: {model['evaluated']:,} plans in {model['seconds']:.1f} s"
+        table = Table(
+            "GB", "bought", "used GiB", "M USD", "samples/s", "MFU", "plan", title=title, title_justify="left"
+        )
         for _, sizes, _, best in (row for row in _designs(results) if row[0] == name):
             table.add_row(sizes, *(_cells(best) if best else ("no plan fits",)))
         yield table
@@ -121,15 +153,20 @@ def tables(results: dict[str, Any]) -> Iterator[Any]:
 
 
 def _cells(best: dict[str, Any]) -> tuple[str, ...]:
-    used = f"{best['hbm_gib']:.1f} + {best['second_gib']:.1f}"
-    numbers = (f"{best['usd'] / 1e6:.1f}", f"{best['samples_per_s']:.1f}", f"{best['step_s']:.2f}")
-    return (f"{best['accelerators']:,}", used, *numbers, f"{100 * best['mfu']:.1f} %", best["plan"])
+    used, plan = f"{best['hbm_gib']:.1f} + {best['second_gib']:.1f}", best["fields"]
+    degrees = {"t": "tensor", "p": "pipeline", "v": "virtual_stages", "d": "data", "b": "microbatch"}
+    words = [f"{letter}{plan[field]}" for letter, field in degrees.items()]
+    words += [plan["recompute"]] if plan["recompute"] != "none" else []
+    words += [f"{part[0]}{plan[f'offload_{part}']:g}" for part in PARTS if plan[f"offload_{part}"]]
+    numbers = (f"{best['usd'] / 1e6:.1f}", f"{best['samples_per_s']:.1f}", f"{100 * best['mfu']:.1f} %")
+    return (f"{best['accelerators']:,}", used, *numbers, " ".join(words))
 
 
+PARTS = ("weights", "optimizer", "activations")
 _WORDS = {
     "budget": "budget",
-    "hbm_bytes_needed": "HBM bytes, 1 % fewer needed",
-    "second_bytes_needed": "second-memory bytes, 1 % fewer needed",
+    "hbm_bytes_needed": "HBM: 1 % fewer bytes needed",
+    "second_bytes_needed": "second memory: 1 % fewer bytes",
     "second_memory_bytes_per_s": "second-memory bandwidth",
     "hbm_bytes_per_s": "HBM bandwidth",
     "flop_per_s": "FLOP/s",
@@ -141,28 +178,25 @@ _WORDS = {
 def _shadow_table(results: dict[str, Any]) -> Any:
     from rich.table import Table
 
-    names = [name for name, model in results["models"].items() if "shadow_prices" in model]
-    table = Table("one per cent more", *names, title="Buys so many per cent more samples/s", title_justify="left")
+    models = {name: model for name, model in results["models"].items() if "shadow_prices" in model}
+    table = Table("1 % more", *models, title="Shadow prices: per cent more samples/s", title_justify="left")
     for key, words in _WORDS.items():
-        values = (results["models"][name]["shadow_prices"][key] for name in names)
-        table.add_row(words, *map(_sides, values))
-    for factor in next(iter(results["models"].values()))["moved_budget"]:
-        moved = (_change(results["models"][name], factor) for name in names)
-        table.add_row(f"budget times {factor}, searched again", *moved)
+        table.add_row(words, *(_sides(model["shadow_prices"][key]) for model in models.values()))
+    for key, words in (("budget_less", "2 % less budget, searched again"), ("budget_more", "2 % more, searched again")):
+        table.add_row(
+            words.replace("2 %", f"{100 * results['change']:g} %"), *(_change(m, key) for m in models.values())
+        )
+    enough = (f"{model['enough_bytes_per_s'] / 1e9:.1f} GB/s" for model in models.values())
+    table.add_row("second-memory bandwidth that is enough", *enough)
     return table
 
 
 def _sides(value: float | list[float]) -> str:
-    if not isinstance(value, list):
-        return f"{value:.2f}"
-    left, right = value
-    return f"{right:.2f}" if abs(left - right) < 0.005 else f"{left:.2f} less, {right:.2f} more"
+    left, right = value if isinstance(value, list) else (value, value)
+    left, right = (f"{abs(side) if abs(side) < 0.005 else side:.2f}" for side in (left, right))
+    return right if left == right else f"{left} less, {right} more"
 
 
-def _change(model: dict[str, Any], factor: str) -> str:
-    moved = model["moved_budget"][factor]
-    return (
-        "no plan"
-        if moved is None
-        else f"{100 * (moved['samples_per_s'] / model['design']['samples_per_s'] - 1):+.1f} %"
-    )
+def _change(model: dict[str, Any], key: str) -> str:
+    moved, best = model[key], model["design"]
+    return "no plan" if moved is None else f"{100 * (moved['samples_per_s'] / best['samples_per_s'] - 1):+.1f} %"

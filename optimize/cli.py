@@ -4,6 +4,7 @@ Exit status: 0 an answer, 2 wrong input, 3 no feasible answer. With `--json`, st
 whatever happens.
 """
 
+import dataclasses
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Never
 
-from costmodel._specs_files import SpecError
+from costmodel.specs import SpecError
 from optimize.status import CommandError, Status
 
 INTERRUPTED, TERMINATED = 130, 143  # as shells say it
@@ -22,6 +23,7 @@ What a training step of a large neural network costs on a cluster, and why.
 commands:
   explain    what a step costs under a plan: time by term, memory by stage, what it is sensitive to
   plan       the best plan of a model on a cluster
+  predict    time, with an interval, and memory of every row of a table of runs
   design     the best cluster for a job within a budget and its plan, certified
   models     the models that are known by name
   clusters   the clusters that are known by name
@@ -65,8 +67,7 @@ def _command(words: Sequence[str]) -> Callable[[Sequence[str], float], None]:
     if not words or words[0] in ("-h", "--help", "--version"):
         return lambda _, __: _about(words)
     if words[0] not in COMMANDS:
-        from costmodel._specs_checks import nearest
-        from costmodel._specs_files import show
+        from costmodel.specs import nearest, show
 
         raise SpecError(f"command line: {show(words[0])} is not a command; {nearest(words[0], COMMANDS)}")
     return COMMANDS[words[0]]
@@ -107,25 +108,44 @@ def _explain(words: Sequence[str], start: float) -> None:
 
 
 def _plan(words: Sequence[str], start: float) -> None:
-    from optimize import command_line, plan_command, report, requests
-    from optimize.find_plan import find_plan
+    from optimize import command_line, launching, plan_command, report, requests
 
     request = command_line.read(requests.FindPlan, "plan", words, requests.EXAMPLES["plan"])
     inputs = plan_command.resolve(request.fields(), request.config)
     if inputs.out is not None:
         report.check_directory(inputs.out)
-    result = find_plan(
-        inputs.workload,
-        inputs.cluster,
-        fixed=inputs.fixed,
-        objective=inputs.objective,
-        tokens=inputs.tokens,
-        top=inputs.top,
-    )
+    if inputs.sharding.processes > 1:
+        sharding = dataclasses.replace(inputs.sharding, lost=lambda error: _refuse(["plan", *words], error, start))
+        inputs = dataclasses.replace(inputs, sharding=sharding)
+        sharding.connect()
+    result, only = launching.search(inputs)
+    answer = plan_command.as_json(inputs, result) | launching.as_json(inputs, result, only)
+    if inputs.out is not None:
+        report.write(inputs.out, answer | _end(start), launching.files(inputs, result))
     if request.json:
-        report.print_json(plan_command.as_json(inputs, result) | _end(start))
+        report.print_json(answer | _end(start))
     else:
-        report.show_plans(inputs, result)
+        launching.show(inputs, result, only, lambda: report.show_plans(inputs, result))
+    if result.status is not Status.ok:
+        sys.exit(result.status.exit_status)
+
+
+def _predict(words: Sequence[str], start: float) -> None:
+    from optimize import command_line, report, requests
+    from optimize.predict import as_json, predict_file
+
+    words = command_line.first_as("--rows", words)
+    request = command_line.read(requests.Predict, "predict", words, requests.EXAMPLES["predict"])
+    if request.rows is None or request.out is None:
+        missing, example = ("rows", "rows.csv") if request.rows is None else ("out", "--out predictions.csv")
+        raise SpecError(f"command line: `{missing}` is missing; expected a file, such as {example}")
+    content = as_json(predict_file(request.rows, request.out, request.stack))
+    if request.json:
+        inputs = {"rows": request.rows, "out": request.out, "stack": request.stack}
+        told = {"schema": 1, "status": Status.ok.name, "message": Status.ok.value, "inputs": inputs}
+        report.print_json(told | content | _end(start))
+    else:
+        print(f"{request.out}: {content['predicted']} of {content['rows']} rows predicted")
 
 
 def _design(words: Sequence[str], start: float) -> None:
@@ -178,6 +198,7 @@ def _list(as_json: bool, content: dict[str, Any], show: Callable[[list[dict[str,
 COMMANDS: dict[str, Callable[[Sequence[str], float], None]] = {
     "explain": _explain,
     "plan": _plan,
+    "predict": _predict,
     "design": _design,
     "models": _models,
     "clusters": _clusters,

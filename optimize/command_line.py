@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import tyro
 
-from costmodel._specs_files import SpecError, show
+from costmodel.specs import SpecError, show
 from optimize.inputs import COMMAND_LINE
 
 T = TypeVar("T")
@@ -27,6 +27,12 @@ def read(request: type[T], command: str, words: Sequence[str], examples: str) ->
         if ending.code in (0, None):
             raise
     raise SpecError(_why(request, program, words) or _one_line(refusal.getvalue()))
+
+
+def first_as(flag: str, words: Sequence[str]) -> list[str]:
+    """The words with their first one under its flag, where it stands without any."""
+    plain_first = bool(words) and not words[0].startswith("-")
+    return [flag, *words] if plain_first else list(words)
 
 
 def _why(request: type, program: str, words: Sequence[str]) -> str | None:

@@ -6,11 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel._specs_checks import COUNT, FLAG, POSITIVE, TEXT, Check, one_of
-from costmodel._specs_files import SpecError
 from costmodel.cluster import Cluster
 from costmodel.curves import CurveRange
-from costmodel.specs import load_cluster, load_curves, load_workload
+from costmodel.specs import (
+    COUNT,
+    FLAG,
+    POSITIVE,
+    TEXT,
+    Check,
+    SpecError,
+    load_cluster,
+    load_curves,
+    load_workload,
+    one_of,
+)
 from optimize.answers import Answer
 from optimize.design import DesignResult
 from optimize.inputs import COMMAND_LINE, Given, merge, placed

@@ -26,6 +26,7 @@ import numpy as np
 
 from costmodel import options
 from costmodel.cluster import Cluster
+from costmodel.cost import Cost
 from costmodel.plan import Plan, PlanPoint, embed
 from costmodel.workload import Workload
 from optimize._axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis, wanted
@@ -52,6 +53,11 @@ class Chunk:
     def points(self) -> PlanPoint:
         """In float32, for search."""
         return self.lattice.points(self.indices, np.float32)
+
+    @functools.cached_property
+    def row(self) -> np.ndarray:
+        """The row of degrees of each plan."""
+        return np.searchsorted(self.lattice.ends, self.indices, side="right")
 
     @functools.cached_property
     def columns(self) -> dict[str, np.ndarray]:
@@ -122,10 +128,10 @@ class Lattice:
     @functools.cached_property
     def _plain(self) -> PlanPoint:
         """The fields that are not searched."""
-        names = [f.name for f in dataclasses.fields(Plan) if f.name not in (*DEGREES, *AXES, "stage_layers")]
-        chosen = {name: self.fixed[name] for name in names if name in self.fixed and name != "recompute_share"}
-        overlap = dict.fromkeys(OVERLAPS, True) | {k: v for k, v in chosen.items() if k in OVERLAPS}
-        return embed(Plan(**(chosen | overlap)), self.workload, float(self.cluster.tiers[0].usable_size))
+        others = {f.name for f in dataclasses.fields(Plan)} - {*DEGREES, *AXES, "stage_layers", "recompute_share"}
+        chosen: dict[str, Any] = dict.fromkeys(OVERLAPS, True)
+        chosen |= {name: value for name, value in self.fixed.items() if name in others}
+        return embed(Plan(**chosen), self.workload, float(self.cluster.tiers[0].usable_size))
 
     @functools.cached_property
     def _extra_layers(self) -> dict[str, np.ndarray]:
@@ -142,10 +148,12 @@ class Lattice:
             return tuple(self.fixed["stage_layers"])
         return even_layers(self.rules.layers, pipeline)
 
-    @property
-    def limit_bytes(self) -> float:
-        """Memory of one accelerator."""
-        return float(self.cluster.accelerator.hbm_bytes)
+    def needed(self, found: Cost) -> np.ndarray:
+        """Memory over what there is: of HBM or, where more of it is lacking, of the second memory. Above 1: no fit."""
+        chip, share = self.cluster.accelerator, found.peak_bytes / self.cluster.accelerator.hbm_bytes
+        if self._plain.offload is None:
+            return share
+        return np.maximum(share, found.second_bytes / chip.second_memory_bytes)
 
     @functools.cached_property
     def rules(self) -> Rules:

@@ -137,8 +137,22 @@ class FindPlan:
     """tokens to train, for time_s, cost_usd and energy_j"""
     fix: _Text = None
     """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
+    only: _Text = None
+    """only plans that a launcher can run: megatron, megatron-bridge, torchtitan, maxtext or deepspeed"""
+    launch: _Text = None
+    """print the best plan as the flags or the file of one of them; the table goes to standard error"""
     top: _Count = None
     """how many of the best plans are told; default: 10"""
+    processes: _Count = None
+    """how many processes share the search, each started with the same command and its own --process"""
+    process: _Count = None
+    """which of them this one is, from 1"""
+    coordinator: _Text = None
+    """host:port of process 1, which the others reach it at"""
+    wait: _Number = None
+    """seconds to wait for the others before giving up; default: 60"""
+    checkpoint: _Text = None
+    """directory for what is finished: the same command again goes on from there"""
     config: _Text = None
     """TOML file of these same fields (`model = "llama3-8b"`, `top = 5`, ...); flags override it"""
     out: _Text = None
@@ -150,6 +164,20 @@ class FindPlan:
         """What was given, by field, without what belongs to the command line alone."""
         own = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ("config", "json")}
         return {name: value for name, value in own.items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Predict:
+    """Time with an interval, and memory, of every row of a table in the columns of measurements/calibration.csv."""
+
+    rows: _Text = None
+    """CSV file of rows; may stand first, without the flag"""
+    out: _Text = None
+    """CSV file of predictions, one row for each, in order"""
+    stack: _Text = None
+    """TOML or JSON file with the table `stack` (as `calibrate` writes it), for all rows"""
+    json: _Switch = False
+    """print one JSON object and nothing else"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -231,7 +259,12 @@ examples:
   equipoise plan --model llama3-405b --cluster h100 --accelerators 16384 --batch 2048
   equipoise plan --model gpt3-175b --cluster a100-80gb --accelerators 4096 --fix tensor=8,schedule=one_f_one_b
   equipoise plan --model mixtral-8x7b --cluster h100 --accelerators 256 --objective cost_usd --tokens 1e12 --json
-  equipoise plan --config job.toml --out results/plan""",
+  equipoise plan --config job.toml --out results/plan
+  equipoise plan --model llama3-70b --cluster h100 --accelerators 512 --only megatron --launch megatron > flags.sh""",
+    "predict": """
+examples:
+  equipoise predict rows.csv --out predictions.csv
+  equipoise predict rows.csv --out predictions.csv --stack my_cluster.toml --json""",
     "design": """
 examples:
   equipoise design --model megatron-1t --budget-usd 500e6 --power-mw 50 --tokens 20e12

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import collectives, counts, memory, offload, placement, roofline, schedule, timing, traffic
+from costmodel import collectives, counts, curves, memory, offload, placement, roofline, schedule, timing, traffic
 from costmodel.breakdown import Breakdown, Term, breakdown
 from costmodel.cluster import Accelerator, Cluster, Tier
 from costmodel.cost import Parts, parts
@@ -112,7 +112,10 @@ def _fields(cls: type, values: Mapping[str, Any], prefix: str = "", **others: An
 # network: collectives, and ranks over tiers
 
 _RANKS = {"inner_ranks": (1.05, 64.0), "middle_ranks": (1.05, 32.0), "outer_ranks": (1.05, 512.0)}
-_NETWORK_STACK = ("link_ceiling", "collective_s", "all_reduce_tree", "tree_hop", "collective_ramp", "chunk_fill")
+_NETWORK_STACK = (
+    "link_ceiling", "network_ceiling", "peer_ceiling", "collective_s", "all_reduce_tree", "tree_hop",
+    "collective_ramp", "chunk_fill",
+)  # fmt: skip
 _WHERE = ("inner", "middle", "outer")
 NETWORK: dict[str, Range] = {
     **_RANKS,
@@ -175,8 +178,9 @@ def _placement(a: Args, sem: Semantics) -> Values:
 # kernels: rooflines of counts that are given
 
 _KERNEL_STACK = (
-    "matmul_ceiling", "matmul_size0", "attention_ceiling", "attention_backward_ratio", "attention_size0",
-    "context_imbalance", "unfused_touches", "hbm_ceiling", "kernel_s",
+    "matmul_ceiling", "matmul_8bit_ceiling", "matmul_4bit_ceiling", "matmul_size0", "attention_ceiling",
+    "attention_backward_ratio", "attention_size0", "cast_passes", "context_imbalance",
+    "unfused_touches", "hbm_ceiling", "kernel_s",
 )  # fmt: skip
 _SHARES: dict[str, Range] = {
     name: (0.05, 0.95) for name in ("at_32bit", "at_16bit", "at_8bit", "at_4bit", "flash", "fused_kernels")
@@ -298,6 +302,57 @@ def _small(a: Args, sem: Semantics) -> Values:
     return values
 
 
+# price and power of hardware
+
+_LAWS = {
+    "flop_usd": "flop_per_s",
+    "hbm_usd": "hbm_bytes",
+    "hbm_rate_usd": "hbm_bytes_per_s",
+    "scale_up_usd": "scale_up_bytes_per_s",
+    "scale_out_usd": "scale_out_bytes_per_s",
+    "second_memory_usd": "second_memory_bytes",
+    "flop_w": "flop_per_s",
+    "hbm_rate_w": "hbm_bytes_per_s",
+    "scale_out_w": "scale_out_bytes_per_s",
+}
+_SOLD: dict[str, Range] = {
+    "flop_per_s": (1e13, 1e16),
+    "hbm_bytes": (1e10, 1e12),
+    "hbm_bytes_per_s": (3e11, 3e13),
+    "scale_up_bytes_per_s": (2e10, 2e12),
+    "scale_out_bytes_per_s": (2e9, 2e11),
+    "second_memory_bytes": (1e10, 1e12),
+}
+_FACTORS = ("server_factor", "server_draw_factor", "training_draw", "idle_draw", "facility_factor")
+CURVES: dict[str, Range] = {
+    **_SOLD,
+    "accelerators": (8.0, 1e5),
+    "idle": (0.01, 1.0),
+    **{f"{law}.amount": (10.0, 1e4) for law in _LAWS},
+    **{f"{law}.reference_{quantity}": _SOLD[quantity] for law, quantity in _LAWS.items()},
+    **{f"{law}.exponent": (0.2, 1.5) for law in _LAWS},
+    **dict.fromkeys(_FACTORS, (0.1, 2.0)),
+}
+
+
+def _curves(a: Args, sem: Semantics) -> Values:
+    del sem
+    laws = {
+        law: curves.PowerLaw(
+            amount=a[f"{law}.amount"], reference=a[f"{law}.reference_{quantity}"], exponent=a[f"{law}.exponent"]
+        )
+        for law, quantity in _LAWS.items()
+    }
+    found = curves.Curves(**laws, **{name: a[name] for name in _FACTORS})
+    hardware = curves.Hardware(**{name: a[name] for name in _SOLD}, accelerators=a["accelerators"])
+    return {
+        "curves.capital_usd": curves.capital_usd(hardware, found),
+        "curves.meter_w": curves.meter_w(hardware, found, a["idle"]),
+        "curves.chip_usd": curves.chip_usd(hardware, found),
+        "curves.chip_w": curves.chip_w(hardware, found),
+    }
+
+
 # the whole job: everything that needs a workload, a cluster and a point
 
 TIERS = 3
@@ -329,7 +384,7 @@ def job_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Sema
     """The values of the family `job`."""
     done = parts(workload, cluster, point, sem)
     layer, first = done.counts.blocks[1], done.times.blocks[1]
-    held = done.memory.first
+    held, outer = done.memory.first, traffic.tiers_in_training(cluster, point, cluster.stack, sem)[1]
     return {
         "counts.counts:flop": total(c.flop for c in layer.matmuls),
         "counts.counts:parameters": layer.parameters,
@@ -337,6 +392,8 @@ def job_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Sema
         "counts.counts:boundary_bytes": done.counts.boundary_bytes,
         "counts.counts:microbatches": done.counts.microbatches,
         **{f"traffic.block_traffic:{name}": getattr(first.traffic, name) for name in _TRAFFIC},
+        "traffic.tiers_in_training": outer.oversubscription,
+        "timing.issue_s": timing.issue_s(layer, point, cluster.stack).forward_s,
         "timing.timing": first.forward.seconds + first.backward.seconds + first.weights.seconds + first.recompute_s,
         "roofline.block_times": first.compute.matmul_forward_s,
         "pipeline.pipeline_s": done.step.passes_s,
@@ -389,6 +446,7 @@ FAMILIES = {
     "placement": Family(uniform(_PLACEMENT), _placement),
     "kernel": Family(uniform(KERNEL), _kernels),
     "small": Family(uniform(_SMALL), _small),
+    "curves": Family(uniform(CURVES), _curves),
     "job": Family(_job_sample, lambda a, sem: job_values(*job_of(a), sem)),
     "report": Family(_job_sample, lambda a, sem: report_values(*job_of(a), sem)),
 }
@@ -404,7 +462,7 @@ _LINK = {
         "chunk_fill",
         "*oversubscription",
     ),  # fmt: skip
-    "falls": ("*_bytes_per_s", "link_ceiling"),
+    "falls": ("*_bytes_per_s", "*_ceiling"),
 }
 _PEAKS = ("peak_*bit_flop_per_s",)
 _MATMUL = {
@@ -416,11 +474,12 @@ _MATMUL = {
         "*t_bytes",
         "operand_share",
         "casts",
+        "cast_passes",
         "at_*bit",
         "*_size0",
         "kernel_s",
     ),
-    "falls": (*_PEAKS, "hbm_bytes_per_s", "matmul_ceiling", "hbm_ceiling"),
+    "falls": (*_PEAKS, "hbm_bytes_per_s", "matmul_*ceiling", "hbm_ceiling"),
 }
 _ATTENTION = {
     "rises": (
@@ -441,7 +500,8 @@ _SIZES = (*ARCHITECTURE, "key_value_heads", "batch")
 _TIME = {
     "unit": "_s",
     "rises": (
-        *_SIZES, "*.latency_s", "*.oversubscription", "*.kernel_s", "*.step_s", "*.collective_s", "*.chunk_fill",
+        *_SIZES, "*.latency_s", "*.oversubscription", "*kernel_s", "*.routing_s", "*.microbatch_s", "*.step_s",
+        "*.jitter_s", "*.update_passes", "*.cast_passes", "*.congestion", "*.collective_s", "*.chunk_fill",
         "*.collective_ramp", "*.tree_hop", "*_size0", "*.context_imbalance", "*.attention_backward_ratio",
         "*.unfused_touches", "*.contention", "*.regather_exposed", "point.gradient_bytes", "point.state_bytes",
         "point.precision.*_bytes", "point.precision.operand_share",
@@ -478,7 +538,7 @@ _NETWORK_ENTRIES = {
     "placement.domain_sizes:middle": Entry("placement", "", ("domain", "middle_size"), ("inner_size",)),
 }
 _KERNEL_ENTRIES = {
-    "roofline.rates:matmul": Entry("kernel", "_s_per_flop", ("at_*bit",), (*_PEAKS, "matmul_ceiling")),
+    "roofline.rates:matmul": Entry("kernel", "_s_per_flop", ("at_*bit",), (*_PEAKS, "matmul_*ceiling")),
     "roofline.rates:attention": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "attention_ceiling")),
     "roofline.rates:memory": Entry("kernel", "_s_per_byte", (), ("hbm_*",)),
     "roofline.rates:update": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "matmul_ceiling")),
@@ -499,6 +559,14 @@ _KERNEL_ENTRIES = {
     "traffic.share": Entry("small", "", (), ("share", "ranks")),
     **{f"memory.in_flight:{name}": Entry("small", "", ("microbatches", "remaining", "pipeline")) for name in SCHEDULES},
 }
+_PRICE = {"unit": "", "rises": (*_SOLD, "*.amount", "server_factor"), "falls": ("*.reference*",)}
+_POWER = {"unit": "", "rises": (*_SOLD, "*.amount", "*draw*", "facility_factor"), "falls": ("*.reference*",)}
+_CURVES_ENTRIES = {
+    "curves.capital_usd": Entry("curves", **_PRICE | {"rises": (*_PRICE["rises"], "accelerators")}),
+    "curves.chip_usd": Entry("curves", **_PRICE),
+    "curves.meter_w": Entry("curves", **_POWER | {"rises": (*_POWER["rises"], "accelerators")}),
+    "curves.chip_w": Entry("curves", **_POWER),
+}
 _JOB_ENTRIES = {
     "counts.counts:flop": Entry("job", "", (*_SIZE_RISES, "ffn"), ("point.context", "point.tensor")),
     "counts.counts:parameters": Entry("job", "", ("heads", "head_size", "key_value_heads", "ffn"), ("point.tensor",)),
@@ -506,6 +574,8 @@ _JOB_ENTRIES = {
     "counts.counts:boundary_bytes": Entry("job", "_bytes", (*_SIZE_RISES, "*.activation_bytes"), _SIZE_FALLS),
     "counts.counts:microbatches": Entry("job", "", ("batch", "point.tensor", "point.pipeline"), ("point.microbatch",)),
     **{f"traffic.block_traffic:{name}": Entry("job", **_TIME) for name in _TRAFFIC},
+    "traffic.tiers_in_training": Entry("job", "", ("*.congestion",), ("*.scale_out_ceiling",)),
+    "timing.issue_s": Entry("job", "_s", ("*.host_kernel_s", "point.precision.casts")),
     "timing.timing": Entry("job", **_TIME),
     "roofline.block_times": Entry("job", **_TIME),
     "pipeline.pipeline_s": Entry("job", **_TIME),
@@ -521,4 +591,4 @@ _JOB_ENTRIES = {
     "breakdown.breakdown:step_s": Entry("report", **_TIME),
     "breakdown.breakdown:hfu": Entry("report", "", _UTILISATION["rises"]),
 }
-REGISTRY: dict[str, Entry] = {**_NETWORK_ENTRIES, **_KERNEL_ENTRIES, **_JOB_ENTRIES}
+REGISTRY: dict[str, Entry] = {**_NETWORK_ENTRIES, **_KERNEL_ENTRIES, **_CURVES_ENTRIES, **_JOB_ENTRIES}

@@ -22,7 +22,7 @@ NUMPY = Exact(np)
 TOLERANCE = 1e-9
 CHORDS = 100_000
 RATES = (*PEAKS, "hbm_bytes_per_s", "second_memory_bytes_per_s", "bandwidth_bytes_per_s")
-LATENCIES = ("latency_s", "kernel_s", "collective_s")
+LATENCIES = ("latency_s", "kernel_s", "host_kernel_s", "microbatch_s", "jitter_s", "collective_s")
 
 
 def scaled(cluster: Cluster, scale: Callable[[str], Array]) -> Cluster:

@@ -53,7 +53,7 @@ def test_one_screen(capsys, monkeypatch, explanations, name, width):
 def test_the_second_memory_is_shown(capsys, monkeypatch, explanations):
     text = shown(capsys, monkeypatch, explanations["offload"], 100)
     assert "second memory" in text
-    assert "margin to 232.83" in text
+    assert "margin there to 232.83" in text
     assert re.search(r"^offload +[\d.]+ +[\d.]+ .*second memory bandwidth", text, re.M)
     assert "second memory" not in shown(capsys, monkeypatch, explanations["pipeline"], 100)
     breakdown = dataclasses.replace(explanations["offload"].breakdown, second_limit_bytes=1e9)

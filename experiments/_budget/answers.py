@@ -51,6 +51,7 @@ def _usd(choice: Choice, plan: Plan, exact: Cost) -> float:
 def _answer(workload: Workload, machine: Cluster, plan: Plan, exact: Cost, choice: Choice) -> dict[str, Any]:
     told = evaluate(workload, _roomy(machine), plan)
     return {
+        "batch": int(workload.batch),
         "accelerators": plan.accelerators,
         "hbm_gib": exact.peak_bytes / GIB,
         "second_gib": exact.second_bytes / GIB,
@@ -94,6 +95,20 @@ def shadow_prices(workload: Workload, machine: Cluster, plan: Plan) -> dict[str,
     }
 
 
+def enough_bandwidth(workload: Workload, machine: Cluster, plan: Plan) -> float:
+    """Bytes/s of the second memory, each way, below which a step takes a thousandth longer; 0 where it is not used."""
+    job = prepare(workload, _roomy(machine), plan)
+    step_s = _at_rates(job, SUBGRADIENT)
+    now, low, high = step_s(dict.fromkeys(_RATES, 1.0)), 0.0, 1.0
+    if step_s({**dict.fromkeys(_RATES, 1.0), "second_memory_bytes_per_s": 1e-9}) <= 1.001 * now:
+        return 0.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        slow = step_s({**dict.fromkeys(_RATES, 1.0), "second_memory_bytes_per_s": middle}) > 1.001 * now
+        low, high = (middle, high) if slow else (low, middle)
+    return high * float(machine.accelerator.second_memory_bytes_per_s)
+
+
 def _needs(job: tuple[Workload, Cluster, PlanPoint]) -> tuple[float, float]:
     exact = cost(*job, _EXACT)
     return exact.peak_bytes, exact.second_bytes
@@ -120,7 +135,12 @@ def _by_rate(job: tuple[Workload, Cluster, PlanPoint]) -> dict[str, list[float]]
     """Elasticities of samples per second to the left and to the right."""
     at = {name: 1.0 for name in _RATES}
     sides = {side: one_sided(_at_rates(job, DIRECTIONAL), at, side) for side in (-1, 1)}
-    return {name: [float(-sides[side][1][name] / sides[side][0]) for side in (-1, 1)] for name in _RATES}
+    return {name: [_rounded(-sides[side][1][name] / sides[side][0]) for side in (-1, 1)] for name in _RATES}
+
+
+def _rounded(elasticity: Any) -> float:
+    """Without the rounding of what is zero."""
+    return 0.0 if abs(elasticity) < 1e-9 else float(elasticity)
 
 
 def _at_rates(job: tuple[Workload, Cluster, PlanPoint], sem: DualNumbers) -> Callable[[dict[str, Any]], Any]:

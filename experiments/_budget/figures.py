@@ -32,20 +32,20 @@ def _designs(results: dict[str, Any]) -> Any:
     from matplotlib.figure import Figure
 
     models = results["models"]
-    figure = Figure(figsize=(3.5 * len(models) + 0.6, 3.9), layout="constrained")
+    figure = Figure(figsize=(3.3 * len(models), 3.7), layout="constrained")
     for axes, (name, model) in zip(np.atleast_1d(figure.subplots(1, len(models))), models.items(), strict=True):
-        image = _heat_map(axes, model["combinations"])
+        _heat_map(axes, model["combinations"])
         best = model["design"]
         title = f"{name}: {best['samples_per_s']:.0f} samples/s as needed\n" if best else f"{name}\n"
         told = (
             f"{best['accelerators']:,} x ({best['hbm_gib']:.0f} + {best['second_gib']:.0f} GiB)" if best else "no plan"
         )
         axes.set_title(title + told, loc="left", fontsize=9)
-        figure.colorbar(image, ax=axes, shrink=0.8, label="samples/s")
+    figure.suptitle("Samples/s for the same money, by listed sizes; above: sizes as needed", fontsize=9)
     return figure
 
 
-def _heat_map(axes: Any, rows: list[dict[str, Any]]) -> Any:
+def _heat_map(axes: Any, rows: list[dict[str, Any]]) -> None:
     """Combinations of listed sizes; hatched where no plan fits, the best one framed."""
     from matplotlib.patches import Rectangle
 
@@ -55,7 +55,7 @@ def _heat_map(axes: Any, rows: list[dict[str, Any]]) -> Any:
         if row["best"]:
             rates[second.index(row["second"]), hbm.index(row["hbm"])] = row["best"]["samples_per_s"]
     axes.set_facecolor("0.9")
-    image = axes.imshow(rates, origin="lower", cmap="cividis")
+    axes.imshow(rates, origin="lower", cmap="cividis")
     best = np.unravel_index(np.nanargmax(rates), rates.shape) if np.isfinite(rates).any() else None
     for place, rate in np.ndenumerate(rates):
         y, x = place
@@ -70,7 +70,6 @@ def _heat_map(axes: Any, rows: list[dict[str, Any]]) -> Any:
     axes.set_xticks(range(len(hbm)), [str(size) for size in hbm])
     axes.set_yticks(range(len(second)), [str(size) for size in second])
     axes.set(xlabel="HBM, GB", ylabel="second memory, GB")
-    return image
 
 
 def _shadow_prices(results: dict[str, Any]) -> Any:

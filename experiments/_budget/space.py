@@ -80,17 +80,14 @@ def cluster_sizes(workload: Workload, budget_usd: float, least: int) -> list[int
 
 def evaluate(space: Lattice, numbers: np.ndarray, shares: tuple[tuple[float, ...], ...]) -> Found:
     """These plans of a lattice with each combination of shares: in float32, the counts of each plan made once."""
-    workload, cluster = (map_leaves(np.float32, as_floats(tree)) for tree in (space.workload, _unpriced(space.cluster)))
+    workload = map_leaves(np.float32, as_floats(space.workload))
+    cluster = map_leaves(np.float32, as_floats(dataclasses.replace(space.cluster, prices=None)))
     split = [np.asarray(column, np.float32)[:, None] for column in zip(*shares, strict=True)]
     own = dict(zip(("weights", "optimizer", "activations"), split, strict=True))
     points = dataclasses.replace(space.points(numbers, np.float32), offload=Offload(**own))
     found = cost(workload, cluster, map_leaves(_single, points), _EXACT)
     columns = (space.cluster.accelerators, numbers, *split, found.step_s, found.peak_bytes, found.second_bytes)
     return Found(*(np.broadcast_to(column, (len(shares), len(numbers))).ravel() for column in columns))
-
-
-def _unpriced(cluster: Cluster) -> Cluster:
-    return dataclasses.replace(cluster, prices=None)
 
 
 def _single(leaf: np.ndarray | float) -> np.ndarray | np.float32:
@@ -100,7 +97,10 @@ def _single(leaf: np.ndarray | float) -> np.ndarray | np.float32:
 def search(
     workload: Workload, template: Cluster, counts: list[int], choices: list[Choice], say: Callable[[str], None]
 ) -> tuple[Found, int]:
-    """The fastest plans of each cluster size for each choice, and how many were evaluated."""
+    """The fastest plans of each cluster size for each choice, and how many were evaluated.
+
+    All or nothing of each kind is offloaded in every plan, every combination of quarters in the fastest of these.
+    """
     kept, evaluated = [], 0
     for accelerators in counts:
         say(f"{workload.name}: {accelerators} accelerators")
@@ -110,6 +110,8 @@ def search(
             kept.append(_fastest(evaluate(space, numbers, ALL_OR_NOTHING), choices))
         evaluated += len(space) * len(ALL_OR_NOTHING)
     coarse = _fastest(joined(kept), choices)
+    if not len(coarse.number):
+        return coarse, evaluated
     fine = _refined(workload, template, coarse)
     return joined([coarse, _fastest(fine, choices)]), evaluated + len(fine.step_s)
 

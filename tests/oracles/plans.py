@@ -8,7 +8,7 @@ from costmodel import options
 from costmodel.cluster import Cluster
 from costmodel.plan import Plan, layers
 from costmodel.violations import violations
-from costmodel.workload import Workload
+from costmodel.workload import Workload, is_expert
 
 
 def brute_force(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Iterator[Plan]:
@@ -36,7 +36,8 @@ def _degrees(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> 
         if tensor * context * pipeline * data != total or pipeline > layers(workload) or workload.batch % data:
             continue
         microbatches = _menu(fixed, "microbatch", _divisors(int(workload.batch) // data))
-        experts = [_menu(fixed, name, _divisors(tensor * context * data)) for name in ("expert", "expert_tensor")]
+        mesh = _divisors(tensor * context * data) if _has_experts(workload) else [1]  # a rule again, for speed
+        experts = [_menu(fixed, name, mesh) for name in ("expert", "expert_tensor")]
         for microbatch, expert, expert_tensor, domain in itertools.product(
             microbatches, *experts, _domains(cluster, fixed)
         ):
@@ -47,6 +48,10 @@ def _degrees(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> 
                 "domain": domain,
                 "stage_layers": _spread(layers(workload), pipeline),
             }
+
+
+def _has_experts(workload: Workload) -> bool:
+    return any(is_expert(op) for block in workload.blocks for op in block.ops)
 
 
 def _domains(cluster: Cluster, fixed: Mapping[str, Any]) -> list[int | None]:

@@ -1,0 +1,84 @@
+"""Reads and writes tables of measured rows (CSV). A malformed row costs that row alone.
+
+A quoted cell may hold line breaks. Where such a cell does not end in a row of the header's width, its quote is taken
+for a slip and the reading goes on at the next line, so that one stray quote does not swallow the rest of the file.
+"""
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from costmodel._specs_files import SpecError, plain, show
+
+LARGEST_TABLE_BYTES = 256 * 2**20
+_NEEDED = ("hardware", "gpus", "seq")
+
+
+def read_rows(path: str | Path) -> list[Mapping[str, str] | str]:
+    """One entry for each row, in order: its cells by column, or why it cannot be read."""
+    where = f"rows ({plain(str(path))})"
+    lines = _text(path, where).splitlines(keepends=True)
+    rows = _rows(lines)
+    header = next(rows, None)
+    if not isinstance(header, list) or not set(_NEEDED) <= set(header):
+        raise SpecError(
+            f"{where}: the first line is {show(header)}; expected column names with at least {', '.join(_NEEDED)}"
+        )
+    return [_cells(row, header) for row in rows]
+
+
+def write_table(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A CSV file of these rows, or a `SpecError` that says why it cannot be written."""
+    try:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(header)
+            writer.writerows(rows)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SpecError(f"{plain(str(path))}: cannot be written ({reason})") from None
+
+
+def _cells(row: list[str] | str, header: list[str]) -> Mapping[str, str] | str:
+    if isinstance(row, str):
+        return row
+    if len(row) != len(header):
+        return f"the row has {len(row)} cells; expected the header's {len(header)}"
+    return dict(zip(header, row, strict=True))
+
+
+def _text(path: str | Path, where: str) -> str:
+    try:
+        file = Path(path)
+        if not file.is_file():
+            raise SpecError(f"{where}: no such file")
+        if file.stat().st_size > LARGEST_TABLE_BYTES:
+            raise SpecError(f"{where}: {file.stat().st_size} bytes; expected at most {LARGEST_TABLE_BYTES}")
+        return file.read_bytes().decode("utf-8-sig", errors="replace").replace("\0", "\ufffd")
+    except (OSError, ValueError) as error:
+        if isinstance(error, SpecError):
+            raise
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SpecError(f"{where}: cannot be read ({reason})") from None
+
+
+def _rows(lines: list[str]) -> Iterator[list[str] | str]:
+    """Parsed rows; a text for one that is malformed. Lines without anything are no rows."""
+    start, width, reader = 0, None, csv.reader(iter(lines))
+    while True:
+        before = reader.line_num
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            row = f"not a row of a table ({error})"
+        if row is None:
+            return
+        if row == []:
+            continue
+        width = width or len(row)
+        several = reader.line_num - before > 1
+        if isinstance(row, str) or (several and len(row) != width):
+            yield row if isinstance(row, str) else "a quote opens a cell that does not end in this row"
+            start, reader = start + before + 1, csv.reader(iter(lines[start + before + 1 :]))
+            continue
+        yield row

@@ -1,0 +1,107 @@
+r"""Measured kernels as observations of the constants: best matmuls, matmuls by size, attention by length, streams.
+
+The logarithm of a rate is $\log P + \log \eta - \log(1 + s_0 \sum 1/n)$ of `roofline.py`; of a matmul of the best shape
+(one that fills all tiles) without the last term.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from costmodel.fit.parameters import Group
+from costmodel.rows.columns import lenient
+from costmodel.specs import load_cluster
+
+_CLUSTERS = (
+    (r"GB200", "gb200-nvl72", "gb200"),
+    (r"B300", "b300", "b300"),
+    (r"B200", "b200", "b200"),
+    (r"H200|GH200", "h200", "h200"),
+    (r"H100-80GB-SXM", "h100", "h100"),
+    (r"A100-80GB-SXM", "a100-80gb", "a100"),
+    (r"MI300X", "mi300x", "mi300x"),
+    (r"MI325X", "mi325x", "mi325x"),
+    (r"MI355X", "mi355x", "mi355x"),
+    (r"Gaudi2", "gaudi2", "gaudi"),
+    (r"Gaudi3", "gaudi3", "gaudi"),
+    (r"TPU v6e", "tpu-v6e", "tpu"),
+)
+_FUSED = "megatron_core"  # later kernels are called by stacks of the vendors' libraries
+_SMALLEST = 3.0 / 3000.0  # reciprocal sizes of products that are long enough for launches not to matter
+_SCATTER = {"matmul": 0.05, "attention": 0.10, "hbm": 0.05}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """One measurement: the log of its share of the peak is a sum of logs of constants, less a size's share."""
+
+    kind: str
+    group: Group  # stack empty: of the hardware, whatever software calls it
+    log_share: float
+    eight_bits: bool = False
+    reciprocal_sizes: float = 0.0
+
+    @property
+    def scatter(self) -> float:
+        """Standard deviation of the logarithm."""
+        return _SCATTER[self.kind]
+
+
+def kernels(rows: Sequence[Mapping[str, str]]) -> list[Kernel]:
+    """The observations among the rows of the microbenchmarks' table."""
+    found = [_kernel(row) for row in rows]
+    return [kernel for kernel in found if kernel is not None]
+
+
+def _kernel(row: Mapping[str, str]) -> Kernel | None:
+    known = next(((name, family) for words, name, family in _CLUSTERS if re.search(words, row["hardware"])), None)
+    value = lenient(row, "value")
+    if known is None or value is None:
+        return None
+    chip, group = load_cluster(known[0]).accelerator, {"family": known[1], "stack": "", "fabric": ""}
+    if row["kind"] == "gemm" and row["unit"] == "TFLOP/s":
+        eight = row["dtype"] == "fp8"
+        peak = chip.peak_8bit_flop_per_s if eight else chip.peak_16bit_flop_per_s
+        share = float(np.log(1e12 * value / peak))
+        if _sizes(row) > _SMALLEST:
+            return None
+        own = {"log_share": share, "eight_bits": eight, "reciprocal_sizes": _sizes(row)}
+        return Kernel(kind="matmul", group=group, **own)
+    if row["kind"] == "hbm" and row["op"].endswith("triad"):
+        return Kernel(kind="hbm", group=group, log_share=float(np.log(1e12 * value / chip.hbm_bytes_per_s)))
+    attention = re.search(r"FA2 fwd\+bwd causal|in-step fwd\+bwd", row["op"])
+    length = re.search(r"seq(\d+)", row["shape_or_bytes"])
+    if attention and length and "headdim64" not in row["shape_or_bytes"]:
+        group["stack"] = "" if "FA2" in row["op"] else _FUSED
+        share = float(np.log(1e12 * value / chip.peak_16bit_flop_per_s))
+        return Kernel(kind="attention", group=group, log_share=share, reciprocal_sizes=1.0 / float(length[1]))
+    return None
+
+
+def _sizes(row: Mapping[str, str]) -> float:
+    """Sum of the reciprocals of a matmul's sizes; nothing for the best shape found, which fits the tiles."""
+    numbers = re.findall(r"\d+", row["shape_or_bytes"])
+    return 0.0 if "best shape" in row["op"] else sum(1.0 / float(n) for n in numbers[:3])
+
+
+_TERMS = {"matmul": ("matmul_ceiling", "matmul_size0"), "attention": ("attention_ceiling", "attention_size0")}
+
+
+def log_shares(found: Sequence[Kernel], values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Predicted logarithms, and their derivatives by the values of the constants."""
+    result, slopes = np.zeros(len(found)), {name: np.zeros(len(found)) for name in values}
+    inverse = np.array([kernel.reciprocal_sizes for kernel in found])
+    for kind in _SCATTER:
+        at = np.array([kernel.kind == kind for kernel in found])
+        ceiling, size0 = _TERMS.get(kind, ("hbm_ceiling", None))
+        result += at * np.log(values[ceiling])
+        slopes[ceiling] += at / values[ceiling]
+        if size0 is not None:
+            result -= at * np.log1p(values[size0] * inverse)
+            slopes[size0] -= at * inverse / (1 + values[size0] * inverse)
+    eight = np.array([float(kernel.eight_bits) for kernel in found])
+    result += eight * np.log(values["matmul_8bit_ceiling"])
+    slopes["matmul_8bit_ceiling"] += eight / values["matmul_8bit_ceiling"]
+    return result, slopes

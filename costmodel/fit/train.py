@@ -1,0 +1,98 @@
+"""The fit: constants and regimes in turn, until the regimes stay; and the same fit without each source."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from costmodel.fit.kernels import Kernel
+from costmodel.fit.problem import Problem, Settings
+from costmodel.fit.regimes import CLASS, Rule, fit_rule
+from costmodel.fit.solve import Solution
+from costmodel.rows import Case
+
+_ROUNDS = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A finished fit."""
+
+    problem: Problem
+    solution: Solution
+    rule: Rule
+    slow: np.ndarray  # regime of each case, by what was measured
+
+    @property
+    def maybe(self) -> np.ndarray:
+        """The cases that may be in the second regime."""
+        return np.array([case.stack == CLASS for case in self.problem.cases])
+
+    def errors(self) -> np.ndarray:
+        """Log predicted over measured of each case, in the regime that the rule names."""
+        return _errors(self.problem, self.solution.z, self.rule)
+
+
+def train(cases: Sequence[Case], found: Sequence[Kernel], settings: Settings) -> Trained:
+    """Constants, and the regime of each row: the one that predicts it better."""
+    problem = Problem(cases, found, settings)
+    maybe = np.array([case.stack == CLASS for case in cases])
+    solution = problem.solve()
+    for _ in range(_ROUNDS if maybe.any() else 0):
+        slow = _slow(problem, solution.z, maybe)
+        if np.array_equal(slow, problem.evaluator.slow):
+            break
+        problem.evaluator.slow = slow
+        solution = problem.solve(solution.z)
+    slow = problem.evaluator.slow
+    return Trained(problem, solution, fit_rule(cases, slow), slow)
+
+
+def left_out_errors(trained: Trained) -> np.ndarray:
+    """Log predicted over measured of each case, by constants that saw no row of its source.
+
+    The rule of the regimes has seen its rows: one source alone has two regimes.
+    """
+    problem, errors = trained.problem, np.zeros(len(trained.problem.cases))
+    sources = np.array([case.source for case in problem.cases])
+    for source in problem.sources:
+        solution = problem.solve(trained.solution.z, left_out=source)
+        at = sources == source
+        errors[at] = _errors(problem, solution.z, trained.rule)[at]
+    return errors
+
+
+def scatter(cases: Sequence[Case], errors: np.ndarray) -> dict[str, float]:
+    """Scatter of each software class, drawn towards that of all: root mean square of a robust scale by source.
+
+    The scale of a source left out is its median absolute error over that of a normal distribution.
+    """
+    sources, stacks = np.array([c.source for c in cases]), np.array([c.stack for c in cases])
+    scales: dict[str, list[float]] = {}
+    for source in dict.fromkeys(sources):
+        for stack in dict.fromkeys(stacks[sources == source]):
+            own = np.abs(errors[(sources == source) & (stacks == stack)])
+            scales.setdefault(str(stack), []).append(float(np.median(own)) / 0.6745)
+    everything = np.concatenate([np.square(own) for own in scales.values()])
+    overall = float(np.mean(np.minimum(everything, 0.25)))
+    found = {s: float(np.sqrt((np.sum(np.square(own)) + overall) / (len(own) + 1))) for s, own in scales.items()}
+    return found | {"": float(np.sqrt(overall))}
+
+
+def _errors(problem: Problem, z: np.ndarray, rule: Rule) -> np.ndarray:
+    own, before = z.copy(), problem.evaluator.slow
+    own[problem.size :] = 0.0
+    problem.evaluator.slow = (rule.probability(problem.cases) > 0.5).astype(float)
+    errors = problem.residuals(own)[: len(problem.cases)]
+    problem.evaluator.slow = before
+    return errors
+
+
+def _slow(problem: Problem, z: np.ndarray, maybe: np.ndarray) -> np.ndarray:
+    """1 where the second regime's prediction is nearer to the measurement."""
+    errors, before = [], problem.evaluator.slow
+    for regime in (np.zeros(len(maybe)), maybe.astype(float)):
+        problem.evaluator.slow = regime
+        errors.append(np.abs(problem.residuals(z)[: len(maybe)]))
+    problem.evaluator.slow = before
+    return (maybe & (errors[1] < errors[0])).astype(float)

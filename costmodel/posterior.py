@@ -1,0 +1,57 @@
+r"""How sure: the interval of a prediction, and the probability that one plan beats another.
+
+The logarithm of a step is linear in the deviations near their best values, so it is normal with variance
+$J \Sigma J^T + s^2$: what the constants leave open (Laplace approximation of their posterior), and the scatter $s$ of
+software that was never measured. In a comparison on one cluster both share the constants and most of the scatter.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from costmodel._specs_files import read_mapping
+from costmodel.fit.fitted import Fitted, from_files
+from costmodel.rows import Case
+from costmodel.specs import DATA, read_tables
+
+P90 = 1.2815515655446004  # of the standard normal distribution
+
+
+@functools.cache
+def shipped() -> Fitted:
+    """The fit of data/stacks.toml and data/stacks_posterior.json."""
+    return from_files(read_tables("stacks"), read_mapping(DATA / "stacks_posterior.json"))
+
+
+def with_constants(cases: Sequence[Case], fitted: Fitted | None = None) -> list[Case]:
+    """The cases with the fitted constants of their family, software class, fabric and regime in their stacks.
+
+    What is no fitted constant (memory, laws of collectives) stays as the case has it.
+    """
+    fitted = fitted or shipped()
+    values = fitted.evaluator(cases).values(fitted.free(cases))
+    known: dict[tuple, Case] = {}
+    found = []
+    for i, case in enumerate(cases):
+        own = {name: float(value[i]) for name, value in values.items()}
+        key = (id(case.cluster), *own.values())
+        if key not in known:
+            stack = dataclasses.replace(case.cluster.stack, **own)
+            known[key] = dataclasses.replace(case, cluster=dataclasses.replace(case.cluster, stack=stack))
+        found.append(dataclasses.replace(case, cluster=known[key].cluster))
+    return found
+
+
+def log_sd(cases: Sequence[Case], fitted: Fitted | None = None) -> np.ndarray:
+    """Standard deviation of the logarithm of each step's time."""
+    fitted = fitted or shipped()
+    _, jacobian, unseen = fitted.linearised(cases)
+    scatter = np.array([scatter_of(fitted.scatter, case.stack) for case in cases])
+    return np.sqrt(((jacobian @ fitted.factor) ** 2).sum(axis=1) + unseen + scatter**2)
+
+
+def scatter_of(scatter: Mapping[str, float], stack: str) -> float:
+    """Of a class of software, or of those that were never measured."""
+    return scatter.get(stack, scatter[""])

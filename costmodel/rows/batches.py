@@ -1,0 +1,173 @@
+"""Cases of one structure stacked into arrays, so that thousands of rows are one evaluation of `cost`.
+
+Everything that is a number becomes an array of one value for each case: sizes of the workload, leaves of the cluster
+(its stack among them) and of the point. Options are rows of numbers, so plans of all kinds share a batch. What remains
+is the structure: the operators, the number of tiers, the algorithm of the all-reduce.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from costmodel.cluster import Accelerator, Cluster, Tier
+from costmodel.cost import parts
+from costmodel.plan import PlanPoint, embed, layers
+from costmodel.rows.cases import Case
+from costmodel.rows.defaults import HABITS
+from costmodel.rows.layouts import selective_row
+from costmodel.semantics import Exact
+from costmodel.stack import Stack
+from costmodel.workload import Workload
+
+T = TypeVar("T")
+_LABELLED = (Workload, Cluster, Accelerator, Tier, Stack)
+_LABELS = ("name", "widths", "types", "partial_domains")  # static fields of these that no formula reads
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Cases of one structure. `indices` are their places among the cases that were stacked."""
+
+    indices: np.ndarray
+    workload: Workload
+    cluster: Cluster
+    point: PlanPoint
+
+
+def stacked(cases: Sequence[Case]) -> list[Batch]:
+    """All cases in as few batches as there are structures."""
+    groups: dict[Any, list[int]] = {}
+    known: dict[int, Any] = {}  # structures by object: rows share their blocks and their clusters
+
+    def structure(part: Any) -> Any:
+        if id(part) not in known:
+            known[id(part)] = _structure(part)
+        return known[id(part)]
+
+    for index, case in enumerate(cases):
+        offloads = bool(case.plan.offload_optimizer)
+        groups.setdefault((structure(case.workload.blocks), structure(case.cluster), offloads), []).append(index)
+    return [_batch([cases[i] for i in indices], np.array(indices)) for indices in groups.values()]
+
+
+class Figures(NamedTuple):
+    """One value for each case."""
+
+    step_s: np.ndarray
+    peak_bytes: np.ndarray  # of the device, as its driver counts
+    tensor_bytes: (
+        np.ndarray
+    )  # of the framework's tensors, as training logs print: workspaces among them, context and communicators not
+
+
+def evaluated(cases: Sequence[Case]) -> Figures:
+    """Time and memory of each case, exactly, whether or not its plan keeps to all rules."""
+    found = Figures(*(np.full(len(cases), np.nan) for _ in Figures._fields))
+    with np.errstate(all="ignore"):
+        for batch in stacked(cases):
+            result = parts(batch.workload, batch.cluster, batch.point, Exact(np))
+            memory = result.memory
+            outside_bytes = batch.cluster.stack.context_bytes + memory.first.buffers_bytes  # the same on every stage
+            found.step_s[batch.indices] = result.step.step_s
+            found.peak_bytes[batch.indices] = memory.peak_bytes
+            found.tensor_bytes[batch.indices] = memory.peak_bytes - outside_bytes
+    return found
+
+
+def point(case: Case) -> PlanPoint:
+    """The point of a case's plan, with weights and recompute as its software has them."""
+    found = embed(case.plan, case.workload, domain=case.cluster.tiers[0].usable_size)  # pyright: ignore[reportArgumentType]
+    habits, precision, recompute = HABITS[case.stack], found.precision, found.recompute
+    if habits.keeps_8bit_weights and precision.copy_bytes > 0:
+        precision = dataclasses.replace(precision, weight_bytes=1.0, copy_bytes=precision.copy_bytes - 1.0)
+    elif habits.keeps_32bit_weights and case.plan.zero_stage == 3 and precision.master_bytes > 0:
+        precision = dataclasses.replace(precision, master_bytes=precision.master_bytes - precision.weight_bytes)
+    if case.plan.recompute == "selective":
+        recompute = selective_row(case.facts, habits) or recompute
+    offloaded = min(1.0, case.facts.get("offload_layers", 0.0) * case.plan.pipeline / layers(case.workload))
+    if offloaded:
+        kept = {name: (1 - offloaded) * getattr(recompute, name) for name in ("keep_core", "keep_rest")}
+        recompute = dataclasses.replace(recompute, **kept)
+    return dataclasses.replace(found, precision=precision, recompute=recompute)
+
+
+def _batch(cases: list[Case], indices: np.ndarray) -> Batch:
+    return Batch(
+        indices=indices,
+        workload=_stack([case.workload for case in cases], _same_workload),
+        cluster=_stack([case.cluster for case in cases], id),
+        point=_stack([point(case) for case in cases], id),
+    )
+
+
+def _same_workload(workload: Workload) -> tuple[int, Any]:
+    """Workloads of the same dimensions share their blocks and differ in the batch."""
+    return id(workload.blocks), workload.batch
+
+
+def _stack(trees: Sequence[T], key: Callable[[Any], Any]) -> T:
+    """One tree of arrays. Trees of the same `key` are read once."""
+    first: dict[Any, int] = {}
+    unique: list[T] = []
+    place = np.empty(len(trees), dtype=int)
+    for i, tree in enumerate(trees):
+        found = first.setdefault(key(tree), len(unique))
+        if found == len(unique):
+            unique.append(tree)
+        place[i] = found
+    table = np.array([_leaves(tree) for tree in unique], dtype=float)
+    columns = iter(np.ascontiguousarray(table[place].T))
+    return _rebuilt(trees[0], columns)
+
+
+@functools.cache
+def _fields(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the fields that hold numbers or subtrees, and of the static ones."""
+    fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
+    static = tuple(f.name for f in fields if f.metadata.get("static"))
+    return tuple(f.name for f in fields if f.name not in static), static
+
+
+def _leaves(tree: Any) -> list[float]:
+    found: list[float] = []
+    _add_leaves(tree, found)
+    return found
+
+
+def _add_leaves(tree: Any, found: list[float]) -> None:
+    if isinstance(tree, float):
+        found.append(tree)
+    elif isinstance(tree, tuple):
+        for item in tree:
+            _add_leaves(item, found)
+    elif isinstance(tree, int):
+        found.append(float(tree))
+    elif tree is not None:
+        for name in _fields(type(tree))[0]:
+            _add_leaves(getattr(tree, name), found)
+
+
+def _rebuilt(tree: Any, columns: Iterator[np.ndarray]) -> Any:
+    if dataclasses.is_dataclass(tree):
+        data, static = _fields(type(tree))
+        same = {name: getattr(tree, name) for name in static}
+        own = {name: _rebuilt(getattr(tree, name), columns) for name in data}
+        return type(tree)(**same, **own)  # pyright: ignore[reportCallIssue]
+    if isinstance(tree, tuple):
+        return tuple(_rebuilt(item, columns) for item in tree)
+    return None if tree is None else next(columns)
+
+
+def _structure(tree: Any) -> Any:
+    """What must be equal for two trees to share a batch."""
+    if dataclasses.is_dataclass(tree):
+        data, static = _fields(type(tree))
+        ignored = _LABELS if isinstance(tree, _LABELLED) else ()
+        own = tuple(getattr(tree, name) for name in static if name not in ignored)
+        return (type(tree).__name__, own, tuple(_structure(getattr(tree, name)) for name in data))
+    if isinstance(tree, tuple):
+        return tuple(map(_structure, tree))
+    return tree is None

@@ -1,0 +1,140 @@
+"""One measured row, mapped to what the model takes."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+from costmodel._specs_rows import read_rows
+from costmodel.cluster import Cluster
+from costmodel.plan import Plan, layers
+from costmodel.rows.columns import Columns, RowError, lenient, measured_step_s
+from costmodel.rows.defaults import FUSED_LOSS_BYTES, GATHERED_LOSS_BYTES, HABITS
+from costmodel.rows.hardware import Machine, machine
+from costmodel.rows.layouts import layout
+from costmodel.rows.models import workload
+from costmodel.rows.notes import facts_of, stack_of
+from costmodel.workload import Block, Op, Workload, model_flop
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """A row as the model sees it. Leaves are floats. `cluster.stack` holds the memory habits of the software class:
+    a fitted stack replaces the fields that are times and keeps those (`defaults.Habits.memory`)."""
+
+    row: Mapping[str, str]
+    source: str
+    family: str  # accelerators whose parameters are fitted together
+    fabric: str  # node | infiniband | roce | efa | slingshot | ethernet | ici | datacentre
+    stack: str  # software class (defaults.STACKS)
+    workload: Workload
+    cluster: Cluster
+    plan: Plan
+    facts: Mapping[str, float]
+    assumed: tuple[str, ...]
+    open: tuple[str, ...]  # what the row leaves open and `readings.settle` decides
+    measured_step_s: float | None
+    measured_mem_bytes: float | None
+    oom: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Unreadable:
+    """A row that cannot be modelled, and why."""
+
+    row: Mapping[str, str]
+    reason: str
+
+
+def read_cases(path: str | Path) -> list[Case | Unreadable]:
+    """One entry for each row of a file, in order. A malformed row costs that row alone."""
+    return [Unreadable(row={}, reason=row) if isinstance(row, str) else case(row) for row in read_rows(path)]
+
+
+def case(row: Mapping[str, str]) -> Case | Unreadable:
+    """One row."""
+    try:
+        return _case(row)
+    except RowError as error:
+        return Unreadable(row=row, reason=str(error))
+    except (ArithmeticError, ValueError) as error:  # sizes that no model has
+        return Unreadable(row=row, reason=f"not a training step: {' '.join(str(error).split())}")
+
+
+def _case(row: Mapping[str, str]) -> Case:
+    columns = Columns(row)
+    found, facts = machine(columns), facts_of(row)
+    divided = any((columns.count(name) or 1) > 1 for name in ("tp", "pp"))
+    stack = stack_of(row, found.family, divided)
+    habits = HABITS[stack]
+    work, by_default = workload(columns, facts, stack)
+    laid = layout(columns, facts, found, habits, layers(work), int(work.batch))
+    measured_gb = lenient(row, "measured_mem_GB")
+    return Case(
+        row=row,
+        source=row.get("source") or "",
+        family=found.family,
+        fabric=found.fabric,
+        stack=stack,
+        workload=_sent_once(work, laid.plan, columns.count("topk") or 1),
+        cluster=_with_memory(found.cluster, stack, _logit_bytes(facts)),
+        plan=laid.plan,
+        facts=facts,
+        assumed=(*by_default, *found.assumed, *laid.assumed),
+        open=laid.open,
+        measured_step_s=measured_step_s(row) or _by_rate_s(row, work, found, stack),
+        measured_mem_bytes=None if measured_gb is None else 1e9 * measured_gb,
+        oom=row.get("oom") == "1",
+    )
+
+
+def _sent_once(work: Workload, plan: Plan, top_k: int) -> Workload:
+    """Copies of a token for experts of one domain cross the network once, as in DeepEP, HybridEP and DeepSeek-V3."""
+    domains = plan.expert * plan.expert_tensor / (plan.domain or 1)
+    if domains <= 1:
+        return work
+    return dataclasses.replace(work, blocks=_spread(work.blocks, domains * (1 - (1 - 1 / domains) ** top_k) / top_k))
+
+
+@functools.lru_cache(maxsize=256)
+def _spread(blocks: tuple[Block, ...], share: float) -> tuple[Block, ...]:
+    """Blocks whose exchanges send at most this share of their copies beyond the domain."""
+
+    def sent(op: Op) -> Op:
+        return dataclasses.replace(op, spread=min(op.spread, share)) if op.kind == "exchange" else op
+
+    return tuple(dataclasses.replace(block, ops=tuple(map(sent, block.ops))) for block in blocks)
+
+
+def _by_rate_s(row: Mapping[str, str], work: Workload, found: Machine, stack: str) -> float | None:
+    """Seconds of a step from the FLOP/s that JAX software prints, whose attention counts in full, without the mask.
+
+    Source: MaxText before its pull request 1988 (measurements/README.md, section 1).
+    """
+    rate = lenient(row, "measured_tflops_per_gpu")
+    if stack != "xla" or not rate:
+        return None
+    return work.batch * model_flop(_without_masks(work)) / (1e12 * rate * found.cluster.accelerators)
+
+
+@functools.lru_cache(maxsize=256)
+def _without_masks(work: Workload) -> Workload:
+    def whole(op: Op) -> Op:
+        return dataclasses.replace(op, density=1.0) if op.kind == "attention" else op
+
+    blocks = (dataclasses.replace(block, ops=tuple(map(whole, block.ops))) for block in work.blocks)
+    return dataclasses.replace(work, blocks=tuple(blocks))
+
+
+@functools.lru_cache(maxsize=4096)
+def _with_memory(cluster: Cluster, stack: str, logit_bytes: float | None) -> Cluster:
+    """The cluster with the memory habits of the software; one object for each pair, which batches rely on."""
+    own = dict(HABITS[stack].memory) | ({} if logit_bytes is None else {"logit_bytes": logit_bytes})
+    return dataclasses.replace(cluster, stack=dataclasses.replace(cluster.stack, **own))
+
+
+def _logit_bytes(facts: Mapping[str, float]) -> float | None:
+    """What the words of the row say about the loss; None: as its software does by habit."""
+    if facts.get("fused_loss"):
+        return FUSED_LOSS_BYTES
+    return GATHERED_LOSS_BYTES if "unfused_attention" in facts else None

@@ -1,0 +1,205 @@
+"""The cluster of a row: its accelerator by name, and its fabric by the interconnect's note."""
+
+import dataclasses
+import functools
+import re
+
+from costmodel._pytree import as_float, map_leaves
+from costmodel.cluster import Cluster, Tier
+from costmodel.rows.columns import Columns, RowError
+from costmodel.specs import load_cluster
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A cluster, the family that its parameters are fitted by, and its fabric between domains."""
+
+    cluster: Cluster
+    family: str
+    fabric: str
+    domain: int  # accelerators used of each innermost domain
+    slice_size: int  # accelerators inside the torus (TPU), or in the whole cluster
+    assumed: tuple[str, ...] = ()
+
+
+# The first pattern that is found in the hardware's name, without blanks and dashes: cluster and family of parameters.
+_KNOWN = (
+    (r"gb300", "gb300-nvl72", "gb300"),
+    (r"gb200", "gb200-nvl72", "gb200"),
+    (r"b300", "b300", "b300"),
+    (r"b200", "b200", "b200"),
+    (r"h200|gh200", "h200", "h200"),
+    (r"h800", "h800", "h100"),
+    (r"h100.*(9[456]gb|hbm2e|lowertdp)", "h100-96gb", "h100-96gb"),
+    (r"h100", "h100", "h100"),
+    (r"a100.*40gb", "a100-40gb", "a100"),
+    (r"a100|a800", "a100-80gb", "a100"),
+    (r"v100", "v100", "v100"),
+    (r"mi300", "mi300x", "mi300x"),
+    (r"mi325", "mi325x", "mi325x"),
+    (r"mi355", "mi355x", "mi355x"),
+    (r"v5e|v5lite", "tpu-v5e", "tpu"),
+    (r"v5p", "tpu-v5p", "tpu"),
+    (r"v6e|trillium", "tpu-v6e", "tpu"),
+    (r"v7x?|ironwood", "tpu-v7x", "tpu"),
+    (r"tpu.*v4|^v4", "tpu-v4", "tpu"),
+    (r"gaudi2", "gaudi2", "gaudi"),
+    (r"gaudi3", "gaudi3", "gaudi"),
+    (r"trainium2|trn2", "trainium2", "trainium"),
+)
+_GENERATIONS_BITS = {"EDR": 100e9, "HDR": 200e9, "NDR": 400e9, "XDR": 800e9}
+
+
+def machine(columns: Columns) -> Machine:
+    """The machine of a row."""
+    accelerators = columns.needed("gpus")
+    if accelerators > 2**24:
+        raise RowError(f"`gpus` is {accelerators}; expected at most {2**24}")
+    return _machine(
+        re.sub(r"[\s\-]", "", columns.text("hardware").lower()),
+        columns.number("gpu_mem_GB"),
+        columns.text("interconnect_note"),
+        columns.text("zero_stage_or_fsdp").lower(),
+        accelerators,
+        columns.count("gpus_per_node"),
+        columns.text("hardware"),
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _machine(
+    name: str,
+    memory_gb: float | None,
+    note: str,
+    sharding: str,
+    accelerators: int,
+    per_node: int | None,
+    printed: str,
+) -> Machine:
+    cluster_name, family = _known(name, memory_gb, printed)
+    cluster = map_leaves(as_float, dataclasses.replace(_shipped(cluster_name), prices=None))
+    if cluster_name == "v100" and memory_gb == 16:
+        cluster = dataclasses.replace(cluster, accelerator=dataclasses.replace(cluster.accelerator, hbm_bytes=_V100_16))
+    cluster = dataclasses.replace(cluster, accelerators=float(accelerators))
+    if family == "tpu":
+        return _torus(cluster, family, note, sharding, accelerators)
+    return _nodes(cluster, family, note, accelerators, per_node)
+
+
+_V100_16 = 16160.0 * 2**20
+
+
+@functools.cache
+def _shipped(name: str) -> Cluster:
+    return load_cluster(name)
+
+
+def _known(name: str, memory_gb: float | None, printed: str) -> tuple[str, str]:
+    for pattern, cluster, family in _KNOWN:
+        if re.search(pattern, name):
+            return ("a100-40gb" if cluster == "a100-80gb" and memory_gb == 40 else cluster), family
+    raise RowError(f"`hardware` is {printed!r}; no figures of this accelerator are known")
+
+
+def _nodes(cluster: Cluster, family: str, note: str, accelerators: int, per_node: int | None) -> Machine:
+    """Nodes (or racks) of one tier, a fabric between them."""
+    inner, outer = cluster.tiers
+    assumed: tuple[str, ...] = ()
+    rack = inner.size > 16 and "nodes of" not in note
+    domain = int(inner.usable_size) if rack else (per_node or int(inner.size))
+    if not rack and domain != inner.size:
+        inner = dataclasses.replace(inner, size=float(domain), usable_size=float(domain))
+    host = per_node or int(min(8, inner.size))
+    found = between_nodes(note, host)
+    if found is None and accelerators > domain:
+        assumed = (f"{8e-9 * outer.bandwidth_bytes_per_s:g} Gb/s per accelerator between nodes",)
+    outer = dataclasses.replace(outer, bandwidth_bytes_per_s=found or outer.bandwidth_bytes_per_s)
+    inner = dataclasses.replace(inner, bandwidth_bytes_per_s=_inside(note) or inner.bandwidth_bytes_per_s)
+    outer = dataclasses.replace(
+        outer, size=float(max(accelerators, domain)), usable_size=float(max(accelerators, domain))
+    )
+    fabric = "node" if accelerators <= domain else _fabric(note, cluster.name)
+    return Machine(
+        cluster=dataclasses.replace(cluster, tiers=(inner, outer)),
+        family=family,
+        fabric=fabric,
+        domain=domain,
+        slice_size=accelerators,
+        assumed=assumed,
+    )
+
+
+def between_nodes(note: str, per_node: int) -> float | None:
+    """Bytes per second, accelerator and direction between nodes, as the note says it; None where it does not.
+
+    `8x200 Gb/s per node`, `800 Gb/s per node`, `400 Gb/s RDMA per GPU`, `4x HDR ConnectX-6 per node`, ...
+    """
+    cards = re.search(r"(\d+)\s*x\s*(\d+)\s*Gb(?:it)?/s", note)
+    if cards:
+        return int(cards[1]) * int(cards[2]) * 1e9 / 8 / per_node
+    generation = re.search(r"(\d+)\s*x\s*(EDR|HDR|NDR|XDR)\b", note)
+    if generation:
+        return int(generation[1]) * _GENERATIONS_BITS[generation[2]] / 8 / per_node
+    total = re.search(r"(\d+(?:\.\d+)?)\s*(Gb|Gbit|GB)/s[^,;]*?per (node|host|GPU|chip)", note)
+    if total:
+        share = per_node if total[3] in ("node", "host") else 1
+        return float(total[1]) * 1e9 / (1 if total[2] == "GB" else 8) / share
+    whole = re.search(r"EFA (\d+) Gb/s", note) or re.search(r"(\d+) Gb/s \w+ node-to-node", note)
+    return float(whole[1]) * 1e9 / 8 / per_node if whole else None
+
+
+def _inside(note: str) -> float | None:
+    """Bytes per second inside a node where the note prints it (H800: `NVLink 160 GB/s in node`)."""
+    found = re.search(r"NVLink (\d+) GB/s in node", note)
+    return float(found[1]) * 1e9 if found else None
+
+
+def _fabric(note: str, cluster: str) -> str:
+    note = note.lower()
+    for word in ("efa", "roce", "slingshot", "ethernet", "rdma"):
+        if word in note:
+            return {"rdma": "roce"}.get(word, word)
+    if "infiniband" in note or "dgx" in note or not cluster.startswith(("mi", "gaudi")):
+        return "infiniband"
+    return "roce"
+
+
+def _torus(cluster: Cluster, family: str, note: str, sharding: str, accelerators: int) -> Machine:
+    """A slice of a torus, with one tier for each axis, and the data-centre network between slices."""
+    axes = [tier for tier in cluster.tiers if tier.name.startswith("ici")]
+    outer = [tier for tier in cluster.tiers if not tier.name.startswith("ici")]
+    largest = int(axes[-1].size) if outer else accelerators  # a pod, beyond which a job has several slices
+    count, size = _slices(note, sharding, accelerators, largest)
+    reached = [min(int(axis.size), size) for axis in axes[:-1]] + [size]
+    tiers: list[Tier] = []
+    for axis, to in zip(axes, reached, strict=True):
+        if not tiers or to > tiers[-1].size:
+            tiers.append(dataclasses.replace(axis, size=float(to), usable_size=float(to)))
+    if count > 1:
+        between = (
+            outer[0] if outer else dataclasses.replace(axes[-1], name="datacentre", bandwidth_bytes_per_s=_DATACENTRE)
+        )
+        tiers.append(dataclasses.replace(between, size=float(accelerators), usable_size=float(accelerators)))
+    return Machine(
+        cluster=dataclasses.replace(cluster, tiers=tuple(tiers)),
+        family=family,
+        fabric="ici" if count == 1 else "datacentre",
+        domain=int(tiers[0].size),
+        slice_size=size,
+    )
+
+
+_DATACENTRE = 3.125e9  # of TPU v4, whose pages print none: that of v5e, 100 Gb/s for 4 chips (data/clusters.toml)
+
+
+def _slices(note: str, sharding: str, accelerators: int, largest: int) -> tuple[int, int]:
+    """Number of slices and chips in each."""
+    printed = re.search(r"(\d+) slice\(?s?\)? of (\d+)", note) or re.search(r"(\d+) pods? of (\d+)", note)
+    if printed and int(printed[1]) * int(printed[2]) == accelerators:
+        return int(printed[1]), int(printed[2])
+    over = re.search(r"dcn=(\d+)", sharding)
+    if over and accelerators % int(over[1]) == 0:
+        return int(over[1]), accelerators // int(over[1])
+    if accelerators > largest and accelerators % largest == 0:
+        return accelerators // largest, largest
+    return 1, accelerators

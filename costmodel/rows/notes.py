@@ -1,0 +1,125 @@
+"""What only the words of a row say: kernels, asynchronous tensor parallelism, CUDA graphs, changed blocks and so on."""
+
+import re
+from collections.abc import Mapping
+
+from costmodel.rows.columns import words
+
+_SOFTWARE = ("source", "zero_stage_or_fsdp", "flash_attention", "notes")
+# The first pattern that is found names the software class; beyond them `stack_of` goes by sharding and generation.
+_CLASSES = (
+    (r"nanotron", "nanotron"),
+    (r"maxtext|\bpax|paxml|jax|levanter|\bxla\b|tpu|flax|t5x", "xla"),
+    (r"megatron-deepspeed|megatron-llama", "megatron_early"),
+    (r"megatron[- ]bridge|megatron[- ]core|nemo(?!.*automodel)|dgxc|transformer engine|\(te\)|primus", "megatron_core"),
+    (r"fsdp|torchtitan|foundry|automodel|full_shard|shard_grad_op", "fsdp"),
+    (r"deepspeed|zero-?3", "deepspeed"),
+    (r"megatron|megascale|narayanan|korthikanti", "megatron_early"),
+)
+_OLD_HARDWARE = ("v100", "a100")
+
+
+def stack_of(row: Mapping[str, str], family: str, divided: bool) -> str:
+    """The software class: by the words of the row, else by its hardware and whether tensors or layers are divided."""
+    if family == "tpu":
+        return "xla"
+    text = software_words(row)
+    for pattern, name in _CLASSES:
+        if re.search(pattern, text):
+            return name
+    if family in _OLD_HARDWARE:
+        return "megatron_early"
+    return "megatron_core" if divided else "fsdp"
+
+
+def software_words(row: Mapping[str, str]) -> str:
+    """What names the software; a formula for FLOP/s after Megatron's paper does not."""
+    return re.sub(r"megatron[ -](flops )?formula", "", words(row, *_SOFTWARE))
+
+
+def facts_of(row: Mapping[str, str]) -> dict[str, float]:
+    """Numbers that `notes` and names give; a fact that is not there is absent."""
+    notes, model = words(row, "notes"), words(row, "model")
+    found = {name: 1.0 for name, pattern in _FLAGS.items() if re.search(pattern, notes)}
+    if "vanilla tp" in notes:
+        found.pop("async_tp", None)
+    if "tokendrop" in model or "token drop" in notes:
+        found["token_drop"] = 1.0
+    for name, pattern in _NUMBERS.items():
+        number = re.search(pattern, notes)
+        if number:
+            found[name] = float(number[1])
+    if re.search(r"foundry", words(row, "source", "notes")):
+        found["fused_loss"] = 1.0  # K: llm-foundry's default loss is flash-attention's fused cross entropy
+    if re.search(r"nvidia-smi|bigscience", words(row, "source", "notes")):
+        found["device_memory"] = 1.0  # K: BigScience prints what nvidia-smi shows (measurements/README.md)
+    return found | _graphs(notes) | _megascale(notes) | _kernel(notes)
+
+
+_FLAGS = {
+    "async_tp": r"async tp",
+    "async_linear": r"async linear",
+    "compiled": r"torch\.compile",
+    "parallel_block": r"parallel (transformer block|attention)",
+    "sliding_window": r"sliding[- ]window",
+    "overlap_expert": r"ep all-to-all overlap",
+    "no_overlap_data": r"no gradient bucketing/overlap",
+    "force_balanced": r"force-balanced|balanced gate",
+    "optimizer_sharded": r"megatron-deepspeed",  # K: ZeRO 1 in its examples; C: BigScience's rows fit in no other way
+    "fast_dispatcher": r"deepep|hybridep",
+    "vboost": r"vboost",
+    "packed": r"packed|pack_sample_into_one=true",
+    "recompute_modules": r"modules \[",
+    "selective_layers": r"selective layer ac",
+    "selective_ops": r"selective op ac",
+    "offloaded_projections": r"qkv_proj_offloaded|remat policy printed as custom",
+    "scan_off": r"scan off",
+}
+_NUMBERS = {
+    "offload_layers": r"cpu activation offload of (\d+) layers",
+    "recompute_layers": r"full recompute of (\d+) layers",
+    "head_size": r"head[_ ]dim (\d+)",
+}
+
+
+def _graphs(notes: str) -> dict[str, float]:
+    """CUDA graphs: of a whole iteration, or of parts of a layer."""
+    if "cuda graphs" not in notes:
+        return {}
+    if "full_iteration" in notes:
+        return {"cuda_graphs": 1.0}
+    return {"cuda_graphs": 0.75 if "'attn'" in notes else 0.25}
+
+
+_ABLATION = (
+    ("parallel transformer block", {"parallel_block": 1.0}),
+    ("sliding window", {"sliding_window": 1.0}),
+    ("tp overlap", {"async_tp": 1.0}),
+    ("pp overlap", {"overlap_pipeline": 1.0}),
+    ("dp overlap", {"overlap_data": 1.0}),
+    ("efficient operators", {"fused_kernels": 1.0}),
+    ("misc", {}),
+    ("lamb", {}),
+)
+
+
+def _megascale(notes: str) -> dict[str, float]:
+    """A table of additions, one on top of the other: a row has all up to its own."""
+    if "ablation:" not in notes:
+        changed = "parallel transformer block" in notes and "overlaps" in notes
+        return {"async_tp": 1.0, "overlap_pipeline": 1.0, "overlap_data": 1.0} if changed else {}
+    steps = [i for i, (name, _) in enumerate(_ABLATION) if name in notes.split("ablation:")[1]]
+    found: dict[str, float] = {"parallel_block": 0.0, "sliding_window": 0.0}
+    for _, facts in _ABLATION[: (steps[-1] + 1) if steps else 0]:
+        found |= facts
+    return found
+
+
+def _kernel(notes: str) -> dict[str, float]:
+    """`kernel=flash_attention2 + RMS kernel`: the attention, and whether norms are fused."""
+    kernel = re.search(r"kernel=([^;|]*)", notes)
+    if not kernel:
+        return {}
+    return {"fused_kernels": float("rms" in kernel[1]), "unfused_attention": float("flash" not in kernel[1])} | (
+        {"framework_attention": 1.0} if "torch" in kernel[1] else {}
+    )

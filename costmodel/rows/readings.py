@@ -1,0 +1,105 @@
+"""What a row leaves open: settled where memory decides, averaged over where nothing does."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from costmodel.plan import layers
+from costmodel.rows.batches import evaluated
+from costmodel.rows.cases import Case
+from costmodel.rows.defaults import HABITS
+from costmodel.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_RECOMPUTE, selective, stage_layers
+
+_SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)  # of the layers, recomputed in full
+_RUNGS = len(_SHARES) + 2
+
+
+def settle(cases: Sequence[Case]) -> list[Case]:
+    """The cases with what row and software leave open chosen: the first layout, then the least recompute, that fit."""
+    cases = _first_that_fits(cases, [OPEN_LAYOUT in case.open for case in cases], len(_LAYOUTS), _with_layout)
+    is_open = [OPEN_RECOMPUTE in case.open and HABITS[case.stack].recompute is None for case in cases]
+    return _first_that_fits(cases, is_open, _RUNGS, _with_recompute)
+
+
+def lightened(cases: Sequence[Case]) -> list[Case]:
+    """As they fit in memory, for its prediction: also those whose software is not known to recompute whole layers.
+
+    Megatron-Core recomputes cheap modules or offloads instead, which rows seldom print and which costs little time;
+    microbatches that are not printed may be smaller, with more of them.
+    """
+    cases = _first_that_fits(cases, [OPEN_RECOMPUTE in case.open for case in cases], _RUNGS, _with_recompute)
+    cases = _first_that_fits(cases, [OPEN_MICROBATCH in case.open for case in cases], 8, _with_smaller_microbatch)
+    return _first_that_fits(
+        cases, ["offload" in case.row.get("zero_stage_or_fsdp", "") for case in cases], 2, _offloaded
+    )
+
+
+def _first_that_fits(
+    cases: Sequence[Case], is_open: Sequence[bool], rungs: int, change: Callable[[Case, int], Case]
+) -> list[Case]:
+    """The cases at the first rung of `change` at which they fit, or at the last one."""
+    chosen = list(cases)
+    waiting = [i for i, asked in enumerate(is_open) if asked]
+    for rung in range(rungs):
+        tried = [change(cases[i], rung) for i in waiting]
+        peaks = evaluated(tried).peak_bytes
+        unsettled = []
+        for i, case, peak_bytes in zip(waiting, tried, peaks, strict=True):
+            chosen[i] = case
+            if not peak_bytes <= case.cluster.accelerator.hbm_bytes:
+                unsettled.append(i)
+        waiting = unsettled
+    return chosen
+
+
+# tensor and pipeline degrees of a row that prints none, in the order in which they cost time
+_LAYOUTS = ((1, 1), (2, 1), (4, 1), (4, 2), (4, 4), (8, 4), (8, 8), (8, 16))
+
+
+def _with_layout(case: Case, rung: int) -> Case:
+    tensor, pipeline = _LAYOUTS[rung]
+    plan, ranks = case.plan, case.plan.accelerators
+    fits = ranks % (tensor * pipeline) == 0 and ranks // (tensor * pipeline) <= case.workload.batch
+    if rung == 0 or not fits or layers(case.workload) < pipeline or plan.expert > 1:
+        return case
+    changed = dataclasses.replace(
+        plan,
+        tensor=tensor,
+        pipeline=pipeline,
+        context=1,
+        data=ranks // (tensor * pipeline),
+        data_shard=None,
+        sequence_parallel=tensor > 1,
+        stage_layers=stage_layers(layers(case.workload), pipeline) if layers(case.workload) % pipeline else None,
+    )
+    return dataclasses.replace(
+        case, plan=changed, assumed=(*case.assumed, f"tp {tensor} pp {pipeline}: the first layout that fits")
+    )
+
+
+def _offloaded(case: Case, rung: int) -> Case:
+    """With its optimizer's states in the host's memory, where the row says that they may be."""
+    plan = dataclasses.replace(case.plan, offload_optimizer=1.0, offload_activations=1.0)
+    return dataclasses.replace(case, plan=plan) if rung else case
+
+
+def _with_smaller_microbatch(case: Case, rung: int) -> Case:
+    micro = max(1, case.plan.microbatch >> rung)
+    return dataclasses.replace(case, plan=dataclasses.replace(case.plan, microbatch=micro)) if rung else case
+
+
+def _with_recompute(case: Case, rung: int) -> Case:
+    """The case with none, with what its software calls selective, or with a share of its layers recomputed in full."""
+    values: dict[str, Any] = {"recompute": "none"}
+    if rung == 1:
+        values = selective(case.facts)
+    if rung > 1:
+        values = {"recompute": "full", "recompute_share": _SHARES[rung - 2]}
+    said = values["recompute"] if rung < 2 else f"full of {100 * values['recompute_share']:g} % of the layers"
+    plan = dataclasses.replace(case.plan, **values)
+    return dataclasses.replace(case, plan=plan, assumed=(*case.assumed, f"recompute {said}: the least that fits"))
+
+
+def alternatives(case: Case) -> tuple[Case, ...]:
+    """Open readings of one row, over which its prediction is averaged; the row itself where nothing is open."""
+    return (case,)

@@ -1,0 +1,143 @@
+"""Which constants of the Stack explain the published measurements best, and how sure are they?
+
+The fit of the shipped defaults: hierarchical, robust, by gradient, on calibration.csv and microbenchmarks.csv alone.
+`--write` replaces costmodel/data/stacks.toml and stacks_posterior.json.
+"""
+
+import csv
+import dataclasses
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodel import specs
+from costmodel.fit.fitted import Fitted, as_posterior, as_tables, narrowed
+from costmodel.fit.kernels import kernels
+from costmodel.fit.problem import Settings
+from costmodel.fit.train import Trained, left_out_errors, scatter, train
+from costmodel.rows import Case, read_cases, settle
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What to fit, and whether to keep it."""
+
+    measurements: str = "../shared/measurements"  # folder of calibration.csv and microbenchmarks.csv
+    leave_out: bool = True  # also fit without each source in turn
+    write: bool = False  # replace the shipped constants
+
+
+def run(config: Config, folder: Path, say: Any) -> dict[str, Any]:
+    """Fit, judge by sources left out, and keep."""
+    tables = Path(config.measurements)
+    say("reading")
+    cases = timed(tables / "calibration.csv")
+    with open(tables / "microbenchmarks.csv", newline="", encoding="utf-8") as file:
+        found = kernels(list(csv.DictReader(file)))
+    say(f"fitting {len(cases)} rows and {len(found)} kernels")
+    trained = train(cases, found, Settings())
+    inside = trained.errors()
+    outside = left_out_errors(trained) if config.leave_out else inside
+    fitted = _fitted(trained, outside)
+    provenance = _provenance(trained, len(found))
+    written = (as_tables(fitted, provenance), as_posterior(fitted))
+    for place in (folder, *((specs.DATA,) if config.write else ())):
+        (place / "stacks.toml").write_text(_toml(written[0]), encoding="utf-8")
+        (place / "stacks_posterior.json").write_text(json.dumps(written[1], separators=(",", ":")), encoding="utf-8")
+    slow = _regimes(trained, inside)
+    return {"provenance": provenance, "fit": by_source(cases, inside), "left_out": by_source(cases, outside)} | slow
+
+
+def timed(path: Path) -> list[Case]:
+    """The rows of a file that can be modelled and have a time."""
+    read = [case for case in read_cases(path) if isinstance(case, Case)]
+    return [case for case in settle(read) if case.measured_step_s]
+
+
+def _fitted(trained: Trained, outside: np.ndarray) -> Fitted:
+    size = trained.problem.size
+    covariance = np.linalg.inv(trained.solution.curvature)[:size, :size]
+    columns, z, factor = narrowed(trained.problem.columns, trained.solution.z[:size], covariance)
+    own = scatter(trained.problem.cases, outside)
+    return Fitted(columns=columns, z=z, factor=factor, rule=trained.rule, scatter=own)
+
+
+def _provenance(trained: Trained, found: int) -> dict[str, Any]:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return {
+        "what": "constants of the Stack, fitted by `python -m experiments run calibrate_defaults --write`",
+        "rows": len(trained.problem.cases),
+        "sources": trained.problem.sources,
+        "kernels": found,
+        "loss": round(trained.solution.objective, 3),
+        "steps": trained.solution.steps,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "commit": commit.stdout.strip() or "unknown",
+    }
+
+
+def _regimes(trained: Trained, errors: np.ndarray) -> dict[str, Any]:
+    """How well the rule names the regime of each row of the class that has two."""
+    at = trained.maybe
+    if not at.any():
+        return {}
+    named = trained.rule.probability(trained.problem.cases)[at] > 0.5
+    slow, size = trained.slow[at] == 1, np.abs(errors[at])
+    return {
+        "regimes": {
+            "slow_share": round(float(slow.mean()), 3),
+            "rule_right": round(float((named == slow).mean()), 3),
+            "ordinary_median": round(float(np.median(size[~slow])), 3),
+            "slow_median": round(float(np.median(size[slow])), 3),
+        }
+    }
+
+
+def by_source(cases: Sequence[Case], errors: np.ndarray) -> list[dict[str, Any]]:
+    """Median, 90th percentile and bias of each source."""
+    sources = np.array([case.source for case in cases])
+    table = []
+    for source in dict.fromkeys(sources):
+        own = errors[sources == source]
+        size = np.abs(own)
+        figures = {"median": np.median(size), "p90": np.quantile(size, 0.9), "bias": np.median(own)}
+        table.append({"source": str(source), "rows": len(own)} | {k: round(float(v), 3) for k, v in figures.items()})
+    return table
+
+
+def tables(results: Mapping[str, Any]) -> list[Any]:
+    """What the terminal shows."""
+    from rich.table import Table
+
+    table = Table("source", "rows", "median", "p90", "bias", "left out: median", "p90", "bias", box=None)
+    for own, other in zip(results["fit"], results["left_out"], strict=True):
+        figures = [own[k] for k in ("median", "p90", "bias")] + [other[k] for k in ("median", "p90", "bias")]
+        table.add_row(own["source"], str(own["rows"]), *(f"{figure:.3f}" for figure in figures))
+    return [table]
+
+
+def _toml(tables: Mapping[str, Any]) -> str:
+    """The tables as TOML: top-level lists, then one table for each name."""
+    lines = [
+        "# Constants of the Stack. Written by a program: see [provenance]. costmodel/_specs_stacks.py reads them.",
+        "",
+    ]
+    lines += [f"{name} = {json.dumps(value)}" for name, value in tables.items() if not isinstance(value, Mapping)]
+    for name, table in tables.items():
+        if isinstance(table, Mapping):
+            lines += _table(name, table)
+    return "\n".join(lines) + "\n"
+
+
+def _table(name: str, table: Mapping[str, Any]) -> list[str]:
+    own = [f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, Mapping)]
+    lines = ["", f"[{name}]", *own] if own else []
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            lines += _table(f"{name}.{key}", value)
+    return lines

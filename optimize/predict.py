@@ -1,0 +1,96 @@
+"""Predictions for a table of rows: time with an interval, memory, whether it fits, and what was assumed."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodel import posterior
+from costmodel.rows import Case, Unreadable, alternatives, case, evaluated, lightened, settle
+from costmodel.specs import load_stack, read_rows, write_table
+
+HEADER = ("predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note")
+_LARGEST_SD = 5.0  # of a logarithm: beyond it an interval says nothing, and its ends leave the floats
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """One row of the answer; without figures where the row cannot be modelled."""
+
+    note: str
+    step_s: float | None = None
+    step_s_p10: float | None = None
+    step_s_p90: float | None = None
+    mem_bytes: float | None = None
+    fits: bool | None = None
+
+    def cells(self) -> tuple[str, ...]:
+        """The row as it stands in the file."""
+        figures = (self.step_s, self.step_s_p10, self.step_s_p90, self.mem_bytes)
+        said = "" if self.fits is None else str(int(self.fits))
+        return (*("" if figure is None else f"{figure:.7g}" for figure in figures), said, self.note)
+
+
+def predict_file(rows: str | Path, out: str | Path, stack: str | Path | None = None) -> tuple[Prediction, ...]:
+    """Read, predict and write. One prediction for each row, in order."""
+    fields = {} if stack is None else load_stack(stack)
+    read = [Unreadable(row={}, reason=row) if isinstance(row, str) else case(row) for row in read_rows(rows)]
+    found = predict(read, fields)
+    write_table(out, HEADER, (prediction.cells() for prediction in found))
+    return found
+
+
+def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None = None) -> tuple[Prediction, ...]:
+    """A prediction for each row. `stack` holds fields of the Stack that replace the fitted ones everywhere."""
+    readable = [(i, row) for i, row in enumerate(rows) if isinstance(row, Case)]
+    constant = posterior.with_constants([row for _, row in readable])
+    settled = settle([_with_stack(row, stack or {}) for row in constant])
+    spread = posterior.log_sd(settled)
+    open_to = [alternatives(row) for row in settled]
+    times_s = evaluated([reading for readings in open_to for reading in readings]).step_s
+    held = evaluated(lightened(settled))
+    answers = [Prediction(note=row.reason) if isinstance(row, Unreadable) else None for row in rows]
+    start = 0
+    for k, (i, _) in enumerate(readable):
+        mine = slice(start, start + len(open_to[k]))
+        start += len(open_to[k])
+        printed = held.peak_bytes if settled[k].facts.get("device_memory") else held.tensor_bytes
+        memory = float(held.peak_bytes[k]), float(printed[k])
+        answers[i] = _prediction(settled[k], float(np.mean(times_s[mine])), float(spread[k]), *memory)
+    return tuple(answer for answer in answers if answer is not None)
+
+
+def _with_stack(row: Case, fields: Mapping[str, Any]) -> Case:
+    if not fields:
+        return row
+    stack = dataclasses.replace(row.cluster.stack, **fields)
+    return dataclasses.replace(row, cluster=dataclasses.replace(row.cluster, stack=stack))
+
+
+def _prediction(row: Case, step_s: float, log_sd: float, peak_bytes: float, tensor_bytes: float) -> Prediction:
+    """Median and interval of a log-normal distribution; memory as training logs print it, of the framework's tensors;
+    fits where all of the peak is below what the driver reports."""
+    if not (math.isfinite(step_s) and step_s > 0 and math.isfinite(peak_bytes)):
+        return Prediction(note="the sizes of this row are beyond what numbers can hold")
+    spread = math.exp(posterior.P90 * min(log_sd, _LARGEST_SD))
+    return Prediction(
+        step_s=step_s,
+        step_s_p10=step_s / spread,
+        step_s_p90=step_s * spread,
+        mem_bytes=tensor_bytes,
+        fits=peak_bytes <= row.cluster.accelerator.hbm_bytes,
+        note="; ".join((f"{row.stack} on {row.cluster.name}", *row.assumed)),
+    )
+
+
+def as_json(predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """What a program may want to know before it opens the file."""
+    unreadable = [(i + 1, p.note) for i, p in enumerate(predictions) if p.step_s is None]
+    return {
+        "rows": len(predictions),
+        "predicted": len(predictions) - len(unreadable),
+        "unreadable": [{"row": row, "note": note} for row, note in unreadable],
+    }

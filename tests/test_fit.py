@@ -1,0 +1,189 @@
+"""The fit: exact slopes, a minimum that is one, known constants found again, and what is kept of it."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from costmodel import posterior, roofline, specs
+from costmodel._specs_stacks import constants, default_group
+from costmodel.cost import cost
+from costmodel.counts import AttentionCount, MatmulCount
+from costmodel.fit.evaluate import Evaluator, group
+from costmodel.fit.fitted import Fitted, as_posterior, as_tables, from_files, narrowed
+from costmodel.fit.kernels import Kernel, kernels, log_shares
+from costmodel.fit.parameters import PARAMETERS, SHARED, SLOW
+from costmodel.fit.problem import Problem, Settings
+from costmodel.fit.regimes import Rule, features, fit_rule
+from costmodel.fit.solve import Loss, solve
+from costmodel.fit.train import scatter, train
+from costmodel.plan import Plan, embed
+from costmodel.rows.batches import point
+from costmodel.semantics import Exact
+from costmodel.stack import Stack
+from tests.measured_rows import VARIED, made, with_times
+
+CASES = [made(**cells) for cells in VARIED]
+NANOTRON = [made(source="nanotron", pp=p, dp=32 // p, tp=2) for p in (1, 2, 4, 8)]
+ROWS = [
+    {"hardware": "H100-80GB-SXM", "kind": "gemm", "op": "cuBLASLt", "dtype": "fp8", "unit": "TFLOP/s",
+     "shape_or_bytes": "m8192 n4096 k16384", "value": "1290.1"},
+    {"hardware": "A100-80GB-SXM", "kind": "gemm", "op": "max achievable matmul (best shape found)", "dtype": "bf16",
+     "unit": "TFLOP/s", "shape_or_bytes": "1024x10240x5120", "value": "271.2"},
+    {"hardware": "H100-80GB-SXM", "kind": "attention", "op": "FA2 fwd+bwd causal", "dtype": "fp16/bf16",
+     "unit": "TFLOP/s", "shape_or_bytes": "headdim128 seq2048", "value": "265"},
+    {"hardware": "H200", "kind": "hbm", "op": "BabelStream triad", "dtype": "", "unit": "TB/s", "shape_or_bytes": "",
+     "value": "4.15"},
+    {"hardware": "A100-80GB-SXM", "kind": "gemm", "op": "cuBLASLt", "dtype": "fp16", "unit": "TFLOP/s",
+     "shape_or_bytes": "m1024 n1024 k1024", "value": "119.4"},
+]  # fmt: skip
+
+
+def problem(cases=CASES, scale=0.08):
+    logs = np.linspace(-0.1, 0.1, len(cases)) + 1.0
+    return Problem(with_times(list(cases), logs), kernels(ROWS), Settings(loss=Loss(scale=scale)))
+
+
+def test_every_parameter_is_a_field_of_the_stack_and_starts_inside_its_range():
+    fields = {f.name for f in dataclasses.fields(Stack)}
+    assert {p.name for p in PARAMETERS} - fields == {SLOW}
+    for p in PARAMETERS:
+        assert p.value(p.free(p.centre)) == pytest.approx(p.centre)
+        assert not p.share or 0 < p.centre < 1
+
+
+def test_jacobian_is_the_slope_of_the_residuals():
+    posed = problem([*CASES, *NANOTRON])
+    posed.evaluator.slow = np.array([c.stack == "nanotron" for c in posed.cases], float)
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 0.3, posed.size + len(posed.sources))
+    _, jacobian = posed.linearised(z)
+    for _ in range(4):
+        direction = rng.normal(0, 1, len(z))
+        ahead, behind = (posed.residuals(z + side * 1e-6 * direction) for side in (1, -1))
+        np.testing.assert_allclose((ahead - behind) / 2e-6, jacobian @ direction, rtol=1e-4, atol=1e-6)
+
+
+def test_the_solver_finds_the_minimum_of_a_linear_problem():
+    rng = np.random.default_rng(1)
+    a, b, weights = rng.normal(0, 1, (30, 5)), rng.normal(0, 1, 30), rng.uniform(0.5, 2, 30)
+    nearly_normal = Loss(scale=0.5, freedom=1e9)
+    found = solve(lambda z: a @ z - b, lambda z: (a @ z - b, a), weights, nearly_normal, np.zeros(5))
+    exact = np.linalg.solve((a * weights[:, None]).T @ a / 0.25 + np.eye(5), (a * weights[:, None]).T @ b / 0.25)
+    np.testing.assert_allclose(found.z, exact, rtol=1e-4)
+    np.testing.assert_allclose(found.curvature, (a * weights[:, None]).T @ a / 0.25 + np.eye(5), rtol=1e-6)
+
+
+def test_an_outlier_loses_its_pull():
+    x = np.array([0.0, 0.01, -0.01, 0.02, 3.0])
+    found = solve(lambda z: z[0] - x, lambda z: (z[0] - x, np.ones((5, 1))), 5 * np.ones(5), Loss(), np.zeros(1))
+    assert abs(found.z[0]) < 0.02
+
+
+def test_known_constants_are_found_again():
+    """Rows made by the model itself, with one constant of one class moved: the fit moves that one."""
+    cases = [made(source="NeMo", **cells) for cells in VARIED[:5]] + [made(**cells) for cells in VARIED[5:9]]
+    evaluator = Evaluator(cases)
+    free = {p.name: evaluator.centre(p) for p in PARAMETERS}
+    core = np.array([c.stack == "megatron_core" for c in cases])
+    moved = dict(free, attention_ceiling=free["attention_ceiling"] - 0.6 * core)
+    settings = Settings(loss=Loss(scale=0.003), source_sd=1e-6, source_rows=50.0)
+    trained = train(with_times(cases, evaluator.log_times(moved)), [], settings)
+    assert np.abs(trained.errors()).max() < 0.01
+    own = trained.problem.free(trained.solution.z)["attention_ceiling"] - free["attention_ceiling"]
+    assert own[core].mean() < -0.35
+    assert abs(own[~core].mean()) < 0.35
+    again = train(trained.problem.cases, [], settings)
+    np.testing.assert_allclose(again.solution.z, trained.solution.z, rtol=1e-6, atol=1e-9)
+
+
+def test_kernels_follow_the_rooflines():
+    found = kernels(ROWS)
+    assert [k.kind for k in found] == ["matmul", "matmul", "attention", "hbm"]  # the small product is left out
+    stack, plain = Stack(matmul_8bit_ceiling=0.9), embed(Plan(precision="fp8_tensor"), CASES[0].workload, 8.0)
+    values = {p.name: np.full(4, float(getattr(stack, p.name, 1.0))) for p in PARAMETERS}
+    predicted, slopes = log_shares(found, values)
+    chip = specs.load_cluster("h100").accelerator
+    speed = roofline.rates(chip, plain, stack)
+    product = MatmulCount(
+        name="", flop=1.0, operand_bytes=0.0, weight_elements=0.0,
+        reciprocal_sizes=1 / 8192 + 1 / 4096 + 1 / 16384,
+    )  # fmt: skip
+    seconds = roofline.matmul_roof(product, plain, speed, stack).compute_s
+    assert predicted[0] == pytest.approx(-math.log(seconds * chip.peak_8bit_flop_per_s))
+    core = AttentionCount(
+        name="", flop=1.0, operand_bytes=0.0, score_elements=0.0, reciprocal_keys=1 / 2048, ring_bytes=0.0,
+        exchange_bytes=0.0,
+    )  # fmt: skip
+    seconds = roofline.attention_roof(core, speed, stack).compute_s
+    assert predicted[2] == pytest.approx(-math.log(seconds * chip.peak_16bit_flop_per_s))
+    assert slopes["hbm_ceiling"].tolist() == [0.0, 0.0, 0.0, pytest.approx(1 / stack.hbm_ceiling)]
+    assert isinstance(found[0], Kernel)
+
+
+def test_a_rule_separates_what_can_be_separated():
+    cases = NANOTRON * 5
+    slow = np.array([c.plan.pipeline > 1 for c in cases], float)
+    rule = fit_rule(cases, slow)
+    assert ((rule.probability(cases) > 0.5) == slow).all()
+    assert not rule.probability(CASES).any()  # no other class has two regimes
+    assert len(rule.weights) == features(cases).shape[1]
+    assert fit_rule(CASES, np.zeros(len(CASES))).probability(CASES).max() == 0
+
+
+def test_scatter_is_drawn_to_that_of_all_classes():
+    cases = CASES[:4] * 10
+    found = scatter(cases, np.tile([0.1, -0.1, 0.1, -0.1], 10))
+    assert found[""] == pytest.approx(0.1 / 0.6745)
+    assert found[cases[0].stack] == pytest.approx(0.1 / 0.6745)
+
+
+def test_what_is_kept_gives_the_same_constants():
+    posed = problem()
+    z = np.random.default_rng(2).normal(0, 0.5, posed.size)
+    spread = np.random.default_rng(3).normal(0, 0.2, (posed.size, posed.size))
+    columns, kept, factor = narrowed(posed.columns, z, spread @ spread.T + 0.5 * np.eye(posed.size))
+    rule = Rule((0.0,) * features(CASES[:1]).shape[1])
+    fitted = Fitted(columns=columns, z=kept, factor=factor, rule=rule, scatter={"": 0.1})
+    tables = as_tables(fitted, {"rows": 1})
+    read = from_files(tables, as_posterior(fitted))
+    np.testing.assert_allclose(read.z, kept, rtol=1e-5)
+    np.testing.assert_allclose(read.factor, np.tril(factor), rtol=1e-2, atol=1e-9)
+    free = read.free(CASES)
+    for i, case in enumerate(CASES):
+        for name, value in constants(tables, group(case)).items():
+            p = next(p for p in PARAMETERS if p.name == name)
+            assert value == pytest.approx(float(p.value(free[name][i])), rel=1e-4), name
+
+
+def test_the_shipped_constants_are_one_set():
+    """Named clusters, predictions of rows and the posterior hold the same numbers."""
+    tables, fitted = specs.read_tables("stacks"), posterior.shipped()
+    case = made(source="NeMo")
+    row = posterior.with_constants([case])[0].cluster.stack
+    for name, value in constants(tables, group(case)).items():
+        assert getattr(row, name) == pytest.approx(value, rel=1e-4), name
+    cluster = specs.load_cluster("h100").stack
+    for name, value in constants(tables, default_group("h100")).items():
+        assert getattr(cluster, name) == pytest.approx(value), name
+    assert {p.name for p in PARAMETERS} == {key[0] for key in fitted.columns.keys if key[1] == SHARED}
+    assert set(tables["shared"]) | {SLOW} == {p.name for p in PARAMETERS}
+
+
+def test_an_unknown_chip_has_the_shared_values_and_a_wider_interval():
+    tables = specs.read_tables("stacks")
+    unknown = constants(tables, {"family": "none of these", "stack": "", "fabric": ""})
+    assert unknown == pytest.approx(tables["shared"])
+    known, strange = made(), dataclasses.replace(made(), family="none of these", fabric="other")
+    narrow, wide = posterior.log_sd([known, strange])
+    assert 0.03 < narrow < wide < 1.0
+
+
+def test_steps_are_those_of_the_formula():
+    case = posterior.with_constants([CASES[1]])[0]
+    log_times, jacobian, unseen = posterior.shipped().linearised([CASES[1]])
+    found = cost(case.workload, case.cluster, point(case), Exact(math))
+    assert math.exp(log_times[0]) == pytest.approx(found.step_s, rel=1e-9)
+    assert np.isfinite(jacobian).all()
+    assert unseen[0] >= 0
