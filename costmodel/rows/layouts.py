@@ -32,11 +32,11 @@ def layout(
     assumed: list[str] = []
     degrees = _degrees(columns, machine, batch, assumed)
     zero = _sharding(columns, facts, machine, habits, degrees, assumed)
-    micro = _microbatch(columns, degrees, zero["zero_stage"], batch, assumed)
+    micro = _microbatch(columns, degrees, habits, zero["zero_stage"], batch, assumed)
     stages = _stages(columns, habits, degrees["pipeline"], layers, assumed)
     recompute, is_open = _recompute(columns, facts, habits, layers, degrees["pipeline"], assumed)
     number = _numbers(columns, habits, assumed)
-    expert = _experts(columns, degrees, assumed)
+    expert = _experts(columns, facts, degrees, assumed)
     overlap = _overlap(facts, habits)
     tensor = degrees["tensor"] > 1
     said = columns.flag("sp")
@@ -137,13 +137,19 @@ def columns_product(degrees: Mapping[str, int]) -> int:
     return degrees["tensor"] * degrees["context"] * degrees["pipeline"] * degrees["data"]
 
 
-def _microbatch(columns: Columns, degrees: Mapping[str, int], zero: int, batch: int, assumed: list[str]) -> int:
-    """As printed; open: 1 with a pipeline, all sequences of the rank under FSDP, else 4 (C: Narayanan's table 1)."""
+def _microbatch(
+    columns: Columns, degrees: Mapping[str, int], habits: Habits, zero: int, batch: int, assumed: list[str]
+) -> int:
+    """As printed; open: all sequences of the rank under FSDP, else 4 (C: Narayanan's table 1); with a pipeline 1.
+
+    torchtitan makes as many microbatches as there are stages (K: its `pipeline_parallel_microbatches`).
+    """
     own = max(1, batch // degrees["data"])
     printed = columns.count("micro_batch")
     if printed is None:
         alone = own if zero == 3 else min(4, own)
-        printed = alone if degrees["pipeline"] == 1 else 1
+        piped = max(1, own // degrees["pipeline"]) if habits is HABITS["fsdp"] else 1
+        printed = alone if degrees["pipeline"] == 1 else piped
         assumed.append(f"microbatch {printed}")
     if printed > own:
         assumed.append(f"microbatch {own}: a rank has no more sequences")
@@ -265,12 +271,16 @@ def _own_zero(columns: Columns, habits: Habits) -> bool:
     return habits is HABITS["megatron_early"] and "zero-1" in cell and "megatron" not in software_words(columns.row)
 
 
-def _experts(columns: Columns, degrees: Mapping[str, int], assumed: list[str]) -> dict[str, int]:
+def _experts(
+    columns: Columns, facts: Mapping[str, float], degrees: Mapping[str, int], assumed: list[str]
+) -> dict[str, int]:
     """Ranks over which experts are divided; each expert is whole on its rank."""
     experts, ranks = columns.count("experts"), degrees["tensor"] * degrees["context"] * degrees["data"]
     if not experts:
         return {}
     printed = columns.count("ep")
+    if printed == 1 and facts.get("fast_dispatcher"):
+        printed = None  # a dispatcher between ranks that hold different experts
     expert = printed or next(n for n in range(min(experts, ranks), 0, -1) if experts % n == 0 and ranks % n == 0)
     if printed is None:
         assumed.append(f"experts over {expert} ranks")

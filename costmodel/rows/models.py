@@ -15,6 +15,8 @@ from costmodel.workload import LOGITS, Block, Op, Saved, Size, Workload
 
 _VOCABULARY_GPT, _VOCABULARY_LLAMA = 51_200, 32_000
 _LARGEST = 10**9
+UNFUSED_WORDS = ("0", "no", "0.0", "false", "none")
+"""Cells of `flash_attention` that say that the scores pass through memory."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,7 @@ class Dimensions:
     dropout: bool = False
     tied: bool = False
     parallel_block: bool = False
+    whole_scores: bool = False  # a kernel that computes the masked half of the scores too
     whole_inputs: bool = False  # inputs of sequence-parallel regions are saved gathered (nanotron)
     narrow_inputs: bool = False  # linear layers save their inputs as they were cast, in 8 bits (Transformer Engine)
     eager: bool = False  # what a framework without a compiler saves beside the fused kernels' tensors
@@ -112,6 +115,7 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
         dropout=gpt and era in ("megatron_early", "deepspeed"),
         tied=_tied(columns, gpt),
         parallel_block=bool(facts.get("parallel_block")),
+        whole_scores=columns.text("flash_attention").lower() in UNFUSED_WORDS,
         whole_inputs=HABITS[era].whole_inputs and (columns.count("pp") or 1) == 1,
         narrow_inputs=HABITS[era].keeps_8bit_weights and _is_narrow(columns.text("precision").lower()),
         eager=eager,
@@ -146,7 +150,7 @@ def _tied(columns: Columns, gpt: bool) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _built(d: Dimensions) -> Workload:
-    density = causal_density(d)
+    density = 1.0 if d.whole_scores else causal_density(d)
     if d.experts:
         built = moe_decoder(
             layers=d.layers,
@@ -270,13 +274,18 @@ def _rotated(copies: float, block: Block) -> Block:
 
 
 def _norms_in_32_bits(block: Block) -> Block:
-    """Input and normalised input in 32 bits, and in 16 before the scale: 10 bytes per element of each norm."""
+    """What the framework's operators save and move for a norm of 16-bit activations in 32 bits.
+
+    Saved: the input and the normalised input in 32 bits, the latter in 16 before its scale: 10 bytes per element. Moved
+    forward: cast (6 bytes), square (8), mean (4), product (8), cast (6), scale (6): 38; backward twice as much, and
+    the cast's gradient (6). As touches of two bytes, of which `unfused_touches` (2) counts each twice.
+    """
 
     def more(op: Op) -> Op:
         if not op.name.endswith(" norm") or not op.saved:
             return op
         copies = dataclasses.replace(op.saved[0], activations=0.0, fixed_bytes=10.0, role="rest")
-        return dataclasses.replace(op, saved=(*op.saved, copies))
+        return dataclasses.replace(op, saved=(*op.saved, copies), touches_forward=9.5, touches_backward=20.5)
 
     return dataclasses.replace(block, ops=tuple(map(more, block.ops)))
 

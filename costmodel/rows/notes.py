@@ -12,6 +12,7 @@ _CLASSES = (
     (r"maxtext|\bpax|paxml|jax|levanter|\bxla\b|tpu|flax|t5x", "xla"),
     (r"megatron-deepspeed|megatron-llama", "megatron_early"),
     (r"megatron[- ]bridge|megatron[- ]core|nemo(?!.*automodel)|dgxc|transformer engine|\(te\)|primus", "megatron_core"),
+    (r"\bte \+|\bte,|transformer-engine", "megatron_core"),
     (r"fsdp|torchtitan|foundry|automodel|full_shard|shard_grad_op", "fsdp"),
     (r"deepspeed|zero-?3", "deepspeed"),
     (r"megatron|megascale|narayanan|korthikanti", "megatron_early"),
