@@ -10,6 +10,7 @@ from costmodel.plan import Plan
 from costmodel.rows.columns import Columns, RowError
 from costmodel.rows.defaults import HABITS, XLA_OFFLOADED, XLA_SELECTIVE, Habits
 from costmodel.rows.hardware import Machine
+from costmodel.rows.models import UNFUSED_WORDS
 from costmodel.rows.notes import software_words
 
 OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT = "recompute", "microbatch", "layout"
@@ -260,7 +261,7 @@ def _numbers(columns: Columns, habits: Habits, assumed: list[str]) -> dict[str, 
     if found is None:
         assumed.append("bf16")
     kernel = columns.text("flash_attention").lower()
-    attention = "unfused" if kernel in ("0", "no", "0.0", "false", "none") else "flash" if kernel else habits.attention
+    attention = "unfused" if kernel in UNFUSED_WORDS else "flash" if kernel else habits.attention
     gradient = "bf16" if _own_zero(columns, habits) else habits.gradient_dtype
     return {"precision": found or "bf16", "attention": attention, "gradient_dtype": gradient}
 
