@@ -98,7 +98,7 @@ class HardwareModel:
         """The same for some of the plans."""
 
         def of(tree: T) -> T:
-            return map_leaves(lambda leaf: leaf[chosen] if np.ndim(leaf) else leaf, tree)
+            return map_leaves(lambda leaf: leaf[chosen] if np.size(leaf) == self.length > 1 else leaf, tree)
 
         part = self.within(self.low[chosen], self.high[chosen])
         part.length, part.points = len(chosen), of(self.points)

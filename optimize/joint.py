@@ -188,7 +188,7 @@ class Progress:
         if self.best is not None:
             return self.best.y
         assert self.relaxed is not None
-        return np.log([self.relaxed.x[name][0] for name in RATES])
+        return self.relaxed.y(np.array([0]))[0]
 
     def dismiss(self, log_bound: np.ndarray) -> None:
         if len(log_bound):
@@ -246,7 +246,7 @@ def search(
     bounds = dict(zip(found, cell_bounds(found).tolist(), strict=True))
     progress.unseen = {(cell.accelerators, cell.domain): bound for cell, bound in bounds.items()}
     told("descent")
-    compiling = warm_up(problem.job.workload, problem.space)
+    compiling = warm_up([problem.job.workload], problem.space)
     progress.relaxed = descend(problem, seed) if after is None else again(problem, after.relaxed, seed)
     progress.evaluations += progress.relaxed.evaluations
     for cell in _near(found, progress.relaxed):
@@ -305,7 +305,7 @@ def round_to(progress: Progress, cell: Cell) -> None:
     first, near = nearest(families, relaxed, modes(relaxed))
     if not len(first):
         return
-    y = np.log(np.stack([relaxed.x[name][near] for name in RATES], axis=-1))
+    y = relaxed.y(near)
     part = Open(cell, first, np.full(len(first), -np.inf), y)
     polish(progress, expand(families, part), families.lattice, rounds=5, dismiss=False)
 

@@ -188,6 +188,8 @@ class Design:
     """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
     tokens: _Number = None
     """tokens to train"""
+    jobs: _Text = None
+    """TOML or JSON file of several jobs instead: `[[jobs]]` with model, tokens, batch, weight, deadline_days"""
     budget_usd: _Number = None
     """what the cluster may cost: its purchase, or with --rent what is spent while training"""
     rent: _Switch = False

@@ -162,9 +162,10 @@ _Ends = tuple[np.ndarray, np.ndarray]
 
 
 def _plain_rounds(
-    laws: Laws, limits: list[np.ndarray], _: Rate, at: Tangents, ends: _Ends, rounds: int = ROUNDS
+    laws: Laws, limits: list[np.ndarray], price: Rate, at: Tangents, ends: _Ends, rounds: int = ROUNDS
 ) -> Iterator[_Round]:
     """Place, bound and multipliers; multipliers grow where their limit is missed."""
+    assert not price.active
     start = np.maximum(-at.slopes, 1e-6).sum(-1)
     multipliers = [np.where(np.isfinite(limit), start, 0.0) for limit in limits]
     for _ in range(rounds):
@@ -185,6 +186,7 @@ def _priced_rounds(
     widest = [np.log(price.of(laws, np.broadcast_to(end, at.y.shape))) for end in ends]
     u = np.clip(np.log(price.of(laws, np.clip(at.y, *ends))), *widest)
     start, multipliers = np.maximum(-at.slopes, 1e-6).sum(-1), [np.zeros(len(u)), np.zeros(len(u))]
+    y = at.y
     for _ in range(outer):
         bottom, top = (end.copy() for end in widest)
         for _ in range(inner):

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import collectives, counts, memory, offload, placement, roofline, schedule, timing, traffic
+from costmodel import collectives, counts, curves, memory, offload, placement, roofline, schedule, timing, traffic
 from costmodel.breakdown import Breakdown, Term, breakdown
 from costmodel.cluster import Accelerator, Cluster, Tier
 from costmodel.cost import Parts, parts
@@ -302,6 +302,57 @@ def _small(a: Args, sem: Semantics) -> Values:
     return values
 
 
+# price and power of hardware
+
+_LAWS = {
+    "flop_usd": "flop_per_s",
+    "hbm_usd": "hbm_bytes",
+    "hbm_rate_usd": "hbm_bytes_per_s",
+    "scale_up_usd": "scale_up_bytes_per_s",
+    "scale_out_usd": "scale_out_bytes_per_s",
+    "second_memory_usd": "second_memory_bytes",
+    "flop_w": "flop_per_s",
+    "hbm_rate_w": "hbm_bytes_per_s",
+    "scale_out_w": "scale_out_bytes_per_s",
+}
+_SOLD: dict[str, Range] = {
+    "flop_per_s": (1e13, 1e16),
+    "hbm_bytes": (1e10, 1e12),
+    "hbm_bytes_per_s": (3e11, 3e13),
+    "scale_up_bytes_per_s": (2e10, 2e12),
+    "scale_out_bytes_per_s": (2e9, 2e11),
+    "second_memory_bytes": (1e10, 1e12),
+}
+_FACTORS = ("server_factor", "server_draw_factor", "training_draw", "idle_draw", "facility_factor")
+CURVES: dict[str, Range] = {
+    **_SOLD,
+    "accelerators": (8.0, 1e5),
+    "idle": (0.01, 1.0),
+    **{f"{law}.amount": (10.0, 1e4) for law in _LAWS},
+    **{f"{law}.reference_{quantity}": _SOLD[quantity] for law, quantity in _LAWS.items()},
+    **{f"{law}.exponent": (0.2, 1.5) for law in _LAWS},
+    **dict.fromkeys(_FACTORS, (0.1, 2.0)),
+}
+
+
+def _curves(a: Args, sem: Semantics) -> Values:
+    del sem
+    laws = {
+        law: curves.PowerLaw(
+            amount=a[f"{law}.amount"], reference=a[f"{law}.reference_{quantity}"], exponent=a[f"{law}.exponent"]
+        )
+        for law, quantity in _LAWS.items()
+    }
+    found = curves.Curves(**laws, **{name: a[name] for name in _FACTORS})
+    hardware = curves.Hardware(**{name: a[name] for name in _SOLD}, accelerators=a["accelerators"])
+    return {
+        "curves.capital_usd": curves.capital_usd(hardware, found),
+        "curves.meter_w": curves.meter_w(hardware, found, a["idle"]),
+        "curves.chip_usd": curves.chip_usd(hardware, found),
+        "curves.chip_w": curves.chip_w(hardware, found),
+    }
+
+
 # the whole job: everything that needs a workload, a cluster and a point
 
 TIERS = 3
@@ -395,6 +446,7 @@ FAMILIES = {
     "placement": Family(uniform(_PLACEMENT), _placement),
     "kernel": Family(uniform(KERNEL), _kernels),
     "small": Family(uniform(_SMALL), _small),
+    "curves": Family(uniform(CURVES), _curves),
     "job": Family(_job_sample, lambda a, sem: job_values(*job_of(a), sem)),
     "report": Family(_job_sample, lambda a, sem: report_values(*job_of(a), sem)),
 }
@@ -507,6 +559,14 @@ _KERNEL_ENTRIES = {
     "traffic.share": Entry("small", "", (), ("share", "ranks")),
     **{f"memory.in_flight:{name}": Entry("small", "", ("microbatches", "remaining", "pipeline")) for name in SCHEDULES},
 }
+_PRICE = {"unit": "", "rises": (*_SOLD, "*.amount", "server_factor"), "falls": ("*.reference*",)}
+_POWER = {"unit": "", "rises": (*_SOLD, "*.amount", "*draw*", "facility_factor"), "falls": ("*.reference*",)}
+_CURVES_ENTRIES = {
+    "curves.capital_usd": Entry("curves", **_PRICE | {"rises": (*_PRICE["rises"], "accelerators")}),
+    "curves.chip_usd": Entry("curves", **_PRICE),
+    "curves.meter_w": Entry("curves", **_POWER | {"rises": (*_POWER["rises"], "accelerators")}),
+    "curves.chip_w": Entry("curves", **_POWER),
+}
 _JOB_ENTRIES = {
     "counts.counts:flop": Entry("job", "", (*_SIZE_RISES, "ffn"), ("point.context", "point.tensor")),
     "counts.counts:parameters": Entry("job", "", ("heads", "head_size", "key_value_heads", "ffn"), ("point.tensor",)),
@@ -531,4 +591,4 @@ _JOB_ENTRIES = {
     "breakdown.breakdown:step_s": Entry("report", **_TIME),
     "breakdown.breakdown:hfu": Entry("report", "", _UTILISATION["rises"]),
 }
-REGISTRY: dict[str, Entry] = {**_NETWORK_ENTRIES, **_KERNEL_ENTRIES, **_JOB_ENTRIES}
+REGISTRY: dict[str, Entry] = {**_NETWORK_ENTRIES, **_KERNEL_ENTRIES, **_CURVES_ENTRIES, **_JOB_ENTRIES}

@@ -100,7 +100,7 @@ def assert_scaled(values: Args, before: Args, s: float, b: float, f: float, rtol
         np.testing.assert_allclose(value, expected, rtol=rtol, atol=vanishing, err_msg=name)
 
 
-@pytest.mark.parametrize("family", ["network", "placement", "kernel", "small"])
+@pytest.mark.parametrize("family", ["network", "placement", "kernel", "small", "curves"])
 @given(seed=seeds, s=powers_of_two, b=powers_of_two, f=powers_of_two)
 def test_units_by_powers_of_two_change_no_digit(family, seed, s, b, f):
     """But for the last one of a collective's ramp: a root of a power of two is rounded."""

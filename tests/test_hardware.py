@@ -49,13 +49,19 @@ def solved(asked, tolerance=1e-7, plans=PLANS):
     return solve_hardware(asked, points_of(asked.jobs[0].workload, asked.template, plans), tolerance=tolerance)
 
 
+def least(objective):
+    """The value of the plan that needs most, without limits: limits a little above it bind for one plan at least."""
+    return float(solved(problem(objective=objective), 1e-3).value.max())
+
+
 CASES = {
     "time within a budget": problem(limits=Limits(budget_usd=2.2e6)),
     "time within watts": problem(limits=Limits(power_w=60e3)),
     "time within both": problem(limits=Limits(budget_usd=2.5e6, power_w=70e3)),
     "cost": problem(objective=Objective.cost),
     "energy within a budget": problem(objective=Objective.energy, limits=Limits(budget_usd=2.2e6)),
-    "cost within a deadline": problem(objective=Objective.cost, limits=Limits(deadline_s=1.7e6)),
+    "cost within a deadline": problem(objective=Objective.cost, limits=Limits(deadline_s=1.04 * least(Objective.time))),
+    "time for what may be spent": problem(limits=Limits(budget_usd=1.02 * least(Objective.cost), rent=True)),
     "tokens per dollar within watts": problem(objective=Objective.tokens_per_usd, limits=Limits(power_w=60e3)),
 }
 
@@ -222,6 +228,9 @@ def test_two_jobs_on_one_cluster_are_one_problem():
     ]
     assert both.status == (HardwareStatus.solved,)
     assert both.value[0] >= sum(found.lower_bound[0] for found in alone)
+    pair = stack([prepare(dense, TEMPLATE, plan)[2] for plan in PLANS[:2]])
+    twice = solve_hardware(problem(jobs=jobs, limits=limits), pair, points[1], tolerance=1e-6)  # one plan beside two
+    np.testing.assert_allclose(twice.value[0], both.value[0], rtol=1e-5)
     assert both.hardware(0).hbm_bytes >= max(found.model.needs["hbm_bytes"][0] for found in alone)
 
 

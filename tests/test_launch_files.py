@@ -2,9 +2,12 @@
 
 import dataclasses
 import math
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from costmodel.plan import Plan
 from costmodel.specs import SpecError, load_cluster, load_workload
@@ -205,3 +208,41 @@ def test_what_a_framework_cannot_be_told_stands_at_the_head():
     assert "# not said below: `schedule` is 'zb_h1'; Megatron-LM can be told " in text
     assert "# not said below: `optimizer` is 'adafactor'; Megatron-LM can be told 'adam' or 'sgd' or 'muon'" in text
     assert "adafactor" not in text.split("--", 1)[1]
+
+
+JUNK = (
+    "",
+    "0",
+    "-1",
+    "x",
+    "1e400",
+    "nan",
+    "[1,2]",
+    "null",
+    "true",
+    "9" * 30,
+    "2.5",
+    "'",
+    "a=b=c",
+    "(((",
+    "$HOME",
+    "{}",
+)
+
+
+@given(
+    st.sampled_from(sorted(path.name for path in GOLDEN.iterdir())),
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(JUNK)), min_size=1, max_size=3),
+)
+def test_spoilt_files_give_a_plan_or_one_line(name, spoils):
+    """Values replaced by anything: an answer, or a `SpecError`, and nothing that takes long."""
+    lines = (GOLDEN / name).read_text().splitlines()
+    for at, junk in spoils:
+        lines[at % len(lines)] = re.sub(r"([=: ])[^=: ]+( \\|,)?$", rf"\g<1>{junk}\2", lines[at % len(lines)])
+    text, refused = "\n".join(lines), ""
+    try:
+        assert read(text, name, Known(layers=80, accelerators=512)).fields["tensor"] >= 1
+    except SpecError as error:
+        refused = str(error)
+    assert "\n" not in refused
+    assert refused == "" or refused.startswith(f"{name}: ")

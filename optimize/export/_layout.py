@@ -10,6 +10,9 @@ import re
 from costmodel.plan import Plan
 from optimize.played import layers_by_chunk
 
+MOST_LETTERS = 100_000
+"""Of a text that is written out."""
+
 
 def layout(plan: Plan, layers: int) -> str:
     """One group of `t` for each chunk, groups that repeat as `(t*8|)*14`."""
@@ -23,6 +26,8 @@ def chunk_layers(text: str) -> list[int] | None:
     """Layers of each chunk; None for a text that holds anything else (multi-token prediction, a wrong letter)."""
     text = text.replace(",", "").replace(" ", "")
     for pattern in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)"):
+        if sum(len(what) * int(times[:9]) for what, times in re.findall(pattern, text)) > MOST_LETTERS:
+            return None
         text = re.sub(pattern, lambda found: found[1] * int(found[2]), text)
     if not re.fullmatch(r"E[t|]*L", text):
         return None

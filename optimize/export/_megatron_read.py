@@ -20,7 +20,7 @@ def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
     found: dict[str, Any] = {
         "tensor": tensor,
         "context": reader.one("context-parallel-size"),
-        "pipeline": reader.one("pipeline-model-parallel-size"),
+        "pipeline": reader.few("pipeline-model-parallel-size"),
         "expert": reader.one("expert-model-parallel-size"),
         "expert_tensor": reader.count("expert-tensor-parallel-size", tensor if experts else 1),
         "microbatch": reader.one("micro-batch-size"),
@@ -120,6 +120,7 @@ def _numbers_read(reader: Reader) -> dict[str, Any]:
         gradient = "fp16"
     types = {name: name for name in ("fp32", "bf16", "fp16", "fp8")}
     aware = reader.flag("use-precision-aware-optimizer")
+    offloaded, fraction = reader.flag("optimizer-cpu-offload"), reader.number("optimizer-offload-fraction")
     first, second = (reader.word(f"exp-avg{end}-dtype", types, "fp32") for end in ("", "-sq"))
     if first != second:
         raise reader.wrong("exp-avg-sq-dtype", f"{first}, as `exp-avg-dtype`")
@@ -127,5 +128,6 @@ def _numbers_read(reader: Reader) -> dict[str, Any]:
         "precision": precision,
         "gradient_dtype": gradient,
         "state_dtype": first if aware else "fp32",
+        "offload_optimizer": (1.0 if fraction is None else fraction) if offloaded else 0.0,
         "optimizer": reader.word("optimizer", {name: name for name in OPTIMIZERS}, "adam"),
     }

@@ -69,7 +69,7 @@ def _recompute(job: Job) -> Settings:
     found: Settings = {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1}
     if plan.recompute_share < 1 and plan.stage_layers is None:
         each = job.layers // (plan.pipeline * plan.virtual_stages)
-        found |= {"recompute-method": "block", "recompute-num-layers": round(plan.recompute_share * each)}
+        found |= {"recompute-method": "block", "recompute-num-layers": max(1, round(plan.recompute_share * each))}
         found |= {"num-layers": job.layers}
     return found
 
@@ -94,4 +94,7 @@ def _numbers(plan: Plan) -> Settings:
     if plan.state_dtype != "fp32":
         found |= {"use-precision-aware-optimizer": True}
         found |= {"exp-avg-dtype": plan.state_dtype, "exp-avg-sq-dtype": plan.state_dtype}
+    if plan.offload_optimizer:
+        found |= {"use-precision-aware-optimizer": True, "optimizer-cpu-offload": True}
+        found |= {"optimizer-offload-fraction": plan.offload_optimizer}
     return found

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from costmodel.specs import SpecError, show
 
 T = TypeVar("T")
+MOST_LISTED = 100_000
 
 
 class Reader:
@@ -33,6 +34,15 @@ class Reader:
         """A degree: 1 where it is not given."""
         return self.count(name, 1)
 
+    def few(self, name: str, default: int = 1, least: int = 1) -> int:
+        """Of something that is listed one by one: stages, layers."""
+        value = self.raw(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST_LISTED:
+            raise self.wrong(name, f"an integer from {least} to {MOST_LISTED}")
+        return value
+
     def flag(self, name: str, default: bool = False) -> bool:
         value = self.raw(name)
         if value is None:
@@ -46,17 +56,17 @@ class Reader:
         value = self.raw(name)
         if value is None:
             return default
-        if isinstance(value, list) or value not in meanings:
+        if isinstance(value, list | dict) or value not in meanings:
             raise self.wrong(name, f"one of {', '.join(map(str, meanings))}")
         return meanings[value]
 
     def number(self, name: str) -> float | None:
-        """A number > 0."""
+        """A number > 0 of a size that a batch may have."""
         value = self.raw(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise self.wrong(name, "a number > 0")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+            raise self.wrong(name, "a number > 0 and < 1e9")
         return float(value)
 
     def raw(self, name: str) -> Any:

@@ -89,7 +89,7 @@ def _elsewhere(job: Job) -> Settings:
 def deepspeed_fields(reader: Reader, known: Known) -> dict[str, Any]:
     """The same, backwards. Of the three sizes of a batch any one may be left out, if the accelerators are known."""
     tensor, context = reader.one("tensor_parallel.autotp_size"), reader.one("sequence_parallel_size")
-    stages, expert = reader.one("pipeline.stages"), reader.one("expert_parallel.autoep_size")
+    stages, expert = reader.few("pipeline.stages"), reader.one("expert_parallel.autoep_size")
     reader.flag("expert_parallel.enabled")
     stage = reader.word(ZERO + "stage", {i: i for i in range(4)}, 0)
     sections = [name for name in reader.settings if name.startswith("activation_checkpointing")]

@@ -6,8 +6,9 @@ size from its environment: the number of accelerators stands in the first commen
 
 How fields are read: ZeRO 1 is `--use-distributed-optimizer`; 2 and 3 are Megatron-FSDP's sharding strategies; ranks
 that share weights are all over `--num-distributed-optimizer-instances`. Partial full recompute is the method `block`,
-which counts layers of each chunk. Overlapped transfers between stages exist with interleaving only, overlapped tensor
-traffic with sequence parallelism only (`validate_args`). An expert's tensor degree is that of the layer unless given.
+which counts layers of each chunk. Optimizer states on the host (`--optimizer-cpu-offload`) are also updated there.
+Overlapped transfers between stages exist with interleaving only, overlapped tensor traffic with sequence parallelism
+only (`validate_args`). An expert's tensor degree is that of the layer unless given.
 """
 
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ _ANY = {
     "optimizer": OPTIMIZERS,
     "attention": ("flash", "unfused"),
     "fused_kernels": (True, False),
+    "offload_optimizer": (0.0, 0.25, 0.5, 0.75, 1.0),
 }
 _SCHEDULES = (
     {"schedule": ("one_f_one_b",), "overlap_pipeline": (False,)},
@@ -69,8 +71,10 @@ def number_rules(plan: Plan) -> Iterator[str]:
     if plan.gradient_dtype not in wide:
         allowed = " or ".join(wide)
         yield f"`gradient_dtype` is {plan.gradient_dtype} with {plan.precision}; Megatron reduces in {allowed}"
-    if plan.state_dtype != "fp32" and (plan.optimizer != "adam" or plan.zero_stage == 0):
-        yield f"`state_dtype` is {plan.state_dtype}; Megatron wants adam and `zero_stage` > 0 for that"
+    if plan.optimizer != "adam" or plan.zero_stage == 0:
+        for name, usual in (("state_dtype", "fp32"), ("offload_optimizer", 0.0)):
+            if (value := getattr(plan, name)) != usual:
+                yield f"`{name}` is {value}; Megatron wants adam and `zero_stage` > 0 for that"
 
 
 def _share_rules(plan: Plan, total: int | None) -> Iterator[str]:

@@ -46,6 +46,9 @@ NAMES = {
     "overlap-grad-reduce": "ddp.overlap_grad_reduce",
     "overlap-param-gather": "ddp.overlap_param_gather",
     "optimizer": "optimizer.optimizer",
+    "use-precision-aware-optimizer": "optimizer.use_precision_aware_optimizer",
+    "optimizer-cpu-offload": "optimizer.optimizer_cpu_offload",
+    "optimizer-offload-fraction": "optimizer.optimizer_offload_fraction",
     "ckpt-format": "checkpoint.ckpt_format",
 }
 SWITCHES = (

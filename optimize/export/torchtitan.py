@@ -102,7 +102,7 @@ def _stages(job: Job) -> Settings:
 
 def titan_fields(reader: Reader, known: Known) -> dict[str, Any]:
     """The same, backwards."""
-    context, stages = reader.one(P + "context_parallel_degree"), reader.one(P + "pipeline_parallel_degree")
+    context, stages = reader.one(P + "context_parallel_degree"), reader.few(P + "pipeline_parallel_degree")
     found: dict[str, Any] = {
         "tensor": (tensor := reader.one(P + "tensor_parallel_degree")),
         "context": context,
@@ -169,8 +169,7 @@ def _stages_read(reader: Reader, stages: int, known: Known) -> dict[str, Any]:
         raise reader.wrong(P + "pipeline_parallel_schedule", f"one of {', '.join(SCHEDULES.values())}")
     schedule = names.get(str(written).lower(), "one_f_one_b") if stages > 1 else "one_f_one_b"
     reader.count(P + "num_pp_microbatches")
-    ends = [reader.raw(P + f"pipeline_parallel_{end}_stage_less_layers") for end in ("first", "last")]
-    first, last = (1 if end is None else int(end) for end in ends)
+    first, last = (reader.few(P + f"pipeline_parallel_{e}_stage_less_layers", least=0) for e in ("first", "last"))
     each = reader.count(P + "pipeline_parallel_layers_per_stage")
     if stages == 1:
         return {"schedule": schedule}
