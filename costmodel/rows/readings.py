@@ -102,5 +102,13 @@ def _with_recompute(case: Case, rung: int) -> Case:
 
 
 def alternatives(case: Case) -> tuple[Case, ...]:
-    """Open readings of one row, over which its prediction is averaged; the row itself where nothing is open."""
-    return (case,)
+    """Open readings of one row, over which its prediction is averaged; the row itself where nothing is open.
+
+    Plain data ranks without a pipeline whose microbatch is not printed: half of the one assumed, it, and twice as much.
+    """
+    plan = case.plan
+    if OPEN_MICROBATCH not in case.open or plan.pipeline > 1 or plan.zero_stage == 3 or plan.microbatch < 2:
+        return (case,)
+    own = case.workload.batch / plan.data
+    sizes = [size for size in (plan.microbatch // 2, plan.microbatch, 2 * plan.microbatch) if size <= own]
+    return tuple(dataclasses.replace(case, plan=dataclasses.replace(plan, microbatch=size)) for size in sizes)
