@@ -59,6 +59,7 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
 
 _FLAGS = {
     "async_tp": r"async tp",
+    "first_flash": r"kernel=flash_attentionv1\b",
     "async_linear": r"async linear",
     "compiled": r"torch\.compile",
     "parallel_block": r"parallel (transformer block|attention)",

@@ -90,9 +90,12 @@ def _with_smaller_microbatch(case: Case, rung: int) -> Case:
 
 
 def _with_recompute(case: Case, rung: int) -> Case:
-    """The case with none, with what its software calls selective, or with a share of its layers recomputed in full."""
+    """The case with none, with what its software calls selective, or with a share of its layers recomputed in full.
+
+    Software that always recomputes something starts with what it calls selective.
+    """
     values: dict[str, Any] = {"recompute": "none"}
-    if rung == 1:
+    if rung == 1 or (rung == 0 and HABITS[case.stack].always_recomputes):
         values = selective(case.facts)
     if rung > 1:
         values = {"recompute": "full", "recompute_share": _SHARES[rung - 2]}
