@@ -38,7 +38,10 @@ exit status: 0 an answer, 2 wrong input, 3 no feasible answer"""
 
 def main(words: Sequence[str] | None = None) -> Never:
     """Run one command and exit with its status."""
+    from optimize import compile_cache
+
     words = sys.argv[1:] if words is None else list(words)
+    compile_cache.keep()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # so that temporary files go
     try:
         status = run(words)
@@ -114,14 +117,19 @@ def _plan(words: Sequence[str], start: float) -> None:
     inputs = plan_command.resolve(request.fields(), request.config)
     if inputs.out is not None:
         report.check_directory(inputs.out)
+    inputs.sharding.check()
     if inputs.sharding.processes > 1:
         sharding = dataclasses.replace(inputs.sharding, lost=lambda error: _refuse(["plan", *words], error, start))
         inputs = dataclasses.replace(inputs, sharding=sharding)
         sharding.connect()
-    result, only = launching.search(inputs)
-    answer = plan_command.as_json(inputs, result) | launching.as_json(inputs, result, only)
-    if inputs.out is not None:
-        report.write(inputs.out, answer | _end(start), launching.files(inputs, result))
+    table = plan_command.table_for(inputs)
+    result, only = launching.search(plan_command.with_table(inputs, table))
+    answer = plan_command.as_json(inputs, result, table) | launching.as_json(inputs, result, only)
+    if inputs.out is not None and inputs.sharding.process == 0:
+        from optimize import figures_plan
+
+        files = figures_plan.draw(inputs, result) | launching.files(inputs, result)
+        report.write(inputs.out, answer | _end(start), files | plan_command.table_file(table))
     if request.json:
         report.print_json(answer | _end(start))
     else:

@@ -119,7 +119,7 @@ def _one(
     if found.best is None:
         return _Found(relaxed=found.relaxed)
     best = found.best
-    asked = hardware_problem(problem.jobs, problem.space, template, problem.objective, problem.limits)
+    asked = hardware_problem(problem)
     solved = solve_plans(asked, (best.plan,))
     hardware = problem.space.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
     if math.log(solved.value[0]) < best.log_value or problem.limits.deadline_s is not None:
@@ -143,11 +143,11 @@ def _several(
     problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, progress: Progress
 ) -> _Found:
     """Several jobs: exact steps in turn, and the sum of what each could reach alone."""
-    found = search_mix(problem, template, seconds, seed, told=progress)
+    found = search_mix(problem, seconds, seed, told=progress)
     if found.best is None:
         return _Found(relaxed=found.relaxed)
     best, hardware = found.best, found.best.solved.hardware(0)
-    asked = hardware_problem(problem.jobs, problem.space, template, problem.objective, problem.limits)
+    asked = hardware_problem(problem)
     answer = continuous_answer(
         problem,
         template,

@@ -73,6 +73,7 @@ def _lower(first: dict[int, Entry], second: dict[int, Entry]) -> dict[int, Entry
 
 
 Evaluate = Callable[[Chunk], Cost]
+Looked = Callable[[Chunk, Cost, np.ndarray], None]
 
 
 def search(
@@ -82,15 +83,20 @@ def search(
     numbers: Iterable[int] | None = None,
     best: Best | None = None,
     done: Callable[[int, Best], None] | None = None,
+    looked: Looked | None = None,
 ) -> Best:
     """The best of the chunks with these numbers (default: all), on top of what is known already.
 
-    `done(number, best)` is called after each chunk. An interruption there or in between loses one chunk at most.
+    `looked(chunk, cost, memory over what there is)` and then `done(number, best)` are called for each chunk. An
+    interruption loses one chunk at most.
     """
     evaluate, best = evaluator(lattice), best or Best()
     for number in range(chunk_count(lattice)) if numbers is None else numbers:
         chunk = lattice.chunk(number * CHUNK, (number + 1) * CHUNK)
-        best = best.merged(_best_of(chunk, evaluate(chunk), value, best, top), top)
+        found = evaluate(chunk)
+        best = best.merged(_best_of(chunk, found, value, best, top), top)
+        if looked is not None:
+            looked(chunk, found, lattice.needed(found))
         if done is not None:
             done(number, best)
     return best
@@ -124,8 +130,8 @@ def exactly(lattice: Lattice, indices: np.ndarray) -> Cost:
 
 
 def _in_numpy(lattice: Lattice, indices: np.ndarray, dtype: Any) -> Cost:
-    cluster = dataclasses.replace(lattice.cluster, prices=None)
-    workload, cluster = (map_leaves(dtype, as_floats(tree)) for tree in (lattice.workload, cluster))
+    workload = map_leaves(dtype, as_floats(lattice.workload))
+    cluster = map_leaves(dtype, as_floats(dataclasses.replace(lattice.cluster, prices=None)))
     parts = []
     for start in range(0, len(indices), _BLOCK):
         points = lattice.points(indices[start : start + _BLOCK], dtype)

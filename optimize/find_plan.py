@@ -17,7 +17,7 @@ from optimize import exhaustive
 from optimize.exhaustive import Best, cell_degrees
 from optimize.inputs import plan_precision
 from optimize.lattice import Lattice, lattice
-from optimize.plan_values import PlanValue, UserObjective, plan_value
+from optimize.plan_values import MAXIMISED, PlanValue, UserObjective, plan_value
 from optimize.runner_ups import RunnerUp, runner_ups
 from optimize.sensitivity import Elasticity, elasticities
 from optimize.shortage import nothing_fits, nothing_legal
@@ -68,6 +68,11 @@ class PlanResult:
     seconds: float
     seed: int
     versions: Mapping[str, str]
+
+    @property
+    def maximised(self) -> bool:
+        """Whether a larger value is better."""
+        return self.objective in MAXIMISED
 
     @property
     def plan(self) -> Plan:

@@ -19,11 +19,13 @@ import numpy as np
 from costmodel.plan import Plan
 from optimize.counts_of_accelerators import between, flop_bound_s, grid, largest_alone
 from optimize.families import Families
+from optimize.hardware import HardwareSolutions, solve_hardware
 from optimize.lattice import Lattice, lattice
 from optimize.objective import Objective
 from optimize.problem import Problem
 from optimize.rounding import modes, nearest
 from optimize.screen import BATCH, FLOAT32_SLACK, Screened, screen, tangents_of, warm_up
+from optimize.shadow import hardware_problem
 from optimize.solve import Relaxed, again, descend
 from optimize.space import RATES, sized
 from optimize.tangents import (
@@ -44,7 +46,8 @@ TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this 
 POLISHED = 64  # plans of each count whose hardware is solved for at once
 FEW = 2048  # families below which gradients without compilation are sooner
 MOST_SEEN = 8_000_000  # families whose screens are kept: some 200 MB
-ROUNDS = 30  # of tangents for what stays
+ROUNDS = 10  # of tangents for what stays
+TOGETHER = 16  # plans whose hardware is solved by cutting planes at once
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -440,13 +443,49 @@ def close(progress: Progress, end: float) -> None:
     progress.open.sort(key=lambda part: part.log_bound.min(initial=np.inf))
     todo, progress.open = progress.open, []
     for number, part in enumerate(todo):
-        if time.monotonic() > end:
-            progress.open += todo[number:]
-            return
         families = part.cell.families()
         for piece in _pieces(_trim(progress, part)):
+            if time.monotonic() > end:
+                progress.open.append(piece)
+                continue
             left_over = polish(progress, expand(families, piece), families.lattice, ROUNDS)
-            progress.open.append(left_over)
+            progress.open.append(_exactly(progress, left_over, families.lattice, end))
+        todo[number] = part.keep(np.zeros(0, int))
+
+
+def _exactly(progress: Progress, part: Open, plans: Lattice, end: float) -> Open:
+    """The few that tangents do not decide, by cutting planes: their best hardware, or a bound above the best answer."""
+    part, kept = _trim(progress, part), []
+    order = np.argsort(part.log_bound, kind="stable")
+    for start in range(0, len(order), TOGETHER):
+        few = part.keep(order[start : start + TOGETHER])
+        if time.monotonic() > end:
+            kept.append(few)
+            continue
+        asked, points = hardware_problem(progress.problem), plans.points(few.indices, np.float64)
+        cutoff = math.exp(progress.cut) if progress.best else np.inf
+        solved = solve_hardware(asked, points, tolerance=0.5 * TOLERANCE, cutoff=cutoff)
+        progress.evaluations += solved.evaluations
+        for place in np.flatnonzero(np.isfinite(solved.value)):
+            _offer_solved(progress, few, plans, solved, int(place))
+        with np.errstate(divide="ignore"):
+            few.log_bound = np.maximum(few.log_bound, np.log(solved.lower_bound))
+        kept.append(_trim(progress, few))
+    if not kept:
+        return part
+    return Open(
+        part.cell, *(np.concatenate([getattr(k, name) for k in kept]) for name in ("indices", "log_bound", "y"))
+    )
+
+
+def _offer_solved(progress: Progress, part: Open, plans: Lattice, solved: HardwareSolutions, place: int) -> None:
+    hardware, index = solved.hardware(place), int(part.indices[place])
+    log_value = float(np.log(solved.value[place]))
+    if log_value >= min(progress.cut + TOLERANCE, np.inf):
+        return
+    y = np.log([float(getattr(hardware, name)) for name in RATES])
+    own = {"y": y, "hbm_bytes": float(hardware.hbm_bytes), "plan": plans.plan(index)}
+    progress.offer(Best(log_value=log_value, cell=part.cell, index=index, **own))
 
 
 def _pieces(part: Open, size: int = 4096) -> Iterator[Open]:

@@ -28,6 +28,7 @@ from costmodel import options
 from costmodel.cluster import Cluster
 from costmodel.cost import Cost
 from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.violations import violations
 from costmodel.workload import Workload
 from optimize._axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis, wanted
 from optimize.default_plan import even_layers
@@ -196,7 +197,11 @@ def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> L
     kept = sizes > 0
     rows = {name: column[kept] for name, column in rows.items()}
     single = {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}
-    return Lattice(workload, cluster, single, rows, tuple(axis.at(kept) for axis in axes), np.cumsum(sizes[kept]))
+    axes = tuple(axis.at(kept) for axis in axes)
+    whole = Lattice(workload, cluster, single, rows, axes, np.cumsum(sizes[kept]))
+    if len(whole) and violations(whole.plan(0), workload, cluster):  # by a field that is the same in all plans
+        return dataclasses.replace(whole, ends=whole.ends[:0])
+    return whole
 
 
 def chunks(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], size: int = CHUNK) -> Iterator[Chunk]:
