@@ -215,9 +215,15 @@ class _Notes:
 
 def _signature(lattice: Lattice, value: PlanValue, top: int) -> str:
     """Of the question: notes of another one are not read."""
-    asked = (lattice.workload, lattice.cluster, sorted(map(str, lattice.fixed.items())), len(lattice), top)
+    asked = (lattice.workload, lattice.cluster, sorted(map(_named, lattice.fixed.items())), len(lattice), top)
     named = (value.name, sorted(value.factors.items()), exhaustive.CHUNK)
     return hashlib.sha256(repr((asked, named)).encode()).hexdigest()[:16]
+
+
+def _named(field: tuple[str, Any]) -> str:
+    """A fixed field in words that are the same in every process: sets have an order of their own in each."""
+    name, value = field
+    return f"{name}={sorted(map(str, value)) if isinstance(value, set | frozenset) else value}"
 
 
 def _as_json(best: Best) -> dict[str, Any]:

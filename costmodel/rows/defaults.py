@@ -7,7 +7,7 @@ Each class is a way to write training software, not a source; a row names its cl
 import dataclasses
 from collections.abc import Mapping
 
-from costmodel.options import RecomputeRow
+from costmodel.options import AttentionRow, RecomputeRow
 
 STACKS = ("nanotron", "fsdp", "megatron_early", "megatron_core", "xla", "deepspeed")
 
@@ -37,6 +37,10 @@ class Habits:
 
 # C: of the allocator, by the memory of nanotron's calibration rows: 0.3 GB that no tensor needs, 5 % of activations
 _TORCH = {"workspace_bytes": 0.3e9, "fragmentation": 0.05}
+
+FRAMEWORK_ATTENTION = AttentionRow(flash=0.0, score_touches_forward=14.0, score_touches_backward=20.0)
+"""Scores through the framework's operators: written (1), masked (2), cast up (3), softmax in 32 bits (4), cast down
+(3), read (1); backward the same for their gradients, with two more products. K: counted, in touches of two bytes."""
 
 FUSED_LOSS_BYTES = 4.0
 """Bytes of one logit where loss and gradient are one kernel: 16-bit logits, and their gradient in a second copy."""

@@ -12,6 +12,7 @@ _CLASSES = (
     (r"maxtext|\bpax|paxml|jax|levanter|\bxla\b|tpu|flax|t5x", "xla"),
     (r"megatron-deepspeed|megatron-llama", "megatron_early"),
     (r"megatron[- ]bridge|megatron[- ]core|nemo(?!.*automodel)|dgxc|transformer engine|\(te\)|primus", "megatron_core"),
+    (r"\bte \+|\bte,|transformer-engine", "megatron_core"),
     (r"fsdp|torchtitan|foundry|automodel|full_shard|shard_grad_op", "fsdp"),
     (r"deepspeed|zero-?3", "deepspeed"),
     (r"megatron|megascale|narayanan|korthikanti", "megatron_early"),
@@ -116,10 +117,12 @@ def _megascale(notes: str) -> dict[str, float]:
 
 
 def _kernel(notes: str) -> dict[str, float]:
-    """`kernel=flash_attention2 + RMS kernel`: the attention, and whether norms are fused."""
+    """`kernel=flash_attention2 + RMS kernel`: the attention, and whether norms are fused; the rest is not."""
     kernel = re.search(r"kernel=([^;|]*)", notes)
     if not kernel:
         return {}
-    return {"fused_kernels": float("rms" in kernel[1]), "unfused_attention": float("flash" not in kernel[1])} | (
-        {"framework_attention": 1.0} if "torch" in kernel[1] else {}
-    )
+    return {
+        "fused_kernels": 0.0,
+        "fused_norms": float("rms" in kernel[1]),
+        "unfused_attention": float("flash" not in kernel[1]),
+    } | ({"framework_attention": 1.0} if "torch" in kernel[1] else {})

@@ -8,7 +8,8 @@ from costmodel.plan import layers
 from costmodel.rows.batches import evaluated
 from costmodel.rows.cases import Case
 from costmodel.rows.defaults import HABITS
-from costmodel.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_RECOMPUTE, selective, stage_layers
+from costmodel.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_RECOMPUTE, selective
+from costmodel.rows.stages import stage_layers
 
 _SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)  # of the layers, recomputed in full
 _RUNGS = len(_SHARES) + 2
