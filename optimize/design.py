@@ -27,6 +27,7 @@ from optimize.shadow import hardware_problem, shadow_prices, solve_plans
 from optimize.solve import Relaxed
 from optimize.space import Ranges, space
 from optimize.status import CommandError, Status
+from optimize.thinning import thinned
 from optimize.versions import versions
 
 CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.6, 0.8, 0.9  # of the time, until which each may take
@@ -81,12 +82,13 @@ def design(
     """
     start = time.monotonic()
     own = space(template, curves, ranges)
-    problem = Problem(jobs=tuple(jobs), limits=limits, objective=objective, space=own, fixed=fixed or {})
+    kept, left_out = thinned([job.workload for job in jobs], own, fixed or {})
+    problem = Problem(jobs=tuple(jobs), limits=limits, objective=objective, space=own, fixed=kept)
     asked = (problem, template, curves, CONTINUOUS_SHARE * seconds, seed, progress)
     found = _Found() if limits.rent else _one(*asked) if len(jobs) == 1 else _several(*asked)
     progress("real parts")
     rest_s = max(1.0, start + PARTS_SHARE * seconds - time.monotonic())
-    parts = search_parts(problem.jobs, limits, objective, rest_s, fixed)
+    parts = search_parts(problem.jobs, limits, objective, rest_s, kept)
     catalogue = catalogue_answer(problem, parts) if parts.plans else None
     if found.answer is None and catalogue is None:
         raise CommandError(Status.infeasible, why_infeasible(problem))
@@ -104,7 +106,7 @@ def design(
         frontier=points,
         counts=found.counts,
         relaxed=found.relaxed,
-        notes=_notes(problem, found.answer, catalogue),
+        notes=_notes(problem, found.answer, catalogue, left_out),
         seconds=time.monotonic() - start,
         seed=seed,
         versions=versions(),
@@ -173,9 +175,11 @@ def _frontier(problem: Problem, found: joint.Progress, seconds: float, seed: int
     return tuple(monotone([*points, point_of(limit, problem, found)], limit, problem.objective.maximised))
 
 
-def _notes(problem: Problem, continuous: Answer | None, catalogue: Answer | None) -> tuple[str, ...]:
+def _notes(
+    problem: Problem, continuous: Answer | None, catalogue: Answer | None, left_out: tuple[str, ...]
+) -> tuple[str, ...]:
     """What the figures do not say."""
-    said = []
+    said = [f"plans with {', '.join(left_out)} only: all of them would be too many here"] if left_out else []
     if problem.limits.rent:
         said.append("rates of any size have no rental price: real parts only")
     elif continuous is None:
