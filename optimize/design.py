@@ -18,7 +18,7 @@ from costmodel.curves import CurveRange
 from optimize import joint
 from optimize.answers import Answer, catalogue_answer, continuous_answer, misses
 from optimize.feasible import why_infeasible
-from optimize.frontier import FACTORS, frontier, monotone, point_of, swept_limit
+from optimize.frontier import FACTORS, frontier, monotone, point_of, swept_limit, used_of
 from optimize.mix import search_mix
 from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective
 from optimize.parts import search_parts
@@ -74,6 +74,7 @@ def design(
     ranges: Ranges | None = None,
     seconds: float = 60.0,
     seed: int = 0,
+    sweep: str | None = None,
     progress: Progress = lambda _: None,
 ) -> DesignResult:
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be.
@@ -95,7 +96,7 @@ def design(
     points: tuple[Mapping[str, Any], ...] = ()
     if found.search is not None and found.answer is not None:
         progress("frontier")
-        points = _frontier(problem, found.search, start + FRONTIER_SHARE * seconds - time.monotonic(), seed)
+        points = _frontier(problem, found.search, start + FRONTIER_SHARE * seconds - time.monotonic(), seed, sweep)
     return DesignResult(
         status=Status.ok,
         message=Status.ok.value,
@@ -164,12 +165,16 @@ def _several(
     return _Found(answer=answer, counts=tuple(sorted(found.log_bounds)), relaxed=found.relaxed)
 
 
-def _frontier(problem: Problem, found: joint.Progress, seconds: float, seed: int) -> tuple[Mapping[str, Any], ...]:
-    """The objective over the first limit, around the one that was asked for."""
-    limit = swept_limit(problem)
-    if limit is None:
+def _frontier(
+    problem: Problem, found: joint.Progress, seconds: float, seed: int, sweep: str | None
+) -> tuple[Mapping[str, Any], ...]:
+    """The objective over one limit, around the value that was asked for, or else what the answer uses of it."""
+    limit, best = sweep or swept_limit(problem), found.best
+    if limit is None or best is None:
         return ()
     at = getattr(problem.limits, limit)
+    if at is None:
+        at = used_of(limit, problem, best)
     values = [at * factor for factor in FACTORS]
     points, _ = frontier(problem, limit, values, seconds, found, seed) if seconds > 0 else ([], None)
     return tuple(monotone([*points, point_of(limit, problem, found)], limit, problem.objective.maximised))

@@ -123,6 +123,15 @@ class Open:
         return Open(self.cell, self.indices[chosen], self.log_bound[chosen], self.y[chosen])
 
 
+def _joined(cell: Cell, parts: list[Open]) -> Open:
+    """Several parts of one cell as one."""
+    parts = [part for part in parts if len(part.indices)]
+    if not parts:
+        return Open(cell, np.zeros(0, int), np.zeros(0), np.zeros((0, len(RATES))))
+    columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "log_bound", "y"))
+    return Open(cell, *columns)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Best:
     """A plan with hardware that meets the limits."""
@@ -167,6 +176,7 @@ class Progress:
     unseen: dict[tuple[int, int], float] = dataclasses.field(default_factory=dict)  # bounds of cells not yet scanned
     evaluations: int = 0
     relaxed: Relaxed | None = None
+    interrupted: bool = False
     counts: tuple[int, ...] = ()  # of accelerators, that the bound is about
     seen: "Seen" = dataclasses.field(default_factory=lambda: Seen({}))
     runners_up: dict[tuple[int, int, int], Best] = dataclasses.field(default_factory=dict)
@@ -248,6 +258,20 @@ def search(
         return progress
     bounds = dict(zip(found, cell_bounds(found).tolist(), strict=True))
     progress.unseen = {(cell.accelerators, cell.domain): bound for cell, bound in bounds.items()}
+    try:
+        _descend(progress, found, seed, told, after)
+        _scan_all(progress, found, end, told)
+        close(progress, end)
+    except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
+        progress.interrupted = True
+    return progress
+
+
+def _descend(
+    progress: Progress, found: list[Cell], seed: int, told: Callable[[str], None], after: Progress | None
+) -> None:
+    """Relaxed points, then plans near them; counts between the neighbours of the best one are added to `found`."""
+    problem = progress.problem
     told("descent")
     compiling = warm_up([problem.job.workload], problem.space)
     progress.relaxed = descend(problem, seed) if after is None else again(problem, after.relaxed, seed)
@@ -257,18 +281,21 @@ def search(
         round_to(progress, cell)
     compiling.join()
     _refine(progress, found)
+
+
+def _scan_all(progress: Progress, found: list[Cell], end: float, told: Callable[[str], None]) -> None:
+    """Every count, nearest to the best one first."""
     center = math.log(_center(progress))
     for cell in sorted(found, key=lambda cell: (abs(math.log(cell.accelerators) - center), cell.accelerators)):
         if time.monotonic() > end:
-            break
-        bound = progress.unseen.pop((cell.accelerators, cell.domain))
-        if bound >= progress.cut:
-            progress.dismiss(np.array([bound]))
-            continue
-        told(f"{cell.accelerators:,} accelerators")
-        scan(progress, cell)
-    close(progress, end)
-    return progress
+            return
+        key = (cell.accelerators, cell.domain)
+        if progress.unseen[key] >= progress.cut:
+            progress.dismiss(np.array([progress.unseen[key]]))
+        else:
+            told(f"{cell.accelerators:,} accelerators")
+            scan(progress, cell)
+        del progress.unseen[key]
 
 
 def _center(progress: Progress) -> float:
@@ -327,7 +354,7 @@ def scan(progress: Progress, cell: Cell) -> None:
         kept.append(part)
     if not kept:
         return
-    joined = Open(cell, *(np.concatenate([getattr(k, name) for k in kept]) for name in ("indices", "log_bound", "y")))
+    joined = _joined(cell, kept)
     order = np.argsort(joined.log_bound, kind="stable")[:POLISHED]
     polish(progress, expand(families, joined.keep(order)), families.lattice, rounds=4, dismiss=False)
     progress.open.append(_trim(progress, joined))
@@ -441,16 +468,15 @@ def close(progress: Progress, end: float) -> None:
     """Expand what is open into plans and bound them until nothing is below the best answer, or until `end`."""
     progress.open = [_trim(progress, part) for part in progress.open]
     progress.open.sort(key=lambda part: part.log_bound.min(initial=np.inf))
-    todo, progress.open = progress.open, []
-    for number, part in enumerate(todo):
-        families = part.cell.families()
+    for number, part in enumerate(progress.open):
+        families, done = part.cell.families(), []
         for piece in _pieces(_trim(progress, part)):
             if time.monotonic() > end:
-                progress.open.append(piece)
+                done.append(piece)
                 continue
             left_over = polish(progress, expand(families, piece), families.lattice, ROUNDS)
-            progress.open.append(_exactly(progress, left_over, families.lattice, end))
-        todo[number] = part.keep(np.zeros(0, int))
+            done.append(_exactly(progress, left_over, families.lattice, end))
+        progress.open[number] = _joined(part.cell, done)
 
 
 def _exactly(progress: Progress, part: Open, plans: Lattice, end: float) -> Open:
