@@ -9,6 +9,7 @@ from costmodel.violations import violations
 from optimize.default_plan import choose_plan
 from optimize.explain import Explanation
 from optimize.inputs import COMMAND_LINE, Inputs, placed, plan_precision, resolve
+from optimize.plan_files import is_launch_file
 
 if TYPE_CHECKING:
     from costmodel.comparison import Comparison
@@ -40,6 +41,8 @@ def _is_cluster_file(other: str) -> bool:
     if not is_path(other):
         hint = nearest(other, cluster_names())
         raise SpecError(f"{COMMAND_LINE}: `against` is {show(other)}, which is neither a cluster nor a file; {hint}")
+    if placed(COMMAND_LINE, "against", is_launch_file, other):
+        return False
     content = placed(COMMAND_LINE, "against", read_mapping, other)
     return "plan" not in content and not content.keys().isdisjoint(("accelerator", "tiers", "cluster"))
 

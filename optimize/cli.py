@@ -4,6 +4,7 @@ Exit status: 0 an answer, 2 wrong input, 3 no feasible answer. With `--json`, st
 whatever happens.
 """
 
+import dataclasses
 import os
 import signal
 import sys
@@ -38,7 +39,10 @@ exit status: 0 an answer, 2 wrong input, 3 no feasible answer"""
 
 def main(words: Sequence[str] | None = None) -> Never:
     """Run one command and exit with its status."""
+    from optimize import compile_cache
+
     words = sys.argv[1:] if words is None else list(words)
+    compile_cache.keep()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # so that temporary files go
     try:
         status = run(words)
@@ -108,25 +112,31 @@ def _explain(words: Sequence[str], start: float) -> None:
 
 
 def _plan(words: Sequence[str], start: float) -> None:
-    from optimize import command_line, plan_command, report, requests
-    from optimize.find_plan import find_plan
+    from optimize import command_line, launching, plan_command, report, requests
 
     request = command_line.read(requests.FindPlan, "plan", words, requests.EXAMPLES["plan"])
     inputs = plan_command.resolve(request.fields(), request.config)
     if inputs.out is not None:
         report.check_directory(inputs.out)
-    result = find_plan(
-        inputs.workload,
-        inputs.cluster,
-        fixed=inputs.fixed,
-        objective=inputs.objective,
-        tokens=inputs.tokens,
-        top=inputs.top,
-    )
+    inputs.sharding.check()
+    if inputs.sharding.processes > 1:
+        sharding = dataclasses.replace(inputs.sharding, lost=lambda error: _refuse(["plan", *words], error, start))
+        inputs = dataclasses.replace(inputs, sharding=sharding)
+        sharding.connect()
+    table = plan_command.table_for(inputs)
+    result, only = launching.search(plan_command.with_table(inputs, table))
+    answer = plan_command.as_json(inputs, result, table) | launching.as_json(inputs, result, only)
+    if inputs.out is not None and inputs.sharding.process == 0:
+        from optimize import figures_plan
+
+        files = figures_plan.draw(inputs, result) | launching.files(inputs, result)
+        report.write(inputs.out, answer | _end(start), files | plan_command.table_file(table))
     if request.json:
-        report.print_json(plan_command.as_json(inputs, result) | _end(start))
+        report.print_json(answer | _end(start))
     else:
-        report.show_plans(inputs, result)
+        launching.show(inputs, result, only, lambda: report.show_plans(inputs, result))
+    if result.status is not Status.ok:
+        sys.exit(result.status.exit_status)
 
 
 def _predict(words: Sequence[str], start: float) -> None:
@@ -178,9 +188,14 @@ def _design(words: Sequence[str], start: float) -> None:
     if inputs.out is not None:
         report.check_directory(inputs.out)
     asked = {"template": inputs.template, "curves": inputs.curves, "objective": inputs.objective}
-    result = design(inputs.job, inputs.limits, **asked, fixed=inputs.fixed, seconds=inputs.seconds, seed=inputs.seed)
+    result = design(inputs.jobs, inputs.limits, **asked, fixed=inputs.fixed, seconds=inputs.seconds, seed=inputs.seed)
+    answer = design_command.as_json(inputs, result)
+    if inputs.out is not None:
+        from optimize import figures_design
+
+        report.write(inputs.out, answer | _end(start), figures_design.draw(result))
     if request.json:
-        report.print_json(design_command.as_json(inputs, result) | _end(start))
+        report.print_json(answer | _end(start))
     else:
         report.show_design(inputs, result)
 

@@ -6,21 +6,26 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from costmodel.cluster import Cluster
 from costmodel.evaluate import prepare
 from costmodel.plan import Plan
 from costmodel.roofline import rates
 from costmodel.workload import Workload, model_flop
 from optimize import exhaustive
-from optimize.exhaustive import Best
+from optimize.exhaustive import Best, cell_degrees
 from optimize.inputs import plan_precision
 from optimize.lattice import Lattice, lattice
-from optimize.plan_values import PlanValue, UserObjective, plan_value
+from optimize.plan_values import MAXIMISED, PlanValue, UserObjective, plan_value
+from optimize.runner_ups import RunnerUp, runner_ups
 from optimize.sensitivity import Elasticity, elasticities
-from optimize.status import CommandError, Status
+from optimize.shortage import nothing_fits, nothing_legal
+from optimize.status import Status
 from optimize.validate import Validation, validate
 from optimize.versions import versions
 
+Search = Callable[[Lattice, PlanValue, int], Best]
 SIMPLER_WITHIN = 0.01  # of the best value: what a simpler plan may cost
 
 
@@ -53,12 +58,21 @@ class PlanResult:
     plans: tuple[Ranked, ...]  # best first
     simplest: Ranked | None  # of those within 1 %, where it is not the best itself
     elasticities: tuple[Elasticity, ...]
+    runner_ups: tuple[RunnerUp, ...]  # the best of other tensor and pipeline degrees
+    cells: Mapping[tuple[int, int], float]  # the best value of each tensor and pipeline degree that fits
+    legal_cells: frozenset[tuple[int, int]]
+    restriction: float | None  # how much worse the fixed fields make the value, relative to the best of all plans
     plans_in_lattice: int
     evaluations: int
     fitting: int
     seconds: float
     seed: int
     versions: Mapping[str, str]
+
+    @property
+    def maximised(self) -> bool:
+        """Whether a larger value is better."""
+        return self.objective in MAXIMISED
 
     @property
     def plan(self) -> Plan:
@@ -73,25 +87,28 @@ def find_plan(
     objective: str | UserObjective = "step_s",
     tokens: float | None = None,
     top: int = 10,
-    search: Callable[[Lattice, PlanValue, int], Best] = exhaustive.search,
+    search: Search = exhaustive.search,
+    unrestricted: bool = False,
 ) -> PlanResult:
     """The best of all legal plans that fit in memory, by `objective` (`plan_values.OBJECTIVES`, or your function).
 
-    `fixed` holds fields of `Plan` that are not searched (a set among its values: any of its members). Raises
-    `CommandError` where no plan is legal (bad input), or none fits (infeasible).
+    `fixed` holds fields of `Plan` that are not searched (a set among its values: any of its members); with
+    `unrestricted` the answer says what they cost. Raises `CommandError` where no plan is legal (bad input), or none
+    fits (infeasible).
     """
     start = time.perf_counter()
     whole = lattice(workload, cluster, plan_precision(cluster) | dict(fixed or {}))
     value = plan_value(objective, workload, cluster, sorted(set(whole.rows["domain"].tolist())), tokens)
     if not len(whole):
-        raise CommandError(Status.bad_input, f"plan: no legal plan of {workload.name} on {cluster.name} keeps {fixed}")
+        raise nothing_legal(workload, cluster, dict(fixed or {}))
     best = search(whole, value, top)
-    if not best.top:
-        raise CommandError(Status.infeasible, "nothing fits")
+    if not best.top and best.least_memory is not None:
+        raise nothing_fits(whole, best.least_memory)
     complete = best.evaluated == len(whole)
     bound = best.top[0].value if complete else flop_bound_s(workload, cluster, whole) * min(value.factors.values())
     ranked = _ranked(whole, value, best, bound)
-    status = Status.ok
+    status = Status.ok if complete else Status.incomplete
+    restriction = _restriction(whole, value, search, best) if unrestricted and fixed else None
     return PlanResult(
         status=status,
         message=status.value,
@@ -107,10 +124,21 @@ def find_plan(
         plans_in_lattice=len(whole),
         evaluations=best.evaluated,
         fitting=best.fitting,
+        runner_ups=runner_ups(whole, best),
+        cells={cell_degrees(cell): value.shown(entry.value) for cell, entry in best.cells.items()},
+        legal_cells=frozenset(map(cell_degrees, map(int, np.unique(exhaustive.cells_of_rows(whole))))),
+        restriction=restriction,
         seconds=time.perf_counter() - start,
         seed=0,
         versions=versions(),
     )
+
+
+def _restriction(whole: Lattice, value: PlanValue, search: Search, best: Best) -> float | None:
+    """What the fixed fields cost: the best value over that of all plans, minus one."""
+    free = lattice(whole.workload, whole.cluster, plan_precision(whole.cluster))
+    of_all = search(free, value, 1)
+    return best.top[0].value / of_all.top[0].value - 1 if of_all.evaluated == len(free) else None
 
 
 def _ranked(whole: Lattice, value: PlanValue, best: Best, bound: float) -> tuple[Ranked, ...]:

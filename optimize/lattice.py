@@ -7,7 +7,7 @@ stored but the rows and the axes, and processes may each take a range of numbers
 
 What is left out because something that stays is never worse in time nor in memory (tests/test_dominance.py):
 - overlap that is switched off (timing.overlapped_s is at most compute + communication, and takes no memory);
-- ZeRO 1 to 3 on one rank, all-to-all with one context rank (nothing to divide);
+- ZeRO 1 to 3 on one rank (3: unless the precision keeps cast copies), all-to-all with one context rank;
 - schedules other than 1F1B without a pipeline (equal time, no less memory).
 And for the sake of size, in words: layers that do not divide go to late middle stages (`default_plan.even_layers`),
 and virtual stages divide those of the fullest stage (where they do not, the closed form is up to 18 % too fast);
@@ -26,7 +26,9 @@ import numpy as np
 
 from costmodel import options
 from costmodel.cluster import Cluster
+from costmodel.cost import Cost
 from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.violations import violations
 from costmodel.workload import Workload
 from optimize._axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis, wanted
 from optimize.default_plan import even_layers
@@ -52,6 +54,11 @@ class Chunk:
     def points(self) -> PlanPoint:
         """In float32, for search."""
         return self.lattice.points(self.indices, np.float32)
+
+    @functools.cached_property
+    def row(self) -> np.ndarray:
+        """The row of degrees of each plan."""
+        return np.searchsorted(self.lattice.ends, self.indices, side="right")
 
     @functools.cached_property
     def columns(self) -> dict[str, np.ndarray]:
@@ -122,10 +129,10 @@ class Lattice:
     @functools.cached_property
     def _plain(self) -> PlanPoint:
         """The fields that are not searched."""
-        names = [f.name for f in dataclasses.fields(Plan) if f.name not in (*DEGREES, *AXES, "stage_layers")]
-        chosen = {name: self.fixed[name] for name in names if name in self.fixed and name != "recompute_share"}
-        overlap = dict.fromkeys(OVERLAPS, True) | {k: v for k, v in chosen.items() if k in OVERLAPS}
-        return embed(Plan(**(chosen | overlap)), self.workload, float(self.cluster.tiers[0].usable_size))
+        others = {f.name for f in dataclasses.fields(Plan)} - {*DEGREES, *AXES, "stage_layers", "recompute_share"}
+        chosen: dict[str, Any] = dict.fromkeys(OVERLAPS, True)
+        chosen |= {name: value for name, value in self.fixed.items() if name in others}
+        return embed(Plan(**chosen), self.workload, float(self.cluster.tiers[0].usable_size))
 
     @functools.cached_property
     def _extra_layers(self) -> dict[str, np.ndarray]:
@@ -142,10 +149,12 @@ class Lattice:
             return tuple(self.fixed["stage_layers"])
         return even_layers(self.rules.layers, pipeline)
 
-    @property
-    def limit_bytes(self) -> float:
-        """Memory of one accelerator."""
-        return float(self.cluster.accelerator.hbm_bytes)
+    def needed(self, found: Cost) -> np.ndarray:
+        """Memory over what there is: of HBM or, where more of it is lacking, of the second memory. Above 1: no fit."""
+        chip, share = self.cluster.accelerator, found.peak_bytes / self.cluster.accelerator.hbm_bytes
+        if self._plain.offload is None:
+            return share
+        return np.maximum(share, found.second_bytes / chip.second_memory_bytes)
 
     @functools.cached_property
     def rules(self) -> Rules:
@@ -182,17 +191,17 @@ def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> L
     rule = rules(workload, cluster)
     parts = [_rows(rule, fixed, domain, tensor) for domain, tensor in _outer(rule, fixed)]
     rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}
-    axes = (
-        stages_axis(rule, rows, fixed),
-        shards_axis(rule, rows, fixed),
-        switches_axis(rule, rows, fixed),
-        recompute_axis(rule, rows, fixed),
-    )
-    sizes = functools.reduce(np.multiply, (axis.count for axis in axes))
+    makers = (stages_axis, shards_axis, switches_axis, recompute_axis) if len(rows["tensor"]) else ()
+    axes = tuple(make(rule, rows, fixed) for make in makers)
+    sizes = functools.reduce(np.multiply, (axis.count for axis in axes), np.ones(len(rows["tensor"]), int))
     kept = sizes > 0
     rows = {name: column[kept] for name, column in rows.items()}
     single = {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}
-    return Lattice(workload, cluster, single, rows, tuple(axis.at(kept) for axis in axes), np.cumsum(sizes[kept]))
+    axes = tuple(axis.at(kept) for axis in axes)
+    whole = Lattice(workload, cluster, single, rows, axes, np.cumsum(sizes[kept]))
+    if len(whole) and violations(whole.plan(0), workload, cluster):  # by a field that is the same in all plans
+        return dataclasses.replace(whole, ends=whole.ends[:0])
+    return whole
 
 
 def chunks(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], size: int = CHUNK) -> Iterator[Chunk]:

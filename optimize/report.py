@@ -109,6 +109,8 @@ def _show_header(console: "Console", explanation: "Explanation") -> None:
     _say(console, f"plan {units.shorten_runs(str(inputs.plan))}")
     if inputs.chosen:
         _say(console, f"     chosen here: {inputs.chosen} (not for speed)", style="dim")
+    if inputs.unread:
+        _say(console, f"     not read, and may change the cost: {', '.join(inputs.unread)}", style="dim")
     console.print()
     each = units.significant(found.tokens_per_s / cluster.accelerators)
     hfu = f"   HFU {units.percent(found.hfu)}" if found.hfu > found.mfu else ""
@@ -168,11 +170,10 @@ def _memory_table(explanation: "Explanation") -> "Table":
 
 
 def _add_second_memory(table: "Table", shown: list["Stage"], limit_bytes: float) -> None:
-    table.add_row("second memory", *("" for _ in shown), style="bold")
     for name in shown[0].second:
         if any(stage.second[name] > 0 for stage in shown):
-            table.add_row(_MEMORY_WORDS.get(name, name), *(_gib(stage.second[name]) for stage in shown))
-    table.add_row(f"margin to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.second_bytes) for stage in shown))
+            table.add_row(f"second memory: {name}", *(_gib(stage.second[name]) for stage in shown))
+    table.add_row(f"margin there to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.second_bytes) for stage in shown))
 
 
 def _stages_to_show(explanation: "Explanation") -> list["Stage"]:

@@ -137,8 +137,22 @@ class FindPlan:
     """tokens to train, for time_s, cost_usd and energy_j"""
     fix: _Text = None
     """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
+    only: _Text = None
+    """only plans that a launcher can run: megatron, megatron-bridge, torchtitan, maxtext or deepspeed"""
+    launch: _Text = None
+    """print the best plan as the flags or the file of one of them; the table goes to standard error"""
     top: _Count = None
     """how many of the best plans are told; default: 10"""
+    processes: _Count = None
+    """how many processes share the search, each started with the same command and its own --process"""
+    process: _Count = None
+    """which of them this one is, from 1"""
+    coordinator: _Text = None
+    """host:port of process 1, which the others reach it at"""
+    wait: _Number = None
+    """seconds to wait for the others before giving up; default: 60"""
+    checkpoint: _Text = None
+    """directory for what is finished: the same command again goes on from there"""
     config: _Text = None
     """TOML file of these same fields (`model = "llama3-8b"`, `top = 5`, ...); flags override it"""
     out: _Text = None
@@ -188,6 +202,8 @@ class Design:
     """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
     tokens: _Number = None
     """tokens to train"""
+    jobs: _Text = None
+    """TOML or JSON file of several jobs instead: `[[jobs]]` with model, tokens, batch, weight, deadline_days"""
     budget_usd: _Number = None
     """what the cluster may cost: its purchase, or with --rent what is spent while training"""
     rent: _Switch = False
@@ -211,7 +227,7 @@ class Design:
     fix: _Text = None
     """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
     seconds: _Number = None
-    """when to stop, with the gap that is reached by then; default: 60"""
+    """when to stop, with the gap that is reached by then; default: 30"""
     seed: _Whole = None
     """of the starts of the descent; default: 0"""
     config: _Text = None
@@ -257,8 +273,10 @@ examples:
   equipoise plan --model llama3-405b --cluster h100 --accelerators 16384 --batch 2048
   equipoise plan --model gpt3-175b --cluster a100-80gb --accelerators 4096 --fix tensor=8,schedule=one_f_one_b
   equipoise plan --model mixtral-8x7b --cluster h100 --accelerators 256 --objective cost_usd --tokens 1e12 --json
-  equipoise plan --config job.toml --out results/plan""",
+  equipoise plan --config job.toml --out results/plan
+  equipoise plan --model llama3-70b --cluster h100 --accelerators 512 --only megatron --launch megatron > flags.sh""",
     "calibrate": """
+examples:
   equipoise calibrate my_rows.csv --out my_cluster.toml
   equipoise calibrate all_reduce_perf.txt --cluster h100 --out my_cluster.toml
   equipoise explain --model llama3-8b --cluster my_cluster.toml""",

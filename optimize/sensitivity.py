@@ -26,7 +26,10 @@ STEP = 1e-5
 KINK = 1e-4
 NOISE = 1e-9  # of an elasticity
 _EXACT = Exact(np)
-_STACK_RATES = ("matmul_ceiling", "attention_ceiling", "hbm_ceiling", "link_ceiling", "hide_data", "hide_context")
+_STACK_RATES = (
+    "matmul_ceiling", "attention_ceiling", "hbm_ceiling", "link_ceiling", "network_ceiling", "peer_ceiling",
+    "hide_data", "hide_context",
+)  # fmt: skip
 _STACK_COSTS = ("matmul_size0", "attention_size0", "contention", "chunk_fill", "regather_exposed")
 _STACK_OVERHEADS = [
     ("kernel_s", "kernel launch time", False),

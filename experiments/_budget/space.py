@@ -1,0 +1,143 @@
+"""Every plan of every cluster size within the budget, with what it needs of both memories."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel._pytree import map_leaves
+from costmodel.cluster import Cluster
+from costmodel.cost import as_floats, cost
+from costmodel.plan import Offload, Plan, layers
+from costmodel.semantics import Exact
+from costmodel.workload import Workload
+from experiments._budget.prices import ACCELERATOR_USD, GIB, HBM, HBM_CURVE, SECOND, Sizes, unit_usd
+from optimize.lattice import Lattice, lattice
+
+FIXED = {"context": 1, "zero_stage": frozenset((1, 3)), "sequence_parallel": True, "domain": 8}
+"""Not searched: one rank for a sequence, gradients and states divided, whole domains of eight."""
+ALL_OR_NOTHING = tuple(product((0.0, 1.0), repeat=3))
+QUARTERS = tuple(product((0.0, 0.25, 0.5, 0.75, 1.0), repeat=3))
+KEPT = 40  # plans of each cluster size for each choice
+_BLOCK = 4096
+_EXACT = Exact(np)
+
+
+class Found(NamedTuple):
+    """Plans as columns: cluster size, number in its lattice, shares offloaded, and what follows."""
+
+    accelerators: np.ndarray
+    number: np.ndarray
+    weights: np.ndarray
+    optimizer: np.ndarray
+    activations: np.ndarray
+    step_s: np.ndarray
+    hbm_bytes: np.ndarray
+    second_bytes: np.ndarray
+
+    def take(self, chosen: np.ndarray) -> "Found":
+        return Found(*(column[chosen] for column in self))
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Sizes of the memories, or None: each as large as the plan needs, at the price between the listed sizes."""
+
+    budget_usd: float
+    sizes: Sizes | None = None
+
+    def usd(self, found: Found) -> np.ndarray:
+        """The whole cluster; infinite where the plan does not fit."""
+        if self.sizes is None:
+            sold = (found.hbm_bytes <= HBM[-1][0] * GIB) & (found.second_bytes <= SECOND[-1][0] * GIB)
+            unit = np.where(sold, unit_usd(found.hbm_bytes, found.second_bytes), np.inf)
+        else:
+            fits = (found.hbm_bytes <= self.sizes.hbm * GIB) & (found.second_bytes <= self.sizes.second * GIB)
+            unit = np.where(fits, self.sizes.usd, np.inf)
+        return found.accelerators * unit
+
+
+def joined(parts: Iterable[Found]) -> Found:
+    """One after another."""
+    return Found(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def cluster_of(template: Cluster, accelerators: int) -> Cluster:
+    """The template with so many accelerators."""
+    last = dataclasses.replace(template.tiers[-1], size=accelerators, usable_size=accelerators)
+    return dataclasses.replace(template, accelerators=accelerators, tiers=(*template.tiers[:-1], last))
+
+
+def cluster_sizes(workload: Workload, budget_usd: float, least: int) -> list[int]:
+    """Numbers of accelerators that some plan uses wholly: tensor x pipeline x data, in domains of eight."""
+    most = int(budget_usd / (ACCELERATOR_USD + float(HBM_CURVE(np.asarray(0.0)))))
+    divisors = [d for d in range(1, int(workload.batch) + 1) if workload.batch % d == 0]
+    counts = {t * p * d for t in (1, 2, 4, 8) for p in range(1, layers(workload) + 1) for d in divisors}
+    return sorted(n for n in counts if least <= n <= most and n % 8 == 0)
+
+
+def evaluate(space: Lattice, numbers: np.ndarray, shares: tuple[tuple[float, ...], ...]) -> Found:
+    """These plans of a lattice with each combination of shares: in float32, the counts of each plan made once."""
+    workload = map_leaves(np.float32, as_floats(space.workload))
+    cluster = map_leaves(np.float32, as_floats(dataclasses.replace(space.cluster, prices=None)))
+    split = [np.asarray(column, np.float32)[:, None] for column in zip(*shares, strict=True)]
+    own = dict(zip(("weights", "optimizer", "activations"), split, strict=True))
+    points = dataclasses.replace(space.points(numbers, np.float32), offload=Offload(**own))
+    found = cost(workload, cluster, map_leaves(_single, points), _EXACT)
+    columns = (space.cluster.accelerators, numbers, *split, found.step_s, found.peak_bytes, found.second_bytes)
+    return Found(*(np.broadcast_to(column, (len(shares), len(numbers))).ravel() for column in columns))
+
+
+def _single(leaf: np.ndarray | float) -> np.ndarray | np.float32:
+    return leaf if isinstance(leaf, np.ndarray) else np.float32(leaf)
+
+
+def search(
+    workload: Workload, template: Cluster, counts: list[int], choices: list[Choice], say: Callable[[str], None]
+) -> tuple[Found, int]:
+    """The fastest plans of each cluster size for each choice, and how many were evaluated.
+
+    All or nothing of each kind is offloaded in every plan, every combination of quarters in the fastest of these.
+    """
+    kept, evaluated = [], 0
+    for accelerators in counts:
+        say(f"{workload.name}: {accelerators} accelerators")
+        space = lattice(workload, cluster_of(template, accelerators), FIXED)
+        for start in range(0, len(space), _BLOCK):
+            numbers = np.arange(start, min(start + _BLOCK, len(space)))
+            kept.append(_fastest(evaluate(space, numbers, ALL_OR_NOTHING), choices))
+        evaluated += len(space) * len(ALL_OR_NOTHING)
+    coarse = _fastest(joined(kept), choices)
+    if not len(coarse.number):
+        return coarse, evaluated
+    fine = _refined(workload, template, coarse)
+    return joined([coarse, _fastest(fine, choices)]), evaluated + len(fine.step_s)
+
+
+def _fastest(found: Found, choices: list[Choice]) -> Found:
+    """The `KEPT` fastest of those that each choice can buy."""
+    chosen: set[int] = set()
+    for choice in choices:
+        bought = np.flatnonzero(choice.usd(found) <= choice.budget_usd)
+        most = min(KEPT, len(bought))
+        if most:
+            chosen.update(bought[np.argpartition(found.step_s[bought], most - 1)[:most]].tolist())
+    return found.take(np.array(sorted(chosen), int))
+
+
+def _refined(workload: Workload, template: Cluster, found: Found) -> Found:
+    """The same plans with every combination of quarters offloaded."""
+    parts = []
+    for accelerators in np.unique(found.accelerators):
+        space = lattice(workload, cluster_of(template, int(accelerators)), FIXED)
+        parts.append(evaluate(space, np.unique(found.number[found.accelerators == accelerators]), QUARTERS))
+    return joined(parts)
+
+
+def plan_of(workload: Workload, template: Cluster, found: Found, i: int) -> Plan:
+    """The plan in one place."""
+    space = lattice(workload, cluster_of(template, int(found.accelerators[i])), FIXED)
+    shares = {f"offload_{name}": float(getattr(found, name)[i]) for name in ("weights", "optimizer", "activations")}
+    return dataclasses.replace(space.plan(int(found.number[i])), **shares)
