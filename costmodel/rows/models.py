@@ -124,7 +124,7 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
         whole_inputs=HABITS[era].whole_inputs and (columns.count("pp") or 1) == 1,
         narrow_inputs=HABITS[era].keeps_8bit_weights and _is_narrow(columns.text("precision").lower()),
         eager=eager,
-        unfused_norms=bool(gated) and ("eager" in facts or facts.get("fused_norms") == 0.0),
+        unfused_norms=bool(gated) and facts.get("fused_norms") == 0.0,
         fused_norms=facts.get("fused_norms") == 1.0,
         rotation_passes=bool(gated) and (prints_kernels or "eager" in facts),
         whole_loss=prints_kernels,
