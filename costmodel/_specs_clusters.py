@@ -25,7 +25,7 @@ from costmodel._specs_files import SpecError, plain, show
 from costmodel._specs_prices import prices_from, prices_in, without_prices
 from costmodel._specs_stacks import constants, default_group
 from costmodel.cluster import PRECISION_WIDTHS, Accelerator, Cluster, Tier
-from costmodel.collectives import ALL_REDUCES
+from costmodel.collectives import ALL_GATHERS, ALL_REDUCES
 from costmodel.options import PRECISION_TYPES
 from costmodel.prices import PriceRange
 from costmodel.stack import Stack
@@ -138,9 +138,11 @@ def stack_fields(table: Any, where: str) -> dict[str, Any]:
 
 
 def _stack_checks() -> dict[str, Check]:
+    algorithms = {"all_reduce": ALL_REDUCES, "all_gather": ALL_GATHERS}
+
     def check(field: dataclasses.Field[Any]) -> Check:
-        if field.name == "all_reduce":
-            return one_of(ALL_REDUCES)
+        if field.name in algorithms:
+            return one_of(algorithms[field.name])
         if isinstance(field.default, str):
             return TEXT
         return POSITIVE_SHARE if field.name.endswith("_ceiling") else NON_NEGATIVE

@@ -34,13 +34,15 @@ def plain(text: str) -> str:
 def read_mapping(path: str | Path) -> dict[str, Any]:
     """The content of a `.toml` or `.json` file (other names: JSON if it starts with a brace)."""
     where = plain(str(path))
-    text = _read_text(path, where)
+    text = read_text(path, where)
     if str(path).endswith(".json") or (not str(path).endswith(".toml") and text.lstrip().startswith("{")):
         return _parse_json(text, where)
     return _parse_toml(text, where)
 
 
-def _read_text(path: str | Path, where: str) -> str:
+def read_text(path: str | Path, where: str = "") -> str:
+    """The content of a file of text, of a size that someone may have written."""
+    where = where or plain(str(path))
     try:
         file = Path(path)
         if not file.exists():

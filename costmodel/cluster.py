@@ -47,7 +47,7 @@ class Tier:
     bandwidth_bytes_per_s: Scalar
     latency_s: Scalar
     oversubscription: Scalar = 1.0
-    in_network_reduction: Scalar = 0.0  # share of an all-reduce's second pass that the switches save
+    in_network_reduction: Scalar = 0.0  # rate of all-reduces in the switches, as a share of the links'; 0: none
 
 
 @pytree

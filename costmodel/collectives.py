@@ -1,9 +1,12 @@
 r"""Collectives over nested tiers: seconds per byte of payload, and the latency of one call.
 
-`ranks` are those of one group on each tier, from the inside out (placement.py). With $c_i = n_0 \cdots n_i$, a
-hierarchical all-gather of $S$ bytes moves $S (n_i - 1) / c_i$ bytes per rank over tier $i$, an all-reduce twice that
-(once, where the switches reduce), and an all-to-all $S (n_i - 1) c_{i-1} / g$. Chunks are pipelined over the tiers,
-so the time is near the maximum over the tiers; `Stack.chunk_fill` is the share in which they do not overlap.
+`ranks` are those of one group on each tier, from the inside out (placement.py), $g$ of them in all. With
+$c_i = n_0 \cdots n_i$, an all-gather of $S$ bytes moves over tier $i$, per rank, $S (g - 1) / (g c_{i-1})$ bytes as
+one ring through all ranks (none where $n_i = 1$), or $S (n_i - 1) / c_i$ nested, tier by tier; an all-reduce twice the
+latter, or $S (n_i + 1) / c_i$ through switches that reduce; an all-to-all $S (n_i - 1) c_{i-1} / g$. Chunks are
+pipelined over the tiers, so the time is near the maximum over the tiers; `Stack.chunk_fill` is the share in which they
+do not overlap. On two machines of 8 B200, all-gathers reach 38 GB/s of a 50 GB/s adapter as a ring and would be at 20
+if they were nested; all-reduces reach 48 nested: each machine must receive the tensor once, whatever reduces it.
 
 Between the latency $a$ and the traffic $b$ of a call stands a ramp, $a + b + \rho\sqrt{ab}$ with
 $\rho$ = `Stack.collective_ramp`: messages of middling size reach neither the one nor the other. It is what chunking
@@ -27,6 +30,7 @@ Ranks = tuple[Scalar, ...]
 _NO_TIME_S = 1e-18
 _NO_SECONDS_PER_BYTE = 1e-24
 _NO_BYTES = 1e-24
+_NO_REDUCTION = 1e-9
 
 
 @pytree
@@ -39,6 +43,9 @@ class Law:
     ramp: Scalar  # seconds per square root of a byte
 
 
+Algorithm = Callable[[Ranks, tuple[Tier, ...], Stack, Semantics], Law]
+
+
 def time_s(law: Law, payload_bytes: Scalar, calls: Scalar = 1.0) -> Scalar:
     """Seconds of `calls` collectives that move `payload_bytes` (the undivided tensors) together."""
     ramp_s = law.ramp * (calls * payload_bytes + _NO_BYTES) ** 0.5
@@ -46,9 +53,35 @@ def time_s(law: Law, payload_bytes: Scalar, calls: Scalar = 1.0) -> Scalar:
 
 
 def all_gather(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
-    r"""Ring all-gather, or its mirror image the reduce-scatter: latency $\alpha_0 + \sum_i (n_i - 1)\alpha_i$."""
+    """All-gather, or its mirror image the reduce-scatter, by the algorithm that the stack names."""
+    return ALL_GATHERS[stack.all_gather](ranks, tiers, stack, sem)
+
+
+def _ring_all_gather(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
+    r"""One ring through all ranks, domain after domain, as NCCL and RCCL lay it; as many rings as a domain has exits.
+
+    Every rank forwards all pieces but one, $(g - 1)/g$ of the tensor; over tier i each ring does, and $c_{i-1}$ ranks
+    share it. Of the $g - 1$ hops, $(n_i - 1)\prod_{j>i} n_j$ are of tier i.
+    """
+    group, inside, busy = _product(ranks), 1.0, []
+    for n, link_s in zip(ranks, _link_s(tiers, stack, stack.network_ceiling), strict=True):
+        busy.append(sem.minimum(1.0, n - 1) / inside * (group - 1) / group * link_s)
+        inside = inside * n
+    hops_s, domains = 0.0, 1.0
+    for n, tier in zip(reversed(ranks), reversed(tiers), strict=True):
+        hops_s = hops_s + domains * (n - 1) * tier.latency_s
+        domains = domains * n
+    return _law(ranks, tuple(busy), _start_s(ranks, stack, sem) + hops_s, stack, sem)
+
+
+def _nested_all_gather(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
+    r"""Rings on each tier, the outermost first: latency $\alpha_0 + \sum_i (n_i - 1)\alpha_i$."""
     latency_s = _start_s(ranks, stack, sem) + _ring_hops_s(ranks, tiers)
     return _law(ranks, _busy(ranks, tiers, stack), latency_s, stack, sem)
+
+
+ALL_GATHERS: dict[str, Algorithm] = {"ring": _ring_all_gather, "nested": _nested_all_gather}
+"""Algorithms by name, of `Stack.all_gather`. On tori rings are nested: one for each axis."""
 
 
 def all_reduce(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
@@ -57,20 +90,24 @@ def all_reduce(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semanti
 
 
 def _nested_all_reduce(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
-    r"""Two passes of the ring's traffic, less what switches reduce.
+    r"""Two passes of the ring's traffic; where switches reduce at the share $\nu$ of the links' rate, the lesser of
+    $2 (n_i - 1)$ and $(n_i + 1)/\nu$ pieces: every rank sends all its own to be reduced, and its result to all.
 
     Latency $\alpha_0 + 2\sum_i ((1-\theta)(n_i - 1) + \theta h \log_2 n_i)\alpha_i$ with $\theta$ the share of trees
     and $h$ = `Stack.tree_hop` what a level of a tree costs over one hop of the tier.
     """
-    passes = [2.0 - tier.in_network_reduction for tier in tiers]
-    busy = tuple(p * b for p, b in zip(passes, _busy(ranks, tiers, stack), strict=True))
+    busy, inside = [], 1.0
+    for n, tier, link_s in zip(ranks, tiers, _link_s(tiers, stack, stack.network_ceiling), strict=True):
+        inside = inside * n
+        reduced = (n + 1) / sem.exact_maximum(tier.in_network_reduction, _NO_REDUCTION)
+        busy.append(sem.minimum(2.0 * (n - 1), reduced) / inside * link_s)
     tree_s = total(sem.log2(n) * tier.latency_s for n, tier in zip(ranks, tiers, strict=True))
     tree_s = stack.all_reduce_tree * stack.tree_hop * tree_s
     hops_s = (1 - stack.all_reduce_tree) * _ring_hops_s(ranks, tiers) + tree_s
-    return _law(ranks, busy, _start_s(ranks, stack, sem) + 2 * hops_s, stack, sem)
+    return _law(ranks, tuple(busy), _start_s(ranks, stack, sem) + 2 * hops_s, stack, sem)
 
 
-ALL_REDUCES: dict[str, Callable[[Ranks, tuple[Tier, ...], Stack, Semantics], Law]] = {"nested": _nested_all_reduce}
+ALL_REDUCES: dict[str, Algorithm] = {"nested": _nested_all_reduce}
 """Algorithms by name, of `Stack.all_reduce`. Others may be added: functions that return a log-convex `Law`."""
 
 
@@ -81,8 +118,8 @@ def all_to_all(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semanti
     """
     inverse_group = 1.0 / _product(ranks)
     busy, inside, share = [], 1.0, 1.0
-    for n, tier in zip(ranks, tiers, strict=True):
-        busy.append(share * inside * (n - 1) * inverse_group * _seconds_per_link_byte(tier, stack))
+    for n, link_s in zip(ranks, _link_s(tiers, stack, stack.peer_ceiling), strict=True):
+        busy.append(share * inside * (n - 1) * inverse_group * link_s)
         inside, share = inside * n, spread
     latency_s = _start_s(ranks, stack, sem) + _farthest_s(ranks, tiers, sem)
     return _law(ranks, tuple(busy), latency_s, stack, sem)
@@ -91,7 +128,7 @@ def all_to_all(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semanti
 def neighbour(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
     """A message to the next rank of the group; the slowest link that any of its neighbours crosses sets the pace."""
     crossed = [sem.minimum(1.0, n - 1) for n in ranks]
-    busy = tuple(x * _seconds_per_link_byte(tier, stack) for x, tier in zip(crossed, tiers, strict=True))
+    busy = tuple(x * link_s for x, link_s in zip(crossed, _link_s(tiers, stack, stack.peer_ceiling), strict=True))
     latency_s = _start_s(ranks, stack, sem) + _farthest_s(ranks, tiers, sem)
     return _ramped(ranks, busy, sem.maximum(*busy), latency_s, stack, sem)
 
@@ -136,14 +173,19 @@ def _ramped(
 def _busy(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack) -> tuple[Scalar, ...]:
     """Seconds of each tier's links per byte of an all-gathered tensor."""
     busy, inverse = [], 1.0
-    for n, tier in zip(ranks, tiers, strict=True):
+    for n, link_s in zip(ranks, _link_s(tiers, stack, stack.network_ceiling), strict=True):
         inverse = inverse / n
-        busy.append((n - 1) * inverse * _seconds_per_link_byte(tier, stack))
+        busy.append((n - 1) * inverse * link_s)
     return tuple(busy)
 
 
-def _seconds_per_link_byte(tier: Tier, stack: Stack) -> Scalar:
-    return tier.oversubscription / (stack.link_ceiling * tier.bandwidth_bytes_per_s)
+def _link_s(tiers: tuple[Tier, ...], stack: Stack, outside: Scalar) -> tuple[Scalar, ...]:
+    """Seconds that a byte takes over a link of each tier; `outside` is the ceiling of all tiers but the innermost."""
+    ceilings = (stack.link_ceiling, *[outside] * (len(tiers) - 1))
+    return tuple(
+        tier.oversubscription / (ceiling * tier.bandwidth_bytes_per_s)
+        for ceiling, tier in zip(ceilings, tiers, strict=True)
+    )
 
 
 def _ring_hops_s(ranks: Ranks, tiers: tuple[Tier, ...]) -> Scalar:

@@ -16,14 +16,10 @@ import numpy as np
 
 from costmodel._pytree import map_leaves
 from costmodel.cluster import Cluster
+from costmodel.compiled_kinds import GradientByKinds, cost_by_kinds, many_kinds
 from costmodel.cost import Cost, cost
-from costmodel.counts import counts
-from costmodel.memory import memory
 from costmodel.plan import PlanPoint
-from costmodel.roofline import rates
-from costmodel.schedule import step_time
 from costmodel.semantics import Exact, Scalar
-from costmodel.timing import timing
 from costmodel.workload import Workload
 
 T = TypeVar("T")
@@ -34,11 +30,10 @@ COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
 }
 """By role; `python -m experiments run speed` compares them with others. Fusion emitters are on by default."""
 
-KINDS_TOGETHER = 3
-"""Kinds of layer up to which one fused program is fastest. With more, XLA computes the times of each kind once for
-every sum that reads them: Swin's seven kinds compile for twice as long and run at a quarter of the speed."""
-
 VALUE_BATCH = 65_536  # the fastest lengths of the same experiment
+MANY_KINDS_BATCH = (
+    16_384  # parts that pass between kinds and step leave the caches beyond: a fifth of the rate at 65,536
+)
 GRADIENT_BATCH = 8_192
 
 DEGREES = ("tensor", "context", "pipeline", "virtual_stages", "microbatch", "copies")
@@ -71,6 +66,7 @@ def gradient(
     """The compiled value and gradient of `of` (a field of `Cost`), each field of the point an array of its own.
 
     With `hardware`, also by the cluster; its leaves must then be arrays over the batch, or their derivatives are sums.
+    Workloads of many kinds of layer take several programs (compiled_kinds.py).
     """
     return _gradient(names, of, hardware)
 
@@ -115,26 +111,8 @@ def value_program() -> Callable[[Workload, Cluster, PlanPoint], Cost]:
 
 
 def _cost(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Exact) -> Cost:
-    """`cost`, in two parts that XLA does not fuse where there are many kinds of layer."""
-    if sum(block.position == "layer" for block in workload.blocks) <= KINDS_TOGETHER:
-        return cost(workload, cluster, point, sem)
-    stack, counted = cluster.stack, counts(workload, point, sem)
-    times = _apart(timing(counted, point, cluster, stack, sem), point)
-    step = step_time(counted, times, point, stack, rates(cluster.accelerator, point, stack), sem)
-    held = memory(counted, point, stack, sem)
-    return Cost(step_s=step.step_s, peak_bytes=held.peak_bytes, second_bytes=held.second_bytes)
-
-
-def _apart(tree: T, point: PlanPoint) -> T:
-    """`tree`, computed before anything that reads it: a branch on a value is where fusion ends on CPUs.
-
-    (`jax.lax.optimization_barrier` is expanded before fusion there.) Degrees are positive, so the branch is the first.
-    """
-    import jax
-    from jax import numpy as jnp
-
-    legal = jnp.ravel(point.tensor)[0] > 0
-    return jax.lax.cond(legal, lambda tree: tree, lambda tree: jax.tree.map(lambda x: x * jnp.nan, tree), tree)
+    """`cost`, in parts that XLA does not fuse where there are many kinds of layer."""
+    return (cost_by_kinds if many_kinds(workload) else cost)(workload, cluster, point, sem)
 
 
 def gradient_program(
@@ -163,22 +141,37 @@ def gradient_program(
 
 
 @functools.cache
-def _gradient(names: tuple[str, ...], of: str, hardware: bool) -> Callable[[Workload, Cluster, PlanPoint], Gradient]:
-    return _compile(gradient_program(names, of, hardware), "gradient")
+def _gradient(names: tuple[str, ...], of: str, hardware: bool) -> "_Differentiate":
+    return _Differentiate(names, of, hardware)
 
 
-def _compile(program: Evaluator, role: str) -> Evaluator:
+class _Differentiate:
+    """One program where kinds of layer are few; `lower` is that program's."""
+
+    def __init__(self, names: tuple[str, ...], of: str, hardware: bool) -> None:
+        self._together = _compile(gradient_program(names, of, hardware), "gradient")
+        self._by_kinds = GradientByKinds(names, of, hardware, in_jax(), functools.partial(_compile, role="gradient"))
+        self.lower = self._together.lower
+
+    def __call__(self, workload: Workload, cluster: Cluster, point: PlanPoint) -> Gradient:
+        if many_kinds(workload):
+            return Gradient(*self._by_kinds(workload, cluster, point))
+        return self._together(workload, cluster, point)
+
+
+def _compile(program: Callable[..., Any], role: str) -> Any:
     import jax
 
     return jax.jit(program, compiler_options={**COMPILER_OPTIONS[role]})
 
 
-def batch_cost(workload: Workload, cluster: Cluster, points: PlanPoint, batch: int = VALUE_BATCH) -> Cost:
+def batch_cost(workload: Workload, cluster: Cluster, points: PlanPoint, batch: int | None = None) -> Cost:
     """`cost` in float32 of every point, as NumPy arrays. Fields of `points` are arrays of one length, or numbers.
 
     Every length runs in batches of `batch` (the last one padded), so all lengths share one program.
     """
-    return _in_batches(value(), workload, cluster, points, batch)
+    best = MANY_KINDS_BATCH if many_kinds(workload) else VALUE_BATCH
+    return _in_batches(value(), workload, cluster, points, batch or best)
 
 
 def batch_gradient(

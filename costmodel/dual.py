@@ -70,9 +70,15 @@ class Dual:
         return Dual(inverse, _scaled(self.parts, -inverse * inverse))
 
     def __pow__(self, exponent: Any) -> "Dual":
-        """A constant power; its derivative at zero is that of NumPy, infinite below the first power."""
+        """Any power; its derivative at zero is that of NumPy, infinite below the first power."""
+        if isinstance(exponent, Dual):
+            return self**exponent.value + (self.value**exponent - self.value**exponent.value)
         slope = exponent * self.value ** (exponent - 1.0)
         return Dual(self.value**exponent, _scaled(self.parts, slope))
+
+    def __rpow__(self, base: Any) -> "Dual":
+        power = base**self.value
+        return Dual(power, _scaled(self.parts, np.log(base) * power))
 
 
 def _added(first: Parts, second: Parts) -> Parts:

@@ -90,11 +90,12 @@ def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) ->
         last=0.0,
         extra_layers=point.extra_layers_middle,
     )
-    # without a pipeline the first stage is the last one too: two equal candidates would share the gradient at random
     last = StageKind(remaining=1.0, first=0.0, last=1.0, extra_layers=point.extra_layers_last)
     stages = [stage_memory(counted, point, kind, stack, sem) for kind in (first, second, last)]
-    peak_bytes = sem.maximum(*(peak(stage, sem) for stage in stages))
-    second_bytes = sem.maximum(*(stage.second_bytes for stage in stages))
+    # without a pipeline the first stage is the only one: candidates as large would share the gradient at random
+    others = 1 - single
+    peak_bytes = sem.maximum(peak(stages[0], sem), *(others * peak(stage, sem) for stage in stages[1:]))
+    second_bytes = sem.maximum(stages[0].second_bytes, *(others * stage.second_bytes for stage in stages[1:]))
     return MemoryUse(
         first=stages[0], second=stages[1], last=stages[2], peak_bytes=peak_bytes, second_bytes=second_bytes
     )

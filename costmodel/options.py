@@ -211,7 +211,7 @@ PRECISIONS = {
     "fp16": _precision(16),
     "bf16": _precision(16),
     "fp8_tensor": _narrow(8),  # scales from the steps before (delayed scaling)
-    # float32 scales of 1 x 128 elements, of weights 128 x 128. Source: DeepSeek-AI 2024 (V3), section 3.3
+    # float32 scales of 1 x 128 elements, of weights 128 x 128. Source: DeepSeek-AI 2024 (V3), arXiv 2412.19437
     "fp8_block": _narrow(8, scale_bytes=4.0 / 128.0, weight_scale_bytes=4.0 / 128.0**2),
     # scales of 8 bits for 32 elements. Source: OCP Microscaling Formats 1.0
     "mxfp8": _narrow(8, scale_bytes=1.0 / 32.0, weight_scale_bytes=1.0 / 32.0),
@@ -238,7 +238,7 @@ class OptimizerRow:
 OPTIMIZERS = {
     "sgd": OptimizerRow(states=1.0),  # with momentum
     "adam": OptimizerRow(states=2.0),
-    # one byte for each state and a float32 scale for each block of 2,048. Source: Dettmers et al. 2022, section 2
+    # a byte for each state and a float32 scale for each block of 2,048 (Dettmers et al. 2022, arXiv 2110.02861)
     "adam_8bit": OptimizerRow(states=0.0, own_bytes=2.0 * (1.0 + 4.0 / 2048.0)),
     # no momentum; the second moment as sums over rows and over columns: 1/m + 1/n numbers for each parameter, here of
     # 2,048 x 2,048 (larger matrices: fewer). The gradient is read for the sums, for the clipping and for the update.

@@ -100,6 +100,13 @@ class Hops:
         return Hops(ends_s=factor * self.ends_s, steady_s=factor * self.steady_s)
 
 
+def plain_s(pipe: Pipeline, point: PlanPoint, sem: Semantics) -> Scalar:
+    """One microbatch on a plain stage, with its waits for the second memory: what every path holds m times."""
+    if pipe.streams is None:
+        return pipe.plain.seconds
+    return pipe.plain.merged(point.schedule.splits).streamed(pipe.streams, sem).seconds
+
+
 def single_stage(point: PlanPoint, sem: Semantics) -> Scalar:
     """1 without a pipeline, 0 with one: whether the same stage holds embedding and head."""
     return sem.exact_maximum(2 - point.pipeline, 0.0)

@@ -1,12 +1,13 @@
 """Seconds of a step: the pipeline's passes, gradient traffic and what hides it, the update, and the links' bound."""
 
 from collections.abc import Callable
+from typing import Any
 
 from costmodel import offload
 from costmodel._pytree import pytree
 from costmodel.collectives import Law, time_s
 from costmodel.counts import BlockCounts, OpCounts
-from costmodel.pipeline import Hops, Pipeline, Stage, pipeline_s, single_stage
+from costmodel.pipeline import Hops, Pipeline, Stage, pipeline_s, plain_s, single_stage
 from costmodel.plan import PlanPoint
 from costmodel.roofline import Rates
 from costmodel.semantics import Scalar, Semantics, total
@@ -32,22 +33,32 @@ class StepTime:
 
 
 def step_time(
-    counted: OpCounts, times: OpTimes, point: PlanPoint, stack: Stack, speed: Rates, sem: Semantics
+    counted: OpCounts,
+    times: OpTimes,
+    point: PlanPoint,
+    stack: Stack,
+    speed: Rates,
+    sem: Semantics,
+    apart: Callable[[Any], Any] = lambda tree: tree,
 ) -> StepTime:
     r"""The step of the slowest pipeline, all pipelines being alike.
 
     Gradient traffic of $c$ seconds hides behind the share $h$ of one microbatch on a plain stage, $w$ seconds, of the
     passes $T$: $(1-k)\max(T, T - h w + c) + k (T + c)$. A posynomial still: $T$ holds $w$ at least once.
+
+    `apart` marks the sums over blocks, for compilers (compiled_kinds.py); its result is its argument.
     """
-    hide, pipe = times.hide, stages(counted, times, point)
-    traffic_s = gradient_traffic_s(counted, times, point, sem)
+    hide, pipe = times.hide, apart(stages(counted, times, point))
+    traffic_s, update_s, links_s = apart((
+        gradient_traffic_s(counted, times, point, sem),
+        optimizer_s(counted, point, stack, speed, sem),
+        busiest_links_s(counted, times, point, sem),
+    ))  # fmt: skip
     passes_s = pipeline_s(pipe, hops(counted, times), counted.microbatches, point, sem)
-    late_s = passes_s - hide.data * pipe.plain.seconds + traffic_s
+    late_s = passes_s - hide.data * plain_s(pipe, point, sem) + traffic_s
     k, kept_s = hide.contention, sem.maximum(passes_s, late_s)
-    update_s = optimizer_s(counted, point, stack, speed, sem)
     waited_s = _streamed_update_s(update_s, counted, times, point, sem)
     host_s = stack.step_s + stack.jitter_s * sem.log2(point.accelerators)
-    links_s = busiest_links_s(counted, times, point, sem)
     summed_s = (1 - k) * kept_s + k * (passes_s + traffic_s) + waited_s + host_s
     return StepTime(
         passes_s=passes_s,

@@ -2,7 +2,7 @@
 
 A cost function computes with `+ - * /`, `**` with a Python constant, and the operations of a `Semantics`
 object. It imports no array library and branches on no value, so one source serves exact and relaxed plans,
-NumPy, JAX and plain floats, and (in `bounds.py`) boxes of plans.
+NumPy, JAX and plain floats, boxes of plans (`bounds.py`) and dual numbers (`dual.py`).
 """
 
 import builtins

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel._specs_checks import COUNT, TEXT, Check, convert, fail, nearest
+from costmodel._specs_checks import COUNT, FLAG, POSITIVE, TEXT, Check, convert, fail, nearest, one_of
 from costmodel._specs_clusters import cluster_from, stack_fields
 from costmodel._specs_curves import curves_from
-from costmodel._specs_files import SpecError, plain, read_mapping, show
+from costmodel._specs_files import SpecError, plain, read_mapping, read_text, show
 from costmodel._specs_models import workload_from
 from costmodel._specs_plans import PLAN_CHECKS, plan_from
+from costmodel._specs_rows import read_rows, write_table
 from costmodel.cluster import Cluster
 from costmodel.curves import CurveRange
 from costmodel.models.huggingface import KEYS_OF_CONFIGS, from_config
@@ -23,7 +24,9 @@ from costmodel.workload import Workload
 
 __all__ = [
     "COUNT",
+    "FLAG",
     "PLAN_CHECKS",
+    "POSITIVE",
     "TEXT",
     "Check",
     "SpecError",
@@ -38,11 +41,15 @@ __all__ = [
     "load_workload",
     "model_names",
     "nearest",
+    "one_of",
     "plain",
     "plan_from",
     "read_mapping",
+    "read_rows",
     "read_tables",
+    "read_text",
     "show",
+    "write_table",
 ]
 
 DATA = Path(__file__).parent / "data"

@@ -10,6 +10,7 @@ class Stack:
 
     name: str = static(default="default")
     all_reduce: str = static(default="nested")  # algorithm: a name in `collectives.ALL_REDUCES`
+    all_gather: str = static(default="ring")  # and of reduce-scatters: a name in `collectives.ALL_GATHERS`
     # compute
     matmul_ceiling: Scalar = 0.80  # share of peak of a large matmul
     matmul_8bit_ceiling: Scalar = 1.0  # of products in 8 bits: share of their peak over `matmul_ceiling`
@@ -30,9 +31,11 @@ class Stack:
     jitter_s: Scalar = 0.0  # wait for the slowest rank, for each doubling of their number
     update_passes: Scalar = 1.0  # passes of the optimizer step through memory over those of a fused one
     # collectives
-    link_ceiling: Scalar = 0.82  # share of a tier's bandwidth that large messages reach
+    link_ceiling: Scalar = 0.82  # share of the innermost tier's bandwidth that large messages reach
+    network_ceiling: Scalar = 0.82  # the same of the other tiers, for gathers and reductions
+    peer_ceiling: Scalar = 0.82  # the same of the other tiers, for all-to-alls and messages to neighbours
     scale_up_ceiling: Scalar = 1.0  # share of that which the first tier reaches in training, beside compute
-    scale_out_ceiling: Scalar = 1.0  # of tiers beyond the first: share of that which they reach in training
+    scale_out_ceiling: Scalar = 1.0  # of tiers beyond the first: share of all that which they reach in training
     congestion: Scalar = 0.0  # additional seconds per byte on them, for each doubling of the domains of a job
     collective_s: Scalar = 8e-6  # start of one collective
     all_reduce_tree: Scalar = 1.0  # share of all-reduces whose latency grows with the logarithm of the ranks

@@ -79,17 +79,18 @@ def stages_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
     schedule, virtual = np.array(pairs, int).T
     kept = wanted(fixed, "schedule", np.array(names)[schedule]) & wanted(fixed, "virtual_stages", virtual)
     schedule, virtual = schedule[kept], virtual[kept]
+    given = fixed.get("stage_layers")
+
+    def fullest(stages: np.ndarray) -> Any:
+        return -(-rule.layers // stages) if given is None else max(given)
 
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
         stages, microbatches = key["pipeline"], batch // (key["data"] * key["microbatch"])
         legal = np.zeros((len(stages), len(schedule)), bool)
-        uneven = (rule.layers % stages != 0) | (fixed.get("stage_layers") is not None)
         for index, name in enumerate(names):
-            chosen = schedule == index
-            v = virtual[chosen]
-            given = rule.schedule(name, stages, v, microbatches) & rule.stages(name, stages, v, uneven)
-            whole = -(-rule.layers // stages) % v == 0  # else the fullest stage has chunks of different lengths
-            legal[:, chosen] = given & whole
+            v = virtual[schedule == index]
+            chosen = rule.schedule(name, stages, v, microbatches) & rule.stages(name, stages, v, given)
+            legal[:, schedule == index] = chosen & (fullest(stages) % v == 0)
         plain = legal[:, schedule == first].any(axis=1, keepdims=True)
         legal &= (stages > 1) | ~plain | (schedule == first)
         return {"schedule": schedule[None], "virtual_stages": virtual[None]}, legal
@@ -104,6 +105,7 @@ def stages_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
 def shards_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
     """ZeRO stages, each over all of data x context (0) or over the ranks of one domain of some tier."""
     stages = np.array([z for z in options.ZERO_STAGES if wanted(fixed, "zero_stage", z)], int)
+    copy_bytes = options.PRECISIONS[fixed.get("precision", "bf16")].copy_bytes  # which ZeRO 3 does not keep
 
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
         ranks = key["data"] * key["context"]
@@ -117,7 +119,8 @@ def shards_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
         possible = (shard >= 0) & ((shard == 0) | (zero > 0))
         legal = possible & rule.shards({**key, "zero_stage": zero, "data_shard": np.maximum(shard, 0)})
         undivided = (ranks == 1) & legal[:, zero[0] == 0].any(axis=1, keepdims=True)
-        return {"zero_stage": zero, "data_shard": shard}, legal & (~undivided | (zero == 0))
+        idle = (zero > 0) & ((zero < 3) | (copy_bytes == 0))
+        return {"zero_stage": zero, "data_shard": shard}, legal & ~(undivided & idle)
 
     def embedded(entries: Rows, dtype: Any) -> dict[str, Any]:
         row = _rows_of(options.ZERO_STAGES, entries["zero_stage"], dtype)
@@ -160,7 +163,8 @@ def recompute_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
         found = np.where(partial, quarters, share)
         legal = np.broadcast_to(wanted(fixed, "recompute", np.array(names)[mode]), found.shape).copy()
         legal &= ~partial | ((rule.layers % key["pipeline"] == 0) & (quarters < 1))
-        legal[:, 1:] &= (found[:, 1:] != found[:, :-1]) | (mode[1:] != mode[:-1])
+        again = (found[:, 1:] == found[:, :-1]) & (mode[1:] == mode[:-1]) & partial[1:]
+        legal[:, 1:] &= ~again
         return {"recompute": mode[None], "recompute_share": found}, legal
 
     def embedded(entries: Rows, dtype: Any) -> dict[str, Any]:
@@ -180,5 +184,5 @@ def _recompute_rows(workload: Workload, names: list[str], entries: Rows, dtype: 
     plans = [
         Plan(recompute=names[int(entries["recompute"][i])], recompute_share=float(entries["recompute_share"][i]))
         for i in first
-    ]
+    ] or [Plan()]  # without rows of degrees
     return _rows_of({i: embed(plan, workload, 1.0).recompute for i, plan in enumerate(plans)}, which.ravel(), dtype)

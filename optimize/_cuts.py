@@ -13,6 +13,7 @@ import numpy as np
 
 ROUNDING = 1e-11
 """Of the logarithm of a step in float64: sums of some thousand positive terms round by less than 1e-12 of it."""
+_TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 _UNIT = 1e-12  # of each term of a bound; float64 rounds by 1e-16 of it
 
 
@@ -59,7 +60,7 @@ class Cuts:
         ends[:, :k, 0], ends[:, :k, 1], ends[:, k] = 0.0, self.width, (-np.inf, np.inf)
         equal = {"A_eq": self._equal_rows(), "b_eq": self.sums.ravel()} if len(self.rows) else {}
         asked = {"A_ub": self._tangent_rows(), "b_ub": -self.offsets.ravel(), "bounds": ends.reshape(-1, 2), **equal}
-        found = linprog(costs, method="highs", **asked)
+        found = linprog(costs, method="highs", options=_TIGHT, **asked)
         if found.status != 0:
             return None
         free = found.eqlin.marginals.reshape(n, -1) if len(self.rows) else np.empty((n, 0))

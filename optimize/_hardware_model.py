@@ -8,7 +8,7 @@ import copy
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,17 +28,19 @@ from costmodel.workload import Workload
 from optimize._hardware_problem import Design, HardwareProblem, bought, design_quantities
 from optimize.objective import minimised
 
+T = TypeVar("T")
 _EXACT = Exact(np)
+_ROUNDED = 1e-13  # the exponential of the logarithm must not be less than what is needed
 
 
-@dataclasses.dataclass(frozen=True)
-class _Counted:
+class _Counted(NamedTuple):
     """One job under a batch of plans: all that does not depend on the hardware."""
 
     workload: Workload
     point: PlanPoint
     counted: OpCounts
     need_bytes: Scalar
+    second_bytes: Scalar
 
     def step_s(self, machine: Cluster, sem: Semantics) -> Scalar:
         """Seconds of a step, as in `costmodel.cost`, whose counts and memory are known already."""
@@ -49,47 +51,69 @@ class _Counted:
 
 def _count(workload: Workload, point: PlanPoint, template: Cluster) -> _Counted:
     counted = counts(workload, point, _EXACT)
-    need = memory(counted, point, template.stack, _EXACT).peak_bytes
-    return _Counted(workload, point, counted, need)
+    need = memory(counted, point, template.stack, _EXACT)
+    return _Counted(workload, point, counted, need.peak_bytes, need.second_bytes)
 
 
 class HardwareModel:
     """Objective and residuals of `n` plans (each a plan for every job) over the logarithms of the free variables."""
 
-    def __init__(self, problem: HardwareProblem, points: tuple[PlanPoint, ...], length: int = 0) -> None:
+    def __init__(self, problem: HardwareProblem, points: tuple[PlanPoint, ...]) -> None:
         self.problem, self.points, self.names = problem, points, problem.free
         self.template = dataclasses.replace(as_floats(problem.template), prices=None)
-        self.length = length or max(_length(point) for point in points)
+        self.length = max(_length(point) for point in points)
         jobs = zip(problem.jobs, points, strict=True)
         self.jobs = [_count(as_floats(job.workload), point, self.template) for job, point in jobs]
         paid = [bought(point, self.template) for point in points]
         self.accelerators = self._whole(functools.reduce(np.maximum, paid))
         self.idle = self.accelerators - self._whole(functools.reduce(np.maximum, [p.accelerators for p in points]))
-        self.need_bytes = self._whole(functools.reduce(np.maximum, [job.need_bytes for job in self.jobs]))
+        self.needs = {
+            "hbm_bytes": self._whole(functools.reduce(np.maximum, [job.need_bytes for job in self.jobs])),
+            "second_memory_bytes": self._whole(functools.reduce(np.maximum, [job.second_bytes for job in self.jobs])),
+        }
         self.low, self.high = self._box()
 
     def _whole(self, value: Scalar) -> np.ndarray:
         return np.broadcast_to(np.asarray(value, float), (self.length,))
 
     def _box(self) -> tuple[np.ndarray, np.ndarray]:
-        """Logarithms of the ranges, plans x variables. Less HBM than the plan needs is not offered."""
+        """Logarithms of the ranges, plans x variables. Less memory than the plan needs is not offered."""
         ranges = np.log([self.problem.range_of(name) for name in self.names])
         low, high = (np.tile(side, (self.length, 1)) for side in ranges.T)
-        if "hbm_bytes" in self.names:
-            i = self.names.index("hbm_bytes")
-            low[:, i] = np.maximum(low[:, i], np.log(self.need_bytes))
+        for i, name in enumerate(self.names):
+            if name in self.needs:
+                low[:, i] = np.maximum(low[:, i], np.log(np.maximum(self.needs[name], 1.0)) + _ROUNDED)
         return low, high
 
     @functools.cached_property
     def offered(self) -> np.ndarray:
         """Plans whose memory is within what is offered."""
         kept = np.all(self.low <= self.high, axis=1)
-        return kept if "hbm_bytes" in self.names else kept & (self.need_bytes <= self.template.accelerator.hbm_bytes)
+        for name, need_bytes in self.needs.items():
+            if name not in self.names:
+                kept = kept & (need_bytes <= getattr(self.template.accelerator, name))
+        return kept
 
     def take(self, chosen: np.ndarray) -> "HardwareModel":
         """The same for some of the plans."""
-        points = tuple(map_leaves(lambda leaf: leaf[chosen] if np.ndim(leaf) else leaf, point) for point in self.points)
-        return HardwareModel(self.problem, points, len(chosen)).within(self.low[chosen], self.high[chosen])
+
+        def of(tree: T) -> T:
+            return map_leaves(lambda leaf: leaf[chosen] if np.size(leaf) == self.length > 1 else leaf, tree)
+
+        part = self.within(self.low[chosen], self.high[chosen])
+        part.length, part.points = len(chosen), of(self.points)
+        part.jobs = [
+            job._replace(
+                point=of(job.point),
+                counted=of(job.counted),
+                need_bytes=of(job.need_bytes),
+                second_bytes=of(job.second_bytes),
+            )
+            for job in self.jobs
+        ]
+        part.accelerators, part.idle = self.accelerators[chosen], self.idle[chosen]
+        part.needs = {name: need[chosen] for name, need in self.needs.items()}
+        return part
 
     def within(self, low: np.ndarray, high: np.ndarray) -> "HardwareModel":
         """The same plans in other boxes."""

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from optimize.design import Answer, DesignResult
+    from optimize.answers import Answer
+    from optimize.design import DesignResult
     from optimize.design_command import DesignInputs
 
 
@@ -22,8 +23,8 @@ def show(
     new_table: Callable[..., "Table"],
 ) -> None:
     """Both answers side by side, and what stands behind them."""
-    workload = inputs.job.workload
-    console.print(f"{workload.name}: {units.significant(inputs.job.tokens / 1e12)} T tokens", style="bold")
+    for job in inputs.jobs:
+        console.print(f"{job.workload.name}: {units.significant(job.tokens / 1e12)} T tokens", style="bold")
     say(console, _limits(inputs))
     say(console, f"best is the least (or most) of: {result.objective.value}")
     console.print()
@@ -35,8 +36,38 @@ def show(
             say(console, f"{answer.name}: {units.shorten_runs(str(job.plan))}")
             for message in job.validation.messages:
                 say(console, f"note: {message}", style="dim")
+    _show_shadow_prices(result, console, say)
+    _show_frontier(result, console, new_table)
     for note in result.notes:
         say(console, note)
+
+
+def _show_shadow_prices(result: "DesignResult", console: "Console", say: Callable[..., None]) -> None:
+    if result.continuous is None or not result.continuous.shadow_prices:
+        return
+    console.print()
+    console.print("what more would buy (rates of any size, at this plan)", style="bold")
+    for price in result.continuous.shadow_prices.values():
+        say(console, f"  {price['words']}")
+
+
+def _show_frontier(result: "DesignResult", console: "Console", new_table: Callable[..., "Table"]) -> None:
+    """The objective over the limit that was swept."""
+    if len(result.frontier) < 2:
+        return
+    limit = next(iter(result.frontier[0]))
+    label, scale = {"budget_usd": ("budget, M USD", 1e-6), "power_w": ("power, MW", 1e-6)}.get(limit, (limit, 1.0))
+    days = result.objective is Objective.time
+    table = new_table(label, "days to train" if days else result.objective.key, "accelerators", "gap %")
+    for point in result.frontier:
+        if point["value"] is None:
+            table.add_row(units.significant(scale * point[limit]), "nothing is feasible", "", "")
+            continue
+        value = point["value"] / (SECONDS_A_DAY if days else 1.0)
+        own = [units.significant(value, 4), f"{point['accelerators']:,}", f"{100 * point['gap']:.3f}"]
+        table.add_row(units.significant(scale * point[limit]), *own)
+    console.print()
+    console.print(table)
 
 
 def _limits(inputs: "DesignInputs") -> str:
@@ -67,10 +98,12 @@ def _table(answers: list["Answer"], objective: Objective, new_table: Callable[..
     row("scale-out", lambda a: units.rate(a.hardware["scale_out_bytes_per_s"], "B/s"))
     row("purchase, M USD", lambda a: units.significant(a.quantities.capital_usd / 1e6))
     row("power at the meter", lambda a: units.rate(a.quantities.meter_w, "W"))
-    row("step", lambda a: units.scaled(a.jobs[0].step_s, units.SECONDS, 4))
-    row("MFU", lambda a: units.percent(a.jobs[0].mfu))
-    row("days to train", lambda a: units.significant(a.quantities.train_s / SECONDS_A_DAY, 4))
-    if objective not in (Objective.time_s, Objective.step_s):
-        row(objective.name, lambda a: units.significant(a.value, 4))
+    for i, first in enumerate(answers[0].jobs):
+        of = f", {first.job.workload.name}" if len(answers[0].jobs) > 1 else ""
+        row(f"step{of}", lambda a, i=i: units.scaled(a.jobs[i].step_s, units.SECONDS, 4))
+        row(f"MFU{of}", lambda a, i=i: units.percent(a.jobs[i].mfu))
+    row("days to train", lambda a: units.significant(sum(job.train_s for job in a.jobs) / SECONDS_A_DAY, 4))
+    if objective not in (Objective.time, Objective.step):
+        row(objective.key, lambda a: units.significant(a.value, 4))
     row("nothing is better by more than", lambda a: f"{100 * a.gap:.3f} %")
     return table

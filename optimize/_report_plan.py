@@ -40,11 +40,37 @@ def show(
     console.print()
     say(console, f"best plan: {units.shorten_runs(str(best.plan))}", style="bold")
     say(console, _bound(result))
+    if result.restriction is not None:
+        worse = f"{units.percent(result.restriction)} worse than" if result.restriction > 1e-9 else "no worse than"
+        say(console, f"with what is fixed ({_fixed(inputs)}) the best plan is {worse} the best of all plans")
     if result.simplest is not None:
         more = units.percent(result.simplest.step_s / best.step_s - 1)
         say(console, f"simplest within 1 %: {units.shorten_runs(str(result.simplest.plan))} ({more} longer)")
     for message in best.validation.messages:
         say(console, f"note: {message}")
+    if result.runner_ups:
+        console.print()
+        console.print("the best plans of other shapes, and what would make each of them win", style="bold")
+    for each in result.runner_ups:
+        wins = "no one change of the machine up to 4 times either way" if each.wins_with is None else each.wins_with
+        plan = units.shorten_runs(str(each.plan))
+        say(console, f"  {units.percent(each.behind)} behind: {plan}; wins with {wins}")
+    _show_elasticities(result, console, say)
+
+
+def _show_elasticities(result: "PlanResult", console: "Console", say: Callable[..., None]) -> None:
+    from optimize.sensitivity import largest
+
+    console.print()
+    console.print("what would shorten the best plan's step most", style="bold")
+    for elasticity in largest(result.elasticities, 3):
+        more = "more" if elasticity.parameter.rate else "less"
+        told = f"10 % {more} {elasticity.parameter.words}: {units.percent(-elasticity.tenth)} shorter"
+        say(console, f"  {told}")
+
+
+def _fixed(inputs: "PlanInputs") -> str:
+    return ", ".join(f"{name}={value}" for name, value in inputs.fixed.items())
 
 
 def _divides_experts(result: "PlanResult") -> bool:
@@ -53,8 +79,16 @@ def _divides_experts(result: "PlanResult") -> bool:
 
 
 def _bound(result: "PlanResult") -> str:
+    if result.status.name == "incomplete":
+        bound = units.scaled(result.lower_bound_s, units.SECONDS)
+        return f"stopped early: no legal plan is faster than {bound}, {units.percent(result.gap)} below this one"
     if result.gap == 0:
-        return "no legal plan that fits is better: all were evaluated"
+        how = (
+            "all were evaluated"
+            if result.evaluations == result.plans_in_lattice
+            else "the others are bounded from below"
+        )
+        return f"no legal plan that fits is better: {how}"
     return (
         f"no plan is more than {units.percent(result.gap)} better (lower bound {units.significant(result.lower_bound)})"
     )

@@ -115,7 +115,7 @@ def _nothing_fits(given: Mapping[str, Any], workload: Workload, cluster: Cluster
     )
     for times in (1, 2, 4, 8, 16, 32, 64):
         for change in _MORE_MEMORY if times == 1 else ({}, *_MORE_MEMORY):
-            if change.keys() & given.keys() or not _any_fits({**given, **change}, workload, _enlarged(cluster, times)):
+            if change.keys() & given.keys() or not _any_fits({**given, **change}, workload, enlarged(cluster, times)):
                 continue
             asked = {"accelerators": cluster.accelerators * times} if times > 1 else {}
             flags = " ".join(_flag(name, value) for name, value in (asked | change).items())
@@ -128,7 +128,7 @@ def _flag(name: str, value: Any) -> str:
     return flag if value is True else f"{flag} {value}"
 
 
-def _enlarged(cluster: Cluster, times: int) -> Cluster:
+def enlarged(cluster: Cluster, times: int) -> Cluster:
     """The same cluster with a last tier, and a number of accelerators, so many times as large."""
     last = cluster.tiers[-1]
     outer = dataclasses.replace(last, size=last.size * times, usable_size=last.usable_size * times)

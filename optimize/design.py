@@ -1,61 +1,37 @@
-"""The best cluster for a job with its plan: rates, count and degrees together, and beside it the best of real parts.
+"""The best cluster for a job or several with their plans, of any rates, and beside it the best of real parts.
 
-`design` answers both for one question. The continuous answer is certified by `joint.search`, the catalogue by
-enumeration (`parts.search_parts`); every plan that is reported has been validated on its cluster in float64.
+`design` answers both for one question. For one job the continuous answer is certified by `joint.search`, for several it
+is that of `mix.search_mix` with the sum of the jobs' own bounds; the catalogue is enumerated (`parts.search_parts`).
+Every plan that is reported has been validated on its cluster in float64.
 """
 
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from costmodel.cluster import Cluster
-from costmodel.curves import CurveRange, priced
-from costmodel.plan import Plan
+from costmodel.curves import CurveRange
 from optimize import joint
-from optimize.objective import Job, Limits, Objective, Quantities, minimised, residuals, told
-from optimize.parts import Parts, bill, search_parts
-from optimize.sensitivity import Elasticity, elasticities
-from optimize.space import Ranges, as_table, sized, space
+from optimize.answers import Answer, catalogue_answer, continuous_answer, misses
+from optimize.feasible import why_infeasible
+from optimize.frontier import FACTORS, frontier, monotone, point_of, swept_limit, used_of
+from optimize.mix import search_mix
+from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective
+from optimize.parts import search_parts
+from optimize.problem import Problem
+from optimize.shadow import hardware_problem, shadow_prices, solve_plans
+from optimize.solve import Relaxed
+from optimize.space import Ranges, space
 from optimize.status import CommandError, Status
-from optimize.validate import Validation, validate
+from optimize.thinning import thinned
 from optimize.versions import versions
 
-CONTINUOUS_SHARE = 0.7  # of the time, for the continuous answer
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class JobAnswer:
-    """One job on the cluster of an answer."""
-
-    job: Job
-    plan: Plan
-    step_s: float
-    train_s: float
-    mfu: float
-    validation: Validation
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Answer:
-    """A cluster with the plans of its jobs. `value` and `lower_bound` are as the objective reports them."""
-
-    name: str
-    cluster: Cluster  # with prices
-    domain: int
-    hardware: Mapping[str, float]
-    jobs: tuple[JobAnswer, ...]
-    value: float
-    lower_bound: float  # an upper bound where the objective is maximised
-    gap: float
-    quantities: Quantities
-    residuals: Mapping[str, float]
-    shadow_prices: Mapping[str, Any]
-    elasticities: tuple[Elasticity, ...]
-    evaluations: int
+CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.6, 0.8, 0.9  # of the time, until which each may take
+Progress = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,139 +45,157 @@ class DesignResult:
     continuous: Answer | None
     catalogue: Answer | None
     frontier: tuple[Mapping[str, Any], ...]
+    counts: tuple[int, ...]  # of accelerators that the continuous bound is about
+    relaxed: Relaxed | None
     notes: tuple[str, ...]
     seconds: float
     seed: int
     versions: Mapping[str, str]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Found:
+    """The continuous answer, and what can be made of it."""
+
+    answer: Answer | None = None
+    counts: tuple[int, ...] = ()
+    relaxed: Relaxed | None = None
+    search: joint.Progress | None = None
+
+
 def design(
-    job: Job,
+    jobs: Sequence[Job],
     limits: Limits,
     *,
     template: Cluster,
     curves: CurveRange,
-    objective: Objective = Objective.time_s,
+    objective: Objective = Objective.time,
     fixed: Mapping[str, Any] | None = None,
     ranges: Ranges | None = None,
     seconds: float = 60.0,
     seed: int = 0,
-    progress: Callable[[str], None] = lambda _: None,
+    sweep: str | None = None,
+    progress: Progress = lambda _: None,
 ) -> DesignResult:
-    """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be."""
+    """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be.
+
+    `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched.
+    """
     start = time.monotonic()
-    problem = joint.Problem(
-        job=job, limits=limits, objective=objective, space=space(template, curves, ranges), fixed=fixed or {}
-    )
-    found = joint.search(problem, CONTINUOUS_SHARE * seconds, told=progress)
+    own = space(template, curves, ranges)
+    kept, left_out = thinned([job.workload for job in jobs], own, fixed or {})
+    problem = Problem(jobs=tuple(jobs), limits=limits, objective=objective, space=own, fixed=kept)
+    asked = (problem, template, curves, CONTINUOUS_SHARE * seconds, seed, progress)
+    found = _Found() if limits.rent else _one(*asked) if len(jobs) == 1 else _several(*asked)
     progress("real parts")
-    parts = search_parts(job, limits, objective, max(1.0, start + seconds - time.monotonic()), fixed)
-    continuous = None if found.best is None else _continuous(problem, found, template, curves)
-    catalogue = None if parts.best is None or parts.plan is None else _catalogue(problem, parts)
-    if continuous is None and catalogue is None:
-        raise CommandError(Status.infeasible, "no answer meets the limits")
+    rest_s = max(1.0, start + PARTS_SHARE * seconds - time.monotonic())
+    parts = search_parts(problem.jobs, limits, objective, rest_s, kept)
+    catalogue = catalogue_answer(problem, parts) if parts.plans else None
+    if found.answer is None and catalogue is None:
+        raise CommandError(Status.infeasible, why_infeasible(problem))
+    points: tuple[Mapping[str, Any], ...] = ()
+    if found.search is not None and found.answer is not None:
+        progress("frontier")
+        points = _frontier(problem, found.search, start + FRONTIER_SHARE * seconds - time.monotonic(), seed, sweep)
     return DesignResult(
         status=Status.ok,
         message=Status.ok.value,
         objective=objective,
         limits=limits,
-        continuous=continuous,
+        continuous=found.answer,
         catalogue=catalogue,
-        frontier=(),
-        notes=(),
+        frontier=points,
+        counts=found.counts,
+        relaxed=found.relaxed,
+        notes=_notes(problem, found.answer, catalogue, left_out),
         seconds=time.monotonic() - start,
         seed=seed,
         versions=versions(),
     )
 
 
-def _continuous(problem: joint.Problem, found: joint.Progress, template: Cluster, curves: CurveRange) -> Answer:
+def _one(
+    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, progress: Progress
+) -> _Found:
+    """One job: certified over all plans, counts and hardware."""
+    found = joint.search(problem, seconds, seed, told=progress)
+    if found.best is None:
+        return _Found(relaxed=found.relaxed)
     best = found.best
-    assert best is not None
-    count = float(best.cell.accelerators)
-    hardware = problem.space.hardware(np.exp(best.y), best.hbm_bytes * (1 + 1e-12), count)
-    whole = dataclasses.replace(problem.space.template, prices=template.prices)
-    cluster = sized(priced(whole, hardware, curves), best.cell.accelerators)
-    cluster = dataclasses.replace(cluster, name=f"designed from {template.name}")
-    return _answer(
+    asked = hardware_problem(problem)
+    solved = solve_plans(asked, (best.plan,))
+    hardware = problem.space.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
+    if math.log(solved.value[0]) < best.log_value or problem.limits.deadline_s is not None:
+        hardware = solved.hardware(0)  # the same plan, its hardware solved to the end
+    hardware = dataclasses.replace(hardware, hbm_bytes=best.hbm_bytes * (1 + 1e-12))
+    answer = continuous_answer(
         problem,
-        cluster,
-        best.cell.domain,
-        best.plan,
+        template,
+        curves,
+        hardware,
+        (best.plan,),
         log_bound=found.log_bound,
-        hardware={**as_table(np.exp(best.y)), "hbm_bytes": best.hbm_bytes, "accelerators": count},
-        evaluations=found.evaluations,
-        shadow_prices={},
-        name=cluster.name,
+        evaluations=found.evaluations + solved.evaluations,
+        shadow_prices=shadow_prices(asked, (best.plan,), solved),
+        bound_is="every plan on every count was bounded over all hardware that the limits allow",
     )
+    return _Found(answer=answer, counts=found.counts, relaxed=found.relaxed, search=found)
 
 
-def _catalogue(problem: joint.Problem, parts: Parts) -> Answer:
-    assert parts.best is not None
-    assert parts.plan is not None
-    cluster, chip = parts.best.cluster, parts.best.cluster.accelerator
-    hardware = {
-        "flop_per_s": chip.peak_16bit_flop_per_s,
-        "hbm_bytes_per_s": chip.hbm_bytes_per_s,
-        "scale_up_bytes_per_s": cluster.tiers[0].bandwidth_bytes_per_s,
-        "scale_out_bytes_per_s": cluster.tiers[-1].bandwidth_bytes_per_s,
-        "hbm_bytes": chip.hbm_bytes,
-        "accelerators": parts.best.bought,
-    }
-    return _answer(
+def _several(
+    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, progress: Progress
+) -> _Found:
+    """Several jobs: exact steps in turn, and the sum of what each could reach alone."""
+    found = search_mix(problem, seconds, seed, told=progress)
+    if found.best is None:
+        return _Found(relaxed=found.relaxed)
+    best, hardware = found.best, found.best.solved.hardware(0)
+    asked = hardware_problem(problem)
+    answer = continuous_answer(
         problem,
-        cluster,
-        parts.best.domain,
-        parts.plan,
-        log_bound=parts.log_bound,
-        hardware=hardware,
-        evaluations=parts.evaluations,
-        shadow_prices={},
-        name=parts.best.name,
+        template,
+        curves,
+        dataclasses.replace(hardware, hbm_bytes=float(hardware.hbm_bytes) * (1 + 1e-9)),
+        best.plans,
+        log_bound=found.log_bound,
+        evaluations=found.evaluations,
+        shadow_prices=shadow_prices(asked, best.plans, best.solved),
+        bound_is="the sum over jobs of what each could reach alone, each on its own best hardware",
     )
+    return _Found(answer=answer, counts=tuple(sorted(found.log_bounds)), relaxed=found.relaxed)
 
 
-def _answer(
-    problem: joint.Problem, cluster: Cluster, domain: int, plan: Plan, *, log_bound: float, **told_as_is: Any
-) -> Answer:
-    """The exact score of what was found, and everything that explains it."""
-    validation, job = validate(problem.job.workload, cluster, plan), problem.job
-    assert validation.breakdown is not None, validation.violations  # lattices are legal
-    step_s = float(validation.breakdown.step_s)
-    quantities = quantities_of(cluster, domain, step_s * job.steps, problem.limits.rent)
-    least = minimised(problem.objective, quantities, job.steps)
-    bound = min(math.exp(log_bound), least)
-    answer = JobAnswer(
-        job=job,
-        plan=plan,
-        step_s=step_s,
-        train_s=step_s * job.steps,
-        mfu=float(validation.breakdown.mfu),
-        validation=validation,
-    )
-    return Answer(
-        cluster=cluster,
-        domain=domain,
-        jobs=(answer,),
-        value=told(problem.objective, least, job.tokens),
-        lower_bound=told(problem.objective, bound, job.tokens),
-        gap=least / bound - 1,
-        quantities=quantities,
-        residuals=residuals(problem.limits, quantities, validation.peak_bytes, float(cluster.accelerator.hbm_bytes)),
-        elasticities=elasticities(job.workload, cluster, plan),
-        **told_as_is,
-    )
+def _frontier(
+    problem: Problem, found: joint.Progress, seconds: float, seed: int, sweep: str | None
+) -> tuple[Mapping[str, Any], ...]:
+    """The objective over one limit, around the value that was asked for, or else what the answer uses of it."""
+    limit, best = sweep or swept_limit(problem), found.best
+    if limit is None or best is None:
+        return ()
+    at = getattr(problem.limits, limit)
+    if at is None:
+        at = used_of(limit, problem, best)
+    values = [at * factor for factor in FACTORS]
+    points, _ = frontier(problem, limit, values, seconds, found, seed) if seconds > 0 else ([], None)
+    return tuple(monotone([*points, point_of(limit, problem, found)], limit, problem.objective.maximised))
 
 
-def quantities_of(cluster: Cluster, domain: int, train_s: float, rent: bool) -> Quantities:
-    """What limits and objectives read; nan where no price is known."""
-    money = bill(cluster, domain, 1.0, 1.0)
-    usd_per_s = money.rental_usd if rent else money.owned_usd
-    size = float(cluster.tiers[0].size)
-    return Quantities(
-        train_s=train_s,
-        usd_per_s=math.nan if usd_per_s is None else float(usd_per_s),
-        meter_w=math.nan if money.draw is None else float(money.draw.meter_w),
-        capital_usd=math.nan if money.bill is None else float(money.bill.usd),
-        accelerators=float(cluster.accelerators) * max(1.0, size / domain),
-    )
+def _notes(
+    problem: Problem, continuous: Answer | None, catalogue: Answer | None, left_out: tuple[str, ...]
+) -> tuple[str, ...]:
+    """What the figures do not say."""
+    said = [f"plans with {', '.join(left_out)} only: all of them would be too many here"] if left_out else []
+    if problem.limits.rent:
+        said.append("rates of any size have no rental price: real parts only")
+    elif continuous is None:
+        said.append(f"no cluster of any rates meets the limits: {why_infeasible(problem)}")
+    if catalogue is None:
+        said.append("no cluster of real parts whose price and power are known meets the limits")
+    for answer in (continuous, catalogue):
+        for name in misses(answer):
+            assert answer is not None
+            missed = f"{answer.name}: `{name}` is missed by {100 * math.expm1(answer.residuals[name]):.1f} %"
+            days = answer.quantities.train_s / SECONDS_A_DAY
+            enough = f"; --deadline-days {math.ceil(10 * days) / 10:g} is met" if name == "deadline_s" else ""
+            said.append(missed + enough)
+    return tuple(said)

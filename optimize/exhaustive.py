@@ -17,6 +17,7 @@ from costmodel.options import SCHEDULES
 from costmodel.semantics import Exact
 from optimize.lattice import CHUNK, Chunk, Lattice
 from optimize.plan_values import PlanValue
+from optimize.row_bounds import flop_bound_s
 
 MARGIN = 1e-4
 """Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/test_exhaustive.py)."""
@@ -26,6 +27,7 @@ COMPILE_FROM = 600_000
 
 _BLOCK = 8_192  # points of one NumPy evaluation: its intermediates stay in the cache
 _EXACT = Exact(np)
+_FIELDS = tuple(field.name for field in dataclasses.fields(Cost))  # pyright: ignore[reportArgumentType]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,9 +50,10 @@ class Best:
     top: tuple[Entry, ...] = ()
     cells: dict[int, Entry] = dataclasses.field(default_factory=dict)  # by tensor and pipeline degree
     levels: dict[int, Entry] = dataclasses.field(default_factory=dict)  # by how much a plan makes use of
-    least_memory: Entry | None = None  # in bytes
+    least_memory: Entry | None = None  # over what there is
     evaluated: int = 0
     fitting: int = 0
+    unseen: float = np.inf  # a lower bound of what is not evaluated and not proved to be worse; infinite: nothing
 
     def merged(self, other: "Best", top: int) -> "Best":
         """Of both; the order does not matter."""
@@ -63,6 +66,7 @@ class Best:
             least_memory=min(memory, key=lambda entry: entry.key, default=None),
             evaluated=self.evaluated + other.evaluated,
             fitting=self.fitting + other.fitting,
+            unseen=min(self.unseen, other.unseen),
         )
 
 
@@ -72,6 +76,7 @@ def _lower(first: dict[int, Entry], second: dict[int, Entry]) -> dict[int, Entry
 
 
 Evaluate = Callable[[Chunk], Cost]
+Looked = Callable[[Chunk, Cost, np.ndarray], None]
 
 
 def search(
@@ -81,18 +86,47 @@ def search(
     numbers: Iterable[int] | None = None,
     best: Best | None = None,
     done: Callable[[int, Best], None] | None = None,
+    looked: Looked | None = None,
 ) -> Best:
     """The best of the chunks with these numbers (default: all), on top of what is known already.
 
-    `done(number, best)` is called after each chunk. An interruption there or in between loses one chunk at most.
+    `looked(chunk, cost, memory over what there is)` and then `done(number, best)` are called for each chunk. An
+    interruption loses one chunk at most. Where rows stand in the order of their bounds, the search ends as soon as no
+    plan that is left can be among the best few.
     """
     evaluate, best = evaluator(lattice), best or Best()
-    for number in range(chunk_count(lattice)) if numbers is None else numbers:
+    numbers = list(range(chunk_count(lattice)) if numbers is None else numbers)
+    for place, number in enumerate(numbers):
+        if _proved(lattice, value, number, best, top):
+            break
         chunk = lattice.chunk(number * CHUNK, (number + 1) * CHUNK)
-        best = best.merged(_best_of(chunk, evaluate(chunk), value, best, top), top)
+        found = evaluate(chunk)
+        best = best.merged(_best_of(chunk, found, value, best, top), top)
+        if looked is not None:
+            looked(chunk, found, lattice.needed(found))
         if done is not None:
-            done(number, best)
+            rest = numbers[place + 1 :]
+            unseen = min(floor(lattice, value, rest[0]), best.unseen) if rest else np.inf
+            done(number, dataclasses.replace(best, unseen=unseen))
     return best
+
+
+def _proved(lattice: Lattice, value: PlanValue, number: int, best: Best, top: int) -> bool:
+    """Whether no plan from this chunk on can be among the best few: too slow by its bound, or none that fits."""
+    if lattice.floor_s is None or not best.top:
+        return False
+    least = floor(lattice, value, number)
+    return least == np.inf or (len(best.top) >= top and least > best.top[-1].value * (1 + MARGIN))
+
+
+def floor(lattice: Lattice, value: PlanValue, number: int) -> float:
+    """A lower bound of the values in a chunk and in all that follow it."""
+    if value.function is not None:
+        return -np.inf
+    if lattice.floor_s is None:
+        return flop_bound_s(lattice) * min(value.factors.values())
+    row = np.searchsorted(lattice.ends, number * CHUNK, side="right")
+    return float(lattice.floor_s[row]) * min(value.factors.values())
 
 
 def chunk_count(lattice: Lattice) -> int:
@@ -102,8 +136,16 @@ def chunk_count(lattice: Lattice) -> int:
 
 def evaluator(lattice: Lattice) -> Evaluate:
     """NumPy for small lattices, compiled batches for large ones: by the whole lattice, so that shares of it agree."""
-    if len(lattice) < COMPILE_FROM:
-        return lambda chunk: _in_numpy(lattice, chunk.indices, np.float32)
+    return in_numpy(lattice) if len(lattice) < COMPILE_FROM else compiled_batches(lattice)
+
+
+def in_numpy(lattice: Lattice) -> Evaluate:
+    """In float32."""
+    return lambda chunk: _in_numpy(lattice, chunk.indices, np.float32)
+
+
+def compiled_batches(lattice: Lattice) -> Evaluate:
+    """In float32, by one program for all chunks."""
     from costmodel import compiled
 
     return lambda chunk: compiled.batch_cost(lattice.workload, lattice.cluster, chunk.points, batch=CHUNK)
@@ -115,17 +157,15 @@ def exactly(lattice: Lattice, indices: np.ndarray) -> Cost:
 
 
 def _in_numpy(lattice: Lattice, indices: np.ndarray, dtype: Any) -> Cost:
-    cluster = dataclasses.replace(lattice.cluster, prices=None)
-    workload, cluster = (map_leaves(dtype, as_floats(tree)) for tree in (lattice.workload, cluster))
+    workload = map_leaves(dtype, as_floats(lattice.workload))
+    cluster = map_leaves(dtype, as_floats(dataclasses.replace(lattice.cluster, prices=None)))
     parts = []
     for start in range(0, len(indices), _BLOCK):
         points = lattice.points(indices[start : start + _BLOCK], dtype)
         found = cost(workload, cluster, map_leaves(_as(dtype), points), _EXACT)
         parts.append(found)
-    return Cost(
-        step_s=np.concatenate([part.step_s for part in parts]),
-        peak_bytes=np.concatenate([part.peak_bytes for part in parts]),
-    )
+    whole = [[np.broadcast_to(getattr(part, name), np.shape(part.step_s)) for part in parts] for name in _FIELDS]
+    return Cost(**dict(zip(_FIELDS, map(np.concatenate, whole), strict=True)))
 
 
 def _as(dtype: Any) -> Callable[[Any], Any]:
@@ -135,13 +175,13 @@ def _as(dtype: Any) -> Callable[[Any], Any]:
 
 def _best_of(chunk: Chunk, found: Cost, value: PlanValue, best: Best, top: int) -> Best:
     """The best few of one chunk that may stand beside `best`."""
-    values, share = value(chunk, found), found.peak_bytes / np.float32(chunk.lattice.limit_bytes)
+    values, share = value(chunk, found), chunk.lattice.needed(found)
     sure, lightest = np.flatnonzero(share <= 1 - MARGIN), int(np.argmin(share))
     return Best(
         top=_top(chunk, values, share, value, best, top),
         cells=_least_of_groups(chunk.indices[sure], values[sure], cell_of(chunk)[sure]),
         levels=_least_of_groups(chunk.indices[sure], values[sure], level_of(chunk)[sure]),
-        least_memory=Entry(float(found.peak_bytes[lightest]), int(chunk.indices[lightest])),
+        least_memory=Entry(float(share[lightest]), int(chunk.indices[lightest])),
         evaluated=len(chunk),
         fitting=int(np.count_nonzero(share <= 1)),
     )
@@ -160,7 +200,7 @@ def _top(
         return ()
     asked = Chunk(chunk.lattice, chunk.indices[near])
     exact = exactly(chunk.lattice, asked.indices)
-    fits = exact.peak_bytes <= chunk.lattice.limit_bytes
+    fits = chunk.lattice.needed(exact) <= 1
     entries = zip(value(asked, exact)[fits], asked.indices[fits], strict=True)
     return tuple(sorted((Entry(float(v), int(i)) for v, i in entries), key=lambda entry: entry.key)[:top])
 
@@ -180,7 +220,12 @@ _CELL = 1 << 24
 
 def cell_of(chunk: Chunk) -> np.ndarray:
     """Tensor and pipeline degree as one number."""
-    return chunk.columns["tensor"] * _CELL + chunk.columns["pipeline"]
+    return cells_of_rows(chunk.lattice)[chunk.row]
+
+
+def cells_of_rows(lattice: Lattice) -> np.ndarray:
+    """Tensor and pipeline degree of every row of degrees, as one number."""
+    return lattice.rows["tensor"] * _CELL + lattice.rows["pipeline"]
 
 
 def cell_degrees(cell: int) -> tuple[int, int]:

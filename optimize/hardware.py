@@ -59,7 +59,7 @@ class HardwareSolutions:
     value: np.ndarray  # the minimised quantity; infinite where nothing feasible was found
     lower_bound: np.ndarray
     shadow_prices: dict[str, np.ndarray]  # per cent of the value for one per cent more of a limit
-    need_price: np.ndarray  # per cent of the value for one per cent less memory needed
+    need_prices: dict[str, np.ndarray]  # by memory: per cent of the value for one per cent less that the plan needs
     excess: dict[str, np.ndarray]  # log(value / limit) of each limit at the answer, or where least is missed
     evaluations: int
 
@@ -113,7 +113,9 @@ def solve_hardware(
         model.low.copy(), np.full(n, np.inf), np.full(n, np.inf), np.zeros((n, limits)), np.zeros((n, k)), evaluations
     )
     if len(chosen):
-        part = _convex.minimise(model.take(chosen), inside[chosen], np.log1p(tolerance), float(np.log(cutoff)))
+        part = _convex.minimise(
+            model.take(chosen), inside[chosen], (1 - 1e-9) * np.log1p(tolerance), float(np.log(cutoff))
+        )
         for name in ("point", "value", "bound", "limit_weights", "slope"):
             getattr(found, name)[chosen] = getattr(part, name)
         found.evaluations += part.evaluations
@@ -196,8 +198,6 @@ def _solutions(
     ends = (_ended(reached, proved, tolerance, cutoff) for reached, proved in zip(value, bound, strict=True))
     status = tuple(cause or end for cause, end in zip(causes, ends, strict=True))
     at_answer = model.residual_logs(found.point.T)
-    memory = model.names.index("hbm_bytes") if "hbm_bytes" in model.names else None
-    bounded = model.low[:, memory] > np.log(problem.range_of("hbm_bytes")[0]) if memory is not None else 0.0
     return HardwareSolutions(
         problem=problem,
         model=model,
@@ -206,10 +206,17 @@ def _solutions(
         value=value,
         lower_bound=bound,
         shadow_prices={name: found.limit_weights[:, j] for j, name in enumerate(model.limits)},
-        need_price=bounded * np.maximum(found.slope[:, memory], 0.0) if memory is not None else np.zeros(len(value)),
+        need_prices={name: _need_price(model, found, name) for name in model.needs if name in model.names},
         excess={name: at_answer[j] for j, name in enumerate(model.limits)},
         evaluations=found.evaluations,
     )
+
+
+def _need_price(model: HardwareModel, found: _convex.Found, name: str) -> np.ndarray:
+    """Zero where the least that is offered is more than the plan needs."""
+    i = model.names.index(name)
+    needed = model.low[:, i] > np.log(model.problem.range_of(name)[0])
+    return needed * np.maximum(found.slope[:, i], 0.0)
 
 
 def _ended(value: float, bound: float, tolerance: float, cutoff: float) -> HardwareStatus:

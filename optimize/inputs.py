@@ -21,12 +21,12 @@ from costmodel.specs import (
     load_cluster,
     load_workload,
     plain,
-    plan_from,
     read_mapping,
 )
 from costmodel.violations import violations
 from costmodel.workload import Workload
 from optimize.default_plan import choose_plan
+from optimize.plan_files import PlanFile, read_plan_file
 from optimize.status import CommandError, Status
 
 T = TypeVar("T")
@@ -52,6 +52,7 @@ class Inputs:
     plan_from: str  # where the plan was read
     chosen: str = ""  # how the degrees that were not given were chosen; empty where all were
     out: Path | None = None
+    unread: tuple[str, ...] = ()  # options of a launch file that may change the cost and were not read
 
     def as_json(self) -> dict[str, Any]:
         """The resolved inputs, enough to ask again."""
@@ -64,6 +65,7 @@ class Inputs:
             "plan": dataclasses.asdict(self.plan),
             "plan_from": self.plan_from,
             "plan_chosen": self.chosen or None,
+            "plan_not_read": list(self.unread),
         }
 
 
@@ -73,6 +75,7 @@ class Given:
 
     values: Mapping[str, Any]
     places: Mapping[str, str]
+    unread: tuple[str, ...] = ()  # options of a launch file
 
     def pick(self, *names: str) -> dict[str, Any]:
         return {name: self.values[name] for name in names if name in self.values}
@@ -103,6 +106,7 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> Inputs:
         plan_from=origin,
         chosen=chosen,
         out=Path(given.values["out"]) if "out" in given.values else None,
+        unread=given.unread,
     )
 
 
@@ -131,25 +135,19 @@ def merge(flags: Mapping[str, Any], config: str | None, checks: Mapping[str, Che
         content = placed(COMMAND_LINE, "config", read_mapping, config)
         layers.insert(0, (place, convert(content, checks, place)))
     source = next((source for source, layer in reversed(layers) if "plan" in layer), None)
+    file = PlanFile({})
     if source is not None:
         path = dict(layers)[source]["plan"]
-        layers.insert(0, (f"plan ({plain(path)})", placed(source, "plan", _plan_fields, path)))
+        asked = {name: value for _, layer in layers for name, value in layer.items()}
+        file = placed(source, "plan", read_plan_file, path, asked)
+        layers.insert(0, (f"plan ({plain(path)})", file.values))
     values, places = {}, {}
     for place, layer in layers:
         values |= layer
         places |= dict.fromkeys(layer, place)
     if values.get("pipeline", 1) > LARGEST_PIPELINE:
         fail(places["pipeline"], "pipeline", values["pipeline"], f"an integer from 1 to {LARGEST_PIPELINE}")
-    return Given(values, places)
-
-
-def _plan_fields(path: str) -> dict[str, Any]:
-    """The fields that a plan file gives. It is a whole plan: degrees that it leaves out are 1, but `data` follows."""
-    content = read_mapping(path)
-    plan = plan_from(content, f"plan ({plain(path)})")
-    inside = content.get("plan", content)
-    ones = {name: 1 for name in ("tensor", "context", "pipeline") if name not in inside}
-    return {name: getattr(plan, name) for name in PLAN_CHECKS if name in inside} | ones
+    return Given(values, places, file.unread)
 
 
 def placed(place: str, field: str, load: Callable[..., T], *arguments: Any, **keywords: Any) -> T:

@@ -7,7 +7,7 @@ stored but the rows and the axes, and processes may each take a range of numbers
 
 What is left out because something that stays is never worse in time nor in memory (tests/test_dominance.py):
 - overlap that is switched off (timing.overlapped_s is at most compute + communication, and takes no memory);
-- ZeRO 1 to 3 on one rank, all-to-all with one context rank (nothing to divide);
+- ZeRO 1 to 3 on one rank (3: unless the precision keeps cast copies), all-to-all with one context rank;
 - schedules other than 1F1B without a pipeline (equal time, no less memory).
 And for the sake of size, in words: layers that do not divide go to late middle stages (`default_plan.even_layers`),
 and virtual stages divide those of the fullest stage (where they do not, the closed form is up to 18 % too fast);
@@ -26,7 +26,9 @@ import numpy as np
 
 from costmodel import options
 from costmodel.cluster import Cluster
+from costmodel.cost import Cost
 from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.violations import violations
 from costmodel.workload import Workload
 from optimize._axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis, wanted
 from optimize.default_plan import even_layers
@@ -54,6 +56,11 @@ class Chunk:
         return self.lattice.points(self.indices, np.float32)
 
     @functools.cached_property
+    def row(self) -> np.ndarray:
+        """The row of degrees of each plan."""
+        return np.searchsorted(self.lattice.ends, self.indices, side="right")
+
+    @functools.cached_property
     def columns(self) -> dict[str, np.ndarray]:
         """Degrees and options as integers."""
         return self.lattice.columns(self.indices)
@@ -73,6 +80,7 @@ class Lattice:
     rows: Mapping[str, np.ndarray]
     axes: tuple[Axis, ...]
     ends: np.ndarray  # number of plans up to and including each row
+    floor_s: np.ndarray | None = None  # ascending lower bounds of the step, by row (`row_bounds`)
 
     def __len__(self) -> int:
         return int(self.ends[-1]) if len(self.ends) else 0
@@ -107,25 +115,33 @@ class Lattice:
     def points(self, indices: np.ndarray, dtype: Any) -> PlanPoint:
         """What the cost model reads."""
         row, entries = self.select(indices)
-        degrees = {name: column[row].astype(dtype) for name, column in self.rows.items()}
-        data, rows = degrees.pop("data"), {}
+        plain, rows = self.points_of_rows(row, dtype), {}
         for axis, entry in zip(self.axes, entries, strict=True):
             rows |= axis.fields(entry, dtype)
         shard = rows.pop("data_shard")
-        ranks = data * degrees["context"]
-        extra = {name: values.astype(dtype)[row] for name, values in self._extra_layers.items()}
-        accelerators = dtype(self.cluster.accelerators)
+        ranks = (self.rows["data"] * self.rows["context"]).astype(dtype)[row]
         copies = np.where(shard > 0, ranks / np.maximum(shard, 1), dtype(1.0))
-        own = degrees | rows | extra | {"accelerators": accelerators, "copies": copies}
-        return dataclasses.replace(self._plain, **own)
+        return dataclasses.replace(plain, **rows, copies=copies)
+
+    def points_of_rows(self, row: np.ndarray, dtype: Any) -> PlanPoint:
+        """The degrees of rows; their options are left as in the default plan."""
+        degrees = {name: column[row].astype(dtype) for name, column in self.rows.items() if name != "data"}
+        extra = {name: values.astype(dtype)[row] for name, values in self._extra_layers.items()}
+        return dataclasses.replace(self._plain, **degrees, **extra, accelerators=dtype(self.cluster.accelerators))
+
+    def with_rows(self, order: np.ndarray) -> "Lattice":
+        """The lattice of these rows, in this order."""
+        rows = {name: column[order] for name, column in self.rows.items()}
+        axes = tuple(axis.at(order) for axis in self.axes)
+        return dataclasses.replace(self, rows=rows, axes=axes, ends=np.cumsum(self._sizes[order]))
 
     @functools.cached_property
     def _plain(self) -> PlanPoint:
         """The fields that are not searched."""
-        names = [f.name for f in dataclasses.fields(Plan) if f.name not in (*DEGREES, *AXES, "stage_layers")]
-        chosen = {name: self.fixed[name] for name in names if name in self.fixed and name != "recompute_share"}
-        overlap = dict.fromkeys(OVERLAPS, True) | {k: v for k, v in chosen.items() if k in OVERLAPS}
-        return embed(Plan(**(chosen | overlap)), self.workload, float(self.cluster.tiers[0].usable_size))
+        others = {f.name for f in dataclasses.fields(Plan)} - {*DEGREES, *AXES, "stage_layers", "recompute_share"}
+        chosen: dict[str, Any] = dict.fromkeys(OVERLAPS, True)
+        chosen |= {name: value for name, value in self.fixed.items() if name in others}
+        return embed(Plan(**chosen), self.workload, float(self.cluster.tiers[0].usable_size))
 
     @functools.cached_property
     def _extra_layers(self) -> dict[str, np.ndarray]:
@@ -142,10 +158,12 @@ class Lattice:
             return tuple(self.fixed["stage_layers"])
         return even_layers(self.rules.layers, pipeline)
 
-    @property
-    def limit_bytes(self) -> float:
-        """Memory of one accelerator."""
-        return float(self.cluster.accelerator.hbm_bytes)
+    def needed(self, found: Cost) -> np.ndarray:
+        """Memory over what there is: of HBM or, where more of it is lacking, of the second memory. Above 1: no fit."""
+        chip, share = self.cluster.accelerator, found.peak_bytes / self.cluster.accelerator.hbm_bytes
+        if self._plain.offload is None:
+            return share
+        return np.maximum(share, found.second_bytes / chip.second_memory_bytes)
 
     @functools.cached_property
     def rules(self) -> Rules:
@@ -182,17 +200,14 @@ def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> L
     rule = rules(workload, cluster)
     parts = [_rows(rule, fixed, domain, tensor) for domain, tensor in _outer(rule, fixed)]
     rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}
-    axes = (
-        stages_axis(rule, rows, fixed),
-        shards_axis(rule, rows, fixed),
-        switches_axis(rule, rows, fixed),
-        recompute_axis(rule, rows, fixed),
-    )
-    sizes = functools.reduce(np.multiply, (axis.count for axis in axes))
-    kept = sizes > 0
-    rows = {name: column[kept] for name, column in rows.items()}
+    makers = (stages_axis, shards_axis, switches_axis, recompute_axis) if len(rows["tensor"]) else ()
+    axes = tuple(make(rule, rows, fixed) for make in makers)
+    sizes = functools.reduce(np.multiply, (axis.count for axis in axes), np.ones(len(rows["tensor"]), int))
     single = {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}
-    return Lattice(workload, cluster, single, rows, tuple(axis.at(kept) for axis in axes), np.cumsum(sizes[kept]))
+    whole = Lattice(workload, cluster, single, rows, axes, np.cumsum(sizes)).with_rows(np.flatnonzero(sizes > 0))
+    if len(whole) and violations(whole.plan(0), workload, cluster):  # by a field that is the same in all plans
+        return dataclasses.replace(whole, ends=whole.ends[:0])
+    return whole
 
 
 def chunks(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], size: int = CHUNK) -> Iterator[Chunk]:

@@ -5,7 +5,7 @@ those are known. `tests/test_lattice.py` compares every mask with `violations` o
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,13 +91,17 @@ class Rules:
             return legal & (virtual >= 2) & (pipeline >= 2) & (microbatches % pipeline == 0)
         return legal & (virtual == 1)
 
-    def stages(self, name: str, pipeline: Column, virtual: Column, uneven: Column) -> Column:
-        """Layers divide over the stages; `uneven` plans give even shares and one more on some (`default_plan`)."""
-        divides = self.layers % (pipeline * virtual) == 0
-        if name.startswith("zb"):
-            return divides & ~np.asarray(uneven, bool)
-        shared = self.layers // pipeline >= np.maximum(virtual, 1)
-        return np.where(uneven, shared, divides)
+    def stages(self, name: str, pipeline: Column, virtual: Column, given: Sequence[int] | None = None) -> Column:
+        """Layers divide over stages and virtual stages, or those that do not go to some stages (`even_layers`).
+
+        `given` are the layers of each stage where a user fixes them.
+        """
+        divides, splits = self.layers % (pipeline * virtual) == 0, not name.startswith("zb")
+        if given is not None:
+            whole = (pipeline == len(given)) & (sum(given) == self.layers) & (virtual <= min(given))
+            return whole & splits
+        shared = (self.layers % pipeline != 0) & (self.layers // pipeline >= np.maximum(virtual, 1))
+        return divides | (shared & splits)
 
     def shards(self, c: Columns) -> Column:
         """Ranks that share weights: a divisor of data x context, groups that nest; all of them is 0 here."""

@@ -24,26 +24,33 @@ SECONDS_A_DAY = 86_400.0
 class Objective(enum.Enum):
     """What is best. The values are what an answer's `value` is, in words."""
 
-    time_s = "seconds to train the tokens"
-    step_s = "seconds of a step"
-    cost_usd = "dollars to train the tokens: purchase written off, and electricity"
-    energy_j = "joules to train the tokens, at the meter"
+    time = "seconds to train the tokens"
+    step = "seconds of a step"
+    cost = "dollars to train the tokens: purchase written off, and electricity"
+    energy = "joules to train the tokens, at the meter"
     tokens_per_usd = "tokens for a dollar"
-    tokens_per_j = "tokens for a joule at the meter"
+    tokens_per_joule = "tokens for a joule at the meter"
+
+    @property
+    def key(self) -> str:
+        """The name on the command line and in JSON, with its unit; `plan_values.OBJECTIVES` has the same ones."""
+        return {"time": "time_s", "step": "step_s", "cost": "cost_usd", "energy": "energy_j"}.get(
+            self.name, self.name.replace("joule", "j")
+        )
 
     @property
     def maximised(self) -> bool:
-        return self in (Objective.tokens_per_usd, Objective.tokens_per_j)
+        return self in (Objective.tokens_per_usd, Objective.tokens_per_joule)
 
     @property
     def usd_power(self) -> float:
         """Power of dollars a second in what is minimised."""
-        return float(self in (Objective.cost_usd, Objective.tokens_per_usd))
+        return float(self in (Objective.cost, Objective.tokens_per_usd))
 
     @property
     def watt_power(self) -> float:
         """Power of watts at the meter in what is minimised."""
-        return float(self in (Objective.energy_j, Objective.tokens_per_j))
+        return float(self in (Objective.energy, Objective.tokens_per_joule))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +91,7 @@ class Quantities:
 
 def minimised(objective: Objective, found: Quantities, steps: float) -> Scalar:
     """The quantity whose logarithm a search minimises."""
-    if objective is Objective.step_s:
+    if objective is Objective.step:
         return found.train_s / steps
     if objective.usd_power:
         return found.train_s * found.usd_per_s

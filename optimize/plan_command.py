@@ -5,23 +5,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel._specs_checks import COUNT, POSITIVE, TEXT, Check, nearest
-from costmodel._specs_files import SpecError, show
-from costmodel._specs_plans import PLAN_CHECKS
 from costmodel.cluster import Cluster
+from costmodel.specs import COUNT, PLAN_CHECKS, POSITIVE, TEXT, Check, SpecError, fail, nearest, show
 from costmodel.workload import Workload
 from optimize.find_plan import PlanResult, Ranked
 from optimize.inputs import Given, job, merge
+from optimize.plan_table import PlanTable
 from optimize.plan_values import OBJECTIVES
+from optimize.runner_ups import RunnerUp
+from optimize.sharding import WAIT_S, Sharding
 
 SCHEMA = 1
+LAUNCHERS = ("megatron", "megatron-bridge", "torchtitan", "maxtext", "deepspeed")
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster"), Check("a name or a file", lambda value: isinstance(value, str))),
-    **dict.fromkeys(("fix", "out"), TEXT),
-    **dict.fromkeys(("accelerators", "sequence", "batch", "top"), COUNT),
-    "tokens": POSITIVE,
+    **dict.fromkeys(("fix", "out", "checkpoint"), TEXT),
+    **dict.fromkeys(("accelerators", "sequence", "batch", "top", "processes", "process"), COUNT),
+    **dict.fromkeys(("tokens", "wait"), POSITIVE),
+    "coordinator": Check("host:port", lambda value: isinstance(value, str) and _is_address(value)),
+    **dict.fromkeys(("only", "launch"), Check(f"one of {', '.join(LAUNCHERS)}", lambda value: value in LAUNCHERS)),
     "objective": Check(f"one of {', '.join(OBJECTIVES)}", lambda value: isinstance(value, str) and value in OBJECTIVES),
 }
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return host != "" and port.isdecimal() and 0 < int(port) < 65536
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,6 +45,9 @@ class PlanInputs:
     tokens: float | None
     top: int
     out: Path | None
+    sharding: Sharding = Sharding()
+    only: str | None = None  # a framework whose launcher the plans must suit
+    launch: str | None = None  # a framework whose launch file is asked for
 
     def as_json(self) -> dict[str, Any]:
         """Enough to ask again."""
@@ -49,6 +61,8 @@ class PlanInputs:
             "tokens": self.tokens,
             "top": self.top,
             "fix": dict(self.fixed),
+            "only": self.only,
+            "launch": self.launch,
         }
 
 
@@ -65,6 +79,28 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> PlanInputs:
         tokens=given.values.get("tokens"),
         top=given.values.get("top", 10),
         out=Path(given.values["out"]) if "out" in given.values else None,
+        sharding=_sharding(given),
+        only=given.values.get("only"),
+        launch=given.values.get("launch"),
+    )
+
+
+def _sharding(given: Given) -> Sharding:
+    """Which part of the search this process does."""
+    asked = given.pick("processes", "process", "coordinator")
+    processes, process = asked.get("processes", 1), asked.get("process", 1)
+    if processes > 1 and len(asked) < 3:
+        missing = next(name for name in ("process", "coordinator") if name not in asked)
+        example = "--process 1" if missing == "process" else "--coordinator 127.0.0.1:12345"
+        raise SpecError(f"{given.place('processes')}: `{missing}` is missing with `processes`; expected {example}")
+    if process > processes:
+        fail(given.place("process"), "process", process, f"an integer from 1 to `processes` ({processes})")
+    return Sharding(
+        processes=processes,
+        process=process - 1,
+        coordinator=asked.get("coordinator"),
+        checkpoint=Path(given.values["checkpoint"]) if "checkpoint" in given.values else None,
+        wait_s=given.values.get("wait", WAIT_S),
     )
 
 
@@ -101,7 +137,23 @@ def _typed(place: str, name: str, text: str) -> Any:
     raise SpecError(f"{place}: `fix` sets `{name}` to {show(text)}; expected {check.expected}")
 
 
-def as_json(inputs: PlanInputs, result: PlanResult) -> dict[str, Any]:
+def table_for(inputs: PlanInputs) -> PlanTable | None:
+    """Where the plans that are looked at are noted, with `--out`."""
+    return PlanTable() if inputs.out is not None and inputs.sharding.process == 0 else None
+
+
+def with_table(inputs: PlanInputs, table: PlanTable | None) -> PlanInputs:
+    """The same search, noted."""
+    looked = None if table is None else table.add
+    return dataclasses.replace(inputs, sharding=dataclasses.replace(inputs.sharding, looked=looked))
+
+
+def table_file(table: PlanTable | None) -> dict[str, bytes]:
+    """The file by its name."""
+    return {} if table is None else {"plans.csv.gz": table.content()}
+
+
+def as_json(inputs: PlanInputs, result: PlanResult, table: PlanTable | None = None) -> dict[str, Any]:
     """The answer of DESIGN section 9, without the keys that every command adds."""
     best = result.plans[0]
     return {
@@ -119,11 +171,14 @@ def as_json(inputs: PlanInputs, result: PlanResult) -> dict[str, Any]:
         "lower_bound": result.lower_bound,
         "plans": [_ranked(plan) for plan in result.plans],
         "simplest": None if result.simplest is None else _ranked(result.simplest),
+        "runner_ups": [_runner_up(each) for each in result.runner_ups],
+        "restriction": result.restriction,
         "evaluations": result.evaluations,
         "plans_in_lattice": result.plans_in_lattice,
         "fitting": result.fitting,
         "elasticities": {e.parameter.key: e.value for e in result.elasticities},
         "validation": best.validation.as_json(),
+        "table": None if table is None else {"file": "plans.csv.gz", "rows": table.rows, "of": table.seen},
         "seed": result.seed,
     }
 
@@ -137,4 +192,13 @@ def _ranked(ranked: Ranked) -> dict[str, Any]:
         "mfu": ranked.mfu,
         "peak_bytes": ranked.peak_bytes,
         "reason": ranked.reason,
+    }
+
+
+def _runner_up(each: RunnerUp) -> dict[str, Any]:
+    change = each.wins_with
+    return {
+        "plan": dataclasses.asdict(each.plan),
+        "behind": each.behind,
+        "wins_with": None if change is None else {"parameter": change.parameter.key, "factor": change.factor},
     }

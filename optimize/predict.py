@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from costmodel import posterior
-from costmodel._specs_rows import read_rows, write_table
 from costmodel.rows import Case, Unreadable, alternatives, case, evaluated, lightened, settle
-from costmodel.specs import load_stack
+from costmodel.specs import load_stack, read_rows, write_table
 
 HEADER = ("predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note")
 _LARGEST_SD = 5.0  # of a logarithm: beyond it an interval says nothing, and its ends leave the floats

@@ -5,7 +5,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,8 @@ def _show_header(console: "Console", explanation: "Explanation") -> None:
     _say(console, f"plan {units.shorten_runs(str(inputs.plan))}")
     if inputs.chosen:
         _say(console, f"     chosen here: {inputs.chosen} (not for speed)", style="dim")
+    if inputs.unread:
+        _say(console, f"     not read, and may change the cost: {', '.join(inputs.unread)}", style="dim")
     console.print()
     each = units.significant(found.tokens_per_s / cluster.accelerators)
     hfu = f"   HFU {units.percent(found.hfu)}" if found.hfu > found.mfu else ""
@@ -168,11 +171,10 @@ def _memory_table(explanation: "Explanation") -> "Table":
 
 
 def _add_second_memory(table: "Table", shown: list["Stage"], limit_bytes: float) -> None:
-    table.add_row("second memory", *("" for _ in shown), style="bold")
     for name in shown[0].second:
         if any(stage.second[name] > 0 for stage in shown):
-            table.add_row(_MEMORY_WORDS.get(name, name), *(_gib(stage.second[name]) for stage in shown))
-    table.add_row(f"margin to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.second_bytes) for stage in shown))
+            table.add_row(f"second memory: {name}", *(_gib(stage.second[name]) for stage in shown))
+    table.add_row(f"margin there to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.second_bytes) for stage in shown))
 
 
 def _stages_to_show(explanation: "Explanation") -> list["Stage"]:
@@ -214,6 +216,17 @@ def _show_elasticities(console: "Console", explanation: "Explanation") -> None:
         change = f"10 % {better} {elasticity.parameter.words}"
         told = f"[{value[0]:.3f}, {value[1]:.3f}]" if isinstance(value, list) else f"{value:.3f}"
         _say(console, f"  {change} would make the step {units.percent(-elasticity.tenth)} shorter ({told})")
+
+
+def progress(command: str) -> Callable[[str], None]:
+    """Prints what a command is at on standard error, where that is a terminal and more than a second has passed."""
+    start = time.monotonic()
+
+    def told(words: str) -> None:
+        if sys.stderr.isatty() and time.monotonic() > start + 1.0:
+            print(f"equipoise {command}: {words}", file=sys.stderr)
+
+    return told
 
 
 def show_design(inputs: "DesignInputs", result: "DesignResult") -> None:

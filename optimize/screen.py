@@ -6,6 +6,8 @@ results bound and rank; what is reported is evaluated again in float64 (`tangent
 
 import dataclasses
 import functools
+import threading
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +20,7 @@ from costmodel.counts import counts
 from costmodel.curves import with_hardware
 from costmodel.memory import memory
 from costmodel.options import RECOMPUTES, RecomputeRow
-from costmodel.plan import PlanPoint
+from costmodel.plan import Plan, PlanPoint, embed
 from costmodel.semantics import Exact
 from costmodel.workload import Workload
 from optimize.space import RATES, Space
@@ -79,6 +81,19 @@ def screen(workload: Workload, space: Space, points: PlanPoint, y: np.ndarray, b
         found.append(np.stack([np.asarray(part, float) for part in parts])[:, : len(rates[rows])])
     columns = np.concatenate(found, axis=1)
     return Screened(np.log(columns[0]), columns[1:5].T, columns[5], np.minimum(columns[5], columns[6]))
+
+
+def warm_up(workloads: Sequence[Workload], space: Space) -> threading.Thread:
+    """Compile on another core, while this one has other work."""
+    y = np.log(0.5 * (space.ranges.low + space.ranges.high))[None]
+
+    def compile_all() -> None:
+        for workload in workloads:
+            screen(workload, space, embed(Plan(), workload, 1.0), y)
+
+    thread = threading.Thread(target=compile_all, daemon=True)
+    thread.start()
+    return thread
 
 
 def _piece(leaf: Any, rows: slice, batch: int) -> np.ndarray:

@@ -9,10 +9,11 @@ class Status(enum.Enum):
     ok = "answered"
     bad_input = "the input is wrong"
     infeasible = "no answer meets the constraints"
+    incomplete = "stopped before everything was evaluated: the best so far, with a lower bound"
 
     @property
     def exit_status(self) -> int:
-        return {Status.ok: 0, Status.bad_input: 2, Status.infeasible: 3}[self]
+        return {Status.ok: 0, Status.bad_input: 2, Status.infeasible: 3, Status.incomplete: 130}[self]
 
 
 class CommandError(Exception):

@@ -12,7 +12,8 @@ the place where the iteration stopped: nothing here needs to have converged to b
 """
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,8 +50,11 @@ class Money:
     usd_per_capital_s: float  # of a purchase: one over its busy life
     usd_per_joule: float
 
-    def hbm(self, hbm_bytes: np.ndarray) -> np.ndarray:
-        return self.hbm_usd * hbm_bytes**self.hbm_exponent
+    other_usd: float  # of the template's second memory
+
+    def hbm(self, hbm_bytes: Any) -> Any:
+        """Dollars of one accelerator besides its rates: HBM bytes, and a second memory of the template's size."""
+        return self.hbm_usd * hbm_bytes**self.hbm_exponent + self.other_usd
 
 
 def money(space: Space, domain: float) -> Money:
@@ -67,11 +71,12 @@ def money(space: Space, domain: float) -> Money:
         np.array([scale * law.amount / law.reference**law.exponent for scale, law in watt_laws]),
         np.array([law.exponent for _, law in watt_laws]),
     ]
-    memory = c.hbm_usd
+    memory, second = c.hbm_usd, float(space.template.accelerator.second_memory_bytes)
     return Money(
         laws=Laws(*columns),
         hbm_usd=c.server_factor * memory.amount / memory.reference**memory.exponent,
         hbm_exponent=memory.exponent,
+        other_usd=float(c.second_memory_usd(second)) if second > 0 else 0.0,
         usd_per_capital_s=1.0 / (space.prices.service_life_s * space.prices.busy_share),
         usd_per_joule=space.prices.electricity_usd_per_j,
     )
@@ -94,26 +99,37 @@ def left(priced: Money, limits: Limits, bought: np.ndarray, hbm_bytes: np.ndarra
 
 
 class Tangents(NamedTuple):
-    """Of the minimised objective, by plan: logarithm, derivatives by the logarithms of the rates, and where."""
+    """Of the seconds, by plan: logarithm, derivatives by the logarithms of the rates, and where."""
 
     log_value: np.ndarray
     slopes: np.ndarray
     y: np.ndarray
 
 
-def objective_tangents(objective: Objective, priced: Money, time: Tangents, have: Left, bought: np.ndarray) -> Tangents:
-    """From those of the seconds: dollars a second and watts are log-sum-exp of the rates, added with their powers."""
-    if not objective.usd_power and not objective.watt_power:
-        return time
-    usd, watt = priced.laws.usd_of(time.y), priced.laws.watt_of(time.y)
-    watts, slopes_w = watt.sum(-1), priced.laws.watt_exponent * watt
-    if objective.watt_power:
-        value, slopes = watts, slopes_w
-    else:
-        value = priced.usd_per_capital_s * (usd.sum(-1) + have.hbm_usd) + priced.usd_per_joule * watts
-        slopes = priced.usd_per_capital_s * priced.laws.usd_exponent * usd + priced.usd_per_joule * slopes_w
-    log_value = time.log_value + np.log(value * bought)
-    return Tangents(log_value, time.slopes + slopes / value[:, None], time.y)
+class Rate(NamedTuple):
+    """What multiplies the seconds, for one accelerator that is bought: `usd * dollars + watt * watts + fixed`.
+
+    All zero where the objective is the seconds alone. Its logarithm is not replaced by a tangent: with
+    $\\log K = \\min_u (K e^{-u} + u - 1)$ it is two more laws in the Lagrangian, jointly convex in rates and $u$.
+    """
+
+    usd: float
+    watt: float
+    fixed: np.ndarray
+    active: bool
+
+    def of(self, laws: Laws, y: np.ndarray) -> np.ndarray:
+        if not self.active:
+            return np.ones(y.shape[:-1])
+        return self.usd * laws.usd_of(y).sum(-1) + self.watt * laws.watt_of(y).sum(-1) + self.fixed
+
+
+def rate(objective: Objective, priced: Money, have: Left) -> Rate:
+    """Dollars a second, watts, or nothing."""
+    none = np.zeros(len(have.usd))
+    if objective.usd_power:
+        return Rate(priced.usd_per_capital_s, priced.usd_per_joule, priced.usd_per_capital_s * have.hbm_usd, True)
+    return Rate(0.0, 1.0, none, True) if objective.watt_power else Rate(0.0, 0.0, none, False)
 
 
 class Bound(NamedTuple):
@@ -125,30 +141,83 @@ class Bound(NamedTuple):
     watt_multiplier: np.ndarray
 
 
-def dual_bound(space: Space, laws: Laws, have: Left, at: Tangents, rounds: int = ROUNDS) -> Bound:
-    """Nothing that the limits allow is below, for each plan; infinite where the limits allow nothing."""
+def dual_bound(space: Space, laws: Laws, have: Left, price: Rate, at: Tangents) -> Bound:
+    """No hardware within the limits gives less, for each plan (infinite where there is none): value of one accelerator.
+
+    (The number of accelerators, where the objective has a price, multiplies it: it is the caller's.)
+    """
     low, high = np.log(space.ranges.low), np.log(space.ranges.high)
     possible = (laws.usd_of(low).sum() <= have.usd) & (laws.watt_of(low).sum() <= have.watt)
-    usd = laws.usd / np.where(possible, have.usd, 1.0)[:, None]
-    watt = laws.watt / np.where(possible, have.watt, 1.0)[:, None]
-    scaled = Laws(usd, laws.usd_exponent, watt, laws.watt_exponent)
-    start = np.maximum(-at.slopes, 1e-6).sum(-1)
-    multipliers = [np.where(np.isfinite(limit), start, 0.0) for limit in (have.usd, have.watt)]
-    best = np.full(len(start), -np.inf)
-    chosen, where = [np.zeros_like(start), np.zeros_like(start)], np.broadcast_to(low, at.y.shape).copy()
-    for _ in range(rounds):
-        y, value = _least(scaled, at, multipliers, low, high)
-        value = value - multipliers[0] - multipliers[1]
+    limits = [np.where(possible, limit, 1.0) for limit in (have.usd, have.watt)]
+    search = (_priced_rounds if price.active else _plain_rounds)(laws, limits, price, at, (low, high))
+    best = np.full(len(possible), -np.inf)
+    where = np.broadcast_to(low, at.y.shape).copy()
+    chosen = [np.zeros(len(best)), np.zeros(len(best))]
+    for y, value, multipliers in search:
         better = value > best
         best = np.where(better, value, best)
         where[better] = y[better]
         chosen = [np.where(better, new, old) for new, old in zip(multipliers, chosen, strict=True)]
-        used = scaled.usd_of(y).sum(-1), scaled.watt_of(y).sum(-1)
-        multipliers = [m * np.clip(u, 0.05, 20.0) ** 0.9 for m, u in zip(multipliers, used, strict=True)]
     return Bound(np.where(possible, at.log_value + best, np.inf), where, *chosen)
 
 
-def aggregated(space: Space, laws: Laws, have: Left, first: Tangents, second: Tangents) -> tuple[Tangents, Bound]:
+_Round = tuple[np.ndarray, np.ndarray, list[np.ndarray]]
+_Ends = tuple[np.ndarray, np.ndarray]
+
+
+def _plain_rounds(
+    laws: Laws, limits: list[np.ndarray], price: Rate, at: Tangents, ends: _Ends, rounds: int = ROUNDS
+) -> Iterator[_Round]:
+    """Place, bound and multipliers; multipliers grow where their limit is missed."""
+    assert not price.active
+    start = np.maximum(-at.slopes, 1e-6).sum(-1)
+    multipliers = [np.where(np.isfinite(limit), start, 0.0) for limit in limits]
+    for _ in range(rounds):
+        usd, watt = (m / limit for m, limit in zip(multipliers, limits, strict=True))
+        y, value = _least(laws, at, usd, watt, *ends)
+        yield y, value - multipliers[0] - multipliers[1], multipliers
+        used = laws.usd_of(y).sum(-1) / limits[0], laws.watt_of(y).sum(-1) / limits[1]
+        multipliers = [m * np.clip(part, 0.05, 20.0) ** 0.9 for m, part in zip(multipliers, used, strict=True)]
+
+
+def _priced_rounds(
+    laws: Laws, limits: list[np.ndarray], price: Rate, at: Tangents, ends: _Ends, outer: int = 5, inner: int = 7
+) -> Iterator[_Round]:
+    """The same with a price: for given multipliers, u is where its logarithm and the price's agree (Newton, bracketed).
+
+    Multipliers begin at zero: a budget that is not worth spending has no price.
+    """
+    widest = [np.log(price.of(laws, np.broadcast_to(end, at.y.shape))) for end in ends]
+    u = np.clip(np.log(price.of(laws, np.clip(at.y, *ends))), *widest)
+    start, multipliers = np.maximum(-at.slopes, 1e-6).sum(-1), [np.zeros(len(u)), np.zeros(len(u))]
+    y = at.y
+    for _ in range(outer):
+        bottom, top = (end.copy() for end in widest)
+        for _ in range(inner):
+            scale = np.exp(-u)
+            first, second = (m / limit for m, limit in zip(multipliers, limits, strict=True))
+            y, value = _least(laws, at, first + scale * price.usd, second + scale * price.watt, *ends)
+            share = price.of(laws, y) * scale  # 1 where u is the logarithm of the price
+            slack = np.minimum(np.minimum((1 - share) * (widest[0] - u), (1 - share) * (widest[1] - u)), 0.0)
+            yield y, value - multipliers[0] - multipliers[1] + scale * price.fixed + u - 1.0 + slack, multipliers
+            bottom, top = np.where(share > 1, u, bottom), np.where(share > 1, top, u)
+            moves = (y > ends[0] + 1e-9) & (y < ends[1] - 1e-9)
+            parts = price.usd * laws.usd_of(y) + price.watt * laws.watt_of(y)
+            step = np.log(share) / np.maximum(1.0 - (moves * parts).sum(-1) * scale / share, 0.02)
+            inside = (u + step > bottom) & (u + step < top)
+            u = np.where(inside, u + step, 0.5 * (bottom + top))
+        used = laws.usd_of(y).sum(-1) / limits[0], laws.watt_of(y).sum(-1) / limits[1]
+        if not any((part > 1.0).any() for part in used):
+            return
+        multipliers = [
+            np.where(m > 0, m * np.clip(part, 0.05, 20.0) ** 0.9, np.where(part > 1.0, 0.3 * start, 0.0))
+            for m, part in zip(multipliers, used, strict=True)
+        ]
+
+
+def aggregated(
+    space: Space, laws: Laws, have: Left, price: Rate, first: Tangents, second: Tangents
+) -> tuple[Tangents, Bound]:
     """The mean of two tangents of each plan whose bound is highest: a tangent too, and the way over kinks.
 
     The bound is concave in the share of the second: a golden section finds it.
@@ -158,7 +227,7 @@ def aggregated(space: Space, laws: Laws, have: Left, first: Tangents, second: Ta
     def at(share: np.ndarray) -> tuple[Tangents, Bound]:
         slopes = first.slopes + share[:, None] * (second.slopes - first.slopes)
         mixed = Tangents(first.log_value + share * (moved - first.log_value), slopes, first.y)
-        return mixed, dual_bound(space, laws, have, mixed)
+        return mixed, dual_bound(space, laws, have, price, mixed)
 
     low, high = np.zeros(len(moved)), np.ones(len(moved))
     for _ in range(10):
@@ -168,9 +237,11 @@ def aggregated(space: Space, laws: Laws, have: Left, first: Tangents, second: Ta
     return at(0.5 * (low + high))
 
 
-def _least(laws: Laws, at: Tangents, multipliers: list[np.ndarray], low: np.ndarray, high: np.ndarray):
+def _least(
+    laws: Laws, at: Tangents, usd: np.ndarray, watt: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Where the Lagrangian of each rate is least in its range, and a lower bound of their sum."""
-    first, second = (m[:, None] for m in multipliers)
+    first, second = usd[:, None], watt[:, None]
     grows = first * laws.usd_exponent * laws.usd, second * laws.watt_exponent * laws.watt
     falls = np.log(np.maximum(-at.slopes, _TINY))
     logs = [np.log(np.maximum(term, _TINY)) for term in grows]

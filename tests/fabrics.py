@@ -18,7 +18,7 @@ OPS = {
     "sendrecv": "neighbour",
 }
 # (hardware, start of the interconnect's text): named cluster, outer bytes/s per accelerator (as the text says, or the
-# NICs of measurements/README.md section 3), share of the second pass that switches save if not the cluster's
+# NICs of measurements/README.md section 3), rate of all-reduces in the switches if not the cluster's
 FABRICS: dict[tuple[str, str], tuple[str, float, float | None]] = {
     ("A100-80GB-SXM", "AWS p4de"): ("a100-80gb", 6.25e9, None),
     ("A100-80GB-SXM", "NVSwitch"): ("a100-80gb", 25e9, None),
@@ -38,9 +38,6 @@ FABRICS: dict[tuple[str, str], tuple[str, float, float | None]] = {
     ("MI355X", "XGMI"): ("b200", 50e9, 0.0),
 }
 INNER_BYTES_PER_S = {"MI355X": 535.5e9}
-# measurements/README.md section 2: all-reduce 718 against all-gather 308 on these machines suggests reduction in the
-# InfiniBand switches; half of it is an assumption (with none the ceiling fitted ends at 1 and the median error at 0.12)
-REDUCING_OUTSIDE = {"HGX B200 NVLink5 + 8x NDR": 0.5}
 
 
 def cluster_of(hardware: str, interconnect: str) -> Cluster:
@@ -52,10 +49,9 @@ def cluster_of(hardware: str, interconnect: str) -> Cluster:
     inner, outer = cluster.tiers
     changes = {} if saved is None else {"in_network_reduction": saved}
     inner_bytes_per_s = INNER_BYTES_PER_S.get(hardware, inner.bandwidth_bytes_per_s)
-    reducing = sum(share for text, share in REDUCING_OUTSIDE.items() if interconnect.startswith(text))
     tiers: tuple[Tier, ...] = (
         dataclasses.replace(inner, bandwidth_bytes_per_s=inner_bytes_per_s, **changes),
-        dataclasses.replace(outer, bandwidth_bytes_per_s=outer_bytes_per_s, in_network_reduction=reducing),
+        dataclasses.replace(outer, bandwidth_bytes_per_s=outer_bytes_per_s),
     )
     return dataclasses.replace(cluster, tiers=tiers)
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import collectives, counts, memory, placement, roofline, schedule, timing, traffic
+from costmodel import collectives, counts, curves, memory, offload, placement, roofline, schedule, timing, traffic
 from costmodel.breakdown import Breakdown, Term, breakdown
 from costmodel.cluster import Accelerator, Cluster, Tier
 from costmodel.cost import Parts, parts
 from costmodel.models.decoder import decoder
 from costmodel.options import SCHEDULES
-from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.plan import Plan, PlanPoint, embed, with_offload
 from costmodel.semantics import Semantics, total
 from costmodel.stack import Stack
 from costmodel.workload import Workload, model_flop
@@ -36,7 +36,9 @@ from tests.strategies import (
     sizes_batch,
 )
 
-_TEMPLATE = embed(Plan(), decoder(layers=2, hidden=64, heads=2, ffn=64, vocabulary=64, sequence=8, batch=1), 8)
+_TEMPLATE = with_offload(
+    embed(Plan(), decoder(layers=2, hidden=64, heads=2, ffn=64, vocabulary=64, sequence=8, batch=1), 8)
+)
 _PRECISION = (
     "activation_bytes", "weight_bytes", "at_32bit", "at_16bit", "at_8bit", "at_4bit", "operand_share", "cast_bytes",
     "casts",
@@ -110,7 +112,10 @@ def _fields(cls: type, values: Mapping[str, Any], prefix: str = "", **others: An
 # network: collectives, and ranks over tiers
 
 _RANKS = {"inner_ranks": (1.05, 64.0), "middle_ranks": (1.05, 32.0), "outer_ranks": (1.05, 512.0)}
-_NETWORK_STACK = ("link_ceiling", "collective_s", "all_reduce_tree", "tree_hop", "collective_ramp", "chunk_fill")
+_NETWORK_STACK = (
+    "link_ceiling", "network_ceiling", "peer_ceiling", "collective_s", "all_reduce_tree", "tree_hop",
+    "collective_ramp", "chunk_fill",
+)  # fmt: skip
 _WHERE = ("inner", "middle", "outer")
 NETWORK: dict[str, Range] = {
     **_RANKS,
@@ -276,17 +281,76 @@ _SMALL: dict[str, Range] = {
 }
 
 
+def _streams(a: Args) -> offload.Streams:
+    zero = 0.0 * a["share"]
+    return offload.Streams(
+        reads_s=zero, weights_s=zero, activations_s=zero, s_per_byte=zero, hidden=a["share"], layers=zero
+    )
+
+
 def _small(a: Args, sem: Semantics) -> Values:
     both = (a["compute_s"], a["traffic_s"], a["share"], a["contention"], sem)
     values = {
         "timing.overlapped_s": timing.overlapped_s(*both),
         "timing.exposed_s": timing.exposed_s(*both),
-        "schedule.share": schedule.share(a["share"], a["ranks"]),
+        "traffic.share": traffic.share(a["share"], a["ranks"]),
+        "offload.streamed_s": offload.streamed_s(a["compute_s"], a["traffic_s"], _streams(a), sem),
     }
     for name, row in SCHEDULES.items():
         point = dataclasses.replace(_TEMPLATE, schedule=row, pipeline=a["pipeline"], virtual_stages=a["virtual_stages"])
         values[f"memory.in_flight:{name}"] = memory.in_flight(point, a["microbatches"], a["remaining"], sem)
     return values
+
+
+# price and power of hardware
+
+_LAWS = {
+    "flop_usd": "flop_per_s",
+    "hbm_usd": "hbm_bytes",
+    "hbm_rate_usd": "hbm_bytes_per_s",
+    "scale_up_usd": "scale_up_bytes_per_s",
+    "scale_out_usd": "scale_out_bytes_per_s",
+    "second_memory_usd": "second_memory_bytes",
+    "flop_w": "flop_per_s",
+    "hbm_rate_w": "hbm_bytes_per_s",
+    "scale_out_w": "scale_out_bytes_per_s",
+}
+_SOLD: dict[str, Range] = {
+    "flop_per_s": (1e13, 1e16),
+    "hbm_bytes": (1e10, 1e12),
+    "hbm_bytes_per_s": (3e11, 3e13),
+    "scale_up_bytes_per_s": (2e10, 2e12),
+    "scale_out_bytes_per_s": (2e9, 2e11),
+    "second_memory_bytes": (1e10, 1e12),
+}
+_FACTORS = ("server_factor", "server_draw_factor", "training_draw", "idle_draw", "facility_factor")
+CURVES: dict[str, Range] = {
+    **_SOLD,
+    "accelerators": (8.0, 1e5),
+    "idle": (0.01, 1.0),
+    **{f"{law}.amount": (10.0, 1e4) for law in _LAWS},
+    **{f"{law}.reference_{quantity}": _SOLD[quantity] for law, quantity in _LAWS.items()},
+    **{f"{law}.exponent": (0.2, 1.5) for law in _LAWS},
+    **dict.fromkeys(_FACTORS, (0.1, 2.0)),
+}
+
+
+def _curves(a: Args, sem: Semantics) -> Values:
+    del sem
+    laws = {
+        law: curves.PowerLaw(
+            amount=a[f"{law}.amount"], reference=a[f"{law}.reference_{quantity}"], exponent=a[f"{law}.exponent"]
+        )
+        for law, quantity in _LAWS.items()
+    }
+    found = curves.Curves(**laws, **{name: a[name] for name in _FACTORS})
+    hardware = curves.Hardware(**{name: a[name] for name in _SOLD}, accelerators=a["accelerators"])
+    return {
+        "curves.capital_usd": curves.capital_usd(hardware, found),
+        "curves.meter_w": curves.meter_w(hardware, found, a["idle"]),
+        "curves.chip_usd": curves.chip_usd(hardware, found),
+        "curves.chip_w": curves.chip_w(hardware, found),
+    }
 
 
 # the whole job: everything that needs a workload, a cluster and a point
@@ -334,6 +398,8 @@ def job_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Sema
         "roofline.block_times": first.compute.matmul_forward_s,
         "pipeline.pipeline_s": done.step.passes_s,
         **{f"schedule.{name}": getattr(done.step, field) for name, field in _STEP.items()},
+        **{f"offload.streams:{name}": getattr(done.times.streams, name) for name in _STREAMS},
+        "schedule.update_traffic_s": schedule.update_traffic_s(done.counts, done.times, point, sem),
         **{f"memory.stage_memory:{name}": getattr(held, name) for name in _HELD},
         "memory.memory": done.memory.peak_bytes,
         "cost.cost:step_s": done.step.step_s,
@@ -351,6 +417,7 @@ def _ratios(workload: Workload, cluster: Cluster, point: PlanPoint, done: Parts)
         terms=(step,),
         memory=done.memory,
         limit_bytes=cluster.accelerator.hbm_bytes,
+        second_limit_bytes=cluster.accelerator.second_memory_bytes,
         model_flop=flop,
         hardware_flop=flop,
         peak_flop_per_s=cluster.accelerator.peak_16bit_flop_per_s,
@@ -371,6 +438,7 @@ _STEP = {
     "orthogonal_s": "orthogonal_s",
     "busiest_links_s": "links_s",
 }
+_STREAMS = ("reads_s", "weights_s", "activations_s")
 _HELD = tuple(f.name for f in dataclasses.fields(memory.StageMemory))
 
 FAMILIES = {
@@ -378,6 +446,7 @@ FAMILIES = {
     "placement": Family(uniform(_PLACEMENT), _placement),
     "kernel": Family(uniform(KERNEL), _kernels),
     "small": Family(uniform(_SMALL), _small),
+    "curves": Family(uniform(CURVES), _curves),
     "job": Family(_job_sample, lambda a, sem: job_values(*job_of(a), sem)),
     "report": Family(_job_sample, lambda a, sem: report_values(*job_of(a), sem)),
 }
@@ -393,7 +462,7 @@ _LINK = {
         "chunk_fill",
         "*oversubscription",
     ),  # fmt: skip
-    "falls": ("*_bytes_per_s", "link_ceiling"),
+    "falls": ("*_bytes_per_s", "*_ceiling"),
 }
 _PEAKS = ("peak_*bit_flop_per_s",)
 _MATMUL = {
@@ -437,7 +506,7 @@ _TIME = {
         "*.unfused_touches", "*.contention", "*.regather_exposed", "point.gradient_bytes", "point.state_bytes",
         "point.precision.*_bytes", "point.precision.operand_share",
         "point.precision.casts", "point.zero.gathers*",
-        "point.zero.reduces*", "point.recompute.*", "point.attention.score*", "point.optimizer.*",
+        "point.zero.reduces*", "point.recompute.*", "point.offload.*", "point.attention.score*", "point.optimizer.*",
     ),
     "falls": ("*_per_s", "*_ceiling", "*.in_network_reduction", "*.hide_*", "point.overlap.*", "point.fused_kernels"),
 }  # fmt: skip
@@ -486,8 +555,17 @@ _KERNEL_ENTRIES = {
     "roofline.memory_s:backward": Entry("kernel", "_s", **_STREAM),
     "timing.overlapped_s": Entry("small", "_s", ("*_s", "contention"), ("share",)),
     "timing.exposed_s": Entry("small", "_s", ("traffic_s", "contention"), ("compute_s", "share")),
-    "schedule.share": Entry("small", "", (), ("share", "ranks")),
+    "offload.streamed_s": Entry("small", "_s", ("*_s",), ("share",)),
+    "traffic.share": Entry("small", "", (), ("share", "ranks")),
     **{f"memory.in_flight:{name}": Entry("small", "", ("microbatches", "remaining", "pipeline")) for name in SCHEDULES},
+}
+_PRICE = {"unit": "", "rises": (*_SOLD, "*.amount", "server_factor"), "falls": ("*.reference*",)}
+_POWER = {"unit": "", "rises": (*_SOLD, "*.amount", "*draw*", "facility_factor"), "falls": ("*.reference*",)}
+_CURVES_ENTRIES = {
+    "curves.capital_usd": Entry("curves", **_PRICE | {"rises": (*_PRICE["rises"], "accelerators")}),
+    "curves.chip_usd": Entry("curves", **_PRICE),
+    "curves.meter_w": Entry("curves", **_POWER | {"rises": (*_POWER["rises"], "accelerators")}),
+    "curves.chip_w": Entry("curves", **_POWER),
 }
 _JOB_ENTRIES = {
     "counts.counts:flop": Entry("job", "", (*_SIZE_RISES, "ffn"), ("point.context", "point.tensor")),
@@ -502,6 +580,8 @@ _JOB_ENTRIES = {
     "roofline.block_times": Entry("job", **_TIME),
     "pipeline.pipeline_s": Entry("job", **_TIME),
     **{f"schedule.{name}": Entry("job", **_TIME) for name in _STEP},
+    **{f"offload.streams:{name}": Entry("job", **_TIME) for name in _STREAMS},
+    "schedule.update_traffic_s": Entry("job", **_TIME),
     **{f"memory.stage_memory:{name}": Entry("job", **_MEMORY) for name in _HELD},
     "memory.memory": Entry("job", **_MEMORY),
     "cost.cost:step_s": Entry("job", **_TIME),
@@ -511,4 +591,4 @@ _JOB_ENTRIES = {
     "breakdown.breakdown:step_s": Entry("report", **_TIME),
     "breakdown.breakdown:hfu": Entry("report", "", _UTILISATION["rises"]),
 }
-REGISTRY: dict[str, Entry] = {**_NETWORK_ENTRIES, **_KERNEL_ENTRIES, **_JOB_ENTRIES}
+REGISTRY: dict[str, Entry] = {**_NETWORK_ENTRIES, **_KERNEL_ENTRIES, **_CURVES_ENTRIES, **_JOB_ENTRIES}

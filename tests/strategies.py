@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from costmodel import options
 from costmodel.cluster import Accelerator, Cluster, Tier
 from costmodel.models.decoder import decoder
-from costmodel.plan import PlanPoint
+from costmodel.plan import Offload, PlanPoint
 from costmodel.stack import Stack
 from costmodel.workload import Workload
 
@@ -23,6 +23,7 @@ Range = tuple[float, float]
 
 PEAKS = {f"peak_{bits}bit_flop_per_s": (1e13, 1e16) for bits in (32, 16, 8, 4)}
 ACCELERATOR: dict[str, Range] = {**PEAKS, "hbm_bytes": (1e10, 1e12), "hbm_bytes_per_s": (3e11, 3e13)}
+SECOND_MEMORY: dict[str, Range] = {"second_memory_bytes": (1e10, 1e13), "second_memory_bytes_per_s": (1e10, 1e12)}
 TIER: dict[str, Range] = {
     "bandwidth_bytes_per_s": (2e9, 2e12),
     "latency_s": (1e-7, 1e-4),
@@ -50,6 +51,8 @@ STACK: dict[str, Range] = {
     "update_passes": (1.0, 4.0),
     "link_ceiling": (0.3, 1.0),
     "scale_up_ceiling": (0.3, 1.0),
+    "network_ceiling": (0.3, 1.0),
+    "peer_ceiling": (0.3, 1.0),
     "scale_out_ceiling": (0.3, 1.0),
     "congestion": (1e-3, 0.3),
     "collective_s": (1e-7, 1e-3),
@@ -70,6 +73,7 @@ STACK: dict[str, Range] = {
     "fragmentation": (1e-2, 0.3),
     "logit_bytes": (2.0, 16.0),
     "update_copies": (1e-2, 1.0),
+    "hide_offload": (1e-2, 1.0),
 }
 ARCHITECTURE: dict[str, Range] = {
     "layers": (1, 200),
@@ -116,7 +120,7 @@ def cluster_batch(rng: np.random.Generator, n: int, tiers: int = 2) -> Cluster:
     """Clusters with innermost domains of 8, 64 and 72, then 16 of those, then everything. `accelerators` is nominal."""
     inner = rng.choice(DOMAINS, n)
     sizes = (inner, 16 * inner, np.full(n, 1e6))[-tiers:] if tiers == 3 else (inner, np.full(n, 1e6))
-    return Cluster(
+    found = Cluster(
         name="random",
         accelerator=Accelerator(name="random", **draw(rng, ACCELERATOR, n)),
         tiers=tuple(
@@ -125,6 +129,8 @@ def cluster_batch(rng: np.random.Generator, n: int, tiers: int = 2) -> Cluster:
         accelerators=np.full(n, 1e6),
         stack=Stack(name="random", **draw(rng, STACK, n)),
     )
+    second = dataclasses.replace(found.accelerator, **draw(rng, SECOND_MEMORY, n))
+    return dataclasses.replace(found, accelerator=second)
 
 
 def workload_batch(
@@ -209,11 +215,17 @@ def point_batch(
         **switches,
         **tables,
         **extra,
+        offload=Offload(**{f.name: _shares(rng, n) for f in dataclasses.fields(Offload)}),
     )
     return point, microbatches * data * microbatch
 
 
 _SWITCHES = ("sequence_parallel", "context_ring", "fused_kernels", "tensor", "context", "data", "pipeline", "expert")
+
+
+def _shares(rng: np.random.Generator, n: int) -> Array:
+    """Half of them nothing, the others anything up to all."""
+    return rng.integers(2, size=n) * np.minimum(1.0, rng.uniform(0, 1.2, n))
 
 
 def _uneven_layers(rng: np.random.Generator, pipeline: Array, n: int) -> dict[str, Array]:

@@ -16,7 +16,7 @@ from scipy.optimize import least_squares
 
 from costmodel import collectives
 from costmodel.cluster import Tier
-from costmodel.collective_fit import LAWS, CollectiveRow, fit_collectives, log_errors, times_s
+from costmodel.collective_fit import FIELDS, LAWS, CollectiveRow, fit_collectives, log_errors, times_s
 from costmodel.semantics import Exact
 from costmodel.specs import load_cluster
 from costmodel.stack import Stack
@@ -26,6 +26,7 @@ GOLDEN = Path(__file__).parent / "golden"
 TABLE = tomllib.loads((GOLDEN / "nccl_h100_allreduce.toml").read_text())
 SERIES = tomllib.loads((GOLDEN / "nccl_collectives.toml").read_text())
 SHARED = Path(__file__).parents[2] / "shared/measurements/microbenchmarks.csv"
+NEEDS_SHARED = pytest.mark.skipif(not SHARED.exists(), reason="the golden tables stand for the measurements")
 MATH, NUMPY = Exact(math), Exact(np)
 
 
@@ -58,7 +59,7 @@ def all_reduce_s(nodes, payload_bytes, inner_bytes_per_s, outer_bytes_per_s, hop
     """The model's all-reduce on nodes of 8, with the default start of a collective."""
     inner = Tier(name="node", size=8.0, usable_size=8.0, bandwidth_bytes_per_s=inner_bytes_per_s, latency_s=1.5e-6)
     outer = dataclasses.replace(inner, bandwidth_bytes_per_s=outer_bytes_per_s, latency_s=hop_s)
-    stack = Stack(link_ceiling=1.0, chunk_fill=0.0, all_reduce_tree=1.0, collective_ramp=ramp)
+    stack = Stack(link_ceiling=1.0, network_ceiling=1.0, chunk_fill=0.0, collective_ramp=ramp)
     law = collectives.all_reduce((np.full_like(nodes, 8.0), nodes), (inner, outer), stack, NUMPY)
     return collectives.time_s(law, payload_bytes)
 
@@ -134,30 +135,62 @@ def bandwidth_only(rows, cluster):
 def test_each_published_fabric_with_each_size_left_out(series):
     rows, cluster = rows_of(series), cluster_of(series["hardware"], series["interconnect"])
     found = left_out_sizes(rows, cluster)
-    assert np.median(found) <= SERIES["tolerance"]
+    assert np.median(found) <= ABOVE_A_TENTH.get((series["interconnect"], series["op"]), SERIES["tolerance"])
     assert found.mean() <= 0.5 * bandwidth_only(rows, cluster).mean()
 
 
-# Fabrics above a tenth, and why: a plateau from 64 to 512 MiB that no smooth law has; all-reduces of 4, 8 and 64 ranks
-# behind reducing switches, whose bus bandwidth grows with the ranks, while `in_network_reduction` is one share.
-ABOVE_A_TENTH = {("B200", "sendrecv"): 0.12, ("GB300", "all_reduce"): 0.11, ("GB200", "all_reduce"): 0.15}
+# Above a tenth, and why: eight ranks send 64 to 512 MiB in one time, and less at an eighth of the rate, which no
+# smooth law has. Two machines' all-reduce ends at 96 % of its adapters (each machine must receive the tensor once: no
+# switch saves that); what starting costs more for large messages saturates, and the ramp's square root does not.
+ABOVE_A_TENTH = {
+    ("HGX B200 NVLink5", "sendrecv"): 0.12,
+    ("HGX B200 NVLink5 + 8x NDR 400 Gb/s per node", "all_reduce"): 0.15,
+}
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not SHARED.exists(), reason="the golden tables stand for the measurements, which are not here")
-def test_all_measured_fabrics_with_each_size_left_out():
+@NEEDS_SHARED
+def test_all_measured_operations_with_each_size_left_out():
     everything = []
     for (hardware, interconnect, op), rows in measured(SHARED).items():
         found = left_out_sizes(rows, cluster_of(hardware, interconnect))
-        limit = max(SERIES["tolerance"], ABOVE_A_TENTH.get((hardware, op), 0.0))
+        limit = ABOVE_A_TENTH.get((interconnect, op), SERIES["tolerance"])
         assert np.median(found) <= limit, (hardware, interconnect, op)
         everything.extend(found)
     assert np.median(everything) <= 0.05
 
 
+# The first environment of these two machines sends point to point at half the rate of the second.
+ONE_STACK_ABOVE_A_TENTH = {"HGX B200 NVLink5 + 8x NDR 400 Gb/s per node": 0.13}
+
+
+@pytest.mark.slow
+@NEEDS_SHARED
+def test_one_stack_for_all_operations_of_a_fabric_with_each_size_left_out():
+    for (hardware, interconnect), rows in by_fabric().items():
+        found = left_out_sizes(rows, cluster_of(hardware, interconnect))
+        limit = ONE_STACK_ABOVE_A_TENTH.get(interconnect, SERIES["tolerance"])
+        assert np.median(found) <= limit, (hardware, interconnect)
+
+
+def by_fabric():
+    """The rows of all operations by hardware and interconnect."""
+    found = {}
+    for (hardware, interconnect, _), rows in measured(SHARED).items():
+        found.setdefault((hardware, interconnect), []).extend(rows)
+    return found
+
+
 # the fit
 
-TRUE = {"link_ceiling": 0.7, "collective_s": 2e-5, "tree_hop": 6.0, "collective_ramp": 1.3}
+TRUE = {
+    "link_ceiling": 0.7,
+    "network_ceiling": 0.9,
+    "peer_ceiling": 0.6,
+    "collective_s": 2e-5,
+    "tree_hop": 6.0,
+    "collective_ramp": 1.3,
+}
 
 
 def test_the_fit_finds_the_stack_that_made_the_rows():
@@ -245,18 +278,20 @@ def _report():
         at = nodes == NODES
         print(f"  {nodes:4.0f} nodes left out: {left[at].mean():.4f} {left[at & LARGE].mean():.4f}")
     for (hardware, interconnect, op), rows in measured(SHARED).items():
-        cluster = cluster_of(hardware, interconnect)
-        stack = fit_collectives(rows, cluster)
-        fitted, held = errors(rows, cluster, stack), left_out_sizes(rows, cluster)
-        baseline = bandwidth_only(rows, cluster)
-        ordered = sorted(rows, key=lambda row: row.payload_bytes)
-        worst = ordered[int(held.argmax())]
-        print(
-            f"{hardware} | {interconnect} | {op} | {len(rows)} | {np.median(fitted):.3f} | {np.median(held):.3f} | "
-            f"{held.max():.2f} at {worst.payload_bytes:.0f} B, {worst.ranks} ranks | "
-            f"{np.median(baseline):.2f} | {stack.link_ceiling:.2f} {stack.collective_s * 1e6:.1f} us"
-            f" {stack.tree_hop:.1f} {stack.collective_ramp:.2f}"
-        )
+        _report_fit(f"{hardware} | {interconnect} | {op}", rows, cluster_of(hardware, interconnect))
+    print("one stack for all operations")
+    for (hardware, interconnect), rows in by_fabric().items():
+        _report_fit(f"{hardware} | {interconnect}", rows, cluster_of(hardware, interconnect))
+
+
+def _report_fit(name, rows, cluster):
+    stack = fit_collectives(rows, cluster)
+    fitted, held = errors(rows, cluster, stack), left_out_sizes(rows, cluster)
+    constants = " ".join(f"{field} {getattr(stack, field):.3g}" for field in FIELDS)
+    print(
+        f"{name} | {len(rows)} rows | median {np.median(fitted):.3f}, left out {np.median(held):.3f} (worst "
+        f"{held.max():.2f}), bandwidth only {np.median(bandwidth_only(rows, cluster)):.2f} | {constants}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Collectives against rings, trees and exchanges played out rank by rank."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -15,7 +16,9 @@ from costmodel.stack import Stack
 from tests.oracles import ring
 
 SEM = Exact(math)
-IDEAL = Stack(link_ceiling=1.0, collective_s=0.0, chunk_fill=0.0, all_reduce_tree=0.0)
+CEILINGS = dict.fromkeys(("link_ceiling", "network_ceiling", "peer_ceiling"), 1.0)
+RING = Stack(**CEILINGS, collective_s=0.0, chunk_fill=0.0, all_reduce_tree=0.0)
+IDEAL = dataclasses.replace(RING, all_gather="nested")
 
 
 def tier(size=8, bandwidth=1e11, latency=1e-6, **other):
@@ -79,10 +82,25 @@ def test_a_group_of_one_costs_nothing(kind):
     assert collectives.time_s(found, 1e9) == 0.0
 
 
-def test_in_network_reduction_saves_the_second_pass_of_all_reduces_only():
-    plain, reducing = [tier()], [tier(in_network_reduction=1.0)]
-    assert law("all_reduce", [8], reducing).by_tier[0] == law("all_gather", [8], plain).by_tier[0]
-    assert law("all_gather", [8], reducing).by_tier == law("all_gather", [8], plain).by_tier
+@pytest.mark.parametrize(("group", "stride"), [case for case in GROUPS if case[0] * case[1] in (*SIZES, 1024, 2)])
+def test_one_ring_through_all_ranks_against_enumerated_ones(group, stride):
+    tiers = tuple(tier(size=size, bandwidth=1.0, latency=10.0**-i) for i, size in enumerate(SIZES))
+    members = [i * stride for i in range(group)]
+    ranks = ranks_by_tier(float(group), float(stride), tiers, 8.0, SEM)
+    found = law("all_gather", ranks, tiers, RING)
+    played_bytes, hops = ring.flat_ring(members, SIZES, 1.0)
+    np.testing.assert_allclose(found.by_tier, played_bytes, atol=1e-15)
+    np.testing.assert_allclose(found.latency_s, sum(10.0**-i * n for i, n in enumerate(hops)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8, 64])
+@pytest.mark.parametrize("rate", [0.0, 0.5, 0.8, 1.0])
+def test_switches_that_reduce_are_used_where_they_send_less(ranks, rate):
+    plain, reducing = [tier(bandwidth=1.0)], [tier(bandwidth=1.0, in_network_reduction=rate)]
+    by_links, by_switches = 2 * (ranks - 1) / ranks, ring.switch_all_reduce_bytes(ranks, 1.0)
+    best = by_links if rate == 0 else min(by_links, by_switches / rate)
+    np.testing.assert_allclose(law("all_reduce", [ranks], reducing).by_tier[0], best, rtol=1e-12)
+    assert law("all_gather", [ranks], reducing).by_tier == law("all_gather", [ranks], plain).by_tier
 
 
 def test_oversubscription_divides_the_bandwidth_of_its_tier():

@@ -21,7 +21,7 @@ from tests.strategies import PEAKS, Array, cluster_batch, point_batch, workload_
 NUMPY = Exact(np)
 TOLERANCE = 1e-9
 CHORDS = 100_000
-RATES = (*PEAKS, "hbm_bytes_per_s", "bandwidth_bytes_per_s")
+RATES = (*PEAKS, "hbm_bytes_per_s", "second_memory_bytes_per_s", "bandwidth_bytes_per_s")
 LATENCIES = ("latency_s", "kernel_s", "host_kernel_s", "microbatch_s", "jitter_s", "collective_s")
 
 

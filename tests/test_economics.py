@@ -269,7 +269,7 @@ def test_a_ring_along_an_axis_of_a_torus_uses_both_links():
     from costmodel.collectives import all_gather
     from costmodel.stack import Stack
 
-    ideal = Stack(link_ceiling=1.0, collective_s=0.0, chunk_fill=0.0)
+    ideal = Stack(link_ceiling=1.0, network_ceiling=1.0, collective_s=0.0, chunk_fill=0.0)
     v5p = load_cluster("tpu-v5p")
     law = all_gather((8.0, 1.0, 1.0, 1.0), v5p.tiers, ideal, Exact(math))
     size, link = 8e9, 100e9

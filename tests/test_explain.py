@@ -25,6 +25,15 @@ PLANS = {
     "full recompute": {"model": "gpt3-175b", "accelerators": 64, "tensor": 8, "pipeline": 8, "recompute": "full"},
     "unfused": {"model": "gpt3-175b", "accelerators": 64, "tensor": 8, "pipeline": 8, "attention": "unfused"},
     "ZeRO 3": {"model": "llama3-70b", "accelerators": 64, "tensor": 1, "pipeline": 1, "zero_stage": 3, "context": 4},
+    "offload": {
+        "model": "llama3-70b",
+        "accelerators": 32,
+        "tensor": 8,
+        "pipeline": 4,
+        "offload_weights": 0.5,
+        "offload_optimizer": 1,
+        "offload_activations": 0.75,
+    },
     "interleaved": {
         "model": "gpt3-175b",
         "accelerators": 64,
@@ -52,6 +61,31 @@ def test_parts_add_up(name):
     assert max(sum(stage.values()) for stage in stages) == told["memory"]["peak_bytes"]
     assert all(size >= 0 for stage in stages for size in stage.values())
     assert len({frozenset(stage) for stage in stages}) == 1
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_second_memory_by_stage(name):
+    explanation = explained(name)
+    told, offloads = as_json(explanation)["memory"]["second_memory"], name == "offload"
+    assert told["peak_bytes"] == max(sum(stage.values()) for stage in told["stages"])
+    assert told["peak_bytes"] == pytest.approx(explanation.breakdown.memory.second_bytes, rel=1e-12)
+    assert (told["peak_bytes"] > 0) == offloads
+    assert told["fits"]
+    assert told["limit_bytes"] == 250e9
+    assert (told["stages"][0]["activations"] > told["stages"][-1]["activations"]) == offloads
+    assert ("accelerator.second_memory_bytes_per_s" in as_json(explanation)["elasticities"]) == offloads
+
+
+def test_a_plan_is_not_chosen_where_the_second_memory_is_short():
+    asked = {"model": "llama3-70b", "accelerators": 32, "cluster": "h100", "tensor": 8, "offload_optimizer": 1.0}
+    inputs = resolve({**asked, "recompute": "full"})
+    needed = evaluate(inputs.workload, inputs.cluster, inputs.plan).memory.second_bytes
+    chip = dataclasses.replace(inputs.cluster.accelerator, second_memory_bytes=needed / 2)
+    short = dataclasses.replace(inputs.cluster, accelerator=chip)
+    assert not evaluate(inputs.workload, short, inputs.plan).fits
+    given = {"tensor": 8, "offload_optimizer": 1.0, "recompute": "full"}
+    with pytest.raises(CommandError, match="does not fit"):
+        choose_plan({**given, "pipeline": inputs.plan.pipeline}, inputs.workload, short)
 
 
 @pytest.mark.parametrize("name", PLANS)

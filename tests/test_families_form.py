@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from costmodel import compiled
+from costmodel import compiled, compiled_kinds
 from costmodel.bounds import Bounds, Box
 from costmodel.breakdown import breakdown
 from costmodel.cost import as_floats, cost, parts
@@ -202,16 +202,19 @@ def test_terms_sum_to_the_step(family, plan):
     assert sum(term.exposed_s for term in answer.terms) == pytest.approx(step_s, rel=1e-12)
 
 
-def test_many_kinds_of_layer_are_one_program_in_two_parts():
-    """`compiled` ends fusion between times and step where there are many kinds: the same values and slopes."""
+def test_many_kinds_of_layer_are_evaluated_apart():
+    """`compiled` ends fusion between kinds, and pulls gradients back through programs of their own."""
     four = swin(depths=(1, 2, 2, 2), hidden=24, heads=(2, 4, 8, 8), image=64, window=(4, 4, 4, 2), classes=10, batch=64)
-    assert sum(block.position == "layer" for block in four.blocks) > compiled.KINDS_TOGETHER
+    assert compiled_kinds.many_kinds(four)
     workload, (_, machine, point) = as_floats(four), jobs("swin", 8, seed=2)
     single = jax.tree.map(np.float32, (compiled.anonymous(workload), compiled.anonymous(machine), point))
     found, expected = compiled.value_program()(*single), cost(workload, machine, point, NUMPY)
     np.testing.assert_allclose(found.step_s, expected.step_s, rtol=2e-5)
     np.testing.assert_allclose(found.peak_bytes, expected.peak_bytes, rtol=2e-5)
-    slope = compiled.gradient_program(("microbatch",))(*single).plan["microbatch"]
-    moved = [dataclasses.replace(point, microbatch=point.microbatch * (1 + h)) for h in (1e-6, -1e-6)]
-    up, down = (cost(workload, machine, at, NUMPY).step_s for at in moved)
-    np.testing.assert_allclose(slope, (up - down) / (2e-6 * point.microbatch), rtol=2e-3, atol=1e-4 * up.max())
+    slopes = compiled.gradient(("tensor", "microbatch"))(*single)
+    np.testing.assert_allclose(slopes.value, expected.step_s, rtol=2e-5)
+    for name, slope in slopes.plan.items():
+        x = getattr(point, name)
+        moved = [dataclasses.replace(point, **{name: x * (1 + h)}) for h in (1e-6, -1e-6)]
+        up, down = (cost(workload, machine, at, NUMPY).step_s for at in moved)
+        np.testing.assert_allclose(slope * x, (up - down) / 2e-6, rtol=2e-3, atol=1e-4 * up.max(), err_msg=name)

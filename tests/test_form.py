@@ -20,15 +20,16 @@ from tests.strategies import Array, cluster_batch, named, point_batch, workload_
 
 NUMPY = Exact(np)
 FORMULAS = (
-    "counts", "roofline", "collectives", "placement", "traffic", "timing", "pipeline", "schedule", "memory", "cost",
-    "breakdown",
+    "counts", "roofline", "collectives", "placement", "traffic", "offload", "timing", "pipeline", "schedule", "memory",
+    "cost", "breakdown",
 )  # fmt: skip
 # Reached through another entry: they return counts and trees, not times, or are called by what is registered.
 INSIDE = {
     "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.expert_shard", "traffic.has_experts",
     "schedule.step_time",
     "schedule.stages", "schedule.hops", "schedule.layer_count", "schedule.on_heaviest_stage",
-    "pipeline.single_stage", "memory.peak", "memory.communicators", "memory.kept_bytes", "cost.parts", "cost.as_floats",
+    "pipeline.single_stage", "pipeline.plain_s", "memory.peak", "memory.communicators", "counts.kept_bytes",
+    "cost.parts", "cost.as_floats", "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
 }  # fmt: skip
 seeds = st.integers(0, 2**32 - 1)
 powers_of_two = st.integers(-20, 20).map(lambda k: 2.0**k)
@@ -99,7 +100,7 @@ def assert_scaled(values: Args, before: Args, s: float, b: float, f: float, rtol
         np.testing.assert_allclose(value, expected, rtol=rtol, atol=vanishing, err_msg=name)
 
 
-@pytest.mark.parametrize("family", ["network", "placement", "kernel", "small"])
+@pytest.mark.parametrize("family", ["network", "placement", "kernel", "small", "curves"])
 @given(seed=seeds, s=powers_of_two, b=powers_of_two, f=powers_of_two)
 def test_units_by_powers_of_two_change_no_digit(family, seed, s, b, f):
     """But for the last one of a collective's ramp: a root of a power of two is rounded."""

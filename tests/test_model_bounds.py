@@ -15,8 +15,15 @@ from costmodel.specs import load_cluster, load_workload
 
 EXACT = Exact(np)
 N = 4096
+
+
+def with_second_memory(cluster):
+    chip = dataclasses.replace(cluster.accelerator, second_memory_bytes=5e11, second_memory_bytes_per_s=1e11)
+    return dataclasses.replace(cluster, accelerator=chip)
+
+
 WORKLOADS = {name: load_workload(name) for name in ("llama3-405b", "gpt3-175b")}
-CLUSTERS = {name: load_cluster(name, accelerators=N) for name in ("h100", "a100-80gb")}
+CLUSTERS = {name: with_second_memory(load_cluster(name, accelerators=N)) for name in ("h100", "a100-80gb")}
 OPTIONS = [
     {"sequence_parallel": True},
     {"zero_stage": 3},
@@ -29,6 +36,8 @@ OPTIONS = [
     {"context": 2},
     {"context": 4, "context_kind": "all_to_all", "precision": "fp16"},
     {"zero_stage": 3, "overlap_tensor": True, "sequence_parallel": True, "fused_kernels": False},
+    {"offload_weights": 0.5, "offload_optimizer": 1.0, "offload_activations": 0.25, "recompute": "full"},
+    {"zero_stage": 3, "offload_weights": 1.0, "offload_activations": 1.0, "sequence_parallel": True},
 ]
 NEEDS = {"zb_h1": 1, "zb_h2": 2, "interleaved": 1}  # microbatches per stage, at the least
 CASES = list(itertools.product(zip(WORKLOADS, CLUSTERS, strict=True), OPTIONS))

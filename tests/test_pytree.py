@@ -21,7 +21,7 @@ from costmodel.cluster import Cluster
 from costmodel.cost import Cost, cost, parts
 from costmodel.curves import hardware_of
 from costmodel.evaluate import evaluate
-from costmodel.plan import Plan, embed
+from costmodel.plan import Plan, embed, with_offload
 from costmodel.semantics import Exact
 from costmodel.specs import load_cluster, load_curves, load_workload
 from costmodel.workload import Workload
@@ -29,8 +29,8 @@ from tests.builders import small_moe
 
 NUMPY = Exact(np)
 FORMULAS = (
-    "counts", "roofline", "collectives", "placement", "traffic", "timing", "pipeline", "schedule", "memory", "cost",
-    "breakdown",
+    "counts", "roofline", "collectives", "placement", "traffic", "offload", "timing", "pipeline", "schedule", "memory",
+    "cost", "breakdown",
 )  # fmt: skip
 SOURCE = Path(costmodel.__file__).parent
 
@@ -76,7 +76,8 @@ def everything(small_decoder, two_tiers):
     answer = evaluate(load_workload("llama3-8b", batch=8), priced, Plan(data=8))
     bought = (load_curves(), hardware_of(priced))
     job = (small_decoder, two_tiers, point, priced, answer, *bought)
-    return instances((*job, *done, *experts, report, Cost(step_s=1.0, peak_bytes=2.0)))
+    moved = parts(small_decoder, two_tiers, with_offload(point), NUMPY)
+    return instances((*job, with_offload(point), *done, *moved, *experts, report, Cost(step_s=1.0, peak_bytes=2.0)))
 
 
 def test_the_evaluation_holds_nearly_every_class(everything):

@@ -1,5 +1,6 @@
 """The screen: nothing wraps, nothing is cut off, numbers read well. And the figures are what they say."""
 
+import dataclasses
 import io
 import re
 
@@ -47,6 +48,17 @@ def test_one_screen(capsys, monkeypatch, explanations, name, width):
     ):
         assert word in text
     assert text.count("would make the") == 3
+
+
+def test_the_second_memory_is_shown(capsys, monkeypatch, explanations):
+    text = shown(capsys, monkeypatch, explanations["offload"], 100)
+    assert "second memory" in text
+    assert "margin there to 232.83" in text
+    assert re.search(r"^offload +[\d.]+ +[\d.]+ .*second memory bandwidth", text, re.M)
+    assert "second memory" not in shown(capsys, monkeypatch, explanations["pipeline"], 100)
+    breakdown = dataclasses.replace(explanations["offload"].breakdown, second_limit_bytes=1e9)
+    small = dataclasses.replace(explanations["offload"], breakdown=breakdown)
+    assert "the second memory is too small by" in shown(capsys, monkeypatch, small, 100)
 
 
 def test_does_not_fit(capsys, monkeypatch):

@@ -27,7 +27,7 @@ WARM_UPS: dict[str, Callable[[int, int, int, int], int]] = {
 """Forwards on a device before its first backward, in chunks: what tells one schedule's order from another's.
 
 GPipe (Huang et al. 2019): all. 1F1B (Narayanan et al. 2019) and ZB-H1: one for each device from here to the
-end. Interleaved: Narayanan et al. 2021, as in Megatron-LM. ZB-H2: Qi et al. 2023, section 2. Others may be added.
+end. Interleaved: Narayanan et al. 2021, as in Megatron-LM. ZB-H2: Qi et al. 2023. Others may be added.
 """
 
 SCHEDULES = (*WARM_UPS, "zb_v")

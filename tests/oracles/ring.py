@@ -51,6 +51,33 @@ def hierarchical_all_gather_bytes(members: list[int], sizes: list[int], payload_
     return received
 
 
+def flat_ring(members: list[int], sizes: list[int], payload_bytes: float) -> tuple[list[float], list[int]]:
+    """Bytes that one rank sends over each tier, and hops of each tier until all have all, of rings in rank order.
+
+    There are as many rings as ranks in the fullest crossing domain, each with its share of the payload, so that on the
+    way into another domain each ring leaves from another rank.
+    """
+    last = len(members) - 1
+    crossed = [tier_between(members[i], members[i + 1], sizes) for i in range(last)]
+    sent = [0.0] * len(sizes)
+    for tier in set(crossed) | ({tier_between(members[-1], members[0], sizes)} if last else set()):
+        inner = sizes[tier - 1] if tier else 1
+        exits = len([member for member in members if member // inner == members[0] // inner])
+        # every ring forwards all pieces but one over its only link out of each domain; its exits share the rings
+        sent[tier] = payload_bytes * last / len(members) / exits
+    return sent, [crossed.count(tier) for tier in range(len(sizes))]
+
+
+def switch_all_reduce_bytes(ranks: int, payload_bytes: float) -> float:
+    """Bytes that one rank sends: each piece to the switch, which adds up, and then the sum of its own."""
+    sent = [0.0] * ranks
+    for owner in range(ranks):
+        for rank in range(ranks):
+            sent[rank] += payload_bytes / ranks  # read by the switch
+        sent[owner] += payload_bytes / ranks  # the sum, which the switch copies to all
+    return sent[0]
+
+
 def _same_place(a: int, b: int, tier: int, members: list[int], sizes: list[int]) -> bool:
     """Whether two ranks hold the same position among the group's members of their domains below `tier`."""
     if tier == 0:

@@ -1,0 +1,1 @@
+"""The parts of the `budget_125m` experiment."""

@@ -1,0 +1,91 @@
+"""The figures: samples per second over the sixteen combinations with the best design, and its shadow prices."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BLUE, ORANGE, GREEN, VERMILION, BLACK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#000000"
+SHADOWS = {
+    "budget": "budget",
+    "hbm_bytes_needed": "HBM bytes",
+    "second_bytes_needed": "second-memory bytes",
+    "second_memory_bytes_per_s": "second-memory bandwidth",
+    "hbm_bytes_per_s": "HBM bandwidth",
+    "flop_per_s": "FLOP/s",
+    "scale_up_bytes_per_s": "scale-up bandwidth",
+    "scale_out_bytes_per_s": "scale-out bandwidth",
+}
+
+
+def draw(results: dict[str, Any], folder: Path) -> None:
+    """Write `designs` and `shadow_prices`, as PNG and SVG."""
+    from matplotlib import rc_context
+
+    with rc_context({"font.size": 9, "svg.hashsalt": "equipoise"}):
+        for name, figure in (("designs", _designs(results)), ("shadow_prices", _shadow_prices(results))):
+            for suffix in ("png", "svg"):
+                figure.savefig(folder / f"{name}.{suffix}", dpi=160)
+
+
+def _designs(results: dict[str, Any]) -> Any:
+    from matplotlib.figure import Figure
+
+    models = results["models"]
+    figure = Figure(figsize=(3.3 * len(models), 3.7), layout="constrained")
+    for axes, (name, model) in zip(np.atleast_1d(figure.subplots(1, len(models))), models.items(), strict=True):
+        _heat_map(axes, model["combinations"])
+        best = model["design"]
+        title = f"{name}: {best['samples_per_s']:.0f} samples/s as needed\n" if best else f"{name}\n"
+        told = (
+            f"{best['accelerators']:,} x ({best['hbm_gib']:.0f} + {best['second_gib']:.0f} GiB)" if best else "no plan"
+        )
+        axes.set_title(title + told, loc="left", fontsize=9)
+    figure.suptitle("Samples/s for the same money, by listed sizes; above: sizes as needed", fontsize=9)
+    return figure
+
+
+def _heat_map(axes: Any, rows: list[dict[str, Any]]) -> None:
+    """Combinations of listed sizes; hatched where no plan fits, the best one framed."""
+    from matplotlib.patches import Rectangle
+
+    hbm, second = (sorted({row[key] for row in rows}) for key in ("hbm", "second"))
+    rates = np.full((len(second), len(hbm)), np.nan)
+    for row in rows:
+        if row["best"]:
+            rates[second.index(row["second"]), hbm.index(row["hbm"])] = row["best"]["samples_per_s"]
+    axes.set_facecolor("0.9")
+    axes.imshow(rates, origin="lower", cmap="cividis")
+    best = np.unravel_index(np.nanargmax(rates), rates.shape) if np.isfinite(rates).any() else None
+    for place, rate in np.ndenumerate(rates):
+        y, x = place
+        if np.isnan(rate):
+            axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, hatch="///", edgecolor="0.6", linewidth=0))
+            continue
+        dark = rate < (np.nanmin(rates) + np.nanmax(rates)) / 2
+        weight = "bold" if place == best else "normal"
+        axes.text(x, y, f"{rate:.0f}", ha="center", va="center", color="white" if dark else BLACK, fontweight=weight)
+    if best is not None:
+        axes.add_patch(Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, fill=False, edgecolor=VERMILION, linewidth=2))
+    axes.set_xticks(range(len(hbm)), [str(size) for size in hbm])
+    axes.set_yticks(range(len(second)), [str(size) for size in second])
+    axes.set(xlabel="HBM, GB", ylabel="second memory, GB")
+
+
+def _shadow_prices(results: dict[str, Any]) -> Any:
+    from matplotlib.figure import Figure
+
+    models = {name: model for name, model in results["models"].items() if "shadow_prices" in model}
+    figure = Figure(figsize=(7.4, 4.2), layout="constrained")
+    axes = figure.subplots()
+    places, height = np.arange(len(SHADOWS))[::-1], 0.8 / max(1, len(models))
+    for i, (colour, (name, model)) in enumerate(zip((BLUE, ORANGE, GREEN), models.items(), strict=False)):
+        values = [model["shadow_prices"][key] for key in SHADOWS]
+        right = [value[1] if isinstance(value, list) else value for value in values]
+        bars = axes.barh(places + (len(models) / 2 - 0.5 - i) * height, right, height, color=colour, label=name)
+        axes.bar_label(bars, [f"{value:.2f}" for value in right], padding=3, fontsize=8)
+    axes.set_yticks(places, list(SHADOWS.values()))
+    axes.set_xlabel("per cent more samples/s for one per cent more (of bytes: one per cent fewer needed)")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    return figure

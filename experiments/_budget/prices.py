@@ -1,0 +1,82 @@
+"""What one accelerator costs with so much HBM and second memory: the listed sizes, and all sizes between them.
+
+Prices of the published study (Isaev et al., SC'23, "Calculon", table 3): an H100 without memory 20,000 USD; HBM of 20,
+40, 80, 120 GB 2,250, 5,000, 10,000, 20,000 USD; a second memory of 256, 512, 1,024 GB 2,500, 10,000, 20,000 USD; the
+network is left out. They are inputs of that study, not market prices.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+GIB = 2.0**30
+ACCELERATOR_USD = 20_000.0
+HBM = ((20, 2_250.0), (40, 5_000.0), (80, 10_000.0), (120, 20_000.0))
+SECOND = ((256, 2_500.0), (512, 10_000.0), (1024, 20_000.0))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """One of the sixteen combinations, in GiB; a second memory of 0 is none."""
+
+    hbm: int
+    second: int
+
+    @property
+    def usd(self) -> float:
+        return ACCELERATOR_USD + dict(HBM)[self.hbm] + {0: 0.0, **dict(SECOND)}[self.second]
+
+
+COMBINATIONS = tuple(Sizes(hbm, second) for hbm, second in product(dict(HBM), (0, *dict(SECOND))))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The largest convex function in logarithms that is nowhere above the listed points.
+
+    Below the first point: that size (`least`) or in proportion to it. Nothing is sold above the last.
+    """
+
+    gib: np.ndarray
+    usd: np.ndarray
+    proportional: bool
+
+    def __call__(self, size_bytes: np.ndarray) -> np.ndarray:
+        """Dollars; infinite above the largest size, nothing for nothing."""
+        gib = np.asarray(size_bytes, float) / GIB
+        inside = np.exp(np.interp(np.log(np.maximum(gib, 1e-12)), np.log(self.gib), np.log(self.usd)))
+        if self.proportional:
+            inside = np.where(gib < self.gib[0], self.usd[0] * gib / self.gib[0], inside)
+        return np.where(gib > self.gib[-1] * (1 + 1e-9), np.inf, inside)
+
+    def slope(self, size_bytes: float) -> float:
+        """Per cent of the price for one per cent more bytes."""
+        h = 1e-4
+        more, less = (float(self(np.asarray(size_bytes * factor))) for factor in (1 + h, 1 - h))
+        return float((np.log(more) - np.log(less)) / (np.log1p(h) - np.log1p(-h))) if less > 0 else 0.0
+
+
+def convex(points: tuple[tuple[int, float], ...], proportional: bool) -> Curve:
+    """The lower convex hull of the points in logarithms. (Listed prices bend both ways: 40 GB is above it.)"""
+    hull: list[tuple[float, float]] = []
+    for gib, usd in points:
+        here = (float(np.log(gib)), float(np.log(usd)))
+        while len(hull) > 1 and _turns_down(hull[-2], hull[-1], here):
+            hull.pop()
+        hull.append(here)
+    logs = np.array(hull)
+    return Curve(np.exp(logs[:, 0]), np.exp(logs[:, 1]), proportional)
+
+
+def _turns_down(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    return (b[1] - a[1]) * (c[0] - b[0]) >= (c[1] - b[1]) * (b[0] - a[0])
+
+
+HBM_CURVE = convex(HBM, proportional=False)
+SECOND_CURVE = convex(SECOND, proportional=True)
+
+
+def unit_usd(hbm_bytes: np.ndarray, second_bytes: np.ndarray) -> np.ndarray:
+    """One accelerator with just so much of each."""
+    return ACCELERATOR_USD + HBM_CURVE(hbm_bytes) + SECOND_CURVE(second_bytes)

@@ -1,0 +1,196 @@
+"""Every plan of every cluster size within the budget, with what it needs of both memories."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel._pytree import map_leaves
+from costmodel.cluster import Cluster
+from costmodel.cost import as_floats, cost
+from costmodel.plan import Offload, Plan, PlanPoint, layers
+from costmodel.semantics import Exact
+from costmodel.workload import Workload
+from experiments._budget.prices import ACCELERATOR_USD, GIB, HBM, HBM_CURVE, SECOND, Sizes, unit_usd
+from optimize.lattice import Lattice, lattice
+
+FIXED = {"context": 1, "zero_stage": frozenset((1, 3)), "sequence_parallel": True, "domain": 8}
+"""Not searched: one rank for a sequence, gradients and states divided, whole domains of eight."""
+ALL_OR_NOTHING = tuple(product((0.0, 1.0), repeat=3))
+QUARTERS = tuple(product((0.0, 0.25, 0.5, 0.75, 1.0), repeat=3))
+KEPT = 40  # plans of each cluster size for each choice
+_BLOCK = 4096
+_EXACT = Exact(np)
+
+
+class Found(NamedTuple):
+    """Plans as columns: cluster size, number in its lattice, shares offloaded, and what follows."""
+
+    accelerators: np.ndarray
+    number: np.ndarray
+    weights: np.ndarray
+    optimizer: np.ndarray
+    activations: np.ndarray
+    step_s: np.ndarray
+    hbm_bytes: np.ndarray
+    second_bytes: np.ndarray
+
+    def take(self, chosen: np.ndarray) -> "Found":
+        return Found(*(column[chosen] for column in self))
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Sizes of the memories, or None: each as large as the plan needs, at the price between the listed sizes."""
+
+    budget_usd: float
+    sizes: Sizes | None = None
+
+    def usd(self, found: Found) -> np.ndarray:
+        """The whole cluster; infinite where the plan does not fit."""
+        if self.sizes is None:
+            sold = (found.hbm_bytes <= HBM[-1][0] * GIB) & (found.second_bytes <= SECOND[-1][0] * GIB)
+            unit = np.where(sold, unit_usd(found.hbm_bytes, found.second_bytes), np.inf)
+        else:
+            fits = (found.hbm_bytes <= self.sizes.hbm * GIB) & (found.second_bytes <= self.sizes.second * GIB)
+            unit = np.where(fits, self.sizes.usd, np.inf)
+        return found.accelerators * unit
+
+
+def joined(parts: Iterable[Found]) -> Found:
+    """One after another."""
+    return Found(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def cluster_of(template: Cluster, accelerators: int) -> Cluster:
+    """The template with so many accelerators."""
+    last = dataclasses.replace(template.tiers[-1], size=accelerators, usable_size=accelerators)
+    return dataclasses.replace(template, accelerators=accelerators, tiers=(*template.tiers[:-1], last))
+
+
+def cluster_sizes(workload: Workload, budget_usd: float, least: int) -> list[int]:
+    """Numbers of accelerators that some plan uses wholly: tensor x pipeline x data, in domains of eight."""
+    most = int(budget_usd / (ACCELERATOR_USD + float(HBM_CURVE(np.asarray(0.0)))))
+    divisors = [d for d in range(1, int(workload.batch) + 1) if workload.batch % d == 0]
+    counts = {t * p * d for t in (1, 2, 4, 8) for p in range(1, layers(workload) + 1) for d in divisors}
+    return sorted(n for n in counts if least <= n <= most and n % 8 == 0)
+
+
+class Batch(NamedTuple):
+    """Plans of one or several lattices: cluster size and number in its lattice, and what the cost model reads."""
+
+    accelerators: np.ndarray
+    number: np.ndarray
+    points: PlanPoint
+
+
+def batch_of(space: Lattice, numbers: np.ndarray) -> Batch:
+    """Plans of one lattice, in float32."""
+    count = np.full(len(numbers), space.cluster.accelerators)
+    return Batch(count, numbers, space.points(numbers, np.float32))
+
+
+def evaluate(job: tuple[Workload, Cluster], batches: Sequence[Batch], shares: tuple[tuple[float, ...], ...]) -> Found:
+    """All plans of some batches with each combination of shares: in float32, the counts of each plan made once.
+
+    One cluster serves all sizes: the number of accelerators is the plan's, and the outermost tier takes everything.
+    """
+    counts = np.concatenate([batch.accelerators for batch in batches])
+    numbers = np.concatenate([batch.number for batch in batches])
+    split = [np.asarray(column, np.float32)[:, None] for column in zip(*shares, strict=True)]
+    own = dict(zip(("weights", "optimizer", "activations"), split, strict=True))
+    points = dataclasses.replace(_stacked(batches), offload=Offload(**own))
+    found = cost(*job, points, _EXACT)
+    columns = (counts, numbers, *split, found.step_s, found.peak_bytes, found.second_bytes)
+    return Found(*(np.broadcast_to(column, (len(shares), len(numbers))).ravel() for column in columns))
+
+
+def _stacked(batches: Sequence[Batch]) -> PlanPoint:
+    """Points one after another; numbers that all share stay numbers."""
+    columns: list[list[np.ndarray | float]] = []
+    for batch in batches:
+        row: list[np.ndarray | float] = []
+        map_leaves(row.append, batch.points)
+        columns.append(row)
+    sizes = [len(batch.number) for batch in batches]
+    whole = iter([_leaf(leaves, sizes) for leaves in zip(*columns, strict=True)])
+    return map_leaves(lambda _: next(whole), batches[0].points)
+
+
+def _leaf(leaves: Sequence[np.ndarray | float], sizes: Sequence[int]) -> np.ndarray | np.float32:
+    if not any(map(np.ndim, leaves)) and len(set(leaves)) == 1:
+        return np.float32(leaves[0])
+    parts = (np.broadcast_to(np.asarray(leaf, np.float32), size) for leaf, size in zip(leaves, sizes, strict=True))
+    return np.concatenate(list(parts))
+
+
+def in_float32(workload: Workload, template: Cluster) -> tuple[Workload, Cluster]:
+    """What `evaluate` reads."""
+    plain = dataclasses.replace(template, prices=None)
+    return map_leaves(np.float32, as_floats(workload)), map_leaves(np.float32, as_floats(plain))
+
+
+def search(
+    workload: Workload, template: Cluster, counts: list[int], choices: list[Choice], say: Callable[[str], None]
+) -> tuple[Found, int]:
+    """The fastest plans of each cluster size for each choice, and how many were evaluated.
+
+    All or nothing of each kind is offloaded in every plan, every combination of quarters in the fastest of these.
+    """
+    job, kept, evaluated = in_float32(workload, template), [], 0
+    for group in _grouped(workload, template, counts, say):
+        found = evaluate(job, group, ALL_OR_NOTHING)
+        kept.append(_fastest(found, choices))
+        evaluated += len(found.number)
+    coarse = _fastest(joined(kept), choices)
+    if not len(coarse.number):
+        return coarse, evaluated
+    fine = _refined(workload, template, coarse)
+    return joined([coarse, _fastest(fine, choices)]), evaluated + len(fine.step_s)
+
+
+def _grouped(
+    workload: Workload, template: Cluster, counts: list[int], say: Callable[[str], None]
+) -> Iterator[list[Batch]]:
+    """All plans of all cluster sizes, `_BLOCK` at a time or a little more."""
+    group: list[Batch] = []
+    for accelerators in counts:
+        say(f"{workload.name}: {accelerators} accelerators")
+        space = lattice(workload, cluster_of(template, accelerators), FIXED)
+        for start in range(0, len(space), _BLOCK):
+            group.append(batch_of(space, np.arange(start, min(start + _BLOCK, len(space)))))
+            if sum(len(batch.number) for batch in group) >= _BLOCK:
+                yield group
+                group = []
+    if group:
+        yield group
+
+
+def _fastest(found: Found, choices: list[Choice]) -> Found:
+    """The `KEPT` fastest of those that each choice can buy."""
+    chosen: set[int] = set()
+    for choice in choices:
+        bought = np.flatnonzero(choice.usd(found) <= choice.budget_usd)
+        most = min(KEPT, len(bought))
+        if most:
+            chosen.update(bought[np.argpartition(found.step_s[bought], most - 1)[:most]].tolist())
+    return found.take(np.array(sorted(chosen), int))
+
+
+def _refined(workload: Workload, template: Cluster, found: Found) -> Found:
+    """The same plans with every combination of quarters offloaded."""
+    job, parts = in_float32(workload, template), []
+    for accelerators in np.unique(found.accelerators):
+        space = lattice(workload, cluster_of(template, int(accelerators)), FIXED)
+        own = batch_of(space, np.unique(found.number[found.accelerators == accelerators]))
+        parts.append(evaluate(job, [own], QUARTERS))
+    return joined(parts)
+
+
+def plan_of(workload: Workload, template: Cluster, found: Found, i: int) -> Plan:
+    """The plan in one place."""
+    space = lattice(workload, cluster_of(template, int(found.accelerators[i])), FIXED)
+    shares = {f"offload_{name}": float(getattr(found, name)[i]) for name in ("weights", "optimizer", "activations")}
+    return dataclasses.replace(space.plan(int(found.number[i])), **shares)

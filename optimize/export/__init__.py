@@ -1,0 +1,121 @@
+"""Launch files: a plan as the flags or the file of a training framework, and back.
+
+`launch("megatron", plan, workload, cluster)` gives the text, `read(text, where)` the fields of a plan that a text says.
+Only this package knows names that belong to others; each framework's module says where they stand.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from costmodel.cluster import Cluster
+from costmodel.plan import Plan, layers
+from costmodel.specs import SpecError, nearest
+from costmodel.workload import Workload
+from optimize.export import deepspeed, maxtext, megatron, megatron_bridge, torchtitan
+from optimize.export._framework import FACTS, FREE, Framework, Job, Known, Launch, canonical, has_experts
+from optimize.export._reader import Reader
+
+__all__ = [
+    "FRAMEWORKS",
+    "FREE",
+    "Framework",
+    "Known",
+    "Launch",
+    "canonical",
+    "framework_of",
+    "has_experts",
+    "launch",
+    "read",
+]
+
+FRAMEWORKS: dict[str, Framework] = {
+    module.FRAMEWORK.name: module.FRAMEWORK for module in (megatron, megatron_bridge, torchtitan, maxtext, deepspeed)
+}
+_SIZE = re.compile(r"^\W*equipoise: .*?(\d+) accelerators(?:, (\d+) of each innermost domain)?", re.MULTILINE)
+
+
+def launch(name: str, plan: Plan, workload: Workload, cluster: Cluster) -> str:
+    """The plan as text. What the framework cannot be told stands in comments at the head (JSON has none)."""
+    if name not in FRAMEWORKS:
+        raise SpecError(f"`launch` is {name!r}; {nearest(name, FRAMEWORKS)}")
+    framework, plan = FRAMEWORKS[name], canonical(plan)
+    where = f", {plan.domain} of each innermost domain" if plan.domain is not None else ""
+    notes = (
+        f"equipoise: {workload.name} on {cluster.name}, {plan.accelerators} accelerators{where}, for {framework.title}",
+        *(f"not said below: {told}" for told in framework.cannot(plan, workload)),
+        *(f"set outside this file: {told}" for told in framework.elsewhere(plan)),
+    )
+    job = Job(
+        plan=plan,
+        batch=int(workload.batch),
+        sequence=int(workload.sequence),
+        layers=layers(workload),
+        has_experts=has_experts(workload),
+        accelerators=plan.accelerators,
+        slice_size=_slice_size(plan, cluster),
+    )
+    return framework.dump(framework.settings(job), notes)
+
+
+def _slice_size(plan: Plan, cluster: Cluster) -> int:
+    """Accelerators that share the inner network: a torus of several axes (`ici-x`, ...), or one innermost domain."""
+    axes = [tier for tier in cluster.tiers if tier.name.startswith("ici")]
+    inner = int(axes[-1].size) if axes else int(plan.domain or cluster.tiers[0].usable_size)
+    return min(plan.accelerators, inner)
+
+
+def framework_of(text: str) -> Framework | None:
+    """The framework whose options a text holds, if it is a launch file at all."""
+    json = text.lstrip().startswith("{")  # which may hold the text of another launch file
+    asked = [FRAMEWORKS["deepspeed"]] if json else FRAMEWORKS.values()
+    return next((framework for framework in asked if framework.recognises(text)), None)
+
+
+def read(text: str, where: str = "launch file", known: Known | None = None) -> Launch:
+    """The fields of a plan that a launch file says. Raises `SpecError` for what cannot be read."""
+    framework, known = framework_of(text), known or Known()
+    if framework is None:
+        raise SpecError(f"{where}: not a launch file; expected one of {', '.join(FRAMEWORKS)}")
+    reader = Reader(_parsed(framework, text, where), where)
+    size = _SIZE.search(text)
+    said = dataclasses.replace(known, accelerators=known.accelerators or (int(size[1]) if size else None))
+    found = framework.fields(reader, said)
+    facts = {name: value for name in FACTS if (value := found.pop(name, None)) is not None}
+    count = said.accelerators or facts.get("accelerators")
+    if size and size[2]:
+        found["domain"] = int(size[2])
+    if found.get("stage_layers") is not None and len(set(found["stage_layers"])) == 1:
+        even = found["stage_layers"][0] % found.get("virtual_stages", 1) == 0
+        found["stage_layers"] = None if even else found["stage_layers"]
+    return Launch(
+        framework=framework.name,
+        fields=_completed(found, count, where),
+        facts=facts | ({} if count is None else {"accelerators": count}),
+        unread=reader.left(framework.about_model),
+    )
+
+
+def _parsed(framework: Framework, text: str, where: str) -> dict[str, Any]:
+    try:
+        return framework.parse(text)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from None
+
+
+def _completed(found: dict[str, Any], accelerators: int | None, where: str) -> Mapping[str, Any]:
+    """With `data` from the number of accelerators, and `data_shard` from the number of groups."""
+    copies = found.pop("copies", None)
+    inside = found["tensor"] * found["context"] * found["pipeline"]
+    if "data" not in found and accelerators is not None:
+        data, rest = divmod(accelerators, inside)
+        if rest or not data:
+            told = f"`accelerators` is {accelerators}; expected a multiple of tensor x context x pipeline, {inside}"
+            raise SpecError(f"{where}: {told}")
+        found["data"] = data
+    if copies is not None and copies > 1:
+        if "data" not in found:
+            raise SpecError(f"{where}: groups of data ranks need the number of accelerators; expected --accelerators")
+        found["data_shard"] = found["data"] * found["context"] // copies
+    return found

@@ -1,0 +1,134 @@
+"""What a launch format is: how a plan is written in it and read back, and what of a plan it cannot say.
+
+A framework's options are a dictionary of its own names to values (`Settings`); `_text.py` turns them into text and
+back. What its launcher can be told is a table of alternatives: allowed values by field of `Plan`. Fields of no
+alternative, other than the degrees, keep their defaults, so that a field that is added later is refused until a
+framework says how it writes it.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from costmodel.plan import Plan
+from costmodel.specs import show
+from costmodel.workload import Workload, is_expert
+from optimize.export._reader import Reader
+
+Settings = dict[str, Any]
+Alternative = Mapping[str, tuple[Any, ...]]
+
+FREE = (
+    "data", "tensor", "context", "pipeline", "expert", "expert_tensor", "virtual_stages", "microbatch", "domain",
+    "data_shard", "stage_layers", "recompute_share",
+)  # fmt: skip
+"""Fields that every framework takes, as far as its own rules go."""
+FACTS = ("batch", "sequence", "accelerators", "layers")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is launched."""
+
+    plan: Plan
+    batch: int  # sequences
+    sequence: int
+    layers: int
+    has_experts: bool
+    accelerators: int
+    slice_size: int  # accelerators that the inner network joins
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Known:
+    """What the reader of a launch file may know from elsewhere."""
+
+    layers: int | None = None
+    accelerators: int | None = None
+    has_experts: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Launch:
+    """What a launch file says. `unread` are its options that may change the cost and that no field stands for."""
+
+    framework: str
+    fields: Mapping[str, Any]
+    facts: Mapping[str, int]  # batch, sequence, accelerators, layers: where the file says them
+    unread: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Framework:
+    """One launch format.
+
+    `rules` yields what a plan asks for beyond the table of alternatives. `fields` reads fields of `Plan` and facts
+    (`FACTS`); `copies` stands for `data_shard` where a file counts the groups instead of their ranks.
+    """
+
+    name: str
+    title: str
+    alternatives: tuple[Alternative, ...]
+    settings: Callable[[Job], Settings]
+    fields: Callable[[Reader, Known], dict[str, Any]]
+    rules: Callable[[Plan, Workload | None], Iterator[str]]
+    dump: Callable[[Settings, tuple[str, ...]], str]
+    parse: Callable[[str], Settings]
+    recognises: Callable[[str], bool]
+    about_model: frozenset[str]  # options of the model, the data and the logs: read past
+    elsewhere: Callable[[Plan], Iterable[str]] = lambda plan: ()  # what is set outside the file, in words
+
+    def restricts(self) -> dict[str, tuple[Any, ...]]:
+        """Allowed values by field, over all alternatives."""
+        names = dict.fromkeys(name for alternative in self.alternatives for name in alternative)
+        return {name: tuple(dict.fromkeys(v for a in self.alternatives for v in a.get(name, ()))) for name in names}
+
+    def cannot(self, plan: Plan, workload: Workload | None = None) -> tuple[str, ...]:
+        """What of a plan this framework cannot be told; empty for one that reads back as it was written."""
+        plan = canonical(plan)
+        told = [tuple(_outside(plan, alternative, self.title)) for alternative in self.alternatives]
+        return (*min(told, key=len), *self.rules(plan, workload))
+
+
+def _outside(plan: Plan, alternative: Alternative, title: str) -> Iterator[str]:
+    for field in dataclasses.fields(Plan):
+        value = getattr(plan, field.name)
+        if field.name in FREE and field.name not in alternative:
+            continue
+        allowed = alternative.get(field.name, (field.default,))
+        if value not in allowed:
+            yield f"`{field.name}` is {show(value)}; {title} can be told {' or '.join(map(show, allowed))}"
+
+
+def has_experts(workload: Workload) -> bool:
+    """Whether any layer chooses among experts."""
+    return any(is_expert(op) for block in workload.blocks for op in block.ops)
+
+
+def canonical(plan: Plan) -> Plan:
+    """The same plan with the fields that change nothing at their defaults: what a launch file reads back as."""
+    changes: dict[str, Any] = {}
+    for name, idle in _IDLE.items():
+        if idle(plan):
+            changes[name] = _DEFAULTS[name]
+    if plan.data_shard == plan.data * plan.context:
+        changes["data_shard"] = None
+    if plan.stage_layers is not None and len(set(plan.stage_layers)) == 1:
+        changes["stage_layers"] = None if plan.stage_layers[0] % plan.virtual_stages == 0 else plan.stage_layers
+    if plan.recompute == "none" or plan.recompute_share == 0:
+        changes |= {"recompute": "none", "recompute_share": 1.0}
+    if plan.data * plan.context == 1 and plan.zero_stage < 3:
+        changes["zero_stage"] = _DEFAULTS["zero_stage"]
+    return dataclasses.replace(plan, **changes)
+
+
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(Plan)}
+_IDLE: dict[str, Callable[[Plan], bool]] = {
+    "sequence_parallel": lambda plan: plan.tensor == 1,
+    "overlap_data": lambda plan: plan.data * plan.context == 1,
+    "overlap_tensor": lambda plan: plan.tensor == 1,
+    "overlap_context": lambda plan: plan.context == 1 or plan.context_kind == "all_to_all",
+    "context_kind": lambda plan: plan.context == 1,
+    "overlap_expert": lambda plan: plan.expert * plan.expert_tensor == 1,
+    "overlap_pipeline": lambda plan: plan.pipeline == 1,
+}

@@ -1,0 +1,133 @@
+"""The options of Megatron's core as fields of a plan: `_megatron_write.py` backwards, and what people use beside."""
+
+from typing import Any
+
+from costmodel.specs import SpecError
+from optimize.export._framework import Known
+from optimize.export._layout import chunk_layers, stage_layers
+from optimize.export._megatron_write import OPTIMIZERS, SHARDING, UNFUSED
+from optimize.export._reader import Reader, divided
+
+RECIPES = {"delayed": "fp8_tensor", "tensorwise": "fp8_tensor", "blockwise": "fp8_block", "mxfp8": "mxfp8"}
+BACKENDS = {"auto": "flash", "flash": "flash", "fused": "flash", "unfused": "unfused", "local": "unfused"}
+
+
+def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
+    """The same, backwards."""
+    tensor = reader.one("tensor-model-parallel-size")
+    experts = known.has_experts or reader.has("expert-model-parallel-size") or reader.has("num-experts")
+    layers_said = reader.count("num-layers")
+    found: dict[str, Any] = {
+        "tensor": tensor,
+        "context": reader.one("context-parallel-size"),
+        "pipeline": reader.few("pipeline-model-parallel-size"),
+        "expert": reader.one("expert-model-parallel-size"),
+        "expert_tensor": reader.count("expert-tensor-parallel-size", tensor if experts else 1),
+        "microbatch": reader.one("micro-batch-size"),
+        "batch": reader.count("global-batch-size"),
+        "sequence": reader.count("seq-length"),
+        "layers": layers_said,
+        "context_kind": reader.word("cp-comm-type", {"p2p": "ring", "a2a": "all_to_all"}, "ring"),
+        "sequence_parallel": reader.flag("sequence-parallel") and tensor > 1,
+        "overlap_tensor": reader.flag("tp-comm-overlap"),
+        "overlap_expert": reader.flag("overlap-moe-expert-parallel-comm"),
+        "attention": reader.word("attention-backend", BACKENDS, "flash"),
+        "fused_kernels": not all([reader.flag(name) for name in UNFUSED]),
+    }
+    reader.word("moe-token-dispatcher-type", {"alltoall": 1, "flex": 1}, 1)
+    found |= _stages_read(reader, found["pipeline"], layers_said or known.layers)
+    return (
+        found
+        | _recompute_read(reader, found, layers_said or known.layers)
+        | _shards_read(reader)
+        | _numbers_read(reader)
+    )
+
+
+def _stages_read(reader: Reader, stages: int, total: int | None) -> dict[str, Any]:
+    virtual, held = reader.one("num-virtual-stages-per-pipeline-rank"), None
+    if each := reader.count("num-layers-per-virtual-pipeline-stage"):
+        whole = _needed(reader, "num-layers-per-virtual-pipeline-stage", total)
+        virtual = divided(reader, "num-layers-per-virtual-pipeline-stage", whole, stages * each, "all layers")
+    if text := reader.raw("pipeline-model-parallel-layout"):
+        chunks = chunk_layers(str(text))
+        if chunks is None or len(chunks) % stages:
+            raise reader.wrong("pipeline-model-parallel-layout", f"E, t and L alone, {stages} stages or a multiple")
+        virtual, held = len(chunks) // stages, stage_layers(chunks, stages)
+    ends = [reader.count(f"decoder-{end}-pipeline-num-layers") for end in ("first", "last")]
+    if any(ends):
+        held = _with_ends(reader, ends, stages, _needed(reader, "decoder-first-pipeline-num-layers", total))
+    apart = reader.flag("no-overlap-p2p-communication")
+    return {
+        "virtual_stages": virtual,
+        "schedule": "interleaved" if virtual > 1 else "one_f_one_b",
+        "overlap_pipeline": virtual > 1 and not apart,
+        "stage_layers": held,
+    }
+
+
+def _needed(reader: Reader, name: str, total: int | None) -> int:
+    if total is None:
+        told = f"`{reader.shown.get(name, name)}` needs the number of layers"
+        raise SpecError(f"{reader.where}: {told}; expected `num-layers` with it")
+    return total
+
+
+def _with_ends(reader: Reader, ends: list[int | None], stages: int, total: int) -> tuple[int, ...]:
+    """The first and the last stage as given, the others alike."""
+    others = stages - sum(end is not None for end in ends)
+    middle = divided(reader, "decoder-first-pipeline-num-layers", total - sum(filter(None, ends)), others, "others")
+    return (ends[0] or middle, *[middle] * (stages - 2), ends[1] or middle)
+
+
+def _recompute_read(reader: Reader, found: dict[str, Any], total: int | None) -> dict[str, Any]:
+    modes = {"full": "full", "selective": "selective"}
+    mode = reader.word("recompute-granularity", modes, "selective" if reader.flag("recompute-activations") else "none")
+    method, share = reader.word("recompute-method", {"uniform": "uniform", "block": "block"}, "uniform"), 1.0
+    reader.word("recompute-modules", {"core_attn": 1}, 1)
+    count = reader.count("recompute-num-layers", 1)
+    if mode == "full" and method == "block":
+        whole = _needed(reader, "recompute-num-layers", total)
+        each = divided(reader, "recompute-num-layers", whole, found["pipeline"] * found["virtual_stages"], "all layers")
+        share = min(1.0, count / each)
+    return {"recompute": mode, "recompute_share": share}
+
+
+def _shards_read(reader: Reader) -> dict[str, Any]:
+    strategies = {"no_shard": 0, "optim": 1} | {name: stage for stage, name in SHARDING.items()}
+    stage, strategy = int(reader.flag("use-distributed-optimizer")), "data-parallel-sharding-strategy"
+    if reader.flag("use-megatron-fsdp"):
+        stage = max(stage, reader.word(strategy, strategies, 0))
+    reduces, gathers = reader.flag("overlap-grad-reduce"), reader.flag("overlap-param-gather")
+    if reduces and stage and not gathers:
+        reader.used.discard("overlap-grad-reduce")  # half of the traffic overlaps: taken for none, and said
+    return {
+        "zero_stage": stage,
+        "overlap_data": reduces and (gathers or not stage),
+        "copies": reader.count("num-distributed-optimizer-instances"),
+    }
+
+
+def _numbers_read(reader: Reader) -> dict[str, Any]:
+    base = "bf16" if reader.flag("bf16") else "fp16" if reader.flag("fp16") else "fp32"
+    precision = base
+    if reader.word("fp8-format", {"e4m3": True, "hybrid": True}, False):
+        precision = reader.word("fp8-recipe", RECIPES, "fp8_tensor")
+    if reader.word("fp4-format", {"e2m1": True}, False):
+        precision = reader.word("fp4-recipe", {"nvfp4": "nvfp4"}, "nvfp4")
+    gradient = "bf16" if reader.flag("grad-reduce-in-bf16") else "fp32"
+    if base == "fp16" and not reader.flag("accumulate-allreduce-grads-in-fp32"):
+        gradient = "fp16"
+    types = {name: name for name in ("fp32", "bf16", "fp16", "fp8")}
+    aware = reader.flag("use-precision-aware-optimizer")
+    offloaded, fraction = reader.flag("optimizer-cpu-offload"), reader.number("optimizer-offload-fraction")
+    first, second = (reader.word(f"exp-avg{end}-dtype", types, "fp32") for end in ("", "-sq"))
+    if first != second:
+        raise reader.wrong("exp-avg-sq-dtype", f"{first}, as `exp-avg-dtype`")
+    return {
+        "precision": precision,
+        "gradient_dtype": gradient,
+        "state_dtype": first if aware else "fp32",
+        "offload_optimizer": (1.0 if fraction is None else fraction) if offloaded else 0.0,
+        "optimizer": reader.word("optimizer", {name: name for name in OPTIMIZERS}, "adam"),
+    }

@@ -1,0 +1,250 @@
+"""MaxText: values for `base.yml`, as a YAML file or as `name=value` words.
+
+Names: AI-Hypercomputer/maxtext, src/maxtext/configs/base.yml at 000b810 (stored copy), its mesh axes and its
+`logical_axis_rules`. Each degree is split into its part inside a slice (`ici_`, whose product is the slice) and its
+part between slices (`dcn_`, whose product is their number), from the inside out: tensor, context, expert, fsdp, data,
+pipeline. A slice is a TPU torus, or the innermost domain of other clusters.
+
+How fields are read: the axes fsdp, context and expert divide all dense weights (rule `embed`), so they are ZeRO 3;
+the axis data alone replicates them (ZeRO 0), and with `shard_optimizer_over_data` it is ZeRO 1. Expert ranks hold
+sequences of their own (rule `activation_batch`): data parallelism is data x fsdp x expert, and an expert's matrices
+are divided by the tensor axes of its layer (rule `mlp_moe`). The axis tensor_sequence is sequence parallelism. The
+pipeline runs all forward passes before the backward ones: GPipe, and gradient accumulation without a pipeline.
+`remat_policy` minimal_with_context keeps every product and the attention (none), minimal all but the attention's
+inside (selective).
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from costmodel.plan import Plan
+from costmodel.workload import Workload
+from optimize.export import _text
+from optimize.export._framework import Alternative, Framework, Job, Known, Settings, has_experts
+from optimize.export._reader import Reader, divided
+
+AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
+"""Of the mesh, from the inside out."""
+REMATS = {"none": "minimal_with_context", "selective": "minimal", "full": "full"}
+KINDS = {("ring", True): "ring", ("ring", False): "all_gather", ("all_to_all", True): "ulysses"}
+OPTIMIZERS = {"adam": "adamw", "sgd": "sgd", "muon": "muon"}
+PRECISIONS: dict[str, Settings] = {
+    "fp32": {"dtype": "float32", "quantization": ""},
+    "bf16": {"dtype": "bfloat16", "quantization": ""},
+    "fp8_tensor": {"dtype": "bfloat16", "quantization": "fp8"},
+}
+DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+
+_ANY = {
+    "context_kind": ("ring", "all_to_all"),
+    "recompute": tuple(REMATS),
+    "recompute_share": (1.0,),
+    "overlap_data": (True,),
+    "overlap_context": (True, False),
+    "precision": tuple(PRECISIONS),
+    "gradient_dtype": tuple(DTYPES),
+    "optimizer": tuple(OPTIMIZERS),
+    "attention": ("flash", "unfused"),
+    "virtual_stages": (1,),
+    "stage_layers": (None,),
+}
+_STAGES = ({"schedule": ("gpipe",)}, {"pipeline": (1,), "schedule": ("one_f_one_b",)})
+_SEQUENCES = (
+    {"sequence_parallel": (True,), "overlap_tensor": (True, False)},
+    {"sequence_parallel": (False,), "overlap_tensor": (False,)},
+)
+_SHARDS = (
+    {"zero_stage": (3,)},
+    {"zero_stage": (0, 1), "context": (1,), "expert": (1,), "data_shard": (None,)},
+)
+ALTERNATIVES: tuple[Alternative, ...] = tuple(
+    _ANY | stages | sequences | shards for shards in _SHARDS for stages in _STAGES for sequences in _SEQUENCES
+)
+
+
+def maxtext_settings(job: Job) -> Settings:
+    """The mesh, then the batch, then everything else."""
+    plan = job.plan
+    inner, outer = _split(_degrees(plan), job.slice_size)
+    accumulated = plan.pipeline == 1
+    count = int(plan.microbatches(job.batch))
+    batch = plan.microbatch * plan.data if accumulated else job.batch
+    found: Settings = {f"ici_{axis}_parallelism": inner[axis] for axis in AXES}
+    found |= {f"dcn_{axis}_parallelism": outer[axis] for axis in AXES}
+    found |= {
+        "per_device_batch_size": batch / job.accelerators,
+        "gradient_accumulation_steps": count if accumulated else 1,
+        "max_target_length": job.sequence,
+    }
+    if not accumulated:
+        found |= {"num_pipeline_microbatches": count}
+        found |= {"num_layers_per_pipeline_stage": max(1, job.layers // plan.pipeline), "num_pipeline_repeats": 1}
+    if plan.context > 1:
+        found["context_parallel_strategy"] = KINDS[plan.context_kind, plan.overlap_context]
+    found |= {
+        "shard_optimizer_over_data": plan.zero_stage == 1,
+        "remat_policy": REMATS[plan.recompute],
+        "te_comm_gemm_overlap": "full" if plan.overlap_tensor else "disabled",
+        "attention": "flash" if plan.attention == "flash" else "dot_product",
+        "opt_type": OPTIMIZERS.get(plan.optimizer, "adamw"),
+        "grad_dtype": DTYPES.get(plan.gradient_dtype, "float32"),
+        **PRECISIONS.get(plan.precision, PRECISIONS["bf16"]),
+    }
+    return found
+
+
+def _degrees(plan: Plan) -> dict[str, int]:
+    """Sizes of the mesh axes."""
+    shared, experts = plan.zero_stage == 3, math.gcd(plan.data, plan.expert)
+    copies = math.gcd(plan.data * plan.context // plan.data_shard, plan.data // experts) if plan.data_shard else 1
+    groups = copies if shared else plan.data // experts
+    return {
+        "tensor": 1 if plan.sequence_parallel else plan.tensor,
+        "tensor_sequence": plan.tensor if plan.sequence_parallel else 1,
+        "context": plan.context,
+        "expert": experts,
+        "fsdp": plan.data // (groups * experts),
+        "data": groups,
+        "pipeline": plan.pipeline,
+    }
+
+
+def _split(degrees: dict[str, int], slice_size: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Inside and between slices: each axis takes what is left of the slice and divides it."""
+    room, inner = slice_size, {}
+    for axis in AXES:
+        inner[axis] = math.gcd(degrees[axis], room)
+        room //= inner[axis]
+    return inner, {axis: degrees[axis] // inner[axis] for axis in AXES}
+
+
+def maxtext_fields(reader: Reader, known: Known) -> dict[str, Any]:
+    """The same, backwards."""
+    sizes = {axis: _size(reader, axis, known) for axis in AXES}
+    tensor, sequence = sizes["tensor"] or 1, sizes["tensor_sequence"] or 1
+    if tensor > 1 and sequence > 1:
+        raise reader.wrong("ici_tensor_sequence_parallelism", "1 beside a tensor axis")
+    experts, context = sizes["expert"] or 1, sizes["context"] or 1
+    ranks = (sizes["data"] or 1) * (sizes["fsdp"] or 1) * experts
+    zero = _zero_stage(reader, sizes)
+    found: dict[str, Any] = {
+        "tensor": tensor * sequence,
+        "sequence_parallel": sequence > 1,
+        "context": context,
+        "expert": experts,
+        "expert_tensor": tensor * sequence if experts > 1 or known.has_experts else 1,
+        "pipeline": sizes["pipeline"] or 1,
+        "zero_stage": zero,
+        "copies": sizes["data"] if zero == 3 else None,
+        "sequence": reader.count("max_target_length"),
+    }
+    if None not in sizes.values():
+        found |= {"data": ranks, "accelerators": math.prod(size or 1 for size in sizes.values())}
+    kinds = {name: pair for pair, name in KINDS.items()}
+    kind, overlaps = reader.word("context_parallel_strategy", kinds, ("ring", False))
+    found |= {"context_kind": kind, "overlap_context": overlaps or context == 1}
+    return found | _batch_read(reader, found, known) | _options_read(reader)
+
+
+def _size(reader: Reader, axis: str, known: Known) -> int | None:
+    """Both parts of an axis; None where one is left open (-1), as fsdp inside a slice and data between are at first."""
+    size = 1
+    for part, default in (("ici", -1 if axis == "fsdp" else 1), ("dcn", -1 if axis == "data" else 1)):
+        name = f"{part}_{axis}_parallelism"
+        reader.used.add(name)
+        value = reader.settings.get(name, default)
+        if value == -1:
+            return None
+        size *= reader.count(name, 1)
+    return size
+
+
+def _zero_stage(reader: Reader, sizes: dict[str, int | None]) -> int:
+    divided_by = [sizes[axis] for axis in ("fsdp", "context", "expert")]
+    over_data = reader.flag("shard_optimizer_over_data")
+    if any(size is None or size > 1 for size in divided_by):
+        return 3
+    return 1 if over_data or sizes["data"] == 1 else 0
+
+
+def _batch_read(reader: Reader, found: dict[str, Any], known: Known) -> dict[str, Any]:
+    """Sequences of a microbatch and of a step; nothing where the number of devices is not known."""
+    each, steps = reader.number("per_device_batch_size"), reader.one("gradient_accumulation_steps")
+    automatic = reader.settings.get("num_pipeline_microbatches", -1) == -1
+    reader.used |= {"num_pipeline_microbatches", "num_layers_per_pipeline_stage"}
+    stages = found["pipeline"]
+    if reader.settings.get("num_pipeline_repeats", -1) not in (-1, 1):
+        raise reader.wrong("num_pipeline_repeats", "1: circular pipelines have no schedule here")
+    reader.used.add("num_pipeline_repeats")
+    schedule = {"schedule": "gpipe" if stages > 1 else "one_f_one_b"}
+    devices = found.get("accelerators") or known.accelerators
+    if each is None or devices is None:
+        return schedule
+    data = devices // (found["tensor"] * found["context"] * stages)
+    total = round(each * devices)
+    parts = 1 if stages == 1 else stages if automatic else reader.one("num_pipeline_microbatches")
+    if abs(total - each * devices) > 1e-6 or not total:
+        raise reader.wrong("per_device_batch_size", f"a whole number of sequences over {devices} devices")
+    share = divided(reader, "per_device_batch_size", total, data * parts, "the sequences of a step")
+    return schedule | {"microbatch": share, "batch": total * steps}
+
+
+def _options_read(reader: Reader) -> dict[str, Any]:
+    modes = {name: mode for mode, name in REMATS.items()}
+    narrow, dtype = reader.raw("quantization"), reader.word("dtype", {v: k for k, v in DTYPES.items()}, "bf16")
+    if narrow not in (None, "", "fp8"):
+        raise reader.wrong("quantization", "nothing or fp8")
+    backends = {"autoselected": "flash", "flash": "flash", "cudnn_flash_te": "flash", "dot_product": "unfused"}
+    return {
+        "recompute": reader.word("remat_policy", modes, "full"),
+        "precision": "fp8_tensor" if narrow else dtype,
+        "gradient_dtype": reader.word("grad_dtype", {v: k for k, v in DTYPES.items()}, "fp32"),
+        "optimizer": reader.word("opt_type", {v: k for k, v in OPTIMIZERS.items()}, "adam"),
+        "attention": reader.word("attention", backends, "flash"),
+        "overlap_tensor": reader.word("te_comm_gemm_overlap", {"disabled": False, "full": True}, False),
+    }
+
+
+def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
+    """What goes together, beyond the table."""
+    if plan.data % plan.expert:
+        yield f"`expert` is {plan.expert}; MaxText's expert ranks are data ranks ({plan.data})"
+    if plan.expert > 1 and plan.expert_tensor != plan.tensor:
+        yield f"`expert_tensor` is {plan.expert_tensor}; MaxText divides experts by the tensor axis, {plan.tensor}"
+    if plan.pipeline == 1 and plan.schedule == "gpipe":
+        yield "`schedule` is gpipe with `pipeline` 1; MaxText accumulates gradients then"
+    if plan.zero_stage == 3 and plan.data * plan.context == 1:
+        yield "`zero_stage` is 3 on one data rank; nothing is shared"
+    if plan.data_shard is not None and plan.data_shard % (plan.context * plan.expert):
+        yield f"`data_shard` is {plan.data_shard}; MaxText shares weights over all context and expert ranks"
+    if workload is not None:
+        yield from _job_rules(plan, workload)
+
+
+def _job_rules(plan: Plan, workload: Workload) -> Iterator[str]:
+    if has_experts(workload) and plan.expert == 1 and plan.expert_tensor != plan.tensor:
+        yield f"`expert_tensor` is {plan.expert_tensor}; MaxText divides experts by the tensor axis, {plan.tensor}"
+    count = plan.microbatches(int(workload.batch))
+    if plan.pipeline > 1 and count % plan.pipeline:
+        yield f"there are {count:g} microbatches; MaxText wants a multiple of `pipeline` {plan.pipeline}"
+
+
+FRAMEWORK = Framework(
+    name="maxtext",
+    title="MaxText",
+    alternatives=ALTERNATIVES,
+    settings=maxtext_settings,
+    fields=maxtext_fields,
+    rules=rules,
+    dump=_text.dump_yaml,
+    parse=_text.parse_pairs,
+    recognises=lambda text: any(f"ici_{axis}_parallelism" in text for axis in AXES) or "per_device_batch_size" in text,
+    about_model=frozenset(
+        "base_config model_name run_name base_output_directory dataset_path dataset_type dataset_name tokenizer_path "
+        "tokenizer_type steps learning_rate warmup_steps_fraction enable_checkpointing async_checkpointing "
+        "checkpoint_period base_emb_dim base_num_query_heads base_num_kv_heads base_mlp_dim base_num_decoder_layers "
+        "head_dim vocab_size num_experts num_experts_per_tok decoder_block mlp_activations weight_dtype hardware "
+        "profiler log_period adam_b1 adam_b2 adam_eps adam_weight_decay gradient_clipping_threshold scan_layers".split()
+    ),
+)

@@ -1,0 +1,144 @@
+"""Megatron-Bridge: overrides of a recipe, `model.tensor_model_parallel_size=8` and so on, or the YAML of them.
+
+Names: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/config.py at 003e863 (sections), comm_overlap.py at
+0685ff5 and mixed_precision.py at 0509780 (recipes by name); the fields of `model`, `ddp` and `optimizer` are those of
+Megatron's core, megatron/core/model_parallel_config.py at 02aa3ee. A recipe has defaults of its own, so every option
+that a plan decides is written, off as well as on. Without `mixed_precision` bf16 is read.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from costmodel.plan import Plan
+from costmodel.workload import Workload
+from optimize.export import _text, megatron
+from optimize.export._framework import Alternative, Framework, Job, Known, Settings
+from optimize.export._megatron_read import megatron_fields
+from optimize.export._megatron_write import PRECISIONS, UNFUSED, megatron_settings
+from optimize.export._reader import Reader
+
+NAMES = {
+    "tensor-model-parallel-size": "model.tensor_model_parallel_size",
+    "pipeline-model-parallel-size": "model.pipeline_model_parallel_size",
+    "num-virtual-stages-per-pipeline-rank": "model.virtual_pipeline_model_parallel_size",
+    "pipeline-model-parallel-layout": "model.pipeline_model_parallel_layout",
+    "context-parallel-size": "model.context_parallel_size",
+    "cp-comm-type": "model.cp_comm_type",
+    "expert-model-parallel-size": "model.expert_model_parallel_size",
+    "expert-tensor-parallel-size": "model.expert_tensor_parallel_size",
+    "moe-token-dispatcher-type": "model.moe_token_dispatcher_type",
+    "sequence-parallel": "model.sequence_parallel",
+    "attention-backend": "model.attention_backend",
+    "recompute-granularity": "model.recompute_granularity",
+    "recompute-modules": "model.recompute_modules",
+    "recompute-method": "model.recompute_method",
+    "recompute-num-layers": "model.recompute_num_layers",
+    "num-layers": "model.num_layers",
+    "seq-length": "model.seq_length",
+    "overlap-moe-expert-parallel-comm": "model.overlap_moe_expert_parallel_comm",
+    "micro-batch-size": "train.micro_batch_size",
+    "global-batch-size": "train.global_batch_size",
+    "tp-comm-overlap": "comm_overlap.tp_comm_overlap",
+    "use-distributed-optimizer": "ddp.use_distributed_optimizer",
+    "use-megatron-fsdp": "ddp.use_megatron_fsdp",
+    "data-parallel-sharding-strategy": "ddp.data_parallel_sharding_strategy",
+    "num-distributed-optimizer-instances": "ddp.num_distributed_optimizer_instances",
+    "overlap-grad-reduce": "ddp.overlap_grad_reduce",
+    "overlap-param-gather": "ddp.overlap_param_gather",
+    "optimizer": "optimizer.optimizer",
+    "use-precision-aware-optimizer": "optimizer.use_precision_aware_optimizer",
+    "optimizer-cpu-offload": "optimizer.optimizer_cpu_offload",
+    "optimizer-offload-fraction": "optimizer.optimizer_offload_fraction",
+    "ckpt-format": "checkpoint.ckpt_format",
+}
+SWITCHES = (
+    "sequence-parallel", "tp-comm-overlap", "use-distributed-optimizer", "use-megatron-fsdp", "overlap-grad-reduce",
+    "overlap-param-gather",
+)  # fmt: skip
+TWICE = {
+    "model.seq_length": "dataset.seq_length",
+    "ddp.use_distributed_optimizer": "optimizer.use_distributed_optimizer",
+    "ddp.overlap_grad_reduce": "comm_overlap.overlap_grad_reduce",
+    "ddp.overlap_param_gather": "comm_overlap.overlap_param_gather",
+}
+"""Options that two sections repeat."""
+FUSIONS = ("model.bias_activation_fusion", "model.masked_softmax_fusion", "model.bias_dropout_fusion")
+RECIPES = {
+    "fp16_mixed": "fp16",
+    "bf16_mixed": "bf16",
+    "bf16_with_fp8_delayed_scaling_mixed": "fp8_tensor",
+    "bf16_with_fp8_subchannel_scaling_mixed": "fp8_block",
+    "bf16_with_mxfp8_mixed": "mxfp8",
+}
+_READ_AS = {"bf16_with_fp8_current_scaling_mixed": "fp8_tensor"}
+_LIMITED = {"precision": tuple(RECIPES.values()), "gradient_dtype": ("fp32", "fp16"), "state_dtype": ("fp32",)}
+ALTERNATIVES: tuple[Alternative, ...] = tuple({**allowed, **_LIMITED} for allowed in megatron.ALTERNATIVES)
+P2P = "comm_overlap.overlap_p2p_comm"
+
+
+def bridge_settings(job: Job) -> Settings:
+    """The flags of Megatron-LM under their names here, switches spelled out."""
+    flags = megatron_settings(job)
+    flags |= {switch: False for switch in SWITCHES if switch not in flags}
+    found = {NAMES[flag]: value for flag, value in flags.items() if flag in NAMES}
+    if "model.recompute_modules" in found:
+        found["model.recompute_modules"] = [found["model.recompute_modules"]]
+    found.setdefault("model.recompute_granularity", None)
+    if job.plan.virtual_stages > 1:
+        found |= {"model.virtual_pipeline_model_parallel_size": job.plan.virtual_stages}
+        found |= {P2P: job.plan.overlap_pipeline}
+    found |= dict.fromkeys(FUSIONS, job.plan.fused_kernels)
+    found |= {second: found[first] for first, second in TWICE.items()}
+    recipes = {precision: recipe for recipe, precision in RECIPES.items()}
+    return found | {"mixed_precision": recipes.get(job.plan.precision, "bf16_mixed")}
+
+
+def bridge_fields(reader: Reader, known: Known) -> dict[str, Any]:
+    """Back to Megatron-LM's flags, and from those to the plan."""
+    flags = {flag: value for flag, name in NAMES.items() if (value := reader.raw(name)) is not None}
+    for first, second in TWICE.items():
+        if reader.raw(second) is not None and reader.settings.get(first) not in (None, reader.settings[second]):
+            raise reader.wrong(second, f"what `{first}` is")
+    if isinstance(modules := flags.get("recompute-modules"), list) and len(modules) == 1:
+        flags["recompute-modules"] = modules[0]
+    if "pipeline-model-parallel-layout" in flags:
+        flags.pop("num-virtual-stages-per-pipeline-rank", None)
+    if not reader.flag(P2P, default=True):
+        flags["no-overlap-p2p-communication"] = True
+    if not any([reader.flag(name, default=True) for name in FUSIONS]):
+        flags |= dict.fromkeys(UNFUSED, True)
+    flags |= PRECISIONS[reader.word("mixed_precision", _hyphened(RECIPES | _READ_AS), "bf16")]
+    return megatron_fields(Reader(flags, reader.where, shown=NAMES), known)
+
+
+def _hyphened(recipes: dict[str, str]) -> dict[str, str]:
+    """Recipes are registered under both spellings."""
+    return recipes | {name.replace("_", "-"): value for name, value in recipes.items()}
+
+
+def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
+    """Those of Megatron, and the gradients that the recipes of number formats reduce."""
+    yield from megatron.rules(plan, workload)
+    own = "fp16" if plan.precision == "fp16" else "fp32"
+    if plan.gradient_dtype != own:
+        yield f"`gradient_dtype` is {plan.gradient_dtype}; the recipe for {plan.precision} reduces in {own}"
+
+
+FRAMEWORK = Framework(
+    name="megatron-bridge",
+    title="Megatron-Bridge",
+    alternatives=ALTERNATIVES,
+    settings=bridge_settings,
+    fields=bridge_fields,
+    rules=rules,
+    dump=_text.dump_overrides,
+    parse=_text.parse_overrides,
+    recognises=lambda text: any(word in text for word in ("tensor_model_parallel_size", "train.micro_batch_size")),
+    about_model=frozenset(
+        "model.hidden_size model.ffn_hidden_size model.num_attention_heads model.num_query_groups "
+        "model.num_moe_experts model.vocab_size model.moe_router_topk train.train_iters train.eval_iters "
+        "train.eval_interval optimizer.lr optimizer.min_lr optimizer.weight_decay optimizer.adam_beta1 "
+        "optimizer.adam_beta2 scheduler.lr_warmup_iters scheduler.lr_decay_iters logger.log_interval checkpoint.save "
+        "checkpoint.load checkpoint.save_interval dataset.path dataset.blend rng.seed tokenizer.tokenizer_type".split()
+    ),
+)

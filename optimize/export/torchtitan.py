@@ -1,0 +1,246 @@
+"""torchtitan: a function that changes a configuration, as recipes are written since TOML went (2026-02-23).
+
+Names: pytorch/torchtitan, torchtitan/config/parallelism.py at 15e2431, training.py at f204eb6 and README.md at 1b4a5ca
+("change the configuration directly ... instead of using CLI flags"; the flags `--parallelism.tensor_parallel_degree 8`
+have the same names and are read too); schedules: torch.distributed.pipelining.schedules.get_schedule_class. Fields of
+older versions (`training.local_batch_size`, `seq_len`, `global_batch_size`, `pipeline_parallel_microbatch_size`,
+configs.py at 0014ac2) are read.
+
+How fields are read: weights are shared by `data_parallel_shard_degree` x context ranks. FSDP that gathers weights
+again for the backward pass ("always") is ZeRO 3; that keeps them and reduces each microbatch's gradients is ZeRO 2;
+that defers the reduction to the last one is ZeRO 1; replicas alone are ZeRO 0. Full recompute is an object of
+torchtitan/distributed/activation_checkpoint.py (as in torchtitan_recipes/models/llama3.py at 03d9819). Number formats
+below 16 bits, asynchronous tensor parallelism and the kind of context parallelism are transforms of the model and not
+fields: context ranks are taken to gather keys and values before the attention.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from costmodel.plan import Plan
+from costmodel.specs import SpecError
+from costmodel.workload import Workload
+from optimize.export import _text
+from optimize.export._framework import Alternative, Framework, Job, Known, Settings, has_experts
+from optimize.export._reader import Reader, divided
+
+SCHEDULES = {"gpipe": "GPipe", "one_f_one_b": "1F1B", "interleaved": "Interleaved1F1B"}
+RESHARD = {1: ("never", True), 2: ("never", False), 3: ("always", False)}
+DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+P, T = "parallelism.", "training."
+
+_ANY = {
+    "schedule": tuple(SCHEDULES),
+    "zero_stage": (0, 1, 2, 3),
+    "sequence_parallel": (True, False),
+    "context_kind": ("ring",),
+    "recompute": ("none", "full"),
+    "recompute_share": (1.0,),
+    "expert_tensor": (1,),
+    "overlap_data": (True,),
+    "precision": tuple(DTYPES),
+    "gradient_dtype": tuple(DTYPES),
+}
+ALTERNATIVES: tuple[Alternative, ...] = (_ANY | {"context": (1,)}, _ANY | {"overlap_context": (False,)})
+
+
+def titan_settings(job: Job) -> Settings:
+    """Assignments, parallelism first."""
+    plan = job.plan
+    found: Settings = {
+        P + "data_parallel_replicate_degree": plan.data // _shard(plan),
+        P + "data_parallel_shard_degree": _shard(plan),
+        P + "tensor_parallel_degree": plan.tensor,
+        P + "enable_sequence_parallel": plan.sequence_parallel,
+        P + "context_parallel_degree": plan.context,
+        P + "expert_parallel_degree": plan.expert,
+        P + "pipeline_parallel_degree": plan.pipeline,
+    }
+    if plan.zero_stage and plan.data * plan.context > 1:
+        reshard, defer = RESHARD[plan.zero_stage]
+        found |= {P + "fsdp_reshard_after_forward": reshard, P + "fsdp_defer_gradient_reduction": defer}
+    if plan.pipeline > 1:
+        found |= _stages(job)
+    found |= {
+        T + "num_tokens_per_microbatch_per_dp_rank": plan.microbatch * job.sequence,
+        T + "num_tokens_per_train_step": job.batch * job.sequence,
+        T + "max_context_length": job.sequence,
+        T + "mixed_precision_param": DTYPES.get(plan.precision, "bfloat16"),
+        T + "mixed_precision_reduce": DTYPES.get(plan.gradient_dtype, "float32"),
+    }
+    full = plan.recompute == "full"
+    return found | {"activation_checkpoint": _text.Name("FullActivationRematConfig()") if full else None}
+
+
+def _shard(plan: Plan) -> int:
+    """Data ranks that share weights, beside all context ranks."""
+    if plan.zero_stage == 0:
+        return 1
+    return plan.data if plan.data_shard is None else max(1, plan.data_shard // plan.context)
+
+
+def _stages(job: Job) -> Settings:
+    """Layers of one virtual stage, and how many fewer the first and the last one have."""
+    plan, less = job.plan, (0, 0)
+    found: Settings = {
+        P + "pipeline_parallel_schedule": SCHEDULES.get(plan.schedule, "1F1B"),
+        P + "num_pp_microbatches": int(plan.microbatches(job.batch)),
+    }
+    each = job.layers // (plan.pipeline * plan.virtual_stages)
+    if plan.stage_layers is not None:
+        each = math.ceil(max(plan.stage_layers) / plan.virtual_stages)
+        less = (each * plan.virtual_stages - plan.stage_layers[0], each * plan.virtual_stages - plan.stage_layers[-1])
+        if any(_stage_rules(plan.stage_layers, plan.virtual_stages)):
+            return found
+    return found | {
+        P + "pipeline_parallel_layers_per_stage": each,
+        P + "pipeline_parallel_first_stage_less_layers": less[0],
+        P + "pipeline_parallel_last_stage_less_layers": less[1],
+    }
+
+
+def titan_fields(reader: Reader, known: Known) -> dict[str, Any]:
+    """The same, backwards."""
+    context, stages = reader.one(P + "context_parallel_degree"), reader.few(P + "pipeline_parallel_degree")
+    found: dict[str, Any] = {
+        "tensor": (tensor := reader.one(P + "tensor_parallel_degree")),
+        "context": context,
+        "pipeline": stages,
+        "expert": reader.one(P + "expert_parallel_degree"),
+        "sequence_parallel": reader.flag(P + "enable_sequence_parallel", default=True) and tensor > 1,
+        "overlap_context": context == 1,
+        "precision": reader.word(T + "mixed_precision_param", _backwards(DTYPES), "bf16"),
+        "gradient_dtype": reader.word(T + "mixed_precision_reduce", _backwards(DTYPES), "fp32"),
+    }
+    older = reader.word("activation_checkpoint.mode", {"full": "full", "none": "none"}, "none")
+    found["recompute"] = reader.word(
+        "activation_checkpoint", {"FullActivationRematConfig()": "full", "FullAC.Config()": "full"}, older
+    )
+    return found | _groups_read(reader, context, stages) | _batch_read(reader) | _stages_read(reader, stages, known)
+
+
+def _backwards(names: dict[str, str]) -> dict[str, str]:
+    return {value: name for name, value in names.items()}
+
+
+def _groups_read(reader: Reader, context: int, stages: int) -> dict[str, Any]:
+    """Data ranks and what they share; without a shard degree all that are left do (-1)."""
+    replicas = reader.one(P + "data_parallel_replicate_degree")
+    auto = reader.settings.get(P + "data_parallel_shard_degree", -1) == -1
+    reader.used.add(P + "data_parallel_shard_degree")
+    shard = None if auto else reader.count(P + "data_parallel_shard_degree")
+    if shard == 1 and context == 1:
+        return {"data": replicas, "zero_stage": 0 if replicas > 1 else 1}
+    policies = {"always": "always", "never": "never", "default": "never" if stages > 1 else "always"}
+    policy = reader.word(P + "fsdp_reshard_after_forward", policies, policies["default"])
+    deferred = reader.flag(P + "fsdp_defer_gradient_reduction")
+    found: dict[str, Any] = {"zero_stage": 3 if policy == "always" else 1 if deferred else 2}
+    if shard is not None:
+        found["data"] = replicas * shard
+    return found | ({"copies": replicas} if replicas > 1 else {})
+
+
+def _batch_read(reader: Reader) -> dict[str, Any]:
+    sequence = reader.count(T + "max_context_length") or reader.count(T + "seq_len")
+    local, batch = _older_batch(reader)
+    if tokens := reader.count(T + "num_tokens_per_microbatch_per_dp_rank"):
+        local = divided(reader, T + "num_tokens_per_microbatch_per_dp_rank", tokens, sequence or tokens, "a microbatch")
+    total = reader.settings.get(T + "num_tokens_per_train_step")
+    reader.used.add(T + "num_tokens_per_train_step")
+    if total not in (None, -1) and sequence:
+        count = reader.count(T + "num_tokens_per_train_step", 1)
+        batch = divided(reader, T + "num_tokens_per_train_step", count, sequence, "a step")
+    return {"microbatch": local, "batch": batch, "sequence": sequence}
+
+
+def _older_batch(reader: Reader) -> tuple[int, int | None]:
+    """Sequences of a microbatch and of a step under the names of August 2026 and before."""
+    local, pipelined = reader.one(T + "local_batch_size"), reader.count(P + "pipeline_parallel_microbatch_size")
+    auto = reader.settings.get(T + "global_batch_size", -1) == -1
+    reader.used.add(T + "global_batch_size")
+    return pipelined or local, None if auto else reader.count(T + "global_batch_size")
+
+
+def _stages_read(reader: Reader, stages: int, known: Known) -> dict[str, Any]:
+    names = {name.lower(): schedule for schedule, name in SCHEDULES.items()}
+    written = reader.raw(P + "pipeline_parallel_schedule")
+    if written is not None and str(written).lower() not in names:
+        raise reader.wrong(P + "pipeline_parallel_schedule", f"one of {', '.join(SCHEDULES.values())}")
+    schedule = names.get(str(written).lower(), "one_f_one_b") if stages > 1 else "one_f_one_b"
+    reader.count(P + "num_pp_microbatches")
+    first, last = (reader.few(P + f"pipeline_parallel_{e}_stage_less_layers", least=0) for e in ("first", "last"))
+    each = reader.count(P + "pipeline_parallel_layers_per_stage")
+    if stages == 1:
+        return {"schedule": schedule}
+    if known.layers is None:
+        raise SpecError(
+            f"{reader.where}: `{P}pipeline_parallel_degree` is {stages}; expected the model's layers with it"
+        )
+    total = known.layers + first + last
+    virtual = 1 if schedule != "interleaved" else 2 if each is None else math.ceil(total / each) / stages
+    if virtual != int(virtual):
+        raise reader.wrong(P + "pipeline_parallel_layers_per_stage", f"chunks in multiples of the {stages} stages")
+    held = _spread(total, stages, int(virtual), (first, last))
+    return {"schedule": schedule, "virtual_stages": int(virtual), "stage_layers": held}
+
+
+def _spread(total: int, stages: int, virtual: int, less: tuple[int, int]) -> tuple[int, ...]:
+    """Layers of each stage, as torchtitan spreads them over chunks: evenly, the first ones one more, the ends less."""
+    each, odd = divmod(total, stages * virtual)
+    chunks = [each + (i < odd) for i in range(stages * virtual)]
+    chunks[0], chunks[-1] = chunks[0] - less[0], chunks[-1] - less[1]
+    return tuple(sum(chunks[stage::stages]) for stage in range(stages))
+
+
+def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
+    """What goes together, beyond the table."""
+    if plan.pipeline == 1 and plan.schedule != "one_f_one_b":
+        yield f"`schedule` is {plan.schedule} with `pipeline` 1; torchtitan accumulates gradients then"
+    yield from _shard_rules(plan)
+    if plan.stage_layers is not None:
+        yield from _stage_rules(plan.stage_layers, plan.virtual_stages)
+    if workload is not None and has_experts(workload) and plan.expert < plan.tensor:
+        yield f"`expert` is {plan.expert} with `tensor` {plan.tensor}; torchtitan wants at least as many expert ranks"
+
+
+def _shard_rules(plan: Plan) -> Iterator[str]:
+    """Ranks that FSDP shares weights over."""
+    if plan.zero_stage == 0 and plan.context > 1:
+        yield f"`zero_stage` is 0 with `context` {plan.context}; FSDP shares weights over context ranks"
+    if plan.zero_stage == 3 and plan.data * plan.context == 1:
+        yield "`zero_stage` is 3 on one data rank; FSDP wants two"
+    if plan.data_shard is not None and (plan.data_shard % plan.context or plan.data_shard == 1):
+        yield f"`data_shard` is {plan.data_shard}; FSDP shares over two ranks or more, all context ranks among them"
+
+
+def _stage_rules(held: tuple[int, ...], virtual_stages: int) -> Iterator[str]:
+    """All stages alike but the first and the last, which may have fewer layers in one chunk of theirs."""
+    each = math.ceil(max(held) / virtual_stages)
+    whole = each * virtual_stages
+    if set(held[1:-1]) - {whole} or min(held[0], held[-1]) <= whole - each or max(held[0], held[-1]) > whole:
+        yield "`stage_layers` differ in the middle; torchtitan takes layers from the first and the last stage only"
+
+
+def elsewhere(plan: Plan) -> Iterator[str]:
+    """What a recipe chooses by an object."""
+    if plan.context > 1:
+        yield "apply_transforms(config, [ContextParallelTransform(...)]) with an attention that gathers keys and values"
+
+
+FRAMEWORK = Framework(
+    name="torchtitan",
+    title="torchtitan",
+    alternatives=ALTERNATIVES,
+    settings=titan_settings,
+    fields=titan_fields,
+    rules=rules,
+    elsewhere=elsewhere,
+    dump=_text.dump_python,
+    parse=_text.parse_python,
+    recognises=lambda text: "parallelism." in text and "parallel" in text.split("parallelism.", 1)[1],
+    about_model=frozenset(
+        "training.steps training.max_norm training.dtype training.gc_freq checkpoint.enable metrics.log_freq "
+        "optimizer.lr lr_scheduler.warmup_steps debug.seed hf_assets_path dump_folder".split()
+    ),
+)

@@ -1,0 +1,77 @@
+"""Why no cluster meets the limits: which of them fails, by how much, and the smallest change that helps."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from optimize.joint import Cell, cells
+from optimize.objective import Limits
+from optimize.problem import Problem
+from optimize.screen import tangents_of
+
+MOST = 16_384  # accelerators up to which a way out is looked for
+
+
+def why_infeasible(problem: Problem) -> str:
+    """One line. Memory decides: with it, the least rates must be paid for and powered."""
+    least = least_needed(problem)
+    name = problem.job.workload.name
+    if least is None:
+        most_gib = problem.space.ranges.most_hbm_bytes / 2**30
+        return f"{name} does not fit: no plan on up to {MOST:,} accelerators needs less than {most_gib:.0f} GiB each"
+    said = []
+    for limit, need in least.items():
+        have = getattr(problem.limits, limit)
+        if have is not None and need > have:
+            said.append(
+                f"`{limit}` is {_number(have)}, the least that any cluster for {name} needs is {_number(need)}"
+                f" ({need / have:.3g} times); {_flag(limit, need)} makes it feasible"
+            )
+    return said[0] if said else f"no plan of {name} was found within the limits; more `seconds` may find one"
+
+
+def least_needed(problem: Problem) -> dict[str, float] | None:
+    """The least of each limit alone at which some plan can be built with the least rates; None: memory forbids all."""
+    free = dataclasses.replace(problem, limits=Limits(accelerators=MOST))
+    found: dict[str, float] = {}
+    for cell in cells(free):
+        for hbm_bytes in _least_bytes(cell):
+            own = _needs(cell, hbm_bytes)
+            found = {name: min(need, found.get(name, math.inf)) for name, need in own.items()}
+    return found or None
+
+
+def _least_bytes(cell: Cell) -> list[float]:
+    """The least memory of all plans of a cell, if it can be built."""
+    families, most = cell.families(), cell.problem.space.ranges.most_hbm_bytes
+    if not len(families):
+        return []
+    first = families.first(0, len(families))
+    first = first[:: max(1, len(first) // 4096)]
+    y = np.broadcast_to(np.log(cell.problem.space.ranges.low), (len(first), 4))
+    points = families.points(first, np.float64)
+    least = float(tangents_of(cell.problem.job.workload, cell.problem.space, points, y).least_bytes.min())
+    return [least] if least <= most else []
+
+
+def _needs(cell: Cell, hbm_bytes: float) -> dict[str, float]:
+    low, laws = np.log(cell.problem.space.ranges.low), cell.money.laws
+    usd = float(laws.usd_of(low).sum() + cell.money.hbm(np.array(hbm_bytes)))
+    return {
+        "budget_usd": cell.bought * usd,
+        "power_w": cell.bought * float(laws.watt_of(low).sum()),
+        "accelerators": cell.bought,
+    }
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _flag(limit: str, need: float) -> str:
+    """The option with a value that is enough, rounded up to three digits."""
+    scale = 1e6 if limit == "power_w" else 1.0
+    digits = 10.0 ** (math.floor(math.log10(need / scale)) - 2)
+    enough = math.ceil(need / scale / digits) * digits
+    return f"--{'power-mw' if limit == 'power_w' else limit.replace('_', '-')} {enough:g}"

@@ -1,0 +1,146 @@
+"""The figures of `equipoise design --out`: the frontier, elasticities as a tornado, the way from relaxed to rounded."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from optimize import units
+from optimize.answers import Answer
+from optimize.design import DesignResult
+from optimize.figures import _STYLE, BLACK, PALETTE, _file
+from optimize.objective import SECONDS_A_DAY, Objective
+
+_LABELS = {
+    "budget_usd": ("budget, million USD", 1e-6),
+    "power_w": ("power at the meter, MW", 1e-6),
+    "accelerators": ("accelerators at most", 1.0),
+}
+_BARS = 12  # parameters of the tornado
+
+
+def draw(result: DesignResult) -> dict[str, bytes]:
+    """The content of each file by its name, each as PNG and SVG; what has no content is left out."""
+    with rc_context(_STYLE):
+        figures = {"frontier": _frontier(result), "elasticities": _tornado(result), "trajectory": _trajectory(result)}
+        return {
+            f"{name}.{kind}": _file(figure, kind)
+            for name, figure in figures.items()
+            if figure is not None
+            for kind in ("png", "svg")
+        }
+
+
+def _scale(result: DesignResult) -> tuple[float, str]:
+    """What values are divided by, and the label of their axis."""
+    if result.objective is Objective.time:
+        return SECONDS_A_DAY, "days to train"
+    return 1.0, result.objective.value
+
+
+def _frontier(result: DesignResult) -> Figure | None:
+    """Values with their bounds over the swept limit, and real parts at the limit that was asked for."""
+    points = [point for point in result.frontier if point["value"] is not None]
+    if not points:
+        return None
+    limit = next(iter(points[0]))
+    label, scale = _LABELS[limit]
+    factor, name = _scale(result)
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    x = [scale * point[limit] for point in points]
+    axes.fill_between(
+        x,
+        [point["lower_bound"] / factor for point in points],
+        [point["value"] / factor for point in points],
+        color=PALETTE[4],
+        alpha=0.4,
+        label=f"what is not proved (at most {100 * max(point['gap'] for point in points):.2g} %)",
+    )
+    axes.plot(x, [point["value"] / factor for point in points], "o-", color=PALETTE[0], label="rates of any size")
+    _real_parts(axes, result, limit, scale, factor)
+    for across, point in zip(x, points, strict=True):
+        count = f"{point['accelerators']:,}"
+        axes.annotate(count, (across, point["value"] / factor), (5, 6), textcoords="offset points", fontsize=8)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    _plain_ticks(axes.xaxis, x)
+    _plain_ticks(axes.yaxis, [point["value"] / factor for point in points])
+    axes.set_xlabel(label)
+    axes.set_ylabel(name)
+    axes.set_title("Frontier; numbers are accelerators", loc="left", fontsize=9)
+    axes.legend(loc="best")
+    return figure
+
+
+def _real_parts(axes: Any, result: DesignResult, limit: str, scale: float, factor: float) -> None:
+    at = getattr(result.limits, limit)
+    if result.catalogue is not None and at is not None:
+        axes.plot(
+            [scale * at],
+            [result.catalogue.value / factor],
+            "D",
+            color=PALETTE[5],
+            label=f"real: {result.catalogue.name}",
+        )
+
+
+def _plain_ticks(axis: Any, values: list[float]) -> None:
+    """At the points, as plain numbers."""
+    axis.set_ticks(values, [units.significant(value) for value in values])
+    axis.set_ticks([], minor=True)
+
+
+def _tornado(result: DesignResult) -> Figure | None:
+    """The largest elasticities of the step, of both answers side by side."""
+    answers = [answer for answer in (result.continuous, result.catalogue) if answer is not None]
+    first = answers[0]
+    values = _elasticities(first)
+    keys = sorted(values, key=lambda key: abs(values[key]), reverse=True)[:_BARS]
+    words = {e.parameter.key: e.parameter.words for e in first.elasticities}
+    figure = Figure(figsize=(6.8, 4.4), layout="constrained")
+    axes = figure.add_subplot()
+    for number, answer in enumerate(answers):
+        own = _elasticities(answer)
+        rows = np.arange(len(keys)) + (0.4 * number - 0.2 * (len(answers) - 1))
+        colour = (PALETTE[0], PALETTE[5])[number]
+        axes.barh(rows, [own.get(key, 0.0) for key in keys], height=0.38, color=colour, label=answer.name)
+    axes.axvline(0.0, color=BLACK, linewidth=0.8)
+    axes.set_yticks(range(len(keys)), [words[key] for key in keys])
+    axes.invert_yaxis()
+    axes.set_xlabel("% of the step for 1 % more of it (below 0: shorter)")
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return figure
+
+
+def _elasticities(answer: Answer) -> Mapping[str, float]:
+    """One number each: the mean of both sides at a kink."""
+    return {e.parameter.key: 0.5 * (e.left + e.right) for e in answer.elasticities}
+
+
+def _trajectory(result: DesignResult) -> Figure | None:
+    """The best relaxed value by step of the descent, then the best plan, then its bound."""
+    if result.relaxed is None or result.continuous is None or result.objective.maximised:
+        return None
+    factor, name = _scale(result)
+    path = np.exp(result.relaxed.path) / factor
+    value, bound = result.continuous.value / factor, result.continuous.lower_bound / factor
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot(np.arange(len(path)), path, color=PALETTE[0], label="descent: best relaxed point so far")
+    end = len(path) * 1.12
+    axes.plot([len(path) - 1, end], [path[-1], value], ":", color=PALETTE[6], label="rounded, hardware solved again")
+    axes.plot([end], [value], "o", color=PALETTE[5], label=f"best plan: {units.significant(value, 4)}")
+    axes.axhline(bound, color=BLACK, linestyle="--", label=f"no plan is below: {units.significant(bound, 4)}")
+    axes.set_yscale("log")
+    low, high = min(path[-1], bound), float(np.quantile(path, 0.97))
+    axes.set_ylim(0.97 * low, 1.05 * high)
+    _plain_ticks(axes.yaxis, list(np.geomspace(low, high, 5)))
+    axes.set_xlabel("steps of the descent")
+    axes.set_ylabel(name)
+    loss = units.percent(value / path[-1] - 1)
+    axes.set_title(f"Relaxed to rounded: the best plan is {loss} above the relaxed point", loc="left", fontsize=9)
+    axes.legend(loc="upper right")
+    return figure

@@ -1,0 +1,97 @@
+"""Frontiers: one limit swept, the best answer at each of its values, every point certified.
+
+Time against money, money against power, accelerators against days: the objective of the problem over one of its limits.
+The points share what does not depend on limits (the screened batches of plans, the relaxed points to start from), so
+each costs a fraction of the first.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from optimize.joint import Best, Progress, search
+from optimize.objective import told
+from optimize.problem import Problem
+from optimize.space import as_table
+
+SWEPT = ("budget_usd", "power_w", "accelerators")
+FACTORS = (2.0, 0.5, 1.4, 0.7)  # of the limit that is asked for, in this order as long as there is time
+
+
+def point_of(limit: str, problem: Problem, found: Progress) -> Mapping[str, Any]:
+    """One point as plain data. Without a plan the value is None: nothing meets that limit."""
+    own = {limit: getattr(problem.limits, limit)}
+    if own[limit] is None and found.best is not None:
+        own = {limit: used_of(limit, problem, found.best)}
+    if found.best is None:
+        return {**own, "value": None, "lower_bound": None, "gap": None}
+    best, tokens = found.best, problem.job.tokens
+    bound = min(found.log_bound, best.log_value)
+    return {
+        **own,
+        "value": told(problem.objective, math.exp(best.log_value), tokens),
+        "lower_bound": told(problem.objective, math.exp(bound), tokens),
+        "gap": math.expm1(best.log_value - bound),
+        "accelerators": best.cell.accelerators,
+        "hardware": {**as_table(np.exp(best.y)), "hbm_bytes": best.hbm_bytes},
+        "plan": dataclasses.asdict(best.plan),
+    }
+
+
+def frontier(
+    problem: Problem, limit: str, values: Iterable[float], seconds: float, after: Progress | None = None, seed: int = 0
+) -> tuple[list[Mapping[str, Any]], Progress | None]:
+    """Points in the order of `values`, as many as the time allows; and the last search, to go on from."""
+    if limit not in SWEPT:
+        raise ValueError(f"`limit` is {limit!r}; expected one of {', '.join(SWEPT)}")
+    end, points, cost_s = time.monotonic() + seconds, [], 0.0
+    for value in values:
+        start = time.monotonic()
+        if start + cost_s > end:
+            break
+        own = int(value) if limit == "accelerators" else float(value)
+        asked = dataclasses.replace(problem, limits=dataclasses.replace(problem.limits, **{limit: own}))
+        found = search(asked, max(1.0, end - start), seed, after=after)
+        after = found if found.relaxed is not None else after
+        points.append(point_of(limit, asked, found))
+        cost_s = time.monotonic() - start
+    return points, after
+
+
+def used_of(limit: str, problem: Problem, best: Best) -> float:
+    """What an answer takes of a limit that was not set."""
+    cell, laws = best.cell, best.cell.money.laws
+    if limit == "accelerators":
+        return cell.accelerators
+    if limit == "power_w":
+        return cell.bought * float(laws.watt_of(best.y).sum())
+    return cell.bought * float(laws.usd_of(best.y).sum() + cell.money.hbm(best.hbm_bytes))
+
+
+def swept_limit(problem: Problem) -> str | None:
+    """The limit that a design sweeps by default: money, else power, else accelerators."""
+    return next((name for name in SWEPT if getattr(problem.limits, name) is not None), None)
+
+
+def monotone(points: list[Mapping[str, Any]], limit: str, maximised: bool) -> list[Mapping[str, Any]]:
+    """By the limit; a point that is worse than one with less of the limit takes that one's answer (it is allowed)."""
+    kept: list[Mapping[str, Any]] = []
+    for point in sorted(points, key=lambda point: point[limit]):
+        if kept and _better(kept[-1], point, maximised):
+            inherited = {**kept[-1], limit: point[limit], "lower_bound": point["lower_bound"]}
+            bound = inherited["lower_bound"]
+            inherited["gap"] = (bound / inherited["value"] if maximised else inherited["value"] / bound) - 1
+            kept.append(inherited)
+        else:
+            kept.append(point)
+    return kept
+
+
+def _better(first: Mapping[str, Any], second: Mapping[str, Any], maximised: bool) -> bool:
+    if first["value"] is None or second["value"] is None:
+        return first["value"] is not None
+    return first["value"] > second["value"] if maximised else first["value"] < second["value"]

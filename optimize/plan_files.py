@@ -1,0 +1,60 @@
+"""Plan files: the fields of `Plan`, an answer that holds them, or a launch file of a training framework."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from costmodel.plan import layers
+from costmodel.specs import PLAN_CHECKS, SpecError, convert, load_workload, plain, plan_from, read_mapping, read_text
+
+
+class PlanFile(NamedTuple):
+    """What a plan file says: fields of the plan, and with a launch file batch, sequence and accelerators."""
+
+    values: dict[str, Any]
+    unread: tuple[str, ...] = ()  # options of a launch file that may change the cost and that nothing here stands for
+
+
+def read_plan_file(path: str, asked: Mapping[str, Any]) -> PlanFile:
+    """The file by its content. `asked` was given beside it: a launch file may leave open how many layers or
+    accelerators there are.
+    """
+    from optimize import export
+
+    text, where = read_text(path), f"plan ({plain(path)})"
+    if export.framework_of(text) is None:
+        return PlanFile(_plan_fields(path, where))
+    known = _known(asked)
+    found = export.read(text, where, known)
+    said = found.facts.get("layers", known.layers)
+    if known.layers is not None and said != known.layers:
+        raise SpecError(f"{where}: `num-layers` is {said}; expected the {known.layers} layers of the model")
+    facts = {name: found.facts[name] for name in ("batch", "sequence", "accelerators") if name in found.facts}
+    return PlanFile(facts | convert(found.fields, PLAN_CHECKS, where), found.unread)
+
+
+def is_launch_file(path: str) -> bool:
+    """Whether a file holds the options of a training framework."""
+    from optimize import export
+
+    return export.framework_of(read_text(path)) is not None
+
+
+def _plan_fields(path: str, where: str) -> dict[str, Any]:
+    """The fields that a plan file gives. It is a whole plan: degrees that it leaves out are 1, but `data` follows."""
+    content = read_mapping(path)
+    plan = plan_from(content, where)
+    inside = content.get("plan", content)
+    ones = {name: 1 for name in ("tensor", "context", "pipeline") if name not in inside}
+    return {name: getattr(plan, name) for name in PLAN_CHECKS if name in inside} | ones
+
+
+def _known(asked: Mapping[str, Any]) -> Any:
+    """What the model and the command line say. A wrong model is told where it is read for good."""
+    from optimize import export
+
+    count = asked.get("accelerators")
+    try:
+        workload = load_workload(asked["model"])
+    except (KeyError, SpecError):
+        return export.Known(accelerators=count)
+    return export.Known(layers=layers(workload), accelerators=count, has_experts=export.has_experts(workload))

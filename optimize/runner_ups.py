@@ -1,0 +1,80 @@
+"""The best plans of another shape, and the smallest change of the hardware that would make each of them win."""
+
+import dataclasses
+
+import numpy as np
+
+from costmodel.cluster import Cluster
+from costmodel.cost import cost
+from costmodel.evaluate import prepare
+from costmodel.plan import Plan
+from costmodel.semantics import Exact
+from costmodel.workload import Workload
+from optimize.exhaustive import Best, Entry, cell_degrees
+from optimize.lattice import Lattice
+from optimize.sensitivity import Parameter, parameters, read_leaf, with_leaves
+
+RANGE = 4.0  # factor either way within which changes are looked for
+_STEPS = 160  # from 1 to it: 0.9 % each
+_EXACT = Exact(np)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Change:
+    """One parameter of the machine, so many times what it is, with all else kept."""
+
+    parameter: Parameter
+    factor: float
+
+    def __str__(self) -> str:
+        return f"{self.factor:.2f} times the {self.parameter.words}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunnerUp:
+    """The best plan with other tensor and pipeline degrees. `wins_with` is None where no one change suffices."""
+
+    plan: Plan
+    value: float
+    behind: float  # relative to the best
+    wins_with: Change | None
+
+
+def runner_ups(whole: Lattice, best: Best, count: int = 3) -> tuple[RunnerUp, ...]:
+    """By value; each is the best of its tensor and pipeline degree."""
+    first = whole.plan(best.top[0].index)
+    others = [e for cell, e in best.cells.items() if cell_degrees(cell) != (first.tensor, first.pipeline)]
+    return tuple(
+        _runner_up(whole, first, best.top[0].value, entry)
+        for entry in sorted(others, key=lambda entry: entry.key)[:count]
+    )
+
+
+def _runner_up(whole: Lattice, first: Plan, value: float, entry: Entry) -> RunnerUp:
+    plan = whole.plan(entry.index)
+    change = winning_change(whole.workload, whole.cluster, first, plan)
+    return RunnerUp(plan=plan, value=entry.value, behind=entry.value / value - 1, wins_with=change)
+
+
+def winning_change(workload: Workload, cluster: Cluster, first: Plan, other: Plan) -> Change | None:
+    """The change nearest to none, of one parameter up to `RANGE` either way, at which `other` is as fast as `first`."""
+    logs = np.linspace(-1.0, 1.0, 2 * _STEPS + 1)
+    factors, found = RANGE**logs, []
+    for parameter in parameters(cluster, first):
+        if not parameter.hardware:
+            continue
+        leaf = factors * read_leaf(cluster, parameter.path)
+        ratio = _seconds(workload, cluster, other, parameter, leaf) / _seconds(
+            workload, cluster, first, parameter, leaf
+        )
+        wins = np.flatnonzero(ratio <= 1)
+        if len(wins):
+            nearest = wins[np.argmin(np.abs(logs[wins]))]
+            found.append(Change(parameter=parameter, factor=float(factors[nearest])))
+    return min(found, key=lambda change: abs(np.log(change.factor)), default=None)
+
+
+def _seconds(workload: Workload, cluster: Cluster, plan: Plan, parameter: Parameter, leaf: np.ndarray) -> np.ndarray:
+    numbers, machine, point = prepare(workload, cluster, plan)
+    found = cost(numbers, with_leaves(machine, {parameter.path: leaf}), point, _EXACT).step_s
+    return np.broadcast_to(found, leaf.shape)

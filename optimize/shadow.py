@@ -1,0 +1,102 @@
+"""What one more dollar or watt would buy, in plain words; and the exact hardware of the plan that was found."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.prices import PriceRange
+from optimize import units
+from optimize.hardware import HardwareProblem, HardwareSolutions, solve_hardware
+from optimize.problem import Problem
+from optimize.space import RATES
+
+EXACTLY = 1e-6  # gap of the hardware of the plan that is reported
+MORE = 0.01  # of a limit, to see where it goes
+_WORDS = {
+    "flop_per_s": "FLOP/s",
+    "hbm_bytes": "HBM bytes",
+    "hbm_bytes_per_s": "HBM bandwidth",
+    "scale_up_bytes_per_s": "scale-up bandwidth",
+    "scale_out_bytes_per_s": "scale-out bandwidth",
+}
+_LIMITS = {"budget_usd": ("budget", "USD"), "power_w": ("power", "W"), "deadline_s": ("time allowed", "s")}
+
+
+def hardware_problem(problem: Problem) -> HardwareProblem:
+    """The convex problem of fixed plans, in the same space."""
+    space = problem.space
+    ranges, prices = space.ranges, PriceRange(low=space.prices, base=space.prices, high=space.prices)
+    bounds = {name: (float(a), float(b)) for name, a, b in zip(RATES, ranges.low, ranges.high, strict=True)}
+    return HardwareProblem(
+        jobs=problem.jobs,
+        template=dataclasses.replace(space.template, prices=prices),
+        curves=space.curves,
+        objective=problem.objective,
+        limits=problem.limits,
+        bounds=bounds | {"hbm_bytes": (1.0, ranges.most_hbm_bytes)},
+    )
+
+
+def solve_plans(problem: HardwareProblem, plans: Sequence[Plan], tolerance: float = EXACTLY) -> HardwareSolutions:
+    """The best hardware of one plan for each job."""
+    return solve_hardware(problem, *(_points(problem, i, plan) for i, plan in enumerate(plans)), tolerance=tolerance)
+
+
+def _points(problem: HardwareProblem, i: int, plan: Plan) -> list[PlanPoint]:
+    return [embed(plan, problem.jobs[i].workload, float(problem.template.tiers[0].usable_size))]
+
+
+def shadow_prices(problem: HardwareProblem, plans: Sequence[Plan], solved: HardwareSolutions) -> dict[str, Any]:
+    """By limit: per cent of the value for one per cent more of it (right and left), where it would go, and in words.
+
+    At these plans; a change that large that another plan wins is worth more.
+    """
+    found = {}
+    for name in ("budget_usd", "power_w"):
+        limit = getattr(problem.limits, name)
+        if limit is None or name not in solved.shadow_prices:
+            continue
+        right, left = (_again(problem, plans, name, limit * (1 + sign * MORE)) for sign in (1.0, -1.0))
+        value = float(solved.value[0])
+        gains = [_per_cent(value, other, sign) for other, sign in ((right, 1.0), (left, -1.0))]
+        price = float(solved.shadow_prices[name][0])
+        goes = _goes_to(solved, right)
+        found[name] = {
+            "value_per_limit": price,
+            "resolved": gains,
+            "per_unit": price * value / limit,
+            "goes_to": goes,
+            "words": _words(name, gains[0] if gains[0] is not None else price, goes),
+        }
+    return found
+
+
+def _again(problem: HardwareProblem, plans: Sequence[Plan], name: str, limit: float) -> HardwareSolutions:
+    changed = dataclasses.replace(problem.limits, **{name: limit})
+    return solve_plans(dataclasses.replace(problem, limits=changed), plans)
+
+
+def _per_cent(value: float, other: HardwareSolutions, sign: float) -> float | None:
+    """Change of the logarithm of the value, lower being better, for one of the logarithm of the limit."""
+    new = float(other.value[0])
+    return float(-np.log(new / value) / np.log1p(sign * MORE)) if np.isfinite(new) else None
+
+
+def _goes_to(before: HardwareSolutions, after: HardwareSolutions) -> dict[str, float]:
+    """Per cent that each rate and size grows by, for one per cent more of the limit; what does not change left out."""
+    if not np.isfinite(after.value[0]):
+        return {}
+    change = (after.logs[0] - before.logs[0]) / np.log1p(MORE)
+    return {name: float(part) for name, part in zip(before.model.names, change, strict=True) if abs(part) > 0.01}
+
+
+def _words(name: str, gain: float, goes: Mapping[str, float]) -> str:
+    what, _ = _LIMITS[name]
+    if abs(gain) < 5e-4:
+        return f"more {what} buys nothing: it is not what limits this answer"
+    most = max(goes, key=lambda part: goes[part], default=None)
+    told = f"the next 1 % of {what} buys {units.significant(gain, 2)} %"
+    return told if most is None else f"{told}, and should go to {_WORDS.get(most, most)}"

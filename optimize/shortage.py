@@ -1,0 +1,76 @@
+"""Where no plan is the answer: which rule or how much memory is in the way, and the smallest change that helps."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from costmodel.cluster import Cluster
+from costmodel.specs import SpecError
+from costmodel.workload import Workload
+from optimize import units
+from optimize.default_plan import choose_plan, enlarged
+from optimize.exhaustive import Entry, exactly
+from optimize.lattice import CHUNK, Lattice, lattice
+from optimize.status import CommandError, Status
+
+_LEAST_MEMORY = {"recompute": "full", "recompute_share": 1.0, "zero_stage": 3, "microbatch": 1}
+_TIMES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+
+
+def nothing_legal(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> CommandError:
+    """The first rule that the closest plan with the fixed fields breaks."""
+    single = {name: value for name, value in fixed.items() if not isinstance(value, set | frozenset)}
+    try:
+        choose_plan(single, workload, cluster)
+    except CommandError as error:
+        if error.status is Status.bad_input:
+            return error
+    except SpecError as error:
+        return CommandError(Status.bad_input, str(error))
+    kept = ", ".join(f"`{name}` {_show(value)}" for name, value in fixed.items()) or "all rules"
+    message = (
+        f"plan: none of {workload.name} on {cluster.accelerators:,} {cluster.name} keeps {kept}; expected fewer fixed "
+        "fields, or a batch and a number of accelerators with more common divisors"
+    )
+    return CommandError(Status.bad_input, message)
+
+
+def _show(value: Any) -> str:
+    return " or ".join(map(str, sorted(value, key=str))) if isinstance(value, set | frozenset) else str(value)
+
+
+def nothing_fits(whole: Lattice, least: Entry) -> CommandError:
+    """By how much memory is short in the plan that needs least, and what would make room."""
+    workload, cluster, plan = whole.workload, whole.cluster, whole.plan(least.index)
+    exact = float(whole.needed(exactly(whole, np.array([least.index])))[0])
+    hbm_bytes = float(cluster.accelerator.hbm_bytes)
+    message = (
+        f"memory: {workload.name} does not fit on {cluster.accelerators:,} {cluster.name}; of {len(whole):,} legal "
+        f"plans the one that needs least needs {units.scaled(exact * hbm_bytes, units.BYTES)} of "
+        f"{units.scaled(hbm_bytes, units.BYTES)}, {units.percent(exact - 1)} too much ({units.shorten_runs(str(plan))})"
+    )
+    return CommandError(Status.infeasible, f"{message}; {_change(whole, exact)}")
+
+
+def _change(whole: Lattice, exact: float) -> str:
+    """More memory, by exactly so much; or the first multiple of the accelerators on which something fits."""
+    more = f"it fits with {units.percent(exact - 1)} more memory on each accelerator"
+    given = dict(whole.fixed)
+    for times in _TIMES:
+        if _least(whole.workload, enlarged(whole.cluster, times), given) <= 1:
+            return f"{more}, or with --accelerators {whole.cluster.accelerators * times}"
+    return f"{more}; {_TIMES[-1]} times as many accelerators are not enough, a smaller sequence would need less"
+
+
+def _least(workload: Workload, cluster: Cluster, given: Mapping[str, Any]) -> float:
+    """The least memory of plans that save it, over what there is."""
+    saving = {name: value for name, value in _LEAST_MEMORY.items() if name not in given}
+    whole = lattice(workload, cluster, {**given, **saving})
+    least = np.inf
+    for start in range(0, len(whole), CHUNK):
+        needed = whole.needed(exactly(whole, whole.chunk(start, start + CHUNK).indices))
+        least = min(least, float(needed.min()))
+        if least <= 1:
+            break
+    return least

@@ -1,0 +1,143 @@
+"""The search finds what an independent loop over single plans finds, in any pieces; float32 stays within its margin."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from costmodel.cost import cost
+from costmodel.evaluate import evaluate, prepare
+from costmodel.plan import Plan
+from costmodel.semantics import Exact
+from costmodel.specs import load_cluster, load_workload
+from optimize import exhaustive
+from optimize.exhaustive import MARGIN, Best, search
+from optimize.find_plan import find_plan
+from optimize.lattice import CHUNK, lattice
+from optimize.plan_values import plan_value
+from optimize.status import CommandError, Status
+from tests.builders import accelerator, cluster, small_decoder, small_moe
+from tests.oracles.plans import brute_force
+
+CASES = 100
+
+
+def _random_case(number: int):
+    """A small problem in which memory matters, with some fields fixed."""
+    rng = np.random.default_rng(number)
+    batch = int(rng.choice([4, 6, 8, 12, 24]))
+    sizes = {"batch": batch, "layers": int(rng.integers(2, 7)), "sequence": int(rng.choice([64, 128, 192]))}
+    workload = small_decoder(**sizes) if rng.random() < 0.7 else small_moe(**sizes)
+    total = int(rng.choice([1, 2, 3, 4, 6, 8]))
+    machine = cluster(total, domain=int(rng.choice([2, 4, 8])), tiers=int(rng.choice([2, 3])))
+    chip = accelerator(hbm_bytes=float(rng.uniform(1.7e9, 3.2e9)), hbm_bytes_per_s=float(rng.uniform(5e11, 4e12)))
+    choices = {
+        "schedule": ["one_f_one_b", "interleaved", "zb_h1", "gpipe"],
+        "zero_stage": [0, 1, 2, 3],
+        "recompute": ["none", "selective", "full"],
+        "microbatch": [1, 2],
+        "context": [1, 2],
+        "tensor": [1, 2, 4],
+    }
+    names = rng.choice(list(choices), 4, replace=False)
+    fixed = {str(name): rng.choice(choices[name]).item() for name in names}
+    return workload, dataclasses.replace(machine, accelerator=chip), fixed
+
+
+def _loop(workload, machine, fixed) -> tuple[int, list[tuple[float, Plan]]]:
+    """How many plans are legal, and those that fit with their seconds, fastest first."""
+    legal, fitting = 0, []
+    for plan in brute_force(workload, machine, fixed):
+        found = cost(*prepare(workload, machine, plan), Exact(math))
+        legal += 1
+        if found.peak_bytes <= machine.accelerator.hbm_bytes:
+            fitting.append((found.step_s, plan))
+    return legal, sorted(fitting, key=lambda pair: pair[0])
+
+
+def test_a_hundred_random_problems():
+    """The same best plan and value as a loop over single plans; the same refusal where there is none."""
+    outcomes = []
+    while outcomes.count(Status.ok) < CASES:
+        workload, machine, fixed = _random_case(len(outcomes))
+        legal, fitting = _loop(workload, machine, fixed)
+        if fitting:
+            found = find_plan(workload, machine, fixed=fixed, top=5)
+            outcomes.append(found.status)
+            _compare(found, legal, fitting)
+            continue
+        with pytest.raises(CommandError) as refusal:
+            find_plan(workload, machine, fixed=fixed, top=5)
+        outcomes.append(refusal.value.status)
+        assert outcomes[-1] is (Status.infeasible if legal else Status.bad_input), (fixed, refusal)
+    assert min(outcomes.count(status) for status in (Status.infeasible, Status.bad_input)) > 5
+
+
+def _compare(found, legal, fitting):
+    assert (found.plans_in_lattice, found.fitting, found.gap) == (legal, len(fitting), 0)
+    seconds = [step_s for step_s, _ in fitting[:5]]
+    np.testing.assert_allclose([ranked.step_s for ranked in found.plans], seconds, rtol=1e-12)
+    assert found.plan in [plan for step_s, plan in fitting if step_s <= seconds[0] * (1 + 1e-12)]
+    assert all(ranked.validation.passes for ranked in found.plans)
+
+
+@pytest.mark.parametrize(
+    ("model", "machine", "total", "batch", "fixed"),
+    [
+        ("llama3-8b", "h100", 8, 16, {"schedule": "one_f_one_b", "context": 1, "microbatch": 1}),
+        ("llama2-70b", "a100-80gb", 32, 32, {"zero_stage": 1, "microbatch": 1, "context": 1, "tensor": 8}),
+        ("mixtral-8x7b", "h100", 16, 32, {"microbatch": 1, "context": 1, "recompute": "none", "zero_stage": 1}),
+    ],
+)
+def test_real_models_against_evaluate(model, machine, total, batch, fixed):
+    workload, machine = load_workload(model, batch=batch), load_cluster(machine, total)
+    found = find_plan(workload, machine, fixed=fixed)
+    every = {plan: evaluate(workload, machine, plan) for plan in brute_force(workload, machine, fixed)}
+    seconds = {plan: told.step_s for plan, told in every.items() if told.fits}
+    assert (found.plans_in_lattice, found.fitting) == (len(every), len(seconds))
+    assert found.plans[0].step_s == pytest.approx(min(seconds.values()), rel=1e-12)
+    assert seconds[found.plan] == pytest.approx(min(seconds.values()), rel=1e-12)
+
+
+@pytest.mark.parametrize(("model", "total"), [("gpt3-175b", 512), ("deepseek-v3", 512)])
+def test_errors_of_float32_stay_far_within_the_margin(model, total):
+    """In NumPy and compiled: a tenth of the margin, on a random sample of all plans."""
+    whole = lattice(load_workload(model, batch=960), load_cluster("h100", total), {})
+    indices = np.sort(np.random.default_rng(0).integers(len(whole), size=4000))
+    truth = exhaustive.exactly(whole, indices)
+    for evaluate_chunk in (exhaustive.in_numpy(whole), exhaustive.compiled_batches(whole)):
+        found = evaluate_chunk(exhaustive.Chunk(whole, indices))
+        for name in ("step_s", "peak_bytes"):
+            error = np.abs(getattr(found, name) / getattr(truth, name) - 1)
+            assert error.max() < MARGIN / 10, name
+
+
+def test_any_pieces_in_any_order_give_the_same_answer(monkeypatch):
+    """Chunks are merged by value and number: what was seen first does not matter."""
+    monkeypatch.setattr(exhaustive, "CHUNK", 4096)
+    machine = cluster(16)
+    whole = lattice(small_decoder(layers=6, batch=48), machine, {})
+    value = plan_value("step_s", whole.workload, machine, [8])
+    at_once = search(whole, value, 7)
+    numbers = np.random.default_rng(0).permutation(exhaustive.chunk_count(whole))
+    assert len(numbers) > 4
+    parts = [search(whole, value, 7, numbers=part.tolist()) for part in np.array_split(numbers, 3)]
+    merged = Best()
+    for part in parts[::-1]:
+        merged = merged.merged(part, 7)
+    assert merged == at_once
+    assert merged.evaluated == len(whole)
+
+
+def test_ties_are_ordered_by_the_plan():
+    """Values that differ by the rounding of a sum are one value."""
+    entries = [exhaustive.Entry(1.0 + 1e-14, 3), exhaustive.Entry(1.0, 7), exhaustive.Entry(1.0 - 1e-14, 5)]
+    best = Best()
+    for entry in entries:
+        best = best.merged(Best(top=(entry,)), 2)
+    assert [entry.index for entry in best.top] == [3, 5]
+
+
+def test_chunks_are_whole_batches():
+    assert CHUNK == 65_536

@@ -1,0 +1,84 @@
+"""Launch files: what is written reads back as the same plan, whatever the framework can be told."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel import options
+from costmodel.plan import Plan
+from optimize.export import FRAMEWORKS, Known, canonical, has_experts, launch, read
+from tests.builders import cluster, small_decoder, small_moe
+
+OPTIONS = {
+    "zero_stage": (0, 1, 2, 3),
+    "context_kind": ("ring", "all_to_all"),
+    "schedule": ("gpipe", "one_f_one_b", "interleaved", "zb_h1"),
+    "recompute": tuple(options.RECOMPUTES),
+    "precision": tuple(options.PRECISIONS),
+    "gradient_dtype": ("fp32", "bf16", "fp16"),
+    "state_dtype": tuple(options.DTYPE_BYTES),
+    "optimizer": tuple(options.OPTIMIZERS),
+    "attention": tuple(options.ATTENTIONS),
+    "offload_optimizer": (0.0, 0.5, 1.0),
+    **{f.name: (True, False) for f in dataclasses.fields(Plan) if isinstance(f.default, bool)},
+}
+DEFAULTS = {f.name: (f.default,) for f in dataclasses.fields(Plan)}
+
+
+@st.composite
+def jobs(draw, name: str, experts: bool):
+    """A workload that the plan's degrees divide; options that the framework has a word for, and now and then others."""
+    table = draw(st.sampled_from(FRAMEWORKS[name].alternatives))
+    foreign = draw(st.sampled_from((None, None, *OPTIONS)))
+    chosen = {field: draw(st.sampled_from(table.get(field, DEFAULTS[field]))) for field in OPTIONS}
+    chosen |= {} if foreign is None else {foreign: draw(st.sampled_from(OPTIONS[foreign]))}
+    degree = st.sampled_from((1, 1, 2, 4))
+    names = ("data", "tensor", "context", "pipeline", "microbatch", *(("expert", "expert_tensor") if experts else ()))
+    degrees = {field: draw(st.sampled_from(table[field]) if field in table else degree) for field in names}
+    stages = degrees["pipeline"]
+    virtual = draw(st.sampled_from((2, 3))) if chosen["schedule"] == "interleaved" and stages > 1 else 1
+    chosen["schedule"] = "one_f_one_b" if stages == 1 and chosen["schedule"] == "interleaved" else chosen["schedule"]
+    held = None
+    if stages > 1 and "stage_layers" not in table and draw(st.booleans()):
+        ends, middle = draw(st.tuples(*[st.integers(3, 6)] * 2)), draw(st.integers(2, 3)) * virtual
+        held = (ends[0], *[middle] * (stages - 2), ends[1])
+    ranks = degrees["data"] * degrees["context"]
+    shards = [None, *(n for n in (2, 4) if ranks % n == 0)] if chosen["zero_stage"] else [None]
+    share = draw(st.sampled_from((1.0, 0.5))) if chosen["recompute"] == "full" else 1.0
+    plan = Plan(
+        **degrees, **chosen, virtual_stages=virtual, stage_layers=held, data_shard=draw(st.sampled_from(shards)),
+        domain=draw(st.sampled_from((None, None, 4))), recompute_share=share,
+    )  # fmt: skip
+    batch = degrees["data"] * degrees["microbatch"] * stages * 2
+    build = small_moe if experts else small_decoder
+    return plan, build(layers=sum(held) if held else 2 * stages * virtual, batch=batch, sequence=128)
+
+
+def back(name, plan, workload):
+    text = launch(name, plan, workload, cluster(plan.accelerators))
+    layers = sum(int(block.repeats) for block in workload.blocks if block.position == "layer")
+    return read(text, name, Known(layers=layers, has_experts=has_experts(workload)))
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+@pytest.mark.parametrize("experts", [False, True])
+def test_plans_that_can_be_told_read_back_as_they_were(name, experts):
+    told = []
+
+    @settings(max_examples=200)
+    @given(jobs(name, experts))
+    def check(job):
+        plan, workload = job
+        found = back(name, plan, workload)
+        assert found.framework == name
+        if not FRAMEWORKS[name].cannot(plan, workload):
+            told.append(plan)
+            assert Plan(**found.fields) == canonical(plan)
+            assert found.unread == ()
+            expected = {"batch": workload.batch, "sequence": workload.sequence, "accelerators": plan.accelerators}
+            assert all(expected[fact] == value for fact, value in found.facts.items() if fact in expected)
+
+    check()
+    assert len(told) >= 10

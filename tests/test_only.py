@@ -1,0 +1,141 @@
+"""`equipoise plan --only` and `--launch`: the search against enumeration, and the way back through explain."""
+
+import dataclasses
+import itertools
+import json
+
+import pytest
+
+from costmodel.evaluate import evaluate
+from costmodel.plan import Plan
+from costmodel.violations import violations
+from optimize import exhaustive
+from optimize.export import FRAMEWORKS, canonical
+from optimize.lattice import lattice
+from optimize.only import find_plan_for, narrow
+from optimize.sharding import _named
+from optimize.status import CommandError, Status
+from tests.builders import accelerator, cluster, small_decoder, small_moe
+from tests.test_cli import answer, ask, refusal
+
+JOB = ("--model", "llama3-8b", "--cluster", "h100", "--accelerators", "16", "--batch", "32")
+
+
+def variants(plan: Plan):
+    """The plan with each kind of overlap that does anything on and off."""
+    names = ("overlap_tensor", "overlap_pipeline", "overlap_expert", "overlap_context", "overlap_data")
+    for values in itertools.product((True, False), repeat=len(names)):
+        yield canonical(dataclasses.replace(plan, **dict(zip(names, values, strict=True))))
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+@pytest.mark.parametrize("experts", [False, True])
+def test_the_best_of_what_can_be_told_is_that_of_all_plans_that_can(name, experts):
+    workload = small_moe(batch=4, layers=2) if experts else small_decoder(batch=4, layers=2, sequence=1024)
+    machine = dataclasses.replace(cluster(4, domain=4), accelerator=accelerator(hbm_bytes=5.5 * 2**30))
+    fixed = {"microbatch": 1, "recompute": "none"} | ({"zero_stage": frozenset((1, 3))} if experts else {})
+    whole = lattice(workload, machine, fixed)
+    plans = dict.fromkeys(plan for index in range(len(whole)) for plan in variants(whole.plan(index)))
+    told = [plan for plan in plans if not FRAMEWORKS[name].cannot(plan, workload)]
+    scores = [evaluate(workload, machine, plan) for plan in told if not violations(plan, workload, machine)]
+    best_s = min(float(score.step_s) for score in scores if score.fits)
+    found = find_plan_for(name, workload, machine, fixed=fixed, top=3)
+    assert found.result.value == pytest.approx(best_s, rel=1e-6)
+    assert all(FRAMEWORKS[name].cannot(ranked.plan, workload) == () for ranked in found.result.plans)
+    assert found.result.gap == pytest.approx(0, abs=1e-6)
+    assert found.cost is not None
+    assert found.cost >= -1e-9
+
+
+def test_what_is_fixed_stays_fixed():
+    allowed = {"schedule": ("gpipe", "one_f_one_b"), "zero_stage": (3,), "overlap_pipeline": (False,)}
+
+    def narrowed(**fixed):
+        return narrow(fixed, allowed, {}) or {}
+
+    assert narrowed(tensor=8)["tensor"] == 8
+    assert narrowed(schedule="gpipe")["schedule"] == "gpipe"
+    assert narrowed(schedule=frozenset({"gpipe", "zb_h1"}))["schedule"] == "gpipe"
+    assert narrowed()["schedule"] == frozenset(allowed["schedule"])
+    assert (narrowed()["zero_stage"], narrowed()["overlap_pipeline"]) == (3, False)
+    assert narrow({"schedule": "zb_h1"}, allowed, {}) is None
+    assert narrow({"overlap_pipeline": True}, allowed, {}) is None
+
+
+def test_a_plan_that_the_launcher_cannot_run_is_refused():
+    with pytest.raises(CommandError) as refused:
+        find_plan_for("megatron", small_decoder(batch=8), cluster(4, domain=4), fixed={"schedule": "zb_h1"})
+    assert refused.value.status is Status.infeasible
+    assert refused.value.message.startswith("for Megatron-LM: ")
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_the_best_plan_as_a_launch_file_is_explained_alike(capsys, tmp_path, name):
+    told = answer(capsys, "plan", *JOB, "--only", name, "--launch", name, "--top", "2", "--out", tmp_path / "out")
+    assert told["only"]["framework"] == name
+    assert told["only"]["cost"] >= 0
+    assert told["launch_cannot"] == []
+    file = next(path for path in (tmp_path / "out").iterdir() if path.name.startswith("launch"))
+    assert file.read_text() == told["launch"]
+    asked = ("--plan", file, "--accelerators", "16")
+    explained = answer(capsys, "explain", "--model", "llama3-8b", "--cluster", "h100", *asked)
+    assert explained["step_s"] == pytest.approx(told["step_s"], rel=1e-12)
+    assert explained["inputs"]["batch"] == 32
+    assert explained["inputs"]["plan_not_read"] == []
+
+
+def test_the_launch_file_alone_goes_to_standard_output(capsys):
+    status, out, err = ask(capsys, "plan", *JOB, "--only", "megatron", "--launch", "megatron", "--top", "2")
+    assert "only what Megatron-LM can be told: " in err
+    assert status == 0
+    assert out.startswith("# equipoise: llama3-8b on h100, 16 accelerators, for Megatron-LM\n")
+    assert "best plan: " in err
+    assert "--global-batch-size 32 \\\n" in out
+
+
+def test_options_that_are_not_read_are_told(capsys, tmp_path):
+    file = tmp_path / "train.sh"
+    file.write_text("--tensor-model-parallel-size 2 --micro-batch-size 1 --bf16 --moe-expert-capacity-factor 1.25")
+    words = ("explain", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "8", "--plan", file)
+    assert answer(capsys, *words)["inputs"]["plan_not_read"] == ["moe-expert-capacity-factor"]
+    assert "not read, and may change the cost: moe-expert-capacity-factor" in ask(capsys, *words)[1]
+    against = ask(capsys, "explain", *JOB, "--against", file)
+    assert against[0] == 0
+
+
+def test_wrong_launch_files_are_refused_in_one_line(capsys, tmp_path):
+    file = tmp_path / "train.sh"
+    file.write_text("--tensor-model-parallel-size 2 --micro-batch-size 0")
+    words = ("explain", "--model", "llama3-8b", "--cluster", "h100", "--plan", file)
+    assert f"plan ({file}): `micro-batch-size` is 0; expected an integer >= 1" in refusal(capsys, *words)
+    file.write_text("--tensor-model-parallel-size 2 --num-layers 80")
+    assert "`num-layers` is 80; expected the 32 layers of the model" in refusal(capsys, *words)
+    assert "`only` is 'megatro'; expected one of megatron, " in refusal(capsys, "plan", *JOB, "--only", "megatro")
+
+
+def test_restrictions_are_tables_of_plain_values():
+    for framework in FRAMEWORKS.values():
+        table = framework.restricts()
+        assert set(table) <= {field.name for field in dataclasses.fields(Plan)}
+        json.dumps(table)
+
+
+def test_an_interrupted_search_tells_what_it_found():
+    """The second alternative is stopped: its best so far stands beside the first one's, and no more is searched."""
+    asked = []
+
+    def search(whole, value, top):
+        asked.append(len(whole))
+        found = exhaustive.search(whole, value, top)
+        return found if len(asked) == 1 else dataclasses.replace(found, evaluated=found.evaluated - 1)
+
+    found = find_plan_for("megatron", small_decoder(batch=8), cluster(4, domain=4), top=2, search=search)
+    assert len(asked) == 2
+    assert found.result.status is Status.incomplete
+    assert found.result.lower_bound <= found.result.value
+    assert (found.best_of_all, found.cost, found.as_json()["best_of_all"]) == (None, None, None)
+
+
+def test_fixed_sets_are_named_alike_in_every_process():
+    first, second = (frozenset(names) for names in (("gpipe", "interleaved"), ("interleaved", "gpipe")))
+    assert _named(("schedule", first)) == _named(("schedule", second)) == "schedule=['gpipe', 'interleaved']"
