@@ -187,8 +187,7 @@ def _design(words: Sequence[str], start: float) -> None:
     inputs = design_command.resolve(request.fields(), request.config)
     if inputs.out is not None:
         report.check_directory(inputs.out)
-    asked = {"template": inputs.template, "curves": inputs.curves, "objective": inputs.objective}
-    result = design(inputs.jobs, inputs.limits, **asked, fixed=inputs.fixed, seconds=inputs.seconds, seed=inputs.seed)
+    result = design(inputs.jobs, inputs.limits, **inputs.settings(), progress=report.progress("design"))
     answer = design_command.as_json(inputs, result)
     if inputs.out is not None:
         from optimize import figures_design

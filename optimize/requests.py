@@ -226,6 +226,8 @@ class Design:
     """file of what rates and sizes cost and draw; default: prices of early 2026"""
     fix: _Text = None
     """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
+    sweep: _Text = None
+    """limit that the frontier sweeps: budget_usd, power_w or accelerators; default: the first of them that is given"""
     seconds: _Number = None
     """when to stop, with the gap that is reached by then; default: 30"""
     seed: _Whole = None
