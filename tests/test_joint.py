@@ -209,7 +209,7 @@ def test_more_money_is_never_worse(searched):
 
 
 def test_shadow_prices_agree_with_solving_again(searched):
-    asked = hardware_problem((JOB,), SPACE, TEMPLATE, Objective.time, problem().limits)
+    asked = hardware_problem(problem())
     solved = solve_plans(asked, (searched.best.plan,))
     price = shadow_prices(asked, (searched.best.plan,), solved)["budget_usd"]
     right, left_side = price["resolved"]
@@ -229,7 +229,7 @@ def test_real_parts_agree_with_the_search_for_a_plan():
 def test_a_mix_is_bounded_by_its_jobs_alone():
     jobs = (JOB, Job(workload=load_workload("llama3-8b", sequence=1024, batch=32), tokens=5e10, weight=2.0))
     asked = problem(jobs=jobs, limits=Limits(budget_usd=1.5e6, accelerators=8))
-    found = search_mix(asked, TEMPLATE, 90.0)
+    found = search_mix(asked, 90.0)
     assert found.best is not None
     assert found.log_bound <= found.best.log_value
     assert math.expm1(found.best.log_value - found.log_bound) < 0.05
