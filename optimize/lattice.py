@@ -26,6 +26,7 @@ from costmodel import options
 from costmodel.cluster import Cluster
 from costmodel.cost import Cost
 from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.specs import PLAN_CHECKS, SpecError, fail, nearest
 from costmodel.violations import violations
 from costmodel.workload import Workload
 from optimize._axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis
@@ -35,6 +36,8 @@ from optimize.legality import Rules, rules
 
 CHUNK = 65_536
 AXES = ("schedule", "virtual_stages", "zero_stage", "data_shard", "sequence_parallel", "context_kind", "recompute")
+SEARCHED = {*DEGREES, *AXES, "recompute_share", "stage_layers"}
+"""Fields of `Plan` that differ between plans of a lattice."""
 OVERLAPS = ("overlap_data", "overlap_tensor", "overlap_context", "overlap_expert", "overlap_pipeline")
 
 
@@ -195,6 +198,7 @@ class Lattice:
 
 def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Lattice:
     """All legal plans that keep the fields in `fixed`. A set among its values allows any of its members."""
+    _check_fields(fixed)
     rule = rules(workload, cluster)
     parts = list(rows_of_degrees(rule, fixed))
     rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}
@@ -206,6 +210,16 @@ def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> L
     if len(whole) and violations(whole.plan(0), workload, cluster):  # by a field that is the same in all plans
         return dataclasses.replace(whole, ends=whole.ends[:0])
     return whole
+
+
+def _check_fields(fixed: Mapping[str, Any]) -> None:
+    """Raise for a field that no plan has, and for a value that it does not take."""
+    for name, value in fixed.items():
+        if name not in PLAN_CHECKS:
+            raise SpecError(f"fixed: `{name}` is not a field of a plan; {nearest(name, PLAN_CHECKS)}")
+        for one in value if isinstance(value, set | frozenset) else (value,):
+            if not PLAN_CHECKS[name](one):
+                fail("fixed", name, one, PLAN_CHECKS[name].expected)
 
 
 def chunks(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], size: int = CHUNK) -> Iterator[Chunk]:
