@@ -24,6 +24,7 @@ from optimize.shadow import hardware_problem, shadow_prices, solve_plans
 from optimize.solve import Outcome, descend
 from optimize.space import RATES, sized, space
 from optimize.tangents import dual_bound, left, money, project, rate
+from optimize.thinning import thinned
 
 MODEL = load_workload("llama3-8b", sequence=2048, batch=32)
 TEMPLATE = load_cluster("h100")
@@ -196,6 +197,32 @@ def test_the_same_seed_gives_the_same_answer(searched):
 def test_other_objectives_are_certified(objective):
     found = joint.search(problem(objective=objective, limits=Limits(budget_usd=1.5e6, accelerators=16)), 120.0)
     assert 0 <= found.best.log_value - found.log_bound < 1e-3
+
+
+def test_an_interruption_leaves_the_best_so_far(monkeypatch):
+    scanned = []
+
+    def interrupted(progress, cell):
+        scanned.append(cell)
+        if len(scanned) == 2:
+            raise KeyboardInterrupt
+        return scan(progress, cell)
+
+    scan = joint.scan
+    monkeypatch.setattr(joint, "scan", interrupted)
+    found = joint.search(problem(), 60.0)
+    assert found.interrupted
+    assert found.best is not None
+    assert found.log_bound < found.best.log_value  # what was not looked at keeps its bound
+    assert (scanned[1].accelerators, scanned[1].domain) in found.unseen
+
+
+def test_large_lattices_are_thinned_in_words():
+    experts = load_workload("mixtral-8x7b")
+    fixed, said = thinned([experts], SPACE, {"expert_tensor": 1})
+    assert fixed["expert_tensor"] == 1
+    assert not any("expert_tensor" in words for words in said)  # the user's own
+    assert thinned([MODEL], SPACE, {"schedule": "one_f_one_b", "context": 1})[1] == ()
 
 
 def test_more_money_is_never_worse(searched):
