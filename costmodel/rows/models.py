@@ -119,14 +119,14 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
         dropout=gpt and era in ("megatron_early", "deepspeed"),
         tied=_tied(columns, gpt),
         parallel_block=bool(facts.get("parallel_block")),
-        attention_work=_FIRST_FLASH if _first_flash(columns) else 1.0,
+        attention_work=_FIRST_FLASH if facts.get("first_flash") else 1.0,
         whole_scores=columns.text("flash_attention").lower() in UNFUSED_WORDS,
         whole_inputs=HABITS[era].whole_inputs and (columns.count("pp") or 1) == 1,
         narrow_inputs=HABITS[era].keeps_8bit_weights and _is_narrow(columns.text("precision").lower()),
         eager=eager,
-        unfused_norms=bool(gated) and facts.get("fused_norms") == 0.0,
+        unfused_norms=bool(gated) and ("eager" in facts or facts.get("fused_norms") == 0.0),
         fused_norms=facts.get("fused_norms") == 1.0,
-        rotation_passes=bool(gated) and prints_kernels,
+        rotation_passes=bool(gated) and (prints_kernels or "eager" in facts),
         whole_loss=prints_kernels,
         offloaded_inputs=bool(facts.get("offloaded_projections")),
         unfused_softmax=bool(facts.get("framework_attention")),
@@ -138,11 +138,6 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
     if not 0 < values["window"] < sizes["seq"]:
         values |= {"window": 0, "window_share": 1.0}
     return Dimensions(**values), assumed
-
-
-def _first_flash(columns: Columns) -> bool:
-    """The cell names version 1; `1` may mean no more than yes, which its rows of 2022 and 2023 do not contradict."""
-    return columns.text("flash_attention") in ("1", "1.0")
 
 
 def _is_narrow(precision: str) -> bool:
