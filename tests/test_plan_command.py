@@ -157,6 +157,8 @@ def test_a_function_of_a_breakdown():
         (("--processes", "2", "--process", "1", "--coordinator", "host"), ("`coordinator` is 'host'", "host:port")),
         (("--out", __file__), ("`out`", "a directory")),
         (("--checkpoint", __file__), ("`checkpoint`", "a directory")),
+        (("--batch", "1000000000000"), ("`batch` is 1000000000000", "at most")),
+        (("--accelerators", "1000000000001"), ("`accelerators` is 1000000000001", "at most")),
         (("--batch", "7", "--fix", "tensor=1,pipeline=1,context=1"), ("7 sequences",)),
     ],
 )
