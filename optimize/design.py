@@ -18,7 +18,7 @@ from costmodel.curves import CurveRange
 from optimize import joint
 from optimize.answers import Answer, catalogue_answer, continuous_answer, misses
 from optimize.feasible import why_infeasible
-from optimize.frontier import FACTORS, frontier, monotone, point_of, swept_limit, used_of
+from optimize.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
 from optimize.mix import search_mix
 from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective
 from optimize.parts import search_parts
@@ -45,6 +45,7 @@ class DesignResult:
     continuous: Answer | None
     catalogue: Answer | None
     frontier: tuple[Mapping[str, Any], ...]
+    runners_up: tuple[Mapping[str, Any], ...]  # other plans and counts, each with its own best hardware
     counts: tuple[int, ...]  # of accelerators that the continuous bound is about
     relaxed: Relaxed | None
     notes: tuple[str, ...]
@@ -106,6 +107,7 @@ def design(
         continuous=found.answer,
         catalogue=catalogue,
         frontier=points,
+        runners_up=() if found.search is None else runners_up(problem, found.search),
         counts=found.counts,
         relaxed=found.relaxed,
         notes=_notes(problem, found.answer, catalogue, left_out),
