@@ -3,10 +3,12 @@ r"""Contiguous stages and their recompute by dynamic programming, and with it a 
 1. Recompute costs seconds and frees bytes, so of a stage that holds given layers only the cheapest choice of modes
    that fits in memory matters: every chain through a pipeline grows with it. Layers of one kind are interchangeable:
    the choices are numbers of layers by kind and mode, and their frontier (bytes freed, seconds) is enumerated.
-2. For every split, with $t$ a stage's seconds for one microbatch and $w$ what its turns add (`staged.paths`),
-       step >= max(sum t + max_s w_s, (1 + k) sum t) + transfers + host,   k = floor((m - 1) / p).
-   For a ceiling on $w$ the least $\sum t$ is a shortest path over boundaries; intervals of ceilings whose ends show
-   that nothing better lies inside are skipped. The minimum is exact, so the bound includes integrality and memory.
+2. For every split, with $t_s$ a stage's seconds for one microbatch, $w_s$ what its turns add and $e_s$ what follows
+   the passes on it (`staged.paths`; transfers left out), for k = 1 and the most trips to the last stage and back,
+       step >= sum t + max_s max(w_s, k sum_{i >= s} t_i + (m - 1 - k (p - s)) t_s) + e_s + host.
+   For a ceiling on the second term the least $\sum t$ is a shortest path over boundaries, from the last stage to the
+   first; intervals of ceilings whose ends show that nothing better lies inside are skipped. So the minimum is exact
+   (to `CLOSE_ENOUGH`), and the bound includes integrality, order and memory.
 """
 
 import dataclasses
@@ -19,6 +21,7 @@ import numpy as np
 from costmodel.staged import MODES
 from optimize._layered_tables import Tables
 
+CLOSE_ENOUGH = 1e-6  # of the value: intervals nearer to the best are not divided
 MOST_CEILINGS = 4000  # that are looked at for one microbatch size; the bound is true wherever the search stops
 
 
@@ -30,6 +33,7 @@ class Segments:
     run_of: np.ndarray  # (i, j): which run, or -1
     seconds: np.ndarray  # (stage, i, j): one microbatch, both ways; infinite where it does not fit
     turns_s: np.ndarray  # (stage, i, j): w and what follows the passes
+    ending_s: np.ndarray  # (stage, i, j): what follows the passes, at least
 
     def layers(self, edges: np.ndarray) -> np.ndarray:
         """Of the stages between these boundaries: (stage, kind, mode)."""
@@ -54,85 +58,87 @@ def segments(table: Tables, kind_of_layer: np.ndarray, limit_bytes: float, allow
     """Solve the recompute of every run of layers on every stage. `allowed` are indices of modes."""
     counts, run_of = _runs(kind_of_layer, table.linear["held_bytes"].slope.shape[1], table.stages)
     modes, feasible = _cheapest(table, counts, limit_bytes, allowed)
-    seconds, turns = _seconds(table, modes, allowed)
+    seconds, turns, ending = _seconds(table, modes, allowed)
     seconds[~feasible] = np.inf
-    found = [np.where(run_of >= 0, each[:, run_of], np.inf) for each in (seconds, turns)]
-    return Segments(modes=modes, run_of=run_of, seconds=found[0], turns_s=found[1])
+    found = [np.where(run_of >= 0, each[:, run_of], np.inf) for each in (seconds, turns, ending)]
+    return Segments(modes=modes, run_of=run_of, seconds=found[0], turns_s=found[1], ending_s=found[2])
 
 
 def solve(table: Tables, found: Segments, at_most_s: float = np.inf) -> Exact:
     """Best first over intervals of ceilings. Nothing above `at_most_s` is looked at: the bound is then that."""
-    usable = np.isfinite(found.seconds)
-    least, most = _range(found, usable)
-    if not np.isfinite(least):
-        return Exact(lower_bound_s=np.inf, splits=(), ceilings=0)
     search = _Search(table, found, at_most_s)
-    ceilings = np.unique(found.turns_s[usable & (found.turns_s >= least) & (found.turns_s <= most)])
-    return search.run(ceilings)
-
-
-def _range(found: Segments, usable: np.ndarray) -> tuple[float, float]:
-    """The least ceiling with a split, and the largest of all."""
-    turns = np.where(usable, found.turns_s, np.inf)
-    reached = turns[0, 0]
-    for stage in range(1, len(turns)):
-        reached = np.maximum(reached[:, None], turns[stage]).min(axis=0)
-    return float(reached[-1]), float(np.max(turns[usable], initial=0.0))
+    return search.run()
 
 
 class _Search:
     """Intervals of ceilings, and the shortest path under each."""
 
     def __init__(self, table: Tables, found: Segments, at_most_s: float) -> None:
-        self.found, self.best_s = found, at_most_s
-        p, m, hop = table.stages, table.microbatches, table.hop
-        trips = (m - 1) // p
-        self.more = 1 + trips
-        self.once_s = table.host_s
-        self.often_s = table.host_s + 2.0 * (p - 1) * (hop.ends_s + trips * hop.steady_s)
+        self.found, self.best_s, self.host_s = found, at_most_s, table.host_s
         self.splits: dict[tuple[int, ...], float] = {}
         self.looked = 0
+        self.trips = [_trips(stage, table) for stage in range(table.stages)]
 
-    def run(self, ceilings: np.ndarray) -> Exact:
-        low, high = 0, len(ceilings) - 1
-        sums = {i: self._shortest(ceilings[i]) for i in {low, high}}
-        best_s = min(self._value(sums[i], ceilings[i]) for i in sums)
-        waiting = [(self._value(sums[high], ceilings[low]), low, high)]
-        while waiting and self.looked < MOST_CEILINGS:
-            bound_s, low, high = waiting[0]
-            if bound_s >= min(best_s, self.best_s):
+    def run(self) -> Exact:
+        sum_s, high = self._shortest(np.inf)
+        if not np.isfinite(sum_s):
+            return Exact(lower_bound_s=np.inf, splits=(), ceilings=1)
+        bound_s = best_s = self._value(sum_s, high)
+        waiting = [(self._value(sum_s, 0.0), 0.0, high, sum_s)]
+        while waiting:
+            bound_s, low, high, sum_s = heapq.heappop(waiting)
+            if bound_s >= min(best_s * (1 - CLOSE_ENOUGH), self.best_s) or self.looked >= MOST_CEILINGS:
                 break
-            heapq.heappop(waiting)
-            if high - low < 2:
-                continue
-            middle = (low + high) // 2
-            sums[middle] = self._shortest(ceilings[middle])
-            best_s = min(best_s, self._value(sums[middle], ceilings[middle]))
-            for a, b in ((low, middle), (middle, high)):
-                heapq.heappush(waiting, (self._value(sums[b], ceilings[a]), a, b))
-        bound_s = min([best_s, *(waiting[:1] and [waiting[0][0]])])
+            middle = 0.5 * (low + high)
+            less_s, reached = self._shortest(middle)
+            best_s = min(best_s, self._value(less_s, reached))
+            heapq.heappush(waiting, (self._value(sum_s, middle), middle, high, sum_s))
+            if np.isfinite(less_s):
+                heapq.heappush(waiting, (self._value(less_s, low), low, reached, less_s))
         ranked = sorted(self.splits, key=lambda split: self.splits[split])
-        return Exact(lower_bound_s=bound_s, splits=tuple(ranked), ceilings=self.looked)
+        return Exact(lower_bound_s=min(bound_s, best_s), splits=tuple(ranked), ceilings=self.looked)
 
     def _value(self, sum_s: float, ceiling_s: float) -> float:
-        return max(sum_s + ceiling_s + self.once_s, self.more * sum_s + self.often_s)
+        return sum_s + ceiling_s + self.host_s
 
-    def _shortest(self, ceiling_s: float) -> float:
-        """The least sum of seconds of a split whose turns stay at or below the ceiling."""
+    def _shortest(self, ceiling_s: float) -> tuple[float, float]:
+        """The least sum of seconds of a split that keeps the ceiling, and the ceiling that it would need.
+
+        From the last stage to the first: of all ways to divide the layers from one on among the last stages, the one
+        of least sum also leaves most room to the stages before it.
+        """
         self.looked += 1
-        cost = np.where(self.found.turns_s <= ceiling_s, self.found.seconds, np.inf)
-        reached, back = cost[0, 0], []
-        for stage in range(1, len(cost)):
-            ways = reached[:, None] + cost[stage]
-            back.append(ways.argmin(axis=0))
-            reached = ways.min(axis=0)
-        sum_s = float(reached[-1])
-        if np.isfinite(sum_s):
-            edges = [cost.shape[2] - 1]
-            for step in reversed(back):
-                edges.append(int(step[edges[-1]]))
-            self.splits.setdefault((0, *reversed(edges)), self._value(sum_s, ceiling_s))
-        return sum_s
+        seconds, turns_s, stages = self.found.seconds, self.found.turns_s, len(self.found.seconds)
+        rest = np.full(seconds.shape[1], np.inf)
+        rest[-1], ahead, needs = 0.0, [], []
+        for stage in reversed(range(stages)):
+            ways = seconds[stage] + rest[None]
+            need = turns_s[stage]
+            for trips, turns, hops_s in self.trips[stage]:
+                after_s = trips * ways + hops_s + self.found.ending_s[stage]
+                need = np.maximum(need, after_s + turns * seconds[stage] if turns else after_s)  # not 0 * infinity
+            ways = np.where(need <= ceiling_s, ways, np.inf)
+            ahead.append(ways.argmin(axis=1))
+            needs.append(need)
+            rest = ways.min(axis=1)
+        if not np.isfinite(rest[0]):
+            return np.inf, ceiling_s
+        edges, reached = [0], 0.0
+        for follow, need in zip(reversed(ahead), reversed(needs), strict=True):
+            edges.append(int(follow[edges[-1]]))
+            reached = max(reached, float(need[edges[-2], edges[-1]]))
+        self.splits.setdefault(tuple(edges), self._value(float(rest[0]), reached))
+        return float(rest[0]), reached
+
+
+def _trips(stage: int, table: Tables) -> list[tuple[int, int, float]]:
+    """Trips from a stage to the end and back, turns on it beside them, and all transfers on the way."""
+    p, m, hop = table.stages, table.microbatches, table.hop
+    found = []
+    for trips in {1, (m - 1) // (p - stage)} if m > p - stage else ():
+        hops_s = 2 * (p - 1) * hop.ends_s + 2 * trips * (p - 1 - stage) * hop.steady_s
+        found.append((trips, m - 1 - trips * (p - stage), float(hops_s)))
+    return found
 
 
 def _runs(kind_of_layer: np.ndarray, kinds: int, stages: int) -> tuple[np.ndarray, np.ndarray]:
@@ -226,8 +232,8 @@ def _undominated(bytes_: np.ndarray, seconds: np.ndarray) -> np.ndarray:
     return order[seconds[order] < least][::-1]
 
 
-def _seconds(table: Tables, modes: np.ndarray, allowed: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Of each (stage, run): one microbatch, and its turns with the least that can follow them."""
+def _seconds(table: Tables, modes: np.ndarray, allowed: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    """Of each (stage, run): one microbatch; its turns with the least that can follow them; and that alone."""
     layers, p, m = np.moveaxis(modes, 0, 1).astype(float), table.stages, table.microbatches
     forward, backward = table.linear["forward_s"].of(layers), table.linear["backward_s"].of(layers)
     most = np.zeros_like(layers)
@@ -239,4 +245,4 @@ def _seconds(table: Tables, modes: np.ndarray, allowed: tuple[int, ...]) -> tupl
     turns = np.maximum((m - 1) * backward + cold * forward, (m - 1) * forward + cold * backward)
     steady = beyond * (m > 1)
     hops = (2 * (p - 1) - steady) * table.hop.ends_s + steady * table.hop.steady_s
-    return (forward + backward).T, (turns + ending + hops).T
+    return (forward + backward).T, (turns + ending + hops).T, ending.T
