@@ -67,7 +67,7 @@ class Tables:
 
     def peak_bytes(self, layers: np.ndarray) -> np.ndarray:
         """Of each stage: (batch, stage)."""
-        return _peak(self, layers)[0]
+        return peak_and_slopes(self, layers)[0]
 
 
 def tables(workload: Workload, cluster: Cluster, plan: Plan, microbatch: int) -> Tables:
@@ -121,13 +121,19 @@ def _linear(values: np.ndarray, kinds: int, modes: int) -> Linear:
     return Linear(values[0] - slopes.sum(axis=(1, 2)), slopes)
 
 
-def _peak(table: Tables, layers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Peak of each stage, and its derivative by layers but for the linear slopes: which candidate is the larger, and
-    the kind and mode that work (flat index)."""
-    present = np.minimum(layers, 1.0)
-    working = (present * table.working_bytes).reshape(*layers.shape[:2], -1)
-    chosen = working.argmax(axis=-1)
-    gathered = (present.max(axis=-1) * table.gathered_bytes).max(axis=-1)
-    passing = table.linear["passing_bytes"].of(layers) + working.max(axis=-1) + gathered
-    update = table.linear["update_bytes"].of(layers)
-    return table.linear["held_bytes"].of(layers) + np.maximum(passing, update), passing >= update, chosen
+def peak_and_slopes(table: Tables, layers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes at the peak of each stage (batch, stage), and their derivatives by its layers (..., kind, mode)."""
+    passing, held, update = (table.linear[name] for name in ("passing_bytes", "held_bytes", "update_bytes"))
+    working, working_slope = _largest(layers, table.working_bytes)
+    gathered, gathered_slope = _largest(layers, np.repeat(table.gathered_bytes[:, None], layers.shape[-1], axis=1))
+    passes, updates = passing.of(layers) + working + gathered, update.of(layers)
+    in_passes = (passes >= updates)[..., None, None]
+    slopes = held.slope + np.where(in_passes, passing.slope + working_slope + gathered_slope, update.slope)
+    return held.of(layers) + np.maximum(passes, updates), slopes
+
+
+def _largest(layers: np.ndarray, each_bytes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of what is there (of less than one layer, that share) the largest, and its derivatives."""
+    flat = (np.minimum(layers, 1.0) * each_bytes).reshape(*layers.shape[:-2], -1)
+    chosen = np.eye(flat.shape[-1])[flat.argmax(axis=-1)].reshape(layers.shape)
+    return flat.max(axis=-1), chosen * each_bytes * (layers < 1)

@@ -12,7 +12,7 @@ from costmodel.graph.play import play
 from costmodel.plan import Plan
 from costmodel.staged import MODES
 from costmodel.workload import Workload
-from optimize._layered_descent import Descended, descend
+from optimize._layered_descent import descend
 from optimize._layered_exact import Segments, solve
 from optimize.layered import Candidate, LayeredProblem, problem
 from optimize.one_f_one_b import played_s
@@ -21,7 +21,6 @@ from optimize.versions import versions
 
 TRIED = 32  # splits of each microbatch that are played out and repaired
 ROUNDS = 20  # of repair
-
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,8 +83,29 @@ def find_layers(
             continue
         bound_s = min(bound_s, _exactly(asked, size, best))
     bound_s = min(bound_s, best.step_s)
-    relaxed = descend(asked, best.size, seed) if descent and np.isfinite(best.step_s) else None
+    relaxed = _descend(asked, best, seed) if descent and np.isfinite(best.step_s) else None
     return _result(asked, best, bound_s, relaxed, start, seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Relaxed:
+    """The descent, and the best of its starts after rounding, cheapest recompute and repair."""
+
+    rounded_s: float
+    trajectory_s: tuple[float, ...]
+
+
+def _descend(asked: LayeredProblem, best: _Best, seed: int) -> _Relaxed:
+    """From random starts at the best microbatch; what is better than the exact partition's splits is kept."""
+    found, own = asked.segments(best.size), _Best()
+    relaxed = descend(asked, best.size, seed)
+    for edges in relaxed.edges:
+        _repair(asked, best.size, found, edges, own)
+    evaluations = best.evaluations + own.evaluations + relaxed.evaluations
+    if own.step_s < best.step_s:
+        best.step_s, best.edges, best.modes = own.step_s, own.edges, own.modes
+    best.evaluations = evaluations
+    return _Relaxed(own.step_s, relaxed.trajectory_s)
 
 
 def _quick_bound_s(asked: LayeredProblem, size: int) -> float:
@@ -138,7 +158,7 @@ def _neighbours(edges: np.ndarray) -> list[np.ndarray]:
 
 
 def _result(
-    asked: LayeredProblem, best: _Best, bound_s: float, relaxed: Descended | None, start: float, seed: int
+    asked: LayeredProblem, best: _Best, bound_s: float, relaxed: _Relaxed | None, start: float, seed: int
 ) -> LayersResult:
     fits = best.modes is not None
     layers = best.modes if best.modes is not None else np.zeros(0)
@@ -159,7 +179,7 @@ def _result(
         passes_s=passes_s,
         descended_s=relaxed.rounded_s if relaxed else None,
         relaxed_s=relaxed.trajectory_s if relaxed else (),
-        evaluations=best.evaluations + (relaxed.evaluations if relaxed else 0),
+        evaluations=best.evaluations,
         variables=asked.variables,
         seconds=time.perf_counter() - start,
         seed=seed,

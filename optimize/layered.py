@@ -146,7 +146,7 @@ def problem(
     if not 1 < plan.pipeline <= layers:
         raise CommandError(Status.bad_input, f"`pipeline` is {plan.pipeline}; expected 2 to the {layers} layers")
     if max(plan.offload_weights, plan.offload_optimizer, plan.offload_activations) > 0:
-        raise CommandError(Status.bad_input, "the plan offloads; expected no offload where layers are placed one by one")
+        raise CommandError(Status.bad_input, "the plan offloads; expected none where layers are placed one by one")
     if plan.accelerators != cluster.accelerators:
         asked = f"`accelerators` of the plan is {plan.accelerators}"
         raise CommandError(Status.bad_input, f"{asked}; expected the {cluster.accelerators} of the cluster")
