@@ -87,17 +87,21 @@ def _stages(job: Job) -> Settings:
         P + "pipeline_parallel_schedule": SCHEDULES.get(plan.schedule, "1F1B"),
         P + "num_pp_microbatches": int(plan.microbatches(job.batch)),
     }
-    each = job.layers // (plan.pipeline * plan.virtual_stages * (2 if plan.schedule == "zb_v" else 1))
+    if plan.schedule == "zb_v":
+        each, odd = divmod(job.layers, 2 * plan.pipeline)
+        return found if odd else found | {P + "pipeline_parallel_layers_per_stage": each} | _less((0, 0))
+    each = job.layers // (plan.pipeline * plan.virtual_stages)
     if plan.stage_layers is not None:
         each = math.ceil(max(plan.stage_layers) / plan.virtual_stages)
         less = (each * plan.virtual_stages - plan.stage_layers[0], each * plan.virtual_stages - plan.stage_layers[-1])
-        if plan.schedule == "zb_v" or any(_stage_rules(plan.stage_layers, plan.virtual_stages)):
+        if any(_stage_rules(plan.stage_layers, plan.virtual_stages)):
             return found
-    return found | {
-        P + "pipeline_parallel_layers_per_stage": each,
-        P + "pipeline_parallel_first_stage_less_layers": less[0],
-        P + "pipeline_parallel_last_stage_less_layers": less[1],
-    }
+    return found | {P + "pipeline_parallel_layers_per_stage": each} | _less(less)
+
+
+def _less(layers: tuple[int, int]) -> Settings:
+    ends = zip(("first", "last"), layers, strict=True)
+    return {P + f"pipeline_parallel_{end}_stage_less_layers": fewer for end, fewer in ends}
 
 
 def titan_fields(reader: Reader, known: Known) -> dict[str, Any]:
