@@ -18,7 +18,7 @@ from costmodel.curves import CurveRange
 from optimize import joint
 from optimize.answers import Answer, catalogue_answer, continuous_answer, misses
 from optimize.feasible import why_infeasible
-from optimize.frontier import FACTORS, frontier, monotone, point_of, swept_limit
+from optimize.frontier import FACTORS, frontier, monotone, point_of, swept_limit, used_of
 from optimize.mix import search_mix
 from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective
 from optimize.parts import search_parts
@@ -27,6 +27,7 @@ from optimize.shadow import hardware_problem, shadow_prices, solve_plans
 from optimize.solve import Relaxed
 from optimize.space import Ranges, space
 from optimize.status import CommandError, Status
+from optimize.thinning import thinned
 from optimize.versions import versions
 
 CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.6, 0.8, 0.9  # of the time, until which each may take
@@ -73,6 +74,7 @@ def design(
     ranges: Ranges | None = None,
     seconds: float = 60.0,
     seed: int = 0,
+    sweep: str | None = None,
     progress: Progress = lambda _: None,
 ) -> DesignResult:
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be.
@@ -81,19 +83,20 @@ def design(
     """
     start = time.monotonic()
     own = space(template, curves, ranges)
-    problem = Problem(jobs=tuple(jobs), limits=limits, objective=objective, space=own, fixed=fixed or {})
+    kept, left_out = thinned([job.workload for job in jobs], own, fixed or {})
+    problem = Problem(jobs=tuple(jobs), limits=limits, objective=objective, space=own, fixed=kept)
     asked = (problem, template, curves, CONTINUOUS_SHARE * seconds, seed, progress)
     found = _Found() if limits.rent else _one(*asked) if len(jobs) == 1 else _several(*asked)
     progress("real parts")
     rest_s = max(1.0, start + PARTS_SHARE * seconds - time.monotonic())
-    parts = search_parts(problem.jobs, limits, objective, rest_s, fixed)
+    parts = search_parts(problem.jobs, limits, objective, rest_s, kept)
     catalogue = catalogue_answer(problem, parts) if parts.plans else None
     if found.answer is None and catalogue is None:
         raise CommandError(Status.infeasible, why_infeasible(problem))
     points: tuple[Mapping[str, Any], ...] = ()
     if found.search is not None and found.answer is not None:
         progress("frontier")
-        points = _frontier(problem, found.search, start + FRONTIER_SHARE * seconds - time.monotonic(), seed)
+        points = _frontier(problem, found.search, start + FRONTIER_SHARE * seconds - time.monotonic(), seed, sweep)
     return DesignResult(
         status=Status.ok,
         message=Status.ok.value,
@@ -104,7 +107,7 @@ def design(
         frontier=points,
         counts=found.counts,
         relaxed=found.relaxed,
-        notes=_notes(problem, found.answer, catalogue),
+        notes=_notes(problem, found.answer, catalogue, left_out),
         seconds=time.monotonic() - start,
         seed=seed,
         versions=versions(),
@@ -119,7 +122,7 @@ def _one(
     if found.best is None:
         return _Found(relaxed=found.relaxed)
     best = found.best
-    asked = hardware_problem(problem.jobs, problem.space, template, problem.objective, problem.limits)
+    asked = hardware_problem(problem)
     solved = solve_plans(asked, (best.plan,))
     hardware = problem.space.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
     if math.log(solved.value[0]) < best.log_value or problem.limits.deadline_s is not None:
@@ -143,11 +146,11 @@ def _several(
     problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, progress: Progress
 ) -> _Found:
     """Several jobs: exact steps in turn, and the sum of what each could reach alone."""
-    found = search_mix(problem, template, seconds, seed, told=progress)
+    found = search_mix(problem, seconds, seed, told=progress)
     if found.best is None:
         return _Found(relaxed=found.relaxed)
     best, hardware = found.best, found.best.solved.hardware(0)
-    asked = hardware_problem(problem.jobs, problem.space, template, problem.objective, problem.limits)
+    asked = hardware_problem(problem)
     answer = continuous_answer(
         problem,
         template,
@@ -162,20 +165,26 @@ def _several(
     return _Found(answer=answer, counts=tuple(sorted(found.log_bounds)), relaxed=found.relaxed)
 
 
-def _frontier(problem: Problem, found: joint.Progress, seconds: float, seed: int) -> tuple[Mapping[str, Any], ...]:
-    """The objective over the first limit, around the one that was asked for."""
-    limit = swept_limit(problem)
-    if limit is None:
+def _frontier(
+    problem: Problem, found: joint.Progress, seconds: float, seed: int, sweep: str | None
+) -> tuple[Mapping[str, Any], ...]:
+    """The objective over one limit, around the value that was asked for, or else what the answer uses of it."""
+    limit, best = sweep or swept_limit(problem), found.best
+    if limit is None or best is None:
         return ()
     at = getattr(problem.limits, limit)
+    if at is None:
+        at = used_of(limit, problem, best)
     values = [at * factor for factor in FACTORS]
     points, _ = frontier(problem, limit, values, seconds, found, seed) if seconds > 0 else ([], None)
     return tuple(monotone([*points, point_of(limit, problem, found)], limit, problem.objective.maximised))
 
 
-def _notes(problem: Problem, continuous: Answer | None, catalogue: Answer | None) -> tuple[str, ...]:
+def _notes(
+    problem: Problem, continuous: Answer | None, catalogue: Answer | None, left_out: tuple[str, ...]
+) -> tuple[str, ...]:
     """What the figures do not say."""
-    said = []
+    said = [f"plans with {', '.join(left_out)} only: all of them would be too many here"] if left_out else []
     if problem.limits.rent:
         said.append("rates of any size have no rental price: real parts only")
     elif continuous is None:

@@ -23,7 +23,7 @@ class Families:
     @property
     def _members(self) -> np.ndarray:
         """Plans of a family, by row: the last axis of the lattice."""
-        return self.lattice.axes[-1].count
+        return self.lattice.axes[-1].count if len(self.lattice) else np.ones(0, int)
 
     def __len__(self) -> int:
         return int(self.ends[-1]) if len(self.ends) else 0

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from optimize.joint import Progress, search
+from optimize.joint import Best, Progress, search
 from optimize.objective import told
 from optimize.problem import Problem
 from optimize.space import as_table
@@ -25,6 +25,8 @@ FACTORS = (2.0, 0.5, 1.4, 0.7)  # of the limit that is asked for, in this order 
 def point_of(limit: str, problem: Problem, found: Progress) -> Mapping[str, Any]:
     """One point as plain data. Without a plan the value is None: nothing meets that limit."""
     own = {limit: getattr(problem.limits, limit)}
+    if own[limit] is None and found.best is not None:
+        own = {limit: used_of(limit, problem, found.best)}
     if found.best is None:
         return {**own, "value": None, "lower_bound": None, "gap": None}
     best, tokens = found.best, problem.job.tokens
@@ -58,6 +60,16 @@ def frontier(
         points.append(point_of(limit, asked, found))
         cost_s = time.monotonic() - start
     return points, after
+
+
+def used_of(limit: str, problem: Problem, best: Best) -> float:
+    """What an answer takes of a limit that was not set."""
+    cell, laws = best.cell, best.cell.money.laws
+    if limit == "accelerators":
+        return cell.accelerators
+    if limit == "power_w":
+        return cell.bought * float(laws.watt_of(best.y).sum())
+    return cell.bought * float(laws.usd_of(best.y).sum() + cell.money.hbm(best.hbm_bytes))
 
 
 def swept_limit(problem: Problem) -> str | None:

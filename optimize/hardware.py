@@ -113,7 +113,9 @@ def solve_hardware(
         model.low.copy(), np.full(n, np.inf), np.full(n, np.inf), np.zeros((n, limits)), np.zeros((n, k)), evaluations
     )
     if len(chosen):
-        part = _convex.minimise(model.take(chosen), inside[chosen], np.log1p(tolerance), float(np.log(cutoff)))
+        part = _convex.minimise(
+            model.take(chosen), inside[chosen], (1 - 1e-9) * np.log1p(tolerance), float(np.log(cutoff))
+        )
         for name in ("point", "value", "bound", "limit_weights", "slope"):
             getattr(found, name)[chosen] = getattr(part, name)
         found.evaluations += part.evaluations

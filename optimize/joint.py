@@ -19,11 +19,13 @@ import numpy as np
 from costmodel.plan import Plan
 from optimize.counts_of_accelerators import between, flop_bound_s, grid, largest_alone
 from optimize.families import Families
+from optimize.hardware import HardwareSolutions, solve_hardware
 from optimize.lattice import Lattice, lattice
 from optimize.objective import Objective
 from optimize.problem import Problem
 from optimize.rounding import modes, nearest
 from optimize.screen import BATCH, FLOAT32_SLACK, Screened, screen, tangents_of, warm_up
+from optimize.shadow import hardware_problem
 from optimize.solve import Relaxed, again, descend
 from optimize.space import RATES, sized
 from optimize.tangents import (
@@ -44,7 +46,8 @@ TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this 
 POLISHED = 64  # plans of each count whose hardware is solved for at once
 FEW = 2048  # families below which gradients without compilation are sooner
 MOST_SEEN = 8_000_000  # families whose screens are kept: some 200 MB
-ROUNDS = 30  # of tangents for what stays
+ROUNDS = 10  # of tangents for what stays
+TOGETHER = 16  # plans whose hardware is solved by cutting planes at once
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -120,6 +123,15 @@ class Open:
         return Open(self.cell, self.indices[chosen], self.log_bound[chosen], self.y[chosen])
 
 
+def _joined(cell: Cell, parts: list[Open]) -> Open:
+    """Several parts of one cell as one."""
+    parts = [part for part in parts if len(part.indices)]
+    if not parts:
+        return Open(cell, np.zeros(0, int), np.zeros(0), np.zeros((0, len(RATES))))
+    columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "log_bound", "y"))
+    return Open(cell, *columns)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Best:
     """A plan with hardware that meets the limits."""
@@ -164,6 +176,7 @@ class Progress:
     unseen: dict[tuple[int, int], float] = dataclasses.field(default_factory=dict)  # bounds of cells not yet scanned
     evaluations: int = 0
     relaxed: Relaxed | None = None
+    interrupted: bool = False
     counts: tuple[int, ...] = ()  # of accelerators, that the bound is about
     seen: "Seen" = dataclasses.field(default_factory=lambda: Seen({}))
     runners_up: dict[tuple[int, int, int], Best] = dataclasses.field(default_factory=dict)
@@ -245,6 +258,20 @@ def search(
         return progress
     bounds = dict(zip(found, cell_bounds(found).tolist(), strict=True))
     progress.unseen = {(cell.accelerators, cell.domain): bound for cell, bound in bounds.items()}
+    try:
+        _descend(progress, found, seed, told, after)
+        _scan_all(progress, found, end, told)
+        close(progress, end)
+    except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
+        progress.interrupted = True
+    return progress
+
+
+def _descend(
+    progress: Progress, found: list[Cell], seed: int, told: Callable[[str], None], after: Progress | None
+) -> None:
+    """Relaxed points, then plans near them; counts between the neighbours of the best one are added to `found`."""
+    problem = progress.problem
     told("descent")
     compiling = warm_up([problem.job.workload], problem.space)
     progress.relaxed = descend(problem, seed) if after is None else again(problem, after.relaxed, seed)
@@ -254,18 +281,21 @@ def search(
         round_to(progress, cell)
     compiling.join()
     _refine(progress, found)
+
+
+def _scan_all(progress: Progress, found: list[Cell], end: float, told: Callable[[str], None]) -> None:
+    """Every count, nearest to the best one first."""
     center = math.log(_center(progress))
     for cell in sorted(found, key=lambda cell: (abs(math.log(cell.accelerators) - center), cell.accelerators)):
         if time.monotonic() > end:
-            break
-        bound = progress.unseen.pop((cell.accelerators, cell.domain))
-        if bound >= progress.cut:
-            progress.dismiss(np.array([bound]))
-            continue
-        told(f"{cell.accelerators:,} accelerators")
-        scan(progress, cell)
-    close(progress, end)
-    return progress
+            return
+        key = (cell.accelerators, cell.domain)
+        if progress.unseen[key] >= progress.cut:
+            progress.dismiss(np.array([progress.unseen[key]]))
+        else:
+            told(f"{cell.accelerators:,} accelerators")
+            scan(progress, cell)
+        del progress.unseen[key]
 
 
 def _center(progress: Progress) -> float:
@@ -324,7 +354,7 @@ def scan(progress: Progress, cell: Cell) -> None:
         kept.append(part)
     if not kept:
         return
-    joined = Open(cell, *(np.concatenate([getattr(k, name) for k in kept]) for name in ("indices", "log_bound", "y")))
+    joined = _joined(cell, kept)
     order = np.argsort(joined.log_bound, kind="stable")[:POLISHED]
     polish(progress, expand(families, joined.keep(order)), families.lattice, rounds=4, dismiss=False)
     progress.open.append(_trim(progress, joined))
@@ -438,15 +468,50 @@ def close(progress: Progress, end: float) -> None:
     """Expand what is open into plans and bound them until nothing is below the best answer, or until `end`."""
     progress.open = [_trim(progress, part) for part in progress.open]
     progress.open.sort(key=lambda part: part.log_bound.min(initial=np.inf))
-    todo, progress.open = progress.open, []
-    for number, part in enumerate(todo):
-        if time.monotonic() > end:
-            progress.open += todo[number:]
-            return
-        families = part.cell.families()
+    for number, part in enumerate(progress.open):
+        families, done = part.cell.families(), []
         for piece in _pieces(_trim(progress, part)):
+            if time.monotonic() > end:
+                done.append(piece)
+                continue
             left_over = polish(progress, expand(families, piece), families.lattice, ROUNDS)
-            progress.open.append(left_over)
+            done.append(_exactly(progress, left_over, families.lattice, end))
+        progress.open[number] = _joined(part.cell, done)
+
+
+def _exactly(progress: Progress, part: Open, plans: Lattice, end: float) -> Open:
+    """The few that tangents do not decide, by cutting planes: their best hardware, or a bound above the best answer."""
+    part, kept = _trim(progress, part), []
+    order = np.argsort(part.log_bound, kind="stable")
+    for start in range(0, len(order), TOGETHER):
+        few = part.keep(order[start : start + TOGETHER])
+        if time.monotonic() > end:
+            kept.append(few)
+            continue
+        asked, points = hardware_problem(progress.problem), plans.points(few.indices, np.float64)
+        cutoff = math.exp(progress.cut) if progress.best else np.inf
+        solved = solve_hardware(asked, points, tolerance=0.5 * TOLERANCE, cutoff=cutoff)
+        progress.evaluations += solved.evaluations
+        for place in np.flatnonzero(np.isfinite(solved.value)):
+            _offer_solved(progress, few, plans, solved, int(place))
+        with np.errstate(divide="ignore"):
+            few.log_bound = np.maximum(few.log_bound, np.log(solved.lower_bound))
+        kept.append(_trim(progress, few))
+    if not kept:
+        return part
+    return Open(
+        part.cell, *(np.concatenate([getattr(k, name) for k in kept]) for name in ("indices", "log_bound", "y"))
+    )
+
+
+def _offer_solved(progress: Progress, part: Open, plans: Lattice, solved: HardwareSolutions, place: int) -> None:
+    hardware, index = solved.hardware(place), int(part.indices[place])
+    log_value = float(np.log(solved.value[place]))
+    if log_value >= min(progress.cut + TOLERANCE, np.inf):
+        return
+    y = np.log([float(getattr(hardware, name)) for name in RATES])
+    own = {"y": y, "hbm_bytes": float(hardware.hbm_bytes), "plan": plans.plan(index)}
+    progress.offer(Best(log_value=log_value, cell=part.cell, index=index, **own))
 
 
 def _pieces(part: Open, size: int = 4096) -> Iterator[Open]:

@@ -28,6 +28,7 @@ from costmodel import options
 from costmodel.cluster import Cluster
 from costmodel.cost import Cost
 from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.violations import violations
 from costmodel.workload import Workload
 from optimize._axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis, wanted
 from optimize.default_plan import even_layers
@@ -79,6 +80,7 @@ class Lattice:
     rows: Mapping[str, np.ndarray]
     axes: tuple[Axis, ...]
     ends: np.ndarray  # number of plans up to and including each row
+    floor_s: np.ndarray | None = None  # ascending lower bounds of the step, by row (`row_bounds`)
 
     def __len__(self) -> int:
         return int(self.ends[-1]) if len(self.ends) else 0
@@ -113,17 +115,25 @@ class Lattice:
     def points(self, indices: np.ndarray, dtype: Any) -> PlanPoint:
         """What the cost model reads."""
         row, entries = self.select(indices)
-        degrees = {name: column[row].astype(dtype) for name, column in self.rows.items()}
-        data, rows = degrees.pop("data"), {}
+        plain, rows = self.points_of_rows(row, dtype), {}
         for axis, entry in zip(self.axes, entries, strict=True):
             rows |= axis.fields(entry, dtype)
         shard = rows.pop("data_shard")
-        ranks = data * degrees["context"]
-        extra = {name: values.astype(dtype)[row] for name, values in self._extra_layers.items()}
-        accelerators = dtype(self.cluster.accelerators)
+        ranks = (self.rows["data"] * self.rows["context"]).astype(dtype)[row]
         copies = np.where(shard > 0, ranks / np.maximum(shard, 1), dtype(1.0))
-        own = degrees | rows | extra | {"accelerators": accelerators, "copies": copies}
-        return dataclasses.replace(self._plain, **own)
+        return dataclasses.replace(plain, **rows, copies=copies)
+
+    def points_of_rows(self, row: np.ndarray, dtype: Any) -> PlanPoint:
+        """The degrees of rows; their options are left as in the default plan."""
+        degrees = {name: column[row].astype(dtype) for name, column in self.rows.items() if name != "data"}
+        extra = {name: values.astype(dtype)[row] for name, values in self._extra_layers.items()}
+        return dataclasses.replace(self._plain, **degrees, **extra, accelerators=dtype(self.cluster.accelerators))
+
+    def with_rows(self, order: np.ndarray) -> "Lattice":
+        """The lattice of these rows, in this order."""
+        rows = {name: column[order] for name, column in self.rows.items()}
+        axes = tuple(axis.at(order) for axis in self.axes)
+        return dataclasses.replace(self, rows=rows, axes=axes, ends=np.cumsum(self._sizes[order]))
 
     @functools.cached_property
     def _plain(self) -> PlanPoint:
@@ -193,10 +203,11 @@ def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> L
     makers = (stages_axis, shards_axis, switches_axis, recompute_axis) if len(rows["tensor"]) else ()
     axes = tuple(make(rule, rows, fixed) for make in makers)
     sizes = functools.reduce(np.multiply, (axis.count for axis in axes), np.ones(len(rows["tensor"]), int))
-    kept = sizes > 0
-    rows = {name: column[kept] for name, column in rows.items()}
     single = {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}
-    return Lattice(workload, cluster, single, rows, tuple(axis.at(kept) for axis in axes), np.cumsum(sizes[kept]))
+    whole = Lattice(workload, cluster, single, rows, axes, np.cumsum(sizes)).with_rows(np.flatnonzero(sizes > 0))
+    if len(whole) and violations(whole.plan(0), workload, cluster):  # by a field that is the same in all plans
+        return dataclasses.replace(whole, ends=whole.ends[:0])
+    return whole
 
 
 def chunks(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], size: int = CHUNK) -> Iterator[Chunk]:

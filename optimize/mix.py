@@ -18,13 +18,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from costmodel.cluster import Cluster
 from costmodel.plan import Plan
 from optimize.counts_of_accelerators import flop_bound_s
 from optimize.families import Families
 from optimize.fixed_hardware import best_plan
 from optimize.hardware import HardwareSolutions
-from optimize.joint import Cell, Progress, cells, close, scan
+from optimize.joint import Cell, Progress, cells, close, round_to, scan
 from optimize.problem import Problem
 from optimize.screen import warm_up
 from optimize.shadow import hardware_problem, solve_plans
@@ -32,6 +31,7 @@ from optimize.solve import Relaxed, descend
 from optimize.space import RATES
 
 TURNS = 6  # of re-planning and re-solving
+TURN_TOLERANCE = 1e-3  # of the hardware of one turn
 MEMORY = (1.0, 1.5)  # of what the last plans need, offered to the next ones
 COUNTS = 6  # looked at for answers, nearest to the relaxed ones first
 
@@ -54,7 +54,6 @@ class MixFound:
     """What the search knows so far."""
 
     problem: Problem
-    template: Cluster
     best: Mixed | None = None
     log_bounds: dict[int, float] = dataclasses.field(default_factory=dict)  # by count
     relaxed: Relaxed | None = None
@@ -68,10 +67,10 @@ class MixFound:
 
 
 def search_mix(
-    problem: Problem, template: Cluster, seconds: float, seed: int = 0, told: Callable[[str], None] = lambda _: None
+    problem: Problem, seconds: float, seed: int = 0, told: Callable[[str], None] = lambda _: None
 ) -> MixFound:
     """Answers first, at the counts of the best relaxed points; then bounds, until the time is up."""
-    end, found = time.monotonic() + seconds, MixFound(problem=problem, template=template)
+    end, found = time.monotonic() + seconds, MixFound(problem=problem)
     counts = _counts(problem)
     found.log_bounds = {count: _products_bound(problem, count) for count in counts}
     if not counts:
@@ -88,6 +87,9 @@ def search_mix(
             break
         told(f"{count:,} accelerators")
         alternate(found, count, found.relaxed.y(np.array([0]))[0])
+    if found.best is not None:
+        asked = hardware_problem(problem)
+        found.best = dataclasses.replace(found.best, solved=solve_plans(asked, found.best.plans))
     for count in sorted(counts, key=lambda count: (count not in order[:COUNTS], found.log_bounds[count])):
         if time.monotonic() > end:
             break
@@ -145,7 +147,7 @@ def alternate(found: MixFound, count: int, y: np.ndarray) -> None:
             hbm_bytes = min(2 * hbm_bytes, problem.space.ranges.most_hbm_bytes)
             continue
         now = min(answers, key=lambda answer: answer.log_value)
-        if last is not None and now.log_value >= last.log_value - 1e-6:
+        if last is not None and now.log_value >= last.log_value - 1e-4:
             break
         last = now
         hardware = now.solved.hardware(0)
@@ -166,8 +168,8 @@ def _turn(found: MixFound, lattices: list[Families], count: int, y: np.ndarray, 
         if best.plan is None:
             return None
         plans.append(best.plan)
-    asked = hardware_problem(problem.jobs, problem.space, found.template, problem.objective, problem.limits)
-    solved = solve_plans(asked, plans)
+    asked = hardware_problem(problem)
+    solved = solve_plans(asked, plans, tolerance=TURN_TOLERANCE)
     found.evaluations += solved.evaluations
     found.turns += 1
     if not np.isfinite(solved.value[0]):
@@ -176,18 +178,30 @@ def _turn(found: MixFound, lattices: list[Families], count: int, y: np.ndarray, 
 
 
 def bound_count(found: MixFound, count: int, end: float) -> None:
-    """The sum over jobs of what each reaches alone at this count."""
-    problem, total = found.problem, 0.0
+    """The sum over jobs of what each reaches alone at this count; jobs not reached in time count by their products."""
+    problem = found.problem
+    bounds = [math.log(_products_s(problem, i, count) * _cheapest(problem, count)) for i in range(len(problem.jobs))]
     for i, job in enumerate(problem.jobs):
-        cell = _cell(problem, i, count)
-        alone = Progress(cell.problem)
-        alone.relaxed = found.relaxed
-        scan(alone, cell)
-        close(alone, end)
-        bound = alone.log_bound
-        if not math.isfinite(bound) and alone.best is None:  # no plan of this job can be built
+        if time.monotonic() > end:
+            break
+        alone = _alone(found, i, count, end)
+        if alone.best is None and not math.isfinite(alone.log_bound):  # no plan of this job can be built
             found.log_bounds[count] = math.inf
             return
-        total += job.weight * math.exp(bound)
+        bounds[i] = max(bounds[i], math.log(job.weight) + alone.log_bound)
         found.evaluations += alone.evaluations
-    found.log_bounds[count] = max(found.log_bounds[count], math.log(total))
+        found.log_bounds[count] = max(found.log_bounds[count], float(np.log(np.exp(bounds).sum())))
+        if found.best is not None and found.log_bounds[count] >= found.best.log_value:
+            return
+
+
+def _alone(found: MixFound, i: int, count: int, end: float) -> Progress:
+    """One job at one count: the best hardware of its own, certified as far as the time goes."""
+    cell = _cell(found.problem, i, count)
+    alone = Progress(cell.problem)
+    assert found.relaxed is not None
+    alone.relaxed = dataclasses.replace(found.relaxed, jobs=(found.relaxed.jobs[i],))
+    round_to(alone, cell)
+    scan(alone, cell)
+    close(alone, end)
+    return alone

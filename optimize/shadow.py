@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster
 from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.prices import PriceRange
 from optimize import units
 from optimize.hardware import HardwareProblem, HardwareSolutions, solve_hardware
-from optimize.objective import Job, Limits, Objective
-from optimize.space import RATES, Space
+from optimize.problem import Problem
+from optimize.space import RATES
 
 EXACTLY = 1e-6  # gap of the hardware of the plan that is reported
 MORE = 0.01  # of a limit, to see where it goes
@@ -25,18 +25,17 @@ _WORDS = {
 _LIMITS = {"budget_usd": ("budget", "USD"), "power_w": ("power", "W"), "deadline_s": ("time allowed", "s")}
 
 
-def hardware_problem(
-    jobs: Sequence[Job], space: Space, template: Cluster, objective: Objective, limits: Limits
-) -> HardwareProblem:
-    """The convex problem of fixed plans in the same space. `template` gives the prices."""
-    ranges = space.ranges
+def hardware_problem(problem: Problem) -> HardwareProblem:
+    """The convex problem of fixed plans, in the same space."""
+    space = problem.space
+    ranges, prices = space.ranges, PriceRange(low=space.prices, base=space.prices, high=space.prices)
     bounds = {name: (float(a), float(b)) for name, a, b in zip(RATES, ranges.low, ranges.high, strict=True)}
     return HardwareProblem(
-        jobs=tuple(jobs),
-        template=dataclasses.replace(space.template, prices=template.prices),
+        jobs=problem.jobs,
+        template=dataclasses.replace(space.template, prices=prices),
         curves=space.curves,
-        objective=objective,
-        limits=limits,
+        objective=problem.objective,
+        limits=problem.limits,
         bounds=bounds | {"hbm_bytes": (1.0, ranges.most_hbm_bytes)},
     )
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from optimize import exhaustive
-from optimize.exhaustive import Best, Entry, chunk_count
+from optimize.exhaustive import Best, Entry, Looked, chunk_count
 from optimize.lattice import Lattice
 from optimize.plan_values import PlanValue
 from optimize.status import CommandError, Status
@@ -42,7 +42,18 @@ class Sharding:
     coordinator: str | None = None  # host:port of process 0
     checkpoint: Path | None = None  # a directory
     wait_s: float = WAIT_S
+    looked: Looked | None = None  # is told of every plan that this process evaluates
     lost: Callable[[CommandError], object] = _say  # what to do with the message before the process ends
+
+    def check(self) -> None:
+        """Raise where the directory of the checkpoint cannot be written, before anything is computed."""
+        if self.checkpoint is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            self.checkpoint.mkdir(parents=True, exist_ok=True)
+        if not (self.checkpoint.is_dir() and os.access(self.checkpoint, os.W_OK)):
+            told = f"`checkpoint` is {str(self.checkpoint)!a}; expected a directory that can be written"
+            raise CommandError(Status.bad_input, f"command line: {told}")
 
     def search(self, lattice: Lattice, value: PlanValue, top: int) -> Best:
         """The best of the whole lattice. Where the user interrupts it: the best of what was evaluated."""
@@ -65,7 +76,7 @@ class Sharding:
             progress.show()
 
         try:
-            found[0] = exhaustive.search(lattice, value, top, numbers, own, done)
+            found[0] = exhaustive.search(lattice, value, top, numbers, own, done, self.looked)
         except KeyboardInterrupt:
             if not found[0].top or self.processes > 1:
                 raise
@@ -82,7 +93,7 @@ class Sharding:
         longest = 64 * (2 * top + len(np.unique(exhaustive.cells_of_rows(lattice))) + 64)  # of any process
         padded = np.zeros(longest, np.uint8)
         padded[: len(content)] = np.frombuffer(content, np.uint8)
-        with self._time_limit("at the end", self.wait_s + searched_s), _standard_output_for_errors():
+        with _standard_output_for_errors() as kept, self._time_limit("at the end", self.wait_s + searched_s, kept):
             parts = np.asarray(multihost_utils.process_allgather(padded)).reshape(self.processes, -1)
         joined = Best()
         for part in parts:
@@ -105,7 +116,7 @@ class Sharding:
             )
 
     @contextlib.contextmanager
-    def _time_limit(self, when: str, seconds: float) -> Iterator[None]:
+    def _time_limit(self, when: str, seconds: float, standard_output: int = 1) -> Iterator[None]:
         """End the process, and say why, if what is inside takes longer: it waits in C++, where no exception reaches."""
         kept = "" if self.checkpoint is None else f"; what is finished is kept in {self.checkpoint}"
         message = (
@@ -114,6 +125,7 @@ class Sharding:
         )
 
         def give_up() -> None:
+            os.dup2(standard_output, 1)
             self.lost(CommandError(Status.incomplete, message))
             sys.stdout.flush()
             os._exit(Status.incomplete.exit_status)
@@ -128,13 +140,13 @@ class Sharding:
 
 
 @contextlib.contextmanager
-def _standard_output_for_errors() -> Iterator[None]:
-    """What the communication library prints goes to standard error: standard output is the answer's."""
+def _standard_output_for_errors() -> Iterator[int]:
+    """What the communication library prints goes to standard error. Gives the answer's output, which is kept for it."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
-        yield
+        yield kept
     finally:
         os.dup2(kept, 1)
         os.close(kept)
@@ -203,9 +215,15 @@ class _Notes:
 
 def _signature(lattice: Lattice, value: PlanValue, top: int) -> str:
     """Of the question: notes of another one are not read."""
-    asked = (lattice.workload, lattice.cluster, sorted(map(str, lattice.fixed.items())), len(lattice), top)
+    asked = (lattice.workload, lattice.cluster, sorted(map(_named, lattice.fixed.items())), len(lattice), top)
     named = (value.name, sorted(value.factors.items()), exhaustive.CHUNK)
     return hashlib.sha256(repr((asked, named)).encode()).hexdigest()[:16]
+
+
+def _named(field: tuple[str, Any]) -> str:
+    """A fixed field in words that are the same in every process: sets have an order of their own in each."""
+    name, value = field
+    return f"{name}={sorted(map(str, value)) if isinstance(value, set | frozenset) else value}"
 
 
 def _as_json(best: Best) -> dict[str, Any]:

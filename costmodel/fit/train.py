@@ -12,6 +12,7 @@ from costmodel.fit.solve import Solution
 from costmodel.rows import Case
 
 _ROUNDS = 6
+_LARGEST_SCALE = 0.4  # of a source: beyond it a formula is wrong, which no scatter describes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +75,20 @@ def scatter(cases: Sequence[Case], errors: np.ndarray) -> dict[str, float]:
             own = np.abs(errors[(sources == source) & (stacks == stack)])
             scales.setdefault(str(stack), []).append(float(np.median(own)) / 0.6745)
     everything = np.concatenate([np.square(own) for own in scales.values()])
-    overall = float(np.mean(np.minimum(everything, 0.25)))
-    found = {s: float(np.sqrt((np.sum(np.square(own)) + overall) / (len(own) + 1))) for s, own in scales.items()}
+    overall = float(np.mean(np.minimum(everything, _LARGEST_SCALE**2)))
+    squares = {stack: np.minimum(np.square(own), _LARGEST_SCALE**2) for stack, own in scales.items()}
+    found = {stack: float(np.sqrt((own.sum() + overall) / (len(own) + 1))) for stack, own in squares.items()}
     return found | {"": float(np.sqrt(overall))}
+
+
+def within_scatter(cases: Sequence[Case], errors: np.ndarray) -> float:
+    """What is left inside one software: the median over sources of a robust scale about each."""
+    sources = np.array([case.source for case in cases])
+    scales = []
+    for source in dict.fromkeys(sources):
+        own = errors[sources == source]
+        scales.append(float(np.median(np.abs(own - np.median(own)))) / 0.6745)
+    return float(np.median(scales))
 
 
 def _errors(problem: Problem, z: np.ndarray, rule: Rule) -> np.ndarray:
