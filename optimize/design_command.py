@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.cluster import Cluster
-from costmodel.curves import CurveRange
+from costmodel.curves import CurveRange, anchored
 from costmodel.specs import (
     COUNT,
     FLAG,
@@ -113,13 +113,15 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> DesignInputs
         accelerators=given.values.get("accelerators"),
         deadline_s=None if days is None else SECONDS_A_DAY * days,
     )
+    template = placed(given.place("cluster"), "cluster", load_cluster, given.values.get("cluster", TEMPLATE))
+    curves = placed(given.place("curves"), "curves", load_curves, *given.pick("curves").values())
     return DesignInputs(
         jobs=jobs,
         models=models,
         limits=limits,
         objective=_OBJECTIVES[given.values.get("objective", Objective.time.key)],
-        template=placed(given.place("cluster"), "cluster", load_cluster, given.values.get("cluster", TEMPLATE)),
-        curves=placed(given.place("curves"), "curves", load_curves, *given.pick("curves").values()),
+        template=template,
+        curves=curves if "curves" in given.values else anchored(curves, template),
         fixed=fixed_fields(given),
         seconds=given.values.get("seconds", SECONDS),
         seed=given.values.get("seed", 0),

@@ -238,12 +238,16 @@ def test_more_money_is_never_worse(searched):
 def test_shadow_prices_agree_with_solving_again(searched):
     asked = hardware_problem(problem())
     solved = solve_plans(asked, (searched.best.plan,))
-    price = shadow_prices(asked, (searched.best.plan,), solved)["budget_usd"]
+    prices = shadow_prices(asked, (searched.best.plan,), solved)
+    price = prices["budget_usd"]
     right, left_side = price["resolved"]
     slack = max(0.002, 0.02 * abs(price["value_per_limit"]))
     assert min(right, left_side) - slack <= price["value_per_limit"] <= max(right, left_side) + slack
     assert math.log(solved.value[0]) <= searched.best.log_value + 1e-6
     assert price["words"].startswith(("the next 1 % of budget buys", "more budget buys nothing"))
+    memory = prices["hbm_bytes"]
+    assert 0 < memory["value_per_limit"] < price["value_per_limit"]
+    assert memory["words"].startswith("a plan that needed 1 % less HBM would be 0.")
 
 
 def test_real_parts_agree_with_the_search_for_a_plan():
