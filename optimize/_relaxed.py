@@ -167,7 +167,7 @@ class RelaxedModel:
         """Amounts, exponents and what is left of money and of watts, for one accelerator."""
         limits, laws, found = self.problem.limits, self.priced.laws, []
         if limits.budget_usd is not None and not limits.rent:
-            hbm_usd = self.priced.hbm_usd * need**self.priced.hbm_exponent
+            hbm_usd = self.priced.hbm(need)
             found.append((laws.usd, laws.usd_exponent, limits.budget_usd / count - hbm_usd))
         if limits.power_w is not None:
             found.append((laws.watt, laws.watt_exponent, limits.power_w / count))
@@ -198,7 +198,7 @@ class RelaxedModel:
         if self.problem.objective.watt_power:
             return laid.accelerators * watt
         usd = total(float(a) * x ** float(e) for a, e, x in zip(laws.usd, laws.usd_exponent, found, strict=True))
-        usd = usd + priced.hbm_usd * laid.need_bytes**priced.hbm_exponent
+        usd = usd + priced.hbm(laid.need_bytes)
         return laid.accelerators * (priced.usd_per_capital_s * usd + priced.usd_per_joule * watt)
 
 

@@ -24,6 +24,7 @@ commands:
   explain    what a step costs under a plan: time by term, memory by stage, what it is sensitive to
   plan       the best plan of a model on a cluster
   predict    time, with an interval, and memory of every row of a table of runs
+  calibrate  a cluster adapted to your measured runs or collectives, as a file
   design     the best cluster for a job within a budget and its plan, certified
   models     the models that are known by name
   clusters   the clusters that are known by name
@@ -156,6 +157,28 @@ def _predict(words: Sequence[str], start: float) -> None:
         print(f"{request.out}: {content['predicted']} of {content['rows']} rows predicted")
 
 
+def _calibrate(words: Sequence[str], start: float) -> None:
+    from optimize import command_line, report, requests
+    from optimize.calibrate_command import calibrated, write
+
+    words = command_line.first_as("--rows", words)
+    request = command_line.read(requests.Calibrate, "calibrate", words, requests.EXAMPLES["calibrate"])
+    if request.rows is None or request.out is None:
+        missing, example = ("rows", "my_rows.csv") if request.rows is None else ("out", "--out my_cluster.toml")
+        raise SpecError(f"command line: `{missing}` is missing; expected a file, such as {example}")
+    answer = calibrated(request.rows, request.cluster)
+    write(answer, request.out)
+    if request.json:
+        inputs = {"rows": request.rows, "out": request.out, "cluster": request.cluster}
+        told = {"schema": 1, "status": Status.ok.name, "message": Status.ok.value, "inputs": inputs}
+        report.print_json(told | answer.as_json() | _end(start))
+        return
+    print(f"{request.out}: {answer.used} of {answer.rows} rows used")
+    print(f"median error {answer.before:.1%} before, {answer.after:.1%} after")
+    for problem in answer.problems:
+        print(f"  {problem}")
+
+
 def _design(words: Sequence[str], start: float) -> None:
     from optimize import command_line, design_command, report, requests
     from optimize.design import design
@@ -164,8 +187,7 @@ def _design(words: Sequence[str], start: float) -> None:
     inputs = design_command.resolve(request.fields(), request.config)
     if inputs.out is not None:
         report.check_directory(inputs.out)
-    asked = {"template": inputs.template, "curves": inputs.curves, "objective": inputs.objective}
-    result = design(inputs.jobs, inputs.limits, **asked, fixed=inputs.fixed, seconds=inputs.seconds, seed=inputs.seed)
+    result = design(inputs.jobs, inputs.limits, **inputs.settings(), progress=report.progress("design"))
     answer = design_command.as_json(inputs, result)
     if inputs.out is not None:
         from optimize import figures_design
@@ -207,6 +229,7 @@ COMMANDS: dict[str, Callable[[Sequence[str], float], None]] = {
     "explain": _explain,
     "plan": _plan,
     "predict": _predict,
+    "calibrate": _calibrate,
     "design": _design,
     "models": _models,
     "clusters": _clusters,

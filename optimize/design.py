@@ -18,7 +18,7 @@ from costmodel.curves import CurveRange
 from optimize import joint
 from optimize.answers import Answer, catalogue_answer, continuous_answer, misses
 from optimize.feasible import why_infeasible
-from optimize.frontier import FACTORS, frontier, monotone, point_of, swept_limit
+from optimize.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
 from optimize.mix import search_mix
 from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective
 from optimize.parts import search_parts
@@ -27,9 +27,10 @@ from optimize.shadow import hardware_problem, shadow_prices, solve_plans
 from optimize.solve import Relaxed
 from optimize.space import Ranges, space
 from optimize.status import CommandError, Status
+from optimize.thinning import thinned
 from optimize.versions import versions
 
-CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.6, 0.8, 0.9  # of the time, until which each may take
+CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.7, 0.87, 0.92  # of the time, until which each may take
 Progress = Callable[[str], None]
 
 
@@ -44,6 +45,7 @@ class DesignResult:
     continuous: Answer | None
     catalogue: Answer | None
     frontier: tuple[Mapping[str, Any], ...]
+    runners_up: tuple[Mapping[str, Any], ...]  # other plans and counts, each with its own best hardware
     counts: tuple[int, ...]  # of accelerators that the continuous bound is about
     relaxed: Relaxed | None
     notes: tuple[str, ...]
@@ -73,6 +75,7 @@ def design(
     ranges: Ranges | None = None,
     seconds: float = 60.0,
     seed: int = 0,
+    sweep: str | None = None,
     progress: Progress = lambda _: None,
 ) -> DesignResult:
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be.
@@ -81,19 +84,21 @@ def design(
     """
     start = time.monotonic()
     own = space(template, curves, ranges)
-    problem = Problem(jobs=tuple(jobs), limits=limits, objective=objective, space=own, fixed=fixed or {})
+    kept, left_out = thinned([job.workload for job in jobs], own, fixed or {})
+    problem = Problem(jobs=tuple(jobs), limits=limits, objective=objective, space=own, fixed=kept)
     asked = (problem, template, curves, CONTINUOUS_SHARE * seconds, seed, progress)
     found = _Found() if limits.rent else _one(*asked) if len(jobs) == 1 else _several(*asked)
     progress("real parts")
     rest_s = max(1.0, start + PARTS_SHARE * seconds - time.monotonic())
-    parts = search_parts(problem.jobs, limits, objective, rest_s, fixed)
+    parts = search_parts(problem.jobs, limits, objective, rest_s, kept)
     catalogue = catalogue_answer(problem, parts) if parts.plans else None
     if found.answer is None and catalogue is None:
         raise CommandError(Status.infeasible, why_infeasible(problem))
+    _check_met(found.answer, catalogue)
     points: tuple[Mapping[str, Any], ...] = ()
     if found.search is not None and found.answer is not None:
         progress("frontier")
-        points = _frontier(problem, found.search, start + FRONTIER_SHARE * seconds - time.monotonic(), seed)
+        points = _frontier(problem, found.search, start + FRONTIER_SHARE * seconds - time.monotonic(), seed, sweep)
     return DesignResult(
         status=Status.ok,
         message=Status.ok.value,
@@ -102,9 +107,10 @@ def design(
         continuous=found.answer,
         catalogue=catalogue,
         frontier=points,
+        runners_up=() if found.search is None else runners_up(problem, found.search),
         counts=found.counts,
         relaxed=found.relaxed,
-        notes=_notes(problem, found.answer, catalogue),
+        notes=_notes(problem, found.answer, catalogue, left_out),
         seconds=time.monotonic() - start,
         seed=seed,
         versions=versions(),
@@ -115,14 +121,21 @@ def _one(
     problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, progress: Progress
 ) -> _Found:
     """One job: certified over all plans, counts and hardware."""
+    start = time.monotonic()
     found = joint.search(problem, seconds, seed, told=progress)
     if found.best is None:
         return _Found(relaxed=found.relaxed)
-    best = found.best
-    asked = hardware_problem(problem.jobs, problem.space, template, problem.objective, problem.limits)
+    asked, best = hardware_problem(problem), found.best
     solved = solve_plans(asked, (best.plan,))
+    if not np.isfinite(solved.value[0]) and not problem.fill:  # the cheapest plan is late: the fastest may not be
+        progress("plans that meet the deadline")
+        rest_s = max(5.0, seconds - (time.monotonic() - start))
+        fast = joint.search(dataclasses.replace(problem, objective=Objective.time), rest_s, seed, progress, found)
+        best = fast.best or best
+        solved = solve_plans(asked, (best.plan,))
     hardware = problem.space.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
-    if math.log(solved.value[0]) < best.log_value or problem.limits.deadline_s is not None:
+    better = math.log(solved.value[0]) < best.log_value or problem.limits.deadline_s is not None
+    if np.isfinite(solved.value[0]) and better:
         hardware = solved.hardware(0)  # the same plan, its hardware solved to the end
     hardware = dataclasses.replace(hardware, hbm_bytes=best.hbm_bytes * (1 + 1e-12))
     answer = continuous_answer(
@@ -143,11 +156,11 @@ def _several(
     problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, progress: Progress
 ) -> _Found:
     """Several jobs: exact steps in turn, and the sum of what each could reach alone."""
-    found = search_mix(problem, template, seconds, seed, told=progress)
+    found = search_mix(problem, seconds, seed, told=progress)
     if found.best is None:
         return _Found(relaxed=found.relaxed)
     best, hardware = found.best, found.best.solved.hardware(0)
-    asked = hardware_problem(problem.jobs, problem.space, template, problem.objective, problem.limits)
+    asked = hardware_problem(problem)
     answer = continuous_answer(
         problem,
         template,
@@ -162,20 +175,26 @@ def _several(
     return _Found(answer=answer, counts=tuple(sorted(found.log_bounds)), relaxed=found.relaxed)
 
 
-def _frontier(problem: Problem, found: joint.Progress, seconds: float, seed: int) -> tuple[Mapping[str, Any], ...]:
-    """The objective over the first limit, around the one that was asked for."""
-    limit = swept_limit(problem)
-    if limit is None:
+def _frontier(
+    problem: Problem, found: joint.Progress, seconds: float, seed: int, sweep: str | None
+) -> tuple[Mapping[str, Any], ...]:
+    """The objective over one limit, around the value that was asked for, or else what the answer uses of it."""
+    limit, best = sweep or swept_limit(problem), found.best
+    if limit is None or best is None:
         return ()
     at = getattr(problem.limits, limit)
+    if at is None:
+        at = used_of(limit, problem, best)
     values = [at * factor for factor in FACTORS]
     points, _ = frontier(problem, limit, values, seconds, found, seed) if seconds > 0 else ([], None)
     return tuple(monotone([*points, point_of(limit, problem, found)], limit, problem.objective.maximised))
 
 
-def _notes(problem: Problem, continuous: Answer | None, catalogue: Answer | None) -> tuple[str, ...]:
+def _notes(
+    problem: Problem, continuous: Answer | None, catalogue: Answer | None, left_out: tuple[str, ...]
+) -> tuple[str, ...]:
     """What the figures do not say."""
-    said = []
+    said = [f"plans with {', '.join(left_out)} only: all of them would be too many here"] if left_out else []
     if problem.limits.rent:
         said.append("rates of any size have no rental price: real parts only")
     elif continuous is None:
@@ -183,10 +202,25 @@ def _notes(problem: Problem, continuous: Answer | None, catalogue: Answer | None
     if catalogue is None:
         said.append("no cluster of real parts whose price and power are known meets the limits")
     for answer in (continuous, catalogue):
-        for name in misses(answer):
-            assert answer is not None
-            missed = f"{answer.name}: `{name}` is missed by {100 * math.expm1(answer.residuals[name]):.1f} %"
-            days = answer.quantities.train_s / SECONDS_A_DAY
-            enough = f"; --deadline-days {math.ceil(10 * days) / 10:g} is met" if name == "deadline_s" else ""
-            said.append(missed + enough)
+        said += _missed(answer)
     return tuple(said)
+
+
+def _missed(answer: Answer | None) -> list[str]:
+    """The limits that an answer breaks, by how much, and what would be enough."""
+    said = []
+    for name in misses(answer):
+        assert answer is not None
+        missed = f"{answer.name}: `{name}` is missed by {100 * math.expm1(answer.residuals[name]):.1f} %"
+        days = answer.quantities.train_s / SECONDS_A_DAY
+        enough = f"; --deadline-days {math.ceil(10 * days) / 10:g} is met" if name == "deadline_s" else ""
+        said.append(missed + enough)
+    return said
+
+
+def _check_met(continuous: Answer | None, catalogue: Answer | None) -> None:
+    """Raise where every answer breaks a limit. (The fastest answers were found: what they miss, all miss.)"""
+    answers = [answer for answer in (continuous, catalogue) if answer is not None]
+    if answers and all(misses(answer) for answer in answers):
+        nearest = min(answers, key=lambda answer: max(answer.residuals.values()))
+        raise CommandError(Status.infeasible, f"no answer meets the limits; the nearest, {_missed(nearest)[0]}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.cluster import Cluster
-from costmodel.curves import CurveRange
+from costmodel.curves import CurveRange, anchored
 from costmodel.specs import (
     COUNT,
     FLAG,
@@ -22,6 +22,7 @@ from costmodel.specs import (
 )
 from optimize.answers import Answer
 from optimize.design import DesignResult
+from optimize.frontier import SWEPT
 from optimize.inputs import COMMAND_LINE, Given, merge, placed
 from optimize.jobs import read_jobs
 from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective
@@ -41,6 +42,7 @@ _CHECKS: dict[str, Check] = {
         "an integer >= 0", lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0
     ),
     "rent": FLAG,
+    "sweep": one_of(SWEPT),
     "objective": one_of(_OBJECTIVES),
 }
 
@@ -58,7 +60,13 @@ class DesignInputs:
     fixed: Mapping[str, Any]
     seconds: float
     seed: int
+    sweep: str | None
     out: Path | None
+
+    def settings(self) -> dict[str, Any]:
+        """The keywords of `design.design`."""
+        names = ("template", "curves", "objective", "fixed", "seconds", "seed", "sweep")
+        return {name: getattr(self, name) for name in names}
 
     def as_json(self) -> dict[str, Any]:
         """Enough to ask again; which of two meanings the limits have is said."""
@@ -87,6 +95,7 @@ class DesignInputs:
             "fix": dict(self.fixed),
             "seconds": self.seconds,
             "seed": self.seed,
+            "sweep": self.sweep,
         }
 
 
@@ -104,16 +113,19 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> DesignInputs
         accelerators=given.values.get("accelerators"),
         deadline_s=None if days is None else SECONDS_A_DAY * days,
     )
+    template = placed(given.place("cluster"), "cluster", load_cluster, given.values.get("cluster", TEMPLATE))
+    curves = placed(given.place("curves"), "curves", load_curves, *given.pick("curves").values())
     return DesignInputs(
         jobs=jobs,
         models=models,
         limits=limits,
         objective=_OBJECTIVES[given.values.get("objective", Objective.time.key)],
-        template=placed(given.place("cluster"), "cluster", load_cluster, given.values.get("cluster", TEMPLATE)),
-        curves=placed(given.place("curves"), "curves", load_curves, *given.pick("curves").values()),
+        template=template,
+        curves=curves if "curves" in given.values else anchored(curves, template),
         fixed=fixed_fields(given),
         seconds=given.values.get("seconds", SECONDS),
         seed=given.values.get("seed", 0),
+        sweep=given.values.get("sweep"),
         out=Path(given.values["out"]) if "out" in given.values else None,
     )
 
@@ -147,6 +159,7 @@ def as_json(inputs: DesignInputs, result: DesignResult) -> dict[str, Any]:
         **(empty if result.continuous is None else answer_json(result.continuous)),
         "frontier": [dict(point) for point in result.frontier],
         "catalogue": None if result.catalogue is None else answer_json(result.catalogue),
+        "runners_up": [dict(other) for other in result.runners_up],
         "counts": list(result.counts),
         "notes": list(result.notes),
         "seed": result.seed,

@@ -18,7 +18,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from costmodel.cluster import Cluster
 from costmodel.plan import Plan
 from optimize.counts_of_accelerators import flop_bound_s
 from optimize.families import Families
@@ -55,7 +54,6 @@ class MixFound:
     """What the search knows so far."""
 
     problem: Problem
-    template: Cluster
     best: Mixed | None = None
     log_bounds: dict[int, float] = dataclasses.field(default_factory=dict)  # by count
     relaxed: Relaxed | None = None
@@ -69,10 +67,10 @@ class MixFound:
 
 
 def search_mix(
-    problem: Problem, template: Cluster, seconds: float, seed: int = 0, told: Callable[[str], None] = lambda _: None
+    problem: Problem, seconds: float, seed: int = 0, told: Callable[[str], None] = lambda _: None
 ) -> MixFound:
     """Answers first, at the counts of the best relaxed points; then bounds, until the time is up."""
-    end, found = time.monotonic() + seconds, MixFound(problem=problem, template=template)
+    end, found = time.monotonic() + seconds, MixFound(problem=problem)
     counts = _counts(problem)
     found.log_bounds = {count: _products_bound(problem, count) for count in counts}
     if not counts:
@@ -90,7 +88,7 @@ def search_mix(
         told(f"{count:,} accelerators")
         alternate(found, count, found.relaxed.y(np.array([0]))[0])
     if found.best is not None:
-        asked = hardware_problem(problem.jobs, problem.space, template, problem.objective, problem.limits)
+        asked = hardware_problem(problem)
         found.best = dataclasses.replace(found.best, solved=solve_plans(asked, found.best.plans))
     for count in sorted(counts, key=lambda count: (count not in order[:COUNTS], found.log_bounds[count])):
         if time.monotonic() > end:
@@ -170,7 +168,7 @@ def _turn(found: MixFound, lattices: list[Families], count: int, y: np.ndarray, 
         if best.plan is None:
             return None
         plans.append(best.plan)
-    asked = hardware_problem(problem.jobs, problem.space, found.template, problem.objective, problem.limits)
+    asked = hardware_problem(problem)
     solved = solve_plans(asked, plans, tolerance=TURN_TOLERANCE)
     found.evaluations += solved.evaluations
     found.turns += 1

@@ -8,7 +8,7 @@ import pytest
 from costmodel.cost import cost
 from costmodel.curves import hardware_of, with_hardware
 from costmodel.evaluate import prepare
-from costmodel.plan import Plan
+from costmodel.plan import Offload, Plan, with_offload
 from costmodel.semantics import Exact
 from costmodel.specs import load_cluster, load_curves, load_workload
 from optimize import certify
@@ -22,6 +22,7 @@ from optimize.hardware import (
     solve_hardware,
     stack,
 )
+from optimize.lattice import lattice
 from optimize.objective import Job, Limits, Objective
 from tests.builders import cluster, small_decoder, small_moe
 
@@ -259,6 +260,9 @@ def test_plans_above_the_cutoff_are_left():
     kept = [status for status in again.status if status is not HardwareStatus.dominated]
     assert 1 <= len(kept) < len(PLANS)
     assert again.value.min() <= found.value.min() * 1.001
+    many = solve_hardware(asked, found.model.points[0], cutoff=found.value.min() * 0.5)  # proved by the first bounds
+    assert set(many.status) == {HardwareStatus.dominated}
+    assert many.evaluations == certify.STEPS * len(PLANS)
     for status, bound, value in zip(again.status, again.lower_bound, found.value, strict=True):
         assert bound <= value
         assert status is not HardwareStatus.dominated or bound > cut
@@ -312,3 +316,25 @@ def test_a_second_memory_as_large_as_the_plan_needs():
     assert set(found.status) == {HardwareStatus.solved}
     small = solved(dataclasses.replace(asked, bounds={"second_memory_bytes": (1e6, 1e9)}), 1e-3, [plan])
     assert small.status == (HardwareStatus.memory,)
+
+
+@pytest.mark.parametrize("name", ["llama3-70b", "deepseek-v3", "swin-1.8b"])
+@pytest.mark.parametrize("objective", [Objective.time, Objective.cost, Objective.energy])
+def test_every_tangent_lies_below_its_function(name, objective):
+    """What makes the bounds valid: over whole boxes, for the objective and each limit, at plans of real models."""
+    rng, workload = np.random.default_rng(9), load_workload(name)
+    space = lattice(workload, TEMPLATE, {})
+    points = space.points(np.sort(rng.choice(len(space), 200, replace=False)), np.float64)
+    points = dataclasses.replace(with_offload(points), offload=Offload(weights=0.5, optimizer=1.0, activations=0.5))
+    free = (*FREE, "second_memory_bytes", "second_memory_bytes_per_s")
+    asked = problem(
+        workload, free=free, objective=objective, limits=Limits(budget_usd=3e6, power_w=1e5, rent=True, deadline_s=1e7)
+    )
+    model = HardwareModel(asked, (points,))
+    low, high = model.low.min(axis=0), model.high.max(axis=0)
+    at, other = (np.moveaxis(rng.uniform(low, high, (12, 200, len(free))), 2, 0) for _ in range(2))
+    values, slopes = model.evaluate(at)
+    below = values + (slopes * (other - at)).sum(axis=1)
+    excess = below - model.evaluate(other)[0]
+    assert excess.max() <= 1e-11
+    assert np.median(excess) < -1e-3  # they bend

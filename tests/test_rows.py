@@ -303,6 +303,8 @@ def test_open_recompute_is_the_least_that_fits():
     assert [found.plan.recompute for found in chosen] == ["none", "full", "selective"]
     assert chosen[1].plan.recompute_share == 1.0
     assert alternatives(large) == (large,)
+    unprinted = read(micro_batch="", pp="1", dp="8", global_batch_sequences="64")
+    assert [found.plan.microbatch for found in alternatives(unprinted)] == [2, 4, 8]
 
 
 # batches

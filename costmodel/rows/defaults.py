@@ -27,6 +27,7 @@ class Habits:
     fused_kernels: bool
     selective: RecomputeRow | None  # what "selective" means; None: as in Megatron, the attention's core
     whole_inputs: bool = False  # models._gathered
+    always_recomputes: bool = False  # K: MaxText's and Pax's own configurations set a policy other than none
     keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
     keeps_8bit_weights: bool = False  # under 8-bit precisions the weights are held, and gathered, in 8 bits
     weighs_head: bool = False  # layouts.by_cost
@@ -167,6 +168,7 @@ HABITS = {
         overlap_pipeline=True,
         fused_kernels=True,
         selective=XLA_SELECTIVE,
+        always_recomputes=True,
         keeps_32bit_weights=True,
         memory=_XLA,
     ),

@@ -59,8 +59,10 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
 
 _FLAGS = {
     "async_tp": r"async tp",
+    "first_flash": r"kernel=flash_attentionv1\b",
     "async_linear": r"async linear",
-    "compiled": r"torch\.compile",
+    "compiled": r"torch\.compile|float8",  # K: torchtitan and torchao cast to float8 in compiled kernels only
+    "eager": r"\beager\b",
     "parallel_block": r"parallel (transformer block|attention)",
     "sliding_window": r"sliding[- ]window",
     "overlap_expert": r"ep all-to-all overlap",

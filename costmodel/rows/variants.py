@@ -63,7 +63,7 @@ def rotated(copies: float, block: Block) -> Block:
     return dataclasses.replace(block, ops=tuple(map(more, block.ops)))
 
 
-def norms_in_32_bits(block: Block) -> Block:
+def norms_in_32_bits(copies_bytes: float, block: Block) -> Block:
     """Input and normalised input in 32 bits, and in 16 before the scale: 10 bytes per element of each norm.
 
     Forward a cast (2 bytes read, 4 written), a square (8), a mean (4), a product with the inverse root (8), a cast (6)
@@ -74,7 +74,7 @@ def norms_in_32_bits(block: Block) -> Block:
     def more(op: Op) -> Op:
         if not op.name.endswith(" norm") or not op.saved:
             return op
-        copies = dataclasses.replace(op.saved[0], activations=0.0, fixed_bytes=10.0, role="rest")
+        copies = dataclasses.replace(op.saved[0], activations=0.0, fixed_bytes=copies_bytes, role="rest")
         return dataclasses.replace(op, saved=(*op.saved, copies), touches_forward=9.0, touches_backward=18.0)
 
     return dataclasses.replace(block, ops=tuple(map(more, block.ops)))
@@ -113,13 +113,21 @@ def rotation(block: Block) -> Block:
 
 
 def loss_on_all_logits(block: Block) -> Block:
-    """Every tensor rank holds the logits of the whole vocabulary (evidence V: reference/accuracy.md, section 6)."""
+    """Logits are gathered before the loss, which every tensor rank computes on the whole vocabulary, in 32 bits.
 
-    def whole(op: Op) -> Op:
+    A gather carries half of what a sync of the same elements does. Passes: cast (6 bytes), logarithm of the softmax
+    (12) and back (8), cast (6), half of them here for `unfused_touches`. Evidence V: reference/accuracy.md, section 6.
+    """
+
+    def whole(op: Op) -> tuple[Op, ...]:
+        if op.kind != "loss":
+            return (op,)
         columns = tuple(dataclasses.replace(size, split=()) for size in op.columns)
-        return dataclasses.replace(op, columns=columns) if op.kind == "loss" else op
+        half = tuple(dataclasses.replace(size, value=0.5 * size.value) for size in columns)
+        gather = Op(name="logits gather", kind="sync", rows=op.rows, columns=half, backward=False)
+        return (gather, dataclasses.replace(op, columns=columns, touches_forward=4.5, touches_backward=3.5))
 
-    return dataclasses.replace(block, ops=tuple(map(whole, block.ops)))
+    return dataclasses.replace(block, ops=tuple(op for one in block.ops for op in whole(one)))
 
 
 def softmax_in_32_bits(block: Block) -> Block:
