@@ -1,4 +1,4 @@
-"""High-dimensional plans: layers by stage, recompute by layer and microbatch of a deep pipeline, 100 variables and more.
+"""High-dimensional plans: layers by stage, recompute by layer and microbatch of a deep pipeline; 70 variables and more.
 
 Vectors, their decoding and their score are those of `optimize.layered`. A second kind of baseline is given more: the
 vector holds the microbatch and the boundaries only, and the cheapest recompute that fits is solved for, as the solver
@@ -59,7 +59,9 @@ def _plain(candidate: Candidate) -> dict[str, Any]:
 
 def score(question: Question, candidate: dict[str, Any]) -> float | None:
     """Exactly, in float64; None where a stage does not fit."""
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in candidate.items()}
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in candidate.items()
+    }
     given = layered(question)
     step_s, over = given.evaluate(given.encode(Candidate(**fields))[None])
     return float(step_s[0]) if over[0] <= 0 else None

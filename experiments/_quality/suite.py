@@ -167,7 +167,9 @@ def fixed_of(case: Case) -> dict[str, Any]:
 
 def plan_of(case: Case) -> Plan:
     assert case.plan is not None
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in case.plan.items()}
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in case.plan.items()
+    }
     return Plan(**fields)
 
 
