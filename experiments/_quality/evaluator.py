@@ -81,7 +81,8 @@ class Evaluator:
         value = value if problem.fill else value + np.log(count)
         missed = [np.log(hbm_bytes / space.ranges.most_hbm_bytes)]
         for spent, spare in ((laws.usd_of(y).sum(-1), have.usd), (laws.watt_of(y).sum(-1), have.watt)):
-            missed.append(np.log(np.maximum(spent, 1e-300) / np.maximum(spare, 1e-3 * spent)) - 1e-9)
+            over = np.maximum(spent, 1e-300) / np.maximum(spare, 1e-3 * spent)
+            missed.append(np.log(np.maximum(over, 1e-300)) - 1e-9)  # no limit: nothing is over
         worst = np.max(missed, axis=0)
         return Evaluated(np.where(worst > 0, INFEASIBLE + worst, value), count, y, hbm_bytes, plans)
 
