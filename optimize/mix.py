@@ -59,6 +59,7 @@ class MixFound:
     relaxed: Relaxed | None = None
     evaluations: int = 0
     turns: int = 0
+    interrupted: bool = False
 
     @property
     def log_bound(self) -> float:
@@ -75,28 +76,38 @@ def search_mix(
     found.log_bounds = {count: _products_bound(problem, count) for count in counts}
     if not counts:
         return found
+    try:
+        order = _answers(found, counts, end - 0.4 * seconds, seed, told)
+        for count in sorted(counts, key=lambda count: (count not in order, found.log_bounds[count])):
+            if time.monotonic() > end:
+                break
+            if found.best is None or found.log_bounds[count] < found.best.log_value:
+                told(f"bound of {count:,} accelerators")
+                bound_count(found, count, end)
+    except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
+        found.interrupted = True
+    return found
+
+
+def _answers(found: MixFound, counts: list[int], end: float, seed: int, told: Callable[[str], None]) -> list[int]:
+    """At the counts nearest to the best relaxed point, which are returned."""
+    problem = found.problem
     told("descent")
     compiling = warm_up([job.workload for job in problem.jobs], problem.space)
     found.relaxed = descend(problem, seed)
     found.evaluations += found.relaxed.evaluations
     compiling.join()
     near = found.relaxed.accelerators[0]
-    order = sorted(counts, key=lambda count: abs(math.log(count / near)))
-    for count in order[:COUNTS]:
-        if time.monotonic() > end - 0.4 * seconds and found.best is not None:
+    order = sorted(counts, key=lambda count: abs(math.log(count / near)))[:COUNTS]
+    for count in order:
+        if time.monotonic() > end and found.best is not None:
             break
         told(f"{count:,} accelerators")
         alternate(found, count, found.relaxed.y(np.array([0]))[0])
     if found.best is not None:
         asked = hardware_problem(problem)
         found.best = dataclasses.replace(found.best, solved=solve_plans(asked, found.best.plans))
-    for count in sorted(counts, key=lambda count: (count not in order[:COUNTS], found.log_bounds[count])):
-        if time.monotonic() > end:
-            break
-        if found.best is None or found.log_bounds[count] < found.best.log_value:
-            told(f"bound of {count:,} accelerators")
-            bound_count(found, count, end)
-    return found
+    return order
 
 
 def _counts(problem: Problem) -> list[int]:
