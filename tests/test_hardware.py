@@ -260,6 +260,9 @@ def test_plans_above_the_cutoff_are_left():
     kept = [status for status in again.status if status is not HardwareStatus.dominated]
     assert 1 <= len(kept) < len(PLANS)
     assert again.value.min() <= found.value.min() * 1.001
+    many = solve_hardware(asked, found.model.points[0], cutoff=found.value.min() * 0.5)  # proved by the first bounds
+    assert set(many.status) == {HardwareStatus.dominated}
+    assert many.evaluations == certify.STEPS * len(PLANS)
     for status, bound, value in zip(again.status, again.lower_bound, found.value, strict=True):
         assert bound <= value
         assert status is not HardwareStatus.dominated or bound > cut

@@ -68,13 +68,13 @@ def test_layers_of_two_kinds_in_the_order_of_the_model():
 def test_every_schedule_is_played(schedule):
     """The differences of the closed forms, with embedding and head: those that test_schedule.py states."""
     virtual = 2 if schedule == "interleaved" else EVEN.virtual_stages
-    plan = dataclasses.replace(EVEN, schedule=schedule, virtual_stages=2 if schedule == "zb_v" else virtual)
+    plan = dataclasses.replace(EVEN, schedule=schedule, virtual_stages=virtual)
     workload = small_decoder(layers=16, batch=64, vocabulary=4000)
     found = validate(workload, cluster(32), plan)
     assert found.passes, found.violations
     assert found.pipeline is not None
     assert found.breakdown is not None
-    assert abs(found.pipeline.difference) <= {"zb_v": 0.05, "interleaved": 0.03, "zb_h1": 0.01}.get(schedule, 1e-9)
+    assert abs(found.pipeline.difference) <= {"zb_v": 0.01, "interleaved": 0.03, "zb_h1": 0.01}.get(schedule, 1e-9)
     assert found.pipeline.in_flight_difference == pytest.approx(0, abs=1e-9)
     longer_s = found.pipeline.played_s - found.pipeline.closed_s
     assert found.pipeline.step_s == pytest.approx(float(found.breakdown.step_s) + longer_s, rel=1e-9)
