@@ -23,7 +23,7 @@ from optimize.screen import FLOAT32_SLACK, screen, tangents_of
 from optimize.shadow import hardware_problem, shadow_prices, solve_plans
 from optimize.solve import Outcome, descend
 from optimize.space import RATES, sized, space
-from optimize.tangents import dual_bound, left, money, project, rate
+from optimize.tangents import Tangents, dual_bound, left, money, project, rate
 from optimize.thinning import thinned
 
 MODEL = load_workload("llama3-8b", sequence=2048, batch=32)
@@ -107,7 +107,7 @@ def test_bounds_are_never_above_the_best_of_a_fine_grid(objective):
         price = rate(objective, priced, spare)
         one = price._replace(fixed=price.fixed[0])
         true = (over.log_step_s + np.log(one.of(priced.laws, grid)))[allowed].min(initial=np.inf)
-        tangents = joint.Tangents(at_y.log_step_s, at_y.slopes, y)
+        tangents = Tangents(at_y.log_step_s, at_y.slopes, y)
         bound = dual_bound(SPACE, priced.laws, spare, price, tangents)
         assert np.all(bound.log_value <= true + 1e-9)
         tight += int((true - bound.log_value).min() < 0.3)
