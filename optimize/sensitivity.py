@@ -30,7 +30,15 @@ _STACK_RATES = (
     "matmul_ceiling", "attention_ceiling", "hbm_ceiling", "link_ceiling", "network_ceiling", "peer_ceiling",
     "scale_up_ceiling", "scale_out_ceiling", "hide_data", "hide_context",
 )  # fmt: skip
-_STACK_COSTS = ("matmul_size0", "attention_size0", "contention", "chunk_fill", "regather_exposed", "congestion", "update_passes")
+_STACK_COSTS = (
+    "matmul_size0",
+    "attention_size0",
+    "contention",
+    "chunk_fill",
+    "regather_exposed",
+    "congestion",
+    "update_passes",
+)
 _STACK_OVERHEADS = [
     ("kernel_s", "kernel launch time", False),
     ("collective_s", "collective start-up time", False),
