@@ -121,7 +121,7 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     layers = _Layers(counted, point, kind)
     held, trained = layers.elements(sem), layers.trained_elements(sem)
     live = in_flight(point, counted.microbatches, kind.remaining, sem)
-    working = layers.largest(_dropped_bytes(point), sem)
+    working = layers.largest(dropped_bytes(point), sem)
     head = total(b.saved.input + b.saved.rest for b in counted.blocks if b.position == "last")
     logits = total(b.logits for b in counted.blocks if b.position == "last")
     copies = (1 - point.zero.weights) * point.precision.copy_bytes * layers.matrices(sem)
@@ -139,7 +139,7 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
         activations_bytes=kept + kind.last * head,
         logits_bytes=kind.last * stack.logit_bytes * logits,
         recompute_bytes=working,
-        gathered_bytes=point.zero.weights * layers.largest(_gathered_bytes(point), sem),
+        gathered_bytes=point.zero.weights * layers.largest(gathered_bytes(point), sem),
         buffers_bytes=stack.communicator_bytes * communicators(point, sem),
         fragmentation_bytes=stack.fragmentation * (kept + kind.last * head + working),
         update_bytes=4.0 * stack.update_copies * updated + buffers.optimizer,
@@ -191,12 +191,14 @@ def communicators(point: PlanPoint, sem: Semantics) -> Scalar:
     return total(sem.minimum(1.0, degree - 1) for degree in degrees)
 
 
-def _dropped_bytes(point: PlanPoint) -> BlockQuantity:
+def dropped_bytes(point: PlanPoint) -> BlockQuantity:
+    """Of a block, the activations that come back while its backward pass runs."""
     row = point.recompute
     return lambda block: row.working_core * block.saved.core + row.working_rest * block.saved.rest
 
 
-def _gathered_bytes(point: PlanPoint) -> BlockQuantity:
+def gathered_bytes(point: PlanPoint) -> BlockQuantity:
+    """Of a block under ZeRO 3, its weights and the next block's, and its gradient, whole."""
     weights, gradients = 2.0 * point.precision.weight_bytes, point.gradient_bytes
     copies = point.precision.copy_bytes
 

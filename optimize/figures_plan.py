@@ -58,7 +58,9 @@ def _plan_space(inputs: PlanInputs, result: PlanResult) -> Figure:
     axes.set_ylabel("tensor-parallel degree")
     bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, extend="max")
     bar.set_label("times the best")
-    hatched = Patch(facecolor="white", edgecolor=PALETTE[6], hatch="////", label="legal, does not fit in memory")
+    whole = result.evaluations == result.plans_in_lattice  # else some cells were left out by their bounds
+    told = "legal, does not fit in memory" if whole else "does not fit, or was not evaluated"
+    hatched = Patch(facecolor="white", edgecolor=PALETTE[6], hatch="////", label=told)
     optimum = Patch(facecolor="none", edgecolor=PALETTE[5], linewidth=2.5, label="the best plan")
     axes.legend(handles=[optimum, hatched], loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2)
     return figure

@@ -14,7 +14,7 @@ from costmodel.workload import Workload
 from optimize import exhaustive
 from optimize.exhaustive import Best, cell_degrees
 from optimize.inputs import plan_precision
-from optimize.lattice import Lattice, lattice
+from optimize.lattice import SEARCHED, Lattice, lattice
 from optimize.plan_values import MAXIMISED, PlanValue, UserObjective, plan_value
 from optimize.row_bounds import in_order_of_bounds
 from optimize.runner_ups import RunnerUp, runner_ups
@@ -104,8 +104,8 @@ def find_plan(
         raise nothing_legal(workload, cluster, dict(fixed or {}))
     whole = _ordered(whole, value)
     best = search(whole, value, top)
-    if not best.top and best.least_memory is not None:
-        raise nothing_fits(whole, best.least_memory)
+    if not best.top or not math.isfinite(best.top[0].value):
+        raise nothing_fits(whole, best)
     bound = min(best.top[0].value, best.unseen)
     ranked = _ranked(whole, value, best, bound)
     status = Status.ok if best.unseen == math.inf else Status.incomplete
@@ -142,8 +142,10 @@ def _ordered(whole: Lattice, value: PlanValue) -> Lattice:
 
 def _restriction(whole: Lattice, value: PlanValue, search: Search, best: Best) -> float | None:
     """What the fixed fields cost: the best value over that of all plans, minus one."""
-    free = _ordered(lattice(whole.workload, whole.cluster, plan_precision(whole.cluster)), value)
-    of_all = search(free, value, 1)
+    kept = {name: v for name, v in whole.fixed.items() if name not in SEARCHED}  # what no search would change
+    if kept.keys() == whole.fixed.keys():
+        return None
+    of_all = search(_ordered(lattice(whole.workload, whole.cluster, kept), value), value, 1)
     return best.top[0].value / of_all.top[0].value - 1 if of_all.unseen == math.inf else None
 
 

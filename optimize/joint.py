@@ -231,6 +231,8 @@ def cell_bounds(found: list[Cell]) -> np.ndarray:
         step_s = flop_bound_s(p.job.workload, p.space, p.limits, float(cell.accelerators), p.fixed)
         steps = 1.0 if p.objective is Objective.step else p.job.steps
         seconds = math.log(step_s * steps)
+        if not p.fill and p.limits.deadline_s is not None and seconds > math.log(p.limits.deadline_s):
+            seconds = math.inf
         if p.objective.usd_power or p.objective.watt_power:
             low = np.log(p.space.ranges.low)
             laws, priced = cell.money.laws, cell.money

@@ -17,8 +17,6 @@ as far as those are whole layers; domains are used by more than half.
 
 import dataclasses
 import functools
-import itertools
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,15 +26,18 @@ from costmodel import options
 from costmodel.cluster import Cluster
 from costmodel.cost import Cost
 from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.specs import PLAN_CHECKS, SpecError, fail, nearest
 from costmodel.violations import violations
 from costmodel.workload import Workload
-from optimize._axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis, wanted
+from optimize._axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis
+from optimize._degrees import DEGREES, rows_of_degrees
 from optimize.default_plan import even_layers
 from optimize.legality import Rules, rules
 
 CHUNK = 65_536
-DEGREES = ("domain", "tensor", "context", "pipeline", "data", "expert", "expert_tensor", "microbatch")
 AXES = ("schedule", "virtual_stages", "zero_stage", "data_shard", "sequence_parallel", "context_kind", "recompute")
+SEARCHED = {*DEGREES, *AXES, "recompute_share", "stage_layers"}
+"""Fields of `Plan` that differ between plans of a lattice."""
 OVERLAPS = ("overlap_data", "overlap_tensor", "overlap_context", "overlap_expert", "overlap_pipeline")
 
 
@@ -197,8 +198,9 @@ class Lattice:
 
 def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Lattice:
     """All legal plans that keep the fields in `fixed`. A set among its values allows any of its members."""
+    _check_fields(fixed)
     rule = rules(workload, cluster)
-    parts = [_rows(rule, fixed, domain, tensor) for domain, tensor in _outer(rule, fixed)]
+    parts = list(rows_of_degrees(rule, fixed))
     rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}
     makers = (stages_axis, shards_axis, switches_axis, recompute_axis) if len(rows["tensor"]) else ()
     axes = tuple(make(rule, rows, fixed) for make in makers)
@@ -210,6 +212,16 @@ def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> L
     return whole
 
 
+def _check_fields(fixed: Mapping[str, Any]) -> None:
+    """Raise for a field that no plan has, and for a value that it does not take."""
+    for name, value in fixed.items():
+        if name not in PLAN_CHECKS:
+            raise SpecError(f"fixed: `{name}` is not a field of a plan; {nearest(name, PLAN_CHECKS)}")
+        for one in value if isinstance(value, set | frozenset) else (value,):
+            if not PLAN_CHECKS[name](one):
+                fail("fixed", name, one, PLAN_CHECKS[name].expected)
+
+
 def chunks(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], size: int = CHUNK) -> Iterator[Chunk]:
     """All legal plans in a fixed order, `size` at a time: memory does not grow with their number."""
     whole = lattice(workload, cluster, fixed)
@@ -219,65 +231,3 @@ def chunks(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], size:
 def count(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> int:
     """How many legal plans there are."""
     return len(lattice(workload, cluster, fixed))
-
-
-def _outer(rule: Rules, fixed: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
-    """Domains and tensor degrees, the usual domain first."""
-    total = int(rule.cluster.accelerators)
-    tensors = [
-        t for t in divisors(math.gcd(total, *rule.tensor_divides)) if rule.tensor(t) and wanted(fixed, "tensor", t)
-    ]
-    return itertools.product(_domains(rule, fixed), tensors)
-
-
-def _domains(rule: Rules, fixed: Mapping[str, Any]) -> list[int]:
-    inner, total = rule.cluster.tiers[0], int(rule.cluster.accelerators)
-    usable, size = int(inner.usable_size), int(inner.size)
-    found = [usable, *(d for d in divisors(total) if size / 2 < d <= size and d != usable)]
-    if fixed.get("domain") is not None:
-        found = [fixed["domain"]] if isinstance(fixed["domain"], int) else sorted(fixed["domain"])
-    found = found[:1] if total <= found[0] else found
-    return [d for d in found if rule.domain(d)]
-
-
-def _rows(rule: Rules, fixed: Mapping[str, Any], domain: int, tensor: int) -> dict[str, np.ndarray]:
-    """Legal degrees under one domain and tensor degree, each with every microbatch."""
-    inside = int(rule.cluster.accelerators) // tensor
-    batch = int(rule.workload.batch)
-    stages = [p for p in divisors(inside) if p <= rule.layers]
-    experts, shares = _expert_degrees(rule, inside * tensor)
-    grid = np.meshgrid(divisors(math.gcd(inside, int(rule.workload.sequence))), stages, experts, shares, indexing="ij")
-    context, pipeline, expert, expert_tensor = (axis.ravel() for axis in grid)
-    whole = inside % (context * pipeline) == 0
-    c = {"context": context, "pipeline": pipeline, "expert": expert, "expert_tensor": expert_tensor}
-    c |= {"data": np.where(whole, inside // (context * pipeline), 1), "microbatch": np.ones_like(context)}
-    c |= {"tensor": np.full_like(context, tensor), "domain": np.full_like(context, domain)}
-    legal = whole & rule.degrees(c)
-    for name in DEGREES[2:-1]:
-        legal = legal & wanted(fixed, name, c[name])
-    c = {name: column[legal] for name, column in c.items()}
-    return _with_microbatches(c, batch, fixed)
-
-
-def _with_microbatches(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    each = {int(data): divisors(batch // int(data)) for data in np.unique(c["data"])}
-    each = {data: [m for m in sizes if wanted(fixed, "microbatch", m)] for data, sizes in each.items()}
-    lists = [each[int(data)] for data in c["data"]]
-    times = np.array([len(sizes) for sizes in lists], int)
-    found = {name: np.repeat(column, times) for name, column in c.items()}
-    return found | {"microbatch": np.array(list(itertools.chain.from_iterable(lists)), int)}
-
-
-def _expert_degrees(rule: Rules, ranks: int) -> tuple[list[int], list[int]]:
-    """Degrees of the second mesh that divide what they share."""
-    found = []
-    for name in ("expert", "expert_tensor"):
-        values = [value for degree, value in rule.expert_divides if degree == name]
-        found.append(divisors(math.gcd(ranks, *values)) if values else [1])
-    return found[0], found[1]
-
-
-def divisors(value: int) -> list[int]:
-    """In order."""
-    small = [d for d in range(1, math.isqrt(value) + 1) if value % d == 0]
-    return small + [value // d for d in reversed(small) if d * d != value]

@@ -41,18 +41,17 @@ def row_bounds_s(lattice: Lattice) -> np.ndarray:
 
 
 def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
-    """Whether any plan of a row may fit: under 1F1B, which keeps fewest microbatches live, and the best of the others.
+    """Whether any plan of a row may fit, under the options that take least memory.
 
-    Weights shared by all ranks are the least; a share of the layers under recompute is never less than all of them.
+    1F1B keeps fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1 (3 gathers);
+    weights shared by all ranks are the least; a share of the layers under recompute keeps more than all of them.
     """
     workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
-    least = np.full(rows.stop - rows.start, np.inf)
-    for parallel, ring in _switches(lattice):
-        point = _cheapest(lattice, rows, parallel, ring)
-        counted = counts(workload, point, _EXACT)
-        for zero, recompute in itertools.product(options.ZERO_STAGES.values(), options.RECOMPUTES.values()):
-            chosen = dataclasses.replace(point, zero=zero, recompute=recompute)
-            least = np.minimum(least, memory(counted, chosen, stack, _EXACT).peak_bytes)
+    point = _cheapest(lattice, rows, *max(_switches(lattice)))
+    counted, least = counts(workload, point, _EXACT), np.full(rows.stop - rows.start, np.inf)
+    for stage, recompute in itertools.product((2, 3), options.RECOMPUTES.values()):
+        chosen = dataclasses.replace(point, zero=options.ZERO_STAGES[stage], recompute=recompute)
+        least = np.minimum(least, memory(counted, chosen, stack, _EXACT).peak_bytes)
     return _SAFE * least <= lattice.cluster.accelerator.hbm_bytes
 
 

@@ -12,8 +12,9 @@ from costmodel.plan import Plan, layers
 from costmodel.semantics import Exact
 from costmodel.specs import load_cluster, load_workload
 from costmodel.violations import violations
+from optimize._degrees import divisors
 from optimize.default_plan import even_layers
-from optimize.lattice import chunks, count, divisors, lattice
+from optimize.lattice import chunks, count, lattice
 from optimize.legality import rules
 from tests.builders import cluster, small_decoder, small_moe
 from tests.oracles.plans import brute_force

@@ -127,7 +127,7 @@ def test_an_interrupted_search_tells_what_it_found():
     def search(whole, value, top):
         asked.append(len(whole))
         found = exhaustive.search(whole, value, top)
-        return found if len(asked) == 1 else dataclasses.replace(found, evaluated=found.evaluated - 1)
+        return found if len(asked) == 1 else dataclasses.replace(found, unseen=found.top[0].value / 2)
 
     found = find_plan_for("megatron", small_decoder(batch=8), cluster(4, domain=4), top=2, search=search)
     assert len(asked) == 2

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.specs import load_cluster, load_workload
+from costmodel.specs import SpecError, load_cluster, load_workload
 from costmodel.violations import violations
 from optimize import cli
 from optimize.exhaustive import COMPILE_FROM
@@ -71,6 +71,28 @@ def test_what_is_fixed_is_kept_and_its_cost_told(capsys):
     best = answer(capsys, *PLAN)
     assert told["restriction"] == pytest.approx(told["step_s"] / best["step_s"] - 1, rel=1e-9)
     assert told["restriction"] > 0
+
+
+def test_what_no_search_would_change_is_no_restriction(capsys):
+    """Another precision is another problem: there is nothing to compare with."""
+    assert answer(capsys, *QUICK[:-1], "precision=fp8_block", "--top", "1")["restriction"] is None
+    told = answer(capsys, *QUICK[:-1], "precision=fp8_block,tensor=8", "--top", "1")
+    assert told["restriction"] > 0
+
+
+def test_help_has_examples(capsys):
+    with pytest.raises(SystemExit) as ending:
+        cli.run(["plan", "--help"])
+    assert not ending.value.code
+    told = capsys.readouterr().out
+    assert "examples:" in told
+    assert "  equipoise plan --model llama3-405b --cluster h100 --accelerators 16384 --batch 2048" in told
+
+
+@pytest.mark.parametrize(("fixed", "said"), [({"tensr": 8}, "did you mean tensor"), ({"tensor": 0}, "`tensor` is 0")])
+def test_fixed_fields_are_checked_in_python_too(fixed, said):
+    with pytest.raises(SpecError, match=said):
+        find_plan(load_workload("llama3-8b"), load_cluster("h100", 8), fixed=fixed)
 
 
 def test_the_table(capsys):
@@ -157,6 +179,8 @@ def test_a_function_of_a_breakdown():
         (("--processes", "2", "--process", "1", "--coordinator", "host"), ("`coordinator` is 'host'", "host:port")),
         (("--out", __file__), ("`out`", "a directory")),
         (("--checkpoint", __file__), ("`checkpoint`", "a directory")),
+        (("--batch", "1000000000000"), ("`batch` is 1000000000000", "at most")),
+        (("--accelerators", "1000000000001"), ("`accelerators` is 1000000000001", "at most")),
         (("--batch", "7", "--fix", "tensor=1,pipeline=1,context=1"), ("7 sequences",)),
     ],
 )
