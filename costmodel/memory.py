@@ -90,9 +90,10 @@ def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) ->
         last=0.0,
         extra_layers=point.extra_layers_middle,
     )
-    last = StageKind(remaining=1.0, first=0.0, last=1.0, extra_layers=point.extra_layers_last)
+    head = 1 - point.schedule.folds
+    last = StageKind(remaining=1.0, first=0.0, last=head, extra_layers=point.extra_layers_last)
     stages = [stage_memory(counted, point, kind, stack, sem) for kind in (first, second, last)]
-    # without a pipeline the first stage is the only one: candidates as large would share the gradient at random
+    # where the first stage holds both ends it is the fullest or the only one: its equals would share the gradient
     others = 1 - single
     peak_bytes = sem.maximum(peak(stages[0], sem), *(others * peak(stage, sem) for stage in stages[1:]))
     second_bytes = sem.maximum(stages[0].second_bytes, *(others * stage.second_bytes for stage in stages[1:]))
@@ -120,7 +121,7 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     layers = _Layers(counted, point, kind)
     held, trained = layers.elements(sem), layers.trained_elements(sem)
     live = in_flight(point, counted.microbatches, kind.remaining, sem)
-    working = layers.largest(_dropped_bytes(point), sem)
+    working = layers.largest(dropped_bytes(point), sem)
     head = total(b.saved.input + b.saved.rest for b in counted.blocks if b.position == "last")
     logits = total(b.logits for b in counted.blocks if b.position == "last")
     copies = (1 - point.zero.weights) * point.precision.copy_bytes * layers.matrices(sem)
@@ -138,7 +139,7 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
         activations_bytes=kept + kind.last * head,
         logits_bytes=kind.last * stack.logit_bytes * logits,
         recompute_bytes=working,
-        gathered_bytes=point.zero.weights * layers.largest(_gathered_bytes(point), sem),
+        gathered_bytes=point.zero.weights * layers.largest(gathered_bytes(point), sem),
         buffers_bytes=stack.communicator_bytes * communicators(point, sem),
         fragmentation_bytes=stack.fragmentation * (kept + kind.last * head + working),
         update_bytes=4.0 * stack.update_copies * updated + buffers.optimizer,
@@ -190,12 +191,14 @@ def communicators(point: PlanPoint, sem: Semantics) -> Scalar:
     return total(sem.minimum(1.0, degree - 1) for degree in degrees)
 
 
-def _dropped_bytes(point: PlanPoint) -> BlockQuantity:
+def dropped_bytes(point: PlanPoint) -> BlockQuantity:
+    """Of a block, the activations that come back while its backward pass runs."""
     row = point.recompute
     return lambda block: row.working_core * block.saved.core + row.working_rest * block.saved.rest
 
 
-def _gathered_bytes(point: PlanPoint) -> BlockQuantity:
+def gathered_bytes(point: PlanPoint) -> BlockQuantity:
+    """Of a block under ZeRO 3, its weights and the next block's, and its gradient, whole."""
     weights, gradients = 2.0 * point.precision.weight_bytes, point.gradient_bytes
     copies = point.precision.copy_bytes
 

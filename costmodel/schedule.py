@@ -225,9 +225,14 @@ def _orthogonal_flop(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Sca
 
 def busiest_links_s(counted: OpCounts, times: OpTimes, point: PlanPoint, sem: Semantics) -> Scalar:
     """Seconds that each tier's links are busy with all traffic of a step; the largest bounds the step."""
+    return sem.maximum(*links_by_tier_s(counted, times, point, sem))
+
+
+def links_by_tier_s(counted: OpCounts, times: OpTimes, point: PlanPoint, sem: Semantics) -> tuple[Scalar, ...]:
+    """Seconds that the links of each tier are busy in a step, on the heaviest stage."""
     payloads = _step_payloads(counted, times, point, sem)
     tiers = range(len(times.laws.sync.by_tier))
-    return sem.maximum(*(total(law.by_tier[i] * payload for law, payload in payloads) for i in tiers))
+    return tuple(total(law.by_tier[i] * payload for law, payload in payloads) for i in tiers)
 
 
 def _step_payloads(
@@ -257,7 +262,7 @@ def _step_payloads(
         ),
         (laws.shard, weights_bytes * elements + gradients_bytes * trained),
         (laws.replica, point.gradient_bytes * trained / point.data_shard),
-        (laws.boundary, 2.0 * m * counted.boundary_bytes),
+        (laws.boundary, 2.0 * (1 + point.schedule.folds) * m * counted.boundary_bytes),
     )
     if laws.experts is None:
         return dense

@@ -18,6 +18,7 @@ _SHORT = {
     "gpipe": "GPipe",
     "zb_h1": "ZB-H1",
     "zb_h2": "ZB-H2",
+    "zb_v": "ZB-V",
 }
 
 

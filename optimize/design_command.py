@@ -159,6 +159,7 @@ def as_json(inputs: DesignInputs, result: DesignResult) -> dict[str, Any]:
         **(empty if result.continuous is None else answer_json(result.continuous)),
         "frontier": [dict(point) for point in result.frontier],
         "catalogue": None if result.catalogue is None else answer_json(result.catalogue),
+        "runners_up": [dict(other) for other in result.runners_up],
         "counts": list(result.counts),
         "notes": list(result.notes),
         "seed": result.seed,

@@ -57,9 +57,29 @@ def frontier(
         asked = dataclasses.replace(problem, limits=dataclasses.replace(problem.limits, **{limit: own}))
         found = search(asked, max(1.0, end - start), seed, after=after)
         after = found if found.relaxed is not None else after
-        points.append(point_of(limit, asked, found))
+        if not found.unseen:  # all counts were bounded: else time was up, and the point would say little
+            points.append(point_of(limit, asked, found))
         cost_s = time.monotonic() - start
     return points, after
+
+
+def runners_up(problem: Problem, found: Progress, most: int = 5) -> tuple[Mapping[str, Any], ...]:
+    """The next best plans that were solved, each with its own hardware, and by how much they are worse."""
+    best = found.best
+    others = sorted((other for other in found.runners_up.values() if other is not best), key=lambda o: o.log_value)
+    if best is None:
+        return ()
+    tokens = sum(job.tokens for job in problem.jobs)
+    return tuple(
+        {
+            "accelerators": other.cell.accelerators,
+            "plan": dataclasses.asdict(other.plan),
+            "hardware": {**as_table(np.exp(other.y)), "hbm_bytes": other.hbm_bytes},
+            "value": told(problem.objective, math.exp(other.log_value), tokens),
+            "worse_by": math.expm1(other.log_value - best.log_value),
+        }
+        for other in [o for o in others if o.plan != best.plan or o.cell is not best.cell][:most]
+    )
 
 
 def used_of(limit: str, problem: Problem, best: Best) -> float:

@@ -112,17 +112,18 @@ def _counts(found: Parts, cluster: Cluster) -> list[Part]:
         part = sized(cluster, count)
         least_s = _train_s(found, [_products_s(found, job, part) for job in found.jobs])
         value = quantities(part, domain, least_s, found.limits.rent)
-        if _too_dear(found, value):
+        if _misses(found, value):
             continue
         log_bound = math.log(minimised(found.objective, value, found.steps))
         parts.append(Part(cluster=part, domain=domain, bought=count * size / domain, log_bound=log_bound))
     return parts
 
 
-def _too_dear(found: Parts, value: Quantities) -> bool:
-    """Whether the rent of training is above the budget."""
-    budget_usd = found.limits.budget_usd
-    return found.limits.rent and budget_usd is not None and value.usd_per_s * value.train_s > budget_usd
+def _misses(found: Parts, value: Quantities) -> bool:
+    """Whether the rent of training is above the budget, or it ends too late."""
+    budget_usd, deadline_s = found.limits.budget_usd, found.limits.deadline_s
+    dear = found.limits.rent and budget_usd is not None and value.usd_per_s * value.train_s > budget_usd
+    return dear or (deadline_s is not None and value.train_s > deadline_s)
 
 
 def _products_s(found: Parts, job: Job, cluster: Cluster) -> float:
@@ -176,7 +177,7 @@ def _look(found: Parts, part: Part) -> None:
         step_s[i] = math.exp(best.log_step_s)
         plans.append(best.plan)
     log_value = math.log(per_second * _train_s(found, step_s))
-    if _too_dear(found, quantities(part.cluster, part.domain, _train_s(found, step_s), found.limits.rent)):
+    if _misses(found, quantities(part.cluster, part.domain, _train_s(found, step_s), found.limits.rent)):
         return
     found.by_name[part.name] = min(log_value, found.by_name.get(part.name, math.inf))
     if log_value < found.log_value:

@@ -71,7 +71,22 @@ def shadow_prices(problem: HardwareProblem, plans: Sequence[Plan], solved: Hardw
             "goes_to": goes,
             "words": _words(name, gains[0] if gains[0] is not None else price, goes),
         }
-    return found
+    return found | _bytes(solved)
+
+
+def _bytes(solved: HardwareSolutions) -> dict[str, Any]:
+    """What the memory costs that the plan needs; nothing where the least that is offered is more."""
+    price = float(solved.need_prices.get("hbm_bytes", np.zeros(1))[0])
+    if price < 5e-4:
+        return {}
+    need_bytes = float(solved.model.needs["hbm_bytes"][0])
+    return {
+        "hbm_bytes": {
+            "value_per_limit": price,
+            "per_unit": price * float(solved.value[0]) / need_bytes,
+            "words": f"a plan that needed 1 % less HBM would be {units.significant(price, 2)} % better",
+        }
+    }
 
 
 def _again(problem: HardwareProblem, plans: Sequence[Plan], name: str, limit: float) -> HardwareSolutions:

@@ -23,7 +23,8 @@ from optimize.screen import FLOAT32_SLACK, screen, tangents_of
 from optimize.shadow import hardware_problem, shadow_prices, solve_plans
 from optimize.solve import Outcome, descend
 from optimize.space import RATES, sized, space
-from optimize.tangents import dual_bound, left, money, project, rate
+from optimize.tangents import Tangents, dual_bound, left, money, project, rate
+from optimize.thinning import thinned
 
 MODEL = load_workload("llama3-8b", sequence=2048, batch=32)
 TEMPLATE = load_cluster("h100")
@@ -106,7 +107,7 @@ def test_bounds_are_never_above_the_best_of_a_fine_grid(objective):
         price = rate(objective, priced, spare)
         one = price._replace(fixed=price.fixed[0])
         true = (over.log_step_s + np.log(one.of(priced.laws, grid)))[allowed].min(initial=np.inf)
-        tangents = joint.Tangents(at_y.log_step_s, at_y.slopes, y)
+        tangents = Tangents(at_y.log_step_s, at_y.slopes, y)
         bound = dual_bound(SPACE, priced.laws, spare, price, tangents)
         assert np.all(bound.log_value <= true + 1e-9)
         tight += int((true - bound.log_value).min() < 0.3)
@@ -198,6 +199,32 @@ def test_other_objectives_are_certified(objective):
     assert 0 <= found.best.log_value - found.log_bound < 1e-3
 
 
+def test_an_interruption_leaves_the_best_so_far(monkeypatch):
+    scanned = []
+
+    def interrupted(progress, cell):
+        scanned.append(cell)
+        if len(scanned) == 2:
+            raise KeyboardInterrupt
+        return scan(progress, cell)
+
+    scan = joint.scan
+    monkeypatch.setattr(joint, "scan", interrupted)
+    found = joint.search(problem(), 60.0)
+    assert found.interrupted
+    assert found.best is not None
+    assert found.log_bound < found.best.log_value  # what was not looked at keeps its bound
+    assert (scanned[1].accelerators, scanned[1].domain) in found.unseen
+
+
+def test_large_lattices_are_thinned_in_words():
+    experts = load_workload("mixtral-8x7b")
+    fixed, said = thinned([experts], SPACE, {"expert_tensor": 1})
+    assert fixed["expert_tensor"] == 1
+    assert not any("expert_tensor" in words for words in said)  # the user's own
+    assert thinned([MODEL], SPACE, {"schedule": "one_f_one_b", "context": 1})[1] == ()
+
+
 def test_more_money_is_never_worse(searched):
     points, _ = frontier(problem(), "budget_usd", [3e6, 0.8e6], 120.0, searched)
     points = monotone(points, "budget_usd", maximised=False)
@@ -211,12 +238,16 @@ def test_more_money_is_never_worse(searched):
 def test_shadow_prices_agree_with_solving_again(searched):
     asked = hardware_problem(problem())
     solved = solve_plans(asked, (searched.best.plan,))
-    price = shadow_prices(asked, (searched.best.plan,), solved)["budget_usd"]
+    prices = shadow_prices(asked, (searched.best.plan,), solved)
+    price = prices["budget_usd"]
     right, left_side = price["resolved"]
     slack = max(0.002, 0.02 * abs(price["value_per_limit"]))
     assert min(right, left_side) - slack <= price["value_per_limit"] <= max(right, left_side) + slack
     assert math.log(solved.value[0]) <= searched.best.log_value + 1e-6
     assert price["words"].startswith(("the next 1 % of budget buys", "more budget buys nothing"))
+    memory = prices["hbm_bytes"]
+    assert 0 < memory["value_per_limit"] < price["value_per_limit"]
+    assert memory["words"].startswith("a plan that needed 1 % less HBM would be 0.")
 
 
 def test_real_parts_agree_with_the_search_for_a_plan():

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from costmodel.fit.fitted import scatter_class
 from costmodel.fit.kernels import Kernel
 from costmodel.fit.problem import Problem, Settings
 from costmodel.fit.regimes import CLASS, Rule, fit_rule
@@ -66,18 +67,17 @@ def left_out_errors(trained: Trained) -> np.ndarray:
 def scatter(cases: Sequence[Case], errors: np.ndarray) -> dict[str, float]:
     """Scatter of each software class, drawn towards that of all: root mean square of a robust scale by source.
 
-    The scale of a source left out is its median absolute error over that of a normal distribution.
+    The scale of a source left out is its median absolute error over that of a normal distribution. Models with experts
+    are a class of their own: what their kernels and dispatchers do differs more from one release to the next.
     """
-    sources, stacks = np.array([c.source for c in cases]), np.array([c.stack for c in cases])
+    sources, classes = np.array([c.source for c in cases]), np.array([scatter_class(c) for c in cases])
     scales: dict[str, list[float]] = {}
     for source in dict.fromkeys(sources):
-        for stack in dict.fromkeys(stacks[sources == source]):
-            own = np.abs(errors[(sources == source) & (stacks == stack)])
-            scales.setdefault(str(stack), []).append(float(np.median(own)) / 0.6745)
-    everything = np.concatenate([np.square(own) for own in scales.values()])
-    overall = float(np.mean(np.minimum(everything, _LARGEST_SCALE**2)))
-    squares = {stack: np.minimum(np.square(own), _LARGEST_SCALE**2) for stack, own in scales.items()}
-    found = {stack: float(np.sqrt((own.sum() + overall) / (len(own) + 1))) for stack, own in squares.items()}
+        for member in dict.fromkeys(classes[sources == source]):
+            own = np.abs(errors[(sources == source) & (classes == member)])
+            scales.setdefault(str(member), []).append(min(float(np.median(own)) / 0.6745, _LARGEST_SCALE))
+    overall = float(np.mean(np.concatenate([np.square(own) for own in scales.values()])))
+    found = {name: float(np.sqrt((np.square(own).sum() + overall) / (len(own) + 1))) for name, own in scales.items()}
     return found | {"": float(np.sqrt(overall))}
 
 

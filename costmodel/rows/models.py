@@ -55,6 +55,7 @@ class Dimensions:
     unfused_norms: bool = False  # RMS norms written in the framework's operators, in 32 bits
     unfused_softmax: bool = False  # attention in the framework's operators, with its softmax in 32 bits
     offloaded_inputs: bool = False  # those of the layers wait in the host's memory
+    norm_copies_bytes: float = 10.0  # an element, of unfused norms; selective recompute drops them
     whole_loss: bool = False  # logits are gathered from the tensor ranks before the loss
     window: int = 0  # tokens of a sliding window on every layer; 0: all before
     window_share: float = 1.0  # layers that have the window
@@ -125,6 +126,7 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
         narrow_inputs=HABITS[era].keeps_8bit_weights and _is_narrow(columns.text("precision").lower()),
         eager=eager,
         unfused_norms=bool(gated) and ("eager" in facts or facts.get("fused_norms") == 0.0),
+        norm_copies_bytes=0.0 if columns.text("recompute") == "selective" else 10.0,
         fused_norms=facts.get("fused_norms") == 1.0,
         rotation_passes=bool(gated) and (prints_kernels or "eager" in facts),
         whole_loss=prints_kernels,
@@ -204,7 +206,7 @@ def _built(d: Dimensions) -> Workload:
         (d.whole_inputs, variants.gathered),
         (d.narrow_inputs, variants.narrow),
         (d.eager, variants.eager),
-        (d.unfused_norms, variants.norms_in_32_bits),
+        (d.unfused_norms, functools.partial(variants.norms_in_32_bits, d.norm_copies_bytes)),
         (d.fused_norms, variants.fused_norms),
         (d.rotation_passes, variants.rotation),
         (d.whole_loss, variants.loss_on_all_logits),

@@ -63,7 +63,7 @@ def rotated(copies: float, block: Block) -> Block:
     return dataclasses.replace(block, ops=tuple(map(more, block.ops)))
 
 
-def norms_in_32_bits(block: Block) -> Block:
+def norms_in_32_bits(copies_bytes: float, block: Block) -> Block:
     """Input and normalised input in 32 bits, and in 16 before the scale: 10 bytes per element of each norm.
 
     Forward a cast (2 bytes read, 4 written), a square (8), a mean (4), a product with the inverse root (8), a cast (6)
@@ -74,7 +74,7 @@ def norms_in_32_bits(block: Block) -> Block:
     def more(op: Op) -> Op:
         if not op.name.endswith(" norm") or not op.saved:
             return op
-        copies = dataclasses.replace(op.saved[0], activations=0.0, fixed_bytes=10.0, role="rest")
+        copies = dataclasses.replace(op.saved[0], activations=0.0, fixed_bytes=copies_bytes, role="rest")
         return dataclasses.replace(op, saved=(*op.saved, copies), touches_forward=9.0, touches_backward=18.0)
 
     return dataclasses.replace(block, ops=tuple(map(more, block.ops)))

@@ -1,0 +1,242 @@
+r"""Time and memory of pipeline stages of which each holds its own layers, of several kinds and recompute modes.
+
+The closed forms (schedule.py, memory.py) know a plain stage of the mean layers and what the first and the last have
+beyond it. Here every stage has its own: how many layers of each kind (of Swin's stages, of an encoder and a decoder,
+of dense and expert layers) under each recompute mode. The stages are the last axis of every array; the numbers of
+layers may be fractions. The formulas are those of counts, timing, schedule and memory, given a stage's own layers.
+
+The step of a 1F1B pipeline is the longest of its critical paths (`paths`): sums of passes with counts that are never
+negative, so its logarithm is convex in the logarithms of rates and latencies.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from costmodel._pytree import pytree
+from costmodel.cluster import Cluster
+from costmodel.counts import BlockCounts, OpCounts, SavedBytes, counts
+from costmodel.memory import StageKind, StageMemory, dropped_bytes, gathered_bytes, stage_memory
+from costmodel.options import RECOMPUTES
+from costmodel.pipeline import Hops
+from costmodel.plan import PlanPoint
+from costmodel.roofline import rates
+from costmodel.schedule import gradient_traffic_s, hops, links_by_tier_s, optimizer_s
+from costmodel.semantics import Scalar, Semantics, total
+from costmodel.timing import BlockPasses, OpTimes, timing
+from costmodel.workload import Workload
+
+MODES = tuple(RECOMPUTES)
+"""Names of the recompute modes, in the order of every axis of modes."""
+
+Held = Sequence[Sequence[Scalar]]
+"""Layers of each kind (as the workload lists them) and, inside, of each mode: a number, or one for each stage. None
+under a mode that no layer of the kind has (for memory alone: a maximum over what is there is then one over fewer)."""
+
+
+class Model(NamedTuple):
+    """One workload under one plan's degrees: what does not depend on where its layers lie."""
+
+    counted: OpCounts
+    times: tuple[OpTimes, ...]  # by mode
+    points: tuple[PlanPoint, ...]  # by mode
+    cluster: Cluster
+
+    @property
+    def kinds(self) -> tuple[BlockCounts, ...]:
+        return tuple(block for block in self.counted.blocks if block.position == "layer")
+
+
+@pytree
+class Where:
+    """Where stages stand: stages from each to the end, itself included, and which hold the embedding and the head."""
+
+    remaining: Scalar
+    first: Scalar
+    last: Scalar
+
+
+@pytree
+class StageSeconds:
+    """Of each stage: one microbatch forward and backward (all gradients and recompute), and what follows the passes."""
+
+    forward_s: Scalar
+    backward_s: Scalar
+    traffic_s: Scalar  # of gradients, once a step
+    update_s: Scalar
+    links_s: tuple[Scalar, ...]  # by tier, once a step
+
+
+def model(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Model:
+    """Counts and times of all blocks under every recompute mode."""
+    points = tuple(dataclasses.replace(point, recompute=row) for row in RECOMPUTES.values())
+    counted = counts(workload, points[0], sem)
+    times = tuple(timing(counted, each, cluster, cluster.stack, sem) for each in points)
+    return Model(counted=counted, times=times, points=points, cluster=cluster)
+
+
+def where(stages: int, stage: int) -> Where:
+    """One stage of a pipeline."""
+    return Where(remaining=float(stages - stage), first=float(stage == 0), last=float(stage == stages - 1))
+
+
+def seconds(given: Model, held: Held, at: Where, sem: Semantics) -> StageSeconds:
+    """Seconds of stages that hold such layers. Embedding and head are never recomputed."""
+    plain, point = given.times[0], given.points[0]
+    layers = [[block for block in each.blocks if block.position == "layer"] for each in given.times]
+    half_s = 0.5 * plain.microbatch_s
+    forward_s = total(total(n) * block.forward.seconds for n, block in zip(held, layers[0], strict=True))
+    backward_s = total(
+        held[kind][mode] * (block.backward.seconds + block.recompute_s + block.weights.seconds)
+        for mode, blocks in enumerate(layers)
+        for kind, block in enumerate(blocks)
+    )
+    edges = [(block, at.first if block.position == "first" else at.last) for block in _edges(plain)]
+    speed = rates(given.cluster.accelerator, point, given.cluster.stack)
+    return StageSeconds(
+        forward_s=forward_s + total(there * b.repeats * b.forward.seconds for b, there in edges) + half_s,
+        backward_s=backward_s
+        + total(there * b.repeats * (b.backward.seconds + b.weights.seconds) for b, there in edges)
+        + half_s,
+        traffic_s=traffic_s(given, held, at, sem),
+        update_s=optimizer_s(_own(given, held, at), point, given.cluster.stack, speed, sem),
+        links_s=_links_s(given, held, at, sem),
+    )
+
+
+def traffic_s(given: Model, held: Held, at: Where, sem: Semantics) -> Scalar:
+    """Gradient traffic of each stage, once a step."""
+    return gradient_traffic_s(_own(given, held, at), given.times[0], given.points[0], sem)
+
+
+def memory_of_stages(given: Model, held: Held, at: Where, sem: Semantics) -> StageMemory:
+    """Bytes of stages that hold such layers, term by term."""
+    point, stack = given.points[0], given.cluster.stack
+    own = _own(given, held, at)
+    split = [block for block in own.blocks if block.position != "layer"]
+    split += [_under(kind, n, given.points[mode]) for kind, mode, n in _parts(given, held)]
+    counted = dataclasses.replace(own, blocks=tuple(split))
+    kind = StageKind(remaining=at.remaining, first=at.first, last=at.last, extra_layers=0.0)
+    found = stage_memory(counted, point, kind, stack, sem)
+    present = [(block, sem.minimum(n, 1.0), given.points[mode]) for block, mode, n in _parts(given, held)]
+    working = sem.maximum(*(there * dropped_bytes(each)(block) for block, there, each in present))
+    gathered = sem.maximum(*(there * gathered_bytes(each)(block) for block, there, each in present))
+    return dataclasses.replace(
+        found,
+        recompute_bytes=working,
+        gathered_bytes=point.zero.weights * gathered,
+        fragmentation_bytes=found.fragmentation_bytes + stack.fragmentation * working,
+    )
+
+
+def between(given: Model) -> Hops:
+    """One transfer of a microbatch's activations to the next stage."""
+    return hops(given.counted, given.times[0])
+
+
+def ending_s(stage: StageSeconds, given: Model, sem: Semantics) -> Scalar:
+    """What each stage adds to the passes: gradient traffic that one microbatch does not hide, and its update."""
+    hide, traffic_s = given.times[0].hide, stage.traffic_s
+    late_s = sem.maximum(traffic_s - hide.data * (stage.forward_s + stage.backward_s), 0.0)
+    return (1 - hide.contention) * late_s + hide.contention * traffic_s + stage.update_s
+
+
+def host_s(given: Model, sem: Semantics) -> Scalar:
+    """What the host adds to a step."""
+    stack = given.cluster.stack
+    return stack.step_s + stack.jitter_s * sem.log2(given.points[0].accelerators)
+
+
+class Path(NamedTuple):
+    """A chain of operations that follow one another: how many of each kind on each stage, and transfers between."""
+
+    forward: tuple[int, ...]
+    backward: tuple[int, ...]
+    lone: int  # transfers of the first microbatch's activations and the last one's gradients
+    steady: int
+
+
+def paths(stages: int, microbatches: int) -> tuple[Path, ...]:
+    r"""Chains of a 1F1B pipeline: no step is shorter than any of them.
+
+    Stage $s$ runs $w = \min(p - s, m)$ forwards before its first backward. From its first backward on it has $m - 1$
+    backwards and $m - w$ forwards to do; before its last forward the same the other way round; in between each trip
+    to the last stage and back brings it $w$ microbatches further.
+    """
+    found: list[Path] = []
+    for stage in range(stages):
+        found += _paths_of(stage, stages, microbatches)
+    return tuple(dict.fromkeys(found))
+
+
+def makespan_s(
+    chains: Sequence[Path], forward_s: Sequence[Scalar], backward_s: Sequence[Scalar], hop: Hops, sem: Semantics
+) -> Scalar:
+    """The longest of the chains, given the seconds of each stage."""
+    return sem.maximum(*(_path_s(chain, forward_s, backward_s, hop) for chain in chains))
+
+
+def _path_s(chain: Path, forward_s: Sequence[Scalar], backward_s: Sequence[Scalar], hop: Hops) -> Scalar:
+    passes_s = total(n * s for n, s in zip(chain.forward + chain.backward, (*forward_s, *backward_s), strict=True))
+    return passes_s + chain.lone * hop.ends_s + chain.steady * hop.steady_s
+
+
+def _paths_of(stage: int, stages: int, m: int) -> list[Path]:
+    warm, beyond = min(stages - stage, m), stages - 1 - stage
+    before = tuple(int(i < stage) for i in range(stages))
+    every, own = (1,) * stages, tuple(int(i == stage) for i in range(stages))
+    after = tuple(int(i >= stage) for i in range(stages))
+    lone, steady = (2 * (stages - 1), 0) if m == 1 else (2 * (stages - 1) - beyond, beyond)
+    found = [
+        Path(_sum((1, before), (m, own)), _sum((1, before), (m, own)), 2 * stage, 0),
+        Path(_sum((1, every), (m - warm, own)), _sum((1, every), (m - 1, own)), lone, steady),
+        Path(_sum((1, every), (m - 1, own)), _sum((1, every), (m - warm, own)), lone, steady),
+    ]
+    for trips in {1, (m - 1) // (stages - stage)} if m > stages - stage else ():
+        turns = _sum((1, every), (trips, after), (m - 1 - trips * (stages - stage), own))
+        found.append(Path(turns, turns, 2 * (stages - 1), 2 * trips * beyond))
+    return found
+
+
+def _sum(*terms: tuple[int, tuple[int, ...]]) -> tuple[int, ...]:
+    columns = zip(*(tuple(n * entry for entry in vector) for n, vector in terms), strict=True)
+    return tuple(map(sum, columns))
+
+
+def _edges(times: OpTimes) -> list[BlockPasses]:
+    return [block for block in times.blocks if block.position != "layer"]
+
+
+def _parts(given: Model, held: Held) -> list[tuple[BlockCounts, int, Scalar]]:
+    """Kinds of layer under each mode, with their numbers."""
+    pairs = zip(given.kinds, held, strict=True)
+    return [(block, mode, n) for block, ns in pairs for mode, n in enumerate(ns) if n is not None]
+
+
+def _under(block: BlockCounts, layers: Scalar, point: PlanPoint) -> BlockCounts:
+    """The block with what it keeps under a point's recompute row, as many times as a mean over stages asks for."""
+    row, saved = point.recompute, block.saved
+    kept = SavedBytes(input=saved.input, core=row.keep_core * saved.core, rest=row.keep_rest * saved.rest)
+    return dataclasses.replace(block, repeats=layers * point.pipeline, saved=kept)
+
+
+def _own(given: Model, held: Held, at: Where, edges: bool = True) -> OpCounts:
+    """The counts of a pipeline all of whose stages hold these layers: their mean is what one stage holds."""
+    left, blocks = [total(n for n in modes if n is not None) for modes in held], []
+    for block in given.counted.blocks:
+        if block.position == "layer":
+            blocks.append(dataclasses.replace(block, repeats=left.pop(0) * given.points[0].pipeline))
+        elif edges:
+            there = at.first if block.position == "first" else at.last
+            blocks.append(dataclasses.replace(block, repeats=there * block.repeats))
+    return dataclasses.replace(given.counted, blocks=tuple(blocks))
+
+
+def _links_s(given: Model, held: Held, at: Where, sem: Semantics) -> tuple[Scalar, ...]:
+    """By tier. Layers of each mode send what their mode repeats; what crosses stage boundaries is sent once."""
+    by_mode = []
+    for mode, point in enumerate(given.points):
+        own = _own(given, [[modes[mode]] for modes in held], at, edges=mode == 0)
+        own = dataclasses.replace(own, boundary_bytes=own.boundary_bytes if mode == 0 else 0.0)
+        by_mode.append(links_by_tier_s(own, given.times[mode], point, sem))
+    return tuple(map(total, zip(*by_mode, strict=True)))

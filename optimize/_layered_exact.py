@@ -1,0 +1,248 @@
+r"""Contiguous stages and their recompute by dynamic programming, and with it a bound that holds for every such plan.
+
+1. Recompute costs seconds and frees bytes, so of a stage that holds given layers only the cheapest choice of modes
+   that fits in memory matters: every chain through a pipeline grows with it. Layers of one kind are interchangeable:
+   the choices are numbers of layers by kind and mode, and their frontier (bytes freed, seconds) is enumerated.
+2. For every split, with $t_s$ a stage's seconds for one microbatch, $w_s$ what its turns add and $e_s$ what follows
+   the passes on it (`staged.paths`; transfers left out), for k = 1 and the most trips to the last stage and back,
+       step >= sum t + max_s max(w_s, k sum_{i >= s} t_i + (m - 1 - k (p - s)) t_s) + e_s + host.
+   For a ceiling on the second term the least $\sum t$ is a shortest path over boundaries, from the last stage to the
+   first; intervals of ceilings whose ends show that nothing better lies inside are skipped. So the minimum is exact
+   (to `CLOSE_ENOUGH`), and the bound includes integrality, order and memory.
+"""
+
+import dataclasses
+import heapq
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from costmodel.staged import MODES
+from optimize._layered_tables import Tables
+
+CLOSE_ENOUGH = 1e-6  # of the value: intervals nearer to the best are not divided
+MOST_CEILINGS = 4000  # that are looked at for one microbatch size; the bound is true wherever the search stops
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Segments:
+    """All runs of layers [i, j) on every stage: the cheapest modes that fit, and what they add to a step."""
+
+    modes: np.ndarray  # (stage, run, kind, mode): layers
+    run_of: np.ndarray  # (i, j): which run, or -1
+    seconds: np.ndarray  # (stage, i, j): one microbatch, both ways; infinite where it does not fit
+    turns_s: np.ndarray  # (stage, i, j): w and what follows the passes
+    ending_s: np.ndarray  # (stage, i, j): what follows the passes, at least
+
+    def layers(self, edges: np.ndarray) -> np.ndarray:
+        """Of the stages between these boundaries: (stage, kind, mode)."""
+        runs = self.run_of[edges[:-1], edges[1:]]
+        return self.modes[np.arange(len(runs)), runs]
+
+    def fits(self, edges: np.ndarray) -> bool:
+        """Every stage can hold its layers."""
+        return bool(np.isfinite(self.seconds[np.arange(len(edges) - 1), edges[:-1], edges[1:]]).all())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Exact:
+    """The least bound over all splits, and the splits met on the way, best bound first. Infinite where none fits."""
+
+    lower_bound_s: float
+    splits: tuple[tuple[int, ...], ...]  # boundaries: the first 0, the last the number of layers
+    ceilings: int
+
+
+def segments(table: Tables, kind_of_layer: np.ndarray, limit_bytes: float, allowed: tuple[int, ...]) -> Segments:
+    """Solve the recompute of every run of layers on every stage. `allowed` are indices of modes."""
+    counts, run_of = _runs(kind_of_layer, table.linear["held_bytes"].slope.shape[1], table.stages)
+    modes, feasible = _cheapest(table, counts, limit_bytes, allowed)
+    seconds, turns, ending = _seconds(table, modes, allowed)
+    seconds[~feasible] = np.inf
+    found = [np.where(run_of >= 0, each[:, run_of], np.inf) for each in (seconds, turns, ending)]
+    return Segments(modes=modes, run_of=run_of, seconds=found[0], turns_s=found[1], ending_s=found[2])
+
+
+def solve(table: Tables, found: Segments, at_most_s: float = np.inf) -> Exact:
+    """Best first over intervals of ceilings. Nothing above `at_most_s` is looked at: the bound is then that."""
+    search = _Search(table, found, at_most_s)
+    return search.run()
+
+
+class _Search:
+    """Intervals of ceilings, and the shortest path under each."""
+
+    def __init__(self, table: Tables, found: Segments, at_most_s: float) -> None:
+        self.found, self.best_s, self.host_s = found, at_most_s, table.host_s
+        self.splits: dict[tuple[int, ...], float] = {}
+        self.looked = 0
+        self.trips = [_trips(stage, table) for stage in range(table.stages)]
+
+    def run(self) -> Exact:
+        sum_s, high = self._shortest(np.inf)
+        if not np.isfinite(sum_s):
+            return Exact(lower_bound_s=np.inf, splits=(), ceilings=1)
+        bound_s = best_s = self._value(sum_s, high)
+        waiting = [(self._value(sum_s, 0.0), 0.0, high, sum_s)]
+        while waiting:
+            bound_s, low, high, sum_s = heapq.heappop(waiting)
+            if bound_s >= min(best_s * (1 - CLOSE_ENOUGH), self.best_s) or self.looked >= MOST_CEILINGS:
+                break
+            middle = 0.5 * (low + high)
+            less_s, reached = self._shortest(middle)
+            best_s = min(best_s, self._value(less_s, reached))
+            heapq.heappush(waiting, (self._value(sum_s, middle), middle, high, sum_s))
+            if np.isfinite(less_s):
+                heapq.heappush(waiting, (self._value(less_s, low), low, reached, less_s))
+        ranked = sorted(self.splits, key=lambda split: self.splits[split])
+        return Exact(lower_bound_s=min(bound_s, best_s), splits=tuple(ranked), ceilings=self.looked)
+
+    def _value(self, sum_s: float, ceiling_s: float) -> float:
+        return sum_s + ceiling_s + self.host_s
+
+    def _shortest(self, ceiling_s: float) -> tuple[float, float]:
+        """The least sum of seconds of a split that keeps the ceiling, and the ceiling that it would need.
+
+        From the last stage to the first: of all ways to divide the layers from one on among the last stages, the one
+        of least sum also leaves most room to the stages before it.
+        """
+        self.looked += 1
+        seconds, turns_s, stages = self.found.seconds, self.found.turns_s, len(self.found.seconds)
+        rest = np.full(seconds.shape[1], np.inf)
+        rest[-1], ahead, needs = 0.0, [], []
+        for stage in reversed(range(stages)):
+            ways = seconds[stage] + rest[None]
+            need = turns_s[stage]
+            for trips, turns, hops_s in self.trips[stage]:
+                after_s = trips * ways + hops_s + self.found.ending_s[stage]
+                need = np.maximum(need, after_s + turns * seconds[stage] if turns else after_s)  # not 0 * infinity
+            ways = np.where(need <= ceiling_s, ways, np.inf)
+            ahead.append(ways.argmin(axis=1))
+            needs.append(need)
+            rest = ways.min(axis=1)
+        if not np.isfinite(rest[0]):
+            return np.inf, ceiling_s
+        edges, reached = [0], 0.0
+        for follow, need in zip(reversed(ahead), reversed(needs), strict=True):
+            edges.append(int(follow[edges[-1]]))
+            reached = max(reached, float(need[edges[-2], edges[-1]]))
+        self.splits.setdefault(tuple(edges), self._value(float(rest[0]), reached))
+        return float(rest[0]), reached
+
+
+def _trips(stage: int, table: Tables) -> list[tuple[int, int, float]]:
+    """Trips from a stage to the end and back, turns on it beside them, and all transfers on the way."""
+    p, m, hop = table.stages, table.microbatches, table.hop
+    found = []
+    for trips in {1, (m - 1) // (p - stage)} if m > p - stage else ():
+        hops_s = 2 * (p - 1) * hop.ends_s + 2 * trips * (p - 1 - stage) * hop.steady_s
+        found.append((trips, m - 1 - trips * (p - stage), float(hops_s)))
+    return found
+
+
+def _runs(kind_of_layer: np.ndarray, kinds: int, stages: int) -> tuple[np.ndarray, np.ndarray]:
+    """The different runs of layers by their number of each kind, and which of them [i, j) is. No stage is empty."""
+    count = len(kind_of_layer)
+    before = np.zeros((count + 1, kinds), dtype=int)
+    np.cumsum(np.eye(kinds, dtype=int)[kind_of_layer], axis=0, out=before[1:])
+    starts, ends = np.triu_indices(count + 1, k=1)
+    short = ends - starts <= count - stages + 1
+    starts, ends = starts[short], ends[short]
+    runs, which = np.unique(before[ends] - before[starts], axis=0, return_inverse=True)
+    run_of = np.full((count + 1, count + 1), -1)
+    run_of[starts, ends] = which.ravel()
+    return runs, run_of
+
+
+def _cheapest(
+    table: Tables, counts: np.ndarray, limit_bytes: float, allowed: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Modes (stage, run, kind, mode) with the least recompute that fit, and whether any do."""
+    kinds, stages = counts.shape[1], table.stages
+    plain = np.zeros((len(counts), stages, kinds, len(MODES)))
+    plain[..., 0] = counts[:, None]
+    passing, held = table.linear["passing_bytes"], table.linear["held_bytes"].of(plain)
+    gathered = (np.minimum(counts, 1) * table.gathered_bytes).max(axis=-1)[:, None]
+    over = held + passing.of(plain) + gathered - limit_bytes  # (run, stage), before working memory
+    updates = held + table.linear["update_bytes"].of(plain) <= limit_bytes
+    freed = passing.slope[0, :, :1] - passing.slope[0]  # (kind, mode), on the first stage
+    again_s = table.linear["backward_s"].slope[0] - table.linear["backward_s"].slope[0, :, :1]
+    best_s = np.full((stages, len(counts)), np.inf)
+    modes = np.moveaxis(plain, 0, 1).copy()
+    frontiers = _Frontiers(freed, again_s)
+    for working in np.unique(np.append(table.working_bytes[:, list(allowed)], 0.0)):
+        may = tuple(tuple(m for m in allowed if table.working_bytes[k, m] <= working) for k in range(kinds))
+        if not all(may):
+            continue
+        for run, held_layers in enumerate(counts):
+            need = (over[run] + working) / table.live
+            bytes_, seconds, choices = frontiers.of(tuple(held_layers), may)
+            at = np.searchsorted(bytes_, need)
+            enough = (at < len(bytes_)) & updates[run]
+            cost_s = np.where(enough, seconds[np.minimum(at, len(bytes_) - 1)], np.inf)
+            better = cost_s < best_s[:, run]
+            best_s[better, run] = cost_s[better]
+            modes[better, run] = choices[at[better]]
+    return modes, np.isfinite(best_s)
+
+
+class _Frontiers:
+    """Choices of modes for given layers that no other one beats in bytes freed and in seconds; kept as they are asked
+    for. Bytes rise from point to point, and seconds do not fall."""
+
+    def __init__(self, freed: np.ndarray, again_s: np.ndarray) -> None:
+        self.freed, self.again_s = freed, again_s
+        self._kept: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], tuple[np.ndarray, ...]] = {}
+
+    def of(self, layers: tuple[int, ...], may: tuple[tuple[int, ...], ...]) -> tuple[np.ndarray, ...]:
+        if (layers, may) not in self._kept:
+            self._kept[layers, may] = self._make(layers, may)
+        return self._kept[layers, may]
+
+    def _make(self, layers: tuple[int, ...], may: tuple[tuple[int, ...], ...]) -> tuple[np.ndarray, ...]:
+        kinds = [kind for kind, n in enumerate(layers) if n]
+        if len(kinds) == 1:
+            choices = self._one_kind(kinds[0], layers, may[kinds[0]])
+        else:
+            rest = tuple(0 if kind == kinds[-1] else n for kind, n in enumerate(layers))
+            alone = tuple(n if kind == kinds[-1] else 0 for kind, n in enumerate(layers))
+            choices = (self.of(rest, may)[2][:, None] + self.of(alone, may)[2][None]).reshape(-1, *self.freed.shape)
+        bytes_, seconds = (np.einsum("nkm,km->n", choices, each) for each in (self.freed, self.again_s))
+        kept = _undominated(bytes_, seconds)
+        return bytes_[kept], seconds[kept], choices[kept]
+
+    def _one_kind(self, kind: int, layers: tuple[int, ...], may: tuple[int, ...]) -> np.ndarray:
+        choices = np.array(list(_parts(layers[kind], len(may))))
+        found = np.zeros((len(choices), *self.freed.shape), dtype=int)
+        found[:, kind, list(may)] = choices
+        return found
+
+
+def _parts(count: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """All ways to divide a number of layers among so many modes."""
+    for cuts in itertools.combinations(range(count + parts - 1), parts - 1):
+        yield tuple(b - a - 1 for a, b in itertools.pairwise((-1, *cuts, count + parts - 1)))
+
+
+def _undominated(bytes_: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """Indices of points, bytes rising: none of them is below another in bytes and at or above it in seconds."""
+    order = np.lexsort((seconds, -bytes_))  # most bytes first
+    least = np.minimum.accumulate(np.append(np.inf, seconds[order]))[:-1]
+    return order[seconds[order] < least][::-1]
+
+
+def _seconds(table: Tables, modes: np.ndarray, allowed: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    """Of each (stage, run): one microbatch; its turns with the least that can follow them; and that alone."""
+    layers, p, m = np.moveaxis(modes, 0, 1).astype(float), table.stages, table.microbatches
+    forward, backward = table.linear["forward_s"].of(layers), table.linear["backward_s"].of(layers)
+    most = np.zeros_like(layers)
+    most[..., max(allowed)] = layers.sum(axis=-1)
+    longest = np.maximum(backward, table.linear["backward_s"].of(most))
+    ending = table.ending_s(layers, forward, longest)
+    beyond = np.arange(p)[::-1]
+    cold = np.maximum(m - (beyond + 1), 0)
+    turns = np.maximum((m - 1) * backward + cold * forward, (m - 1) * forward + cold * backward)
+    steady = beyond * (m > 1)
+    hops = (2 * (p - 1) - steady) * table.hop.ends_s + steady * table.hop.steady_s
+    return (forward + backward).T, (turns + ending + hops).T, ending.T

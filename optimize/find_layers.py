@@ -1,0 +1,218 @@
+"""The best division of a plan's layers among its stages: descent, exact partition, repair, bound and validation."""
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from costmodel.cluster import Cluster
+from costmodel.graph.play import play
+from costmodel.plan import Plan
+from costmodel.staged import MODES
+from costmodel.workload import Workload
+from optimize._layered_descent import descend
+from optimize._layered_exact import Segments, solve
+from optimize.layered import Candidate, LayeredProblem, problem
+from optimize.one_f_one_b import played_s
+from optimize.status import Status
+from optimize.versions import versions
+
+TRIED = 32  # splits of each microbatch that are played out and repaired
+ROUNDS = 20  # of repair
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayersResult:
+    """The answer. `lower_bound_s` holds for every contiguous division, recompute of each layer and microbatch."""
+
+    status: Status
+    message: str
+    stage_layers: tuple[int, ...]
+    recompute_by_block: tuple[str, ...]  # of each layer
+    microbatch: int
+    step_s: float  # played out
+    lower_bound_s: float
+    gap: float
+    peak_bytes: float
+    played_s: float  # the passes by `costmodel.graph.play`
+    passes_s: float  # the same as searched
+    descended_s: float | None  # the best that descent reached after rounding alone
+    relaxed_s: tuple[float, ...]  # the best relaxed value, from step to step of the descent
+    evaluations: int
+    variables: int
+    seconds: float
+    seed: int
+    versions: Mapping[str, str]
+
+
+@dataclasses.dataclass
+class _Best:
+    """The best candidate so far."""
+
+    step_s: float = np.inf
+    size: int = 0
+    edges: tuple[int, ...] = ()
+    modes: np.ndarray | None = None
+    evaluations: int = 0
+
+
+def find_layers(
+    workload: Workload,
+    cluster: Cluster,
+    plan: Plan,
+    *,
+    modes: tuple[str, ...] = MODES,
+    microbatch: int | None = None,
+    seed: int = 0,
+    seconds: float = 20.0,
+    descent: bool = True,
+) -> LayersResult:
+    """Improve a plan's layers by stage, recompute by layer and microbatch. Raises `CommandError` for a wrong plan.
+
+    Where nothing fits the status says so and `step_s` is infinite. After `seconds` remaining microbatches are bounded
+    by their products alone: the bound stays true.
+    """
+    start = time.perf_counter()
+    asked = problem(workload, cluster, plan, modes=modes, microbatch=microbatch)
+    best, bound_s = _Best(), np.inf
+    for quick_s, size in sorted((_quick_bound_s(asked, size), size) for size in asked.microbatches):
+        if quick_s >= best.step_s or time.perf_counter() - start > seconds:
+            bound_s = min(bound_s, quick_s)
+            continue
+        bound_s = min(bound_s, _exactly(asked, size, best))
+    bound_s = min(bound_s, best.step_s)
+    relaxed = _descend(asked, best, seed) if descent and np.isfinite(best.step_s) else None
+    return _result(asked, best, bound_s, relaxed, start, seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Relaxed:
+    """The descent, and the best of its starts after rounding, cheapest recompute and repair."""
+
+    rounded_s: float
+    trajectory_s: tuple[float, ...]
+
+
+def _descend(asked: LayeredProblem, best: _Best, seed: int) -> _Relaxed:
+    """From random starts at the best microbatch; what is better than the exact partition's splits is kept."""
+    found, own = asked.segments(best.size), _Best()
+    relaxed = descend(asked, best.size, seed)
+    for edges in relaxed.edges:
+        _repair(asked, best.size, found, edges, own)
+    evaluations = best.evaluations + own.evaluations + relaxed.evaluations
+    if own.step_s < best.step_s:
+        best.step_s, best.edges, best.modes = own.step_s, own.edges, own.modes
+    best.evaluations = evaluations
+    return _Relaxed(own.step_s, relaxed.trajectory_s)
+
+
+def _quick_bound_s(asked: LayeredProblem, size: int) -> float:
+    """All layers without recompute, spread evenly: `_layered_exact`'s second bound."""
+    table, plain = asked.tables[size], np.zeros((1, asked.stages, int(asked.kind_of_layer.max()) + 1, len(MODES)))
+    plain[..., 0] = np.bincount(asked.kind_of_layer) / asked.stages
+    once_s = (table.linear["forward_s"].of(plain) + table.linear["backward_s"].of(plain)).sum()
+    return float((1 + (table.microbatches - 1) // asked.stages) * once_s + table.host_s)
+
+
+def _exactly(asked: LayeredProblem, size: int, best: _Best) -> float:
+    """Bound one microbatch, and try its best splits."""
+    found = asked.segments(size)
+    exact = solve(asked.tables[size], found, at_most_s=best.step_s)
+    for split in exact.splits[:TRIED]:
+        _repair(asked, size, found, np.array(split), best)
+    return exact.lower_bound_s
+
+
+def _repair(asked: LayeredProblem, size: int, found: Segments, edges: np.ndarray, best: _Best) -> None:
+    """Move boundaries by a layer while the step gets shorter."""
+    own_s = np.inf
+    for _ in range(ROUNDS):
+        near = [edges, *_neighbours(edges)]
+        near = [each for each in near if (np.diff(each) > 0).all() and found.fits(each)]
+        if not near:
+            return
+        layers = np.array([found.layers(each) for each in near], dtype=float)
+        step_s, over = asked.exact(size, layers)
+        step_s = np.where(over <= 0, step_s, np.inf)
+        best.evaluations += len(near)
+        at = int(step_s.argmin())
+        if step_s[at] < best.step_s:
+            best.step_s, best.size, best.edges = float(step_s[at]), size, tuple(int(e) for e in near[at])
+            best.modes = layers[at]
+        if step_s[at] >= own_s:
+            return
+        own_s, edges = step_s[at], near[at]
+
+
+def _neighbours(edges: np.ndarray) -> list[np.ndarray]:
+    """One boundary moved by one layer; and whole runs of boundaries, which pass a layer from stage to stage."""
+    found = []
+    for first, last in itertools.combinations(range(1, len(edges)), 2):
+        for way in (-1, 1):
+            moved = edges.copy()
+            moved[first:last] += way
+            found.append(moved)
+    return found
+
+
+def _result(
+    asked: LayeredProblem, best: _Best, bound_s: float, relaxed: _Relaxed | None, start: float, seed: int
+) -> LayersResult:
+    fits = best.modes is not None
+    layers = best.modes if best.modes is not None else np.zeros(0)
+    candidate = _candidate(asked, best) if fits else Candidate(microbatch=0, stage_layers=(), recompute=())
+    passes_s, played_s, peak_bytes = _played(asked, best.size, layers) if fits else (np.inf,) * 3
+    status = Status.ok if fits else Status.infeasible
+    return LayersResult(
+        status=status,
+        message=status.value,
+        stage_layers=candidate.stage_layers,
+        recompute_by_block=candidate.recompute,
+        microbatch=candidate.microbatch,
+        step_s=best.step_s,
+        lower_bound_s=bound_s,
+        gap=best.step_s / bound_s - 1 if fits else np.inf,
+        peak_bytes=peak_bytes,
+        played_s=played_s,
+        passes_s=passes_s,
+        descended_s=relaxed.rounded_s if relaxed else None,
+        relaxed_s=relaxed.trajectory_s if relaxed else (),
+        evaluations=best.evaluations,
+        variables=asked.variables,
+        seconds=time.perf_counter() - start,
+        seed=seed,
+        versions=versions(),
+    )
+
+
+def _candidate(asked: LayeredProblem, best: _Best) -> Candidate:
+    """Within a stage, the layers of each kind that recompute most come first."""
+    assert best.modes is not None
+    names: list[str] = []
+    for stage, (start, end) in enumerate(itertools.pairwise(best.edges)):
+        left = {
+            kind: [name for mode in reversed(range(len(MODES))) for name in [MODES[mode]] * round(row[mode])]
+            for kind, row in enumerate(best.modes[stage])
+        }
+        names += [left[int(kind)].pop(0) for kind in asked.kind_of_layer[start:end]]
+    sizes = tuple(int(n) for n in np.diff(best.edges))
+    return Candidate(microbatch=best.size, stage_layers=sizes, recompute=tuple(names))
+
+
+def _played(asked: LayeredProblem, size: int, layers: np.ndarray) -> tuple[float, float, float]:
+    """The passes by both players, and the peak of the fullest stage."""
+    table = asked.tables[size]
+    forward, backward = (table.linear[name].of(layers[None])[0] for name in ("forward_s", "backward_s"))
+    played = play(
+        "one_f_one_b",
+        asked.stages,
+        table.microbatches,
+        forward_s=tuple(map(float, forward)),
+        backward_s=tuple(map(float, backward)),
+        transfer_s=float(table.hop.ends_s),
+        steady_transfer_s=float(table.hop.steady_s),
+    )
+    passes_s = played_s(forward[:, None], backward[:, None], table.hop, table.microbatches)[0]
+    return float(passes_s), played.makespan_s, float(table.peak_bytes(layers[None]).max())
