@@ -19,6 +19,7 @@ _SHORT = {
     "zb_h1": "ZB-H1",
     "zb_h2": "ZB-H2",
     "zb_v": "ZB-V",
+    "zb_v": "ZB-V",
 }
 
 
