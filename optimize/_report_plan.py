@@ -19,7 +19,6 @@ _SHORT = {
     "zb_h1": "ZB-H1",
     "zb_h2": "ZB-H2",
     "zb_v": "ZB-V",
-    "zb_v": "ZB-V",
 }
 
 
