@@ -228,7 +228,7 @@ def _other_terms(point: PlanPoint, done: Parts, pipe: _PipelineParts, sem: Seman
     issued_s = _OnStage(point, done).passes_s("host_s")
     microbatches_s = done.counts.microbatches * done.times.microbatch_s
     summed_s = step.passes_s + step.reduction_s + step.optimizer_s + step.optimizer_waits_s + step.host_s
-    links_s = sem.maximum(step.links_s - summed_s, 0.0)
+    links_s = sem.maximum(0.0, step.links_s - summed_s)
     return (
         _term("pipeline bubble", pipe.bubble_s, ("pipeline depth",), (pipe.bubble_s,)),
         _term("embedding, head", pipe.uneven_s, ("first and last stage",), (pipe.uneven_s,)),

@@ -13,10 +13,12 @@ import dataclasses
 
 from costmodel._pytree import pytree, static
 from costmodel.cluster import Cluster
+from costmodel.economics import bill, draw
 from costmodel.prices import PriceRange, Prices, TierPrices
 from costmodel.semantics import Scalar
 
 _WIDTHS = ("32bit", "8bit", "4bit")
+_CASES = ("low", "base", "high")
 
 
 @pytree
@@ -158,11 +160,47 @@ def priced(template: Cluster, hardware: Hardware, curves: CurveRange) -> Cluster
     cluster, known = with_hardware(template, hardware), template.prices
     accelerator = dataclasses.replace(cluster.accelerator, power_w=chip_w(hardware, curves.base))
     cases = {
-        name: _prices(getattr(known, name), hardware, getattr(curves, name), len(cluster.tiers))
-        for name in ("low", "base", "high")
+        name: _prices(getattr(known, name), hardware, getattr(curves, name), len(cluster.tiers)) for name in _CASES
     }
     prices = PriceRange(date=known.date, **cases)
     return dataclasses.replace(cluster, accelerator=accelerator, prices=prices)
+
+
+def anchored(curves: CurveRange, template: Cluster) -> CurveRange:
+    """The curves at the level of a template: at its own hardware they cost and draw what it does, where that is known.
+
+    The curves' shape is that of the parts they were derived from; other vendors and racks sell the same rates for half
+    as much. What an accelerator costs (and draws) is multiplied by one factor; networks and second memories keep
+    their prices.
+    """
+    if template.prices is None:
+        return curves
+    known = template.prices
+    cases = {name: _anchored(getattr(curves, name), getattr(known, name), template) for name in _CASES}
+    return CurveRange(name=f"{curves.name}, level of {template.name}", **cases)
+
+
+def _anchored(curves: Curves, prices: Prices, template: Cluster) -> Curves:
+    hardware, laws = hardware_of(template), {}
+    count = hardware.accelerators
+    if prices.price_usd is not None:
+        parts_usd = count * curves.server_factor * chip_usd(hardware, curves)
+        around_usd = capital_usd(hardware, curves) - parts_usd
+        left_usd = bill(template, prices, count).usd - around_usd
+        laws |= _scaled(curves, ("flop_usd", "hbm_usd", "hbm_rate_usd"), left_usd / parts_usd)
+    if template.accelerator.power_w is not None:
+        network_w = curves.facility_factor * count * curves.scale_out_w(hardware.scale_out_bytes_per_s)
+        left_w = draw(template, prices, count, 0.0).meter_w - network_w
+        laws |= _scaled(curves, ("flop_w", "hbm_rate_w"), left_w / (meter_w(hardware, curves) - network_w))
+    return dataclasses.replace(curves, **laws)
+
+
+def _scaled(curves: Curves, names: tuple[str, ...], factor: float) -> dict[str, PowerLaw]:
+    """Laws with their amounts times a factor; as they are where the factor makes no sense."""
+    if factor <= 0:
+        return {}
+    laws = {name: getattr(curves, name) for name in names}
+    return {name: dataclasses.replace(law, amount=factor * law.amount) for name, law in laws.items()}
 
 
 def _prices(known: Prices, hardware: Hardware, curves: Curves, tiers: int) -> Prices:

@@ -59,9 +59,11 @@ def memory_by_stage(workload: Workload, cluster: Cluster, plan: Plan) -> tuple[S
         return _memory_in_order(workload, cluster, plan, point)
     counted, mean = counts(workload, point, _EXACT), layers(workload) / plan.pipeline
     held = plan.stage_layers or (mean,) * plan.pipeline
-    last = plan.pipeline - 1
+    head = 0 if plan.schedule == "zb_v" else plan.pipeline - 1
     kinds = (
-        StageKind(remaining=last + 1.0 - i, first=float(i == 0), last=float(i == last), extra_layers=held[i] - mean)
+        StageKind(
+            remaining=float(plan.pipeline - i), first=float(i == 0), last=float(i == head), extra_layers=held[i] - mean
+        )
         for i in range(plan.pipeline)
     )
     return tuple(stage_memory(counted, point, kind, cluster.stack, _EXACT) for kind in kinds)

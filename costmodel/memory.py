@@ -90,9 +90,10 @@ def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) ->
         last=0.0,
         extra_layers=point.extra_layers_middle,
     )
-    last = StageKind(remaining=1.0, first=0.0, last=1.0, extra_layers=point.extra_layers_last)
+    head = 1 - point.schedule.folds
+    last = StageKind(remaining=1.0, first=0.0, last=head, extra_layers=point.extra_layers_last)
     stages = [stage_memory(counted, point, kind, stack, sem) for kind in (first, second, last)]
-    # without a pipeline the first stage is the only one: candidates as large would share the gradient at random
+    # where the first stage holds both ends it is the fullest or the only one: its equals would share the gradient
     others = 1 - single
     peak_bytes = sem.maximum(peak(stages[0], sem), *(others * peak(stage, sem) for stage in stages[1:]))
     second_bytes = sem.maximum(stages[0].second_bytes, *(others * stage.second_bytes for stage in stages[1:]))

@@ -20,6 +20,7 @@ class ScheduleRow:
     stages_in_flight: Scalar  # live chunks per stage of the pipeline, on every stage
     virtual_in_flight: Scalar  # those of the earlier virtual stages
     extra_in_flight: Scalar  # chunks
+    folds: Scalar = 0.0  # 1 where the second half of the layers comes back over the stages: the first holds both ends
 
 
 SCHEDULES = {
@@ -72,6 +73,17 @@ SCHEDULES = {
         stages_in_flight=2.0,
         virtual_in_flight=0.0,
         extra_in_flight=-1.0,
+    ),
+    "zb_v": ScheduleRow(
+        splits=1.0,
+        interleaves=1.0,
+        steady_transfers=0.0,
+        all_in_flight=0.0,
+        depth_in_flight=0.0,
+        stages_in_flight=1.0,
+        virtual_in_flight=0.0,
+        extra_in_flight=0.0,
+        folds=1.0,
     ),
 }
 

@@ -108,8 +108,8 @@ def plain_s(pipe: Pipeline, point: PlanPoint, sem: Semantics) -> Scalar:
 
 
 def single_stage(point: PlanPoint, sem: Semantics) -> Scalar:
-    """1 without a pipeline, 0 with one: whether the same stage holds embedding and head."""
-    return sem.exact_maximum(2 - point.pipeline, 0.0)
+    """Whether the same stage holds embedding and head: without a pipeline, or where the schedule folds it."""
+    return sem.exact_maximum(2 - point.pipeline, point.schedule.folds)
 
 
 def pipeline_s(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoint, sem: Semantics) -> Scalar:
@@ -118,7 +118,9 @@ def pipeline_s(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoin
     Every path holds all microbatches once on some stage: at least `microbatches` times a plain one.
     """
     paths = _Paths(pipe, hops, microbatches, point, sem)
-    return sem.maximum(*paths.through_all_stages(), *paths.held_by_the_first_stage(), *paths.interleaved())
+    return sem.maximum(
+        *paths.through_all_stages(), *paths.held_by_the_first_stage(), *paths.interleaved(), paths.folded()
+    )
 
 
 class _Paths:
@@ -138,7 +140,7 @@ class _Paths:
         self.single, self.hops = single_stage(point, sem), hops
         between = 2.0 * (1 - self.single) * (p * v - 1)
         self.ends_s, self.again_s = between * hops.ends_s, between * hops.steady_s
-        self.fill = (p - 1) / v  # turns of F or of B to fill or drain the pipeline
+        self.fill = (1 - row.folds) * (p - 1) / v  # turns of F or of B to fill or drain the pipeline
         chunks = (row.depth_in_flight + row.stages_in_flight) * p + row.extra_in_flight
         warm = chunks / v + row.virtual_in_flight * p * (1 - 1 / v)  # forwards before the first stage's first backward
         self.reach = sem.exact_maximum((1 - row.all_in_flight) * (m - (warm - p)), p)
@@ -221,6 +223,29 @@ class _Paths:
         first_s = _all(plain, m - fill, m + fill, m) + _all(self.first, self.sem.exact_maximum(m - p + 1, 0.0), m, 0.0)
         waits_s = (p - 1) * _all(self.last, 1.0, 1.0, 0.0)
         return row.interleaves * (warm_s + delayed * waits_s), row.interleaves * (first_s + waits_s)
+
+    def folded(self) -> Scalar:
+        """ZB-V: the first stage, never idle or waiting for the last gradients, and four ways over the others.
+
+        Read off the critical paths of schedules played out, m >= 2p: exact for plain stages without transfers.
+        """
+        m, k, sem, plain, hops = self.m, self.p - 1, self.sem, self.plain, self.hops
+        inner, first, last = sem.exact_maximum(self.p - 2, 0.0), self.first, self.last
+        ends_s, steady_s = hops.ends_s, hops.steady_s
+        start_s = _all(first, m - 2 * k, m, m) + 2 * k * sem.maximum(ends_s, first.forward_s)
+        head_s, gradients_s = _all(last, m, m, m - 1) + start_s, first.backward_s + first.weights_s
+        turn_s = sem.maximum(0.5 * plain.weights_s, ends_s + steady_s + _all(last, 1.0, 1.0, 0.0))
+        turn_s = turn_s + (k + inner) * ends_s + inner * steady_s + first.forward_s
+        way_s = turn_s + k * (ends_s + steady_s)
+        return self.row.folds * sem.maximum(
+            _all(plain, m, m, m) + last.weights_s + head_s,
+            _all(plain, m, m + 0.5 * k, m - 0.5 * (k + 1)) + head_s + k * (2 * ends_s - gradients_s),
+            _all(plain, m, m, m + 0.5 * inner) + head_s - (k + 1) * gradients_s + k * ends_s,
+            _all(plain, m, m + 0.5 * k, m - 0.5) + way_s,
+            _all(plain, m + 0.5 * k, m, m - 0.5) + way_s,
+            _all(plain, m, m + k, m - k - 0.5) + way_s + k * ends_s + gradients_s,
+            _all(plain, m + 0.5 * (k + inner), m - 0.5 * inner, m - 0.5) + turn_s,
+        )
 
 
 def _all(stage: Stage, forward: Scalar, backward: Scalar, weights: Scalar) -> Scalar:

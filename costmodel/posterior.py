@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from costmodel._specs_files import read_mapping
-from costmodel.fit.fitted import Fitted, from_files
+from costmodel.fit.fitted import EXPERTS, Fitted, from_files, scatter_class
 from costmodel.rows import Case
 from costmodel.specs import DATA, read_tables
 
@@ -48,10 +48,13 @@ def log_sd(cases: Sequence[Case], fitted: Fitted | None = None) -> np.ndarray:
     """Standard deviation of the logarithm of each step's time."""
     fitted = fitted or shipped()
     _, jacobian, unseen = fitted.linearised(cases)
-    scatter = np.array([scatter_of(fitted.scatter, case.stack) for case in cases])
+    scatter = np.array([scatter_of(fitted.scatter, scatter_class(case)) for case in cases])
     return np.sqrt(((jacobian @ fitted.factor) ** 2).sum(axis=1) + unseen + scatter**2)
 
 
-def scatter_of(scatter: Mapping[str, float], stack: str) -> float:
-    """Of a class of software, or of those that were never measured."""
-    return scatter.get(stack, scatter[""])
+def scatter_of(scatter: Mapping[str, float], member: str) -> float:
+    """Of a class; of one that was never measured: the widest of those with experts, or that of all."""
+    if member in scatter:
+        return scatter[member]
+    experts = [sd for name, sd in scatter.items() if name.endswith(EXPERTS)]
+    return max(experts) if member.endswith(EXPERTS) and experts else scatter[""]

@@ -262,7 +262,7 @@ def _step_payloads(
         ),
         (laws.shard, weights_bytes * elements + gradients_bytes * trained),
         (laws.replica, point.gradient_bytes * trained / point.data_shard),
-        (laws.boundary, 2.0 * m * counted.boundary_bytes),
+        (laws.boundary, 2.0 * (1 + point.schedule.folds) * m * counted.boundary_bytes),
     )
     if laws.experts is None:
         return dense

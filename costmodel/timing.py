@@ -99,8 +99,11 @@ def overlapped_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention
 
 
 def exposed_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention: Scalar, sem: Semantics) -> Scalar:
-    """What `overlapped_s` adds to the compute. A difference: for reports, not for bounds."""
-    return (1 - contention) * sem.maximum(traffic_s - share * compute_s, 0.0) + contention * traffic_s
+    """What `overlapped_s` adds to the compute. A difference: for reports, not for bounds.
+
+    Nothing comes first, as compute does there: at a tie both give the derivative to the same side, and terms add up.
+    """
+    return (1 - contention) * sem.maximum(0.0, traffic_s - share * compute_s) + contention * traffic_s
 
 
 class Compute(NamedTuple):
@@ -160,7 +163,7 @@ def _pass(t: Compute, c: Sent, experts: bool, hide: Hide, issue_s: Scalar, sem: 
         context_s=exposed_s(t.attention_s, c.ring_s, hide.context, k, sem) + c.exchange_s,
         expert_s=expert_s,
         data_s=exposed_s(inside_s, c.data_s, hide.data, k, sem),
-        host_s=sem.maximum(issue_s - busy_s, 0.0),
+        host_s=sem.maximum(0.0, issue_s - busy_s),
         seconds=sem.maximum(busy_s, issue_s),
     )
 

@@ -1,6 +1,7 @@
 """The rules that a plan must keep to be launched, and which of them it breaks, in words."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from costmodel._expert_rules import expert_groups, expert_rules
 from costmodel._specs_files import SpecError, show
@@ -107,9 +108,12 @@ def _heads_over_context(plan: Plan, workload: Workload, _: Cluster) -> Rules:
 
 
 def _layers(plan: Plan, workload: Workload, _: Cluster) -> Rules:
-    count, stages = layers(workload), plan.pipeline * plan.virtual_stages
+    count, folded = layers(workload), plan.schedule == "zb_v"
+    stages = plan.pipeline * plan.virtual_stages * (2 if folded else 1)
     if plan.stage_layers is None:
-        if not _divides(stages, count):
+        if folded and not _divides(stages, count):
+            yield f"`pipeline` is {show(plan.pipeline)} with zb_v; expected twice as many to divide the {count} layers"
+        elif not _divides(stages, count):
             yield (
                 f"`pipeline` x `virtual_stages` is {show(stages)}; expected a divisor of the {count} layers, or "
                 "`stage_layers`"
@@ -137,9 +141,16 @@ def _schedule(plan: Plan, workload: Workload, _: Cluster) -> Rules:
             yield f"`schedule` is interleaved and {said}; expected a multiple of `pipeline` {show(plan.pipeline)}"
     elif plan.virtual_stages > 1:
         yield f"`virtual_stages` is {show(plan.virtual_stages)} with {plan.schedule}; expected 1, or interleaved"
-    least = {"zb_h1": plan.pipeline, "zb_h2": 2 * plan.pipeline - 1}.get(plan.schedule, 1)
+    if plan.schedule == "zb_v" and plan.pipeline < 2:
+        yield "`schedule` is zb_v; expected `pipeline` >= 2"
+    least = least_microbatches(plan.schedule, plan.pipeline)
     if microbatches < least:
         yield f"`schedule` is {plan.schedule} and {said}; expected at least {show(least)}"
+
+
+def least_microbatches(schedule: str, pipeline: Any) -> Any:
+    """What a schedule needs to be what its row says, of one pipeline degree or of many."""
+    return {"zb_h1": pipeline, "zb_h2": 2 * pipeline - 1, "zb_v": 2 * pipeline}.get(schedule, 1)
 
 
 def _data_shard(plan: Plan, _: Workload, __: Cluster) -> Rules:

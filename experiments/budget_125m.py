@@ -1,9 +1,10 @@
 """Which cluster of 125 million dollars trains 175B, 530B and 1T models fastest: how many accelerators, which memories?
 
 The design problem of Isaev et al. 2023 (Calculon, table 3) with its prices: accelerators of 20,000 USD, HBM and a
-second memory by size, no price for the network, a second memory of 100 GB/s. Every legal plan of every cluster size
-within the budget is evaluated, each memory as large as the plan needs; beside it the sixteen combinations of listed
-sizes, by the same model. Shadow prices say what the next per cent of money, bytes and rates would buy.
+second memory by size, no price for the network, a second memory of 100 GB/s. For every cluster size within the budget
+all plans over tensor, pipeline and data parallelism, schedules, microbatches, recompute, ZeRO 1 or 3 and what is
+offloaded are evaluated, each memory as large as the plan needs; beside it the sixteen combinations of listed sizes, by
+the same model. Shadow prices say what the next per cent of money, bytes and rates would buy.
 """
 
 import csv

@@ -19,7 +19,7 @@ from costmodel import specs
 from costmodel.fit.fitted import Fitted, as_posterior, as_tables, narrowed
 from costmodel.fit.kernels import kernels
 from costmodel.fit.problem import Settings
-from costmodel.fit.train import Trained, left_out_errors, scatter, train
+from costmodel.fit.train import Trained, left_out_errors, scatter, train, within_scatter
 from costmodel.rows import Case, read_cases, settle
 
 
@@ -63,7 +63,8 @@ def _fitted(trained: Trained, outside: np.ndarray) -> Fitted:
     size = trained.problem.size
     covariance = np.linalg.inv(trained.solution.curvature)[:size, :size]
     columns, z, factor = narrowed(trained.problem.columns, trained.solution.z[:size], covariance)
-    own = scatter(trained.problem.cases, outside)
+    cases = trained.problem.cases
+    own = scatter(cases, outside) | {"within": within_scatter(cases, trained.errors())}
     return Fitted(columns=columns, z=z, factor=factor, rule=trained.rule, scatter=own)
 
 

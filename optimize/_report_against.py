@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from optimize import units
-from optimize.against import Difference, memories, times
+from optimize.against import Difference, comparison_of, memories, times
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,9 +27,17 @@ def show(first: "Explanation", second: "Explanation", console: "Console", say: S
     for letter, each in (("A", first), ("B", second)):
         if not each.fits:
             console.print(f"{letter} does not fit in memory", style="bold red")
+    say(console, sure_line(first, second))
     for table in (summary_table, time_table, memory_table):
         console.print()
         console.print(table(first, second, new_table))
+
+
+def sure_line(first: "Explanation", second: "Explanation") -> str:
+    """Which is faster, and how sure that is."""
+    found = comparison_of(first, second)
+    letter, share = ("A", found.probability_faster) if found.log_ratio >= 0 else ("B", 1.0 - found.probability_faster)
+    return f"{letter} is faster with a probability of {units.percent(share)}: what both share cancels"
 
 
 def header_lines(first: "Explanation", second: "Explanation") -> list[str]:

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from optimize.design import Answer, DesignResult
+    from optimize.answers import Answer
+    from optimize.design import DesignResult
     from optimize.design_command import DesignInputs
 
 
@@ -22,8 +23,8 @@ def show(
     new_table: Callable[..., "Table"],
 ) -> None:
     """Both answers side by side, and what stands behind them."""
-    workload = inputs.job.workload
-    console.print(f"{workload.name}: {units.significant(inputs.job.tokens / 1e12)} T tokens", style="bold")
+    for job in inputs.jobs:
+        console.print(f"{job.workload.name}: {units.significant(job.tokens / 1e12)} T tokens", style="bold")
     say(console, _limits(inputs))
     say(console, f"best is the least (or most) of: {result.objective.value}")
     console.print()
@@ -97,9 +98,11 @@ def _table(answers: list["Answer"], objective: Objective, new_table: Callable[..
     row("scale-out", lambda a: units.rate(a.hardware["scale_out_bytes_per_s"], "B/s"))
     row("purchase, M USD", lambda a: units.significant(a.quantities.capital_usd / 1e6))
     row("power at the meter", lambda a: units.rate(a.quantities.meter_w, "W"))
-    row("step", lambda a: units.scaled(a.jobs[0].step_s, units.SECONDS, 4))
-    row("MFU", lambda a: units.percent(a.jobs[0].mfu))
-    row("days to train", lambda a: units.significant(a.quantities.train_s / SECONDS_A_DAY, 4))
+    for i, first in enumerate(answers[0].jobs):
+        of = f", {first.job.workload.name}" if len(answers[0].jobs) > 1 else ""
+        row(f"step{of}", lambda a, i=i: units.scaled(a.jobs[i].step_s, units.SECONDS, 4))
+        row(f"MFU{of}", lambda a, i=i: units.percent(a.jobs[i].mfu))
+    row("days to train", lambda a: units.significant(sum(job.train_s for job in a.jobs) / SECONDS_A_DAY, 4))
     if objective not in (Objective.time, Objective.step):
         row(objective.key, lambda a: units.significant(a.value, 4))
     row("nothing is better by more than", lambda a: f"{100 * a.gap:.3f} %")

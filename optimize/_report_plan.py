@@ -18,6 +18,7 @@ _SHORT = {
     "gpipe": "GPipe",
     "zb_h1": "ZB-H1",
     "zb_h2": "ZB-H2",
+    "zb_v": "ZB-V",
 }
 
 
@@ -83,7 +84,12 @@ def _bound(result: "PlanResult") -> str:
         bound = units.scaled(result.lower_bound_s, units.SECONDS)
         return f"stopped early: no legal plan is faster than {bound}, {units.percent(result.gap)} below this one"
     if result.gap == 0:
-        return "no legal plan that fits is better: all were evaluated"
+        how = (
+            "all were evaluated"
+            if result.evaluations == result.plans_in_lattice
+            else "the others are bounded from below"
+        )
+        return f"no legal plan that fits is better: {how}"
     return (
         f"no plan is more than {units.percent(result.gap)} better (lower bound {units.significant(result.lower_bound)})"
     )

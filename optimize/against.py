@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from costmodel.specs import SpecError, cluster_names, is_path, load_cluster, nearest, read_mapping, show
 from costmodel.violations import violations
@@ -10,6 +10,9 @@ from optimize.default_plan import choose_plan
 from optimize.explain import Explanation
 from optimize.inputs import COMMAND_LINE, Inputs, placed, plan_precision, resolve
 from optimize.plan_files import is_launch_file
+
+if TYPE_CHECKING:
+    from costmodel.comparison import Comparison
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,9 +74,24 @@ def memories(first: Explanation, second: Explanation) -> list[Difference]:
     return largest_first(first.fullest.terms, second.fullest.terms)
 
 
+def comparison_of(first: Explanation, second: Explanation) -> "Comparison":
+    """How sure it is which of the two is faster."""
+    from costmodel.comparison import compare
+
+    a, b = ((each.inputs.workload, each.inputs.cluster, each.inputs.plan) for each in (first, second))
+    return compare(a, b)
+
+
 def differences_json(first: Explanation, second: Explanation) -> dict[str, Any]:
-    """The two lists; the first value is that of the plan and cluster asked about, the second that of the other."""
+    """How sure the first is faster, and the two lists.
+
+    The first value is that of the plan and cluster asked about, the second that of the other.
+    """
+    sure = comparison_of(first, second)
     return {
+        "log_ratio": sure.log_ratio,
+        "log_ratio_sd": sure.log_sd,
+        "probability_faster": sure.probability_faster,
         "terms": [
             {"name": d.name, "exposed_s": [d.first, d.second], "change_s": d.change} for d in times(first, second)
         ],

@@ -4,6 +4,7 @@ Exit status: 0 an answer, 2 wrong input, 3 no feasible answer. With `--json`, st
 whatever happens.
 """
 
+import dataclasses
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ commands:
   explain    what a step costs under a plan: time by term, memory by stage, what it is sensitive to
   plan       the best plan of a model on a cluster
   predict    time, with an interval, and memory of every row of a table of runs
+  calibrate  a cluster adapted to your measured runs or collectives, as a file
   design     the best cluster for a job within a budget and its plan, certified
   models     the models that are known by name
   clusters   the clusters that are known by name
@@ -37,7 +39,10 @@ exit status: 0 an answer, 2 wrong input, 3 no feasible answer"""
 
 def main(words: Sequence[str] | None = None) -> Never:
     """Run one command and exit with its status."""
+    from optimize import compile_cache
+
     words = sys.argv[1:] if words is None else list(words)
+    compile_cache.keep()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # so that temporary files go
     try:
         status = run(words)
@@ -113,12 +118,19 @@ def _plan(words: Sequence[str], start: float) -> None:
     inputs = plan_command.resolve(request.fields(), request.config)
     if inputs.out is not None:
         report.check_directory(inputs.out)
+    inputs.sharding.check()
     if inputs.sharding.processes > 1:
-        inputs.sharding.connect()
-    result, only = launching.search(inputs)
-    answer = plan_command.as_json(inputs, result) | launching.as_json(inputs, result, only)
-    if inputs.out is not None:
-        report.write(inputs.out, answer | _end(start), launching.files(inputs, result))
+        sharding = dataclasses.replace(inputs.sharding, lost=lambda error: _refuse(["plan", *words], error, start))
+        inputs = dataclasses.replace(inputs, sharding=sharding)
+        sharding.connect()
+    table = plan_command.table_for(inputs)
+    result, only = launching.search(plan_command.with_table(inputs, table))
+    answer = plan_command.as_json(inputs, result, table) | launching.as_json(inputs, result, only)
+    if inputs.out is not None and inputs.sharding.process == 0:
+        from optimize import figures_plan
+
+        files = figures_plan.draw(inputs, result) | launching.files(inputs, result)
+        report.write(inputs.out, answer | _end(start), files | plan_command.table_file(table))
     if request.json:
         report.print_json(answer | _end(start))
     else:
@@ -145,6 +157,28 @@ def _predict(words: Sequence[str], start: float) -> None:
         print(f"{request.out}: {content['predicted']} of {content['rows']} rows predicted")
 
 
+def _calibrate(words: Sequence[str], start: float) -> None:
+    from optimize import command_line, report, requests
+    from optimize.calibrate_command import calibrated, write
+
+    words = command_line.first_as("--rows", words)
+    request = command_line.read(requests.Calibrate, "calibrate", words, requests.EXAMPLES["calibrate"])
+    if request.rows is None or request.out is None:
+        missing, example = ("rows", "my_rows.csv") if request.rows is None else ("out", "--out my_cluster.toml")
+        raise SpecError(f"command line: `{missing}` is missing; expected a file, such as {example}")
+    answer = calibrated(request.rows, request.cluster)
+    write(answer, request.out)
+    if request.json:
+        inputs = {"rows": request.rows, "out": request.out, "cluster": request.cluster}
+        told = {"schema": 1, "status": Status.ok.name, "message": Status.ok.value, "inputs": inputs}
+        report.print_json(told | answer.as_json() | _end(start))
+        return
+    print(f"{request.out}: {answer.used} of {answer.rows} rows used")
+    print(f"median error {answer.before:.1%} before, {answer.after:.1%} after")
+    for problem in answer.problems:
+        print(f"  {problem}")
+
+
 def _design(words: Sequence[str], start: float) -> None:
     from optimize import command_line, design_command, report, requests
     from optimize.design import design
@@ -153,8 +187,7 @@ def _design(words: Sequence[str], start: float) -> None:
     inputs = design_command.resolve(request.fields(), request.config)
     if inputs.out is not None:
         report.check_directory(inputs.out)
-    asked = {"template": inputs.template, "curves": inputs.curves, "objective": inputs.objective}
-    result = design(inputs.job, inputs.limits, **asked, fixed=inputs.fixed, seconds=inputs.seconds, seed=inputs.seed)
+    result = design(inputs.jobs, inputs.limits, **inputs.settings(), progress=report.progress("design"))
     answer = design_command.as_json(inputs, result)
     if inputs.out is not None:
         from optimize import figures_design
@@ -196,6 +229,7 @@ COMMANDS: dict[str, Callable[[Sequence[str], float], None]] = {
     "explain": _explain,
     "plan": _plan,
     "predict": _predict,
+    "calibrate": _calibrate,
     "design": _design,
     "models": _models,
     "clusters": _clusters,

@@ -1,66 +1,37 @@
-"""The best cluster for a job with its plan: rates, count and degrees together, and beside it the best of real parts.
+"""The best cluster for a job or several with their plans, of any rates, and beside it the best of real parts.
 
-`design` answers both for one question. The continuous answer is certified by `joint.search`, the catalogue by
-enumeration (`parts.search_parts`); every plan that is reported has been validated on its cluster in float64.
+`design` answers both for one question. For one job the continuous answer is certified by `joint.search`, for several it
+is that of `mix.search_mix` with the sum of the jobs' own bounds; the catalogue is enumerated (`parts.search_parts`).
+Every plan that is reported has been validated on its cluster in float64.
 """
 
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from costmodel.cluster import Cluster
-from costmodel.curves import CurveRange, priced
-from costmodel.plan import Plan
+from costmodel.curves import CurveRange
 from optimize import joint
+from optimize.answers import Answer, catalogue_answer, continuous_answer, misses
 from optimize.feasible import why_infeasible
-from optimize.frontier import FACTORS, frontier, monotone, point_of, swept_limit
-from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective, Quantities, minimised, residuals, told
-from optimize.parts import Parts, bill, search_parts
+from optimize.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
+from optimize.mix import search_mix
+from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective
+from optimize.parts import search_parts
 from optimize.problem import Problem
-from optimize.sensitivity import Elasticity, elasticities
 from optimize.shadow import hardware_problem, shadow_prices, solve_plans
 from optimize.solve import Relaxed
-from optimize.space import RATES, Ranges, as_table, sized, space
+from optimize.space import Ranges, space
 from optimize.status import CommandError, Status
-from optimize.validate import Validation, validate
+from optimize.thinning import thinned
 from optimize.versions import versions
 
-CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.6, 0.8, 0.9  # of the time, until which each may take
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class JobAnswer:
-    """One job on the cluster of an answer."""
-
-    job: Job
-    plan: Plan
-    step_s: float
-    train_s: float
-    mfu: float
-    validation: Validation
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Answer:
-    """A cluster with the plans of its jobs. `value` and `lower_bound` are as the objective reports them."""
-
-    name: str
-    cluster: Cluster  # with prices
-    domain: int
-    hardware: Mapping[str, float]
-    jobs: tuple[JobAnswer, ...]
-    value: float
-    lower_bound: float  # an upper bound where the objective is maximised
-    gap: float
-    quantities: Quantities
-    residuals: Mapping[str, float]
-    shadow_prices: Mapping[str, Any]
-    elasticities: tuple[Elasticity, ...]
-    evaluations: int
+CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.7, 0.87, 0.92  # of the time, until which each may take
+Progress = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,6 +45,8 @@ class DesignResult:
     continuous: Answer | None
     catalogue: Answer | None
     frontier: tuple[Mapping[str, Any], ...]
+    runners_up: tuple[Mapping[str, Any], ...]  # other plans and counts, each with its own best hardware
+    counts: tuple[int, ...]  # of accelerators that the continuous bound is about
     relaxed: Relaxed | None
     notes: tuple[str, ...]
     seconds: float
@@ -81,8 +54,18 @@ class DesignResult:
     versions: Mapping[str, str]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Found:
+    """The continuous answer, and what can be made of it."""
+
+    answer: Answer | None = None
+    counts: tuple[int, ...] = ()
+    relaxed: Relaxed | None = None
+    search: joint.Progress | None = None
+
+
 def design(
-    job: Job,
+    jobs: Sequence[Job],
     limits: Limits,
     *,
     template: Cluster,
@@ -92,160 +75,152 @@ def design(
     ranges: Ranges | None = None,
     seconds: float = 60.0,
     seed: int = 0,
-    progress: Callable[[str], None] = lambda _: None,
+    sweep: str | None = None,
+    progress: Progress = lambda _: None,
 ) -> DesignResult:
-    """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be."""
+    """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be.
+
+    `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched.
+    """
     start = time.monotonic()
     own = space(template, curves, ranges)
-    problem = Problem(job=job, limits=limits, objective=objective, space=own, fixed=fixed or {})
-    found = None if limits.rent else joint.search(problem, CONTINUOUS_SHARE * seconds, seed, told=progress)
+    kept, left_out = thinned([job.workload for job in jobs], own, fixed or {})
+    problem = Problem(jobs=tuple(jobs), limits=limits, objective=objective, space=own, fixed=kept)
+    asked = (problem, template, curves, CONTINUOUS_SHARE * seconds, seed, progress)
+    found = _Found() if limits.rent else _one(*asked) if len(jobs) == 1 else _several(*asked)
     progress("real parts")
-    parts = search_parts(job, limits, objective, max(1.0, start + PARTS_SHARE * seconds - time.monotonic()), fixed)
-    continuous = None if found is None or found.best is None else _continuous(problem, found, template, curves)
-    catalogue = None if parts.best is None or parts.plan is None else _catalogue(problem, parts)
-    if continuous is None and catalogue is None:
+    rest_s = max(1.0, start + PARTS_SHARE * seconds - time.monotonic())
+    parts = search_parts(problem.jobs, limits, objective, rest_s, kept)
+    catalogue = catalogue_answer(problem, parts) if parts.plans else None
+    if found.answer is None and catalogue is None:
         raise CommandError(Status.infeasible, why_infeasible(problem))
+    _check_met(found.answer, catalogue)
     points: tuple[Mapping[str, Any], ...] = ()
-    if found is not None and found.best is not None:
+    if found.search is not None and found.answer is not None:
         progress("frontier")
-        points = _frontier(problem, found, max(0.0, start + FRONTIER_SHARE * seconds - time.monotonic()), seed)
+        points = _frontier(problem, found.search, start + FRONTIER_SHARE * seconds - time.monotonic(), seed, sweep)
     return DesignResult(
         status=Status.ok,
         message=Status.ok.value,
         objective=objective,
         limits=limits,
-        continuous=continuous,
+        continuous=found.answer,
         catalogue=catalogue,
         frontier=points,
-        relaxed=None if found is None else found.relaxed,
-        notes=_notes(problem, continuous, catalogue),
+        runners_up=() if found.search is None else runners_up(problem, found.search),
+        counts=found.counts,
+        relaxed=found.relaxed,
+        notes=_notes(problem, found.answer, catalogue, left_out),
         seconds=time.monotonic() - start,
         seed=seed,
         versions=versions(),
     )
 
 
-def _frontier(problem: Problem, found: joint.Progress, seconds: float, seed: int) -> tuple[Mapping[str, Any], ...]:
-    """The objective over the first limit, around the one that was asked for."""
-    limit = swept_limit(problem)
-    if limit is None:
+def _one(
+    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, progress: Progress
+) -> _Found:
+    """One job: certified over all plans, counts and hardware."""
+    start = time.monotonic()
+    found = joint.search(problem, seconds, seed, told=progress)
+    if found.best is None:
+        return _Found(relaxed=found.relaxed)
+    asked, best = hardware_problem(problem), found.best
+    solved = solve_plans(asked, (best.plan,))
+    if not np.isfinite(solved.value[0]) and not problem.fill:  # the cheapest plan is late: the fastest may not be
+        progress("plans that meet the deadline")
+        rest_s = max(5.0, seconds - (time.monotonic() - start))
+        fast = joint.search(dataclasses.replace(problem, objective=Objective.time), rest_s, seed, progress, found)
+        best = fast.best or best
+        solved = solve_plans(asked, (best.plan,))
+    hardware = problem.space.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
+    better = math.log(solved.value[0]) < best.log_value or problem.limits.deadline_s is not None
+    if np.isfinite(solved.value[0]) and better:
+        hardware = solved.hardware(0)  # the same plan, its hardware solved to the end
+    hardware = dataclasses.replace(hardware, hbm_bytes=best.hbm_bytes * (1 + 1e-12))
+    answer = continuous_answer(
+        problem,
+        template,
+        curves,
+        hardware,
+        (best.plan,),
+        log_bound=found.log_bound,
+        evaluations=found.evaluations + solved.evaluations,
+        shadow_prices=shadow_prices(asked, (best.plan,), solved),
+        bound_is="every plan on every count was bounded over all hardware that the limits allow",
+    )
+    return _Found(answer=answer, counts=found.counts, relaxed=found.relaxed, search=found)
+
+
+def _several(
+    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, progress: Progress
+) -> _Found:
+    """Several jobs: exact steps in turn, and the sum of what each could reach alone."""
+    found = search_mix(problem, seconds, seed, told=progress)
+    if found.best is None:
+        return _Found(relaxed=found.relaxed)
+    best, hardware = found.best, found.best.solved.hardware(0)
+    asked = hardware_problem(problem)
+    answer = continuous_answer(
+        problem,
+        template,
+        curves,
+        dataclasses.replace(hardware, hbm_bytes=float(hardware.hbm_bytes) * (1 + 1e-9)),
+        best.plans,
+        log_bound=found.log_bound,
+        evaluations=found.evaluations,
+        shadow_prices=shadow_prices(asked, best.plans, best.solved),
+        bound_is="the sum over jobs of what each could reach alone, each on its own best hardware",
+    )
+    return _Found(answer=answer, counts=tuple(sorted(found.log_bounds)), relaxed=found.relaxed)
+
+
+def _frontier(
+    problem: Problem, found: joint.Progress, seconds: float, seed: int, sweep: str | None
+) -> tuple[Mapping[str, Any], ...]:
+    """The objective over one limit, around the value that was asked for, or else what the answer uses of it."""
+    limit, best = sweep or swept_limit(problem), found.best
+    if limit is None or best is None:
         return ()
     at = getattr(problem.limits, limit)
+    if at is None:
+        at = used_of(limit, problem, best)
     values = [at * factor for factor in FACTORS]
     points, _ = frontier(problem, limit, values, seconds, found, seed) if seconds > 0 else ([], None)
     return tuple(monotone([*points, point_of(limit, problem, found)], limit, problem.objective.maximised))
 
 
-def _notes(problem: Problem, continuous: Answer | None, catalogue: Answer | None) -> tuple[str, ...]:
-    said = []
+def _notes(
+    problem: Problem, continuous: Answer | None, catalogue: Answer | None, left_out: tuple[str, ...]
+) -> tuple[str, ...]:
+    """What the figures do not say."""
+    said = [f"plans with {', '.join(left_out)} only: all of them would be too many here"] if left_out else []
     if problem.limits.rent:
         said.append("rates of any size have no rental price: real parts only")
     elif continuous is None:
         said.append(f"no cluster of any rates meets the limits: {why_infeasible(problem)}")
     if catalogue is None:
         said.append("no cluster of real parts whose price and power are known meets the limits")
-    late = [a for a in (continuous, catalogue) if a is not None and a.residuals.get("deadline_s", 0.0) > 0]
-    for answer in late:
-        days = answer.quantities.train_s / SECONDS_A_DAY
-        said.append(
-            f"{answer.name}: the deadline is missed by {100 * math.expm1(answer.residuals['deadline_s']):.1f} %; "
-            f"--deadline-days {math.ceil(10 * days) / 10:g} is met"
-        )
+    for answer in (continuous, catalogue):
+        said += _missed(answer)
     return tuple(said)
 
 
-def _continuous(problem: Problem, found: joint.Progress, template: Cluster, curves: CurveRange) -> Answer:
-    best = found.best
-    assert best is not None
-    asked = hardware_problem((problem.job,), problem.space, template, problem.objective, problem.limits)
-    solved = solve_plans(asked, (best.plan,))
-    count, y, hbm_bytes = float(best.cell.accelerators), best.y, best.hbm_bytes
-    if np.log(solved.value[0]) < best.log_value:  # the same plan on hardware solved to the end
-        exact = solved.hardware(0)
-        y = np.log([float(getattr(exact, name)) for name in RATES])
-    hardware = problem.space.hardware(np.exp(y), hbm_bytes * (1 + 1e-12), count)
-    whole = dataclasses.replace(problem.space.template, prices=template.prices)
-    cluster = sized(priced(whole, hardware, curves), best.cell.accelerators)
-    cluster = dataclasses.replace(cluster, name=f"designed from {template.name}")
-    return _answer(
-        problem,
-        cluster,
-        best.cell.domain,
-        best.plan,
-        log_bound=found.log_bound,
-        hardware={**as_table(np.exp(y)), "hbm_bytes": hbm_bytes, "accelerators": count},
-        evaluations=found.evaluations + solved.evaluations,
-        shadow_prices=shadow_prices(asked, (best.plan,), solved),
-        name=cluster.name,
-    )
+def _missed(answer: Answer | None) -> list[str]:
+    """The limits that an answer breaks, by how much, and what would be enough."""
+    said = []
+    for name in misses(answer):
+        assert answer is not None
+        missed = f"{answer.name}: `{name}` is missed by {100 * math.expm1(answer.residuals[name]):.1f} %"
+        days = answer.quantities.train_s / SECONDS_A_DAY
+        enough = f"; --deadline-days {math.ceil(10 * days) / 10:g} is met" if name == "deadline_s" else ""
+        said.append(missed + enough)
+    return said
 
 
-def _catalogue(problem: Problem, parts: Parts) -> Answer:
-    assert parts.best is not None
-    assert parts.plan is not None
-    cluster, chip = parts.best.cluster, parts.best.cluster.accelerator
-    hardware = {
-        "flop_per_s": chip.peak_16bit_flop_per_s,
-        "hbm_bytes_per_s": chip.hbm_bytes_per_s,
-        "scale_up_bytes_per_s": cluster.tiers[0].bandwidth_bytes_per_s,
-        "scale_out_bytes_per_s": cluster.tiers[-1].bandwidth_bytes_per_s,
-        "hbm_bytes": chip.hbm_bytes,
-        "accelerators": parts.best.bought,
-    }
-    return _answer(
-        problem,
-        cluster,
-        parts.best.domain,
-        parts.plan,
-        log_bound=parts.log_bound,
-        hardware=hardware,
-        evaluations=parts.evaluations,
-        shadow_prices={},
-        name=parts.best.name,
-    )
-
-
-def _answer(
-    problem: Problem, cluster: Cluster, domain: int, plan: Plan, *, log_bound: float, **told_as_is: Any
-) -> Answer:
-    """The exact score of what was found, and everything that explains it."""
-    validation, job = validate(problem.job.workload, cluster, plan), problem.job
-    assert validation.breakdown is not None, validation.violations  # lattices are legal
-    step_s = float(validation.breakdown.step_s)
-    quantities = quantities_of(cluster, domain, step_s * job.steps, problem.limits.rent)
-    least = minimised(problem.objective, quantities, job.steps)
-    bound = min(math.exp(log_bound), least)
-    answer = JobAnswer(
-        job=job,
-        plan=plan,
-        step_s=step_s,
-        train_s=step_s * job.steps,
-        mfu=float(validation.breakdown.mfu),
-        validation=validation,
-    )
-    return Answer(
-        cluster=cluster,
-        domain=domain,
-        jobs=(answer,),
-        value=told(problem.objective, least, job.tokens),
-        lower_bound=told(problem.objective, bound, job.tokens),
-        gap=least / bound - 1,
-        quantities=quantities,
-        residuals=residuals(problem.limits, quantities, validation.peak_bytes, float(cluster.accelerator.hbm_bytes)),
-        elasticities=elasticities(job.workload, cluster, plan),
-        **told_as_is,
-    )
-
-
-def quantities_of(cluster: Cluster, domain: int, train_s: float, rent: bool) -> Quantities:
-    """What limits and objectives read; nan where no price is known."""
-    money = bill(cluster, domain, 1.0, 1.0)
-    usd_per_s = money.rental_usd if rent else money.owned_usd
-    size = float(cluster.tiers[0].size)
-    return Quantities(
-        train_s=train_s,
-        usd_per_s=math.nan if usd_per_s is None else float(usd_per_s),
-        meter_w=math.nan if money.draw is None else float(money.draw.meter_w),
-        capital_usd=math.nan if money.bill is None else float(money.bill.usd),
-        accelerators=float(cluster.accelerators) * max(1.0, size / domain),
-    )
+def _check_met(continuous: Answer | None, catalogue: Answer | None) -> None:
+    """Raise where every answer breaks a limit. (The fastest answers were found: what they miss, all miss.)"""
+    answers = [answer for answer in (continuous, catalogue) if answer is not None]
+    if answers and all(misses(answer) for answer in answers):
+        nearest = min(answers, key=lambda answer: max(answer.residuals.values()))
+        raise CommandError(Status.infeasible, f"no answer meets the limits; the nearest, {_missed(nearest)[0]}")

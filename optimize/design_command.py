@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.cluster import Cluster
-from costmodel.curves import CurveRange
+from costmodel.curves import CurveRange, anchored
 from costmodel.specs import (
     COUNT,
     FLAG,
@@ -20,8 +20,11 @@ from costmodel.specs import (
     load_workload,
     one_of,
 )
-from optimize.design import Answer, DesignResult
-from optimize.inputs import COMMAND_LINE, merge, placed
+from optimize.answers import Answer
+from optimize.design import DesignResult
+from optimize.frontier import SWEPT
+from optimize.inputs import COMMAND_LINE, Given, merge, placed
+from optimize.jobs import read_jobs
 from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective
 from optimize.plan_command import fixed_fields
 
@@ -31,6 +34,7 @@ SECONDS = 30.0
 _OBJECTIVES = {objective.key: objective for objective in Objective}
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster", "curves"), Check("a name or a file", lambda value: isinstance(value, str))),
+    "jobs": Check("a file", lambda value: isinstance(value, str)),
     **dict.fromkeys(("fix", "out"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
     **dict.fromkeys(("tokens", "budget_usd", "power_mw", "deadline_days", "seconds"), POSITIVE),
@@ -38,6 +42,7 @@ _CHECKS: dict[str, Check] = {
         "an integer >= 0", lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0
     ),
     "rent": FLAG,
+    "sweep": one_of(SWEPT),
     "objective": one_of(_OBJECTIVES),
 }
 
@@ -46,8 +51,8 @@ _CHECKS: dict[str, Check] = {
 class DesignInputs:
     """What one design needs, resolved."""
 
-    model: str
-    job: Job
+    jobs: tuple[Job, ...]
+    models: tuple[str, ...]
     limits: Limits
     objective: Objective
     template: Cluster
@@ -55,16 +60,29 @@ class DesignInputs:
     fixed: Mapping[str, Any]
     seconds: float
     seed: int
+    sweep: str | None
     out: Path | None
+
+    def settings(self) -> dict[str, Any]:
+        """The keywords of `design.design`."""
+        names = ("template", "curves", "objective", "fixed", "seconds", "seed", "sweep")
+        return {name: getattr(self, name) for name in names}
 
     def as_json(self) -> dict[str, Any]:
         """Enough to ask again; which of two meanings the limits have is said."""
         limits = self.limits
         return {
-            "model": self.model,
-            "sequence": self.job.workload.sequence,
-            "batch": self.job.workload.batch,
-            "tokens": self.job.tokens,
+            "jobs": [
+                {
+                    "model": model,
+                    "sequence": job.workload.sequence,
+                    "batch": job.workload.batch,
+                    "tokens": job.tokens,
+                    "weight": job.weight,
+                    "deadline_days": None if job.deadline_s is None else job.deadline_s / SECONDS_A_DAY,
+                }
+                for model, job in zip(self.models, self.jobs, strict=True)
+            ],
             "objective": self.objective.key,
             "budget_usd": limits.budget_usd,
             "budget_is": "rent while training" if limits.rent else "capital",
@@ -77,20 +95,16 @@ class DesignInputs:
             "fix": dict(self.fixed),
             "seconds": self.seconds,
             "seed": self.seed,
+            "sweep": self.sweep,
         }
 
 
 def resolve(flags: Mapping[str, Any], config: str | None = None) -> DesignInputs:
     """Read, merge and check. Raises `SpecError` for a wrong value."""
     given = merge(flags, config, _CHECKS)
-    for field, example in (("model", "a name such as megatron-1t, or a file"), ("tokens", "a number such as 20e12")):
-        if field not in given.values:
-            raise SpecError(f"{COMMAND_LINE}: `{field}` is missing; expected {example}")
     if not given.values.keys() & {"budget_usd", "power_mw"}:
         raise SpecError(f"{COMMAND_LINE}: `budget_usd` is missing; expected it, or `power_mw`, or both")
-    workload = placed(
-        given.place("model"), "model", load_workload, given.values["model"], **given.pick("sequence", "batch")
-    )
+    models, jobs = _jobs(given)
     days, megawatt = given.values.get("deadline_days"), given.values.get("power_mw")
     limits = Limits(
         budget_usd=given.values.get("budget_usd"),
@@ -99,18 +113,37 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> DesignInputs
         accelerators=given.values.get("accelerators"),
         deadline_s=None if days is None else SECONDS_A_DAY * days,
     )
+    template = placed(given.place("cluster"), "cluster", load_cluster, given.values.get("cluster", TEMPLATE))
+    curves = placed(given.place("curves"), "curves", load_curves, *given.pick("curves").values())
     return DesignInputs(
-        model=str(given.values["model"]),
-        job=Job(workload=workload, tokens=given.values["tokens"]),
+        jobs=jobs,
+        models=models,
         limits=limits,
         objective=_OBJECTIVES[given.values.get("objective", Objective.time.key)],
-        template=placed(given.place("cluster"), "cluster", load_cluster, given.values.get("cluster", TEMPLATE)),
-        curves=placed(given.place("curves"), "curves", load_curves, *given.pick("curves").values()),
+        template=template,
+        curves=curves if "curves" in given.values else anchored(curves, template),
         fixed=fixed_fields(given),
         seconds=given.values.get("seconds", SECONDS),
         seed=given.values.get("seed", 0),
+        sweep=given.values.get("sweep"),
         out=Path(given.values["out"]) if "out" in given.values else None,
     )
+
+
+def _jobs(given: Given) -> tuple[tuple[str, ...], tuple[Job, ...]]:
+    """The one of the command line, or those of a file."""
+    if "jobs" in given.values:
+        for name in ("model", "tokens", "sequence", "batch"):
+            if name in given.values:
+                raise SpecError(f"{given.place(name)}: `{name}` is given beside `jobs`; expected it in that file")
+        return read_jobs(given.values["jobs"], given.place("jobs"))
+    for field, example in (("model", "a name such as megatron-1t, or a file"), ("tokens", "a number such as 20e12")):
+        if field not in given.values:
+            raise SpecError(f"{COMMAND_LINE}: `{field}` is missing; expected {example}")
+    workload = placed(
+        given.place("model"), "model", load_workload, given.values["model"], **given.pick("sequence", "batch")
+    )
+    return (str(given.values["model"]),), (Job(workload=workload, tokens=given.values["tokens"]),)
 
 
 def as_json(inputs: DesignInputs, result: DesignResult) -> dict[str, Any]:
@@ -126,6 +159,8 @@ def as_json(inputs: DesignInputs, result: DesignResult) -> dict[str, Any]:
         **(empty if result.continuous is None else answer_json(result.continuous)),
         "frontier": [dict(point) for point in result.frontier],
         "catalogue": None if result.catalogue is None else answer_json(result.catalogue),
+        "runners_up": [dict(other) for other in result.runners_up],
+        "counts": list(result.counts),
         "notes": list(result.notes),
         "seed": result.seed,
     }
@@ -159,6 +194,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "value": answer.value,
         "lower_bound": answer.lower_bound,
         "gap": answer.gap,
+        "bound_is": answer.bound_is,
         "residuals": dict(answer.residuals),
         "shadow_prices": dict(answer.shadow_prices),
         "elasticities": {e.parameter.key: e.value for e in answer.elasticities},

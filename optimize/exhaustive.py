@@ -17,6 +17,7 @@ from costmodel.options import SCHEDULES
 from costmodel.semantics import Exact
 from optimize.lattice import CHUNK, Chunk, Lattice
 from optimize.plan_values import PlanValue
+from optimize.row_bounds import flop_bound_s
 
 MARGIN = 1e-4
 """Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/test_exhaustive.py)."""
@@ -52,6 +53,7 @@ class Best:
     least_memory: Entry | None = None  # over what there is
     evaluated: int = 0
     fitting: int = 0
+    unseen: float = np.inf  # a lower bound of what is not evaluated and not proved to be worse; infinite: nothing
 
     def merged(self, other: "Best", top: int) -> "Best":
         """Of both; the order does not matter."""
@@ -64,6 +66,7 @@ class Best:
             least_memory=min(memory, key=lambda entry: entry.key, default=None),
             evaluated=self.evaluated + other.evaluated,
             fitting=self.fitting + other.fitting,
+            unseen=min(self.unseen, other.unseen),
         )
 
 
@@ -73,6 +76,7 @@ def _lower(first: dict[int, Entry], second: dict[int, Entry]) -> dict[int, Entry
 
 
 Evaluate = Callable[[Chunk], Cost]
+Looked = Callable[[Chunk, Cost, np.ndarray], None]
 
 
 def search(
@@ -82,18 +86,47 @@ def search(
     numbers: Iterable[int] | None = None,
     best: Best | None = None,
     done: Callable[[int, Best], None] | None = None,
+    looked: Looked | None = None,
 ) -> Best:
     """The best of the chunks with these numbers (default: all), on top of what is known already.
 
-    `done(number, best)` is called after each chunk. An interruption there or in between loses one chunk at most.
+    `looked(chunk, cost, memory over what there is)` and then `done(number, best)` are called for each chunk. An
+    interruption loses one chunk at most. Where rows stand in the order of their bounds, the search ends as soon as no
+    plan that is left can be among the best few.
     """
     evaluate, best = evaluator(lattice), best or Best()
-    for number in range(chunk_count(lattice)) if numbers is None else numbers:
+    numbers = list(range(chunk_count(lattice)) if numbers is None else numbers)
+    for place, number in enumerate(numbers):
+        if _proved(lattice, value, number, best, top):
+            break
         chunk = lattice.chunk(number * CHUNK, (number + 1) * CHUNK)
-        best = best.merged(_best_of(chunk, evaluate(chunk), value, best, top), top)
+        found = evaluate(chunk)
+        best = best.merged(_best_of(chunk, found, value, best, top), top)
+        if looked is not None:
+            looked(chunk, found, lattice.needed(found))
         if done is not None:
-            done(number, best)
+            rest = numbers[place + 1 :]
+            unseen = min(floor(lattice, value, rest[0]), best.unseen) if rest else np.inf
+            done(number, dataclasses.replace(best, unseen=unseen))
     return best
+
+
+def _proved(lattice: Lattice, value: PlanValue, number: int, best: Best, top: int) -> bool:
+    """Whether no plan from this chunk on can be among the best few: too slow by its bound, or none that fits."""
+    if lattice.floor_s is None or not best.top:
+        return False
+    least = floor(lattice, value, number)
+    return least == np.inf or (len(best.top) >= top and least > best.top[-1].value * (1 + MARGIN))
+
+
+def floor(lattice: Lattice, value: PlanValue, number: int) -> float:
+    """A lower bound of the values in a chunk and in all that follow it."""
+    if value.function is not None:
+        return -np.inf
+    if lattice.floor_s is None:
+        return flop_bound_s(lattice) * min(value.factors.values())
+    row = np.searchsorted(lattice.ends, number * CHUNK, side="right")
+    return float(lattice.floor_s[row]) * min(value.factors.values())
 
 
 def chunk_count(lattice: Lattice) -> int:
@@ -124,8 +157,8 @@ def exactly(lattice: Lattice, indices: np.ndarray) -> Cost:
 
 
 def _in_numpy(lattice: Lattice, indices: np.ndarray, dtype: Any) -> Cost:
-    cluster = dataclasses.replace(lattice.cluster, prices=None)
-    workload, cluster = (map_leaves(dtype, as_floats(tree)) for tree in (lattice.workload, cluster))
+    workload = map_leaves(dtype, as_floats(lattice.workload))
+    cluster = map_leaves(dtype, as_floats(dataclasses.replace(lattice.cluster, prices=None)))
     parts = []
     for start in range(0, len(indices), _BLOCK):
         points = lattice.points(indices[start : start + _BLOCK], dtype)

@@ -23,7 +23,11 @@ class Families:
     @property
     def _members(self) -> np.ndarray:
         """Plans of a family, by row: the last axis of the lattice."""
-        return self.lattice.axes[-1].count
+        if not len(self.lattice):
+            return np.ones(0, int)
+        last = self.lattice.axes[-1]
+        assert "recompute" in last.table, sorted(last.table)
+        return last.count
 
     def __len__(self) -> int:
         return int(self.ends[-1]) if len(self.ends) else 0

@@ -8,7 +8,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from optimize import units
-from optimize.design import Answer, DesignResult
+from optimize.answers import Answer
+from optimize.design import DesignResult
 from optimize.figures import _STYLE, BLACK, PALETTE, _file
 from optimize.objective import SECONDS_A_DAY, Objective
 

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from costmodel.cluster import Cluster
-from costmodel.evaluate import prepare
 from costmodel.plan import Plan
-from costmodel.roofline import rates
-from costmodel.workload import Workload, model_flop
+from costmodel.workload import Workload
 from optimize import exhaustive
 from optimize.exhaustive import Best, cell_degrees
 from optimize.inputs import plan_precision
-from optimize.lattice import Lattice, lattice
-from optimize.plan_values import PlanValue, UserObjective, plan_value
+from optimize.lattice import SEARCHED, Lattice, lattice
+from optimize.plan_values import MAXIMISED, PlanValue, UserObjective, plan_value
+from optimize.row_bounds import in_order_of_bounds
 from optimize.runner_ups import RunnerUp, runner_ups
 from optimize.sensitivity import Elasticity, elasticities
 from optimize.shortage import nothing_fits, nothing_legal
@@ -26,6 +25,8 @@ from optimize.validate import Validation, validate
 from optimize.versions import versions
 
 Search = Callable[[Lattice, PlanValue, int], Best]
+ENUMERATED = 10_000_000
+"""Plans up to which all are evaluated (some 3 s); beyond, as many as the proof needs (`row_bounds`)."""
 SIMPLER_WITHIN = 0.01  # of the best value: what a simpler plan may cost
 
 
@@ -45,7 +46,7 @@ class Ranked:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanResult:
-    """The answer. `lower_bound` holds for every legal plan that fits; it is the value where all were evaluated."""
+    """The answer. `lower_bound` holds for every legal plan that fits; it is the value where the search is complete."""
 
     status: Status
     message: str
@@ -68,6 +69,11 @@ class PlanResult:
     seconds: float
     seed: int
     versions: Mapping[str, str]
+
+    @property
+    def maximised(self) -> bool:
+        """Whether a larger value is better."""
+        return self.objective in MAXIMISED
 
     @property
     def plan(self) -> Plan:
@@ -96,13 +102,13 @@ def find_plan(
     value = plan_value(objective, workload, cluster, sorted(set(whole.rows["domain"].tolist())), tokens)
     if not len(whole):
         raise nothing_legal(workload, cluster, dict(fixed or {}))
+    whole = _ordered(whole, value)
     best = search(whole, value, top)
-    if not best.top and best.least_memory is not None:
-        raise nothing_fits(whole, best.least_memory)
-    complete = best.evaluated == len(whole)
-    bound = best.top[0].value if complete else flop_bound_s(workload, cluster, whole) * min(value.factors.values())
+    if not best.top or not math.isfinite(best.top[0].value):
+        raise nothing_fits(whole, best)
+    bound = min(best.top[0].value, best.unseen)
     ranked = _ranked(whole, value, best, bound)
-    status = Status.ok if complete else Status.incomplete
+    status = Status.ok if best.unseen == math.inf else Status.incomplete
     restriction = _restriction(whole, value, search, best) if unrestricted and fixed else None
     return PlanResult(
         status=status,
@@ -129,11 +135,18 @@ def find_plan(
     )
 
 
+def _ordered(whole: Lattice, value: PlanValue) -> Lattice:
+    """Large lattices in the order of their bounds, so that most of them need not be evaluated."""
+    return in_order_of_bounds(whole) if len(whole) > ENUMERATED and value.function is None else whole
+
+
 def _restriction(whole: Lattice, value: PlanValue, search: Search, best: Best) -> float | None:
     """What the fixed fields cost: the best value over that of all plans, minus one."""
-    free = lattice(whole.workload, whole.cluster, plan_precision(whole.cluster))
-    of_all = search(free, value, 1)
-    return best.top[0].value / of_all.top[0].value - 1 if of_all.evaluated == len(free) else None
+    kept = {name: v for name, v in whole.fixed.items() if name not in SEARCHED}  # what no search would change
+    if kept.keys() == whole.fixed.keys():
+        return None
+    of_all = search(_ordered(lattice(whole.workload, whole.cluster, kept), value), value, 1)
+    return best.top[0].value / of_all.top[0].value - 1 if of_all.unseen == math.inf else None
 
 
 def _ranked(whole: Lattice, value: PlanValue, best: Best, bound: float) -> tuple[Ranked, ...]:
@@ -187,11 +200,3 @@ def _simplest(whole: Lattice, value: PlanValue, best: Best, bound: float, first:
         return None
     validation = validate(whole.workload, whole.cluster, whole.plan(best.levels[level].index))
     return _rank(value, best.levels[level].value, bound, validation, first.validation)
-
-
-def flop_bound_s(workload: Workload, cluster: Cluster, whole: Lattice) -> float:
-    """Seconds in which all accelerators together could do the model's FLOP at the best rate of a kernel."""
-    numbers, machine, point = prepare(workload, cluster, whole.plan(0))
-    speed = rates(machine.accelerator, point, machine.stack)
-    fastest = min(speed.matmul_s_per_flop, speed.attention_s_per_flop)
-    return float(model_flop(numbers) * numbers.batch * fastest / point.accelerators)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from optimize.joint import Progress, search
+from optimize.joint import Best, Progress, search
 from optimize.objective import told
 from optimize.problem import Problem
 from optimize.space import as_table
@@ -25,6 +25,8 @@ FACTORS = (2.0, 0.5, 1.4, 0.7)  # of the limit that is asked for, in this order 
 def point_of(limit: str, problem: Problem, found: Progress) -> Mapping[str, Any]:
     """One point as plain data. Without a plan the value is None: nothing meets that limit."""
     own = {limit: getattr(problem.limits, limit)}
+    if own[limit] is None and found.best is not None:
+        own = {limit: used_of(limit, problem, found.best)}
     if found.best is None:
         return {**own, "value": None, "lower_bound": None, "gap": None}
     best, tokens = found.best, problem.job.tokens
@@ -55,9 +57,39 @@ def frontier(
         asked = dataclasses.replace(problem, limits=dataclasses.replace(problem.limits, **{limit: own}))
         found = search(asked, max(1.0, end - start), seed, after=after)
         after = found if found.relaxed is not None else after
-        points.append(point_of(limit, asked, found))
+        if not found.unseen:  # all counts were bounded: else time was up, and the point would say little
+            points.append(point_of(limit, asked, found))
         cost_s = time.monotonic() - start
     return points, after
+
+
+def runners_up(problem: Problem, found: Progress, most: int = 5) -> tuple[Mapping[str, Any], ...]:
+    """The next best plans that were solved, each with its own hardware, and by how much they are worse."""
+    best = found.best
+    others = sorted((other for other in found.runners_up.values() if other is not best), key=lambda o: o.log_value)
+    if best is None:
+        return ()
+    tokens = sum(job.tokens for job in problem.jobs)
+    return tuple(
+        {
+            "accelerators": other.cell.accelerators,
+            "plan": dataclasses.asdict(other.plan),
+            "hardware": {**as_table(np.exp(other.y)), "hbm_bytes": other.hbm_bytes},
+            "value": told(problem.objective, math.exp(other.log_value), tokens),
+            "worse_by": math.expm1(other.log_value - best.log_value),
+        }
+        for other in [o for o in others if o.plan != best.plan or o.cell is not best.cell][:most]
+    )
+
+
+def used_of(limit: str, problem: Problem, best: Best) -> float:
+    """What an answer takes of a limit that was not set."""
+    cell, laws = best.cell, best.cell.money.laws
+    if limit == "accelerators":
+        return cell.accelerators
+    if limit == "power_w":
+        return cell.bought * float(laws.watt_of(best.y).sum())
+    return cell.bought * float(laws.usd_of(best.y).sum() + cell.money.hbm(best.hbm_bytes))
 
 
 def swept_limit(problem: Problem) -> str | None:

@@ -15,7 +15,7 @@ import numpy as np
 from costmodel._pytree import map_leaves
 from costmodel.curves import Hardware
 from costmodel.plan import PlanPoint
-from optimize import _convex
+from optimize import _convex, certify
 from optimize._hardware_model import HardwareModel
 from optimize._hardware_problem import (
     FREE,
@@ -61,7 +61,7 @@ class HardwareSolutions:
     shadow_prices: dict[str, np.ndarray]  # per cent of the value for one per cent more of a limit
     need_prices: dict[str, np.ndarray]  # by memory: per cent of the value for one per cent less that the plan needs
     excess: dict[str, np.ndarray]  # log(value / limit) of each limit at the answer, or where least is missed
-    evaluations: int
+    evaluations: int  # of values with all slopes
 
     @property
     def gap(self) -> np.ndarray:
@@ -107,19 +107,32 @@ def solve_hardware(
     n, k = model.low.shape
     offered, allowed = model.offered, _allowed(model)
     inside, missed, evaluations = _start(model, offered & allowed)
-    startable = offered & allowed & (missed <= 0)
-    chosen, limits = np.flatnonzero(startable), len(model.limits)
+    startable, limits = offered & allowed & (missed <= 0), len(model.limits)
     found = _convex.Found(
         model.low.copy(), np.full(n, np.inf), np.full(n, np.inf), np.zeros((n, limits)), np.zeros((n, k)), evaluations
     )
+    chosen = _promising(model, np.flatnonzero(startable), found, float(np.log(cutoff)))
     if len(chosen):
-        part = _convex.minimise(model.take(chosen), inside[chosen], np.log1p(tolerance), float(np.log(cutoff)))
+        part = _convex.minimise(
+            model.take(chosen), inside[chosen], (1 - 1e-9) * np.log1p(tolerance), float(np.log(cutoff))
+        )
         for name in ("point", "value", "bound", "limit_weights", "slope"):
             getattr(found, name)[chosen] = getattr(part, name)
         found.evaluations += part.evaluations
     found.point[~startable] = inside[~startable]
     causes = _causes(offered, allowed, startable)
     return _solutions(problem, model, found, causes, tolerance, cutoff)
+
+
+def _promising(model: HardwareModel, chosen: np.ndarray, found: _convex.Found, cutoff: float) -> np.ndarray:
+    """Those of the plans whose cheap bounds are not above the cutoff; the others keep theirs."""
+    if not len(chosen) or cutoff == np.inf:
+        return chosen
+    part = model.take(chosen)
+    found.bound[chosen] = certify.log_bounds(part)
+    found.evaluations += certify.STEPS * len(chosen)
+    found.point[chosen] = part.low
+    return chosen[found.bound[chosen] <= cutoff]
 
 
 def _as_double(leaf: object) -> object:

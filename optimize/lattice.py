@@ -17,8 +17,6 @@ as far as those are whole layers; domains are used by more than half.
 
 import dataclasses
 import functools
-import itertools
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,14 +26,18 @@ from costmodel import options
 from costmodel.cluster import Cluster
 from costmodel.cost import Cost
 from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.specs import PLAN_CHECKS, SpecError, fail, nearest
+from costmodel.violations import violations
 from costmodel.workload import Workload
-from optimize._axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis, wanted
+from optimize._axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis
+from optimize._degrees import DEGREES, rows_of_degrees
 from optimize.default_plan import even_layers
 from optimize.legality import Rules, rules
 
 CHUNK = 65_536
-DEGREES = ("domain", "tensor", "context", "pipeline", "data", "expert", "expert_tensor", "microbatch")
 AXES = ("schedule", "virtual_stages", "zero_stage", "data_shard", "sequence_parallel", "context_kind", "recompute")
+SEARCHED = {*DEGREES, *AXES, "recompute_share", "stage_layers"}
+"""Fields of `Plan` that differ between plans of a lattice."""
 OVERLAPS = ("overlap_data", "overlap_tensor", "overlap_context", "overlap_expert", "overlap_pipeline")
 
 
@@ -79,6 +81,7 @@ class Lattice:
     rows: Mapping[str, np.ndarray]
     axes: tuple[Axis, ...]
     ends: np.ndarray  # number of plans up to and including each row
+    floor_s: np.ndarray | None = None  # ascending lower bounds of the step, by row (`row_bounds`)
 
     def __len__(self) -> int:
         return int(self.ends[-1]) if len(self.ends) else 0
@@ -113,17 +116,25 @@ class Lattice:
     def points(self, indices: np.ndarray, dtype: Any) -> PlanPoint:
         """What the cost model reads."""
         row, entries = self.select(indices)
-        degrees = {name: column[row].astype(dtype) for name, column in self.rows.items()}
-        data, rows = degrees.pop("data"), {}
+        plain, rows = self.points_of_rows(row, dtype), {}
         for axis, entry in zip(self.axes, entries, strict=True):
             rows |= axis.fields(entry, dtype)
         shard = rows.pop("data_shard")
-        ranks = data * degrees["context"]
-        extra = {name: values.astype(dtype)[row] for name, values in self._extra_layers.items()}
-        accelerators = dtype(self.cluster.accelerators)
+        ranks = (self.rows["data"] * self.rows["context"]).astype(dtype)[row]
         copies = np.where(shard > 0, ranks / np.maximum(shard, 1), dtype(1.0))
-        own = degrees | rows | extra | {"accelerators": accelerators, "copies": copies}
-        return dataclasses.replace(self._plain, **own)
+        return dataclasses.replace(plain, **rows, copies=copies)
+
+    def points_of_rows(self, row: np.ndarray, dtype: Any) -> PlanPoint:
+        """The degrees of rows; their options are left as in the default plan."""
+        degrees = {name: column[row].astype(dtype) for name, column in self.rows.items() if name != "data"}
+        extra = {name: values.astype(dtype)[row] for name, values in self._extra_layers.items()}
+        return dataclasses.replace(self._plain, **degrees, **extra, accelerators=dtype(self.cluster.accelerators))
+
+    def with_rows(self, order: np.ndarray) -> "Lattice":
+        """The lattice of these rows, in this order."""
+        rows = {name: column[order] for name, column in self.rows.items()}
+        axes = tuple(axis.at(order) for axis in self.axes)
+        return dataclasses.replace(self, rows=rows, axes=axes, ends=np.cumsum(self._sizes[order]))
 
     @functools.cached_property
     def _plain(self) -> PlanPoint:
@@ -187,16 +198,28 @@ class Lattice:
 
 def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Lattice:
     """All legal plans that keep the fields in `fixed`. A set among its values allows any of its members."""
+    _check_fields(fixed)
     rule = rules(workload, cluster)
-    parts = [_rows(rule, fixed, domain, tensor) for domain, tensor in _outer(rule, fixed)]
+    parts = list(rows_of_degrees(rule, fixed))
     rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}
     makers = (stages_axis, shards_axis, switches_axis, recompute_axis) if len(rows["tensor"]) else ()
     axes = tuple(make(rule, rows, fixed) for make in makers)
     sizes = functools.reduce(np.multiply, (axis.count for axis in axes), np.ones(len(rows["tensor"]), int))
-    kept = sizes > 0
-    rows = {name: column[kept] for name, column in rows.items()}
     single = {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}
-    return Lattice(workload, cluster, single, rows, tuple(axis.at(kept) for axis in axes), np.cumsum(sizes[kept]))
+    whole = Lattice(workload, cluster, single, rows, axes, np.cumsum(sizes)).with_rows(np.flatnonzero(sizes > 0))
+    if len(whole) and violations(whole.plan(0), workload, cluster):  # by a field that is the same in all plans
+        return dataclasses.replace(whole, ends=whole.ends[:0])
+    return whole
+
+
+def _check_fields(fixed: Mapping[str, Any]) -> None:
+    """Raise for a field that no plan has, and for a value that it does not take."""
+    for name, value in fixed.items():
+        if name not in PLAN_CHECKS:
+            raise SpecError(f"fixed: `{name}` is not a field of a plan; {nearest(name, PLAN_CHECKS)}")
+        for one in value if isinstance(value, set | frozenset) else (value,):
+            if not PLAN_CHECKS[name](one):
+                fail("fixed", name, one, PLAN_CHECKS[name].expected)
 
 
 def chunks(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], size: int = CHUNK) -> Iterator[Chunk]:
@@ -208,65 +231,3 @@ def chunks(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], size:
 def count(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> int:
     """How many legal plans there are."""
     return len(lattice(workload, cluster, fixed))
-
-
-def _outer(rule: Rules, fixed: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
-    """Domains and tensor degrees, the usual domain first."""
-    total = int(rule.cluster.accelerators)
-    tensors = [
-        t for t in divisors(math.gcd(total, *rule.tensor_divides)) if rule.tensor(t) and wanted(fixed, "tensor", t)
-    ]
-    return itertools.product(_domains(rule, fixed), tensors)
-
-
-def _domains(rule: Rules, fixed: Mapping[str, Any]) -> list[int]:
-    inner, total = rule.cluster.tiers[0], int(rule.cluster.accelerators)
-    usable, size = int(inner.usable_size), int(inner.size)
-    found = [usable, *(d for d in divisors(total) if size / 2 < d <= size and d != usable)]
-    if fixed.get("domain") is not None:
-        found = [fixed["domain"]] if isinstance(fixed["domain"], int) else sorted(fixed["domain"])
-    found = found[:1] if total <= found[0] else found
-    return [d for d in found if rule.domain(d)]
-
-
-def _rows(rule: Rules, fixed: Mapping[str, Any], domain: int, tensor: int) -> dict[str, np.ndarray]:
-    """Legal degrees under one domain and tensor degree, each with every microbatch."""
-    inside = int(rule.cluster.accelerators) // tensor
-    batch = int(rule.workload.batch)
-    stages = [p for p in divisors(inside) if p <= rule.layers]
-    experts, shares = _expert_degrees(rule, inside * tensor)
-    grid = np.meshgrid(divisors(math.gcd(inside, int(rule.workload.sequence))), stages, experts, shares, indexing="ij")
-    context, pipeline, expert, expert_tensor = (axis.ravel() for axis in grid)
-    whole = inside % (context * pipeline) == 0
-    c = {"context": context, "pipeline": pipeline, "expert": expert, "expert_tensor": expert_tensor}
-    c |= {"data": np.where(whole, inside // (context * pipeline), 1), "microbatch": np.ones_like(context)}
-    c |= {"tensor": np.full_like(context, tensor), "domain": np.full_like(context, domain)}
-    legal = whole & rule.degrees(c)
-    for name in DEGREES[2:-1]:
-        legal = legal & wanted(fixed, name, c[name])
-    c = {name: column[legal] for name, column in c.items()}
-    return _with_microbatches(c, batch, fixed)
-
-
-def _with_microbatches(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    each = {int(data): divisors(batch // int(data)) for data in np.unique(c["data"])}
-    each = {data: [m for m in sizes if wanted(fixed, "microbatch", m)] for data, sizes in each.items()}
-    lists = [each[int(data)] for data in c["data"]]
-    times = np.array([len(sizes) for sizes in lists], int)
-    found = {name: np.repeat(column, times) for name, column in c.items()}
-    return found | {"microbatch": np.array(list(itertools.chain.from_iterable(lists)), int)}
-
-
-def _expert_degrees(rule: Rules, ranks: int) -> tuple[list[int], list[int]]:
-    """Degrees of the second mesh that divide what they share."""
-    found = []
-    for name in ("expert", "expert_tensor"):
-        values = [value for degree, value in rule.expert_divides if degree == name]
-        found.append(divisors(math.gcd(ranks, *values)) if values else [1])
-    return found[0], found[1]
-
-
-def divisors(value: int) -> list[int]:
-    """In order."""
-    small = [d for d in range(1, math.isqrt(value) + 1) if value % d == 0]
-    return small + [value // d for d in reversed(small) if d * d != value]

@@ -63,14 +63,19 @@ def show(inputs: PlanInputs, result: PlanResult, only: OnlyResult | None, show_p
 def _said(inputs: PlanInputs, result: PlanResult, only: OnlyResult | None) -> list[str]:
     lines = []
     if only is not None:
-        worse = f"{units.percent(only.cost)} worse in {result.objective} than" if only.cost > 1e-9 else "no worse than"
-        lines.append(f"only what {only.title} can be told: {worse} the best of all plans")
+        lines.append(f"only what {only.title} can be told: {_worse(only.cost, result.objective)}")
     if inputs.launch is not None:
         lines += [f"not in the launch file: {told}" for told in _cannot(inputs, result)]
         lines += [f"set outside it: {told}" for told in export.FRAMEWORKS[inputs.launch].elsewhere(result.plan)]
         if _cannot(inputs, result) and inputs.only != inputs.launch:
             lines.append(f"--only {inputs.launch} searches the plans that it can be told")
     return lines
+
+
+def _worse(cost: float | None, objective: str) -> str:
+    if cost is None:
+        return "what that costs is not known, the search was stopped"
+    return f"{units.percent(cost)} worse in {objective} than the best of all plans" if cost > 1e-9 else "costs nothing"
 
 
 def _cannot(inputs: PlanInputs, result: PlanResult) -> tuple[str, ...]:

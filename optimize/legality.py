@@ -14,7 +14,7 @@ from costmodel.cluster import Cluster
 from costmodel.options import PRECISION_TYPES
 from costmodel.placement import domain_sizes
 from costmodel.plan import layers
-from costmodel.violations import tensor_sizes
+from costmodel.violations import least_microbatches, tensor_sizes
 from costmodel.workload import Workload, is_expert
 
 Column = Any
@@ -85,8 +85,9 @@ class Rules:
 
     def schedule(self, name: str, pipeline: Column, virtual: Column, microbatches: Column) -> Column:
         """Virtual stages and the least number of microbatches of one schedule."""
-        least = {"zb_h1": pipeline, "zb_h2": 2 * pipeline - 1}.get(name, 1)
-        legal = microbatches >= least
+        legal = microbatches >= least_microbatches(name, pipeline)
+        if name == "zb_v":
+            legal = legal & (pipeline >= 2)
         if name == "interleaved":
             return legal & (virtual >= 2) & (pipeline >= 2) & (microbatches % pipeline == 0)
         return legal & (virtual == 1)
@@ -96,7 +97,8 @@ class Rules:
 
         `given` are the layers of each stage where a user fixes them.
         """
-        divides, splits = self.layers % (pipeline * virtual) == 0, not name.startswith("zb")
+        chunks = pipeline * virtual * (2 if name == "zb_v" else 1)
+        divides, splits = self.layers % chunks == 0, not name.startswith("zb")
         if given is not None:
             whole = (pipeline == len(given)) & (sum(given) == self.layers) & (virtual <= min(given))
             return whole & splits

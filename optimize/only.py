@@ -17,7 +17,7 @@ from optimize.exhaustive import Best, Entry
 from optimize.find_plan import PlanResult, Ranked, find_plan
 from optimize.inputs import plan_precision
 from optimize.lattice import Lattice
-from optimize.plan_values import PlanValue
+from optimize.plan_values import MAXIMISED, PlanValue
 from optimize.status import CommandError, Status
 
 SEARCHED = (
@@ -41,18 +41,21 @@ class OnlyResult:
     framework: str
     title: str
     result: PlanResult
-    best_of_all: PlanResult
+    best_of_all: PlanResult | None  # None where the search was stopped before it
 
     @property
-    def cost(self) -> float:
+    def cost(self) -> float | None:
         """What the restriction costs: how much worse the objective is, relative to the best of all plans."""
+        if self.best_of_all is None:
+            return None
         return _internal(self.result, self.result.value) / _internal(self.best_of_all, self.best_of_all.value) - 1
 
     def as_json(self) -> dict[str, Any]:
+        every = self.best_of_all
         return {
             "framework": self.framework,
             "cost": self.cost,
-            "best_of_all": {"plan": dataclasses.asdict(self.best_of_all.plan), "value": self.best_of_all.value},
+            "best_of_all": None if every is None else {"plan": dataclasses.asdict(every.plan), "value": every.value},
         }
 
 
@@ -80,15 +83,16 @@ def find_plan_for(
             results.append(find_plan(workload, cluster, fixed=narrowed, top=top, search=told, **asked))
         except CommandError as error:
             why = error if why is None or error.status is Status.infeasible else why
+        if results and results[-1].status is Status.incomplete:
+            break  # interrupted: what is known so far is the answer
     if not results:
         message = "no plan that keeps what is fixed" if why is None else why.message
         raise CommandError(Status.infeasible, f"for {framework.title}: {message}")
-    return OnlyResult(
-        framework=name,
-        title=framework.title,
-        result=_merged(results, top),
-        best_of_all=find_plan(workload, cluster, fixed=given, top=1, search=search, **asked),
-    )
+    result, every = _merged(results, top), None
+    if result.status is Status.ok:
+        every = find_plan(workload, cluster, fixed=given, top=1, search=search, **asked)
+        every = None if every.status is Status.incomplete else every
+    return OnlyResult(framework=name, title=framework.title, result=result, best_of_all=every)
 
 
 def narrow(
@@ -148,8 +152,17 @@ def _merged(results: list[PlanResult], top: int) -> PlanResult:
     plans: dict[Plan, Ranked] = {}
     for ranked in sorted((r for result in results for r in result.plans), key=lambda r: _internal(best, r.value)):
         plans.setdefault(ranked.plan, dataclasses.replace(ranked, gap=_internal(best, ranked.value) / bound - 1))
+    cells: dict[tuple[int, int], float] = {}
+    for result in results:
+        for cell, value in result.cells.items():
+            cells[cell] = min(cells.get(cell, value), value, key=lambda found: _internal(best, found))
+    status = results[-1].status  # the last one, if any, was interrupted
     return dataclasses.replace(
         best,
+        status=status,
+        message=status.value,
+        cells=cells,
+        legal_cells=frozenset().union(*(result.legal_cells for result in results)),
         plans=tuple(plans.values())[:top],
         lower_bound=bound if _internal(best, 2.0) == 2.0 else 1 / bound,
         gap=_internal(best, best.value) / bound - 1,
@@ -162,4 +175,4 @@ def _merged(results: list[PlanResult], top: int) -> PlanResult:
 
 def _internal(result: PlanResult, value: float) -> float:
     """A value as a search compares it: less is better."""
-    return 1 / value if result.objective in ("tokens_per_usd", "tokens_per_j") else value
+    return 1 / value if result.objective in MAXIMISED else value

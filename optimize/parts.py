@@ -1,13 +1,14 @@
 """The best cluster of real parts: which accelerator known by name, how many, how fast a network between domains.
 
 Hardware is not varied here but enumerated, so the answer is exhaustive: a count whose products alone take longer than
-the best answer so far is dismissed, of the others every plan is evaluated. The gap that remains is 0 unless time is up.
+the best answer so far is dismissed, of the others every plan of every job is evaluated. The gap that remains is 0
+unless time is up.
 """
 
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from costmodel.economics import Economics, economics
 from costmodel.plan import Plan
 from optimize.counts_of_accelerators import grid, products_s
 from optimize.families import Families
+from optimize.fixed_hardware import best_plan
 from optimize.lattice import lattice
 from optimize.objective import Job, Limits, Objective, Quantities, minimised
-from optimize.screen import BATCH, FLOAT32_SLACK, screen, tangents_of
 from optimize.space import RATES, Ranges, Space, known_clusters, sized
 
 NETWORKS_BYTES_PER_S = (25e9, 50e9, 100e9)
@@ -47,24 +48,28 @@ class Part:
 class Parts:
     """What the search of the catalogue knows so far."""
 
-    job: Job
+    jobs: Sequence[Job]
     limits: Limits
     objective: Objective
     fixed: Mapping[str, Any]
     log_value: float = math.inf
     best: Part | None = None
-    plan: Plan | None = None
+    plans: tuple[Plan, ...] = ()
     log_bound: float = math.inf  # nothing that was dismissed is below
     evaluations: int = 0
     by_name: dict[str, float] = dataclasses.field(default_factory=dict)
 
+    @property
+    def steps(self) -> float:
+        return sum(job.weight * job.steps for job in self.jobs)
+
 
 def search_parts(
-    job: Job, limits: Limits, objective: Objective, seconds: float, fixed: Mapping[str, Any] | None = None
+    jobs: Sequence[Job], limits: Limits, objective: Objective, seconds: float, fixed: Mapping[str, Any] | None = None
 ) -> Parts:
     """Every named cluster that has the prices and powers which the limits and the objective read."""
     end = time.monotonic() + seconds
-    found = Parts(job=job, limits=limits, objective=objective, fixed=fixed or {})
+    found = Parts(jobs=jobs, limits=limits, objective=objective, fixed=fixed or {})
     todo = sorted(_parts(found), key=lambda part: part.log_bound)
     for number, part in enumerate(todo):
         if part.log_bound >= found.log_value or time.monotonic() > end:
@@ -100,25 +105,35 @@ def _priced(found: Parts, cluster: Cluster) -> bool:
 
 def _counts(found: Parts, cluster: Cluster) -> list[Part]:
     domain, size = int(cluster.tiers[0].usable_size), float(cluster.tiers[0].size)
-    one = quantities(found, sized(cluster, domain), domain, 1.0)
-    limits = dataclasses.replace(found.limits, accelerators=found.limits.accelerators)
-    usd, watt = max(1e-9, one.capital_usd / domain), max(1e-9, one.meter_w / domain)
+    one = quantities(sized(cluster, domain), domain, 1.0, found.limits.rent)
+    usd, watt = (max(1e-9, value / domain) if value == value else 1e-9 for value in (one.capital_usd, one.meter_w))
     parts = []
-    for count in grid(limits, domain, usd, watt):
+    for count in grid(found.limits, domain, usd, watt):
         part = sized(cluster, count)
-        least_s = _products_s(found, part) * found.job.steps
-        value = quantities(found, part, domain, least_s)
-        within = not found.limits.rent or found.limits.budget_usd is None
-        if not within and value.usd_per_s * least_s > (found.limits.budget_usd or 0.0):
+        least_s = _train_s(found, [_products_s(found, job, part) for job in found.jobs])
+        value = quantities(part, domain, least_s, found.limits.rent)
+        if _misses(found, value):
             continue
-        log_bound = math.log(minimised(found.objective, value, found.job.steps))
+        log_bound = math.log(minimised(found.objective, value, found.steps))
         parts.append(Part(cluster=part, domain=domain, bought=count * size / domain, log_bound=log_bound))
     return parts
 
 
-def _products_s(found: Parts, cluster: Cluster) -> float:
+def _misses(found: Parts, value: Quantities) -> bool:
+    """Whether the rent of training is above the budget, or it ends too late."""
+    budget_usd, deadline_s = found.limits.budget_usd, found.limits.deadline_s
+    dear = found.limits.rent and budget_usd is not None and value.usd_per_s * value.train_s > budget_usd
+    return dear or (deadline_s is not None and value.train_s > deadline_s)
+
+
+def _products_s(found: Parts, job: Job, cluster: Cluster) -> float:
     """Seconds of a step that the products alone take."""
-    return products_s(found.job.workload, cluster, found.fixed) / cluster.accelerators
+    return products_s(job.workload, cluster, found.fixed) / cluster.accelerators
+
+
+def _train_s(found: Parts, step_s: Sequence[float]) -> float:
+    """All jobs one after the other, by weight."""
+    return sum(job.weight * job.steps * seconds for job, seconds in zip(found.jobs, step_s, strict=True))
 
 
 def bill(cluster: Cluster, domain: int, step_s: float, tokens: float) -> Economics:
@@ -127,64 +142,43 @@ def bill(cluster: Cluster, domain: int, step_s: float, tokens: float) -> Economi
     return economics(as_floats(cluster), as_floats(cluster.prices.base), cluster.accelerators, domain, step_s, tokens)
 
 
-def quantities(found: Parts, cluster: Cluster, domain: int, train_s: float) -> Quantities:
-    """What limits and objective read; nan where no price is known (and none is asked for)."""
-    money = bill(cluster, domain, 1.0, 1.0)
-    usd_per_s = money.rental_usd if found.limits.rent else money.owned_usd
+def quantities(cluster: Cluster, domain: int, train_s: float, rent: bool) -> Quantities:
+    """What limits and objectives read; nan where no price is known (and none is asked for)."""
+    money, size = bill(cluster, domain, 1.0, 1.0), float(cluster.tiers[0].size)
+    usd_per_s = money.rental_usd if rent else money.owned_usd
     return Quantities(
         train_s=train_s,
-        usd_per_s=math.nan if usd_per_s is None else usd_per_s,
-        meter_w=math.nan if money.draw is None else money.draw.meter_w,
-        capital_usd=math.nan if money.bill is None else money.bill.usd,
-        accelerators=cluster.accelerators,
+        usd_per_s=math.nan if usd_per_s is None else float(usd_per_s),
+        meter_w=math.nan if money.draw is None else float(money.draw.meter_w),
+        capital_usd=math.nan if money.bill is None else float(money.bill.usd),
+        accelerators=float(cluster.accelerators) * max(1.0, size / domain),
     )
 
 
 def _look(found: Parts, part: Part) -> None:
-    """Evaluate every plan of one part that can be best."""
+    """Evaluate every plan of every job on one part, as long as it can be best."""
     cluster = as_floats(dataclasses.replace(part.cluster, prices=None))
     hardware = hardware_of(cluster)
-    y = np.log([float(getattr(hardware, name)) for name in RATES])
-    space = Space(cluster, None, None, Ranges(np.exp(y), np.exp(y), float(cluster.accelerator.hbm_bytes)))  # pyright: ignore[reportArgumentType]
-    families = Families(lattice(found.job.workload, part.cluster, {**found.fixed, "domain": part.domain}))
-    scale = part.log_bound - math.log(_products_s(found, part.cluster))  # from the step to the objective
-    for start in range(0, len(families), BATCH):
-        first = families.first(start, start + BATCH)
-        rows = np.broadcast_to(y, (len(first), len(y)))
-        seen = screen(found.job.workload, space, families.points(first, np.float32), rows)
-        found.evaluations += len(first)
-        fits = seen.least_bytes * (1 - 1e-5) <= space.ranges.most_hbm_bytes
-        fastest = np.where(fits, seen.log_step_s + scale - FLOAT32_SLACK, np.inf)
-        order = np.argsort(fastest, kind="stable")
-        _members(found, part, space, families, first[order[:4096]], fastest[order[:4096]], scale, y)
-        if len(order) > 4096 and fastest[order[4096]] < found.log_value:
-            later = order[4096:]
-            _members(found, part, space, families, first[later], fastest[later], scale, y)
-
-
-def _members(
-    found: Parts,
-    part: Part,
-    space: Space,
-    families: Families,
-    first: np.ndarray,
-    fastest: np.ndarray,
-    scale: float,
-    y: np.ndarray,
-) -> None:
-    """Plans of families that can be best, fastest families first, in float64."""
-    for start in range(0, len(first), 256):
-        here = slice(start, start + 256)
-        kept = first[here][fastest[here] < found.log_value]
-        if not len(kept):
+    rates = np.array([float(getattr(hardware, name)) for name in RATES])
+    hbm_bytes = float(cluster.accelerator.hbm_bytes)
+    space = Space(cluster, None, None, Ranges(rates, rates, hbm_bytes))  # pyright: ignore[reportArgumentType]
+    step_s, plans = [_products_s(found, job, part.cluster) for job in found.jobs], []
+    per_second = math.exp(part.log_bound) / _train_s(found, step_s)
+    for i, job in enumerate(found.jobs):
+        spare = math.exp(found.log_value) / per_second - _train_s(found, [*step_s[:i], 0.0, *step_s[i + 1 :]])
+        if spare <= 0:
             return
-        members, _ = families.members(kept)
-        points = families.lattice.points(members, np.float64)
-        seen = tangents_of(found.job.workload, space, points, np.broadcast_to(y, (len(members), len(y))))
-        found.evaluations += len(members)
-        value = np.where(seen.peak_bytes <= space.ranges.most_hbm_bytes, seen.log_step_s + scale, np.inf)
-        place = int(value.argmin())
-        found.by_name[part.name] = min(float(value[place]), found.by_name.get(part.name, math.inf))
-        if value[place] < found.log_value:
-            found.log_value, found.best = float(value[place]), part
-            found.plan = families.lattice.plan(int(members[place]))
+        cut = math.log(spare / (job.weight * job.steps)) if math.isfinite(spare) else math.inf
+        families = Families(lattice(job.workload, part.cluster, {**found.fixed, "domain": part.domain}))
+        best = best_plan(job.workload, space, families, np.log(rates), hbm_bytes, cut)
+        found.evaluations += best.evaluations
+        if best.plan is None:
+            return
+        step_s[i] = math.exp(best.log_step_s)
+        plans.append(best.plan)
+    log_value = math.log(per_second * _train_s(found, step_s))
+    if _misses(found, quantities(part.cluster, part.domain, _train_s(found, step_s), found.limits.rent)):
+        return
+    found.by_name[part.name] = min(log_value, found.by_name.get(part.name, math.inf))
+    if log_value < found.log_value:
+        found.log_value, found.best, found.plans = log_value, part, tuple(plans)

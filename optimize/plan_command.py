@@ -10,6 +10,7 @@ from costmodel.specs import COUNT, PLAN_CHECKS, POSITIVE, TEXT, Check, SpecError
 from costmodel.workload import Workload
 from optimize.find_plan import PlanResult, Ranked
 from optimize.inputs import Given, job, merge
+from optimize.plan_table import PlanTable
 from optimize.plan_values import OBJECTIVES
 from optimize.runner_ups import RunnerUp
 from optimize.sharding import WAIT_S, Sharding
@@ -136,7 +137,23 @@ def _typed(place: str, name: str, text: str) -> Any:
     raise SpecError(f"{place}: `fix` sets `{name}` to {show(text)}; expected {check.expected}")
 
 
-def as_json(inputs: PlanInputs, result: PlanResult) -> dict[str, Any]:
+def table_for(inputs: PlanInputs) -> PlanTable | None:
+    """Where the plans that are looked at are noted, with `--out`."""
+    return PlanTable() if inputs.out is not None and inputs.sharding.process == 0 else None
+
+
+def with_table(inputs: PlanInputs, table: PlanTable | None) -> PlanInputs:
+    """The same search, noted."""
+    looked = None if table is None else table.add
+    return dataclasses.replace(inputs, sharding=dataclasses.replace(inputs.sharding, looked=looked))
+
+
+def table_file(table: PlanTable | None) -> dict[str, bytes]:
+    """The file by its name."""
+    return {} if table is None else {"plans.csv.gz": table.content()}
+
+
+def as_json(inputs: PlanInputs, result: PlanResult, table: PlanTable | None = None) -> dict[str, Any]:
     """The answer of DESIGN section 9, without the keys that every command adds."""
     best = result.plans[0]
     return {
@@ -161,6 +178,7 @@ def as_json(inputs: PlanInputs, result: PlanResult) -> dict[str, Any]:
         "fitting": result.fitting,
         "elasticities": {e.parameter.key: e.value for e in result.elasticities},
         "validation": best.validation.as_json(),
+        "table": None if table is None else {"file": "plans.csv.gz", "rows": table.rows, "of": table.seen},
         "seed": result.seed,
     }
 

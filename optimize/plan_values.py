@@ -28,7 +28,7 @@ _UNITS = {
     "tokens_per_j": "tokens/J",
 }
 OBJECTIVES = tuple(_UNITS)
-_MAXIMISED = ("tokens_per_usd", "tokens_per_j")
+MAXIMISED = ("tokens_per_usd", "tokens_per_j")
 _NEEDS_TOKENS = ("time_s", "cost_usd", "energy_j")
 _EXACT = Exact(np)
 
@@ -62,7 +62,7 @@ class PlanValue:
 
     def shown(self, value: float) -> float:
         """What is reported: the reciprocal where more is better."""
-        return 1.0 / value if self.name in _MAXIMISED else value
+        return 1.0 / value if self.name in MAXIMISED else value
 
     @property
     def unit(self) -> str:
@@ -96,7 +96,7 @@ def _factor(objective: str, workload: Workload, cluster: Cluster, domain: int, t
     value = found.usd_per_step if objective in ("cost_usd", "tokens_per_usd") else found.joule_per_step
     if value is None:
         raise _unknown(objective, cluster)
-    return float(value) / each if objective in _MAXIMISED else float(value) * steps
+    return float(value) / each if objective in MAXIMISED else float(value) * steps
 
 
 def _unknown(objective: str, cluster: Cluster) -> CommandError:

@@ -10,15 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from costmodel.cost import Parts
-from costmodel.graph.play import Played, play
+from costmodel.graph.play import SPLITS_WEIGHT_GRADIENT, Played, play
 from costmodel.layout import chunk_count, kinds_by_chunk, layers_by_chunk
 from costmodel.memory import in_flight
+from costmodel.offload import streamed_s
 from costmodel.plan import Plan, PlanPoint
 from costmodel.schedule import hops
 from costmodel.semantics import Exact
 from costmodel.timing import BlockPasses
 
 MOST_OPERATIONS = 2_000_000  # that are played, about a microsecond and 150 bytes each
+
+_EXACT = Exact(math)
 
 Seconds = tuple[float, float, float]
 """F, B and W: forward, input gradient with what it computes again, weight gradient."""
@@ -57,7 +60,7 @@ def check_pipeline(plan: Plan, point: PlanPoint, done: Parts) -> PipelineCheck |
         return None
     played, ordered = _play(plan, done, _spread_evenly(plan, done), microbatches), _in_order(plan, done)
     step, played_s = done.step, played.makespan_s
-    summed_s = played_s + step.reduction_s + step.optimizer_s + step.host_s
+    summed_s = played_s + step.reduction_s + step.optimizer_s + step.optimizer_waits_s + step.host_s
     return PipelineCheck(
         closed_s=step.passes_s,
         played_s=played_s,
@@ -90,7 +93,7 @@ def _spread_evenly(plan: Plan, done: Parts) -> list[Seconds]:
     count = sum(block.repeats for block in kinds)
     mean = tuple(sum(block.repeats * of(block) for block in kinds) / count for of in _PASSES)
     held = layers_by_chunk(plan, count)
-    return _with_ends([(n * mean[0], n * mean[1], n * mean[2]) for n in held], done)
+    return _whole([(n * mean[0], n * mean[1], n * mean[2]) for n in held], plan, done)
 
 
 def _in_order(plan: Plan, done: Parts) -> list[Seconds] | None:
@@ -102,7 +105,27 @@ def _in_order(plan: Plan, done: Parts) -> list[Seconds] | None:
     for inside in kinds_by_chunk(plan, [block.repeats for block in kinds]):
         f, b, w = (sum(n * of(block) for n, block in zip(inside, kinds, strict=True)) for of in _PASSES)
         chunks.append((f, b, w))
-    return _with_ends(chunks, done)
+    return _whole(chunks, plan, done)
+
+
+def _whole(chunks: list[Seconds], plan: Plan, done: Parts) -> list[Seconds]:
+    """With the host's work on each microbatch, waits for the second memory, and then the embedding and the head."""
+    held = layers_by_chunk(plan, sum(block.repeats for block in done.times.blocks if block.position == "layer"))
+    half_s = 0.5 * done.times.microbatch_s * plan.pipeline / len(chunks)
+    hosted = [(f + half_s, b + half_s, w) for f, b, w in chunks]
+    return _with_ends([_streamed(chunk, n, plan, done) for chunk, n in zip(hosted, held, strict=True)], done)
+
+
+def _streamed(chunk: Seconds, layers: float, plan: Plan, done: Parts) -> Seconds:
+    """Behind the traffic of its layers with the second memory; W inside B unless the schedule splits it off."""
+    moved, (f, b, w) = done.times.streams, chunk
+    if moved is None:
+        return chunk
+    if plan.schedule not in SPLITS_WEIGHT_GRADIENT:
+        b, w = b + w, 0.0
+    part = layers / moved.layers
+    there_s, back_s = part * moved.forward_s(_EXACT), part * moved.backward_s
+    return streamed_s(f, there_s, moved, _EXACT), streamed_s(b, back_s, moved, _EXACT), w
 
 
 def _with_ends(chunks: list[Seconds], done: Parts) -> list[Seconds]:
@@ -123,5 +146,5 @@ _PASSES: tuple[Callable[[BlockPasses], float], ...] = (
 
 def _in_flight_difference(point: PlanPoint, played: Played, microbatches: int) -> float:
     stages = len(played.in_flight)
-    formula = (in_flight(point, float(microbatches), float(stages - i), Exact(math)) for i in range(stages))
+    formula = (in_flight(point, float(microbatches), float(stages - i), _EXACT) for i in range(stages))
     return max(abs(a - b) for a, b in zip(formula, played.in_flight, strict=True))

@@ -1,4 +1,4 @@
-"""The question of a design: one job under limits, and what may be bought and planned."""
+"""The question of a design: jobs under limits, and what may be bought and planned."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,13 +10,18 @@ from optimize.space import Space
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One job under limits, and what may be bought and planned."""
+    """Jobs, one after another on one cluster, under limits; and what may be bought and planned."""
 
-    job: Job
+    jobs: tuple[Job, ...]
     limits: Limits
     objective: Objective
     space: Space
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # fields of `Plan` that are not searched
+
+    @property
+    def job(self) -> Job:
+        """The first, and mostly the only one."""
+        return self.jobs[0]
 
     @property
     def fill(self) -> bool:

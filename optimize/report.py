@@ -5,7 +5,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -215,6 +216,17 @@ def _show_elasticities(console: "Console", explanation: "Explanation") -> None:
         change = f"10 % {better} {elasticity.parameter.words}"
         told = f"[{value[0]:.3f}, {value[1]:.3f}]" if isinstance(value, list) else f"{value:.3f}"
         _say(console, f"  {change} would make the step {units.percent(-elasticity.tenth)} shorter ({told})")
+
+
+def progress(command: str) -> Callable[[str], None]:
+    """Prints what a command is at on standard error, where that is a terminal and more than a second has passed."""
+    start = time.monotonic()
+
+    def told(words: str) -> None:
+        if sys.stderr.isatty() and time.monotonic() > start + 1.0:
+            print(f"equipoise {command}: {words}", file=sys.stderr)
+
+    return told
 
 
 def show_design(inputs: "DesignInputs", result: "DesignResult") -> None:

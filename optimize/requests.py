@@ -181,6 +181,20 @@ class Predict:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Calibrate:
+    """A cluster file adapted to measured runs (three suffice), or to what nccl-tests printed."""
+
+    rows: _Text = None
+    """CSV file of measured runs, or output of nccl-tests; may stand first, without the flag"""
+    out: _Text = None
+    """TOML file with the tables `cluster` and `stack`, which every command takes"""
+    cluster: _Text = None
+    """name or file of the cluster it was measured on; default: as the rows say. nccl-tests: needed"""
+    json: _Switch = False
+    """print one JSON object and nothing else"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Design:
     """The best cluster for a job and its plan, of any rates and of real parts, within what it may cost and draw."""
 
@@ -188,6 +202,8 @@ class Design:
     """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
     tokens: _Number = None
     """tokens to train"""
+    jobs: _Text = None
+    """TOML or JSON file of several jobs instead: `[[jobs]]` with model, tokens, batch, weight, deadline_days"""
     budget_usd: _Number = None
     """what the cluster may cost: its purchase, or with --rent what is spent while training"""
     rent: _Switch = False
@@ -210,6 +226,8 @@ class Design:
     """file of what rates and sizes cost and draw; default: prices of early 2026"""
     fix: _Text = None
     """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
+    sweep: _Text = None
+    """limit that the frontier sweeps: budget_usd, power_w or accelerators; default: the first of them that is given"""
     seconds: _Number = None
     """when to stop, with the gap that is reached by then; default: 30"""
     seed: _Whole = None
@@ -259,6 +277,11 @@ examples:
   equipoise plan --model mixtral-8x7b --cluster h100 --accelerators 256 --objective cost_usd --tokens 1e12 --json
   equipoise plan --config job.toml --out results/plan
   equipoise plan --model llama3-70b --cluster h100 --accelerators 512 --only megatron --launch megatron > flags.sh""",
+    "calibrate": """
+examples:
+  equipoise calibrate my_rows.csv --out my_cluster.toml
+  equipoise calibrate all_reduce_perf.txt --cluster h100 --out my_cluster.toml
+  equipoise explain --model llama3-8b --cluster my_cluster.toml""",
     "predict": """
 examples:
   equipoise predict rows.csv --out predictions.csv

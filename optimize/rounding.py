@@ -30,7 +30,7 @@ def modes(relaxed: Relaxed, each: int = MODES) -> np.ndarray:
 
 
 def nearest(
-    families: Families, relaxed: Relaxed, chosen: np.ndarray, each: int = NEAREST
+    families: Families, relaxed: Relaxed, chosen: np.ndarray, each: int = NEAREST, job: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Families of one lattice near relaxed points, and for each the relaxed point that it is near to."""
     first = families.first(0, len(families))
@@ -39,7 +39,7 @@ def nearest(
     columns = families.lattice.columns(first)
     found, near = [], []
     for i in chosen:
-        distance = _distance(columns, relaxed, int(i))
+        distance = _distance(columns, relaxed, int(i), job)
         closest = np.argpartition(distance, min(each, len(distance) - 1))[:each]
         found.append(first[closest])
         near.append(np.full(len(closest), i))
@@ -47,10 +47,10 @@ def nearest(
     return plans, np.concatenate(near)[place]
 
 
-def _distance(columns: dict[str, np.ndarray], relaxed: Relaxed, i: int) -> np.ndarray:
+def _distance(columns: dict[str, np.ndarray], relaxed: Relaxed, i: int, job: int) -> np.ndarray:
     """Squared, over all plans; another schedule or ZeRO stage counts as a factor of two."""
     total = np.zeros(len(columns["tensor"]))
     for name, weight in (*WEIGHTS.items(), ("expert", 1.0)):
-        total += weight * (np.log2(columns[name]) - np.log2(relaxed.x[name][i])) ** 2
+        total += weight * (np.log2(columns[name]) - np.log2(relaxed.jobs[job][name][i])) ** 2
     total += columns["schedule"] != list(SCHEDULES).index(relaxed.starts.schedule[i].item())
     return total + (columns["zero_stage"] != relaxed.starts.zero[i]) + 1.0 * (columns["data_shard"] > 0)

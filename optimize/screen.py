@@ -7,6 +7,7 @@ results bound and rank; what is reported is evaluated again in float64 (`tangent
 import dataclasses
 import functools
 import threading
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,11 +83,15 @@ def screen(workload: Workload, space: Space, points: PlanPoint, y: np.ndarray, b
     return Screened(np.log(columns[0]), columns[1:5].T, columns[5], np.minimum(columns[5], columns[6]))
 
 
-def warm_up(workload: Workload, space: Space) -> threading.Thread:
+def warm_up(workloads: Sequence[Workload], space: Space) -> threading.Thread:
     """Compile on another core, while this one has other work."""
-    point = embed(Plan(), workload, 1.0)
     y = np.log(0.5 * (space.ranges.low + space.ranges.high))[None]
-    thread = threading.Thread(target=screen, args=(workload, space, point, y), daemon=True)
+
+    def compile_all() -> None:
+        for workload in workloads:
+            screen(workload, space, embed(Plan(), workload, 1.0), y)
+
+    thread = threading.Thread(target=compile_all, daemon=True)
     thread.start()
     return thread
 

@@ -28,13 +28,25 @@ NOISE = 1e-9  # of an elasticity
 _EXACT = Exact(np)
 _STACK_RATES = (
     "matmul_ceiling", "attention_ceiling", "hbm_ceiling", "link_ceiling", "network_ceiling", "peer_ceiling",
-    "hide_data", "hide_context",
+    "scale_up_ceiling", "scale_out_ceiling", "hide_data", "hide_context",
 )  # fmt: skip
-_STACK_COSTS = ("matmul_size0", "attention_size0", "contention", "chunk_fill", "regather_exposed")
+_STACK_COSTS = (
+    "matmul_size0",
+    "attention_size0",
+    "contention",
+    "chunk_fill",
+    "regather_exposed",
+    "congestion",
+    "update_passes",
+)
 _STACK_OVERHEADS = [
     ("kernel_s", "kernel launch time", False),
     ("collective_s", "collective start-up time", False),
     ("step_s", "host time per step", False),
+    ("microbatch_s", "host time per microbatch", False),
+    ("host_kernel_s", "host time per kernel", False),
+    ("routing_s", "host time per pass over experts", False),
+    ("jitter_s", "wait for the slowest rank", False),
 ]
 
 

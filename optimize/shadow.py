@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster
 from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.prices import PriceRange
 from optimize import units
 from optimize.hardware import HardwareProblem, HardwareSolutions, solve_hardware
-from optimize.objective import Job, Limits, Objective
-from optimize.space import RATES, Space
+from optimize.problem import Problem
+from optimize.space import RATES
 
 EXACTLY = 1e-6  # gap of the hardware of the plan that is reported
 MORE = 0.01  # of a limit, to see where it goes
@@ -25,18 +25,17 @@ _WORDS = {
 _LIMITS = {"budget_usd": ("budget", "USD"), "power_w": ("power", "W"), "deadline_s": ("time allowed", "s")}
 
 
-def hardware_problem(
-    jobs: Sequence[Job], space: Space, template: Cluster, objective: Objective, limits: Limits
-) -> HardwareProblem:
-    """The convex problem of fixed plans in the same space. `template` gives the prices."""
-    ranges = space.ranges
+def hardware_problem(problem: Problem) -> HardwareProblem:
+    """The convex problem of fixed plans, in the same space."""
+    space = problem.space
+    ranges, prices = space.ranges, PriceRange(low=space.prices, base=space.prices, high=space.prices)
     bounds = {name: (float(a), float(b)) for name, a, b in zip(RATES, ranges.low, ranges.high, strict=True)}
     return HardwareProblem(
-        jobs=tuple(jobs),
-        template=dataclasses.replace(space.template, prices=template.prices),
+        jobs=problem.jobs,
+        template=dataclasses.replace(space.template, prices=prices),
         curves=space.curves,
-        objective=objective,
-        limits=limits,
+        objective=problem.objective,
+        limits=problem.limits,
         bounds=bounds | {"hbm_bytes": (1.0, ranges.most_hbm_bytes)},
     )
 
@@ -72,7 +71,22 @@ def shadow_prices(problem: HardwareProblem, plans: Sequence[Plan], solved: Hardw
             "goes_to": goes,
             "words": _words(name, gains[0] if gains[0] is not None else price, goes),
         }
-    return found
+    return found | _bytes(solved)
+
+
+def _bytes(solved: HardwareSolutions) -> dict[str, Any]:
+    """What the memory costs that the plan needs; nothing where the least that is offered is more."""
+    price = float(solved.need_prices.get("hbm_bytes", np.zeros(1))[0])
+    if price < 5e-4:
+        return {}
+    need_bytes = float(solved.model.needs["hbm_bytes"][0])
+    return {
+        "hbm_bytes": {
+            "value_per_limit": price,
+            "per_unit": price * float(solved.value[0]) / need_bytes,
+            "words": f"a plan that needed 1 % less HBM would be {units.significant(price, 2)} % better",
+        }
+    }
 
 
 def _again(problem: HardwareProblem, plans: Sequence[Plan], name: str, limit: float) -> HardwareSolutions:

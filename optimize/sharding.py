@@ -11,21 +11,26 @@ import hashlib
 import json
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from optimize import exhaustive
-from optimize.exhaustive import Best, Entry, chunk_count
+from optimize.exhaustive import Best, Entry, Looked, chunk_count
 from optimize.lattice import Lattice
 from optimize.plan_values import PlanValue
 from optimize.status import CommandError, Status
 
 SAVE_EVERY_S = 2.0
 WAIT_S = 60.0  # for the other processes, once this one is done
+
+
+def _say(error: CommandError) -> None:
+    print(error.message, file=sys.stderr)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,16 +42,28 @@ class Sharding:
     coordinator: str | None = None  # host:port of process 0
     checkpoint: Path | None = None  # a directory
     wait_s: float = WAIT_S
+    looked: Looked | None = None  # is told of every plan that this process evaluates
+    lost: Callable[[CommandError], object] = _say  # what to do with the message before the process ends
+
+    def check(self) -> None:
+        """Raise where the directory of the checkpoint cannot be written, before anything is computed."""
+        if self.checkpoint is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            self.checkpoint.mkdir(parents=True, exist_ok=True)
+        if not (self.checkpoint.is_dir() and os.access(self.checkpoint, os.W_OK)):
+            told = f"`checkpoint` is {str(self.checkpoint)!a}; expected a directory that can be written"
+            raise CommandError(Status.bad_input, f"command line: {told}")
 
     def search(self, lattice: Lattice, value: PlanValue, top: int) -> Best:
         """The best of the whole lattice. Where the user interrupts it: the best of what was evaluated."""
-        notes = _Notes(self, _signature(lattice, value, top))
+        start, notes = time.perf_counter(), _Notes(self, _signature(lattice, value, top))
         foreign, own, finished = notes.read(top)
         numbers = range(self.process, chunk_count(lattice), self.processes)
         best = self._search(lattice, value, top, [n for n in numbers if n not in finished], own, notes)
         if self.process == 0:
             best = best.merged(foreign, top)
-        return best if self.processes == 1 else self._joined(best, lattice, top)
+        return best if self.processes == 1 else self._joined(best, lattice, top, time.perf_counter() - start)
 
     def _search(
         self, lattice: Lattice, value: PlanValue, top: int, numbers: list[int], own: Best, notes: "_Notes"
@@ -59,7 +76,7 @@ class Sharding:
             progress.show()
 
         try:
-            found[0] = exhaustive.search(lattice, value, top, numbers, own, done)
+            found[0] = exhaustive.search(lattice, value, top, numbers, own, done, self.looked)
         except KeyboardInterrupt:
             if not found[0].top or self.processes > 1:
                 raise
@@ -68,54 +85,71 @@ class Sharding:
             progress.clear()
         return found[0]
 
-    def _joined(self, best: Best, lattice: Lattice, top: int) -> Best:
+    def _joined(self, best: Best, lattice: Lattice, top: int, searched_s: float) -> Best:
         """The best of all processes, in all of them."""
         from jax.experimental import multihost_utils
 
-        self._wait_for_all()
         content = json.dumps(_as_json(best)).encode()
-        longest = 64 * (2 * top + 4096) + 1024  # of any process: they ask for the same
-        cells = len(np.unique(exhaustive.cells_of_rows(lattice)))
-        padded = np.zeros(longest + 64 * cells, np.uint8)
+        longest = 64 * (2 * top + len(np.unique(exhaustive.cells_of_rows(lattice))) + 64)  # of any process
+        padded = np.zeros(longest, np.uint8)
         padded[: len(content)] = np.frombuffer(content, np.uint8)
+        with _standard_output_for_errors() as kept, self._time_limit("at the end", self.wait_s + searched_s, kept):
+            parts = np.asarray(multihost_utils.process_allgather(padded)).reshape(self.processes, -1)
         joined = Best()
-        for part in np.asarray(multihost_utils.process_allgather(padded)).reshape(self.processes, -1):
+        for part in parts:
             joined = joined.merged(_from_json(json.loads(part.tobytes().rstrip(b"\0"))), top)
         return joined
 
     def connect(self) -> None:
-        """Meet the other processes. JAX keeps the connection until the process ends."""
+        """Meet the other processes, before anything else is computed. JAX keeps the connection until the end."""
         import jax
 
-        try:
+        never_s = 1_000_000  # instead of JAX's own limits, which end the process without a message of ours
+        with self._time_limit("at the start", self.wait_s):
             jax.distributed.initialize(
                 self.coordinator,
                 num_processes=self.processes,
                 process_id=self.process,
-                initialization_timeout=int(self.wait_s) + 1,
+                initialization_timeout=never_s,
+                heartbeat_timeout_seconds=never_s,
                 shutdown_timeout_seconds=5,
             )
-        except RuntimeError as error:
-            raise self._lost("at the start", error) from None
 
-    def _wait_for_all(self) -> None:
-        """A barrier that ends: a collective alone would wait for a killed process without end."""
-        from jax._src import distributed  # the public interface has no barrier with a time limit
-
-        client = distributed.global_state.client
-        try:
-            client.wait_at_barrier("plan-searched", timeout_in_ms=int(1000 * self.wait_s))  # pyright: ignore[reportOptionalMemberAccess]
-        except RuntimeError as error:
-            raise self._lost("at the end", error) from None
-
-    def _lost(self, when: str, error: RuntimeError) -> CommandError:
-        reason = " ".join(str(error).split())[:200]
+    @contextlib.contextmanager
+    def _time_limit(self, when: str, seconds: float, standard_output: int = 1) -> Iterator[None]:
+        """End the process, and say why, if what is inside takes longer: it waits in C++, where no exception reaches."""
         kept = "" if self.checkpoint is None else f"; what is finished is kept in {self.checkpoint}"
         message = (
-            f"process {self.process + 1} of {self.processes} waited {self.wait_s:g} s {when} for the others, and at "
-            f"least one did not answer{kept} ({reason})"
+            f"process {self.process + 1} of {self.processes} waited {seconds:.0f} s for the others {when}, and at "
+            f"least one did not answer{kept}"
         )
-        return CommandError(Status.incomplete, message)
+
+        def give_up() -> None:
+            os.dup2(standard_output, 1)
+            self.lost(CommandError(Status.incomplete, message))
+            sys.stdout.flush()
+            os._exit(Status.incomplete.exit_status)
+
+        timer = threading.Timer(seconds, give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+@contextlib.contextmanager
+def _standard_output_for_errors() -> Iterator[int]:
+    """What the communication library prints goes to standard error. Gives the answer's output, which is kept for it."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield kept
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 class _Progress:
@@ -181,9 +215,15 @@ class _Notes:
 
 def _signature(lattice: Lattice, value: PlanValue, top: int) -> str:
     """Of the question: notes of another one are not read."""
-    asked = (lattice.workload, lattice.cluster, sorted(map(str, lattice.fixed.items())), len(lattice), top)
+    asked = (lattice.workload, lattice.cluster, sorted(map(_named, lattice.fixed.items())), len(lattice), top)
     named = (value.name, sorted(value.factors.items()), exhaustive.CHUNK)
     return hashlib.sha256(repr((asked, named)).encode()).hexdigest()[:16]
+
+
+def _named(field: tuple[str, Any]) -> str:
+    """A fixed field in words that are the same in every process: sets have an order of their own in each."""
+    name, value = field
+    return f"{name}={sorted(map(str, value)) if isinstance(value, set | frozenset) else value}"
 
 
 def _as_json(best: Best) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from costmodel.specs import SpecError
 from costmodel.workload import Workload
 from optimize import units
 from optimize.default_plan import choose_plan, enlarged
-from optimize.exhaustive import Entry, exactly
+from optimize.exhaustive import MARGIN, Best, exactly
 from optimize.lattice import CHUNK, Lattice, lattice
 from optimize.status import CommandError, Status
 
@@ -40,8 +40,12 @@ def _show(value: Any) -> str:
     return " or ".join(map(str, sorted(value, key=str))) if isinstance(value, set | frozenset) else str(value)
 
 
-def nothing_fits(whole: Lattice, least: Entry) -> CommandError:
+def nothing_fits(whole: Lattice, best: Best) -> CommandError:
     """By how much memory is short in the plan that needs least, and what would make room."""
+    least = best.least_memory
+    if least is None or not least.value > 1 - MARGIN:
+        told = "the seconds of a step are not finite; expected hardware and sizes of a physical magnitude"
+        return CommandError(Status.bad_input, told)
     workload, cluster, plan = whole.workload, whole.cluster, whole.plan(least.index)
     exact = float(whole.needed(exactly(whole, np.array([least.index])))[0])
     hbm_bytes = float(cluster.accelerator.hbm_bytes)

@@ -49,7 +49,8 @@ class Space:
     def hardware(self, rates: np.ndarray, hbm_bytes: Scalar, accelerators: Scalar) -> Hardware:
         """From rates along the last axis."""
         named = dict(zip(RATES, np.moveaxis(np.asarray(rates, float), -1, 0), strict=True))
-        return Hardware(**named, hbm_bytes=hbm_bytes, accelerators=accelerators)
+        own = dataclasses.replace(hardware_of(self.template), **named)
+        return dataclasses.replace(own, hbm_bytes=hbm_bytes, accelerators=accelerators)
 
     def cluster(self, hardware: Hardware) -> Cluster:
         """The template with this hardware, its last tier as large as the cluster."""

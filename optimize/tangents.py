@@ -13,7 +13,7 @@ the place where the iteration stopped: nothing here needs to have converged to b
 
 import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,8 +50,11 @@ class Money:
     usd_per_capital_s: float  # of a purchase: one over its busy life
     usd_per_joule: float
 
-    def hbm(self, hbm_bytes: np.ndarray) -> np.ndarray:
-        return self.hbm_usd * hbm_bytes**self.hbm_exponent
+    other_usd: float  # of the template's second memory
+
+    def hbm(self, hbm_bytes: Any) -> Any:
+        """Dollars of one accelerator besides its rates: HBM bytes, and a second memory of the template's size."""
+        return self.hbm_usd * hbm_bytes**self.hbm_exponent + self.other_usd
 
 
 def money(space: Space, domain: float) -> Money:
@@ -68,11 +71,12 @@ def money(space: Space, domain: float) -> Money:
         np.array([scale * law.amount / law.reference**law.exponent for scale, law in watt_laws]),
         np.array([law.exponent for _, law in watt_laws]),
     ]
-    memory = c.hbm_usd
+    memory, second = c.hbm_usd, float(space.template.accelerator.second_memory_bytes)
     return Money(
         laws=Laws(*columns),
         hbm_usd=c.server_factor * memory.amount / memory.reference**memory.exponent,
         hbm_exponent=memory.exponent,
+        other_usd=float(c.second_memory_usd(second)) if second > 0 else 0.0,
         usd_per_capital_s=1.0 / (space.prices.service_life_s * space.prices.busy_share),
         usd_per_joule=space.prices.electricity_usd_per_j,
     )
@@ -162,9 +166,10 @@ _Ends = tuple[np.ndarray, np.ndarray]
 
 
 def _plain_rounds(
-    laws: Laws, limits: list[np.ndarray], _: Rate, at: Tangents, ends: _Ends, rounds: int = ROUNDS
+    laws: Laws, limits: list[np.ndarray], price: Rate, at: Tangents, ends: _Ends, rounds: int = ROUNDS
 ) -> Iterator[_Round]:
     """Place, bound and multipliers; multipliers grow where their limit is missed."""
+    assert not price.active
     start = np.maximum(-at.slopes, 1e-6).sum(-1)
     multipliers = [np.where(np.isfinite(limit), start, 0.0) for limit in limits]
     for _ in range(rounds):
@@ -185,6 +190,7 @@ def _priced_rounds(
     widest = [np.log(price.of(laws, np.broadcast_to(end, at.y.shape))) for end in ends]
     u = np.clip(np.log(price.of(laws, np.clip(at.y, *ends))), *widest)
     start, multipliers = np.maximum(-at.slopes, 1e-6).sum(-1), [np.zeros(len(u)), np.zeros(len(u))]
+    y = at.y
     for _ in range(outer):
         bottom, top = (end.copy() for end in widest)
         for _ in range(inner):

@@ -169,9 +169,11 @@ def mix_rows(rng: np.random.Generator, table: Mapping[Any, Any], n: int, mixed: 
 
 
 def _microbatches(rng: np.random.Generator, names: Array, pipeline: Array, n: int) -> Array:
-    """What each schedule needs: H1 at least as many as stages, H2 nearly twice, interleaved a multiple."""
+    """What each schedule needs: H1 at least as many as stages, H2 nearly twice, V twice, interleaved a multiple."""
     free = np.round(log_uniform(rng, (1, 256), n))
-    least = np.select([names == "zb_h1", names == "zb_h2"], [pipeline, 2 * pipeline - 1], 1.0)
+    least = np.select(
+        [names == "zb_h1", names == "zb_h2", names == "zb_v"], [pipeline, 2 * pipeline - 1, 2 * pipeline], 1.0
+    )
     multiple = pipeline * np.ceil(free / pipeline)
     return np.where(names == "interleaved", multiple, np.maximum(free, least))
 
@@ -191,7 +193,7 @@ def point_batch(
     tensor, context, pipeline, inner, outer = degrees.values()
     data, microbatch = inner * outer, rng.choice([1.0, 2.0, 4.0], n) * (rng.uniform(1, 1.9, n) if relaxed else 1.0)
     names = rng.choice(list(options.SCHEDULES), n)
-    names[(names == "interleaved") & (pipeline < 1.01)] = "one_f_one_b"
+    names[np.isin(names, ("interleaved", "zb_v")) & (pipeline < 1.01)] = "one_f_one_b"
     microbatches = _microbatches(rng, names, pipeline, n) * (rng.uniform(1.01, 1.5, n) if relaxed else 1.0)
     tables = {name: mix_rows(rng, table, n, mixed) for name, table in TABLES.items() if name != "schedule"}
     sharded = np.where(rng.random(n) < 0.5, inner, data) * context

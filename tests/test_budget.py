@@ -60,7 +60,8 @@ def small():
 def test_a_batch_of_shares_equals_plan_by_plan():
     workload, plans = small()
     numbers = np.arange(0, len(plans), max(1, len(plans) // 10))
-    found = space.evaluate(plans, numbers, ALL_OR_NOTHING)
+    job = space.in_float32(workload, template())
+    found = space.evaluate(job, [space.batch_of(plans, part) for part in np.split(numbers, [3])], ALL_OR_NOTHING)
     assert len(found.step_s) == len(numbers) * 8
     for i in range(0, len(found.step_s), 7):
         plan = space.plan_of(workload, template(), found, i)
@@ -73,7 +74,8 @@ def test_a_batch_of_shares_equals_plan_by_plan():
 def test_the_search_finds_what_brute_force_finds():
     """Of all plans with all quarters of shares there is none faster that the budget buys."""
     workload, plans = small()
-    everything = space.evaluate(plans, np.arange(len(plans)), space.QUARTERS)
+    whole = space.batch_of(plans, np.arange(len(plans)))
+    everything = space.evaluate(space.in_float32(workload, template()), [whole], space.QUARTERS)
     for choice in (Choice(1.5e6), Choice(1.42e6), Choice(1.6e6, Sizes(20, 256)), Choice(2e6, Sizes(80, 0))):
         found, _ = space.search(workload, template(), [64], [choice], lambda _: None)
         best = answers.best(workload, template(), found, choice)

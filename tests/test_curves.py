@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 
 from costmodel.cost import as_floats
-from costmodel.curves import Hardware, PowerLaw, capital_usd, chip_w, hardware_of, meter_w, priced, with_hardware
+from costmodel.curves import (
+    Hardware,
+    PowerLaw,
+    anchored,
+    capital_usd,
+    chip_w,
+    hardware_of,
+    meter_w,
+    priced,
+    with_hardware,
+)
 from costmodel.dual import log_gradient
 from costmodel.economics import bill, draw
 from costmodel.evaluate import evaluate
@@ -181,3 +191,26 @@ def test_wrong_curves_are_named(tmp_path, change, message):
 def test_an_unknown_name_is_answered_with_the_known_ones():
     with pytest.raises(SpecError, match="market-2026"):
         load_curves("market")
+
+
+@pytest.mark.parametrize("name", ["h100", "b200", "gb200-nvl72", "mi300x"])
+@pytest.mark.parametrize("case", CASES)
+def test_anchored_curves_cost_and_draw_what_the_template_does(name, case):
+    cluster = load_cluster(name)
+    assert cluster.prices is not None
+    known, curves = getattr(cluster.prices, case), getattr(anchored(CURVES, cluster), case)
+    bought, hardware = bill(cluster, known, cluster.accelerators).usd, hardware_of(cluster)
+    np.testing.assert_allclose(capital_usd(hardware, curves), bought, rtol=1e-12)
+    drawn = draw(cluster, known, cluster.accelerators, 0.0).meter_w
+    np.testing.assert_allclose(meter_w(hardware, curves), drawn, rtol=1e-12)
+    assert curves.scale_out_usd == getattr(CURVES, case).scale_out_usd
+    assert curves.flop_usd.exponent == getattr(CURVES, case).flop_usd.exponent
+
+
+def test_where_a_price_is_not_known_the_curves_stay():
+    """No price of a B300 is known, but its power is."""
+    cluster = load_cluster("b300")
+    found = anchored(CURVES, cluster)
+    assert found.base.flop_usd == CURVES.base.flop_usd
+    assert found.base.flop_w != CURVES.base.flop_w
+    assert anchored(CURVES, dataclasses.replace(cluster, prices=None)) == CURVES

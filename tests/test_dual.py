@@ -11,6 +11,7 @@ from costmodel.dual import DIRECTIONAL, SUBGRADIENT, Dual, gradient, log_gradien
 from costmodel.evaluate import prepare
 from costmodel.plan import Plan
 from costmodel.semantics import Exact
+from costmodel.specs import load_cluster, load_workload
 from tests.builders import cluster, small_decoder, small_moe
 from tests.registry import FAMILIES
 from tests.strategies import double
@@ -150,3 +151,25 @@ def test_one_sided_at_a_kink(side):
         assert slopes[name] == (formula(NUMPY)(there) - formula(NUMPY)(at)) / h, name
     _, first = gradient(formula(SUBGRADIENT), at)
     assert first == {"x": 1.0, "y": -1.0}  # of the first argument each: x - 1, -2 y, y
+
+
+MODELS = {
+    "deepseek-v3": Plan(data=32, tensor=2, expert=32, zero_stage=3, recompute="full", overlap_expert=True),
+    "swin-1.8b": Plan(data=16, tensor=4, zero_stage=1),
+    "t5-3.87b": Plan(data=8, tensor=4, pipeline=2),
+    "alphafold2-128x256": Plan(data=32, tensor=2),
+    "llama3-70b": Plan(data=2, tensor=8, pipeline=4, context=1, offload_optimizer=1.0, offload_activations=0.5),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_real_models_against_central_differences(name):
+    """Elasticities of the step by the rates of an H100, and of the bytes by nothing."""
+    job = prepare(load_workload(name, batch=256), load_cluster("h100", 64), MODELS[name])
+    at = rates_of(job, np.exp(np.random.default_rng(2).normal(size=5)))
+    value, slopes = log_gradient(lambda rates: step_of(job, SUBGRADIENT, rates), at)
+    np.testing.assert_allclose(np.exp(value), step_of(job, NUMPY, at), rtol=1e-12)
+    for key, rate in at.items():
+        right, left = (np.log(step_of(job, NUMPY, {**at, key: rate * np.exp(h)})) for h in (1e-6, -1e-6))
+        np.testing.assert_allclose(slopes[key], (right - left) / 2e-6, atol=1e-7, err_msg=key)
+    assert sum(slopes.values()).max() < 0

@@ -27,9 +27,9 @@ def _random_case(number: int):
     """A small problem in which memory matters, with some fields fixed."""
     rng = np.random.default_rng(number)
     batch = int(rng.choice([4, 6, 8, 12, 24]))
-    sizes = {"batch": batch, "layers": int(rng.integers(2, 9)), "sequence": int(rng.choice([64, 128, 192]))}
+    sizes = {"batch": batch, "layers": int(rng.integers(2, 7)), "sequence": int(rng.choice([64, 128, 192]))}
     workload = small_decoder(**sizes) if rng.random() < 0.7 else small_moe(**sizes)
-    total = int(rng.choice([1, 2, 3, 4, 6, 8, 12]))
+    total = int(rng.choice([1, 2, 3, 4, 6, 8]))
     machine = cluster(total, domain=int(rng.choice([2, 4, 8])), tiers=int(rng.choice([2, 3])))
     chip = accelerator(hbm_bytes=float(rng.uniform(1.7e9, 3.2e9)), hbm_bytes_per_s=float(rng.uniform(5e11, 4e12)))
     choices = {
@@ -59,26 +59,27 @@ def _loop(workload, machine, fixed) -> tuple[int, list[tuple[float, Plan]]]:
 def test_a_hundred_random_problems():
     """The same best plan and value as a loop over single plans; the same refusal where there is none."""
     outcomes = []
-    for number in range(CASES):
-        workload, machine, fixed = _random_case(number)
+    while outcomes.count(Status.ok) < CASES:
+        workload, machine, fixed = _random_case(len(outcomes))
         legal, fitting = _loop(workload, machine, fixed)
-        if not fitting:
-            with pytest.raises(CommandError) as refusal:
-                find_plan(workload, machine, fixed=fixed, top=5)
-            outcomes.append(refusal.value.status)
-            assert outcomes[-1] is (Status.infeasible if legal else Status.bad_input), (number, refusal)
+        if fitting:
+            found = find_plan(workload, machine, fixed=fixed, top=5)
+            outcomes.append(found.status)
+            _compare(found, legal, fitting)
             continue
-        found = find_plan(workload, machine, fixed=fixed, top=5)
-        outcomes.append(found.status)
-        assert (found.plans_in_lattice, found.fitting) == (legal, len(fitting)), number
-        assert found.gap == 0
-        seconds = [step_s for step_s, _ in fitting[:5]]
-        np.testing.assert_allclose([ranked.step_s for ranked in found.plans], seconds, rtol=1e-12)
-        best = [plan for step_s, plan in fitting if step_s <= seconds[0] * (1 + 1e-12)]
-        assert found.plan in best, number
-        assert all(ranked.validation.passes for ranked in found.plans)
-    assert {outcomes.count(status) > 5 for status in (Status.ok, Status.infeasible)} == {True}
-    assert outcomes.count(Status.ok) > 60
+        with pytest.raises(CommandError) as refusal:
+            find_plan(workload, machine, fixed=fixed, top=5)
+        outcomes.append(refusal.value.status)
+        assert outcomes[-1] is (Status.infeasible if legal else Status.bad_input), (fixed, refusal)
+    assert min(outcomes.count(status) for status in (Status.infeasible, Status.bad_input)) > 5
+
+
+def _compare(found, legal, fitting):
+    assert (found.plans_in_lattice, found.fitting, found.gap) == (legal, len(fitting), 0)
+    seconds = [step_s for step_s, _ in fitting[:5]]
+    np.testing.assert_allclose([ranked.step_s for ranked in found.plans], seconds, rtol=1e-12)
+    assert found.plan in [plan for step_s, plan in fitting if step_s <= seconds[0] * (1 + 1e-12)]
+    assert all(ranked.validation.passes for ranked in found.plans)
 
 
 @pytest.mark.parametrize(

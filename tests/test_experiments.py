@@ -167,8 +167,8 @@ def test_every_field_of_a_batch_is_an_array_and_all_options_are_mixed():
     points = Pool(256, seed=1).batch(1000)
     leaves = jax.tree.leaves(points)
     assert {leaf.shape for leaf in leaves} == {(1000,)}
-    experts = {"expert", "expert_tensor"}  # the subject is dense
-    constant = experts | {"accelerators", "domain", "extra_layers_first", "extra_layers_middle", "extra_layers_last"}
+    absent = {"expert", "expert_tensor", "offload"}  # the subject is dense, and offload another structure
+    constant = absent | {"accelerators", "domain", "extra_layers_first", "extra_layers_middle", "extra_layers_last"}
     varied = {f.name for f in dataclasses.fields(points)} - constant
     for name in varied:
         assert any(np.unique(leaf).size > 1 for leaf in jax.tree.leaves(getattr(points, name))), name

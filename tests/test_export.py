@@ -14,7 +14,7 @@ from tests.builders import cluster, small_decoder, small_moe
 OPTIONS = {
     "zero_stage": (0, 1, 2, 3),
     "context_kind": ("ring", "all_to_all"),
-    "schedule": ("gpipe", "one_f_one_b", "interleaved", "zb_h1"),
+    "schedule": ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_v"),
     "recompute": tuple(options.RECOMPUTES),
     "precision": tuple(options.PRECISIONS),
     "gradient_dtype": ("fp32", "bf16", "fp16"),

@@ -145,7 +145,7 @@ def test_what_is_kept_gives_the_same_constants():
     spread = np.random.default_rng(3).normal(0, 0.2, (posed.size, posed.size))
     columns, kept, factor = narrowed(posed.columns, z, spread @ spread.T + 0.5 * np.eye(posed.size))
     rule = Rule((0.0,) * features(CASES[:1]).shape[1])
-    fitted = Fitted(columns=columns, z=kept, factor=factor, rule=rule, scatter={"": 0.1})
+    fitted = Fitted(columns=columns, z=kept, factor=factor, rule=rule, scatter={"": 0.1, "within": 0.05})
     tables = as_tables(fitted, {"rows": 1})
     read = from_files(tables, as_posterior(fitted))
     np.testing.assert_allclose(read.z, kept, rtol=1e-5)

@@ -25,7 +25,8 @@ IDEAL = {
     "matmul_ceiling": 1.0, "matmul_size0": 0.0, "attention_ceiling": 1.0, "hbm_ceiling": 1.0, "link_ceiling": 1.0,
     "network_ceiling": 1.0, "all_gather": "nested",
     "kernel_s": 0.0, "step_s": 0.0, "collective_s": 0.0, "all_reduce_tree": 0.0, "chunk_fill": 0.0, "contention": 0.0,
-    "hide_tensor": 1.0,
+    "hide_tensor": 1.0, "host_kernel_s": 0.0, "microbatch_s": 0.0, "jitter_s": 0.0, "update_passes": 1.0,
+    "scale_up_ceiling": 1.0, "scale_out_ceiling": 1.0, "congestion": 0.0,
 }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from optimize.hardware import (
     stack,
 )
 from optimize.objective import Job, Limits, Objective
-from tests.builders import cluster, small_decoder, small_moe
+from tests.builders import cluster, small_decoder
 
 CURVES = load_curves().base
 TEMPLATE = load_cluster("h100", 64)
@@ -49,14 +49,19 @@ def solved(asked, tolerance=1e-7, plans=PLANS):
     return solve_hardware(asked, points_of(asked.jobs[0].workload, asked.template, plans), tolerance=tolerance)
 
 
+def least(objective):
+    """The value of the plan that needs most, without limits: limits a little above it bind for one plan at least."""
+    return float(solved(problem(objective=objective), 1e-3).value.max())
+
+
 CASES = {
     "time within a budget": problem(limits=Limits(budget_usd=2.2e6)),
     "time within watts": problem(limits=Limits(power_w=60e3)),
     "time within both": problem(limits=Limits(budget_usd=2.5e6, power_w=70e3)),
     "cost": problem(objective=Objective.cost),
     "energy within a budget": problem(objective=Objective.energy, limits=Limits(budget_usd=2.2e6)),
-    "cost within a deadline": problem(objective=Objective.cost, limits=Limits(deadline_s=1.7e6)),
-    "time for what may be spent": problem(limits=Limits(budget_usd=53e3, rent=True)),
+    "cost within a deadline": problem(objective=Objective.cost, limits=Limits(deadline_s=1.04 * least(Objective.time))),
+    "time for what may be spent": problem(limits=Limits(budget_usd=1.02 * least(Objective.cost), rent=True)),
     "tokens per dollar within watts": problem(objective=Objective.tokens_per_usd, limits=Limits(power_w=60e3)),
 }
 
@@ -82,66 +87,6 @@ def test_the_value_is_the_cost_models_own(name):
         value = np.broadcast_to(found.model.objective(design), len(PLANS))[i]
         np.testing.assert_allclose(found.value[i], value, rtol=1e-9)
         assert answer.peak_bytes <= found.hardware(i).hbm_bytes * (1 + 1e-12)
-
-
-def random_problems(seed, count):
-    """Small random problems over two variables, the rest fixed, with three plans each."""
-    rng = np.random.default_rng(seed)
-    for _ in range(count):
-        workload = small_moe() if rng.random() < 0.3 else small_decoder()
-        own, start = np.exp(rng.normal(0, 1.0, len(FREE))), hardware_of(TEMPLATE)
-        changed = {name: getattr(start, name) * factor for name, factor in zip(FREE, own, strict=True)}
-        template = with_hardware(TEMPLATE, dataclasses.replace(start, **changed))
-        template = dataclasses.replace(template, prices=TEMPLATE.prices)
-        free = tuple(rng.choice([name for name in FREE if name != "hbm_bytes"], 2, replace=False))
-        objective = rng.choice([Objective.time, Objective.cost, Objective.energy])
-        bounds = {name: (changed[name] / 4, changed[name] * 4) for name in free}
-        asked = problem(workload, template, free=free, objective=objective, bounds=bounds)
-        point = points_of(workload, template, [_plan(rng) for _ in range(3)])
-        unit = HardwareModel(dataclasses.replace(asked, limits=Limits(budget_usd=1.0, power_w=1.0)), (point,))
-        worth = np.exp(unit.residual_logs((unit.low + unit.high).T / 2)).mean(axis=1)
-        use = [float(x * np.exp(rng.uniform(-0.3, 0.5))) if rng.random() < 0.6 else None for x in worth]
-        yield dataclasses.replace(asked, limits=Limits(budget_usd=use[0], power_w=use[1])), point
-
-
-def _plan(rng):
-    tensor, pipeline = int(rng.choice([1, 2, 4])), int(rng.choice([1, 2, 4]))
-    switches = {"sequence_parallel": bool(rng.integers(2)), "overlap_data": bool(rng.integers(2))}
-    return Plan(data=16, tensor=tensor, pipeline=pipeline, zero_stage=int(rng.choice([0, 1, 2])), **switches)
-
-
-def best_of_grid(model):
-    """The least objective among hardware on a grid that meets all limits, by plan; infinite where none does."""
-    axes = np.moveaxis(np.linspace(model.low, model.high, 31), 2, 0)  # variables x steps x plans
-    logs = np.stack(np.broadcast_arrays(axes[0][:, None], axes[1][None])).reshape(2, -1, model.length)
-    values, _ = model.evaluate(logs)
-    inside = (values[1:] <= 0).all(axis=0)
-    return np.where(inside, values[0], np.inf).min(axis=0)
-
-
-def test_bounds_are_never_above_the_optimum_of_a_fine_grid():
-    """Over 200 plans of random problems: the grid's best is feasible, so no valid bound of any rung may exceed it."""
-    over, checked = [], 0
-    for asked, point in random_problems(1, 70):
-        model = HardwareModel(asked, (point,))
-        best, found = best_of_grid(model), solve_hardware(asked, point)
-        rungs = {
-            "corner": certify.lower_bounds(asked, point, steps=0),
-            "tangent": certify.lower_bounds(asked, point),
-            "planes": found.lower_bound,
-        }
-        for rung, bound in rungs.items():
-            assert (bound <= np.exp(best)).all(), (rung, asked.limits, asked.free)
-        done = np.array([status is HardwareStatus.solved for status in found.status])
-        assert (found.gap[done] <= 1e-3).all()
-        assert {found.status[i] for i in np.flatnonzero(~done)} <= {HardwareStatus.infeasible}
-        assert np.isinf(best[~done]).all()
-        over += list(best[done] - np.log(found.value[done]))
-        checked += len(best)
-    assert checked >= 200
-    assert len(over) > 150
-    assert min(over) >= -1e-3  # the grid is no better than the answer
-    assert np.median(over) < 0.05  # and it is fine
 
 
 STEP = 0.01
@@ -254,6 +199,9 @@ def test_plans_above_the_cutoff_are_left():
     kept = [status for status in again.status if status is not HardwareStatus.dominated]
     assert 1 <= len(kept) < len(PLANS)
     assert again.value.min() <= found.value.min() * 1.001
+    many = solve_hardware(asked, found.model.points[0], cutoff=found.value.min() * 0.5)  # proved by the first bounds
+    assert set(many.status) == {HardwareStatus.dominated}
+    assert many.evaluations == certify.STEPS * len(PLANS)
     for status, bound, value in zip(again.status, again.lower_bound, found.value, strict=True):
         assert bound <= value
         assert status is not HardwareStatus.dominated or bound > cut

@@ -12,8 +12,9 @@ from costmodel.plan import Plan, layers
 from costmodel.semantics import Exact
 from costmodel.specs import load_cluster, load_workload
 from costmodel.violations import violations
+from optimize._degrees import divisors
 from optimize.default_plan import even_layers
-from optimize.lattice import chunks, count, divisors, lattice
+from optimize.lattice import chunks, count, lattice
 from optimize.legality import rules
 from tests.builders import cluster, small_decoder, small_moe
 from tests.oracles.plans import brute_force
@@ -31,6 +32,7 @@ WIDE = load_cluster("gb200-nvl72", 144)
         (DENSE, ODD, {"recompute": "none", "zero_stage": 3, "context": 1, "microbatch": 1}),
         (DENSE, cluster(1), {}),
         (DENSE, cluster(6), {"schedule": "interleaved", "recompute": "full", "zero_stage": 2}),
+        (small_decoder(layers=8, batch=16), cluster(8), {"schedule": "zb_v", "recompute": "none", "zero_stage": 1}),
         (DENSE, cluster(4), {"recompute_share": 0.3, "schedule": "gpipe", "zero_stage": 2, "data_shard": 2}),
         (DENSE, cluster(4), {"stage_layers": (1, 5), "pipeline": 2}),
         (MOE, cluster(8, domain=4), {"recompute": "selective", "context": 1, "schedule": "one_f_one_b"}),
@@ -41,7 +43,7 @@ WIDE = load_cluster("gb200-nvl72", 144)
             {"tensor": 2, "expert": 1, "expert_tensor": 1, "pipeline": 1, "zero_stage": 1},
         ),
     ],
-    ids=["8", "three tiers", "24 by 6", "1", "6", "4", "stage layers", "experts", "experts on 4", "domains of 72"],
+    ids=["8", "three tiers", "24 by 6", "1", "6", "V", "4", "stage layers", "experts", "experts on 4", "domains of 72"],
 )
 def test_the_lattice_is_brute_force(workload, machine, fixed):
     whole = lattice(workload, machine, fixed)
@@ -119,11 +121,11 @@ def _verdict(rule, plan: Plan, machine) -> bool:
 )
 def test_masks_have_the_verdict_of_violations(workload, machine):
     rule, legal = rules(workload, machine), 0
-    for plan in _random_plans(np.random.default_rng(0), workload, machine, 1000):
+    for plan in _random_plans(np.random.default_rng(0), workload, machine, 2000):
         broken = violations(plan, workload, machine)
         assert _verdict(rule, plan, machine) is (not broken), (plan, broken)
         legal += not broken
-    assert 20 < legal < 900
+    assert 20 < legal < 1800
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ OPTIONS = [
     {"zero_stage": 0, "recompute": "selective", "attention": "unfused"},
     {"schedule": "zb_h1", "overlap_tensor": True, "recompute": "full"},
     {"schedule": "zb_h2", "sequence_parallel": True, "overlap_data": False},
+    {"schedule": "zb_v", "zero_stage": 2, "overlap_pipeline": True},
     {"schedule": "gpipe", "recompute": "full", "recompute_share": 0.5, "overlap_pipeline": True},
     {"schedule": "interleaved", "virtual_stages": 2, "sequence_parallel": True},
     {"context": 2},
@@ -39,7 +40,7 @@ OPTIONS = [
     {"offload_weights": 0.5, "offload_optimizer": 1.0, "offload_activations": 0.25, "recompute": "full"},
     {"zero_stage": 3, "offload_weights": 1.0, "offload_activations": 1.0, "sequence_parallel": True},
 ]
-NEEDS = {"zb_h1": 1, "zb_h2": 2, "interleaved": 1}  # microbatches per stage, at the least
+NEEDS = {"zb_h1": 1, "zb_h2": 2, "zb_v": 2, "interleaved": 1}  # microbatches per stage, at the least
 CASES = list(itertools.product(zip(WORKLOADS, CLUSTERS, strict=True), OPTIONS))
 
 

@@ -9,9 +9,11 @@ import pytest
 from costmodel.evaluate import evaluate
 from costmodel.plan import Plan
 from costmodel.violations import violations
+from optimize import exhaustive
 from optimize.export import FRAMEWORKS, canonical
 from optimize.lattice import lattice
 from optimize.only import find_plan_for, narrow
+from optimize.sharding import _named
 from optimize.status import CommandError, Status
 from tests.builders import accelerator, cluster, small_decoder, small_moe
 from tests.test_cli import answer, ask, refusal
@@ -41,6 +43,7 @@ def test_the_best_of_what_can_be_told_is_that_of_all_plans_that_can(name, expert
     assert found.result.value == pytest.approx(best_s, rel=1e-6)
     assert all(FRAMEWORKS[name].cannot(ranked.plan, workload) == () for ranked in found.result.plans)
     assert found.result.gap == pytest.approx(0, abs=1e-6)
+    assert found.cost is not None
     assert found.cost >= -1e-9
 
 
@@ -82,7 +85,8 @@ def test_the_best_plan_as_a_launch_file_is_explained_alike(capsys, tmp_path, nam
 
 
 def test_the_launch_file_alone_goes_to_standard_output(capsys):
-    status, out, err = ask(capsys, "plan", *JOB, "--launch", "megatron", "--top", "2")
+    status, out, err = ask(capsys, "plan", *JOB, "--only", "megatron", "--launch", "megatron", "--top", "2")
+    assert "only what Megatron-LM can be told: " in err
     assert status == 0
     assert out.startswith("# equipoise: llama3-8b on h100, 16 accelerators, for Megatron-LM\n")
     assert "best plan: " in err
@@ -114,3 +118,24 @@ def test_restrictions_are_tables_of_plain_values():
         table = framework.restricts()
         assert set(table) <= {field.name for field in dataclasses.fields(Plan)}
         json.dumps(table)
+
+
+def test_an_interrupted_search_tells_what_it_found():
+    """The second alternative is stopped: its best so far stands beside the first one's, and no more is searched."""
+    asked = []
+
+    def search(whole, value, top):
+        asked.append(len(whole))
+        found = exhaustive.search(whole, value, top)
+        return found if len(asked) == 1 else dataclasses.replace(found, unseen=found.top[0].value / 2)
+
+    found = find_plan_for("megatron", small_decoder(batch=8), cluster(4, domain=4), top=2, search=search)
+    assert len(asked) == 2
+    assert found.result.status is Status.incomplete
+    assert found.result.lower_bound <= found.result.value
+    assert (found.best_of_all, found.cost, found.as_json()["best_of_all"]) == (None, None, None)
+
+
+def test_fixed_sets_are_named_alike_in_every_process():
+    first, second = (frozenset(names) for names in (("gpipe", "interleaved"), ("interleaved", "gpipe")))
+    assert _named(("schedule", first)) == _named(("schedule", second)) == "schedule=['gpipe', 'interleaved']"

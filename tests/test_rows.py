@@ -19,7 +19,7 @@ from costmodel._specs_files import SpecError
 from costmodel._specs_rows import read_rows
 from costmodel.rows import Case, Unreadable, alternatives, case, evaluated, lightened, read_cases, settle, stacked
 from costmodel.rows.hardware import between_nodes
-from costmodel.rows.layouts import by_cost, stage_layers
+from costmodel.rows.stages import by_cost, stage_layers
 from costmodel.workload import parameters
 
 _PLACES = (Path(__file__).parents[2] / "shared/measurements", Path("/work/shared/measurements"))
@@ -179,7 +179,7 @@ READINGS = [
         "megatron_core h100 infiniband",
         {"context": 2, "stage_layers": (15, 16, 16, 16, 16, 16, 16, 15)},
     ),
-    ("validation", "AutoModel", 3, "fsdp h100 infiniband", {"expert": 64, "pipeline": 4}),
+    ("validation", "AutoModel", 3, "megatron_core h100 infiniband", {"expert": 64, "pipeline": 4}),
     ("validation", "dgxc", 200, "megatron_core h100 infiniband", {"tensor": 4, "data": 256, "zero_stage": 1}),
     ("validation", "Oracle", 3, "megatron_core gb300 node", {"data": 8, "tensor": 1}),
     ("validation", "PaLM", 0, "xla tpu datacentre", {"tensor": 12, "data_shard": 256}),
@@ -259,8 +259,14 @@ def test_notes_change_the_model_and_the_plan():
     assert faster < slower
     assert read(notes="vanilla TP, torch.compile", source="torchtitan").plan.overlap_tensor is False
     assert read(notes="async TP, torch.compile", source="torchtitan").plan.overlap_tensor is True
-    assert read(notes="kernel=torch; rest").plan.fused_kernels is False
-    assert read(notes="kernel=flash_attention2 + RMS kernel; rest").plan.fused_kernels is True
+    kernels = ("torch", "flash_attention2", "flash_attention2 + RMS kernel")
+    eager = [
+        read(notes=f"kernel={name}; rest", gated_ffn="1", flash_attention=str(2 * ("flash" in name)))
+        for name in kernels
+    ]
+    assert [found.plan.fused_kernels for found in eager] == [False] * 3
+    times_s = evaluated(eager).step_s
+    assert times_s[0] > times_s[1] > times_s[2]
 
 
 def test_defaults_are_said():
@@ -297,6 +303,8 @@ def test_open_recompute_is_the_least_that_fits():
     assert [found.plan.recompute for found in chosen] == ["none", "full", "selective"]
     assert chosen[1].plan.recompute_share == 1.0
     assert alternatives(large) == (large,)
+    unprinted = read(micro_batch="", pp="1", dp="8", global_batch_sequences="64")
+    assert [found.plan.microbatch for found in alternatives(unprinted)] == [2, 4, 8]
 
 
 # batches

@@ -50,6 +50,14 @@ class Fitted:
         return log_times, jacobian, unseen
 
 
+EXPERTS = "_experts"
+
+
+def scatter_class(case: Case) -> str:
+    """The class whose scatter a case has: its software, and whether the model has experts."""
+    return case.stack + (EXPERTS if any(op.kind == "exchange" for b in case.workload.blocks for op in b.ops) else "")
+
+
 def _missing(keys: set[tuple[str, str, str]], parameter: Any, member: Group) -> float:
     """Prior variance of the deviations that are no columns."""
     absent = [level for level in LEVELS if (parameter.name, level, member[level]) not in keys]

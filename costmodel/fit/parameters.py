@@ -42,12 +42,16 @@ class Parameter:
         return value * (1.0 - value) if self.share else value
 
 
-def _share(name: str, centre: float, shared: float, **levels: float) -> Parameter:
-    return Parameter(name=name, centre=centre, share=True, shared=shared, **levels)
+def _share(
+    name: str, centre: float, shared: float, family: float = 0.0, stack: float = 0.0, fabric: float = 0.0
+) -> Parameter:
+    return dataclasses.replace(_positive(name, centre, shared, family, stack, fabric), share=True)
 
 
-def _positive(name: str, centre: float, shared: float, **levels: float) -> Parameter:
-    return Parameter(name=name, centre=centre, shared=shared, **levels)
+def _positive(
+    name: str, centre: float, shared: float, family: float = 0.0, stack: float = 0.0, fabric: float = 0.0
+) -> Parameter:
+    return Parameter(name=name, centre=centre, shared=shared, family=family, stack=stack, fabric=fabric)
 
 
 PARAMETERS = (

@@ -32,7 +32,7 @@ class Problem:
         self.design = self.columns.design(groups)
         self.kernel_design = self.columns.design(kernel_groups) if found else {}
         self.centres = {p.name: self.evaluator.centre(p) for p in PARAMETERS}
-        self.log_measured = np.log([case.measured_step_s for case in cases])  # pyright: ignore[reportArgumentType]
+        self.log_measured = np.log([case.measured_step_s or np.nan for case in cases])
         self.sources = sorted({case.source for case in cases})
         self.of_source = np.array([[float(case.source == name) for name in self.sources] for case in cases])
         self.size = len(self.columns.keys)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from costmodel.fit.fitted import scatter_class
 from costmodel.fit.kernels import Kernel
 from costmodel.fit.problem import Problem, Settings
 from costmodel.fit.regimes import CLASS, Rule, fit_rule
@@ -12,6 +13,7 @@ from costmodel.fit.solve import Solution
 from costmodel.rows import Case
 
 _ROUNDS = 6
+_LARGEST_SCALE = 0.4  # of a source: beyond it a formula is wrong, which no scatter describes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,18 +67,28 @@ def left_out_errors(trained: Trained) -> np.ndarray:
 def scatter(cases: Sequence[Case], errors: np.ndarray) -> dict[str, float]:
     """Scatter of each software class, drawn towards that of all: root mean square of a robust scale by source.
 
-    The scale of a source left out is its median absolute error over that of a normal distribution.
+    The scale of a source left out is its median absolute error over that of a normal distribution. Models with experts
+    are a class of their own: what their kernels and dispatchers do differs more from one release to the next.
     """
-    sources, stacks = np.array([c.source for c in cases]), np.array([c.stack for c in cases])
+    sources, classes = np.array([c.source for c in cases]), np.array([scatter_class(c) for c in cases])
     scales: dict[str, list[float]] = {}
     for source in dict.fromkeys(sources):
-        for stack in dict.fromkeys(stacks[sources == source]):
-            own = np.abs(errors[(sources == source) & (stacks == stack)])
-            scales.setdefault(str(stack), []).append(float(np.median(own)) / 0.6745)
-    everything = np.concatenate([np.square(own) for own in scales.values()])
-    overall = float(np.mean(np.minimum(everything, 0.25)))
-    found = {s: float(np.sqrt((np.sum(np.square(own)) + overall) / (len(own) + 1))) for s, own in scales.items()}
+        for member in dict.fromkeys(classes[sources == source]):
+            own = np.abs(errors[(sources == source) & (classes == member)])
+            scales.setdefault(str(member), []).append(min(float(np.median(own)) / 0.6745, _LARGEST_SCALE))
+    overall = float(np.mean(np.concatenate([np.square(own) for own in scales.values()])))
+    found = {name: float(np.sqrt((np.square(own).sum() + overall) / (len(own) + 1))) for name, own in scales.items()}
     return found | {"": float(np.sqrt(overall))}
+
+
+def within_scatter(cases: Sequence[Case], errors: np.ndarray) -> float:
+    """What is left inside one software: the median over sources of a robust scale about each."""
+    sources = np.array([case.source for case in cases])
+    scales = []
+    for source in dict.fromkeys(sources):
+        own = errors[sources == source]
+        scales.append(float(np.median(np.abs(own - np.median(own)))) / 0.6745)
+    return float(np.median(scales))
 
 
 def _errors(problem: Problem, z: np.ndarray, rule: Rule) -> np.ndarray:

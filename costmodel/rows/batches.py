@@ -16,7 +16,7 @@ from costmodel.cluster import Accelerator, Cluster, Tier
 from costmodel.cost import parts
 from costmodel.plan import PlanPoint, embed, layers
 from costmodel.rows.cases import Case
-from costmodel.rows.defaults import HABITS
+from costmodel.rows.defaults import FRAMEWORK_ATTENTION, HABITS
 from costmodel.rows.layouts import selective_row
 from costmodel.semantics import Exact
 from costmodel.stack import Stack
@@ -87,11 +87,12 @@ def point(case: Case) -> PlanPoint:
         precision = dataclasses.replace(precision, master_bytes=precision.master_bytes - precision.weight_bytes)
     if case.plan.recompute == "selective":
         recompute = selective_row(case.facts, habits) or recompute
+    attention = FRAMEWORK_ATTENTION if case.facts.get("framework_attention") else found.attention
     offloaded = min(1.0, case.facts.get("offload_layers", 0.0) * case.plan.pipeline / layers(case.workload))
     if offloaded:
         kept = {name: (1 - offloaded) * getattr(recompute, name) for name in ("keep_core", "keep_rest")}
         recompute = dataclasses.replace(recompute, **kept)
-    return dataclasses.replace(found, precision=precision, recompute=recompute)
+    return dataclasses.replace(found, precision=precision, recompute=recompute, attention=attention)
 
 
 def _batch(cases: list[Case], indices: np.ndarray) -> Batch:

@@ -7,7 +7,7 @@ Each class is a way to write training software, not a source; a row names its cl
 import dataclasses
 from collections.abc import Mapping
 
-from costmodel.options import RecomputeRow
+from costmodel.options import AttentionRow, RecomputeRow
 
 STACKS = ("nanotron", "fsdp", "megatron_early", "megatron_core", "xla", "deepspeed")
 
@@ -27,6 +27,7 @@ class Habits:
     fused_kernels: bool
     selective: RecomputeRow | None  # what "selective" means; None: as in Megatron, the attention's core
     whole_inputs: bool = False  # models._gathered
+    always_recomputes: bool = False  # K: MaxText's and Pax's own configurations set a policy other than none
     keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
     keeps_8bit_weights: bool = False  # under 8-bit precisions the weights are held, and gathered, in 8 bits
     weighs_head: bool = False  # layouts.by_cost
@@ -37,6 +38,10 @@ class Habits:
 
 # C: of the allocator, by the memory of nanotron's calibration rows: 0.3 GB that no tensor needs, 5 % of activations
 _TORCH = {"workspace_bytes": 0.3e9, "fragmentation": 0.05}
+
+FRAMEWORK_ATTENTION = AttentionRow(flash=0.0, score_touches_forward=14.0, score_touches_backward=20.0)
+"""Scores through the framework's operators: written (1), masked (2), cast up (3), softmax in 32 bits (4), cast down
+(3), read (1); backward the same for their gradients, with two more products. K: counted, in touches of two bytes."""
 
 FUSED_LOSS_BYTES = 4.0
 """Bytes of one logit where loss and gradient are one kernel: 16-bit logits, and their gradient in a second copy."""
@@ -163,6 +168,7 @@ HABITS = {
         overlap_pipeline=True,
         fused_kernels=True,
         selective=XLA_SELECTIVE,
+        always_recomputes=True,
         keeps_32bit_weights=True,
         memory=_XLA,
     ),

@@ -10,7 +10,9 @@ from costmodel.plan import Plan
 from costmodel.rows.columns import Columns, RowError
 from costmodel.rows.defaults import HABITS, XLA_OFFLOADED, XLA_SELECTIVE, Habits
 from costmodel.rows.hardware import Machine
+from costmodel.rows.models import UNFUSED_WORDS
 from costmodel.rows.notes import software_words
+from costmodel.rows.stages import by_cost, head_in_layers, stage_layers
 
 OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT = "recompute", "microbatch", "layout"
 """Marks in `Layout.open` of what the row does not print."""
@@ -32,11 +34,11 @@ def layout(
     assumed: list[str] = []
     degrees = _degrees(columns, machine, batch, assumed)
     zero = _sharding(columns, facts, machine, habits, degrees, assumed)
-    micro = _microbatch(columns, degrees, zero["zero_stage"], batch, assumed)
+    micro = _microbatch(columns, degrees, habits, zero["zero_stage"], batch, assumed)
     stages = _stages(columns, habits, degrees["pipeline"], layers, assumed)
     recompute, is_open = _recompute(columns, facts, habits, layers, degrees["pipeline"], assumed)
     number = _numbers(columns, habits, assumed)
-    expert = _experts(columns, degrees, assumed)
+    expert = _experts(columns, facts, degrees, assumed)
     overlap = _overlap(facts, habits)
     tensor = degrees["tensor"] > 1
     said = columns.flag("sp")
@@ -137,13 +139,19 @@ def columns_product(degrees: Mapping[str, int]) -> int:
     return degrees["tensor"] * degrees["context"] * degrees["pipeline"] * degrees["data"]
 
 
-def _microbatch(columns: Columns, degrees: Mapping[str, int], zero: int, batch: int, assumed: list[str]) -> int:
-    """As printed; open: 1 with a pipeline, all sequences of the rank under FSDP, else 4 (C: Narayanan's table 1)."""
+def _microbatch(
+    columns: Columns, degrees: Mapping[str, int], habits: Habits, zero: int, batch: int, assumed: list[str]
+) -> int:
+    """As printed; open: all sequences of the rank under FSDP, else 4 (C: Narayanan's table 1); with a pipeline 1.
+
+    torchtitan makes as many microbatches as there are stages (K: its `pipeline_parallel_microbatches`).
+    """
     own = max(1, batch // degrees["data"])
     printed = columns.count("micro_batch")
     if printed is None:
         alone = own if zero == 3 else min(4, own)
-        printed = alone if degrees["pipeline"] == 1 else 1
+        piped = max(1, own // degrees["pipeline"]) if habits is HABITS["fsdp"] else 1
+        printed = alone if degrees["pipeline"] == 1 else piped
         assumed.append(f"microbatch {printed}")
     if printed > own:
         assumed.append(f"microbatch {own}: a rank has no more sequences")
@@ -160,7 +168,7 @@ def _stages(columns: Columns, habits: Habits, pipeline: int, layers: int, assume
     if pipeline > 1 and virtual > 1:
         chosen |= {"virtual_stages": virtual, "schedule": "interleaved"}
     if habits.weighs_head and pipeline > 1:
-        chosen["stage_layers"] = by_cost(layers, pipeline, _head_in_layers(columns))
+        chosen["stage_layers"] = by_cost(layers, pipeline, head_in_layers(columns))
         assumed.append("stages by cost, the head among them")
     elif pipeline > layers:
         raise RowError(f"`pp` is {pipeline}; expected at most the {layers} layers")
@@ -168,35 +176,6 @@ def _stages(columns: Columns, habits: Habits, pipeline: int, layers: int, assume
         chosen["stage_layers"] = stage_layers(layers, pipeline)
         assumed.append("uneven stages")
     return chosen
-
-
-def _head_in_layers(columns: Columns) -> float:
-    """Cost of the head over that of a layer: $V h / (4 h^2 + 3 h f)$, as nanotron weighs its blocks."""
-    hidden = columns.needed("hidden")
-    return (columns.count("vocab") or 0) / (4 * hidden + 3 * columns.needed("ffn_hidden"))
-
-
-def by_cost(layers: int, pipeline: int, head: float) -> tuple[int, ...]:
-    """Layers of each stage where one closes as soon as the cost so far exceeds its share of the whole.
-
-    Source: nanotron, `build_model` in models/base.py. Late stages may be left with the head alone, or with nothing.
-    """
-    held, stage = [0] * pipeline, 0
-    share = (layers + head) / pipeline
-    for layer in range(1, layers + 1):
-        held[stage] += 1
-        if layer > share * (stage + 1) and stage < pipeline - 1:
-            stage += 1
-    return tuple(held)
-
-
-def stage_layers(layers: int, pipeline: int) -> tuple[int, ...]:
-    """Embedding and head count as layers where that makes stages even, as in Megatron; else some have one more."""
-    if (layers + 2) % pipeline == 0:
-        each = (layers + 2) // pipeline
-        return (each - 1, *(each for _ in range(pipeline - 2)), each - 1)
-    each, more = divmod(layers, pipeline)
-    return tuple(each + (1 <= i <= more if more < pipeline - 1 else i < more) for i in range(pipeline))
 
 
 def _recompute(
@@ -254,7 +233,7 @@ def _numbers(columns: Columns, habits: Habits, assumed: list[str]) -> dict[str, 
     if found is None:
         assumed.append("bf16")
     kernel = columns.text("flash_attention").lower()
-    attention = "unfused" if kernel in ("0", "no", "0.0", "false", "none") else "flash" if kernel else habits.attention
+    attention = "unfused" if kernel in UNFUSED_WORDS else "flash" if kernel else habits.attention
     gradient = "bf16" if _own_zero(columns, habits) else habits.gradient_dtype
     return {"precision": found or "bf16", "attention": attention, "gradient_dtype": gradient}
 
@@ -265,12 +244,16 @@ def _own_zero(columns: Columns, habits: Habits) -> bool:
     return habits is HABITS["megatron_early"] and "zero-1" in cell and "megatron" not in software_words(columns.row)
 
 
-def _experts(columns: Columns, degrees: Mapping[str, int], assumed: list[str]) -> dict[str, int]:
+def _experts(
+    columns: Columns, facts: Mapping[str, float], degrees: Mapping[str, int], assumed: list[str]
+) -> dict[str, int]:
     """Ranks over which experts are divided; each expert is whole on its rank."""
     experts, ranks = columns.count("experts"), degrees["tensor"] * degrees["context"] * degrees["data"]
     if not experts:
         return {}
     printed = columns.count("ep")
+    if printed == 1 and facts.get("fast_dispatcher"):
+        printed = None  # a dispatcher between ranks that hold different experts
     expert = printed or next(n for n in range(min(experts, ranks), 0, -1) if experts % n == 0 and ranks % n == 0)
     if printed is None:
         assumed.append(f"experts over {expert} ranks")

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel._pytree import as_float, map_leaves
-from costmodel.models._pieces import SPREAD, TOKENS
 from costmodel.models.decoder import decoder
 from costmodel.models.moe import Latent, moe_decoder
+from costmodel.rows import variants
 from costmodel.rows.columns import Columns, RowError
 from costmodel.rows.defaults import HABITS
-from costmodel.workload import LOGITS, Block, Op, Saved, Size, Workload
+from costmodel.workload import Workload
 
 _VOCABULARY_GPT, _VOCABULARY_LLAMA = 51_200, 32_000
 _LARGEST = 10**9
+_FIRST_FLASH = 1.6  # Dao 2023 (FlashAttention-2), figure 4: A100, causal, heads of 128, forward and backward at 2,048
+UNFUSED_WORDS = ("0", "no", "0.0", "false", "none")
+"""Cells of `flash_attention` that say that the scores pass through memory."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,13 +44,18 @@ class Dimensions:
     dropout: bool = False
     tied: bool = False
     parallel_block: bool = False
+    attention_work: float = 1.0  # time of the fused attention over that of FlashAttention-2
+    whole_scores: bool = False  # a kernel that computes the masked half of the scores too
     whole_inputs: bool = False  # inputs of sequence-parallel regions are saved gathered (nanotron)
     narrow_inputs: bool = False  # linear layers save their inputs as they were cast, in 8 bits (Transformer Engine)
     eager: bool = False  # what a framework without a compiler saves beside the fused kernels' tensors
     rotation_copies: float = 0.0
+    fused_norms: bool = False  # among operators that are not
+    rotation_passes: bool = False  # of queries and keys, in the framework's operators
     unfused_norms: bool = False  # RMS norms written in the framework's operators, in 32 bits
     unfused_softmax: bool = False  # attention in the framework's operators, with its softmax in 32 bits
     offloaded_inputs: bool = False  # those of the layers wait in the host's memory
+    norm_copies_bytes: float = 10.0  # an element, of unfused norms; selective recompute drops them
     whole_loss: bool = False  # logits are gathered from the tensor ranks before the loss
     window: int = 0  # tokens of a sliding window on every layer; 0: all before
     window_share: float = 1.0  # layers that have the window
@@ -112,10 +120,15 @@ def dimensions_of(columns: Columns, facts: Mapping[str, float], era: str) -> tup
         dropout=gpt and era in ("megatron_early", "deepspeed"),
         tied=_tied(columns, gpt),
         parallel_block=bool(facts.get("parallel_block")),
+        attention_work=_FIRST_FLASH if facts.get("first_flash") else 1.0,
+        whole_scores=columns.text("flash_attention").lower() in UNFUSED_WORDS,
         whole_inputs=HABITS[era].whole_inputs and (columns.count("pp") or 1) == 1,
         narrow_inputs=HABITS[era].keeps_8bit_weights and _is_narrow(columns.text("precision").lower()),
         eager=eager,
-        unfused_norms=bool(gated) and facts.get("fused_kernels") == 0.0,
+        unfused_norms=bool(gated) and ("eager" in facts or facts.get("fused_norms") == 0.0),
+        norm_copies_bytes=0.0 if columns.text("recompute") == "selective" else 10.0,
+        fused_norms=facts.get("fused_norms") == 1.0,
+        rotation_passes=bool(gated) and (prints_kernels or "eager" in facts),
         whole_loss=prints_kernels,
         offloaded_inputs=bool(facts.get("offloaded_projections")),
         unfused_softmax=bool(facts.get("framework_attention")),
@@ -146,7 +159,7 @@ def _tied(columns: Columns, gpt: bool) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _built(d: Dimensions) -> Workload:
-    density = causal_density(d)
+    density = 1.0 if d.whole_scores else d.attention_work * causal_density(d)
     if d.experts:
         built = moe_decoder(
             layers=d.layers,
@@ -189,15 +202,17 @@ def _built(d: Dimensions) -> Workload:
         )
     built = dataclasses.replace(built, name="row", tied=float(d.tied))
     changes = (
-        (d.parallel_block, _in_parallel),
-        (d.whole_inputs, _gathered),
-        (d.narrow_inputs, _narrow),
-        (d.eager, _eager),
-        (d.unfused_norms, _norms_in_32_bits),
-        (d.whole_loss, _loss_on_all_logits),
-        (d.unfused_softmax, _softmax_in_32_bits),
-        (d.offloaded_inputs, _without_inputs),
-        (d.rotation_copies > 0, functools.partial(_rotated, d.rotation_copies)),
+        (d.parallel_block, variants.in_parallel),
+        (d.whole_inputs, variants.gathered),
+        (d.narrow_inputs, variants.narrow),
+        (d.eager, variants.eager),
+        (d.unfused_norms, functools.partial(variants.norms_in_32_bits, d.norm_copies_bytes)),
+        (d.fused_norms, variants.fused_norms),
+        (d.rotation_passes, variants.rotation),
+        (d.whole_loss, variants.loss_on_all_logits),
+        (d.unfused_softmax, variants.softmax_in_32_bits),
+        (d.offloaded_inputs, variants.without_inputs),
+        (d.rotation_copies > 0, functools.partial(variants.rotated, d.rotation_copies)),
     )
     for applies, change in changes:
         if applies:
@@ -210,103 +225,3 @@ def causal_density(d: Dimensions) -> float:
     share = d.window / d.sequence
     windowed = share - 0.5 * share**2 if d.window else 0.5
     return d.window_share * windowed + (1 - d.window_share) * 0.5
-
-
-def _in_parallel(block: Block) -> Block:
-    """Attention and feed-forward beside each other: one norm, one residual and one pair of syncs less."""
-    dropped = ("ffn norm", "attention sync", "attention residual")
-    return dataclasses.replace(block, ops=tuple(op for op in block.ops if op.name not in dropped))
-
-
-def _gathered(block: Block) -> Block:
-    """Inputs of column-parallel layers kept as they were gathered, and not gathered again.
-
-    Source: nanotron, `tensor_parallel/functional.py`, without `recompute_allgather`. Its calibration rows hold
-    runs with and without: without a pipeline most are so, with one most are not (the cause is unknown).
-    """
-
-    def whole(op: Op) -> Op:
-        kept = (dataclasses.replace(saved, rows=tuple(map(own_tokens, saved.rows))) for saved in op.saved)
-        return dataclasses.replace(op, saved=tuple(kept))
-
-    def own_tokens(size: Size) -> Size:
-        return dataclasses.replace(size, split=TOKENS) if size.split == SPREAD else size
-
-    return dataclasses.replace(block, ops=tuple(whole(op) if op.kind == "matmul" else op for op in block.ops))
-
-
-def _narrow(block: Block) -> Block:
-    """Inputs of linear layers saved in 8 bits. Source: NVIDIA Transformer Engine, `LayerNormLinear` and `Linear`."""
-
-    def half(op: Op) -> Op:
-        if op.kind != "matmul" or op.name == LOGITS:
-            return op
-        return dataclasses.replace(op, saved=tuple(dataclasses.replace(s, activations=0.5) for s in op.saved))
-
-    return dataclasses.replace(block, ops=tuple(map(half, block.ops)))
-
-
-def _eager(block: Block) -> Block:
-    """Autograd of unfused modules keeps the gate after its activation too."""
-
-    def more(op: Op) -> Op:
-        if op.name != "activation" or not op.saved:
-            return op
-        return dataclasses.replace(op, saved=(*op.saved, dataclasses.replace(op.saved[0], columns=op.columns)))
-
-    return dataclasses.replace(block, ops=tuple(map(more, block.ops)))
-
-
-def _rotated(copies: float, block: Block) -> Block:
-    """Queries and keys before and after their rotation, and the parts that are put together again."""
-
-    def more(op: Op) -> Op:
-        if op.kind != "attention":
-            return op
-        kept = Saved(rows=op.saved[0].rows, columns=op.saved[0].columns[:1], activations=copies)
-        return dataclasses.replace(op, saved=(*op.saved, kept))
-
-    return dataclasses.replace(block, ops=tuple(map(more, block.ops)))
-
-
-def _norms_in_32_bits(block: Block) -> Block:
-    """Input and normalised input in 32 bits, and in 16 before the scale: 10 bytes per element of each norm.
-
-    Forward a cast (2 bytes read, 4 written), a square (8), a mean (4), a product with the inverse root (8), a cast (6)
-    and one with the weights (4): 36 bytes an element, 18 touches, of which `Stack.unfused_touches` counts two for each
-    one here. Backward twice that.
-    """
-
-    def more(op: Op) -> Op:
-        if not op.name.endswith(" norm") or not op.saved:
-            return op
-        copies = dataclasses.replace(op.saved[0], activations=0.0, fixed_bytes=10.0, role="rest")
-        return dataclasses.replace(op, saved=(*op.saved, copies), touches_forward=9.0, touches_backward=18.0)
-
-    return dataclasses.replace(block, ops=tuple(map(more, block.ops)))
-
-
-def _loss_on_all_logits(block: Block) -> Block:
-    """Every tensor rank holds the logits of the whole vocabulary (evidence V: reference/accuracy.md, section 6)."""
-
-    def whole(op: Op) -> Op:
-        columns = tuple(dataclasses.replace(size, split=()) for size in op.columns)
-        return dataclasses.replace(op, columns=columns) if op.kind == "loss" else op
-
-    return dataclasses.replace(block, ops=tuple(map(whole, block.ops)))
-
-
-def _softmax_in_32_bits(block: Block) -> Block:
-    """Masked scores in 16 bits and their softmax in 32, beside the probabilities: 6 bytes more for each score."""
-
-    def more(kept: Saved) -> Saved:
-        return dataclasses.replace(kept, fixed_bytes=kept.fixed_bytes + 6.0) if kept.role == "core" else kept
-
-    ops = (dataclasses.replace(op, saved=tuple(map(more, op.saved))) for op in block.ops)
-    return dataclasses.replace(block, ops=tuple(ops))
-
-
-def _without_inputs(block: Block) -> Block:
-    """The block without the inputs that it would keep for its recomputation."""
-    ops = (dataclasses.replace(op, saved=tuple(k for k in op.saved if k.role != "input")) for op in block.ops)
-    return dataclasses.replace(block, ops=tuple(ops))

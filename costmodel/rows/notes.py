@@ -12,6 +12,7 @@ _CLASSES = (
     (r"maxtext|\bpax|paxml|jax|levanter|\bxla\b|tpu|flax|t5x", "xla"),
     (r"megatron-deepspeed|megatron-llama", "megatron_early"),
     (r"megatron[- ]bridge|megatron[- ]core|nemo(?!.*automodel)|dgxc|transformer engine|\(te\)|primus", "megatron_core"),
+    (r"\bte \+|\bte,|transformer-engine", "megatron_core"),
     (r"fsdp|torchtitan|foundry|automodel|full_shard|shard_grad_op", "fsdp"),
     (r"deepspeed|zero-?3", "deepspeed"),
     (r"megatron|megascale|narayanan|korthikanti", "megatron_early"),
@@ -58,8 +59,10 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
 
 _FLAGS = {
     "async_tp": r"async tp",
+    "first_flash": r"kernel=flash_attentionv1\b",
     "async_linear": r"async linear",
-    "compiled": r"torch\.compile",
+    "compiled": r"torch\.compile|float8",  # K: torchtitan and torchao cast to float8 in compiled kernels only
+    "eager": r"\beager\b",
     "parallel_block": r"parallel (transformer block|attention)",
     "sliding_window": r"sliding[- ]window",
     "overlap_expert": r"ep all-to-all overlap",
@@ -116,10 +119,12 @@ def _megascale(notes: str) -> dict[str, float]:
 
 
 def _kernel(notes: str) -> dict[str, float]:
-    """`kernel=flash_attention2 + RMS kernel`: the attention, and whether norms are fused."""
+    """`kernel=flash_attention2 + RMS kernel`: the attention, and whether norms are fused; the rest is not."""
     kernel = re.search(r"kernel=([^;|]*)", notes)
     if not kernel:
         return {}
-    return {"fused_kernels": float("rms" in kernel[1]), "unfused_attention": float("flash" not in kernel[1])} | (
-        {"framework_attention": 1.0} if "torch" in kernel[1] else {}
-    )
+    return {
+        "fused_kernels": 0.0,
+        "fused_norms": float("rms" in kernel[1]),
+        "unfused_attention": float("flash" not in kernel[1]),
+    } | ({"framework_attention": 1.0} if "torch" in kernel[1] else {})

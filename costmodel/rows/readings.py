@@ -8,7 +8,8 @@ from costmodel.plan import layers
 from costmodel.rows.batches import evaluated
 from costmodel.rows.cases import Case
 from costmodel.rows.defaults import HABITS
-from costmodel.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_RECOMPUTE, selective, stage_layers
+from costmodel.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_RECOMPUTE, selective
+from costmodel.rows.stages import stage_layers
 
 _SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)  # of the layers, recomputed in full
 _RUNGS = len(_SHARES) + 2
@@ -89,9 +90,12 @@ def _with_smaller_microbatch(case: Case, rung: int) -> Case:
 
 
 def _with_recompute(case: Case, rung: int) -> Case:
-    """The case with none, with what its software calls selective, or with a share of its layers recomputed in full."""
+    """The case with none, with what its software calls selective, or with a share of its layers recomputed in full.
+
+    Software that always recomputes something starts with what it calls selective.
+    """
     values: dict[str, Any] = {"recompute": "none"}
-    if rung == 1:
+    if rung == 1 or (rung == 0 and HABITS[case.stack].always_recomputes):
         values = selective(case.facts)
     if rung > 1:
         values = {"recompute": "full", "recompute_share": _SHARES[rung - 2]}
@@ -101,5 +105,13 @@ def _with_recompute(case: Case, rung: int) -> Case:
 
 
 def alternatives(case: Case) -> tuple[Case, ...]:
-    """Open readings of one row, over which its prediction is averaged; the row itself where nothing is open."""
-    return (case,)
+    """Open readings of one row, over which its prediction is averaged; the row itself where nothing is open.
+
+    Plain data ranks without a pipeline whose microbatch is not printed: half of the one assumed, it, and twice as much.
+    """
+    plan = case.plan
+    if OPEN_MICROBATCH not in case.open or plan.pipeline > 1 or plan.zero_stage == 3 or plan.microbatch < 2:
+        return (case,)
+    own = case.workload.batch / plan.data
+    sizes = [size for size in (plan.microbatch // 2, plan.microbatch, 2 * plan.microbatch) if size <= own]
+    return tuple(dataclasses.replace(case, plan=dataclasses.replace(plan, microbatch=size)) for size in sizes)

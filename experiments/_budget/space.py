@@ -1,7 +1,7 @@
 """Every plan of every cluster size within the budget, with what it needs of both memories."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from costmodel._pytree import map_leaves
 from costmodel.cluster import Cluster
 from costmodel.cost import as_floats, cost
-from costmodel.plan import Offload, Plan, layers
+from costmodel.plan import Offload, Plan, PlanPoint, layers
 from costmodel.semantics import Exact
 from costmodel.workload import Workload
 from experiments._budget.prices import ACCELERATOR_USD, GIB, HBM, HBM_CURVE, SECOND, Sizes, unit_usd
@@ -78,20 +78,58 @@ def cluster_sizes(workload: Workload, budget_usd: float, least: int) -> list[int
     return sorted(n for n in counts if least <= n <= most and n % 8 == 0)
 
 
-def evaluate(space: Lattice, numbers: np.ndarray, shares: tuple[tuple[float, ...], ...]) -> Found:
-    """These plans of a lattice with each combination of shares: in float32, the counts of each plan made once."""
-    workload = map_leaves(np.float32, as_floats(space.workload))
-    cluster = map_leaves(np.float32, as_floats(dataclasses.replace(space.cluster, prices=None)))
+class Batch(NamedTuple):
+    """Plans of one or several lattices: cluster size and number in its lattice, and what the cost model reads."""
+
+    accelerators: np.ndarray
+    number: np.ndarray
+    points: PlanPoint
+
+
+def batch_of(space: Lattice, numbers: np.ndarray) -> Batch:
+    """Plans of one lattice, in float32."""
+    count = np.full(len(numbers), space.cluster.accelerators)
+    return Batch(count, numbers, space.points(numbers, np.float32))
+
+
+def evaluate(job: tuple[Workload, Cluster], batches: Sequence[Batch], shares: tuple[tuple[float, ...], ...]) -> Found:
+    """All plans of some batches with each combination of shares: in float32, the counts of each plan made once.
+
+    One cluster serves all sizes: the number of accelerators is the plan's, and the outermost tier takes everything.
+    """
+    counts = np.concatenate([batch.accelerators for batch in batches])
+    numbers = np.concatenate([batch.number for batch in batches])
     split = [np.asarray(column, np.float32)[:, None] for column in zip(*shares, strict=True)]
     own = dict(zip(("weights", "optimizer", "activations"), split, strict=True))
-    points = dataclasses.replace(space.points(numbers, np.float32), offload=Offload(**own))
-    found = cost(workload, cluster, map_leaves(_single, points), _EXACT)
-    columns = (space.cluster.accelerators, numbers, *split, found.step_s, found.peak_bytes, found.second_bytes)
+    points = dataclasses.replace(_stacked(batches), offload=Offload(**own))
+    found = cost(*job, points, _EXACT)
+    columns = (counts, numbers, *split, found.step_s, found.peak_bytes, found.second_bytes)
     return Found(*(np.broadcast_to(column, (len(shares), len(numbers))).ravel() for column in columns))
 
 
-def _single(leaf: np.ndarray | float) -> np.ndarray | np.float32:
-    return leaf if isinstance(leaf, np.ndarray) else np.float32(leaf)
+def _stacked(batches: Sequence[Batch]) -> PlanPoint:
+    """Points one after another; numbers that all share stay numbers."""
+    columns: list[list[np.ndarray | float]] = []
+    for batch in batches:
+        row: list[np.ndarray | float] = []
+        map_leaves(row.append, batch.points)
+        columns.append(row)
+    sizes = [len(batch.number) for batch in batches]
+    whole = iter([_leaf(leaves, sizes) for leaves in zip(*columns, strict=True)])
+    return map_leaves(lambda _: next(whole), batches[0].points)
+
+
+def _leaf(leaves: Sequence[np.ndarray | float], sizes: Sequence[int]) -> np.ndarray | np.float32:
+    if not any(map(np.ndim, leaves)) and len(set(leaves)) == 1:
+        return np.float32(leaves[0])
+    parts = (np.broadcast_to(np.asarray(leaf, np.float32), size) for leaf, size in zip(leaves, sizes, strict=True))
+    return np.concatenate(list(parts))
+
+
+def in_float32(workload: Workload, template: Cluster) -> tuple[Workload, Cluster]:
+    """What `evaluate` reads."""
+    plain = dataclasses.replace(template, prices=None)
+    return map_leaves(np.float32, as_floats(workload)), map_leaves(np.float32, as_floats(plain))
 
 
 def search(
@@ -101,19 +139,33 @@ def search(
 
     All or nothing of each kind is offloaded in every plan, every combination of quarters in the fastest of these.
     """
-    kept, evaluated = [], 0
-    for accelerators in counts:
-        say(f"{workload.name}: {accelerators} accelerators")
-        space = lattice(workload, cluster_of(template, accelerators), FIXED)
-        for start in range(0, len(space), _BLOCK):
-            numbers = np.arange(start, min(start + _BLOCK, len(space)))
-            kept.append(_fastest(evaluate(space, numbers, ALL_OR_NOTHING), choices))
-        evaluated += len(space) * len(ALL_OR_NOTHING)
+    job, kept, evaluated = in_float32(workload, template), [], 0
+    for group in _grouped(workload, template, counts, say):
+        found = evaluate(job, group, ALL_OR_NOTHING)
+        kept.append(_fastest(found, choices))
+        evaluated += len(found.number)
     coarse = _fastest(joined(kept), choices)
     if not len(coarse.number):
         return coarse, evaluated
     fine = _refined(workload, template, coarse)
     return joined([coarse, _fastest(fine, choices)]), evaluated + len(fine.step_s)
+
+
+def _grouped(
+    workload: Workload, template: Cluster, counts: list[int], say: Callable[[str], None]
+) -> Iterator[list[Batch]]:
+    """All plans of all cluster sizes, `_BLOCK` at a time or a little more."""
+    group: list[Batch] = []
+    for accelerators in counts:
+        say(f"{workload.name}: {accelerators} accelerators")
+        space = lattice(workload, cluster_of(template, accelerators), FIXED)
+        for start in range(0, len(space), _BLOCK):
+            group.append(batch_of(space, np.arange(start, min(start + _BLOCK, len(space)))))
+            if sum(len(batch.number) for batch in group) >= _BLOCK:
+                yield group
+                group = []
+    if group:
+        yield group
 
 
 def _fastest(found: Found, choices: list[Choice]) -> Found:
@@ -129,10 +181,11 @@ def _fastest(found: Found, choices: list[Choice]) -> Found:
 
 def _refined(workload: Workload, template: Cluster, found: Found) -> Found:
     """The same plans with every combination of quarters offloaded."""
-    parts = []
+    job, parts = in_float32(workload, template), []
     for accelerators in np.unique(found.accelerators):
         space = lattice(workload, cluster_of(template, int(accelerators)), FIXED)
-        parts.append(evaluate(space, np.unique(found.number[found.accelerators == accelerators]), QUARTERS))
+        own = batch_of(space, np.unique(found.number[found.accelerators == accelerators]))
+        parts.append(evaluate(job, [own], QUARTERS))
     return joined(parts)
 
 

@@ -25,7 +25,7 @@ from optimize.export import _text
 from optimize.export._framework import Alternative, Framework, Job, Known, Settings, has_experts
 from optimize.export._reader import Reader, divided
 
-SCHEDULES = {"gpipe": "GPipe", "one_f_one_b": "1F1B", "interleaved": "Interleaved1F1B"}
+SCHEDULES = {"gpipe": "GPipe", "one_f_one_b": "1F1B", "interleaved": "Interleaved1F1B", "zb_v": "ZBVZeroBubble"}
 RESHARD = {1: ("never", True), 2: ("never", False), 3: ("always", False)}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 P, T = "parallelism.", "training."
@@ -87,17 +87,21 @@ def _stages(job: Job) -> Settings:
         P + "pipeline_parallel_schedule": SCHEDULES.get(plan.schedule, "1F1B"),
         P + "num_pp_microbatches": int(plan.microbatches(job.batch)),
     }
+    if plan.schedule == "zb_v":
+        each, odd = divmod(job.layers, 2 * plan.pipeline)
+        return found if odd else found | {P + "pipeline_parallel_layers_per_stage": each} | _less((0, 0))
     each = job.layers // (plan.pipeline * plan.virtual_stages)
     if plan.stage_layers is not None:
         each = math.ceil(max(plan.stage_layers) / plan.virtual_stages)
         less = (each * plan.virtual_stages - plan.stage_layers[0], each * plan.virtual_stages - plan.stage_layers[-1])
         if any(_stage_rules(plan.stage_layers, plan.virtual_stages)):
             return found
-    return found | {
-        P + "pipeline_parallel_layers_per_stage": each,
-        P + "pipeline_parallel_first_stage_less_layers": less[0],
-        P + "pipeline_parallel_last_stage_less_layers": less[1],
-    }
+    return found | {P + "pipeline_parallel_layers_per_stage": each} | _less(less)
+
+
+def _less(layers: tuple[int, int]) -> Settings:
+    ends = zip(("first", "last"), layers, strict=True)
+    return {P + f"pipeline_parallel_{end}_stage_less_layers": fewer for end, fewer in ends}
 
 
 def titan_fields(reader: Reader, known: Known) -> dict[str, Any]:
@@ -178,19 +182,24 @@ def _stages_read(reader: Reader, stages: int, known: Known) -> dict[str, Any]:
             f"{reader.where}: `{P}pipeline_parallel_degree` is {stages}; expected the model's layers with it"
         )
     total = known.layers + first + last
-    virtual = 1 if schedule != "interleaved" else 2 if each is None else math.ceil(total / each) / stages
+    several, folded = schedule in ("interleaved", "zb_v"), schedule == "zb_v"
+    virtual = 1 if not several else 2 if each is None else math.ceil(total / each) / stages
     if virtual != int(virtual):
         raise reader.wrong(P + "pipeline_parallel_layers_per_stage", f"chunks in multiples of the {stages} stages")
-    held = _spread(total, stages, int(virtual), (first, last))
-    return {"schedule": schedule, "virtual_stages": int(virtual), "stage_layers": held}
+    if folded and virtual != 2:
+        raise reader.wrong(P + "pipeline_parallel_layers_per_stage", f"two chunks on each of the {stages} stages")
+    chunks = _spread(total, stages * int(virtual), (first, last))
+    held = [(chunks[i], chunks[-1 - i]) if folded else chunks[i::stages] for i in range(stages)]
+    stage_layers = tuple(sum(layers) for layers in held)
+    return {"schedule": schedule, "virtual_stages": 1 if folded else int(virtual), "stage_layers": stage_layers}
 
 
-def _spread(total: int, stages: int, virtual: int, less: tuple[int, int]) -> tuple[int, ...]:
-    """Layers of each stage, as torchtitan spreads them over chunks: evenly, the first ones one more, the ends less."""
-    each, odd = divmod(total, stages * virtual)
-    chunks = [each + (i < odd) for i in range(stages * virtual)]
+def _spread(total: int, count: int, less: tuple[int, int]) -> list[int]:
+    """Layers of each chunk, as torchtitan spreads them: evenly, the first ones one more, the ends less."""
+    each, odd = divmod(total, count)
+    chunks = [each + (i < odd) for i in range(count)]
     chunks[0], chunks[-1] = chunks[0] - less[0], chunks[-1] - less[1]
-    return tuple(sum(chunks[stage::stages]) for stage in range(stages))
+    return chunks
 
 
 def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
@@ -198,7 +207,9 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
     if plan.pipeline == 1 and plan.schedule != "one_f_one_b":
         yield f"`schedule` is {plan.schedule} with `pipeline` 1; torchtitan accumulates gradients then"
     yield from _shard_rules(plan)
-    if plan.stage_layers is not None:
+    if plan.stage_layers is not None and plan.schedule == "zb_v":
+        yield "`stage_layers` is given with `schedule` zb_v; torchtitan's V has all chunks alike here"
+    elif plan.stage_layers is not None:
         yield from _stage_rules(plan.stage_layers, plan.virtual_stages)
     if workload is not None and has_experts(workload) and plan.expert < plan.tensor:
         yield f"`expert` is {plan.expert} with `tensor` {plan.tensor}; torchtitan wants at least as many expert ranks"

@@ -1,0 +1,95 @@
+r"""The probability that one plan is faster than another: what both share cancels.
+
+The difference of the logarithms of two steps has the variance $|(J_1 - J_2) L|^2$ of the constants, whose posterior
+has the covariance $L L^T$; constants on which both steps depend alike drop out. What a formula misses beside them, a
+scatter $s$ within one software, is common to both as far as their time goes to the same terms: $2 s^2 (1 - c)$ with
+$c$ the cosine between their exposed seconds by term (an assumption; equal plans have no difference at all).
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from costmodel._specs_stacks import default_group
+from costmodel.breakdown import Breakdown
+from costmodel.cluster import Cluster
+from costmodel.cost import cost
+from costmodel.dual import SUBGRADIENT, Dual
+from costmodel.evaluate import evaluate, prepare
+from costmodel.fit.fitted import Fitted
+from costmodel.fit.parameters import LEVELS, PARAMETERS, SHARED
+from costmodel.plan import Plan
+from costmodel.posterior import shipped
+from costmodel.workload import Workload
+
+Job = tuple[Workload, Cluster, Plan]
+Key = tuple[str, str, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Log of the second step over the first, its standard deviation, and the probability that the first is faster."""
+
+    log_ratio: float
+    log_sd: float
+    probability_faster: float
+
+
+def compare(first: Job, second: Job, fitted: Fitted | None = None) -> Comparison:
+    """Two plans, or one plan on two clusters. Constants are those of each cluster's stack."""
+    fitted = fitted or shipped()
+    slopes = [_slopes(job) for job in (first, second)]
+    apart = {key: slopes[0].get(key, 0.0) - slopes[1].get(key, 0.0) for key in {**slopes[0], **slopes[1]}}
+    found = [evaluate(*job) for job in (first, second)]
+    scatter = fitted.scatter["within"] * math.sqrt(2.0 * (1.0 - _likeness(*found)))
+    log_ratio = math.log(found[1].step_s / found[0].step_s)
+    log_sd = math.hypot(_constants_sd(apart, fitted), scatter)
+    probability = 0.5 if log_sd < 1e-12 and log_ratio == 0 else _normal(log_ratio / max(log_sd, 1e-12))
+    return Comparison(log_ratio=log_ratio, log_sd=log_sd, probability_faster=probability)
+
+
+def probability_faster(first: Job, second: Job, fitted: Fitted | None = None) -> float:
+    """That the first is the faster one."""
+    return compare(first, second, fitted).probability_faster
+
+
+def _slopes(job: Job) -> dict[Key, float]:
+    """Derivative of the log step by every deviation that it depends on, measured or not."""
+    workload, cluster, point = prepare(*job)
+    group, leaves = default_group(cluster.accelerator.name), {}
+    for p in PARAMETERS:
+        value = getattr(cluster.stack, p.name, None)
+        if value is not None and (not p.share or value < 1.0):
+            leaves[p.name] = Dual(np.asarray(value, float), {p.name: np.asarray(p.slope(value), float)})
+    stack = dataclasses.replace(cluster.stack, **leaves)
+    with np.errstate(all="ignore"):
+        step_s = cost(workload, dataclasses.replace(cluster, stack=stack), point, SUBGRADIENT).step_s
+    found: dict[Key, float] = {}
+    for p in PARAMETERS:
+        slope = float(step_s.parts.get(p.name, 0.0) / step_s.value)
+        found[p.name, SHARED, ""] = slope * p.shared
+        found |= {(p.name, level, group[level]): slope * getattr(p, level) for level in LEVELS}
+    return {key: slope for key, slope in found.items() if slope}
+
+
+def _constants_sd(slopes: Mapping[Key, float], fitted: Fitted) -> float:
+    """Standard deviation by the posterior; deviations that were never measured have their prior's, one."""
+    known = np.array([slopes.get(key, 0.0) for key in fitted.columns.keys])
+    others = sum(slope**2 for key, slope in slopes.items() if key not in set(fitted.columns.keys))
+    return float(np.sqrt(((known @ fitted.factor) ** 2).sum() + others))
+
+
+def _likeness(first: Breakdown, second: Breakdown) -> float:
+    """Cosine between the exposed seconds of two steps, term by term."""
+    seconds: list[dict[str, Any]] = [{t.name: float(t.exposed_s) for t in each.terms} for each in (first, second)]
+    names = sorted({**seconds[0], **seconds[1]})
+    a, b = (np.array([each.get(name, 0.0) for name in names]) for each in seconds)
+    return min(1.0, float(a @ b / math.sqrt((a @ a) * (b @ b))))
+
+
+def _normal(x: float) -> float:
+    """The cumulative standard normal distribution."""
+    return 0.5 * math.erfc(-x / math.sqrt(2.0))

@@ -1,0 +1,1 @@
+"""Parts of the `accuracy` experiment: scoring, the simplest baseline, dropped terms, reasons, figures."""

@@ -1,0 +1,93 @@
+"""The figures: predicted against measured with the 10 % band, and errors by group beside the simplest baseline."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments._accuracy.scoring import APART, Scored
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")
+MARKERS = "osD^vP*X"
+BLACK = "#000000"
+_NAMED = 7  # groups with a colour of their own
+
+
+def draw(tables: Mapping[str, Sequence[Scored]], scores: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
+    """Write `scatter_TABLE` and `groups_TABLE`, as PNG and SVG."""
+    from matplotlib import rc_context
+
+    style: dict[Any, Any] = {
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.hashsalt": "equipoise",
+    }
+    with rc_context(style):
+        for name, rows in tables.items():
+            timed = [row for row in rows if row.error is not None]
+            for kind, figure in (("scatter", _scatter(name, timed)), ("groups", _groups(name, scores[name]))):
+                for suffix in ("png", "svg"):
+                    figure.savefig(folder / f"{kind}_{name}.{suffix}", dpi=150)
+
+
+def _scatter(name: str, rows: Sequence[Scored]) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 5), layout="constrained")
+    axes = figure.subplots()
+    sources = [row.row["source"] for row in rows]
+    largest = sorted(set(sources), key=lambda source: -sources.count(source))[:_NAMED]
+    seconds = np.array([(row.measured_s, row.predicted_s) for row in rows], float)
+    order = [*largest, "others"]
+    for k, source in enumerate(order):
+        at = np.array([(s == source) if source in largest else (s not in largest) for s in sources])
+        if at.any():
+            colour = COLOURS[k] if k < len(COLOURS) else BLACK
+            style = {"s": 12, "alpha": 0.6, "linewidths": 0, "color": colour, "marker": MARKERS[k]}
+            axes.scatter(*seconds[at].T, label=f"{short(source)} ({at.sum():,})", **style)
+    ends = np.array([seconds.min() / 1.5, seconds.max() * 1.5])
+    axes.fill_between(ends, ends / 1.1, ends * 1.1, color="0.85", zorder=0, label="within 10 %")
+    axes.plot(ends, ends, color=BLACK, linewidth=0.8, zorder=0)
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    axes.set_xlabel("measured step, s")
+    axes.set_ylabel("predicted step, s")
+    inside = np.mean(np.abs(np.log(seconds[:, 1] / seconds[:, 0])) <= np.log(1.1))
+    axes.set_title(f"{name}: {len(rows):,} timed rows, {inside:.0%} of them within 10 %", loc="left")
+    axes.legend(fontsize=7, frameon=False, loc="upper left")
+    return figure
+
+
+def _groups(name: str, score: Mapping[str, Any]) -> Any:
+    """Median errors with their signs' lean, 90th percentiles, and those of one constant for all rows."""
+    from matplotlib.figure import Figure
+
+    groups, plain = score["groups"], score["baseline"]["groups"]
+    order = sorted(groups, key=lambda group: groups[group]["median"])
+    figure = Figure(figsize=(7.5, 1.2 + 0.3 * len(order)), layout="constrained")
+    axes = figure.subplots()
+    place = np.arange(len(order))
+    median, p90 = (np.array([groups[group][key] for group in order]) for key in ("median", "p90"))
+    axes.hlines(place, median, p90, color=COLOURS[0], linewidth=1)
+    axes.plot(median, place, "o", color=COLOURS[0], label="median, to 90th percentile")
+    axes.plot(
+        [plain[g]["median"] for g in order], place, "D", color=COLOURS[5], markersize=4, label="one constant: median"
+    )
+    axes.axvline(0.10, color="0.7", linewidth=0.8, zorder=0)
+    axes.set_xscale("log")
+    axes.set_xlim(0.01, 2.5)
+    axes.set_xticks([0.01, 0.03, 0.1, 0.3, 1], ["1 %", "3 %", "10 %", "30 %", "100 %"])
+    axes.set_yticks(place, [f"{short(group)} ({groups[group]['rows']:,})" for group in order], fontsize=7)
+    axes.set_xlabel("|log(predicted / measured)| of the step time")
+    head = score["headline"]
+    told = f"{name}: mean of medians {head['median']:.3f}, of 90th percentiles {head['p90']:.3f}"
+    apart = f"\n(without {APART}, which stands apart)" if any(g.startswith(APART) for g in order) else ""
+    axes.set_title(told + apart, loc="left", fontsize=9)
+    axes.legend(fontsize=7, frameon=False, loc="upper left")
+    return figure
+
+
+def short(source: str, most: int = 34) -> str:
+    """A name that fits its place."""
+    return source if len(source) <= most else source[: most - 1].rstrip() + "…"

@@ -1,0 +1,56 @@
+"""Why a row is far off, as far as the model can tell: its group, its regime, what it leaves open, its largest term."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from costmodel import posterior
+from costmodel.breakdown import breakdown
+from costmodel.cost import parts
+from costmodel.rows import Case, stacked
+from costmodel.semantics import Exact
+
+WORST = 20
+_SHARED = 0.5  # share of an error that its whole group has
+
+
+def worst(cases: Sequence[Case], errors: np.ndarray, groups: Sequence[str], most: int = WORST) -> list[dict[str, Any]]:
+    """The rows with the largest errors, each with a reason."""
+    names = np.array(groups)
+    bias = {name: float(np.median(errors[names == name])) for name in set(groups)}
+    order: list[int] = np.argsort(-np.abs(errors))[:most].tolist()
+    slow = posterior.shipped().rule.probability([cases[i] for i in order])
+    found = []
+    for k, i in enumerate(order):
+        case = cases[i]
+        found.append(
+            {
+                "source": case.source,
+                "row": f"{case.row.get('model', '')} on {case.row.get('gpus', '')} {case.row.get('hardware', '')}",
+                "plan": str(case.plan),
+                "measured_s": case.measured_step_s,
+                "error": float(errors[i]),
+                "reason": _reason(case, float(errors[i]), bias[groups[i]], float(slow[k])),
+            }
+        )
+    return found
+
+
+def _reason(case: Case, error: float, bias: float, slow: float) -> str:
+    if slow > 0:
+        named = "slow" if slow > 0.5 else "ordinary"
+        return f"one of two regimes that the row does not tell apart: taken for {named} (probability {slow:.0%})"
+    if bias * error > 0 and abs(bias) > _SHARED * abs(error):
+        return f"its whole group is off by {bias:+.2f}: software that was never measured"
+    share, term = _largest_term(case)
+    told = f"{share:.0%} of the prediction is {term}"
+    return f"left open: {', '.join(case.assumed)}; {told}" if case.assumed else told
+
+
+def _largest_term(case: Case) -> tuple[float, str]:
+    (batch,) = stacked([case])
+    asked = batch.workload, batch.cluster, batch.point
+    found = breakdown(*asked, parts(*asked, Exact(np)), Exact(np))
+    term = max(found.terms, key=lambda term: float(np.ravel(term.exposed_s)[0]))
+    return float(np.ravel(term.exposed_s)[0] / np.ravel(found.step_s)[0]), term.name

@@ -1,0 +1,1 @@
+"""The parts of the `search_quality` experiment."""

@@ -1,0 +1,67 @@
+"""The figure: gap to the best known over time, by kind of problem, one line for each method."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+STYLES = {
+    "equipoise": ("#000000", "-", 2.4),
+    "evolution": ("#D55E00", "-", 1.4),
+    "differential": ("#0072B2", "--", 1.4),
+    "greedy": ("#009E73", ":", 1.6),
+    "scipy": ("#56B4E9", "-.", 1.2),
+    "cma": ("#CC79A7", "--", 1.2),
+    "tpe": ("#E69F00", "-.", 1.2),
+    "exhaustive": ("#D55E00", "-", 1.4),
+    "convex": ("#0072B2", "--", 1.4),
+}
+"""Okabe and Ito's colours, which colour-blind readers tell apart; dashes differ too."""
+
+LEAST, MOST = 1e-5, 3.0  # of the gaps shown: exact answers lie on the lower edge, none on the upper
+
+
+def draw(results: dict[str, Any], folder: Path) -> None:
+    """Write `search_quality`, as PNG and SVG."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    kinds = list(results["by_kind"])
+    with rc_context({"font.size": 9, "svg.hashsalt": "equipoise"}):
+        figure = Figure(figsize=(3.3 * len(kinds), 3.9), layout="constrained")
+        panels = np.atleast_1d(figure.subplots(1, len(kinds), sharey=True))
+        for axes, kind in zip(panels, kinds, strict=True):
+            _panel(axes, results, kind)
+        panels[0].set_ylabel("gap to the best known, median over problems")
+        lines = {line.get_label(): line for axes in panels for line in axes.get_lines()}
+        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines), frameon=False)
+        for suffix in ("png", "svg"):
+            figure.savefig(folder / f"search_quality.{suffix}", dpi=160)
+
+
+def _panel(axes: Any, results: dict[str, Any], kind: str) -> None:
+    names = [problem["name"] for problem in results["problems"] if problem["kind"] == kind]
+    times = np.geomspace(0.3, results["run_s"], 200)
+    for method in results["by_kind"][kind]:
+        gaps = [_over_time(results["traces"][f"{name} {method}"], times) for name in names]
+        colour, dashes, width = STYLES[method]
+        median = np.clip(np.median(gaps, axis=0), LEAST, None)
+        axes.plot(times, np.where(median > MOST, np.nan, median), color=colour, ls=dashes, lw=width, label=method)
+    axes.set(xscale="log", yscale="log", ylim=(0.7 * LEAST, MOST), xlim=(times[0], times[-1]))
+    axes.set_xticks([mark for mark in (0.5, 1, 2, 5, 10, 20, 60) if mark <= times[-1]])
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
+    axes.set_yticks([1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1], ["0.001 %", "0.01 %", "0.1 %", "1 %", "10 %", "100 %"])
+    axes.axhline(1e-3, color="0.8", lw=0.8, zorder=0)
+    axes.set_xlabel(f"{'CPU ' if results['clock'] == 'cpu' else ''}seconds from process start")
+    axes.set_title(f"{kind}: {len(names)} problem{'s' if len(names) != 1 else ''}", loc="left", fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _over_time(trace: list[tuple[float, float]], times: np.ndarray) -> np.ndarray:
+    """The least gap known at each time; infinite before the first."""
+    if not trace:
+        return np.full(len(times), np.inf)
+    seconds, gaps = np.array(trace).T
+    place = np.searchsorted(seconds, times, side="right") - 1
+    return np.where(place >= 0, gaps[np.maximum(place, 0)], np.inf)

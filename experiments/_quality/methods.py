@@ -1,0 +1,66 @@
+"""The methods by name: each takes a question, a recorder and a seed, and returns the logarithm of a bound or None."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from experiments._quality import black_boxes, greedy, ours, programs
+from experiments._quality.encoding import Encoding
+from experiments._quality.evaluator import INFEASIBLE, Evaluator
+from experiments._quality.evolution import differential, evolve
+from experiments._quality.recorder import Recorder
+from experiments._quality.score import fields
+from experiments._quality.suite import Question
+
+Method = Callable[[Question, Recorder, int], float | None]
+Values = Callable[[np.ndarray], np.ndarray]
+
+
+def watched(question: Question, recorder: Recorder) -> tuple[Values, Encoding]:
+    """The values of batches of vectors, every improvement recorded."""
+    encoding = Encoding(question.problem)
+    evaluate = Evaluator(encoding)
+
+    def values(genes: np.ndarray) -> np.ndarray:
+        found = evaluate(np.clip(genes, 0.0, 1.0))
+        recorder.evaluations += len(genes)
+        best = int(found.log_value.argmin())
+        if found.log_value[best] < INFEASIBLE:
+            recorder.offer(float(found.log_value[best]), lambda: _candidate(found.candidate(best), encoding))
+        return found.log_value
+
+    return values, encoding
+
+
+def _candidate(found: Any, encoding: Encoding) -> dict[str, Any]:
+    plans = [fields(job.plan(index)) for job, index in zip(encoding.jobs, found.plans, strict=True)]
+    return found._asdict() | {"plans": plans}
+
+
+def _vectorised(search: Callable[..., None]) -> Method:
+    def method(question: Question, recorder: Recorder, seed: int) -> None:
+        values, encoding = watched(question, recorder)
+        search(values, encoding.genes, seed, recorder.go)
+
+    return method
+
+
+METHODS: dict[str, Method] = {
+    "equipoise": ours.solve,
+    "evolution": _vectorised(evolve),
+    "differential": _vectorised(differential),
+    "scipy": _vectorised(black_boxes.scipy_differential),
+    "cma": _vectorised(black_boxes.cma_es),
+    "tpe": _vectorised(black_boxes.optuna_tpe),
+    "greedy": _vectorised(greedy.bottleneck_greedy),
+    "exhaustive": programs.exhaustive_plans,
+    "convex": programs.convex_hardware,
+}
+OF_KIND = {
+    "plan": ("equipoise", "exhaustive"),
+    "hardware": ("equipoise", "convex"),
+    "joint": ("equipoise", "evolution", "differential", "greedy", "scipy", "cma", "tpe"),
+    "mix": ("equipoise", "evolution", "differential", "greedy", "scipy", "cma", "tpe"),
+}
+OPTIONAL = {"cma": "cma", "tpe": "optuna"}  # method: the package of the extra `search` that it needs

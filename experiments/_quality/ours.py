@@ -1,0 +1,112 @@
+"""The solver under test, for each kind: what it finds is recorded as it is found, its bound when it ends."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from experiments._quality.recorder import Recorder
+from experiments._quality.score import fields
+from experiments._quality.suite import Question, plan_of
+from optimize import joint, mix
+from optimize.find_plan import find_plan
+from optimize.shadow import hardware_problem, solve_plans
+from optimize.space import RATES
+
+_PLAN_OBJECTIVES = {"step": "step_s", "time": "time_s", "cost": "cost_usd", "energy": "energy_j"}
+
+
+def solve(question: Question, recorder: Recorder, seed: int) -> float | None:
+    """Returns the logarithm of the lower bound, where there is one."""
+    return _KINDS[question.case.kind](question, recorder, seed)
+
+
+def _plan(question: Question, recorder: Recorder, seed: int) -> float | None:
+    del seed
+    name, tokens = _PLAN_OBJECTIVES[question.case.objective], question.problem.job.tokens
+    found = find_plan(
+        question.workload, question.cluster, fixed=question.problem.fixed, objective=name, tokens=tokens, top=3
+    )
+    recorder.evaluations = found.evaluations
+    recorder.offer(math.log(found.value), lambda: {"plan": fields(found.plan)})
+    return math.log(found.lower_bound)
+
+
+def _hardware(question: Question, recorder: Recorder, seed: int) -> float | None:
+    del seed
+    problem = question.problem
+    asked = hardware_problem(problem.jobs, problem.space, question.template, problem.objective, problem.limits)
+    solved = solve_plans(asked, (plan_of(question.case),))
+    recorder.evaluations = solved.evaluations
+    if not np.isfinite(solved.value[0]):
+        return None
+    recorder.offer(math.log(solved.value[0]), lambda: _of_hardware(solved.hardware(0), [question.case.plan]))
+    return math.log(solved.lower_bound[0])
+
+
+def _of_hardware(hardware: Any, plans: list[Any]) -> dict[str, Any]:
+    rates = [float(getattr(hardware, name)) for name in RATES]
+    count = int(round(float(hardware.accelerators)))
+    return {"accelerators": count, "rates": rates, "hbm_bytes": float(hardware.hbm_bytes), "plans": plans}
+
+
+def _joint(question: Question, recorder: Recorder, seed: int) -> float | None:
+    """As `design` does for one job: the certified search, then the hardware of its plan solved to the end."""
+    problem = question.problem
+
+    class Watched(joint.Progress):
+        """Tells the recorder of every answer when it is found."""
+
+        def offer(self, best: joint.Best) -> None:
+            super().offer(best)
+            recorder.evaluations = self.evaluations
+            recorder.offer(best.log_value, lambda: _of_best(best))
+
+    joint.Progress = Watched  # the search makes its own: this is a process of one search
+    found = joint.search(problem, max(1.0, recorder.seconds - recorder.elapsed_s()), seed)
+    recorder.evaluations = found.evaluations
+    if found.best is None:
+        return None
+    asked = hardware_problem(problem.jobs, problem.space, question.template, problem.objective, problem.limits)
+    solved = solve_plans(asked, (found.best.plan,))
+    hardware = dataclasses.replace(solved.hardware(0), hbm_bytes=found.best.hbm_bytes)
+    recorder.evaluations += solved.evaluations
+    assert found.best is not None
+    plans = [fields(found.best.plan)]
+    recorder.offer(math.log(solved.value[0]), lambda: _of_hardware(hardware, plans))
+    return found.log_bound
+
+
+def _of_best(best: joint.Best) -> dict[str, Any]:
+    rates = [float(rate) for rate in np.exp(best.y)]
+    own = {"accelerators": best.cell.accelerators, "rates": rates, "hbm_bytes": best.hbm_bytes}
+    return own | {"plans": [fields(best.plan)]}
+
+
+def _mix(question: Question, recorder: Recorder, seed: int) -> float | None:
+    turn = mix._turn
+
+    def watched(found: mix.MixFound, *arguments: Any) -> mix.Mixed | None:
+        answer = turn(found, *arguments)
+        recorder.evaluations = found.evaluations
+        if answer is not None:
+            recorder.offer(answer.log_value, lambda: _of_mixed(answer))
+        return answer
+
+    mix._turn = watched  # this is a process of one search
+    seconds = max(1.0, recorder.seconds - recorder.elapsed_s())
+    found = mix.search_mix(question.problem, question.template, seconds, seed)
+    recorder.evaluations = found.evaluations
+    if found.best is None:
+        return None
+    best = found.best
+    recorder.offer(best.log_value, lambda: _of_mixed(best))
+    return found.log_bound
+
+
+def _of_mixed(answer: mix.Mixed) -> dict[str, Any]:
+    return _of_hardware(answer.solved.hardware(0), [fields(plan) for plan in answer.plans])
+
+
+_KINDS = {"plan": _plan, "hardware": _hardware, "joint": _joint, "mix": _mix}

@@ -1,0 +1,55 @@
+"""What a method found and when: seconds since its process was asked for, CPU seconds, evaluations, value."""
+
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """One improvement; `log_value` is the method's own figure, `candidate` what is scored again."""
+
+    wall_s: float
+    cpu_s: float
+    evaluations: int
+    log_value: float
+    candidate: Any
+
+
+class Recorder:
+    """Keeps every improvement of one run, and says when to stop."""
+
+    def __init__(self, started: float, seconds: float, clock: str = "wall", evaluations: int = 0) -> None:
+        self.started, self.seconds, self.clock = started, seconds, clock
+        self.most_evaluations = evaluations or math.inf
+        self.found: list[Found] = []
+        self.evaluations = 0
+
+    def elapsed_s(self) -> float:
+        """By the clock of the run."""
+        return self.cpu_s() if self.clock == "cpu" else self.wall_s()
+
+    def wall_s(self) -> float:
+        return time.time() - self.started
+
+    def cpu_s(self) -> float:
+        """Of all threads, from the start of the process."""
+        used = os.times()
+        return used.user + used.system
+
+    def go(self) -> bool:
+        return self.elapsed_s() < self.seconds and self.evaluations < self.most_evaluations
+
+    def offer(self, log_value: float, candidate: Callable[[], Any]) -> None:
+        """Kept if it is better than everything before."""
+        if not math.isfinite(log_value) or self.found and log_value >= self.found[-1].log_value:
+            return
+        self.found.append(Found(self.wall_s(), self.cpu_s(), self.evaluations, log_value, candidate()))
+
+    def until(self, seconds: float) -> Found | None:
+        """The best that was known then."""
+        own = [one for one in self.found if (one.cpu_s if self.clock == "cpu" else one.wall_s) <= seconds]
+        return own[-1] if own else None

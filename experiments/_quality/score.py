@@ -1,0 +1,56 @@
+"""The exact score of what a method found: in float64, every rule of legality, every limit; None where one is broken."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from costmodel.plan import Plan
+from costmodel.violations import violations
+from experiments._quality.suite import Question
+from optimize.answers import continuous_answer, misses
+from optimize.plan_values import plan_value
+from optimize.space import sized
+from optimize.validate import validate
+
+ROUNDING = 1e-8  # by which a limit may be missed: solvers end on limits up to rounding
+TINY = 1e-300
+_PLAN_OBJECTIVES = {"step": "step_s", "time": "time_s", "cost": "cost_usd", "energy": "energy_j"}
+
+
+def objective_of_plans(question: Question, domains: list[int]) -> Any:
+    """The value of plans on a given cluster."""
+    name, job = _PLAN_OBJECTIVES[question.case.objective], question.problem.job
+    return plan_value(name, job.workload, question.cluster, domains, job.tokens)
+
+
+def score_plan(question: Question, plan: Plan) -> float | None:
+    """Of one plan on the cluster of the problem."""
+    found = validate(question.workload, question.cluster, plan)
+    if found.violations or found.breakdown is None or found.peak_bytes > question.cluster.accelerator.hbm_bytes:
+        return None
+    domain = plan.domain or int(question.cluster.tiers[0].usable_size)
+    return float(found.breakdown.step_s) * objective_of_plans(question, [domain]).factors[domain]
+
+
+def score_design(
+    question: Question, accelerators: int, rates: Any, hbm_bytes: float, plans: list[Plan]
+) -> float | None:
+    """Of a cluster with the plan of each job. Memory is what the plans need, up to rounding."""
+    problem = question.problem
+    hardware = problem.space.hardware(rates, hbm_bytes * (1 + 1e-12), float(accelerators))
+    whole = sized(question.template, accelerators)
+    if any(violations(plan, job.workload, whole) for plan, job in zip(plans, problem.jobs, strict=True)):
+        return None
+    none = {"log_bound": math.log(TINY), "evaluations": 0, "shadow_prices": {}, "bound_is": ""}
+    answer = continuous_answer(problem, question.template, question.curves, hardware, plans, **none)
+    ranges = problem.space.ranges
+    offered = (ranges.low * (1 - ROUNDING) <= rates) & (np.asarray(rates) <= ranges.high * (1 + ROUNDING))
+    broken = [name for name in misses(answer) if answer.residuals[name] > ROUNDING]
+    return float(answer.value) if offered.all() and not broken else None
+
+
+def fields(plan: Plan) -> dict[str, Any]:
+    """For JSON."""
+    return dataclasses.asdict(plan)

@@ -1,0 +1,184 @@
+"""The problems, drawn from a seed: kinds, models of 1B to 1T, 8 to 16,384 accelerators, objectives, limits, options.
+
+A problem is plain data (`Case`), so it can be written down, hashed and given to another process; `problem_of` makes the
+question that the solver is asked.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from costmodel.cluster import Cluster
+from costmodel.cost import as_floats
+from costmodel.curves import CurveRange
+from costmodel.plan import Plan
+from costmodel.specs import load_cluster, load_curves, load_workload
+from costmodel.workload import Workload
+from optimize.exhaustive import in_numpy
+from optimize.lattice import CHUNK, lattice
+from optimize.objective import Job, Limits, Objective
+from optimize.problem import Problem
+from optimize.space import known_ranges, sized, space
+
+KINDS = ("plan", "hardware", "joint", "mix")
+BLACK_BOX_KINDS = ("joint", "mix")
+MODELS = {
+    "gpt-1.7b": 1.7e9,
+    "gpt-7.5b": 7.5e9,
+    "llama3-8b": 8.0e9,
+    "gpt-18.4b": 18.4e9,
+    "mixtral-8x7b": 46.7e9,
+    "llama3-70b": 70.6e9,
+    "mixtral-8x22b": 141e9,
+    "gpt3-175b": 175e9,
+    "qwen3-235b-a22b": 235e9,
+    "llama3-405b": 405e9,
+    "mt-nlg-530b": 530e9,
+    "deepseek-v3": 671e9,
+    "megatron-1t": 1.0e12,
+}
+"""Models with about so many parameters, by which the size of a cluster is drawn."""
+
+EXPERTS = ("mixtral-8x7b", "mixtral-8x22b", "qwen3-235b-a22b", "deepseek-v3")
+TEMPLATES = ("h100", "h100", "b200", "a100-80gb")
+USD_EACH = (15e3, 60e3)  # of an accelerator in a budget
+WATTS_EACH = (600.0, 2000.0)
+STATE_BYTES = 18.0  # for each parameter: a cluster holds that in 40 % of the most HBM
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """One problem as plain data."""
+
+    name: str
+    kind: str
+    template: str
+    objective: str  # a member of `Objective`
+    jobs: tuple[dict[str, Any], ...]  # model, batch, sequence, tokens, weight
+    limits: dict[str, Any]
+    fixed: dict[str, Any]  # lists: any of their members
+    accelerators: int = 0  # of the kinds that have a cluster
+    plan: dict[str, Any] | None = None  # of the kind that has one
+    seed: int = 0
+
+
+def draw(seed: int, kinds: tuple[str, ...], each: int) -> list[Case]:
+    """`each` problems of every kind; more of them leave the first ones as they are."""
+    return [_draw(kind, number, seed) for kind in kinds for number in range(each)]
+
+
+def _draw(kind: str, number: int, seed: int) -> Case:
+    generator = np.random.default_rng([seed, KINDS.index(kind) if kind in KINDS else len(KINDS), number])
+    names = list(generator.choice(list(MODELS), int(generator.integers(2, 5)) if kind == "mix" else 1, replace=False))
+    if kind != "mix" and number % 3 == 2:  # every third is a mixture of experts
+        names = [str(generator.choice(EXPERTS))]
+    most = _count(max(MODELS[name] for name in names), generator)
+    batch = int(2 ** np.clip(np.round(np.log2(most) - generator.integers(-1, 4)), 6, 12))
+    objective = str(generator.choice(["time", "time", "cost", "energy"]))
+    case = Case(
+        name=f"{kind}-{number}",
+        kind=kind,
+        template=str(generator.choice(TEMPLATES)),
+        objective="step" if kind == "plan" and objective == "time" else objective,
+        jobs=tuple(_job(str(name), batch, generator) for name in names),
+        limits=_limits(kind, most, generator),
+        fixed=_fixed(names, generator),
+        accelerators=most if kind in ("plan", "hardware") else 0,
+        seed=int(generator.integers(2**31)),
+    )
+    return dataclasses.replace(case, plan=_some_plan(case)) if kind == "hardware" else case
+
+
+def _count(parameters: float, generator: np.random.Generator) -> int:
+    """A power of two from what holds the states to 16,384, from 8 on."""
+    least = max(8.0, STATE_BYTES * parameters / (0.4 * known_ranges().most_hbm_bytes))
+    low = min(14, math.ceil(math.log2(least)))
+    return int(2 ** generator.integers(low, min(14, low + 5) + 1))
+
+
+def _job(name: str, batch: int, generator: np.random.Generator) -> dict[str, Any]:
+    sequence = int(generator.choice([2048, 4096, 8192]))
+    tokens = float(20 * MODELS[name] * generator.choice([1.0, 5.0]))
+    return {"model": name, "batch": batch, "sequence": sequence, "tokens": tokens, "weight": 1.0}
+
+
+def _limits(kind: str, most: int, generator: np.random.Generator) -> dict[str, Any]:
+    """Of the cluster: money, power, accelerators, or two of them."""
+    if kind == "plan":
+        return {}
+    usd = float(most * generator.uniform(*USD_EACH))
+    watts = float(most * generator.uniform(*WATTS_EACH))
+    sets = [{"budget_usd": usd}, {"budget_usd": usd, "power_w": watts}, {"power_w": watts}]
+    chosen = dict(sets[int(generator.integers(len(sets)))])
+    return chosen | {"accelerators": int(most)}
+
+
+def _fixed(names: list[str], generator: np.random.Generator) -> dict[str, Any]:
+    """What is not searched. Experts are not cut by tensor: a launcher's usual restriction, and a tenth of the plans."""
+    found: dict[str, Any] = {"expert_tensor": 1} if set(names) & set(EXPERTS) else {}
+    kinds: list[dict[str, Any]] = [{}, {}, {"context": 1}, {"zero_stage": [0, 1]}]
+    return found | kinds[int(generator.integers(len(kinds)))]
+
+
+def _some_plan(case: Case) -> dict[str, Any]:
+    """The best of 2,000 random plans of the template, or the one that needs least memory."""
+    workload, cluster = workloads(case)[0], sized(load_cluster(case.template), case.accelerators)
+    whole = {"domain": int(cluster.tiers[0].usable_size)}  # no idle accelerators, as where a cluster is designed
+    plans = lattice(workload, cluster, fixed_of(case) | whole)
+    generator = np.random.default_rng(case.seed)
+    chosen = np.unique(generator.integers(len(plans), size=min(CHUNK, 2000)))
+    found = in_numpy(plans)(dataclasses.replace(plans.chunk(0, 0), indices=chosen))
+    offered = found.peak_bytes <= known_ranges().most_hbm_bytes
+    best = np.where(offered, found.step_s, np.inf).argmin() if offered.any() else found.peak_bytes.argmin()
+    return dataclasses.asdict(plans.plan(int(chosen[best])))
+
+
+def workloads(case: Case) -> list[Workload]:
+    return [load_workload(job["model"], sequence=job["sequence"], batch=job["batch"]) for job in case.jobs]
+
+
+def fixed_of(case: Case) -> dict[str, Any]:
+    """Lists as sets."""
+    return {name: frozenset(value) if isinstance(value, list) else value for name, value in case.fixed.items()}
+
+
+def plan_of(case: Case) -> Plan:
+    assert case.plan is not None
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in case.plan.items()}
+    return Plan(**fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """A case made ready: `problem` for the kinds that design, `cluster` for the kind that plans."""
+
+    case: Case
+    problem: Problem
+    template: Cluster
+    curves: CurveRange
+
+    @property
+    def cluster(self) -> Cluster:
+        return sized(self.template, self.case.accelerators)
+
+    @property
+    def workload(self) -> Workload:
+        return self.problem.job.workload
+
+
+def problem_of(case: Case) -> Question:
+    template, curves = load_cluster(case.template), load_curves()
+    jobs = tuple(
+        Job(workload=workload, tokens=job["tokens"], weight=job["weight"])
+        for workload, job in zip(workloads(case), case.jobs, strict=True)
+    )
+    problem = Problem(
+        jobs=jobs,
+        limits=Limits(**case.limits),
+        objective=Objective[case.objective],
+        space=space(template, curves),
+        fixed=fixed_of(case),
+    )
+    return Question(case, problem, as_floats(template), curves)

@@ -1,0 +1,84 @@
+"""One method on one problem in a process of its own: `python -m experiments._quality.worker ORDER`, JSON on both sides.
+
+The clock starts when the parent asks for the process, so imports and compilation count for every method.
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from experiments._quality.recorder import Found, Recorder
+
+MARKS_S = (5.0, 20.0, 60.0)
+GRACE = 1.2  # of the seconds of a run: methods end themselves a little late
+
+
+def main(order: dict[str, Any]) -> dict[str, Any]:
+    """Run, then score again what was known at every mark."""
+    from experiments._quality.methods import METHODS
+    from experiments._quality.suite import Case, problem_of
+
+    recorder = Recorder(order["started"], order["seconds"], order["clock"], order.get("evaluations", 0))
+    case = Case(**{**order["case"], "jobs": tuple(order["case"]["jobs"])})
+    question = problem_of(case)
+    log_bound = None
+    with contextlib.suppress(OverTimeError), _limited(GRACE * order["seconds"] + 5.0):
+        log_bound = METHODS[order["method"]](question, recorder, order["seed"])
+    ended = {"wall_s": recorder.wall_s(), "cpu_s": recorder.cpu_s(), "evaluations": recorder.evaluations}
+    marks = [mark for mark in MARKS_S if mark <= order["seconds"]] + [order["seconds"]]
+    scored: dict[int, float | None] = {}
+    at = {}
+    for mark in sorted(set(marks)):
+        found = recorder.until(mark)
+        if found is not None and id(found) not in scored:
+            scored[id(found)] = _score(question, found)
+        at[f"{mark:g}"] = None if found is None else scored[id(found)]
+    trace = [(one.wall_s, one.cpu_s, one.evaluations, one.log_value) for one in recorder.found]
+    best = recorder.found[-1].candidate if recorder.found else None
+    return {**ended, "at": at, "trace": trace, "log_bound": log_bound, "best": best}
+
+
+class OverTimeError(Exception):
+    """A method that does not end by itself; what it has found counts."""
+
+
+@contextlib.contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Raises in the middle of a method that is far over its time, where the system has alarms."""
+
+    def ring(number: int, frame: Any) -> None:
+        raise OverTimeError
+
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _score(question: Any, found: Found) -> float | None:
+    from experiments._quality.score import score_design, score_plan
+    from experiments._quality.suite import plan_of
+
+    own = found.candidate
+    if "plan" in own:
+        return score_plan(question, plan_of(dataclasses.replace(question.case, plan=own["plan"])))
+    plans = [plan_of(dataclasses.replace(question.case, plan=plan)) for plan in own["plans"]]
+    value = score_design(question, own["accelerators"], own["rates"], own["hbm_bytes"], plans)
+    return value if value is not None and math.isfinite(value) else None
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(json.loads(sys.argv[1]))), flush=True)
+    os._exit(0)  # a thread that still compiles would abort the interpreter's own end

@@ -1,0 +1,144 @@
+"""How good are the answers of the search, and how soon, beside exact methods, strong baselines and black boxes?
+
+Problems are drawn from the seed: plans on a given cluster, hardware of a given plan, both together, mixes of jobs. Each
+method runs in a process of its own, its clock started before Python is; imports and compilation count for all. Every
+vectorised baseline has the solver's evaluator, its projection onto the limits and its decoding of plans. What is
+reported is scored again in float64 with all rules and limits; an answer that breaks one counts as none. Finished runs
+are kept in results/search_quality_runs, so that an interrupted suite goes on where it was.
+
+CMA-ES and TPE take part where `pip install equipoise[search]` has been done.
+"""
+
+import csv
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from experiments._quality import figures, summary
+from experiments._quality.methods import OF_KIND, OPTIONAL
+from experiments._quality.suite import KINDS, Case, draw
+
+RUNS = Path("results/search_quality_runs")  # relative to the working directory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of the `search_quality` experiment."""
+
+    seed: int = 0
+    """Of the problems and of every method."""
+    full: bool = False
+    """Ten problems of each kind and 60 seconds for each run, instead of two and 20."""
+    quick: bool = False
+    """One problem of each kind, 4 seconds, no black boxes: for tests."""
+    each: int = 0
+    """Problems of each kind; 0: as `full` and `quick` say."""
+    seconds: float = 0.0
+    """Of one run; 0: as `full` and `quick` say. One run gives the marks of 5, 20 and 60 s up to it."""
+    kinds: tuple[str, ...] = KINDS
+    """Which kinds of problems."""
+    clock: Literal["wall", "cpu"] = "wall"
+    """Marks by wall time, or (for a busy machine) by CPU time of all threads of a run, which is recorded always."""
+    side_by_side: int = 0
+    """Baselines run at once; 0: as many as there are cores. The solver runs alone."""
+    fresh: bool = False
+    """Forget runs that an interrupted suite has finished."""
+
+    @property
+    def problems(self) -> int:
+        return self.each or (10 if self.full else 1 if self.quick else 2)
+
+    @property
+    def run_s(self) -> float:
+        return self.seconds or (60.0 if self.full else 4.0 if self.quick else 20.0)
+
+
+def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """Draw, run everything, judge, plot."""
+    if config.fresh:
+        shutil.rmtree(RUNS, ignore_errors=True)
+    RUNS.mkdir(parents=True, exist_ok=True)
+    cases = draw(config.seed, config.kinds, config.problems)
+    orders = [(case, method) for case in cases for method in methods(case.kind, config.quick)]
+    runs: dict[tuple[str, str], dict[str, Any]] = {}
+    for case, method in [order for order in orders if order[1] == "equipoise"]:
+        say(f"{len(runs) + 1} of {len(orders)}: {case.name}, {method}")
+        runs[case.name, method] = _run(case, method, config)
+    others = [order for order in orders if order[1] != "equipoise"]
+    with ThreadPoolExecutor(config.side_by_side or os.cpu_count() or 1) as pool:
+        started = {pool.submit(_run, case, method, config): (case.name, method) for case, method in others}
+        try:
+            for future, key in started.items():
+                say(f"{len(runs) + 1} of {len(orders)}: {key[0]}, {key[1]}")
+                runs[key] = future.result()
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+    results = summary.judge(cases, runs, config.run_s, config.clock)
+    say("figures")
+    figures.draw(results, folder)
+    _write_csv(results, folder / "runs.csv")
+    return results
+
+
+def methods(kind: str, quick: bool) -> list[str]:
+    """Of one kind, those that can be imported."""
+    known = [name for name in OF_KIND[kind] if not quick or name in ("equipoise", "evolution", "exhaustive", "convex")]
+    return [name for name in known if name not in OPTIONAL or importlib.util.find_spec(OPTIONAL[name])]
+
+
+def _run(case: Case, method: str, config: Config) -> dict[str, Any]:
+    """One method on one problem, or what is kept of it. A failed process is reported and counts as no answer."""
+    order = {"case": dataclasses.asdict(case), "method": method, "seed": config.seed}
+    order |= {"seconds": config.run_s, "clock": config.clock}
+    kept = RUNS / f"{hashlib.sha256(json.dumps(order, sort_keys=True).encode()).hexdigest()[:24]}.json"
+    if kept.exists():
+        return json.loads(kept.read_text())
+    cold = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    cold |= {"PYTHONWARNINGS": "ignore"}
+    started = json.dumps(order | {"started": time.time()})
+    command = [sys.executable, "-m", "experiments._quality.worker", started]
+    done = subprocess.run(command, env=cold, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"failed": done.stderr.strip()[-2000:], "at": {}, "trace": [], "log_bound": None, "evaluations": 0}
+    found = json.loads(done.stdout.splitlines()[-1])
+    part = kept.with_suffix(".part")
+    part.write_text(json.dumps(found))
+    part.replace(kept)
+    return found
+
+
+def _write_csv(results: dict[str, Any], path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(summary.COLUMNS)
+        for row in results["rows"]:
+            writer.writerow([row[name] for name in summary.COLUMNS])
+
+
+def tables(results: dict[str, Any]) -> Iterator[Any]:
+    """By kind: each method at the marks; then the targets."""
+    from rich.table import Table
+
+    for kind, methods_of in results["by_kind"].items():
+        table = Table("method", *summary.HEADINGS, title=f"{kind}: gap to the best known", title_justify="left")
+        for method, found in methods_of.items():
+            table.add_row(method, *(summary.shown(name, found[name]) for name in summary.HEADINGS.values()))
+        table.columns[1:]
+        yield table
+    table = Table("target", "measured", "met", title="What it must show", title_justify="left")
+    for target in results["targets"]:
+        table.add_row(target["target"], target["measured"], {True: "yes", False: "no", None: "-"}[target["met"]])
+    yield table
+    yield from results["losses"]

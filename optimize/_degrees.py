@@ -1,0 +1,111 @@
+"""The rows of a lattice: every legal combination of degrees, microbatch and domain."""
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from costmodel.cluster import Cluster
+from costmodel.workload import Workload
+from optimize._axes import wanted
+from optimize.legality import Rules
+from optimize.status import CommandError, Status
+
+DEGREES = ("domain", "tensor", "context", "pipeline", "data", "expert", "expert_tensor", "microbatch")
+LARGEST = 10**9  # accelerators, and sequences of a step
+MOST_ROWS = 20_000_000  # of degrees: some 2 GB
+_TOO_MANY = (
+    "plan: {} on {:,} {} has more than 20 million combinations of degrees; expected some fixed, such as `expert` or "
+    "`microbatch`"
+)
+
+
+def rows_of_degrees(rule: Rules, fixed: Mapping[str, Any]) -> Iterator[dict[str, np.ndarray]]:
+    """Part by part, in a fixed order: the usual domain first, then the least tensor degree."""
+    _check_sizes(rule.workload, rule.cluster)
+    count = 0
+    for domain, tensor in _outer(rule, fixed):
+        part = _rows(rule, fixed, domain, tensor)
+        count += len(part["tensor"])
+        if count > MOST_ROWS:
+            cluster = rule.cluster
+            told = _TOO_MANY.format(rule.workload.name, cluster.accelerators, cluster.name)
+            raise CommandError(Status.bad_input, told)
+        yield part
+
+
+def _check_sizes(workload: Workload, cluster: Cluster) -> None:
+    """Numbers whose divisors would take long to list are no physical sizes."""
+    for name, value in (("accelerators", cluster.accelerators), ("batch", workload.batch)):
+        if value > LARGEST:
+            raise CommandError(Status.bad_input, f"`{name}` is {value}; expected at most {LARGEST} for a search")
+
+
+def _outer(rule: Rules, fixed: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+    """Domains and tensor degrees, the usual domain first."""
+    total = int(rule.cluster.accelerators)
+    tensors = [
+        t for t in divisors(math.gcd(total, *rule.tensor_divides)) if rule.tensor(t) and wanted(fixed, "tensor", t)
+    ]
+    return itertools.product(_domains(rule, fixed), tensors)
+
+
+def _domains(rule: Rules, fixed: Mapping[str, Any]) -> list[int]:
+    inner, total = rule.cluster.tiers[0], int(rule.cluster.accelerators)
+    usable, size = int(inner.usable_size), int(inner.size)
+    found = [usable, *(d for d in divisors(total) if size / 2 < d <= size and d != usable)]
+    if fixed.get("domain") is not None:
+        found = [fixed["domain"]] if isinstance(fixed["domain"], int) else sorted(fixed["domain"])
+    found = found[:1] if total <= found[0] else found
+    return [d for d in found if rule.domain(d)]
+
+
+def _rows(rule: Rules, fixed: Mapping[str, Any], domain: int, tensor: int) -> dict[str, np.ndarray]:
+    """Legal degrees under one domain and tensor degree, each with every microbatch."""
+    inside = int(rule.cluster.accelerators) // tensor
+    batch = int(rule.workload.batch)
+    stages = [p for p in divisors(inside) if p <= rule.layers]
+    experts, shares = _expert_degrees(rule, inside * tensor)
+    grid = np.meshgrid(divisors(math.gcd(inside, int(rule.workload.sequence))), stages, experts, shares, indexing="ij")
+    context, pipeline, expert, expert_tensor = (axis.ravel() for axis in grid)
+    whole = inside % (context * pipeline) == 0
+    c = {"context": context, "pipeline": pipeline, "expert": expert, "expert_tensor": expert_tensor}
+    c |= {"data": np.where(whole, inside // (context * pipeline), 1), "microbatch": np.ones_like(context)}
+    c |= {"tensor": np.full_like(context, tensor), "domain": np.full_like(context, domain)}
+    legal = whole & rule.degrees(c)
+    for name in DEGREES[2:-1]:
+        legal = legal & wanted(fixed, name, c[name])
+    c = {name: column[legal] for name, column in c.items()}
+    return _with_microbatches(c, batch, fixed)
+
+
+def _with_microbatches(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    each = {int(data): divisors(batch // int(data)) for data in np.unique(c["data"])}
+    each = {data: [m for m in sizes if wanted(fixed, "microbatch", m)] for data, sizes in each.items()}
+    lists = [each[int(data)] for data in c["data"]]
+    times = np.array([len(sizes) for sizes in lists], int)
+    found = {name: np.repeat(column, times) for name, column in c.items()}
+    return found | {"microbatch": np.array(list(itertools.chain.from_iterable(lists)), int)}
+
+
+def _expert_degrees(rule: Rules, ranks: int) -> tuple[list[int], list[int]]:
+    """Degrees of the second mesh that divide what they share."""
+    found = []
+    for name in ("expert", "expert_tensor"):
+        values = [value for degree, value in rule.expert_divides if degree == name]
+        found.append(divisors(math.gcd(ranks, *values)) if values else [1])
+    return found[0], found[1]
+
+
+def divisors(value: int) -> list[int]:
+    """In order."""
+    return list(_divisors(value))
+
+
+@functools.cache
+def _divisors(value: int) -> list[int]:
+    small = [d for d in range(1, math.isqrt(value) + 1) if value % d == 0]
+    return small + [value // d for d in reversed(small) if d * d != value]

@@ -1,0 +1,249 @@
+"""The relaxed problem of a descent: plans of one job or more, and one hardware, as dual numbers (see solve.py)."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from costmodel.cost import as_floats
+from costmodel.counts import OpCounts, counts
+from costmodel.curves import hardware_of, with_hardware
+from costmodel.dual import SUBGRADIENT, Dual
+from costmodel.memory import memory
+from costmodel.options import RECOMPUTES, SCHEDULES, ZERO_STAGES, RecomputeRow
+from costmodel.plan import Plan, PlanPoint, embed, layers
+from costmodel.roofline import rates
+from costmodel.schedule import step_time
+from costmodel.semantics import Scalar, total
+from costmodel.timing import timing
+from optimize.lattice import OVERLAPS
+from optimize.legality import rules
+from optimize.objective import Job, Objective
+from optimize.problem import Problem
+from optimize.space import RATES
+from optimize.tangents import money
+
+DEGREES = ("tensor", "context", "pipeline", "data", "microbatch", "virtual_stages", "expert")
+OF_JOB = (*DEGREES, "recompute_share")
+PENALTY = 20.0  # of the logarithm by which memory is above what can be bought, or the limits are missed
+
+
+class Starts(NamedTuple):
+    """The enumerated options of each start, as rows."""
+
+    schedule: np.ndarray
+    zero: np.ndarray
+
+
+def natural(z: np.ndarray, jobs: int) -> np.ndarray:
+    """Degrees from log2, shares as they are, rates from natural logarithms; `z` is variables x starts."""
+    x, k = np.exp(z), len(OF_JOB)
+    for i in range(jobs):
+        degrees = slice(i * k, i * k + len(DEGREES))
+        x[degrees], x[i * k + k - 1] = 2.0 ** z[degrees], z[i * k + k - 1]
+    return x
+
+
+def logarithms(x: np.ndarray, jobs: int) -> np.ndarray:
+    """The inverse."""
+    z, k = np.log(np.maximum(x, 1e-300)), len(OF_JOB)
+    for i in range(jobs):
+        degrees = slice(i * k, i * k + len(DEGREES))
+        z[degrees], z[i * k + k - 1] = np.log2(x[degrees]), x[i * k + k - 1]
+    return z
+
+
+def ranges(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Of every variable, as columns."""
+    space, low, high = problem.space, [], []
+    for job in problem.jobs:
+        workload, depth = job.workload, layers(job.workload)
+        divides = rules(workload, space.template).expert_divides
+        experts = max([1, *(value for name, value in divides if name == "expert")])
+        domain = float(space.template.tiers[0].usable_size)
+        tops = (min(domain, 64.0), min(16.0, workload.sequence), depth, workload.batch, 8.0, max(1.0, depth / 4))
+        low += [0.0] * len(OF_JOB)
+        high += [*np.log2([*tops, experts]), 1.0]
+    ends = [np.concatenate([low, np.log(space.ranges.low)]), np.concatenate([high, np.log(space.ranges.high)])]
+    return ends[0][:, None], np.maximum(ends[1], ends[0] + 1e-6)[:, None]
+
+
+class _Laid(NamedTuple):
+    """A batch of relaxed points with their hardware."""
+
+    rates: list[Any]
+    points: list[PlanPoint]
+    counted: list[OpCounts]
+    accelerators: Scalar
+    need_bytes: Any
+
+
+class RelaxedModel:
+    """The loss of a batch of starts, with its gradient."""
+
+    def __init__(self, problem: Problem, starts: Starts) -> None:
+        self.problem, self.starts = problem, starts
+        self.workloads = [as_floats(job.workload) for job in problem.jobs]
+        domain = float(problem.space.template.tiers[0].usable_size)
+        self.priced = money(problem.space, domain)
+        plain = Plan(**_switches(problem))
+        self.plain = [embed(plain, job.workload, domain) for job in problem.jobs]
+        self.schedule, self.zero = (
+            _rows(table, chosen) for table, chosen in ((SCHEDULES, starts.schedule), (ZERO_STAGES, starts.zero))
+        )
+
+    def loss(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Logarithms of the minimised quantity with penalties, and their gradients: variables x starts."""
+        x, jobs = natural(z, len(self.workloads)), len(self.workloads)
+        chain, k = x.copy(), len(OF_JOB)
+        for i in range(jobs):
+            chain[i * k : i * k + k - 1] *= np.log(2.0)
+            chain[i * k + k - 1] = 1.0
+        seeds = np.eye(len(z))[:, :, None] * chain[:, None, :]
+        result, excess = self._evaluate([Dual(row, {"all": seed}) for row, seed in zip(x, seeds, strict=True)])
+        value, slope = np.log(result.value), result.parts["all"] / result.value
+        for part in excess:  # ratios that should be at most 1
+            over = np.maximum(np.log(part.value), 0.0)
+            slope = slope + PENALTY * (over > 0) * part.parts["all"] / part.value
+            value = value + PENALTY * over
+        return value, np.nan_to_num(slope)
+
+    def ending(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rates on the limits, and by how much (a logarithm) each start misses memory or a limit."""
+        nothing = {"all": np.zeros((1, z.shape[1]))}
+        laid, excess = self._hardware([Dual(row, nothing) for row in natural(z, len(self.workloads))])
+        found = np.stack([np.broadcast_to(rate.value, z.shape[1]) for rate in laid.rates])
+        return found, np.max([np.log(part.value) for part in excess], axis=0)
+
+    def _point(self, i: int, v: dict[str, Any]) -> PlanPoint:
+        """Virtual stages are 1 where the schedule does not interleave; each pipeline has a microbatch."""
+        interleaves, job = self.schedule.interleaves, self.problem.jobs[i]
+        sem, most = SUBGRADIENT, self.problem.limits.accelerators
+        inside = v["tensor"] * v["context"] * v["pipeline"]
+        data = v["data"] if most is None else sem.minimum(v["data"], float(most) / inside)
+        virtual = sem.maximum(sem.minimum(v["virtual_stages"], float(layers(job.workload)) / v["pipeline"]), 1.0)
+        return dataclasses.replace(
+            self.plain[i],
+            accelerators=inside * data,
+            tensor=v["tensor"],
+            context=v["context"],
+            pipeline=v["pipeline"],
+            microbatch=sem.minimum(v["microbatch"], float(job.workload.batch) / data),
+            virtual_stages=interleaves * virtual + (1.0 - interleaves),
+            expert=sem.minimum(v["expert"], v["tensor"] * v["context"] * data),
+            sequence_parallel=1.0,
+            schedule=self.schedule,
+            zero=self.zero,
+            recompute=_recompute(v["recompute_share"]),
+        )
+
+    def _hardware(self, variables: list[Any]) -> tuple[_Laid, list[Any]]:
+        """Points with rates on the limits, and the ratios that should be at most 1. All jobs share the hardware."""
+        problem, k, sem = self.problem, len(OF_JOB), SUBGRADIENT
+        named: list[dict[str, Any]] = [
+            dict(zip(OF_JOB, variables[i * k :], strict=False)) for i in range(len(self.workloads))
+        ]
+        points = [self._point(i, v) for i, v in enumerate(named)]
+        counted = [counts(w, point, sem) for w, point in zip(self.workloads, points, strict=True)]
+        stack = problem.space.template.stack
+        needs = [memory(c, point, stack, sem).peak_bytes for c, point in zip(counted, points, strict=True)]
+        need, count = sem.maximum(*needs), sem.maximum(*(point.accelerators for point in points))
+        excess, scales, raw = [need / problem.space.ranges.most_hbm_bytes], [], variables[-len(RATES) :]
+        for law, exponent, spare in self._limits(count, need):
+            least = float((law * np.exp(exponent * np.log(problem.space.ranges.low))).sum())
+            excess.append(1.05 * least / sem.maximum(spare, 1e-3 * least))
+            scales.append(_scale(raw, law, exponent, sem.maximum(spare, 1.05 * least), problem))
+        if not problem.fill or not scales:
+            scales.append(Dual(np.ones(len(self.starts.zero)), {}))
+        factor = sem.minimum(*scales)
+        ends = zip(problem.space.ranges.low, problem.space.ranges.high, strict=True)
+        clipped = [
+            sem.minimum(sem.maximum(rate * factor, float(low)), float(high))
+            for rate, (low, high) in zip(raw, ends, strict=True)
+        ]
+        return _Laid(clipped, points, counted, count, need), excess
+
+    def _limits(self, count: Any, need: Any) -> list[tuple[np.ndarray, np.ndarray, Any]]:
+        """Amounts, exponents and what is left of money and of watts, for one accelerator."""
+        limits, laws, found = self.problem.limits, self.priced.laws, []
+        if limits.budget_usd is not None and not limits.rent:
+            hbm_usd = self.priced.hbm(need)
+            found.append((laws.usd, laws.usd_exponent, limits.budget_usd / count - hbm_usd))
+        if limits.power_w is not None:
+            found.append((laws.watt, laws.watt_exponent, limits.power_w / count))
+        return found
+
+    def _evaluate(self, variables: list[Any]) -> tuple[Any, list[Any]]:
+        template = self.problem.space.template
+        laid, excess = self._hardware(variables)
+        own = dict(zip(RATES, laid.rates, strict=True))
+        machine = with_hardware(template, dataclasses.replace(hardware_of(template), **own))
+        train_s = total(self._train_s(i, laid, machine) for i in range(len(self.workloads)))
+        return train_s * self._price(laid), excess
+
+    def _train_s(self, i: int, laid: _Laid, machine: Any) -> Any:
+        """Weighted seconds of one job."""
+        counted, point, job = laid.counted[i], laid.points[i], self.problem.jobs[i]
+        times = timing(counted, point, machine, machine.stack, SUBGRADIENT)
+        speed = rates(machine.accelerator, point, machine.stack)
+        step_s = step_time(counted, times, point, machine.stack, speed, SUBGRADIENT).step_s
+        return step_s * _steps(self.problem, job)
+
+    def _price(self, laid: _Laid) -> Any:
+        """Dollars a second, watts, or 1."""
+        if self.problem.fill:
+            return 1.0
+        laws, priced, found = self.priced.laws, self.priced, laid.rates
+        watt = total(float(a) * x ** float(e) for a, e, x in zip(laws.watt, laws.watt_exponent, found, strict=True))
+        if self.problem.objective.watt_power:
+            return laid.accelerators * watt
+        usd = total(float(a) * x ** float(e) for a, e, x in zip(laws.usd, laws.usd_exponent, found, strict=True))
+        usd = usd + priced.hbm(laid.need_bytes)
+        return laid.accelerators * (priced.usd_per_capital_s * usd + priced.usd_per_joule * watt)
+
+
+def _steps(problem: Problem, job: Job) -> float:
+    return 1.0 if problem.objective is Objective.step else job.weight * job.steps
+
+
+def _switches(problem: Problem) -> dict[str, Any]:
+    """Options that are the same in all starts: everything overlaps, unless it is fixed."""
+    names = [f.name for f in dataclasses.fields(Plan) if isinstance(f.default, bool | str)]
+    fixed = {name: problem.fixed[name] for name in names if isinstance(problem.fixed.get(name), bool | str)}
+    return dict.fromkeys(OVERLAPS, True) | fixed
+
+
+def _recompute(share: Any) -> RecomputeRow:
+    """Full recompute of a share of the layers."""
+    full, none = RECOMPUTES["full"], RECOMPUTES["none"]
+    names = [f.name for f in dataclasses.fields(RecomputeRow)]
+    return RecomputeRow(**{name: share * getattr(full, name) + (1.0 - share) * getattr(none, name) for name in names})
+
+
+def _scale(rates: list[Any], law: np.ndarray, exponent: np.ndarray, spare: Any, problem: Problem) -> Any:
+    """The factor of all rates that spends what is spare, with its exact derivative; rates stay in their ranges."""
+    low, high = problem.space.ranges.low[:, None], problem.space.ranges.high[:, None]
+    x = np.stack([np.broadcast_to(rate.value, np.shape(spare.value)) for rate in rates])
+    a, e = law[:, None], exponent[:, None]
+    bottom, top = np.full(x.shape[1], -12.0), np.full(x.shape[1], 12.0)
+    for _ in range(40):
+        middle = 0.5 * (bottom + top)
+        fits = (a * np.clip(x * np.exp(middle), low, high) ** e).sum(0) <= spare.value
+        bottom, top = np.where(fits, middle, bottom), np.where(fits, top, middle)
+    s = np.exp(bottom)
+    inside = (x * s > low) & (x * s < high)
+    steep = (inside * a * e * (x * s) ** e).sum(0) / s
+    spent = total(
+        float(a_k) * (rate * s) ** float(e_k) * inside_k
+        for a_k, e_k, rate, inside_k in zip(law, exponent, rates, inside, strict=True)
+    )
+    missing = spare - spent  # its value is what the rates at their ends cost: a constant here
+    parts = {name: part / np.maximum(steep, 1e-300) * (steep > 0) for name, part in missing.parts.items()}
+    return Dual(s, parts)
+
+
+def _rows(table: Any, chosen: np.ndarray) -> Any:
+    """Rows of one table of options as arrays in the fields."""
+    rows = [table[name.item()] for name in chosen]
+    names = [f.name for f in dataclasses.fields(rows[0])]
+    return type(rows[0])(**{name: np.array([getattr(row, name) for row in rows]) for name in names})

@@ -1,0 +1,168 @@
+"""One answer of a design: a cluster with the plan of each job, scored exactly, validated and explained."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from costmodel.cluster import Cluster
+from costmodel.curves import CurveRange, Hardware, priced
+from costmodel.plan import Plan
+from optimize.objective import Job, Quantities, minimised, residuals, told
+from optimize.parts import Parts, quantities
+from optimize.problem import Problem
+from optimize.sensitivity import Elasticity, elasticities
+from optimize.space import RATES, sized
+from optimize.validate import Validation, validate
+
+_SIZES = (*RATES, "hbm_bytes", "accelerators")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobAnswer:
+    """One job on the cluster of an answer."""
+
+    job: Job
+    plan: Plan
+    step_s: float
+    train_s: float
+    mfu: float
+    validation: Validation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A cluster with the plans of its jobs. `value` and `lower_bound` are as the objective reports them."""
+
+    name: str
+    cluster: Cluster  # with prices
+    domain: int
+    hardware: Mapping[str, float]
+    jobs: tuple[JobAnswer, ...]
+    value: float
+    lower_bound: float  # an upper bound where the objective is maximised
+    gap: float
+    bound_is: str
+    quantities: Quantities
+    residuals: Mapping[str, float]
+    shadow_prices: Mapping[str, Any]
+    elasticities: tuple[Elasticity, ...]
+    evaluations: int
+
+
+def continuous_answer(
+    problem: Problem,
+    template: Cluster,
+    curves: CurveRange,
+    hardware: Hardware,
+    plans: Sequence[Plan],
+    **found: Any,
+) -> Answer:
+    """Of rates of any size. `found`: log_bound, evaluations, shadow_prices, bound_is."""
+    whole = dataclasses.replace(problem.space.template, prices=template.prices)
+    cluster = sized(priced(whole, hardware, curves), int(hardware.accelerators))
+    cluster = dataclasses.replace(cluster, name=f"designed from {template.name}")
+    domain = int(whole.tiers[0].usable_size)
+    table = {name: float(getattr(hardware, name)) for name in _SIZES}
+    return _answer(problem, cluster, domain, plans, hardware=table, name=cluster.name, **found)
+
+
+def catalogue_answer(problem: Problem, parts: Parts) -> Answer:
+    """Of real parts."""
+    assert parts.best is not None
+    cluster, chip = parts.best.cluster, parts.best.cluster.accelerator
+    hardware = {
+        "flop_per_s": float(chip.peak_16bit_flop_per_s),
+        "hbm_bytes_per_s": float(chip.hbm_bytes_per_s),
+        "scale_up_bytes_per_s": float(cluster.tiers[0].bandwidth_bytes_per_s),
+        "scale_out_bytes_per_s": float(cluster.tiers[-1].bandwidth_bytes_per_s),
+        "hbm_bytes": float(chip.hbm_bytes),
+        "accelerators": parts.best.bought,
+    }
+    return _answer(
+        problem,
+        cluster,
+        parts.best.domain,
+        parts.plans,
+        hardware=hardware,
+        name=parts.best.name,
+        log_bound=parts.log_bound,
+        evaluations=parts.evaluations,
+        shadow_prices={},
+        bound_is="every plan on every listed part and count that could be better was evaluated",
+    )
+
+
+def _answer(
+    problem: Problem, cluster: Cluster, domain: int, plans: Sequence[Plan], *, log_bound: float, **found: Any
+) -> Answer:
+    """The exact score of what was found, and everything that explains it."""
+    jobs = tuple(_job(job, cluster, plan) for job, plan in zip(problem.jobs, plans, strict=True))
+    train_s = sum(answer.job.weight * answer.train_s for answer in jobs)
+    own = quantities(cluster, domain, train_s, problem.limits.rent)
+    least = minimised(problem.objective, own, sum(job.weight * job.steps for job in problem.jobs))
+    bound, tokens = min(math.exp(log_bound), least), sum(job.tokens for job in problem.jobs)
+    peak_bytes = max(answer.validation.peak_bytes for answer in jobs)
+    return Answer(
+        cluster=cluster,
+        domain=domain,
+        jobs=jobs,
+        value=told(problem.objective, least, tokens),
+        lower_bound=told(problem.objective, bound, tokens),
+        gap=least / bound - 1,
+        quantities=own,
+        residuals=_residuals(problem, own, jobs, peak_bytes, float(cluster.accelerator.hbm_bytes)),
+        elasticities=_elasticities(cluster, jobs),
+        **found,
+    )
+
+
+def _job(job: Job, cluster: Cluster, plan: Plan) -> JobAnswer:
+    validation = validate(job.workload, cluster, plan)
+    assert validation.breakdown is not None, validation.violations  # lattices are legal
+    step_s = float(validation.breakdown.step_s)
+    return JobAnswer(
+        job=job,
+        plan=plan,
+        step_s=step_s,
+        train_s=step_s * job.steps,
+        mfu=float(validation.breakdown.mfu),
+        validation=validation,
+    )
+
+
+def _residuals(
+    problem: Problem, own: Quantities, jobs: tuple[JobAnswer, ...], peak_bytes: float, hbm_bytes: float
+) -> dict[str, float]:
+    """Of the limits of all jobs, and of each job's deadline."""
+    found = residuals(problem.limits, own, peak_bytes, hbm_bytes)
+    late = [answer for answer in jobs if answer.job.deadline_s is not None]
+    return found | {
+        f"deadline_s of {answer.job.workload.name}": math.log(answer.train_s / float(answer.job.deadline_s or 1.0))
+        for answer in late
+    }
+
+
+def _elasticities(cluster: Cluster, jobs: tuple[JobAnswer, ...]) -> tuple[Elasticity, ...]:
+    """Of the weighted seconds of all jobs: those of each step, by its share."""
+    shares = np.array([answer.job.weight * answer.train_s for answer in jobs])
+    shares = shares / shares.sum()
+    each = [{e.parameter.key: e for e in elasticities(a.job.workload, cluster, a.plan)} for a in jobs]
+    found = []
+    for key, first in each[0].items():
+        own = [table[key] for table in each if key in table]
+        if len(own) < len(each):
+            continue
+        sides = {side: float(sum(s * getattr(e, side) for s, e in zip(shares, own, strict=True))) for side in _SIDES}
+        found.append(dataclasses.replace(first, **sides))
+    return tuple(found)
+
+
+_SIDES = ("left", "right", "tenth")
+
+
+def misses(answer: Answer | None) -> list[str]:
+    """Names of the limits that an answer breaks, beyond rounding."""
+    return [] if answer is None else [name for name, value in answer.residuals.items() if value > 1e-9]

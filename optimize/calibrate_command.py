@@ -1,0 +1,116 @@
+"""`equipoise calibrate`: a cluster and its stack, adapted to measured rows or collectives, as one file."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodel._specs_files import SpecError, plain
+from costmodel._specs_nccl import is_nccl, read_nccl
+from costmodel.calibrate import Calibrated, calibrate
+from costmodel.cluster import Cluster
+from costmodel.collective_fit import fit_collectives, log_errors
+from costmodel.rows import Case, Unreadable, read_cases, settle
+from costmodel.specs import load_cluster
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The cluster with its new stack. Errors are medians of absolute logarithms."""
+
+    cluster: Cluster
+    rows: int
+    used: int
+    before: float
+    after: float  # of rows: each predicted without itself; of collectives: of the fit
+    problems: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """What a program may want to know before it opens the file."""
+        told = {"rows": self.rows, "used": self.used, "error_before": self.before, "error_after": self.after}
+        return told | {"problems": list(self.problems), "cluster": self.cluster.name}
+
+
+def calibrated(rows: str, cluster: str | None) -> Answer:
+    """From a table of rows, or from the output of nccl-tests, which needs the cluster that it was measured on."""
+    if is_nccl(rows):
+        if cluster is None:
+            raise SpecError("command line: `cluster` is missing; expected the cluster that the collectives ran on")
+        return _collectives(rows, load_cluster(cluster))
+    return _runs(rows, None if cluster is None else load_cluster(cluster))
+
+
+def _runs(path: str, base: Cluster | None) -> Answer:
+    read = read_cases(path)
+    unreadable = tuple(f"row {i + 1}: {row.reason}" for i, row in enumerate(read) if isinstance(row, Unreadable))
+    cases = [row for row in read if isinstance(row, Case)]
+    if not cases:
+        raise SpecError(f"rows ({plain(path)}): no row can be modelled; {'; '.join(unreadable[:1])}")
+    try:
+        found = calibrate(settle(cases))
+    except ValueError as error:
+        raise SpecError(f"rows ({plain(path)}): {error}") from None
+    own = base if base is not None else _general(found)
+    return Answer(
+        cluster=dataclasses.replace(own, stack=found.stack),
+        rows=len(read),
+        used=len(found.used),
+        before=float(np.median(found.before)),
+        after=float(np.median(found.after)),
+        problems=unreadable + found.problems,
+    )
+
+
+def _general(found: Calibrated) -> Cluster:
+    return dataclasses.replace(found.case.cluster, name=f"calibrated {found.case.cluster.name}")
+
+
+def _collectives(path: str, cluster: Cluster) -> Answer:
+    rows = read_nccl(path)
+    stack = fit_collectives(rows, cluster)
+    before, after = (np.abs(log_errors(rows, cluster, each)) for each in (cluster.stack, stack))
+    return Answer(
+        cluster=dataclasses.replace(cluster, stack=stack),
+        rows=len(rows),
+        used=len(rows),
+        before=float(np.median(before)),
+        after=float(np.median(after)),
+        problems=(),
+    )
+
+
+def as_toml(cluster: Cluster) -> str:
+    """The tables `cluster` and `stack`, in SI units. The last tier has no size: it is as large as the cluster."""
+    own = {"name": cluster.name, "accelerators": int(cluster.accelerators)}
+    lines = ["# Written by `equipoise calibrate`.", "[cluster]", *_fields(own), "", "[cluster.accelerator]"]
+    lines += _fields(_known(cluster.accelerator))
+    for i, tier in enumerate(cluster.tiers):
+        values = _known(tier)
+        if i == len(cluster.tiers) - 1 and i > 0:
+            values = {name: value for name, value in values.items() if name not in ("size", "usable_size")}
+        lines += ["", "[[cluster.tiers]]", *_fields(values)]
+    return "\n".join([*lines, "", "[stack]", *_fields(_known(cluster.stack))]) + "\n"
+
+
+_COUNTS = ("size", "usable_size")
+
+
+def _known(part: Any) -> dict[str, Any]:
+    values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+    return {k: int(v) if k in _COUNTS else v for k, v in values.items() if v is not None}
+
+
+def _fields(values: Mapping[str, Any]) -> list[str]:
+    return [f"{name} = {json.dumps(list(v) if isinstance(v, tuple) else v)}" for name, v in values.items()]
+
+
+def write(answer: Answer, out: str) -> None:
+    """The file, or a `SpecError` that says why it cannot be written."""
+    try:
+        Path(out).write_text(as_toml(answer.cluster), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SpecError(f"command line: `out` is {plain(out)!r}, which cannot be written ({reason})") from None

@@ -1,0 +1,101 @@
+"""The figures of `equipoise plan --out`: the space of plans by tensor and pipeline degree, and a tornado."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from optimize import units
+from optimize.figures import _STYLE, BLACK, PALETTE, _file
+from optimize.find_plan import PlanResult
+from optimize.plan_command import PlanInputs
+from optimize.sensitivity import Elasticity
+
+_WORST = 3.0  # times the best value: colours end there
+_BARS = 12
+
+
+def draw(inputs: PlanInputs, result: PlanResult) -> dict[str, bytes]:
+    """The content of each file by its name, as PNG and SVG."""
+    with rc_context(_STYLE):
+        figures = {"plan_space": _plan_space(inputs, result), "elasticities": _tornado(inputs, result)}
+        return {f"{name}.{kind}": _file(figure, kind) for name, figure in figures.items() for kind in ("png", "svg")}
+
+
+def _figure(inputs: PlanInputs, title: str, height: float, box: tuple[float, float, float, float]) -> tuple[Any, Axes]:
+    figure = Figure(figsize=(7.5, height))
+    axes = figure.add_axes(box)
+    where = f"{inputs.workload.name} on {inputs.cluster.accelerators:,} {inputs.cluster.name}"
+    figure.suptitle(f"{title}\n{where}", x=0.01, y=0.98, ha="left", fontsize=9)
+    return figure, axes
+
+
+def _plan_space(inputs: PlanInputs, result: PlanResult) -> Figure:
+    """The best value under each tensor and pipeline degree, over the best of all."""
+    pipelines = sorted({pipeline for _, pipeline in result.legal_cells})
+    tensors = sorted({tensor for tensor, _ in result.legal_cells})
+    best = result.cells[(result.plan.tensor, result.plan.pipeline)]
+    worse = np.full((len(tensors), len(pipelines)), np.nan)
+    for (tensor, pipeline), value in result.cells.items():
+        ratio = best / value if result.maximised else value / best
+        worse[tensors.index(tensor), pipelines.index(pipeline)] = ratio
+    height = min(9.0, 2.6 + 0.42 * len(tensors))
+    what = "step" if result.objective == "step_s" else result.objective
+    title = f"Plans by tensor and pipeline degree: the best {what} of each, times the best of all"
+    figure, axes = _figure(inputs, title, height, (0.09, 0.6 / height, 0.80, 1 - 1.5 / height))
+    image = axes.imshow(worse, cmap="viridis_r", vmin=1.0, vmax=_WORST, aspect="auto", origin="lower")
+    for row, tensor in enumerate(tensors):
+        for column, pipeline in enumerate(pipelines):
+            _cell(axes, row, column, worse[row, column], (tensor, pipeline) in result.legal_cells)
+    place = pipelines.index(result.plan.pipeline) - 0.5, tensors.index(result.plan.tensor) - 0.5
+    axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor=PALETTE[5], linewidth=2.5))
+    axes.set_xticks(range(len(pipelines)), [str(p) for p in pipelines])
+    axes.set_yticks(range(len(tensors)), [str(t) for t in tensors])
+    axes.set_xlabel("pipeline stages")
+    axes.set_ylabel("tensor-parallel degree")
+    bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, extend="max")
+    bar.set_label("times the best")
+    whole = result.evaluations == result.plans_in_lattice  # else some cells were left out by their bounds
+    told = "legal, does not fit in memory" if whole else "does not fit, or was not evaluated"
+    hatched = Patch(facecolor="white", edgecolor=PALETTE[6], hatch="////", label=told)
+    optimum = Patch(facecolor="none", edgecolor=PALETTE[5], linewidth=2.5, label="the best plan")
+    axes.legend(handles=[optimum, hatched], loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2)
+    return figure
+
+
+def _cell(axes: Axes, row: int, column: int, ratio: float, legal: bool) -> None:
+    if np.isnan(ratio):
+        if legal:
+            box = Rectangle(
+                (column - 0.5, row - 0.5), 1, 1, fill=False, hatch="////", edgecolor=PALETTE[6], linewidth=0
+            )
+            axes.add_patch(box)
+        return
+    colour = "white" if ratio > 1.9 else BLACK
+    told = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+    axes.text(column, row, told, ha="center", va="center", fontsize=7, color=colour)
+
+
+def _tornado(inputs: PlanInputs, result: PlanResult) -> Figure:
+    """What 1 % more of each parameter does to the step; where it has a kink, each side for itself."""
+    moving = [e for e in result.elasticities if _size(e) > 5e-4]
+    shown = sorted(moving, key=_size)[-_BARS:]
+    height = 1.9 + 0.3 * max(1, len(shown))
+    title = f"The best plan's step of {units.scaled(result.plans[0].step_s, units.SECONDS)}: elasticities"
+    figure, axes = _figure(inputs, title, height, (0.30, 0.6 / height, 0.66, 1 - 1.3 / height))
+    for row, each in enumerate(shown):
+        axes.barh(row + 0.19, each.right, height=0.36, color=PALETTE[0])
+        axes.barh(row - 0.19, -each.left, height=0.36, color=PALETTE[1])
+    axes.axvline(0, color=BLACK, linewidth=0.8)
+    axes.set_yticks(range(len(shown)), [each.parameter.words for each in shown])
+    axes.set_xlabel("change of the step in % for a change of the parameter by 1 %")
+    handles = [Patch(color=PALETTE[0], label="1 % more"), Patch(color=PALETTE[1], label="1 % less")]
+    axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
+    return figure
+
+
+def _size(each: Elasticity) -> float:
+    return max(abs(each.left), abs(each.right))

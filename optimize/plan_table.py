@@ -1,0 +1,52 @@
+"""`plans.csv.gz`: every plan that a search looked at, as it goes along, up to a stated number of rows."""
+
+import gzip
+import io
+
+import numpy as np
+
+from costmodel import options
+from costmodel.cost import Cost
+from optimize.lattice import Chunk
+
+MOST_ROWS = 2_000_000
+"""Some 20 MB. Larger searches write their first plans; `result.json` says how many of how many."""
+
+DEGREES = ("tensor", "context", "pipeline", "data", "expert", "expert_tensor", "microbatch", "domain", "virtual_stages")
+OPTIONS = ("schedule", "zero_stage", "data_shard", "sequence_parallel", "context_kind", "recompute", "recompute_share")
+HEADER = (*DEGREES, *OPTIONS, "step_s", "peak_bytes", "fits")
+
+
+class PlanTable:
+    """Rows in memory, compressed. `data_shard` 0 means all of data x context; figures are those of float32."""
+
+    def __init__(self, most_rows: int = MOST_ROWS) -> None:
+        self.most_rows, self.rows, self.seen = most_rows, 0, 0
+        self._buffer = io.BytesIO()
+        self._file = gzip.GzipFile(fileobj=self._buffer, mode="wb", compresslevel=1, mtime=0)
+        self._file.write((",".join(HEADER) + "\n").encode())
+
+    def add(self, chunk: Chunk, found: Cost, needed: np.ndarray) -> None:
+        """The plans of one chunk."""
+        self.seen += len(chunk)
+        count = min(len(chunk), self.most_rows - self.rows)
+        if count <= 0:
+            return
+        self.rows += count
+        columns = [column[:count].tolist() for column in _columns(chunk, found, needed)]
+        lines = (",".join(map(str, row)) for row in zip(*columns, strict=True))
+        self._file.write(("\n".join(lines) + "\n").encode())
+
+    def content(self) -> bytes:
+        """The whole file. Nothing is added afterwards."""
+        self._file.close()
+        return self._buffer.getvalue()
+
+
+def _columns(chunk: Chunk, found: Cost, needed: np.ndarray) -> list[np.ndarray]:
+    c = dict(chunk.columns)
+    c["schedule"] = np.array(list(options.SCHEDULES))[c["schedule"]]
+    c["recompute"] = np.array(list(options.RECOMPUTES))[c["recompute"]]
+    c["context_kind"] = np.array(["ring", "all_to_all"])[c["all_to_all"]]
+    figures = [np.round(found.step_s.astype(float), 7), found.peak_bytes.astype(float).astype(np.int64)]
+    return [*(c[name] for name in (*DEGREES, *OPTIONS)), *figures, (needed <= 1).astype(int)]

@@ -1,0 +1,104 @@
+r"""A lower bound of the step for each row of degrees of a lattice, and the lattice in the order of it.
+
+No schedule ends before every stage has passed all microbatches: with $m$ microbatches, a plain stage of $s$ seconds and
+$f$, $l$ beyond it on the first and the last, a step takes at least $m s + \max(m f, m l)$ and the host's time, under
+the options that take least for themselves (no recompute, no traffic for ZeRO). A search in this order may stop where
+the bound passes its worst kept value: the rest is proved to be no better, unevaluated. So it is branch and bound with
+rows as boxes; where the lattice is small, everything is evaluated instead (`exhaustive`).
+"""
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+from costmodel import options
+from costmodel.cost import as_floats
+from costmodel.counts import counts
+from costmodel.memory import memory
+from costmodel.plan import PlanPoint
+from costmodel.roofline import rates
+from costmodel.schedule import stages
+from costmodel.semantics import Exact
+from costmodel.timing import timing
+from costmodel.workload import model_flop
+from optimize.lattice import Lattice
+
+_ROWS = 8_192
+_SAFE = 1.0 - 1e-9  # for the rounding of sums
+_EXACT = Exact(np)
+
+
+def row_bounds_s(lattice: Lattice) -> np.ndarray:
+    """Seconds below which no plan of a row can be that fits; infinite where none does."""
+    count = len(lattice.ends)
+    found = np.empty(count)
+    for start in range(0, count, _ROWS):
+        rows = slice(start, min(start + _ROWS, count))
+        bounds = [_bound_s(lattice, rows, *switches) for switches in _switches(lattice)]
+        found[rows] = np.where(_may_fit(lattice, rows), np.min(bounds, axis=0), np.inf)
+    return _SAFE * found
+
+
+def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
+    """Whether any plan of a row may fit, under the options that take least memory.
+
+    1F1B keeps fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1 (3 gathers);
+    weights shared by all ranks are the least; a share of the layers under recompute keeps more than all of them.
+    """
+    workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
+    point = _cheapest(lattice, rows, *max(_switches(lattice)))
+    counted, least = counts(workload, point, _EXACT), np.full(rows.stop - rows.start, np.inf)
+    for stage, recompute in itertools.product((2, 3), options.RECOMPUTES.values()):
+        chosen = dataclasses.replace(point, zero=options.ZERO_STAGES[stage], recompute=recompute)
+        least = np.minimum(least, memory(counted, chosen, stack, _EXACT).peak_bytes)
+    return _SAFE * least <= lattice.cluster.accelerator.hbm_bytes
+
+
+def _switches(lattice: Lattice) -> set[tuple[float, float]]:
+    """Sequence parallelism and ring, as they occur."""
+    table = next(axis.table for axis in lattice.axes if "all_to_all" in axis.table)
+    pairs = zip(table["sequence_parallel"].tolist(), table["all_to_all"].tolist(), strict=True)
+    return {(float(parallel), 1.0 - exchange) for parallel, exchange in pairs}
+
+
+def _bound_s(lattice: Lattice, rows: slice, parallel: float, ring: float) -> np.ndarray:
+    workload = as_floats(lattice.workload)
+    cluster = as_floats(dataclasses.replace(lattice.cluster, prices=None))
+    point = _cheapest(lattice, rows, parallel, ring)
+    counted = counts(workload, point, _EXACT)
+    pipe = stages(counted, timing(counted, point, cluster, cluster.stack, _EXACT), point)
+    single = np.maximum(2.0 - point.pipeline, 0.0)
+    first_s, last_s, middle_s = (getattr(pipe, name).seconds for name in ("first", "last", "middle"))
+    m = counted.microbatches
+    beyond_s = np.maximum(m * (first_s + single * last_s), np.maximum(m * last_s, (m - 1) * middle_s))
+    return m * pipe.plain.seconds + beyond_s + cluster.stack.step_s
+
+
+def _cheapest(lattice: Lattice, rows: slice, parallel: float, ring: float) -> PlanPoint:
+    """Rows of degrees under the options that take least time in a stage."""
+    point = lattice.points_of_rows(np.arange(rows.start, rows.stop), np.float64)
+    return dataclasses.replace(
+        point,
+        sequence_parallel=parallel,
+        context_ring=ring,
+        schedule=options.SCHEDULES["one_f_one_b"],
+        zero=options.ZERO_STAGES[0],
+        recompute=options.RECOMPUTES["none"],
+        copies=1.0,
+    )
+
+
+def flop_bound_s(lattice: Lattice) -> float:
+    """Seconds in which all accelerators together could do the model's FLOP at the best rate of a kernel."""
+    workload, cluster = as_floats(lattice.workload), as_floats(dataclasses.replace(lattice.cluster, prices=None))
+    speed = rates(cluster.accelerator, lattice.points_of_rows(np.array([0]), np.float64), cluster.stack)
+    fastest_s = min(speed.matmul_s_per_flop, speed.attention_s_per_flop)
+    return float(_SAFE * model_flop(workload) * workload.batch * fastest_s / cluster.accelerators)
+
+
+def in_order_of_bounds(lattice: Lattice) -> Lattice:
+    """The same plans, rows of the lowest bound first. Numbers of plans change with it."""
+    bounds_s = row_bounds_s(lattice)
+    order = np.argsort(bounds_s, kind="stable")
+    return dataclasses.replace(lattice.with_rows(order), floor_s=bounds_s[order])

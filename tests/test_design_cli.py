@@ -1,0 +1,122 @@
+"""`equipoise design` as a user and as a program meet it: keys, files, refusals, and what nothing feasible tells."""
+
+import json
+
+import pytest
+
+from optimize import cli
+
+MODEL = "layers = 4\nhidden = 512\nheads = 8\nffn = 2048\nvocabulary = 4096\nsequence = 512\nbatch = 32\n"
+KEYS = {
+    "schema", "status", "message", "inputs", "versions", "seconds", "cluster", "jobs", "objective", "value",
+    "lower_bound", "gap", "shadow_prices", "elasticities", "frontier", "evaluations", "catalogue",
+}  # fmt: skip
+ANSWER = {"cluster", "jobs", "value", "lower_bound", "gap", "shadow_prices", "elasticities", "evaluations"}
+FEW = ("--fix", "schedule=one_f_one_b,context=1,zero_stage=1")  # plans
+PICTURES = {f"{name}.{kind}" for name in ("frontier", "elasticities", "trajectory") for kind in ("png", "svg")}
+
+
+@pytest.fixture
+def model(tmp_path) -> str:
+    path = tmp_path / "model.toml"
+    path.write_text(MODEL)
+    return str(path)
+
+
+def ask(capsys, *words: str) -> tuple[int, str, str]:
+    status = cli.run(["design", *words])
+    return status, *capsys.readouterr()
+
+
+def test_keys_and_files(capsys, tmp_path, model):
+    out = tmp_path / "out"
+    words = (
+        "--model",
+        model,
+        "--tokens",
+        "1e9",
+        "--budget-usd",
+        "3e5",
+        "--power-mw",
+        "0.05",
+        "--accelerators",
+        "32",
+        *FEW,
+    )
+    status, text, err = ask(capsys, *words, "--cluster", "h100", "--out", str(out), "--json", "--seconds", "60")
+    assert (status, err) == (0, "")
+    told = json.loads(text)
+    assert told.keys() >= KEYS
+    assert told["catalogue"].keys() >= ANSWER
+    assert told["inputs"]["budget_is"] == "capital"
+    assert "meter" in told["inputs"]["power_is"]
+    for answer in (told, told["catalogue"]):
+        assert answer["lower_bound"] <= answer["value"]
+        assert answer["gap"] == pytest.approx(answer["value"] / answer["lower_bound"] - 1, abs=1e-12)
+        assert 0 <= answer["gap"] < 1e-3
+        assert answer["cluster"]["capital_usd"] <= 3e5 * (1 + 1e-9)
+        assert answer["cluster"]["meter_w"] <= 5e4 * (1 + 1e-9)
+        assert all(residual <= 1e-9 for residual in answer["residuals"].values())
+        job = answer["jobs"][0]
+        assert job["validation"]["fits"]
+        assert answer["value"] == pytest.approx(job["step_s"] * 1e9 / (32 * 512))
+    assert all(other["worse_by"] >= 0 for other in told["runners_up"])
+    budgets = [point["budget_usd"] for point in told["frontier"]]
+    values = [point["value"] for point in told["frontier"]]
+    assert budgets == sorted(budgets)
+    assert values == sorted(values, reverse=True)
+    assert {path.name for path in out.iterdir()} == PICTURES | {"result.json"}
+    assert json.loads((out / "result.json").read_text())["value"] == told["value"]
+
+
+def test_several_jobs_and_the_screen(capsys, tmp_path, model):
+    jobs = tmp_path / "jobs.toml"
+    one = f'[[jobs]]\nmodel = "{model}"\ntokens = 1e9\n'
+    jobs.write_text(one + one.replace("1e9", "2e9") + "weight = 2.0\nbatch = 16\n")
+    words = ("--jobs", str(jobs), "--budget-usd", "2e5", "--accelerators", "8", "--cluster", "h100", *FEW)
+    status, text, _ = ask(capsys, *words, "--seconds", "60")
+    assert status == 0
+    for word in ("days to train", "nothing is better by more than", "what more would buy", "capital"):
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (("--tokens", "1e9"), 2, "`budget_usd` is missing"),
+        (("--budget-usd", "1e6"), 2, "`tokens` is missing"),
+        (("--budget-usd", "0", "--tokens", "1e9"), 2, "`budget_usd` is 0.0; expected a number > 0"),
+        (("--power-mw", "lots", "--tokens", "1e9"), 2, "`--power-mw` is 'lots'; expected a number"),
+        (("--budget-usd", "1e6", "--tokens", "1e9", "--objective", "speed"), 2, "expected one of time_s, step_s"),
+        (("--budget-usd", "1e6", "--tokens", "1e9", "--cluster", "h1"), 2, "`cluster` is 'h1'"),
+        (("--budget-usd", "1e6", "--tokens", "1e9", "--jobs", "jobs.toml"), 2, "is given beside `jobs`"),
+        (("--budget-usd", "100", "--tokens", "1e9"), 3, "--budget-usd"),
+    ],
+)
+def test_refusals(capsys, model, words, status, told):
+    found, out, err = ask(capsys, "--model", model, *words)
+    assert (found, out) == (status, "")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("tokens = 3\n", "`jobs` is None; expected a list"),
+        ("[[jobs]]\ntokens = 3\n", "`model` is missing"),
+        ('[[jobs]]\nmodel = "llama3-8b"\n', "`tokens` is missing"),
+        ('[[jobs]]\nmodel = "llama3-8b"\ntokens = -1\n', "`tokens` is -1"),
+        ('[[jobs]]\nmodel = "llama9"\ntokens = 1\n', "`model` is 'llama9'"),
+        ('[[jobs]]\nmodel = "llama3-8b"\ntokens = 1\nspeed = 2\n', "`speed` is not a field"),
+        ('seed = 1\n[[jobs]]\nmodel = "llama3-8b"\ntokens = 1\n', "`seed` is not a field"),
+    ],
+)
+def test_wrong_jobs(capsys, tmp_path, content, told):
+    path = tmp_path / "jobs.toml"
+    path.write_text(content)
+    status, _, err = ask(capsys, "--jobs", str(path), "--budget-usd", "1e6")
+    assert status == 2
+    assert told in err
+    assert "jobs.toml" in err
+    assert err.count("\n") == 1

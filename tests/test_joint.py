@@ -1,0 +1,296 @@
+"""Plan and hardware together: bounds against brute force, reproducibility, frontiers, mixes, and why nothing fits."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from costmodel.curves import capital_usd, meter_w
+from costmodel.specs import load_cluster, load_curves, load_workload
+from optimize import joint
+from optimize._relaxed import RelaxedModel, Starts, ranges
+from optimize.families import Families
+from optimize.feasible import why_infeasible
+from optimize.find_plan import find_plan
+from optimize.frontier import frontier, monotone
+from optimize.lattice import lattice
+from optimize.mix import search_mix
+from optimize.objective import Job, Limits, Objective
+from optimize.parts import search_parts
+from optimize.problem import Problem
+from optimize.screen import FLOAT32_SLACK, screen, tangents_of
+from optimize.shadow import hardware_problem, shadow_prices, solve_plans
+from optimize.solve import Outcome, descend
+from optimize.space import RATES, sized, space
+from optimize.tangents import Tangents, dual_bound, left, money, project, rate
+from optimize.thinning import thinned
+
+MODEL = load_workload("llama3-8b", sequence=2048, batch=32)
+TEMPLATE = load_cluster("h100")
+SPACE = space(TEMPLATE, load_curves())
+FIXED = {"schedule": "one_f_one_b", "context": 1, "zero_stage": {1, 3}, "microbatch": {1, 2}}
+JOB = Job(workload=MODEL, tokens=1e11)
+
+
+def problem(**changes) -> Problem:
+    limits = Limits(budget_usd=1.5e6, accelerators=32)
+    asked = {"jobs": (JOB,), "limits": limits, "objective": Objective.time, "space": SPACE, "fixed": FIXED}
+    return Problem(**(asked | changes))
+
+
+def plans_of(count: int) -> Families:
+    return Families(lattice(MODEL, sized(SPACE.template, count), {**FIXED, "domain": 8}))
+
+
+def hardware_grid(steps: int) -> np.ndarray:
+    """Logarithms of the rates, all combinations."""
+    axes = [np.linspace(a, b, steps) for a, b in zip(np.log(SPACE.ranges.low), np.log(SPACE.ranges.high), strict=True)]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(RATES))
+
+
+# the pieces
+
+
+def test_float32_is_within_its_slack():
+    families, generator = plans_of(16), np.random.default_rng(0)
+    first = generator.choice(families.first(0, len(families)), 400)
+    low, high = np.log(SPACE.ranges.low), np.log(SPACE.ranges.high)
+    y = low + (high - low) * generator.random((len(first), len(RATES)))
+    fast = screen(MODEL, SPACE, families.points(first, np.float32), y)
+    exact = tangents_of(MODEL, SPACE, families.points(first, np.float64), y)
+    worst = np.abs(fast.log_step_s - exact.log_step_s) + (np.abs(fast.slopes - exact.slopes) * (high - low)).sum(-1)
+    assert worst.max() < FLOAT32_SLACK
+    np.testing.assert_allclose(fast.least_bytes, exact.least_bytes, rtol=1e-5)
+
+
+def test_no_member_is_faster_or_smaller_than_its_family():
+    families = plans_of(16)
+    first = families.first(0, len(families))[::3]
+    y = np.broadcast_to(np.log(0.3 * SPACE.ranges.high), (len(first), len(RATES)))
+    bound = tangents_of(MODEL, SPACE, families.points(first, np.float64), y)
+    members, family = families.members(first)
+    own = tangents_of(
+        MODEL, SPACE, families.lattice.points(members, np.float64), np.broadcast_to(y[0], (len(members), 4))
+    )
+    assert len(members) > 2 * len(first)
+    assert np.all(own.log_step_s >= bound.log_step_s[family] - 1e-12)
+    assert np.all(own.peak_bytes >= bound.least_bytes[family] * (1 - 1e-9))
+
+
+def test_money_agrees_with_the_curves():
+    priced, y = money(SPACE, 8), np.log(0.4 * SPACE.ranges.high)
+    hardware = SPACE.hardware(np.exp(y), 80e9, 64.0)
+    usd = 64 * (priced.laws.usd_of(y).sum() + priced.hbm(np.array(80e9)))
+    assert usd == pytest.approx(float(capital_usd(hardware, SPACE.curves)), rel=1e-12)
+    assert 64 * priced.laws.watt_of(y).sum() == pytest.approx(float(meter_w(hardware, SPACE.curves)), rel=1e-12)
+
+
+@pytest.mark.parametrize("objective", [Objective.time, Objective.cost, Objective.energy])
+def test_bounds_are_never_above_the_best_of_a_fine_grid(objective):
+    """240 instances: plans x budgets, each against 6,561 hardware points; the tangents are taken far from the best."""
+    families, generator, grid = plans_of(16), np.random.default_rng(1), hardware_grid(9)
+    priced = money(SPACE, 8)
+    first = generator.choice(families.first(0, len(families)), 10, replace=False)
+    low, high = np.log(SPACE.ranges.low), np.log(SPACE.ranges.high)
+    tight = 0
+    for number in range(10):
+        points = families.points(first[number : number + 1], np.float64)
+        over = tangents_of(MODEL, SPACE, points, grid)
+        y = low + (high - low) * generator.random((8, len(RATES)))
+        at_y = tangents_of(MODEL, SPACE, points, y)
+        limits = Limits(budget_usd=generator.uniform(5e5, 2e6), power_w=generator.uniform(1e4, 4e4))
+        spare = left(priced, limits, np.full(8, 16.0), np.full(8, 40e9))
+        allowed = (priced.laws.usd_of(grid).sum(-1) <= spare.usd[0]) & (
+            priced.laws.watt_of(grid).sum(-1) <= spare.watt[0]
+        )
+        price = rate(objective, priced, spare)
+        one = price._replace(fixed=price.fixed[0])
+        true = (over.log_step_s + np.log(one.of(priced.laws, grid)))[allowed].min(initial=np.inf)
+        tangents = Tangents(at_y.log_step_s, at_y.slopes, y)
+        bound = dual_bound(SPACE, priced.laws, spare, price, tangents)
+        assert np.all(bound.log_value <= true + 1e-9)
+        tight += int((true - bound.log_value).min() < 0.3)
+    assert tight >= 5  # and they say something
+
+
+def test_projection_spends_the_budget():
+    priced = money(SPACE, 8)
+    spare = left(priced, Limits(budget_usd=1e6), np.full(3, 16.0), np.array([10e9, 40e9, 80e9]))
+    y = project(SPACE, priced.laws, spare, np.log(np.tile(0.1 * SPACE.ranges.high, (3, 1))))
+    np.testing.assert_allclose(priced.laws.usd_of(y).sum(-1), spare.usd, rtol=1e-6)
+
+
+# descent
+
+
+@pytest.mark.parametrize("objective", [Objective.time, Objective.cost])
+def test_gradients_of_the_descent(objective):
+    asked = problem(
+        objective=objective, jobs=(JOB, dataclasses.replace(JOB, weight=2.0)), limits=Limits(budget_usd=4e5)
+    )
+    model = RelaxedModel(asked, Starts(np.array(["interleaved", "one_f_one_b"]), np.array([1, 3])))
+    low, high = ranges(asked)
+    z = low + (high - low) * np.random.default_rng(2).uniform(0.3, 0.7, (len(low), 2))
+    _, slope = model.loss(z)
+    for i in range(len(z)):
+        up, down = z.copy(), z.copy()
+        up[i] += 1e-6
+        down[i] -= 1e-6
+        assert (model.loss(up)[0] - model.loss(down)[0]) / 2e-6 == pytest.approx(slope[i], abs=2e-4)
+
+
+def test_descent_is_reproducible_and_meets_the_budget():
+    first, second = (descend(problem(), seed=3, each=3, steps=12) for _ in range(2))
+    assert np.array_equal(first.log_value, second.log_value)
+    assert not np.array_equal(first.log_value, descend(problem(), seed=4, each=3, steps=12).log_value)
+    assert first.path[-1] < first.path[0]
+    assert set(first.outcome) <= set(Outcome)
+
+
+# the whole
+
+
+@pytest.fixture(scope="module")
+def searched() -> joint.Progress:
+    return joint.search(problem(), 120.0)
+
+
+def test_the_answer_is_the_best_of_a_fine_grid(searched):
+    """Every plan on every count against 2,401 hardware points each: the bound holds, and the answer is no worse."""
+    best, grid = np.inf, hardware_grid(7)
+    for count in searched.counts:
+        families = plans_of(count)
+        if not len(families):
+            continue
+        members, _ = families.members(families.first(0, len(families)))
+        members = members[:: max(1, len(members) // 40)]
+        priced = money(SPACE, 8)
+        for member in members:
+            point = families.lattice.points(np.array([member]), np.float64)
+            found = tangents_of(MODEL, SPACE, point, grid)
+            spare = left(priced, problem().limits, np.array([float(count)]), found.peak_bytes[:1])
+            allowed = priced.laws.usd_of(grid).sum(-1) <= spare.usd[0]
+            if found.peak_bytes[0] <= SPACE.ranges.most_hbm_bytes and allowed.any():
+                best = min(best, float(found.log_step_s[allowed].min()) + math.log(JOB.steps))
+    assert searched.best is not None
+    assert searched.log_bound <= best + 1e-9
+    assert searched.best.log_value <= best + 1e-9
+    assert searched.best.log_value - searched.log_bound < 1e-3
+
+
+def test_the_answer_meets_the_limits(searched):
+    best = searched.best
+    hardware = SPACE.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
+    assert float(capital_usd(hardware, SPACE.curves)) <= 1.5e6 * (1 + 1e-9)
+    assert best.cell.accelerators <= 32
+
+
+def test_the_same_seed_gives_the_same_answer(searched):
+    again = joint.search(problem(), 120.0)
+    assert again.best.log_value == searched.best.log_value
+    assert again.best.plan == searched.best.plan
+    assert again.log_bound == searched.log_bound
+
+
+@pytest.mark.parametrize("objective", [Objective.cost, Objective.energy])
+def test_other_objectives_are_certified(objective):
+    found = joint.search(problem(objective=objective, limits=Limits(budget_usd=1.5e6, accelerators=16)), 120.0)
+    assert 0 <= found.best.log_value - found.log_bound < 1e-3
+
+
+def test_an_interruption_leaves_the_best_so_far(monkeypatch):
+    scanned = []
+
+    def interrupted(progress, cell):
+        scanned.append(cell)
+        if len(scanned) == 2:
+            raise KeyboardInterrupt
+        return scan(progress, cell)
+
+    scan = joint.scan
+    monkeypatch.setattr(joint, "scan", interrupted)
+    found = joint.search(problem(), 60.0)
+    assert found.interrupted
+    assert found.best is not None
+    assert found.log_bound < found.best.log_value  # what was not looked at keeps its bound
+    assert (scanned[1].accelerators, scanned[1].domain) in found.unseen
+
+
+def test_large_lattices_are_thinned_in_words():
+    experts = load_workload("mixtral-8x7b")
+    fixed, said = thinned([experts], SPACE, {"expert_tensor": 1})
+    assert fixed["expert_tensor"] == 1
+    assert not any("expert_tensor" in words for words in said)  # the user's own
+    assert thinned([MODEL], SPACE, {"schedule": "one_f_one_b", "context": 1})[1] == ()
+
+
+def test_more_money_is_never_worse(searched):
+    points, _ = frontier(problem(), "budget_usd", [3e6, 0.8e6], 120.0, searched)
+    points = monotone(points, "budget_usd", maximised=False)
+    values = [points[0]["value"], math.exp(searched.best.log_value), points[1]["value"]]
+    assert values == sorted(values, reverse=True)
+    assert all(point["gap"] < 2e-3 for point in points)
+    with pytest.raises(ValueError, match="expected one of budget_usd"):
+        frontier(problem(), "deadline_s", [1.0], 1.0)
+
+
+def test_shadow_prices_agree_with_solving_again(searched):
+    asked = hardware_problem(problem())
+    solved = solve_plans(asked, (searched.best.plan,))
+    prices = shadow_prices(asked, (searched.best.plan,), solved)
+    price = prices["budget_usd"]
+    right, left_side = price["resolved"]
+    slack = max(0.002, 0.02 * abs(price["value_per_limit"]))
+    assert min(right, left_side) - slack <= price["value_per_limit"] <= max(right, left_side) + slack
+    assert math.log(solved.value[0]) <= searched.best.log_value + 1e-6
+    assert price["words"].startswith(("the next 1 % of budget buys", "more budget buys nothing"))
+    memory = prices["hbm_bytes"]
+    assert 0 < memory["value_per_limit"] < price["value_per_limit"]
+    assert memory["words"].startswith("a plan that needed 1 % less HBM would be 0.")
+
+
+def test_real_parts_agree_with_the_search_for_a_plan():
+    found = search_parts((JOB,), Limits(budget_usd=1e6, accelerators=16), Objective.time, 120.0, FIXED)
+    plan = find_plan(MODEL, found.best.cluster, fixed={**FIXED, "domain": found.best.domain})
+    assert math.exp(found.log_value) == pytest.approx(plan.plans[0].step_s * JOB.steps, rel=1e-9)
+    assert found.log_bound == found.log_value
+
+
+def test_a_mix_is_bounded_by_its_jobs_alone():
+    jobs = (JOB, Job(workload=load_workload("llama3-8b", sequence=1024, batch=32), tokens=5e10, weight=2.0))
+    asked = problem(jobs=jobs, limits=Limits(budget_usd=1.5e6, accelerators=8))
+    found = search_mix(asked, 90.0)
+    assert found.best is not None
+    assert found.log_bound <= found.best.log_value
+    assert math.expm1(found.best.log_value - found.log_bound) < 0.05
+    each = [job.weight * job.steps * s for job, s in zip(jobs, _steps(asked, found), strict=True)]
+    assert sum(each) == pytest.approx(math.exp(found.best.log_value), rel=1e-4)
+
+
+def _steps(asked: Problem, found) -> list[float]:
+    """Exact steps of every job on the hardware of a mix."""
+    from costmodel.evaluate import evaluate
+
+    cluster = SPACE.cluster(found.best.solved.hardware(0))
+    cluster = dataclasses.replace(cluster, accelerators=int(cluster.accelerators))
+    return [
+        float(evaluate(job.workload, cluster, plan).step_s)
+        for job, plan in zip(asked.jobs, found.best.plans, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (Limits(budget_usd=1000.0), ("budget_usd", "--budget-usd", "times")),
+        (Limits(power_w=100.0), ("power_w", "--power-mw", "times")),
+        (Limits(budget_usd=1e9, accelerators=1), ("accelerators", "--accelerators")),
+    ],
+    ids=["money", "power", "count"],
+)
+def test_infeasible_says_which_limit_and_what_would_help(limits, words):
+    small = load_workload("llama3-70b", batch=64)
+    told = why_infeasible(problem(jobs=(Job(workload=small, tokens=1e9),), limits=limits, fixed={"context": 1}))
+    assert all(word in told for word in words), told
+    assert "\n" not in told

@@ -1,0 +1,68 @@
+"""The bound of a row is below every plan of it, rows that are left out hold none that fits, and the answer stays."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from costmodel.specs import load_cluster, load_workload
+from optimize import exhaustive, find_plan
+from optimize.lattice import lattice
+from optimize.plan_values import plan_value
+from optimize.row_bounds import flop_bound_s, in_order_of_bounds, row_bounds_s
+from optimize.sharding import Sharding
+from tests.builders import accelerator, cluster, small_decoder, small_moe
+
+TIGHT = dataclasses.replace(cluster(16, tiers=3), accelerator=accelerator(hbm_bytes=2.6e9))
+PROBLEMS = {
+    "dense": (small_decoder(layers=6, batch=48), TIGHT, {}),
+    "experts": (small_moe(batch=48), TIGHT, {"recompute_share": 1.0}),
+    "8b": (load_workload("llama3-8b", batch=64), load_cluster("h100", 16), {}),
+    "without overlap": (
+        small_decoder(layers=4, batch=24),
+        cluster(8),
+        {"overlap_tensor": False, "overlap_data": False},
+    ),
+    "fp8": (small_decoder(layers=4, batch=24), TIGHT, {"precision": "fp8_block", "zero_stage": 3}),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_no_plan_is_below_the_bound_of_its_row(name):
+    whole = lattice(*PROBLEMS[name])
+    bounds_s = row_bounds_s(whole)
+    indices = (
+        np.arange(len(whole)) if len(whole) < 100_000 else np.random.default_rng(0).integers(len(whole), size=100_000)
+    )
+    exact = exhaustive.exactly(whole, indices)
+    row, fits = np.searchsorted(whole.ends, indices, side="right"), whole.needed(exact) <= 1
+    assert (exact.step_s[fits] >= bounds_s[row[fits]]).all()
+    assert fits[np.isinf(bounds_s[row])].sum() == 0
+    assert (exact.step_s >= flop_bound_s(whole)).all()
+    tight = exact.step_s[fits].min() / bounds_s.min()
+    assert 1 <= tight < 2.5
+
+
+@pytest.mark.parametrize("name", ["dense", "experts", "8b"])
+def test_the_order_of_bounds_gives_the_same_answer_sooner(name, monkeypatch):
+    workload, machine, fixed = PROBLEMS[name]
+    expected = find_plan.find_plan(workload, machine, fixed=fixed, top=5)
+    monkeypatch.setattr(find_plan, "ENUMERATED", 0)
+    monkeypatch.setattr(exhaustive, "CHUNK", 2048)
+    found = find_plan.find_plan(workload, machine, fixed=fixed, top=5)
+    np.testing.assert_allclose([r.step_s for r in found.plans], [r.step_s for r in expected.plans], rtol=1e-12)
+    assert (found.status, found.gap) == (expected.status, 0)
+    assert found.evaluations < 0.9 * expected.evaluations == 0.9 * expected.plans_in_lattice
+
+
+def test_shares_of_an_ordered_search_join_to_the_same_answer(monkeypatch):
+    workload, machine, fixed = PROBLEMS["8b"]
+    monkeypatch.setattr(exhaustive, "CHUNK", 2048)
+    monkeypatch.setattr(Sharding, "_joined", lambda self, best, *_: best)
+    ordered = in_order_of_bounds(lattice(workload, machine, fixed))
+    value = plan_value("step_s", workload, machine, [8])
+    alone = exhaustive.search(ordered, value, 6)
+    parts = [Sharding(processes=3, process=i).search(ordered, value, 6) for i in range(3)]
+    assert parts[0].merged(parts[1].merged(parts[2], 6), 6).top == alone.top
+    assert alone.unseen == np.inf
+    assert alone.evaluated < len(ordered)

@@ -1,0 +1,168 @@
+"""One search in several processes, killed and interrupted: the same answer, nothing done twice, no endless wait."""
+
+import dataclasses
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from optimize import exhaustive
+from optimize.exhaustive import Best, search
+from optimize.find_plan import find_plan
+from optimize.lattice import lattice
+from optimize.plan_values import plan_value
+from optimize.sharding import Sharding
+from optimize.status import Status
+from tests.builders import cluster, small_decoder
+
+ROOT = Path(__file__).parents[1]
+ASK = ("plan", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "32", "--top", "4", "--json")
+MACHINE = cluster(16)
+WHOLE = lattice(small_decoder(layers=6, batch=48), MACHINE, {"context_kind": "ring"})
+STEP = plan_value("step_s", WHOLE.workload, MACHINE, [8])
+
+
+@pytest.fixture
+def small_chunks(monkeypatch) -> list[int]:
+    """Chunks of 4,096 plans; the list holds the first plan of each that is evaluated."""
+    evaluated, make = [], exhaustive.evaluator
+
+    def counting(whole):
+        evaluate = make(whole)
+
+        def count(chunk):
+            evaluated.append(int(chunk.indices[0]))
+            return evaluate(chunk)
+
+        return count
+
+    monkeypatch.setattr(exhaustive, "CHUNK", 4096)
+    monkeypatch.setattr(exhaustive, "evaluator", counting)
+    return evaluated
+
+
+def _interrupted_after(monkeypatch, chunks: int):
+    """Ctrl-C while the next chunk is evaluated."""
+    make = exhaustive.evaluator
+
+    def limited(whole):
+        evaluate, left = make(whole), [chunks]
+
+        def one(chunk):
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return evaluate(chunk)
+
+        return one
+
+    monkeypatch.setattr(exhaustive, "evaluator", limited)
+
+
+def test_an_interrupted_search_goes_on_where_it_was(small_chunks, monkeypatch, tmp_path):
+    expected, total = search(WHOLE, STEP, 5), exhaustive.chunk_count(WHOLE)
+    assert total > 4
+    small_chunks.clear()
+    with monkeypatch.context() as once:
+        _interrupted_after(once, 3)
+        part = Sharding(checkpoint=tmp_path).search(WHOLE, STEP, 5)
+    assert part.evaluated == 3 * 4096
+    resumed = Sharding(checkpoint=tmp_path).search(WHOLE, STEP, 5)
+    assert resumed == expected
+    assert sorted(small_chunks) == [4096 * i for i in range(total)]  # each once, before or after
+    small_chunks.clear()
+    assert Sharding(checkpoint=tmp_path).search(WHOLE, STEP, 5) == expected
+    assert small_chunks == []
+    assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
+
+
+def test_another_number_of_processes_goes_on_too(small_chunks, monkeypatch, tmp_path):
+    """What the first of two processes did alone is not done again by three that follow."""
+    monkeypatch.setattr(Sharding, "_joined", lambda self, best, *_: best)
+    expected = search(WHOLE, STEP, 5)
+    small_chunks.clear()
+    Sharding(processes=2, process=0, checkpoint=tmp_path).search(WHOLE, STEP, 5)
+    parts = [Sharding(processes=3, process=i, checkpoint=tmp_path).search(WHOLE, STEP, 5) for i in range(3)]
+    joined = Best()
+    for part in parts:
+        joined = joined.merged(part, 5)
+    assert joined == expected
+    assert len(small_chunks) == len(set(small_chunks)) == exhaustive.chunk_count(WHOLE)
+
+
+def test_notes_of_another_question_are_not_read(small_chunks, tmp_path):
+    Sharding(checkpoint=tmp_path).search(WHOLE, STEP, 5)
+    small_chunks.clear()
+    assert Sharding(checkpoint=tmp_path).search(WHOLE, STEP, 3) == search(WHOLE, STEP, 3)
+    faster = dataclasses.replace(WHOLE.cluster.accelerator, hbm_bytes_per_s=3e12)
+    other = lattice(WHOLE.workload, dataclasses.replace(MACHINE, accelerator=faster), {"context_kind": "ring"})
+    found = Sharding(checkpoint=tmp_path).search(other, STEP, 5)
+    assert found.top[0].value < search(WHOLE, STEP, 5).top[0].value
+    assert len(list(tmp_path.iterdir())) == 3
+    next(iter(tmp_path.iterdir())).write_text("{")  # a broken file is done again
+    assert Sharding(checkpoint=tmp_path).search(WHOLE, STEP, 5) == search(WHOLE, STEP, 5)
+
+
+def test_the_best_so_far_has_a_true_bound(small_chunks, monkeypatch):
+    workload, machine = WHOLE.workload, MACHINE
+    best = find_plan(workload, machine, fixed={"context_kind": "ring"})
+    _interrupted_after(monkeypatch, 2)
+    part = find_plan(workload, machine, fixed={"context_kind": "ring"}, search=Sharding().search)
+    assert part.status is Status.incomplete
+    assert part.evaluations == 2 * 4096
+    assert part.lower_bound <= best.value <= part.value
+    assert part.gap == pytest.approx(part.value / part.lower_bound - 1)
+
+
+def _address() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def _start(*words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "optimize.cli", *ASK, *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def _answer(running: subprocess.Popen[str], timeout_s: float = 120):
+    out, err = running.communicate(timeout=timeout_s)
+    return json.loads(out), err
+
+
+def test_two_processes_return_the_list_of_one():
+    shared = ("--processes", "2", "--coordinator", _address())
+    started = [_start(), *(_start(*shared, "--process", str(i)) for i in (1, 2))]
+    alone, first, second = (_answer(process)[0] for process in started)
+    for key in ("plan", "plans", "value", "gap", "lower_bound_s", "evaluations", "fitting", "simplest", "runner_ups"):
+        assert alone[key] == first[key] == second[key], key
+    assert alone["evaluations"] == alone["plans_in_lattice"]
+
+
+_DIES = """
+import sys, optimize.sharding, os, signal
+optimize.sharding.Sharding.search = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+import optimize.cli
+optimize.cli.main(sys.argv[1:])
+"""
+
+
+def test_a_killed_process_is_reported():
+    """The other one ends by itself, with a status and one line, soon after its time limit."""
+    shared = ("--processes", "2", "--coordinator", _address())
+    first = _start(*shared, "--process", "1", "--wait", "8")
+    command = [sys.executable, "-c", _DIES, *ASK, *shared, "--process", "2", "--wait", "30"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as second:
+        start = time.perf_counter()
+        told, err = _answer(first)
+        assert time.perf_counter() - start < 60
+    assert second.returncode == -signal.SIGKILL
+    assert (first.returncode, told["status"]) == (Status.incomplete.exit_status, "incomplete")
+    assert "process 1 of 2" in told["message"]
+    assert "did not answer" in told["message"]
+    assert told["message"] in err
