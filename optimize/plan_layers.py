@@ -43,7 +43,7 @@ class ImprovedLayers:
             f"layers: t,c,p,d {degrees}, 1F1B, layers of each stage {placed}, recompute {kinds} of "
             f"{len(found.recompute_by_block)} layers, microbatch {found.microbatch}: a step of "
             f"{units.scaled(found.step_s, units.SECONDS)}, {change}; no division of these layers is more than "
-            f"{units.percent(found.gap)} better"
+            f"{units.percent(max(found.gap, 1e-3))} better"
         )
 
 
