@@ -29,6 +29,7 @@ from experiments._quality import figures, summary
 from experiments._quality.methods import OF_KIND, OPTIONAL
 from experiments._quality.suite import KINDS, Case, draw
 
+QUICK = ("equipoise", "evolution", "exhaustive", "convex")
 RUNS = Path("results/search_quality_runs")  # relative to the working directory
 
 
@@ -48,6 +49,8 @@ class Config:
     """Of one run; 0: as `full` and `quick` say. One run gives the marks of 5, 20 and 60 s up to it."""
     kinds: tuple[str, ...] = KINDS
     """Which kinds of problems."""
+    methods: tuple[str, ...] = ()
+    """Which methods; none: all that can be imported."""
     clock: Literal["wall", "cpu"] = "wall"
     """Marks by wall time, or (for a busy machine) by CPU time of all threads of a run, which is recorded always."""
     side_by_side: int = 0
@@ -70,7 +73,7 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
         shutil.rmtree(RUNS, ignore_errors=True)
     RUNS.mkdir(parents=True, exist_ok=True)
     cases = draw(config.seed, config.kinds, config.problems)
-    orders = [(case, method) for case in cases for method in methods(case.kind, config.quick)]
+    orders = [(case, method) for case in cases for method in methods(case.kind, config)]
     runs: dict[tuple[str, str], dict[str, Any]] = {}
     for case, method in [order for order in orders if order[1] == "equipoise"]:
         say(f"{len(runs) + 1} of {len(orders)}: {case.name}, {method}")
@@ -92,9 +95,10 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
     return results
 
 
-def methods(kind: str, quick: bool) -> list[str]:
-    """Of one kind, those that can be imported."""
-    known = [name for name in OF_KIND[kind] if not quick or name in ("equipoise", "evolution", "exhaustive", "convex")]
+def methods(kind: str, config: Config) -> list[str]:
+    """Of one kind, those that are wanted and can be imported."""
+    wanted = config.methods or (QUICK if config.quick else OF_KIND[kind])
+    known = [name for name in OF_KIND[kind] if name in wanted]
     return [name for name in known if name not in OPTIONAL or importlib.util.find_spec(OPTIONAL[name])]
 
 

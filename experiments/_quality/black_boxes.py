@@ -32,7 +32,7 @@ def scipy_differential(values: Values, genes: int, seed: int, go: Go) -> None:
 
 def cma_es(values: Values, genes: int, seed: int, go: Go) -> None:
     """CMA-ES with restarts of growing populations (IPOP), bounded to the cube."""
-    import cma
+    import cma  # pyright: ignore[reportMissingImports]
 
     generator, size = np.random.default_rng(seed), 4 + int(3 * np.log(genes))
     while go():
@@ -46,7 +46,7 @@ def cma_es(values: Values, genes: int, seed: int, go: Go) -> None:
 
 def optuna_tpe(values: Values, genes: int, seed: int, go: Go, batch: int = 16) -> None:
     """Optuna's TPE, multivariate, asked for batches."""
-    import optuna
+    import optuna  # pyright: ignore[reportMissingImports]
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.TPESampler(

@@ -40,14 +40,14 @@ class Evaluated(NamedTuple):
     """Of a batch of vectors: logarithms of the minimised quantity, and what they stand for."""
 
     log_value: np.ndarray
-    count: np.ndarray
+    accelerators: np.ndarray
     y: np.ndarray
     hbm_bytes: np.ndarray
     plans: list[np.ndarray]
 
     def candidate(self, i: int) -> Candidate:
         rates = [float(value) for value in np.exp(self.y[i])]
-        return Candidate(int(self.count[i]), rates, float(self.hbm_bytes[i]), [int(of[i]) for of in self.plans])
+        return Candidate(int(self.accelerators[i]), rates, float(self.hbm_bytes[i]), [int(of[i]) for of in self.plans])
 
 
 class Evaluator:

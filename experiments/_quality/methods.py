@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments._quality import black_boxes, greedy, ours, programs
+from experiments._quality import black_boxes, greedy, layers, ours, programs
 from experiments._quality.encoding import Encoding
 from experiments._quality.evaluator import INFEASIBLE, Evaluator
 from experiments._quality.evolution import differential, evolve
@@ -38,10 +38,16 @@ def _candidate(found: Any, encoding: Encoding) -> dict[str, Any]:
     return found._asdict() | {"plans": plans}
 
 
-def _vectorised(search: Callable[..., None]) -> Method:
+def _vectorised(search: Callable[..., None], inside: bool = False) -> Method:
+    """`inside`: what can be solved for exactly is not in the vector."""
+
     def method(question: Question, recorder: Recorder, seed: int) -> None:
-        values, encoding = watched(question, recorder)
-        search(values, encoding.genes, seed, recorder.go)
+        if question.case.kind == "layers":
+            values, genes = (layers.nested if inside else layers.flat)(question, recorder)
+        else:
+            values, encoding = watched(question, recorder)
+            genes = encoding.genes
+        search(values, genes, seed, recorder.go)
 
     return method
 
@@ -50,6 +56,7 @@ METHODS: dict[str, Method] = {
     "equipoise": ours.solve,
     "evolution": _vectorised(evolve),
     "differential": _vectorised(differential),
+    "nested": _vectorised(evolve, inside=True),
     "scipy": _vectorised(black_boxes.scipy_differential),
     "cma": _vectorised(black_boxes.cma_es),
     "tpe": _vectorised(black_boxes.optuna_tpe),
@@ -57,10 +64,11 @@ METHODS: dict[str, Method] = {
     "exhaustive": programs.exhaustive_plans,
     "convex": programs.convex_hardware,
 }
-OF_KIND = {
+OF_KIND: dict[str, tuple[str, ...]] = {
     "plan": ("equipoise", "exhaustive"),
     "hardware": ("equipoise", "convex"),
     "joint": ("equipoise", "evolution", "differential", "greedy", "scipy", "cma", "tpe"),
     "mix": ("equipoise", "evolution", "differential", "greedy", "scipy", "cma", "tpe"),
 }
+OF_KIND |= {"layers": (*OF_KIND["mix"][:3], "nested", *OF_KIND["mix"][3:])}
 OPTIONAL = {"cma": "cma", "tpe": "optuna"}  # method: the package of the extra `search` that it needs

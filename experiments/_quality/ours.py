@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments._quality import layers
 from experiments._quality.recorder import Recorder
 from experiments._quality.score import fields
 from experiments._quality.suite import Question, plan_of
@@ -36,7 +37,7 @@ def _plan(question: Question, recorder: Recorder, seed: int) -> float | None:
 def _hardware(question: Question, recorder: Recorder, seed: int) -> float | None:
     del seed
     problem = question.problem
-    asked = hardware_problem(problem.jobs, problem.space, question.template, problem.objective, problem.limits)
+    asked = hardware_problem(problem)
     solved = solve_plans(asked, (plan_of(question.case),))
     recorder.evaluations = solved.evaluations
     if not np.isfinite(solved.value[0]):
@@ -64,11 +65,11 @@ def _joint(question: Question, recorder: Recorder, seed: int) -> float | None:
             recorder.offer(best.log_value, lambda: _of_best(best))
 
     joint.Progress = Watched  # the search makes its own: this is a process of one search
-    found = joint.search(problem, max(1.0, recorder.seconds - recorder.elapsed_s()), seed)
+    found = joint.search(problem, recorder.left_s(), seed)
     recorder.evaluations = found.evaluations
     if found.best is None:
         return None
-    asked = hardware_problem(problem.jobs, problem.space, question.template, problem.objective, problem.limits)
+    asked = hardware_problem(problem)
     solved = solve_plans(asked, (found.best.plan,))
     hardware = dataclasses.replace(solved.hardware(0), hbm_bytes=found.best.hbm_bytes)
     recorder.evaluations += solved.evaluations
@@ -95,8 +96,8 @@ def _mix(question: Question, recorder: Recorder, seed: int) -> float | None:
         return answer
 
     mix._turn = watched  # this is a process of one search
-    seconds = max(1.0, recorder.seconds - recorder.elapsed_s())
-    found = mix.search_mix(question.problem, question.template, seconds, seed)
+    seconds = recorder.left_s()
+    found = mix.search_mix(question.problem, seconds, seed)
     recorder.evaluations = found.evaluations
     if found.best is None:
         return None
@@ -109,4 +110,4 @@ def _of_mixed(answer: mix.Mixed) -> dict[str, Any]:
     return _of_hardware(answer.solved.hardware(0), [fields(plan) for plan in answer.plans])
 
 
-_KINDS = {"plan": _plan, "hardware": _hardware, "joint": _joint, "mix": _mix}
+_KINDS = {"plan": _plan, "hardware": _hardware, "joint": _joint, "mix": _mix, "layers": layers.solve}

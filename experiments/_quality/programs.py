@@ -20,7 +20,7 @@ from optimize.space import RATES
 def exhaustive_plans(question: Question, recorder: Recorder, seed: int) -> float | None:
     """Every plan in float64, no float32 before it; the bound is the value where all were reached in time."""
     del seed
-    whole = lattice(question.workload, question.cluster, plan_precision(question.cluster) | question.problem.fixed)
+    whole = lattice(question.workload, question.cluster, {**plan_precision(question.cluster), **question.problem.fixed})
     value = objective_of_plans(question, sorted(set(whole.rows["domain"].tolist())))
     for number in range(chunk_count(whole)):
         if not recorder.go():

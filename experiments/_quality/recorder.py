@@ -43,6 +43,11 @@ class Recorder:
     def go(self) -> bool:
         return self.elapsed_s() < self.seconds and self.evaluations < self.most_evaluations
 
+    def left_s(self) -> float:
+        """By the wall, for methods that watch it themselves; on a busy machine CPU seconds take longer."""
+        share = 1.0 if self.clock == "wall" else max(1.0, self.wall_s() / max(self.cpu_s(), 0.1))
+        return max(1.0, share * (self.seconds - self.elapsed_s()))
+
     def offer(self, log_value: float, candidate: Callable[[], Any]) -> None:
         """Kept if it is better than everything before."""
         if not math.isfinite(log_value) or self.found and log_value >= self.found[-1].log_value:

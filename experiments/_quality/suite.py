@@ -21,9 +21,9 @@ from optimize.lattice import CHUNK, lattice
 from optimize.objective import Job, Limits, Objective
 from optimize.problem import Problem
 from optimize.space import known_ranges, sized, space
+from optimize.thinning import thinned
 
-KINDS = ("plan", "hardware", "joint", "mix")
-BLACK_BOX_KINDS = ("joint", "mix")
+KINDS = ("plan", "hardware", "joint", "mix", "layers")
 MODELS = {
     "gpt-1.7b": 1.7e9,
     "gpt-7.5b": 7.5e9,
@@ -42,6 +42,7 @@ MODELS = {
 """Models with about so many parameters, by which the size of a cluster is drawn."""
 
 EXPERTS = ("mixtral-8x7b", "mixtral-8x22b", "qwen3-235b-a22b", "deepseek-v3")
+DEEP = ("llama3-70b", "gpt3-175b", "qwen3-235b-a22b", "llama3-405b", "mt-nlg-530b", "deepseek-v3", "megatron-1t")
 TEMPLATES = ("h100", "h100", "b200", "a100-80gb")
 USD_EACH = (15e3, 60e3)  # of an accelerator in a budget
 WATTS_EACH = (600.0, 2000.0)
@@ -88,6 +89,8 @@ def _draw(kind: str, number: int, seed: int) -> Case:
         accelerators=most if kind in ("plan", "hardware") else 0,
         seed=int(generator.integers(2**31)),
     )
+    if kind == "layers":
+        return _deep(case, generator)
     return dataclasses.replace(case, plan=_some_plan(case)) if kind == "hardware" else case
 
 
@@ -135,6 +138,24 @@ def _some_plan(case: Case) -> dict[str, Any]:
     return dataclasses.asdict(plans.plan(int(chosen[best])))
 
 
+def _deep(case: Case, generator: np.random.Generator) -> Case:
+    """A deep pipeline of a model of 60 layers and more, with memory for a part of what could be kept."""
+    model = str(generator.choice(DEEP))
+    stages, data = int(generator.choice([8, 12, 16])), int(2 ** generator.integers(2, 6))
+    expert = 8 if model in EXPERTS else 1
+    plan = Plan(data=max(data, expert), tensor=8, pipeline=stages, expert=expert, sequence_parallel=True)
+    batch = plan.data * int(generator.choice([16, 32, 64]))
+    return dataclasses.replace(
+        case,
+        objective="step",
+        jobs=(_job(model, batch, generator),),
+        limits={},
+        fixed={"hbm_share": float(generator.uniform(0.1, 0.7))},
+        accelerators=plan.accelerators,
+        plan=dataclasses.asdict(plan),
+    )
+
+
 def workloads(case: Case) -> list[Workload]:
     return [load_workload(job["model"], sequence=job["sequence"], batch=job["batch"]) for job in case.jobs]
 
@@ -146,7 +167,9 @@ def fixed_of(case: Case) -> dict[str, Any]:
 
 def plan_of(case: Case) -> Plan:
     assert case.plan is not None
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in case.plan.items()}
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in case.plan.items()
+    }
     return Plan(**fields)
 
 
@@ -169,16 +192,15 @@ class Question:
 
 
 def problem_of(case: Case) -> Question:
+    """Where there are very many plans, what `design` leaves out is left out for all methods (`thinning`)."""
     template, curves = load_cluster(case.template), load_curves()
     jobs = tuple(
         Job(workload=workload, tokens=job["tokens"], weight=job["weight"])
         for workload, job in zip(workloads(case), case.jobs, strict=True)
     )
-    problem = Problem(
-        jobs=jobs,
-        limits=Limits(**case.limits),
-        objective=Objective[case.objective],
-        space=space(template, curves),
-        fixed=fixed_of(case),
-    )
+    own, fixed = space(template, curves), {} if case.kind == "layers" else fixed_of(case)
+    if case.kind in ("joint", "mix"):
+        fixed = dict(thinned([job.workload for job in jobs], own, fixed)[0])
+    objective, limits = Objective[case.objective], Limits(**case.limits)
+    problem = Problem(jobs=jobs, limits=limits, objective=objective, space=own, fixed=fixed)
     return Question(case, problem, as_floats(template), curves)

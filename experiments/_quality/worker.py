@@ -16,7 +16,7 @@ from typing import Any
 from experiments._quality.recorder import Found, Recorder
 
 MARKS_S = (5.0, 20.0, 60.0)
-GRACE = 1.2  # of the seconds of a run: methods end themselves a little late
+GRACE_S = 3.0  # and a fifth of the run: what the end of a method may take
 
 
 def main(order: dict[str, Any]) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def main(order: dict[str, Any]) -> dict[str, Any]:
     case = Case(**{**order["case"], "jobs": tuple(order["case"]["jobs"])})
     question = problem_of(case)
     log_bound = None
-    with contextlib.suppress(OverTimeError), _limited(GRACE * order["seconds"] + 5.0):
+    with contextlib.suppress(OverTimeError), _limited(recorder):
         log_bound = METHODS[order["method"]](question, recorder, order["seed"])
     ended = {"wall_s": recorder.wall_s(), "cpu_s": recorder.cpu_s(), "evaluations": recorder.evaluations}
     marks = [mark for mark in MARKS_S if mark <= order["seconds"]] + [order["seconds"]]
@@ -44,36 +44,41 @@ def main(order: dict[str, Any]) -> dict[str, Any]:
     return {**ended, "at": at, "trace": trace, "log_bound": log_bound, "best": best}
 
 
-class OverTimeError(Exception):
-    """A method that does not end by itself; what it has found counts."""
+class OverTimeError(KeyboardInterrupt):
+    """The time is up in the middle of a method; what it has found counts. The solver ends with its bound, as on ^C."""
 
 
 @contextlib.contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Raises in the middle of a method that is far over its time, where the system has alarms."""
+def _limited(recorder: Recorder) -> Iterator[None]:
+    """Rings when the time is up and once more a little later, where the system has alarms."""
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+    cpu = recorder.clock == "cpu"
+    timer, number = (signal.ITIMER_PROF, signal.SIGPROF) if cpu else (signal.ITIMER_REAL, signal.SIGALRM)
 
     def ring(number: int, frame: Any) -> None:
         raise OverTimeError
 
-    if not hasattr(signal, "SIGALRM"):
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(number, ring)
+    signal.setitimer(timer, max(0.1, recorder.seconds - recorder.elapsed_s()), GRACE_S + 0.2 * recorder.seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(timer, 0.0)
+        signal.signal(number, before)
 
 
 def _score(question: Any, found: Found) -> float | None:
+    from experiments._quality import layers
     from experiments._quality.score import score_design, score_plan
     from experiments._quality.suite import plan_of
 
     own = found.candidate
     if "plan" in own:
         return score_plan(question, plan_of(dataclasses.replace(question.case, plan=own["plan"])))
+    if "layers" in own:
+        return layers.score(question, own["layers"])
     plans = [plan_of(dataclasses.replace(question.case, plan=plan)) for plan in own["plans"]]
     value = score_design(question, own["accelerators"], own["rates"], own["hbm_bytes"], plans)
     return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,116 @@
+"""High-dimensional plans: layers by stage, recompute by layer and microbatch of a deep pipeline; 70 variables and more.
+
+Vectors, their decoding and their score are those of `optimize.layered`. A second kind of baseline is given more: the
+vector holds the microbatch and the boundaries only, and the cheapest recompute that fits is solved for, as the solver
+does (`LayeredProblem.segments`).
+"""
+
+import dataclasses
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from experiments._quality.recorder import Recorder
+from experiments._quality.suite import Question, plan_of
+from optimize.find_layers import find_layers
+from optimize.layered import Candidate, LayeredProblem, problem
+
+MISSES = 1e6  # the score of a division that does not fit with everything recomputed
+
+
+def layered(question: Question) -> LayeredProblem:
+    """HBM lies between what an even division needs with all recomputed and with nothing: by `hbm_share` of the case."""
+    cluster, plan = question.cluster, plan_of(question.case)
+    wide = problem(question.workload, cluster, plan)
+    size, share = wide.microbatches[min(1, len(wide.microbatches) - 1)], float(question.case.fixed["hbm_share"])
+    kinds = np.bincount(wide.kind_of_layer) / wide.stages
+    layers = np.zeros((2, wide.stages, len(kinds), 3))
+    layers[0, ..., 2] = layers[1, ..., 0] = kinds
+    least, most = wide.tables[size].peak_bytes(layers).max(axis=1)
+    chip = dataclasses.replace(cluster.accelerator, hbm_bytes=float(1.1 * least + share * (most - 1.1 * least)))
+    return problem(question.workload, dataclasses.replace(cluster, accelerator=chip), plan)
+
+
+def solve(question: Question, recorder: Recorder, seed: int) -> float | None:
+    """The solver under test; its repairs tell of every improvement."""
+    given, module = layered(question), sys.modules["optimize.find_layers"]
+    repair: Callable[..., None] = module._repair  # pyright: ignore[reportAttributeAccessIssue]
+
+    def watched(asked: LayeredProblem, size: int, found: Any, edges: np.ndarray, best: Any) -> None:
+        before = recorder.evaluations - best.evaluations
+        repair(asked, size, found, edges, best)
+        recorder.evaluations = max(before, 0) + best.evaluations
+        if best.modes is not None:
+            recorder.offer(math.log(best.step_s), lambda: _plain(module._candidate(asked, best)))  # pyright: ignore
+
+    module._repair = watched  # pyright: ignore[reportAttributeAccessIssue]
+    seconds = recorder.left_s()
+    found = find_layers(given.workload, given.cluster, given.plan, seed=seed, seconds=seconds)
+    recorder.evaluations = found.evaluations
+    return math.log(found.lower_bound_s) if math.isfinite(found.step_s) else None
+
+
+def _plain(candidate: Candidate) -> dict[str, Any]:
+    return {"layers": dataclasses.asdict(candidate)}
+
+
+def score(question: Question, candidate: dict[str, Any]) -> float | None:
+    """Exactly, in float64; None where a stage does not fit."""
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in candidate.items()
+    }
+    given = layered(question)
+    step_s, over = given.evaluate(given.encode(Candidate(**fields))[None])
+    return float(step_s[0]) if over[0] <= 0 else None
+
+
+def flat(question: Question, recorder: Recorder) -> tuple[Callable[[np.ndarray], np.ndarray], int]:
+    """All variables in the vector."""
+    given = layered(question)
+
+    def values(genes: np.ndarray) -> np.ndarray:
+        x = np.clip(genes, 0.0, 1.0)
+        step_s, over = given.evaluate(x)
+        recorder.evaluations += len(x)
+        fits = np.where(over <= 0, step_s, np.inf)
+        best = int(fits.argmin())
+        if np.isfinite(fits[best]):
+            recorder.offer(math.log(fits[best]), lambda: _plain(given.decode(x[best])))
+        return np.log(step_s * (1 + 10.0 * np.maximum(over, 0.0)))
+
+    return values, given.variables
+
+
+def nested(question: Question, recorder: Recorder) -> tuple[Callable[[np.ndarray], np.ndarray], int]:
+    """Microbatch and boundaries in the vector, the cheapest recompute solved for inside."""
+    given = layered(question)
+    segments = {size: given.segments(size) for size in given.microbatches}
+
+    def values(genes: np.ndarray) -> np.ndarray:
+        found = np.full(len(genes), MISSES)
+        padded = np.concatenate([np.clip(genes, 0.0, 1.0), np.zeros((len(genes), given.layers))], axis=1)
+        which, edges, _ = given._decode(padded)
+        recorder.evaluations += len(genes)
+        for number in np.unique(which):
+            size = given.microbatches[number]
+            rows = [i for i in np.flatnonzero(which == number) if segments[size].fits(edges[i])]
+            if rows:
+                layers = np.array([segments[size].layers(edges[i]) for i in rows], float)
+                step_s, over = given.exact(size, layers)
+                found[rows] = np.where(over <= 0, step_s, MISSES)
+                best = int(found[rows].argmin())
+                if found[rows][best] < MISSES:
+                    own = (size, edges[rows[best]], layers[best])
+                    recorder.offer(math.log(found[rows][best]), lambda own=own: _divided(given, *own))
+        return np.log(found)
+
+    return values, 1 + given.stages
+
+
+def _divided(given: LayeredProblem, size: int, edges: np.ndarray, modes: np.ndarray) -> dict[str, Any]:
+    module = sys.modules["optimize.find_layers"]
+    best = module._Best(size=size, edges=tuple(int(edge) for edge in edges), modes=modes)  # pyright: ignore
+    return _plain(module._candidate(given, best))  # pyright: ignore[reportAttributeAccessIssue]

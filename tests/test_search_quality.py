@@ -1,0 +1,193 @@
+"""The search_quality experiment: its baselines on known functions, its vectors against single plans, a quick run."""
+
+import dataclasses
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costmodel.specs import load_cluster, load_curves, load_workload
+from costmodel.violations import violations
+from experiments._quality import summary
+from experiments._quality.black_boxes import scipy_differential
+from experiments._quality.encoding import Encoding
+from experiments._quality.evaluator import INFEASIBLE, Evaluator
+from experiments._quality.evolution import differential, evolve, reflected
+from experiments._quality.greedy import bottleneck_greedy
+from experiments._quality.recorder import Recorder
+from experiments._quality.score import score_design
+from experiments._quality.suite import EXPERTS, KINDS, MODELS, Question, draw, problem_of
+from optimize.lattice import lattice
+from optimize.objective import Job, Limits, Objective
+from optimize.problem import Problem
+from optimize.space import sized, space
+
+ROOT = Path(__file__).parents[1]
+
+
+def rastrigin(x: np.ndarray) -> np.ndarray:
+    """Least, 0, at 0.3 in every direction, with 8 local minima along each."""
+    z = 8 * (x - 0.3)
+    return (z**2 - 2 * np.cos(2 * np.pi * z) + 2).sum(axis=-1)
+
+
+def least(search, function, genes: int, evaluations: int) -> float:
+    """What a search finds."""
+    found, used = [math.inf], [0]
+
+    def values(x: np.ndarray) -> np.ndarray:
+        assert ((x >= 0) & (x <= 1)).all()
+        used[0] += len(x)
+        result = function(x)
+        found.append(float(result.min()))
+        return result
+
+    search(values, genes, 0, lambda: used[0] < evaluations)
+    assert used[0] <= evaluations + 1000  # it stops when it is told
+    return min(found)
+
+
+@pytest.mark.parametrize(("search", "most"), [(evolve, 1e-2), (differential, 1e-2), (scipy_differential, 1e-2)])
+def test_global_baselines_find_the_least_among_many_minima(search, most):
+    assert least(search, rastrigin, 5, 40_000) < most
+
+
+def test_greedy_descends_a_bowl():
+    assert least(bottleneck_greedy, lambda x: ((x - 0.7) ** 2).sum(axis=-1), 6, 20_000) < 1e-3
+
+
+def test_reflected_stays_inside():
+    x = np.linspace(-3, 3, 601)
+    assert ((reflected(x) >= 0) & (reflected(x) <= 1)).all()
+    np.testing.assert_allclose(reflected(np.array([-0.25, 0.5, 1.25])), [0.25, 0.5, 0.75])
+
+
+def question(**changes) -> Question:
+    """Two small models on 64 accelerators at most."""
+    template, curves = load_cluster("h100"), load_curves()
+    jobs = tuple(
+        Job(workload=load_workload(name, sequence=2048, batch=64), tokens=1e11) for name in ("llama3-8b", "gpt-1.7b")
+    )
+    limits = Limits(budget_usd=1.5e6, power_w=60e3, accelerators=64)
+    fields = {"jobs": jobs, "limits": limits, "objective": Objective.cost, "space": space(template, curves)} | changes
+    case = dataclasses.replace(draw(0, ("joint",), 1)[0], objective="cost")
+    return Question(case, Problem(**fields), template, curves)
+
+
+def test_every_vector_is_a_legal_plan_and_its_value_is_the_exact_score():
+    """Decoded, evaluated in a batch; then each alone through validation, with all limits."""
+    asked = question()
+    encoding = Encoding(asked.problem)
+    evaluate = Evaluator(encoding)
+    found = evaluate(np.random.default_rng(0).random((200, encoding.genes)))
+    plans = [
+        [job.plan(int(i)) for job, i in zip(encoding.jobs, row, strict=True)] for row in zip(*found.plans, strict=True)
+    ]
+    for count, own in zip(found.accelerators, plans, strict=True):
+        whole = sized(asked.template, int(count))
+        assert not any(violations(plan, job.workload, whole) for plan, job in zip(own, asked.problem.jobs, strict=True))
+    feasible = np.flatnonzero(found.log_value < INFEASIBLE)
+    assert 10 < len(feasible) < 200
+    for i in feasible[:8]:
+        value = score_design(asked, int(found.accelerators[i]), np.exp(found.y[i]), float(found.hbm_bytes[i]), plans[i])
+        assert value == pytest.approx(math.exp(found.log_value[i]), rel=1e-9)
+    beyond = found.candidate(int(feasible[0]))
+    assert (
+        score_design(asked, beyond.accelerators, 3 * np.array(beyond.rates), beyond.hbm_bytes, plans[feasible[0]])
+        is None
+    )
+
+
+def test_every_plan_of_the_lattices_has_a_vector():
+    """Degrees in the middle of their cells: no plan is out of the baselines' reach."""
+    asked = question()
+    encoding = Encoding(asked.problem)
+    job, counts = encoding.jobs[0], encoding.counts
+    sizes = [len(lattice(asked.workload, sized(asked.problem.space.template, int(n)), {"domain": 8})) for n in counts]
+    assert len(job.lattice) == sum(sizes)
+    rows = np.random.default_rng(1).integers(len(job.accelerators), size=300)
+    degrees = ("tensor", "pipeline", "context", "expert", "expert_tensor", "microbatch")
+    logs = np.stack([np.log2(job.lattice.rows[name][rows]) for name in degrees], axis=-1)
+    genes = np.concatenate([logs / np.maximum(job.top, 1e-9), np.zeros((300, 4))], axis=1)
+    row, _ = job.decode(np.searchsorted(counts, job.accelerators[rows]), genes)
+    np.testing.assert_array_equal(row, rows)
+
+
+def test_the_suite_is_drawn_from_the_seed():
+    first, again, more = draw(3, KINDS, 2), draw(3, KINDS, 2), draw(3, ("joint", "mix"), 6)
+    assert first == again
+    assert [case for case in more if case.name in ("joint-0", "joint-1")] == [c for c in first if c.kind == "joint"]
+    assert draw(4, KINDS, 2) != first
+    names = {job["model"] for case in more for job in case.jobs}
+    assert names <= set(MODELS)
+    assert names & set(EXPERTS)
+    assert json.loads(json.dumps([vars(case) for case in first]))
+    for case in first:
+        if case.kind != "layers":
+            assert problem_of(case).problem.jobs
+
+
+def run_of(value, seconds, bound=None):
+    """One run as a worker reports it."""
+    trace = [] if value is None else [[seconds, seconds, 100, math.log(value)]]
+    return {"at": {"5": value}, "trace": trace, "log_bound": bound, "evaluations": 100, "wall_s": 5.0, "cpu_s": 5.0}
+
+
+def test_the_judge_says_who_is_ahead_and_what_is_not_met():
+    cases = draw(0, ("joint",), 2)
+    runs = {("joint-0", "equipoise"): run_of(1.0, 4.0, math.log(0.9995)), ("joint-0", "evolution"): run_of(1.0, 1.0)}
+    runs |= {("joint-1", "equipoise"): run_of(1.02, 4.0, math.log(1.0)), ("joint-1", "evolution"): run_of(1.0, 1.0)}
+    found = summary.judge(cases, runs, 5.0, "wall")
+    assert found["by_kind"]["joint"]["equipoise"]["worst_gap"] == pytest.approx(0.02)
+    assert found["by_kind"]["joint"]["evolution"]["to_0.1_percent_s"] == 1.0
+    met = {target["target"]: target["met"] for target in found["targets"]}
+    assert met == {
+        "joint: certified gap at most 0.1 % on 80 %": False,
+        "joint: certified gap at most 1 %, all": False,
+        "joint: at most 0.1 % behind the best other method at 5 s": False,
+    }
+    assert len(found["losses"]) == 2  # one later, one worse
+
+
+def test_no_answer_is_not_a_good_answer():
+    cases = draw(0, ("mix",), 1)
+    runs = {("mix-0", "equipoise"): run_of(None, 0.0), ("mix-0", "evolution"): run_of(2.0, 1.0)}
+    found = summary.judge(cases, runs, 5.0, "wall")
+    assert found["by_kind"]["mix"]["equipoise"]["answered"] == 0
+    assert not any(target["met"] for target in found["targets"])
+
+
+def test_the_recorder_keeps_improvements_and_stops():
+    recorder = Recorder(started=0.0, seconds=1e12, evaluations=10)
+    for value in (3.0, 4.0, math.inf, 2.0):
+        recorder.offer(value, lambda value=value: value)
+    assert [found.candidate for found in recorder.found] == [3.0, 2.0]
+    assert recorder.go()
+    recorder.evaluations = 10
+    assert not recorder.go()
+
+
+@pytest.mark.slow
+def test_a_quick_run_reports_and_is_taken_up_again(tmp_path):
+    words = [sys.executable, "-m", "experiments", "run", "search_quality", "--quick", "--clock", "cpu", "--seconds", "30"]
+    words += ["--kinds", "plan", "hardware", "--methods", "equipoise", "exhaustive"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    kept = []
+    for _ in range(2):
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "What it must show" in done.stdout
+        kept.append({path: path.stat().st_mtime_ns for path in (tmp_path / "results/search_quality_runs").iterdir()})
+    assert kept[0] == kept[1]  # the second time nothing was run again
+    result = json.loads((tmp_path / "results/search_quality/result.json").read_text())
+    rows = {(row["kind"], row["method"]): row for row in result["results"]["rows"]}
+    assert set(rows) == {("plan", "equipoise"), ("plan", "exhaustive"), ("hardware", "equipoise")}
+    assert all(row["failed"] is None for row in rows.values())
+    assert all(target["met"] for target in result["results"]["targets"])
+    for name in ("search_quality.png", "search_quality.svg", "runs.csv"):
+        assert (tmp_path / "results/search_quality" / name).stat().st_size > 100
