@@ -88,7 +88,7 @@ def _model(inputs: DesignInputs, frontier_seconds: float, say: Callable[[str], N
     if result.catalogue is not None:
         answers["catalogue"] = {**answer_json(result.catalogue), "money_usd": money.of_list(result.catalogue)}
     designed_s = time.perf_counter() - started
-    points = frontier.completed(inputs, result, frontier_seconds, say) if frontier_seconds else result.frontier
+    points = frontier.completed(inputs, result, frontier_seconds, say)
     return {
         "inputs": inputs.as_json(),
         **answers,

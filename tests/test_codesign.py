@@ -3,13 +3,16 @@
 import csv
 import json
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from costmodel.curves import anchored, hardware_of
 from costmodel.specs import SpecError, load_cluster, load_curves
+from experiments import __main__ as command
 from experiments import _runner, codesign
-from experiments._codesign.frontier import LIMIT
+from experiments._codesign.frontier import LIMIT, _carried
 from optimize.frontier import FACTORS
 
 SMALL = {
@@ -82,7 +85,8 @@ def test_files_and_tables(results):
     told = " ".join(
         shown(table) for table in codesign.tables(json.loads((folder / "result.json").read_text())["results"])
     )
-    for words in ("days to train", "rates of any size", "the next 1 % of budget", "microbatch=1", "gap"):
+    prices = found["models"]["llama3-8b"]["continuous"]["shadow_prices"].values()
+    for words in ("days to train", "rates of any size", "microbatch=1", "gap", *(price["words"] for price in prices)):
         assert words in told
 
 
@@ -91,6 +95,30 @@ def test_nothing_feasible_is_told_and_not_raised(tmp_path):
     found = codesign.run(config, tmp_path, lambda _: None)
     assert found["models"]["llama3-8b"]["continuous"] is None
     assert "--budget-usd" in " ".join(shown(table) for table in codesign.tables(found))
+
+
+def test_the_frontier_holds_the_answer_and_bounds_that_fall(results):
+    model = results[0]["models"]["llama3-8b"]
+    asked = next(point for point in model["frontier"] if point[LIMIT] == 1.5e6)
+    assert asked["value"] <= model["continuous"]["value"]
+    bounds = [point["lower_bound"] for point in model["frontier"] if point["value"] is not None]
+    assert bounds == sorted(bounds, reverse=True)
+
+
+def test_a_bound_is_carried_to_less_money_only():
+    points: list[Mapping[str, Any]] = [{LIMIT: budget, "value": value, "lower_bound": bound, "gap": value / bound - 1}
+              for budget, value, bound in ((1.0, 9.0, 4.0), (2.0, 8.0, 6.0), (3.0, 7.0, 5.0))]  # fmt: skip
+    points.insert(0, {LIMIT: 0.5, "value": None, "lower_bound": None, "gap": None})
+    carried = _carried(points)
+    assert [point["lower_bound"] for point in carried] == [None, 6.0, 6.0, 5.0]
+    assert [point["gap"] for point in carried[1:]] == pytest.approx([0.5, 2 / 6, 0.4])
+
+
+def test_a_wrong_value_is_one_line_and_status_2(capsys):
+    assert command.main(["run", "codesign", "--power-mw", "-1"]) == 2
+    shown_error = capsys.readouterr().err
+    assert "`power_mw` is -1.0" in shown_error
+    assert shown_error.count("\n") == 1
 
 
 def test_a_wrong_value_is_refused_before_any_search(tmp_path):

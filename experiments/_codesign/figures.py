@@ -12,7 +12,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#9
 _PARTS: dict[str, str] = dict(
     zip(PARTS, ("#0072B2", "#009E73", "#56B4E9", "#999999", "#F0E442", "#E69F00", "#D55E00"), strict=True)
 )
-_SHOWN = 0.05  # of the money, from which a part's share is written into its bar
+_WORDS = {"servers": "servers (not listed by part)"}
+_DARK = ("FLOP/s", "HBM bytes")  # bars with white letters
+_SHOWN = 0.03  # of the money, from which a part's share is written into its bar
 
 
 def draw(results: dict[str, Any], folder: Path) -> None:
@@ -63,7 +65,7 @@ def _line(axes: Any, name: str, points: list[dict[str, Any]], colour: str) -> li
     low, high = ([point[key] / SECONDS_A_DAY for point in points] for key in ("lower_bound", "value"))
     worst = max(point["gap"] for point in points)
     axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    label = f"{name}: rates of any size (band: not proved, at most {100 * worst:.2g} %)"
+    label = f"{name}: rates of any size (band: not proved, at most {units.significant(100 * worst, 2)} %)"
     axes.plot(x, high, "o-", color=colour, label=label)
     for across, up, point in zip(x, high, points, strict=True):
         text = f"{point['accelerators']:,.0f}"
@@ -99,14 +101,15 @@ def _money(results: dict[str, Any]) -> Any:
             share = 100 * money[part] / whole
             axes.barh(number, share, left=start, color=_PARTS[part], edgecolor="white", height=0.7)
             if share > 100 * _SHOWN:
-                axes.text(start + share / 2, number, f"{share:.0f}", ha="center", va="center", fontsize=8)
+                ink = "white" if part in _DARK else "black"
+                axes.text(start + share / 2, number, f"{share:.0f}", ha="center", va="center", fontsize=8, color=ink)
             start += share
             used.add(part)
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
     axes.invert_yaxis()
     axes.set(xlim=(0, 100), xlabel="% of the purchase")
-    patches = [Patch(color=_PARTS[part], label=part) for part in PARTS if part in used]
-    axes.legend(handles=patches, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, fontsize=8)
+    patches = [Patch(color=_PARTS[part], label=_WORDS.get(part, part)) for part in PARTS if part in used]
+    figure.legend(handles=patches, loc="outside upper center", ncols=4, fontsize=8)
     return figure
 
 
@@ -117,4 +120,7 @@ def _bars(results: dict[str, Any]) -> Iterator[tuple[str, dict[str, float]]]:
             answer = model.get(key)
             if answer is not None:
                 own = "any rates" if key == "continuous" else answer["cluster"]["name"]
-                yield f"{name}\n{own}, {sum(answer['money_usd'].values()) / 1e6:.0f} M USD", answer["money_usd"]
+                yield (
+                    f"{name}\n{own}, {units.significant(sum(answer['money_usd'].values()) / 1e6)} M USD",
+                    answer["money_usd"],
+                )
