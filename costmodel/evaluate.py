@@ -3,11 +3,13 @@
 import dataclasses
 import math
 
+from costmodel import staged
 from costmodel.breakdown import Breakdown, breakdown
 from costmodel.cluster import Cluster
 from costmodel.cost import as_floats, parts
 from costmodel.counts import counts
 from costmodel.economics import economics_range
+from costmodel.layout import kinds_by_stage
 from costmodel.memory import StageKind, StageMemory, stage_memory
 from costmodel.plan import Plan, PlanPoint, embed, layers
 from costmodel.semantics import Exact
@@ -47,8 +49,14 @@ def prepare(
 
 
 def memory_by_stage(workload: Workload, cluster: Cluster, plan: Plan) -> tuple[StageMemory, ...]:
-    """Every pipeline stage, where `Breakdown.memory` holds the first, the second and the last."""
+    """Every pipeline stage, where `Breakdown.memory` holds the first, the second and the last.
+
+    Where the model has several kinds of layer, each stage has its own, in the order of the model: `Breakdown` spreads
+    every kind evenly over the stages.
+    """
     workload, cluster, point = prepare(workload, cluster, plan)
+    if plan.pipeline > 1 and sum(block.position == "layer" for block in workload.blocks) > 1:
+        return _memory_in_order(workload, cluster, plan, point)
     counted, mean = counts(workload, point, _EXACT), layers(workload) / plan.pipeline
     held = plan.stage_layers or (mean,) * plan.pipeline
     head = 0 if plan.schedule == "zb_v" else plan.pipeline - 1
@@ -59,3 +67,20 @@ def memory_by_stage(workload: Workload, cluster: Cluster, plan: Plan) -> tuple[S
         for i in range(plan.pipeline)
     )
     return tuple(stage_memory(counted, point, kind, cluster.stack, _EXACT) for kind in kinds)
+
+
+def _memory_in_order(workload: Workload, cluster: Cluster, plan: Plan, point: PlanPoint) -> tuple[StageMemory, ...]:
+    """Stages with the layers that they hold when these follow one another; kinds that a stage lacks do not count."""
+    given, share = staged.model(workload, cluster, point, _EXACT), plan.recompute_share
+    shares = [share * (mode == plan.recompute) + (1 - share) * (mode == "none") for mode in staged.MODES]
+    found = []
+    for stage, numbers in enumerate(kinds_by_stage(plan, [kind.repeats for kind in given.kinds])):
+        lacks = {id(kind) for kind, n in zip(given.kinds, numbers, strict=True) if n <= _NO_LAYER}
+        blocks = tuple(block for block in given.counted.blocks if id(block) not in lacks)
+        own = given._replace(counted=dataclasses.replace(given.counted, blocks=blocks))
+        held = [[n * part if part > 0 else None for part in shares] for n in numbers if n > _NO_LAYER]
+        found.append(staged.memory_of_stages(own, held, staged.where(plan.pipeline, stage), _EXACT))
+    return tuple(found)
+
+
+_NO_LAYER = 1e-9  # what rounding leaves of a kind at the boundary of a stage

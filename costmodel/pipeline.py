@@ -78,7 +78,7 @@ class Stage:
 class Pipeline:
     """The stages of one pipeline: a plain one, and what the first, a middle and the last one have beyond it.
 
-    `streams` is a plain stage's; stages with more layers have more of it.
+    `streams` is a plain stage's, whose layers take `layers`; stages with more layers have more of it.
     """
 
     plain: Stage
@@ -86,6 +86,7 @@ class Pipeline:
     middle: Stage
     last: Stage
     streams: Streams | None = None
+    layers: Stage | None = None  # of a plain stage that streams: without the host's work, which no layer has
 
 
 @pytree
@@ -136,7 +137,8 @@ class _Paths:
         self.plain, self.middle = pipe.plain.merged(row.splits), pipe.middle.merged(row.splits)
         self.first, self.last = pipe.first.merged(row.splits), pipe.last.merged(row.splits)
         if pipe.streams is not None:
-            self._stream(pipe.streams, point)
+            layers = pipe.plain if pipe.layers is None else pipe.layers
+            self._stream(pipe.streams, layers.merged(row.splits), point)
         self.single, self.hops = single_stage(point, sem), hops
         between = 2.0 * (1 - self.single) * (p * v - 1)
         self.ends_s, self.again_s = between * hops.ends_s, between * hops.steady_s
@@ -146,11 +148,10 @@ class _Paths:
         self.reach = sem.exact_maximum((1 - row.all_in_flight) * (m - (warm - p)), p)
         self.after = self.reach - (p - 1)  # turns that remain to the first stage once it is warm
 
-    def _stream(self, moved: Streams, point: PlanPoint) -> None:
+    def _stream(self, moved: Streams, layers: Stage, point: PlanPoint) -> None:
         """Let passes wait for the second memory, on stages of more layers as much longer."""
-        plain = self.plain
-        self.plain = plain.streamed(moved, self.sem)
-        each = self.plain.beyond(plain).scaled(1.0 / moved.layers)
+        self.plain = self.plain.streamed(moved, self.sem)
+        each = layers.streamed(moved, self.sem).beyond(layers).scaled(1.0 / moved.layers)
         self.first = self.first + each.scaled(point.extra_layers_first)
         self.middle = self.middle + each.scaled(point.extra_layers_middle)
         self.last = self.last + each.scaled(point.extra_layers_last)

@@ -89,6 +89,7 @@ def stages(counted: OpCounts, times: OpTimes, point: PlanPoint) -> Pipeline:
         middle=layer.scaled(point.extra_layers_middle),
         last=_stage(times, "last") + layer.scaled(point.extra_layers_last),
         streams=times.streams,
+        layers=None if times.streams is None else own,
     )
 
 

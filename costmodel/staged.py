@@ -30,7 +30,8 @@ MODES = tuple(RECOMPUTES)
 """Names of the recompute modes, in the order of every axis of modes."""
 
 Held = Sequence[Sequence[Scalar]]
-"""Layers of each kind (as the workload lists them) and, inside, of each mode: a number, or one for each stage."""
+"""Layers of each kind (as the workload lists them) and, inside, of each mode: a number, or one for each stage. None
+under a mode that no layer of the kind has (for memory alone: a maximum over what is there is then one over fewer)."""
 
 
 class Model(NamedTuple):
@@ -208,7 +209,8 @@ def _edges(times: OpTimes) -> list[BlockPasses]:
 
 def _parts(given: Model, held: Held) -> list[tuple[BlockCounts, int, Scalar]]:
     """Kinds of layer under each mode, with their numbers."""
-    return [(block, mode, n) for block, ns in zip(given.kinds, held, strict=True) for mode, n in enumerate(ns)]
+    pairs = zip(given.kinds, held, strict=True)
+    return [(block, mode, n) for block, ns in pairs for mode, n in enumerate(ns) if n is not None]
 
 
 def _under(block: BlockCounts, layers: Scalar, point: PlanPoint) -> BlockCounts:
@@ -220,7 +222,7 @@ def _under(block: BlockCounts, layers: Scalar, point: PlanPoint) -> BlockCounts:
 
 def _own(given: Model, held: Held, at: Where, edges: bool = True) -> OpCounts:
     """The counts of a pipeline all of whose stages hold these layers: their mean is what one stage holds."""
-    left, blocks = [total(modes) for modes in held], []
+    left, blocks = [total(n for n in modes if n is not None) for modes in held], []
     for block in given.counted.blocks:
         if block.position == "layer":
             blocks.append(dataclasses.replace(block, repeats=left.pop(0) * given.points[0].pipeline))

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 
+from costmodel.specs import SpecError
 from experiments import _runner
 
 USAGE = """usage: python -m experiments COMMAND
@@ -29,7 +30,7 @@ def main(words: Sequence[str] | None = None) -> int:
         case ["run", name, *fields] if not name.startswith("-"):
             try:
                 return _run(name, fields)
-            except _runner.UnknownExperimentError as error:
+            except (_runner.UnknownExperimentError, SpecError) as error:
                 return _refuse(str(error))
         case ["-h" | "--help", *_]:
             print(USAGE)

@@ -13,8 +13,6 @@ r"""Contiguous stages and their recompute by dynamic programming, and with it a 
 
 import dataclasses
 import heapq
-import itertools
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -50,7 +48,7 @@ class Exact:
     """The least bound over all splits, and the splits met on the way, best bound first. Infinite where none fits."""
 
     lower_bound_s: float
-    splits: tuple[tuple[int, ...], ...]  # boundaries: the first 0, the last the number of layers
+    splits: tuple[tuple[tuple[int, ...], float], ...]  # boundaries (first 0, last all layers), and a bound of each
     ceilings: int
 
 
@@ -95,7 +93,7 @@ class _Search:
             heapq.heappush(waiting, (self._value(sum_s, middle), middle, high, sum_s))
             if np.isfinite(less_s):
                 heapq.heappush(waiting, (self._value(less_s, low), low, reached, less_s))
-        ranked = sorted(self.splits, key=lambda split: self.splits[split])
+        ranked = sorted(self.splits.items(), key=lambda pair: pair[1])
         return Exact(lower_bound_s=min(bound_s, best_s), splits=tuple(ranked), ceilings=self.looked)
 
     def _value(self, sum_s: float, ceiling_s: float) -> float:
@@ -213,16 +211,17 @@ class _Frontiers:
         return bytes_[kept], seconds[kept], choices[kept]
 
     def _one_kind(self, kind: int, layers: tuple[int, ...], may: tuple[int, ...]) -> np.ndarray:
-        choices = np.array(list(_parts(layers[kind], len(may))))
+        choices = _parts(layers[kind], len(may))
         found = np.zeros((len(choices), *self.freed.shape), dtype=int)
         found[:, kind, list(may)] = choices
         return found
 
 
-def _parts(count: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """All ways to divide a number of layers among so many modes."""
-    for cuts in itertools.combinations(range(count + parts - 1), parts - 1):
-        yield tuple(b - a - 1 for a, b in itertools.pairwise((-1, *cuts, count + parts - 1)))
+def _parts(count: int, parts: int) -> np.ndarray:
+    """All ways to divide a number of layers among so many modes, one a row."""
+    grid = np.indices((count + 1,) * (parts - 1)).reshape(parts - 1, -1).T
+    grid = grid[grid.sum(axis=1) <= count]
+    return np.column_stack([count - grid.sum(axis=1), grid])
 
 
 def _undominated(bytes_: np.ndarray, seconds: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from costmodel.memory import dropped_bytes, gathered_bytes
 from costmodel.pipeline import Hops
 from costmodel.plan import Plan
 from costmodel.semantics import Exact
-from costmodel.staged import MODES, Model, StageSeconds, Where
+from costmodel.staged import MODES, Model, StageSeconds, Where, paths
 from costmodel.workload import Workload
 
 SEM = Exact(np)
@@ -137,3 +137,18 @@ def _largest(layers: np.ndarray, each_bytes: np.ndarray) -> tuple[np.ndarray, np
     flat = (np.minimum(layers, 1.0) * each_bytes).reshape(*layers.shape[:-2], -1)
     chosen = np.eye(flat.shape[-1])[flat.argmax(axis=-1)].reshape(layers.shape)
     return flat.max(axis=-1), chosen * each_bytes * (layers < 1)
+
+
+def chains_s(table: Tables, layers: np.ndarray) -> np.ndarray:
+    """A bound of the step of each of a batch (batch, stage, kind, mode): chains, what follows on a stage, and host."""
+    forward, backward = table.linear["forward_s"].of(layers), table.linear["backward_s"].of(layers)
+    passes_s = longest_chain_s(table, forward, backward)
+    return passes_s + table.ending_s(layers, forward, backward).max(axis=1) + table.host_s
+
+
+def longest_chain_s(table: Tables, forward_s: np.ndarray, backward_s: np.ndarray) -> np.ndarray:
+    """`staged.makespan_s` of a batch (batch, stage)."""
+    chains, hop = paths(table.stages, table.microbatches), table.hop
+    hops_s = np.array([chain.lone * hop.ends_s + chain.steady * hop.steady_s for chain in chains])
+    by_stage = [np.array([getattr(chain, way) for chain in chains], dtype=float).T for way in ("forward", "backward")]
+    return (forward_s @ by_stage[0] + backward_s @ by_stage[1] + hops_s).max(axis=1)

@@ -112,7 +112,7 @@ def _explain(words: Sequence[str], start: float) -> None:
 
 
 def _plan(words: Sequence[str], start: float) -> None:
-    from optimize import command_line, launching, plan_command, report, requests
+    from optimize import command_line, launching, plan_command, plan_layers, report, requests
 
     request = command_line.read(requests.FindPlan, "plan", words, requests.EXAMPLES["plan"])
     inputs = plan_command.resolve(request.fields(), request.config)
@@ -126,6 +126,8 @@ def _plan(words: Sequence[str], start: float) -> None:
     table = plan_command.table_for(inputs)
     result, only = launching.search(plan_command.with_table(inputs, table))
     answer = plan_command.as_json(inputs, result, table) | launching.as_json(inputs, result, only)
+    layers = plan_layers.improve(inputs, result)
+    answer |= plan_layers.as_json(layers)
     if inputs.out is not None and inputs.sharding.process == 0:
         from optimize import figures_plan
 
@@ -134,7 +136,8 @@ def _plan(words: Sequence[str], start: float) -> None:
     if request.json:
         report.print_json(answer | _end(start))
     else:
-        launching.show(inputs, result, only, lambda: report.show_plans(inputs, result))
+        told = plan_layers.said(layers)
+        launching.show(inputs, result, only, lambda: report.show_plans(inputs, result), told)
     if result.status is not Status.ok:
         sys.exit(result.status.exit_status)
 

@@ -14,6 +14,7 @@ from costmodel.staged import MODES
 from costmodel.workload import Workload
 from optimize._layered_descent import descend
 from optimize._layered_exact import Segments, solve
+from optimize._layered_tables import chains_s
 from optimize.layered import Candidate, LayeredProblem, problem
 from optimize.one_f_one_b import played_s
 from optimize.status import Status
@@ -21,6 +22,8 @@ from optimize.versions import versions
 
 TRIED = 32  # splits of each microbatch that are played out and repaired
 ROUNDS = 20  # of repair
+PLAYED = 4  # neighbours of each round
+REPAIRED = 6  # starts of the descent
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,7 +102,7 @@ def _descend(asked: LayeredProblem, best: _Best, seed: int) -> _Relaxed:
     """From random starts at the best microbatch; what is better than the exact partition's splits is kept."""
     found, own = asked.segments(best.size), _Best()
     relaxed = descend(asked, best.size, seed)
-    for edges in relaxed.edges:
+    for edges in relaxed.edges[:REPAIRED]:
         _repair(asked, best.size, found, edges, own)
     evaluations = best.evaluations + own.evaluations + relaxed.evaluations
     if own.step_s < best.step_s:
@@ -120,30 +123,36 @@ def _exactly(asked: LayeredProblem, size: int, best: _Best) -> float:
     """Bound one microbatch, and try its best splits."""
     found = asked.segments(size)
     exact = solve(asked.tables[size], found, at_most_s=best.step_s)
-    for split in exact.splits[:TRIED]:
-        _repair(asked, size, found, np.array(split), best)
+    for split, value_s in exact.splits[:TRIED]:
+        if value_s < best.step_s:
+            _repair(asked, size, found, np.array(split), best)
     return exact.lower_bound_s
 
 
 def _repair(asked: LayeredProblem, size: int, found: Segments, edges: np.ndarray, best: _Best) -> None:
-    """Move boundaries by a layer while the step gets shorter."""
-    own_s = np.inf
+    """Move boundaries by a layer while the step gets shorter. Only neighbours whose bound is below are played."""
+    own_s, table, near = np.inf, asked.tables[size], [edges]
     for _ in range(ROUNDS):
-        near = [edges, *_neighbours(edges)]
-        near = [each for each in near if (np.diff(each) > 0).all() and found.fits(each)]
-        if not near:
+        near = np.array([each for each in near if (np.diff(each) > 0).all() and found.fits(each)], dtype=int)
+        if not len(near):
             return
         layers = np.array([found.layers(each) for each in near], dtype=float)
-        step_s, over = asked.exact(size, layers)
+        bounds_s = chains_s(table, layers)
+        promising = np.argsort(bounds_s, kind="stable")[:PLAYED]
+        promising = promising[bounds_s[promising] < own_s]
+        if not len(promising):
+            return
+        step_s, over = asked.exact(size, layers[promising])
         step_s = np.where(over <= 0, step_s, np.inf)
-        best.evaluations += len(near)
+        best.evaluations += len(promising)
         at = int(step_s.argmin())
-        if step_s[at] < best.step_s:
-            best.step_s, best.size, best.edges = float(step_s[at]), size, tuple(int(e) for e in near[at])
-            best.modes = layers[at]
         if step_s[at] >= own_s:
             return
-        own_s, edges = step_s[at], near[at]
+        own_s, edges = float(step_s[at]), near[promising[at]]
+        if own_s < best.step_s:
+            best.step_s, best.size, best.edges = own_s, size, tuple(int(e) for e in edges)
+            best.modes = layers[promising[at]]
+        near = _neighbours(edges)
 
 
 def _neighbours(edges: np.ndarray) -> list[np.ndarray]:

@@ -12,14 +12,14 @@ from costmodel.cluster import Cluster
 from costmodel.plan import Plan
 from costmodel.workload import Workload
 from optimize import exhaustive
-from optimize.exhaustive import Best, cell_degrees
+from optimize.exhaustive import Best, Entry, cell_degrees
 from optimize.inputs import plan_precision
 from optimize.lattice import SEARCHED, Lattice, lattice
 from optimize.plan_values import MAXIMISED, PlanValue, UserObjective, plan_value
 from optimize.row_bounds import in_order_of_bounds
 from optimize.runner_ups import RunnerUp, runner_ups
 from optimize.sensitivity import Elasticity, elasticities
-from optimize.shortage import nothing_fits, nothing_legal
+from optimize.shortage import nothing_fits, nothing_fits_in_order, nothing_legal
 from optimize.status import Status
 from optimize.validate import Validation, validate
 from optimize.versions import versions
@@ -27,6 +27,8 @@ from optimize.versions import versions
 Search = Callable[[Lattice, PlanValue, int], Best]
 ENUMERATED = 10_000_000
 """Plans up to which all are evaluated (some 3 s); beyond, as many as the proof needs (`row_bounds`)."""
+AMONG = (1, 8, 64)
+"""So many times as many plans as are told are checked until one fits in every stage."""
 SIMPLER_WITHIN = 0.01  # of the best value: what a simpler plan may cost
 
 
@@ -103,11 +105,9 @@ def find_plan(
     if not len(whole):
         raise nothing_legal(workload, cluster, dict(fixed or {}))
     whole = _ordered(whole, value)
-    best = search(whole, value, top)
-    if not best.top or not math.isfinite(best.top[0].value):
-        raise nothing_fits(whole, best)
+    best, kept, checked = _search(whole, value, top, search)
     bound = min(best.top[0].value, best.unseen)
-    ranked = _ranked(whole, value, best, bound)
+    ranked = _ranked(value, kept, checked, bound)
     status = Status.ok if best.unseen == math.inf else Status.incomplete
     restriction = _restriction(whole, value, search, best) if unrestricted and fixed else None
     return PlanResult(
@@ -117,8 +117,8 @@ def find_plan(
         unit=value.unit,
         value=ranked[0].value,
         lower_bound=value.shown(bound),
-        lower_bound_s=ranked[0].step_s * bound / best.top[0].value,
-        gap=best.top[0].value / bound - 1,
+        lower_bound_s=ranked[0].step_s * bound / kept[0].value,
+        gap=kept[0].value / bound - 1,
         plans=ranked,
         simplest=_simplest(whole, value, best, bound, ranked[0]),
         elasticities=elasticities(workload, cluster, ranked[0].plan),
@@ -149,11 +149,32 @@ def _restriction(whole: Lattice, value: PlanValue, search: Search, best: Best) -
     return best.top[0].value / of_all.top[0].value - 1 if of_all.unseen == math.inf else None
 
 
-def _ranked(whole: Lattice, value: PlanValue, best: Best, bound: float) -> tuple[Ranked, ...]:
-    checked = [validate(whole.workload, whole.cluster, whole.plan(entry.index)) for entry in best.top]
+def _search(whole: Lattice, value: PlanValue, top: int, search: Search) -> tuple[Best, list[Entry], list[Validation]]:
+    """The best few whose stages all fit, each with the kinds of layer that it holds in the model's order.
+
+    The search spreads every kind evenly over the stages, so that a plan near the limit may fail here. It stays part of
+    the lower bound.
+    """
+    best, kept, checked = Best(), [], []
+    for times in AMONG:
+        best = search(whole, value, times * top)
+        if not best.top or not math.isfinite(best.top[0].value):
+            raise nothing_fits(whole, best)
+        for entry in best.top:
+            validation = validate(whole.workload, whole.cluster, whole.plan(entry.index))
+            if validation.passes and len(kept) < top:
+                kept, checked = [*kept, entry], [*checked, validation]
+        if kept or best.unseen < math.inf:
+            break
+    if not kept:
+        raise nothing_fits_in_order(whole, len(best.top))
+    return best, kept, checked
+
+
+def _ranked(value: PlanValue, kept: list[Entry], checked: list[Validation], bound: float) -> tuple[Ranked, ...]:
     return tuple(
         _rank(value, entry.value, bound, validation, checked[0])
-        for entry, validation in zip(best.top, checked, strict=True)
+        for entry, validation in zip(kept, checked, strict=True)
     )
 
 
@@ -199,4 +220,4 @@ def _simplest(whole: Lattice, value: PlanValue, best: Best, bound: float, first:
     if level is None or best.levels[level].index == best.top[0].index:
         return None
     validation = validate(whole.workload, whole.cluster, whole.plan(best.levels[level].index))
-    return _rank(value, best.levels[level].value, bound, validation, first.validation)
+    return _rank(value, best.levels[level].value, bound, validation, first.validation) if validation.passes else None

@@ -50,11 +50,17 @@ def files(inputs: PlanInputs, result: PlanResult) -> dict[str, bytes]:
     return {} if inputs.launch is None else {_FILES[inputs.launch]: str(text(inputs, result)).encode()}
 
 
-def show(inputs: PlanInputs, result: PlanResult, only: OnlyResult | None, show_plans: Callable[[], None]) -> None:
+def show(
+    inputs: PlanInputs,
+    result: PlanResult,
+    only: OnlyResult | None,
+    show_plans: Callable[[], None],
+    said: tuple[str, ...] = (),
+) -> None:
     """On the screen: with `--launch` its text alone on standard output, so that it can be sent to a file."""
     with contextlib.redirect_stdout(sys.stdout if inputs.launch is None else sys.stderr):
         show_plans()
-        for line in _said(inputs, result, only):
+        for line in (*said, *_said(inputs, result, only)):
             print(line)
     if inputs.launch is not None:
         print(text(inputs, result), end="")

@@ -14,32 +14,30 @@ def played_s(forward_s: np.ndarray, backward_s: np.ndarray, hop: Hops, microbatc
     """Seconds from the first start to the last end, for arrays (stages, batch) of one microbatch's seconds."""
     stages, batch = forward_s.shape
     free_s = np.zeros((stages, batch))  # when each stage is done with what it has run
-    down_s = np.zeros((stages + 1, batch))  # when the newest activations left stage i - 1
-    up_s = np.zeros((stages + 1, batch))  # when the newest gradient left stage i; 0 beyond the last stage
-    numbers = np.arange(stages)
+    down_s = np.full((stages + 1, batch), -np.inf)  # when the newest activations left the stage before; none do for 0
+    up_s = np.full((stages + 1, batch), -np.inf)  # when the newest gradient left the stage; none comes to the last
+    lone_s = hop.ends_s - hop.steady_s
     for turn in range(2 * (microbatches + stages) - 2):
-        first, last = _running(turn - numbers, microbatches)
-        if last >= 0:
-            at = slice(first, last + 1, 2)
-            own = _delays((turn - numbers[at]) // 2 == 0, hop)
-            own[numbers[at] == 0] = 0.0
-            free_s[at] = np.maximum(free_s[at], down_s[at] + own) + forward_s[at]
-            down_s[first + 1 : last + 2 : 2] = free_s[at]
-        first, last = _running(turn - (2 * stages - 1 - numbers), microbatches)
-        if last >= 0:
-            at = slice(first, last + 1, 2)
-            own = _delays((turn - (2 * stages - 1 - numbers[at])) // 2 == microbatches - 1, hop)
-            own[numbers[at] == stages - 1] = 0.0
-            free_s[at] = np.maximum(free_s[at], up_s[first + 1 : last + 2 : 2] + own) + backward_s[at]
+        at = _running(turn, turn - 2 * (microbatches - 1), stages)
+        if at.start < at.stop:
+            ready_s = down_s[at] + hop.steady_s
+            if turn < stages:  # the first microbatch, on the last of them
+                ready_s[-1] += lone_s
+            free_s[at] = np.maximum(free_s[at], ready_s) + forward_s[at]
+            down_s[at.start + 1 : at.stop + 1 : 2] = free_s[at]
+        newest = 2 * (stages + microbatches) - 3 - turn  # the stage at which the last microbatch is
+        at = _running(newest, newest - 2 * (microbatches - 1), stages)
+        if at.start < at.stop:
+            ready_s = up_s[at.start + 1 : at.stop + 1 : 2] + hop.steady_s
+            if newest < stages:
+                ready_s[-1] += lone_s
+            free_s[at] = np.maximum(free_s[at], ready_s) + backward_s[at]
             up_s[at] = free_s[at]
     return free_s.max(axis=0)
 
 
-def _running(doubled: np.ndarray, microbatches: int) -> tuple[int, int]:
-    """The first and the last stage whose turn it is (every other one between them), or (0, -1)."""
-    due = np.flatnonzero((doubled >= 0) & (doubled % 2 == 0) & (doubled < 2 * microbatches))
-    return (int(due[0]), int(due[-1])) if len(due) else (0, -1)
-
-
-def _delays(lone: np.ndarray, hop: Hops) -> np.ndarray:
-    return np.where(lone, hop.ends_s, hop.steady_s)[:, None]
+def _running(last: int, first: int, stages: int) -> slice:
+    """Every other stage from `first` to `last`, of those that there are."""
+    first = max(first, first % 2)
+    last = min(last, stages - 1 - (stages - 1 - last) % 2)
+    return slice(first, last + 1, 2)

@@ -22,6 +22,7 @@ _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("fix", "out", "checkpoint"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch", "top", "processes", "process"), COUNT),
     **dict.fromkeys(("tokens", "wait"), POSITIVE),
+    "layers": Check("true or false", lambda value: isinstance(value, bool)),
     "coordinator": Check("host:port", lambda value: isinstance(value, str) and _is_address(value)),
     **dict.fromkeys(("only", "launch"), Check(f"one of {', '.join(LAUNCHERS)}", lambda value: value in LAUNCHERS)),
     "objective": Check(f"one of {', '.join(OBJECTIVES)}", lambda value: isinstance(value, str) and value in OBJECTIVES),
@@ -48,6 +49,7 @@ class PlanInputs:
     sharding: Sharding = Sharding()
     only: str | None = None  # a framework whose launcher the plans must suit
     launch: str | None = None  # a framework whose launch file is asked for
+    layers: bool = False  # whether the layers of the best plans are placed one by one
 
     def as_json(self) -> dict[str, Any]:
         """Enough to ask again."""
@@ -63,6 +65,7 @@ class PlanInputs:
             "fix": dict(self.fixed),
             "only": self.only,
             "launch": self.launch,
+            "layers": self.layers,
         }
 
 
@@ -82,6 +85,7 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> PlanInputs:
         sharding=_sharding(given),
         only=given.values.get("only"),
         launch=given.values.get("launch"),
+        layers=given.values.get("layers", False),
     )
 
 

@@ -8,10 +8,10 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
 
 from costmodel.cost import Parts
 from costmodel.graph.play import SPLITS_WEIGHT_GRADIENT, Played, play
+from costmodel.layout import chunk_count, kinds_by_chunk, layers_by_chunk
 from costmodel.memory import in_flight
 from costmodel.offload import streamed_s
 from costmodel.plan import Plan, PlanPoint
@@ -56,7 +56,7 @@ def check_pipeline(plan: Plan, point: PlanPoint, done: Parts) -> PipelineCheck |
     """
     start = time.perf_counter()
     microbatches = round(done.counts.microbatches)
-    if microbatches * _chunks(plan) * len("FBW") > MOST_OPERATIONS:
+    if microbatches * chunk_count(plan) * len("FBW") > MOST_OPERATIONS:
         return None
     played, ordered = _play(plan, done, _spread_evenly(plan, done), microbatches), _in_order(plan, done)
     step, played_s = done.step, played.makespan_s
@@ -87,20 +87,6 @@ def _play(plan: Plan, done: Parts, chunks: Sequence[Seconds], microbatches: int)
     )
 
 
-def _chunks(plan: Plan) -> int:
-    """Model chunks of the whole pipeline: ZB-V has two a stage, whatever `virtual_stages` says."""
-    return plan.pipeline * (2 if plan.schedule == "zb_v" else plan.virtual_stages)
-
-
-def layers_by_chunk(plan: Plan, layers: float) -> tuple[float, ...]:
-    """Layers of each model chunk in turn: of stages of unlike length, the earlier chunks have the odd layers."""
-    chunks = _chunks(plan)
-    if plan.stage_layers is None:
-        return (layers / chunks,) * chunks
-    turns = chunks // plan.pipeline
-    return tuple(held // turns + (turn < held % turns) for turn in range(turns) for held in plan.stage_layers)
-
-
 def _spread_evenly(plan: Plan, done: Parts) -> list[Seconds]:
     """Seconds of each chunk, all layers being alike: the mean over the kinds."""
     kinds = [block for block in done.times.blocks if block.position == "layer"]
@@ -115,11 +101,8 @@ def _in_order(plan: Plan, done: Parts) -> list[Seconds] | None:
     kinds = [block for block in done.times.blocks if block.position == "layer"]
     if len(kinds) == 1 or plan.pipeline == 1:
         return None
-    cuts = list(accumulate((block.repeats for block in kinds), initial=0.0))
-    edges = list(accumulate(layers_by_chunk(plan, cuts[-1]), initial=0.0))
     chunks = []
-    for start, end in pairwise(edges):
-        inside = [max(0.0, min(end, b) - max(start, a)) for a, b in pairwise(cuts)]
+    for inside in kinds_by_chunk(plan, [block.repeats for block in kinds]):
         f, b, w = (sum(n * of(block) for n, block in zip(inside, kinds, strict=True)) for of in _PASSES)
         chunks.append((f, b, w))
     return _whole(chunks, plan, done)

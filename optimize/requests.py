@@ -143,6 +143,8 @@ class FindPlan:
     """print the best plan as the flags or the file of one of them; the table goes to standard error"""
     top: _Count = None
     """how many of the best plans are told; default: 10"""
+    layers: _Switch = False
+    """also place the layers of the best plans one by one: layers of each stage, recompute of each layer, microbatch"""
     processes: _Count = None
     """how many processes share the search, each started with the same command and its own --process"""
     process: _Count = None

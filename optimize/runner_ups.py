@@ -1,12 +1,15 @@
 """The best plans of another shape, and the smallest change of the hardware that would make each of them win."""
 
 import dataclasses
+import itertools
+import math
 
 import numpy as np
 
 from costmodel.cluster import Cluster
 from costmodel.cost import cost
-from costmodel.evaluate import prepare
+from costmodel.evaluate import memory_by_stage, prepare
+from costmodel.memory import peak
 from costmodel.plan import Plan
 from costmodel.semantics import Exact
 from costmodel.workload import Workload
@@ -44,10 +47,14 @@ def runner_ups(whole: Lattice, best: Best, count: int = 3) -> tuple[RunnerUp, ..
     """By value; each is the best of its tensor and pipeline degree."""
     first = whole.plan(best.top[0].index)
     others = [e for cell, e in best.cells.items() if cell_degrees(cell) != (first.tensor, first.pipeline)]
-    return tuple(
-        _runner_up(whole, first, best.top[0].value, entry)
-        for entry in sorted(others, key=lambda entry: entry.key)[:count]
-    )
+    ordered = (entry for entry in sorted(others, key=lambda entry: entry.key) if _fits(whole, entry))
+    return tuple(_runner_up(whole, first, best.top[0].value, entry) for entry in itertools.islice(ordered, count))
+
+
+def _fits(whole: Lattice, entry: Entry) -> bool:
+    """In every stage, each with its own kinds of layer."""
+    stages = memory_by_stage(whole.workload, whole.cluster, whole.plan(entry.index))
+    return all(peak(stage, Exact(math)) <= whole.cluster.accelerator.hbm_bytes for stage in stages)
 
 
 def _runner_up(whole: Lattice, first: Plan, value: float, entry: Entry) -> RunnerUp:

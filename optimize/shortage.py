@@ -57,6 +57,16 @@ def nothing_fits(whole: Lattice, best: Best) -> CommandError:
     return CommandError(Status.infeasible, f"{message}; {_change(whole, exact)}")
 
 
+def nothing_fits_in_order(whole: Lattice, count: int) -> CommandError:
+    """Plans fit with every kind of layer spread evenly, none with the layers in the order of the model."""
+    message = (
+        f"memory: the {count} best plans of {whole.workload.name} fit on {whole.cluster.accelerators:,} "
+        f"{whole.cluster.name} with every kind of layer spread evenly over the stages, but not in the order of the "
+        "model; expected more accelerators, or other `stage_layers`"
+    )
+    return CommandError(Status.infeasible, message)
+
+
 def _change(whole: Lattice, exact: float) -> str:
     """More memory, by exactly so much; or the first multiple of the accelerators on which something fits."""
     more = f"it fits with {units.percent(exact - 1)} more memory on each accelerator"

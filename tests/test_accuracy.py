@@ -80,7 +80,7 @@ def test_scores_are_those_of_the_measurements_own_scorer():
 
 
 def test_the_baseline_is_six_flop_a_parameter_and_token():
-    """GPT 22B of Korthikanti et al., whose unfused attention computes the masked half too: 6 N plus 12 L h s a token."""
+    """GPT 22B of Korthikanti et al.; unfused attention computes the masked half too: 6 N plus 12 L h s a token."""
     case = next(c for c in read_cases(specs.DATA / "published.csv") if isinstance(c, Case))
     assert case.row["model"] == "GPT 22B"
     layers, hidden, vocabulary, sequence = 48, 6144, 51200, 2048

@@ -43,7 +43,7 @@ def test_keys_and_files(capsys, tmp_path, model):
         "32",
         *FEW,
     )
-    status, text, err = ask(capsys, *words, "--cluster", "h100", "--out", str(out), "--json", "--seconds", "60")
+    status, text, err = ask(capsys, *words, "--cluster", "h100", "--out", str(out), "--json", "--seconds", "600")
     assert (status, err) == (0, "")
     told = json.loads(text)
     assert told.keys() >= KEYS
@@ -74,7 +74,7 @@ def test_several_jobs_and_the_screen(capsys, tmp_path, model):
     one = f'[[jobs]]\nmodel = "{model}"\ntokens = 1e9\n'
     jobs.write_text(one + one.replace("1e9", "2e9") + "weight = 2.0\nbatch = 16\n")
     words = ("--jobs", str(jobs), "--budget-usd", "2e5", "--accelerators", "8", "--cluster", "h100", *FEW)
-    status, text, _ = ask(capsys, *words, "--seconds", "60")
+    status, text, _ = ask(capsys, *words, "--seconds", "600")
     assert status == 0
     for word in ("days to train", "nothing is better by more than", "what more would buy", "capital"):
         assert word in text

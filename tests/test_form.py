@@ -28,7 +28,8 @@ INSIDE = {
     "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.expert_shard", "traffic.has_experts",
     "schedule.step_time",
     "schedule.stages", "schedule.hops", "schedule.layer_count", "schedule.on_heaviest_stage",
-    "pipeline.single_stage", "pipeline.plain_s", "memory.peak", "memory.communicators", "counts.kept_bytes", "memory.dropped_bytes", "memory.gathered_bytes", "schedule.links_by_tier_s",
+    "pipeline.single_stage", "pipeline.plain_s", "memory.peak", "memory.communicators", "counts.kept_bytes",
+    "memory.dropped_bytes", "memory.gathered_bytes", "schedule.links_by_tier_s",
     "cost.parts", "cost.as_floats", "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
 }  # fmt: skip
 seeds = st.integers(0, 2**32 - 1)

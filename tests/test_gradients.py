@@ -279,6 +279,22 @@ def test_matmul_by_hand():
     np.testing.assert_allclose(jax.jit(jax.grad(_matmul_s))(500.0), 2.4e-6, rtol=1e-5)
 
 
+def test_exact_gives_the_derivative_to_one_argument():
+    """At ties the first one, whatever their types; a maximum and a minimum of the same arguments choose by value."""
+    first, second = jnp.asarray([1.0, 2.0, 3.0, 0.0]), jnp.asarray([2.0, 2.0, 1.0, 0.0])
+    for choose, mine in ((Exact(jnp).maximum, [0, 1, 1, 1]), (Exact(jnp).minimum, [1, 1, 0, 1])):
+        value, pull = jax.vjp(jax.jit(choose), first, second)
+        np.testing.assert_array_equal(pull(jnp.ones_like(value)), [mine, 1 - np.array(mine)])
+    slope = jax.grad(lambda x: Exact(jnp).maximum(jnp.arange(4), x, 1).sum())
+    assert slope(1.5) == 2
+
+
+def test_smooth_gives_equal_arguments_half_the_derivative_each():
+    first, second = jax.grad(Smooth(jnp, 1e-3).maximum, argnums=(0, 1))(3.0, 3.0)
+    np.testing.assert_allclose(first, second, rtol=1e-6)
+    np.testing.assert_allclose(first, (1 + 1e-3**0.5) / 2, rtol=1e-6)
+
+
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1e-1])
 def test_smooth_has_finite_gradients_of_two_zeros(epsilon):
     smooth = jax.jit(jax.value_and_grad(Smooth(jnp, epsilon).maximum, argnums=(0, 1)))

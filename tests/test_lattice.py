@@ -137,7 +137,7 @@ def test_masks_have_the_verdict_of_violations(workload, machine):
     ids=["dense", "experts"],
 )
 def test_plans_and_points_are_the_same(workload, machine):
-    """A random plan costs what its point in the batch costs, to the last bit, and is legal."""
+    """A random plan is legal and costs what its point in the batch costs, but for the last bits of powers of arrays."""
     whole = lattice(workload, machine, {})
     indices = np.sort(np.random.default_rng(1).integers(len(whole), size=60))
     numbers = as_floats(workload), as_floats(dataclasses.replace(machine, prices=None))
@@ -146,7 +146,8 @@ def test_plans_and_points_are_the_same(workload, machine):
         plan = whole.plan(int(index))
         assert violations(plan, workload, machine) == ()
         alone = cost(*prepare(workload, machine, plan), Exact(np))
-        assert (batch.step_s[place], batch.peak_bytes[place]) == (alone.step_s, alone.peak_bytes), plan
+        assert batch.step_s[place] == pytest.approx(alone.step_s, rel=1e-14), plan
+        assert batch.peak_bytes[place] == pytest.approx(alone.peak_bytes, rel=1e-14), plan
 
 
 def test_chunks_cover_the_lattice_in_order():

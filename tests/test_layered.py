@@ -82,6 +82,48 @@ def test_the_answer_and_the_bound_against_all_divisions(kind, memory):
     assert found.gap < 0.03
 
 
+def test_the_bound_is_never_above_the_optimum():
+    """Over 200 random problems: sizes, stages, latencies, bandwidths and memory."""
+    rng, gaps = np.random.default_rng(0), []
+    while len(gaps) < 200:
+        given, size = random_problem(rng)
+        optimum_s = brute_force(given, size)
+        bound_s = solve(given.tables[size], given.segments(size)).lower_bound_s
+        assert np.isfinite(bound_s) == np.isfinite(optimum_s)
+        if np.isfinite(optimum_s):
+            assert bound_s <= optimum_s * (1 + 1e-12)
+            gaps.append(optimum_s / bound_s - 1)
+    assert np.median(gaps) < 0.02
+
+
+def random_problem(rng: np.random.Generator) -> tuple[LayeredProblem, int]:
+    """Four or five layers on two or three stages, in one kind or two."""
+    stages = int(rng.integers(2, 4))
+    sizes = {"layers": 7 - stages, "sequence": int(rng.choice([128, 512]))}
+    batch = 4 * int(rng.choice([2, 4, 8]))
+    if rng.random() < 0.5:
+        workload = small_decoder(batch=batch, vocabulary=int(rng.choice([500, 8000])), **sizes)
+    else:
+        workload = small_moe(batch=batch, dense_layers=int(rng.integers(1, 3)), **sizes)
+    machine = cluster(4 * stages, domain=4)
+    slower = tuple(
+        dataclasses.replace(
+            tier,
+            bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s / rng.uniform(1, 20),
+            latency_s=tier.latency_s * rng.uniform(0.1, 20),
+        )
+        for tier in machine.tiers
+    )
+    wide = problem(workload, dataclasses.replace(machine, tiers=slower), Plan(data=4, pipeline=stages, domain=4))
+    size = int(rng.choice(wide.microbatches[:2]))
+    layers = np.zeros((2, stages, 1 + int(wide.kind_of_layer.max()), 3))
+    layers[0, ..., 2] = layers[1, ..., 0] = np.bincount(wide.kind_of_layer) / stages
+    least, most = wide.tables[size].peak_bytes(layers).max(axis=1)
+    limit_bytes = float(least + rng.uniform(-0.2, 1.2) * (most - least))
+    small = dataclasses.replace(machine.accelerator, hbm_bytes=limit_bytes)
+    return dataclasses.replace(wide, cluster=dataclasses.replace(wide.cluster, accelerator=small)), size
+
+
 def test_every_microbatch_is_searched():
     given = asked("decoder", 0.3)
     found = find_layers(given.workload, given.cluster, given.plan)

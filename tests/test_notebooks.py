@@ -16,7 +16,13 @@ import costmodel
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").rglob("*.ipynb"))
 KERNEL = "equipoise-tests"
-REQUIRED = {"first_steps", "loss_in_your_code"}
+REQUIRED = {
+    "first_steps",
+    "loss_in_your_code",
+    "choose_a_plan",
+    "design_a_cluster",
+    "calibrate_to_your_machines",
+}
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.MatMult)
 
 notebooks = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -35,5 +35,5 @@ def test_the_cluster_file_is_read(tmp_path):
 def test_the_first_two_blocks_install_with_the_tested_versions():
     first, second = blocks("sh")[:2]
     assert all("-c constraints.txt" in block for block in (first, second))
-    assert "equipoise explain" in first
+    assert "equipoise plan" in first
     assert "pytest" in second

@@ -98,3 +98,37 @@ def test_tables_are_the_formulas(zero_stage):
     np.testing.assert_allclose(
         table.ending_s(layers, forward, backward), staged.ending_s(times, table.given, NUMPY), rtol=1e-9
     )
+
+
+IN_ORDER = [
+    PLAN,
+    dataclasses.replace(PLAN, stage_layers=(2, 4, 4, 2)),
+    dataclasses.replace(PLAN, recompute="full", recompute_share=0.5),
+    dataclasses.replace(PLAN, schedule="interleaved", virtual_stages=3),
+    dataclasses.replace(PLAN, schedule="zb_h1", zero_stage=3),
+]
+
+
+@pytest.mark.parametrize("plan", IN_ORDER, ids=str)
+def test_one_kind_of_layer_listed_as_two_needs_the_same_memory(plan):
+    whole = small_decoder(layers=12, batch=64)
+    first, layer, last = whole.blocks
+    split = (dataclasses.replace(layer, name="early", repeats=5), dataclasses.replace(layer, name="late", repeats=7))
+    parted = dataclasses.replace(whole, blocks=(first, *split, last))
+    for one, two in zip(*(memory_by_stage(w, cluster(32), plan) for w in (whole, parted)), strict=True):
+        assert dataclasses.astuple(two) == pytest.approx(dataclasses.astuple(one), rel=1e-9)
+
+
+def test_stages_hold_their_own_kinds_of_layer():
+    """Two dense layers on the first stage, three with experts on the second; together the same weights."""
+    plan = Plan(data=16, pipeline=2, expert=4, stage_layers=(2, 3), domain=8)
+    workload = small_moe(dense_layers=2)
+    given = staged.model(*prepare(workload, cluster(32), plan), MATH)
+    by_name = {block.name: block for block in given.counted.blocks}
+    dense, expert = by_name["dense layer"], by_name["expert layer"]
+    stages = memory_by_stage(workload, cluster(32), plan)
+    assert stages[0].weights_bytes == pytest.approx(2.0 * (2 * dense.parameters + by_name["embedding"].parameters))
+    own = 3 * (expert.parameters + expert.expert_parameters)
+    assert stages[1].weights_bytes == pytest.approx(2.0 * (own + by_name["head"].parameters))
+    kept = [2 * sum(dataclasses.astuple(dense.saved)), sum(dataclasses.astuple(by_name["embedding"].saved)[::2])]
+    assert stages[0].activations_bytes == pytest.approx(2.0 * sum(kept))

@@ -130,7 +130,7 @@ def test_a_pipeline_too_large_to_play_is_said(monkeypatch):
 @pytest.mark.parametrize("extra", ["host work", "second memory"])
 def test_what_every_stage_waits_for_is_played_too(schedule, extra):
     """Host work of each microbatch, and traffic with the second memory that no compute hides."""
-    virtual = {"interleaved": 2, "zb_v": 2}.get(schedule, 1)
+    virtual = 2 if schedule == "interleaved" else 1
     plan = dataclasses.replace(EVEN, schedule=schedule, virtual_stages=virtual)
     machine = cluster(32, stack=Stack(microbatch_s=2e-3))
     if extra == "second memory":

@@ -15,7 +15,8 @@ def brute_force(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) 
     """Legal plans with the fixed fields, without those that `optimize.lattice` says it leaves out."""
     for degrees in _degrees(workload, cluster, fixed):
         for chosen in _options(workload, cluster, fixed, degrees):
-            plan = Plan(**(degrees | chosen | _overlaps(degrees) | dict(fixed)))
+            fields: dict[str, Any] = degrees | chosen | _overlaps(degrees) | dict(fixed)
+            plan = Plan(**fields)
             if not _left_out(plan, fixed) and not violations(plan, workload, cluster):
                 yield plan
 

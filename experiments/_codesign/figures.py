@@ -1,0 +1,126 @@
+"""The figures: days to train over the money, with what is not proved, and what the money of each answer is spent on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from experiments._codesign.money import PARTS
+from optimize import units
+from optimize.objective import SECONDS_A_DAY
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999")
+_PARTS: dict[str, str] = dict(
+    zip(PARTS, ("#0072B2", "#009E73", "#56B4E9", "#999999", "#F0E442", "#E69F00", "#D55E00"), strict=True)
+)
+_WORDS = {"servers": "servers (not listed by part)"}
+_DARK = ("FLOP/s", "HBM bytes")  # bars with white letters
+_SHOWN = 0.03  # of the money, from which a part's share is written into its bar
+
+
+def draw(results: dict[str, Any], folder: Path) -> None:
+    """Write `frontier` and `money`, as PNG and SVG."""
+    from matplotlib import rc_context
+
+    style: dict[Any, Any] = {
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "legend.frameon": False,
+        "svg.hashsalt": "equipoise",
+    }
+    with rc_context(style):
+        for name, figure in (("frontier", _frontier(results)), ("money", _money(results))):
+            for suffix in ("png", "svg"):
+                figure.savefig(folder / f"{name}.{suffix}", dpi=160)
+
+
+def _frontier(results: dict[str, Any]) -> Any:
+    """One line for each model, a band from its bound to its value, and a diamond for real parts."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.6, 4.4), layout="constrained")
+    axes, budgets, days = figure.add_subplot(), set(), []
+    for colour, (name, model) in zip(COLOURS, results["models"].items(), strict=False):
+        points = [point for point in model.get("frontier", []) if point["value"] is not None]
+        if points:
+            budgets |= {point["budget_usd"] / 1e6 for point in points}
+            days += _line(axes, name, points, colour)
+        real = model.get("catalogue")
+        if real is not None:
+            days.append(real["value"] / SECONDS_A_DAY)
+            label = f"{name}: real parts ({real['cluster']['name']})"
+            axes.plot([results["budget_usd"] / 1e6], days[-1:], "D", color=colour, markerfacecolor="white", label=label)
+    axes.set(xscale="log", yscale="log", xlabel="capital, million USD", ylabel="days to train")
+    _plain_ticks(axes, budgets, days)
+    told = f"{results['tokens'] / 1e12:g} T tokens, at most {results['power_mw']:g} MW at the meter"
+    axes.set_title(f"{told}; numbers are accelerators", loc="left", fontsize=9)
+    if days:
+        axes.legend(fontsize=8)
+    return figure
+
+
+def _line(axes: Any, name: str, points: list[dict[str, Any]], colour: str) -> list[float]:
+    """Draw the points of one model; their days, bounds and values."""
+    x = [point["budget_usd"] / 1e6 for point in points]
+    low, high = ([point[key] / SECONDS_A_DAY for point in points] for key in ("lower_bound", "value"))
+    worst = max(point["gap"] for point in points)
+    axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    label = f"{name}: rates of any size (band: not proved, at most {units.significant(100 * worst, 2)} %)"
+    axes.plot(x, high, "o-", color=colour, label=label)
+    for across, up, point in zip(x, high, points, strict=True):
+        text = f"{point['accelerators']:,.0f}"
+        axes.annotate(text, (across, up), (4, 5), textcoords="offset points", fontsize=7, color=colour)
+    return [*low, *high]
+
+
+def _plain_ticks(axes: Any, budgets: set[float], days: list[float]) -> None:
+    """Plain numbers: at the budgets, and at 1, 2 and 5 times powers of ten of days."""
+    axes.set_xticks(sorted(budgets), [units.significant(value) for value in sorted(budgets)])
+    axes.set_xticks([], minor=True)
+    if not days:
+        return
+    low, high = 0.9 * min(days), 1.12 * max(days)
+    marks = [step * 10.0**power for power in range(-3, 6) for step in (1, 1.5, 2, 3, 4, 5, 7)]
+    marks = [mark for mark in marks if low <= mark <= high]
+    axes.set_ylim(low, high)
+    axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
+    axes.set_yticks([], minor=True)
+
+
+def _money(results: dict[str, Any]) -> Any:
+    """A bar for each answer: shares of its money."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    rows = list(_bars(results))
+    figure = Figure(figsize=(7.4, 1.5 + 0.5 * len(rows)), layout="constrained")
+    axes, used = figure.add_subplot(), set()
+    for number, (_, money) in enumerate(rows):
+        start, whole = 0.0, sum(money.values())
+        for part in (part for part in PARTS if part in money):
+            share = 100 * money[part] / whole
+            axes.barh(number, share, left=start, color=_PARTS[part], edgecolor="white", height=0.7)
+            if share > 100 * _SHOWN:
+                ink = "white" if part in _DARK else "black"
+                axes.text(start + share / 2, number, f"{share:.0f}", ha="center", va="center", fontsize=8, color=ink)
+            start += share
+            used.add(part)
+    axes.set_yticks(range(len(rows)), [label for label, _ in rows])
+    axes.invert_yaxis()
+    axes.set(xlim=(0, 100), xlabel="% of the purchase")
+    patches = [Patch(color=_PARTS[part], label=_WORDS.get(part, part)) for part in PARTS if part in used]
+    figure.legend(handles=patches, loc="outside upper center", ncols=4, fontsize=8)
+    return figure
+
+
+def _bars(results: dict[str, Any]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Label and money of each answer."""
+    for name, model in results["models"].items():
+        for key in ("continuous", "catalogue"):
+            answer = model.get(key)
+            if answer is not None:
+                own = "any rates" if key == "continuous" else answer["cluster"]["name"]
+                yield (
+                    f"{name}\n{own}, {units.significant(sum(answer['money_usd'].values()) / 1e6)} M USD",
+                    answer["money_usd"],
+                )

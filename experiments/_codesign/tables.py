@@ -1,0 +1,107 @@
+"""What the terminal shows: the answers side by side, their plans, the frontier and what more would buy."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from costmodel.plan import Plan
+from optimize import units
+from optimize.objective import SECONDS_A_DAY
+
+Answer = Mapping[str, Any]
+
+_ROWS: tuple[tuple[str, Callable[[Answer], str]], ...] = (
+    ("accelerators bought", lambda a: f"{a['cluster']['accelerators']:,.0f}"),
+    ("16-bit FLOP/s each", lambda a: units.rate(a["cluster"]["flop_per_s"], "")),
+    ("HBM each", lambda a: units.scaled(a["cluster"]["hbm_bytes"], units.BYTES)),
+    ("HBM bandwidth", lambda a: units.rate(a["cluster"]["hbm_bytes_per_s"], "B/s")),
+    ("scale-up bandwidth", lambda a: units.rate(a["cluster"]["scale_up_bytes_per_s"], "B/s")),
+    ("scale-up domain", lambda a: f"{a['cluster']['domain']:,}"),
+    ("scale-out bandwidth", lambda a: units.rate(a["cluster"]["scale_out_bytes_per_s"], "B/s")),
+    ("purchase, M USD", lambda a: units.significant(a["cluster"]["capital_usd"] / 1e6)),
+    ("power at the meter", lambda a: units.rate(a["cluster"]["meter_w"], "W")),
+    ("step", lambda a: units.scaled(a["jobs"][0]["step_s"], units.SECONDS, 4)),
+    ("MFU", lambda a: units.percent(a["jobs"][0]["mfu"])),
+    ("days to train", lambda a: units.significant(a["value"] / SECONDS_A_DAY, 4)),
+    ("no answer has fewer days than", lambda a: units.significant(a["lower_bound"] / SECONDS_A_DAY, 4)),
+    ("gap", lambda a: f"{100 * a['gap']:.3g} %"),
+)
+
+
+def plan_words(fields: Mapping[str, Any]) -> str:
+    """What differs from the defaults, on one line."""
+    layers = fields["stage_layers"]
+    plan = Plan(**{**fields, "stage_layers": None if layers is None else tuple(layers)})
+    return units.shorten_runs(str(plan))
+
+
+def tables(results: Mapping[str, Any]) -> Iterator[Any]:
+    """All of them, from what result.json holds."""
+    yield _answers(results)
+    yield _plans(results)
+    yield _frontier(results)
+    yield _more(results)
+
+
+def _kinds(results: Mapping[str, Any]) -> Iterator[tuple[str, str, Answer]]:
+    """Model, what its cluster is made of, and the answer."""
+    for name, model in results["models"].items():
+        for key, words in (("continuous", "rates of any size"), ("catalogue", "real parts")):
+            if model[key] is not None:
+                own = words if key == "continuous" else model[key]["cluster"]["name"]
+                yield name, own, model[key]
+
+
+def _answers(results: Mapping[str, Any]) -> Any:
+    from rich.table import Table
+
+    shown = list(_kinds(results))
+    title = (
+        f"{results['tokens'] / 1e12:g} T tokens within {units.significant(results['budget_usd'] / 1e6)} M USD "
+        f"(capital) and {results['power_mw']:g} MW at the meter, each model alone"
+    )
+    table = Table("", *(f"{name}\n{own}" for name, own, _ in shown), title=title, title_justify="left")
+    for label, text in _ROWS:
+        table.add_row(label, *(text(answer) for _, _, answer in shown))
+    return table
+
+
+def _plans(results: Mapping[str, Any]) -> Any:
+    """Plans, and notes of what was left out or found nothing."""
+    from rich.table import Table
+
+    table = Table("", "", "plan", title="Plans", title_justify="left")
+    for name, own, answer in _kinds(results):
+        table.add_row(name, own, plan_words(answer["jobs"][0]["plan"]))
+    for name, model in results["models"].items():
+        for note in model["notes"]:
+            table.add_row(name, "note", note)
+    return table
+
+
+def _frontier(results: Mapping[str, Any]) -> Any:
+    from rich.table import Table
+
+    title = f"Frontier: days over capital, at most {results['power_mw']:g} MW"
+    columns = ("model", "M USD", "days", "no fewer than", "gap %", "accelerators")
+    table = Table(*columns, title=title, title_justify="left")
+    for name, model in results["models"].items():
+        for point in model["frontier"]:
+            budget = units.significant(point["budget_usd"] / 1e6)
+            if point["value"] is None:
+                table.add_row(name, budget, "nothing is feasible", "", "", "")
+                continue
+            days = (units.significant(point[key] / SECONDS_A_DAY, 4) for key in ("value", "lower_bound"))
+            table.add_row(name, budget, *days, f"{100 * point['gap']:.3g}", f"{point['accelerators']:,.0f}")
+    return table
+
+
+def _more(results: Mapping[str, Any]) -> Any:
+    """Shadow prices in words."""
+    from rich.table import Table
+
+    table = Table("", "at the best cluster of any rates", title="What more would buy", title_justify="left")
+    for name, model in results["models"].items():
+        prices = {} if model["continuous"] is None else model["continuous"]["shadow_prices"]
+        for price in prices.values():
+            table.add_row(name, price["words"])
+    return table
