@@ -38,7 +38,7 @@ def _frontier(results: dict[str, Any]) -> Any:
     """One line for each model, a band from its bound to its value, and a diamond for real parts."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.4, 4.8), layout="constrained")
+    figure = Figure(figsize=(7.0, 5.4), layout="constrained")
     axes, budgets, days = figure.add_subplot(), set(), []
     for colour, (name, model) in zip(COLOURS, results["models"].items(), strict=False):
         points = [point for point in model.get("frontier", []) if point["value"] is not None]
@@ -53,9 +53,10 @@ def _frontier(results: dict[str, Any]) -> Any:
     axes.set(xscale="log", yscale="log", xlabel="capital, million USD", ylabel="days to train")
     _plain_ticks(axes, budgets, days)
     told = f"{results['tokens'] / 1e12:g} T tokens, at most {results['power_mw']:g} MW at the meter"
-    axes.set_title(f"{told}; numbers are accelerators", loc="left", fontsize=9)
+    title = f"{told}; numbers are accelerators\nbounds hold at the points; between them lines and bands guide the eye"
+    axes.set_title(title, loc="left", fontsize=9)
     if days:
-        figure.legend(loc="outside lower center", ncols=2, fontsize=8)
+        figure.legend(loc="outside lower left", fontsize=8)
     return figure
 
 
@@ -79,7 +80,7 @@ def _plain_ticks(axes: Any, budgets: set[float], days: list[float]) -> None:
     axes.set_xticks([], minor=True)
     if not days:
         return
-    low, high = 0.9 * min(days), 1.12 * max(days)
+    low, high = 0.9 * min(days), 1.25 * max(days)
     marks = [step * 10.0**power for power in range(-3, 6) for step in (1, 1.5, 2, 3, 4, 5, 7)]
     marks = [mark for mark in marks if low <= mark <= high]
     axes.set_ylim(low, high)
