@@ -38,7 +38,7 @@ def _frontier(results: dict[str, Any]) -> Any:
     """One line for each model, a band from its bound to its value, and a diamond for real parts."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.6, 4.4), layout="constrained")
+    figure = Figure(figsize=(7.0, 5.4), layout="constrained")
     axes, budgets, days = figure.add_subplot(), set(), []
     for colour, (name, model) in zip(COLOURS, results["models"].items(), strict=False):
         points = [point for point in model.get("frontier", []) if point["value"] is not None]
@@ -53,9 +53,10 @@ def _frontier(results: dict[str, Any]) -> Any:
     axes.set(xscale="log", yscale="log", xlabel="capital, million USD", ylabel="days to train")
     _plain_ticks(axes, budgets, days)
     told = f"{results['tokens'] / 1e12:g} T tokens, at most {results['power_mw']:g} MW at the meter"
-    axes.set_title(f"{told}; numbers are accelerators", loc="left", fontsize=9)
+    title = f"{told}; numbers are accelerators\nbounds hold at the points; between them lines and bands guide the eye"
+    axes.set_title(title, loc="left", fontsize=9)
     if days:
-        axes.legend(fontsize=8)
+        figure.legend(loc="outside lower left", fontsize=8)
     return figure
 
 
@@ -65,7 +66,7 @@ def _line(axes: Any, name: str, points: list[dict[str, Any]], colour: str) -> li
     low, high = ([point[key] / SECONDS_A_DAY for point in points] for key in ("lower_bound", "value"))
     worst = max(point["gap"] for point in points)
     axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    label = f"{name}: rates of any size (band: not proved, at most {units.significant(100 * worst, 2)} %)"
+    label = f"{name}: rates of any size (band: not proved, up to {units.significant(100 * worst, 2)} %)"
     axes.plot(x, high, "o-", color=colour, label=label)
     for across, up, point in zip(x, high, points, strict=True):
         text = f"{point['accelerators']:,.0f}"
@@ -79,7 +80,7 @@ def _plain_ticks(axes: Any, budgets: set[float], days: list[float]) -> None:
     axes.set_xticks([], minor=True)
     if not days:
         return
-    low, high = 0.9 * min(days), 1.12 * max(days)
+    low, high = 0.9 * min(days), 1.25 * max(days)
     marks = [step * 10.0**power for power in range(-3, 6) for step in (1, 1.5, 2, 3, 4, 5, 7)]
     marks = [mark for mark in marks if low <= mark <= high]
     axes.set_ylim(low, high)

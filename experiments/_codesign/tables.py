@@ -9,6 +9,12 @@ from optimize.objective import SECONDS_A_DAY
 
 Answer = Mapping[str, Any]
 
+
+def _gap(gap: float) -> str:
+    """Per cent; what rounding left is 0."""
+    return units.significant(100 * gap, 2 if gap < 1 else 3) if gap > 1e-9 else "0"
+
+
 _ROWS: tuple[tuple[str, Callable[[Answer], str]], ...] = (
     ("accelerators bought", lambda a: f"{a['cluster']['accelerators']:,.0f}"),
     ("16-bit FLOP/s each", lambda a: units.rate(a["cluster"]["flop_per_s"], "")),
@@ -23,7 +29,7 @@ _ROWS: tuple[tuple[str, Callable[[Answer], str]], ...] = (
     ("MFU", lambda a: units.percent(a["jobs"][0]["mfu"])),
     ("days to train", lambda a: units.significant(a["value"] / SECONDS_A_DAY, 4)),
     ("no answer has fewer days than", lambda a: units.significant(a["lower_bound"] / SECONDS_A_DAY, 4)),
-    ("gap", lambda a: f"{100 * a['gap']:.3g} %"),
+    ("gap", lambda a: f"{_gap(a['gap'])} %"),
 )
 
 
@@ -91,7 +97,7 @@ def _frontier(results: Mapping[str, Any]) -> Any:
                 table.add_row(name, budget, "nothing is feasible", "", "", "")
                 continue
             days = (units.significant(point[key] / SECONDS_A_DAY, 4) for key in ("value", "lower_bound"))
-            table.add_row(name, budget, *days, f"{100 * point['gap']:.3g}", f"{point['accelerators']:,.0f}")
+            table.add_row(name, budget, *days, _gap(point["gap"]), f"{point['accelerators']:,.0f}")
     return table
 
 
