@@ -20,7 +20,8 @@ HEADINGS = {
     "s to 0.1 %": "to_0.1_percent_s",
     "evaluations": "evaluations_to_0.1_percent",
 }
-"""Words of the table and the figures behind them: gaps at the end of a run; medians of the seconds, and of the evaluations to 0.1 %."""
+"""Words of the table and the figures behind them: gaps at the end of a run; medians of the seconds, and of the
+evaluations to 0.1 %."""
 
 NEVER = math.inf
 
