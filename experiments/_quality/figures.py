@@ -9,12 +9,12 @@ STYLES = {
     "equipoise": ("#000000", "-", 2.4),
     "evolution": ("#D55E00", "-", 1.4),
     "differential": ("#0072B2", "--", 1.4),
-    "nested": ("#F0E442", "-", 1.8),
+    "nested": ("#56B4E9", "-", 1.6),
     "greedy": ("#009E73", ":", 1.6),
     "scipy": ("#56B4E9", "-.", 1.2),
     "cma": ("#CC79A7", "--", 1.2),
     "tpe": ("#E69F00", "-.", 1.2),
-    "exhaustive": ("#D55E00", "-", 1.4),
+    "exhaustive": ("#CC79A7", "--", 1.4),
     "convex": ("#0072B2", "--", 1.4),
 }
 """Okabe and Ito's colours, which colour-blind readers tell apart; dashes differ too."""
@@ -34,7 +34,8 @@ def draw(results: dict[str, Any], folder: Path) -> None:
         for axes, kind in zip(panels, kinds, strict=True):
             _panel(axes, results, kind)
         panels[0].set_ylabel("gap to the best known, median over problems")
-        lines = {line.get_label(): line for axes in panels for line in axes.get_lines()}
+        every = [line for axes in panels for line in axes.get_lines()]
+        lines = {str(line.get_label()): line for line in every if not str(line.get_label()).startswith("_")}
         figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines), frameon=False)
         for suffix in ("png", "svg"):
             figure.savefig(folder / f"search_quality.{suffix}", dpi=160)
