@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodel._pytree import map_leaves
 from costmodel.cluster import Cluster
-from costmodel.compiled_kinds import GradientByKinds, cost_by_kinds, many_kinds
+from costmodel.compiled_kinds import GradientByKinds, cost_by_kinds, cost_in_two, many_kinds
 from costmodel.cost import Cost, cost
 from costmodel.plan import PlanPoint
 from costmodel.semantics import Exact, Scalar
@@ -104,7 +104,8 @@ def gradient_program(
     def differentiate(workload: Workload, cluster: Cluster, point: PlanPoint) -> Gradient:
         def objective(moved: dict[str, Scalar], machine: Cluster) -> Scalar:
             there = dataclasses.replace(point, **moved)
-            return getattr(_cost(workload, machine, there, semantics), of)
+            evaluate = cost_by_kinds if many_kinds(workload) else cost_in_two
+            return getattr(evaluate(workload, machine, there, semantics), of)
 
         moved = {name: getattr(point, name) for name in names}
         if hardware:

@@ -41,6 +41,19 @@ def cost_by_kinds(workload: Workload, cluster: Cluster, point: PlanPoint, sem: S
     return _finish(parts, rest, cluster, point, sem)
 
 
+def cost_in_two(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:
+    """`cost` as one program in which sums over blocks are not fused with the maxima that read them.
+
+    For gradients of few kinds: fused, the critical paths of `pipeline.py` take the blocks' derivatives once for each
+    path, and 1.2 million gradients a second become 0.1.
+    """
+    counted, stack = counts(workload, point, sem), cluster.stack
+    times, speed = timing(counted, point, cluster, stack, sem), rates(cluster.accelerator, point, stack)
+    step = step_time(counted, times, point, stack, speed, sem, lambda tree: _apart(tree, point))
+    held = memory(counted, point, stack, sem)
+    return Cost(step_s=step.step_s, peak_bytes=held.peak_bytes, second_bytes=held.second_bytes)
+
+
 def _split(workload: Workload) -> tuple[Workload, tuple[Block, ...]]:
     """The workload without blocks, and its blocks without names: kinds of one structure are then one trace."""
     return dataclasses.replace(workload, blocks=()), tuple(dataclasses.replace(b, name="") for b in workload.blocks)

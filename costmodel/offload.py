@@ -13,6 +13,8 @@ instead of states. Sources: Rajbhandari et al. 2021 (ZeRO-Infinity) for the stre
 two layers in HBM and for what shares a direction.
 """
 
+import dataclasses
+
 from costmodel._pytree import pytree
 from costmodel.cluster import Accelerator
 from costmodel.counts import BlockCounts, OpCounts, kept_bytes
@@ -35,6 +37,11 @@ class Streams:
     s_per_byte: Scalar  # each direction
     hidden: Scalar  # share of a pass that may hide them
     layers: Scalar  # of a plain stage
+
+    def scaled(self, factor: Scalar) -> "Streams":
+        """Of a stage with `factor` times the layers."""
+        moved = {name: factor * getattr(self, name) for name in ("reads_s", "weights_s", "activations_s", "layers")}
+        return dataclasses.replace(self, **moved)
 
     @property
     def backward_s(self) -> Scalar:

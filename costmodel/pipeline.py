@@ -150,11 +150,19 @@ class _Paths:
 
     def _stream(self, moved: Streams, layers: Stage, point: PlanPoint) -> None:
         """Let passes wait for the second memory, on stages of more layers as much longer."""
-        self.plain = self.plain.streamed(moved, self.sem)
-        each = layers.streamed(moved, self.sem).beyond(layers).scaled(1.0 / moved.layers)
-        self.first = self.first + each.scaled(point.extra_layers_first)
-        self.middle = self.middle + each.scaled(point.extra_layers_middle)
-        self.last = self.last + each.scaled(point.extra_layers_last)
+        plain, layer = self.plain, layers.scaled(1.0 / moved.layers)
+        self.plain = plain.streamed(moved, self.sem)
+        usual = self.plain.beyond(plain)
+
+        def waits(extra_layers: Scalar) -> Stage:
+            """What a stage with so many layers more waits beyond a plain one."""
+            longer = plain + layer.scaled(extra_layers)
+            more = moved.scaled(1 + extra_layers / moved.layers)
+            return longer.streamed(more, self.sem).beyond(longer).beyond(usual)
+
+        self.first = self.first + waits(point.extra_layers_first)
+        self.middle = self.middle + waits(point.extra_layers_middle)
+        self.last = self.last + waits(point.extra_layers_last)
 
     def through_all_stages(self) -> tuple[Scalar, ...]:
         """Turns on a middle stage, on the last one, at the pace of transfers, and the two phases of GPipe."""

@@ -152,7 +152,7 @@ def test_every_family_is_evaluated_whole(name):
     ]
     assert steps[1].step_s < steps[0].step_s
     for step in steps:
-        assert all(term.exposed_s >= 0 for term in step.terms)
+        assert all(term.exposed_s >= -1e-12 * step.step_s for term in step.terms)  # but for rounding
         assert all(value >= 0 for value in vars(step.memory.first).values())
         assert 0 < step.mfu < 1
 
