@@ -110,7 +110,7 @@ def polish(progress: Progress, part: Open, plans: Lattice, rounds: int, dismiss:
         points = plans.points(part.indices, np.float64)
         peak = tangents_of(progress.problem.job.workload, space, points, part.y).peak_bytes if number == 0 else peak
         have = cell.left(peak)
-        y = project(space, cell.money.laws, have, part.y, progress.problem.fill)
+        y = project(space, cell.money.laws, have, part.y, cell.fill)
         found = tangents_of(progress.problem.job.workload, space, points, y)
         progress.evaluations += len(y)
         at = cell.tangents(found, y)

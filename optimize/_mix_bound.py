@@ -9,7 +9,8 @@ $$\log \sum_j e^{L_j} \ge \sum_j s_j L_j + H(s), \qquad
 
 The first is Jensen's inequality, the second Lagrange's: each bracket is one job alone, convex in the rates, and searched
 as such (`_bounding`). The shares and the slopes of the known answer make both exact for its plans, so what is left of
-the gap is what other plans could gain by rates that the jobs do not share.
+the gap is what other plans could gain by rates that the jobs do not share. Bytes of HBM are shared too: they are split
+into ranges, in each of which every job pays for the least of the range and has room for the most (branch and bound).
 """
 
 import dataclasses
@@ -17,18 +18,19 @@ import time
 
 import numpy as np
 
+from costmodel.curves import Hardware
 from costmodel.plan import Plan, embed
 from optimize._bounding import close, scan
 from optimize._cells import Cell
-from optimize._progress import Best, Progress
+from optimize._progress import Best, Progress, Seen
 from optimize.objective import Objective
 from optimize.problem import Problem
 from optimize.screen import Screened, tangents_of
 from optimize.space import RATES
-from optimize.tangents import Tangents
+from optimize.tangents import Left, Tangents
 
-NEAR = 0.02  # of a logarithm: where slopes are taken besides the answer itself, for kinks
-_AROUND = 24  # such places
+NARROWEST = 1.02  # ratio of the ends of a range of HBM bytes that is not split any more
+_BELOW = 1 - 1e-3  # of the bytes of the known answer: where its range is split first
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,6 +40,15 @@ class Tilted(Cell):
     tilt: np.ndarray
     place: np.ndarray
     log_weight: float
+    hbm_bytes: tuple[float, float]  # least and most that are bought
+
+    def left(self, hbm_bytes: np.ndarray) -> Left:
+        have = super().left(np.maximum(hbm_bytes, self.hbm_bytes[0]))
+        return have._replace(usd=np.where(hbm_bytes > self.hbm_bytes[1], -1.0, have.usd))
+
+    @property
+    def fill(self) -> bool:
+        return False
 
     def tangents(self, found: Screened, y: np.ndarray) -> Tangents:
         at = super().tangents(found, y)
@@ -47,31 +58,84 @@ class Tilted(Cell):
 
 @dataclasses.dataclass
 class SharedBound:
-    """All jobs at one count: their searches so far, and what follows for the mix."""
+    """All jobs at one count and in one range of HBM bytes: their searches so far, and what follows for the mix."""
 
-    accelerators: int
-    shares: np.ndarray
-    searches: list[Progress]
-    levels: np.ndarray  # of each job, that is enough
-    closed: list[bool]
-    log_scale: float  # of the objective, over the weighted seconds
+    alone: list[Cell]
+    plans: tuple[Plan, ...]
+    place: np.ndarray  # rates of the answer that is known
+    answer_bytes: float
+    values: np.ndarray  # logarithms of the weighted values there, by job
+    levels: np.ndarray  # that are enough for each job
+    log_scale: float  # of the objective, over the sum of weighted seconds
+    tilts: np.ndarray
+    hbm_bytes: tuple[float, float]
+    least: float = -np.inf  # a bound that is known already
+    searches: list[Progress] = dataclasses.field(default_factory=list)
+    closed: list[bool] = dataclasses.field(default_factory=list)
+
+    @property
+    def accelerators(self) -> int:
+        return self.alone[0].accelerators
+
+    @property
+    def shares(self) -> np.ndarray:
+        shares = np.exp(self.values - self.values.max())
+        return shares / shares.sum()
 
     @property
     def log_bound(self) -> float:
+        """Infinite where one job has no plan."""
         each = np.array([search.log_bound for search in self.searches])
+        if any(_impossible(search) for search in self.searches):
+            return np.inf
         shares = np.maximum(self.shares, 1e-300)
-        return float((self.shares * (each - np.log(shares))).sum()) + self.log_scale
+        return max(self.least, float((self.shares * (each - np.log(shares))).sum()) + self.log_scale)
+
+    def scan(self, seen: list[Seen], end: float) -> None:
+        """Every family of every job bounded once."""
+        self.closed = [False] * len(self.alone)
+        for i, cell in enumerate(self.alone):
+            weight = float(np.log(cell.problem.job.weight))
+            own = self.tilts[i], self.place, weight, self.hbm_bytes
+            tilted = Tilted(cell.problem, cell.accelerators, cell.domain, *own)
+            search = Progress(cell.problem, seen=seen[i])
+            own = {"y": self.place, "hbm_bytes": 0.0, "plan": self.plans[i]}
+            search.best = Best(log_value=float(self.levels[i]), cell=tilted, index=-1, **own)
+            self.searches.append(search)
+            if time.monotonic() > end:
+                search.unseen[(cell.accelerators, cell.domain)] = -np.inf
+            else:
+                scan(search, tilted)
 
     def close_one(self, end: float) -> bool:
         """Search the job that is furthest from enough; false where all have been."""
         lost = self.shares * (self.levels - [search.log_bound for search in self.searches])
         lost[self.closed] = -np.inf
         chosen = int(lost.argmax())
-        if self.closed[chosen] or lost[chosen] <= 0:
+        if lost[chosen] <= 0:
             return False
         self.closed[chosen] = True
         close(self.searches[chosen], end, exactly=False)
         return True
+
+    def split(self, end: float) -> list["SharedBound"]:
+        """The same in two ranges of bytes; none where the range is narrow."""
+        low, high = self.hbm_bytes
+        if high < NARROWEST * low or not np.isfinite(self.log_bound):
+            return []
+        inside = low * NARROWEST < self.answer_bytes * _BELOW < high
+        at = self.answer_bytes * _BELOW if inside else float(np.sqrt(max(low, high / 4) * high))
+        parts = []
+        for ends in ((low, at), (at, high)):
+            part = dataclasses.replace(self, hbm_bytes=ends, least=self.log_bound, searches=[], closed=[])
+            part.scan([search.seen for search in self.searches], end)
+            parts.append(part)
+        return parts
+
+
+def _impossible(search: Progress) -> bool:
+    """Whether nothing was dismissed and nothing is open: no plan can be built."""
+    return not np.isfinite(search.dismissed) and not search.unseen and not any(len(o.indices) for o in search.open)
 
 
 def log_scale(problem: Problem) -> float:
@@ -82,32 +146,32 @@ def log_scale(problem: Problem) -> float:
 
 
 def shared_bound(
-    problem: Problem, count: int, domain: int, plans: tuple[Plan, ...], y: np.ndarray, log_best: float, end: float
+    problem: Problem, count: int, domain: int, plans: tuple[Plan, ...], hardware: Hardware, log_best: float, end: float
 ) -> SharedBound:
     """Every family of every job bounded once, tilted by the slopes of these plans at these rates."""
-    timed = dataclasses.replace(problem, objective=Objective.time) if log_scale(problem) else problem
+    scale, y = log_scale(problem), np.log([float(getattr(hardware, name)) for name in RATES])
+    timed = dataclasses.replace(problem, objective=Objective.time) if scale else problem
     alone = [Cell(dataclasses.replace(timed, jobs=(job,)), count, domain) for job in problem.jobs]
-    weights = [float(np.log(job.weight)) for job in problem.jobs]
-    values = np.array([_value(cell, plan, y) + more for cell, plan, more in zip(alone, plans, weights, strict=True)])
-    log_value = float(np.logaddexp.reduce(values)) + log_scale(problem)
-    shares = np.exp(values - values.max())
-    shares /= shares.sum()
-    slopes = _slopes(alone, plans, y, shares)
-    tilts = shares @ slopes - slopes
-    levels = values - max(0.0, log_value - log_best)
-    searches = []
-    for cell, plan, tilt, more, level in zip(alone, plans, tilts, weights, levels, strict=True):
-        tilted = Tilted(cell.problem, count, domain, tilt, y, more)
-        search = Progress(cell.problem)
-        search.best = Best(log_value=float(level), cell=tilted, index=-1, y=y, hbm_bytes=0.0, plan=plan)
-        searches.append(search)
-    for number, search in enumerate(searches):
-        if time.monotonic() > end:
-            search.unseen[(count, domain)] = -np.inf
-        else:
-            assert search.best is not None
-            scan(search, search.best.cell)
-    return SharedBound(count, shares, searches, levels, [False] * len(searches), log_scale(problem))
+    at = [_at(cell, plan, y[None]) for cell, plan in zip(alone, plans, strict=True)]
+    values = [
+        float(cell.log_value(cell.left(found.peak_bytes), tangents)[0] + np.log(cell.problem.job.weight))
+        for cell, (found, tangents) in zip(alone, at, strict=True)
+    ]
+    values, slopes = np.array(values), np.stack([tangents.slopes[0] for _, tangents in at])
+    levels = values - max(0.0, float(np.logaddexp.reduce(values)) + scale - log_best)
+    shared = SharedBound(
+        alone=alone,
+        plans=plans,
+        place=y,
+        answer_bytes=float(hardware.hbm_bytes),
+        values=values,
+        levels=levels,
+        log_scale=scale,
+        tilts=np.exp(values - np.logaddexp.reduce(values)) @ slopes - slopes,
+        hbm_bytes=(0.0, problem.space.ranges.most_hbm_bytes),
+    )
+    shared.scan([Seen({}) for _ in alone], end)
+    return shared
 
 
 def _at(cell: Cell, plan: Plan, y: np.ndarray) -> tuple[Screened, Tangents]:
@@ -115,12 +179,3 @@ def _at(cell: Cell, plan: Plan, y: np.ndarray) -> tuple[Screened, Tangents]:
     points = embed(plan, cell.problem.job.workload, float(cell.domain))
     found = tangents_of(cell.problem.job.workload, cell.problem.space, points, y)
     return found, cell.tangents(found, y)
-
-
-def _value(cell: Cell, plan: Plan, y: np.ndarray) -> float:
-    found, at = _at(cell, plan, y[None])
-    return float(cell.log_value(cell.left(found.peak_bytes), at)[0])
-
-
-def _slopes(alone: list[Cell], plans: tuple[Plan, ...], y: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    return np.stack([_at(cell, plan, y[None])[1].slopes[0] for cell, plan in zip(alone, plans, strict=True)])

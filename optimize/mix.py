@@ -199,7 +199,7 @@ def _shared(found: MixFound, count: int, end: float) -> SharedBound | None:
     at = found.answers[count]
     domain = int(found.problem.space.template.tiers[0].usable_size)
     log_best = found.best.log_value if found.best is not None else best.log_value
-    return shared_bound(found.problem, count, domain, at.plans, _rates(at), log_best, end)
+    return shared_bound(found.problem, count, domain, at.plans, at.solved.hardware(0), log_best, end)
 
 
 def _rates(mixed: Mixed) -> np.ndarray:
@@ -208,23 +208,36 @@ def _rates(mixed: Mixed) -> np.ndarray:
 
 
 def bound_all(found: MixFound, counts: list[int], end: float, told: Callable[[str], None]) -> None:
-    """Always the count whose bound is least: first all its families at once, then job by job to the end."""
-    searched: dict[int, SharedBound] = {}
-    done: set[int] = set()
+    """Always what bounds least: a count's families at once, then job by job, then ranges of HBM bytes apart."""
+    searched: dict[int, list[SharedBound]] = {}
+    final: set[int] = set()  # counts whose bound cannot be improved
     while found.best is not None and time.monotonic() < end:
-        below = [n for n in counts if n not in done and found.log_bounds[n] < found.best.log_value - TOLERANCE]
+        below = [n for n in counts if n not in final and found.log_bounds[n] < found.best.log_value - TOLERANCE]
         if not below:
             return
         count = min(below, key=lambda n: found.log_bounds[n])
         told(f"bound of {count:,} accelerators")
         if count not in searched:
-            shared = _shared(found, count, end)
-            if shared is None:
-                done.add(count)
-                continue
-            searched[count] = shared
-        elif not searched[count].close_one(end):
-            done.add(count)
-            continue
-        found.log_bounds[count] = max(found.log_bounds[count], searched[count].log_bound)
-    found.evaluations += sum(search.evaluations for one in searched.values() for search in one.searches)
+            first = _shared(found, count, end)
+            searched[count] = [] if first is None else [first]
+            better = first is not None
+        else:
+            better = _narrow(found, searched[count], end)
+        if not better:
+            final.add(count)
+        if searched[count]:
+            bound = min(part.log_bound for part in searched[count])
+            found.log_bounds[count] = max(found.log_bounds[count], bound)
+
+
+def _narrow(found: MixFound, parts: list[SharedBound], end: float) -> bool:
+    """One step on the range of bytes that bounds least: one job to the end, or two ranges; false: no step is left."""
+    worst = min(parts, key=lambda part: part.log_bound)
+    if worst.close_one(end):
+        return True
+    narrower = worst.split(end)
+    if narrower:
+        parts.remove(worst)
+        parts += narrower
+        found.evaluations += sum(search.evaluations for search in worst.searches)
+    return bool(narrower)
