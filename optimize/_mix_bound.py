@@ -7,14 +7,16 @@ $$\log \sum_j e^{L_j} \ge \sum_j s_j L_j + H(s), \qquad
 \min_y \log \sum_j \min_p e^{L_{jp}(y)} \ge
 \sum_j s_j \min_{p, y_j} \big[L_{jp}(y_j) + m_j \cdot (y_j - y_0)\big] + H(s)$$
 
-The first is Jensen's inequality, the second Lagrange's: each bracket is one job alone, convex in the rates, and searched
-as such (`_bounding`). The shares and the slopes of the known answer make both exact for its plans, so what is left of
+The first is Jensen's inequality, the second Lagrange's: each bracket is one job alone, convex in the rates, and
+searched as such (`_bounding`). The shares and the slopes of the known answer make both exact for its plans, so what is left of
 the gap is what other plans could gain by rates that the jobs do not share. Bytes of HBM are shared too: they are split
-into ranges, in each of which every job pays for the least of the range and has room for the most (branch and bound).
+once, at what the known answer has, and every job pays for the least of its range and has room for the most; then the
+rates are split where the jobs disagree most about them (branch and bound over boxes of hardware).
 """
 
 import dataclasses
 import time
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +31,7 @@ from optimize.screen import Screened, tangents_of
 from optimize.space import RATES
 from optimize.tangents import Left, Tangents
 
-NARROWEST = 1.02  # ratio of the ends of a range of HBM bytes that is not split any more
+NARROWEST = 0.01  # logarithm of the ratio of the ends of a range of a rate that is not split any more
 _BELOW = 1 - 1e-3  # of the bytes of the known answer: where its range is split first
 
 
@@ -56,7 +58,7 @@ class Tilted(Cell):
         return Tangents(at.log_value + moved, at.slopes + self.tilt, y)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class SharedBound:
     """All jobs at one count and in one range of HBM bytes: their searches so far, and what follows for the mix."""
 
@@ -69,6 +71,7 @@ class SharedBound:
     log_scale: float  # of the objective, over the sum of weighted seconds
     tilts: np.ndarray
     hbm_bytes: tuple[float, float]
+    ends: tuple[np.ndarray, np.ndarray]  # logarithms of the least and most of the rates
     least: float = -np.inf  # a bound that is known already
     searches: list[Progress] = dataclasses.field(default_factory=list)
     closed: list[bool] = dataclasses.field(default_factory=list)
@@ -97,8 +100,9 @@ class SharedBound:
         for i, cell in enumerate(self.alone):
             weight = float(np.log(cell.problem.job.weight))
             own = self.tilts[i], self.place, weight, self.hbm_bytes
-            tilted = Tilted(cell.problem, cell.accelerators, cell.domain, *own)
-            search = Progress(cell.problem, seen=seen[i])
+            problem = _within(cell.problem, self.ends)
+            tilted = Tilted(problem, cell.accelerators, cell.domain, *own)
+            search = Progress(problem, seen=seen[i])
             own = {"y": self.place, "hbm_bytes": 0.0, "plan": self.plans[i]}
             search.best = Best(log_value=float(self.levels[i]), cell=tilted, index=-1, **own)
             self.searches.append(search)
@@ -119,18 +123,46 @@ class SharedBound:
         return True
 
     def split(self, end: float) -> list["SharedBound"]:
-        """The same in two ranges of bytes; none where the range is narrow."""
-        low, high = self.hbm_bytes
-        if high < NARROWEST * low or not np.isfinite(self.log_bound):
-            return []
-        inside = low * NARROWEST < self.answer_bytes * _BELOW < high
-        at = self.answer_bytes * _BELOW if inside else float(np.sqrt(max(low, high / 4) * high))
+        """The same in two boxes; none where this one is narrow, or empty."""
         parts = []
-        for ends in ((low, at), (at, high)):
-            part = dataclasses.replace(self, hbm_bytes=ends, least=self.log_bound, searches=[], closed=[])
+        for changes in self._halves() if np.isfinite(self.log_bound) else []:
+            part = dataclasses.replace(self, least=self.log_bound, searches=[], closed=[], **changes)
             part.scan([search.seen for search in self.searches], end)
             parts.append(part)
         return parts
+
+    def _halves(self) -> list[dict[str, Any]]:
+        low, high = self.hbm_bytes
+        at = self.answer_bytes * _BELOW
+        if low < at < high:
+            return [{"hbm_bytes": (low, at)}, {"hbm_bytes": (at, high)}]
+        low, high = self.ends
+        wanted = np.stack([_least_at(search, self.place) for search in self.searches])
+        apart = (self.shares[:, None] * np.abs(self.tilts) * np.abs(wanted - self.shares @ wanted)).sum(0)
+        wide = high - low > NARROWEST
+        if not wide.any():
+            return []
+        rate = int(np.where(wide, apart + 1e-6 * (high - low), -1.0).argmax())
+        middle = low[rate] + np.clip((self.shares @ wanted - low) / (high - low), 0.2, 0.8)[rate] * (high - low)[rate]
+        below, above = high.copy(), low.copy()
+        below[rate] = above[rate] = middle
+        return [{"ends": (low, below)}, {"ends": (above, high)}]
+
+
+def _within(problem: Problem, ends: tuple[np.ndarray, np.ndarray]) -> Problem:
+    """The same question in a box of rates."""
+    space = problem.space
+    ranges = dataclasses.replace(space.ranges, low=np.exp(ends[0]), high=np.exp(ends[1]))
+    return dataclasses.replace(problem, space=dataclasses.replace(space, ranges=ranges))
+
+
+def _least_at(search: Progress, place: np.ndarray) -> np.ndarray:
+    """Rates at which what is still open may be best; `place` where nothing is."""
+    parts = [part for part in search.open if len(part.indices)]
+    if not parts:
+        return place
+    part = min(parts, key=lambda part: part.log_bound.min())
+    return part.y[int(part.log_bound.argmin())]
 
 
 def _impossible(search: Progress) -> bool:
@@ -169,6 +201,7 @@ def shared_bound(
         log_scale=scale,
         tilts=np.exp(values - np.logaddexp.reduce(values)) @ slopes - slopes,
         hbm_bytes=(0.0, problem.space.ranges.most_hbm_bytes),
+        ends=(np.log(problem.space.ranges.low), np.log(problem.space.ranges.high)),
     )
     shared.scan([Seen({}) for _ in alone], end)
     return shared

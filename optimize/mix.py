@@ -4,11 +4,8 @@ At a count of accelerators: with the hardware fixed, every job's best plan is fo
 fixed, the hardware is a convex problem (`hardware.solve_hardware`). Both lower the same sum, and they alternate until
 neither does. Memory is shared too, so plans are also looked for in more of it than the last ones need.
 
-The bound of a count is the sum over jobs of what each could reach alone, on its own best hardware:
-
-$$\min_h \sum_j w_j \min_p T_j(p, h) \ge \sum_j w_j \min_{h, p} T_j(p, h)$$
-
-It is true, and its gap is how much the jobs disagree about the hardware.
+The bound of a count is that of all jobs on the same hardware (`_mix_bound`); of counts that are not looked at, that of
+the products of all jobs on the fastest accelerators that the limits allow. The least over counts is reported.
 """
 
 import dataclasses
@@ -208,7 +205,7 @@ def _rates(mixed: Mixed) -> np.ndarray:
 
 
 def bound_all(found: MixFound, counts: list[int], end: float, told: Callable[[str], None]) -> None:
-    """Always what bounds least: a count's families at once, then job by job, then ranges of HBM bytes apart."""
+    """Always what bounds least: a count's families at once, then job by job, then boxes of hardware apart."""
     searched: dict[int, list[SharedBound]] = {}
     final: set[int] = set()  # counts whose bound cannot be improved
     while found.best is not None and time.monotonic() < end:
@@ -231,7 +228,7 @@ def bound_all(found: MixFound, counts: list[int], end: float, told: Callable[[st
 
 
 def _narrow(found: MixFound, parts: list[SharedBound], end: float) -> bool:
-    """One step on the range of bytes that bounds least: one job to the end, or two ranges; false: no step is left."""
+    """One step on the box that bounds least: one job to the end, or two boxes; false: no step is left."""
     worst = min(parts, key=lambda part: part.log_bound)
     if worst.close_one(end):
         return True
