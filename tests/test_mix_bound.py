@@ -40,6 +40,8 @@ def every_plan(workload, grid: np.ndarray) -> tuple[Families, np.ndarray, np.nda
 def true_best(asked: Problem, tables, grid: np.ndarray) -> float:
     """Logarithm of the least sum over the grid: what is left of the money there buys memory for every job's plan."""
     priced = money(SPACE, DOMAIN)
+    assert asked.limits.budget_usd is not None
+    assert asked.limits.power_w is not None
     spare_usd = asked.limits.budget_usd / COUNT - priced.laws.usd_of(grid).sum(-1)
     powered = priced.laws.watt_of(grid).sum(-1) <= asked.limits.power_w / COUNT
     total = np.zeros(len(grid))
