@@ -9,7 +9,8 @@ $$\log \sum_j e^{L_j} \ge \sum_j s_j L_j + H(s), \qquad
 
 The first is Jensen's inequality, the second Lagrange's: each bracket is one job alone, convex in the rates, and
 searched as such (`_bounding`). The shares and the slopes of the known answer make both exact for its plans, so
-what is left of the gap is what other plans could gain by rates that the jobs do not share. Bytes of HBM are shared too: they are split
+what is left of the gap is what other plans could gain by rates that the jobs do not share. Bytes of HBM are shared
+too: they are split
 once, at what the known answer has, and every job pays for the least of its range and has room for the most; then the
 rates are split where the jobs disagree most about them (branch and bound over boxes of hardware).
 """
