@@ -110,7 +110,7 @@ def polish(progress: Progress, part: Open, plans: Lattice, rounds: int, dismiss:
         points = plans.points(part.indices, np.float64)
         peak = tangents_of(progress.problem.job.workload, space, points, part.y).peak_bytes if number == 0 else peak
         have = cell.left(peak)
-        y = project(space, cell.money.laws, have, part.y, progress.problem.fill)
+        y = project(space, cell.money.laws, have, part.y, cell.fill)
         found = tangents_of(progress.problem.job.workload, space, points, y)
         progress.evaluations += len(y)
         at = cell.tangents(found, y)
@@ -140,8 +140,11 @@ def _offer(progress: Progress, part: Open, plans: Lattice, at: Tangents, have: L
             progress.offer(Best(log_value=float(value[place]), cell=part.cell, index=index, **own))
 
 
-def close(progress: Progress, end: float) -> None:
-    """Expand what is open into plans and bound them until nothing is below the best answer, or until `end`."""
+def close(progress: Progress, end: float, exactly: bool = True) -> None:
+    """Expand what is open into plans and bound them until nothing is below the best answer, or until `end`.
+
+    `exactly`: what tangents do not decide is solved by cutting planes. (Not where the objective of the cell is tilted.)
+    """
     progress.open = [trim(progress, part) for part in progress.open]
     progress.open.sort(key=lambda part: part.log_bound.min(initial=np.inf))
     for number, part in enumerate(progress.open):
@@ -151,7 +154,7 @@ def close(progress: Progress, end: float) -> None:
                 done.append(piece)
                 continue
             left_over = polish(progress, expand(families, piece), families.lattice, ROUNDS)
-            done.append(_exactly(progress, left_over, families.lattice, end))
+            done.append(_exactly(progress, left_over, families.lattice, end) if exactly else left_over)
         progress.open[number] = joined(part.cell, done)
 
 

@@ -31,6 +31,11 @@ class Cell:
         return self.accelerators * float(self.problem.space.domain) / self.domain
 
     @property
+    def fill(self) -> bool:
+        """Whether more hardware is never worse."""
+        return self.problem.fill
+
+    @property
     def money(self) -> Money:
         return money(self.problem.space, self.domain)
 

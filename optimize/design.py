@@ -1,7 +1,7 @@
 """The best cluster for a job or several with their plans, of any rates, and beside it the best of real parts.
 
 `design` answers both for one question. For one job the continuous answer is certified by `joint.search`, for several it
-is that of `mix.search_mix` with the sum of the jobs' own bounds; the catalogue is enumerated (`parts.search_parts`).
+is that of `mix.search_mix` with a bound over shared hardware; the catalogue is enumerated (`parts.search_parts`).
 Every plan that is reported has been validated on its cluster in float64.
 """
 
@@ -155,7 +155,7 @@ def _one(
 def _several(
     problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, progress: Progress
 ) -> _Found:
-    """Several jobs: exact steps in turn, and the sum of what each could reach alone."""
+    """Several jobs: exact steps in turn, and a bound over the hardware that they share."""
     found = search_mix(problem, seconds, seed, told=progress)
     if found.best is None:
         return _Found(relaxed=found.relaxed)
@@ -170,7 +170,7 @@ def _several(
         log_bound=found.log_bound,
         evaluations=found.evaluations,
         shadow_prices=shadow_prices(asked, best.plans, best.solved),
-        bound_is="the sum over jobs of what each could reach alone, each on its own best hardware",
+        bound_is="every plan of every job on every count was bounded over the hardware that the jobs share",
     )
     return _Found(answer=answer, counts=tuple(sorted(found.log_bounds)), relaxed=found.relaxed)
 

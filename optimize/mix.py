@@ -4,11 +4,8 @@ At a count of accelerators: with the hardware fixed, every job's best plan is fo
 fixed, the hardware is a convex problem (`hardware.solve_hardware`). Both lower the same sum, and they alternate until
 neither does. Memory is shared too, so plans are also looked for in more of it than the last ones need.
 
-The bound of a count is the sum over jobs of what each could reach alone, on its own best hardware:
-
-$$\min_h \sum_j w_j \min_p T_j(p, h) \ge \sum_j w_j \min_{h, p} T_j(p, h)$$
-
-It is true, and its gap is how much the jobs disagree about the hardware.
+The bound of a count is that of all jobs on the same hardware (`_mix_bound`); of counts that are not looked at, that of
+the products of all jobs on the fastest accelerators that the limits allow. The least over counts is reported.
 """
 
 import dataclasses
@@ -19,11 +16,13 @@ from collections.abc import Callable
 import numpy as np
 
 from costmodel.plan import Plan
+from optimize._mix_bound import SharedBound, log_scale, shared_bound
+from optimize._progress import TOLERANCE
 from optimize.counts_of_accelerators import flop_bound_s
 from optimize.families import Families
 from optimize.fixed_hardware import best_plan
 from optimize.hardware import HardwareSolutions
-from optimize.joint import Cell, Progress, cells, close, round_to, scan
+from optimize.joint import Cell, cells
 from optimize.problem import Problem
 from optimize.screen import warm_up
 from optimize.shadow import hardware_problem, solve_plans
@@ -55,6 +54,7 @@ class MixFound:
 
     problem: Problem
     best: Mixed | None = None
+    answers: dict[int, Mixed] = dataclasses.field(default_factory=dict)  # the best by count
     log_bounds: dict[int, float] = dataclasses.field(default_factory=dict)  # by count
     relaxed: Relaxed | None = None
     evaluations: int = 0
@@ -77,13 +77,8 @@ def search_mix(
     if not counts:
         return found
     try:
-        order = _answers(found, counts, end - 0.4 * seconds, seed, told)
-        for count in sorted(counts, key=lambda count: (count not in order, found.log_bounds[count])):
-            if time.monotonic() > end:
-                break
-            if found.best is None or found.log_bounds[count] < found.best.log_value:
-                told(f"bound of {count:,} accelerators")
-                bound_count(found, count, end)
+        _answers(found, counts, end - 0.4 * seconds, seed, told)
+        bound_all(found, counts, end, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         found.interrupted = True
     return found
@@ -118,7 +113,7 @@ def _counts(problem: Problem) -> list[int]:
 def _products_bound(problem: Problem, count: int) -> float:
     """Logarithm of what the products of all jobs take at least, on the cheapest terms."""
     parts = [_products_s(problem, i, count) for i in range(len(problem.jobs))]
-    return math.log(sum(parts) * _cheapest(problem, count))
+    return math.log(sum(parts) * _cheapest(problem, count)) + log_scale(problem)
 
 
 def _products_s(problem: Problem, i: int, count: int) -> float:
@@ -141,7 +136,7 @@ def _cell(problem: Problem, i: int, count: int) -> Cell:
     return Cell(own, count, int(problem.space.template.tiers[0].usable_size))
 
 
-def alternate(found: MixFound, count: int, y: np.ndarray) -> None:
+def alternate(found: MixFound, count: int, y: np.ndarray, turns: int = TURNS) -> None:
     """Exact steps in turn from some rates; keeps the answer if it is the best so far."""
     problem = found.problem
     lattices = [_cell(problem, i, count).families() for i in range(len(problem.jobs))]
@@ -151,7 +146,7 @@ def alternate(found: MixFound, count: int, y: np.ndarray) -> None:
     cell = _cell(problem, 0, count)
     y, last = cell.reference(y), None
     hbm_bytes = problem.space.ranges.most_hbm_bytes / 2
-    for _ in range(TURNS):
+    for _ in range(turns):
         answers = [_turn(found, lattices, count, y, share * hbm_bytes) for share in MEMORY]
         answers = [answer for answer in answers if answer is not None]
         if not answers:
@@ -164,6 +159,8 @@ def alternate(found: MixFound, count: int, y: np.ndarray) -> None:
         hardware = now.solved.hardware(0)
         y = np.log([float(getattr(hardware, name)) for name in RATES])
         hbm_bytes = float(hardware.hbm_bytes) * (1 + 1e-9)
+    if last is not None:
+        found.answers[count] = last
     if last is not None and (found.best is None or last.log_value < found.best.log_value):
         found.best = last
 
@@ -188,31 +185,56 @@ def _turn(found: MixFound, lattices: list[Families], count: int, y: np.ndarray, 
     return Mixed(accelerators=count, plans=tuple(plans), solved=solved)
 
 
-def bound_count(found: MixFound, count: int, end: float) -> None:
-    """The sum over jobs of what each reaches alone at this count; jobs not reached in time count by their products."""
-    problem = found.problem
-    bounds = [math.log(_products_s(problem, i, count) * _cheapest(problem, count)) for i in range(len(problem.jobs))]
-    for i, job in enumerate(problem.jobs):
-        if time.monotonic() > end:
-            break
-        alone = _alone(found, i, count, end)
-        if alone.best is None and not math.isfinite(alone.log_bound):  # no plan of this job can be built
-            found.log_bounds[count] = math.inf
-            return
-        bounds[i] = max(bounds[i], math.log(job.weight) + alone.log_bound)
-        found.evaluations += alone.evaluations
-        found.log_bounds[count] = max(found.log_bounds[count], float(np.log(np.exp(bounds).sum())))
-        if found.best is not None and found.log_bounds[count] >= found.best.log_value:
-            return
+def _shared(found: MixFound, count: int, end: float) -> SharedBound | None:
+    """Every family of every job at this count, bounded on the hardware that the jobs share; None: nothing fits."""
+    best = found.best
+    assert best is not None
+    if count not in found.answers:
+        alternate(found, count, _rates(best), turns=1)
+    if count not in found.answers:
+        return None
+    at = found.answers[count]
+    domain = int(found.problem.space.template.tiers[0].usable_size)
+    log_best = found.best.log_value if found.best is not None else best.log_value
+    return shared_bound(found.problem, count, domain, at.plans, at.solved.hardware(0), log_best, end)
 
 
-def _alone(found: MixFound, i: int, count: int, end: float) -> Progress:
-    """One job at one count: the best hardware of its own, certified as far as the time goes."""
-    cell = _cell(found.problem, i, count)
-    alone = Progress(cell.problem)
-    assert found.relaxed is not None
-    alone.relaxed = dataclasses.replace(found.relaxed, jobs=(found.relaxed.jobs[i],))
-    round_to(alone, cell)
-    scan(alone, cell)
-    close(alone, end)
-    return alone
+def _rates(mixed: Mixed) -> np.ndarray:
+    hardware = mixed.solved.hardware(0)
+    return np.log([float(getattr(hardware, name)) for name in RATES])
+
+
+def bound_all(found: MixFound, counts: list[int], end: float, told: Callable[[str], None]) -> None:
+    """Always what bounds least: a count's families at once, then job by job, then boxes of hardware apart."""
+    searched: dict[int, list[SharedBound]] = {}
+    final: set[int] = set()  # counts whose bound cannot be improved
+    while found.best is not None and time.monotonic() < end:
+        below = [n for n in counts if n not in final and found.log_bounds[n] < found.best.log_value - TOLERANCE]
+        if not below:
+            return
+        count = min(below, key=lambda n: found.log_bounds[n])
+        told(f"bound of {count:,} accelerators")
+        if count not in searched:
+            first = _shared(found, count, end)
+            searched[count] = [] if first is None else [first]
+            better = first is not None
+        else:
+            better = _narrow(found, searched[count], end)
+        if not better:
+            final.add(count)
+        if searched[count]:
+            bound = min(part.log_bound for part in searched[count])
+            found.log_bounds[count] = max(found.log_bounds[count], bound)
+
+
+def _narrow(found: MixFound, parts: list[SharedBound], end: float) -> bool:
+    """One step on the box that bounds least: one job to the end, or two boxes; false: no step is left."""
+    worst = min(parts, key=lambda part: part.log_bound)
+    if worst.close_one(end):
+        return True
+    narrower = worst.split(end)
+    if narrower:
+        parts.remove(worst)
+        parts += narrower
+        found.evaluations += sum(search.evaluations for search in worst.searches)
+    return bool(narrower)

@@ -1,0 +1,215 @@
+r"""Lower bounds of a mix at one count of accelerators: all jobs on the same hardware, not each on its own.
+
+With the logarithms $L_{jp}(y)$ of weighted seconds, any shares $s$ that sum to 1 and any tilts with
+$\sum_j s_j m_j = 0$ (they cancel where all jobs have the same rates $y$), with $H(s) = -\sum_j s_j \log s_j$:
+
+$$\log \sum_j e^{L_j} \ge \sum_j s_j L_j + H(s), \qquad
+\min_y \log \sum_j \min_p e^{L_{jp}(y)} \ge
+\sum_j s_j \min_{p, y_j} \big[L_{jp}(y_j) + m_j \cdot (y_j - y_0)\big] + H(s)$$
+
+The first is Jensen's inequality, the second Lagrange's: each bracket is one job alone, convex in the rates, and
+searched as such (`_bounding`). The shares and the slopes of the known answer make both exact for its plans, so
+what is left of the gap is what other plans could gain by rates that the jobs do not share. Bytes of HBM are shared
+too: they are split
+once, at what the known answer has, and every job pays for the least of its range and has room for the most; then the
+rates are split where the jobs disagree most about them (branch and bound over boxes of hardware).
+"""
+
+import dataclasses
+import time
+from typing import Any
+
+import numpy as np
+
+from costmodel.curves import Hardware
+from costmodel.plan import Plan, embed
+from optimize._bounding import close, scan
+from optimize._cells import Cell
+from optimize._progress import Best, Progress, Seen
+from optimize.objective import Objective
+from optimize.problem import Problem
+from optimize.screen import Screened, tangents_of
+from optimize.space import RATES
+from optimize.tangents import Left, Tangents
+
+NARROWEST = 0.01  # logarithm of the ratio of the ends of a range of a rate that is not split any more
+_BELOW = 1 - 1e-3  # of the bytes of the known answer: where its range is split first
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tilted(Cell):
+    """One job alone, its logarithm weighted and tilted: `log(weight) + L + tilt . (y - place)`."""
+
+    tilt: np.ndarray
+    place: np.ndarray
+    log_weight: float
+    hbm_bytes: tuple[float, float]  # least and most that are bought
+
+    def left(self, hbm_bytes: np.ndarray) -> Left:
+        have = super().left(np.maximum(hbm_bytes, self.hbm_bytes[0]))
+        return have._replace(usd=np.where(hbm_bytes > self.hbm_bytes[1], -1.0, have.usd))
+
+    @property
+    def fill(self) -> bool:
+        return False
+
+    def tangents(self, found: Screened, y: np.ndarray) -> Tangents:
+        at = super().tangents(found, y)
+        moved = self.log_weight + (y - self.place) @ self.tilt
+        return Tangents(at.log_value + moved, at.slopes + self.tilt, y)
+
+
+@dataclasses.dataclass(eq=False)
+class SharedBound:
+    """All jobs at one count and in one range of HBM bytes: their searches so far, and what follows for the mix."""
+
+    alone: list[Cell]
+    plans: tuple[Plan, ...]
+    place: np.ndarray  # rates of the answer that is known
+    answer_bytes: float
+    values: np.ndarray  # logarithms of the weighted values there, by job
+    levels: np.ndarray  # that are enough for each job
+    log_scale: float  # of the objective, over the sum of weighted seconds
+    tilts: np.ndarray
+    hbm_bytes: tuple[float, float]
+    ends: tuple[np.ndarray, np.ndarray]  # logarithms of the least and most of the rates
+    least: float = -np.inf  # a bound that is known already
+    searches: list[Progress] = dataclasses.field(default_factory=list)
+    closed: list[bool] = dataclasses.field(default_factory=list)
+
+    @property
+    def accelerators(self) -> int:
+        return self.alone[0].accelerators
+
+    @property
+    def shares(self) -> np.ndarray:
+        shares = np.exp(self.values - self.values.max())
+        return shares / shares.sum()
+
+    @property
+    def log_bound(self) -> float:
+        """Infinite where one job has no plan."""
+        each = np.array([search.log_bound for search in self.searches])
+        if any(_impossible(search) for search in self.searches):
+            return np.inf
+        shares = np.maximum(self.shares, 1e-300)
+        return max(self.least, float((self.shares * (each - np.log(shares))).sum()) + self.log_scale)
+
+    def scan(self, seen: list[Seen], end: float) -> None:
+        """Every family of every job bounded once."""
+        self.closed = [False] * len(self.alone)
+        for i, cell in enumerate(self.alone):
+            weight = float(np.log(cell.problem.job.weight))
+            own = self.tilts[i], self.place, weight, self.hbm_bytes
+            problem = _within(cell.problem, self.ends)
+            tilted = Tilted(problem, cell.accelerators, cell.domain, *own)
+            search = Progress(problem, seen=seen[i])
+            own = {"y": self.place, "hbm_bytes": 0.0, "plan": self.plans[i]}
+            search.best = Best(log_value=float(self.levels[i]), cell=tilted, index=-1, **own)
+            self.searches.append(search)
+            if time.monotonic() > end:
+                search.unseen[(cell.accelerators, cell.domain)] = -np.inf
+            else:
+                scan(search, tilted)
+
+    def close_one(self, end: float) -> bool:
+        """Search the job that is furthest from enough; false where all have been."""
+        lost = self.shares * (self.levels - [search.log_bound for search in self.searches])
+        lost[self.closed] = -np.inf
+        chosen = int(lost.argmax())
+        if lost[chosen] <= 0:
+            return False
+        self.closed[chosen] = True
+        close(self.searches[chosen], end, exactly=False)
+        return True
+
+    def split(self, end: float) -> list["SharedBound"]:
+        """The same in two boxes; none where this one is narrow, or empty."""
+        parts = []
+        for changes in self._halves() if np.isfinite(self.log_bound) else []:
+            part = dataclasses.replace(self, least=self.log_bound, searches=[], closed=[], **changes)
+            part.scan([search.seen for search in self.searches], end)
+            parts.append(part)
+        return parts
+
+    def _halves(self) -> list[dict[str, Any]]:
+        low, high = self.hbm_bytes
+        at = self.answer_bytes * _BELOW
+        if low < at < high:
+            return [{"hbm_bytes": (low, at)}, {"hbm_bytes": (at, high)}]
+        low, high = self.ends
+        wanted = np.stack([_least_at(search, self.place) for search in self.searches])
+        apart = (self.shares[:, None] * np.abs(self.tilts) * np.abs(wanted - self.shares @ wanted)).sum(0)
+        wide = high - low > NARROWEST
+        if not wide.any():
+            return []
+        rate = int(np.where(wide, apart + 1e-6 * (high - low), -1.0).argmax())
+        middle = low[rate] + np.clip((self.shares @ wanted - low) / (high - low), 0.2, 0.8)[rate] * (high - low)[rate]
+        below, above = high.copy(), low.copy()
+        below[rate] = above[rate] = middle
+        return [{"ends": (low, below)}, {"ends": (above, high)}]
+
+
+def _within(problem: Problem, ends: tuple[np.ndarray, np.ndarray]) -> Problem:
+    """The same question in a box of rates."""
+    space = problem.space
+    ranges = dataclasses.replace(space.ranges, low=np.exp(ends[0]), high=np.exp(ends[1]))
+    return dataclasses.replace(problem, space=dataclasses.replace(space, ranges=ranges))
+
+
+def _least_at(search: Progress, place: np.ndarray) -> np.ndarray:
+    """Rates at which what is still open may be best; `place` where nothing is."""
+    parts = [part for part in search.open if len(part.indices)]
+    if not parts:
+        return place
+    part = min(parts, key=lambda part: part.log_bound.min())
+    return part.y[int(part.log_bound.argmin())]
+
+
+def _impossible(search: Progress) -> bool:
+    """Whether nothing was dismissed and nothing is open: no plan can be built."""
+    return not np.isfinite(search.dismissed) and not search.unseen and not any(len(o.indices) for o in search.open)
+
+
+def log_scale(problem: Problem) -> float:
+    """Of the objective over the sum of weighted seconds and what multiplies them: a step is their mean."""
+    if problem.objective is not Objective.step:
+        return 0.0
+    return -float(np.log(sum(job.weight * job.steps for job in problem.jobs)))
+
+
+def shared_bound(
+    problem: Problem, count: int, domain: int, plans: tuple[Plan, ...], hardware: Hardware, log_best: float, end: float
+) -> SharedBound:
+    """Every family of every job bounded once, tilted by the slopes of these plans at these rates."""
+    scale, y = log_scale(problem), np.log([float(getattr(hardware, name)) for name in RATES])
+    timed = dataclasses.replace(problem, objective=Objective.time) if scale else problem
+    alone = [Cell(dataclasses.replace(timed, jobs=(job,)), count, domain) for job in problem.jobs]
+    at = [_at(cell, plan, y[None]) for cell, plan in zip(alone, plans, strict=True)]
+    values = [
+        float(cell.log_value(cell.left(found.peak_bytes), tangents)[0] + np.log(cell.problem.job.weight))
+        for cell, (found, tangents) in zip(alone, at, strict=True)
+    ]
+    values, slopes = np.array(values), np.stack([tangents.slopes[0] for _, tangents in at])
+    levels = values - max(0.0, float(np.logaddexp.reduce(values)) + scale - log_best)
+    shared = SharedBound(
+        alone=alone,
+        plans=plans,
+        place=y,
+        answer_bytes=float(hardware.hbm_bytes),
+        values=values,
+        levels=levels,
+        log_scale=scale,
+        tilts=np.exp(values - np.logaddexp.reduce(values)) @ slopes - slopes,
+        hbm_bytes=(0.0, problem.space.ranges.most_hbm_bytes),
+        ends=(np.log(problem.space.ranges.low), np.log(problem.space.ranges.high)),
+    )
+    shared.scan([Seen({}) for _ in alone], end)
+    return shared
+
+
+def _at(cell: Cell, plan: Plan, y: np.ndarray) -> tuple[Screened, Tangents]:
+    """Of one plan at several rates, without tilt."""
+    points = embed(plan, cell.problem.job.workload, float(cell.domain))
+    found = tangents_of(cell.problem.job.workload, cell.problem.space, points, y)
+    return found, cell.tangents(found, y)
