@@ -48,7 +48,9 @@ def _runs(path: str, base: Cluster | None) -> Answer:
     unreadable = tuple(f"row {i + 1}: {row.reason}" for i, row in enumerate(read) if isinstance(row, Unreadable))
     cases = [row for row in read if isinstance(row, Case)]
     if not cases:
-        raise SpecError(f"rows ({plain(path)}): no row can be modelled; {'; '.join(unreadable[:1])}")
+        raise SpecError(
+            f"rows ({plain(path)}): no row can be modelled; {unreadable[0] if unreadable else 'the table has none'}"
+        )
     try:
         found = calibrate(settle(cases))
     except ValueError as error:

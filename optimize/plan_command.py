@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.cluster import Cluster
-from costmodel.specs import COUNT, PLAN_CHECKS, POSITIVE, TEXT, Check, SpecError, fail, nearest, show
+from costmodel.specs import COUNT, PLANMOST_TOLD = 1_000  # plans: each is scored exactly and validated
+_CHECKS, POSITIVE, TEXT, Check, SpecError, fail, nearest, show
 from costmodel.workload import Workload
 from optimize.find_plan import PlanResult, Ranked
 from optimize.inputs import Given, job, merge
@@ -72,6 +73,8 @@ class PlanInputs:
 def resolve(flags: Mapping[str, Any], config: str | None = None) -> PlanInputs:
     """Read, merge and check. Raises `SpecError` for a wrong value."""
     given = merge(flags, config, _CHECKS)
+    if given.values.get("top", 1) > MOST_TOLD:
+        raise SpecError(f"{given.place('top')}: `top` is {show(given.values['top'])}; expected at most {MOST_TOLD:,}")
     workload, cluster = job(given, given.values.get("accelerators"))
     return PlanInputs(
         model=str(given.values["model"]),

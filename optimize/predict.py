@@ -46,6 +46,8 @@ def predict_file(rows: str | Path, out: str | Path, stack: str | Path | None = N
 def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None = None) -> tuple[Prediction, ...]:
     """A prediction for each row. `stack` holds fields of the Stack that replace the fitted ones everywhere."""
     readable = [(i, row) for i, row in enumerate(rows) if isinstance(row, Case)]
+    if not readable:
+        return tuple(Prediction(note=row.reason) for row in rows if isinstance(row, Unreadable))
     constant = posterior.with_constants([row for _, row in readable])
     settled = settle([_with_stack(row, stack or {}) for row in constant])
     spread = posterior.log_sd(settled)

@@ -5,7 +5,9 @@ import json
 
 import pytest
 
+from costmodel.rows import Unreadable
 from optimize import cli
+from optimize.predict import predict
 from tests.test_rows import ROW, needs_bulk, table
 
 COLUMNS = ["predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note"]
@@ -95,3 +97,8 @@ def test_a_calibration_set_is_predicted(tmp_path, capsys):
     assert status == 0
     assert len(found) == len(predictions(BULK / "calibration.csv"))
     assert sum(row["predicted_step_s"] != "" for row in found) > 0.99 * len(found)
+
+
+def test_a_table_without_rows_is_an_empty_answer():
+    assert predict([]) == ()
+    assert [told.note for told in predict([Unreadable(row={}, reason="spoilt")])] == ["spoilt"]
