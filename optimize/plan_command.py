@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.cluster import Cluster
-from costmodel.specs import COUNT, PLANMOST_TOLD = 1_000  # plans: each is scored exactly and validated
-_CHECKS, POSITIVE, TEXT, Check, SpecError, fail, nearest, show
+from costmodel.specs import COUNT, PLAN_CHECKS, POSITIVE, TEXT, Check, SpecError, fail, nearest, show
 from costmodel.workload import Workload
 from optimize.find_plan import PlanResult, Ranked
 from optimize.inputs import Given, job, merge
@@ -18,6 +17,7 @@ from optimize.sharding import WAIT_S, Sharding
 
 SCHEMA = 1
 LAUNCHERS = ("megatron", "megatron-bridge", "torchtitan", "maxtext", "deepspeed")
+MOST_TOLD = 1_000  # plans: each is scored exactly and validated
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster"), Check("a name or a file", lambda value: isinstance(value, str))),
     **dict.fromkeys(("fix", "out", "checkpoint"), TEXT),
