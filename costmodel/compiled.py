@@ -94,9 +94,9 @@ def _cost(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Exact) ->
 
 
 def gradient_program(
-    names: tuple[str, ...] = DEGREES, of: str = "step_s", hardware: bool = False
+    names: tuple[str, ...] = DEGREES, of: str = "step_s", hardware: bool = False, whole: bool = False
 ) -> Callable[[Workload, Cluster, PlanPoint], Gradient]:
-    """What `gradient` compiles."""
+    """What `gradient` compiles; with `whole` not cut into parts, the same operations."""
     import jax
 
     semantics = in_jax()
@@ -104,7 +104,7 @@ def gradient_program(
     def differentiate(workload: Workload, cluster: Cluster, point: PlanPoint) -> Gradient:
         def objective(moved: dict[str, Scalar], machine: Cluster) -> Scalar:
             there = dataclasses.replace(point, **moved)
-            evaluate = cost_by_kinds if many_kinds(workload) else cost_in_two
+            evaluate = cost if whole else cost_by_kinds if many_kinds(workload) else cost_in_two
             return getattr(evaluate(workload, machine, there, semantics), of)
 
         moved = {name: getattr(point, name) for name in names}

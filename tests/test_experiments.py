@@ -185,14 +185,18 @@ def test_both_layouts_hold_the_same_plans():
 
 @pytest.fixture
 def traces(monkeypatch):
-    """Counts how often `cost` is traced by evaluators that are made anew."""
+    """Counts how often the cost is traced by evaluators that are made anew."""
     counted = []
 
-    def counting(*arguments):
-        counted.append(1)
-        return cost(*arguments)
+    def counting(evaluate):
+        def counted_once_more(*arguments):
+            counted.append(1)
+            return evaluate(*arguments)
 
-    monkeypatch.setattr(compiled, "cost", counting)
+        return counted_once_more
+
+    for name in ("cost", "cost_in_two"):
+        monkeypatch.setattr(compiled, name, counting(getattr(compiled, name)))
     for made in (compiled.value, compiled._gradient):
         made.cache_clear()
     yield counted

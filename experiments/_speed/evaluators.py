@@ -161,7 +161,7 @@ class Bench:
         points = self.pool.batch(8)
         return {
             "value": operations(compiled.value_program(), *self.numbers, points),
-            "gradient by plan": operations(compiled.gradient_program(), *self.numbers, points),
+            "gradient by plan": operations(compiled.gradient_program(whole=True), *self.numbers, points),
             "grid": operations(compiled.value_program(), *self.numbers, self.grid("axes")),
         }
 
