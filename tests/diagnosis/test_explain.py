@@ -12,7 +12,7 @@ from costmodel.plan import Plan
 from costmodel.specs import SpecError, load_cluster, load_workload
 from costmodel.violations import violations
 from optimize.default_plan import choose_plan
-from optimize.explain import as_json, explain, limiting
+from optimize.explain import explain, explanation_json, limiting
 from optimize.inputs import resolve
 from optimize.operators import operators
 from optimize.status import CommandError, Status
@@ -52,7 +52,7 @@ def explained(name: str):
 @pytest.mark.parametrize("name", PLANS)
 def test_parts_add_up(name):
     explanation = explained(name)
-    told = as_json(explanation)
+    told = explanation_json(explanation)
     assert json.loads(json.dumps(told, allow_nan=False)) == json.loads(json.dumps(told))
     assert math.isclose(sum(t["exposed_s"] for t in told["terms"]), told["step_s"], rel_tol=1e-12)
     assert all(t["exposed_s"] >= -1e-12 and t["hidden_s"] >= -1e-9 for t in told["terms"])
@@ -66,14 +66,14 @@ def test_parts_add_up(name):
 @pytest.mark.parametrize("name", PLANS)
 def test_the_second_memory_by_stage(name):
     explanation = explained(name)
-    told, offloads = as_json(explanation)["memory"]["second_memory"], name == "offload"
+    told, offloads = explanation_json(explanation)["memory"]["second_memory"], name == "offload"
     assert told["peak_bytes"] == max(sum(stage.values()) for stage in told["stages"])
     assert told["peak_bytes"] == pytest.approx(explanation.breakdown.memory.second_bytes, rel=1e-12)
     assert (told["peak_bytes"] > 0) == offloads
     assert told["fits"]
     assert told["limit_bytes"] == 250e9
     assert (told["stages"][0]["activations"] > told["stages"][-1]["activations"]) == offloads
-    assert ("accelerator.second_memory_bytes_per_s" in as_json(explanation)["elasticities"]) == offloads
+    assert ("accelerator.second_memory_bytes_per_s" in explanation_json(explanation)["elasticities"]) == offloads
 
 
 def test_a_plan_is_not_chosen_where_the_second_memory_is_short():
@@ -107,7 +107,7 @@ def test_every_term_that_takes_time_has_a_limit(name):
 
 
 def test_absent_terms_have_no_limit():
-    told = {t["name"]: t["limited_by"] for t in as_json(explained("one accelerator"))["terms"]}
+    told = {t["name"]: t["limited_by"] for t in explanation_json(explained("one accelerator"))["terms"]}
     assert told["tensor traffic"] is None
     assert told["pipeline bubble"] is None
     assert told["matmuls"] == "FLOP/s"

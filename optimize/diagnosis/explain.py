@@ -109,7 +109,7 @@ def limiting(term: Term) -> str | None:
     return max(zip(term.limits, term.limit_names, strict=True))[1]
 
 
-def as_json(explanation: Explanation) -> dict[str, Any]:
+def explanation_json(explanation: Explanation) -> dict[str, Any]:
     """The answer of DESIGN section 9, without the keys that every command adds."""
     found = explanation.breakdown
     return {

@@ -88,7 +88,7 @@ def _prediction(row: Case, step_s: float, log_sd: float, peak_bytes: float, tens
     )
 
 
-def as_json(predictions: Sequence[Prediction]) -> dict[str, Any]:
+def prediction_json(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """What a program may want to know before it opens the file."""
     unreadable = [(i + 1, p.note) for i, p in enumerate(predictions) if p.step_s is None]
     return {

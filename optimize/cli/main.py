@@ -85,7 +85,7 @@ def _about(words: Sequence[str]) -> None:
 
 def _explain(words: Sequence[str], start: float) -> None:
     from optimize import command_line, report, requests
-    from optimize.explain import as_json, explain
+    from optimize.explain import explain, explanation_json
     from optimize.inputs import resolve
 
     request = command_line.read(requests.Explain, "explain", words, requests.EXAMPLES["explain"])
@@ -93,12 +93,12 @@ def _explain(words: Sequence[str], start: float) -> None:
     if inputs.out is not None:
         report.check_directory(inputs.out)
     explanation, other = explain(inputs), None
-    answer = as_json(explanation)
+    answer = explanation_json(explanation)
     if request.against is not None:
         from optimize.against import differences_json, other_inputs
 
         other = explain(other_inputs(inputs, request.against))
-        answer["against"] = {"answer": as_json(other), "differences": differences_json(explanation, other)}
+        answer["against"] = {"answer": explanation_json(other), "differences": differences_json(explanation, other)}
     if inputs.out is not None:
         from optimize import figures
 
@@ -144,14 +144,14 @@ def _plan(words: Sequence[str], start: float) -> None:
 
 def _predict(words: Sequence[str], start: float) -> None:
     from optimize import command_line, report, requests
-    from optimize.predict import as_json, predict_file
+    from optimize.predict import predict_file, prediction_json
 
     words = command_line.first_as("--rows", words)
     request = command_line.read(requests.Predict, "predict", words, requests.EXAMPLES["predict"])
     if request.rows is None or request.out is None:
         missing, example = ("rows", "rows.csv") if request.rows is None else ("out", "--out predictions.csv")
         raise SpecError(f"command line: `{missing}` is missing; expected a file, such as {example}")
-    content = as_json(predict_file(request.rows, request.out, request.stack))
+    content = prediction_json(predict_file(request.rows, request.out, request.stack))
     if request.json:
         inputs = {"rows": request.rows, "out": request.out, "stack": request.stack}
         told = {"schema": 1, "status": Status.ok.name, "message": Status.ok.value, "inputs": inputs}
