@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from costmodel.specs import SpecError
-from experiments import _runner
+from experiments import runner
 
 USAGE = """usage: python -m experiments COMMAND
 
@@ -26,11 +26,11 @@ def main(words: Sequence[str] | None = None) -> int:
         case ["list"]:
             return _list()
         case ["run", "all"]:
-            return max(_run(name, []) for name in _runner.names())
+            return max(_run(name, []) for name in runner.names())
         case ["run", name, *fields] if not name.startswith("-"):
             try:
                 return _run(name, fields)
-            except (_runner.UnknownExperimentError, SpecError) as error:
+            except (runner.UnknownExperimentError, SpecError) as error:
                 return _refuse(str(error))
         case ["-h" | "--help", *_]:
             print(USAGE)
@@ -49,8 +49,8 @@ def _list() -> int:
     from rich.table import Table
 
     table = Table("experiment", "question", box=None, pad_edge=False)
-    for name in _runner.names():
-        table.add_row(name, _runner.question(_runner.find(name)))
+    for name in runner.names():
+        table.add_row(name, runner.question(runner.find(name)))
     Console().print(table)
     return 0
 
@@ -59,9 +59,9 @@ def _run(name: str, fields: list[str]) -> int:
     import tyro
     from rich.console import Console
 
-    module = _runner.find(name)
+    module = runner.find(name)
     config = tyro.cli(module.Config, args=fields, prog=f"python -m experiments run {name}")
-    result = _runner.run(name, config)
+    result = runner.run(name, config)
     console = Console()
     for table in module.tables(result["results"]):
         console.print(table)

@@ -1,6 +1,6 @@
 """Finds experiments, runs them and keeps their results.
 
-An experiment is a public module of this package with a docstring whose first line is its question, a frozen dataclass
+An experiment is a package; its module `experiment` has a docstring whose first line is its question, a frozen dataclass
 `Config` of its settings, `run(config, folder, say) -> results` (a dictionary for JSON; figures and tables go into
 `folder`) and `tables(results)`, what the terminal shows.
 """
@@ -38,7 +38,7 @@ class UnknownExperimentError(ValueError):
 
 def names() -> list[str]:
     """All experiments."""
-    return sorted(m.name for m in pkgutil.iter_modules(experiments.__path__) if not m.name.startswith("_"))
+    return sorted(m.name for m in pkgutil.iter_modules(experiments.__path__) if m.ispkg)
 
 
 def find(name: str) -> ModuleType:
@@ -47,7 +47,7 @@ def find(name: str) -> ModuleType:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
         raise UnknownExperimentError(f"no experiment is called {name!r}; the nearest: {', '.join(near)}")
-    return importlib.import_module(f"experiments.{name}")
+    return importlib.import_module(f"experiments.{name}.experiment")
 
 
 def question(module: ModuleType) -> str:

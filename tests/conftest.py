@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import settings
 
-from costmodel.cluster import Accelerator, Cluster, Tier
-from costmodel.cost import as_floats
+from costmodel.formulas.cost import as_floats
+from costmodel.inputs.cluster import Accelerator, Cluster, Tier
+from costmodel.inputs.stack import Stack
+from costmodel.inputs.workload import Workload
 from costmodel.models.decoder import decoder
-from costmodel.stack import Stack
-from costmodel.workload import Workload
 
 settings.register_profile("equipoise", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("equipoise")

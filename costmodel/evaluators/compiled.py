@@ -13,13 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from costmodel._pytree import map_leaves
-from costmodel.cluster import Cluster
-from costmodel.compiled_kinds import GradientByKinds, cost_by_kinds, cost_in_two, many_kinds
-from costmodel.cost import Cost, cost
-from costmodel.plan import PlanPoint
+from costmodel.evaluators.compiled_kinds import GradientByKinds, cost_by_kinds, cost_in_two, many_kinds
+from costmodel.formulas import Cost, cost
+from costmodel.inputs import Cluster, PlanPoint, Workload
+from costmodel.pytree import map_leaves
 from costmodel.semantics import Exact, Scalar
-from costmodel.workload import Workload
 
 T = TypeVar("T")
 

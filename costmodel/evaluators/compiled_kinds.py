@@ -10,16 +10,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from costmodel.cluster import Cluster
-from costmodel.cost import Cost
-from costmodel.counts import BlockCounts, counts
-from costmodel.memory import memory
-from costmodel.plan import PlanPoint
-from costmodel.roofline import rates
-from costmodel.schedule import step_time
+from costmodel.formulas import BlockCounts, BlockPasses, Cost, counts, memory, rates, step_time, timing
+from costmodel.inputs import Block, Cluster, PlanPoint, Workload
 from costmodel.semantics import Scalar, Semantics
-from costmodel.timing import BlockPasses, timing
-from costmodel.workload import Block, Workload
 
 T = TypeVar("T")
 BlockParts = tuple[BlockCounts, BlockPasses]

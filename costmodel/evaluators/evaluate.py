@@ -3,19 +3,21 @@
 import dataclasses
 import math
 
-from costmodel import staged
-from costmodel.breakdown import Breakdown, breakdown
-from costmodel.cluster import Cluster
-from costmodel.cost import as_floats, parts
-from costmodel.counts import counts
-from costmodel.economics import economics_range
-from costmodel.layout import kinds_by_stage
-from costmodel.memory import StageKind, StageMemory, stage_memory
-from costmodel.plan import Plan, PlanPoint, embed, layers
+from costmodel.formulas import (
+    Breakdown,
+    StageKind,
+    StageMemory,
+    as_floats,
+    breakdown,
+    counts,
+    economics_range,
+    parts,
+    stage_memory,
+)
+from costmodel.graph import kinds_by_stage, staged
+from costmodel.inputs import Cluster, Plan, PlanPoint, Stack, Workload, embed, layers
 from costmodel.semantics import Exact
-from costmodel.stack import Stack
-from costmodel.violations import check_plan
-from costmodel.workload import Workload
+from costmodel.specs import check_plan
 
 _EXACT = Exact(math)
 

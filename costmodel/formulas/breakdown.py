@@ -6,19 +6,17 @@ Differences of times stand here only, for reports; nothing here enters `cost`.
 import dataclasses
 from typing import NamedTuple
 
-from costmodel._pytree import pytree, static
-from costmodel.cluster import Cluster
-from costmodel.collectives import Law
-from costmodel.cost import Parts
-from costmodel.counts import OpCounts
-from costmodel.economics import EconomicsRange
-from costmodel.memory import MemoryUse
-from costmodel.pipeline import Pipeline, pipeline_s
-from costmodel.plan import PlanPoint
-from costmodel.roofline import attention_roof, cast_s, matmul_roof, rates, score_s
-from costmodel.schedule import hops, stages, update_traffic_s
+from costmodel.formulas.collectives import Law
+from costmodel.formulas.cost import Parts
+from costmodel.formulas.counts import OpCounts
+from costmodel.formulas.economics import EconomicsRange
+from costmodel.formulas.memory import MemoryUse
+from costmodel.formulas.pipeline import Pipeline, pipeline_s
+from costmodel.formulas.roofline import attention_roof, cast_s, matmul_roof, rates, score_s
+from costmodel.formulas.schedule import hops, stages, update_traffic_s
+from costmodel.inputs import Cluster, PlanPoint, Workload, model_flop
+from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, Semantics, total
-from costmodel.workload import Workload, model_flop
 
 MFU_CONVENTION = "6 x matmul parameters per token + attention (causal halved), no recompute, over the dense 16-bit peak"
 

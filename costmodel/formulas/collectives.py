@@ -19,10 +19,9 @@ Everything vanishes by algebra for a group of one.
 
 from collections.abc import Callable
 
-from costmodel._pytree import pytree
-from costmodel.cluster import Tier
+from costmodel.inputs import Stack, Tier
+from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
-from costmodel.stack import Stack
 
 Ranks = tuple[Scalar, ...]
 

@@ -6,16 +6,14 @@
 
 from typing import NamedTuple, TypeVar
 
-from costmodel._pytree import as_float, map_leaves, pytree
-from costmodel.cluster import Cluster
-from costmodel.counts import OpCounts, counts
-from costmodel.memory import MemoryUse, memory
-from costmodel.plan import PlanPoint
-from costmodel.roofline import rates
-from costmodel.schedule import StepTime, step_time
+from costmodel.formulas.counts import OpCounts, counts
+from costmodel.formulas.memory import MemoryUse, memory
+from costmodel.formulas.roofline import rates
+from costmodel.formulas.schedule import StepTime, step_time
+from costmodel.formulas.timing import OpTimes, timing
+from costmodel.inputs import Cluster, PlanPoint, Workload
+from costmodel.pytree import as_float, map_leaves, pytree
 from costmodel.semantics import Scalar, Semantics
-from costmodel.timing import OpTimes, timing
-from costmodel.workload import Workload
 
 T = TypeVar("T")
 

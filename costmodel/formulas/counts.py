@@ -3,10 +3,9 @@
 Counts have analytic truths (6ND, payload sums); times only have measurements. So they are apart.
 """
 
-from costmodel._pytree import pytree, static
-from costmodel.plan import PlanPoint
+from costmodel.inputs import LOGITS, Block, Op, PlanPoint, Saved, Size, Sizes, Workload, is_expert
+from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, Semantics, total
-from costmodel.workload import LOGITS, Block, Op, Saved, Size, Sizes, Workload, is_expert
 
 
 @pytree

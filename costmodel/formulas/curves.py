@@ -11,10 +11,9 @@ Latencies and sizes of domains have no price here: they stay those of the templa
 
 import dataclasses
 
-from costmodel._pytree import pytree, static
-from costmodel.cluster import Cluster
-from costmodel.economics import bill, draw
-from costmodel.prices import PriceRange, Prices, TierPrices
+from costmodel.formulas.economics import bill, draw
+from costmodel.inputs import Cluster, PriceRange, Prices, TierPrices
+from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar
 
 _WIDTHS = ("32bit", "8bit", "4bit")

@@ -7,9 +7,8 @@ Arithmetic only. The bill is a posynomial in prices, the draw in powers, both in
 time of a step, and so dollars and joules of a step, are generalized posynomials in prices, powers and rates.
 """
 
-from costmodel._pytree import pytree, static
-from costmodel.cluster import Cluster, Tier
-from costmodel.prices import PriceRange, Prices, TierPrices
+from costmodel.inputs import Cluster, PriceRange, Prices, Tier, TierPrices
+from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, total
 
 

@@ -9,15 +9,14 @@ offloads (offload.py) lie in the second memory; HBM keeps two layers of what str
 from collections.abc import Callable
 from typing import NamedTuple
 
-from costmodel._pytree import pytree
-from costmodel.counts import BlockCounts, OpCounts, kept_bytes
-from costmodel.offload import BUFFERED_LAYERS, layer_states_bytes, layer_weights_bytes
-from costmodel.pipeline import single_stage
-from costmodel.plan import Offload, PlanPoint
-from costmodel.schedule import layer_count
+from costmodel.formulas.counts import BlockCounts, OpCounts, kept_bytes
+from costmodel.formulas.offload import BUFFERED_LAYERS, layer_states_bytes, layer_weights_bytes
+from costmodel.formulas.pipeline import single_stage
+from costmodel.formulas.schedule import layer_count
+from costmodel.formulas.traffic import expert_shard, has_experts, share
+from costmodel.inputs import Offload, PlanPoint, Stack
+from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
-from costmodel.stack import Stack
-from costmodel.traffic import expert_shard, has_experts, share
 
 BlockQuantity = Callable[[BlockCounts], Scalar]
 

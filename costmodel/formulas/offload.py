@@ -15,13 +15,11 @@ two layers in HBM and for what shares a direction.
 
 import dataclasses
 
-from costmodel._pytree import pytree
-from costmodel.cluster import Accelerator
-from costmodel.counts import BlockCounts, OpCounts, kept_bytes
-from costmodel.plan import Offload, PlanPoint
+from costmodel.formulas.counts import BlockCounts, OpCounts, kept_bytes
+from costmodel.formulas.traffic import expert_shard, has_experts, share
+from costmodel.inputs import Accelerator, Offload, PlanPoint, Stack
+from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
-from costmodel.stack import Stack
-from costmodel.traffic import expert_shard, has_experts, share
 
 BUFFERED_LAYERS = 2.0
 """Of what streams, the layers that HBM holds: the one in use and the one on its way."""

@@ -12,15 +12,15 @@ For plain stages the longest path is
   1F1B         the same $+ 2c \lfloor (m-1)(p-1)/p \rfloor$
   interleaved  $(m + (p-1)/v)(F+B) + 2(pv-1)c$ while $c \le \min(F,B)/v$; beyond, turns of $X(F,B)$ below
   ZB-H1, H2    $\max((m+p-1)(F+B) + (m-N+1) W,\; (m+p-1) F + m(B+W),\; ...)$
-with transfers of $c$ seconds between stages. `tests/test_schedule.py` plays the schedules out and states the errors:
-none for plain stages (interleaved with large transfers: 2.3 %), at most 3 % with heavier first and last stages.
+with transfers of $c$ seconds between stages. `tests/formulas/test_schedule.py` plays the schedules out and states the
+errors: none for plain stages (interleaved with large transfers: 2.3 %), at most 3 % with heavier first and last stages.
 Sources: Narayanan et al. 2021 (1F1B, interleaving), Qi et al. 2023 (zero bubble). Every coefficient is non-negative
 for legal plans, so the result is log-convex in rates and latencies.
 """
 
-from costmodel._pytree import pytree
-from costmodel.offload import Streams, streamed_s
-from costmodel.plan import PlanPoint
+from costmodel.formulas.offload import Streams, streamed_s
+from costmodel.inputs import PlanPoint
+from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics
 
 _INTERLEAVED_FIRST = (0.5, 0.45, 1.0)

@@ -7,7 +7,7 @@ between two of its members. Rank r sits in domain r // size of a tier.
 from collections.abc import Sequence
 from itertools import pairwise
 
-from costmodel.cluster import Tier
+from costmodel.inputs import Tier
 from costmodel.semantics import Scalar, Semantics
 
 

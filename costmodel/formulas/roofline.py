@@ -7,12 +7,10 @@ lengths after Hockney), a posynomial in the reciprocals of the rates. $s_0$ stan
 $m$ and $n$ and for the pipeline fill in $k$, in the mean over shapes; it does not reproduce single steps.
 """
 
-from costmodel._pytree import pytree
-from costmodel.cluster import Accelerator
-from costmodel.counts import AttentionCount, BlockCounts, MatmulCount, MemoryCount
-from costmodel.plan import PlanPoint
+from costmodel.formulas.counts import AttentionCount, BlockCounts, MatmulCount, MemoryCount
+from costmodel.inputs import Accelerator, PlanPoint, Stack
+from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
-from costmodel.stack import Stack
 
 
 @pytree

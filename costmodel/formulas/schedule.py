@@ -3,17 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from costmodel import offload
-from costmodel._pytree import pytree
-from costmodel.collectives import Law, time_s
-from costmodel.counts import BlockCounts, OpCounts
-from costmodel.pipeline import Hops, Pipeline, Stage, pipeline_s, plain_s, single_stage
-from costmodel.plan import PlanPoint
-from costmodel.roofline import Rates
+from costmodel.formulas import offload
+from costmodel.formulas.collectives import Law, time_s
+from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.pipeline import Hops, Pipeline, Stage, pipeline_s, plain_s, single_stage
+from costmodel.formulas.roofline import Rates
+from costmodel.formulas.timing import OpTimes
+from costmodel.formulas.traffic import expert_shard, has_experts, share
+from costmodel.inputs import PlanPoint, Stack
+from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
-from costmodel.stack import Stack
-from costmodel.timing import OpTimes
-from costmodel.traffic import expert_shard, has_experts, share
 
 
 @pytree

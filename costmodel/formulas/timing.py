@@ -6,15 +6,13 @@ contends with it: $(1-h) t + (1-k)\max(h t, c) + k (h t + c)$. It is $t + c$ at 
 
 from typing import NamedTuple
 
-from costmodel._pytree import map_leaves, pytree, static
-from costmodel.cluster import Cluster
-from costmodel.counts import BlockCounts, OpCounts
-from costmodel.offload import Streams, streams
-from costmodel.plan import PlanPoint
-from costmodel.roofline import BlockTimes, block_times, rates
+from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.offload import Streams, streams
+from costmodel.formulas.roofline import BlockTimes, block_times, rates
+from costmodel.formulas.traffic import BlockTraffic, Laws, block_traffic, laws
+from costmodel.inputs import Cluster, PlanPoint, Stack
+from costmodel.pytree import map_leaves, pytree, static
 from costmodel.semantics import Scalar, Semantics
-from costmodel.stack import Stack
-from costmodel.traffic import BlockTraffic, Laws, block_traffic, laws
 
 
 @pytree

@@ -5,15 +5,13 @@ Groups lie from the inside out in the order tensor, context, data, pipeline (pla
 
 import dataclasses
 
-from costmodel import collectives
-from costmodel._pytree import pytree
-from costmodel.cluster import Cluster, Tier
-from costmodel.collectives import Law, time_s
-from costmodel.counts import BlockCounts, OpCounts
-from costmodel.placement import ranks_by_tier
-from costmodel.plan import PlanPoint
+from costmodel.formulas import collectives
+from costmodel.formulas.collectives import Law, time_s
+from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.placement import ranks_by_tier
+from costmodel.inputs import Cluster, PlanPoint, Stack, Tier
+from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
-from costmodel.stack import Stack
 
 
 @pytree

@@ -1,1 +1,22 @@
-"""Flexible plans as graphs: an explicit order of operations on each device, and its longest path."""
+"""Explicit orders of operations, played out: the second route to the time of a step, and the layers of each stage."""
+
+from typing import TYPE_CHECKING
+
+from costmodel import door
+
+if TYPE_CHECKING:
+    from costmodel.graph import staged as staged
+    from costmodel.graph.layout import chunk_count as chunk_count
+    from costmodel.graph.layout import kinds_by_chunk as kinds_by_chunk
+    from costmodel.graph.layout import kinds_by_stage as kinds_by_stage
+    from costmodel.graph.layout import layers_by_chunk as layers_by_chunk
+    from costmodel.graph.play import SPLITS_WEIGHT_GRADIENT as SPLITS_WEIGHT_GRADIENT
+    from costmodel.graph.play import Played as Played
+    from costmodel.graph.play import play as play
+    from costmodel.graph.staged import MODES as MODES
+    from costmodel.graph.staged import Model as Model
+    from costmodel.graph.staged import StageSeconds as StageSeconds
+    from costmodel.graph.staged import Where as Where
+    from costmodel.graph.staged import paths as paths
+
+door.hang(__name__)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from costmodel.graph.play import device_of
-from costmodel.plan import Plan
+from costmodel.inputs import Plan
 
 
 def chunk_count(plan: Plan) -> int:

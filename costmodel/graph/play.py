@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, zip_longest
 from typing import NamedTuple
 
-from costmodel.graph._longest_path import Link, longest_path
+from costmodel.graph.longest_path import Link, longest_path
 
 WARM_UPS: dict[str, Callable[[int, int, int, int], int]] = {
     "gpipe": lambda stages, microbatches, virtual_stages, device: microbatches,

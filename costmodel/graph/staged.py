@@ -13,18 +13,29 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from costmodel._pytree import pytree
-from costmodel.cluster import Cluster
-from costmodel.counts import BlockCounts, OpCounts, SavedBytes, counts
-from costmodel.memory import StageKind, StageMemory, dropped_bytes, gathered_bytes, stage_memory
-from costmodel.options import RECOMPUTES
-from costmodel.pipeline import Hops
-from costmodel.plan import PlanPoint
-from costmodel.roofline import rates
-from costmodel.schedule import gradient_traffic_s, hops, links_by_tier_s, optimizer_s
+from costmodel.formulas import (
+    BlockCounts,
+    BlockPasses,
+    Hops,
+    OpCounts,
+    OpTimes,
+    SavedBytes,
+    StageKind,
+    StageMemory,
+    counts,
+    dropped_bytes,
+    gathered_bytes,
+    gradient_traffic_s,
+    hops,
+    links_by_tier_s,
+    optimizer_s,
+    rates,
+    stage_memory,
+    timing,
+)
+from costmodel.inputs import RECOMPUTES, Cluster, PlanPoint, Workload
+from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
-from costmodel.timing import BlockPasses, OpTimes, timing
-from costmodel.workload import Workload
 
 MODES = tuple(RECOMPUTES)
 """Names of the recompute modes, in the order of every axis of modes."""

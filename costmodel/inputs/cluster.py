@@ -1,9 +1,9 @@
 """The hardware as the model sees it. SI units; the suffix of a name is its unit."""
 
-from costmodel._pytree import pytree, static
-from costmodel.prices import PriceRange
+from costmodel.inputs.prices import PriceRange
+from costmodel.inputs.stack import Stack
+from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar
-from costmodel.stack import Stack
 
 PRECISION_WIDTHS = ("32bit", "16bit", "8bit", "4bit")
 

@@ -4,7 +4,7 @@ A formula multiplies by these numbers and never asks which option it is, so a ba
 compiled program, and a mixture of rows is a relaxed option.
 """
 
-from costmodel._pytree import pytree
+from costmodel.pytree import pytree
 from costmodel.semantics import Scalar
 
 

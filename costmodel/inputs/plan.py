@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
-from costmodel import options
-from costmodel._pytree import pytree
+from costmodel.inputs import options
+from costmodel.inputs.workload import Workload
+from costmodel.pytree import pytree
 from costmodel.semantics import Scalar
-from costmodel.workload import Workload
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

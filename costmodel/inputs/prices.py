@@ -1,6 +1,6 @@
 """What parts cost and draw: one consistent set of numbers for a cluster, and its cheap, middle and dear versions."""
 
-from costmodel._pytree import pytree, static
+from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar
 
 

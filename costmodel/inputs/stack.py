@@ -1,6 +1,6 @@
 """The fitted parameters of the software: what neither the data sheet nor the plan says."""
 
-from costmodel._pytree import pytree, static
+from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar
 
 

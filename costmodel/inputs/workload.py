@@ -6,7 +6,7 @@ as well be traced scalars, and then everything here is differentiable with respe
 
 from collections.abc import Iterator
 
-from costmodel._pytree import pytree, static
+from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, total
 
 

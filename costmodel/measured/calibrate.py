@@ -11,14 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from costmodel.fit.evaluate import Evaluator, group
-from costmodel.fit.fitted import Fitted
-from costmodel.fit.parameters import LEVELS, PARAMETERS, SLOW, Design, Parameter
-from costmodel.fit.solve import Loss, solve
-from costmodel.posterior import shipped
-from costmodel.rows import Case
-from costmodel.stack import Stack
-from costmodel.workload import model_flop
+from costmodel.inputs import Stack, model_flop
+from costmodel.measured.fit import LEVELS, PARAMETERS, SLOW, Design, Evaluator, Fitted, Loss, Parameter, group, solve
+from costmodel.measured.posterior import shipped
+from costmodel.measured.rows import Case
 
 OWN = 0.7
 """Width of a constant's own deviation over that between software classes. Chosen on calibration rows, each source left

@@ -11,12 +11,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from costmodel import collectives
-from costmodel.cluster import Cluster
-from costmodel.collectives import Law
-from costmodel.placement import ranks_by_tier
+from costmodel.formulas import Law, collectives, ranks_by_tier
+from costmodel.inputs import Cluster, Stack
 from costmodel.semantics import Exact
-from costmodel.stack import Stack
+from costmodel.specs import CollectiveRow
 
 LAWS: dict[str, Callable[..., Law]] = {
     "all_reduce": collectives.all_reduce,
@@ -38,17 +36,6 @@ _RANGES = {
 }  # logarithmic
 _SHARES = {"collective_ramp": (0.0, 100.0), "chunk_fill": (0.0, 1.0)}  # linear: may be zero
 _SEM = Exact(np)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CollectiveRow:
-    """One measured call. `payload_bytes` is the undivided tensor; of an all-to-all, what one rank holds."""
-
-    op: str
-    payload_bytes: float
-    ranks: int
-    time_s: float
-    domain: float = 0.0  # accelerators used of each innermost domain; 0: all that are usable
 
 
 def fit_collectives(rows: Sequence[CollectiveRow], cluster: Cluster, fields: Sequence[str] = FIELDS) -> Stack:

@@ -13,17 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodel._specs_stacks import default_group
-from costmodel.breakdown import Breakdown
-from costmodel.cluster import Cluster
-from costmodel.cost import cost
-from costmodel.dual import SUBGRADIENT, Dual
-from costmodel.evaluate import evaluate, prepare
-from costmodel.fit.fitted import Fitted
-from costmodel.fit.parameters import LEVELS, PARAMETERS, SHARED
-from costmodel.plan import Plan
-from costmodel.posterior import shipped
-from costmodel.workload import Workload
+from costmodel.evaluators import SUBGRADIENT, Dual, evaluate, prepare
+from costmodel.formulas import Breakdown, cost
+from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.measured.fit import LEVELS, PARAMETERS, SHARED, Fitted
+from costmodel.measured.posterior import shipped
+from costmodel.specs import default_group
 
 Job = tuple[Workload, Cluster, Plan]
 Key = tuple[str, str, str]

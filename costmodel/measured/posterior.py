@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from costmodel._specs_files import read_mapping
-from costmodel.fit.fitted import EXPERTS, Fitted, from_files, scatter_class
-from costmodel.rows import Case
-from costmodel.specs import DATA, read_tables
+from costmodel.measured.fit import EXPERTS, Fitted, from_files, scatter_class
+from costmodel.measured.rows import Case
+from costmodel.specs import DATA, read_mapping, read_tables
 
 P90 = 1.2815515655446004  # of the standard normal distribution
 

@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Callable, Collection
 
+from costmodel.inputs import Block, Op, Saved, Size, Workload
 from costmodel.semantics import Scalar
-from costmodel.workload import Block, Op, Saved, Size, Workload
 
 
 def freeze(workload: Workload, names: Collection[str] | None = None) -> Workload:

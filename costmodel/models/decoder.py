@@ -1,9 +1,9 @@
 """Dense decoders: GPT (learned positions, biases, dropout) and Llama (grouped-query attention, gated FFN)."""
 
-from costmodel.models._layers import attention, feed_forward
-from costmodel.models._pieces import Heads, Style, embedding, head, integral, norm
+from costmodel.inputs import Block, Size, Workload
+from costmodel.models.layers import attention, feed_forward
+from costmodel.models.pieces import Heads, Style, embedding, head, integral, norm
 from costmodel.semantics import Scalar
-from costmodel.workload import Block, Size, Workload
 
 
 def decoder(

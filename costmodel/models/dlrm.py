@@ -1,8 +1,8 @@
 """Recommendation models (DLRM, Naumov et al. 2019): embedding tables, products of all pairs of features, two MLPs."""
 
-from costmodel.models._pieces import activation, linear
+from costmodel.inputs import Block, Op, Saved, Size, Workload
+from costmodel.models.pieces import activation, linear
 from costmodel.semantics import Scalar
-from costmodel.workload import Block, Op, Saved, Size, Workload
 
 TABLES = ("expert",)  # the rows of the tables are divided over the mesh of experts
 SAMPLES = ("context",)

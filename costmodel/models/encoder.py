@@ -1,9 +1,9 @@
 """Encoders: BERT with its masked-language-model head (Devlin et al. 2019)."""
 
-from costmodel.models._layers import attention, feed_forward
-from costmodel.models._pieces import Heads, Style, activation, embedding, head, integral, linear, norm
+from costmodel.inputs import Block, Op, Size, Workload
+from costmodel.models.layers import attention, feed_forward
+from costmodel.models.pieces import Heads, Style, activation, embedding, head, integral, linear, norm
 from costmodel.semantics import Scalar
-from costmodel.workload import Block, Op, Size, Workload
 
 
 def encoder(

@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from costmodel.models._layers import attention, cross_attention, feed_forward
-from costmodel.models._pieces import TOKENS, Heads, Style, embedding, head, integral, norm, sync
+from costmodel.inputs import Block, Op, Size, Workload
+from costmodel.models.layers import attention, cross_attention, feed_forward
+from costmodel.models.pieces import TOKENS, Heads, Style, embedding, head, integral, norm, sync
 from costmodel.semantics import Scalar
-from costmodel.workload import Block, Op, Size, Workload
 
 
 def encoder_decoder(

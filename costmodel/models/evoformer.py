@@ -5,7 +5,8 @@ activations and attentions over rows and columns dominate; the parameters are fe
 module and the heads are not counted.
 """
 
-from costmodel.models._evoformer import (
+from costmodel.inputs import Block, Workload
+from costmodel.models.evoformer_pieces import (
     column_attention,
     global_column_attention,
     outer_product_mean,
@@ -14,7 +15,6 @@ from costmodel.models._evoformer import (
     transition,
 )
 from costmodel.semantics import Scalar
-from costmodel.workload import Block, Workload
 
 
 def evoformer(

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from costmodel.models._pieces import TOKENS, Heads, activation, core, integral, linear, norm, residual
+from costmodel.inputs import Op, Saved, Size, Sizes
+from costmodel.models.pieces import TOKENS, Heads, activation, core, integral, linear, norm, residual
 from costmodel.semantics import Scalar
-from costmodel.workload import Op, Saved, Size, Sizes
 
 
 def row_attention(s: Scalar, r: Scalar, hidden: Scalar, pair_hidden: Scalar, heads: Scalar) -> tuple[Op, ...]:

@@ -2,20 +2,9 @@
 
 import dataclasses
 
-from costmodel.models._pieces import (
-    SPREAD,
-    TOKENS,
-    Heads,
-    Style,
-    activation,
-    core,
-    linear,
-    norm,
-    residual,
-    sync,
-)
+from costmodel.inputs import Op, Saved, Size
+from costmodel.models.pieces import SPREAD, TOKENS, Heads, Style, activation, core, linear, norm, residual, sync
 from costmodel.semantics import Scalar
-from costmodel.workload import Op, Saved, Size
 
 
 def attention(style: Style, heads: Heads, name: str = "attention") -> tuple[Op, ...]:

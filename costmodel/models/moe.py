@@ -6,10 +6,10 @@ are divided over it, and every token travels to its `top_k` experts and back.
 
 import dataclasses
 
-from costmodel.models._layers import attention as whole_attention
-from costmodel.models._layers import feed_forward
-from costmodel.models._pieces import SPREAD, TOKENS, Heads, Style, core, embedding, head, linear, norm, residual, sync
-from costmodel.workload import Block, Op, Saved, Size, Workload
+from costmodel.inputs import Block, Op, Saved, Size, Workload
+from costmodel.models.layers import attention as whole_attention
+from costmodel.models.layers import feed_forward
+from costmodel.models.pieces import SPREAD, TOKENS, Heads, Style, core, embedding, head, linear, norm, residual, sync
 
 OWN = ("context", "tensor")  # tokens of one rank: divided over tensor ranks too, under sequence parallelism
 ARRIVED = ("routed", "expert")  # rows that arrive at one rank's experts, all of them together

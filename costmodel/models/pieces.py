@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from costmodel.inputs import LOGITS, Block, Op, Saved, Size, Sizes
 from costmodel.semantics import Scalar
-from costmodel.workload import LOGITS, Block, Op, Saved, Size, Sizes
 
 TOKENS = ("context",)  # the split of token rows inside a tensor-parallel region
 SPREAD = ("context", "sequence")  # outside it: also over the tensor ranks, under sequence parallelism

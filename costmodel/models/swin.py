@@ -1,9 +1,9 @@
 """Swin transformers (Liu et al. 2021): stages of attention in windows, with patches merged between them."""
 
-from costmodel.models._layers import attention, feed_forward
-from costmodel.models._pieces import TOKENS, Heads, Style, integral, linear, norm
+from costmodel.inputs import Block, Op, Size, Workload
+from costmodel.models.layers import attention, feed_forward
+from costmodel.models.pieces import TOKENS, Heads, Style, integral, linear, norm
 from costmodel.semantics import Scalar, total
-from costmodel.workload import Block, Op, Size, Workload
 
 
 def swin(

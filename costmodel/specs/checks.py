@@ -6,8 +6,8 @@ import numbers
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn
 
-from costmodel._specs_files import SpecError, plain, show
-from costmodel._specs_units import file_keys
+from costmodel.specs.files import SpecError, plain, show
+from costmodel.specs.units import file_keys
 
 LARGEST_COUNT = 10**18
 LARGEST_NUMBER = 1e24

@@ -4,7 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel._specs_checks import (
+from costmodel.formulas import ALL_GATHERS, ALL_REDUCES
+from costmodel.inputs import PRECISION_TYPES, PRECISION_WIDTHS, Accelerator, Cluster, PriceRange, Stack, Tier
+from costmodel.specs.checks import (
     AT_LEAST_ONE,
     COUNT,
     FLAG,
@@ -21,14 +23,9 @@ from costmodel._specs_checks import (
     require,
     some_of,
 )
-from costmodel._specs_files import SpecError, plain, show
-from costmodel._specs_prices import prices_from, prices_in, without_prices
-from costmodel._specs_stacks import constants, default_group
-from costmodel.cluster import PRECISION_WIDTHS, Accelerator, Cluster, Tier
-from costmodel.collectives import ALL_GATHERS, ALL_REDUCES
-from costmodel.options import PRECISION_TYPES
-from costmodel.prices import PriceRange
-from costmodel.stack import Stack
+from costmodel.specs.files import SpecError, plain, show
+from costmodel.specs.prices import prices_from, prices_in, without_prices
+from costmodel.specs.stacks import constants, default_group
 
 _CLUSTER_CHECKS: dict[str, Check] = {"name": TEXT, "accelerators": COUNT, "partial_domains": FLAG}
 _TIER_CHECKS: dict[str, Check] = {

@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel._specs_checks import AT_LEAST_ONE, NON_NEGATIVE, POSITIVE, POSITIVE_SHARE, SHARE, Check, convert, require
-from costmodel._specs_files import SpecError, plain, show
-from costmodel._specs_prices import CASES, pick
-from costmodel.curves import CurveRange, Curves, PowerLaw
+from costmodel.formulas import CurveRange, Curves, PowerLaw
+from costmodel.specs.checks import AT_LEAST_ONE, NON_NEGATIVE, POSITIVE, POSITIVE_SHARE, SHARE, Check, convert, require
+from costmodel.specs.files import SpecError, plain, show
+from costmodel.specs.prices import CASES, pick
 
 _FACTORS: dict[str, Check] = {
     "server_factor": AT_LEAST_ONE,

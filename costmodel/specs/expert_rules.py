@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 
-from costmodel._specs_files import show
-from costmodel.cluster import Cluster
-from costmodel.plan import Plan
-from costmodel.workload import Op, Workload, is_expert
+from costmodel.inputs import Cluster, Op, Plan, Workload, is_expert
+from costmodel.specs.files import show
 
 
 def expert_rules(plan: Plan, workload: Workload, _: Cluster) -> Iterator[str]:

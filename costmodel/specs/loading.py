@@ -9,50 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel._specs_checks import COUNT, FLAG, POSITIVE, TEXT, Check, convert, fail, nearest, one_of
-from costmodel._specs_clusters import cluster_from, stack_fields
-from costmodel._specs_curves import curves_from
-from costmodel._specs_files import SpecError, plain, read_mapping, read_text, show
-from costmodel._specs_models import workload_from
-from costmodel._specs_plans import PLAN_CHECKS, plan_from
-from costmodel._specs_rows import read_rows, write_table
-from costmodel.cluster import Cluster
-from costmodel.curves import CurveRange
-from costmodel.models.huggingface import KEYS_OF_CONFIGS, from_config
-from costmodel.plan import Plan
-from costmodel.workload import Workload
+from costmodel.formulas import CurveRange
+from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.specs.checks import COUNT, Check, convert, fail, nearest
+from costmodel.specs.clusters import cluster_from, stack_fields
+from costmodel.specs.curves import curves_from
+from costmodel.specs.files import SpecError, plain, read_mapping, show
+from costmodel.specs.huggingface import KEYS_OF_CONFIGS, from_config
+from costmodel.specs.models import workload_from
+from costmodel.specs.plans import plan_from
 
-__all__ = [
-    "COUNT",
-    "FLAG",
-    "PLAN_CHECKS",
-    "POSITIVE",
-    "TEXT",
-    "Check",
-    "SpecError",
-    "cluster_names",
-    "convert",
-    "fail",
-    "is_path",
-    "load_cluster",
-    "load_curves",
-    "load_plan",
-    "load_stack",
-    "load_workload",
-    "model_names",
-    "nearest",
-    "one_of",
-    "plain",
-    "plan_from",
-    "read_mapping",
-    "read_rows",
-    "read_tables",
-    "read_text",
-    "show",
-    "write_table",
-]
-
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 CURVES = "market-2026"
 
 

@@ -7,7 +7,21 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, get_args, get_origin
 
-from costmodel._specs_checks import (
+from costmodel.inputs import Workload
+from costmodel.models import (
+    Latent,
+    decoder,
+    dlrm,
+    encoder,
+    encoder_decoder,
+    evoformer,
+    freeze,
+    low_rank,
+    moe_decoder,
+    swin,
+    weighted,
+)
+from costmodel.specs.checks import (
     COUNT,
     FLAG,
     POSITIVE,
@@ -21,16 +35,7 @@ from costmodel._specs_checks import (
     one_of,
     require,
 )
-from costmodel._specs_files import SpecError, plain, show
-from costmodel.models.adapters import freeze, low_rank, weighted
-from costmodel.models.decoder import decoder
-from costmodel.models.dlrm import dlrm
-from costmodel.models.encoder import encoder
-from costmodel.models.encoder_decoder import encoder_decoder
-from costmodel.models.evoformer import evoformer
-from costmodel.models.moe import Latent, moe_decoder
-from costmodel.models.swin import swin
-from costmodel.workload import Workload
+from costmodel.specs.files import SpecError, plain, show
 
 FAMILIES: dict[str, Callable[..., Workload]] = {
     "decoder": decoder,

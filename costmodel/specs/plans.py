@@ -4,10 +4,9 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel import options
-from costmodel._specs_checks import COUNT, FLAG, SHARE, Check, convert, is_count, one_of
-from costmodel._specs_files import SpecError, show
-from costmodel.plan import Plan
+from costmodel.inputs import Plan, options
+from costmodel.specs.checks import COUNT, FLAG, SHARE, Check, convert, is_count, one_of
+from costmodel.specs.files import SpecError, show
 
 _OPTIONAL_COUNT = Check(COUNT.expected, is_count, keep=int, optional=True)
 _STAGE_LAYERS = Check(

@@ -7,19 +7,10 @@ or a busy share the long and the large one is the cheap end.)
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from costmodel._specs_checks import (
-    AT_LEAST_ONE,
-    NON_NEGATIVE,
-    POSITIVE,
-    POSITIVE_SHARE,
-    SHARE,
-    Check,
-    convert,
-    require,
-)
-from costmodel._specs_files import SpecError, plain
-from costmodel._specs_units import file_keys
-from costmodel.prices import PriceRange, Prices, TierPrices
+from costmodel.inputs import PriceRange, Prices, TierPrices
+from costmodel.specs.checks import AT_LEAST_ONE, NON_NEGATIVE, POSITIVE, POSITIVE_SHARE, SHARE, Check, convert, require
+from costmodel.specs.files import SpecError, plain
+from costmodel.specs.units import file_keys
 
 CASES = ("low", "base", "high")
 _BELOW_ONE = Check("a number >= 0 and < 1", lambda value: SHARE(value) and value < 1, keep=float)

@@ -8,7 +8,7 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from costmodel._specs_files import SpecError, plain, show
+from costmodel.specs.files import SpecError, plain, show
 
 LARGEST_TABLE_BYTES = 256 * 2**20
 _NEEDED = ("hardware", "gpus", "seq")
@@ -17,7 +17,7 @@ _NEEDED = ("hardware", "gpus", "seq")
 def read_rows(path: str | Path) -> list[Mapping[str, str] | str]:
     """One entry for each row, in order: its cells by column, or why it cannot be read."""
     where = f"rows ({plain(str(path))})"
-    lines = _text(path, where).splitlines(keepends=True)
+    lines = text_of(path, where).splitlines(keepends=True)
     rows = _rows(lines)
     header = next(rows, None)
     if not isinstance(header, list) or not set(_NEEDED) <= set(header):
@@ -47,7 +47,7 @@ def _cells(row: list[str] | str, header: list[str]) -> Mapping[str, str] | str:
     return dict(zip(header, row, strict=True))
 
 
-def _text(path: str | Path, where: str) -> str:
+def text_of(path: str | Path, where: str) -> str:
     try:
         file = Path(path)
         if not file.is_file():

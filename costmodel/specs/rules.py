@@ -3,14 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from costmodel._expert_rules import expert_groups, expert_rules
-from costmodel._specs_files import SpecError, show
-from costmodel._specs_plans import PLAN_CHECKS
-from costmodel.cluster import Cluster
-from costmodel.options import PRECISION_TYPES
-from costmodel.placement import domain_sizes, nests
-from costmodel.plan import Plan, layers
-from costmodel.workload import Size, Workload
+from costmodel.formulas import domain_sizes, nests
+from costmodel.inputs import PRECISION_TYPES, Cluster, Plan, Size, Workload, layers
+from costmodel.specs.expert_rules import expert_groups, expert_rules
+from costmodel.specs.files import SpecError, show
+from costmodel.specs.plans import PLAN_CHECKS
 
 Rules = Iterator[str]
 

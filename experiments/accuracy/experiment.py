@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import posterior, specs
-from costmodel.rows import Case, Unreadable, read_cases, settle
-from costmodel.workload import model_flop
-from experiments._accuracy import figures, reasons, terms
-from experiments._accuracy.scoring import APART, SMALL, Scored, score
-from optimize.predict import predict
+from costmodel import specs
+from costmodel.inputs import model_flop
+from costmodel.measured import Case, Unreadable, posterior, read_cases, settle
+from experiments.accuracy import figures, reasons, terms
+from experiments.accuracy.scoring import APART, SMALL, Scored, score
+from optimize.diagnosis import predict
 
 FRACTION_OF_PEAK = 0.34
 """Of the baseline: chosen on calibration rows by `shared/tools/baseline.py --fit`."""
@@ -138,9 +138,7 @@ def _factor(scored: Sequence[Scored], seconds: np.ndarray) -> float:
 
 def _left_out(folder: Path, scored: Sequence[Scored]) -> dict[str, Any]:
     """Scores of calibration rows by constants that saw no row of their source."""
-    from costmodel.fit.kernels import kernels
-    from costmodel.fit.problem import Settings
-    from costmodel.fit.train import left_out_errors, train
+    from costmodel.measured import Settings, kernels, left_out_errors, train
 
     cases = [case for case in read_cases(folder / "calibration.csv") if isinstance(case, Case) and case.measured_step_s]
     with open(folder / "microbenchmarks.csv", newline="", encoding="utf-8") as file:

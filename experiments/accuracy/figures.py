@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments._accuracy.scoring import APART, Scored
+from experiments.accuracy.scoring import APART, Scored
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")
 MARKERS = "osD^vP*X"

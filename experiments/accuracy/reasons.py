@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import posterior
-from costmodel.breakdown import breakdown
-from costmodel.cost import parts
-from costmodel.rows import Case, stacked
-from costmodel.semantics import Exact
+from costmodel import Exact
+from costmodel.formulas import breakdown, parts
+from costmodel.measured import Case, posterior, stacked
 
 WORST = 20
 _SHARED = 0.5  # share of an error that its whole group has

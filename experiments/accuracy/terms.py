@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster, Tier
-from costmodel.rows import Case, evaluated
+from costmodel.inputs import Cluster, Tier
+from costmodel.measured import Case, evaluated
 
 _NOTHING = 1e6
 Change = Callable[[Case], Case]

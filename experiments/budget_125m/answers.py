@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.cost import Cost, cost
-from costmodel.dual import DIRECTIONAL, SUBGRADIENT, DualNumbers, log_gradient, one_sided
-from costmodel.evaluate import evaluate, prepare
-from costmodel.plan import Plan, PlanPoint
-from costmodel.semantics import Exact
-from costmodel.violations import violations
-from costmodel.workload import Workload
-from experiments._budget.prices import ACCELERATOR_USD, GIB, HBM_CURVE, SECOND_CURVE
-from experiments._budget.space import Choice, Found, cluster_of, plan_of
-from optimize.validate import validate
+from costmodel import Exact
+from costmodel.evaluators import DIRECTIONAL, SUBGRADIENT, DualNumbers, evaluate, log_gradient, one_sided, prepare
+from costmodel.formulas import Cost, cost
+from costmodel.inputs import Cluster, Plan, PlanPoint, Workload
+from costmodel.specs import violations
+from experiments.budget_125m.prices import ACCELERATOR_USD, GIB, HBM_CURVE, SECOND_CURVE
+from experiments.budget_125m.space import Choice, Found, cluster_of, plan_of
+from optimize.diagnosis import validate
 
 _EXACT = Exact(math)
 _RATES = ("second_memory_bytes_per_s", "hbm_bytes_per_s", "flop_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")

@@ -18,12 +18,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from costmodel.cluster import Cluster
-from costmodel.plan import Plan
+from costmodel.inputs import Cluster, Plan
 from costmodel.specs import load_cluster, load_workload
-from experiments._budget import answers, figures
-from experiments._budget.prices import COMBINATIONS
-from experiments._budget.space import Choice, cluster_of, cluster_sizes, search
+from experiments.budget_125m import answers, figures
+from experiments.budget_125m.prices import COMBINATIONS
+from experiments.budget_125m.space import Choice, cluster_of, cluster_sizes, search
 
 MODELS = {"gpt3-175b": (2304, 2310, 2340), "mt-nlg-530b": (2496, 2520, 2560), "megatron-1t": (3040, 3060, 3072)}
 """Global batches, within 2 % of one another: like those of the study, which follow the cluster (2,315 to 2,343, 2,520,

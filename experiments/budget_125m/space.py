@@ -7,13 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel._pytree import map_leaves
-from costmodel.cluster import Cluster
-from costmodel.cost import as_floats, cost
-from costmodel.plan import Offload, Plan, PlanPoint, layers
-from costmodel.semantics import Exact
-from costmodel.workload import Workload
-from experiments._budget.prices import ACCELERATOR_USD, GIB, HBM, HBM_CURVE, SECOND, Sizes, unit_usd
+from costmodel import Exact, map_leaves
+from costmodel.formulas import as_floats, cost
+from costmodel.inputs import Cluster, Offload, Plan, PlanPoint, Workload, layers
+from experiments.budget_125m.prices import ACCELERATOR_USD, GIB, HBM, HBM_CURVE, SECOND, Sizes, unit_usd
 from optimize.lattice import Lattice, lattice
 
 FIXED = {"context": 1, "zero_stage": frozenset((1, 3)), "sequence_parallel": True, "domain": 8}

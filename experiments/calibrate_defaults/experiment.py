@@ -16,11 +16,22 @@ from typing import Any
 import numpy as np
 
 from costmodel import specs
-from costmodel.fit.fitted import Fitted, as_posterior, as_tables, narrowed
-from costmodel.fit.kernels import kernels
-from costmodel.fit.problem import Settings
-from costmodel.fit.train import Trained, left_out_errors, scatter, train, within_scatter
-from costmodel.rows import Case, read_cases, settle
+from costmodel.measured import (
+    Case,
+    Fitted,
+    Settings,
+    Trained,
+    as_posterior,
+    as_tables,
+    kernels,
+    left_out_errors,
+    narrowed,
+    read_cases,
+    scatter,
+    settle,
+    train,
+    within_scatter,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +136,7 @@ def tables(results: Mapping[str, Any]) -> list[Any]:
 def _toml(tables: Mapping[str, Any]) -> str:
     """The tables as TOML: top-level lists, then one table for each name."""
     lines = [
-        "# Constants of the Stack. Written by a program: see [provenance]. costmodel/_specs_stacks.py reads them.",
+        "# Constants of the Stack. Written by a program: see [provenance]. costmodel/specs/stacks.py reads them.",
         "",
     ]
     lines += [f"{name} = {json.dumps(value)}" for name, value in tables.items() if not isinstance(value, Mapping)]

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments._codesign import figures, frontier, money
-from experiments._codesign.tables import plan_words
-from experiments._codesign.tables import tables as tables
-from optimize.design import design
-from optimize.design_command import DesignInputs, answer_json, resolve
-from optimize.objective import SECONDS_A_DAY
-from optimize.status import CommandError
+from experiments.codesign import figures, frontier, money
+from experiments.codesign.tables import plan_words
+from experiments.codesign.tables import tables as tables
+from optimize import CommandError
+from optimize.cli import answer_json
+from optimize.cli import resolve_design as resolve
+from optimize.clusters import DesignInputs, design
+from optimize.question import SECONDS_A_DAY
 
 
 @dataclass(frozen=True, kw_only=True)

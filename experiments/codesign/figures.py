@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments._codesign.money import PARTS
+from experiments.codesign.money import PARTS
 from optimize import units
-from optimize.objective import SECONDS_A_DAY
+from optimize.question import SECONDS_A_DAY
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999")
 _PARTS: dict[str, str] = dict(

@@ -9,15 +9,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from optimize import joint
-from optimize.answers import Answer
-from optimize.design import DesignResult
-from optimize.design_command import DesignInputs
-from optimize.frontier import FACTORS, monotone, point_of
-from optimize.objective import Limits
-from optimize.problem import Problem
-from optimize.space import space
-from optimize.thinning import thinned
+from optimize.clusters import FACTORS, Answer, DesignInputs, DesignResult, monotone, point_of
+from optimize.clusters import one_job as joint
+from optimize.lattice import thinned
+from optimize.question import Limits, Problem, space
 
 LIMIT = "budget_usd"
 

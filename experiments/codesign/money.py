@@ -1,9 +1,7 @@
 """What the money of an answer is spent on."""
 
-from costmodel.cost import as_floats
-from costmodel.curves import CurveRange, hardware_of
-from costmodel.economics import bill
-from optimize.answers import Answer
+from costmodel.formulas import CurveRange, as_floats, bill, hardware_of
+from optimize.clusters import Answer
 
 PARTS: tuple[str, ...] = (
     "FLOP/s",

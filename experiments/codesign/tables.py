@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from costmodel.plan import Plan
+from costmodel.inputs import Plan
 from optimize import units
-from optimize.objective import SECONDS_A_DAY
+from optimize.question import SECONDS_A_DAY
 
 Answer = Mapping[str, Any]
 

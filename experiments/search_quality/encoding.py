@@ -12,15 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from costmodel._pytree import map_leaves
-from costmodel.plan import Plan, PlanPoint
-from costmodel.workload import Workload
-from optimize._axes import Axis
-from optimize.counts_of_accelerators import between
-from optimize.joint import cells
-from optimize.lattice import Lattice, lattice
-from optimize.problem import Problem
-from optimize.space import RATES, sized
+from costmodel import map_leaves
+from costmodel.inputs import Plan, PlanPoint, Workload
+from optimize.clusters import between, cells
+from optimize.lattice import Axis, Lattice, lattice
+from optimize.question import RATES, Problem, sized
 
 DECODED = ("tensor", "pipeline", "context", "expert", "expert_tensor", "microbatch")
 _APART = 64.0  # between the children of two nodes: more than any log2 of a degree

@@ -9,19 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodel.cost import as_floats
-from costmodel.counts import counts
-from costmodel.curves import hardware_of, with_hardware
-from costmodel.memory import memory
-from costmodel.plan import PlanPoint
-from costmodel.roofline import rates
-from costmodel.schedule import step_time
-from costmodel.semantics import Exact
-from costmodel.timing import timing
-from experiments._quality.encoding import Encoding
-from optimize.objective import Objective
-from optimize.space import RATES
-from optimize.tangents import left, money, project, rate
+from costmodel import Exact
+from costmodel.formulas import as_floats, counts, hardware_of, memory, rates, step_time, timing, with_hardware
+from costmodel.inputs import PlanPoint
+from experiments.search_quality.encoding import Encoding
+from optimize.clusters import left, money, project, rate
+from optimize.question import RATES, Objective
 
 INFEASIBLE = 1e3  # of a logarithm: above every feasible one
 _EXACT = Exact(np)

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments._quality import figures, summary
-from experiments._quality.methods import OF_KIND, OPTIONAL
-from experiments._quality.suite import KINDS, Case, draw
+from experiments.search_quality import figures, summary
+from experiments.search_quality.methods import OF_KIND, OPTIONAL
+from experiments.search_quality.suite import KINDS, Case, draw
 
 QUICK = ("equipoise", "evolution", "exhaustive", "convex")
 RUNS = Path("results/search_quality_runs")  # relative to the working directory
@@ -112,7 +112,7 @@ def _run(case: Case, method: str, config: Config) -> dict[str, Any]:
     cold = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     cold |= {"PYTHONWARNINGS": "ignore"}
     started = json.dumps(order | {"started": time.time()})
-    command = [sys.executable, "-m", "experiments._quality.worker", started]
+    command = [sys.executable, "-m", "experiments.search_quality.worker", started]
     done = subprocess.run(command, env=cold, capture_output=True, text=True, check=False)
     if done.returncode:
         return {"failed": done.stderr.strip()[-2000:], "at": {}, "trace": [], "log_bound": None, "evaluations": 0}

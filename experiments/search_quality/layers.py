@@ -1,7 +1,7 @@
 """High-dimensional plans: layers by stage, recompute by layer and microbatch of a deep pipeline; 70 variables and more.
 
-Vectors, their decoding and their score are those of `optimize.layered`. A second kind of baseline is given more: the
-vector holds the microbatch and the boundaries only, and the cheapest recompute that fits is solved for, as the solver
+Vectors, their decoding and their score are those of `optimize.layers.problem`. A second kind of baseline is given more:
+the vector holds the microbatch and the boundaries only, and the cheapest recompute that fits is solved for, as the solver
 does (`LayeredProblem.segments`).
 """
 
@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments._quality.recorder import Recorder
-from experiments._quality.suite import Question, plan_of
-from optimize.find_layers import find_layers
-from optimize.layered import Candidate, LayeredProblem, problem
+from experiments.search_quality.recorder import Recorder
+from experiments.search_quality.suite import Question, plan_of
+from optimize.layers import Candidate, LayeredProblem, find_layers, problem
 
 MISSES = 1e6  # the score of a division that does not fit with everything recomputed
 
@@ -36,7 +35,7 @@ def layered(question: Question) -> LayeredProblem:
 
 def solve(question: Question, recorder: Recorder, seed: int) -> float | None:
     """The solver under test; its repairs tell of every improvement."""
-    given, module = layered(question), sys.modules["optimize.find_layers"]
+    given, module = layered(question), sys.modules["optimize.layers.find_layers"]
     repair: Callable[..., None] = module._repair  # pyright: ignore[reportAttributeAccessIssue]
 
     def watched(asked: LayeredProblem, size: int, found: Any, edges: np.ndarray, best: Any) -> None:
@@ -111,6 +110,6 @@ def nested(question: Question, recorder: Recorder) -> tuple[Callable[[np.ndarray
 
 
 def _divided(given: LayeredProblem, size: int, edges: np.ndarray, modes: np.ndarray) -> dict[str, Any]:
-    module = sys.modules["optimize.find_layers"]
+    module = sys.modules["optimize.layers.find_layers"]
     best = module._Best(size=size, edges=tuple(int(edge) for edge in edges), modes=modes)  # pyright: ignore
     return _plain(module._candidate(given, best))  # pyright: ignore[reportAttributeAccessIssue]

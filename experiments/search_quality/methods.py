@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments._quality import black_boxes, greedy, layers, ours, programs
-from experiments._quality.encoding import Encoding
-from experiments._quality.evaluator import INFEASIBLE, Evaluator
-from experiments._quality.evolution import differential, evolve
-from experiments._quality.recorder import Recorder
-from experiments._quality.score import fields
-from experiments._quality.suite import Question
+from experiments.search_quality import black_boxes, greedy, layers, ours, programs
+from experiments.search_quality.encoding import Encoding
+from experiments.search_quality.evaluator import INFEASIBLE, Evaluator
+from experiments.search_quality.evolution import differential, evolve
+from experiments.search_quality.recorder import Recorder
+from experiments.search_quality.score import fields
+from experiments.search_quality.suite import Question
 
 Method = Callable[[Question, Recorder, int], float | None]
 Values = Callable[[np.ndarray], np.ndarray]

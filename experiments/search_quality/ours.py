@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments._quality import layers
-from experiments._quality.recorder import Recorder
-from experiments._quality.score import fields
-from experiments._quality.suite import Question, plan_of
-from optimize import joint, mix
-from optimize.find_plan import find_plan
-from optimize.shadow import hardware_problem, solve_plans
-from optimize.space import RATES
+from experiments.search_quality import layers
+from experiments.search_quality.recorder import Recorder
+from experiments.search_quality.score import fields
+from experiments.search_quality.suite import Question, plan_of
+from optimize.clusters import one_job as joint
+from optimize.clusters import several_jobs as mix
+from optimize.hardware import hardware_problem, solve_plans
+from optimize.plans import find_plan
+from optimize.question import RATES
 
 _PLAN_OBJECTIVES = {"step": "step_s", "time": "time_s", "cost": "cost_usd", "energy": "energy_j"}
 

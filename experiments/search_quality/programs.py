@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.plan import PlanPoint, embed
-from experiments._quality.evaluator import INFEASIBLE, Evaluator
-from experiments._quality.recorder import Recorder
-from experiments._quality.score import fields, objective_of_plans
-from experiments._quality.suite import Question, plan_of
-from optimize.exhaustive import chunk_count, exactly
-from optimize.inputs import plan_precision
-from optimize.lattice import CHUNK, Chunk, lattice
-from optimize.space import RATES
+from costmodel.inputs import PlanPoint, embed
+from experiments.search_quality.evaluator import INFEASIBLE, Evaluator
+from experiments.search_quality.recorder import Recorder
+from experiments.search_quality.score import fields, objective_of_plans
+from experiments.search_quality.suite import Question, plan_of
+from optimize.lattice import CHUNK, Chunk, lattice, plan_precision
+from optimize.plans import chunk_count, exactly
+from optimize.question import RATES
 
 
 def exhaustive_plans(question: Question, recorder: Recorder, seed: int) -> float | None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.plan import Plan
-from costmodel.violations import violations
-from experiments._quality.suite import Question
-from optimize.answers import continuous_answer, misses
-from optimize.plan_values import plan_value
-from optimize.space import sized
-from optimize.validate import validate
+from costmodel.inputs import Plan
+from costmodel.specs import violations
+from experiments.search_quality.suite import Question
+from optimize.clusters import continuous_answer, misses
+from optimize.diagnosis import validate
+from optimize.plans import plan_value
+from optimize.question import sized
 
 ROUNDING = 1e-8  # by which a limit may be missed: solvers end on limits up to rounding
 TINY = 1e-300

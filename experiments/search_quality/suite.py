@@ -10,18 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.cost import as_floats
-from costmodel.curves import CurveRange
-from costmodel.plan import Plan
+from costmodel.formulas import CurveRange, as_floats
+from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.specs import load_cluster, load_curves, load_workload
-from costmodel.workload import Workload
-from optimize.exhaustive import in_numpy
-from optimize.lattice import CHUNK, lattice
-from optimize.objective import Job, Limits, Objective
-from optimize.problem import Problem
-from optimize.space import known_ranges, sized, space
-from optimize.thinning import thinned
+from optimize.lattice import CHUNK, lattice, thinned
+from optimize.plans import in_numpy
+from optimize.question import Job, Limits, Objective, Problem, known_ranges, sized, space
 
 KINDS = ("plan", "hardware", "joint", "mix", "layers")
 MODELS = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments._quality.suite import Case
+from experiments.search_quality.suite import Case
 
 OWN = "equipoise"
 COLUMNS = ("problem", "kind", "method", "clock_s", "cpu_s", "evaluations", "value", "gap", "certified_gap")

@@ -1,6 +1,6 @@
-"""One method on one problem in a process of its own: `python -m experiments._quality.worker ORDER`, JSON on both sides.
+"""One method on one problem in a process of its own: `python -m experiments.search_quality.worker ORDER`.
 
-The clock starts when the parent asks for the process, so imports and compilation count for every method.
+JSON on both sides. The clock starts when the parent asks for the process, so imports and compilation count for every method.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from experiments._quality.recorder import Found, Recorder
+from experiments.search_quality.recorder import Found, Recorder
 
 MARKS_S = (5.0, 20.0, 60.0)
 GRACE_S = 3.0  # and a fifth of the run: what the end of a method may take
@@ -21,8 +21,8 @@ GRACE_S = 3.0  # and a fifth of the run: what the end of a method may take
 
 def main(order: dict[str, Any]) -> dict[str, Any]:
     """Run, then score again what was known at every mark."""
-    from experiments._quality.methods import METHODS
-    from experiments._quality.suite import Case, problem_of
+    from experiments.search_quality.methods import METHODS
+    from experiments.search_quality.suite import Case, problem_of
 
     recorder = Recorder(order["started"], order["seconds"], order["clock"], order.get("evaluations", 0))
     case = Case(**{**order["case"], "jobs": tuple(order["case"]["jobs"])})
@@ -70,9 +70,9 @@ def _limited(recorder: Recorder) -> Iterator[None]:
 
 
 def _score(question: Any, found: Found) -> float | None:
-    from experiments._quality import layers
-    from experiments._quality.score import score_design, score_plan
-    from experiments._quality.suite import plan_of
+    from experiments.search_quality import layers
+    from experiments.search_quality.score import score_design, score_plan
+    from experiments.search_quality.suite import plan_of
 
     own = found.candidate
     if "plan" in own:

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from experiments._speed.structures import together
+from experiments.speed.structures import together
 
 PYTHON_ONE_CORE = 1_000.0
 PYTHON_TWO_CORES = 1_700.0

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import compiled
-from costmodel.cost import cost
-from costmodel.plan import PlanPoint, embed
-from costmodel.semantics import Exact
-from experiments._speed.clock import best_s, best_sum_s
-from experiments._speed.operations import operations
-from experiments._speed.subject import LAYOUTS, Pool, cast, grid, random_plans, subject
+from costmodel import Exact
+from costmodel.evaluators import compiled
+from costmodel.formulas import cost
+from costmodel.inputs import PlanPoint, embed
+from experiments.speed.clock import best_s, best_sum_s
+from experiments.speed.operations import operations
+from experiments.speed.subject import LAYOUTS, Pool, cast, grid, random_plans, subject
 
 PYTHON_SLICE = 16  # plans that are timed together
 NUMPY_BATCH = 8_192  # temporaries of 32 KiB stay in the cache and cost no page faults

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments._speed import bars, figures, processes, startup
-from experiments._speed.structures import together
+from experiments.speed import bars, figures, processes, startup
+from experiments.speed.structures import together
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.compiled import COMPILER_OPTIONS
-from experiments._speed.clock import best_s
+from costmodel.evaluators import COMPILER_OPTIONS
+from experiments.speed.clock import best_s
 
 LENGTH = 16_384  # float32: 64 KiB for each of two inputs and the output
 CHAINS = 8  # independent of one another

@@ -163,7 +163,7 @@ def _apply(program: Program, equation: Any, operands: list[int]) -> int:
         return program.apply(name, operands[:1], size, str(equation.params))
     if name in KINDS:
         return program.apply(name, operands, size)
-    raise ValueError(f"operation `{name}` has no kind in experiments/_speed/operations.py")
+    raise ValueError(f"operation `{name}` has no kind in experiments/speed/operations.py")
 
 
 def _number(value: Any) -> float | None:

@@ -19,7 +19,7 @@ def measure(role: str, on: list[int], **order: Any) -> dict[str, Any]:
 
 
 def _start(role: str, on: list[int], flags: dict[str, str], order: dict[str, Any]) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "experiments._speed.worker", json.dumps({"role": role, "cores": on, **order})]
+    command = [sys.executable, "-m", "experiments.speed.worker", json.dumps({"role": role, "cores": on, **order})]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env={**os.environ, **flags})
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 _FIRST_JAX = """
-from experiments._speed.startup import first_jax
+from experiments.speed.startup import first_jax
 first_jax({role!r})
 """
 _EXPLAIN = (
@@ -36,7 +36,7 @@ def starts(out: str) -> dict[str, Start]:
     found = {
         "python": Start(["-c", "pass"]),
         "import numpy": Start(["-c", "import numpy"]),
-        "import costmodel": Start(["-c", "import costmodel.evaluate"]),
+        "import costmodel": Start(["-c", "import costmodel; costmodel.evaluate"]),
         "import jax": Start(["-c", "import jax"]),
         "first JAX value": Start(["-c", _FIRST_JAX.format(role="value")], slow=True),
         "first JAX value, cached": Start(["-c", _FIRST_JAX.format(role="value")], cached=True),
@@ -56,9 +56,9 @@ def first_jax(role: str) -> None:
     import jax
     import numpy as np
 
-    from costmodel import compiled
-    from costmodel.plan import Plan, embed
-    from experiments._speed.subject import cast, subject
+    from costmodel.evaluators import compiled
+    from costmodel.inputs import Plan, embed
+    from experiments.speed.subject import cast, subject
 
     workload, cluster = subject()
     plan = Plan(data=128, tensor=8, pipeline=16, sequence_parallel=True)

@@ -9,12 +9,12 @@ import math
 import time
 from typing import Any
 
-from costmodel import compiled
-from costmodel.cost import cost
-from costmodel.plan import PlanPoint
-from costmodel.semantics import Exact
-from experiments._speed.clock import best_sum_s
-from experiments._speed.subject import Pool, cast, subject
+from costmodel import Exact
+from costmodel.evaluators import compiled
+from costmodel.formulas import cost
+from costmodel.inputs import PlanPoint
+from experiments.speed.clock import best_sum_s
+from experiments.speed.subject import Pool, cast, subject
 
 MODELS = {"moe": "deepseek-v3", "encoder-decoder": "mbart-large", "windows in four stages": "swin-1.8b"}
 BATCHES = (16_384, 65_536)

@@ -6,13 +6,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from costmodel import options
-from costmodel._pytree import map_leaves
-from costmodel.cluster import Cluster
-from costmodel.cost import as_floats
-from costmodel.plan import Plan, PlanPoint, embed
+from costmodel import map_leaves
+from costmodel.formulas import as_floats
+from costmodel.inputs import Cluster, Plan, PlanPoint, Workload, embed, options
 from costmodel.specs import load_cluster, load_workload
-from costmodel.workload import Workload
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""A measuring process: pinned to its cores before it imports JAX. `python -m experiments._speed.worker '{...}'`."""
+"""A measuring process: pinned to its cores before it imports JAX. `python -m experiments.speed.worker '{...}'`."""
 
 import json
 import os
@@ -15,8 +15,8 @@ def pin(cores: list[int]) -> None:
 
 def one_core(order: dict[str, Any]) -> dict[str, Any]:
     """Everything that is compared within one run on one core."""
-    from experiments._speed.evaluators import Bench, Effort
-    from experiments._speed.machine import limit_s, rates_per_s
+    from experiments.speed.evaluators import Bench, Effort
+    from experiments.speed.machine import limit_s, rates_per_s
 
     effort = Effort(**order["effort"])
     bench = Bench(effort, order["plans"], order["seed"])
@@ -36,7 +36,7 @@ def one_core(order: dict[str, Any]) -> dict[str, Any]:
 
 def structures(order: dict[str, Any]) -> dict[str, Any]:
     """Other structures of block, on one core."""
-    from experiments._speed.structures import structures
+    from experiments.speed.structures import structures
 
     return structures(order["seconds"], order["plans"], order["seed"], order["thorough"])
 
@@ -47,8 +47,8 @@ def many_plans(order: dict[str, Any]) -> dict[str, Any]:
 
     import numpy as np
 
-    from costmodel.compiled import batch_cost
-    from experiments._speed.subject import Pool, subject
+    from costmodel.evaluators import batch_cost
+    from experiments.speed.subject import Pool, subject
 
     plans, piece = order["plans"], 262_144
     workload, cluster = subject()
@@ -79,8 +79,8 @@ def windows(order: dict[str, Any]) -> dict[str, Any]:
     """Count evaluations in windows of time that all processes share; `devices` splits each batch over XLA devices."""
     import jax
 
-    from costmodel import compiled
-    from experiments._speed.subject import Pool, cast, subject
+    from costmodel.evaluators import compiled
+    from experiments.speed.subject import Pool, cast, subject
 
     devices, batch = order["devices"], order["batch"]
     workload, cluster = subject()

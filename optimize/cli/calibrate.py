@@ -8,13 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel._specs_files import SpecError, plain
-from costmodel._specs_nccl import is_nccl, read_nccl
-from costmodel.calibrate import Calibrated, calibrate
-from costmodel.cluster import Cluster
-from costmodel.collective_fit import fit_collectives, log_errors
-from costmodel.rows import Case, Unreadable, read_cases, settle
-from costmodel.specs import load_cluster
+from costmodel.inputs import Cluster
+from costmodel.measured import Calibrated, Case, Unreadable, calibrate, fit_collectives, log_errors, read_cases, settle
+from costmodel.specs import SpecError, is_nccl, load_cluster, plain, read_nccl
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

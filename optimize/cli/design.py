@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel.cluster import Cluster
-from costmodel.curves import CurveRange, anchored
+from costmodel.formulas import anchored
 from costmodel.specs import (
     COUNT,
     FLAG,
@@ -20,13 +19,11 @@ from costmodel.specs import (
     load_workload,
     one_of,
 )
-from optimize.answers import Answer
-from optimize.design import DesignResult
-from optimize.frontier import SWEPT
-from optimize.inputs import COMMAND_LINE, Given, merge, placed
-from optimize.jobs import read_jobs
-from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective
-from optimize.plan_command import fixed_fields
+from optimize.cli.inputs import COMMAND_LINE, Given, merge, placed
+from optimize.cli.jobs import read_jobs
+from optimize.cli.plan import fixed_fields
+from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult
+from optimize.question import SECONDS_A_DAY, Job, Limits, Objective
 
 SCHEMA = 1
 TEMPLATE = "gb200-nvl72"
@@ -47,59 +44,7 @@ _CHECKS: dict[str, Check] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DesignInputs:
-    """What one design needs, resolved."""
-
-    jobs: tuple[Job, ...]
-    models: tuple[str, ...]
-    limits: Limits
-    objective: Objective
-    template: Cluster
-    curves: CurveRange
-    fixed: Mapping[str, Any]
-    seconds: float
-    seed: int
-    sweep: str | None
-    out: Path | None
-
-    def settings(self) -> dict[str, Any]:
-        """The keywords of `design.design`."""
-        names = ("template", "curves", "objective", "fixed", "seconds", "seed", "sweep")
-        return {name: getattr(self, name) for name in names}
-
-    def as_json(self) -> dict[str, Any]:
-        """Enough to ask again; which of two meanings the limits have is said."""
-        limits = self.limits
-        return {
-            "jobs": [
-                {
-                    "model": model,
-                    "sequence": job.workload.sequence,
-                    "batch": job.workload.batch,
-                    "tokens": job.tokens,
-                    "weight": job.weight,
-                    "deadline_days": None if job.deadline_s is None else job.deadline_s / SECONDS_A_DAY,
-                }
-                for model, job in zip(self.models, self.jobs, strict=True)
-            ],
-            "objective": self.objective.key,
-            "budget_usd": limits.budget_usd,
-            "budget_is": "rent while training" if limits.rent else "capital",
-            "power_mw": None if limits.power_w is None else limits.power_w / 1e6,
-            "power_is": "mean power at the facility's meter while training, cooling and losses included",
-            "accelerators": limits.accelerators,
-            "deadline_days": None if limits.deadline_s is None else limits.deadline_s / SECONDS_A_DAY,
-            "cluster": self.template.name,
-            "curves": self.curves.name,
-            "fix": dict(self.fixed),
-            "seconds": self.seconds,
-            "seed": self.seed,
-            "sweep": self.sweep,
-        }
-
-
-def resolve(flags: Mapping[str, Any], config: str | None = None) -> DesignInputs:
+def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> DesignInputs:
     """Read, merge and check. Raises `SpecError` for a wrong value."""
     given = merge(flags, config, _CHECKS)
     if not given.values.keys() & {"budget_usd", "power_mw"}:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from costmodel.cluster import Cluster
-from costmodel.plan import Plan
+from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.specs import (
     COUNT,
     PLAN_CHECKS,
@@ -22,11 +21,11 @@ from costmodel.specs import (
     load_workload,
     plain,
     read_mapping,
+    violations,
 )
-from costmodel.violations import violations
-from costmodel.workload import Workload
-from optimize.default_plan import choose_plan
-from optimize.plan_files import PlanFile, read_plan_file
+from optimize.diagnosis import Inputs
+from optimize.lattice import choose_plan, plan_precision
+from optimize.launch import PlanFile, read_plan_file
 from optimize.status import CommandError, Status
 
 T = TypeVar("T")
@@ -38,35 +37,6 @@ _REQUEST_CHECKS: dict[str, Check] = {
     "out": TEXT,
     **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
 }
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """What one evaluation needs, resolved and legal."""
-
-    model: str
-    cluster_from: str  # name or file
-    workload: Workload
-    cluster: Cluster
-    plan: Plan
-    plan_from: str  # where the plan was read
-    chosen: str = ""  # how the degrees that were not given were chosen; empty where all were
-    out: Path | None = None
-    unread: tuple[str, ...] = ()  # options of a launch file that may change the cost and were not read
-
-    def as_json(self) -> dict[str, Any]:
-        """The resolved inputs, enough to ask again."""
-        return {
-            "model": self.model,
-            "cluster": self.cluster.name,
-            "accelerators": self.cluster.accelerators,
-            "sequence": self.workload.sequence,
-            "batch": self.workload.batch,
-            "plan": dataclasses.asdict(self.plan),
-            "plan_from": self.plan_from,
-            "plan_chosen": self.chosen or None,
-            "plan_not_read": list(self.unread),
-        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,12 +89,6 @@ def job(given: Given, accelerators: int | None) -> tuple[Workload, Cluster]:
         given.place("model"), "model", load_workload, given.values["model"], **given.pick("sequence", "batch")
     )
     return workload, placed(given.place("cluster"), "cluster", load_cluster, given.values["cluster"], accelerators)
-
-
-def plan_precision(cluster: Cluster) -> dict[str, str]:
-    """The widest-used precision that the accelerator has, where none is given."""
-    types = cluster.accelerator.types
-    return {} if "bf16" in types else {"precision": "fp16" if "fp16" in types else "fp32"}
 
 
 def merge(flags: Mapping[str, Any], config: str | None, checks: Mapping[str, Check]) -> Given:

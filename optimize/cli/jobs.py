@@ -3,11 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel._specs_checks import COUNT, POSITIVE, Check, convert, fail, require
-from costmodel._specs_files import SpecError, plain, read_mapping
-from costmodel.specs import load_workload
-from optimize.inputs import placed
-from optimize.objective import SECONDS_A_DAY, Job
+from costmodel.specs import (
+    COUNT,
+    POSITIVE,
+    Check,
+    SpecError,
+    convert,
+    fail,
+    load_workload,
+    plain,
+    read_mapping,
+    require,
+)
+from optimize.cli.inputs import placed
+from optimize.question import SECONDS_A_DAY, Job
 
 _CHECKS: dict[str, Check] = {
     "model": Check("a name or a file", lambda value: isinstance(value, str)),

@@ -5,10 +5,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from optimize import export, units
-from optimize.find_plan import PlanResult, find_plan
-from optimize.only import OnlyResult, find_plan_for
-from optimize.plan_command import PlanInputs
+from optimize import units
+from optimize.launch import frameworks as export
+from optimize.plans import OnlyResult, PlanInputs, PlanResult, find_plan, find_plan_for
 
 _FILES = {
     "megatron": "launch-megatron.sh",

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from costmodel.cluster import Cluster
-from costmodel.plan import layers
+from costmodel.inputs import Cluster, active_parameters, layers, model_flop, parameters
 from costmodel.specs import SpecError, load_cluster, load_workload, model_names, read_tables
-from costmodel.workload import active_parameters, model_flop, parameters
 
 
 def models() -> list[dict[str, Any]]:

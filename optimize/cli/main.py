@@ -39,7 +39,7 @@ exit status: 0 an answer, 2 wrong input, 3 no feasible answer"""
 
 def main(words: Sequence[str] | None = None) -> Never:
     """Run one command and exit with its status."""
-    from optimize import compile_cache
+    from optimize.cli import cache as compile_cache
 
     words = sys.argv[1:] if words is None else list(words)
     compile_cache.keep()
@@ -84,9 +84,11 @@ def _about(words: Sequence[str]) -> None:
 
 
 def _explain(words: Sequence[str], start: float) -> None:
-    from optimize import command_line, report, requests
-    from optimize.explain import explain, explanation_json
-    from optimize.inputs import resolve
+    from optimize.cli import requests
+    from optimize.cli import words as command_line
+    from optimize.cli.inputs import resolve
+    from optimize.diagnosis import explain, explanation_json
+    from optimize.report import report
 
     request = command_line.read(requests.Explain, "explain", words, requests.EXAMPLES["explain"])
     inputs = resolve(request.fields(), request.config)
@@ -95,12 +97,13 @@ def _explain(words: Sequence[str], start: float) -> None:
     explanation, other = explain(inputs), None
     answer = explanation_json(explanation)
     if request.against is not None:
-        from optimize.against import differences_json, other_inputs
+        from optimize.cli.against import other_inputs
+        from optimize.diagnosis import differences_json
 
         other = explain(other_inputs(inputs, request.against))
         answer["against"] = {"answer": explanation_json(other), "differences": differences_json(explanation, other)}
     if inputs.out is not None:
-        from optimize import figures
+        from optimize.report import figures
 
         report.write(inputs.out, answer | _end(start), figures.draw(explanation))
     if request.json:
@@ -112,7 +115,10 @@ def _explain(words: Sequence[str], start: float) -> None:
 
 
 def _plan(words: Sequence[str], start: float) -> None:
-    from optimize import command_line, launching, plan_command, plan_layers, report, requests
+    from optimize.cli import launching, plan_layers, requests
+    from optimize.cli import plan as plan_command
+    from optimize.cli import words as command_line
+    from optimize.report import report
 
     request = command_line.read(requests.FindPlan, "plan", words, requests.EXAMPLES["plan"])
     inputs = plan_command.resolve(request.fields(), request.config)
@@ -129,7 +135,7 @@ def _plan(words: Sequence[str], start: float) -> None:
     layers = plan_layers.improve(inputs, result)
     answer |= plan_layers.as_json(layers)
     if inputs.out is not None and inputs.sharding.process == 0:
-        from optimize import figures_plan
+        from optimize.report import figures_plan
 
         files = figures_plan.draw(inputs, result) | launching.files(inputs, result)
         report.write(inputs.out, answer | _end(start), files | plan_command.table_file(table))
@@ -143,8 +149,10 @@ def _plan(words: Sequence[str], start: float) -> None:
 
 
 def _predict(words: Sequence[str], start: float) -> None:
-    from optimize import command_line, report, requests
-    from optimize.predict import predict_file, prediction_json
+    from optimize.cli import requests
+    from optimize.cli import words as command_line
+    from optimize.diagnosis import predict_file, prediction_json
+    from optimize.report import report
 
     words = command_line.first_as("--rows", words)
     request = command_line.read(requests.Predict, "predict", words, requests.EXAMPLES["predict"])
@@ -161,8 +169,10 @@ def _predict(words: Sequence[str], start: float) -> None:
 
 
 def _calibrate(words: Sequence[str], start: float) -> None:
-    from optimize import command_line, report, requests
-    from optimize.calibrate_command import calibrated, write
+    from optimize.cli import requests
+    from optimize.cli import words as command_line
+    from optimize.cli.calibrate import calibrated, write
+    from optimize.report import report
 
     words = command_line.first_as("--rows", words)
     request = command_line.read(requests.Calibrate, "calibrate", words, requests.EXAMPLES["calibrate"])
@@ -183,17 +193,20 @@ def _calibrate(words: Sequence[str], start: float) -> None:
 
 
 def _design(words: Sequence[str], start: float) -> None:
-    from optimize import command_line, design_command, report, requests
-    from optimize.design import design
+    from optimize.cli import design as design_command
+    from optimize.cli import requests
+    from optimize.cli import words as command_line
+    from optimize.clusters import design
+    from optimize.report import report
 
     request = command_line.read(requests.Design, "design", words, requests.EXAMPLES["design"])
-    inputs = design_command.resolve(request.fields(), request.config)
+    inputs = design_command.resolve_design(request.fields(), request.config)
     if inputs.out is not None:
         report.check_directory(inputs.out)
     result = design(inputs.jobs, inputs.limits, **inputs.settings(), progress=report.progress("design"))
     answer = design_command.as_json(inputs, result)
     if inputs.out is not None:
-        from optimize import figures_design
+        from optimize.report import figures_design
 
         report.write(inputs.out, answer | _end(start), figures_design.draw(result))
     if request.json:
@@ -203,21 +216,27 @@ def _design(words: Sequence[str], start: float) -> None:
 
 
 def _models(words: Sequence[str], start: float) -> None:
-    from optimize import catalogue, command_line, report, requests
+    from optimize.cli import lists as catalogue
+    from optimize.cli import requests
+    from optimize.cli import words as command_line
+    from optimize.report import report
 
     request = command_line.read(requests.Models, "models", words, requests.EXAMPLES["models"])
     _list(request.json, {"models": catalogue.models()}, report.show_models, start)
 
 
 def _clusters(words: Sequence[str], start: float) -> None:
-    from optimize import catalogue, command_line, report, requests
+    from optimize.cli import lists as catalogue
+    from optimize.cli import requests
+    from optimize.cli import words as command_line
+    from optimize.report import report
 
     request = command_line.read(requests.Clusters, "clusters", words, requests.EXAMPLES["clusters"])
     _list(request.json, {"clusters": catalogue.clusters()}, report.show_clusters, start)
 
 
 def _list(as_json: bool, content: dict[str, Any], show: Callable[[list[dict[str, Any]]], None], start: float) -> None:
-    from optimize import report
+    from optimize.report import report
 
     if not as_json:
         show(next(iter(content.values())))
@@ -242,7 +261,7 @@ COMMANDS: dict[str, Callable[[Sequence[str], float], None]] = {
 def _refuse(words: Sequence[str], error: CommandError, start: float) -> int:
     print(f"equipoise: {error.message}", file=sys.stderr)
     if "--json" in words:
-        from optimize import report
+        from optimize.report import report
 
         told = {"schema": 1, "status": error.status.name, "message": error.message}
         report.print_json(told | {"violations": list(error.violations)} | _end(start))
@@ -253,7 +272,3 @@ def _end(start: float) -> dict[str, Any]:
     from optimize.versions import versions
 
     return {"versions": versions(), "seconds": time.perf_counter() - start}
-
-
-if __name__ == "__main__":
-    main()

@@ -5,15 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel.cluster import Cluster
 from costmodel.specs import COUNT, PLAN_CHECKS, POSITIVE, TEXT, Check, SpecError, fail, nearest, show
-from costmodel.workload import Workload
-from optimize.find_plan import PlanResult, Ranked
-from optimize.inputs import Given, job, merge
-from optimize.plan_table import PlanTable
-from optimize.plan_values import OBJECTIVES
-from optimize.runner_ups import RunnerUp
-from optimize.sharding import WAIT_S, Sharding
+from optimize.cli.inputs import Given, job, merge
+from optimize.plans import OBJECTIVES, WAIT_S, PlanInputs, PlanResult, PlanTable, Ranked, RunnerUp, Sharding
 
 SCHEMA = 1
 LAUNCHERS = ("megatron", "megatron-bridge", "torchtitan", "maxtext", "deepspeed")
@@ -33,41 +27,6 @@ _CHECKS: dict[str, Check] = {
 def _is_address(text: str) -> bool:
     host, _, port = text.rpartition(":")
     return host != "" and port.isdecimal() and 0 < int(port) < 65536
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PlanInputs:
-    """What one search needs, resolved."""
-
-    model: str
-    workload: Workload
-    cluster: Cluster
-    fixed: Mapping[str, Any]
-    objective: str
-    tokens: float | None
-    top: int
-    out: Path | None
-    sharding: Sharding = Sharding()
-    only: str | None = None  # a framework whose launcher the plans must suit
-    launch: str | None = None  # a framework whose launch file is asked for
-    layers: bool = False  # whether the layers of the best plans are placed one by one
-
-    def as_json(self) -> dict[str, Any]:
-        """Enough to ask again."""
-        return {
-            "model": self.model,
-            "cluster": self.cluster.name,
-            "accelerators": self.cluster.accelerators,
-            "sequence": self.workload.sequence,
-            "batch": self.workload.batch,
-            "objective": self.objective,
-            "tokens": self.tokens,
-            "top": self.top,
-            "fix": dict(self.fixed),
-            "only": self.only,
-            "launch": self.launch,
-            "layers": self.layers,
-        }
 
 
 def resolve(flags: Mapping[str, Any], config: str | None = None) -> PlanInputs:

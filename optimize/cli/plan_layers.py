@@ -4,9 +4,8 @@ import dataclasses
 from typing import Any
 
 from optimize import units
-from optimize.find_layers import LayersResult, find_layers
-from optimize.find_plan import PlanResult
-from optimize.plan_command import PlanInputs
+from optimize.layers import LayersResult, find_layers
+from optimize.plans import PlanInputs, PlanResult
 from optimize.status import CommandError, Status
 
 TRIED = 3  # of the plans told, of different degrees

@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
 
-from costmodel import options
-from costmodel.plan import Plan
+from costmodel.inputs import Plan, options
 
 _PLAN_HELP = {
     "data": "data-parallel degree; derived from --accelerators when not given",

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import tyro
 
 from costmodel.specs import SpecError, show
-from optimize.inputs import COMMAND_LINE
+from optimize.cli.inputs import COMMAND_LINE
 
 T = TypeVar("T")
 

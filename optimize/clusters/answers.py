@@ -7,15 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.curves import CurveRange, Hardware, priced
-from costmodel.plan import Plan
-from optimize.objective import Job, Quantities, minimised, residuals, told
-from optimize.parts import Parts, quantities
-from optimize.problem import Problem
-from optimize.sensitivity import Elasticity, elasticities
-from optimize.space import RATES, sized
-from optimize.validate import Validation, validate
+from costmodel.formulas import CurveRange, Hardware, priced
+from costmodel.inputs import Cluster, Plan
+from optimize.clusters.catalogue import Parts, quantities
+from optimize.diagnosis import Elasticity, Validation, elasticities, validate
+from optimize.question import RATES, Job, Problem, Quantities, minimised, residuals, sized, told
 
 _SIZES = (*RATES, "hbm_bytes", "accelerators")
 

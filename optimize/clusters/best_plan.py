@@ -5,11 +5,10 @@ import math
 
 import numpy as np
 
-from costmodel.plan import Plan
-from costmodel.workload import Workload
-from optimize.families import Families
-from optimize.screen import BATCH, FLOAT32_SLACK, screen, tangents_of
-from optimize.space import Space
+from costmodel.inputs import Plan, Workload
+from optimize.clusters.screening import BATCH, FLOAT32_SLACK, screen, tangents_of
+from optimize.lattice import Families
+from optimize.question import Space
 
 _TOGETHER = 256  # families expanded into plans at once
 

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from optimize._cells import Cell
-from optimize._progress import TOLERANCE, Best, Open, Progress, joined, trim
-from optimize.counts_of_accelerators import largest_alone
-from optimize.families import Families
-from optimize.hardware import HardwareSolutions, solve_hardware
-from optimize.lattice import Lattice
-from optimize.screen import BATCH, FLOAT32_SLACK, Screened, screen, tangents_of
-from optimize.shadow import hardware_problem
-from optimize.space import RATES
-from optimize.tangents import Left, Tangents, aggregated, project
+from optimize.clusters.cells import Cell
+from optimize.clusters.counts import largest_alone
+from optimize.clusters.progress import TOLERANCE, Best, Open, Progress, joined, trim
+from optimize.clusters.screening import BATCH, FLOAT32_SLACK, Screened, screen, tangents_of
+from optimize.clusters.tangents import Left, Tangents, aggregated, project
+from optimize.hardware import HardwareSolutions, hardware_problem, solve_hardware
+from optimize.lattice import Families, Lattice
+from optimize.question import RATES
 
 POLISHED = 64  # plans of each count whose hardware is solved for at once
 FEW = 2048  # families below which gradients without compilation are sooner

@@ -13,17 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.cost import as_floats
-from costmodel.curves import hardware_of
-from costmodel.economics import Economics, economics
-from costmodel.plan import Plan
-from optimize.counts_of_accelerators import grid, products_s
-from optimize.families import Families
-from optimize.fixed_hardware import best_plan
-from optimize.lattice import lattice
-from optimize.objective import Job, Limits, Objective, Quantities, minimised
-from optimize.space import RATES, Ranges, Space, known_clusters, sized
+from costmodel.formulas import Economics, as_floats, economics, hardware_of
+from costmodel.inputs import Cluster, Plan
+from optimize.clusters.best_plan import best_plan
+from optimize.clusters.counts import grid, products_s
+from optimize.lattice import Families, lattice
+from optimize.question import RATES, Job, Limits, Objective, Quantities, Ranges, Space, known_clusters, minimised, sized
 
 NETWORKS_BYTES_PER_S = (25e9, 50e9, 100e9)
 """InfiniBand of 200, 400 and 800 Gb/s for each accelerator, priced in proportion, as `prices.toml` says."""

@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from optimize.counts_of_accelerators import flop_bound_s, grid
-from optimize.families import Families
-from optimize.lattice import lattice
-from optimize.objective import Objective
-from optimize.problem import Problem
-from optimize.screen import Screened
-from optimize.space import sized
-from optimize.tangents import Bound, Left, Money, Rate, Tangents, dual_bound, left, money, project, rate
+from optimize.clusters.counts import flop_bound_s, grid
+from optimize.clusters.screening import Screened
+from optimize.clusters.tangents import Bound, Left, Money, Rate, Tangents, dual_bound, left, money, project, rate
+from optimize.lattice import Families, lattice
+from optimize.question import Objective, Problem, sized
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

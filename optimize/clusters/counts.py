@@ -6,14 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.cost import as_floats
-from costmodel.plan import Plan, embed
-from costmodel.roofline import rates
-from costmodel.workload import Workload, model_flop
-from optimize.objective import Limits
-from optimize.space import RATES, Space
-from optimize.tangents import Laws, left, money
+from costmodel.formulas import as_floats, rates
+from costmodel.inputs import Cluster, Plan, Workload, embed, model_flop
+from optimize.clusters.tangents import Laws, left, money
+from optimize.question import RATES, Limits, Space
 
 STEPS = (4, 5, 6, 7)  # of an octave: counts of a domain times 2**i times a quarter of these
 

@@ -14,9 +14,8 @@ import enum
 
 import numpy as np
 
-from optimize._relaxed import DEGREES, OF_JOB, RelaxedModel, Starts, logarithms, natural, ranges
-from optimize.problem import Problem
-from optimize.space import RATES
+from optimize.clusters.relaxed import DEGREES, OF_JOB, RelaxedModel, Starts, logarithms, natural, ranges
+from optimize.question import RATES, Problem
 
 STEPS = 64
 LEARNING_RATE = 0.35

@@ -13,21 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.curves import CurveRange
-from optimize import joint
-from optimize.answers import Answer, catalogue_answer, continuous_answer, misses
-from optimize.feasible import why_infeasible
-from optimize.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
-from optimize.mix import search_mix
-from optimize.objective import SECONDS_A_DAY, Job, Limits, Objective
-from optimize.parts import search_parts
-from optimize.problem import Problem
-from optimize.shadow import hardware_problem, shadow_prices, solve_plans
-from optimize.solve import Relaxed
-from optimize.space import Ranges, space
+from costmodel.formulas import CurveRange
+from costmodel.inputs import Cluster
+from optimize.clusters import one_job as joint
+from optimize.clusters.answers import Answer, catalogue_answer, continuous_answer, misses
+from optimize.clusters.catalogue import search_parts
+from optimize.clusters.descent import Relaxed
+from optimize.clusters.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
+from optimize.clusters.infeasible import why_infeasible
+from optimize.clusters.several_jobs import search_mix
+from optimize.hardware import hardware_problem, shadow_prices, solve_plans
+from optimize.lattice import thinned
+from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, Problem, Ranges, space
 from optimize.status import CommandError, Status
-from optimize.thinning import thinned
 from optimize.versions import versions
 
 CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.7, 0.87, 0.92  # of the time, until which each may take

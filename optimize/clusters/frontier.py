@@ -13,10 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from optimize.joint import Best, Progress, search
-from optimize.objective import told
-from optimize.problem import Problem
-from optimize.space import as_table
+from optimize.clusters.one_job import Best, Progress, search
+from optimize.question import Problem, as_table, told
 
 SWEPT = ("budget_usd", "power_w", "accelerators")
 FACTORS = (2.0, 0.5, 1.4, 0.7)  # of the limit that is asked for, in this order as long as there is time

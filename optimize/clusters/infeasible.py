@@ -5,10 +5,9 @@ import math
 
 import numpy as np
 
-from optimize.joint import Cell, cells
-from optimize.objective import Limits
-from optimize.problem import Problem
-from optimize.screen import tangents_of
+from optimize.clusters.one_job import Cell, cells
+from optimize.clusters.screening import tangents_of
+from optimize.question import Limits, Problem
 
 MOST = 16_384  # accelerators up to which a way out is looked for
 

@@ -14,14 +14,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from optimize._bounding import close, expand, polish, scan
-from optimize._cells import Cell, cell_bounds, cells
-from optimize._progress import Best, Open, Progress
-from optimize.counts_of_accelerators import between
-from optimize.problem import Problem
-from optimize.rounding import modes, nearest
-from optimize.screen import warm_up
-from optimize.solve import Relaxed, again, descend
+from optimize.clusters.bounding import close, expand, polish, scan
+from optimize.clusters.cells import Cell, cell_bounds, cells
+from optimize.clusters.counts import between
+from optimize.clusters.descent import Relaxed, again, descend
+from optimize.clusters.progress import Best, Open, Progress
+from optimize.clusters.rounding import modes, nearest
+from optimize.clusters.screening import warm_up
+from optimize.question import Problem
 
 __all__ = ["Best", "Cell", "Progress", "cells", "close", "round_to", "scan", "search"]
 

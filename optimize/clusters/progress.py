@@ -5,12 +5,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from costmodel.plan import Plan
-from optimize._cells import Cell
-from optimize.problem import Problem
-from optimize.screen import BATCH, Screened
-from optimize.solve import Relaxed
-from optimize.space import RATES
+from costmodel.inputs import Plan
+from optimize.clusters.cells import Cell
+from optimize.clusters.descent import Relaxed
+from optimize.clusters.screening import BATCH, Screened
+from optimize.question import RATES, Problem
 
 TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this is not looked at again
 MOST_SEEN = 8_000_000  # families whose screens are kept: some 200 MB

@@ -5,23 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodel.cost import as_floats
-from costmodel.counts import OpCounts, counts
-from costmodel.curves import hardware_of, with_hardware
-from costmodel.dual import SUBGRADIENT, Dual
-from costmodel.memory import memory
-from costmodel.options import RECOMPUTES, SCHEDULES, ZERO_STAGES, RecomputeRow
-from costmodel.plan import Plan, PlanPoint, embed, layers
-from costmodel.roofline import rates
-from costmodel.schedule import step_time
-from costmodel.semantics import Scalar, total
-from costmodel.timing import timing
-from optimize.lattice import OVERLAPS
-from optimize.legality import rules
-from optimize.objective import Job, Objective
-from optimize.problem import Problem
-from optimize.space import RATES
-from optimize.tangents import money
+from costmodel import Scalar, total
+from costmodel.evaluators import SUBGRADIENT, Dual
+from costmodel.formulas import OpCounts, as_floats, counts, hardware_of, memory, rates, step_time, timing, with_hardware
+from costmodel.inputs import RECOMPUTES, SCHEDULES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, embed, layers
+from optimize.clusters.tangents import money
+from optimize.lattice import OVERLAPS, rules
+from optimize.question import RATES, Job, Objective, Problem
 
 DEGREES = ("tensor", "context", "pipeline", "data", "microbatch", "virtual_stages", "expert")
 OF_JOB = (*DEGREES, "recompute_share")

@@ -6,9 +6,9 @@ the domains. So the lattice is enumerated and all of its points are compared, by
 
 import numpy as np
 
-from costmodel.options import SCHEDULES
-from optimize.families import Families
-from optimize.solve import Relaxed
+from costmodel.inputs import SCHEDULES
+from optimize.clusters.descent import Relaxed
+from optimize.lattice import Families
 
 WEIGHTS = {"tensor": 2.0, "context": 1.0, "pipeline": 1.0, "data": 1.0, "microbatch": 0.5, "virtual_stages": 0.3}
 """How much a factor of two off counts; one in `expert` counts 1."""

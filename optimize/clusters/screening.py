@@ -12,21 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodel import compiled, dual
-from costmodel._pytree import map_leaves
-from costmodel.cluster import Cluster
-from costmodel.cost import as_floats, cost
-from costmodel.counts import counts
-from costmodel.curves import with_hardware
-from costmodel.memory import memory
-from costmodel.options import RECOMPUTES, RecomputeRow
-from costmodel.plan import Plan, PlanPoint, embed
-from costmodel.semantics import Exact
-from costmodel.workload import Workload
-from optimize.space import RATES, Space
+from costmodel import Exact, map_leaves
+from costmodel.evaluators import compiled, dual
+from costmodel.formulas import as_floats, cost, counts, memory, with_hardware
+from costmodel.inputs import RECOMPUTES, Cluster, Plan, PlanPoint, RecomputeRow, Workload, embed
+from optimize.question import RATES, Space
 
 BATCH = 32_768
-FLOAT32_SLACK = 1e-4  # of a logarithm: rounding of values and of slopes over the whole box (tests/test_screen.py)
+FLOAT32_SLACK = (
+    1e-4  # of a logarithm: rounding of values and of slopes over the whole box (tests/clusters/test_joint.py)
+)
 _FULL: RecomputeRow = RECOMPUTES["full"]
 
 
@@ -61,7 +56,7 @@ def _program() -> Any:
 
 
 def _with_rates(template: Cluster, rates: Any) -> Cluster:
-    from costmodel.curves import hardware_of
+    from costmodel.formulas import hardware_of
 
     return with_hardware(template, dataclasses.replace(hardware_of(template), **dict(zip(RATES, rates, strict=True))))
 

@@ -15,19 +15,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from costmodel.plan import Plan
-from optimize._mix_bound import SharedBound, log_scale, shared_bound
-from optimize._progress import TOLERANCE
-from optimize.counts_of_accelerators import flop_bound_s
-from optimize.families import Families
-from optimize.fixed_hardware import best_plan
-from optimize.hardware import HardwareSolutions
-from optimize.joint import Cell, cells
-from optimize.problem import Problem
-from optimize.screen import warm_up
-from optimize.shadow import hardware_problem, solve_plans
-from optimize.solve import Relaxed, descend
-from optimize.space import RATES
+from costmodel.inputs import Plan
+from optimize.clusters.best_plan import best_plan
+from optimize.clusters.counts import flop_bound_s
+from optimize.clusters.descent import Relaxed, descend
+from optimize.clusters.one_job import Cell, cells
+from optimize.clusters.progress import TOLERANCE
+from optimize.clusters.screening import warm_up
+from optimize.clusters.several_jobs_bound import SharedBound, log_scale, shared_bound
+from optimize.hardware import HardwareSolutions, hardware_problem, solve_plans
+from optimize.lattice import Families
+from optimize.question import RATES, Problem
 
 TURNS = 6  # of re-planning and re-solving
 TURN_TOLERANCE = 1e-3  # of the hardware of one turn

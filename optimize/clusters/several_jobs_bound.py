@@ -21,16 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.curves import Hardware
-from costmodel.plan import Plan, embed
-from optimize._bounding import close, scan
-from optimize._cells import Cell
-from optimize._progress import Best, Progress, Seen
-from optimize.objective import Objective
-from optimize.problem import Problem
-from optimize.screen import Screened, tangents_of
-from optimize.space import RATES
-from optimize.tangents import Left, Tangents
+from costmodel.formulas import Hardware
+from costmodel.inputs import Plan, embed
+from optimize.clusters.bounding import close, scan
+from optimize.clusters.cells import Cell
+from optimize.clusters.progress import Best, Progress, Seen
+from optimize.clusters.screening import Screened, tangents_of
+from optimize.clusters.tangents import Left, Tangents
+from optimize.question import RATES, Objective, Problem
 
 NARROWEST = 0.01  # logarithm of the ratio of the ends of a range of a rate that is not split any more
 _BELOW = 1 - 1e-3  # of the bytes of the known answer: where its range is split first

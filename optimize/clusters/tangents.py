@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from optimize.objective import Limits, Objective
-from optimize.space import Space
+from optimize.question import Limits, Objective, Space
 
 ROUNDS = 16  # of the multipliers
 _TINY = 1e-300

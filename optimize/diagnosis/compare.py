@@ -4,15 +4,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from costmodel.specs import SpecError, cluster_names, is_path, load_cluster, nearest, read_mapping, show
-from costmodel.violations import violations
-from optimize.default_plan import choose_plan
-from optimize.explain import Explanation
-from optimize.inputs import COMMAND_LINE, Inputs, placed, plan_precision, resolve
-from optimize.plan_files import is_launch_file
+from optimize.diagnosis.explain import Explanation
 
 if TYPE_CHECKING:
-    from costmodel.comparison import Comparison
+    from costmodel.measured import Comparison
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,34 +21,6 @@ class Difference:
     @property
     def change(self) -> float:
         return self.second - self.first
-
-
-def other_inputs(inputs: Inputs, other: str) -> Inputs:
-    """The same job and number of accelerators, with the plan or the cluster that `other` names."""
-    if other in cluster_names() or _is_cluster_file(other):
-        return _on_cluster(inputs, other)
-    sizes = {"sequence": inputs.workload.sequence, "batch": inputs.workload.batch}
-    asked = {"model": inputs.model, "cluster": inputs.cluster_from, "accelerators": inputs.cluster.accelerators}
-    return resolve({**asked, **sizes, "plan": other})
-
-
-def _is_cluster_file(other: str) -> bool:
-    if not is_path(other):
-        hint = nearest(other, cluster_names())
-        raise SpecError(f"{COMMAND_LINE}: `against` is {show(other)}, which is neither a cluster nor a file; {hint}")
-    if placed(COMMAND_LINE, "against", is_launch_file, other):
-        return False
-    content = placed(COMMAND_LINE, "against", read_mapping, other)
-    return "plan" not in content and not content.keys().isdisjoint(("accelerator", "tiers", "cluster"))
-
-
-def _on_cluster(inputs: Inputs, other: str) -> Inputs:
-    """With the same plan where that is legal there; where it is not, with one that is chosen anew."""
-    cluster = placed(COMMAND_LINE, "against", load_cluster, other, inputs.cluster.accelerators)
-    plan, chosen = inputs.plan, inputs.chosen
-    if violations(plan, inputs.workload, cluster):
-        plan, chosen = choose_plan(plan_precision(cluster), inputs.workload, cluster)
-    return dataclasses.replace(inputs, cluster=cluster, cluster_from=other, plan=plan, chosen=chosen)
 
 
 def largest_first(first: Mapping[str, float], second: Mapping[str, float]) -> list[Difference]:
@@ -76,7 +43,7 @@ def memories(first: Explanation, second: Explanation) -> list[Difference]:
 
 def comparison_of(first: Explanation, second: Explanation) -> "Comparison":
     """How sure it is which of the two is faster."""
-    from costmodel.comparison import compare
+    from costmodel.measured import compare
 
     a, b = ((each.inputs.workload, each.inputs.cluster, each.inputs.plan) for each in (first, second))
     return compare(a, b)

@@ -4,13 +4,12 @@ import dataclasses
 import math
 from typing import Any
 
-from costmodel.breakdown import MFU_CONVENTION, Breakdown, Term
-from costmodel.evaluate import evaluate, memory_by_stage
-from costmodel.memory import StageMemory
-from optimize.inputs import Inputs
-from optimize.money import economics_json
-from optimize.operators import Operator, operators
-from optimize.sensitivity import Elasticity, elasticities
+from costmodel.evaluators import evaluate, memory_by_stage
+from costmodel.formulas import MFU_CONVENTION, Breakdown, StageMemory, Term
+from optimize.diagnosis.inputs import Inputs
+from optimize.diagnosis.money import economics_json
+from optimize.diagnosis.operators import Operator, operators
+from optimize.diagnosis.sensitivity import Elasticity, elasticities
 from optimize.status import CommandError, Status
 
 SCHEMA = 1

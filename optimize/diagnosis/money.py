@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from costmodel.cluster import Cluster
-from costmodel.economics import Bill, Draw, Economics, EconomicsRange
+from costmodel.formulas import Bill, Draw, Economics, EconomicsRange
+from costmodel.inputs import Cluster
 
 
 def economics_json(found: EconomicsRange | None, cluster: Cluster) -> dict[str, Any] | None:

@@ -3,14 +3,10 @@
 import dataclasses
 import math
 
-from costmodel.cluster import Cluster
-from costmodel.counts import BlockCounts, counts
-from costmodel.evaluate import prepare
-from costmodel.plan import Plan, PlanPoint
-from costmodel.roofline import Rates, attention_s, matmul_s, memory_s, rates
-from costmodel.semantics import Exact
-from costmodel.stack import Stack
-from costmodel.workload import Workload
+from costmodel import Exact
+from costmodel.evaluators import prepare
+from costmodel.formulas import BlockCounts, Rates, attention_s, counts, matmul_s, memory_s, rates
+from costmodel.inputs import Cluster, Plan, PlanPoint, Stack, Workload
 
 _EXACT = Exact(math)
 

@@ -1,7 +1,7 @@
 """The passes of a plan's pipeline played out, event by event, on its own stage times: the check of the closed form.
 
-`costmodel.pipeline` takes a plain stage, and what a first, a middle and a last one have beyond it; here every stage has
-its own layers, the embedding and the head, and every operation its own start (`costmodel.graph.play`).
+`costmodel.formulas.pipeline` takes a plain stage, and what a first, a middle and a last one have beyond it; here every
+stage has its own layers, the embedding and the head, and every operation its own start (`costmodel.graph.play`).
 """
 
 import math
@@ -9,15 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from costmodel.cost import Parts
-from costmodel.graph.play import SPLITS_WEIGHT_GRADIENT, Played, play
-from costmodel.layout import chunk_count, kinds_by_chunk, layers_by_chunk
-from costmodel.memory import in_flight
-from costmodel.offload import streamed_s
-from costmodel.plan import Plan, PlanPoint
-from costmodel.schedule import hops
-from costmodel.semantics import Exact
-from costmodel.timing import BlockPasses
+from costmodel import Exact
+from costmodel.formulas import BlockPasses, Parts, hops, in_flight, streamed_s
+from costmodel.graph import SPLITS_WEIGHT_GRADIENT, Played, chunk_count, kinds_by_chunk, layers_by_chunk, play
+from costmodel.inputs import Plan, PlanPoint
 
 MOST_OPERATIONS = 2_000_000  # that are played, about a microsecond and 150 bytes each
 

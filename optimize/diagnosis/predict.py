@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import posterior
-from costmodel.rows import Case, Unreadable, alternatives, case, evaluated, lightened, settle
+from costmodel.measured import Case, Unreadable, alternatives, case, evaluated, lightened, posterior, settle
 from costmodel.specs import load_stack, read_rows, write_table
 
 HEADER = ("predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note")

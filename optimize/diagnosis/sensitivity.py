@@ -14,13 +14,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.cost import cost
-from costmodel.evaluate import prepare
-from costmodel.options import PRECISIONS
-from costmodel.plan import Plan
-from costmodel.semantics import Exact, Scalar
-from costmodel.workload import Workload
+from costmodel import Exact, Scalar
+from costmodel.evaluators import prepare
+from costmodel.formulas import cost
+from costmodel.inputs import PRECISIONS, Cluster, Plan, Workload
 
 STEP = 1e-5
 KINK = 1e-4

@@ -8,16 +8,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from costmodel.breakdown import Breakdown
-from costmodel.cluster import Cluster
-from costmodel.cost import parts
-from costmodel.evaluate import evaluate, memory_by_stage, prepare
-from costmodel.memory import StageMemory, peak
-from costmodel.plan import Plan
-from costmodel.semantics import Exact
-from costmodel.violations import violations
-from costmodel.workload import Workload
-from optimize.played import PipelineCheck, check_pipeline
+from costmodel import Exact
+from costmodel.evaluators import evaluate, memory_by_stage, prepare
+from costmodel.formulas import Breakdown, StageMemory, parts, peak
+from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.specs import violations
+from optimize.diagnosis.played import PipelineCheck, check_pipeline
 
 WORTH_SAYING = 0.01  # of the pipeline's passes: a larger difference to the closed form gets a message
 _EXACT = Exact(math)

@@ -5,7 +5,7 @@ r"""Lower bounds that are never optimistic, from cheap to tight: the ladder of D
    of one variable each, $\sum_i c_i e^{a_i z_i} + c_0 \le 1$. So the minimum of the first under the second over a box
    is separable: $\max_\lambda f_0 + \sum_i \min_{z_i} (g_i z_i + \lambda c_i e^{a_i z_i}) + \lambda (c_0 - 1)$, each
    minimum in closed form, the best $\lambda$ by bisection. Its minimiser is where the next tangent is taken.
-3. cutting planes (`optimize._convex`), for what is left.
+3. cutting planes (`convex.py`), for what is left.
 
 Each is valid wherever tangents are taken and whatever the multipliers, and is lowered by what float64 may round.
 """
@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.plan import PlanPoint
-from optimize._cuts import ROUNDING
-from optimize._hardware_model import HardwareModel
-from optimize._hardware_problem import HardwareProblem
+from costmodel.inputs import PlanPoint
+from optimize.hardware.cuts import ROUNDING
+from optimize.hardware.model import HardwareModel
+from optimize.hardware.problem import HardwareProblem
 
 _HALVINGS = 40
 STEPS = 3

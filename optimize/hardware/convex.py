@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from optimize._cuts import Cuts, Master
+from optimize.hardware.cuts import Cuts, Master
 
 MOST_ROUNDS = 60
 _HALVINGS = 45

@@ -1,7 +1,7 @@
 """The hardware problem as functions of the logarithms of the hardware, batched over plans, with exact gradients.
 
-Values and slopes come from the one formula source through dual numbers (`costmodel.dual`), in float64. All functions
-are logarithms of generalized posynomials, and so convex: an objective, and residuals that are at most 0 where met.
+Values and slopes come from the one formula source through dual numbers (`costmodel.evaluators.dual`), in float64. All
+functions are logarithms of generalized posynomials, and so convex: an objective, and residuals that are at most 0 where met.
 """
 
 import copy
@@ -12,21 +12,23 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from costmodel._pytree import map_leaves
-from costmodel.cluster import Cluster
-from costmodel.cost import as_floats
-from costmodel.counts import OpCounts, counts
-from costmodel.curves import Hardware, hardware_of, with_hardware
-from costmodel.dual import SUBGRADIENT, Dual
-from costmodel.memory import memory
-from costmodel.plan import PlanPoint
-from costmodel.roofline import rates
-from costmodel.schedule import step_time
-from costmodel.semantics import Exact, Scalar, Semantics, total
-from costmodel.timing import timing
-from costmodel.workload import Workload
-from optimize._hardware_problem import Design, HardwareProblem, bought, design_quantities
-from optimize.objective import minimised
+from costmodel import Exact, Scalar, Semantics, map_leaves, total
+from costmodel.evaluators import SUBGRADIENT, Dual
+from costmodel.formulas import (
+    Hardware,
+    OpCounts,
+    as_floats,
+    counts,
+    hardware_of,
+    memory,
+    rates,
+    step_time,
+    timing,
+    with_hardware,
+)
+from costmodel.inputs import Cluster, PlanPoint, Workload
+from optimize.hardware.problem import Design, HardwareProblem, bought, design_quantities
+from optimize.question import minimised
 
 T = TypeVar("T")
 _EXACT = Exact(np)

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.plan import Plan, PlanPoint, embed
-from costmodel.prices import PriceRange
+from costmodel.inputs import Plan, PlanPoint, PriceRange, embed
 from optimize import units
-from optimize.hardware import HardwareProblem, HardwareSolutions, solve_hardware
-from optimize.problem import Problem
-from optimize.space import RATES
+from optimize.hardware.solving import HardwareProblem, HardwareSolutions, solve_hardware
+from optimize.question import RATES, Problem
 
 EXACTLY = 1e-6  # gap of the hardware of the plan that is reported
 MORE = 0.01  # of a limit, to see where it goes

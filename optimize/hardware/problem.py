@@ -3,11 +3,10 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from costmodel.cluster import Cluster
-from costmodel.curves import Curves, Hardware, capital_usd, hardware_of, meter_w
-from costmodel.plan import PlanPoint
-from costmodel.semantics import Scalar
-from optimize.objective import Job, Limits, Objective, Quantities
+from costmodel import Scalar
+from costmodel.formulas import Curves, Hardware, capital_usd, hardware_of, meter_w
+from costmodel.inputs import Cluster, PlanPoint
+from optimize.question import Job, Limits, Objective, Quantities
 
 FREE = ("flop_per_s", "hbm_bytes", "hbm_bytes_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")
 """What is chosen unless a problem says otherwise. A second memory may be added by name."""

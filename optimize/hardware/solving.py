@@ -12,21 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel._pytree import map_leaves
-from costmodel.curves import Hardware
-from costmodel.plan import PlanPoint
-from optimize import _convex, certify
-from optimize._hardware_model import HardwareModel
-from optimize._hardware_problem import (
-    FREE,
-    GROWTH,
-    SHRINK,
-    Design,
-    Equal,
-    HardwareProblem,
-    bought,
-    design_quantities,
-)
+from costmodel import map_leaves
+from costmodel.formulas import Hardware
+from costmodel.inputs import PlanPoint
+from optimize.hardware import certify
+from optimize.hardware import convex as _convex
+from optimize.hardware.model import HardwareModel
+from optimize.hardware.problem import FREE, GROWTH, SHRINK, Design, Equal, HardwareProblem, bought, design_quantities
 
 __all__ = [
     "FREE", "GROWTH", "SHRINK", "Design", "Equal", "HardwareModel", "HardwareProblem", "HardwareSolutions",

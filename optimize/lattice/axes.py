@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import options
-from costmodel._pytree import map_leaves
-from costmodel.placement import domain_sizes
-from costmodel.plan import Plan, embed
-from costmodel.workload import Workload
-from optimize.legality import Rules
+from costmodel import map_leaves
+from costmodel.formulas import domain_sizes
+from costmodel.inputs import Plan, Workload, embed, options
+from optimize.lattice.legality import Rules
 
 Fixed = Mapping[str, Any]
 Rows = Mapping[str, np.ndarray]

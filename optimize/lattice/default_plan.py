@@ -5,13 +5,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from costmodel.cluster import Cluster
-from costmodel.cost import cost
-from costmodel.evaluate import prepare
-from costmodel.plan import Plan, layers
-from costmodel.semantics import Exact
-from costmodel.violations import violations
-from costmodel.workload import Workload
+from costmodel import Exact
+from costmodel.evaluators import prepare
+from costmodel.formulas import cost
+from costmodel.inputs import Cluster, Plan, Workload, layers
+from costmodel.specs import violations
 from optimize.status import CommandError, Status
 
 LARGEST_DEGREE = 1024  # that is tried; degrees that are given may be larger
@@ -138,3 +136,9 @@ def enlarged(cluster: Cluster, times: int) -> Cluster:
 def _any_fits(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> bool:
     legal = (plan for plan in _candidates(given, workload, cluster) if not violations(plan, workload, cluster))
     return any(_needed(plan, workload, cluster) <= 1 for plan in legal)
+
+
+def plan_precision(cluster: Cluster) -> dict[str, str]:
+    """The widest-used precision that the accelerator has, where none is given."""
+    types = cluster.accelerator.types
+    return {} if "bf16" in types else {"precision": "fp16" if "fp16" in types else "fp32"}

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.workload import Workload
-from optimize._axes import wanted
-from optimize.legality import Rules
+from costmodel.inputs import Cluster, Workload
+from optimize.lattice.axes import wanted
+from optimize.lattice.legality import Rules
 from optimize.status import CommandError, Status
 
 DEGREES = ("domain", "tensor", "context", "pipeline", "data", "expert", "expert_tensor", "microbatch")

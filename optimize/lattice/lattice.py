@@ -5,7 +5,7 @@ share weights, sequence parallelism, kind of context parallelism, recompute. Giv
 not by itself, so the lattice is a sum over rows of products of axes: plan number i is found by division, nothing is
 stored but the rows and the axes, and processes may each take a range of numbers.
 
-What is left out because something that stays is never worse in time nor in memory (tests/test_dominance.py):
+What is left out because something that stays is never worse in time nor in memory (tests/formulas/test_dominance.py):
 - overlap that is switched off (timing.overlapped_s is at most compute + communication, and takes no memory);
 - ZeRO 1 to 3 on one rank (3: unless the precision keeps cast copies), all-to-all with one context rank;
 - schedules other than 1F1B without a pipeline (equal time, no less memory).
@@ -22,17 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import options
-from costmodel.cluster import Cluster
-from costmodel.cost import Cost
-from costmodel.plan import Plan, PlanPoint, embed
-from costmodel.specs import PLAN_CHECKS, SpecError, fail, nearest
-from costmodel.violations import violations
-from costmodel.workload import Workload
-from optimize._axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis
-from optimize._degrees import DEGREES, rows_of_degrees
-from optimize.default_plan import even_layers
-from optimize.legality import Rules, rules
+from costmodel.formulas import Cost
+from costmodel.inputs import Cluster, Plan, PlanPoint, Workload, embed, options
+from costmodel.specs import PLAN_CHECKS, SpecError, fail, nearest, violations
+from optimize.lattice.axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis
+from optimize.lattice.default_plan import even_layers
+from optimize.lattice.degrees import DEGREES, rows_of_degrees
+from optimize.lattice.legality import Rules, rules
 
 CHUNK = 65_536
 AXES = ("schedule", "virtual_stages", "zero_stage", "data_shard", "sequence_parallel", "context_kind", "recompute")

@@ -1,7 +1,7 @@
 """The rules of `costmodel.violations`, as masks over arrays of plans: the same verdict, thousands of plans at once.
 
 A column is an integer array; columns broadcast. Each rule reads few columns, so that the lattice can ask it where only
-those are known. `tests/test_lattice.py` compares every mask with `violations` on random plans.
+those are known. `tests/lattice/test_lattice.py` compares every mask with `violations` on random plans.
 """
 
 import dataclasses
@@ -10,12 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.options import PRECISION_TYPES
-from costmodel.placement import domain_sizes
-from costmodel.plan import layers
-from costmodel.violations import least_microbatches, tensor_sizes
-from costmodel.workload import Workload, is_expert
+from costmodel.formulas import domain_sizes
+from costmodel.inputs import PRECISION_TYPES, Cluster, Workload, is_expert, layers
+from costmodel.specs import least_microbatches, tensor_sizes
 
 Column = Any
 """An integer array, or one integer."""

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from costmodel.workload import Workload
-from optimize.families import Families
-from optimize.lattice import lattice
-from optimize.space import Space, sized
+from costmodel.inputs import Workload
+from optimize.lattice.lattice import lattice
+from optimize.lattice.recompute_families import Families
+from optimize.question import Space, sized
 
 LARGE = 600_000  # families of one count: a quarter of a second
 TRIED = 32  # domains, where the lattice is counted

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.options import RECOMPUTES
-from costmodel.plan import PlanPoint
-from optimize.lattice import Lattice
+from costmodel.inputs import RECOMPUTES, PlanPoint
+from optimize.lattice.lattice import Lattice
 
 
 @dataclasses.dataclass(frozen=True)

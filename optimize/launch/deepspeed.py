@@ -15,11 +15,10 @@ ZeRO 2 and 3 do not go with a pipeline (PipelineEngine), AutoEP not with AutoTP.
 from collections.abc import Iterator
 from typing import Any
 
-from costmodel.plan import Plan
-from costmodel.workload import Workload
-from optimize.export import _text
-from optimize.export._framework import Alternative, Framework, Job, Known, Settings, has_experts
-from optimize.export._reader import Reader, divided
+from costmodel.inputs import Plan, Workload
+from optimize.launch import text as _text
+from optimize.launch.framework import Alternative, Framework, Job, Known, Settings, has_experts
+from optimize.launch.reader import Reader, divided
 
 OPTIMIZERS = {"adam": "AdamW", "sgd": "SGD", "muon": "Muon", "adafactor": "Adafactor"}
 PRECISIONS = ("fp32", "fp16", "bf16")

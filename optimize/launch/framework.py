@@ -10,10 +10,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from costmodel.plan import Plan
+from costmodel.inputs import Plan, Workload, is_expert
 from costmodel.specs import show
-from costmodel.workload import Workload, is_expert
-from optimize.export._reader import Reader
+from optimize.launch.reader import Reader
 
 Settings = dict[str, Any]
 Alternative = Mapping[str, tuple[Any, ...]]

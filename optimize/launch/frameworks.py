@@ -9,13 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel.cluster import Cluster
-from costmodel.plan import Plan, layers
+from costmodel.inputs import Cluster, Plan, Workload, layers
 from costmodel.specs import SpecError, nearest
-from costmodel.workload import Workload
-from optimize.export import deepspeed, maxtext, megatron, megatron_bridge, torchtitan
-from optimize.export._framework import FACTS, FREE, Framework, Job, Known, Launch, canonical, has_experts
-from optimize.export._reader import Reader
+from optimize.launch import deepspeed, maxtext, megatron, megatron_bridge, torchtitan
+from optimize.launch.framework import FACTS, FREE, Framework, Job, Known, Launch, canonical, has_experts
+from optimize.launch.reader import Reader
 
 __all__ = [
     "FRAMEWORKS",

@@ -7,8 +7,8 @@ NVIDIA/Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py 
 import itertools
 import re
 
-from costmodel.layout import layers_by_chunk
-from costmodel.plan import Plan
+from costmodel.graph import layers_by_chunk
+from costmodel.inputs import Plan
 
 MOST_LETTERS = 100_000
 """Of a text that is written out."""

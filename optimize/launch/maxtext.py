@@ -18,11 +18,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from costmodel.plan import Plan
-from costmodel.workload import Workload
-from optimize.export import _text
-from optimize.export._framework import Alternative, Framework, Job, Known, Settings, has_experts
-from optimize.export._reader import Reader, divided
+from costmodel.inputs import Plan, Workload
+from optimize.launch import text as _text
+from optimize.launch.framework import Alternative, Framework, Job, Known, Settings, has_experts
+from optimize.launch.reader import Reader, divided
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
 """Of the mesh, from the inside out."""

@@ -13,12 +13,11 @@ only (`validate_args`). An expert's tensor degree is that of the layer unless gi
 
 from collections.abc import Iterator
 
-from costmodel.plan import Plan, layers
-from costmodel.workload import Workload
-from optimize.export import _text
-from optimize.export._framework import Alternative, Framework, has_experts
-from optimize.export._megatron_read import megatron_fields
-from optimize.export._megatron_write import OPTIMIZERS, PRECISIONS, megatron_settings
+from costmodel.inputs import Plan, Workload, layers
+from optimize.launch import text as _text
+from optimize.launch.framework import Alternative, Framework, has_experts
+from optimize.launch.megatron_read import megatron_fields
+from optimize.launch.megatron_write import OPTIMIZERS, PRECISIONS, megatron_settings
 
 _ANY = {
     "zero_stage": (0, 1, 2, 3),

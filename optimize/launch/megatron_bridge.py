@@ -9,13 +9,13 @@ that a plan decides is written, off as well as on. Without `mixed_precision` bf1
 from collections.abc import Iterator
 from typing import Any
 
-from costmodel.plan import Plan
-from costmodel.workload import Workload
-from optimize.export import _text, megatron
-from optimize.export._framework import Alternative, Framework, Job, Known, Settings
-from optimize.export._megatron_read import megatron_fields
-from optimize.export._megatron_write import PRECISIONS, UNFUSED, megatron_settings
-from optimize.export._reader import Reader
+from costmodel.inputs import Plan, Workload
+from optimize.launch import megatron
+from optimize.launch import text as _text
+from optimize.launch.framework import Alternative, Framework, Job, Known, Settings
+from optimize.launch.megatron_read import megatron_fields
+from optimize.launch.megatron_write import PRECISIONS, UNFUSED, megatron_settings
+from optimize.launch.reader import Reader
 
 NAMES = {
     "tensor-model-parallel-size": "model.tensor_model_parallel_size",

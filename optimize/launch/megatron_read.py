@@ -3,10 +3,10 @@
 from typing import Any
 
 from costmodel.specs import SpecError
-from optimize.export._framework import Known
-from optimize.export._layout import chunk_layers, stage_layers
-from optimize.export._megatron_write import OPTIMIZERS, SHARDING, UNFUSED
-from optimize.export._reader import Reader, divided
+from optimize.launch.framework import Known
+from optimize.launch.layout import chunk_layers, stage_layers
+from optimize.launch.megatron_write import OPTIMIZERS, SHARDING, UNFUSED
+from optimize.launch.reader import Reader, divided
 
 RECIPES = {"delayed": "fp8_tensor", "tensorwise": "fp8_tensor", "blockwise": "fp8_block", "mxfp8": "mxfp8"}
 BACKENDS = {"auto": "flash", "flash": "flash", "fused": "flash", "unfused": "unfused", "local": "unfused"}

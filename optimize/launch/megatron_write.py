@@ -1,8 +1,8 @@
 """A plan as the options of Megatron's core, under the names of Megatron-LM's flags (megatron.py has their source)."""
 
-from costmodel.plan import Plan
-from optimize.export._framework import Job, Settings
-from optimize.export._layout import layout
+from costmodel.inputs import Plan
+from optimize.launch.framework import Job, Settings
+from optimize.launch.layout import layout
 
 PRECISIONS: dict[str, Settings] = {
     "fp32": {},

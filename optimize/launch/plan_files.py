@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from costmodel.plan import layers
+from costmodel.inputs import layers
 from costmodel.specs import PLAN_CHECKS, SpecError, convert, load_workload, plain, plan_from, read_mapping, read_text
 
 
@@ -18,7 +18,7 @@ def read_plan_file(path: str, asked: Mapping[str, Any]) -> PlanFile:
     """The file by its content. `asked` was given beside it: a launch file may leave open how many layers or
     accelerators there are.
     """
-    from optimize import export
+    from optimize.launch import frameworks as export
 
     text, where = read_text(path), f"plan ({plain(path)})"
     if export.framework_of(text) is None:
@@ -34,7 +34,7 @@ def read_plan_file(path: str, asked: Mapping[str, Any]) -> PlanFile:
 
 def is_launch_file(path: str) -> bool:
     """Whether a file holds the options of a training framework."""
-    from optimize import export
+    from optimize.launch import frameworks as export
 
     return export.framework_of(read_text(path)) is not None
 
@@ -50,7 +50,7 @@ def _plan_fields(path: str, where: str) -> dict[str, Any]:
 
 def _known(asked: Mapping[str, Any]) -> Any:
     """What the model and the command line say. A wrong model is told where it is read for good."""
-    from optimize import export
+    from optimize.launch import frameworks as export
 
     count = asked.get("accelerators")
     try:

@@ -18,12 +18,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from costmodel.plan import Plan
+from costmodel.inputs import Plan, Workload
 from costmodel.specs import SpecError
-from costmodel.workload import Workload
-from optimize.export import _text
-from optimize.export._framework import Alternative, Framework, Job, Known, Settings, has_experts
-from optimize.export._reader import Reader, divided
+from optimize.launch import text as _text
+from optimize.launch.framework import Alternative, Framework, Job, Known, Settings, has_experts
+from optimize.launch.reader import Reader, divided
 
 SCHEDULES = {"gpipe": "GPipe", "one_f_one_b": "1F1B", "interleaved": "Interleaved1F1B", "zb_v": "ZBVZeroBubble"}
 RESHARD = {1: ("never", True), 2: ("never", False), 3: ("always", False)}

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.staged import MODES, paths
-from optimize._layered_tables import Linear, peak_and_slopes
-from optimize.layered import LayeredProblem
+from costmodel.graph import MODES, paths
+from optimize.layers.problem import LayeredProblem
+from optimize.layers.tables import Linear, peak_and_slopes
 
 STARTS, STEPS, RATE = 12, 150, 0.15
 SOFTNESS = (1e-2, 1e-4)  # of the maximum over chains, relative to its value

@@ -16,8 +16,8 @@ import heapq
 
 import numpy as np
 
-from costmodel.staged import MODES
-from optimize._layered_tables import Tables
+from costmodel.graph import MODES
+from optimize.layers.tables import Tables
 
 CLOSE_ENOUGH = 1e-6  # of the value: intervals nearer to the best are not divided
 MOST_CEILINGS = 4000  # that are looked at for one microbatch size; the bound is true wherever the search stops

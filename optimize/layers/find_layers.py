@@ -7,16 +7,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.graph.play import play
-from costmodel.plan import Plan
-from costmodel.staged import MODES
-from costmodel.workload import Workload
-from optimize._layered_descent import descend
-from optimize._layered_exact import Segments, solve
-from optimize._layered_tables import chains_s
-from optimize.layered import Candidate, LayeredProblem, problem
-from optimize.one_f_one_b import played_s
+from costmodel.graph import MODES, play
+from costmodel.inputs import Cluster, Plan, Workload
+from optimize.layers.descent import descend
+from optimize.layers.exact import Segments, solve
+from optimize.layers.one_f_one_b import played_s
+from optimize.layers.problem import Candidate, LayeredProblem, problem
+from optimize.layers.tables import chains_s
 from optimize.status import Status
 from optimize.versions import versions
 

@@ -7,7 +7,7 @@ stands in an earlier turn, and the turns of a stage follow its order. So $2(m + 
 
 import numpy as np
 
-from costmodel.pipeline import Hops
+from costmodel.formulas import Hops
 
 
 def played_s(forward_s: np.ndarray, backward_s: np.ndarray, hop: Hops, microbatches: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 The problem: a plan's degrees are given; the layers, in the order of the model, are divided among the stages of a 1F1B
 pipeline; every layer recomputes nothing, its attention or all; every stage must fit in memory. The value is the step
-with the pipeline played out (`one_f_one_b`), each stage with its own layers (`costmodel.staged`).
+with the pipeline played out (`one_f_one_b`), each stage with its own layers (`costmodel.graph.staged`).
 
 A candidate is a vector of [0, 1]^n: the microbatch, one weight for each stage and one number for each layer, 100 to
 1,000 of them for models of 90 layers and more. Descent and black boxes see the same vectors (`decode`, `score`).
@@ -13,13 +13,11 @@ import functools
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.plan import Plan
-from costmodel.staged import MODES
-from costmodel.workload import Workload
-from optimize._layered_exact import Segments, segments
-from optimize._layered_tables import Tables, tables
-from optimize.one_f_one_b import played_s
+from costmodel.graph import MODES
+from costmodel.inputs import Cluster, Plan, Workload
+from optimize.layers.exact import Segments, segments
+from optimize.layers.one_f_one_b import played_s
+from optimize.layers.tables import Tables, tables
 from optimize.status import CommandError, Status
 
 TOO_MUCH = 10.0  # in the penalised score, for each share of the memory that is missing

@@ -1,6 +1,6 @@
 """Stages of one plan at one microbatch as tables: what is a constant of the stage plus so much for each layer.
 
-`costmodel.staged` is linear in the numbers of layers (by kind and recompute mode) but for a few terms, which stay
+`costmodel.graph.staged` is linear in the numbers of layers (by kind and recompute mode) but for a few terms, which stay
 formulas here. So the tables are read off it once, and batches of thousands of candidates are then sums of products.
 """
 
@@ -9,15 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import staged
-from costmodel.cluster import Cluster
-from costmodel.evaluate import prepare
-from costmodel.memory import dropped_bytes, gathered_bytes
-from costmodel.pipeline import Hops
-from costmodel.plan import Plan
-from costmodel.semantics import Exact
-from costmodel.staged import MODES, Model, StageSeconds, Where, paths
-from costmodel.workload import Workload
+from costmodel import Exact
+from costmodel.evaluators import prepare
+from costmodel.formulas import Hops, dropped_bytes, gathered_bytes
+from costmodel.graph import MODES, Model, StageSeconds, Where, paths, staged
+from costmodel.inputs import Cluster, Plan, Workload
 
 SEM = Exact(np)
 NAMES = ("forward_s", "backward_s", "update_s", "traffic_s", "held_bytes", "passing_bytes", "update_bytes")

@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from costmodel._pytree import map_leaves
-from costmodel.cost import Cost, as_floats, cost
-from costmodel.options import SCHEDULES
-from costmodel.semantics import Exact
+from costmodel import Exact, map_leaves
+from costmodel.formulas import Cost, as_floats, cost
+from costmodel.inputs import SCHEDULES
 from optimize.lattice import CHUNK, Chunk, Lattice
-from optimize.plan_values import PlanValue
-from optimize.row_bounds import flop_bound_s
+from optimize.plans.plan_values import PlanValue
+from optimize.plans.row_bounds import flop_bound_s
 
 MARGIN = 1e-4
-"""Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/test_exhaustive.py)."""
+"""Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/plans/test_exhaustive.py)."""
 
 COMPILE_FROM = 600_000
 """Plans from which compiled batches are sooner than NumPy: starting JAX takes as long as so many plans in NumPy."""
@@ -146,7 +145,7 @@ def in_numpy(lattice: Lattice) -> Evaluate:
 
 def compiled_batches(lattice: Lattice) -> Evaluate:
     """In float32, by one program for all chunks."""
-    from costmodel import compiled
+    from costmodel.evaluators import compiled
 
     return lambda chunk: compiled.batch_cost(lattice.workload, lattice.cluster, chunk.points, batch=CHUNK)
 

@@ -8,20 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.plan import Plan
-from costmodel.workload import Workload
-from optimize import exhaustive
-from optimize.exhaustive import Best, Entry, cell_degrees
-from optimize.inputs import plan_precision
-from optimize.lattice import SEARCHED, Lattice, lattice
-from optimize.plan_values import MAXIMISED, PlanValue, UserObjective, plan_value
-from optimize.row_bounds import in_order_of_bounds
-from optimize.runner_ups import RunnerUp, runner_ups
-from optimize.sensitivity import Elasticity, elasticities
-from optimize.shortage import nothing_fits, nothing_fits_in_order, nothing_legal
+from costmodel.inputs import Cluster, Plan, Workload
+from optimize.diagnosis import Elasticity, Validation, elasticities, validate
+from optimize.lattice import SEARCHED, Lattice, lattice, plan_precision
+from optimize.plans import exhaustive
+from optimize.plans.exhaustive import Best, Entry, cell_degrees
+from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
+from optimize.plans.plan_values import MAXIMISED, PlanValue, UserObjective, plan_value
+from optimize.plans.row_bounds import in_order_of_bounds
+from optimize.plans.runner_ups import RunnerUp, runner_ups
 from optimize.status import Status
-from optimize.validate import Validation, validate
 from optimize.versions import versions
 
 Search = Callable[[Lattice, PlanValue, int], Best]

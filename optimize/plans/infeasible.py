@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster
+from costmodel.inputs import Cluster, Workload
 from costmodel.specs import SpecError
-from costmodel.workload import Workload
 from optimize import units
-from optimize.default_plan import choose_plan, enlarged
-from optimize.exhaustive import MARGIN, Best, exactly
-from optimize.lattice import CHUNK, Lattice, lattice
+from optimize.lattice import CHUNK, Lattice, choose_plan, enlarged, lattice
+from optimize.plans.exhaustive import MARGIN, Best, exactly
 from optimize.status import CommandError, Status
 
 _LEAST_MEMORY = {"recompute": "full", "recompute_share": 1.0, "zero_stage": 3, "microbatch": 1}

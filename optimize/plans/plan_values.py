@@ -10,12 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.breakdown import Breakdown, breakdown
-from costmodel.cluster import Cluster
-from costmodel.cost import Cost, as_floats, parts
-from costmodel.economics import economics
-from costmodel.semantics import Exact
-from costmodel.workload import Workload
+from costmodel import Exact
+from costmodel.formulas import Breakdown, Cost, as_floats, breakdown, economics, parts
+from costmodel.inputs import Cluster, Workload
 from optimize.lattice import Chunk
 from optimize.status import CommandError, Status
 

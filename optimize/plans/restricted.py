@@ -8,16 +8,14 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from costmodel.cluster import Cluster
-from costmodel.plan import Plan
+from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.specs import SpecError, nearest
-from costmodel.workload import Workload
-from optimize import exhaustive, export
-from optimize.exhaustive import Best, Entry
-from optimize.find_plan import PlanResult, Ranked, find_plan
-from optimize.inputs import plan_precision
-from optimize.lattice import Lattice
-from optimize.plan_values import MAXIMISED, PlanValue
+from optimize.lattice import Lattice, plan_precision
+from optimize.launch import frameworks as export
+from optimize.plans import exhaustive
+from optimize.plans.exhaustive import Best, Entry
+from optimize.plans.find_plan import PlanResult, Ranked, find_plan
+from optimize.plans.plan_values import MAXIMISED, PlanValue
 from optimize.status import CommandError, Status
 
 SEARCHED = (

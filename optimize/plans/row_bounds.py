@@ -12,16 +12,9 @@ import itertools
 
 import numpy as np
 
-from costmodel import options
-from costmodel.cost import as_floats
-from costmodel.counts import counts
-from costmodel.memory import memory
-from costmodel.plan import PlanPoint
-from costmodel.roofline import rates
-from costmodel.schedule import stages
-from costmodel.semantics import Exact
-from costmodel.timing import timing
-from costmodel.workload import model_flop
+from costmodel import Exact
+from costmodel.formulas import as_floats, counts, memory, rates, stages, timing
+from costmodel.inputs import PlanPoint, model_flop, options
 from optimize.lattice import Lattice
 
 _ROWS = 8_192

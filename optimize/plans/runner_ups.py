@@ -6,16 +6,13 @@ import math
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.cost import cost
-from costmodel.evaluate import memory_by_stage, prepare
-from costmodel.memory import peak
-from costmodel.plan import Plan
-from costmodel.semantics import Exact
-from costmodel.workload import Workload
-from optimize.exhaustive import Best, Entry, cell_degrees
+from costmodel import Exact
+from costmodel.evaluators import memory_by_stage, prepare
+from costmodel.formulas import cost, peak
+from costmodel.inputs import Cluster, Plan, Workload
+from optimize.diagnosis import Parameter, parameters, read_leaf, with_leaves
 from optimize.lattice import Lattice
-from optimize.sensitivity import Parameter, parameters, read_leaf, with_leaves
+from optimize.plans.exhaustive import Best, Entry, cell_degrees
 
 RANGE = 4.0  # factor either way within which changes are looked for
 _STEPS = 160  # from 1 to it: 0.9 % each

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from optimize import exhaustive
-from optimize.exhaustive import Best, Entry, Looked, chunk_count
 from optimize.lattice import Lattice
-from optimize.plan_values import PlanValue
+from optimize.plans import exhaustive
+from optimize.plans.exhaustive import Best, Entry, Looked, chunk_count
+from optimize.plans.plan_values import PlanValue
 from optimize.status import CommandError, Status
 
 SAVE_EVERY_S = 2.0

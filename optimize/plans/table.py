@@ -5,8 +5,8 @@ import io
 
 import numpy as np
 
-from costmodel import options
-from costmodel.cost import Cost
+from costmodel.formulas import Cost
+from costmodel.inputs import options
 from optimize.lattice import Chunk
 
 MOST_ROWS = 2_000_000

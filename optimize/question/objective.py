@@ -15,8 +15,8 @@ import enum
 import math
 from collections.abc import Mapping
 
-from costmodel.semantics import Scalar
-from costmodel.workload import Workload
+from costmodel import Scalar
+from costmodel.inputs import Workload
 
 SECONDS_A_DAY = 86_400.0
 

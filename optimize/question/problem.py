@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from optimize.objective import Job, Limits, Objective
-from optimize.space import Space
+from optimize.question.objective import Job, Limits, Objective
+from optimize.question.space import Space
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cluster import Cluster
-from costmodel.cost import as_floats
-from costmodel.curves import CurveRange, Curves, Hardware, hardware_of, with_hardware
-from costmodel.prices import Prices
-from costmodel.semantics import Scalar
+from costmodel import Scalar
+from costmodel.formulas import CurveRange, Curves, Hardware, as_floats, hardware_of, with_hardware
+from costmodel.inputs import Cluster, Prices
 from costmodel.specs import SpecError, cluster_names, load_cluster
 
 RATES = ("flop_per_s", "hbm_bytes_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from optimize import units
-from optimize.against import Difference, comparison_of, memories, times
+from optimize.diagnosis import Difference, comparison_of, memories, times
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from optimize.explain import Explanation
+    from optimize.diagnosis import Explanation
 
 NewTable = Callable[..., "Table"]
 Say = Callable[["Console", str], None]

@@ -4,15 +4,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from optimize import units
-from optimize.objective import SECONDS_A_DAY, Objective
+from optimize.question import SECONDS_A_DAY, Objective
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from optimize.answers import Answer
-    from optimize.design import DesignResult
-    from optimize.design_command import DesignInputs
+    from optimize.clusters import Answer, DesignInputs, DesignResult
 
 
 def show(

@@ -13,17 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from costmodel.breakdown import Term
-from costmodel.evaluate import prepare
-from costmodel.roofline import rates
+from costmodel.evaluators import prepare
+from costmodel.formulas import Term, rates
 from optimize import units
-from optimize.explain import Explanation, limiting
-from optimize.operators import Operator
+from optimize.diagnosis import Explanation, Operator, limiting
 
 # Okabe and Ito's palette, safe for colour-blind readers; its black is kept for limits and totals
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
 BLACK = "#000000"
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -36,16 +34,16 @@ _STYLE: dict[Any, Any] = {
 
 def draw(explanation: Explanation) -> dict[str, bytes]:
     """The content of each file by its name: three figures, each as PNG and SVG."""
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figures = {
             "step_time": _step_time(explanation),
             "memory": _memory(explanation),
             "roofline": _roofline(explanation),
         }
-        return {f"{name}.{kind}": _file(figure, kind) for name, figure in figures.items() for kind in ("png", "svg")}
+        return {f"{name}.{kind}": file_of(figure, kind) for name, figure in figures.items() for kind in ("png", "svg")}
 
 
-def _file(figure: Figure, kind: str) -> bytes:
+def file_of(figure: Figure, kind: str) -> bytes:
     content = io.BytesIO()
     figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return content.getvalue()

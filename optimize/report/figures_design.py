@@ -8,10 +8,9 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from optimize import units
-from optimize.answers import Answer
-from optimize.design import DesignResult
-from optimize.figures import _STYLE, BLACK, PALETTE, _file
-from optimize.objective import SECONDS_A_DAY, Objective
+from optimize.clusters import Answer, DesignResult
+from optimize.question import SECONDS_A_DAY, Objective
+from optimize.report.figures import BLACK, PALETTE, STYLE, file_of
 
 _LABELS = {
     "budget_usd": ("budget, million USD", 1e-6),
@@ -23,10 +22,10 @@ _BARS = 12  # parameters of the tornado
 
 def draw(result: DesignResult) -> dict[str, bytes]:
     """The content of each file by its name, each as PNG and SVG; what has no content is left out."""
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figures = {"frontier": _frontier(result), "elasticities": _tornado(result), "trajectory": _trajectory(result)}
         return {
-            f"{name}.{kind}": _file(figure, kind)
+            f"{name}.{kind}": file_of(figure, kind)
             for name, figure in figures.items()
             if figure is not None
             for kind in ("png", "svg")

@@ -9,10 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from optimize import units
-from optimize.figures import _STYLE, BLACK, PALETTE, _file
-from optimize.find_plan import PlanResult
-from optimize.plan_command import PlanInputs
-from optimize.sensitivity import Elasticity
+from optimize.diagnosis import Elasticity
+from optimize.plans import PlanInputs, PlanResult
+from optimize.report.figures import BLACK, PALETTE, STYLE, file_of
 
 _WORST = 3.0  # times the best value: colours end there
 _BARS = 12
@@ -20,9 +19,9 @@ _BARS = 12
 
 def draw(inputs: PlanInputs, result: PlanResult) -> dict[str, bytes]:
     """The content of each file by its name, as PNG and SVG."""
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figures = {"plan_space": _plan_space(inputs, result), "elasticities": _tornado(inputs, result)}
-        return {f"{name}.{kind}": _file(figure, kind) for name, figure in figures.items() for kind in ("png", "svg")}
+        return {f"{name}.{kind}": file_of(figure, kind) for name, figure in figures.items() for kind in ("png", "svg")}
 
 
 def _figure(inputs: PlanInputs, title: str, height: float, box: tuple[float, float, float, float]) -> tuple[Any, Axes]:

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from costmodel.cluster import Cluster
-from costmodel.economics import Economics, EconomicsRange
-from costmodel.semantics import Scalar
+from costmodel import Scalar
+from costmodel.formulas import Economics, EconomicsRange
+from costmodel.inputs import Cluster
 from optimize import units
-from optimize.money import missing
+from optimize.diagnosis import missing
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from optimize.find_plan import PlanResult, Ranked
-    from optimize.plan_command import PlanInputs
+    from optimize.plans import PlanInputs, PlanResult, Ranked
 
 _SHORT = {
     "one_f_one_b": "1F1B",
@@ -60,7 +59,7 @@ def show(
 
 
 def _show_elasticities(result: "PlanResult", console: "Console", say: Callable[..., None]) -> None:
-    from optimize.sensitivity import largest
+    from optimize.diagnosis import largest
 
     console.print()
     console.print("what would shorten the best plan's step most", style="bold")

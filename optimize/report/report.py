@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from optimize.design import DesignResult
-    from optimize.design_command import DesignInputs
-    from optimize.explain import Explanation, Stage
-    from optimize.find_plan import PlanResult
-    from optimize.plan_command import PlanInputs
+    from optimize.clusters import DesignInputs, DesignResult
+    from optimize.diagnosis import Explanation, Stage
+    from optimize.plans import PlanInputs, PlanResult
 
 _MEMORY_WORDS = {"optimizer": "optimizer states", "gathered": "gathered weights", "outside": "context, workspace"}
 _NARROWEST, _WIDEST = 80, 110  # columns: below, words are lost; beyond, eyes lose the row
@@ -73,20 +71,20 @@ def show_explanation(explanation: "Explanation") -> None:
 
 def show_comparison(first: "Explanation", second: "Explanation") -> None:
     """Two answers side by side."""
-    from optimize import _report_against
+    from optimize.report import against as _report_against
 
     _report_against.show(first, second, _console(), _say, _table)
 
 
 def show_plans(inputs: "PlanInputs", result: "PlanResult") -> None:
     """The best plans."""
-    from optimize import _report_plan
+    from optimize.report import plan as _report_plan
 
     _report_plan.show(inputs, result, _console(), _say, _table)
 
 
 def _show_money(console: "Console", explanation: "Explanation") -> None:
-    from optimize._report_money import money_lines, money_table
+    from optimize.report.money import money_lines, money_table
 
     found, cluster = explanation.breakdown.economics, explanation.inputs.cluster
     if found is None or cluster.prices is None:
@@ -120,7 +118,7 @@ def _show_header(console: "Console", explanation: "Explanation") -> None:
         f"({each} per accelerator)   MFU {units.percent(found.mfu)}{hfu}",
         style="bold",
     )
-    from costmodel.breakdown import MFU_CONVENTION
+    from costmodel.formulas import MFU_CONVENTION
 
     _say(console, f"MFU: {MFU_CONVENTION}", style="dim")
 
@@ -134,7 +132,7 @@ def _say(console: "Console", text: str, style: str | None = None) -> None:
 
 
 def _time_table(console: "Console", explanation: "Explanation") -> "Table":
-    from optimize.explain import limiting
+    from optimize.diagnosis import limiting
 
     step_s, terms = explanation.breakdown.step_s, explanation.breakdown.terms
     factor, unit = units.unit_for(step_s, units.SECONDS)
@@ -208,7 +206,7 @@ def _show_margin(console: "Console", explanation: "Explanation") -> None:
 
 
 def _show_elasticities(console: "Console", explanation: "Explanation") -> None:
-    from optimize.sensitivity import largest
+    from optimize.diagnosis import largest
 
     console.print("what would shorten the step most (elasticity: % of the step for 1 % of it)", style="bold")
     for elasticity in largest(explanation.elasticities, 3):
@@ -231,21 +229,21 @@ def progress(command: str) -> Callable[[str], None]:
 
 def show_design(inputs: "DesignInputs", result: "DesignResult") -> None:
     """Both answers side by side."""
-    from optimize import _report_design
+    from optimize.report import design as _report_design
 
     _report_design.show(inputs, result, _console(), _say, _table)
 
 
 def show_models(models: list[dict[str, Any]]) -> None:
     """A table of models."""
-    from optimize._report_lists import models_table
+    from optimize.report.lists import models_table
 
     _console().print(models_table(models, _table))
 
 
 def show_clusters(clusters: list[dict[str, Any]]) -> None:
     """A table of clusters."""
-    from optimize._report_lists import clusters_table
+    from optimize.report.lists import clusters_table
 
     _console().print(clusters_table(clusters, _table))
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from optimize import cli
-from tests.bad_inputs import BAD_INPUTS
+from tests.support import ROOT
+from tests.support.bad_inputs import BAD_INPUTS
 
 EXPLAIN = ("explain", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "64")
 FILES = {f"{name}.{kind}" for name in ("step_time", "memory", "roofline") for kind in ("png", "svg")} | {"result.json"}
@@ -41,7 +42,7 @@ def refusal(capsys, *words: str, status: int = 2) -> str:
 
 def process(*words: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *python, "-m", "optimize.cli", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1], timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
 
 
 # answers
@@ -254,7 +255,7 @@ def test_a_signal_leaves_nothing(tmp_path, sent, status):
         "optimize.cli.main(sys.argv[1:])\n"
     )
     command = [sys.executable, "-c", script, *EXPLAIN, "--out", str(tmp_path / "result")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]) as running:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == b"half\n"
         running.send_signal(sent)
@@ -277,7 +278,7 @@ def test_processes_end_with_their_status():
 
 def test_a_closed_pipe_is_no_error():
     command = f"{sys.executable} -m optimize.cli models --json | head -1"
-    told = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+    told = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT)
     assert (told.stdout, told.stderr) == ("{\n", "")
 
 
@@ -297,7 +298,7 @@ def test_explain_imports_neither_jax_nor_matplotlib():
 def seconds(*command: str) -> float:
     """Of processor time: what else the machine does stays out of the ratios."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *command], check=True, capture_output=True, cwd=Path(__file__).parents[1])
+    subprocess.run([sys.executable, *command], check=True, capture_output=True, cwd=ROOT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -320,5 +321,5 @@ def test_start_up_time(tmp_path):
 def test_no_colour_in_a_file():
     environment = os.environ | {"COLUMNS": "100"}
     command = [sys.executable, "-m", "optimize.cli", *EXPLAIN]
-    told = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[1])
+    told = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     assert "\x1b" not in told.stdout

@@ -6,25 +6,25 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.curves import capital_usd, meter_w
-from costmodel.specs import load_cluster, load_curves, load_workload
-from optimize import joint
-from optimize._relaxed import RelaxedModel, Starts, ranges
-from optimize.families import Families
-from optimize.feasible import why_infeasible
-from optimize.find_plan import find_plan
-from optimize.frontier import frontier, monotone
-from optimize.lattice import lattice
-from optimize.mix import search_mix
-from optimize.objective import Job, Limits, Objective
-from optimize.parts import search_parts
-from optimize.problem import Problem
-from optimize.screen import FLOAT32_SLACK, screen, tangents_of
-from optimize.shadow import hardware_problem, shadow_prices, solve_plans
-from optimize.solve import Outcome, descend
-from optimize.space import RATES, sized, space
-from optimize.tangents import Tangents, dual_bound, left, money, project, rate
-from optimize.thinning import thinned
+from costmodel.formulas.curves import capital_usd, meter_w
+from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from optimize.clusters import one_job as joint
+from optimize.clusters.catalogue import search_parts
+from optimize.clusters.descent import Outcome, descend
+from optimize.clusters.frontier import frontier, monotone
+from optimize.clusters.infeasible import why_infeasible
+from optimize.clusters.relaxed import RelaxedModel, Starts, ranges
+from optimize.clusters.screening import FLOAT32_SLACK, screen, tangents_of
+from optimize.clusters.several_jobs import search_mix
+from optimize.clusters.tangents import Tangents, dual_bound, left, money, project, rate
+from optimize.hardware.of_plans import hardware_problem, shadow_prices, solve_plans
+from optimize.lattice.lattice import lattice
+from optimize.lattice.narrowing import thinned
+from optimize.lattice.recompute_families import Families
+from optimize.plans.find_plan import find_plan
+from optimize.question.objective import Job, Limits, Objective
+from optimize.question.problem import Problem
+from optimize.question.space import RATES, sized, space
 
 MODEL = load_workload("llama3-8b", sequence=2048, batch=32)
 TEMPLATE = load_cluster("h100")
@@ -270,7 +270,7 @@ def test_a_mix_is_bounded_by_its_jobs_alone():
 
 def _steps(asked: Problem, found) -> list[float]:
     """Exact steps of every job on the hardware of a mix."""
-    from costmodel.evaluate import evaluate
+    from costmodel.evaluators.evaluate import evaluate
 
     cluster = SPACE.cluster(found.best.solved.hardware(0))
     cluster = dataclasses.replace(cluster, accelerators=int(cluster.accelerators))

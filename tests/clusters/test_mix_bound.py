@@ -4,15 +4,15 @@ import dataclasses
 
 import numpy as np
 
-from costmodel.specs import load_cluster, load_curves, load_workload
-from optimize._mix_bound import SharedBound, shared_bound
-from optimize.families import Families
-from optimize.lattice import lattice
-from optimize.objective import Job, Limits, Objective
-from optimize.problem import Problem
-from optimize.screen import tangents_of
-from optimize.space import RATES, sized, space
-from optimize.tangents import money
+from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from optimize.clusters.screening import tangents_of
+from optimize.clusters.several_jobs_bound import SharedBound, shared_bound
+from optimize.clusters.tangents import money
+from optimize.lattice.lattice import lattice
+from optimize.lattice.recompute_families import Families
+from optimize.question.objective import Job, Limits, Objective
+from optimize.question.problem import Problem
+from optimize.question.space import RATES, sized, space
 
 COUNT, DOMAIN, INSTANCES = 16, 8, 44
 SPACE = space(load_cluster("h100"), load_curves())

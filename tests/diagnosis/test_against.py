@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from optimize import catalogue
-from tests.test_cli import EXPLAIN, answer, ask, refusal
+from optimize.cli import lists as catalogue
+from tests.cli.test_cli import EXPLAIN, answer, ask, refusal
 
 WIDTHS = pytest.mark.parametrize("columns", ["80", "100"])
 

@@ -7,14 +7,15 @@ import math
 
 import pytest
 
-from costmodel.evaluate import evaluate
-from costmodel.plan import Plan
-from costmodel.specs import SpecError, load_cluster, load_workload
-from costmodel.violations import violations
-from optimize.default_plan import choose_plan
-from optimize.explain import explain, explanation_json, limiting
-from optimize.inputs import resolve
-from optimize.operators import operators
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.inputs.plan import Plan
+from costmodel.specs.files import SpecError
+from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.rules import violations
+from optimize.cli.inputs import resolve
+from optimize.diagnosis.explain import explain, explanation_json, limiting
+from optimize.diagnosis.operators import operators
+from optimize.lattice.default_plan import choose_plan
 from optimize.status import CommandError, Status
 
 PLANS = {

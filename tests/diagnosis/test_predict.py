@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from costmodel.rows import Unreadable
+from costmodel.measured.rows import Unreadable
 from optimize import cli
-from optimize.predict import predict
-from tests.test_rows import ROW, needs_bulk, table
+from optimize.diagnosis.predict import predict
+from tests.measured.test_rows import ROW, needs_bulk, table
 
 COLUMNS = ["predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note"]
 
@@ -89,7 +89,7 @@ def test_wrong_input_is_one_line(tmp_path, capsys, monkeypatch, words, said):
 
 @needs_bulk
 def test_a_calibration_set_is_predicted(tmp_path, capsys):
-    from tests.test_rows import BULK
+    from tests.measured.test_rows import BULK
 
     assert BULK is not None
     status, _, _ = ask(capsys, BULK / "calibration.csv", "--out", tmp_path / "out.csv")

@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from costmodel.cost import cost
-from costmodel.counts import counts
-from costmodel.evaluate import evaluate, prepare
-from costmodel.plan import Plan
-from costmodel.roofline import matmul_roof, rates
+from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.formulas.cost import cost
+from costmodel.formulas.counts import counts
+from costmodel.formulas.roofline import matmul_roof, rates
+from costmodel.inputs.plan import Plan
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster, load_workload
-from optimize.sensitivity import elasticities, largest, parameters, read_leaf, with_leaves
-from tests.strategies import double
+from costmodel.specs.loading import load_cluster, load_workload
+from optimize.diagnosis.sensitivity import elasticities, largest, parameters, read_leaf, with_leaves
+from tests.support.strategies import double
 
 CASES = {
     "one accelerator": ("gpt-1.7b", "a100-80gb", Plan(), 16),

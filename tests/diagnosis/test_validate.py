@@ -5,17 +5,17 @@ import math
 
 import pytest
 
-from costmodel.cost import parts
-from costmodel.evaluate import evaluate, prepare
-from costmodel.options import SCHEDULES
-from costmodel.plan import Plan
+from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.formulas.cost import parts
+from costmodel.inputs.options import SCHEDULES
+from costmodel.inputs.plan import Plan
+from costmodel.inputs.stack import Stack
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster, load_workload
-from costmodel.stack import Stack
-from costmodel.violations import violations
-from optimize import played
-from optimize.validate import validate
-from tests.builders import accelerator, cluster, small_decoder, small_moe
+from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.rules import violations
+from optimize.diagnosis import played
+from optimize.diagnosis.validate import validate
+from tests.support.builders import accelerator, cluster, small_decoder, small_moe
 
 EVEN = Plan(data=4, tensor=2, pipeline=4, microbatch=1, sequence_parallel=True, domain=8)
 UNEVEN = dataclasses.replace(EVEN, stage_layers=(2, 5, 4, 1), schedule="gpipe")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from costmodel.bounds import Bounded, Bounds, Box, tightest
+from costmodel.evaluators.bounds import Bounded, Bounds, Box, tightest
 from costmodel.semantics import Exact, total
 
 SEM, EXACT = Bounds(), Exact(np)

@@ -6,15 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.cost import cost
-from costmodel.dual import DIRECTIONAL, SUBGRADIENT, Dual, gradient, log_gradient, one_sided
-from costmodel.evaluate import prepare
-from costmodel.plan import Plan
+from costmodel.evaluators.dual import DIRECTIONAL, SUBGRADIENT, Dual, gradient, log_gradient, one_sided
+from costmodel.evaluators.evaluate import prepare
+from costmodel.formulas.cost import cost
+from costmodel.inputs.plan import Plan
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster, load_workload
-from tests.builders import cluster, small_decoder, small_moe
-from tests.registry import FAMILIES
-from tests.strategies import double
+from costmodel.specs.loading import load_cluster, load_workload
+from tests.support.builders import cluster, small_decoder, small_moe
+from tests.support.registry import FAMILIES
+from tests.support.strategies import double
 
 NUMPY, STEP, BATCH = Exact(np), 2e-6, 64
 RATES = ("peak_16bit_flop_per_s", "hbm_bytes_per_s")

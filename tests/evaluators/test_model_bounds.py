@@ -6,12 +6,12 @@ import itertools
 import numpy as np
 import pytest
 
-from costmodel.bounds import Bounds, Box, tightest
-from costmodel.cost import cost, parts
-from costmodel.evaluate import prepare
-from costmodel.plan import Plan
+from costmodel.evaluators.bounds import Bounds, Box, tightest
+from costmodel.evaluators.evaluate import prepare
+from costmodel.formulas.cost import cost, parts
+from costmodel.inputs.plan import Plan
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster, load_workload
 
 EXACT = Exact(np)
 N = 4096
@@ -150,7 +150,7 @@ def parts_cost(workload, cluster, point):
     return type(cost(workload, cluster, point, EXACT))(step_s=done.step.step_s, peak_bytes=done.memory.peak_bytes)
 
 
-if __name__ == "__main__":  # the figures by case: python -m tests.test_model_bounds
+if __name__ == "__main__":  # the figures by case: python -m tests.evaluators.test_model_bounds
     for field, factor in (("step_s", 2), ("step_s", 4), ("peak_bytes", 2), ("peak_bytes", 4)):
         found = tightness(field, factor)
         print(field, f"x{factor} median {np.median(np.concatenate(list(found.values()))):.3f}")

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 
 import costmodel
-from costmodel import options
-from costmodel._pytree import map_leaves
-from costmodel.breakdown import breakdown
-from costmodel.cluster import Cluster
-from costmodel.cost import Cost, cost, parts
-from costmodel.curves import hardware_of
-from costmodel.evaluate import evaluate
-from costmodel.plan import Plan, embed, with_offload
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.formulas.breakdown import breakdown
+from costmodel.formulas.cost import Cost, cost, parts
+from costmodel.formulas.curves import hardware_of
+from costmodel.inputs import options
+from costmodel.inputs.cluster import Cluster
+from costmodel.inputs.plan import Plan, embed, with_offload
+from costmodel.inputs.workload import Workload
+from costmodel.pytree import map_leaves
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster, load_curves, load_workload
-from costmodel.workload import Workload
-from tests.builders import small_moe
+from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from tests.support.builders import small_moe
 
 NUMPY = Exact(np)
 FORMULAS = (
@@ -155,7 +155,7 @@ def test_differentiable_with_respect_to_whole_trees(small_decoder: Workload, two
 
 # import order
 
-WITHOUT_JAX = "import sys, costmodel, costmodel.cost, costmodel.evaluate; assert 'jax' not in sys.modules"
+WITHOUT_JAX = "import sys, costmodel; costmodel.cost, costmodel.evaluate; assert 'jax' not in sys.modules"
 GRADIENT = """
 from costmodel import Plan, Exact, cost, embed, load_cluster, load_workload, as_floats
 workload, cluster = as_floats(load_workload('llama3-8b', batch=64)), as_floats(load_cluster('h100', accelerators=8))

@@ -5,18 +5,17 @@ import dataclasses
 import importlib.util
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from costmodel import specs
-from costmodel.rows import Case, read_cases
-from experiments import accuracy
-from experiments._accuracy import terms
-from experiments._accuracy.scoring import Scored, score
+from costmodel.measured.rows import Case, read_cases
+from experiments.accuracy import experiment as accuracy
+from experiments.accuracy import terms
+from experiments.accuracy.scoring import Scored, score
+from tests.support import SHARED
 
-SHARED = Path(__file__).parents[2] / "shared"
 HEADER = ("predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits")
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the measurements are not beside the repository")
 

@@ -8,16 +8,17 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.cost import cost
-from costmodel.evaluate import prepare
-from costmodel.plan import Plan
+from costmodel.evaluators.evaluate import prepare
+from costmodel.formulas.cost import cost
+from costmodel.inputs.plan import Plan
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster, load_workload
-from experiments import _runner, budget_125m
-from experiments._budget import answers, prices, space
-from experiments._budget.prices import COMBINATIONS, GIB, HBM_CURVE, SECOND_CURVE, Sizes, unit_usd
-from experiments._budget.space import ALL_OR_NOTHING, FIXED, Choice
-from optimize.lattice import lattice
+from costmodel.specs.loading import load_cluster, load_workload
+from experiments import runner as _runner
+from experiments.budget_125m import answers, prices, space
+from experiments.budget_125m import experiment as budget_125m
+from experiments.budget_125m.prices import COMBINATIONS, GIB, HBM_CURVE, SECOND_CURVE, Sizes, unit_usd
+from experiments.budget_125m.space import ALL_OR_NOTHING, FIXED, Choice
+from optimize.lattice.lattice import lattice
 
 
 def template(second_gb_per_s=100.0):

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from costmodel.curves import anchored, hardware_of
-from costmodel.specs import SpecError, load_cluster, load_curves
+from costmodel.formulas.curves import anchored, hardware_of
+from costmodel.specs.files import SpecError
+from costmodel.specs.loading import load_cluster, load_curves
 from experiments import __main__ as command
-from experiments import _runner, codesign
-from experiments._codesign.frontier import LIMIT, _carried
-from optimize.frontier import FACTORS
+from experiments import runner as _runner
+from experiments.codesign import experiment as codesign
+from experiments.codesign.frontier import LIMIT, _carried
+from optimize.clusters.frontier import FACTORS
 
 SMALL = {
     "tokens": 1e11, "budget_usd": 1.5e6, "power_mw": 0.05, "template": "h100", "sequence": 2048, "batch": 32,

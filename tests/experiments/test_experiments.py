@@ -12,20 +12,21 @@ import jax
 import numpy as np
 import pytest
 
-from costmodel import compiled
-from costmodel._pytree import map_leaves
-from costmodel.cost import as_floats, cost
-from costmodel.plan import embed
+from costmodel.evaluators import compiled
+from costmodel.formulas.cost import as_floats, cost
+from costmodel.inputs.plan import embed
+from costmodel.pytree import map_leaves
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster, load_workload
 from experiments import __main__ as command
-from experiments import _runner, speed
-from experiments._speed import bars, machine, processes
-from experiments._speed.clock import best_sum_s
-from experiments._speed.operations import operations
-from experiments._speed.subject import LAYOUTS, Pool, cast, grid, random_plans, subject
+from experiments import runner as _runner
+from experiments.speed import bars, machine, processes
+from experiments.speed import experiment as speed
+from experiments.speed.clock import best_sum_s
+from experiments.speed.operations import operations
+from experiments.speed.subject import LAYOUTS, Pool, cast, grid, random_plans, subject
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[1]
 BATCH = 256
 
 

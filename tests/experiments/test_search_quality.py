@@ -6,29 +6,27 @@ import math
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from costmodel.specs import load_cluster, load_curves, load_workload
-from costmodel.violations import violations
-from experiments._quality import summary
-from experiments._quality.black_boxes import scipy_differential
-from experiments._quality.encoding import Encoding
-from experiments._quality.evaluator import INFEASIBLE, Evaluator
-from experiments._quality.evolution import differential, evolve, reflected
-from experiments._quality.greedy import bottleneck_greedy
-from experiments._quality.recorder import Recorder
-from experiments._quality.score import score_design
-from experiments._quality.suite import EXPERTS, KINDS, MODELS, Question, draw, problem_of
-from optimize import joint
-from optimize.lattice import lattice
-from optimize.objective import Job, Limits, Objective
-from optimize.problem import Problem
-from optimize.space import sized, space
-
-ROOT = Path(__file__).parents[1]
+from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from costmodel.specs.rules import violations
+from experiments.search_quality import summary
+from experiments.search_quality.black_boxes import scipy_differential
+from experiments.search_quality.encoding import Encoding
+from experiments.search_quality.evaluator import INFEASIBLE, Evaluator
+from experiments.search_quality.evolution import differential, evolve, reflected
+from experiments.search_quality.greedy import bottleneck_greedy
+from experiments.search_quality.recorder import Recorder
+from experiments.search_quality.score import score_design
+from experiments.search_quality.suite import EXPERTS, KINDS, MODELS, Question, draw, problem_of
+from optimize.clusters import one_job as joint
+from optimize.lattice.lattice import lattice
+from optimize.question.objective import Job, Limits, Objective
+from optimize.question.problem import Problem
+from optimize.question.space import sized, space
+from tests.support import ROOT
 
 
 def rastrigin(x: np.ndarray) -> np.ndarray:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel import collectives
-from costmodel.cluster import Tier
-from costmodel.placement import ranks_by_tier
+from costmodel.formulas import collectives
+from costmodel.formulas.placement import ranks_by_tier
+from costmodel.inputs.cluster import Tier
+from costmodel.inputs.stack import Stack
 from costmodel.semantics import Exact
-from costmodel.stack import Stack
 from tests.oracles import ring
 
 SEM = Exact(math)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from costmodel import collectives, schedule, timing, traffic
-from costmodel.cluster import Cluster
-from costmodel.cost import cost
-from costmodel.plan import PlanPoint
+from costmodel.formulas import collectives, schedule, timing, traffic
+from costmodel.formulas.cost import cost
+from costmodel.inputs.cluster import Cluster
+from costmodel.inputs.plan import PlanPoint
+from costmodel.inputs.workload import Workload
 from costmodel.semantics import Exact
-from costmodel.workload import Workload
-from tests.strategies import PEAKS, Array, cluster_batch, point_batch, workload_batch
+from tests.support.strategies import PEAKS, Array, cluster_batch, point_batch, workload_batch
 
 NUMPY = Exact(np)
 TOLERANCE = 1e-9

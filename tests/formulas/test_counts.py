@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from costmodel.cost import as_floats
-from costmodel.counts import counts
+from costmodel.formulas.cost import as_floats
+from costmodel.formulas.counts import counts
+from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.workload import model_flop, parameters
 from costmodel.models.decoder import decoder
-from costmodel.plan import Plan, embed
 from costmodel.semantics import Exact, total
-from costmodel.workload import model_flop, parameters
 from tests.oracles import decoder as oracle
 
 SMALL = {

@@ -6,8 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from costmodel.cost import as_floats
-from costmodel.curves import (
+from costmodel.evaluators.dual import log_gradient
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.formulas.cost import as_floats
+from costmodel.formulas.curves import (
     Hardware,
     PowerLaw,
     anchored,
@@ -18,12 +20,11 @@ from costmodel.curves import (
     priced,
     with_hardware,
 )
-from costmodel.dual import log_gradient
-from costmodel.economics import bill, draw
-from costmodel.evaluate import evaluate
-from costmodel.plan import Plan
-from costmodel.specs import SpecError, load_cluster, load_curves, load_workload, read_tables
-from tests.strategies import double
+from costmodel.formulas.economics import bill, draw
+from costmodel.inputs.plan import Plan
+from costmodel.specs.files import SpecError
+from costmodel.specs.loading import load_cluster, load_curves, load_workload, read_tables
+from tests.support.strategies import double
 
 CURVES = load_curves()
 CASES = ("low", "base", "high")
@@ -51,7 +52,7 @@ def test_real_parts_within_the_stated_errors(name):
 
 
 def test_the_header_of_the_file_tells_these_errors():
-    from costmodel.specs import DATA
+    from costmodel.specs.loading import DATA
 
     header = (DATA / "curves.toml").read_text().partition("\n\n")[0]
     for error in ("H100 0.0 %, H200 -1.4 %, B200 +6.4 %", "H100 -1.0 %, H200 +0.8 %, B200 +2.6 %"):

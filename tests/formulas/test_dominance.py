@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from costmodel import options
-from costmodel.cost import as_floats, cost
+from costmodel.formulas.cost import as_floats, cost
+from costmodel.inputs import options
 from costmodel.models.decoder import decoder
 from costmodel.semantics import Exact
-from tests.builders import small_moe
-from tests.strategies import cluster_batch, point_batch, rows_batch, sizes_batch
+from tests.support.builders import small_moe
+from tests.support.strategies import cluster_batch, point_batch, rows_batch, sizes_batch
 
 N = 20_000
 SLACK = 1 + 1e-12

@@ -9,16 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from costmodel.cost import as_floats, cost
-from costmodel.economics import economics
-from costmodel.evaluate import evaluate, prepare
-from costmodel.plan import Plan
-from costmodel.prices import Prices, TierPrices
+from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.formulas.cost import as_floats, cost
+from costmodel.formulas.economics import economics
+from costmodel.inputs.plan import Plan
+from costmodel.inputs.prices import Prices, TierPrices
 from costmodel.semantics import Exact
-from costmodel.specs import SpecError, cluster_names, load_cluster, load_workload, read_tables
-from tests.builders import cluster, small_decoder
-from tests.registry import flatten, unflatten
-from tests.strategies import double
+from costmodel.specs.files import SpecError
+from costmodel.specs.loading import cluster_names, load_cluster, load_workload, read_tables
+from tests.support.builders import cluster, small_decoder
+from tests.support.registry import flatten, unflatten
+from tests.support.strategies import double
 
 LEVEL = TierPrices(
     link_usd_per_bytes_per_s=4e-9,
@@ -266,8 +267,8 @@ def test_a_capped_clock_slows_arithmetic_and_leaves_memory_alone():
 
 def test_a_ring_along_an_axis_of_a_torus_uses_both_links():
     """All-gather of S bytes on a ring of 8 with 100 GB/s each way: half of the chunks go round either side."""
-    from costmodel.collectives import all_gather
-    from costmodel.stack import Stack
+    from costmodel.formulas.collectives import all_gather
+    from costmodel.inputs.stack import Stack
 
     ideal = Stack(link_ceiling=1.0, network_ceiling=1.0, collective_s=0.0, chunk_fill=0.0)
     v5p = load_cluster("tpu-v5p")

@@ -11,23 +11,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from costmodel import compiled, compiled_kinds
-from costmodel.bounds import Bounds, Box
-from costmodel.breakdown import breakdown
-from costmodel.cost import as_floats, cost, parts
-from costmodel.evaluate import prepare
+from costmodel.evaluators import compiled, compiled_kinds
+from costmodel.evaluators.bounds import Bounds, Box
+from costmodel.evaluators.evaluate import prepare
+from costmodel.formulas.breakdown import breakdown
+from costmodel.formulas.cost import as_floats, cost, parts
+from costmodel.inputs.plan import Plan
 from costmodel.models.dlrm import dlrm
 from costmodel.models.encoder import encoder
 from costmodel.models.encoder_decoder import encoder_decoder
 from costmodel.models.evoformer import evoformer
 from costmodel.models.swin import swin
-from costmodel.plan import Plan
 from costmodel.semantics import Exact
-from tests.builders import cluster, small_decoder, small_moe
-from tests.registry import flatten, unflatten
-from tests.strategies import cluster_batch, double, point_batch
-from tests.test_convexity import TOLERANCE, gaps, log_step
-from tests.test_gradients import KINK, STEP, units
+from tests.formulas.test_convexity import TOLERANCE, gaps, log_step
+from tests.formulas.test_gradients import KINK, STEP, units
+from tests.support.builders import cluster, small_decoder, small_moe
+from tests.support.registry import flatten, unflatten
+from tests.support.strategies import cluster_batch, double, point_batch
 
 FAMILIES = {
     "decoder": small_decoder(),

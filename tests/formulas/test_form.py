@@ -11,12 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel import roofline
-from costmodel.cost import cost
-from costmodel.plan import Plan, embed
+from costmodel.formulas import roofline
+from costmodel.formulas.cost import cost
+from costmodel.inputs.plan import Plan, embed
 from costmodel.semantics import Exact
-from tests.registry import FAMILIES, NETWORK, REGISTRY, Args, Family, flatten, job_values, report_values, unflatten
-from tests.strategies import Array, cluster_batch, named, point_batch, workload_batch
+from tests.support.registry import (
+    FAMILIES,
+    NETWORK,
+    REGISTRY,
+    Args,
+    Family,
+    flatten,
+    job_values,
+    report_values,
+    unflatten,
+)
+from tests.support.strategies import Array, cluster_batch, named, point_batch, workload_batch
 
 NUMPY = Exact(np)
 FORMULAS = (

@@ -16,23 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from costmodel import collectives, roofline
-from costmodel.cluster import Tier
-from costmodel.cost import cost
-from costmodel.counts import MatmulCount
+from costmodel.formulas import collectives, roofline
+from costmodel.formulas.cost import cost
+from costmodel.formulas.counts import MatmulCount
+from costmodel.inputs.cluster import Tier
+from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.stack import Stack
+from costmodel.inputs.workload import model_flop
 from costmodel.models.decoder import decoder
-from costmodel.plan import Plan, embed
 from costmodel.semantics import Exact, Smooth
-from costmodel.stack import Stack
-from costmodel.workload import model_flop
-from tests.registry import FAMILIES, REGISTRY, Args, job_args, job_of
-from tests.strategies import (
-    Array,
-    cluster_batch,
-    double,
-    point_batch,
-    sizes_batch,
-)
+from tests.support.registry import FAMILIES, REGISTRY, Args, job_args, job_of
+from tests.support.strategies import Array, cluster_batch, double, point_batch, sizes_batch
 
 _POINT = embed(Plan(), decoder(layers=2, hidden=64, heads=2, ffn=64, vocabulary=64, sequence=8, batch=1), 8)
 BATCH = 128

@@ -2,24 +2,24 @@
 
 import math
 import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from costmodel.cost import as_floats, parts
-from costmodel.counts import counts
-from costmodel.evaluate import memory_by_stage, prepare
-from costmodel.memory import in_flight, memory, peak
+from costmodel.evaluators.evaluate import memory_by_stage, prepare
+from costmodel.formulas.cost import as_floats, parts
+from costmodel.formulas.counts import counts
+from costmodel.formulas.memory import in_flight, memory, peak
+from costmodel.inputs.options import SCHEDULES
+from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
-from costmodel.options import SCHEDULES
-from costmodel.plan import Plan, embed
 from costmodel.semantics import Exact
-from costmodel.stack import Stack
-from tests.builders import cluster, small_decoder
+from tests.support import GOLDEN
+from tests.support.builders import cluster, small_decoder
 
 SEM = Exact(math)
-GOLDEN = tomllib.loads((Path(__file__).parent / "golden/korthikanti_2022.toml").read_text())
+TABLE = tomllib.loads((GOLDEN / "korthikanti_2022.toml").read_text())
 MODES = {
     "none": {},
     "sequence": {"sequence_parallel": True},
@@ -38,7 +38,7 @@ def gpt(hidden, heads, layers, batch, **_):
 
 def first_stage(size: str, mode: str):
     """The first stage, without the head that it also holds where there is no pipeline: the paper counts layers."""
-    layout = GOLDEN["layouts"][size]
+    layout = TABLE["layouts"][size]
     schedule = "interleaved" if layout["virtual_stages"] > 1 else "one_f_one_b"
     degrees = {name: layout[name] for name in ("microbatch", "pipeline", "virtual_stages")}
     plan = Plan(
@@ -49,26 +49,26 @@ def first_stage(size: str, mode: str):
     return use.first if plan.pipeline > 1 else use.second
 
 
-@pytest.mark.parametrize("size", GOLDEN["layouts"])
-@pytest.mark.parametrize("mode", GOLDEN["activations_gib"])
+@pytest.mark.parametrize("size", TABLE["layouts"])
+@pytest.mark.parametrize("mode", TABLE["activations_gib"])
 def test_activations_of_korthikanti(size, mode):
     found = first_stage(size, mode).activations_bytes / 2**30
-    np.testing.assert_allclose(found, GOLDEN["activations_gib"][mode][size], rtol=GOLDEN["tolerance"])
+    np.testing.assert_allclose(found, TABLE["activations_gib"][mode][size], rtol=TABLE["tolerance"])
 
 
-@pytest.mark.parametrize("size", GOLDEN["layouts"])
-@pytest.mark.parametrize("mode", GOLDEN["relative_percent"])
+@pytest.mark.parametrize("size", TABLE["layouts"])
+@pytest.mark.parametrize("mode", TABLE["relative_percent"])
 def test_relative_activations_of_korthikanti(size, mode):
     baseline, found = (first_stage(size, m).activations_bytes for m in ("none", mode))
-    np.testing.assert_allclose(100 * found / baseline, GOLDEN["relative_percent"][mode][size], rtol=GOLDEN["tolerance"])
+    np.testing.assert_allclose(100 * found / baseline, TABLE["relative_percent"][mode][size], rtol=TABLE["tolerance"])
 
 
-@pytest.mark.parametrize("size", GOLDEN["layouts"])
+@pytest.mark.parametrize("size", TABLE["layouts"])
 def test_weights_gradients_and_states_of_korthikanti(size):
     """Published for the layers alone, so on a stage in the middle; the 22B model is a single stage with embeddings."""
-    layout = GOLDEN["layouts"][size]
+    layout = TABLE["layouts"][size]
     counted = 18 * 12 * layout["layers"] * layout["hidden"] ** 2 / 8 / layout["pipeline"] / 2**30
-    np.testing.assert_allclose(counted, GOLDEN["weights_and_states_gib"]["all"][size], rtol=2e-3)
+    np.testing.assert_allclose(counted, TABLE["weights_and_states_gib"]["all"][size], rtol=2e-3)
     if layout["pipeline"] > 1:
         schedule = "interleaved" if layout["virtual_stages"] > 1 else "one_f_one_b"
         degrees = {name: layout[name] for name in ("microbatch", "pipeline", "virtual_stages")}
@@ -76,9 +76,7 @@ def test_weights_gradients_and_states_of_korthikanti(size):
         workload, machine, point = prepare(gpt(**layout), cluster(), plan)
         stage = parts(workload, machine, point, SEM).memory.second
         held = stage.weights_bytes + stage.gradients_bytes + stage.optimizer_bytes
-        np.testing.assert_allclose(
-            held / 2**30, GOLDEN["weights_and_states_gib"]["all"][size], rtol=GOLDEN["tolerance"]
-        )
+        np.testing.assert_allclose(held / 2**30, TABLE["weights_and_states_gib"]["all"][size], rtol=TABLE["tolerance"])
 
 
 PLANS = [

@@ -8,20 +8,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from costmodel._pytree import map_leaves
-from costmodel.bounds import Bounds, Box, tightest
-from costmodel.breakdown import breakdown
-from costmodel.cost import cost, parts
-from costmodel.counts import counts
-from costmodel.evaluate import evaluate, prepare
+from costmodel.evaluators.bounds import Bounds, Box, tightest
+from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.formulas.breakdown import breakdown
+from costmodel.formulas.cost import cost, parts
+from costmodel.formulas.counts import counts
+from costmodel.formulas.traffic import laws
+from costmodel.inputs.plan import Plan
+from costmodel.inputs.workload import model_flop
 from costmodel.models.moe import Latent
-from costmodel.plan import Plan
+from costmodel.pytree import map_leaves
 from costmodel.semantics import Exact, total
-from costmodel.traffic import laws
-from costmodel.violations import violations
-from costmodel.workload import model_flop
-from tests.builders import cluster, small_moe
+from costmodel.specs.rules import violations
 from tests.oracles import moe as oracle
+from tests.support.builders import cluster, small_moe
 
 SEM, NUMPY = Exact(math), Exact(np)
 PLANS = [
@@ -125,7 +125,7 @@ def test_broken_rules_of_experts_are_named(changes, words):
 
 
 def test_a_dense_model_has_no_experts():
-    from tests.builders import small_decoder
+    from tests.support.builders import small_decoder
 
     assert "has no experts" in " | ".join(violations(Plan(data=64, expert=2), small_decoder(), cluster()))
 

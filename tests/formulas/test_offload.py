@@ -7,19 +7,19 @@ import math
 import numpy as np
 import pytest
 
-from costmodel import compiled
-from costmodel.cost import cost, parts
-from costmodel.counts import kept_bytes
-from costmodel.evaluate import evaluate, memory_by_stage, prepare
+from costmodel.evaluators import compiled
+from costmodel.evaluators.evaluate import evaluate, memory_by_stage, prepare
+from costmodel.formulas.cost import cost, parts
+from costmodel.formulas.counts import kept_bytes
+from costmodel.inputs.plan import Offload, Plan, with_offload
+from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
-from costmodel.plan import Offload, Plan, with_offload
 from costmodel.semantics import Exact
-from costmodel.specs import load_workload
-from costmodel.stack import Stack
-from costmodel.violations import violations
-from tests import builders
-from tests.builders import small_decoder, small_moe
-from tests.strategies import point_batch
+from costmodel.specs.loading import load_workload
+from costmodel.specs.rules import violations
+from tests.support import builders
+from tests.support.builders import small_decoder, small_moe
+from tests.support.strategies import point_batch
 
 SEM = Exact(math)
 ALL = {"offload_weights": 1.0, "offload_optimizer": 1.0, "offload_activations": 1.0}

@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.cost import parts
-from costmodel.counts import AttentionCount, MatmulCount, counts
-from costmodel.evaluate import prepare
-from costmodel.options import PRECISIONS
-from costmodel.plan import Plan
-from costmodel.roofline import attention_roof, busiest, matmul_s, rates
+from costmodel.evaluators.evaluate import prepare
+from costmodel.formulas.cost import parts
+from costmodel.formulas.counts import AttentionCount, MatmulCount, counts
+from costmodel.formulas.roofline import attention_roof, busiest, matmul_s, rates
+from costmodel.inputs.options import PRECISIONS
+from costmodel.inputs.plan import Plan
+from costmodel.inputs.stack import Stack
 from costmodel.semantics import Exact
-from costmodel.stack import Stack
-from tests.builders import cluster, small_decoder, small_moe
+from tests.support.builders import cluster, small_decoder, small_moe
 
 SEM = Exact(math)
 

@@ -6,12 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from costmodel.cluster import Tier
-from costmodel.placement import nests, ranks_by_tier
-from costmodel.plan import Plan
+from costmodel.formulas.placement import nests, ranks_by_tier
+from costmodel.inputs.cluster import Tier
+from costmodel.inputs.plan import Plan
 from costmodel.semantics import Exact
-from costmodel.specs import cluster_names, load_cluster
-from costmodel.violations import groups
+from costmodel.specs.loading import cluster_names, load_cluster
+from costmodel.specs.rules import groups
 
 PLAIN = Exact(math)
 LARGEST = 1536

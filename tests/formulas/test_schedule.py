@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
+from costmodel.formulas.memory import in_flight
+from costmodel.formulas.pipeline import Hops, Pipeline, Stage, pipeline_s
 from costmodel.graph.play import play
-from costmodel.memory import in_flight
-from costmodel.pipeline import Hops, Pipeline, Stage, pipeline_s
-from costmodel.plan import Plan, embed
+from costmodel.inputs.plan import Plan, embed
 from costmodel.semantics import Exact
-from tests.builders import small_decoder
+from tests.support.builders import small_decoder
 
 SEM = Exact(math)
 WORKLOAD = small_decoder(layers=24, batch=64)

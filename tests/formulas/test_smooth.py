@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel import options
-from costmodel._pytree import map_leaves
-from costmodel.cluster import Cluster
-from costmodel.cost import as_floats, cost
-from costmodel.plan import Plan, PlanPoint, embed
+from costmodel.formulas.cost import as_floats, cost
+from costmodel.inputs import options
+from costmodel.inputs.cluster import Cluster
+from costmodel.inputs.plan import Plan, PlanPoint, embed
+from costmodel.inputs.workload import Workload
+from costmodel.pytree import map_leaves
 from costmodel.semantics import Exact, Smooth
-from costmodel.violations import violations
-from costmodel.workload import Workload
-from tests.strategies import cluster_batch, point_batch, quantities, workload_batch
+from costmodel.specs.rules import violations
+from tests.support.strategies import cluster_batch, point_batch, quantities, workload_batch
 
 EPSILONS = (1e-6, 1e-4, 1e-2)
 times = quantities((1e-9, 1e6))

@@ -6,18 +6,18 @@ import math
 import numpy as np
 import pytest
 
-from costmodel import staged
-from costmodel.cost import parts
-from costmodel.evaluate import memory_by_stage, prepare
+from costmodel.evaluators.evaluate import memory_by_stage, prepare
+from costmodel.formulas.cost import parts
+from costmodel.formulas.memory import peak
+from costmodel.formulas.pipeline import Hops
+from costmodel.graph import staged
 from costmodel.graph.play import play
-from costmodel.memory import peak
-from costmodel.pipeline import Hops
-from costmodel.plan import Plan
+from costmodel.graph.staged import MODES
+from costmodel.inputs.plan import Plan
 from costmodel.semantics import Exact
-from costmodel.staged import MODES
-from optimize._layered_tables import tables
-from optimize.one_f_one_b import played_s
-from tests.builders import cluster, small_decoder, small_moe
+from optimize.layers.one_f_one_b import played_s
+from optimize.layers.tables import tables
+from tests.support.builders import cluster, small_decoder, small_moe
 
 MATH, NUMPY = Exact(math), Exact(np)
 PLAN = Plan(data=4, tensor=2, pipeline=4, microbatch=1, sequence_parallel=True, domain=8)

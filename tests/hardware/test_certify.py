@@ -5,15 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from costmodel.curves import hardware_of, with_hardware
-from costmodel.plan import Offload, Plan, with_offload
-from costmodel.specs import load_workload
-from optimize import certify
-from optimize.hardware import FREE, HardwareModel, HardwareStatus, solve_hardware
-from optimize.lattice import lattice
-from optimize.objective import Limits, Objective
-from tests.builders import small_decoder, small_moe
-from tests.test_hardware import TEMPLATE, points_of, problem
+from costmodel.formulas.curves import hardware_of, with_hardware
+from costmodel.inputs.plan import Offload, Plan, with_offload
+from costmodel.specs.loading import load_workload
+from optimize.hardware import certify
+from optimize.hardware.solving import FREE, HardwareModel, HardwareStatus, solve_hardware
+from optimize.lattice.lattice import lattice
+from optimize.question.objective import Limits, Objective
+from tests.hardware.test_hardware import TEMPLATE, points_of, problem
+from tests.support.builders import small_decoder, small_moe
 
 
 def random_problems(seed, count):

@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from costmodel.cost import cost
-from costmodel.curves import hardware_of, with_hardware
-from costmodel.evaluate import prepare
-from costmodel.plan import Plan
+from costmodel.evaluators.evaluate import prepare
+from costmodel.formulas.cost import cost
+from costmodel.formulas.curves import hardware_of, with_hardware
+from costmodel.inputs.plan import Plan
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster, load_curves, load_workload
-from optimize import certify
-from optimize.hardware import (
+from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from optimize.hardware import certify
+from optimize.hardware.solving import (
     FREE,
     Equal,
     HardwareModel,
@@ -22,8 +22,8 @@ from optimize.hardware import (
     solve_hardware,
     stack,
 )
-from optimize.objective import Job, Limits, Objective
-from tests.builders import cluster, small_decoder
+from optimize.question.objective import Job, Limits, Objective
+from tests.support.builders import cluster, small_decoder
 
 CURVES = load_curves().base
 TEMPLATE = load_cluster("h100", 64)

@@ -5,19 +5,19 @@ import dataclasses
 import numpy as np
 import pytest
 
-from costmodel import options
-from costmodel.cost import as_floats, cost
-from costmodel.evaluate import prepare
-from costmodel.plan import Plan, layers
+from costmodel.evaluators.evaluate import prepare
+from costmodel.formulas.cost import as_floats, cost
+from costmodel.inputs import options
+from costmodel.inputs.plan import Plan, layers
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster, load_workload
-from costmodel.violations import violations
-from optimize._degrees import divisors
-from optimize.default_plan import even_layers
-from optimize.lattice import chunks, count, lattice
-from optimize.legality import rules
-from tests.builders import cluster, small_decoder, small_moe
+from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.rules import violations
+from optimize.lattice.default_plan import even_layers
+from optimize.lattice.degrees import divisors
+from optimize.lattice.lattice import chunks, count, lattice
+from optimize.lattice.legality import rules
 from tests.oracles.plans import brute_force
+from tests.support.builders import cluster, small_decoder, small_moe
 
 DENSE, MOE = small_decoder(layers=6, batch=12), small_moe(batch=16)
 ODD = dataclasses.replace(cluster(24, domain=6, tiers=3), name="odd")

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel import options
-from costmodel.plan import Plan
-from optimize.export import FRAMEWORKS, Known, canonical, has_experts, launch, read
-from tests.builders import cluster, small_decoder, small_moe
+from costmodel.inputs import options
+from costmodel.inputs.plan import Plan
+from optimize.launch.frameworks import FRAMEWORKS, Known, canonical, has_experts, launch, read
+from tests.support.builders import cluster, small_decoder, small_moe
 
 OPTIONS = {
     "zero_stage": (0, 1, 2, 3),

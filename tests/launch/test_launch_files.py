@@ -3,17 +3,18 @@
 import dataclasses
 import math
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.plan import Plan
-from costmodel.specs import SpecError, load_cluster, load_workload
-from optimize.export import FRAMEWORKS, Known, framework_of, launch, read
+from costmodel.inputs.plan import Plan
+from costmodel.specs.files import SpecError
+from costmodel.specs.loading import load_cluster, load_workload
+from optimize.launch.frameworks import FRAMEWORKS, Known, framework_of, launch, read
+from tests.support import GOLDEN
 
-GOLDEN = Path(__file__).parent / "golden" / "launch"
+LAUNCH = GOLDEN / "launch"
 DENSE = Plan(data=16, tensor=8, pipeline=4, sequence_parallel=True, microbatch=1)
 EXPERTS = Plan(data=64, pipeline=4, expert=32, microbatch=1)
 PLANS = {
@@ -47,7 +48,7 @@ def test_the_text_is_the_one_that_was_read_over(name, model):
     """Files that were compared with each framework's own options by eye. One that changes is to be read over again."""
     plan, workload, text = written(name, model)
     assert FRAMEWORKS[name].cannot(plan, workload) == ()
-    assert text == (GOLDEN / f"{name}-{model}.txt").read_text()
+    assert text == (LAUNCH / f"{name}-{model}.txt").read_text()
 
 
 @pytest.mark.parametrize(("name", "model"), PLANS, ids=TITLES)
@@ -231,12 +232,12 @@ JUNK = (
 
 
 @given(
-    st.sampled_from(sorted(path.name for path in GOLDEN.iterdir())),
+    st.sampled_from(sorted(path.name for path in LAUNCH.iterdir())),
     st.lists(st.tuples(st.integers(0, 40), st.sampled_from(JUNK)), min_size=1, max_size=3),
 )
 def test_spoilt_files_give_a_plan_or_one_line(name, spoils):
     """Values replaced by anything: an answer, or a `SpecError`, and nothing that takes long."""
-    lines = (GOLDEN / name).read_text().splitlines()
+    lines = (LAUNCH / name).read_text().splitlines()
     for at, junk in spoils:
         lines[at % len(lines)] = re.sub(r"([=: ])[^=: ]+( \\|,)?$", rf"\g<1>{junk}\2", lines[at % len(lines)])
     text, refused = "\n".join(lines), ""

@@ -6,14 +6,14 @@ import itertools
 import numpy as np
 import pytest
 
-from costmodel.plan import Plan
-from costmodel.staged import MODES
-from optimize._layered_descent import Point, Relaxed, descend
-from optimize._layered_exact import solve
-from optimize.find_layers import find_layers
-from optimize.layered import LayeredProblem, problem
+from costmodel.graph.staged import MODES
+from costmodel.inputs.plan import Plan
+from optimize.layers.descent import Point, Relaxed, descend
+from optimize.layers.exact import solve
+from optimize.layers.find_layers import find_layers
+from optimize.layers.problem import LayeredProblem, problem
 from optimize.status import CommandError, Status
-from tests.builders import cluster, small_decoder, small_moe
+from tests.support.builders import cluster, small_decoder, small_moe
 
 DECODER = Plan(data=4, tensor=2, pipeline=4, sequence_parallel=True, domain=8)
 MOE = Plan(data=8, pipeline=4, expert=4, domain=8)

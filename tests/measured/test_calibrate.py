@@ -8,13 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from costmodel import posterior, specs
-from costmodel.calibrate import Update, calibrate
-from costmodel.collective_fit import CollectiveRow, times_s
-from costmodel.comparison import compare, probability_faster
-from costmodel.plan import Plan
+from costmodel import specs
+from costmodel.inputs.plan import Plan
+from costmodel.measured import posterior
+from costmodel.measured.calibrate import Update, calibrate
+from costmodel.measured.collective_fit import CollectiveRow, times_s
+from costmodel.measured.comparison import compare, probability_faster
 from optimize import cli
-from tests.measured_rows import made, with_times
+from tests.support.measured_rows import made, with_times
 
 PLANS = ({}, {"tp": 8, "dp": 8}, {"pp": 4, "dp": 8}, {"tp": 1, "pp": 2, "dp": 32}, {"tp": 4, "dp": 16}, {"seq": 4096})
 ROWS = [made(source="NeMo", **cells) for cells in PLANS]

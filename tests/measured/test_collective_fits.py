@@ -1,12 +1,11 @@
 """The laws of collectives fitted to measured ones: a digitised all-reduce table, and published nccl-tests tables.
 
-`python -m tests.test_collective_fits` prints the figures.
+`python -m tests.measured.test_collective_fits` prints the figures.
 """
 
 import dataclasses
 import math
 import tomllib
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -14,18 +13,19 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from costmodel import collectives
-from costmodel.cluster import Tier
-from costmodel.collective_fit import FIELDS, LAWS, CollectiveRow, fit_collectives, log_errors, times_s
+from costmodel.formulas import collectives
+from costmodel.inputs.cluster import Tier
+from costmodel.inputs.stack import Stack
+from costmodel.measured.collective_fit import FIELDS, LAWS, CollectiveRow, fit_collectives, log_errors, times_s
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster
-from costmodel.stack import Stack
-from tests.fabrics import OPS, cluster_of, measured
+from costmodel.specs.loading import load_cluster
+from tests import support as places
+from tests.support import GOLDEN
+from tests.support.fabrics import OPS, cluster_of, measured
 
-GOLDEN = Path(__file__).parent / "golden"
 TABLE = tomllib.loads((GOLDEN / "nccl_h100_allreduce.toml").read_text())
 SERIES = tomllib.loads((GOLDEN / "nccl_collectives.toml").read_text())
-SHARED = Path(__file__).parents[2] / "shared/measurements/microbenchmarks.csv"
+SHARED = places.SHARED / "measurements/microbenchmarks.csv"
 NEEDS_SHARED = pytest.mark.skipif(not SHARED.exists(), reason="the golden tables stand for the measurements")
 MATH, NUMPY = Exact(math), Exact(np)
 

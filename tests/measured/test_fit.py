@@ -6,23 +6,25 @@ import math
 import numpy as np
 import pytest
 
-from costmodel import posterior, roofline, specs
-from costmodel._specs_stacks import constants, default_group
-from costmodel.cost import cost
-from costmodel.counts import AttentionCount, MatmulCount
-from costmodel.fit.evaluate import Evaluator, group
-from costmodel.fit.fitted import Fitted, as_posterior, as_tables, from_files, narrowed
-from costmodel.fit.kernels import Kernel, kernels, log_shares
-from costmodel.fit.parameters import PARAMETERS, SHARED, SLOW
-from costmodel.fit.problem import Problem, Settings
-from costmodel.fit.regimes import Rule, features, fit_rule
-from costmodel.fit.solve import Loss, solve
-from costmodel.fit.train import scatter, train
-from costmodel.plan import Plan, embed
-from costmodel.rows.batches import point
+from costmodel import specs
+from costmodel.formulas import roofline
+from costmodel.formulas.cost import cost
+from costmodel.formulas.counts import AttentionCount, MatmulCount
+from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.stack import Stack
+from costmodel.measured import posterior
+from costmodel.measured.fit.evaluate import Evaluator, group
+from costmodel.measured.fit.fitted import Fitted, as_posterior, as_tables, from_files, narrowed
+from costmodel.measured.fit.kernels import Kernel, kernels, log_shares
+from costmodel.measured.fit.parameters import PARAMETERS, SHARED, SLOW
+from costmodel.measured.fit.problem import Problem, Settings
+from costmodel.measured.fit.regimes import Rule, features, fit_rule
+from costmodel.measured.fit.solve import Loss, solve
+from costmodel.measured.fit.train import scatter, train
+from costmodel.measured.rows.batches import point
 from costmodel.semantics import Exact
-from costmodel.stack import Stack
-from tests.measured_rows import VARIED, made, with_times
+from costmodel.specs.stacks import constants, default_group
+from tests.support.measured_rows import VARIED, made, with_times
 
 CASES = [made(**cells) for cells in VARIED]
 NANOTRON = [made(source="nanotron", pp=p, dp=32 // p, tp=2) for p in (1, 2, 4, 8)]

@@ -3,22 +3,22 @@
 import dataclasses
 import math
 import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from costmodel.cost import parts
-from costmodel.counts import counts
-from costmodel.evaluate import evaluate, prepare
+from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.formulas.cost import parts
+from costmodel.formulas.counts import counts
+from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.workload import Block, Op, Size, Workload
 from costmodel.models.decoder import decoder
-from costmodel.plan import Plan, embed
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster
-from costmodel.workload import Block, Op, Size, Workload
+from costmodel.specs.loading import load_cluster
+from tests.support import GOLDEN
 
-GOLDEN = tomllib.loads((Path(__file__).parent / "golden" / "comet.toml").read_text())
-SYSTEM, BILL = GOLDEN["system"], GOLDEN["bill"]
+TABLE = tomllib.loads((GOLDEN / "comet.toml").read_text())
+SYSTEM, BILL = TABLE["system"], TABLE["bill"]
 SEM = Exact(math)
 RUNS = ["run_1", "run_2"]
 IDEAL = {
@@ -79,7 +79,7 @@ PLAN = Plan(
 
 @pytest.mark.parametrize("name", RUNS)
 def test_times_of_the_published_runs(tmp_path, name):
-    run = GOLDEN[name]
+    run = TABLE[name]
     workload, hardware = one_product(run), cluster(tmp_path, run)
     found = evaluate(workload, hardware, PLAN)
     terms = {term.name: term for term in found.terms}
@@ -101,7 +101,7 @@ def test_times_of_the_published_runs(tmp_path, name):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_bytes_on_each_network_of_the_published_runs(tmp_path, name):
-    run = GOLDEN[name]
+    run = TABLE[name]
     workload, hardware, point = prepare(one_product(run), cluster(tmp_path, run), PLAN)
     done = parts(workload, hardware, point, SEM)
     laws, layer = done.times.laws, done.counts.blocks[0]
@@ -116,7 +116,7 @@ def test_bytes_on_each_network_of_the_published_runs(tmp_path, name):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_network_bill_of_the_published_runs(tmp_path, name):
-    found = evaluate(one_product(GOLDEN[name]), cluster(tmp_path, GOLDEN[name]), PLAN).economics
+    found = evaluate(one_product(TABLE[name]), cluster(tmp_path, TABLE[name]), PLAN).economics
     assert found is not None
     for economics in (found.low, found.base, found.high):
         assert economics.bill is not None
@@ -127,7 +127,7 @@ def test_network_bill_of_the_published_runs(tmp_path, name):
 
 
 def test_byte_counts_of_the_trillion_parameter_transformer():
-    golden = GOLDEN["transformer_1t"]
+    golden = TABLE["transformer_1t"]
     sizes = {name: golden[name] for name in ("hidden", "heads", "ffn", "sequence")}
     microbatch = golden["tokens"] // golden["sequence"]
     workload = decoder(layers=1, vocabulary=1, batch=microbatch, **sizes)
@@ -158,7 +158,7 @@ def blocks_only():
     return dataclasses.replace(full, blocks=(dataclasses.replace(layer, ops=matrices),))
 
 
-@pytest.mark.parametrize("degrees", GOLDEN["footprint"])
+@pytest.mark.parametrize("degrees", TABLE["footprint"])
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_footprint_of_weights_gradients_and_states(two_tiers, degrees, stage):
     tensor, data = map(int, degrees.split("_"))
@@ -169,8 +169,8 @@ def test_footprint_of_weights_gradients_and_states(two_tiers, degrees, stage):
     n = 12 * 128 * 25600**2 / tensor / 1e9
     shared = {0: 16 * n, 1: (4 + 12 / data) * n, 2: (2 + 14 / data) * n, 3: 16 * n / data}
     np.testing.assert_allclose(gigabytes, shared[stage], rtol=1e-12)
-    printed = GOLDEN["footprint"][degrees][stage]
-    if GOLDEN["misprint"] == {"degrees": degrees, "stage": stage}:
+    printed = TABLE["footprint"][degrees][stage]
+    if TABLE["misprint"] == {"degrees": degrees, "stage": stage}:
         assert (printed, f"{gigabytes:.2f}") == ("264", "263.45")
         return
     assert f"{gigabytes:.{len(printed.partition('.')[2])}f}" == printed

@@ -7,16 +7,17 @@ memories rise with the microbatch as they do for plans without. Their memory is 
 
 import dataclasses
 import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from costmodel import Exact, posterior
-from costmodel.cost import parts
-from costmodel.rows import Case, case, stacked
+from costmodel import Exact
+from costmodel.formulas.cost import parts
+from costmodel.measured import posterior
+from costmodel.measured.rows import Case, case, stacked
+from tests.support import GOLDEN
 
-TABLE = tomllib.loads((Path(__file__).parent / "golden/superscaler_v100.toml").read_text())
+TABLE = tomllib.loads((GOLDEN / "superscaler_v100.toml").read_text())
 DEGREES = (1, 2, 4, 8, 16)
 TARGETS = TABLE["mean_absolute_time_error_of_the_authors"], TABLE["mean_absolute_memory_error_of_the_authors"]
 

@@ -15,14 +15,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel import Exact, cost, prepare
-from costmodel._specs_files import SpecError
-from costmodel._specs_rows import read_rows
-from costmodel.rows import Case, Unreadable, alternatives, case, evaluated, lightened, read_cases, settle, stacked
-from costmodel.rows.hardware import between_nodes
-from costmodel.rows.stages import by_cost, stage_layers
-from costmodel.workload import parameters
+from costmodel.inputs.workload import parameters
+from costmodel.measured.rows import (
+    Case,
+    Unreadable,
+    alternatives,
+    case,
+    evaluated,
+    lightened,
+    read_cases,
+    settle,
+    stacked,
+)
+from costmodel.measured.rows.hardware import between_nodes
+from costmodel.measured.rows.stages import by_cost, stage_layers
+from costmodel.specs.files import SpecError
+from costmodel.specs.rows import read_rows
+from tests.support import SHARED
 
-_PLACES = (Path(__file__).parents[2] / "shared/measurements", Path("/work/shared/measurements"))
+_PLACES = (SHARED / "measurements", Path("/work/shared/measurements"))
 BULK = next((place for place in _PLACES if place.is_dir()), None)
 needs_bulk = pytest.mark.skipif(BULK is None, reason="the bulk measurements are not beside the project")
 

@@ -5,9 +5,9 @@ import csv
 import numpy as np
 import pytest
 
-from costmodel import posterior
-from costmodel.rows import Case, case, evaluated, lightened, settle
-from tests.test_rows import BULK, ROW, needs_bulk, read
+from costmodel.measured import posterior
+from costmodel.measured.rows import Case, case, evaluated, lightened, settle
+from tests.measured.test_rows import BULK, ROW, needs_bulk, read
 
 
 def predicted(split: str, source: str) -> tuple[list[Case], np.ndarray, np.ndarray]:

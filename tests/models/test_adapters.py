@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from costmodel import evaluate
-from costmodel.cost import as_floats
-from costmodel.counts import counts
+from costmodel.formulas.cost import as_floats
+from costmodel.formulas.counts import counts
+from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.workload import model_flop, parameters, trained_parameters
 from costmodel.models.adapters import freeze, low_rank, weighted
 from costmodel.models.decoder import decoder
-from costmodel.plan import Plan, embed
 from costmodel.semantics import Exact
-from costmodel.specs import SpecError, load_workload
-from costmodel.workload import model_flop, parameters, trained_parameters
-from tests.builders import cluster, small_decoder
+from costmodel.specs.files import SpecError
+from costmodel.specs.loading import load_workload
 from tests.oracles.decoder import forward, parameter_count, product_flop, weights
+from tests.support.builders import cluster, small_decoder
 
 SIZES = {
     "layers": 3, "hidden": 48, "heads": 6, "key_value_heads": 2, "head_size": 8, "ffn": 80, "vocabulary": 96,

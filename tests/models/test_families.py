@@ -6,18 +6,18 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.cost import as_floats
-from costmodel.counts import counts
-from costmodel.evaluate import evaluate
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.formulas.cost import as_floats
+from costmodel.formulas.counts import counts
+from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.workload import model_flop, parameters
 from costmodel.models.dlrm import dlrm
 from costmodel.models.encoder import encoder
 from costmodel.models.encoder_decoder import encoder_decoder
 from costmodel.models.evoformer import evoformer
 from costmodel.models.swin import swin
-from costmodel.plan import Plan, embed
 from costmodel.semantics import Exact, total
-from costmodel.specs import load_cluster, load_workload
-from costmodel.workload import model_flop, parameters
+from costmodel.specs.loading import load_cluster, load_workload
 from tests.oracles import evoformer as evoformer_oracle
 from tests.oracles import families as oracle
 
@@ -105,8 +105,8 @@ def test_tensor_ranks_hold_all_matrices_together(name):
 
 
 OWN_FAMILY = '''
-from costmodel.models._layers import attention, feed_forward
-from costmodel.models._pieces import Heads, Style, head, linear, norm
+from costmodel.models.layers import attention, feed_forward
+from costmodel.models.pieces import Heads, Style, head, linear, norm
 from costmodel.workload import Block, Size, Workload
 
 

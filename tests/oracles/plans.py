@@ -4,11 +4,11 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from costmodel import options
-from costmodel.cluster import Cluster
-from costmodel.plan import Plan, layers
-from costmodel.violations import violations
-from costmodel.workload import Workload, is_expert
+from costmodel.inputs import options
+from costmodel.inputs.cluster import Cluster
+from costmodel.inputs.plan import Plan, layers
+from costmodel.inputs.workload import Workload, is_expert
+from costmodel.specs.rules import violations
 
 
 def brute_force(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Iterator[Plan]:

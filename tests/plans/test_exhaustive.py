@@ -6,20 +6,20 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.cost import cost
-from costmodel.evaluate import evaluate, prepare
-from costmodel.plan import Plan
+from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.formulas.cost import cost
+from costmodel.inputs.plan import Plan
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster, load_workload
-from optimize import exhaustive
-from optimize.exhaustive import MARGIN, Best, search
-from optimize.find_plan import find_plan
-from optimize.lattice import CHUNK, lattice
-from optimize.plan_values import plan_value
+from costmodel.specs.loading import load_cluster, load_workload
+from optimize.diagnosis.validate import validate
+from optimize.lattice.lattice import CHUNK, lattice
+from optimize.plans import exhaustive
+from optimize.plans.exhaustive import MARGIN, Best, search
+from optimize.plans.find_plan import find_plan
+from optimize.plans.plan_values import plan_value
 from optimize.status import CommandError, Status
-from optimize.validate import validate
-from tests.builders import accelerator, cluster, small_decoder, small_moe
 from tests.oracles.plans import brute_force
+from tests.support.builders import accelerator, cluster, small_decoder, small_moe
 
 CASES = 100
 

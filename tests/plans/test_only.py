@@ -6,17 +6,17 @@ import json
 
 import pytest
 
-from costmodel.evaluate import evaluate
-from costmodel.plan import Plan
-from costmodel.violations import violations
-from optimize import exhaustive
-from optimize.export import FRAMEWORKS, canonical
-from optimize.lattice import lattice
-from optimize.only import find_plan_for, narrow
-from optimize.sharding import _named
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.inputs.plan import Plan
+from costmodel.specs.rules import violations
+from optimize.lattice.lattice import lattice
+from optimize.launch.frameworks import FRAMEWORKS, canonical
+from optimize.plans import exhaustive
+from optimize.plans.restricted import find_plan_for, narrow
+from optimize.plans.sharding import _named
 from optimize.status import CommandError, Status
-from tests.builders import accelerator, cluster, small_decoder, small_moe
-from tests.test_cli import answer, ask, refusal
+from tests.cli.test_cli import answer, ask, refusal
+from tests.support.builders import accelerator, cluster, small_decoder, small_moe
 
 JOB = ("--model", "llama3-8b", "--cluster", "h100", "--accelerators", "16", "--batch", "32")
 

@@ -10,19 +10,19 @@ import resource
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from costmodel.specs import SpecError, load_cluster, load_workload
-from costmodel.violations import violations
+from costmodel.specs.files import SpecError
+from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.rules import violations
 from optimize import cli
-from optimize.exhaustive import COMPILE_FROM
-from optimize.find_plan import find_plan
-from optimize.lattice import count
+from optimize.lattice.lattice import count
+from optimize.plans.exhaustive import COMPILE_FROM
+from optimize.plans.find_plan import find_plan
 from optimize.status import CommandError, Status
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[1]
 PLAN = ("plan", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "16", "--batch", "64")
 QUICK = (*PLAN, "--fix", "schedule=one_f_one_b,recompute=none")
 
@@ -218,7 +218,7 @@ def test_nothing_fits(capsys):
 def test_an_interruption_prints_the_best_so_far(tmp_path):
     """Ctrl-C in the middle: a table with a status and a bound. What is written is whole."""
     script = (
-        "import sys, optimize.exhaustive as e\n"
+        "import sys, optimize.plans.exhaustive as e\n"
         "make = e.evaluator\n"
         "def slow(whole):\n"
         "    seen, evaluate = [], make(whole)\n"

@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from costmodel.specs import load_cluster, load_workload
-from optimize import exhaustive, find_plan
-from optimize.lattice import lattice
-from optimize.plan_values import plan_value
-from optimize.row_bounds import flop_bound_s, in_order_of_bounds, row_bounds_s
-from optimize.sharding import Sharding
-from tests.builders import accelerator, cluster, small_decoder, small_moe
+from costmodel.specs.loading import load_cluster, load_workload
+from optimize.lattice.lattice import lattice
+from optimize.plans import exhaustive, find_plan
+from optimize.plans.plan_values import plan_value
+from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds, row_bounds_s
+from optimize.plans.sharding import Sharding
+from tests.support.builders import accelerator, cluster, small_decoder, small_moe
 
 TIGHT = dataclasses.replace(cluster(16, tiers=3), accelerator=accelerator(hbm_bytes=2.6e9))
 PROBLEMS = {

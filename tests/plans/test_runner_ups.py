@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from costmodel.evaluate import evaluate
-from costmodel.specs import load_cluster, load_workload
-from optimize import exhaustive
-from optimize.find_plan import find_plan
-from optimize.lattice import lattice
-from optimize.sensitivity import read_leaf, with_leaves
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.specs.loading import load_cluster, load_workload
+from optimize.diagnosis.sensitivity import read_leaf, with_leaves
+from optimize.lattice.lattice import lattice
+from optimize.plans import exhaustive
+from optimize.plans.find_plan import find_plan
 
 WORKLOAD, MACHINE = load_workload("llama3-70b", batch=256), load_cluster("h100", 256)
 FIXED = {"context": 1, "recompute": "none"}

@@ -7,20 +7,19 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from optimize import exhaustive
-from optimize.exhaustive import Best, search
-from optimize.find_plan import find_plan
-from optimize.lattice import lattice
-from optimize.plan_values import plan_value
-from optimize.sharding import Sharding
+from optimize.lattice.lattice import lattice
+from optimize.plans import exhaustive
+from optimize.plans.exhaustive import Best, search
+from optimize.plans.find_plan import find_plan
+from optimize.plans.plan_values import plan_value
+from optimize.plans.sharding import Sharding
 from optimize.status import Status
-from tests.builders import cluster, small_decoder
+from tests.support import ROOT
+from tests.support.builders import cluster, small_decoder
 
-ROOT = Path(__file__).parents[1]
 ASK = ("plan", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "32", "--top", "4", "--json")
 MACHINE = cluster(16)
 WHOLE = lattice(small_decoder(layers=6, batch=48), MACHINE, {"context_kind": "ring"})
@@ -145,8 +144,8 @@ def test_two_processes_return_the_list_of_one():
 
 
 _DIES = """
-import sys, optimize.sharding, os, signal
-optimize.sharding.Sharding.search = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+import sys, optimize.plans.sharding, os, signal
+optimize.plans.sharding.Sharding.search = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 import optimize.cli
 optimize.cli.main(sys.argv[1:])
 """

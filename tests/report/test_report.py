@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from optimize import figures, report, units
-from optimize.explain import explain
-from optimize.inputs import resolve
-from tests.test_explain import PLANS
+from optimize import units
+from optimize.cli.inputs import resolve
+from optimize.diagnosis.explain import explain
+from optimize.report import figures, report
+from tests.diagnosis.test_explain import PLANS
 
 CLUSTERS = {"one accelerator": "a100-80gb", "pipeline": "gb200-nvl72"}
 

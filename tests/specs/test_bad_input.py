@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.specs import SpecError, load_cluster, load_plan, load_workload, plan_from
-from tests.bad_inputs import BAD_INPUTS
+from costmodel.specs.files import SpecError
+from costmodel.specs.loading import load_cluster, load_plan, load_workload
+from costmodel.specs.plans import plan_from
+from tests.support.bad_inputs import BAD_INPUTS
 
 LOAD = {"model": load_workload, "cluster": load_cluster, "plan": load_plan}
 

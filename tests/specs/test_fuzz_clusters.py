@@ -7,11 +7,12 @@ import random
 
 import pytest
 
-from costmodel.evaluate import evaluate
-from costmodel.plan import Plan
-from costmodel.specs import SpecError, load_cluster
-from costmodel.violations import violations
-from tests.builders import small_decoder
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.inputs.plan import Plan
+from costmodel.specs.files import SpecError
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.rules import violations
+from tests.support.builders import small_decoder
 
 CLUSTER = {
     "accelerators": 64,

@@ -6,12 +6,13 @@ import random
 
 import pytest
 
-from costmodel.models._huggingface_table import READERS
+from costmodel.inputs.workload import Workload, model_flop, parameters
 from costmodel.models.decoder import decoder
-from costmodel.models.huggingface import from_config
-from costmodel.specs import SpecError, load_workload
-from costmodel.workload import Workload, model_flop, parameters
-from tests.configs import CONFIGS, PARAMETERS
+from costmodel.specs.files import SpecError
+from costmodel.specs.huggingface.config import from_config
+from costmodel.specs.huggingface.table import READERS
+from costmodel.specs.loading import load_workload
+from tests.support.configs import CONFIGS, PARAMETERS
 
 SEEDS = range(220)
 

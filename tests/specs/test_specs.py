@@ -9,10 +9,11 @@ import sys
 import pytest
 
 from costmodel import specs
+from costmodel.inputs.plan import Plan
+from costmodel.inputs.workload import active_parameters, parameters
 from costmodel.models.swin import swin
-from costmodel.plan import Plan
-from costmodel.specs import PLAN_CHECKS, load_cluster, load_plan, load_workload, plan_from, read_tables
-from costmodel.workload import active_parameters, parameters
+from costmodel.specs.loading import load_cluster, load_plan, load_workload, read_tables
+from costmodel.specs.plans import PLAN_CHECKS, plan_from
 
 # Billions of parameters, to the digits that the publications print.
 PRINTED = {
@@ -60,7 +61,7 @@ PRINTED = {
     "swin-c512-32": "1.80",
     "swin-c512-48": "2.62",
     "swin-c768": "5.87",
-    "alphafold2-128x256": ".091",  # from here: no published total of these parts; tests/test_families.py
+    "alphafold2-128x256": ".091",  # from here: no published total of these parts; tests/models/test_families.py
     "alphafold2-512x256": ".091",
     "alphafold2-512x384": ".091",
     "alphafold2-512x512": ".091",

@@ -1,1 +1,7 @@
-"""What several tests share: builders, strategies, the registry of cost functions, and a record of answers."""
+"""What several tests share: places, builders, strategies, the registry of cost functions, a record of answers."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden"
+SHARED = ROOT.parent / "shared"

@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-SHARED = Path(__file__).parents[3] / "shared" / "measurements"
+from tests.support import SHARED
+
+MEASUREMENTS = SHARED / "measurements"
 LEFT_OUT = ("seconds", "versions", "out")
 _COUNTS = {"explain": 1300, "plan": 50, "design": 10}
 _DENSE = ("llama3-8b", "llama3-70b", "llama3-405b", "llama2-13b", "gpt3-175b", "megatron-1t", "palm-540b")
@@ -36,9 +38,7 @@ def _explain_cases() -> Iterator[Case]:
         words = ["--model", draw.choice(models), "--cluster", draw.choice(_CLUSTERS)]
         words += ["--accelerators", str(2 ** draw.randint(3, 12)), "--batch", str(2 ** draw.randint(6, 12))]
         if i % 3:
-            words += [
-                word for flag in ("tensor", "pipeline") for word in (f"--{flag}", str(2 ** draw.randint(0, 3)))
-            ]
+            words += [word for flag in ("tensor", "pipeline") for word in (f"--{flag}", str(2 ** draw.randint(0, 3)))]
             words += ["--microbatch", str(2 ** draw.randint(0, 2)), "--zero-stage", str(draw.randint(0, 3))]
             words += ["--schedule", draw.choice(("gpipe", "one_f_one_b", "zb_h1", "zb_h2", "zb_v"))]
             words += ["--recompute", draw.choice(("none", "selective", "full")), "--sequence-parallel"]
@@ -86,7 +86,10 @@ def _design_cases() -> Iterator[Case]:
 def _predict_cases(folder: Path) -> Iterator[Case]:
     for rows in ("calibration", "validation", "microbenchmarks"):
         if rows != "microbenchmarks":
-            yield f"predict {rows}", ["predict", str(SHARED / f"{rows}.csv"), "--out", str(folder / f"{rows}.csv")]
+            yield (
+                f"predict {rows}",
+                ["predict", str(MEASUREMENTS / f"{rows}.csv"), "--out", str(folder / f"{rows}.csv")],
+            )
 
 
 def _text_cases() -> Iterator[Case]:
@@ -105,7 +108,7 @@ def _text_cases() -> Iterator[Case]:
 
 def _ask(words: list[str]) -> dict[str, Any]:
     """Exit status, and standard output and error, of one command in this process."""
-    from optimize.cli import main
+    from optimize.cli.main import main
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -1,10 +1,10 @@
 """Small workloads and clusters by hand, for tests that read no files."""
 
-from costmodel.cluster import Accelerator, Cluster, Tier
+from costmodel.inputs.cluster import Accelerator, Cluster, Tier
+from costmodel.inputs.stack import Stack
+from costmodel.inputs.workload import Workload
 from costmodel.models.decoder import decoder
 from costmodel.models.moe import Latent, moe_decoder
-from costmodel.stack import Stack
-from costmodel.workload import Workload
 
 
 def small_decoder(layers: int = 4, batch: int = 64, sequence: int = 128, **other) -> Workload:

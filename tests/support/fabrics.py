@@ -5,10 +5,10 @@ import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
-from costmodel.cluster import Cluster, Tier
-from costmodel.collective_fit import CollectiveRow
-from costmodel.specs import load_cluster
-from costmodel.stack import Stack
+from costmodel.inputs.cluster import Cluster, Tier
+from costmodel.inputs.stack import Stack
+from costmodel.measured.collective_fit import CollectiveRow
+from costmodel.specs.loading import load_cluster
 
 OPS = {
     "all_reduce": "all_reduce",

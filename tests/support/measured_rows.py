@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from costmodel.rows import Case, case
+from costmodel.measured.rows import Case, case
 
 _ROW = {
     "source": "made up", "hardware": "H100-80GB-SXM", "gpus": "64", "gpus_per_node": "8", "model": "GPT",

@@ -2,7 +2,7 @@
 
 A family is one call that gives several values; its arguments are named scalars (or arrays) whose suffix is the SI unit.
 An entry `module.function` or `module.function:value` is one of these values with its declared monotonicity. Tests go
-over `REGISTRY`; `tests/test_form.py` checks that no public function of a formula module is missing.
+over `REGISTRY`; `tests/formulas/test_form.py` checks that no public function of a formula module is missing.
 """
 
 import dataclasses
@@ -13,17 +13,28 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import collectives, counts, curves, memory, offload, placement, roofline, schedule, timing, traffic
-from costmodel.breakdown import Breakdown, Term, breakdown
-from costmodel.cluster import Accelerator, Cluster, Tier
-from costmodel.cost import Parts, parts
+from costmodel.formulas import (
+    collectives,
+    counts,
+    curves,
+    memory,
+    offload,
+    placement,
+    roofline,
+    schedule,
+    timing,
+    traffic,
+)
+from costmodel.formulas.breakdown import Breakdown, Term, breakdown
+from costmodel.formulas.cost import Parts, parts
+from costmodel.inputs.cluster import Accelerator, Cluster, Tier
+from costmodel.inputs.options import SCHEDULES
+from costmodel.inputs.plan import Plan, PlanPoint, embed, with_offload
+from costmodel.inputs.stack import Stack
+from costmodel.inputs.workload import Workload, model_flop
 from costmodel.models.decoder import decoder
-from costmodel.options import SCHEDULES
-from costmodel.plan import Plan, PlanPoint, embed, with_offload
 from costmodel.semantics import Semantics, total
-from costmodel.stack import Stack
-from costmodel.workload import Workload, model_flop
-from tests.strategies import (
+from tests.support.strategies import (
     ACCELERATOR,
     ARCHITECTURE,
     STACK,

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from costmodel import options
-from costmodel.cluster import Accelerator, Cluster, Tier
+from costmodel.inputs import options
+from costmodel.inputs.cluster import Accelerator, Cluster, Tier
+from costmodel.inputs.plan import Offload, PlanPoint
+from costmodel.inputs.stack import Stack
+from costmodel.inputs.workload import Workload
 from costmodel.models.decoder import decoder
-from costmodel.plan import Offload, PlanPoint
-from costmodel.stack import Stack
-from costmodel.workload import Workload
 
 Array = Any
 Range = tuple[float, float]

@@ -10,20 +10,21 @@ import re
 import numpy as np
 import pytest
 
-from costmodel import collectives, options
-from costmodel.cost import cost
-from costmodel.evaluate import evaluate, prepare
+from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.formulas import collectives
+from costmodel.formulas.cost import cost
+from costmodel.formulas.memory import in_flight
 from costmodel.graph import play
-from costmodel.memory import in_flight
-from costmodel.plan import Plan
+from costmodel.inputs import options
+from costmodel.inputs.plan import Plan
+from costmodel.inputs.workload import parameters
 from costmodel.semantics import Exact
-from costmodel.specs import load_cluster
-from costmodel.workload import parameters
-from tests.builders import cluster, small_decoder
-from tests.strategies import cluster_batch
-from tests.test_convexity import TOLERANCE, gaps
-from tests.test_readme import README
-from tests.test_schedule import closed_s, played
+from costmodel.specs.loading import load_cluster
+from tests.formulas.test_convexity import TOLERANCE, gaps
+from tests.formulas.test_schedule import closed_s, played
+from tests.support.builders import cluster, small_decoder
+from tests.support.strategies import cluster_batch
+from tests.whole.test_readme import README
 
 SECTION = README[README.index("## Add your own") : README.index("## How it is built")]
 FILES = {

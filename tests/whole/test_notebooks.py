@@ -13,8 +13,9 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 import costmodel
+from tests.support import ROOT
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").rglob("*.ipynb"))
+NOTEBOOKS = sorted((ROOT / "notebooks").rglob("*.ipynb"))
 KERNEL = "equipoise-tests"
 REQUIRED = {
     "first_steps",

@@ -2,11 +2,11 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 from costmodel import load_cluster
+from tests.support import ROOT
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+README = (ROOT / "README.md").read_text()
 
 
 def blocks(language: str) -> list[str]:

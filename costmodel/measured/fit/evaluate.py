@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.cost import cost
-from costmodel.dual import SUBGRADIENT, Dual
-from costmodel.fit.parameters import LEVELS, PARAMETERS, SLOW, Group, Parameter
-from costmodel.rows import Case, stacked
-from costmodel.rows.batches import Batch
+from costmodel.evaluators import SUBGRADIENT, Dual
+from costmodel.formulas import cost
+from costmodel.measured.fit.parameters import LEVELS, PARAMETERS, SLOW, Group, Parameter
+from costmodel.measured.rows import Batch, Case, stacked
 from costmodel.semantics import Exact
 
 Free = Mapping[str, np.ndarray]

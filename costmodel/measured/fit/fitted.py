@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.fit.evaluate import Evaluator, group
-from costmodel.fit.parameters import LEVELS, PARAMETERS, SHARED, SLOW, Columns, Group
-from costmodel.fit.regimes import CLASS, Rule
-from costmodel.rows import Case
+from costmodel.measured.fit.evaluate import Evaluator, group
+from costmodel.measured.fit.parameters import LEVELS, PARAMETERS, SHARED, SLOW, Columns, Group
+from costmodel.measured.fit.regimes import CLASS, Rule
+from costmodel.measured.rows import Case
 
 _NEGLIGIBLE = 0.03  # of a prior standard deviation: a deviation that the data hardly moved
 _PRIOR = 0.97  # of a prior variance: what the data hardly narrowed

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from costmodel.fit.parameters import Group
-from costmodel.rows.columns import lenient
+from costmodel.measured.fit.parameters import Group
+from costmodel.measured.rows import lenient
 from costmodel.specs import load_cluster
 
 _CLUSTERS = (

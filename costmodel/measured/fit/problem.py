@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel.fit.evaluate import Evaluator, group
-from costmodel.fit.kernels import Kernel, log_shares
-from costmodel.fit.parameters import PARAMETERS, Columns
-from costmodel.fit.solve import Loss, Solution, solve
-from costmodel.rows import Case
+from costmodel.measured.fit.evaluate import Evaluator, group
+from costmodel.measured.fit.kernels import Kernel, log_shares
+from costmodel.measured.fit.parameters import PARAMETERS, Columns
+from costmodel.measured.fit.solve import Loss, Solution, solve
+from costmodel.measured.rows import Case
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

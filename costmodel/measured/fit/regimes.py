@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel.rows import Case
+from costmodel.measured.rows import Case
 
 CLASS = "nanotron"
 _RIDGE = 1.0  # chosen by five-fold cross-validation on calibration rows: 85 % right, 81 % without the products

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel.fit.fitted import scatter_class
-from costmodel.fit.kernels import Kernel
-from costmodel.fit.problem import Problem, Settings
-from costmodel.fit.regimes import CLASS, Rule, fit_rule
-from costmodel.fit.solve import Solution
-from costmodel.rows import Case
+from costmodel.measured.fit.fitted import scatter_class
+from costmodel.measured.fit.kernels import Kernel
+from costmodel.measured.fit.problem import Problem, Settings
+from costmodel.measured.fit.regimes import CLASS, Rule, fit_rule
+from costmodel.measured.fit.solve import Solution
+from costmodel.measured.rows import Case
 
 _ROUNDS = 6
 _LARGEST_SCALE = 0.4  # of a source: beyond it a formula is wrong, which no scatter describes

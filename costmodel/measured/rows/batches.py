@@ -12,15 +12,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from costmodel.cluster import Accelerator, Cluster, Tier
-from costmodel.cost import parts
-from costmodel.plan import PlanPoint, embed, layers
-from costmodel.rows.cases import Case
-from costmodel.rows.defaults import FRAMEWORK_ATTENTION, HABITS
-from costmodel.rows.layouts import selective_row
+from costmodel.formulas import parts
+from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed, layers
+from costmodel.measured.rows.cases import Case
+from costmodel.measured.rows.defaults import FRAMEWORK_ATTENTION, HABITS
+from costmodel.measured.rows.layouts import selective_row
 from costmodel.semantics import Exact
-from costmodel.stack import Stack
-from costmodel.workload import Workload
 
 T = TypeVar("T")
 _LABELLED = (Workload, Cluster, Accelerator, Tier, Stack)

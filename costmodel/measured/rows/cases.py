@@ -5,16 +5,14 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-from costmodel._specs_rows import read_rows
-from costmodel.cluster import Cluster
-from costmodel.plan import Plan, layers
-from costmodel.rows.columns import Columns, RowError, lenient, measured_step_s
-from costmodel.rows.defaults import FUSED_LOSS_BYTES, GATHERED_LOSS_BYTES, HABITS
-from costmodel.rows.hardware import Machine, machine
-from costmodel.rows.layouts import layout
-from costmodel.rows.models import workload
-from costmodel.rows.notes import facts_of, stack_of
-from costmodel.workload import Block, Op, Workload, model_flop
+from costmodel.inputs import Block, Cluster, Op, Plan, Workload, layers, model_flop
+from costmodel.measured.rows.columns import Columns, RowError, lenient, measured_step_s
+from costmodel.measured.rows.defaults import FUSED_LOSS_BYTES, GATHERED_LOSS_BYTES, HABITS
+from costmodel.measured.rows.hardware import Machine, machine
+from costmodel.measured.rows.layouts import layout
+from costmodel.measured.rows.models import workload
+from costmodel.measured.rows.notes import facts_of, stack_of
+from costmodel.specs import read_rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

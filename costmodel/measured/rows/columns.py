@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from costmodel._specs_files import show
+from costmodel.specs import show
 
 
 class RowError(ValueError):

@@ -7,7 +7,7 @@ Each class is a way to write training software, not a source; a row names its cl
 import dataclasses
 from collections.abc import Mapping
 
-from costmodel.options import AttentionRow, RecomputeRow
+from costmodel.inputs import AttentionRow, RecomputeRow
 
 STACKS = ("nanotron", "fsdp", "megatron_early", "megatron_core", "xla", "deepspeed")
 

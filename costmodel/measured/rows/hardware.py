@@ -4,9 +4,9 @@ import dataclasses
 import functools
 import re
 
-from costmodel._pytree import as_float, map_leaves
-from costmodel.cluster import Cluster, Tier
-from costmodel.rows.columns import Columns, RowError
+from costmodel.inputs import Cluster, Tier
+from costmodel.measured.rows.columns import Columns, RowError
+from costmodel.pytree import as_float, map_leaves
 from costmodel.specs import load_cluster
 
 

@@ -5,14 +5,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel.options import RecomputeRow
-from costmodel.plan import Plan
-from costmodel.rows.columns import Columns, RowError
-from costmodel.rows.defaults import HABITS, XLA_OFFLOADED, XLA_SELECTIVE, Habits
-from costmodel.rows.hardware import Machine
-from costmodel.rows.models import UNFUSED_WORDS
-from costmodel.rows.notes import software_words
-from costmodel.rows.stages import by_cost, head_in_layers, stage_layers
+from costmodel.inputs import Plan, RecomputeRow
+from costmodel.measured.rows.columns import Columns, RowError
+from costmodel.measured.rows.defaults import HABITS, XLA_OFFLOADED, XLA_SELECTIVE, Habits
+from costmodel.measured.rows.hardware import Machine
+from costmodel.measured.rows.models import UNFUSED_WORDS
+from costmodel.measured.rows.notes import software_words
+from costmodel.measured.rows.stages import by_cost, head_in_layers, stage_layers
 
 OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT = "recompute", "microbatch", "layout"
 """Marks in `Layout.open` of what the row does not print."""

@@ -5,13 +5,12 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel._pytree import as_float, map_leaves
-from costmodel.models.decoder import decoder
-from costmodel.models.moe import Latent, moe_decoder
-from costmodel.rows import variants
-from costmodel.rows.columns import Columns, RowError
-from costmodel.rows.defaults import HABITS
-from costmodel.workload import Workload
+from costmodel.inputs import Workload
+from costmodel.measured.rows import variants
+from costmodel.measured.rows.columns import Columns, RowError
+from costmodel.measured.rows.defaults import HABITS
+from costmodel.models import Latent, decoder, moe_decoder
+from costmodel.pytree import as_float, map_leaves
 
 _VOCABULARY_GPT, _VOCABULARY_LLAMA = 51_200, 32_000
 _LARGEST = 10**9

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from costmodel.rows.columns import words
+from costmodel.measured.rows.columns import words
 
 _SOFTWARE = ("source", "zero_stage_or_fsdp", "flash_attention", "notes")
 # The first pattern that is found names the software class; beyond them `stack_of` goes by sharding and generation.

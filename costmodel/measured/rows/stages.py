@@ -1,6 +1,6 @@
 """Layers of each pipeline stage where they are not the same on all."""
 
-from costmodel.rows.columns import Columns
+from costmodel.measured.rows.columns import Columns
 
 
 def head_in_layers(columns: Columns) -> float:

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from costmodel.models._pieces import SPREAD, TOKENS
-from costmodel.workload import LOGITS, Block, Op, Saved, Size
+from costmodel.inputs import LOGITS, Block, Op, Saved, Size
+from costmodel.models import SPREAD, TOKENS
 
 
 def in_parallel(block: Block) -> Block:

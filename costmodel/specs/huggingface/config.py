@@ -8,11 +8,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel._specs_checks import fail, nearest
-from costmodel._specs_files import SpecError, plain, show
-from costmodel.models._huggingface_keys import BASE, IGNORED, REQUIRED, Job, Reader, Values, missing
-from costmodel.models._huggingface_table import READERS
-from costmodel.workload import Workload
+from costmodel.inputs import Workload
+from costmodel.specs import SpecError, fail, nearest, plain, show
+from costmodel.specs.huggingface.keys import BASE, IGNORED, REQUIRED, Job, Reader, Values, missing
+from costmodel.specs.huggingface.table import READERS
 
 KEYS_OF_CONFIGS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_embd", "n_layer", "d_model")
 """Keys by which a file is taken for a HuggingFace one."""

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from costmodel._specs_checks import fail
-from costmodel.models._huggingface_keys import Job, Values
-from costmodel.models._huggingface_readers import check_heads, density
-from costmodel.models.moe import Latent, moe_decoder
-from costmodel.workload import Workload
+from costmodel.inputs import Workload
+from costmodel.models import Latent, moe_decoder
+from costmodel.specs import fail
+from costmodel.specs.huggingface.keys import Job, Values
+from costmodel.specs.huggingface.readers import check_heads, density
 
 
 def read_mixtral(values: Values, job: Job) -> Workload:

@@ -5,9 +5,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from costmodel._specs_checks import COUNT, FLAG, POSITIVE, SHARE, Check, fail, is_count, one_of
-from costmodel._specs_files import SpecError
-from costmodel.workload import Workload
+from costmodel.inputs import Workload
+from costmodel.specs import COUNT, FLAG, POSITIVE, SHARE, Check, SpecError, fail, is_count, one_of
 
 REQUIRED = object()
 """Instead of a default: HuggingFace always writes the key, so a file without it was cut."""

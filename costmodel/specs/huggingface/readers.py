@@ -1,12 +1,9 @@
 """How the values of each `model_type` of HuggingFace are passed to a builder."""
 
-from costmodel._specs_checks import COUNT, fail
-from costmodel.models._huggingface_keys import Job, Values
-from costmodel.models.decoder import decoder
-from costmodel.models.encoder import encoder
-from costmodel.models.encoder_decoder import encoder_decoder
-from costmodel.models.swin import swin
-from costmodel.workload import Workload
+from costmodel.inputs import Workload
+from costmodel.models import decoder, encoder, encoder_decoder, swin
+from costmodel.specs import COUNT, fail
+from costmodel.specs.huggingface.keys import Job, Values
 
 
 def _divisor(values: Values, heads: str, width: str, where: str) -> None:

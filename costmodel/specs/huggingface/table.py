@@ -1,7 +1,7 @@
 """The keys of each `model_type` of HuggingFace, and the function that reads them."""
 
-from costmodel.models._huggingface_experts import read_deepseek, read_mixtral, read_qwen3_moe
-from costmodel.models._huggingface_keys import (
+from costmodel.specs.huggingface.experts import read_deepseek, read_mixtral, read_qwen3_moe
+from costmodel.specs.huggingface.keys import (
     DROPOUT,
     FEED_FORWARD,
     LABELS,
@@ -23,7 +23,7 @@ from costmodel.models._huggingface_keys import (
     Reader,
     only,
 )
-from costmodel.models._huggingface_readers import (
+from costmodel.specs.huggingface.readers import (
     read_bert,
     read_gpt2,
     read_llama,

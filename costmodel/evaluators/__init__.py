@@ -1,0 +1,22 @@
+"""Ways to evaluate the formulas: one plan exactly, compiled batches, dual numbers, boxes."""
+
+from typing import TYPE_CHECKING
+
+from costmodel import door
+
+if TYPE_CHECKING:
+    from costmodel.evaluators import compiled as compiled
+    from costmodel.evaluators import dual as dual
+    from costmodel.evaluators.compiled import COMPILER_OPTIONS as COMPILER_OPTIONS
+    from costmodel.evaluators.compiled import batch_cost as batch_cost
+    from costmodel.evaluators.dual import DIRECTIONAL as DIRECTIONAL
+    from costmodel.evaluators.dual import SUBGRADIENT as SUBGRADIENT
+    from costmodel.evaluators.dual import Dual as Dual
+    from costmodel.evaluators.dual import DualNumbers as DualNumbers
+    from costmodel.evaluators.dual import log_gradient as log_gradient
+    from costmodel.evaluators.dual import one_sided as one_sided
+    from costmodel.evaluators.evaluate import evaluate as evaluate
+    from costmodel.evaluators.evaluate import memory_by_stage as memory_by_stage
+    from costmodel.evaluators.evaluate import prepare as prepare
+
+door.hang(__name__)

@@ -1,0 +1,41 @@
+"""What a step is made of: workload, cluster, stack, plan, the rows of its options, prices. Plain data."""
+
+from typing import TYPE_CHECKING
+
+from costmodel import door
+
+if TYPE_CHECKING:
+    from costmodel.inputs import options as options
+    from costmodel.inputs.cluster import PRECISION_WIDTHS as PRECISION_WIDTHS
+    from costmodel.inputs.cluster import Accelerator as Accelerator
+    from costmodel.inputs.cluster import Cluster as Cluster
+    from costmodel.inputs.cluster import Tier as Tier
+    from costmodel.inputs.options import PRECISION_TYPES as PRECISION_TYPES
+    from costmodel.inputs.options import PRECISIONS as PRECISIONS
+    from costmodel.inputs.options import RECOMPUTES as RECOMPUTES
+    from costmodel.inputs.options import SCHEDULES as SCHEDULES
+    from costmodel.inputs.options import ZERO_STAGES as ZERO_STAGES
+    from costmodel.inputs.options import AttentionRow as AttentionRow
+    from costmodel.inputs.options import RecomputeRow as RecomputeRow
+    from costmodel.inputs.plan import Offload as Offload
+    from costmodel.inputs.plan import Plan as Plan
+    from costmodel.inputs.plan import PlanPoint as PlanPoint
+    from costmodel.inputs.plan import embed as embed
+    from costmodel.inputs.plan import layers as layers
+    from costmodel.inputs.prices import PriceRange as PriceRange
+    from costmodel.inputs.prices import Prices as Prices
+    from costmodel.inputs.prices import TierPrices as TierPrices
+    from costmodel.inputs.stack import Stack as Stack
+    from costmodel.inputs.workload import LOGITS as LOGITS
+    from costmodel.inputs.workload import Block as Block
+    from costmodel.inputs.workload import Op as Op
+    from costmodel.inputs.workload import Saved as Saved
+    from costmodel.inputs.workload import Size as Size
+    from costmodel.inputs.workload import Sizes as Sizes
+    from costmodel.inputs.workload import Workload as Workload
+    from costmodel.inputs.workload import active_parameters as active_parameters
+    from costmodel.inputs.workload import is_expert as is_expert
+    from costmodel.inputs.workload import model_flop as model_flop
+    from costmodel.inputs.workload import parameters as parameters
+
+door.hang(__name__)

@@ -1,0 +1,33 @@
+"""The fit of the constants of the stack on measured rows."""
+
+from typing import TYPE_CHECKING
+
+from costmodel import door
+
+if TYPE_CHECKING:
+    from costmodel.measured.fit.evaluate import Evaluator as Evaluator
+    from costmodel.measured.fit.evaluate import group as group
+    from costmodel.measured.fit.fitted import EXPERTS as EXPERTS
+    from costmodel.measured.fit.fitted import Fitted as Fitted
+    from costmodel.measured.fit.fitted import as_posterior as as_posterior
+    from costmodel.measured.fit.fitted import as_tables as as_tables
+    from costmodel.measured.fit.fitted import from_files as from_files
+    from costmodel.measured.fit.fitted import narrowed as narrowed
+    from costmodel.measured.fit.fitted import scatter_class as scatter_class
+    from costmodel.measured.fit.kernels import kernels as kernels
+    from costmodel.measured.fit.parameters import LEVELS as LEVELS
+    from costmodel.measured.fit.parameters import PARAMETERS as PARAMETERS
+    from costmodel.measured.fit.parameters import SHARED as SHARED
+    from costmodel.measured.fit.parameters import SLOW as SLOW
+    from costmodel.measured.fit.parameters import Design as Design
+    from costmodel.measured.fit.parameters import Parameter as Parameter
+    from costmodel.measured.fit.problem import Settings as Settings
+    from costmodel.measured.fit.solve import Loss as Loss
+    from costmodel.measured.fit.solve import solve as solve
+    from costmodel.measured.fit.train import Trained as Trained
+    from costmodel.measured.fit.train import left_out_errors as left_out_errors
+    from costmodel.measured.fit.train import scatter as scatter
+    from costmodel.measured.fit.train import train as train
+    from costmodel.measured.fit.train import within_scatter as within_scatter
+
+door.hang(__name__)

@@ -1,0 +1,48 @@
+"""All reading of files: what names and files say, checked, in SI units; and the rules of plans."""
+
+from typing import TYPE_CHECKING
+
+from costmodel import door
+
+if TYPE_CHECKING:
+    from costmodel.specs.checks import COUNT as COUNT
+    from costmodel.specs.checks import FLAG as FLAG
+    from costmodel.specs.checks import POSITIVE as POSITIVE
+    from costmodel.specs.checks import SHARE as SHARE
+    from costmodel.specs.checks import TEXT as TEXT
+    from costmodel.specs.checks import Check as Check
+    from costmodel.specs.checks import convert as convert
+    from costmodel.specs.checks import fail as fail
+    from costmodel.specs.checks import is_count as is_count
+    from costmodel.specs.checks import nearest as nearest
+    from costmodel.specs.checks import one_of as one_of
+    from costmodel.specs.checks import require as require
+    from costmodel.specs.files import SpecError as SpecError
+    from costmodel.specs.files import plain as plain
+    from costmodel.specs.files import read_mapping as read_mapping
+    from costmodel.specs.files import read_text as read_text
+    from costmodel.specs.files import show as show
+    from costmodel.specs.loading import DATA as DATA
+    from costmodel.specs.loading import cluster_names as cluster_names
+    from costmodel.specs.loading import is_path as is_path
+    from costmodel.specs.loading import load_cluster as load_cluster
+    from costmodel.specs.loading import load_curves as load_curves
+    from costmodel.specs.loading import load_plan as load_plan
+    from costmodel.specs.loading import load_stack as load_stack
+    from costmodel.specs.loading import load_workload as load_workload
+    from costmodel.specs.loading import model_names as model_names
+    from costmodel.specs.loading import read_tables as read_tables
+    from costmodel.specs.nccl import CollectiveRow as CollectiveRow
+    from costmodel.specs.nccl import is_nccl as is_nccl
+    from costmodel.specs.nccl import read_nccl as read_nccl
+    from costmodel.specs.plans import PLAN_CHECKS as PLAN_CHECKS
+    from costmodel.specs.plans import plan_from as plan_from
+    from costmodel.specs.rows import read_rows as read_rows
+    from costmodel.specs.rows import write_table as write_table
+    from costmodel.specs.rules import check_plan as check_plan
+    from costmodel.specs.rules import least_microbatches as least_microbatches
+    from costmodel.specs.rules import tensor_sizes as tensor_sizes
+    from costmodel.specs.rules import violations as violations
+    from costmodel.specs.stacks import default_group as default_group
+
+door.hang(__name__)

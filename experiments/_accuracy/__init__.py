@@ -1,1 +1,0 @@
-"""Parts of the `accuracy` experiment: scoring, the simplest baseline, dropped terms, reasons, figures."""

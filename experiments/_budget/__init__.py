@@ -1,1 +1,0 @@
-"""The parts of the `budget_125m` experiment."""

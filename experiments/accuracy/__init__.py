@@ -1,0 +1,1 @@
+"""The experiment `accuracy`: see `experiment.py`."""

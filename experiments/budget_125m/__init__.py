@@ -1,0 +1,1 @@
+"""The experiment `budget_125m`: see `experiment.py`."""

@@ -1,0 +1,1 @@
+"""The experiment `calibrate_defaults`: see `experiment.py`."""

@@ -1,0 +1,1 @@
+"""The experiment `codesign`: see `experiment.py`."""

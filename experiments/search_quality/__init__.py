@@ -1,0 +1,1 @@
+"""The experiment `search_quality`: see `experiment.py`."""

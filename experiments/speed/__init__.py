@@ -1,0 +1,1 @@
+"""The experiment `speed`: see `experiment.py`."""

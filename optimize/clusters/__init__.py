@@ -1,0 +1,27 @@
+"""The best cluster and its plans, for one job or several: continuous, of real parts, over a frontier."""
+
+from typing import TYPE_CHECKING
+
+from costmodel import door
+
+if TYPE_CHECKING:
+    from optimize.clusters import one_job as one_job
+    from optimize.clusters import several_jobs as several_jobs
+    from optimize.clusters.answers import Answer as Answer
+    from optimize.clusters.answers import continuous_answer as continuous_answer
+    from optimize.clusters.answers import misses as misses
+    from optimize.clusters.counts import between as between
+    from optimize.clusters.design import DesignResult as DesignResult
+    from optimize.clusters.design import design as design
+    from optimize.clusters.frontier import FACTORS as FACTORS
+    from optimize.clusters.frontier import SWEPT as SWEPT
+    from optimize.clusters.frontier import monotone as monotone
+    from optimize.clusters.frontier import point_of as point_of
+    from optimize.clusters.inputs import DesignInputs as DesignInputs
+    from optimize.clusters.one_job import cells as cells
+    from optimize.clusters.tangents import left as left
+    from optimize.clusters.tangents import money as money
+    from optimize.clusters.tangents import project as project
+    from optimize.clusters.tangents import rate as rate
+
+door.hang(__name__)

@@ -1,0 +1,62 @@
+"""What one design needs, and what is told of it."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from costmodel.formulas import CurveRange
+from costmodel.inputs import Cluster
+from optimize.question import SECONDS_A_DAY, Job, Limits, Objective
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DesignInputs:
+    """What one design needs, resolved."""
+
+    jobs: tuple[Job, ...]
+    models: tuple[str, ...]
+    limits: Limits
+    objective: Objective
+    template: Cluster
+    curves: CurveRange
+    fixed: Mapping[str, Any]
+    seconds: float
+    seed: int
+    sweep: str | None
+    out: Path | None
+
+    def settings(self) -> dict[str, Any]:
+        """The keywords of `design.design`."""
+        names = ("template", "curves", "objective", "fixed", "seconds", "seed", "sweep")
+        return {name: getattr(self, name) for name in names}
+
+    def as_json(self) -> dict[str, Any]:
+        """Enough to ask again; which of two meanings the limits have is said."""
+        limits = self.limits
+        return {
+            "jobs": [
+                {
+                    "model": model,
+                    "sequence": job.workload.sequence,
+                    "batch": job.workload.batch,
+                    "tokens": job.tokens,
+                    "weight": job.weight,
+                    "deadline_days": None if job.deadline_s is None else job.deadline_s / SECONDS_A_DAY,
+                }
+                for model, job in zip(self.models, self.jobs, strict=True)
+            ],
+            "objective": self.objective.key,
+            "budget_usd": limits.budget_usd,
+            "budget_is": "rent while training" if limits.rent else "capital",
+            "power_mw": None if limits.power_w is None else limits.power_w / 1e6,
+            "power_is": "mean power at the facility's meter while training, cooling and losses included",
+            "accelerators": limits.accelerators,
+            "deadline_days": None if limits.deadline_s is None else limits.deadline_s / SECONDS_A_DAY,
+            "cluster": self.template.name,
+            "curves": self.curves.name,
+            "fix": dict(self.fixed),
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "sweep": self.sweep,
+        }

@@ -1,0 +1,34 @@
+"""What one plan costs and why: terms, limits, sensitivity, validation, comparison, prediction."""
+
+from typing import TYPE_CHECKING
+
+from costmodel import door
+
+if TYPE_CHECKING:
+    from optimize.diagnosis.compare import Difference as Difference
+    from optimize.diagnosis.compare import comparison_of as comparison_of
+    from optimize.diagnosis.compare import differences_json as differences_json
+    from optimize.diagnosis.compare import memories as memories
+    from optimize.diagnosis.compare import times as times
+    from optimize.diagnosis.explain import Explanation as Explanation
+    from optimize.diagnosis.explain import Stage as Stage
+    from optimize.diagnosis.explain import explain as explain
+    from optimize.diagnosis.explain import explanation_json as explanation_json
+    from optimize.diagnosis.explain import limiting as limiting
+    from optimize.diagnosis.inputs import Inputs as Inputs
+    from optimize.diagnosis.money import missing as missing
+    from optimize.diagnosis.operators import Operator as Operator
+    from optimize.diagnosis.predict import predict as predict
+    from optimize.diagnosis.predict import predict_file as predict_file
+    from optimize.diagnosis.predict import prediction_json as prediction_json
+    from optimize.diagnosis.sensitivity import Elasticity as Elasticity
+    from optimize.diagnosis.sensitivity import Parameter as Parameter
+    from optimize.diagnosis.sensitivity import elasticities as elasticities
+    from optimize.diagnosis.sensitivity import largest as largest
+    from optimize.diagnosis.sensitivity import parameters as parameters
+    from optimize.diagnosis.sensitivity import read_leaf as read_leaf
+    from optimize.diagnosis.sensitivity import with_leaves as with_leaves
+    from optimize.diagnosis.validate import Validation as Validation
+    from optimize.diagnosis.validate import validate as validate
+
+door.hang(__name__)

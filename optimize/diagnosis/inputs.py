@@ -1,0 +1,36 @@
+"""What one evaluation needs: the answer of the command line to what was asked."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from costmodel.inputs import Cluster, Plan, Workload
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What one evaluation needs, resolved and legal."""
+
+    model: str
+    cluster_from: str  # name or file
+    workload: Workload
+    cluster: Cluster
+    plan: Plan
+    plan_from: str  # where the plan was read
+    chosen: str = ""  # how the degrees that were not given were chosen; empty where all were
+    out: Path | None = None
+    unread: tuple[str, ...] = ()  # options of a launch file that may change the cost and were not read
+
+    def as_json(self) -> dict[str, Any]:
+        """The resolved inputs, enough to ask again."""
+        return {
+            "model": self.model,
+            "cluster": self.cluster.name,
+            "accelerators": self.cluster.accelerators,
+            "sequence": self.workload.sequence,
+            "batch": self.workload.batch,
+            "plan": dataclasses.asdict(self.plan),
+            "plan_from": self.plan_from,
+            "plan_chosen": self.chosen or None,
+            "plan_not_read": list(self.unread),
+        }

@@ -1,0 +1,22 @@
+"""Every legal plan: its axes, its degrees, its rules, and the plan that is taken when none is given."""
+
+from typing import TYPE_CHECKING
+
+from costmodel import door
+
+if TYPE_CHECKING:
+    from optimize.lattice.axes import Axis as Axis
+    from optimize.lattice.default_plan import choose_plan as choose_plan
+    from optimize.lattice.default_plan import enlarged as enlarged
+    from optimize.lattice.default_plan import plan_precision as plan_precision
+    from optimize.lattice.lattice import CHUNK as CHUNK
+    from optimize.lattice.lattice import OVERLAPS as OVERLAPS
+    from optimize.lattice.lattice import SEARCHED as SEARCHED
+    from optimize.lattice.lattice import Chunk as Chunk
+    from optimize.lattice.lattice import Lattice as Lattice
+    from optimize.lattice.lattice import lattice as lattice
+    from optimize.lattice.legality import rules as rules
+    from optimize.lattice.narrowing import thinned as thinned
+    from optimize.lattice.recompute_families import Families as Families
+
+door.hang(__name__)

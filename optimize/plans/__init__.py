@@ -1,0 +1,24 @@
+"""The best plan on a given cluster: every legal plan evaluated."""
+
+from typing import TYPE_CHECKING
+
+from costmodel import door
+
+if TYPE_CHECKING:
+    from optimize.plans.exhaustive import chunk_count as chunk_count
+    from optimize.plans.exhaustive import exactly as exactly
+    from optimize.plans.exhaustive import in_numpy as in_numpy
+    from optimize.plans.find_plan import PlanResult as PlanResult
+    from optimize.plans.find_plan import Ranked as Ranked
+    from optimize.plans.find_plan import find_plan as find_plan
+    from optimize.plans.inputs import PlanInputs as PlanInputs
+    from optimize.plans.plan_values import OBJECTIVES as OBJECTIVES
+    from optimize.plans.plan_values import plan_value as plan_value
+    from optimize.plans.restricted import OnlyResult as OnlyResult
+    from optimize.plans.restricted import find_plan_for as find_plan_for
+    from optimize.plans.runner_ups import RunnerUp as RunnerUp
+    from optimize.plans.sharding import WAIT_S as WAIT_S
+    from optimize.plans.sharding import Sharding as Sharding
+    from optimize.plans.table import PlanTable as PlanTable
+
+door.hang(__name__)

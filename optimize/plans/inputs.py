@@ -1,0 +1,44 @@
+"""What one search needs, and what is told of it."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from costmodel.inputs import Cluster, Workload
+from optimize.plans.sharding import Sharding
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanInputs:
+    """What one search needs, resolved."""
+
+    model: str
+    workload: Workload
+    cluster: Cluster
+    fixed: Mapping[str, Any]
+    objective: str
+    tokens: float | None
+    top: int
+    out: Path | None
+    sharding: Sharding = Sharding()
+    only: str | None = None  # a framework whose launcher the plans must suit
+    launch: str | None = None  # a framework whose launch file is asked for
+    layers: bool = False  # whether the layers of the best plans are placed one by one
+
+    def as_json(self) -> dict[str, Any]:
+        """Enough to ask again."""
+        return {
+            "model": self.model,
+            "cluster": self.cluster.name,
+            "accelerators": self.cluster.accelerators,
+            "sequence": self.workload.sequence,
+            "batch": self.workload.batch,
+            "objective": self.objective,
+            "tokens": self.tokens,
+            "top": self.top,
+            "fix": dict(self.fixed),
+            "only": self.only,
+            "launch": self.launch,
+            "layers": self.layers,
+        }
