@@ -1,8 +1,8 @@
 """High-dimensional plans: layers by stage, recompute by layer and microbatch of a deep pipeline; 70 variables and more.
 
 Vectors, their decoding and their score are those of `optimize.layers.problem`. A second kind of baseline is given more:
-the vector holds the microbatch and the boundaries only, and the cheapest recompute that fits is solved for, as the solver
-does (`LayeredProblem.segments`).
+the vector holds the microbatch and the boundaries only, and the cheapest recompute that fits is solved for, as the
+solver does (`LayeredProblem.segments`).
 """
 
 import dataclasses

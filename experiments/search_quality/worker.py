@@ -1,6 +1,7 @@
 """One method on one problem in a process of its own: `python -m experiments.search_quality.worker ORDER`.
 
-JSON on both sides. The clock starts when the parent asks for the process, so imports and compilation count for every method.
+JSON on both sides. The clock starts when the parent asks for the process, so imports and compilation count for every
+method.
 """
 
 import contextlib

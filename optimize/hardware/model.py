@@ -1,7 +1,8 @@
 """The hardware problem as functions of the logarithms of the hardware, batched over plans, with exact gradients.
 
 Values and slopes come from the one formula source through dual numbers (`costmodel.evaluators.dual`), in float64. All
-functions are logarithms of generalized posynomials, and so convex: an objective, and residuals that are at most 0 where met.
+functions are logarithms of generalized posynomials, and so convex: an objective, and residuals that are at most 0
+where met.
 """
 
 import copy
