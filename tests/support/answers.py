@@ -4,7 +4,8 @@ usage: python -m tests.support.answers record FILE [quick] [explain|plan|design|
        python -m tests.support.answers compare BEFORE AFTER
 
 `record` asks the command line of whatever version `PYTHONPATH` names; it imports nothing else of it. `quick` asks every
-tenth question of each kind. Times, versions and paths are left out. `compare` prints the answers that differ, with the first leaf that does; exit status 1 then.
+tenth question of each kind. Times, versions and paths are left out. `compare` prints the answers that differ, with the
+first leaves that do; exit status 1 then.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from typing import Any
 from tests.support import SHARED
 
 MEASUREMENTS = SHARED / "measurements"
-LEFT_OUT = ("seconds", "versions", "out")
+LEFT_OUT = ("seconds", "versions", "out", "played_in_s")
 _COUNTS = {"explain": 1300, "plan": 50, "design": 10}
 _DENSE = ("llama3-8b", "llama3-70b", "llama3-405b", "llama2-13b", "gpt3-175b", "megatron-1t", "palm-540b")
 _EXPERTS = ("mixtral-8x7b", "deepseek-v3", "qwen3-235b-a22b")
@@ -160,7 +161,7 @@ def record(path: Path, kinds: list[str]) -> None:
 def compare(before: Path, after: Path) -> int:
     """Print what differs; how many answers do."""
     old, new = (
-        {line["name"]: line["answer"] for line in map(json.loads, path.read_text().splitlines())}
+        {line["name"]: without(line["answer"]) for line in map(json.loads, path.read_text().splitlines())}
         for path in (before, after)
     )
     differing = 0
