@@ -15,7 +15,7 @@ from costmodel.formulas import (
     stage_memory,
 )
 from costmodel.graph import kinds_by_stage, staged
-from costmodel.inputs import Cluster, Plan, PlanPoint, Stack, Workload, embed, layers
+from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Stack, Workload, embed, layers
 from costmodel.semantics import Exact
 from costmodel.specs import check_plan
 
@@ -61,7 +61,7 @@ def memory_by_stage(workload: Workload, cluster: Cluster, plan: Plan) -> tuple[S
         return _memory_in_order(workload, cluster, plan, point)
     counted, mean = counts(workload, point, _EXACT), layers(workload) / plan.pipeline
     held = plan.stage_layers or (mean,) * plan.pipeline
-    head = 0 if plan.schedule == "zb_v" else plan.pipeline - 1
+    head = 0 if SCHEDULES[plan.schedule].folds else plan.pipeline - 1
     kinds = (
         StageKind(
             remaining=float(plan.pipeline - i), first=float(i == 0), last=float(i == head), extra_layers=held[i] - mean

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from costmodel.graph.layout import kinds_by_chunk as kinds_by_chunk
     from costmodel.graph.layout import kinds_by_stage as kinds_by_stage
     from costmodel.graph.layout import layers_by_chunk as layers_by_chunk
-    from costmodel.graph.play import SPLITS_WEIGHT_GRADIENT as SPLITS_WEIGHT_GRADIENT
     from costmodel.graph.play import Played as Played
     from costmodel.graph.play import play as play
     from costmodel.graph.staged import MODES as MODES

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from costmodel.graph.play import device_of
-from costmodel.inputs import Plan
+from costmodel.inputs import SCHEDULES, Plan
 
 
 def chunk_count(plan: Plan) -> int:
-    """Model chunks of the whole pipeline: ZB-V has two a stage, whatever `virtual_stages` says."""
-    return plan.pipeline * (2 if plan.schedule == "zb_v" else plan.virtual_stages)
+    """Model chunks of the whole pipeline."""
+    return plan.pipeline * SCHEDULES[plan.schedule].chunks(plan.virtual_stages)
 
 
 def layers_by_chunk(plan: Plan, layers: float) -> tuple[float, ...]:
@@ -32,6 +31,6 @@ def kinds_by_stage(plan: Plan, repeats: Sequence[float]) -> list[list[float]]:
     """Of each stage, with all its chunks."""
     held = [[0.0] * len(repeats) for _ in range(plan.pipeline)]
     for chunk, kinds in enumerate(kinds_by_chunk(plan, repeats)):
-        stage = device_of(chunk, plan.pipeline, plan.schedule)
+        stage = SCHEDULES[plan.schedule].device_of(chunk, plan.pipeline)
         held[stage] = [a + b for a, b in zip(held[stage], kinds, strict=True)]
     return held

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from costmodel.inputs.options import PRECISION_TYPES as PRECISION_TYPES
     from costmodel.inputs.options import PRECISIONS as PRECISIONS
     from costmodel.inputs.options import RECOMPUTES as RECOMPUTES
-    from costmodel.inputs.options import SCHEDULES as SCHEDULES
     from costmodel.inputs.options import ZERO_STAGES as ZERO_STAGES
     from costmodel.inputs.options import AttentionRow as AttentionRow
     from costmodel.inputs.options import RecomputeRow as RecomputeRow
@@ -25,6 +24,11 @@ if TYPE_CHECKING:
     from costmodel.inputs.prices import PriceRange as PriceRange
     from costmodel.inputs.prices import Prices as Prices
     from costmodel.inputs.prices import TierPrices as TierPrices
+    from costmodel.inputs.schedules import SCHEDULES as SCHEDULES
+    from costmodel.inputs.schedules import Schedule as Schedule
+    from costmodel.inputs.schedules import ScheduleRow as ScheduleRow
+    from costmodel.inputs.schedules import Turn as Turn
+    from costmodel.inputs.schedules import schedule_rows as schedule_rows
     from costmodel.inputs.stack import Stack as Stack
     from costmodel.inputs.workload import LOGITS as LOGITS
     from costmodel.inputs.workload import Block as Block

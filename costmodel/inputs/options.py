@@ -1,4 +1,4 @@
-"""The options of a plan as rows of numbers: one row for each schedule, ZeRO stage, recompute mode and so on.
+"""The options of a plan as rows of numbers: one row for each ZeRO stage, recompute mode and so on (schedules.py too).
 
 A formula multiplies by these numbers and never asks which option it is, so a batch may mix all of them in one
 compiled program, and a mixture of rows is a relaxed option.
@@ -9,139 +9,25 @@ from costmodel.semantics import Scalar
 
 
 @pytree
-class ScheduleRow:
-    """Coefficients of a pipeline schedule (pipeline.py: time, memory.py: microbatches in flight)."""
-
-    splits: Scalar  # 1 where the weight gradient runs apart from the input gradient
-    interleaves: Scalar  # 1 where a device holds several chunks of the model
-    steady_transfers: Scalar  # 1 where transfers also slow the steady state, and weight gradients wait for them
-    all_in_flight: Scalar  # 1 where all microbatches are live at once
-    depth_in_flight: Scalar  # live chunks per stage from this one to the end
-    stages_in_flight: Scalar  # live chunks per stage of the pipeline, on every stage
-    virtual_in_flight: Scalar  # those of the earlier virtual stages
-    extra_in_flight: Scalar  # chunks
-    folds: Scalar = 0.0  # 1 where the second half of the layers comes back over the stages: the first holds both ends
-
-
-SCHEDULES = {
-    "gpipe": ScheduleRow(
-        splits=0.0,
-        interleaves=0.0,
-        steady_transfers=0.0,
-        all_in_flight=1.0,
-        depth_in_flight=0.0,
-        stages_in_flight=0.0,
-        virtual_in_flight=0.0,
-        extra_in_flight=0.0,
-    ),
-    "one_f_one_b": ScheduleRow(
-        splits=0.0,
-        interleaves=0.0,
-        steady_transfers=1.0,
-        all_in_flight=0.0,
-        depth_in_flight=1.0,
-        stages_in_flight=0.0,
-        virtual_in_flight=0.0,
-        extra_in_flight=0.0,
-    ),
-    "interleaved": ScheduleRow(
-        splits=0.0,
-        interleaves=1.0,
-        steady_transfers=0.0,
-        all_in_flight=0.0,
-        depth_in_flight=2.0,
-        stages_in_flight=0.0,
-        virtual_in_flight=1.0,
-        extra_in_flight=-1.0,
-    ),
-    "zb_h1": ScheduleRow(
-        splits=1.0,
-        interleaves=0.0,
-        steady_transfers=1.0,
-        all_in_flight=0.0,
-        depth_in_flight=0.0,
-        stages_in_flight=1.0,
-        virtual_in_flight=0.0,
-        extra_in_flight=0.0,
-    ),
-    "zb_h2": ScheduleRow(
-        splits=1.0,
-        interleaves=0.0,
-        steady_transfers=0.0,
-        all_in_flight=0.0,
-        depth_in_flight=0.0,
-        stages_in_flight=2.0,
-        virtual_in_flight=0.0,
-        extra_in_flight=-1.0,
-    ),
-    "zb_v": ScheduleRow(
-        splits=1.0,
-        interleaves=1.0,
-        steady_transfers=0.0,
-        all_in_flight=0.0,
-        depth_in_flight=0.0,
-        stages_in_flight=1.0,
-        virtual_in_flight=0.0,
-        extra_in_flight=0.0,
-        folds=1.0,
-    ),
-}
-
-
-@pytree
 class ZeroRow:
     """What a ZeRO stage divides over the ranks that share weights (1: divided), and its traffic per microbatch."""
 
-    shards: Scalar  # 1 where anything is divided
-    weights: Scalar
-    gradients: Scalar
-    states: Scalar
-    gathers_once: Scalar  # all-gathers of the weights per step
-    reduces_once: Scalar  # reduce-scatters of the gradients per step
-    gathers_per_microbatch: Scalar
-    reduces_per_microbatch: Scalar
+    shards: Scalar = 0.0  # 1 where anything is divided
+    weights: Scalar = 0.0
+    gradients: Scalar = 0.0
+    states: Scalar = 0.0
+    gathers_once: Scalar = 0.0  # all-gathers of the weights per step
+    reduces_once: Scalar = 0.0  # reduce-scatters of the gradients per step
+    gathers_per_microbatch: Scalar = 0.0
+    reduces_per_microbatch: Scalar = 0.0
 
 
 ZERO_STAGES = {
-    0: ZeroRow(
-        shards=0.0,
-        weights=0.0,
-        gradients=0.0,
-        states=0.0,
-        gathers_once=0.0,
-        reduces_once=0.0,
-        gathers_per_microbatch=0.0,
-        reduces_per_microbatch=0.0,
-    ),
-    1: ZeroRow(
-        shards=1.0,
-        weights=0.0,
-        gradients=0.0,
-        states=1.0,
-        gathers_once=1.0,
-        reduces_once=1.0,
-        gathers_per_microbatch=0.0,
-        reduces_per_microbatch=0.0,
-    ),
-    2: ZeroRow(
-        shards=1.0,
-        weights=0.0,
-        gradients=1.0,
-        states=1.0,
-        gathers_once=1.0,
-        reduces_once=0.0,
-        gathers_per_microbatch=0.0,
-        reduces_per_microbatch=1.0,
-    ),
+    0: ZeroRow(),
+    1: ZeroRow(shards=1.0, states=1.0, gathers_once=1.0, reduces_once=1.0),
+    2: ZeroRow(shards=1.0, gradients=1.0, states=1.0, gathers_once=1.0, reduces_per_microbatch=1.0),
     3: ZeroRow(
-        shards=1.0,
-        weights=1.0,
-        gradients=1.0,
-        states=1.0,
-        gathers_once=0.0,
-        reduces_once=0.0,
-        gathers_per_microbatch=2.0,
-        reduces_per_microbatch=1.0,
+        shards=1.0, weights=1.0, gradients=1.0, states=1.0, gathers_per_microbatch=2.0, reduces_per_microbatch=1.0
     ),
 }
 
@@ -150,24 +36,18 @@ ZERO_STAGES = {
 class RecomputeRow:
     """Shares of the saved activations that are kept, and of the forward work that the backward pass repeats."""
 
-    keep_core: Scalar
-    keep_rest: Scalar
-    redo_core: Scalar
-    redo_rest: Scalar
-    working_core: Scalar  # 1 where one block's dropped activations come back while its backward pass runs
-    working_rest: Scalar
+    keep_core: Scalar = 0.0
+    keep_rest: Scalar = 0.0
+    redo_core: Scalar = 0.0
+    redo_rest: Scalar = 0.0
+    working_core: Scalar = 0.0  # 1 where one block's dropped activations come back while its backward pass runs
+    working_rest: Scalar = 0.0
 
 
 RECOMPUTES = {
-    "none": RecomputeRow(
-        keep_core=1.0, keep_rest=1.0, redo_core=0.0, redo_rest=0.0, working_core=0.0, working_rest=0.0
-    ),
-    "selective": RecomputeRow(
-        keep_core=0.0, keep_rest=1.0, redo_core=1.0, redo_rest=0.0, working_core=1.0, working_rest=0.0
-    ),
-    "full": RecomputeRow(
-        keep_core=0.0, keep_rest=0.0, redo_core=1.0, redo_rest=1.0, working_core=1.0, working_rest=1.0
-    ),
+    "none": RecomputeRow(keep_core=1.0, keep_rest=1.0),
+    "selective": RecomputeRow(keep_rest=1.0, redo_core=1.0, working_core=1.0),
+    "full": RecomputeRow(redo_core=1.0, redo_rest=1.0, working_core=1.0, working_rest=1.0),
 }
 
 

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from costmodel.inputs import options
+from costmodel.inputs.schedules import SCHEDULES, ScheduleRow
 from costmodel.inputs.workload import Workload
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar
@@ -108,7 +109,7 @@ class PlanPoint:
     state_bytes: Scalar = 4.0
     fused_kernels: Scalar = 1.0
     offload: Offload | None = None  # None where nothing is: a trace of its own, without the sums of these shares
-    schedule: options.ScheduleRow
+    schedule: ScheduleRow
     zero: options.ZeroRow
     recompute: options.RecomputeRow
     precision: options.PrecisionRow
@@ -153,7 +154,7 @@ def embed(plan: Plan, workload: Workload, domain: float) -> PlanPoint:
         state_bytes=options.DTYPE_BYTES[plan.state_dtype],
         fused_kernels=float(plan.fused_kernels),
         offload=_offload(plan),
-        schedule=options.SCHEDULES[plan.schedule],
+        schedule=SCHEDULES[plan.schedule].row,
         zero=options.ZERO_STAGES[plan.zero_stage],
         recompute=_recompute_row(plan),
         precision=options.PRECISIONS[plan.precision],

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from costmodel.specs.rows import read_rows as read_rows
     from costmodel.specs.rows import write_table as write_table
     from costmodel.specs.rules import check_plan as check_plan
-    from costmodel.specs.rules import least_microbatches as least_microbatches
     from costmodel.specs.rules import tensor_sizes as tensor_sizes
     from costmodel.specs.rules import violations as violations
     from costmodel.specs.stacks import default_group as default_group

@@ -72,6 +72,12 @@ def fail(where: str, field: str, value: Any, expected: str) -> NoReturn:
     raise SpecError(f"{where}: `{field}` is {show(value)}; expected {expected}")
 
 
+def either(names: Iterable[str]) -> str:
+    """Names in words: `a, b or c`."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def nearest(word: str, known: Collection[str]) -> str:
     """The names most like a mistyped one, in words; all of them where none is."""
     import difflib

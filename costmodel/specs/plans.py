@@ -4,7 +4,7 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel.inputs import Plan, options
+from costmodel.inputs import SCHEDULES, Plan, options
 from costmodel.specs.checks import COUNT, FLAG, SHARE, Check, convert, is_count, one_of
 from costmodel.specs.files import SpecError, show
 
@@ -35,7 +35,7 @@ PLAN_CHECKS: dict[str, Check] = {
     "zero_stage": _ZERO_STAGE,
     "sequence_parallel": FLAG,
     "context_kind": one_of(("ring", "all_to_all")),
-    "schedule": one_of(options.SCHEDULES),
+    "schedule": one_of(SCHEDULES),
     "recompute": one_of(options.RECOMPUTES),
     "recompute_share": SHARE,
     "stage_layers": _STAGE_LAYERS,

@@ -1,10 +1,10 @@
 """The rules that a plan must keep to be launched, and which of them it breaks, in words."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from costmodel.formulas import domain_sizes, nests
-from costmodel.inputs import PRECISION_TYPES, Cluster, Plan, Size, Workload, layers
+from costmodel.inputs import PRECISION_TYPES, SCHEDULES, Cluster, Plan, Size, Workload, layers
+from costmodel.specs.checks import either
 from costmodel.specs.expert_rules import expert_groups, expert_rules
 from costmodel.specs.files import SpecError, show
 from costmodel.specs.plans import PLAN_CHECKS
@@ -105,11 +105,15 @@ def _heads_over_context(plan: Plan, workload: Workload, _: Cluster) -> Rules:
 
 
 def _layers(plan: Plan, workload: Workload, _: Cluster) -> Rules:
-    count, folded = layers(workload), plan.schedule == "zb_v"
+    count, schedule = layers(workload), SCHEDULES[plan.schedule]
+    folded = schedule.folds
     stages = plan.pipeline * plan.virtual_stages * (2 if folded else 1)
     if plan.stage_layers is None:
         if folded and not _divides(stages, count):
-            yield f"`pipeline` is {show(plan.pipeline)} with zb_v; expected twice as many to divide the {count} layers"
+            yield (
+                f"`pipeline` is {show(plan.pipeline)} with {plan.schedule}; expected twice as many to divide "
+                f"the {count} layers"
+            )
         elif not _divides(stages, count):
             yield (
                 f"`pipeline` x `virtual_stages` is {show(stages)}; expected a divisor of the {count} layers, or "
@@ -122,32 +126,29 @@ def _layers(plan: Plan, workload: Workload, _: Cluster) -> Rules:
             f"`stage_layers` is {len(given)} stages of {show(sum(given))} layers together; expected "
             f"{show(plan.pipeline)} stages of {count}"
         )
-    if plan.schedule.startswith("zb"):
-        yield f"`stage_layers` is given with `schedule` {plan.schedule}; expected gpipe, one_f_one_b or interleaved"
+    if schedule.splits:
+        whole = either(name for name, other in SCHEDULES.items() if not other.splits)
+        yield f"`stage_layers` is given with `schedule` {plan.schedule}; expected {whole}"
     elif min(given) < plan.virtual_stages:
         yield f"`stage_layers` has a stage of {show(min(given))}; expected at least `virtual_stages` layers in each"
 
 
 def _schedule(plan: Plan, workload: Workload, _: Cluster) -> Rules:
     microbatches = plan.microbatches(int(workload.batch))
-    said = f"there are {microbatches:g} microbatches"
-    if plan.schedule == "interleaved":
+    said, schedule = f"there are {microbatches:g} microbatches", SCHEDULES[plan.schedule]
+    if schedule.interleaves:
         if plan.virtual_stages < 2 or plan.pipeline < 2:
-            yield "`schedule` is interleaved; expected `virtual_stages` >= 2 and `pipeline` >= 2"
+            yield f"`schedule` is {plan.schedule}; expected `virtual_stages` >= 2 and `pipeline` >= 2"
         if not _divides(plan.pipeline, microbatches):
-            yield f"`schedule` is interleaved and {said}; expected a multiple of `pipeline` {show(plan.pipeline)}"
+            yield f"`schedule` is {plan.schedule} and {said}; expected a multiple of `pipeline` {show(plan.pipeline)}"
     elif plan.virtual_stages > 1:
-        yield f"`virtual_stages` is {show(plan.virtual_stages)} with {plan.schedule}; expected 1, or interleaved"
-    if plan.schedule == "zb_v" and plan.pipeline < 2:
-        yield "`schedule` is zb_v; expected `pipeline` >= 2"
-    least = least_microbatches(plan.schedule, plan.pipeline)
+        several = either(name for name, other in SCHEDULES.items() if other.interleaves)
+        yield f"`virtual_stages` is {show(plan.virtual_stages)} with {plan.schedule}; expected 1, or {several}"
+    if schedule.folds and plan.pipeline < 2:
+        yield f"`schedule` is {plan.schedule}; expected `pipeline` >= 2"
+    least = schedule.least_microbatches(plan.pipeline)
     if microbatches < least:
         yield f"`schedule` is {plan.schedule} and {said}; expected at least {show(least)}"
-
-
-def least_microbatches(schedule: str, pipeline: Any) -> Any:
-    """What a schedule needs to be what its row says, of one pipeline degree or of many."""
-    return {"zb_h1": pipeline, "zb_h2": 2 * pipeline - 1, "zb_v": 2 * pipeline}.get(schedule, 1)
 
 
 def _data_shard(plan: Plan, _: Workload, __: Cluster) -> Rules:

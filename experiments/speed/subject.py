@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodel import map_leaves
 from costmodel.formulas import as_floats
-from costmodel.inputs import Cluster, Plan, PlanPoint, Workload, embed, options
+from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Workload, embed, options, schedule_rows
 from costmodel.specs import load_cluster, load_workload
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ def random_plans(count: int, seed: int) -> list[Plan]:
             zero_stage=pick(options.ZERO_STAGES),
             sequence_parallel=pick((False, True)),
             context_kind=pick(("ring", "all_to_all")),
-            schedule=pick(options.SCHEDULES),
+            schedule=pick(SCHEDULES),
             recompute=pick(options.RECOMPUTES),
             recompute_share=pick((0.25, 0.5, 1.0)),
             overlap_data=pick((False, True)),
@@ -111,7 +111,7 @@ AXES = {
     "pipeline": (1, 2, 4, 8, 16, 32, 64, 128),
     "microbatch": (1, 2, 4, 8, 16),
     "virtual_stages": (1, 2, 3, 4),
-    "schedule": tuple(options.SCHEDULES.values()),
+    "schedule": tuple(schedule_rows().values()),
     "zero": tuple(options.ZERO_STAGES.values()),
     "recompute": tuple(options.RECOMPUTES.values()),
     "precision": tuple(options.PRECISIONS[name] for name in ("fp32", "bf16", "fp8_block", "nvfp4")),

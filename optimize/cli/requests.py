@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
 
-from costmodel.inputs import Plan, options
+from costmodel.inputs import SCHEDULES, Plan, options
 
 _PLAN_HELP = {
     "data": "data-parallel degree; derived from --accelerators when not given",
@@ -43,7 +43,7 @@ _PLAN_HELP = {
 _CHOICES: dict[str, Any] = {
     "zero_stage": Literal[0, 1, 2, 3],
     "context_kind": Literal["ring", "all_to_all"],
-    "schedule": Literal[*options.SCHEDULES],
+    "schedule": Literal[*SCHEDULES],
     "recompute": Literal[*options.RECOMPUTES],
     "precision": Literal[*options.PRECISIONS],
     "gradient_dtype": Literal[*options.DTYPE_BYTES],

@@ -8,7 +8,7 @@ import numpy as np
 from costmodel import Scalar, total
 from costmodel.evaluators import SUBGRADIENT, Dual
 from costmodel.formulas import OpCounts, as_floats, counts, hardware_of, memory, rates, step_time, timing, with_hardware
-from costmodel.inputs import RECOMPUTES, SCHEDULES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, embed, layers
+from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, embed, layers, schedule_rows
 from optimize.clusters.tangents import money
 from optimize.lattice import OVERLAPS, rules
 from optimize.question import RATES, Job, Objective, Problem
@@ -79,7 +79,7 @@ class RelaxedModel:
         plain = Plan(**_switches(problem))
         self.plain = [embed(plain, job.workload, domain) for job in problem.jobs]
         self.schedule, self.zero = (
-            _rows(table, chosen) for table, chosen in ((SCHEDULES, starts.schedule), (ZERO_STAGES, starts.zero))
+            _rows(table, chosen) for table, chosen in ((schedule_rows(), starts.schedule), (ZERO_STAGES, starts.zero))
         )
 
     def loss(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from costmodel import Exact
 from costmodel.formulas import BlockPasses, Parts, hops, in_flight, streamed_s
-from costmodel.graph import SPLITS_WEIGHT_GRADIENT, Played, chunk_count, kinds_by_chunk, layers_by_chunk, play
-from costmodel.inputs import Plan, PlanPoint
+from costmodel.graph import Played, chunk_count, kinds_by_chunk, layers_by_chunk, play
+from costmodel.inputs import SCHEDULES, Plan, PlanPoint
 
 MOST_OPERATIONS = 2_000_000  # that are played, about a microsecond and 150 bytes each
 
@@ -116,7 +116,7 @@ def _streamed(chunk: Seconds, layers: float, plan: Plan, done: Parts) -> Seconds
     moved, (f, b, w) = done.times.streams, chunk
     if moved is None:
         return chunk
-    if plan.schedule not in SPLITS_WEIGHT_GRADIENT:
+    if not SCHEDULES[plan.schedule].splits:
         b, w = b + w, 0.0
     part = layers / moved.layers
     there_s, back_s = part * moved.forward_s(_EXACT), part * moved.backward_s

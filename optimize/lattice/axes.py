@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodel import map_leaves
 from costmodel.formulas import domain_sizes
-from costmodel.inputs import Plan, Workload, embed, options
+from costmodel.inputs import SCHEDULES, Plan, Workload, embed, options, schedule_rows
 from optimize.lattice.legality import Rules
 
 Fixed = Mapping[str, Any]
@@ -69,11 +69,11 @@ def _rows_of(table: Mapping[Any, Any], chosen: np.ndarray, dtype: Any) -> Any:
 
 def stages_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
     """Schedules and virtual stages."""
-    names = list(options.SCHEDULES)
+    names, several = list(SCHEDULES), [schedule.interleaves for schedule in SCHEDULES.values()]
     batch, most = int(rule.workload.batch), min(rule.layers, LARGEST_VIRTUAL)
-    pairs = [(i, v) for i, n in enumerate(names) for v in (range(2, most + 1) if n == "interleaved" else [1])]
-    first = names.index("one_f_one_b")
-    pairs = sorted(pairs, key=lambda pair: (pair[0] != first, names[pair[0]] != "interleaved", pair))
+    pairs = [(i, v) for i in range(len(names)) for v in (range(2, most + 1) if several[i] else [1])]
+    first = names.index(Plan.schedule)
+    pairs = sorted(pairs, key=lambda pair: (pair[0] != first, not several[pair[0]], pair))
     schedule, virtual = np.array(pairs, int).T
     kept = wanted(fixed, "schedule", np.array(names)[schedule]) & wanted(fixed, "virtual_stages", virtual)
     schedule, virtual = schedule[kept], virtual[kept]
@@ -94,7 +94,7 @@ def stages_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
         return {"schedule": schedule[None], "virtual_stages": virtual[None]}, legal
 
     def embedded(entries: Rows, dtype: Any) -> dict[str, Any]:
-        row = _rows_of(options.SCHEDULES, entries["schedule"], dtype)
+        row = _rows_of(schedule_rows(), entries["schedule"], dtype)
         return {"schedule": row, "virtual_stages": entries["virtual_stages"].astype(dtype)}
 
     return axis(rows, ("pipeline", "data", "microbatch"), make, embedded)

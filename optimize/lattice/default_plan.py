@@ -8,7 +8,7 @@ from typing import Any
 from costmodel import Exact
 from costmodel.evaluators import prepare
 from costmodel.formulas import cost
-from costmodel.inputs import Cluster, Plan, Workload, layers
+from costmodel.inputs import SCHEDULES, Cluster, Plan, Workload, layers
 from costmodel.specs import violations
 from optimize.status import CommandError, Status
 
@@ -74,7 +74,8 @@ def _divisors(value: int, largest: int) -> list[int]:
 def _may_be_uneven(given: Mapping[str, Any]) -> bool:
     if "pipeline" in given:
         return False
-    return given.get("schedule", "one_f_one_b") in ("gpipe", "one_f_one_b") and given.get("virtual_stages", 1) == 1
+    schedule = SCHEDULES[given.get("schedule", Plan.schedule)]
+    return not (schedule.splits or schedule.interleaves) and given.get("virtual_stages", 1) == 1
 
 
 def even_layers(count: int, pipeline: int) -> tuple[int, ...] | None:

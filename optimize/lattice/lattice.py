@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.formulas import Cost
-from costmodel.inputs import Cluster, Plan, PlanPoint, Workload, embed, options
+from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Workload, embed, options
 from costmodel.specs import PLAN_CHECKS, SpecError, fail, nearest, violations
 from optimize.lattice.axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis
 from optimize.lattice.default_plan import even_layers
@@ -178,7 +178,7 @@ class Lattice:
             "data_shard": int(found["data_shard"]) or None,
             "sequence_parallel": bool(found["sequence_parallel"]),
             "context_kind": "all_to_all" if found["all_to_all"] else "ring",
-            "schedule": list(options.SCHEDULES)[found["schedule"]],
+            "schedule": list(SCHEDULES)[found["schedule"]],
             "recompute": list(options.RECOMPUTES)[found["recompute"]],
             "recompute_share": float(found["recompute_share"]),
             "stage_layers": self.stage_layers(int(found["pipeline"])),

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from costmodel.formulas import domain_sizes
-from costmodel.inputs import PRECISION_TYPES, Cluster, Workload, is_expert, layers
-from costmodel.specs import least_microbatches, tensor_sizes
+from costmodel.inputs import PRECISION_TYPES, SCHEDULES, Cluster, Workload, is_expert, layers
+from costmodel.specs import tensor_sizes
 
 Column = Any
 """An integer array, or one integer."""
@@ -82,10 +82,11 @@ class Rules:
 
     def schedule(self, name: str, pipeline: Column, virtual: Column, microbatches: Column) -> Column:
         """Virtual stages and the least number of microbatches of one schedule."""
-        legal = microbatches >= least_microbatches(name, pipeline)
-        if name == "zb_v":
+        schedule = SCHEDULES[name]
+        legal = microbatches >= schedule.least_microbatches(pipeline)
+        if schedule.folds:
             legal = legal & (pipeline >= 2)
-        if name == "interleaved":
+        if schedule.interleaves:
             return legal & (virtual >= 2) & (pipeline >= 2) & (microbatches % pipeline == 0)
         return legal & (virtual == 1)
 
@@ -94,13 +95,14 @@ class Rules:
 
         `given` are the layers of each stage where a user fixes them.
         """
-        chunks = pipeline * virtual * (2 if name == "zb_v" else 1)
-        divides, splits = self.layers % chunks == 0, not name.startswith("zb")
+        schedule = SCHEDULES[name]
+        chunks = pipeline * virtual * (2 if schedule.folds else 1)
+        divides, uneven = self.layers % chunks == 0, not schedule.splits
         if given is not None:
             whole = (pipeline == len(given)) & (sum(given) == self.layers) & (virtual <= min(given))
-            return whole & splits
+            return whole & uneven
         shared = (self.layers % pipeline != 0) & (self.layers // pipeline >= np.maximum(virtual, 1))
-        return divides | (shared & splits)
+        return divides | (shared & uneven)
 
     def shards(self, c: Columns) -> Column:
         """Ranks that share weights: a divisor of data x context, groups that nest; all of them is 0 here."""

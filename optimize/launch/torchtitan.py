@@ -18,19 +18,19 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from costmodel.inputs import Plan, Workload
+from costmodel.inputs import SCHEDULES, Plan, Workload
 from costmodel.specs import SpecError
 from optimize.launch import text as _text
 from optimize.launch.framework import Alternative, Framework, Job, Known, Settings, has_experts
 from optimize.launch.reader import Reader, divided
 
-SCHEDULES = {"gpipe": "GPipe", "one_f_one_b": "1F1B", "interleaved": "Interleaved1F1B", "zb_v": "ZBVZeroBubble"}
+TITLES = {"gpipe": "GPipe", "one_f_one_b": "1F1B", "interleaved": "Interleaved1F1B", "zb_v": "ZBVZeroBubble"}
 RESHARD = {1: ("never", True), 2: ("never", False), 3: ("always", False)}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 P, T = "parallelism.", "training."
 
 _ANY = {
-    "schedule": tuple(SCHEDULES),
+    "schedule": tuple(TITLES),
     "zero_stage": (0, 1, 2, 3),
     "sequence_parallel": (True, False),
     "context_kind": ("ring",),
@@ -83,10 +83,10 @@ def _stages(job: Job) -> Settings:
     """Layers of one virtual stage, and how many fewer the first and the last one have."""
     plan, less = job.plan, (0, 0)
     found: Settings = {
-        P + "pipeline_parallel_schedule": SCHEDULES.get(plan.schedule, "1F1B"),
+        P + "pipeline_parallel_schedule": TITLES.get(plan.schedule, "1F1B"),
         P + "num_pp_microbatches": int(plan.microbatches(job.batch)),
     }
-    if plan.schedule == "zb_v":
+    if SCHEDULES[plan.schedule].folds:
         each, odd = divmod(job.layers, 2 * plan.pipeline)
         return found if odd else found | {P + "pipeline_parallel_layers_per_stage": each} | _less((0, 0))
     each = job.layers // (plan.pipeline * plan.virtual_stages)
@@ -166,10 +166,10 @@ def _older_batch(reader: Reader) -> tuple[int, int | None]:
 
 
 def _stages_read(reader: Reader, stages: int, known: Known) -> dict[str, Any]:
-    names = {name.lower(): schedule for schedule, name in SCHEDULES.items()}
+    names = {name.lower(): schedule for schedule, name in TITLES.items()}
     written = reader.raw(P + "pipeline_parallel_schedule")
     if written is not None and str(written).lower() not in names:
-        raise reader.wrong(P + "pipeline_parallel_schedule", f"one of {', '.join(SCHEDULES.values())}")
+        raise reader.wrong(P + "pipeline_parallel_schedule", f"one of {', '.join(TITLES.values())}")
     schedule = names.get(str(written).lower(), "one_f_one_b") if stages > 1 else "one_f_one_b"
     reader.count(P + "num_pp_microbatches")
     first, last = (reader.few(P + f"pipeline_parallel_{e}_stage_less_layers", least=0) for e in ("first", "last"))
@@ -181,7 +181,8 @@ def _stages_read(reader: Reader, stages: int, known: Known) -> dict[str, Any]:
             f"{reader.where}: `{P}pipeline_parallel_degree` is {stages}; expected the model's layers with it"
         )
     total = known.layers + first + last
-    several, folded = schedule in ("interleaved", "zb_v"), schedule == "zb_v"
+    folded = SCHEDULES[schedule].folds
+    several = folded or SCHEDULES[schedule].interleaves
     virtual = 1 if not several else 2 if each is None else math.ceil(total / each) / stages
     if virtual != int(virtual):
         raise reader.wrong(P + "pipeline_parallel_layers_per_stage", f"chunks in multiples of the {stages} stages")
@@ -206,8 +207,8 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
     if plan.pipeline == 1 and plan.schedule != "one_f_one_b":
         yield f"`schedule` is {plan.schedule} with `pipeline` 1; torchtitan accumulates gradients then"
     yield from _shard_rules(plan)
-    if plan.stage_layers is not None and plan.schedule == "zb_v":
-        yield "`stage_layers` is given with `schedule` zb_v; torchtitan's V has all chunks alike here"
+    if plan.stage_layers is not None and SCHEDULES[plan.schedule].folds:
+        yield f"`stage_layers` is given with `schedule` {plan.schedule}; torchtitan's V has all chunks alike here"
     elif plan.stage_layers is not None:
         yield from _stage_rules(plan.stage_layers, plan.virtual_stages)
     if workload is not None and has_experts(workload) and plan.expert < plan.tensor:

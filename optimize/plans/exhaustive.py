@@ -238,4 +238,4 @@ def level_of(chunk: Chunk) -> np.ndarray:
     used = sum((c[name] > 1).astype(int) for name in ("tensor", "context", "pipeline", "expert", "expert_tensor"))
     used = used + (c["virtual_stages"] > 1) + (c["zero_stage"] > 2) + (c["data_shard"] > 0) + c["all_to_all"]
     used = used + (c["recompute"] > 0) + (c["recompute_share"] < 1) + (c["domain"] != usable)
-    return used + np.isin(c["schedule"], [i for i, name in enumerate(SCHEDULES) if name.startswith("zb")])
+    return used + np.isin(c["schedule"], [i for i, schedule in enumerate(SCHEDULES.values()) if schedule.splits])

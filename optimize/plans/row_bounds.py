@@ -14,7 +14,7 @@ import numpy as np
 
 from costmodel import Exact
 from costmodel.formulas import as_floats, counts, memory, rates, stages, timing
-from costmodel.inputs import PlanPoint, model_flop, options
+from costmodel.inputs import SCHEDULES, PlanPoint, model_flop, options
 from optimize.lattice import Lattice
 
 _ROWS = 8_192
@@ -75,7 +75,7 @@ def _cheapest(lattice: Lattice, rows: slice, parallel: float, ring: float) -> Pl
         point,
         sequence_parallel=parallel,
         context_ring=ring,
-        schedule=options.SCHEDULES["one_f_one_b"],
+        schedule=SCHEDULES["one_f_one_b"].row,
         zero=options.ZERO_STAGES[0],
         recompute=options.RECOMPUTES["none"],
         copies=1.0,

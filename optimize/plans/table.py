@@ -6,7 +6,7 @@ import io
 import numpy as np
 
 from costmodel.formulas import Cost
-from costmodel.inputs import options
+from costmodel.inputs import SCHEDULES, options
 from optimize.lattice import Chunk
 
 MOST_ROWS = 2_000_000
@@ -45,7 +45,7 @@ class PlanTable:
 
 def _columns(chunk: Chunk, found: Cost, needed: np.ndarray) -> list[np.ndarray]:
     c = dict(chunk.columns)
-    c["schedule"] = np.array(list(options.SCHEDULES))[c["schedule"]]
+    c["schedule"] = np.array(list(SCHEDULES))[c["schedule"]]
     c["recompute"] = np.array(list(options.RECOMPUTES))[c["recompute"]]
     c["context_kind"] = np.array(["ring", "all_to_all"])[c["all_to_all"]]
     figures = [np.round(found.step_s.astype(float), 7), found.peak_bytes.astype(float).astype(np.int64)]

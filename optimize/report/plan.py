@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from costmodel.inputs import SCHEDULES
 from optimize import units
 
 if TYPE_CHECKING:
@@ -10,15 +11,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from optimize.plans import PlanInputs, PlanResult, Ranked
-
-_SHORT = {
-    "one_f_one_b": "1F1B",
-    "interleaved": "1F1B",
-    "gpipe": "GPipe",
-    "zb_h1": "ZB-H1",
-    "zb_h2": "ZB-H2",
-    "zb_v": "ZB-V",
-}
 
 
 def show(
@@ -123,7 +115,7 @@ def _row(number: int, ranked: "Ranked", factor: float, experts: bool) -> list[st
 
 def _options(ranked: "Ranked") -> list[str]:
     plan = ranked.plan
-    schedule = _SHORT.get(plan.schedule, plan.schedule)
+    schedule = SCHEDULES[plan.schedule].short or plan.schedule
     schedule += f" x{plan.virtual_stages}" if plan.virtual_stages > 1 else ""
     partial = plan.recompute != "none" and plan.recompute_share < 1
     recompute = plan.recompute + (f" {plan.recompute_share:.0%}" if partial else "")

@@ -7,8 +7,8 @@ import pytest
 
 from costmodel.evaluators.evaluate import evaluate, prepare
 from costmodel.formulas.cost import parts
-from costmodel.inputs.options import SCHEDULES
 from costmodel.inputs.plan import Plan
+from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.stack import Stack
 from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster, load_workload
@@ -67,7 +67,7 @@ def test_layers_of_two_kinds_in_the_order_of_the_model():
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_schedule_is_played(schedule):
     """The differences of the closed forms, with embedding and head: those that test_schedule.py states."""
-    virtual = 2 if schedule == "interleaved" else EVEN.virtual_stages
+    virtual = 2 if SCHEDULES[schedule].interleaves else EVEN.virtual_stages
     plan = dataclasses.replace(EVEN, schedule=schedule, virtual_stages=virtual)
     workload = small_decoder(layers=16, batch=64, vocabulary=4000)
     found = validate(workload, cluster(32), plan)
@@ -130,7 +130,7 @@ def test_a_pipeline_too_large_to_play_is_said(monkeypatch):
 @pytest.mark.parametrize("extra", ["host work", "second memory"])
 def test_what_every_stage_waits_for_is_played_too(schedule, extra):
     """Host work of each microbatch, and traffic with the second memory that no compute hides."""
-    virtual = 2 if schedule == "interleaved" else 1
+    virtual = 2 if SCHEDULES[schedule].interleaves else 1
     plan = dataclasses.replace(EVEN, schedule=schedule, virtual_stages=virtual)
     machine = cluster(32, stack=Stack(microbatch_s=2e-3))
     if extra == "second memory":

@@ -21,6 +21,7 @@ from costmodel.formulas.curves import hardware_of
 from costmodel.inputs import options
 from costmodel.inputs.cluster import Cluster
 from costmodel.inputs.plan import Plan, embed, with_offload
+from costmodel.inputs.schedules import schedule_rows
 from costmodel.inputs.workload import Workload
 from costmodel.pytree import map_leaves
 from costmodel.semantics import Exact
@@ -122,7 +123,7 @@ def test_leaves_are_numbers(everything):
 
 
 def test_option_rows_have_one_structure():
-    for table in (options.SCHEDULES, options.ZERO_STAGES, options.RECOMPUTES, options.PRECISIONS, options.ATTENTIONS):
+    for table in (schedule_rows(), options.ZERO_STAGES, options.RECOMPUTES, options.PRECISIONS, options.ATTENTIONS):
         assert len({jax.tree.structure(row) for row in table.values()}) == 1
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from costmodel.formulas.cost import as_floats, cost
 from costmodel.inputs import options
+from costmodel.inputs.schedules import SCHEDULES, schedule_rows
 from costmodel.models.decoder import decoder
 from costmodel.semantics import Exact
 from tests.support.builders import small_moe
@@ -79,15 +80,13 @@ def test_heads_over_one_context_rank_change_nothing():
     np.testing.assert_array_equal(first.step_s, second.step_s)
 
 
-@pytest.mark.parametrize("name", [name for name in options.SCHEDULES if name not in ("one_f_one_b", "interleaved")])
+@pytest.mark.parametrize("name", [name for name in SCHEDULES if name not in ("one_f_one_b", "interleaved")])
 def test_schedules_without_a_pipeline_gain_nothing(name):
     parts, ones = _draw(False), np.ones(N)
     single = dataclasses.replace(
         parts[2], accelerators=parts[2].accelerators / parts[2].pipeline, pipeline=ones, virtual_stages=ones
     )
-    rows = [
-        rows_batch(options.SCHEDULES, np.full(N, list(options.SCHEDULES).index(key))) for key in ("one_f_one_b", name)
-    ]
+    rows = [rows_batch(schedule_rows(), np.full(N, list(SCHEDULES).index(key))) for key in ("one_f_one_b", name)]
     _compare(dataclasses.replace(single, schedule=rows[0]), dataclasses.replace(single, schedule=rows[1]), parts)
 
 

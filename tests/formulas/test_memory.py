@@ -10,8 +10,8 @@ from costmodel.evaluators.evaluate import memory_by_stage, prepare
 from costmodel.formulas.cost import as_floats, parts
 from costmodel.formulas.counts import counts
 from costmodel.formulas.memory import in_flight, memory, peak
-from costmodel.inputs.options import SCHEDULES
 from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
 from costmodel.semantics import Exact
@@ -148,7 +148,7 @@ def test_a_tied_head_has_weights_of_its_own_only_under_a_pipeline():
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_no_more_microbatches_in_flight_than_there_are(schedule):
-    plan = Plan(pipeline=4, schedule=schedule, virtual_stages=2 if schedule == "interleaved" else 1)
+    plan = Plan(pipeline=4, schedule=schedule, virtual_stages=2 if SCHEDULES[schedule].interleaves else 1)
     point = embed(plan, small_decoder(layers=24, batch=96), 8.0)
     for microbatches in (1.0, 2.0, 8.0):
         assert 0 < in_flight(point, microbatches, 4.0, SEM) <= microbatches

@@ -18,6 +18,7 @@ from costmodel.formulas.cost import as_floats, cost
 from costmodel.inputs import options
 from costmodel.inputs.cluster import Cluster
 from costmodel.inputs.plan import Plan, PlanPoint, embed
+from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.workload import Workload
 from costmodel.pytree import map_leaves
 from costmodel.semantics import Exact, Smooth
@@ -90,7 +91,7 @@ def feasible_plans(workload: Workload, cluster: Cluster) -> list[Plan]:
     degrees = [
         (t, c, p, count // (t * c * p)) for t, c, p in itertools.product(divisors, repeat=3) if count % (t * c * p) == 0
     ]
-    choices = itertools.product(degrees, options.SCHEDULES, options.ZERO_STAGES, (1, 2))
+    choices = itertools.product(degrees, SCHEDULES, options.ZERO_STAGES, (1, 2))
     plans = [
         Plan(
             tensor=t,
@@ -98,7 +99,7 @@ def feasible_plans(workload: Workload, cluster: Cluster) -> list[Plan]:
             pipeline=p,
             data=d,
             schedule=schedule,
-            virtual_stages=2 if schedule == "interleaved" else 1,
+            virtual_stages=2 if SCHEDULES[schedule].interleaves else 1,
             zero_stage=zero,
             sequence_parallel=t > 1,
             microbatch=microbatch,

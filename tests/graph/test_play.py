@@ -6,19 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.graph.play import SCHEDULES, SPLITS_WEIGHT_GRADIENT, Played, Task, device_of, order, play, producers
+from costmodel.graph.play import Played, Task, order, play, producers
+from costmodel.inputs.schedules import SCHEDULES
 
 DURATIONS = [(1, 1, 1), (1, 1.2, 0.8), (1, 2, 1), (2, 1, 1), (1, 0.7, 0.5), (1, 0.9, 1.3), (1, 1.3, 1.3), (1, 2.5, 1.2)]
 
 
 @st.composite
 def legal_shapes(draw):
-    schedule = draw(st.sampled_from(SCHEDULES))
+    schedule = draw(st.sampled_from(list(SCHEDULES)))
     stages, virtual = draw(st.integers(1, 6)), 1
     microbatches = draw(st.integers(1, 14))
-    if schedule == "interleaved":
+    if SCHEDULES[schedule].interleaves:
         virtual, microbatches = draw(st.integers(1, 4)), stages * draw(st.integers(1, 4))
-    if schedule == "zb_v":
+    if SCHEDULES[schedule].folds:
         virtual = 2
     return schedule, stages, microbatches, virtual
 
@@ -36,7 +37,7 @@ def ends(played: Played, device: int) -> dict[str, float]:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_one_stage_is_busy_all_the_time(schedule):
     # 3 x (1 + 2 + 0.5); no transfer, for there is no other device
-    virtual = 2 if schedule == "zb_v" else 1
+    virtual = SCHEDULES[schedule].chunks(1)
     played = play(schedule, 1, 3, virtual, forward_s=1, backward_s=2, weight_s=0.5, transfer_s=7)
     assert played.makespan_s == 10.5
     assert played.in_flight == ((3.0,) if schedule == "gpipe" else (1.0,))
@@ -98,19 +99,19 @@ def test_durations_of_single_chunks_by_hand():
 def test_orders_are_valid(shape, seconds, transfer_s):
     schedule, stages, microbatches, virtual = shape
     forward_s, backward_s, weight_s = seconds
-    chunks = stages * virtual
+    chunks, device_of = stages * virtual, SCHEDULES[schedule].device_of
     played = play(*shape, forward_s=forward_s, backward_s=backward_s, weight_s=weight_s, transfer_s=transfer_s)
     time = spans(played)
-    kinds = "FBW" if schedule in SPLITS_WEIGHT_GRADIENT else "FB"
+    kinds = "FBW" if SCHEDULES[schedule].splits else "FB"
     grid = {Task(kind=k, microbatch=m, chunk=c) for k in kinds for m in range(microbatches) for c in range(chunks)}
     assert set(time) == grid
     assert sum(map(len, played.order)) == len(grid)
     for device, tasks in enumerate(played.order):
-        assert all(device_of(task.chunk, stages, schedule) == device for task in tasks)
+        assert all(device_of(task.chunk, stages) == device for task in tasks)
         assert all(time[a][1] <= time[b][0] for a, b in pairwise(tasks))
     for task, (start_s, _) in time.items():
         for needed in producers(task, chunks):
-            away = device_of(needed.chunk, stages, schedule) != device_of(task.chunk, stages, schedule)
+            away = device_of(needed.chunk, stages) != device_of(task.chunk, stages)
             assert start_s >= time[needed][1] + transfer_s * away
     assert played.makespan_s == max(end for _, end in time.values())
 

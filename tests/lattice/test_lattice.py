@@ -7,8 +7,8 @@ import pytest
 
 from costmodel.evaluators.evaluate import prepare
 from costmodel.formulas.cost import as_floats, cost
-from costmodel.inputs import options
 from costmodel.inputs.plan import Plan, layers
+from costmodel.inputs.schedules import SCHEDULES
 from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster, load_workload
 from costmodel.specs.rules import violations
@@ -68,14 +68,15 @@ def _random_plans(rng, workload, machine, n):
         data = max(1, total // int(tensor * context * pipeline))
         pipeline = int(pipeline)
         ranks = data * int(context)
-        schedule = str(rng.choice([*options.SCHEDULES, "one_f_one_b", "one_f_one_b"]))
+        schedule = str(rng.choice([*SCHEDULES, "one_f_one_b", "one_f_one_b"]))
+        several = SCHEDULES[schedule].interleaves
         yield Plan(
             tensor=int(tensor),
             context=int(context),
             pipeline=pipeline,
             data=data,
             microbatch=int(rng.choice([1, 1, 1, 2, 3])),
-            virtual_stages=int(rng.choice([1, 2, 3])) if schedule == "interleaved" else int(rng.random() < 0.05) + 1,
+            virtual_stages=int(rng.choice([1, 2, 3]) if several else (rng.random() < 0.05) + 1),
             schedule=schedule,
             stage_layers=even_layers(layers(workload), pipeline),
             expert=int(rng.choice(experts)),

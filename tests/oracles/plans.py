@@ -7,6 +7,7 @@ from typing import Any
 from costmodel.inputs import options
 from costmodel.inputs.cluster import Cluster
 from costmodel.inputs.plan import Plan, layers
+from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.workload import Workload, is_expert
 from costmodel.specs.rules import violations
 
@@ -82,7 +83,7 @@ def _options(
     inside = {int(tier.usable_size * scale // degrees["tensor"]) for tier in cluster.tiers[:-1]}
     shards = [None, *(shard for shard in sorted(inside) if 1 < shard < degrees["data"] * degrees["context"])]
     menus = {
-        "schedule": options.SCHEDULES,
+        "schedule": SCHEDULES,
         "virtual_stages": _divisors(each),
         "zero_stage": range(4),
         "data_shard": shards,
@@ -90,7 +91,7 @@ def _options(
         "context_kind": ("ring", "all_to_all"),
     }
     for values in itertools.product(*(_menu(fixed, name, menu) for name, menu in menus.items())):
-        if values[0] != "interleaved" and values[1] > 1:  # a rule, ahead of the others for speed
+        if not SCHEDULES[values[0]].interleaves and values[1] > 1:  # a rule, ahead of the others for speed
             continue
         for mode, share in _recomputes(layers(workload) / degrees["pipeline"], fixed):
             yield dict(zip(menus, values, strict=True)) | {"recompute": mode, "recompute_share": share}

@@ -28,8 +28,8 @@ from costmodel.formulas import (
 from costmodel.formulas.breakdown import Breakdown, Term, breakdown
 from costmodel.formulas.cost import Parts, parts
 from costmodel.inputs.cluster import Accelerator, Cluster, Tier
-from costmodel.inputs.options import SCHEDULES
 from costmodel.inputs.plan import Plan, PlanPoint, embed, with_offload
+from costmodel.inputs.schedules import SCHEDULES, schedule_rows
 from costmodel.inputs.stack import Stack
 from costmodel.inputs.workload import Workload, model_flop
 from costmodel.models.decoder import decoder
@@ -307,7 +307,7 @@ def _small(a: Args, sem: Semantics) -> Values:
         "traffic.share": traffic.share(a["share"], a["ranks"]),
         "offload.streamed_s": offload.streamed_s(a["compute_s"], a["traffic_s"], _streams(a), sem),
     }
-    for name, row in SCHEDULES.items():
+    for name, row in schedule_rows().items():
         point = dataclasses.replace(_TEMPLATE, schedule=row, pipeline=a["pipeline"], virtual_stages=a["virtual_stages"])
         values[f"memory.in_flight:{name}"] = memory.in_flight(point, a["microbatches"], a["remaining"], sem)
     return values

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from costmodel.inputs import options
 from costmodel.inputs.cluster import Accelerator, Cluster, Tier
 from costmodel.inputs.plan import Offload, PlanPoint
+from costmodel.inputs.schedules import SCHEDULES, schedule_rows
 from costmodel.inputs.stack import Stack
 from costmodel.inputs.workload import Workload
 from costmodel.models.decoder import decoder
@@ -86,7 +87,7 @@ ARCHITECTURE: dict[str, Range] = {
 DOMAINS = (8.0, 8.0, 64.0, 72.0)  # sizes of the innermost tier
 DEGREES = (1, 1, 2, 3, 4, 6, 8, 16)
 TABLES: dict[str, Mapping[Any, Any]] = {
-    "schedule": options.SCHEDULES,
+    "schedule": schedule_rows(),
     "zero": options.ZERO_STAGES,
     "recompute": options.RECOMPUTES,
     "precision": options.PRECISIONS,
@@ -172,7 +173,7 @@ def _microbatches(rng: np.random.Generator, names: Array, pipeline: Array, n: in
     """What each schedule needs: H1 at least as many as stages, H2 nearly twice, V twice, interleaved a multiple."""
     free = np.round(log_uniform(rng, (1, 256), n))
     least = np.select(
-        [names == "zb_h1", names == "zb_h2", names == "zb_v"], [pipeline, 2 * pipeline - 1, 2 * pipeline], 1.0
+        [names == name for name in SCHEDULES], [s.least_microbatches(pipeline) for s in SCHEDULES.values()]
     )
     multiple = pipeline * np.ceil(free / pipeline)
     return np.where(names == "interleaved", multiple, np.maximum(free, least))
@@ -192,8 +193,8 @@ def point_batch(
         degrees = {name: degree * rng.uniform(1.05, 1.9, n) for name, degree in degrees.items()}
     tensor, context, pipeline, inner, outer = degrees.values()
     data, microbatch = inner * outer, rng.choice([1.0, 2.0, 4.0], n) * (rng.uniform(1, 1.9, n) if relaxed else 1.0)
-    names = rng.choice(list(options.SCHEDULES), n)
-    names[np.isin(names, ("interleaved", "zb_v")) & (pipeline < 1.01)] = "one_f_one_b"
+    names = rng.choice(list(SCHEDULES), n)
+    names[_rows_named(schedule_rows(), names).interleaves.astype(bool) & (pipeline < 1.01)] = "one_f_one_b"
     microbatches = _microbatches(rng, names, pipeline, n) * (rng.uniform(1.01, 1.5, n) if relaxed else 1.0)
     tables = {name: mix_rows(rng, table, n, mixed) for name, table in TABLES.items() if name != "schedule"}
     sharded = np.where(rng.random(n) < 0.5, inner, data) * context
@@ -212,7 +213,7 @@ def point_batch(
         copies=data * context / sharded,
         gradient_bytes=rng.choice([2.0, 4.0], n),
         state_bytes=rng.choice([1.0, 2.0, 4.0], n),
-        schedule=_rows_named(options.SCHEDULES, names),
+        schedule=_rows_named(schedule_rows(), names),
         overlap=overlap,
         **switches,
         **tables,

@@ -14,9 +14,8 @@ from costmodel.evaluators.evaluate import evaluate, prepare
 from costmodel.formulas import collectives
 from costmodel.formulas.cost import cost
 from costmodel.formulas.memory import in_flight
-from costmodel.graph import play
-from costmodel.inputs import options
 from costmodel.inputs.plan import Plan
+from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.workload import parameters
 from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster
@@ -49,7 +48,7 @@ def written(tmp_path):
 def imported(written):
     """The module of one of them; what it adds to tables is taken out again."""
     undo = contextlib.ExitStack()
-    for table in (collectives.ALL_REDUCES, options.SCHEDULES, play.WARM_UPS):
+    for table in (collectives.ALL_REDUCES, SCHEDULES):
         kept = dict(table)
         undo.callback(lambda table=table, kept=kept: (table.clear(), table.update(kept)))
 

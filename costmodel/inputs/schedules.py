@@ -1,0 +1,129 @@
+"""Pipeline schedules: a table with one entry for each, which formulas, rules, plays, searches and reports ask.
+
+Nothing else knows a schedule by its name. `costmodel.register_schedule` checks an entry and adds it.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from costmodel.pytree import pytree
+from costmodel.semantics import Scalar
+
+
+@pytree
+class ScheduleRow:
+    """Coefficients of a pipeline schedule (pipeline.py: time, memory.py: microbatches in flight)."""
+
+    splits: Scalar = 0.0  # 1 where the weight gradient runs apart from the input gradient
+    interleaves: Scalar = 0.0  # 1 where a device holds several chunks of the model
+    steady_transfers: Scalar = 0.0  # 1 where transfers also slow the steady state, and weight gradients wait for them
+    all_in_flight: Scalar = 0.0  # 1 where all microbatches are live at once
+    depth_in_flight: Scalar = 0.0  # live chunks per stage from this one to the end
+    stages_in_flight: Scalar = 0.0  # live chunks per stage of the pipeline, on every stage
+    virtual_in_flight: Scalar = 0.0  # those of the earlier virtual stages
+    extra_in_flight: Scalar = 0.0  # chunks
+    folds: Scalar = 0.0  # 1 where the second half of the layers comes back over the stages: the first holds both ends
+
+
+Turn = tuple[str, int]
+"""A kind of operation (F forward, B backward, W weight gradient) and the model chunk that it runs on."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """What is to be known of one pipeline schedule. Functions take counts of stages, microbatches and virtual stages.
+
+    `warm_up` gives the forwards that a device, counted from 0, runs before its first backward, in chunks; then
+    backwards, weight gradients and forwards alternate. An `order` gives all its operations in turn instead.
+    """
+
+    row: ScheduleRow
+    warm_up: Callable[[int, int, int, int], int] | None = None
+    order: Callable[[int, int, int, int], Iterator[Turn]] | None = None
+    least_microbatches: Callable[[Any], Any] = lambda stages: 1  # which its row needs to be true; for arrays too
+    short: str | None = None  # its name in tables for people
+
+    @property
+    def splits(self) -> bool:
+        """Whether weight gradients run apart from input gradients."""
+        return bool(self.row.splits)
+
+    @property
+    def folds(self) -> bool:
+        """Whether the model goes down over the stages and back: two chunks a stage, both ends on the first."""
+        return bool(self.row.folds)
+
+    @property
+    def interleaves(self) -> bool:
+        """Whether it takes virtual stages, and microbatches in groups of as many as there are stages."""
+        return bool(self.row.interleaves) and not self.folds
+
+    def chunks(self, virtual_stages: Any) -> Any:
+        """Model chunks of a stage."""
+        return 2 if self.folds else virtual_stages
+
+    def device_of(self, chunk: int, stages: int) -> int:
+        """The stage that holds a chunk: round and round, or down and back again."""
+        return 2 * stages - 1 - chunk if self.folds and chunk >= stages else chunk % stages
+
+
+def _v_order(stages: int, microbatches: int, _: int, device: int) -> Iterator[Turn]:
+    """ZB-V: forwards until the first microbatch is back, then F, B and W of both chunks in turn; late W fill the end.
+
+    Source: Qi et al. 2024 (Pipeline parallelism with controllable memory), figure of V-ZB; the order is that of
+    PyTorch's `ScheduleZBVZeroBubble`, which leaves out what lies beyond the last microbatch.
+    """
+    down, back, to_end = device, 2 * stages - 1 - device, stages - device
+    least = max(microbatches, 2 * stages - 1)
+    turn = [("F", back), ("B", back), ("W", back)]
+    steady = [("F", down), ("B", down), ("W", down), *turn]
+    rounds = least - (2 * to_end - 1 + device)
+    yield from [("F", down)] * (2 * to_end - 1) + [("F", back), ("F", down)] * device + turn * to_end
+    yield from steady * rounds + [("B", down), ("W", down), *turn] * (least - to_end - device - rounds)
+    yield from [("B", down), ("B", back)] * device + [("B", down), ("W", down)] * to_end
+    yield from [("W", back)] * device + [("W", down)] * device
+
+
+SCHEDULES: dict[str, Schedule] = {
+    "gpipe": Schedule(  # Huang et al. 2019
+        row=ScheduleRow(all_in_flight=1.0),
+        warm_up=lambda stages, microbatches, virtual_stages, device: microbatches,
+        short="GPipe",
+    ),
+    "one_f_one_b": Schedule(  # Narayanan et al. 2019
+        row=ScheduleRow(steady_transfers=1.0, depth_in_flight=1.0),
+        warm_up=lambda stages, microbatches, virtual_stages, device: stages - device,
+        short="1F1B",
+    ),
+    "interleaved": Schedule(  # Narayanan et al. 2021, as in Megatron-LM
+        row=ScheduleRow(interleaves=1.0, depth_in_flight=2.0, virtual_in_flight=1.0, extra_in_flight=-1.0),
+        warm_up=lambda stages, microbatches, virtual_stages, device: (
+            2 * (stages - device) - 1 + (virtual_stages - 1) * stages
+        ),
+        short="1F1B",
+    ),
+    "zb_h1": Schedule(  # Qi et al. 2023, as ZB-H2
+        row=ScheduleRow(splits=1.0, steady_transfers=1.0, stages_in_flight=1.0),
+        warm_up=lambda stages, microbatches, virtual_stages, device: stages - device,
+        least_microbatches=lambda stages: stages,
+        short="ZB-H1",
+    ),
+    "zb_h2": Schedule(
+        row=ScheduleRow(splits=1.0, stages_in_flight=2.0, extra_in_flight=-1.0),
+        warm_up=lambda stages, microbatches, virtual_stages, device: 2 * (stages - device) - 1,
+        least_microbatches=lambda stages: 2 * stages - 1,
+        short="ZB-H2",
+    ),
+    "zb_v": Schedule(
+        row=ScheduleRow(splits=1.0, interleaves=1.0, stages_in_flight=1.0, folds=1.0),
+        order=_v_order,
+        least_microbatches=lambda stages: 2 * stages,
+        short="ZB-V",
+    ),
+}
+
+
+def schedule_rows() -> dict[str, ScheduleRow]:
+    """The row of each schedule by its name."""
+    return {name: schedule.row for name, schedule in SCHEDULES.items()}
