@@ -16,8 +16,6 @@ from optimize.hardware import hardware_problem, solve_plans
 from optimize.plans import find_plan
 from optimize.question import RATES
 
-_PLAN_OBJECTIVES = {"step": "step_s", "time": "time_s", "cost": "cost_usd", "energy": "energy_j"}
-
 
 def solve(question: Question, recorder: Recorder, seed: int) -> float | None:
     """Returns the logarithm of the lower bound, where there is one."""
@@ -26,7 +24,7 @@ def solve(question: Question, recorder: Recorder, seed: int) -> float | None:
 
 def _plan(question: Question, recorder: Recorder, seed: int) -> float | None:
     del seed
-    name, tokens = _PLAN_OBJECTIVES[question.case.objective], question.problem.job.tokens
+    name, tokens = question.problem.objective.key, question.problem.job.tokens
     found = find_plan(
         question.workload, question.cluster, fixed=question.problem.fixed, objective=name, tokens=tokens, top=3
     )

@@ -16,13 +16,12 @@ from optimize.question import sized
 
 ROUNDING = 1e-8  # by which a limit may be missed: solvers end on limits up to rounding
 TINY = 1e-300
-_PLAN_OBJECTIVES = {"step": "step_s", "time": "time_s", "cost": "cost_usd", "energy": "energy_j"}
 
 
 def objective_of_plans(question: Question, domains: list[int]) -> Any:
     """The value of plans on a given cluster."""
-    name, job = _PLAN_OBJECTIVES[question.case.objective], question.problem.job
-    return plan_value(name, job.workload, question.cluster, domains, job.tokens)
+    job = question.problem.job
+    return plan_value(question.problem.objective.key, job.workload, question.cluster, domains, job.tokens)
 
 
 def score_plan(question: Question, plan: Plan) -> float | None:

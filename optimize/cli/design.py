@@ -28,7 +28,7 @@ from optimize.question import SECONDS_A_DAY, Job, Limits, Objective
 SCHEMA = 1
 TEMPLATE = "gb200-nvl72"
 SECONDS = 30.0
-_OBJECTIVES = {objective.key: objective for objective in Objective}
+_OBJECTIVES = {objective.key: objective for objective in (Objective.time, *Objective)}  # the default one first
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster", "curves"), Check("a name or a file", lambda value: isinstance(value, str))),
     "jobs": Check("a file", lambda value: isinstance(value, str)),
@@ -100,7 +100,7 @@ def as_json(inputs: DesignInputs, result: DesignResult) -> dict[str, Any]:
         "message": result.message,
         "inputs": inputs.as_json(),
         "objective": result.objective.key,
-        "objective_is": result.objective.value,
+        "objective_is": result.objective.meaning,
         **(empty if result.continuous is None else answer_json(result.continuous)),
         "frontier": [dict(point) for point in result.frontier],
         "catalogue": None if result.catalogue is None else answer_json(result.catalogue),

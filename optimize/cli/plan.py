@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel.specs import COUNT, PLAN_CHECKS, POSITIVE, TEXT, Check, SpecError, fail, nearest, show
+from costmodel.specs import COUNT, PLAN_CHECKS, POSITIVE, TEXT, Check, SpecError, fail, nearest, one_of, show
 from optimize.cli.inputs import Given, job, merge
-from optimize.plans import OBJECTIVES, WAIT_S, PlanInputs, PlanResult, PlanTable, Ranked, RunnerUp, Sharding
+from optimize.plans import WAIT_S, PlanInputs, PlanResult, PlanTable, Ranked, RunnerUp, Sharding
+from optimize.question import Objective
 
 SCHEMA = 1
 LAUNCHERS = ("megatron", "megatron-bridge", "torchtitan", "maxtext", "deepspeed")
@@ -20,7 +21,7 @@ _CHECKS: dict[str, Check] = {
     "layers": Check("true or false", lambda value: isinstance(value, bool)),
     "coordinator": Check("host:port", lambda value: isinstance(value, str) and _is_address(value)),
     **dict.fromkeys(("only", "launch"), Check(f"one of {', '.join(LAUNCHERS)}", lambda value: value in LAUNCHERS)),
-    "objective": Check(f"one of {', '.join(OBJECTIVES)}", lambda value: isinstance(value, str) and value in OBJECTIVES),
+    "objective": one_of([objective.key for objective in Objective]),
 }
 
 

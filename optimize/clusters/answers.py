@@ -11,7 +11,7 @@ from costmodel.formulas import CurveRange, Hardware, priced
 from costmodel.inputs import Cluster, Plan
 from optimize.clusters.catalogue import Parts, quantities
 from optimize.diagnosis import Elasticity, Validation, elasticities, validate
-from optimize.question import RATES, Job, Problem, Quantities, minimised, residuals, sized, told
+from optimize.question import RATES, Job, Problem, Quantities, residuals, sized
 
 _SIZES = (*RATES, "hbm_bytes", "accelerators")
 
@@ -98,15 +98,15 @@ def _answer(
     jobs = tuple(_job(job, cluster, plan) for job, plan in zip(problem.jobs, plans, strict=True))
     train_s = sum(answer.job.weight * answer.train_s for answer in jobs)
     own = quantities(cluster, domain, train_s, problem.limits.rent)
-    least = minimised(problem.objective, own, sum(job.weight * job.steps for job in problem.jobs))
+    least = problem.objective.minimised(own, sum(job.weight * job.steps for job in problem.jobs))
     bound, tokens = min(math.exp(log_bound), least), sum(job.tokens for job in problem.jobs)
     peak_bytes = max(answer.validation.peak_bytes for answer in jobs)
     return Answer(
         cluster=cluster,
         domain=domain,
         jobs=jobs,
-        value=told(problem.objective, least, tokens),
-        lower_bound=told(problem.objective, bound, tokens),
+        value=problem.objective.reported(least, tokens),
+        lower_bound=problem.objective.reported(bound, tokens),
         gap=least / bound - 1,
         quantities=own,
         residuals=_residuals(problem, own, jobs, peak_bytes, float(cluster.accelerator.hbm_bytes)),

@@ -18,7 +18,7 @@ from costmodel.inputs import Cluster, Plan
 from optimize.clusters.best_plan import best_plan
 from optimize.clusters.counts import grid, products_s
 from optimize.lattice import Families, lattice
-from optimize.question import RATES, Job, Limits, Objective, Quantities, Ranges, Space, known_clusters, minimised, sized
+from optimize.question import RATES, Job, Limits, Objective, Quantities, Ranges, Space, known_clusters, sized
 
 NETWORKS_BYTES_PER_S = (25e9, 50e9, 100e9)
 """InfiniBand of 200, 400 and 800 Gb/s for each accelerator, priced in proportion, as `prices.toml` says."""
@@ -109,7 +109,7 @@ def _counts(found: Parts, cluster: Cluster) -> list[Part]:
         value = quantities(part, domain, least_s, found.limits.rent)
         if _misses(found, value):
             continue
-        log_bound = math.log(minimised(found.objective, value, found.steps))
+        log_bound = math.log(found.objective.minimised(value, found.steps))
         parts.append(Part(cluster=part, domain=domain, bought=count * size / domain, log_bound=log_bound))
     return parts
 

@@ -97,7 +97,7 @@ def cell_bounds(found: list[Cell]) -> np.ndarray:
         seconds = math.log(step_s * steps)
         if not p.fill and p.limits.deadline_s is not None and seconds > math.log(p.limits.deadline_s):
             seconds = math.inf
-        if p.objective.usd_power or p.objective.watt_power:
+        if p.objective.priced:
             low = np.log(p.space.ranges.low)
             laws, priced = cell.money.laws, cell.money
             usd_per_s = (

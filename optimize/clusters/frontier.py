@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from optimize.clusters.one_job import Best, Progress, search
-from optimize.question import Problem, as_table, told
+from optimize.question import Problem, as_table
 
 SWEPT = ("budget_usd", "power_w", "accelerators")
 FACTORS = (2.0, 0.5, 1.4, 0.7)  # of the limit that is asked for, in this order as long as there is time
@@ -31,8 +31,8 @@ def point_of(limit: str, problem: Problem, found: Progress) -> Mapping[str, Any]
     bound = min(found.log_bound, best.log_value)
     return {
         **own,
-        "value": told(problem.objective, math.exp(best.log_value), tokens),
-        "lower_bound": told(problem.objective, math.exp(bound), tokens),
+        "value": problem.objective.reported(math.exp(best.log_value), tokens),
+        "lower_bound": problem.objective.reported(math.exp(bound), tokens),
         "gap": math.expm1(best.log_value - bound),
         "accelerators": best.cell.accelerators,
         "hardware": {**as_table(np.exp(best.y)), "hbm_bytes": best.hbm_bytes},
@@ -73,7 +73,7 @@ def runners_up(problem: Problem, found: Progress, most: int = 5) -> tuple[Mappin
             "accelerators": other.cell.accelerators,
             "plan": dataclasses.asdict(other.plan),
             "hardware": {**as_table(np.exp(other.y)), "hbm_bytes": other.hbm_bytes},
-            "value": told(problem.objective, math.exp(other.log_value), tokens),
+            "value": problem.objective.reported(math.exp(other.log_value), tokens),
             "worse_by": math.expm1(other.log_value - best.log_value),
         }
         for other in [o for o in others if o.plan != best.plan or o.cell is not best.cell][:most]

@@ -29,7 +29,6 @@ from costmodel.formulas import (
 )
 from costmodel.inputs import Cluster, PlanPoint, Workload
 from optimize.hardware.problem import Design, HardwareProblem, bought, design_quantities
-from optimize.question import minimised
 
 T = TypeVar("T")
 _EXACT = Exact(np)
@@ -144,7 +143,7 @@ class HardwareModel:
     def objective(self, found: Design) -> Scalar:
         """The positive quantity that is minimised."""
         steps = total(job.weight * job.steps for job in self.problem.jobs)
-        return minimised(self.problem.objective, found.quantities, steps)
+        return self.problem.objective.minimised(found.quantities, steps)
 
     def residuals(self, found: Design) -> dict[str, Scalar]:
         """Positive quantities that must be at most 1, by name."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from optimize.plans.find_plan import Ranked as Ranked
     from optimize.plans.find_plan import find_plan as find_plan
     from optimize.plans.inputs import PlanInputs as PlanInputs
-    from optimize.plans.plan_values import OBJECTIVES as OBJECTIVES
     from optimize.plans.plan_values import plan_value as plan_value
     from optimize.plans.restricted import OnlyResult as OnlyResult
     from optimize.plans.restricted import find_plan_for as find_plan_for

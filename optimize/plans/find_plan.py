@@ -14,7 +14,7 @@ from optimize.lattice import SEARCHED, Lattice, lattice, plan_precision
 from optimize.plans import exhaustive
 from optimize.plans.exhaustive import Best, Entry, cell_degrees
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
-from optimize.plans.plan_values import MAXIMISED, PlanValue, UserObjective, plan_value
+from optimize.plans.plan_values import PlanValue, UserObjective, plan_value
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import RunnerUp, runner_ups
 from optimize.status import Status
@@ -50,6 +50,7 @@ class PlanResult:
     message: str
     objective: str
     unit: str
+    maximised: bool  # whether a larger value is better
     value: float
     lower_bound: float
     lower_bound_s: float  # of the step
@@ -69,11 +70,6 @@ class PlanResult:
     versions: Mapping[str, str]
 
     @property
-    def maximised(self) -> bool:
-        """Whether a larger value is better."""
-        return self.objective in MAXIMISED
-
-    @property
     def plan(self) -> Plan:
         return self.plans[0].plan
 
@@ -89,7 +85,7 @@ def find_plan(
     search: Search = exhaustive.search,
     unrestricted: bool = False,
 ) -> PlanResult:
-    """The best of all legal plans that fit in memory, by `objective` (`plan_values.OBJECTIVES`, or your function).
+    """The best of all legal plans that fit in memory, by `objective` (a key of `Objective`, or your function).
 
     `fixed` holds fields of `Plan` that are not searched (a set among its values: any of its members); with
     `unrestricted` the answer says what they cost. Raises `CommandError` where no plan is legal (bad input), or none
@@ -111,6 +107,7 @@ def find_plan(
         message=status.value,
         objective=value.name,
         unit=value.unit,
+        maximised=value.maximised,
         value=ranked[0].value,
         lower_bound=value.shown(bound),
         lower_bound_s=ranked[0].step_s * bound / kept[0].value,

@@ -14,19 +14,9 @@ from costmodel import Exact
 from costmodel.formulas import Breakdown, Cost, as_floats, breakdown, economics, parts
 from costmodel.inputs import Cluster, Workload
 from optimize.lattice import Chunk
+from optimize.question import Objective
 from optimize.status import CommandError, Status
 
-_UNITS = {
-    "step_s": "s",
-    "time_s": "s",
-    "cost_usd": "USD",
-    "energy_j": "J",
-    "tokens_per_usd": "tokens/USD",
-    "tokens_per_j": "tokens/J",
-}
-OBJECTIVES = tuple(_UNITS)
-MAXIMISED = ("tokens_per_usd", "tokens_per_j")
-_NEEDS_TOKENS = ("time_s", "cost_usd", "energy_j")
 _EXACT = Exact(np)
 
 UserObjective = Callable[[Breakdown], Any]
@@ -38,32 +28,37 @@ class PlanValue:
 
     name: str
     factors: Mapping[int, float]
-    function: UserObjective | None = None
+    objective: Objective | None = None
+    function: UserObjective | None = None  # of your own, where it is not in the table
 
-    def __call__(self, chunk: Chunk, found: Cost) -> np.ndarray:
-        """Of each plan, from its cost."""
+    def __call__(self, chunk: Chunk, cost: Cost) -> np.ndarray:
+        """The value of each plan, from its cost."""
         if self.function is not None:
             return self._own(chunk, self.function)
         if len(self.factors) == 1:
-            return found.step_s * next(iter(self.factors.values()))
+            return cost.step_s * next(iter(self.factors.values()))
         domains = sorted(self.factors)
-        factors = np.array([self.factors[domain] for domain in domains], np.asarray(found.step_s).dtype)
-        return found.step_s * factors[np.searchsorted(domains, chunk.columns["domain"])]
+        factors = np.array([self.factors[domain] for domain in domains], np.asarray(cost.step_s).dtype)
+        return cost.step_s * factors[np.searchsorted(domains, chunk.columns["domain"])]
 
     def _own(self, chunk: Chunk, function: UserObjective) -> np.ndarray:
         workload = as_floats(chunk.lattice.workload)
         cluster = as_floats(dataclasses.replace(chunk.lattice.cluster, prices=None))
         points = chunk.lattice.points(chunk.indices, np.float64)
-        found = function(breakdown(workload, cluster, points, parts(workload, cluster, points, _EXACT), _EXACT))
-        return np.broadcast_to(np.asarray(found, float), len(chunk))
+        values = function(breakdown(workload, cluster, points, parts(workload, cluster, points, _EXACT), _EXACT))
+        return np.broadcast_to(np.asarray(values, float), len(chunk))
+
+    @property
+    def maximised(self) -> bool:
+        return self.objective is not None and self.objective.maximised
 
     def shown(self, value: float) -> float:
         """What is reported: the reciprocal where more is better."""
-        return 1.0 / value if self.name in MAXIMISED else value
+        return value if self.objective is None else self.objective.reported(value, 1.0)
 
     @property
     def unit(self) -> str:
-        return _UNITS.get(self.name, "")
+        return "" if self.objective is None else self.objective.unit
 
 
 def plan_value(
@@ -73,30 +68,38 @@ def plan_value(
     domains: list[int],
     tokens: float | None = None,
 ) -> PlanValue:
-    """The value by name, or of a function of a `Breakdown` (less is better)."""
+    """The value by the key of an `Objective`, or of a function of a `Breakdown` (less is better)."""
     if not isinstance(objective, str):
-        return PlanValue(getattr(objective, "__name__", "objective"), {}, objective)
-    if objective in _NEEDS_TOKENS and tokens is None:
+        return PlanValue(getattr(objective, "__name__", "objective"), {}, function=objective)
+    own = _by_key(objective)
+    if tokens is None and own is not Objective.step and not own.maximised:
         raise CommandError(Status.bad_input, f"`tokens` is missing; expected the tokens to train for `{objective}`")
-    return PlanValue(objective, {domain: _factor(objective, workload, cluster, domain, tokens) for domain in domains})
+    return PlanValue(objective, {domain: _factor(own, workload, cluster, domain, tokens) for domain in domains}, own)
 
 
-def _factor(objective: str, workload: Workload, cluster: Cluster, domain: int, tokens: float | None) -> float:
+def _by_key(key: str) -> Objective:
+    table = {objective.key: objective for objective in Objective}
+    if key not in table:
+        raise CommandError(Status.bad_input, f"`objective` is {key}; expected one of {', '.join(table)}, or a function")
+    return table[key]
+
+
+def _factor(objective: Objective, workload: Workload, cluster: Cluster, domain: int, tokens: float | None) -> float:
     """The value of a step of one second."""
     each = float(workload.batch * workload.sequence)
     steps = (tokens or each) / each
-    if objective in ("step_s", "time_s"):
-        return 1.0 if objective == "step_s" else steps
+    if not objective.priced:
+        return 1.0 if objective is Objective.step else steps
     if cluster.prices is None:
         raise _unknown(objective, cluster)
-    found = economics(cluster, cluster.prices.base, cluster.accelerators, domain, 1.0, each)
-    value = found.usd_per_step if objective in ("cost_usd", "tokens_per_usd") else found.joule_per_step
-    if value is None:
+    bill = economics(cluster, cluster.prices.base, cluster.accelerators, domain, 1.0, each)
+    price = objective.price(bill.usd_per_step, bill.joule_per_step)
+    if price is None:
         raise _unknown(objective, cluster)
-    return float(value) / each if objective in MAXIMISED else float(value) * steps
+    return float(price) / each if objective.maximised else float(price) * steps
 
 
-def _unknown(objective: str, cluster: Cluster) -> CommandError:
-    what = "prices" if objective in ("cost_usd", "tokens_per_usd") else "prices and `power_w`"
-    message = f"`objective` is {objective}; expected a cluster with {what}, which {cluster.name} does not have"
+def _unknown(objective: Objective, cluster: Cluster) -> CommandError:
+    what = "prices" if objective.usd_power else "prices and `power_w`"
+    message = f"`objective` is {objective.key}; expected a cluster with {what}, which {cluster.name} does not have"
     return CommandError(Status.bad_input, message)

@@ -15,7 +15,7 @@ from optimize.launch import frameworks as export
 from optimize.plans import exhaustive
 from optimize.plans.exhaustive import Best, Entry
 from optimize.plans.find_plan import PlanResult, Ranked, find_plan
-from optimize.plans.plan_values import MAXIMISED, PlanValue
+from optimize.plans.plan_values import PlanValue
 from optimize.status import CommandError, Status
 
 SEARCHED = (
@@ -173,4 +173,4 @@ def _merged(results: list[PlanResult], top: int) -> PlanResult:
 
 def _internal(result: PlanResult, value: float) -> float:
     """A value as a search compares it: less is better."""
-    return 1 / value if result.objective in MAXIMISED else value
+    return 1 / value if result.maximised else value

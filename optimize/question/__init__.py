@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     from optimize.question.objective import Limits as Limits
     from optimize.question.objective import Objective as Objective
     from optimize.question.objective import Quantities as Quantities
-    from optimize.question.objective import minimised as minimised
     from optimize.question.objective import residuals as residuals
-    from optimize.question.objective import told as told
     from optimize.question.problem import Problem as Problem
     from optimize.question.space import RATES as RATES
     from optimize.question.space import Ranges as Ranges

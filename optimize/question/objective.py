@@ -22,35 +22,46 @@ SECONDS_A_DAY = 86_400.0
 
 
 class Objective(enum.Enum):
-    """What is best. The values are what an answer's `value` is, in words."""
+    """The one table of what can be best: plans, hardware, clusters, commands and reports read it."""
 
-    time = "seconds to train the tokens"
-    step = "seconds of a step"
-    cost = "dollars to train the tokens: purchase written off, and electricity"
-    energy = "joules to train the tokens, at the meter"
-    tokens_per_usd = "tokens for a dollar"
-    tokens_per_joule = "tokens for a joule at the meter"
+    step = ("step_s", "s", "seconds of a step")
+    time = ("time_s", "s", "seconds to train the tokens")
+    cost = ("cost_usd", "USD", "dollars to train the tokens: purchase written off, and electricity", 1.0)
+    energy = ("energy_j", "J", "joules to train the tokens, at the meter", 0.0, 1.0)
+    tokens_per_usd = ("tokens_per_usd", "tokens/USD", "tokens for a dollar", 1.0, 0.0, True)
+    tokens_per_joule = ("tokens_per_j", "tokens/J", "tokens for a joule at the meter", 0.0, 1.0, True)
 
-    @property
-    def key(self) -> str:
-        """The name on the command line and in JSON, with its unit; `plan_values.OBJECTIVES` has the same ones."""
-        return {"time": "time_s", "step": "step_s", "cost": "cost_usd", "energy": "energy_j"}.get(
-            self.name, self.name.replace("joule", "j")
-        )
-
-    @property
-    def maximised(self) -> bool:
-        return self in (Objective.tokens_per_usd, Objective.tokens_per_joule)
-
-    @property
-    def usd_power(self) -> float:
-        """Power of dollars a second in what is minimised."""
-        return float(self in (Objective.cost, Objective.tokens_per_usd))
+    def __init__(
+        self,
+        key: str,  # on the command line and in JSON, with its unit
+        unit: str,
+        meaning: str,
+        usd_power: float = 0.0,  # of dollars a second in what is minimised
+        watt_power: float = 0.0,  # of watts at the meter in what is minimised
+        maximised: bool = False,
+    ) -> None:
+        self.key, self.unit, self.meaning = key, unit, meaning
+        self.usd_power, self.watt_power, self.maximised = usd_power, watt_power, maximised
 
     @property
-    def watt_power(self) -> float:
-        """Power of watts at the meter in what is minimised."""
-        return float(self in (Objective.energy, Objective.tokens_per_joule))
+    def priced(self) -> bool:
+        """Whether hardware is paid for, so that more of it can be worse."""
+        return bool(self.usd_power or self.watt_power)
+
+    def price(self, usd_per_s: Scalar, meter_w: Scalar) -> Scalar:
+        """What multiplies the seconds."""
+        if self.usd_power:
+            return usd_per_s
+        return meter_w if self.watt_power else 1.0
+
+    def minimised(self, of: "Quantities", steps: float) -> Scalar:
+        """The quantity whose logarithm a search minimises."""
+        seconds = of.train_s / steps if self is Objective.step else of.train_s
+        return seconds * self.price(of.usd_per_s, of.meter_w)
+
+    def reported(self, least: float, tokens: float) -> float:
+        """The value of a minimised quantity for so many tokens: itself, or tokens over it."""
+        return tokens / least if self.maximised else least
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,30 +100,14 @@ class Quantities:
     accelerators: Scalar
 
 
-def minimised(objective: Objective, found: Quantities, steps: float) -> Scalar:
-    """The quantity whose logarithm a search minimises."""
-    if objective is Objective.step:
-        return found.train_s / steps
-    if objective.usd_power:
-        return found.train_s * found.usd_per_s
-    if objective.watt_power:
-        return found.train_s * found.meter_w
-    return found.train_s
-
-
-def told(objective: Objective, least: float, tokens: float) -> float:
-    """What is reported for a minimised quantity: itself, or tokens over it."""
-    return tokens / least if objective.maximised else least
-
-
-def residuals(limits: Limits, found: Quantities, peak_bytes: float, hbm_bytes: float) -> dict[str, float]:
+def residuals(limits: Limits, of: Quantities, peak_bytes: float, hbm_bytes: float) -> dict[str, float]:
     """`log(value / limit)` by the name of the limit, those that are set."""
-    spent_usd = found.usd_per_s * found.train_s if limits.rent else found.capital_usd
+    spent_usd = of.usd_per_s * of.train_s if limits.rent else of.capital_usd
     pairs: Mapping[str, tuple[float, float | None]] = {
         "memory": (peak_bytes, hbm_bytes),
         "budget_usd": (spent_usd, limits.budget_usd),
-        "power_w": (found.meter_w, limits.power_w),
-        "accelerators": (found.accelerators, limits.accelerators),
-        "deadline_s": (found.train_s, limits.deadline_s),
+        "power_w": (of.meter_w, limits.power_w),
+        "accelerators": (of.accelerators, limits.accelerators),
+        "deadline_s": (of.train_s, limits.deadline_s),
     }
     return {name: math.log(value / limit) for name, (value, limit) in pairs.items() if limit is not None and value > 0}

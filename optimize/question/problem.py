@@ -26,4 +26,4 @@ class Problem:
     @property
     def fill(self) -> bool:
         """Whether more hardware is never worse."""
-        return not self.objective.usd_power and not self.objective.watt_power
+        return not self.objective.priced

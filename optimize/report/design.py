@@ -24,7 +24,7 @@ def show(
     for job in inputs.jobs:
         console.print(f"{job.workload.name}: {units.significant(job.tokens / 1e12)} T tokens", style="bold")
     say(console, _limits(inputs))
-    say(console, f"best is the least (or most) of: {result.objective.value}")
+    say(console, f"best is the least (or most) of: {result.objective.meaning}")
     console.print()
     answers = [answer for answer in (result.continuous, result.catalogue) if answer is not None]
     console.print(_table(answers, result.objective, new_table))

@@ -36,7 +36,7 @@ def _scale(result: DesignResult) -> tuple[float, str]:
     """What values are divided by, and the label of their axis."""
     if result.objective is Objective.time:
         return SECONDS_A_DAY, "days to train"
-    return 1.0, result.objective.value
+    return 1.0, result.objective.meaning
 
 
 def _frontier(result: DesignResult) -> Figure | None:
