@@ -148,9 +148,9 @@ def test_a_plan_for_another_number_of_accelerators_is_refused(capsys, tmp_path):
 
 
 def test_a_cluster_that_lacks_a_number_is_listed_and_refused_by_its_field(capsys, monkeypatch, tmp_path):
-    from costmodel import specs
+    from costmodel.specs import loading
 
-    shipped = specs.read_tables
+    shipped = loading.read_tables
 
     def with_a_gap(kind):
         tables = copy.deepcopy(shipped(kind))
@@ -158,7 +158,7 @@ def test_a_cluster_that_lacks_a_number_is_listed_and_refused_by_its_field(capsys
             tables["h200"].pop("hbm_tb_per_s")
         return tables
 
-    monkeypatch.setattr(specs, "read_tables", with_a_gap)
+    monkeypatch.setattr(loading, "read_tables", with_a_gap)
     monkeypatch.setattr(catalogue, "read_tables", with_a_gap)
     listed = {cluster["name"]: cluster for cluster in answer(capsys, "clusters")["clusters"]}
     assert "`hbm_bytes_per_s` is missing" in listed["h200"]["missing"]

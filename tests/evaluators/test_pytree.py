@@ -33,11 +33,11 @@ FORMULAS = (
     "counts", "roofline", "collectives", "placement", "traffic", "offload", "timing", "pipeline", "schedule", "memory",
     "cost", "breakdown",
 )  # fmt: skip
-SOURCE = Path(costmodel.__file__).parent
+SOURCE = Path(costmodel.__file__).parent / "formulas"
 
 
 def pytree_classes() -> set[type]:
-    """All classes of the package that JAX should know: dataclasses that `_pytree.pytree` made."""
+    """All classes of the package that JAX should know: dataclasses that `pytree.pytree` made."""
     found: set[type] = set()
     for module in pkgutil.walk_packages(costmodel.__path__, "costmodel."):
         members = vars(importlib.import_module(module.name)).values()

@@ -50,9 +50,9 @@ factors = st.floats(1e-6, 1e6)
 def test_no_cost_function_is_missing():
     registered = {name.split(":")[0] for name in REGISTRY}
     assert not registered & INSIDE
-    for module in map(importlib.import_module, (f"costmodel.{name}" for name in FORMULAS)):
+    for module in map(importlib.import_module, (f"costmodel.formulas.{name}" for name in FORMULAS)):
         for name, function in inspect.getmembers(module, inspect.isfunction):
-            full = f"{module.__name__.removeprefix('costmodel.')}.{name}"
+            full = f"{module.__name__.removeprefix('costmodel.formulas.')}.{name}"
             if function.__module__ == module.__name__ and not name.startswith("_"):
                 assert full in registered | INSIDE, full
 

@@ -107,7 +107,7 @@ def test_tensor_ranks_hold_all_matrices_together(name):
 OWN_FAMILY = '''
 from costmodel.models.layers import attention, feed_forward
 from costmodel.models.pieces import Heads, Style, head, linear, norm
-from costmodel.workload import Block, Size, Workload
+from costmodel.inputs import Block, Size, Workload
 
 
 def vision_transformer(*, layers, hidden, heads, image, patch, classes, batch):

@@ -13,20 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import (
-    collectives,
-    counts,
-    curves,
-    memory,
-    offload,
-    placement,
-    roofline,
-    schedule,
-    timing,
-    traffic,
-)
+from costmodel.formulas import collectives, curves, offload, placement, roofline, schedule, traffic
 from costmodel.formulas.breakdown import Breakdown, Term, breakdown
 from costmodel.formulas.cost import Parts, parts
+from costmodel.formulas.counts import AttentionCount, MatmulCount, MemoryCount
+from costmodel.formulas.memory import StageMemory, in_flight
+from costmodel.formulas.timing import exposed_s, issue_s, overlapped_s
 from costmodel.inputs.cluster import Accelerator, Cluster, Tier
 from costmodel.inputs.plan import Plan, PlanPoint, embed, with_offload
 from costmodel.inputs.schedules import SCHEDULES, schedule_rows
@@ -237,14 +229,14 @@ def _kernels(a: Args, sem: Semantics) -> Values:
     point, stack = _kernel_point(a), _fields(Stack, a)
     accelerator = _fields(Accelerator, a, name="random", hbm_bytes=1.0)
     speed = roofline.rates(accelerator, point, stack)
-    product = counts.MatmulCount(
+    product = MatmulCount(
         name="product",
         flop=a["work_flop"],
         operand_bytes=a["operand_bytes"],
         weight_elements=a["weight_elements"],
         reciprocal_sizes=a["reciprocal_size"],
     )
-    core = counts.AttentionCount(
+    core = AttentionCount(
         name="core",
         flop=a["work_flop"],
         operand_bytes=a["operand_bytes"],
@@ -254,7 +246,7 @@ def _kernels(a: Args, sem: Semantics) -> Values:
         ring_bytes=0.0,
         exchange_bytes=0.0,
     )
-    moved = counts.MemoryCount(name="moved", forward_bytes=a["operand_bytes"], backward_bytes=2 * a["operand_bytes"])
+    moved = MemoryCount(name="moved", forward_bytes=a["operand_bytes"], backward_bytes=2 * a["operand_bytes"])
     matmul = roofline.matmul_s(product, point, speed, stack, sem)
     attention = roofline.attention_s(core, point, speed, stack, sem)
     streamed = roofline.memory_s(moved, point, speed, stack)
@@ -302,14 +294,14 @@ def _streams(a: Args) -> offload.Streams:
 def _small(a: Args, sem: Semantics) -> Values:
     both = (a["compute_s"], a["traffic_s"], a["share"], a["contention"], sem)
     values = {
-        "timing.overlapped_s": timing.overlapped_s(*both),
-        "timing.exposed_s": timing.exposed_s(*both),
+        "timing.overlapped_s": overlapped_s(*both),
+        "timing.exposed_s": exposed_s(*both),
         "traffic.share": traffic.share(a["share"], a["ranks"]),
         "offload.streamed_s": offload.streamed_s(a["compute_s"], a["traffic_s"], _streams(a), sem),
     }
     for name, row in schedule_rows().items():
         point = dataclasses.replace(_TEMPLATE, schedule=row, pipeline=a["pipeline"], virtual_stages=a["virtual_stages"])
-        values[f"memory.in_flight:{name}"] = memory.in_flight(point, a["microbatches"], a["remaining"], sem)
+        values[f"memory.in_flight:{name}"] = in_flight(point, a["microbatches"], a["remaining"], sem)
     return values
 
 
@@ -404,7 +396,7 @@ def job_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Sema
         "counts.counts:microbatches": done.counts.microbatches,
         **{f"traffic.block_traffic:{name}": getattr(first.traffic, name) for name in _TRAFFIC},
         "traffic.tiers_in_training": outer.oversubscription,
-        "timing.issue_s": timing.issue_s(layer, point, cluster.stack).forward_s,
+        "timing.issue_s": issue_s(layer, point, cluster.stack).forward_s,
         "timing.timing": first.forward.seconds + first.backward.seconds + first.weights.seconds + first.recompute_s,
         "roofline.block_times": first.compute.matmul_forward_s,
         "pipeline.pipeline_s": done.step.passes_s,
@@ -450,7 +442,7 @@ _STEP = {
     "busiest_links_s": "links_s",
 }
 _STREAMS = ("reads_s", "weights_s", "activations_s")
-_HELD = tuple(f.name for f in dataclasses.fields(memory.StageMemory))
+_HELD = tuple(f.name for f in dataclasses.fields(StageMemory))
 
 FAMILIES = {
     "network": Family(uniform(NETWORK), _network),
