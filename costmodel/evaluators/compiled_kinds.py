@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from costmodel.formulas import BlockCounts, BlockPasses, Cost, counts, memory, rates, step_time, timing
-from costmodel.inputs import Block, Cluster, PlanPoint, Workload
+from costmodel.inputs import Block, Cluster, PlanPoint, Position, Workload
 from costmodel.semantics import Scalar, Semantics
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ KINDS_TOGETHER = 3
 
 def many_kinds(workload: Workload) -> bool:
     """Whether the workload has more kinds of layer than one program should hold."""
-    return sum(block.position == "layer" for block in workload.blocks) > KINDS_TOGETHER
+    return sum(block.position == Position.LAYER for block in workload.blocks) > KINDS_TOGETHER
 
 
 def cost_by_kinds(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:

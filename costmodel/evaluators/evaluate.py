@@ -15,7 +15,7 @@ from costmodel.formulas import (
     stage_memory,
 )
 from costmodel.graph import kinds_by_stage, staged
-from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Stack, Workload, embed, layers
+from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Position, Stack, Workload, embed, layers
 from costmodel.semantics import Exact
 from costmodel.specs import check_plan
 
@@ -57,7 +57,7 @@ def memory_by_stage(workload: Workload, cluster: Cluster, plan: Plan) -> tuple[S
     every kind evenly over the stages.
     """
     workload, cluster, point = prepare(workload, cluster, plan)
-    if plan.pipeline > 1 and sum(block.position == "layer" for block in workload.blocks) > 1:
+    if plan.pipeline > 1 and sum(block.position == Position.LAYER for block in workload.blocks) > 1:
         return _memory_in_order(workload, cluster, plan, point)
     counted, mean = counts(workload, point, _EXACT), layers(workload) / plan.pipeline
     held = plan.stage_layers or (mean,) * plan.pipeline

@@ -14,7 +14,7 @@ from costmodel.formulas.memory import MemoryUse
 from costmodel.formulas.pipeline import Pipeline, pipeline_s
 from costmodel.formulas.roofline import attention_roof, cast_s, matmul_roof, rates, score_s
 from costmodel.formulas.schedule import hops, stages, update_traffic_s
-from costmodel.inputs import Cluster, PlanPoint, Workload, model_flop
+from costmodel.inputs import Cluster, PlanPoint, Position, Workload, model_flop
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, Semantics, total
 
@@ -96,7 +96,7 @@ def breakdown(workload: Workload, cluster: Cluster, point: PlanPoint, done: Part
 def _repeated_flop(counted: OpCounts, point: PlanPoint) -> Scalar:
     """FLOP that recompute adds per accelerator and step."""
     row = point.recompute
-    layers = [block for block in counted.blocks if block.position == "layer"]
+    layers = [block for block in counted.blocks if block.position == Position.LAYER]
     core = total(b.repeats * total(a.flop for a in b.attentions) for b in layers)
     rest = total(b.repeats * total(a.flop for a in b.matmuls) for b in layers)
     return counted.microbatches / point.pipeline * (row.redo_core * core + row.redo_rest * rest)
@@ -106,7 +106,7 @@ class _OnStage:
     """Sums over the layers of a plain stage and all microbatches of a step."""
 
     def __init__(self, point: PlanPoint, done: Parts) -> None:
-        self.layers = [block for block in done.times.blocks if block.position == "layer"]
+        self.layers = [block for block in done.times.blocks if block.position == Position.LAYER]
         self.per_step = done.counts.microbatches / point.pipeline
 
     def total_s(self, quantity) -> Scalar:
@@ -119,7 +119,7 @@ class _OnStage:
 def _compute_terms(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[Term, ...]:
     stack, stage = cluster.stack, _OnStage(point, done)
     speed = rates(cluster.accelerator, point, stack)
-    blocks = [block for block in done.counts.blocks if block.position == "layer"]
+    blocks = [block for block in done.counts.blocks if block.position == Position.LAYER]
     matmuls = [(b.repeats, matmul_roof(c, point, speed, stack)) for b in blocks for c in b.matmuls]
     casts = [b.repeats * cast_s(c, point, speed, stack) for b in blocks for c in b.matmuls]
     attentions = [(b.repeats, attention_roof(c, speed, stack)) for b in blocks for c in b.attentions]
@@ -292,9 +292,9 @@ def _data_law(point: PlanPoint, shard: Law, replica: Law) -> Law:
 
 
 def _sync_payload(counted: OpCounts) -> Scalar:
-    counted_calls = [(b.syncs + b.backward_syncs, b) for b in counted.blocks if b.position == "layer"]
+    counted_calls = [(b.syncs + b.backward_syncs, b) for b in counted.blocks if b.position == Position.LAYER]
     return total((b.sync_bytes + b.backward_sync_bytes) / calls for calls, b in counted_calls if calls)
 
 
 def _largest_payload(counted: OpCounts, point: PlanPoint) -> Scalar:
-    return point.gradient_bytes * total(b.trained_parameters for b in counted.blocks if b.position == "layer")
+    return point.gradient_bytes * total(b.trained_parameters for b in counted.blocks if b.position == Position.LAYER)

@@ -3,14 +3,29 @@
 Counts have analytic truths (6ND, payload sums); times only have measurements. So they are apart.
 """
 
-from costmodel.inputs import LOGITS, Block, Op, PlanPoint, Saved, Size, Sizes, Workload, is_expert
+from costmodel.inputs import (
+    LOGITS,
+    AttentionKernel,
+    Block,
+    Kind,
+    Op,
+    PlanPoint,
+    Position,
+    Role,
+    Saved,
+    Size,
+    Sizes,
+    Split,
+    Workload,
+    is_expert,
+)
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, Semantics, total
 
 
 @pytree
 class Shares:
-    """What is left of a dimension after the plan has divided it."""
+    """What is left of a dimension after the plan has divided it: one share for each `Split`."""
 
     tensor: Scalar
     context: Scalar
@@ -69,7 +84,7 @@ class BlockCounts:
     """One block, one microbatch, one accelerator."""
 
     name: str = static()
-    position: str = static()
+    position: Position = static()
     syncs: int = static()  # edges of tensor-parallel regions in the forward pass
     backward_syncs: int = static()
     exchanges: int = static(default=0)  # dispatches and returns of tokens to experts, in the forward pass
@@ -135,15 +150,14 @@ def kept_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
 
 def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, sem: Semantics) -> BlockCounts:
     counter = _Counter(point, shares, imbalance, sem)
-    by_kind = {kind: [op for op in block.ops if op.kind == kind] for kind in _KINDS}
-    own, products = by_kind["matmul"], by_kind["product"]
+    by_kind = {kind: [op for op in block.ops if op.kind == kind] for kind in Kind}
+    own, products = by_kind[Kind.MATMUL], by_kind[Kind.PRODUCT]
     heads = [op for op in own if op.name == LOGITS]
-    losses = by_kind["loss"]
-    moving = [op for op in block.ops if op.kind in ("memory", "loss", "lookup")]
-    syncs = [op for op in by_kind["sync"] if op.forward]
-    backward_syncs = [op for op in by_kind["sync"] if op.backward]
-    exchanges, gathers = by_kind["exchange"], by_kind["gather"]
-    experts = [op for op in own + by_kind["lookup"] if is_expert(op)]
+    moving = [op for op in block.ops if op.kind in _MOVING]
+    syncs = [op for op in by_kind[Kind.SYNC] if op.forward]
+    backward_syncs = [op for op in by_kind[Kind.SYNC] if op.backward]
+    exchanges, gathers = by_kind[Kind.EXCHANGE], by_kind[Kind.GATHER]
+    experts = [op for op in own + by_kind[Kind.LOOKUP] if is_expert(op)]
     activation_bytes = point.precision.activation_bytes
     return BlockCounts(
         name=block.name,
@@ -155,7 +169,7 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
         repeats=block.repeats,
         forwards=block.forwards,
         matmuls=tuple(map(counter.matmul, own + products)),
-        attentions=tuple(map(counter.attention, by_kind["attention"])),
+        attentions=tuple(map(counter.attention, by_kind[Kind.ATTENTION])),
         memories=tuple(map(counter.memory, moving)),
         sync_bytes=activation_bytes * total(map(counter.elements, syncs)),
         backward_sync_bytes=activation_bytes * total(map(counter.elements, backward_syncs)),
@@ -172,13 +186,15 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
         orthogonal_flop=total(op.trained * counter.orthogonal_flop(op) for op in own if not is_expert(op)),
         expert_orthogonal_flop=total(op.trained * counter.orthogonal_flop(op) for op in own if is_expert(op)),
         saved=SavedBytes(
-            input=counter.saved(block, "input"), core=counter.saved(block, "core"), rest=counter.saved(block, "rest")
+            input=counter.saved(block, Role.INPUT),
+            core=counter.saved(block, Role.CORE),
+            rest=counter.saved(block, Role.REST),
         ),
-        logits=total(map(counter.elements, losses)),
+        logits=total(map(counter.elements, by_kind[Kind.LOSS])),
     )
 
 
-_KINDS = ("matmul", "attention", "memory", "loss", "lookup", "sync", "exchange", "gather", "product")
+_MOVING = (Kind.MEMORY, Kind.NORM, Kind.ACTIVATION, Kind.LOSS, Kind.LOOKUP)
 
 
 class _Counter:
@@ -195,7 +211,7 @@ class _Counter:
         value = size.value
         for name in size.split:
             share = getattr(self.shares, name)
-            if name == "tensor" and size.limit is not None:
+            if name == Split.TENSOR and size.limit is not None:
                 share = self.sem.exact_maximum(share, 1.0 / size.limit)
             value = value * share
         return value
@@ -203,7 +219,7 @@ class _Counter:
     def rows(self, op: Op | Saved) -> Scalar:
         """Rows of a microbatch; those that arrive at experts are more on the busiest rank."""
         rows = self.point.microbatch * self.size(op.rows)
-        routed = any("routed" in size.split for size in op.rows)
+        routed = any(Split.ROUTED in size.split for size in op.rows)
         return rows * self.imbalance if routed else rows
 
     def elements(self, op: Op) -> Scalar:
@@ -267,9 +283,9 @@ class _Counter:
     def parameters(self, op: Op) -> Scalar:
         """Of an expert only what stands beside its matrix, which lies on a mesh of its own."""
         vectors = self.size(op.parameters) if op.parameters else 0.0
-        return self.matrix(op) + vectors if op.kind in ("matmul", "lookup") and not is_expert(op) else vectors
+        return self.matrix(op) + vectors if op.kind in (Kind.MATMUL, Kind.LOOKUP) and not is_expert(op) else vectors
 
-    def saved(self, block: Block, role: str) -> Scalar:
+    def saved(self, block: Block, role: Role) -> Scalar:
         return total(self._saved_bytes(kept) for op in block.ops for kept in op.saved if kept.role == role)
 
     def _saved_bytes(self, kept: Saved) -> Scalar:
@@ -277,6 +293,6 @@ class _Counter:
         size_bytes = kept.activations * self.point.precision.activation_bytes + kept.fixed_bytes
         return self._kernel_share(kept.attention) * elements * size_bytes
 
-    def _kernel_share(self, attention: str) -> Scalar:
+    def _kernel_share(self, attention: AttentionKernel) -> Scalar:
         flash = self.point.attention.flash
-        return {"": 1.0, "flash": flash, "unfused": 1 - flash}[attention]
+        return {AttentionKernel.ANY: 1.0, AttentionKernel.FLASH: flash, AttentionKernel.UNFUSED: 1 - flash}[attention]

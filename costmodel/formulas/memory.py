@@ -14,7 +14,7 @@ from costmodel.formulas.offload import BUFFERED_LAYERS, layer_states_bytes, laye
 from costmodel.formulas.pipeline import single_stage
 from costmodel.formulas.schedule import layer_count
 from costmodel.formulas.traffic import expert_shard, has_experts, share
-from costmodel.inputs import Offload, PlanPoint, Stack
+from costmodel.inputs import Offload, PlanPoint, Position, Stack
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
@@ -121,8 +121,8 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     held, trained = layers.elements(sem), layers.trained_elements(sem)
     live = in_flight(point, counted.microbatches, kind.remaining, sem)
     working = layers.largest(dropped_bytes(point), sem)
-    head = total(b.saved.input + b.saved.rest for b in counted.blocks if b.position == "last")
-    logits = total(b.logits for b in counted.blocks if b.position == "last")
+    head = total(b.saved.input + b.saved.rest for b in counted.blocks if b.position == Position.LAST)
+    logits = total(b.logits for b in counted.blocks if b.position == Position.LAST)
     copies = (1 - point.zero.weights) * point.precision.copy_bytes * layers.matrices(sem)
     row = point.optimizer
     states = row.states * point.state_bytes + point.precision.master_bytes + row.own_bytes
@@ -215,7 +215,7 @@ class _Layers:
     def __init__(self, counted: OpCounts, point: PlanPoint, kind: StageKind) -> None:
         self.counted, self.point, self.kind = counted, point, kind
         self.offload = point.offload or Offload()
-        self.blocks = [block for block in counted.blocks if block.position == "layer"]
+        self.blocks = [block for block in counted.blocks if block.position == Position.LAYER]
 
     def _stage_share(self) -> Scalar:
         """Of all layers, the share that this stage holds."""
@@ -261,9 +261,9 @@ class _Layers:
         return first + last
 
     def _edges(self, own: BlockQuantity, tied: BlockQuantity, sem: Semantics) -> tuple[Scalar, Scalar]:
-        first = total(own(block) for block in self.counted.blocks if block.position == "first")
-        last = total(own(block) for block in self.counted.blocks if block.position == "last")
-        heads = total(tied(block) for block in self.counted.blocks if block.position == "last")
+        first = total(own(block) for block in self.counted.blocks if block.position == Position.FIRST)
+        last = total(own(block) for block in self.counted.blocks if block.position == Position.LAST)
+        heads = total(tied(block) for block in self.counted.blocks if block.position == Position.LAST)
         shared = self.counted.tied * single_stage(self.point, sem) * heads
         return self.kind.first * first, self.kind.last * (last - shared)
 
@@ -289,7 +289,7 @@ class _Layers:
 
     def saved_bytes(self) -> Scalar:
         """Activations of one microbatch that stay in HBM."""
-        first = total(b.saved.input + b.saved.rest for b in self.counted.blocks if b.position == "first")
+        first = total(b.saved.input + b.saved.rest for b in self.counted.blocks if b.position == Position.FIRST)
         return self._kept_in_layers() * (1 - self.offload.activations) + self.kind.first * first
 
     def offloaded_bytes(self) -> Scalar:

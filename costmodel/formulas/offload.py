@@ -17,7 +17,7 @@ import dataclasses
 
 from costmodel.formulas.counts import BlockCounts, OpCounts, kept_bytes
 from costmodel.formulas.traffic import expert_shard, has_experts, share
-from costmodel.inputs import Accelerator, Offload, PlanPoint, Stack
+from costmodel.inputs import Accelerator, Offload, PlanPoint, Position, Stack
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
@@ -58,7 +58,7 @@ def streams(
     shares = point.offload
     if shares is None:
         return None
-    layers = [block for block in counted.blocks if block.position == "layer"]
+    layers = [block for block in counted.blocks if block.position == Position.LAYER]
     weights = [block.repeats * layer_weights_bytes(block, counted, point, sem) for block in layers]
     reads = total(block.forwards * size_bytes for block, size_bytes in zip(layers, weights, strict=True))
     kept = total(block.repeats * kept_bytes(block, point) for block in layers)

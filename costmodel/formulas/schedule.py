@@ -10,7 +10,7 @@ from costmodel.formulas.pipeline import Hops, Pipeline, Stage, pipeline_s, plain
 from costmodel.formulas.roofline import Rates
 from costmodel.formulas.timing import OpTimes
 from costmodel.formulas.traffic import expert_shard, has_experts, share
-from costmodel.inputs import PlanPoint, Stack
+from costmodel.inputs import PlanPoint, Position, Stack
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
@@ -80,13 +80,13 @@ def stages(counted: OpCounts, times: OpTimes, point: PlanPoint) -> Pipeline:
     Layers of different sizes (of Swin, or of an encoder and a decoder) count as spread evenly: the sum is exact, a
     stage is the mean over stages, as after a division by time. The activations of a stage of large layers are more.
     """
-    own, half_s = _stage(times, "layer").scaled(1.0 / point.pipeline), 0.5 * times.microbatch_s
+    own, half_s = _stage(times, Position.LAYER).scaled(1.0 / point.pipeline), 0.5 * times.microbatch_s
     layer = own.scaled(point.pipeline / layer_count(counted))
     return Pipeline(
         plain=own + Stage(forward_s=half_s, backward_s=half_s, weights_s=0.0),
-        first=_stage(times, "first") + layer.scaled(point.extra_layers_first),
+        first=_stage(times, Position.FIRST) + layer.scaled(point.extra_layers_first),
         middle=layer.scaled(point.extra_layers_middle),
-        last=_stage(times, "last") + layer.scaled(point.extra_layers_last),
+        last=_stage(times, Position.LAST) + layer.scaled(point.extra_layers_last),
         streams=times.streams,
         layers=None if times.streams is None else own,
     )
@@ -98,7 +98,7 @@ def hops(counted: OpCounts, times: OpTimes) -> Hops:
     return Hops(ends_s=hop_s, steady_s=(1 - times.hide.pipeline) * hop_s)
 
 
-def _stage(times: OpTimes, position: str) -> Stage:
+def _stage(times: OpTimes, position: Position) -> Stage:
     blocks = [block for block in times.blocks if block.position == position]
     return Stage(
         forward_s=total(block.repeats * block.forward.seconds for block in blocks),
@@ -109,7 +109,7 @@ def _stage(times: OpTimes, position: str) -> Stage:
 
 def layer_count(counted: OpCounts) -> Scalar:
     """Repeated blocks of all kinds."""
-    return total(block.repeats for block in counted.blocks if block.position == "layer")
+    return total(block.repeats for block in counted.blocks if block.position == Position.LAYER)
 
 
 def on_heaviest_stage(
@@ -117,12 +117,12 @@ def on_heaviest_stage(
 ) -> Scalar:
     """The sum of a count over the blocks of the heaviest stage (of the mean number of layers)."""
 
-    def at(position: str) -> Scalar:
+    def at(position: Position) -> Scalar:
         return total(b.repeats * quantity(b) for b in counted.blocks if b.position == position)
 
-    first, last, single = at("first"), at("last"), single_stage(point, sem)
+    first, last, single = at(Position.FIRST), at(Position.LAST), single_stage(point, sem)
     edges = (1 - single) * sem.exact_maximum(first, last) + single * (first + last)
-    return at("layer") / point.pipeline + edges
+    return at(Position.LAYER) / point.pipeline + edges
 
 
 def gradient_traffic_s(counted: OpCounts, times: OpTimes, point: PlanPoint, sem: Semantics) -> Scalar:
@@ -205,7 +205,7 @@ def orthogonal_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semanti
 
 
 def _edge_parameters(block: BlockCounts) -> Scalar:
-    return 0.0 if block.position == "layer" else block.trained_parameters
+    return 0.0 if block.position == Position.LAYER else block.trained_parameters
 
 
 def _matrices(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
@@ -214,7 +214,7 @@ def _matrices(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
 
 def _orthogonal_flop(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
     """Of one iteration over the matrices of a plain stage's layers. Embedding and head are left out."""
-    layers = [block for block in counted.blocks if block.position == "layer"]
+    layers = [block for block in counted.blocks if block.position == Position.LAYER]
     divided, stages = point.zero.states, point.pipeline
     flop = total(b.repeats * b.orthogonal_flop for b in layers) * share(divided, point.data_shard) / stages
     if not has_experts(counted):

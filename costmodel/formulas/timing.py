@@ -10,7 +10,7 @@ from costmodel.formulas.counts import BlockCounts, OpCounts
 from costmodel.formulas.offload import Streams, streams
 from costmodel.formulas.roofline import BlockTimes, block_times, rates
 from costmodel.formulas.traffic import BlockTraffic, Laws, block_traffic, laws
-from costmodel.inputs import Cluster, PlanPoint, Stack
+from costmodel.inputs import Cluster, PlanPoint, Position, Stack
 from costmodel.pytree import map_leaves, pytree, static
 from costmodel.semantics import Scalar, Semantics
 
@@ -202,7 +202,7 @@ def _recompute_s(
     block: BlockCounts, point: PlanPoint, t: BlockTimes, c: BlockTraffic, hide: Hide, issue: Issue, sem: Semantics
 ) -> Scalar:
     """Forward work done again before the backward pass. The embedding and the head are never recomputed."""
-    if block.position != "layer":
+    if block.position != Position.LAYER:
         return 0.0
     row, k = point.recompute, hide.contention
     core_s = overlapped_s(t.attention_forward_s, c.ring_forward_s, hide.context, k, sem) + c.exchange_s

@@ -33,7 +33,7 @@ from costmodel.formulas import (
     stage_memory,
     timing,
 )
-from costmodel.inputs import RECOMPUTES, Cluster, PlanPoint, Workload
+from costmodel.inputs import RECOMPUTES, Cluster, PlanPoint, Position, Workload
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
@@ -55,7 +55,7 @@ class Model(NamedTuple):
 
     @property
     def kinds(self) -> tuple[BlockCounts, ...]:
-        return tuple(block for block in self.counted.blocks if block.position == "layer")
+        return tuple(block for block in self.counted.blocks if block.position == Position.LAYER)
 
 
 @pytree
@@ -94,7 +94,7 @@ def where(stages: int, stage: int) -> Where:
 def seconds(given: Model, held: Held, at: Where, sem: Semantics) -> StageSeconds:
     """Seconds of stages that hold such layers. Embedding and head are never recomputed."""
     plain, point = given.times[0], given.points[0]
-    layers = [[block for block in each.blocks if block.position == "layer"] for each in given.times]
+    layers = [[block for block in each.blocks if block.position == Position.LAYER] for each in given.times]
     half_s = 0.5 * plain.microbatch_s
     forward_s = total(total(n) * block.forward.seconds for n, block in zip(held, layers[0], strict=True))
     backward_s = total(
@@ -102,7 +102,7 @@ def seconds(given: Model, held: Held, at: Where, sem: Semantics) -> StageSeconds
         for mode, blocks in enumerate(layers)
         for kind, block in enumerate(blocks)
     )
-    edges = [(block, at.first if block.position == "first" else at.last) for block in _edges(plain)]
+    edges = [(block, at.first if block.position == Position.FIRST else at.last) for block in _edges(plain)]
     speed = rates(given.cluster.accelerator, point, given.cluster.stack)
     return StageSeconds(
         forward_s=forward_s + total(there * b.repeats * b.forward.seconds for b, there in edges) + half_s,
@@ -124,7 +124,7 @@ def memory_of_stages(given: Model, held: Held, at: Where, sem: Semantics) -> Sta
     """Bytes of stages that hold such layers, term by term."""
     point, stack = given.points[0], given.cluster.stack
     own = _own(given, held, at)
-    split = [block for block in own.blocks if block.position != "layer"]
+    split = [block for block in own.blocks if block.position != Position.LAYER]
     split += [_under(kind, n, given.points[mode]) for kind, mode, n in _parts(given, held)]
     counted = dataclasses.replace(own, blocks=tuple(split))
     kind = StageKind(remaining=at.remaining, first=at.first, last=at.last, extra_layers=0.0)
@@ -215,7 +215,7 @@ def _sum(*terms: tuple[int, tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _edges(times: OpTimes) -> list[BlockPasses]:
-    return [block for block in times.blocks if block.position != "layer"]
+    return [block for block in times.blocks if block.position != Position.LAYER]
 
 
 def _parts(given: Model, held: Held) -> list[tuple[BlockCounts, int, Scalar]]:
@@ -235,10 +235,10 @@ def _own(given: Model, held: Held, at: Where, edges: bool = True) -> OpCounts:
     """The counts of a pipeline all of whose stages hold these layers: their mean is what one stage holds."""
     left, blocks = [total(n for n in modes if n is not None) for modes in held], []
     for block in given.counted.blocks:
-        if block.position == "layer":
+        if block.position == Position.LAYER:
             blocks.append(dataclasses.replace(block, repeats=left.pop(0) * given.points[0].pipeline))
         elif edges:
-            there = at.first if block.position == "first" else at.last
+            there = at.first if block.position == Position.FIRST else at.last
             blocks.append(dataclasses.replace(block, repeats=there * block.repeats))
     return dataclasses.replace(given.counted, blocks=tuple(blocks))
 

@@ -31,11 +31,16 @@ if TYPE_CHECKING:
     from costmodel.inputs.schedules import schedule_rows as schedule_rows
     from costmodel.inputs.stack import Stack as Stack
     from costmodel.inputs.workload import LOGITS as LOGITS
+    from costmodel.inputs.workload import AttentionKernel as AttentionKernel
     from costmodel.inputs.workload import Block as Block
+    from costmodel.inputs.workload import Kind as Kind
     from costmodel.inputs.workload import Op as Op
+    from costmodel.inputs.workload import Position as Position
+    from costmodel.inputs.workload import Role as Role
     from costmodel.inputs.workload import Saved as Saved
     from costmodel.inputs.workload import Size as Size
     from costmodel.inputs.workload import Sizes as Sizes
+    from costmodel.inputs.workload import Split as Split
     from costmodel.inputs.workload import Workload as Workload
     from costmodel.inputs.workload import active_parameters as active_parameters
     from costmodel.inputs.workload import is_expert as is_expert

@@ -5,7 +5,7 @@ from typing import Any
 
 from costmodel.inputs import options
 from costmodel.inputs.schedules import SCHEDULES, ScheduleRow
-from costmodel.inputs.workload import Workload
+from costmodel.inputs.workload import Position, Workload
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar
 
@@ -177,7 +177,7 @@ def with_offload(point: PlanPoint) -> PlanPoint:
 
 def layers(workload: Workload) -> int:
     """Repeated blocks that the pipeline divides."""
-    return sum(int(block.repeats) for block in workload.blocks if block.position == "layer")
+    return sum(int(block.repeats) for block in workload.blocks if block.position == Position.LAYER)
 
 
 def _extra_layers(plan: Plan, workload: Workload) -> tuple[float, float, float]:

@@ -4,23 +4,105 @@ Sizes are Python integers where they come from files, so that totals of paramete
 as well be traced scalars, and then everything here is differentiable with respect to the architecture.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
 
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, total
 
 
+class Kind(StrEnum):
+    """What an operator does, and so how its sizes are read.
+
+    kind        rows (m)        inner (k)     columns (n)          groups
+    matmul      tokens          contraction   outputs              independent products
+    attention   query rows      head size     key rows             heads
+    memory      tokens          -             elements per token   -        (bound by memory: a residual, a copy)
+    norm        tokens          -             elements per token   -        (bound by memory)
+    activation  tokens          -             elements per token   -        (bound by memory)
+    product     activations     contraction   activations          independent products (a matmul without weights)
+    loss        tokens          -             logits per token     -
+    lookup      tokens          -             table rows x width   -        (a gather: moves only the rows it uses)
+    sync        tokens          -             elements per token   -        (edge of a tensor-parallel region)
+    exchange    tokens          -             elements per token   -        (to the experts' ranks, or back)
+    gather      tokens          -             elements per token   -        (to the ranks of one expert, or back)
+    """
+
+    MATMUL = "matmul"
+    ATTENTION = "attention"
+    MEMORY = "memory"
+    NORM = "norm"
+    ACTIVATION = "activation"
+    PRODUCT = "product"
+    LOSS = "loss"
+    LOOKUP = "lookup"
+    SYNC = "sync"
+    EXCHANGE = "exchange"
+    GATHER = "gather"
+
+
+class Position(StrEnum):
+    """The pipeline stages that hold a block: all of them, the first one only, the last one only."""
+
+    LAYER = "layer"
+    FIRST = "first"
+    LAST = "last"
+
+
+class Split(StrEnum):
+    """What divides a size: a degree of the plan, or a share that follows from several (`counts.Shares`)."""
+
+    TENSOR = "tensor"
+    CONTEXT = "context"
+    EXPERT = "expert"
+    EXPERT_TENSOR = "expert_tensor"
+    ROUTED = "routed"  # rows of experts: their mesh's ranks over all that share a batch
+    SEQUENCE = "sequence"  # the tensor ranks, under sequence parallelism
+
+
+class Role(StrEnum):
+    """Which recompute option drops a saved tensor: the block's own input, the inside of the attention, the rest."""
+
+    INPUT = "input"
+    CORE = "core"
+    REST = "rest"
+
+
+class AttentionKernel(StrEnum):
+    """The kernels that save a tensor of the attention's core."""
+
+    ANY = ""
+    FLASH = "flash"
+    UNFUSED = "unfused"
+
+
+# Words are checked where an object is made. Only static fields are looked at: leaves may be tracers, or the
+# placeholders of which JAX rebuilds trees.
+_KINDS, _POSITIONS, _SPLITS, _ROLES, _KERNELS = map(frozenset, (Kind, Position, Split, Role, AttentionKernel))
+
+
+def _unknown(what: str, field: str, words: Iterable[str], allowed: Iterable[str]) -> ValueError:
+    """The error of a word that is no member."""
+    unknown = next(word for word in words if word not in allowed)
+    expected = ", ".join(sorted(repr(str(name)) for name in allowed))
+    return ValueError(f"{what}: `{field}` is {unknown!r}; expected one of {expected}")
+
+
 @pytree
 class Size:
-    """Elements along one dimension, and the shares (`counts.Shares`) by which the plan divides them.
+    """Elements along one dimension, and by what the plan divides them.
 
     `limit` is the number of pieces beyond which the tensor split stops and pieces are replicated: the number of
     key-value heads under grouped-query attention.
     """
 
     value: Scalar
-    split: tuple[str, ...] = static(default=())
+    split: tuple[Split, ...] = static(default=())
     limit: Scalar | None = None
+
+    def __post_init__(self) -> None:
+        if not _SPLITS.issuperset(self.split):
+            raise _unknown("size", "split", self.split, _SPLITS)
 
 
 LOGITS = "logits"
@@ -34,8 +116,7 @@ Sizes = tuple[Size, ...]
 class Saved:
     """What an operator keeps for its backward pass, per microbatch.
 
-    `role` says which recompute option drops it: `input` is the block's own input, `core` the inside of the attention,
-    `rest` everything else. `attention` names the kernel (`flash`, `unfused`) that saves it, or is empty for both.
+    `role` says which recompute option drops it, `attention` which kernels save it.
     """
 
     rows: Sizes
@@ -43,24 +124,19 @@ class Saved:
     groups: Sizes = ()
     activations: Scalar = 1.0  # elements in the activation's own type
     fixed_bytes: Scalar = 0.0  # bytes per element of a type of its own (masks, row maxima)
-    role: str = static(default="rest")
-    attention: str = static(default="")
+    role: Role = static(default=Role.REST)
+    attention: AttentionKernel = static(default=AttentionKernel.ANY)
+
+    def __post_init__(self) -> None:
+        if self.role not in _ROLES:
+            raise _unknown("saved tensor", "role", (self.role,), _ROLES)
+        if self.attention not in _KERNELS:
+            raise _unknown("saved tensor", "attention", (self.attention,), _KERNELS)
 
 
 @pytree
 class Op:
-    """One operator, for one sequence.
-
-    kind       rows (m)        inner (k)     columns (n)          groups
-    matmul     tokens          contraction   outputs              independent products
-    attention  query rows      head size     key rows             heads
-    memory     tokens          -             elements per token   -
-    product    activations     contraction   activations          independent products (a matmul without weights)
-    loss       tokens          -             logits per token     -
-    lookup     tokens          -             table rows x width   -        (a gather: moves only the rows it uses)
-    sync       tokens          -             elements per token   -        (edge of a tensor-parallel region)
-    exchange   tokens          -             elements per token   -        (to the ranks that hold the experts, or back)
-    gather     tokens          -             elements per token   -        (to the ranks that share an expert, or back)
+    """One operator, for one sequence; its `kind` says what its sizes mean.
 
     `parameters` are those outside a weight matrix (norms, biases). `touches_*` count how often an element moves through
     the memory of the accelerator in a fused kernel, in units of the activation's type. An operator that is not
@@ -69,7 +145,7 @@ class Op:
     """
 
     name: str = static()
-    kind: str = static()
+    kind: Kind = static()
     rows: Sizes
     columns: Sizes
     inner: Sizes = ()
@@ -86,20 +162,28 @@ class Op:
     backward: bool = static(default=True)
     saved: tuple[Saved, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            raise _unknown(f'operator "{self.name}"', "kind", (self.kind,), _KINDS)
+
 
 @pytree
 class Block:
-    """Operators that follow one another, `repeats` times; `position` says which pipeline stages hold them.
+    """Operators that follow one another, `repeats` times, on the pipeline stages of its `position`.
 
     `forwards` counts the forward passes of each microbatch, of which the last one is trained and the others keep
     nothing (recycling).
     """
 
     name: str = static()
-    position: str = static(default="layer")  # "layer" on all stages, "first" or "last" on that stage only
+    position: Position = static(default=Position.LAYER)
     ops: tuple[Op, ...]
     repeats: Scalar = 1
     forwards: Scalar = 1
+
+    def __post_init__(self) -> None:
+        if self.position not in _POSITIONS:
+            raise _unknown(f'block "{self.name}"', "position", (self.position,), _POSITIONS)
 
 
 @pytree
@@ -122,15 +206,15 @@ def whole(sizes: Sizes) -> Scalar:
 
 def is_expert(op: Op) -> bool:
     """Whether the operator's weights are divided over the expert mesh instead of the tensor ranks."""
-    return any("expert" in size.split for size in (*op.groups, *op.inner))
+    return any(Split.EXPERT in size.split for size in (*op.groups, *op.inner))
 
 
 def weight_elements(op: Op) -> Scalar:
     """Elements of the operator's weight matrix, undivided."""
     match op.kind:
-        case "matmul":
+        case Kind.MATMUL:
             return whole(op.inner) * whole(op.columns) * whole(op.groups)
-        case "lookup":
+        case Kind.LOOKUP:
             return whole(op.inner) * whole(op.columns)
         case _:
             return 0
@@ -157,7 +241,7 @@ def active_parameters(workload: Workload) -> Scalar:
         block.repeats * weight_elements(op) * (1 - whole(op.rows) / workload.sequence)
         for block in workload.blocks
         for op in block.ops
-        if is_expert(op) and op.kind == "matmul"
+        if is_expert(op) and op.kind == Kind.MATMUL
     )
     return parameters(workload) - idle
 
@@ -182,16 +266,16 @@ def model_flop(workload: Workload) -> Scalar:
 
 def _backwards(op: Op) -> Scalar:
     """Products of the backward pass for each one forward: a frozen matrix has no weight gradient."""
-    return 1 + op.trained if op.kind == "matmul" else 2
+    return 1 + op.trained if op.kind == Kind.MATMUL else 2
 
 
 def _forward_flop(op: Op) -> Scalar:
     match op.kind:
-        case "matmul":
+        case Kind.MATMUL:
             return 2 * whole(op.rows) * weight_elements(op)
-        case "product":
+        case Kind.PRODUCT:
             return 2 * whole(op.rows) * whole(op.inner) * whole(op.columns) * whole(op.groups)
-        case "attention":
+        case Kind.ATTENTION:
             return 4 * op.density * whole(op.rows) * whole(op.columns) * whole(op.inner) * whole(op.groups)
         case _:
             return 0

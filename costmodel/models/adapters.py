@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Collection
 
-from costmodel.inputs import Block, Op, Saved, Size, Workload
+from costmodel.inputs import Block, Kind, Op, Saved, Size, Workload
 from costmodel.semantics import Scalar
 
 
@@ -26,7 +26,7 @@ def low_rank(workload: Workload, rank: Scalar, targets: Collection[str]) -> Work
 
 def weighted(workload: Workload) -> tuple[str, ...]:
     """Names of the products with weights, in order: what may be a target."""
-    return tuple(dict.fromkeys(op.name for block in workload.blocks for op in block.ops if op.kind == "matmul"))
+    return tuple(dict.fromkeys(op.name for block in workload.blocks for op in block.ops if op.kind == Kind.MATMUL))
 
 
 def _map(workload: Workload, change: Callable[[Op], tuple[Op, ...]]) -> Workload:
@@ -37,18 +37,18 @@ def _map(workload: Workload, change: Callable[[Op], tuple[Op, ...]]) -> Workload
 
 
 def _frozen(op: Op) -> Op:
-    if op.kind == "matmul":
+    if op.kind == Kind.MATMUL:
         return dataclasses.replace(op, trained=0, saved=())
-    return dataclasses.replace(op, trained=0) if op.parameters or op.kind == "lookup" else op
+    return dataclasses.replace(op, trained=0) if op.parameters or op.kind == Kind.LOOKUP else op
 
 
 def _factors(op: Op, rank: Scalar) -> tuple[Op, Op]:
     """Down to the rank from the product's input, which they keep, and up to its output."""
     middle = (Size(value=op.matrices * rank),)
-    down = Op(name=f"{op.name} down", kind="matmul", rows=op.rows, inner=op.inner, columns=middle, saved=op.saved)
+    down = Op(name=f"{op.name} down", kind=Kind.MATMUL, rows=op.rows, inner=op.inner, columns=middle, saved=op.saved)
     up = Op(
         name=f"{op.name} up",
-        kind="matmul",
+        kind=Kind.MATMUL,
         rows=op.rows,
         inner=(Size(value=rank),),
         columns=op.columns,

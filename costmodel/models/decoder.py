@@ -1,6 +1,6 @@
 """Dense decoders: GPT (learned positions, biases, dropout) and Llama (grouped-query attention, gated FFN)."""
 
-from costmodel.inputs import Block, Size, Workload
+from costmodel.inputs import Block, Position, Size, Workload
 from costmodel.models.layers import attention, feed_forward
 from costmodel.models.pieces import Heads, Style, embedding, head, integral, norm
 from costmodel.semantics import Scalar
@@ -57,7 +57,9 @@ def decoder(
     table = (Size(value=(sequence if positions is None else positions) * hidden),) if learned_positions else ()
     final = norm("final norm", sequence, hidden, layer_norm)
     blocks = (
-        Block(name="embedding", position="first", ops=embedding("embedding", sequence, hidden, vocabulary, table)),
+        Block(
+            name="embedding", position=Position.FIRST, ops=embedding("embedding", sequence, hidden, vocabulary, table)
+        ),
         Block(name="layer", ops=attention(style, looks) + feed_forward(style, ffn, gated), repeats=layers),
         head((final,), sequence, hidden, vocabulary),
     )

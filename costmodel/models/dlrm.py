@@ -1,11 +1,11 @@
 """Recommendation models (DLRM, Naumov et al. 2019): embedding tables, products of all pairs of features, two MLPs."""
 
-from costmodel.inputs import Block, Op, Saved, Size, Workload
+from costmodel.inputs import Block, Kind, Op, Position, Saved, Size, Split, Workload
 from costmodel.models.pieces import activation, linear
 from costmodel.semantics import Scalar
 
-TABLES = ("expert",)  # the rows of the tables are divided over the mesh of experts
-SAMPLES = ("context",)
+TABLES = (Split.EXPERT,)  # the rows of the tables are divided over the mesh of experts
+SAMPLES = (Split.CONTEXT,)
 
 
 def dlrm(
@@ -36,20 +36,20 @@ def dlrm(
     width = (Size(value=1),)
     loss = Op(
         name="loss",
-        kind="loss",
+        kind=Kind.LOSS,
         rows=(Size(value=1, split=SAMPLES),),
         columns=width,
         touches_forward=3.0,
         touches_backward=2.0,
     )
-    blocks = (Block(name="model", ops=ops), Block(name="loss", position="last", ops=(loss,)))
+    blocks = (Block(name="model", ops=ops), Block(name="loss", position=Position.LAST, ops=(loss,)))
     return Workload(name=name, blocks=blocks, sequence=1, batch=batch, hidden=features * hidden)
 
 
 def _lookup(tables: tuple[Scalar, ...], hidden: Scalar, lookups: Scalar) -> Op:
     return Op(
         name="tables",
-        kind="lookup",
+        kind=Kind.LOOKUP,
         rows=(Size(value=len(tables) * lookups, split=SAMPLES),),
         inner=tuple(Size(value=rows, split=TABLES) for rows in tables),
         columns=(Size(value=hidden),),
@@ -61,7 +61,7 @@ def _lookup(tables: tuple[Scalar, ...], hidden: Scalar, lookups: Scalar) -> Op:
 def _exchange(elements: Scalar) -> Op:
     """The sums of rows travel from the tables' ranks to the samples' ranks, and their gradients back."""
     rows, columns = (Size(value=1, split=SAMPLES),), (Size(value=elements),)
-    return Op(name="table exchange", kind="exchange", rows=rows, columns=columns)
+    return Op(name="table exchange", kind=Kind.EXCHANGE, rows=rows, columns=columns)
 
 
 def _interaction(features: Scalar, hidden: Scalar) -> Op:
@@ -69,7 +69,7 @@ def _interaction(features: Scalar, hidden: Scalar) -> Op:
     rows = (Size(value=1, split=SAMPLES),)
     return Op(
         name="interaction",
-        kind="product",
+        kind=Kind.PRODUCT,
         rows=(Size(value=features, split=SAMPLES),),
         inner=(Size(value=hidden),),
         columns=(Size(value=features),),

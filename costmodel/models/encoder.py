@@ -1,6 +1,6 @@
 """Encoders: BERT with its masked-language-model head (Devlin et al. 2019)."""
 
-from costmodel.inputs import Block, Op, Size, Workload
+from costmodel.inputs import Block, Op, Position, Size, Workload
 from costmodel.models.layers import attention, feed_forward
 from costmodel.models.pieces import Heads, Style, activation, embedding, head, integral, linear, norm
 from costmodel.semantics import Scalar
@@ -41,7 +41,7 @@ def encoder(
     blocks = (
         Block(
             name="embedding",
-            position="first",
+            position=Position.FIRST,
             ops=(*table, norm("embedding norm", sequence, hidden, layer_norm=True)),
         ),
         Block(name="layer", ops=attention(style, looks) + feed_forward(style, ffn), repeats=layers),

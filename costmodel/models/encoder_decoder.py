@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from costmodel.inputs import Block, Op, Size, Workload
+from costmodel.inputs import Block, Kind, Op, Position, Size, Workload
 from costmodel.models.layers import attention, cross_attention, feed_forward
 from costmodel.models.pieces import TOKENS, Heads, Style, embedding, head, integral, norm, sync
 from costmodel.semantics import Scalar
@@ -63,7 +63,7 @@ def encoder_decoder(
     others = rows * hidden + (0 if relative_buckets is None else relative_buckets * (read.heads + written.heads))
     first = embedding("embedding", sequence, hidden, vocabulary, (Size(value=others),) if others else ())
     blocks = (
-        Block(name="embedding", position="first", ops=first + _entry(style, target, embedding_norm)),
+        Block(name="embedding", position=Position.FIRST, ops=first + _entry(style, target, embedding_norm)),
         Block(name="encoder layer", ops=attention(style, read) + feed_forward(style, ffn, gated), repeats=layers),
         _decoder_layer(style, written, target, ffn if decoder_ffn is None else decoder_ffn, gated, down),
         head(_finals(style, target), target, hidden, vocabulary),
@@ -95,7 +95,7 @@ def _entry(style: Style, target: Scalar, embedding_norm: bool) -> tuple[Op, ...]
     rows = (Size(value=target, split=TOKENS),)
     lookup = Op(
         name="decoder embedding",
-        kind="memory",
+        kind=Kind.MEMORY,
         rows=rows,
         columns=(Size(value=style.hidden),),
         touches_forward=2.0,

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from costmodel.inputs import Op, Saved, Size, Sizes
+from costmodel.inputs import Kind, Op, Role, Saved, Size, Sizes
 from costmodel.models.pieces import TOKENS, Heads, activation, core, integral, linear, norm, residual
 from costmodel.semantics import Scalar
 
@@ -10,8 +10,8 @@ from costmodel.semantics import Scalar
 def row_attention(s: Scalar, r: Scalar, hidden: Scalar, pair_hidden: Scalar, heads: Scalar) -> tuple[Op, ...]:
     """Along the residues of each sequence, with a bias from the pairs."""
     return (
-        norm("msa row norm", s * r, hidden, layer_norm=True, role="input"),
-        norm("row pair norm", r * r, pair_hidden, layer_norm=True, role="input"),
+        norm("msa row norm", s * r, hidden, layer_norm=True, role=Role.INPUT),
+        norm("row pair norm", r * r, pair_hidden, layer_norm=True, role=Role.INPUT),
         _linear("row pair bias", r * r, pair_hidden, heads),
         *_gated_attention("msa row", s * r, r, hidden, heads),
     )
@@ -53,7 +53,7 @@ def outer_product_mean(s: Scalar, r: Scalar, hidden: Scalar, pair_hidden: Scalar
     """From the MSA to the pairs: the mean over sequences of the products of every two residues' projections."""
     product = Op(
         name="outer product",
-        kind="product",
+        kind=Kind.PRODUCT,
         rows=(Size(value=r * size, split=TOKENS),),
         inner=(Size(value=s),),
         columns=(Size(value=r * size),),
@@ -79,7 +79,7 @@ def _triangle_multiplication(end: str, r: Scalar, hidden: Scalar) -> tuple[Op, .
     name, rows = f"triangle {end}", r * r
     product = Op(
         name=name,
-        kind="product",
+        kind=Kind.PRODUCT,
         rows=(Size(value=r, split=TOKENS),),
         inner=(Size(value=r),),
         columns=(Size(value=r),),

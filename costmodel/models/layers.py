@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from costmodel.inputs import Op, Saved, Size
+from costmodel.inputs import Kind, Op, Role, Saved, Size, Split
 from costmodel.models.pieces import SPREAD, TOKENS, Heads, Style, activation, core, linear, norm, residual, sync
 from costmodel.semantics import Scalar
 
@@ -14,7 +14,7 @@ def attention(style: Style, heads: Heads, name: str = "attention") -> tuple[Op, 
     projections = (heads.heads + 2 * heads.key_value_heads) * heads.head_size
     bias = projections if style.qkv_bias else None
     return (
-        norm(f"{name} norm", tokens, hidden, style.layer_norm, role="input"),
+        norm(f"{name} norm", tokens, hidden, style.layer_norm, role=Role.INPUT),
         linear("qkv" if name == "attention" else f"{name} qkv", tokens, whole, columns, bias=bias, matrices=3),
         *((_query_key_norm(style, heads, name),) if style.qk_norm else ()),
         core(name, tokens, heads, style.dropout),
@@ -53,8 +53,8 @@ def closing(style: Style, heads: Heads, name: str) -> tuple[Op, ...]:
 def feed_forward(style: Style, ffn: Scalar, gated: bool = False) -> tuple[Op, ...]:
     """Norm, one or two products up, activation, product down, residual."""
     tokens, hidden, gates = style.tokens, style.hidden, 2 if gated else 1
-    whole, middle = (Size(value=hidden),), (Size(value=ffn, split=("tensor",)),)
-    opened = (Size(value=gates * ffn, split=("tensor",)),)
+    whole, middle = (Size(value=hidden),), (Size(value=ffn, split=(Split.TENSOR,)),)
+    opened = (Size(value=gates * ffn, split=(Split.TENSOR,)),)
     up, down = (gates * ffn, hidden) if style.ffn_bias else (None, None)
     return (
         norm("ffn norm", tokens, hidden, style.layer_norm),
@@ -70,10 +70,10 @@ def _query_key_norm(style: Style, heads: Heads, name: str) -> Op:
     """RMS norms of queries and keys with one scale of a head's size each."""
     rows = (Size(value=style.tokens, split=TOKENS),)
     keys = heads.key_value_heads * heads.head_size
-    columns = (*heads.query, Size(value=keys, split=("tensor",), limit=heads.key_value_heads))
+    columns = (*heads.query, Size(value=keys, split=(Split.TENSOR,), limit=heads.key_value_heads))
     return Op(
         name=f"{name} query key norm",
-        kind="memory",
+        kind=Kind.NORM,
         rows=rows,
         columns=columns,
         parameters=(Size(value=2 * heads.head_size),),

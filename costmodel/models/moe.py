@@ -6,13 +6,13 @@ are divided over it, and every token travels to its `top_k` experts and back.
 
 import dataclasses
 
-from costmodel.inputs import Block, Op, Saved, Size, Workload
+from costmodel.inputs import Block, Kind, Op, Position, Role, Saved, Size, Split, Workload
 from costmodel.models.layers import attention as whole_attention
 from costmodel.models.layers import feed_forward
 from costmodel.models.pieces import SPREAD, TOKENS, Heads, Style, core, embedding, head, linear, norm, residual, sync
 
-OWN = ("context", "tensor")  # tokens of one rank: divided over tensor ranks too, under sequence parallelism
-ARRIVED = ("routed", "expert")  # rows that arrive at one rank's experts, all of them together
+OWN = (Split.CONTEXT, Split.TENSOR)  # tokens of one rank: divided over tensor ranks too, under sequence parallelism
+ARRIVED = (Split.ROUTED, Split.EXPERT)  # rows that arrive at one rank's experts, all of them together
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def moe_decoder(
     dense = feed_forward(style, ffn or expert_ffn, True)
     kinds = (("dense layer", dense, dense_layers), ("expert layer", routed, layers - dense_layers))
     blocks = tuple(Block(name=kind, ops=attention + ops, repeats=repeats) for kind, ops, repeats in kinds if repeats)
-    entry = Block(name="embedding", position="first", ops=embedding("embedding", sequence, hidden, vocabulary))
+    entry = Block(name="embedding", position=Position.FIRST, ops=embedding("embedding", sequence, hidden, vocabulary))
     final = norm("final norm", sequence, hidden, layer_norm=False)
     return Workload(
         name=name,
@@ -86,7 +86,7 @@ def _head_norms(head_size: int) -> Op:
     """Norms of queries and keys by head: their scales alone, the passes are fused with the rotation."""
     return Op(
         name="query, key norm",
-        kind="memory",
+        kind=Kind.NORM,
         rows=(Size(value=0),),
         columns=(Size(value=head_size),),
         parameters=(Size(value=2 * head_size),),
@@ -98,13 +98,13 @@ def _latent_attention(sequence: int, hidden: int, heads: int, latent: Latent, de
     whole, key_size = (Size(value=hidden),), latent.nope_size + latent.rope_size
     query_rank, value_rank = (Size(value=latent.query_rank),), (Size(value=latent.key_value_rank),)
     down = (Size(value=latent.query_rank), Size(value=latent.key_value_rank + latent.rope_size))
-    queries = (Size(value=heads * key_size, split=("tensor",)),)
-    opened = (Size(value=heads * (latent.nope_size + latent.value_size), split=("tensor",)),)
-    key_values = (Size(value=heads * (key_size + latent.value_size), split=("tensor",)),)
-    values = (Size(value=heads * latent.value_size, split=("tensor",)),)
+    queries = (Size(value=heads * key_size, split=(Split.TENSOR,)),)
+    opened = (Size(value=heads * (latent.nope_size + latent.value_size), split=(Split.TENSOR,)),)
+    key_values = (Size(value=heads * (key_size + latent.value_size), split=(Split.TENSOR,)),)
+    values = (Size(value=heads * latent.value_size, split=(Split.TENSOR,)),)
     norms = Op(
         name="latent norms",
-        kind="memory",
+        kind=Kind.NORM,
         rows=(Size(value=sequence, split=TOKENS),),
         columns=query_rank + value_rank,
         parameters=query_rank + value_rank,
@@ -119,7 +119,7 @@ def _latent_attention(sequence: int, hidden: int, heads: int, latent: Latent, de
         density=density,
     )
     return (
-        norm("attention norm", sequence, hidden, layer_norm=False, role="input"),
+        norm("attention norm", sequence, hidden, layer_norm=False, role=Role.INPUT),
         linear("latent down", sequence, whole, down, input_split=SPREAD),
         norms,
         linear("query up", sequence, query_rank, queries, input_split=TOKENS),
@@ -135,14 +135,14 @@ def _experts(
     sequence: int, hidden: int, experts: int, top_k: int, ffn: int, shared: int, expert_groups: int | None
 ) -> tuple[Op, ...]:
     """Router, dispatch, grouped products, return; beside them the shared experts as one dense feed-forward."""
-    whole, groups = (Size(value=hidden),), (Size(value=experts, split=("expert",)),)
-    opened, middle = ((Size(value=n * ffn, split=("expert_tensor",)),) for n in (2, 1))
+    whole, groups = (Size(value=hidden),), (Size(value=experts, split=(Split.EXPERT,)),)
+    opened, middle = ((Size(value=n * ffn, split=(Split.EXPERT_TENSOR,)),) for n in (2, 1))
     arrived = (Size(value=sequence * top_k, split=ARRIVED),)
     sent = (Size(value=sequence * top_k, split=OWN),)
     spread = 1.0 if expert_groups is None else min(1.0, expert_groups / top_k)
     router = Op(
         name="router",
-        kind="matmul",
+        kind=Kind.MATMUL,
         rows=(Size(value=sequence, split=SPREAD),),
         inner=whole,
         columns=(Size(value=experts),),
@@ -151,13 +151,13 @@ def _experts(
         norm("ffn norm", sequence, hidden, layer_norm=False),
         router,
         _moved("permute", sent, whole),
-        Op(name="dispatch", kind="exchange", rows=sent, columns=whole, spread=spread),
-        Op(name="dispatch gather", kind="gather", rows=arrived, columns=whole),
+        Op(name="dispatch", kind=Kind.EXCHANGE, rows=sent, columns=whole, spread=spread),
+        Op(name="dispatch gather", kind=Kind.GATHER, rows=arrived, columns=whole),
         _grouped("expert up", sequence * top_k / experts, whole, opened, groups, arrived, matrices=2),
         _activation("expert activation", arrived, middle, opened),
         _grouped("expert down", sequence * top_k / experts, middle, whole, groups, arrived),
-        Op(name="return gather", kind="gather", rows=arrived, columns=whole),
-        Op(name="return", kind="exchange", rows=sent, columns=whole, spread=spread),
+        Op(name="return gather", kind=Kind.GATHER, rows=arrived, columns=whole),
+        Op(name="return", kind=Kind.EXCHANGE, rows=sent, columns=whole, spread=spread),
         _moved("unpermute", sent, whole),
         residual("ffn residual", sequence, hidden, dropout=False),
     )
@@ -171,8 +171,8 @@ def _grouped(name: str, rows: float, inner: tuple, columns: tuple, groups: tuple
     """One product for each expert on the rank; the input of all of them is saved."""
     return Op(
         name=name,
-        kind="matmul",
-        rows=(Size(value=rows, split=("routed",)),),
+        kind=Kind.MATMUL,
+        rows=(Size(value=rows, split=(Split.ROUTED,)),),
         inner=inner,
         columns=columns,
         groups=groups,
@@ -184,7 +184,7 @@ def _grouped(name: str, rows: float, inner: tuple, columns: tuple, groups: tuple
 def _activation(name: str, rows: tuple, middle: tuple, opened: tuple) -> Op:
     return Op(
         name=name,
-        kind="memory",
+        kind=Kind.ACTIVATION,
         rows=rows,
         columns=middle,
         touches_forward=3.0,
@@ -195,4 +195,4 @@ def _activation(name: str, rows: tuple, middle: tuple, opened: tuple) -> Op:
 
 def _moved(name: str, rows: tuple, columns: tuple) -> Op:
     """Tokens copied into the order of their experts, or back."""
-    return Op(name=name, kind="memory", rows=rows, columns=columns, touches_forward=2.0, touches_backward=2.0)
+    return Op(name=name, kind=Kind.MEMORY, rows=rows, columns=columns, touches_forward=2.0, touches_backward=2.0)

@@ -2,11 +2,11 @@
 
 import dataclasses
 
-from costmodel.inputs import LOGITS, Block, Op, Saved, Size, Sizes
+from costmodel.inputs import LOGITS, AttentionKernel, Block, Kind, Op, Position, Role, Saved, Size, Sizes, Split
 from costmodel.semantics import Scalar
 
-TOKENS = ("context",)  # the split of token rows inside a tensor-parallel region
-SPREAD = ("context", "sequence")  # outside it: also over the tensor ranks, under sequence parallelism
+TOKENS = (Split.CONTEXT,)  # the split of token rows inside a tensor-parallel region
+SPREAD = (Split.CONTEXT, Split.SEQUENCE)  # outside it: also over the tensor ranks, under sequence parallelism
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Heads:
     head_size: Scalar
     keys: Scalar  # key rows that each query row meets
     density: Scalar = 1.0
-    split: tuple[str, ...] = ("tensor",)
+    split: tuple[Split, ...] = (Split.TENSOR,)
 
     @property
     def query(self) -> Sizes:
@@ -49,11 +49,11 @@ def integral(value: Scalar) -> Scalar:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def norm(name: str, tokens: Scalar, width: Scalar, layer_norm: bool, role: str = "rest") -> Op:
+def norm(name: str, tokens: Scalar, width: Scalar, layer_norm: bool, role: Role = Role.REST) -> Op:
     rows, columns = (Size(value=tokens, split=SPREAD),), (Size(value=width),)
     return Op(
         name=name,
-        kind="memory",
+        kind=Kind.NORM,
         rows=rows,
         columns=columns,
         parameters=(Size(value=(2 if layer_norm else 1) * width),),
@@ -69,14 +69,14 @@ def linear(
     inner: Sizes,
     columns: Sizes,
     *,
-    input_split: tuple[str, ...] = SPREAD,
+    input_split: tuple[Split, ...] = SPREAD,
     bias: Scalar | None = None,
     matrices: int = 1,
 ) -> Op:
     """A linear layer that saves its input, divided by `input_split` (`SPREAD` where it is gathered again)."""
     return Op(
         name=name,
-        kind="matmul",
+        kind=Kind.MATMUL,
         rows=(Size(value=tokens, split=TOKENS),),
         inner=inner,
         columns=columns,
@@ -88,7 +88,7 @@ def linear(
 
 def sync(name: str, tokens: Scalar, width: Scalar) -> Op:
     """The edge of a tensor-parallel region: an all-reduce, or its two halves under sequence parallelism."""
-    return Op(name=name, kind="sync", rows=(Size(value=tokens, split=TOKENS),), columns=(Size(value=width),))
+    return Op(name=name, kind=Kind.SYNC, rows=(Size(value=tokens, split=TOKENS),), columns=(Size(value=width),))
 
 
 def residual(name: str, tokens: Scalar, width: Scalar, dropout: bool = False) -> Op:
@@ -96,7 +96,7 @@ def residual(name: str, tokens: Scalar, width: Scalar, dropout: bool = False) ->
     mask = (Saved(rows=rows, columns=columns, activations=0.0, fixed_bytes=1.0),)
     return Op(
         name=name,
-        kind="memory",
+        kind=Kind.MEMORY,
         rows=rows,
         columns=columns,
         touches_forward=3.0,  # read the branch and the stream, write the stream
@@ -110,7 +110,7 @@ def activation(name: str, tokens: Scalar, width: Sizes, opened: Sizes, inputs: f
     rows = (Size(value=tokens, split=TOKENS),)
     return Op(
         name=name,
-        kind="memory",
+        kind=Kind.ACTIVATION,
         rows=rows,
         columns=width,
         touches_forward=inputs + 1.0,  # read each input, write the output
@@ -139,7 +139,7 @@ def core(
         key_values = tuple(dataclasses.replace(size, value=moved * size.value) for size in heads.key_value)
     return Op(
         name=name,
-        kind="attention",
+        kind=Kind.ATTENTION,
         rows=rows,
         inner=(Size(value=heads.head_size),),
         columns=keys,
@@ -154,10 +154,10 @@ def core(
                 groups=groups,
                 activations=2.0 if dropout else 1.0,
                 fixed_bytes=1.0 if dropout else 0.0,
-                role="core",
-                attention="unfused",
+                role=Role.CORE,
+                attention=AttentionKernel.UNFUSED,
             ),
-            Saved(rows=rows, columns=groups, activations=0.0, fixed_bytes=4.0, attention="flash"),
+            Saved(rows=rows, columns=groups, activations=0.0, fixed_bytes=4.0, attention=AttentionKernel.FLASH),
         ),
     )
 
@@ -166,9 +166,9 @@ def embedding(name: str, tokens: Scalar, hidden: Scalar, vocabulary: Scalar, oth
     """A table divided by its rows; `others` are parameters beside it, such as positions."""
     lookup = Op(
         name=name,
-        kind="lookup",
+        kind=Kind.LOOKUP,
         rows=(Size(value=tokens, split=TOKENS),),
-        inner=(Size(value=vocabulary, split=("tensor",)),),
+        inner=(Size(value=vocabulary, split=(Split.TENSOR,)),),
         columns=(Size(value=hidden),),
         parameters=others,
         touches_forward=2.0,
@@ -179,14 +179,14 @@ def embedding(name: str, tokens: Scalar, hidden: Scalar, vocabulary: Scalar, oth
 
 def head(before: tuple[Op, ...], tokens: Scalar, hidden: Scalar, vocabulary: Scalar, bias: bool = False) -> Block:
     """What stands `before` it, logits over a divided vocabulary, and the loss on float32 logits."""
-    logits = (Size(value=vocabulary, split=("tensor",)),)
+    logits = (Size(value=vocabulary, split=(Split.TENSOR,)),)
     loss = Op(
         name="loss",
-        kind="loss",
+        kind=Kind.LOSS,
         rows=(Size(value=tokens, split=TOKENS),),
         columns=logits,
         touches_forward=3.0,  # cast, maximum and sum over float32 logits, in units of the activation type
         touches_backward=2.0,
     )
     product = linear(LOGITS, tokens, (Size(value=hidden),), logits, bias=vocabulary if bias else None)
-    return Block(name="head", position="last", ops=(*before, product, sync("head sync", tokens, hidden), loss))
+    return Block(name="head", position=Position.LAST, ops=(*before, product, sync("head sync", tokens, hidden), loss))

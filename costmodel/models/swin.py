@@ -1,6 +1,6 @@
 """Swin transformers (Liu et al. 2021): stages of attention in windows, with patches merged between them."""
 
-from costmodel.inputs import Block, Op, Size, Workload
+from costmodel.inputs import Block, Kind, Op, Position, Role, Size, Split, Workload
 from costmodel.models.layers import attention, feed_forward
 from costmodel.models.pieces import TOKENS, Heads, Style, integral, linear, norm
 from costmodel.semantics import Scalar, total
@@ -66,10 +66,10 @@ def _relative_positions(window: Scalar, heads: Scalar) -> Op:
     keys = window * window
     return Op(
         name="relative positions",
-        kind="memory",
+        kind=Kind.MEMORY,
         rows=(Size(value=keys),),
-        columns=(Size(value=keys * heads, split=("tensor",)),),
-        parameters=(Size(value=(2 * window - 1) ** 2 * heads, split=("tensor",)),),
+        columns=(Size(value=keys * heads, split=(Split.TENSOR,)),),
+        parameters=(Size(value=(2 * window - 1) ** 2 * heads, split=(Split.TENSOR,)),),
         touches_forward=2.0,
         touches_backward=2.0,
     )
@@ -79,14 +79,16 @@ def _patches(tokens: Scalar, patch: Scalar, channels: Scalar, hidden: Scalar, ab
     """A product of each patch's pixels, with a norm."""
     pixels, positions = (Size(value=patch * patch * channels),), tokens * hidden if absolute_positions else 0
     product = linear("patches", tokens, pixels, (Size(value=hidden),), input_split=TOKENS, bias=hidden + positions)
-    return Block(name="patches", position="first", ops=(product, norm("patch norm", tokens, hidden, layer_norm=True)))
+    return Block(
+        name="patches", position=Position.FIRST, ops=(product, norm("patch norm", tokens, hidden, layer_norm=True))
+    )
 
 
 def _merging(tokens: Scalar, width: Scalar) -> tuple[Op, ...]:
     """Four neighbours of half the width become one token. The product is replicated over the tensor ranks."""
     before = 2 * width
     return (
-        norm("merging norm", tokens, before, layer_norm=True, role="input"),
+        norm("merging norm", tokens, before, layer_norm=True, role=Role.INPUT),
         linear("merging", tokens, (Size(value=before),), (Size(value=width),)),
     )
 
@@ -96,7 +98,7 @@ def _classifier(tokens: Scalar, width: Scalar, classes: Scalar) -> Block:
     one = (Size(value=1),)
     scores = Op(
         name="classes",
-        kind="matmul",
+        kind=Kind.MATMUL,
         rows=one,
         inner=(Size(value=width),),
         columns=(Size(value=classes),),
@@ -104,11 +106,11 @@ def _classifier(tokens: Scalar, width: Scalar, classes: Scalar) -> Block:
     )
     loss = Op(
         name="loss",
-        kind="loss",
+        kind=Kind.LOSS,
         rows=one,
         columns=(Size(value=classes),),
         touches_forward=3.0,
         touches_backward=2.0,
     )
     final = norm("final norm", tokens, width, layer_norm=True)
-    return Block(name="head", position="last", ops=(final, scores, loss))
+    return Block(name="head", position=Position.LAST, ops=(final, scores, loss))

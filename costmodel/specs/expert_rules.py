@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from costmodel.inputs import Cluster, Op, Plan, Workload, is_expert
+from costmodel.inputs import Cluster, Kind, Op, Plan, Split, Workload, is_expert
 from costmodel.specs.files import show
 
 
@@ -26,12 +26,12 @@ def expert_rules(plan: Plan, workload: Workload, _: Cluster) -> Iterator[str]:
 
 def _sizes(plan: Plan, op: Op) -> Iterator[str]:
     """Whole experts on a rank, and whole columns of each. Tables are divided by their rows, evenly or not."""
-    if op.kind == "lookup":
+    if op.kind == Kind.LOOKUP:
         return
     for size in (*op.groups, *op.columns, *op.inner):
-        for name, degree in (("expert", plan.expert), ("expert_tensor", plan.expert_tensor)):
+        for name, degree in ((Split.EXPERT, plan.expert), (Split.EXPERT_TENSOR, plan.expert_tensor)):
             if name in size.split and size.value % degree:
-                what = "experts" if name == "expert" else f"elements of `{op.name}`"
+                what = "experts" if name == Split.EXPERT else f"elements of `{op.name}`"
                 yield f"`{name}` is {show(degree)}; expected a divisor of the {size.value} {what}"
 
 

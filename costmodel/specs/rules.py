@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from costmodel.formulas import domain_sizes, nests
-from costmodel.inputs import PRECISION_TYPES, SCHEDULES, Cluster, Plan, Size, Workload, layers
+from costmodel.inputs import PRECISION_TYPES, SCHEDULES, Cluster, Kind, Plan, Position, Size, Split, Workload, layers
 from costmodel.specs.checks import either
 from costmodel.specs.expert_rules import expert_groups, expert_rules
 from costmodel.specs.files import SpecError, show
@@ -72,10 +72,10 @@ def _tensor(plan: Plan, workload: Workload, _: Cluster) -> Rules:
 
 def tensor_sizes(workload: Workload) -> Iterator[tuple[Size, str]]:
     """Each size of a layer that the tensor degree divides, and what it counts."""
-    for op in (op for block in workload.blocks if block.position == "layer" for op in block.ops):
-        heads = "heads" if op.kind == "attention" else f"groups of `{op.name}`"
+    for op in (op for block in workload.blocks if block.position == Position.LAYER for op in block.ops):
+        heads = "heads" if op.kind == Kind.ATTENTION else f"groups of `{op.name}`"
         for size in (*op.groups, *op.columns, *op.inner):
-            if "tensor" in size.split:
+            if Split.TENSOR in size.split:
                 what = "key-value heads" if size.limit is not None else f"elements of `{op.name}`"
                 yield size, heads if size in op.groups else what
 
@@ -95,7 +95,7 @@ def _sequence(plan: Plan, workload: Workload, _: Cluster) -> Rules:
 def _heads_over_context(plan: Plan, workload: Workload, _: Cluster) -> Rules:
     if plan.context_kind != "all_to_all" or plan.context == 1:
         return
-    for op in (op for block in workload.blocks for op in block.ops if op.kind == "attention"):
+    for op in (op for block in workload.blocks for op in block.ops if op.kind == Kind.ATTENTION):
         for heads in (size.value for size in op.groups):
             if not _divides(plan.tensor * plan.context, heads):
                 yield (

@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodel import map_leaves
 from costmodel.formulas import as_floats
-from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Workload, embed, options, schedule_rows
+from costmodel.inputs import SCHEDULES, Cluster, Kind, Plan, PlanPoint, Workload, embed, options, schedule_rows
 from costmodel.specs import load_cluster, load_workload
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class Pool:
         workload, cluster = subject(model)
         domain = float(cluster.tiers[0].usable_size)
         plans = random_plans(count, seed)
-        if any(op.kind == "exchange" for block in workload.blocks for op in block.ops):
+        if any(op.kind == Kind.EXCHANGE for block in workload.blocks for op in block.ops):
             plans = [dataclasses.replace(plan, **EXPERTS[index % len(EXPERTS)]) for index, plan in enumerate(plans)]
         self.points = [embed(plan, workload, domain) for plan in plans]
         self.rows = np.array([_leaves(point) for point in self.points])

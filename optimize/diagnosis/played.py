@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from costmodel import Exact
 from costmodel.formulas import BlockPasses, Parts, hops, in_flight, streamed_s
 from costmodel.graph import Played, chunk_count, kinds_by_chunk, layers_by_chunk, play
-from costmodel.inputs import SCHEDULES, Plan, PlanPoint
+from costmodel.inputs import SCHEDULES, Plan, PlanPoint, Position
 
 MOST_OPERATIONS = 2_000_000  # that are played, about a microsecond and 150 bytes each
 
@@ -84,7 +84,7 @@ def _play(plan: Plan, done: Parts, chunks: Sequence[Seconds], microbatches: int)
 
 def _spread_evenly(plan: Plan, done: Parts) -> list[Seconds]:
     """Seconds of each chunk, all layers being alike: the mean over the kinds."""
-    kinds = [block for block in done.times.blocks if block.position == "layer"]
+    kinds = [block for block in done.times.blocks if block.position == Position.LAYER]
     count = sum(block.repeats for block in kinds)
     mean = tuple(sum(block.repeats * of(block) for block in kinds) / count for of in _PASSES)
     held = layers_by_chunk(plan, count)
@@ -93,7 +93,7 @@ def _spread_evenly(plan: Plan, done: Parts) -> list[Seconds]:
 
 def _in_order(plan: Plan, done: Parts) -> list[Seconds] | None:
     """Seconds of each chunk with the layers that it holds when they follow one another; None for one kind of layer."""
-    kinds = [block for block in done.times.blocks if block.position == "layer"]
+    kinds = [block for block in done.times.blocks if block.position == Position.LAYER]
     if len(kinds) == 1 or plan.pipeline == 1:
         return None
     chunks = []
@@ -105,7 +105,7 @@ def _in_order(plan: Plan, done: Parts) -> list[Seconds] | None:
 
 def _whole(chunks: list[Seconds], plan: Plan, done: Parts) -> list[Seconds]:
     """With the host's work on each microbatch, waits for the second memory, and then the embedding and the head."""
-    held = layers_by_chunk(plan, sum(block.repeats for block in done.times.blocks if block.position == "layer"))
+    held = layers_by_chunk(plan, sum(block.repeats for block in done.times.blocks if block.position == Position.LAYER))
     half_s = 0.5 * done.times.microbatch_s * plan.pipeline / len(chunks)
     hosted = [(f + half_s, b + half_s, w) for f, b, w in chunks]
     return _with_ends([_streamed(chunk, n, plan, done) for chunk, n in zip(hosted, held, strict=True)], done)
@@ -125,7 +125,7 @@ def _streamed(chunk: Seconds, layers: float, plan: Plan, done: Parts) -> Seconds
 
 def _with_ends(chunks: list[Seconds], done: Parts) -> list[Seconds]:
     """The embedding on the first chunk, the head on the last."""
-    for position, at in (("first", 0), ("last", -1)):
+    for position, at in ((Position.FIRST, 0), (Position.LAST, -1)):
         blocks = [block for block in done.times.blocks if block.position == position]
         f, b, w = (sum(block.repeats * of(block) for block in blocks) for of in _PASSES)
         chunks[at] = (chunks[at][0] + f, chunks[at][1] + b, chunks[at][2] + w)

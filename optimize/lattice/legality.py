@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.formulas import domain_sizes
-from costmodel.inputs import PRECISION_TYPES, SCHEDULES, Cluster, Workload, is_expert, layers
+from costmodel.inputs import PRECISION_TYPES, SCHEDULES, Cluster, Kind, Split, Workload, is_expert, layers
 from costmodel.specs import tensor_sizes
 
 Column = Any
@@ -152,9 +152,9 @@ def rules(workload: Workload, cluster: Cluster) -> Rules:
     divides = {
         (name, int(size.value))
         for op in experts
-        if op.kind != "lookup"
+        if op.kind != Kind.LOOKUP
         for size in (*op.groups, *op.columns, *op.inner)
-        for name in ("expert", "expert_tensor")
+        for name in (Split.EXPERT, Split.EXPERT_TENSOR)
         if name in size.split
     }
     return Rules(
@@ -162,7 +162,7 @@ def rules(workload: Workload, cluster: Cluster) -> Rules:
         cluster=cluster,
         tensor_divides=tuple(sorted({int(size.value) for size in sizes if size.limit is None})),
         tensor_limits=tuple(sorted({int(size.limit) for size in sizes if size.limit is not None})),
-        heads=tuple(sorted({int(size.value) for op in ops if op.kind == "attention" for size in op.groups})),
+        heads=tuple(sorted({int(size.value) for op in ops if op.kind == Kind.ATTENTION for size in op.groups})),
         has_experts=bool(experts),
         expert_divides=tuple(sorted(divides)),
         layers=layers(workload),

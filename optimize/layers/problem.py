@@ -14,7 +14,7 @@ import functools
 import numpy as np
 
 from costmodel.graph import MODES
-from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.inputs import Cluster, Plan, Position, Workload
 from optimize.layers.exact import Segments, segments
 from optimize.layers.one_f_one_b import played_s
 from optimize.layers.tables import Tables, tables
@@ -50,7 +50,7 @@ class LayeredProblem:
     @functools.cached_property
     def kind_of_layer(self) -> np.ndarray:
         """In the model's order, an index for each layer."""
-        repeats = [int(block.repeats) for block in self.workload.blocks if block.position == "layer"]
+        repeats = [int(block.repeats) for block in self.workload.blocks if block.position == Position.LAYER]
         return np.repeat(np.arange(len(repeats)), repeats)
 
     @property
@@ -140,7 +140,7 @@ def problem(
     workload: Workload, cluster: Cluster, plan: Plan, *, modes: tuple[str, ...] = MODES, microbatch: int | None = None
 ) -> LayeredProblem:
     """Check what is asked, and find the legal microbatches. Raises `CommandError`."""
-    layers = sum(int(block.repeats) for block in workload.blocks if block.position == "layer")
+    layers = sum(int(block.repeats) for block in workload.blocks if block.position == Position.LAYER)
     if not 1 < plan.pipeline <= layers:
         raise CommandError(Status.bad_input, f"`pipeline` is {plan.pipeline}; expected 2 to the {layers} layers")
     if max(plan.offload_weights, plan.offload_optimizer, plan.offload_activations) > 0:

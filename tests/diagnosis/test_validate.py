@@ -7,6 +7,7 @@ import pytest
 
 from costmodel.evaluators.evaluate import evaluate, prepare
 from costmodel.formulas.cost import parts
+from costmodel.inputs import Position
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.stack import Stack
@@ -31,8 +32,10 @@ def passes_by_hand(workload, plan, layer_of):
 
     stages = []
     for stage, names in enumerate(layer_of):
-        names = [*names, *(b.name for b in blocks.values() if b.position == ("first" if stage == 0 else ""))]
-        names += [b.name for b in blocks.values() if b.position == ("last" if stage == len(layer_of) - 1 else "")]
+        names = [*names, *(b.name for b in blocks.values() if b.position == (Position.FIRST if stage == 0 else ""))]
+        names += [
+            b.name for b in blocks.values() if b.position == (Position.LAST if stage == len(layer_of) - 1 else "")
+        ]
         stages.append([sum(seconds(blocks[name])[i] for name in names) for i in (0, 1)])
     hop_s = done.times.laws.boundary.latency_s + done.counts.boundary_bytes * done.times.laws.boundary.seconds_per_byte
     return stages, hop_s

@@ -9,6 +9,7 @@ import pytest
 
 from costmodel.formulas.cost import as_floats
 from costmodel.formulas.counts import counts
+from costmodel.inputs import Position
 from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.workload import model_flop, parameters
 from costmodel.models.decoder import decoder
@@ -90,7 +91,7 @@ def edge_and_slack(hidden, sequence, batch, tensor):
     start = embed(Plan(microbatch=1, gradient_dtype="bf16"), decoder(**SMALL, sequence=32, batch=1), 8.0)
     point = jax.tree.map(lambda leaf: leaf, start)
     point = type(point)(**(vars(point) | {"tensor": tensor, "accelerators": tensor, "microbatch": batch}))
-    layer = next(b for b in counts(built, point, Exact(jnp)).blocks if b.position == "layer")
+    layer = next(b for b in counts(built, point, Exact(jnp)).blocks if b.position == Position.LAYER)
     matmuls = total(m.flop for m in layer.matmuls)
     forward = matmuls + total(a.flop for a in layer.attentions)
     edge = 3 * forward / (2 * layer.sync_bytes)  # two all-reduces forward, two backward

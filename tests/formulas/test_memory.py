@@ -10,6 +10,7 @@ from costmodel.evaluators.evaluate import memory_by_stage, prepare
 from costmodel.formulas.cost import as_floats, parts
 from costmodel.formulas.counts import counts
 from costmodel.formulas.memory import in_flight, memory, peak
+from costmodel.inputs import Position
 from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.stack import Stack
@@ -110,7 +111,7 @@ def test_uneven_stages_hold_their_own_layers():
     workload, machine, point = prepare(small_decoder(layers=24, batch=96), cluster(), plan)
     stages = memory_by_stage(workload, machine, plan)
     assert stages[1].weights_bytes == stages[2].weights_bytes
-    layer = next(b for b in counts(workload, point, SEM).blocks if b.position == "layer")
+    layer = next(b for b in counts(workload, point, SEM).blocks if b.position == Position.LAYER)
     np.testing.assert_allclose(stages[1].weights_bytes, 7 * 2 * layer.parameters, rtol=1e-12)
     traced = memory(counts(workload, point, SEM), point, machine.stack, SEM).peak_bytes
     np.testing.assert_allclose(traced, max(peak(stage, SEM) for stage in stages), rtol=1e-12)

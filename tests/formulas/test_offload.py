@@ -11,6 +11,7 @@ from costmodel.evaluators import compiled
 from costmodel.evaluators.evaluate import evaluate, memory_by_stage, prepare
 from costmodel.formulas.cost import cost, parts
 from costmodel.formulas.counts import kept_bytes
+from costmodel.inputs import Position
 from costmodel.inputs.plan import Offload, Plan, with_offload
 from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
@@ -67,7 +68,7 @@ def test_experts_are_divided_over_their_own_mesh():
     plan = Plan(data=16, expert=4, zero_stage=3, offload_weights=1.0)
     workload = small_moe()
     _, done = run(plan, workload)
-    layers = [b for b in done.counts.blocks if b.position == "layer"]
+    layers = [b for b in done.counts.blocks if b.position == Position.LAYER]
     by_hand = sum(2 * b.repeats * (b.parameters / 16 + b.expert_parameters / (16 / 4)) for b in layers)
     assert any(b.expert_parameters for b in layers)
     np.testing.assert_allclose(done.memory.first.second_bytes, by_hand, rtol=1e-12)
@@ -236,7 +237,7 @@ def test_gradient_free_passes_read_the_weights_again():
     """Three forward passes of the Evoformer, of which one keeps activations."""
     workload = load_workload("alphafold2-512x256")
     _, done = run(Plan(data=1, offload_weights=1.0), dataclasses.replace(workload, batch=1))
-    layers = [b for b in done.counts.blocks if b.position == "layer"]
+    layers = [b for b in done.counts.blocks if b.position == Position.LAYER]
     assert max(b.forwards for b in layers) > 1
     read = sum(2 * b.repeats * b.forwards * b.parameters for b in layers)
     np.testing.assert_allclose(done.times.streams.reads_s, read / 5e10, rtol=1e-12)

@@ -11,6 +11,7 @@ from costmodel.evaluators.evaluate import prepare
 from costmodel.formulas.cost import parts
 from costmodel.formulas.counts import AttentionCount, MatmulCount, counts
 from costmodel.formulas.roofline import attention_roof, busiest, matmul_s, rates
+from costmodel.inputs import Position
 from costmodel.inputs.options import PRECISIONS
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.stack import Stack
@@ -83,7 +84,7 @@ def test_muon_adds_the_products_and_divides_them_like_its_states():
     n, edges = elements(counted), elements(counted, "first", "last")
     bandwidth = machine.stack.hbm_ceiling * machine.accelerator.hbm_bytes_per_s
     rate = machine.stack.matmul_ceiling * machine.accelerator.peak_16bit_flop_per_s
-    flop = 5 * sum(b.repeats * b.orthogonal_flop for b in counted.blocks if b.position == "layer")
+    flop = 5 * sum(b.repeats * b.orthogonal_flop for b in counted.blocks if b.position == Position.LAYER)
     streamed = (2 * 8 + 4 + 2) * n + 2 * 4 * edges
     np.testing.assert_allclose(step.optimizer_s, streamed / bandwidth + flop / rate, rtol=1e-12)
     sharded = run(Plan(data=8, zero_stage=1, optimizer="muon"))[2]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.inputs import options
+from costmodel.inputs import Position, options
 from costmodel.inputs.plan import Plan
 from optimize.launch.frameworks import FRAMEWORKS, Known, canonical, has_experts, launch, read
 from tests.support.builders import cluster, small_decoder, small_moe
@@ -58,7 +58,7 @@ def jobs(draw, name: str, experts: bool):
 
 def back(name, plan, workload):
     text = launch(name, plan, workload, cluster(plan.accelerators))
-    layers = sum(int(block.repeats) for block in workload.blocks if block.position == "layer")
+    layers = sum(int(block.repeats) for block in workload.blocks if block.position == Position.LAYER)
     return read(text, name, Known(layers=layers, has_experts=has_experts(workload)))
 
 

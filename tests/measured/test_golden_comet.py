@@ -10,6 +10,7 @@ import pytest
 from costmodel.evaluators.evaluate import evaluate, prepare
 from costmodel.formulas.cost import parts
 from costmodel.formulas.counts import counts
+from costmodel.inputs import Kind, Position, Split
 from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.workload import Block, Op, Size, Workload
 from costmodel.models.decoder import decoder
@@ -63,8 +64,8 @@ def cluster(tmp_path, run):
 
 def one_product(run):
     """One matmul, divided by columns, whose input gradients are summed over the tensor ranks."""
-    rows, inner = (Size(value=run["tokens"], split=("context",)),), (Size(value=run["hidden"]),)
-    columns = (Size(value=run["columns"] * SYSTEM["tensor"], split=("tensor",)),)
+    rows, inner = (Size(value=run["tokens"], split=(Split.CONTEXT,)),), (Size(value=run["hidden"]),)
+    columns = (Size(value=run["columns"] * SYSTEM["tensor"], split=(Split.TENSOR,)),)
     product = Op(name="product", kind="matmul", rows=rows, inner=inner, columns=columns)
     edge = Op(name="edge", kind="sync", rows=rows, columns=inner, forward=False)
     block = Block(name="layer", ops=(product, edge))
@@ -133,7 +134,7 @@ def test_byte_counts_of_the_trillion_parameter_transformer():
     workload = decoder(layers=1, vocabulary=1, batch=microbatch, **sizes)
     plan = Plan(tensor=golden["tensor"], microbatch=microbatch, precision="fp16", gradient_dtype="fp16", zero_stage=0)
     point = embed(plan, workload, domain=16.0)
-    layer = next(block for block in counts(workload, point, SEM).blocks if block.position == "layer")
+    layer = next(block for block in counts(workload, point, SEM).blocks if block.position == Position.LAYER)
     gradients = {count.name: count.weight_elements * point.gradient_bytes for count in layer.matmuls}
     assert (layer.syncs, layer.sync_bytes) == (2, 2 * golden["sync_bytes"])
     assert (layer.backward_syncs, layer.backward_sync_bytes) == (2, 2 * golden["sync_bytes"])
@@ -153,8 +154,8 @@ def blocks_only():
     """12 x 128 x 25,600^2 parameters: no embedding, no norms."""
     sizes = {"layers": 128, "hidden": 25600, "ffn": 102400, "vocabulary": 1, "sequence": 2048, "batch": 1024}
     full = decoder(heads=1024, **sizes)  # more than any tensor degree: the table divides everything
-    layer = next(block for block in full.blocks if block.position == "layer")
-    matrices = tuple(op for op in layer.ops if op.kind != "memory")
+    layer = next(block for block in full.blocks if block.position == Position.LAYER)
+    matrices = tuple(op for op in layer.ops if op.kind != Kind.MEMORY)
     return dataclasses.replace(full, blocks=(dataclasses.replace(layer, ops=matrices),))
 
 

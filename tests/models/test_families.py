@@ -1,6 +1,5 @@
 """Builders of every family against models traced in JAX, and frozen weights, adapters and recycling."""
 
-import importlib.util
 import math
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from costmodel.evaluators.evaluate import evaluate
 from costmodel.formulas.cost import as_floats
 from costmodel.formulas.counts import counts
+from costmodel.inputs import Position
 from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.workload import model_flop, parameters
 from costmodel.models.dlrm import dlrm
@@ -100,44 +100,8 @@ def test_tensor_ranks_hold_all_matrices_together(name):
     built = load_workload(name)
     halves = [counts(as_floats(built), embed(Plan(tensor=t), built, 8.0), SEM) for t in (1, 2)]
     for one, two in zip(halves[0].blocks, halves[1].blocks, strict=True):
-        if one.position == "layer" and "entry" not in one.name:
+        if one.position == Position.LAYER and "entry" not in one.name:
             np.testing.assert_allclose(one.matrix_parameters, 2 * two.matrix_parameters)
-
-
-OWN_FAMILY = '''
-from costmodel.models.layers import attention, feed_forward
-from costmodel.models.pieces import Heads, Style, head, linear, norm
-from costmodel.inputs import Block, Size, Workload
-
-
-def vision_transformer(*, layers, hidden, heads, image, patch, classes, batch):
-    """Patches of an image, encoder layers, class scores of every token's mean."""
-    tokens = (image // patch) ** 2
-    style = Style(hidden=hidden, tokens=tokens, layer_norm=True, qkv_bias=True, out_bias=True, ffn_bias=True)
-    looks = Heads(heads=heads, key_value_heads=heads, head_size=hidden // heads, keys=tokens)
-    pixels, width = (Size(value=3 * patch * patch),), (Size(value=hidden),)
-    blocks = (
-        Block(name="patches", position="first", ops=(linear("patches", tokens, pixels, width, bias=hidden),)),
-        Block(name="layer", ops=attention(style, looks) + feed_forward(style, 4 * hidden), repeats=layers),
-        head((norm("final norm", tokens, hidden, layer_norm=True),), 1, hidden, classes, bias=True),
-    )
-    return Workload(name="vit", blocks=blocks, sequence=tokens, batch=batch, hidden=hidden)
-'''
-
-
-def test_a_family_is_added_in_one_file(tmp_path):
-    """A builder is a function that returns a workload; nothing is registered."""
-    assert len(OWN_FAMILY.splitlines()) < 60
-    path = tmp_path / "vit.py"
-    path.write_text(OWN_FAMILY)
-    spec = importlib.util.spec_from_file_location("vit", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    large = module.vision_transformer(layers=24, hidden=1024, heads=16, image=256, patch=16, classes=1000, batch=64)
-    assert parameters(large) == 304_123_880  # ViT-L/16 without its class token and positions
-    answer = evaluate(large, load_cluster("h100", 8), Plan(data=4, tensor=2))
-    assert 0 < answer.mfu < 1
-    assert answer.fits
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "t5-46.4b"])

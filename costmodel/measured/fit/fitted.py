@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.inputs import Kind
 from costmodel.measured.fit.evaluate import Evaluator, group
 from costmodel.measured.fit.parameters import LEVELS, PARAMETERS, SHARED, SLOW, Columns, Group
 from costmodel.measured.fit.regimes import CLASS, Rule
@@ -55,7 +56,7 @@ EXPERTS = "_experts"
 
 def scatter_class(case: Case) -> str:
     """The class whose scatter a case has: its software, and whether the model has experts."""
-    return case.stack + (EXPERTS if any(op.kind == "exchange" for b in case.workload.blocks for op in b.ops) else "")
+    return case.stack + (EXPERTS if any(op.kind == Kind.EXCHANGE for b in case.workload.blocks for op in b.ops) else "")
 
 
 def _missing(keys: set[tuple[str, str, str]], parameter: Any, member: Group) -> float:

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-from costmodel.inputs import Block, Cluster, Op, Plan, Workload, layers, model_flop
+from costmodel.inputs import Block, Cluster, Kind, Op, Plan, Workload, layers, model_flop
 from costmodel.measured.rows.columns import Columns, RowError, lenient, measured_step_s
 from costmodel.measured.rows.defaults import FUSED_LOSS_BYTES, GATHERED_LOSS_BYTES, HABITS
 from costmodel.measured.rows.hardware import Machine, machine
@@ -99,7 +99,7 @@ def _spread(blocks: tuple[Block, ...], share: float) -> tuple[Block, ...]:
     """Blocks whose exchanges send at most this share of their copies beyond the domain."""
 
     def sent(op: Op) -> Op:
-        return dataclasses.replace(op, spread=min(op.spread, share)) if op.kind == "exchange" else op
+        return dataclasses.replace(op, spread=min(op.spread, share)) if op.kind == Kind.EXCHANGE else op
 
     return tuple(dataclasses.replace(block, ops=tuple(map(sent, block.ops))) for block in blocks)
 
@@ -118,7 +118,7 @@ def _by_rate_s(row: Mapping[str, str], work: Workload, found: Machine, stack: st
 @functools.lru_cache(maxsize=256)
 def _without_masks(work: Workload) -> Workload:
     def whole(op: Op) -> Op:
-        return dataclasses.replace(op, density=1.0) if op.kind == "attention" else op
+        return dataclasses.replace(op, density=1.0) if op.kind == Kind.ATTENTION else op
 
     blocks = (dataclasses.replace(block, ops=tuple(map(whole, block.ops))) for block in work.blocks)
     return dataclasses.replace(work, blocks=tuple(blocks))

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from costmodel.inputs import LOGITS, Block, Op, Saved, Size
+from costmodel.inputs import LOGITS, Block, Kind, Op, Role, Saved, Size
 from costmodel.models import SPREAD, TOKENS
 
 
@@ -26,14 +26,14 @@ def gathered(block: Block) -> Block:
     def own_tokens(size: Size) -> Size:
         return dataclasses.replace(size, split=TOKENS) if size.split == SPREAD else size
 
-    return dataclasses.replace(block, ops=tuple(whole(op) if op.kind == "matmul" else op for op in block.ops))
+    return dataclasses.replace(block, ops=tuple(whole(op) if op.kind == Kind.MATMUL else op for op in block.ops))
 
 
 def narrow(block: Block) -> Block:
     """Inputs of linear layers saved in 8 bits. Source: NVIDIA Transformer Engine, `LayerNormLinear` and `Linear`."""
 
     def half(op: Op) -> Op:
-        if op.kind != "matmul" or op.name == LOGITS:
+        if op.kind != Kind.MATMUL or op.name == LOGITS:
             return op
         return dataclasses.replace(op, saved=tuple(dataclasses.replace(s, activations=0.5) for s in op.saved))
 
@@ -44,7 +44,7 @@ def eager(block: Block) -> Block:
     """Autograd of unfused modules keeps the gate after its activation too."""
 
     def more(op: Op) -> Op:
-        if op.name != "activation" or not op.saved:
+        if op.kind != Kind.ACTIVATION or not op.saved:
             return op
         return dataclasses.replace(op, saved=(*op.saved, dataclasses.replace(op.saved[0], columns=op.columns)))
 
@@ -55,7 +55,7 @@ def rotated(copies: float, block: Block) -> Block:
     """Queries and keys before and after their rotation, and the parts that are put together again."""
 
     def more(op: Op) -> Op:
-        if op.kind != "attention":
+        if op.kind != Kind.ATTENTION:
             return op
         kept = Saved(rows=op.saved[0].rows, columns=op.saved[0].columns[:1], activations=copies)
         return dataclasses.replace(op, saved=(*op.saved, kept))
@@ -72,9 +72,9 @@ def norms_in_32_bits(copies_bytes: float, block: Block) -> Block:
     """
 
     def more(op: Op) -> Op:
-        if not op.name.endswith(" norm") or not op.saved:
+        if op.kind != Kind.NORM or not op.saved:
             return op
-        copies = dataclasses.replace(op.saved[0], activations=0.0, fixed_bytes=copies_bytes, role="rest")
+        copies = dataclasses.replace(op.saved[0], activations=0.0, fixed_bytes=copies_bytes, role=Role.REST)
         return dataclasses.replace(op, saved=(*op.saved, copies), touches_forward=9.0, touches_backward=18.0)
 
     return dataclasses.replace(block, ops=tuple(map(more, block.ops)))
@@ -84,7 +84,7 @@ def fused_norms(block: Block) -> Block:
     """One kernel for each norm where `unfused_touches` counts the passes of all memory-bound operators twice."""
 
     def less(op: Op) -> Op:
-        if not op.name.endswith(" norm"):
+        if op.kind != Kind.NORM:
             return op
         return dataclasses.replace(
             op, touches_forward=0.5 * op.touches_forward, touches_backward=0.5 * op.touches_backward
@@ -97,11 +97,11 @@ def rotation(block: Block) -> Block:
     """Two products, a turned copy and a sum on queries and keys: nine touches, half of them for `unfused_touches`."""
 
     def before(op: Op) -> tuple[Op, ...]:
-        if op.kind != "attention":
+        if op.kind != Kind.ATTENTION:
             return (op,)
         turned = Op(
             name="rotation",
-            kind="memory",
+            kind=Kind.MEMORY,
             rows=op.rows,
             columns=(*op.saved[0].columns[:1], *op.saved[0].columns[:1]),
             touches_forward=4.5,
@@ -120,11 +120,11 @@ def loss_on_all_logits(block: Block) -> Block:
     """
 
     def whole(op: Op) -> tuple[Op, ...]:
-        if op.kind != "loss":
+        if op.kind != Kind.LOSS:
             return (op,)
         columns = tuple(dataclasses.replace(size, split=()) for size in op.columns)
         half = tuple(dataclasses.replace(size, value=0.5 * size.value) for size in columns)
-        gather = Op(name="logits gather", kind="sync", rows=op.rows, columns=half, backward=False)
+        gather = Op(name="logits gather", kind=Kind.SYNC, rows=op.rows, columns=half, backward=False)
         return (gather, dataclasses.replace(op, columns=columns, touches_forward=4.5, touches_backward=3.5))
 
     return dataclasses.replace(block, ops=tuple(op for one in block.ops for op in whole(one)))
@@ -134,7 +134,7 @@ def softmax_in_32_bits(block: Block) -> Block:
     """Masked scores in 16 bits and their softmax in 32, beside the probabilities: 6 bytes more for each score."""
 
     def more(kept: Saved) -> Saved:
-        return dataclasses.replace(kept, fixed_bytes=kept.fixed_bytes + 6.0) if kept.role == "core" else kept
+        return dataclasses.replace(kept, fixed_bytes=kept.fixed_bytes + 6.0) if kept.role == Role.CORE else kept
 
     ops = (dataclasses.replace(op, saved=tuple(map(more, op.saved))) for op in block.ops)
     return dataclasses.replace(block, ops=tuple(ops))
@@ -142,5 +142,5 @@ def softmax_in_32_bits(block: Block) -> Block:
 
 def without_inputs(block: Block) -> Block:
     """The block without the inputs that it would keep for its recomputation."""
-    ops = (dataclasses.replace(op, saved=tuple(k for k in op.saved if k.role != "input")) for op in block.ops)
+    ops = (dataclasses.replace(op, saved=tuple(k for k in op.saved if k.role != Role.INPUT)) for op in block.ops)
     return dataclasses.replace(block, ops=tuple(ops))
