@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.breakdown import Breakdown as Breakdown
     from costmodel.formulas.breakdown import Term as Term
     from costmodel.formulas.breakdown import breakdown as breakdown
-    from costmodel.formulas.collectives import ALL_GATHERS as ALL_GATHERS
-    from costmodel.formulas.collectives import ALL_REDUCES as ALL_REDUCES
+    from costmodel.formulas.collectives import COLLECTIVES as COLLECTIVES
     from costmodel.formulas.collectives import Law as Law
     from costmodel.formulas.cost import Cost as Cost
     from costmodel.formulas.cost import Parts as Parts

@@ -42,7 +42,8 @@ class Law:
     ramp: Scalar  # seconds per square root of a byte
 
 
-Algorithm = Callable[[Ranks, tuple[Tier, ...], Stack, Semantics], Law]
+Algorithm = Callable[..., Law]
+"""Of ranks by tier, tiers, stack and semantics, and for an all-to-all the `spread`: a log-convex law."""
 
 
 def time_s(law: Law, payload_bytes: Scalar, calls: Scalar = 1.0) -> Scalar:
@@ -53,7 +54,7 @@ def time_s(law: Law, payload_bytes: Scalar, calls: Scalar = 1.0) -> Scalar:
 
 def all_gather(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
     """All-gather, or its mirror image the reduce-scatter, by the algorithm that the stack names."""
-    return ALL_GATHERS[stack.all_gather](ranks, tiers, stack, sem)
+    return COLLECTIVES["all_gather"][stack.all_gather](ranks, tiers, stack, sem)
 
 
 def _ring_all_gather(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
@@ -79,13 +80,9 @@ def _nested_all_gather(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem:
     return _law(ranks, _busy(ranks, tiers, stack), latency_s, stack, sem)
 
 
-ALL_GATHERS: dict[str, Algorithm] = {"ring": _ring_all_gather, "nested": _nested_all_gather}
-"""Algorithms by name, of `Stack.all_gather`. On tori rings are nested: one for each axis."""
-
-
 def all_reduce(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
     """All-reduce by the algorithm that the stack names."""
-    return ALL_REDUCES[stack.all_reduce](ranks, tiers, stack, sem)
+    return COLLECTIVES["all_reduce"][stack.all_reduce](ranks, tiers, stack, sem)
 
 
 def _nested_all_reduce(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
@@ -106,15 +103,18 @@ def _nested_all_reduce(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem:
     return _law(ranks, tuple(busy), _start_s(ranks, stack, sem) + 2 * hops_s, stack, sem)
 
 
-ALL_REDUCES: dict[str, Algorithm] = {"nested": _nested_all_reduce}
-"""Algorithms by name, of `Stack.all_reduce`. Others may be added: functions that return a log-convex `Law`."""
-
-
 def all_to_all(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics, spread: Scalar = 1.0) -> Law:
-    """Every rank sends a different piece of its `payload` to every other, directly.
+    """Every rank sends a different piece of its `payload` to every other, by the algorithm that the stack names.
 
     `spread` is the share of the bytes for other domains that is sent where copies for one domain go only once.
     """
+    return COLLECTIVES["all_to_all"][stack.all_to_all](ranks, tiers, stack, sem, spread)
+
+
+def _direct_all_to_all(
+    ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics, spread: Scalar = 1.0
+) -> Law:
+    """Every piece goes straight to its rank."""
     inverse_group = 1.0 / _product(ranks)
     busy, inside, share = [], 1.0, 1.0
     for n, link_s in zip(ranks, _link_s(tiers, stack, stack.peer_ceiling), strict=True):
@@ -125,11 +125,26 @@ def all_to_all(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semanti
 
 
 def neighbour(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
-    """A message to the next rank of the group; the slowest link that any of its neighbours crosses sets the pace."""
+    """A message to the next rank of the group, by the algorithm that the stack names."""
+    return COLLECTIVES["neighbour"][stack.neighbour](ranks, tiers, stack, sem)
+
+
+def _direct_neighbour(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics) -> Law:
+    """All ranks send at once; the slowest link that any of them crosses sets the pace."""
     crossed = [sem.minimum(1.0, n - 1) for n in ranks]
     busy = tuple(x * link_s for x, link_s in zip(crossed, _link_s(tiers, stack, stack.peer_ceiling), strict=True))
     latency_s = _start_s(ranks, stack, sem) + _farthest_s(ranks, tiers, sem)
     return _ramped(ranks, busy, sem.maximum(*busy), latency_s, stack, sem)
+
+
+COLLECTIVES: dict[str, dict[str, Algorithm]] = {
+    "all_reduce": {"nested": _nested_all_reduce},
+    "all_gather": {"ring": _ring_all_gather, "nested": _nested_all_gather},  # on tori nested: a ring for each axis
+    "all_to_all": {"direct": _direct_all_to_all},
+    "neighbour": {"direct": _direct_neighbour},
+}
+"""Algorithms of each kind by name: a `Stack` names one in its field of the kind. `costmodel.register_collective` checks
+an algorithm and adds it."""
 
 
 def blend(first: Law, second: Law, weight: Scalar) -> Law:
@@ -153,6 +168,16 @@ def repeat(law: Law, times: Scalar) -> Law:
         seconds_per_byte=times * law.seconds_per_byte,
         latency_s=times * law.latency_s,
         ramp=times * law.ramp,
+    )
+
+
+def in_turn(*laws: Law) -> Law:
+    """The law of calls one after another, each of the same payload."""
+    return Law(
+        by_tier=tuple(map(total, zip(*(law.by_tier for law in laws), strict=True))),
+        seconds_per_byte=total(law.seconds_per_byte for law in laws),
+        latency_s=total(law.latency_s for law in laws),
+        ramp=total(law.ramp for law in laws),
     )
 
 

@@ -9,8 +9,11 @@ class Stack:
     """Efficiencies, overheads and memory outside tensors. Every number is a leaf: it can be fitted or swept."""
 
     name: str = static(default="default")
-    all_reduce: str = static(default="nested")  # algorithm: a name in `collectives.ALL_REDUCES`
-    all_gather: str = static(default="ring")  # and of reduce-scatters: a name in `collectives.ALL_GATHERS`
+    # algorithm of each kind of collective: a name in `collectives.COLLECTIVES`
+    all_reduce: str = static(default="nested")
+    all_gather: str = static(default="ring")  # and of reduce-scatters
+    all_to_all: str = static(default="direct")
+    neighbour: str = static(default="direct")  # messages to the next rank: of pipelines and of the context ring
     # compute
     matmul_ceiling: Scalar = 0.80  # share of peak of a large matmul
     matmul_8bit_ceiling: Scalar = 1.0  # of products in 8 bits: share of their peak over `matmul_ceiling`

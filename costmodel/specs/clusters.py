@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel.formulas import ALL_GATHERS, ALL_REDUCES
+from costmodel.formulas import COLLECTIVES
 from costmodel.inputs import PRECISION_TYPES, PRECISION_WIDTHS, Accelerator, Cluster, PriceRange, Stack, Tier
 from costmodel.specs.checks import (
     AT_LEAST_ONE,
@@ -135,11 +135,9 @@ def stack_fields(table: Any, where: str) -> dict[str, Any]:
 
 
 def _stack_checks() -> dict[str, Check]:
-    algorithms = {"all_reduce": ALL_REDUCES, "all_gather": ALL_GATHERS}
-
     def check(field: dataclasses.Field[Any]) -> Check:
-        if field.name in algorithms:
-            return one_of(algorithms[field.name])
+        if field.name in COLLECTIVES:
+            return one_of(COLLECTIVES[field.name])
         if isinstance(field.default, str):
             return TEXT
         return POSITIVE_SHARE if field.name.endswith("_ceiling") else NON_NEGATIVE

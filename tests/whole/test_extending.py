@@ -48,7 +48,7 @@ def written(tmp_path):
 def imported(written):
     """The module of one of them; what it adds to tables is taken out again."""
     undo = contextlib.ExitStack()
-    for table in (collectives.ALL_REDUCES, SCHEDULES):
+    for table in (collectives.COLLECTIVES["all_reduce"], SCHEDULES):
         kept = dict(table)
         undo.callback(lambda table=table, kept=kept: (table.clear(), table.update(kept)))
 
