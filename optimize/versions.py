@@ -2,6 +2,9 @@
 
 import sys
 
+SCHEMA = 1
+"""The version of the JSON of every command."""
+
 
 def versions() -> dict[str, str]:
     """Of the program, of Python and of the libraries that took part."""

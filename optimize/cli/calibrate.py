@@ -11,6 +11,21 @@ import numpy as np
 from costmodel.inputs import Cluster
 from costmodel.measured import Calibrated, Case, Unreadable, calibrate, fit_collectives, log_errors, read_cases, settle
 from costmodel.specs import SpecError, is_nccl, load_cluster, plain, read_nccl
+from optimize.cli.command import COMMAND_LINE, Command, Switch, Text, answered, needed
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """The options of `equipoise calibrate`."""
+
+    rows: Text = None
+    """CSV file of measured runs, or output of nccl-tests; may stand first, without the flag"""
+    out: Text = None
+    """TOML file with the tables `cluster` and `stack`, which every command takes"""
+    cluster: Text = None
+    """name or file of the cluster it was measured on; default: as the rows say. nccl-tests: needed"""
+    json: Switch = False
+    """print one JSON object and nothing else"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,15 +41,28 @@ class Answer:
 
     def as_json(self) -> dict[str, Any]:
         """What a program may want to know before it opens the file."""
-        told = {"rows": self.rows, "used": self.used, "error_before": self.before, "error_after": self.after}
-        return told | {"problems": list(self.problems), "cluster": self.cluster.name}
+        counts = {"rows": self.rows, "used": self.used, "error_before": self.before, "error_after": self.after}
+        return counts | {"problems": list(self.problems), "cluster": self.cluster.name}
+
+
+def ask(request: Request) -> Request:
+    """The files, both of which must be named."""
+    needed(request, {"rows": "my_rows.csv", "out": "--out my_cluster.toml"})
+    return request
+
+
+def run(request: Request) -> Answer:
+    """Calibrate and write."""
+    answer = calibrated(str(request.rows), request.cluster)
+    write(answer, str(request.out))
+    return answer
 
 
 def calibrated(rows: str, cluster: str | None) -> Answer:
-    """From a table of rows, or from the output of nccl-tests, which needs the cluster that it was measured on."""
+    """The answer from a table of rows, or from what nccl-tests printed, which needs the cluster it was measured on."""
     if is_nccl(rows):
         if cluster is None:
-            raise SpecError("command line: `cluster` is missing; expected the cluster that the collectives ran on")
+            raise SpecError(f"{COMMAND_LINE}: `cluster` is missing; expected the cluster that the collectives ran on")
         return _collectives(rows, load_cluster(cluster))
     return _runs(rows, None if cluster is None else load_cluster(cluster))
 
@@ -48,22 +76,22 @@ def _runs(path: str, base: Cluster | None) -> Answer:
             f"rows ({plain(path)}): no row can be modelled; {unreadable[0] if unreadable else 'the table has none'}"
         )
     try:
-        found = calibrate(settle(cases))
+        calibrated = calibrate(settle(cases))
     except ValueError as error:
         raise SpecError(f"rows ({plain(path)}): {error}") from None
-    own = base if base is not None else _general(found)
+    own = base if base is not None else _general(calibrated)
     return Answer(
-        cluster=dataclasses.replace(own, stack=found.stack),
+        cluster=dataclasses.replace(own, stack=calibrated.stack),
         rows=len(read),
-        used=len(found.used),
-        before=float(np.median(found.before)),
-        after=float(np.median(found.after)),
-        problems=unreadable + found.problems,
+        used=len(calibrated.used),
+        before=float(np.median(calibrated.before)),
+        after=float(np.median(calibrated.after)),
+        problems=unreadable + calibrated.problems,
     )
 
 
-def _general(found: Calibrated) -> Cluster:
-    return dataclasses.replace(found.case.cluster, name=f"calibrated {found.case.cluster.name}")
+def _general(calibrated: Calibrated) -> Cluster:
+    return dataclasses.replace(calibrated.case.cluster, name=f"calibrated {calibrated.case.cluster.name}")
 
 
 def _collectives(path: str, cluster: Cluster) -> Answer:
@@ -111,4 +139,34 @@ def write(answer: Answer, out: str) -> None:
         Path(out).write_text(as_toml(answer.cluster), encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise SpecError(f"command line: `out` is {plain(out)!r}, which cannot be written ({reason})") from None
+        raise SpecError(f"{COMMAND_LINE}: `out` is {plain(out)!r}, which cannot be written ({reason})") from None
+
+
+def as_json(request: Request, answer: Answer) -> dict[str, Any]:
+    """What a program may want to know before it opens the file."""
+    inputs = {"rows": request.rows, "out": request.out, "cluster": request.cluster}
+    return answered(inputs) | answer.as_json()
+
+
+def show(request: Request, answer: Answer) -> None:
+    """How many rows were used, and what is wrong with the others."""
+    print(f"{request.out}: {answer.used} of {answer.rows} rows used")
+    print(f"median error {answer.before:.1%} before, {answer.after:.1%} after")
+    for problem in answer.problems:
+        print(f"  {problem}")
+
+
+CALIBRATE = Command(
+    request=Request,
+    about="A cluster file adapted to measured runs (three suffice), or to what nccl-tests printed.",
+    examples="""
+examples:
+  equipoise calibrate my_rows.csv --out my_cluster.toml
+  equipoise calibrate all_reduce_perf.txt --cluster h100 --out my_cluster.toml
+  equipoise explain --model llama3-8b --cluster my_cluster.toml""",
+    first="--rows",
+    ask=ask,
+    run=run,
+    as_json=as_json,
+    show=show,
+)

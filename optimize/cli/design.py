@@ -19,13 +19,15 @@ from costmodel.specs import (
     load_workload,
     one_of,
 )
-from optimize.cli.inputs import COMMAND_LINE, Given, merge, placed
+from optimize import report
+from optimize.cli.command import COMMAND_LINE, Command, Count, Number, Switch, Text, given
+from optimize.cli.fix import fixed_fields
+from optimize.cli.inputs import Given, merge, placed
 from optimize.cli.jobs import read_jobs
-from optimize.cli.plan import fixed_fields
-from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult
+from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult, design
 from optimize.question import SECONDS_A_DAY, Job, Limits, Objective
+from optimize.versions import SCHEMA
 
-SCHEMA = 1
 TEMPLATE = "gb200-nvl72"
 SECONDS = 30.0
 _OBJECTIVES = {objective.key: objective for objective in (Objective.time, *Objective)}  # the default one first
@@ -42,6 +44,57 @@ _CHECKS: dict[str, Check] = {
     "sweep": one_of(SWEPT),
     "objective": one_of(_OBJECTIVES),
 }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """The options of `equipoise design`."""
+
+    model: Text = None
+    """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
+    tokens: Number = None
+    """tokens to train"""
+    jobs: Text = None
+    """TOML or JSON file of several jobs instead: `[[jobs]]` with model, tokens, batch, weight, deadline_days"""
+    budget_usd: Number = None
+    """what the cluster may cost: its purchase, or with --rent what is spent while training"""
+    rent: Switch = False
+    """the budget is rent; for clusters whose rental price is known"""
+    power_mw: Number = None
+    """what it may draw at the facility's meter, cooling and losses included"""
+    accelerators: Count = None
+    """how many it may have at most"""
+    deadline_days: Number = None
+    """how long training may take"""
+    objective: Text = None
+    """time_s (default), step_s, cost_usd, energy_j, tokens_per_usd or tokens_per_j"""
+    sequence: Count = None
+    """tokens of one sequence; default: the model's"""
+    batch: Count = None
+    """sequences of one step, over all accelerators; default: the model's"""
+    cluster: Text = None
+    """cluster whose domains, latencies and software the designed one has; default: gb200-nvl72"""
+    curves: Text = None
+    """file of what rates and sizes cost and draw; default: prices of early 2026"""
+    fix: Text = None
+    """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
+    sweep: Text = None
+    """limit that the frontier sweeps: budget_usd, power_w or accelerators; default: the first of them that is given"""
+    seconds: Number = None
+    """when to stop, with the gap that is reached by then; default: 30"""
+    seed: Count = None
+    """of the starts of the descent; default: 0"""
+    config: Text = None
+    """TOML file of these same fields (`model = "megatron-1t"`, `budget_usd = 500e6`, ...); flags override it"""
+    out: Text = None
+    """directory for result.json and the figures, as PNG and SVG"""
+    json: Switch = False
+    """print one JSON object and nothing else"""
+
+
+def ask(request: Request) -> DesignInputs:
+    """What is searched, and within which limits."""
+    return resolve_design(given(request), request.config)
 
 
 def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> DesignInputs:
@@ -89,6 +142,11 @@ def _jobs(given: Given) -> tuple[tuple[str, ...], tuple[Job, ...]]:
         given.place("model"), "model", load_workload, given.values["model"], **given.pick("sequence", "batch")
     )
     return (str(given.values["model"]),), (Job(workload=workload, tokens=given.values["tokens"]),)
+
+
+def run(inputs: DesignInputs) -> DesignResult:
+    """Both answers; on a terminal it is said where the search is."""
+    return design(inputs.jobs, inputs.limits, **inputs.settings(), progress=report.progress("design"))
 
 
 def as_json(inputs: DesignInputs, result: DesignResult) -> dict[str, Any]:
@@ -149,3 +207,20 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 
 def _number(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
+
+
+DESIGN = Command(
+    request=Request,
+    about="The best cluster for a job and its plan, of any rates and of real parts, within what it may cost and draw.",
+    examples="""
+examples:
+  equipoise design --model megatron-1t --budget-usd 500e6 --power-mw 50 --tokens 20e12
+  equipoise design --model llama3-405b --power-mw 30 --tokens 15e12 --objective energy_j --out results/design
+  equipoise design --model deepseek-v3 --budget-usd 100e6 --tokens 14.8e12 --objective cost_usd --json
+  equipoise design --jobs jobs.toml --budget-usd 300e6""",
+    ask=ask,
+    run=run,
+    as_json=as_json,
+    show=lambda inputs, result: report.show_design(inputs, result),
+    files=lambda inputs, result: report.draw_design(result),
+)

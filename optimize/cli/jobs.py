@@ -37,8 +37,8 @@ def read_jobs(path: str, place: str) -> tuple[tuple[str, ...], tuple[Job, ...]]:
     unknown = [key for key in content if key != "jobs"]
     if unknown:
         raise SpecError(f"{where}: `{plain(unknown[0])}` is not a field here; expected `[[jobs]]`")
-    found = [_job(table, f"{where}, job {number}") for number, table in enumerate(tables, 1)]
-    return tuple(name for name, _ in found), tuple(job for _, job in found)
+    jobs = [_job(table, f"{where}, job {number}") for number, table in enumerate(tables, 1)]
+    return tuple(name for name, _ in jobs), tuple(job for _, job in jobs)
 
 
 def _job(table: Mapping[str, Any], where: str) -> tuple[str, Job]:

@@ -1,9 +1,20 @@
 """`equipoise models` and `equipoise clusters`: what is known by name."""
 
+import dataclasses
 from typing import Any
 
 from costmodel.inputs import Cluster, active_parameters, layers, model_flop, parameters
 from costmodel.specs import SpecError, load_cluster, load_workload, model_names, read_tables
+from optimize import report
+from optimize.cli.command import Command, Switch, answered
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """The options of both."""
+
+    json: Switch = False
+    """print one JSON object and nothing else"""
 
 
 def models() -> list[dict[str, Any]]:
@@ -11,19 +22,19 @@ def models() -> list[dict[str, Any]]:
 
     Sizes that a family does not have are null; those that differ between stages are lists.
     """
-    tables, found = read_tables("models"), []
+    tables, rows = read_tables("models"), []
     for name in model_names():
         workload, table = load_workload(name), tables[name]
         count = int(parameters(workload))
         sizes = {"layers": layers(workload)} | {key: table.get(key) for key in ("hidden", "heads", "vocabulary")}
-        found.append(
+        rows.append(
             {"name": name, "parameters": count, "active_parameters": int(active_parameters(workload)), **sizes}
             | {"sequence": workload.sequence, "batch": workload.batch}
             | {"flop_per_token": model_flop(workload) / workload.sequence}
             | {"family": table.get("family", "decoder"), "size_note": table.get("size_note")}
             | {"source": table.get("source"), "date": table.get("date")}
         )
-    return found
+    return rows
 
 
 def clusters() -> list[dict[str, Any]]:
@@ -34,13 +45,13 @@ def clusters() -> list[dict[str, Any]]:
 
 def _cluster_or_gap(name: str, table: dict[str, Any]) -> dict[str, Any]:
     """A cluster that lacks a number can be listed, but not evaluated."""
-    told = {"source": table.get("source"), "date": table.get("date")}
+    dated = {"source": table.get("source"), "date": table.get("date")}
     try:
-        return _cluster(load_cluster(name)) | told | {"missing": None}
+        return _cluster(load_cluster(name)) | dated | {"missing": None}
     except SpecError as error:
         empty = dict.fromkeys(("peak_16bit_flop_per_s", "hbm_bytes", "hbm_bytes_per_s", "power_w", "price_usd"))
         own = {"name": name, "accelerator": table["accelerator"], "default_accelerators": table.get("accelerators")}
-        return own | empty | {"types": [], "tiers": []} | told | {"missing": str(error)}
+        return own | empty | {"types": [], "tiers": []} | dated | {"missing": str(error)}
 
 
 def _cluster(cluster: Cluster) -> dict[str, Any]:
@@ -66,3 +77,29 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
             for tier in cluster.tiers
         ],
     }
+
+
+MODELS = Command(
+    request=Request,
+    about="The models that are known by name.",
+    examples="""
+examples:
+  equipoise models
+  equipoise models --json""",
+    ask=lambda request: None,
+    run=lambda _: models(),
+    as_json=lambda _, rows: answered({}) | {"models": rows},
+    show=lambda _, rows: report.show_models(rows),
+)
+CLUSTERS = Command(
+    request=Request,
+    about="The clusters that are known by name.",
+    examples="""
+examples:
+  equipoise clusters
+  equipoise clusters --json""",
+    ask=lambda request: None,
+    run=lambda _: clusters(),
+    as_json=lambda _, rows: answered({}) | {"clusters": rows},
+    show=lambda _, rows: report.show_clusters(rows),
+)

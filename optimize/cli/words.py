@@ -6,33 +6,27 @@ import difflib
 import io
 import types
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tyro
 
 from costmodel.specs import SpecError, show
-from optimize.cli.inputs import COMMAND_LINE
-
-T = TypeVar("T")
+from optimize.cli.command import COMMAND_LINE, Command
 
 
-def read(request: type[T], command: str, words: Sequence[str], examples: str) -> T:
+def read(command: Command[Any, Any], name: str, words: Sequence[str]) -> Any:
     """The request that the words make. Raises `SpecError`; prints and exits where they ask for help."""
-    program, description = f"equipoise {command}", f"{request.__doc__}\n{examples}"
+    program, description = f"equipoise {name}", f"{command.about}\n{command.examples}"
+    if command.first is not None and words and not words[0].startswith("-"):
+        words = [command.first, *words]
     refusal = io.StringIO()
     try:
         with contextlib.redirect_stderr(refusal):
-            return tyro.cli(request, prog=program, args=list(words), description=description)
+            return tyro.cli(command.request, prog=program, args=list(words), description=description)
     except SystemExit as ending:
         if ending.code in (0, None):
             raise
-    raise SpecError(_why(request, program, words) or _one_line(refusal.getvalue()))
-
-
-def first_as(flag: str, words: Sequence[str]) -> list[str]:
-    """The words with their first one under its flag, where it stands without any."""
-    plain_first = bool(words) and not words[0].startswith("-")
-    return [flag, *words] if plain_first else list(words)
+    raise SpecError(_why(command.request, program, words) or _one_line(refusal.getvalue()))
 
 
 def _why(request: type, program: str, words: Sequence[str]) -> str | None:
@@ -67,16 +61,16 @@ def _unknown(word: str, program: str, flags: dict[str, Any]) -> str:
 
 def _flags(request: type) -> dict[str, Any]:
     """Every option and the type of its value; `bool` for switches."""
-    found: dict[str, Any] = {"--help": bool}
+    flags: dict[str, Any] = {"--help": bool}
     for field in dataclasses.fields(request):  # pyright: ignore[reportArgumentType]
         kind = get_type_hints(request)[field.name]
         if dataclasses.is_dataclass(kind):
-            found |= _flags(kind)  # pyright: ignore[reportArgumentType]
+            flags |= _flags(kind)  # pyright: ignore[reportArgumentType]
             continue
         kind = _without_none(kind)
         name = field.name.replace("_", "-")
-        found |= {f"--{name}": kind} | ({f"--no-{name}": kind} if kind is bool else {})
-    return found
+        flags |= {f"--{name}": kind} | ({f"--no-{name}": kind} if kind is bool else {})
+    return flags
 
 
 def _without_none(kind: Any) -> Any:

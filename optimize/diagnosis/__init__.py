@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from optimize.diagnosis.explain import Explanation as Explanation
     from optimize.diagnosis.explain import Stage as Stage
     from optimize.diagnosis.explain import explain as explain
+    from optimize.diagnosis.explain import explain_inputs as explain_inputs
     from optimize.diagnosis.explain import explanation_json as explanation_json
     from optimize.diagnosis.explain import limiting as limiting
     from optimize.diagnosis.inputs import Inputs as Inputs
     from optimize.diagnosis.money import missing as missing
     from optimize.diagnosis.operators import Operator as Operator
+    from optimize.diagnosis.predict import Prediction as Prediction
     from optimize.diagnosis.predict import predict as predict
     from optimize.diagnosis.predict import predict_file as predict_file
     from optimize.diagnosis.predict import prediction_json as prediction_json

@@ -1,4 +1,4 @@
-"""`equipoise explain`: the answer as plain data, with the keys that other programs rely on."""
+"""What a step costs under a plan and why; the answer also as plain data, with the keys that programs rely on."""
 
 import dataclasses
 import math
@@ -6,13 +6,14 @@ from typing import Any
 
 from costmodel.evaluators import evaluate, memory_by_stage
 from costmodel.formulas import MFU_CONVENTION, Breakdown, StageMemory, Term
+from costmodel.inputs import Cluster, Plan, Workload
 from optimize.diagnosis.inputs import Inputs
 from optimize.diagnosis.money import economics_json
 from optimize.diagnosis.operators import Operator, operators
 from optimize.diagnosis.sensitivity import Elasticity, elasticities
 from optimize.status import CommandError, Status
+from optimize.versions import SCHEMA
 
-SCHEMA = 1
 _PASSING = ("activations", "logits", "recompute", "gathered", "fragmentation")
 _HELD = ("weights", "gradients", "optimizer", "buffers", "outside")
 _SECOND = ("weights", "optimizer", "activations")
@@ -39,7 +40,7 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """Everything that the screen, the JSON and the figures show."""
+    """Everything that the screen, the JSON and the figures of `equipoise explain` show."""
 
     inputs: Inputs
     breakdown: Breakdown
@@ -68,17 +69,22 @@ class Explanation:
         return bool(self.second_bytes <= self.breakdown.second_limit_bytes)
 
 
-def explain(inputs: Inputs) -> Explanation:
-    """Evaluate the plan and everything that explains its cost."""
-    asked = inputs.workload, inputs.cluster, inputs.plan
-    breakdown = evaluate(*asked)
+def explain(workload: Workload, cluster: Cluster, plan: Plan) -> Explanation:
+    """Evaluate a plan and everything that explains its cost."""
+    return explain_inputs(Inputs(workload=workload, cluster=cluster, plan=plan))
+
+
+def explain_inputs(inputs: Inputs) -> Explanation:
+    """The same, with where each of them was read."""
+    job = inputs.workload, inputs.cluster, inputs.plan
+    breakdown = evaluate(*job)
     _check_finite(breakdown)
     return Explanation(
         inputs=inputs,
         breakdown=breakdown,
-        stages=tuple(_stage(i + 1, stage) for i, stage in enumerate(memory_by_stage(*asked))),
-        elasticities=elasticities(*asked),
-        operators=operators(*asked),
+        stages=tuple(_stage(i + 1, stage) for i, stage in enumerate(memory_by_stage(*job))),
+        elasticities=elasticities(*job),
+        operators=operators(*job),
     )
 
 
@@ -110,23 +116,23 @@ def limiting(term: Term) -> str | None:
 
 def explanation_json(explanation: Explanation) -> dict[str, Any]:
     """The answer of DESIGN section 9, without the keys that every command adds."""
-    found = explanation.breakdown
+    breakdown = explanation.breakdown
     return {
         "schema": SCHEMA,
         "status": Status.ok.name,
         "message": "fits in memory" if explanation.fits else "does not fit in memory",
         "inputs": explanation.inputs.as_json(),
-        "step_s": found.step_s,
-        "tokens_per_s": found.tokens_per_s,
-        "mfu": found.mfu,
+        "step_s": breakdown.step_s,
+        "tokens_per_s": breakdown.tokens_per_s,
+        "mfu": breakdown.mfu,
         "mfu_convention": MFU_CONVENTION,
-        "hfu": found.hfu,
+        "hfu": breakdown.hfu,
         "terms": [
             {"name": t.name, "exposed_s": t.exposed_s, "hidden_s": t.hidden_s, "limited_by": limiting(t)}
-            for t in found.terms
+            for t in breakdown.terms
         ],
         "memory": _memory_json(explanation),
-        "economics": economics_json(found.economics, explanation.inputs.cluster),
+        "economics": economics_json(breakdown.economics, explanation.inputs.cluster),
         "violations": [],
         "elasticities": {e.parameter.key: e.value for e in explanation.elasticities},
         "operators": [dataclasses.asdict(operator) for operator in explanation.operators],

@@ -1,4 +1,4 @@
-"""What one evaluation needs: the answer of the command line to what was asked."""
+"""What one evaluation needs, and where each part of it was read."""
 
 import dataclasses
 from pathlib import Path
@@ -11,20 +11,21 @@ from costmodel.inputs import Cluster, Plan, Workload
 class Inputs:
     """What one evaluation needs, resolved and legal."""
 
-    model: str
-    cluster_from: str  # name or file
     workload: Workload
     cluster: Cluster
     plan: Plan
-    plan_from: str  # where the plan was read
+    model: str = ""  # name or file; empty where the workload itself was given
+    cluster_from: str = ""  # name or file
+    plan_from: str = "arguments"  # where the plan was read
     chosen: str = ""  # how the degrees that were not given were chosen; empty where all were
     out: Path | None = None
+    against: "Inputs | None" = None  # what is put beside it
     unread: tuple[str, ...] = ()  # options of a launch file that may change the cost and were not read
 
     def as_json(self) -> dict[str, Any]:
         """The resolved inputs, enough to ask again."""
         return {
-            "model": self.model,
+            "model": self.model or self.workload.name,
             "cluster": self.cluster.name,
             "accelerators": self.cluster.accelerators,
             "sequence": self.workload.sequence,

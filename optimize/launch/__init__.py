@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 from costmodel import door
 
 if TYPE_CHECKING:
-    from optimize.launch import frameworks as frameworks
+    from optimize.launch.framework import FREE as FREE
+    from optimize.launch.framework import Framework as Framework
+    from optimize.launch.framework import Known as Known
+    from optimize.launch.framework import canonical as canonical
+    from optimize.launch.frameworks import FRAMEWORKS as FRAMEWORKS
+    from optimize.launch.frameworks import framework_of as framework_of
+    from optimize.launch.frameworks import launch as launch
+    from optimize.launch.frameworks import read as read
     from optimize.launch.plan_files import PlanFile as PlanFile
     from optimize.launch.plan_files import is_launch_file as is_launch_file
     from optimize.launch.plan_files import read_plan_file as read_plan_file

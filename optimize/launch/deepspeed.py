@@ -171,6 +171,7 @@ def elsewhere(plan: Plan) -> Iterator[str]:
 FRAMEWORK = Framework(
     name="deepspeed",
     title="DeepSpeed",
+    file="launch-deepspeed.json",
     alternatives=ALTERNATIVES,
     settings=deepspeed_settings,
     fields=deepspeed_fields,

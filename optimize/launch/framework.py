@@ -67,6 +67,7 @@ class Framework:
 
     name: str
     title: str
+    file: str  # its usual name
     alternatives: tuple[Alternative, ...]
     settings: Callable[[Job], Settings]
     fields: Callable[[Reader, Known], dict[str, Any]]

@@ -232,6 +232,7 @@ def _job_rules(plan: Plan, workload: Workload) -> Iterator[str]:
 FRAMEWORK = Framework(
     name="maxtext",
     title="MaxText",
+    file="launch-maxtext.yml",
     alternatives=ALTERNATIVES,
     settings=maxtext_settings,
     fields=maxtext_fields,

@@ -118,6 +118,7 @@ ABOUT_MODEL = frozenset(
 FRAMEWORK = Framework(
     name="megatron",
     title="Megatron-LM",
+    file="launch-megatron.sh",
     alternatives=ALTERNATIVES,
     settings=megatron_settings,
     fields=megatron_fields,

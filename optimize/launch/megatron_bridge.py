@@ -127,6 +127,7 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
 FRAMEWORK = Framework(
     name="megatron-bridge",
     title="Megatron-Bridge",
+    file="launch-megatron-bridge.txt",
     alternatives=ALTERNATIVES,
     settings=bridge_settings,
     fields=bridge_fields,

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from costmodel.inputs import layers
 from costmodel.specs import PLAN_CHECKS, SpecError, convert, load_workload, plain, plan_from, read_mapping, read_text
+from optimize.launch.framework import Known, has_experts
 
 
 class PlanFile(NamedTuple):
@@ -14,29 +15,29 @@ class PlanFile(NamedTuple):
     unread: tuple[str, ...] = ()  # options of a launch file that may change the cost and that nothing here stands for
 
 
-def read_plan_file(path: str, asked: Mapping[str, Any]) -> PlanFile:
-    """The file by its content. `asked` was given beside it: a launch file may leave open how many layers or
-    accelerators there are.
+def read_plan_file(path: str, beside: Mapping[str, Any]) -> PlanFile:
+    """The file by its content. A launch file may leave open how many layers or accelerators there are, which is then
+    taken from what was given `beside` it.
     """
-    from optimize.launch import frameworks as export
+    from optimize.launch.frameworks import framework_of, read
 
     text, where = read_text(path), f"plan ({plain(path)})"
-    if export.framework_of(text) is None:
+    if framework_of(text) is None:
         return PlanFile(_plan_fields(path, where))
-    known = _known(asked)
-    found = export.read(text, where, known)
-    said = found.facts.get("layers", known.layers)
-    if known.layers is not None and said != known.layers:
-        raise SpecError(f"{where}: `num-layers` is {said}; expected the {known.layers} layers of the model")
-    facts = {name: found.facts[name] for name in ("batch", "sequence", "accelerators") if name in found.facts}
-    return PlanFile(facts | convert(found.fields, PLAN_CHECKS, where), found.unread)
+    known = _known(beside)
+    launch = read(text, where, known)
+    count = launch.facts.get("layers", known.layers)
+    if known.layers is not None and count != known.layers:
+        raise SpecError(f"{where}: `num-layers` is {count}; expected the {known.layers} layers of the model")
+    facts = {name: launch.facts[name] for name in ("batch", "sequence", "accelerators") if name in launch.facts}
+    return PlanFile(facts | convert(launch.fields, PLAN_CHECKS, where), launch.unread)
 
 
 def is_launch_file(path: str) -> bool:
     """Whether a file holds the options of a training framework."""
-    from optimize.launch import frameworks as export
+    from optimize.launch.frameworks import framework_of
 
-    return export.framework_of(read_text(path)) is not None
+    return framework_of(read_text(path)) is not None
 
 
 def _plan_fields(path: str, where: str) -> dict[str, Any]:
@@ -48,13 +49,11 @@ def _plan_fields(path: str, where: str) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in PLAN_CHECKS if name in inside} | ones
 
 
-def _known(asked: Mapping[str, Any]) -> Any:
+def _known(beside: Mapping[str, Any]) -> Known:
     """What the model and the command line say. A wrong model is told where it is read for good."""
-    from optimize.launch import frameworks as export
-
-    count = asked.get("accelerators")
+    count = beside.get("accelerators")
     try:
-        workload = load_workload(asked["model"])
+        workload = load_workload(beside["model"])
     except (KeyError, SpecError):
-        return export.Known(accelerators=count)
-    return export.Known(layers=layers(workload), accelerators=count, has_experts=export.has_experts(workload))
+        return Known(accelerators=count)
+    return Known(layers=layers(workload), accelerators=count, has_experts=has_experts(workload))

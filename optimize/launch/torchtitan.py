@@ -242,6 +242,7 @@ def elsewhere(plan: Plan) -> Iterator[str]:
 FRAMEWORK = Framework(
     name="torchtitan",
     title="torchtitan",
+    file="launch_torchtitan.py",
     alternatives=ALTERNATIVES,
     settings=titan_settings,
     fields=titan_fields,

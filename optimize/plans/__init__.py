@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from costmodel import door
 
 if TYPE_CHECKING:
+    from optimize.plans.checkpoint import check_checkpoint as check_checkpoint
     from optimize.plans.exhaustive import chunk_count as chunk_count
     from optimize.plans.exhaustive import exactly as exactly
     from optimize.plans.exhaustive import in_numpy as in_numpy
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
     from optimize.plans.find_plan import find_plan as find_plan
     from optimize.plans.inputs import PlanInputs as PlanInputs
     from optimize.plans.plan_values import plan_value as plan_value
-    from optimize.plans.restricted import OnlyResult as OnlyResult
+    from optimize.plans.processes import connect as connect
+    from optimize.plans.processes import search_shared as search_shared
     from optimize.plans.restricted import find_plan_for as find_plan_for
+    from optimize.plans.restricted import restriction_cost as restriction_cost
     from optimize.plans.runner_ups import RunnerUp as RunnerUp
     from optimize.plans.sharding import WAIT_S as WAIT_S
     from optimize.plans.sharding import Sharding as Sharding

@@ -1,6 +1,6 @@
 """The best plan that one launcher can run: `equipoise plan --only megatron`.
 
-What a launcher can be told is a table of alternatives (`export/_framework.py`). Each is a lattice of its own, with the
+What a launcher can be told is a table of alternatives (`launch/framework.py`). Each is a lattice of its own, with the
 fields that it allows; what lies beyond the table (`Framework.cannot`) is left out of each one's best.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.specs import SpecError, nearest
 from optimize.lattice import Lattice, plan_precision
-from optimize.launch import frameworks as export
+from optimize.launch import FRAMEWORKS, FREE, Framework
 from optimize.plans import exhaustive
 from optimize.plans.exhaustive import Best, Entry
 from optimize.plans.find_plan import PlanResult, Ranked, find_plan
@@ -32,31 +32,6 @@ _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Plan)}
 Search = Callable[[Lattice, PlanValue, int], Best]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class OnlyResult:
-    """The best of what can be launched, beside the best of all."""
-
-    framework: str
-    title: str
-    result: PlanResult
-    best_of_all: PlanResult | None  # None where the search was stopped before it
-
-    @property
-    def cost(self) -> float | None:
-        """What the restriction costs: how much worse the objective is, relative to the best of all plans."""
-        if self.best_of_all is None:
-            return None
-        return _internal(self.result, self.result.value) / _internal(self.best_of_all, self.best_of_all.value) - 1
-
-    def as_json(self) -> dict[str, Any]:
-        every = self.best_of_all
-        return {
-            "framework": self.framework,
-            "cost": self.cost,
-            "best_of_all": None if every is None else {"plan": dataclasses.asdict(every.plan), "value": every.value},
-        }
-
-
 def find_plan_for(
     name: str,
     workload: Workload,
@@ -65,20 +40,20 @@ def find_plan_for(
     fixed: Mapping[str, Any] | None = None,
     top: int = 10,
     search: Search = exhaustive.search,
-    **asked: Any,
-) -> OnlyResult:
-    """As `find_plan`, of plans that the framework can be told."""
-    if name not in export.FRAMEWORKS:
-        raise SpecError(f"`only` is {name!r}; {nearest(name, export.FRAMEWORKS)}")
-    framework, given = export.FRAMEWORKS[name], dict(fixed or {})
+    **options: Any,
+) -> tuple[PlanResult, PlanResult | None]:
+    """As `find_plan`, of plans that the framework can be told; and the best of all, unless the search was stopped."""
+    if name not in FRAMEWORKS:
+        raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
+    framework, given = FRAMEWORKS[name], dict(fixed or {})
     results, why = [], None
     for alternative in framework.alternatives:
         narrowed = narrow(given, alternative, plan_precision(cluster))
         if narrowed is None:
             continue
-        told = tellable(framework, workload, search)
+        tellable = search_tellable(framework, workload, search)
         try:
-            results.append(find_plan(workload, cluster, fixed=narrowed, top=top, search=told, **asked))
+            results.append(find_plan(workload, cluster, fixed=narrowed, top=top, search=tellable, **options))
         except CommandError as error:
             why = error if why is None or error.status is Status.infeasible else why
         if results and results[-1].status is Status.incomplete:
@@ -88,9 +63,16 @@ def find_plan_for(
         raise CommandError(Status.infeasible, f"for {framework.title}: {message}")
     result, every = _merged(results, top), None
     if result.status is Status.ok:
-        every = find_plan(workload, cluster, fixed=given, top=1, search=search, **asked)
+        every = find_plan(workload, cluster, fixed=given, top=1, search=search, **options)
         every = None if every.status is Status.incomplete else every
-    return OnlyResult(framework=name, title=framework.title, result=result, best_of_all=every)
+    return result, every
+
+
+def restriction_cost(result: PlanResult, best_of_all: PlanResult | None) -> float | None:
+    """How much worse the objective is, relative to the best of all plans; None where that is not known."""
+    if best_of_all is None:
+        return None
+    return _internal(result, result.value) / _internal(best_of_all, best_of_all.value) - 1
 
 
 def narrow(
@@ -100,28 +82,28 @@ def narrow(
 
     Overlap is left to the lattice, which has it wherever there is traffic, unless it is not allowed.
     """
-    found = dict(fixed)
+    fields = dict(fixed)
     for name in _DEFAULTS:
         given = fixed.get(name)
-        allowed = alternative.get(name, () if name in export.FREE else (_DEFAULTS[name],))
+        allowed = alternative.get(name, () if name in FREE else (_DEFAULTS[name],))
         if name in JUDGED or not allowed:
             continue
         if given is not None:
-            asked = given if isinstance(given, set | frozenset) else (given,)
-            allowed = tuple(value for value in allowed if value in asked)
+            wanted = given if isinstance(given, set | frozenset) else (given,)
+            allowed = tuple(value for value in allowed if value in wanted)
             if not allowed:
                 return None
         if given is None and name.startswith("offload_") and 0.0 not in allowed:
             return None  # offload is not searched: only where it is asked for
         if name in SEARCHED:
-            found[name] = allowed[0] if len(allowed) == 1 else frozenset(allowed)
+            fields[name] = allowed[0] if len(allowed) == 1 else frozenset(allowed)
         elif given is None and not (name.startswith("overlap_") and True in allowed):
             preferred = usual.get(name, _DEFAULTS[name])
-            found[name] = preferred if preferred in allowed else allowed[0]
-    return found
+            fields[name] = preferred if preferred in allowed else allowed[0]
+    return fields
 
 
-def tellable(framework: export.Framework, workload: Workload, search: Search) -> Search:
+def search_tellable(framework: Framework, workload: Workload, search: Search) -> Search:
     """A search whose best plans are those that the framework can be told."""
 
     def keeps(lattice: Lattice, entry: Entry) -> bool:
@@ -153,7 +135,7 @@ def _merged(results: list[PlanResult], top: int) -> PlanResult:
     cells: dict[tuple[int, int], float] = {}
     for result in results:
         for cell, value in result.cells.items():
-            cells[cell] = min(cells.get(cell, value), value, key=lambda found: _internal(best, found))
+            cells[cell] = min(cells.get(cell, value), value, key=lambda value: _internal(best, value))
     status = results[-1].status  # the last one, if any, was interrupted
     return dataclasses.replace(
         best,

@@ -1,15 +1,24 @@
-"""Everything for people: text, tables and figures."""
+"""Everything for people: text, tables and figures. And the files and JSON of an answer."""
 
 from typing import TYPE_CHECKING
 
 from costmodel import door
 
 if TYPE_CHECKING:
-    from optimize.report import figures as figures
-    from optimize.report import figures_design as figures_design
-    from optimize.report import figures_plan as figures_plan
-    from optimize.report import report as report
-    from optimize.report.figures import BLACK as BLACK
-    from optimize.report.figures import PALETTE as PALETTE
+    from optimize.report.against import show_comparison as show_comparison
+    from optimize.report.design import show_design as show_design
+    from optimize.report.drawing import BLACK as BLACK
+    from optimize.report.drawing import PALETTE as PALETTE
+    from optimize.report.explain import show_explanation as show_explanation
+    from optimize.report.figures_design import draw_design as draw_design
+    from optimize.report.figures_explain import draw_explanation as draw_explanation
+    from optimize.report.figures_plan import draw_plans as draw_plans
+    from optimize.report.files import check_directory as check_directory
+    from optimize.report.files import print_json as print_json
+    from optimize.report.files import write as write
+    from optimize.report.lists import show_clusters as show_clusters
+    from optimize.report.lists import show_models as show_models
+    from optimize.report.plan import show_plans as show_plans
+    from optimize.report.screen import progress as progress
 
 door.hang(__name__)

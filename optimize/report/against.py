@@ -1,25 +1,21 @@
-"""The screen of `explain --against`. Used by `report.py` alone."""
+"""The screen of `explain --against`: two answers side by side, the largest difference first."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
 
 from optimize import units
-from optimize.diagnosis import Difference, comparison_of, memories, times
+from optimize.diagnosis import Difference, Explanation, comparison_of, memories, times
+from optimize.report.screen import new_console, new_table, say
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from optimize.diagnosis import Explanation
-
-NewTable = Callable[..., "Table"]
-Say = Callable[["Console", str], None]
 _SEEN = 5e-4  # of the total: smaller terms are left out where both are
 _SAME = 1e-9
 
 
-def show(first: "Explanation", second: "Explanation", console: "Console", say: Say, new_table: NewTable) -> None:
-    """Print it."""
+def show_comparison(first: Explanation, second: Explanation) -> None:
+    """Two answers side by side."""
+    console = new_console()
     title, *lines = header_lines(first, second)
     console.print(title, style="bold")
     for line in lines:
@@ -30,17 +26,17 @@ def show(first: "Explanation", second: "Explanation", console: "Console", say: S
     say(console, sure_line(first, second))
     for table in (summary_table, time_table, memory_table):
         console.print()
-        console.print(table(first, second, new_table))
+        console.print(table(first, second))
 
 
-def sure_line(first: "Explanation", second: "Explanation") -> str:
+def sure_line(first: Explanation, second: Explanation) -> str:
     """Which is faster, and how sure that is."""
-    found = comparison_of(first, second)
-    letter, share = ("A", found.probability_faster) if found.log_ratio >= 0 else ("B", 1.0 - found.probability_faster)
+    sure = comparison_of(first, second)
+    letter, share = ("A", sure.probability_faster) if sure.log_ratio >= 0 else ("B", 1.0 - sure.probability_faster)
     return f"{letter} is faster with a probability of {units.percent(share)}: what both share cancels"
 
 
-def header_lines(first: "Explanation", second: "Explanation") -> list[str]:
+def header_lines(first: Explanation, second: Explanation) -> list[str]:
     """What is compared."""
     workload = first.inputs.workload
     lines = [f"{workload.name}: {workload.batch:,} sequences of {workload.sequence:,} tokens"]
@@ -52,7 +48,7 @@ def header_lines(first: "Explanation", second: "Explanation") -> list[str]:
     return lines + [f"   chosen here: {words} (not for speed)" for words in chosen]
 
 
-def summary_table(first: "Explanation", second: "Explanation", new_table: NewTable) -> "Table":
+def summary_table(first: Explanation, second: Explanation) -> Table:
     """Whole figures, and B over A."""
     table = new_table("", "A", "B", "B / A")
     for name, tell, a, b in _summary(first, second):
@@ -61,15 +57,15 @@ def summary_table(first: "Explanation", second: "Explanation", new_table: NewTab
     return table
 
 
-def _summary(first: "Explanation", second: "Explanation") -> list[tuple[str, Callable[[float], str], Any, Any]]:
-    def money(each: "Explanation", kind: str) -> float | None:
-        found = each.breakdown.economics
-        usd = None if found is None else getattr(found.base, kind)
+def _summary(first: Explanation, second: Explanation) -> list[tuple[str, Callable[[float], str], Any, Any]]:
+    def money(each: Explanation, kind: str) -> float | None:
+        economics = each.breakdown.economics
+        usd = None if economics is None else getattr(economics.base, kind)
         return None if usd is None else 1e6 * usd / each.breakdown.tokens
 
-    def energy(each: "Explanation") -> float | None:
-        found = each.breakdown.economics
-        return None if found is None else found.base.joule_per_token
+    def energy(each: Explanation) -> float | None:
+        economics = each.breakdown.economics
+        return None if economics is None else economics.base.joule_per_token
 
     rows: list[tuple[str, Callable[[float], str], Callable[[Explanation], float | None]]] = [
         ("step", lambda x: units.scaled(x, units.SECONDS), lambda e: e.breakdown.step_s),
@@ -88,26 +84,24 @@ def _signed_gib(size_bytes: float) -> str:
     return f"{size_bytes / 2.0**30:.2f} GiB"
 
 
-def time_table(first: "Explanation", second: "Explanation", new_table: NewTable) -> "Table":
+def time_table(first: Explanation, second: Explanation) -> Table:
     """Exposed seconds by term, the largest change first."""
     a, b = first.breakdown.step_s, second.breakdown.step_s
     factor, unit = units.unit_for(max(a, b), units.SECONDS)
-    return _changes(
-        f"time, {unit}", times(first, second), Difference(name="step", first=a, second=b), factor, new_table
-    )
+    return _changes(f"time, {unit}", times(first, second), Difference(name="step", first=a, second=b), factor)
 
 
-def memory_table(first: "Explanation", second: "Explanation", new_table: NewTable) -> "Table":
+def memory_table(first: Explanation, second: Explanation) -> Table:
     """Bytes by term on the fullest stage of each, the largest change first."""
     whole = Difference(name="peak", first=first.fullest.peak_bytes, second=second.fullest.peak_bytes)
-    return _changes("memory of the fullest stage, GiB", memories(first, second), whole, 2.0**30, new_table)
+    return _changes("memory of the fullest stage, GiB", memories(first, second), whole, 2.0**30)
 
 
-def _changes(title: str, found: list[Difference], whole: Difference, factor: float, new_table: NewTable) -> "Table":
+def _changes(title: str, differences: list[Difference], whole: Difference, factor: float) -> Table:
     table = new_table(title, "A", "B", "B - A", "of A's total")
     largest = max(whole.first, whole.second)
-    alike = all(abs(difference.change) < _SAME * largest for difference in found)
-    for difference in found:
+    alike = all(abs(difference.change) < _SAME * largest for difference in differences)
+    for difference in differences:
         if not alike and max(abs(difference.first), abs(difference.second)) >= _SEEN * largest:
             table.add_row(*_cells(difference, whole, factor))
     table.add_row(*_cells(whole, whole, factor), style="bold")

@@ -1,46 +1,39 @@
-"""The answer of `equipoise design` as people read it."""
+"""The screen of `equipoise design`: both answers side by side, and what stands behind them."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
 
 from optimize import units
+from optimize.clusters import Answer, DesignInputs, DesignResult
 from optimize.question import SECONDS_A_DAY, Objective
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from optimize.clusters import Answer, DesignInputs, DesignResult
+from optimize.report.screen import new_console, new_table, say
 
 
-def show(
-    inputs: "DesignInputs",
-    result: "DesignResult",
-    console: "Console",
-    say: Callable[..., None],
-    new_table: Callable[..., "Table"],
-) -> None:
+def show_design(inputs: DesignInputs, result: DesignResult) -> None:
     """Both answers side by side, and what stands behind them."""
+    console = new_console()
     for job in inputs.jobs:
         console.print(f"{job.workload.name}: {units.significant(job.tokens / 1e12)} T tokens", style="bold")
     say(console, _limits(inputs))
     say(console, f"best is the least (or most) of: {result.objective.meaning}")
     console.print()
     answers = [answer for answer in (result.continuous, result.catalogue) if answer is not None]
-    console.print(_table(answers, result.objective, new_table))
+    console.print(_table(answers, result.objective))
     console.print()
     for answer in answers:
         for job in answer.jobs:
             say(console, f"{answer.name}: {units.shorten_runs(str(job.plan))}")
             for message in job.validation.messages:
                 say(console, f"note: {message}", style="dim")
-    _show_shadow_prices(result, console, say)
-    _show_frontier(result, console, new_table)
+    _show_shadow_prices(result, console)
+    _show_frontier(result, console)
     for note in result.notes:
         say(console, note)
 
 
-def _show_shadow_prices(result: "DesignResult", console: "Console", say: Callable[..., None]) -> None:
+def _show_shadow_prices(result: DesignResult, console: Console) -> None:
     if result.continuous is None or not result.continuous.shadow_prices:
         return
     console.print()
@@ -49,7 +42,7 @@ def _show_shadow_prices(result: "DesignResult", console: "Console", say: Callabl
         say(console, f"  {price['words']}")
 
 
-def _show_frontier(result: "DesignResult", console: "Console", new_table: Callable[..., "Table"]) -> None:
+def _show_frontier(result: DesignResult, console: Console) -> None:
     """The objective over the limit that was swept."""
     if len(result.frontier) < 2:
         return
@@ -68,24 +61,24 @@ def _show_frontier(result: "DesignResult", console: "Console", new_table: Callab
     console.print(table)
 
 
-def _limits(inputs: "DesignInputs") -> str:
-    limits, said = inputs.limits, []
+def _limits(inputs: DesignInputs) -> str:
+    limits, parts = inputs.limits, []
     if limits.budget_usd is not None:
         kind = "rent while training" if limits.rent else "capital"
-        said.append(f"{units.significant(limits.budget_usd / 1e6)} M USD ({kind})")
+        parts.append(f"{units.significant(limits.budget_usd / 1e6)} M USD ({kind})")
     if limits.power_w is not None:
-        said.append(f"{units.rate(limits.power_w, 'W')} at the meter")
+        parts.append(f"{units.rate(limits.power_w, 'W')} at the meter")
     if limits.accelerators is not None:
-        said.append(f"{limits.accelerators:,} accelerators")
+        parts.append(f"{limits.accelerators:,} accelerators")
     if limits.deadline_s is not None:
-        said.append(f"{units.significant(limits.deadline_s / SECONDS_A_DAY)} days")
-    return "within " + ", ".join(said)
+        parts.append(f"{units.significant(limits.deadline_s / SECONDS_A_DAY)} days")
+    return "within " + ", ".join(parts)
 
 
-def _table(answers: list["Answer"], objective: Objective, new_table: Callable[..., "Table"]) -> "Table":
+def _table(answers: list[Answer], objective: Objective) -> Table:
     table = new_table("", *(answer.name for answer in answers))
 
-    def row(label: str, text: Callable[["Answer"], str]) -> None:
+    def row(label: str, text: Callable[[Answer], str]) -> None:
         table.add_row(label, *(text(answer) for answer in answers))
 
     row("accelerators bought", lambda a: f"{a.quantities.accelerators:,.0f}")

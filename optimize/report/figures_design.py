@@ -1,16 +1,16 @@
 """The figures of `equipoise design --out`: the frontier, elasticities as a tornado, the way from relaxed to rounded."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from optimize import units
 from optimize.clusters import Answer, DesignResult
 from optimize.question import SECONDS_A_DAY, Objective
-from optimize.report.figures import BLACK, PALETTE, STYLE, file_of
+from optimize.report.drawing import BLACK, PALETTE, files_of
 
 _LABELS = {
     "budget_usd": ("budget, million USD", 1e-6),
@@ -20,16 +20,10 @@ _LABELS = {
 _BARS = 12  # parameters of the tornado
 
 
-def draw(result: DesignResult) -> dict[str, bytes]:
+def draw_design(result: DesignResult) -> dict[str, bytes]:
     """The content of each file by its name, each as PNG and SVG; what has no content is left out."""
-    with rc_context(STYLE):
-        figures = {"frontier": _frontier(result), "elasticities": _tornado(result), "trajectory": _trajectory(result)}
-        return {
-            f"{name}.{kind}": file_of(figure, kind)
-            for name, figure in figures.items()
-            if figure is not None
-            for kind in ("png", "svg")
-        }
+    figures = {"frontier": _frontier, "elasticities": _tornado, "trajectory": _trajectory}
+    return files_of({name: functools.partial(draw, result) for name, draw in figures.items()})
 
 
 def _scale(result: DesignResult) -> tuple[float, str]:

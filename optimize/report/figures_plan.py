@@ -1,9 +1,9 @@
 """The figures of `equipoise plan --out`: the space of plans by tensor and pipeline degree, and a tornado."""
 
+import functools
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
@@ -11,17 +11,16 @@ from matplotlib.patches import Patch, Rectangle
 from optimize import units
 from optimize.diagnosis import Elasticity
 from optimize.plans import PlanInputs, PlanResult
-from optimize.report.figures import BLACK, PALETTE, STYLE, file_of
+from optimize.report.drawing import BLACK, PALETTE, files_of
 
 _WORST = 3.0  # times the best value: colours end there
 _BARS = 12
 
 
-def draw(inputs: PlanInputs, result: PlanResult) -> dict[str, bytes]:
+def draw_plans(inputs: PlanInputs, result: PlanResult) -> dict[str, bytes]:
     """The content of each file by its name, as PNG and SVG."""
-    with rc_context(STYLE):
-        figures = {"plan_space": _plan_space(inputs, result), "elasticities": _tornado(inputs, result)}
-        return {f"{name}.{kind}": file_of(figure, kind) for name, figure in figures.items() for kind in ("png", "svg")}
+    figures = {"plan_space": _plan_space, "elasticities": _tornado}
+    return files_of({name: functools.partial(draw, inputs, result) for name, draw in figures.items()})
 
 
 def _figure(inputs: PlanInputs, title: str, height: float, box: tuple[float, float, float, float]) -> tuple[Any, Axes]:
@@ -58,8 +57,8 @@ def _plan_space(inputs: PlanInputs, result: PlanResult) -> Figure:
     bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, extend="max")
     bar.set_label("times the best")
     whole = result.evaluations == result.plans_in_lattice  # else some cells were left out by their bounds
-    told = "legal, does not fit in memory" if whole else "does not fit, or was not evaluated"
-    hatched = Patch(facecolor="white", edgecolor=PALETTE[6], hatch="////", label=told)
+    left_out = "legal, does not fit in memory" if whole else "does not fit, or was not evaluated"
+    hatched = Patch(facecolor="white", edgecolor=PALETTE[6], hatch="////", label=left_out)
     optimum = Patch(facecolor="none", edgecolor=PALETTE[5], linewidth=2.5, label="the best plan")
     axes.legend(handles=[optimum, hatched], loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2)
     return figure
@@ -74,8 +73,8 @@ def _cell(axes: Axes, row: int, column: int, ratio: float, legal: bool) -> None:
             axes.add_patch(box)
         return
     colour = "white" if ratio > 1.9 else BLACK
-    told = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
-    axes.text(column, row, told, ha="center", va="center", fontsize=7, color=colour)
+    figure = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+    axes.text(column, row, figure, ha="center", va="center", fontsize=7, color=colour)
 
 
 def _tornado(inputs: PlanInputs, result: PlanResult) -> Figure:

@@ -1,18 +1,24 @@
-"""The tables of `equipoise models` and `equipoise clusters`. Used by `report.py` alone."""
+"""The screens of `equipoise models` and `equipoise clusters`."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
 
 from optimize import units
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-NewTable = Callable[..., "Table"]
+from optimize.report.screen import new_console, new_table
 
 
-def models_table(models: list[dict[str, Any]], new_table: NewTable) -> "Table":
+def show_models(models: list[dict[str, Any]]) -> None:
     """A table of models."""
+    new_console().print(_models_table(models))
+
+
+def show_clusters(clusters: list[dict[str, Any]]) -> None:
+    """A table of clusters."""
+    new_console().print(_clusters_table(clusters))
+
+
+def _models_table(models: list[dict[str, Any]]) -> Table:
     table = new_table("model", "parameters", "layers", "hidden", "heads", "vocabulary", "sequence", "batch")
     for model in models:
         sizes = [_size(model[key]) for key in ("layers", "hidden", "heads", "vocabulary", "sequence", "batch")]
@@ -27,8 +33,7 @@ def _size(value: int | list[int] | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def clusters_table(clusters: list[dict[str, Any]], new_table: NewTable) -> "Table":
-    """A table of clusters."""
+def _clusters_table(clusters: list[dict[str, Any]]) -> Table:
     table = new_table("cluster", "16-bit peak", "memory", "at", "tiers: bandwidth each way, latency")
     table.columns[4].justify = "left"
     for cluster in clusters:

@@ -1,16 +1,15 @@
-"""The part of a screen that tells money and energy. Used by `report.py` alone."""
+"""The part of a screen that tells money and energy."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from rich.table import Table
 
 from costmodel import Scalar
 from costmodel.formulas import Economics, EconomicsRange
 from costmodel.inputs import Cluster
 from optimize import units
 from optimize.diagnosis import missing
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from optimize.report.screen import new_table
 
 _MILLION = 1e6
 _ROWS: tuple[tuple[str, Callable[[Economics], Scalar], bool], ...] = (
@@ -21,28 +20,28 @@ _ROWS: tuple[tuple[str, Callable[[Economics], Scalar], bool], ...] = (
 _WHERE = {"price_usd": "prices", "rental_usd_per_hour": "prices", "power_w": "accelerator"}
 
 
-def money_table(found: EconomicsRange, date: str, new_table: Callable[..., "Table"]) -> "Table":
+def money_table(economics: EconomicsRange, date: str) -> Table:
     """What a token costs at the base prices and at either end; rows of what is not known are left out."""
     dated = f", prices of {date}" if date else ""
     table = new_table(f"money and energy{dated}", "base", "low", "high")
     for label, value, for_step in _ROWS:
-        scale = _MILLION / found.base.tokens if for_step else 1.0
-        cases = [value(case) for case in (found.base, found.low, found.high)]
+        scale = _MILLION / economics.base.tokens if for_step else 1.0
+        cases = [value(case) for case in (economics.base, economics.low, economics.high)]
         if None not in cases:
             table.add_row(label, *(units.significant(scale * case) for case in cases))
     return table
 
 
-def money_lines(found: EconomicsRange, cluster: Cluster) -> list[str]:
+def money_lines(economics: EconomicsRange, cluster: Cluster) -> list[str]:
     """The purchase and the power, and which numbers nobody gave."""
-    told = ", ".join(words for words in (_purchase(found), _power(found)) if words)
-    gaps = [name for name in missing(cluster) if name != "rental_usd_per_hour" or found.base.owned_usd is None]
+    known = ", ".join(words for words in (_purchase(economics), _power(economics)) if words)
+    gaps = [name for name in missing(cluster) if name != "rental_usd_per_hour" or economics.base.owned_usd is None]
     where = ", ".join(f"`{name}` (table `{_WHERE[name]}`)" for name in gaps)
-    return [line for line in (told, f"not known, for a cluster file to give: {where}" if gaps else "") if line]
+    return [line for line in (known, f"not known, for a cluster file to give: {where}" if gaps else "") if line]
 
 
-def _purchase(found: EconomicsRange) -> str:
-    bill = found.base.bill
+def _purchase(economics: EconomicsRange) -> str:
+    bill = economics.base.bill
     if bill is None or bill.usd == 0:
         return ""
     parts = [("servers", bill.servers_usd), ("second memory", bill.second_memory_usd)]
@@ -51,5 +50,5 @@ def _purchase(found: EconomicsRange) -> str:
     return f"purchase {units.significant(bill.usd / _MILLION)} M USD ({shares})"
 
 
-def _power(found: EconomicsRange) -> str:
-    return "" if found.base.draw is None else f"{units.rate(found.base.draw.meter_w, 'W')} at the meter"
+def _power(economics: EconomicsRange) -> str:
+    return "" if economics.base.draw is None else f"{units.rate(economics.base.draw.meter_w, 'W')} at the meter"

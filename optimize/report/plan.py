@@ -1,32 +1,24 @@
-"""The answer of `equipoise plan` as people read it."""
+"""The screen of `equipoise plan`: the best plans as a table, and what stands behind the first."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from rich.console import Console
+from rich.table import Table
 
 from costmodel.inputs import SCHEDULES
 from optimize import units
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from optimize.plans import PlanInputs, PlanResult, Ranked
+from optimize.diagnosis import largest
+from optimize.plans import PlanInputs, PlanResult, Ranked
+from optimize.report.screen import new_console, new_table, say
 
 
-def show(
-    inputs: "PlanInputs",
-    result: "PlanResult",
-    console: "Console",
-    say: Callable[..., None],
-    new_table: Callable[..., "Table"],
-) -> None:
+def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
     """The best plans as a table, and what stands behind the first."""
+    console = new_console()
     workload, cluster, best = inputs.workload, inputs.cluster, result.plans[0]
     console.print(f"{workload.name}: {workload.batch:,} sequences of {workload.sequence:,} tokens", style="bold")
     say(console, f"on {cluster.accelerators:,} {cluster.name}")
     say(console, f"{result.evaluations:,} of {result.plans_in_lattice:,} legal plans evaluated, {result.fitting:,} fit")
     console.print()
-    console.print(_table(result, new_table))
+    console.print(_table(result))
     mesh = "; experts: expert, expert_tensor" if _divides_experts(result) else ""
     say(console, f"t,c,p,d: tensor, context, pipeline, data{mesh}; mb: sequences of a microbatch", style="dim")
     console.print()
@@ -47,30 +39,27 @@ def show(
         wins = "no one change of the machine up to 4 times either way" if each.wins_with is None else each.wins_with
         plan = units.shorten_runs(str(each.plan))
         say(console, f"  {units.percent(each.behind)} behind: {plan}; wins with {wins}")
-    _show_elasticities(result, console, say)
+    _show_elasticities(result, console)
 
 
-def _show_elasticities(result: "PlanResult", console: "Console", say: Callable[..., None]) -> None:
-    from optimize.diagnosis import largest
-
+def _show_elasticities(result: PlanResult, console: Console) -> None:
     console.print()
     console.print("what would shorten the best plan's step most", style="bold")
     for elasticity in largest(result.elasticities, 3):
         more = "more" if elasticity.parameter.rate else "less"
-        told = f"10 % {more} {elasticity.parameter.words}: {units.percent(-elasticity.tenth)} shorter"
-        say(console, f"  {told}")
+        say(console, f"  10 % {more} {elasticity.parameter.words}: {units.percent(-elasticity.tenth)} shorter")
 
 
-def _fixed(inputs: "PlanInputs") -> str:
+def _fixed(inputs: PlanInputs) -> str:
     return ", ".join(f"{name}={value}" for name, value in inputs.fixed.items())
 
 
-def _divides_experts(result: "PlanResult") -> bool:
+def _divides_experts(result: PlanResult) -> bool:
     """Whether any of the plans divides experts."""
     return any(ranked.plan.expert * ranked.plan.expert_tensor > 1 for ranked in result.plans)
 
 
-def _bound(result: "PlanResult") -> str:
+def _bound(result: PlanResult) -> str:
     if result.status.name == "incomplete":
         bound = units.scaled(result.lower_bound_s, units.SECONDS)
         return f"stopped early: no legal plan is faster than {bound}, {units.percent(result.gap)} below this one"
@@ -86,7 +75,7 @@ def _bound(result: "PlanResult") -> str:
     )
 
 
-def _table(result: "PlanResult", new_table: Callable[..., "Table"]) -> "Table":
+def _table(result: PlanResult) -> Table:
     factor, unit = units.unit_for(result.plans[-1].step_s, units.SECONDS)
     experts = _divides_experts(result)
     mesh = ["experts"] if experts else []
@@ -100,7 +89,7 @@ def _table(result: "PlanResult", new_table: Callable[..., "Table"]) -> "Table":
     return table
 
 
-def _row(number: int, ranked: "Ranked", factor: float, experts: bool) -> list[str]:
+def _row(number: int, ranked: Ranked, factor: float, experts: bool) -> list[str]:
     plan = ranked.plan
     figures = [
         units.significant(ranked.step_s / factor, 4),
@@ -113,7 +102,7 @@ def _row(number: int, ranked: "Ranked", factor: float, experts: bool) -> list[st
     return [str(number), *figures, *degrees, str(plan.microbatch), *_options(ranked), ranked.reason]
 
 
-def _options(ranked: "Ranked") -> list[str]:
+def _options(ranked: Ranked) -> list[str]:
     plan = ranked.plan
     schedule = SCHEDULES[plan.schedule].short or plan.schedule
     schedule += f" x{plan.virtual_stages}" if plan.virtual_stages > 1 else ""

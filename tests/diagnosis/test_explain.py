@@ -12,8 +12,8 @@ from costmodel.inputs.plan import Plan
 from costmodel.specs.files import SpecError
 from costmodel.specs.loading import load_cluster, load_workload
 from costmodel.specs.rules import violations
-from optimize.cli.inputs import resolve
-from optimize.diagnosis.explain import explain, explanation_json, limiting
+from optimize.cli.explain import resolve
+from optimize.diagnosis.explain import explain_inputs, explanation_json, limiting
 from optimize.diagnosis.operators import operators
 from optimize.lattice.default_plan import choose_plan
 from optimize.status import CommandError, Status
@@ -47,7 +47,7 @@ PLANS = {
 
 
 def explained(name: str):
-    return explain(resolve({"cluster": "h100", **PLANS[name]}))
+    return explain_inputs(resolve({"cluster": "h100", **PLANS[name]}))
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -139,7 +139,7 @@ def test_numbers_beyond_physics_are_refused():
     chip = dataclasses.replace(inputs.cluster.accelerator, hbm_bytes_per_s=1e-320)
     cluster = dataclasses.replace(inputs.cluster, accelerator=chip)
     with pytest.raises(CommandError, match="`matmuls` are not finite"):
-        explain(dataclasses.replace(inputs, cluster=cluster))
+        explain_inputs(dataclasses.replace(inputs, cluster=cluster))
 
 
 # the plan where none is given
@@ -208,7 +208,7 @@ def test_nothing_fits_says_what_would():
 def evaluate_with(flags: dict[str, str]) -> bool:
     count = int(flags.pop("accelerators"))
     fields = {name: int(value) if value.isdigit() else value for name, value in flags.items()}
-    return explain(resolve({"model": "llama3-70b", "cluster": "h100", "accelerators": count, **fields})).fits
+    return explain_inputs(resolve({"model": "llama3-70b", "cluster": "h100", "accelerators": count, **fields})).fits
 
 
 def test_no_legal_plan_is_bad_input():

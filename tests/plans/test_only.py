@@ -9,11 +9,12 @@ import pytest
 from costmodel.evaluators.evaluate import evaluate
 from costmodel.inputs.plan import Plan
 from costmodel.specs.rules import violations
+from optimize.cli.plan import Answer, as_json, resolve
 from optimize.lattice.lattice import lattice
 from optimize.launch.frameworks import FRAMEWORKS, canonical
 from optimize.plans import exhaustive
-from optimize.plans.restricted import find_plan_for, narrow
-from optimize.plans.sharding import _named
+from optimize.plans.checkpoint import _named
+from optimize.plans.restricted import find_plan_for, narrow, restriction_cost
 from optimize.status import CommandError, Status
 from tests.cli.test_cli import answer, ask, refusal
 from tests.support.builders import accelerator, cluster, small_decoder, small_moe
@@ -39,12 +40,13 @@ def test_the_best_of_what_can_be_told_is_that_of_all_plans_that_can(name, expert
     told = [plan for plan in plans if not FRAMEWORKS[name].cannot(plan, workload)]
     scores = [evaluate(workload, machine, plan) for plan in told if not violations(plan, workload, machine)]
     best_s = min(float(score.step_s) for score in scores if score.fits)
-    found = find_plan_for(name, workload, machine, fixed=fixed, top=3)
-    assert found.result.value == pytest.approx(best_s, rel=1e-6)
-    assert all(FRAMEWORKS[name].cannot(ranked.plan, workload) == () for ranked in found.result.plans)
-    assert found.result.gap == pytest.approx(0, abs=1e-6)
-    assert found.cost is not None
-    assert found.cost >= -1e-9
+    result, best_of_all = find_plan_for(name, workload, machine, fixed=fixed, top=3)
+    assert result.value == pytest.approx(best_s, rel=1e-6)
+    assert all(FRAMEWORKS[name].cannot(ranked.plan, workload) == () for ranked in result.plans)
+    assert result.gap == pytest.approx(0, abs=1e-6)
+    cost = restriction_cost(result, best_of_all)
+    assert cost is not None
+    assert cost >= -1e-9
 
 
 def test_what_is_fixed_stays_fixed():
@@ -129,11 +131,15 @@ def test_an_interrupted_search_tells_what_it_found():
         found = exhaustive.search(whole, value, top)
         return found if len(asked) == 1 else dataclasses.replace(found, unseen=found.top[0].value / 2)
 
-    found = find_plan_for("megatron", small_decoder(batch=8), cluster(4, domain=4), top=2, search=search)
+    workload, machine = small_decoder(batch=8), cluster(4, domain=4)
+    result, best_of_all = find_plan_for("megatron", workload, machine, top=2, search=search)
     assert len(asked) == 2
-    assert found.result.status is Status.incomplete
-    assert found.result.lower_bound <= found.result.value
-    assert (found.best_of_all, found.cost, found.as_json()["best_of_all"]) == (None, None, None)
+    assert result.status is Status.incomplete
+    assert result.lower_bound <= result.value
+    assert (best_of_all, restriction_cost(result, best_of_all)) == (None, None)
+    inputs = resolve({"model": "llama3-8b", "cluster": "h100", "only": "megatron"})
+    only = as_json(inputs, Answer(result, best_of_all, None, None))["only"]
+    assert only == {"framework": "megatron", "cost": None, "best_of_all": None}
 
 
 def test_fixed_sets_are_named_alike_in_every_process():

@@ -8,7 +8,7 @@ import pytest
 
 from costmodel.specs.loading import load_cluster, load_workload
 from optimize.lattice.lattice import lattice
-from optimize.plans import exhaustive, find_plan
+from optimize.plans import exhaustive, find_plan, processes
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds, row_bounds_s
 from optimize.plans.sharding import Sharding
@@ -59,11 +59,11 @@ def test_the_order_of_bounds_gives_the_same_answer_sooner(name, monkeypatch):
 def test_shares_of_an_ordered_search_join_to_the_same_answer(monkeypatch):
     workload, machine, fixed = PROBLEMS["8b"]
     monkeypatch.setattr(exhaustive, "CHUNK", 2048)
-    monkeypatch.setattr(Sharding, "_joined", lambda self, best, *_: best)
+    monkeypatch.setattr(processes, "joined", lambda best, *_: best)
     ordered = in_order_of_bounds(lattice(workload, machine, fixed))
     value = plan_value("step_s", workload, machine, [8])
     alone = exhaustive.search(ordered, value, 6)
-    parts = [Sharding(processes=3, process=i).search(ordered, value, 6) for i in range(3)]
+    parts = [processes.search_shared(ordered, value, 6, sharding=Sharding(processes=3, process=i)) for i in range(3)]
     assert parts[0].merged(parts[1].merged(parts[2], 6), 6).top == alone.top
     assert alone.unseen == np.inf
     assert alone.evaluated < len(ordered)

@@ -1,6 +1,7 @@
 """One search in several processes, killed and interrupted: the same answer, nothing done twice, no endless wait."""
 
 import dataclasses
+import functools
 import json
 import signal
 import socket
@@ -11,10 +12,11 @@ import time
 import pytest
 
 from optimize.lattice.lattice import lattice
-from optimize.plans import exhaustive
+from optimize.plans import exhaustive, processes
 from optimize.plans.exhaustive import Best, search
 from optimize.plans.find_plan import find_plan
 from optimize.plans.plan_values import plan_value
+from optimize.plans.processes import search_shared
 from optimize.plans.sharding import Sharding
 from optimize.status import Status
 from tests.support import ROOT
@@ -45,6 +47,10 @@ def small_chunks(monkeypatch) -> list[int]:
     return evaluated
 
 
+def _search(whole, value, top, checkpoint, **share) -> Best:
+    return search_shared(whole, value, top, sharding=Sharding(checkpoint=checkpoint, **share))
+
+
 def _interrupted_after(monkeypatch, chunks: int):
     """Ctrl-C while the next chunk is evaluated."""
     make = exhaustive.evaluator
@@ -69,24 +75,24 @@ def test_an_interrupted_search_goes_on_where_it_was(small_chunks, monkeypatch, t
     small_chunks.clear()
     with monkeypatch.context() as once:
         _interrupted_after(once, 3)
-        part = Sharding(checkpoint=tmp_path).search(WHOLE, STEP, 5)
+        part = _search(WHOLE, STEP, 5, tmp_path)
     assert part.evaluated == 3 * 4096
-    resumed = Sharding(checkpoint=tmp_path).search(WHOLE, STEP, 5)
+    resumed = _search(WHOLE, STEP, 5, tmp_path)
     assert resumed == expected
     assert sorted(small_chunks) == [4096 * i for i in range(total)]  # each once, before or after
     small_chunks.clear()
-    assert Sharding(checkpoint=tmp_path).search(WHOLE, STEP, 5) == expected
+    assert _search(WHOLE, STEP, 5, tmp_path) == expected
     assert small_chunks == []
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
 
 
 def test_another_number_of_processes_goes_on_too(small_chunks, monkeypatch, tmp_path):
     """What the first of two processes did alone is not done again by three that follow."""
-    monkeypatch.setattr(Sharding, "_joined", lambda self, best, *_: best)
+    monkeypatch.setattr(processes, "joined", lambda best, *_: best)
     expected = search(WHOLE, STEP, 5)
     small_chunks.clear()
-    Sharding(processes=2, process=0, checkpoint=tmp_path).search(WHOLE, STEP, 5)
-    parts = [Sharding(processes=3, process=i, checkpoint=tmp_path).search(WHOLE, STEP, 5) for i in range(3)]
+    _search(WHOLE, STEP, 5, tmp_path, processes=2, process=0)
+    parts = [_search(WHOLE, STEP, 5, tmp_path, processes=3, process=i) for i in range(3)]
     joined = Best()
     for part in parts:
         joined = joined.merged(part, 5)
@@ -95,23 +101,25 @@ def test_another_number_of_processes_goes_on_too(small_chunks, monkeypatch, tmp_
 
 
 def test_notes_of_another_question_are_not_read(small_chunks, tmp_path):
-    Sharding(checkpoint=tmp_path).search(WHOLE, STEP, 5)
+    _search(WHOLE, STEP, 5, tmp_path)
     small_chunks.clear()
-    assert Sharding(checkpoint=tmp_path).search(WHOLE, STEP, 3) == search(WHOLE, STEP, 3)
+    assert _search(WHOLE, STEP, 3, tmp_path) == search(WHOLE, STEP, 3)
     faster = dataclasses.replace(WHOLE.cluster.accelerator, hbm_bytes_per_s=3e12)
     other = lattice(WHOLE.workload, dataclasses.replace(MACHINE, accelerator=faster), {"context_kind": "ring"})
-    found = Sharding(checkpoint=tmp_path).search(other, STEP, 5)
+    found = _search(other, STEP, 5, tmp_path)
     assert found.top[0].value < search(WHOLE, STEP, 5).top[0].value
     assert len(list(tmp_path.iterdir())) == 3
     next(iter(tmp_path.iterdir())).write_text("{")  # a broken file is done again
-    assert Sharding(checkpoint=tmp_path).search(WHOLE, STEP, 5) == search(WHOLE, STEP, 5)
+    assert _search(WHOLE, STEP, 5, tmp_path) == search(WHOLE, STEP, 5)
 
 
 def test_the_best_so_far_has_a_true_bound(small_chunks, monkeypatch):
     workload, machine = WHOLE.workload, MACHINE
     best = find_plan(workload, machine, fixed={"context_kind": "ring"})
     _interrupted_after(monkeypatch, 2)
-    part = find_plan(workload, machine, fixed={"context_kind": "ring"}, search=Sharding().search)
+    part = find_plan(
+        workload, machine, fixed={"context_kind": "ring"}, search=functools.partial(search_shared, sharding=Sharding())
+    )
     assert part.status is Status.incomplete
     assert part.evaluations == 2 * 4096
     assert part.lower_bound <= best.value <= part.value
@@ -144,8 +152,8 @@ def test_two_processes_return_the_list_of_one():
 
 
 _DIES = """
-import sys, optimize.plans.sharding, os, signal
-optimize.plans.sharding.Sharding.search = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+import sys, optimize.plans.processes, os, signal
+optimize.plans.processes.search_shared = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 import optimize.cli
 optimize.cli.main(sys.argv[1:])
 """

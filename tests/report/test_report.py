@@ -7,9 +7,10 @@ import re
 import pytest
 
 from optimize import units
-from optimize.cli.inputs import resolve
-from optimize.diagnosis.explain import explain
-from optimize.report import figures, report
+from optimize.cli.explain import resolve
+from optimize.diagnosis.explain import explain_inputs
+from optimize.report.explain import show_explanation
+from optimize.report.figures_explain import draw_explanation
 from tests.diagnosis.test_explain import PLANS
 
 CLUSTERS = {"one accelerator": "a100-80gb", "pipeline": "gb200-nvl72"}
@@ -17,12 +18,12 @@ CLUSTERS = {"one accelerator": "a100-80gb", "pipeline": "gb200-nvl72"}
 
 @pytest.fixture(scope="module")
 def explanations():
-    return {name: explain(resolve({"cluster": CLUSTERS.get(name, "h100"), **PLANS[name]})) for name in PLANS}
+    return {name: explain_inputs(resolve({"cluster": CLUSTERS.get(name, "h100"), **PLANS[name]})) for name in PLANS}
 
 
 def shown(capsys, monkeypatch, explanation, width: int) -> str:
     monkeypatch.setenv("COLUMNS", str(width))
-    report.show_explanation(explanation)
+    show_explanation(explanation)
     return capsys.readouterr().out
 
 
@@ -63,14 +64,14 @@ def test_the_second_memory_is_shown(capsys, monkeypatch, explanations):
 
 
 def test_does_not_fit(capsys, monkeypatch):
-    explanation = explain(resolve({"model": "llama3-70b", "cluster": "h100", "tensor": 8, "pipeline": 1}))
+    explanation = explain_inputs(resolve({"model": "llama3-70b", "cluster": "h100", "tensor": 8, "pipeline": 1}))
     text = shown(capsys, monkeypatch, explanation, 100)
     assert "does not fit in memory: the peak, in the backward pass, is" in text
     assert "over the limit" in text
 
 
 def test_says_what_was_chosen(capsys, monkeypatch):
-    explanation = explain(resolve({"model": "llama3-8b", "cluster": "h100", "accelerators": 16}))
+    explanation = explain_inputs(resolve({"model": "llama3-8b", "cluster": "h100", "accelerators": 16}))
     text = shown(capsys, monkeypatch, explanation, 100)
     assert "chosen here: the least tensor, then pipeline degree that fits in memory" in text
 
@@ -83,17 +84,17 @@ def test_utilisation_with_recompute(capsys, monkeypatch, explanations):
 def test_plain_letters_where_there_are_no_others(monkeypatch, explanations):
     narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr("sys.stdout", narrow)
-    report.show_explanation(explanations["pipeline"])
+    show_explanation(explanations["pipeline"])
     narrow.flush()
     assert "#####" in narrow.buffer.getvalue().decode("ascii")  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize("name", ["one accelerator", "pipeline", "heavy late"])
 def test_figures(explanations, name):
-    files = figures.draw(explanations[name])
+    files = draw_explanation(explanations[name])
     assert sorted(files) == [f"{n}.{k}" for n in ("memory", "roofline", "step_time") for k in ("png", "svg")]
     assert all(files[name].startswith(b"\x89PNG" if name.endswith("png") else b"<?xml") for name in files)
-    again = figures.draw(explanations[name])
+    again = draw_explanation(explanations[name])
     assert {name for name in files if files[name] != again[name]} == set()
 
 

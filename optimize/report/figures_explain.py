@@ -1,52 +1,26 @@
-"""The figures of `--out`: step time as a waterfall, memory by stage, operators on the roofline.
+"""The figures of `explain --out`: step time as a waterfall, memory by stage, operators on the roofline."""
 
-They are drawn on `matplotlib.figure.Figure` directly: no display, no global state of pyplot.
-"""
-
-import io
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from costmodel.evaluators import prepare
 from costmodel.formulas import Term, rates
 from optimize import units
 from optimize.diagnosis import Explanation, Operator, limiting
-
-# Okabe and Ito's palette, safe for colour-blind readers; its black is kept for limits and totals
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
-BLACK = "#000000"
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "savefig.dpi": 150,
-    "svg.hashsalt": "equipoise",  # the same answer gives the same file
-}
+from optimize.report.drawing import BLACK, PALETTE, files_of
 
 
-def draw(explanation: Explanation) -> dict[str, bytes]:
+def draw_explanation(explanation: Explanation) -> dict[str, bytes]:
     """The content of each file by its name: three figures, each as PNG and SVG."""
-    with rc_context(STYLE):
-        figures = {
-            "step_time": _step_time(explanation),
-            "memory": _memory(explanation),
-            "roofline": _roofline(explanation),
-        }
-        return {f"{name}.{kind}": file_of(figure, kind) for name, figure in figures.items() for kind in ("png", "svg")}
-
-
-def file_of(figure: Figure, kind: str) -> bytes:
-    content = io.BytesIO()
-    figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    return content.getvalue()
+    figures = {"step_time": _step_time, "memory": _memory, "roofline": _roofline}
+    return files_of({name: functools.partial(draw, explanation) for name, draw in figures.items()})
 
 
 def _axes(explanation: Explanation, title: str, box: tuple[float, float, float, float]) -> tuple[Figure, Axes]:
@@ -63,19 +37,21 @@ def _axes(explanation: Explanation, title: str, box: tuple[float, float, float, 
 
 def _step_time(explanation: Explanation) -> Figure:
     """Terms one after the other; what is hidden hangs pale below its term."""
-    found = explanation.breakdown
-    factor, unit = units.unit_for(found.step_s, units.SECONDS)
-    terms = [term for term in found.terms if limiting(term) is not None]
+    breakdown = explanation.breakdown
+    factor, unit = units.unit_for(breakdown.step_s, units.SECONDS)
+    terms = [term for term in breakdown.terms if limiting(term) is not None]
     figure, axes = _axes(
-        explanation, f"Step time {units.scaled(found.step_s, units.SECONDS)}, term by term", (0.18, 0.11, 0.80, 0.72)
+        explanation,
+        f"Step time {units.scaled(breakdown.step_s, units.SECONDS)}, term by term",
+        (0.18, 0.11, 0.80, 0.72),
     )
     start = 0.0
     for row, term in enumerate(terms):
         exposed, hidden = term.exposed_s / factor, max(0.0, term.hidden_s) / factor
         axes.barh(row, exposed, left=start, color=_colour(term), height=0.7)
-        if hidden > 0.002 * found.step_s / factor:
+        if hidden > 0.002 * breakdown.step_s / factor:
             axes.barh(row, hidden, left=start - hidden, color="none", edgecolor=_colour(term), hatch="////", height=0.7)
-        share = units.percent(term.exposed_s / found.step_s)
+        share = units.percent(term.exposed_s / breakdown.step_s)
         axes.annotate(share, (start + exposed, row), (4, 0), textcoords="offset points", va="center", fontsize=8)
         start += exposed
     axes.barh(len(terms), start, color=BLACK, height=0.7)
@@ -106,8 +82,6 @@ def _colour(term: Term) -> str:
 
 
 def _legend_of_groups(axes: Axes) -> None:
-    from matplotlib.patches import Patch
-
     patches = [Patch(color=colour, label=name) for name, colour in _GROUPS.items()]
     hidden = Patch(facecolor="none", edgecolor=PALETTE[1], hatch="////", label="traffic hidden behind compute")
     axes.legend(handles=[*patches, hidden], loc="lower left", bbox_to_anchor=(0.0, 0.1))

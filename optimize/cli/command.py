@@ -1,0 +1,59 @@
+"""What a command is: words to inputs, inputs to an answer, and the answer as programs and as people read it.
+
+`main` drives them all: it reads the words, checks the directory of `--out`, answers, writes and prints.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Generic, TypeVar
+
+from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
+
+from costmodel.specs import SpecError
+from optimize.status import Status
+from optimize.versions import SCHEMA
+
+Text = Annotated[str | None, DisallowNone, arg(help_behavior_hint="")]
+Count = Annotated[int | None, DisallowNone, arg(help_behavior_hint="")]
+Number = Annotated[float | None, DisallowNone, arg(help_behavior_hint="")]
+Switch = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
+
+COMMAND_LINE = "command line"
+
+Inputs = TypeVar("Inputs")
+Answer = TypeVar("Answer")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Command(Generic[Inputs, Answer]):
+    """One command. `request` is the dataclass of its options, of which `json` is for `main`."""
+
+    request: type
+    about: str
+    examples: str
+    first: str | None = None  # the option whose value may stand first, without it
+    ask: Callable[[Any], Inputs]  # the request, checked and completed; raises `SpecError` or `CommandError`
+    run: Callable[[Inputs], Answer]
+    as_json: Callable[[Inputs, Answer], dict[str, Any]]
+    show: Callable[[Inputs, Answer], None]
+    files: Callable[[Inputs, Answer], Mapping[str, bytes] | None] | None = None
+    """What stands beside result.json in the directory `inputs.out`; None where another process writes it."""
+
+
+def given(request: Any, *left_out: str) -> dict[str, Any]:
+    """The options of a request that were given, by field, without what belongs to the command line alone."""
+    fields = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
+    ignored = ("config", "json", *left_out)
+    return {k: v for k, v in fields.items() if k not in ignored and v is not None and v is not False}
+
+
+def needed(request: Any, examples: Mapping[str, str]) -> None:
+    """Raise where an option that has no default was not given."""
+    for name, example in examples.items():
+        if getattr(request, name) is None:
+            raise SpecError(f"{COMMAND_LINE}: `{name}` is missing; expected a file, such as {example}")
+
+
+def answered(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that every answer starts with."""
+    return {"schema": SCHEMA, "status": Status.ok.name, "message": Status.ok.value, "inputs": dict(inputs)}

@@ -1,0 +1,197 @@
+"""`equipoise explain`: what a step costs under a plan, and `--against` another plan or on another cluster."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import arg
+
+from costmodel.inputs import Cluster, Plan
+from costmodel.specs import (
+    COUNT,
+    PLAN_CHECKS,
+    TEXT,
+    Check,
+    SpecError,
+    cluster_names,
+    is_path,
+    load_cluster,
+    nearest,
+    read_mapping,
+    show,
+    violations,
+)
+from optimize import report
+from optimize.cli.command import COMMAND_LINE, Command, Count, Switch, Text, given
+from optimize.cli.inputs import Given, job, merge, placed
+from optimize.cli.plan_flags import PlanFlags
+from optimize.diagnosis import Explanation, Inputs, differences_json, explain_inputs, explanation_json
+from optimize.lattice import choose_plan, plan_precision
+from optimize.launch import is_launch_file
+from optimize.status import CommandError, Status
+
+_CHECKS: dict[str, Check] = {
+    **dict.fromkeys(("model", "cluster", "plan"), Check("a name or a file", lambda value: isinstance(value, str))),
+    "out": TEXT,
+    **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
+}
+
+Explained = tuple[Explanation, Explanation | None]
+"""The answer, and that of `--against`."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """The options of `equipoise explain`."""
+
+    model: Text = None
+    """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
+    cluster: Text = None
+    """name of a cluster (`equipoise clusters`), or a TOML or JSON file"""
+    accelerators: Count = None
+    """how many are used; default: the product of the plan's degrees, or the cluster's own number"""
+    sequence: Count = None
+    """tokens of one sequence; default: the model's"""
+    batch: Count = None
+    """sequences of one step, over all accelerators; default: the model's"""
+    plan: Text = None
+    """TOML or JSON file of a plan, or an answer that holds one; flags below override its fields"""
+    against: Text = None
+    """plan file, cluster file or name of a cluster, to be put beside the first, largest difference first"""
+    config: Text = None
+    """TOML file of these same fields (`model = "llama3-8b"`, `tensor = 8`, ...); flags override it"""
+    out: Text = None
+    """directory for result.json and the figures, as PNG and SVG"""
+    json: Switch = False
+    """print one JSON object and nothing else"""
+    degrees: Annotated[PlanFlags, arg(name="")] = PlanFlags()  # pyright: ignore[reportInvalidTypeForm]
+
+
+def ask(request: Request) -> Inputs:
+    """What is evaluated, and with `--against` what stands beside it."""
+    plan = {name: value for name, value in vars(request.degrees).items() if value is not None}
+    inputs = resolve(given(request, "against", "degrees") | plan, request.config)
+    return inputs if request.against is None else dataclasses.replace(inputs, against=_other(inputs, request.against))
+
+
+def resolve(flags: Mapping[str, Any], config: str | None = None) -> Inputs:
+    """Read, merge, check and complete. Raises `CommandError`, or `SpecError` for a wrong value."""
+    given = merge(flags, config, _CHECKS | PLAN_CHECKS)
+    workload, cluster = job(given, given.values.get("accelerators") or _product(given))
+    fields, origin = plan_precision(cluster) | given.pick(*PLAN_CHECKS), _plan_origin(given)
+    if "tensor" in fields and "pipeline" in fields:
+        plan, chosen = _complete(fields, cluster, given), ""
+    else:
+        plan, chosen = choose_plan(fields, workload, cluster)
+    broken = violations(plan, workload, cluster)
+    if broken:
+        raise CommandError(Status.bad_input, f"plan ({origin}): {broken[0]}", broken)
+    return Inputs(
+        model=str(given.values["model"]),
+        cluster_from=str(given.values["cluster"]),
+        workload=workload,
+        cluster=cluster,
+        plan=plan,
+        plan_from=origin,
+        chosen=chosen,
+        out=Path(given.values["out"]) if "out" in given.values else None,
+        unread=given.unread,
+    )
+
+
+def _product(given: Given) -> int | None:
+    """Accelerators of a plan whose degrees are all given."""
+    degrees = given.pick("tensor", "context", "data", "pipeline")
+    if not {"tensor", "data", "pipeline"} <= degrees.keys():
+        return None
+    return Plan(**degrees).accelerators
+
+
+def _plan_origin(given: Given) -> str:
+    places = dict.fromkeys(given.places[name] for name in PLAN_CHECKS if name in given.places)
+    return " and ".join(places) or "defaults"
+
+
+def _complete(fields: Mapping[str, Any], cluster: Cluster, given: Given) -> Plan:
+    """The plan with `data` derived, where it was not given, so that the degrees multiply to the cluster."""
+    if "data" in fields:
+        return Plan(**fields)
+    plan = Plan(**fields)
+    data, rest = divmod(int(cluster.accelerators), plan.accelerators)
+    if data == 0 or rest:
+        place = given.place("accelerators", "tensor", "pipeline")
+        raise SpecError(
+            f"{place}: `accelerators` is {cluster.accelerators}; expected a multiple of `tensor` x `context` x "
+            f"`pipeline`, {plan.tensor} x {plan.context} x {plan.pipeline} = {plan.accelerators}"
+        )
+    return dataclasses.replace(plan, data=data)
+
+
+def _other(inputs: Inputs, other: str) -> Inputs:
+    """The same job and number of accelerators, with the plan or the cluster that `other` names."""
+    if other in cluster_names() or _is_cluster_file(other):
+        return _on_cluster(inputs, other)
+    sizes = {"sequence": inputs.workload.sequence, "batch": inputs.workload.batch}
+    machine = {"cluster": inputs.cluster_from, "accelerators": inputs.cluster.accelerators}
+    return resolve({"model": inputs.model, **machine, **sizes, "plan": other})
+
+
+def _is_cluster_file(other: str) -> bool:
+    if not is_path(other):
+        hint = nearest(other, cluster_names())
+        raise SpecError(f"{COMMAND_LINE}: `against` is {show(other)}, which is neither a cluster nor a file; {hint}")
+    if placed(COMMAND_LINE, "against", is_launch_file, other):
+        return False
+    content = placed(COMMAND_LINE, "against", read_mapping, other)
+    return "plan" not in content and not content.keys().isdisjoint(("accelerator", "tiers", "cluster"))
+
+
+def _on_cluster(inputs: Inputs, other: str) -> Inputs:
+    """The same job there, with the same plan where that is legal; where it is not, with one that is chosen anew."""
+    cluster = placed(COMMAND_LINE, "against", load_cluster, other, inputs.cluster.accelerators)
+    plan, chosen = inputs.plan, inputs.chosen
+    if violations(plan, inputs.workload, cluster):
+        plan, chosen = choose_plan(plan_precision(cluster), inputs.workload, cluster)
+    return dataclasses.replace(inputs, cluster=cluster, cluster_from=other, plan=plan, chosen=chosen)
+
+
+def run(inputs: Inputs) -> Explained:
+    """Explain one, or both."""
+    return explain_inputs(inputs), None if inputs.against is None else explain_inputs(inputs.against)
+
+
+def as_json(inputs: Inputs, explained: Explained) -> dict[str, Any]:
+    """The first answer, and under `against` the other one and the differences."""
+    first, other = explained
+    if other is None:
+        return explanation_json(first)
+    both = {"answer": explanation_json(other), "differences": differences_json(first, other)}
+    return explanation_json(first) | {"against": both}
+
+
+def show_screen(inputs: Inputs, explained: Explained) -> None:
+    """The answer alone, or both side by side."""
+    first, other = explained
+    if other is None:
+        report.show_explanation(first)
+    else:
+        report.show_comparison(first, other)
+
+
+EXPLAIN = Command(
+    request=Request,
+    about="What a training step costs under a plan, term by term, and why.",
+    examples="""
+examples:
+  equipoise explain --model llama3-8b --cluster h100 --accelerators 64
+  equipoise explain --model llama3-70b --cluster h100 --tensor 8 --pipeline 4 --data 16 --sequence-parallel
+  equipoise explain --model gpt3-175b --cluster a100-80gb --plan plan.json --recompute full --json
+  equipoise explain --model llama3-70b --cluster h100 --accelerators 256 --against b200
+  equipoise explain --config job.toml --out results/job""",
+    ask=ask,
+    run=run,
+    as_json=as_json,
+    show=show_screen,
+    files=lambda inputs, explained: report.draw_explanation(explained[0]),
+)

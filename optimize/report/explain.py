@@ -1,0 +1,144 @@
+"""The screen of `equipoise explain`: time by term, memory by stage, money, and what would shorten the step most."""
+
+from rich.console import Console
+from rich.table import Table
+
+from costmodel.formulas import MFU_CONVENTION
+from optimize import units
+from optimize.diagnosis import Explanation, Stage, largest, limiting
+from optimize.report.money import money_lines, money_table
+from optimize.report.screen import new_console, new_table, say
+
+_MEMORY_WORDS = {"optimizer": "optimizer states", "gathered": "gathered weights", "outside": "context, workspace"}
+
+
+def show_explanation(explanation: Explanation) -> None:
+    """The one-screen answer."""
+    console = new_console()
+    _show_header(console, explanation)
+    console.print()
+    console.print(_time_table(console, explanation))
+    console.print()
+    console.print(_memory_table(explanation))
+    _show_margin(console, explanation)
+    console.print()
+    _show_money(console, explanation)
+    _show_elasticities(console, explanation)
+
+
+def _show_money(console: Console, explanation: Explanation) -> None:
+    economics, cluster = explanation.breakdown.economics, explanation.inputs.cluster
+    if economics is None or cluster.prices is None:
+        return
+    console.print(money_table(economics, cluster.prices.date))
+    for line in money_lines(economics, cluster):
+        say(console, line)
+    console.print()
+
+
+def _show_header(console: Console, explanation: Explanation) -> None:
+    inputs, breakdown = explanation.inputs, explanation.breakdown
+    workload, cluster, chip = inputs.workload, inputs.cluster, inputs.cluster.accelerator
+    tiers = ", ".join(f"{t.name} {units.rate(t.bandwidth_bytes_per_s, 'B/s')}" for t in cluster.tiers)
+    console.print(f"{workload.name}: {workload.batch:,} sequences of {workload.sequence:,} tokens", style="bold")
+    say(
+        console,
+        f"on {cluster.accelerators:,} {cluster.name}: {units.rate(chip.peak_16bit_flop_per_s, 'FLOP/s')} (16 bit), "
+        f"{units.scaled(chip.hbm_bytes, units.BYTES)} at {units.rate(chip.hbm_bytes_per_s, 'B/s')}; {tiers}",
+    )
+    say(console, f"plan {units.shorten_runs(str(inputs.plan))}")
+    if inputs.chosen:
+        say(console, f"     chosen here: {inputs.chosen} (not for speed)", style="dim")
+    if inputs.unread:
+        say(console, f"     not read, and may change the cost: {', '.join(inputs.unread)}", style="dim")
+    console.print()
+    each = units.significant(breakdown.tokens_per_s / cluster.accelerators)
+    hfu = f"   HFU {units.percent(breakdown.hfu)}" if breakdown.hfu > breakdown.mfu else ""
+    console.print(
+        f"step {units.scaled(breakdown.step_s, units.SECONDS, 4)}   "
+        f"{units.significant(breakdown.tokens_per_s)} tokens/s "
+        f"({each} per accelerator)   MFU {units.percent(breakdown.mfu)}{hfu}",
+        style="bold",
+    )
+    say(console, f"MFU: {MFU_CONVENTION}", style="dim")
+
+
+def _time_table(console: Console, explanation: Explanation) -> Table:
+    step_s, terms = explanation.breakdown.step_s, explanation.breakdown.terms
+    factor, unit = units.unit_for(step_s, units.SECONDS)
+    decimals = 3 if step_s / factor < 100 else 1
+    table = new_table("time", f"exposed {unit}", f"hidden {unit}", "of step", "", "limited by")
+    table.columns[4].justify = table.columns[5].justify = "left"
+    ascii_only, wide = console.options.ascii_only, console.width - 74
+    full, parts = ("#", "") if ascii_only else ("█", "▏▎▍▌▋▊▉")
+    for term in terms:
+        limited_by = limiting(term)
+        if limited_by is None:
+            continue
+        share = term.exposed_s / step_s
+        hidden = units.fixed(term.hidden_s / factor, decimals) if term.hidden_s > 1e-9 * step_s else ""
+        drawn = units.bar(share, wide, full, parts)
+        exposed = units.fixed(term.exposed_s / factor, decimals)
+        table.add_row(term.name, exposed, hidden, units.percent(share), drawn, limited_by)
+    table.add_row("step", units.fixed(step_s / factor, decimals), "", "100.0 %", "", "", style="bold")
+    return table
+
+
+def _memory_table(explanation: Explanation) -> Table:
+    shown = _stages_to_show(explanation)
+    table = new_table("memory, GiB", *(_stage_title(stage, explanation) for stage in shown))
+    names = [name for name in shown[0].terms if any(stage.terms[name] > 0 for stage in shown)]
+    for name in names:
+        table.add_row(_MEMORY_WORDS.get(name, name), *(_gib(stage.terms[name]) for stage in shown))
+    limit_bytes = explanation.breakdown.limit_bytes
+    table.add_row("peak", *(_gib(stage.peak_bytes) for stage in shown), style="bold")
+    table.add_row(f"margin to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.peak_bytes) for stage in shown))
+    if explanation.second_bytes > 0:
+        _add_second_memory(table, shown, explanation.breakdown.second_limit_bytes)
+    return table
+
+
+def _add_second_memory(table: Table, shown: list[Stage], limit_bytes: float) -> None:
+    for name in shown[0].second:
+        if any(stage.second[name] > 0 for stage in shown):
+            table.add_row(f"second memory: {name}", *(_gib(stage.second[name]) for stage in shown))
+    table.add_row(f"margin there to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.second_bytes) for stage in shown))
+
+
+def _stages_to_show(explanation: Explanation) -> list[Stage]:
+    """The first, the second, the last, the fullest and the one that offloads most, in order."""
+    stages = explanation.stages
+    most = max(stages, key=lambda stage: stage.second_bytes).number
+    numbers = {1, min(2, len(stages)), len(stages), explanation.fullest.number, most}
+    return [stage for stage in stages if stage.number in numbers]
+
+
+def _stage_title(stage: Stage, explanation: Explanation) -> str:
+    return f"stage {stage.number} of {len(explanation.stages)}" if len(explanation.stages) > 1 else "each accelerator"
+
+
+def _gib(size_bytes: float) -> str:
+    return units.fixed(size_bytes / 2.0**30, 2)
+
+
+def _show_margin(console: Console, explanation: Explanation) -> None:
+    breakdown, fullest = explanation.breakdown, explanation.fullest
+    margin_bytes = breakdown.limit_bytes - fullest.peak_bytes
+    where = f"in the {fullest.moment}" + (f" of stage {fullest.number}" if len(explanation.stages) > 1 else "")
+    share, size = units.percent(abs(margin_bytes) / breakdown.limit_bytes), units.scaled(abs(margin_bytes), units.BYTES)
+    if not explanation.second_fits:
+        over_bytes = explanation.second_bytes - breakdown.second_limit_bytes
+        say(console, f"the second memory is too small by {units.scaled(over_bytes, units.BYTES)}", "bold red")
+    if margin_bytes >= 0:
+        say(console, f"fits in memory: the peak, {where}, is {size} ({share}) below the limit", style="green")
+    else:
+        say(console, f"does not fit in memory: the peak, {where}, is {size} ({share}) over the limit", "bold red")
+
+
+def _show_elasticities(console: Console, explanation: Explanation) -> None:
+    console.print("what would shorten the step most (elasticity: % of the step for 1 % of it)", style="bold")
+    for elasticity in largest(explanation.elasticities, 3):
+        better, value = "more" if elasticity.parameter.rate else "less", elasticity.value
+        change = f"10 % {better} {elasticity.parameter.words}"
+        sides = f"[{value[0]:.3f}, {value[1]:.3f}]" if isinstance(value, list) else f"{value:.3f}"
+        say(console, f"  {change} would make the step {units.percent(-elasticity.tenth)} shorter ({sides})")
