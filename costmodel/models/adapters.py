@@ -1,7 +1,8 @@
 """Frozen weights and low-rank adapters (Hu et al. 2021), on any workload."""
 
 import dataclasses
-from collections.abc import Callable, Collection
+import itertools
+from collections.abc import Callable, Collection, Iterable
 
 from costmodel.inputs import Block, Kind, Op, Saved, Size, Workload
 from costmodel.semantics import Scalar
@@ -12,7 +13,7 @@ def freeze(workload: Workload, names: Collection[str] | None = None) -> Workload
 
     A frozen product keeps no input for its backward pass. Gradients still pass through to the first block.
     """
-    return _map(workload, lambda op: (_frozen(op),) if names is None or op.name in names else (op,))
+    return _changed(workload, lambda op: (_frozen(op),) if names is None or op.name in names else (op,))
 
 
 def low_rank(workload: Workload, rank: Scalar, targets: Collection[str]) -> Workload:
@@ -21,7 +22,7 @@ def low_rank(workload: Workload, rank: Scalar, targets: Collection[str]) -> Work
     Matrices that lie side by side in one product (queries, keys and values) have factors of their own. A first factor
     is divided as its product's input, a second one as its output.
     """
-    return _map(workload, lambda op: (_frozen(op), *_factors(op, rank)) if op.name in targets else (_frozen(op),))
+    return _changed(workload, lambda op: (_frozen(op), *_factors(op, rank)) if op.name in targets else (_frozen(op),))
 
 
 def weighted(workload: Workload) -> tuple[str, ...]:
@@ -29,11 +30,15 @@ def weighted(workload: Workload) -> tuple[str, ...]:
     return tuple(dict.fromkeys(op.name for block in workload.blocks for op in block.ops if op.kind == Kind.MATMUL))
 
 
-def _map(workload: Workload, change: Callable[[Op], tuple[Op, ...]]) -> Workload:
-    def changed(block: Block) -> Block:
-        return dataclasses.replace(block, ops=tuple(new for op in block.ops for new in change(op)))
+def map_operators(blocks: Iterable[Block], change: Callable[[Op], Iterable[Op]]) -> tuple[Block, ...]:
+    """The blocks with each operator replaced by those that `change` makes of it."""
+    return tuple(
+        dataclasses.replace(block, ops=tuple(itertools.chain.from_iterable(map(change, block.ops)))) for block in blocks
+    )
 
-    return dataclasses.replace(workload, blocks=tuple(map(changed, workload.blocks)))
+
+def _changed(workload: Workload, change: Callable[[Op], Iterable[Op]]) -> Workload:
+    return dataclasses.replace(workload, blocks=map_operators(workload.blocks, change))
 
 
 def _frozen(op: Op) -> Op:

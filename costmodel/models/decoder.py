@@ -1,7 +1,7 @@
 """Dense decoders: GPT (learned positions, biases, dropout) and Llama (grouped-query attention, gated FFN)."""
 
 from costmodel.inputs import Block, Position, Size, Workload
-from costmodel.models.layers import attention, feed_forward
+from costmodel.models.layers import attention, feed_forward, in_parallel
 from costmodel.models.pieces import Heads, Style, embedding, head, integral, norm
 from costmodel.semantics import Scalar
 
@@ -27,6 +27,7 @@ def decoder(
     qk_norm: bool = False,
     layer_norm: bool = False,
     learned_positions: bool = False,
+    parallel_block: bool = False,
     dropout: bool = False,
     tied: bool = False,
     causal_density: float = 0.5,
@@ -35,7 +36,7 @@ def decoder(
 
     `bias` adds one to every linear layer of the blocks (`qkv_bias`, `out_bias`, `ffn_bias` to some) and to layer norms
     (`layer_norm`; otherwise RMS norms with a scale only). `positions` is the length of a learned table of positions,
-    the sequence if it is not given.
+    the sequence if it is not given. In a `parallel_block` attention and feed-forward stand beside each other.
     """
     style = Style(
         hidden=hidden,
@@ -55,12 +56,15 @@ def decoder(
         density=causal_density,
     )
     table = (Size(value=(sequence if positions is None else positions) * hidden),) if learned_positions else ()
+    if parallel_block:
+        layer = in_parallel(style, looks, ffn, gated)
+    else:
+        layer = attention(style, looks) + feed_forward(style, ffn, gated)
+    entry = embedding("embedding", sequence, hidden, vocabulary, table)
     final = norm("final norm", sequence, hidden, layer_norm)
     blocks = (
-        Block(
-            name="embedding", position=Position.FIRST, ops=embedding("embedding", sequence, hidden, vocabulary, table)
-        ),
-        Block(name="layer", ops=attention(style, looks) + feed_forward(style, ffn, gated), repeats=layers),
+        Block(name="embedding", position=Position.FIRST, ops=entry),
+        Block(name="layer", ops=layer, repeats=layers),
         head((final,), sequence, hidden, vocabulary),
     )
     return Workload(name=name, blocks=blocks, sequence=sequence, batch=batch, hidden=hidden, tied=1 if tied else 0)

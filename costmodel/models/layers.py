@@ -1,4 +1,4 @@
-"""Attention and feed-forward of a transformer, as every family of them uses them."""
+"""Layers of transformers: attention and feed-forward, as every family of them uses them."""
 
 import dataclasses
 
@@ -66,6 +66,12 @@ def feed_forward(style: Style, ffn: Scalar, gated: bool = False) -> tuple[Op, ..
     )
 
 
+def in_parallel(style: Style, heads: Heads, ffn: Scalar, gated: bool = False) -> tuple[Op, ...]:
+    """Attention and feed-forward beside each other: they share one norm, one sync and one residual."""
+    *attended, _sync, _residual = attention(style, heads)
+    return (*attended, *feed_forward(style, ffn, gated)[1:])
+
+
 def _query_key_norm(style: Style, heads: Heads, name: str) -> Op:
     """RMS norms of queries and keys with one scale of a head's size each."""
     rows = (Size(value=style.tokens, split=TOKENS),)
@@ -83,5 +89,5 @@ def _query_key_norm(style: Style, heads: Heads, name: str) -> Op:
     )
 
 
-def _also_saving(op: Op, kept: Saved) -> Op:
-    return dataclasses.replace(op, saved=(*op.saved, kept))
+def _also_saving(op: Op, other: Saved) -> Op:
+    return dataclasses.replace(op, saved=(*op.saved, other))

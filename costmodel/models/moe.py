@@ -163,11 +163,13 @@ def _experts(
     )
     if not shared:
         return ops
-    beside = feed_forward(Style(hidden=hidden, tokens=sequence), shared, True)
-    return ops + tuple(op for op in beside if op.name not in ("ffn norm", "ffn residual"))
+    _norm, *beside, _residual = feed_forward(Style(hidden=hidden, tokens=sequence), shared, True)
+    return (*ops, *beside)
 
 
-def _grouped(name: str, rows: float, inner: tuple, columns: tuple, groups: tuple, kept: tuple, matrices: int = 1) -> Op:
+def _grouped(
+    name: str, rows: float, inner: tuple, columns: tuple, groups: tuple, arrived: tuple, matrices: int = 1
+) -> Op:
     """One product for each expert on the rank; the input of all of them is saved."""
     return Op(
         name=name,
@@ -177,7 +179,7 @@ def _grouped(name: str, rows: float, inner: tuple, columns: tuple, groups: tuple
         columns=columns,
         groups=groups,
         matrices=matrices,
-        saved=(Saved(rows=kept, columns=inner),),
+        saved=(Saved(rows=arrived, columns=inner),),
     )
 
 

@@ -1,4 +1,4 @@
-"""Operators and blocks that the builders of transformers share."""
+"""Pieces of a model: operators and blocks as every builder uses them, for one sequence and undivided."""
 
 import dataclasses
 
@@ -36,10 +36,12 @@ class Heads:
 
     @property
     def query(self) -> Sizes:
+        """Elements of the queries of one token."""
         return (Size(value=self.heads * self.head_size, split=self.split),)
 
     @property
     def key_value(self) -> Sizes:
+        """Elements of keys and values of one key row, together."""
         value = 2 * self.key_value_heads * self.head_size
         return (Size(value=value, split=self.split, limit=self.key_value_heads),)
 
@@ -50,6 +52,7 @@ def integral(value: Scalar) -> Scalar:
 
 
 def norm(name: str, tokens: Scalar, width: Scalar, layer_norm: bool, role: Role = Role.REST) -> Op:
+    """A layer norm or an RMS norm outside tensor-parallel regions, which saves its input under `role`."""
     rows, columns = (Size(value=tokens, split=SPREAD),), (Size(value=width),)
     return Op(
         name=name,
@@ -92,6 +95,7 @@ def sync(name: str, tokens: Scalar, width: Scalar) -> Op:
 
 
 def residual(name: str, tokens: Scalar, width: Scalar, dropout: bool = False) -> Op:
+    """The sum of a branch and the stream beside it; with dropout it saves a mask of one byte an element."""
     rows, columns = (Size(value=tokens, split=SPREAD),), (Size(value=width),)
     mask = (Saved(rows=rows, columns=columns, activations=0.0, fixed_bytes=1.0),)
     return Op(

@@ -11,6 +11,7 @@ from costmodel.formulas.counts import counts
 from costmodel.inputs import Position
 from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.workload import model_flop, parameters
+from costmodel.models.decoder import decoder
 from costmodel.models.dlrm import dlrm
 from costmodel.models.encoder import encoder
 from costmodel.models.encoder_decoder import encoder_decoder
@@ -102,6 +103,15 @@ def test_tensor_ranks_hold_all_matrices_together(name):
     for one, two in zip(halves[0].blocks, halves[1].blocks, strict=True):
         if one.position == Position.LAYER and "entry" not in one.name:
             np.testing.assert_allclose(one.matrix_parameters, 2 * two.matrix_parameters)
+
+
+def test_a_parallel_block_has_one_norm_one_sync_and_one_residual():
+    sizes = {"layers": 1, "hidden": 64, "heads": 4, "ffn": 256, "vocabulary": 100, "sequence": 16, "batch": 1}
+    after, beside = (decoder(**sizes, gated=True, parallel_block=flag) for flag in (False, True))
+    dropped = {op.name for op in after.blocks[1].ops} - {op.name for op in beside.blocks[1].ops}
+    assert dropped == {"ffn norm", "attention sync", "attention residual"}
+    assert parameters(after) - parameters(beside) == 64
+    assert model_flop(after) == model_flop(beside)
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "t5-46.4b"])

@@ -12,6 +12,7 @@ from costmodel.measured.rows.hardware import Machine, machine
 from costmodel.measured.rows.layouts import layout
 from costmodel.measured.rows.models import workload
 from costmodel.measured.rows.notes import facts_of, stack_of
+from costmodel.models import map_operators
 from costmodel.specs import read_rows
 
 
@@ -98,10 +99,10 @@ def _sent_once(work: Workload, plan: Plan, top_k: int) -> Workload:
 def _spread(blocks: tuple[Block, ...], share: float) -> tuple[Block, ...]:
     """Blocks whose exchanges send at most this share of their copies beyond the domain."""
 
-    def sent(op: Op) -> Op:
-        return dataclasses.replace(op, spread=min(op.spread, share)) if op.kind == Kind.EXCHANGE else op
+    def sent(op: Op) -> tuple[Op]:
+        return (dataclasses.replace(op, spread=min(op.spread, share)) if op.kind == Kind.EXCHANGE else op,)
 
-    return tuple(dataclasses.replace(block, ops=tuple(map(sent, block.ops))) for block in blocks)
+    return map_operators(blocks, sent)
 
 
 def _by_rate_s(row: Mapping[str, str], work: Workload, found: Machine, stack: str) -> float | None:
@@ -117,11 +118,10 @@ def _by_rate_s(row: Mapping[str, str], work: Workload, found: Machine, stack: st
 
 @functools.lru_cache(maxsize=256)
 def _without_masks(work: Workload) -> Workload:
-    def whole(op: Op) -> Op:
-        return dataclasses.replace(op, density=1.0) if op.kind == Kind.ATTENTION else op
+    def whole(op: Op) -> tuple[Op]:
+        return (dataclasses.replace(op, density=1.0) if op.kind == Kind.ATTENTION else op,)
 
-    blocks = (dataclasses.replace(block, ops=tuple(map(whole, block.ops))) for block in work.blocks)
-    return dataclasses.replace(work, blocks=tuple(blocks))
+    return dataclasses.replace(work, blocks=map_operators(work.blocks, whole))
 
 
 @functools.lru_cache(maxsize=4096)
