@@ -8,25 +8,25 @@ if TYPE_CHECKING:
     from costmodel.measured import posterior as posterior
     from costmodel.measured.calibrate import Calibrated as Calibrated
     from costmodel.measured.calibrate import calibrate as calibrate
-    from costmodel.measured.collective_fit import CollectiveRow as CollectiveRow
     from costmodel.measured.collective_fit import fit_collectives as fit_collectives
     from costmodel.measured.collective_fit import log_errors as log_errors
     from costmodel.measured.comparison import Comparison as Comparison
     from costmodel.measured.comparison import compare as compare
+    from costmodel.measured.fit import TWO_REGIMES as TWO_REGIMES
     from costmodel.measured.fit import Fitted as Fitted
-    from costmodel.measured.fit import Settings as Settings
+    from costmodel.measured.fit import Problem as Problem
     from costmodel.measured.fit import Trained as Trained
     from costmodel.measured.fit import as_posterior as as_posterior
     from costmodel.measured.fit import as_tables as as_tables
     from costmodel.measured.fit import kernels as kernels
     from costmodel.measured.fit import left_out_errors as left_out_errors
+    from costmodel.measured.fit import likely_slow as likely_slow
     from costmodel.measured.fit import narrowed as narrowed
     from costmodel.measured.fit import scatter as scatter
+    from costmodel.measured.fit import slow_probability as slow_probability
     from costmodel.measured.fit import train as train
     from costmodel.measured.fit import within_scatter as within_scatter
-    from costmodel.measured.rows import Batch as Batch
     from costmodel.measured.rows import Case as Case
-    from costmodel.measured.rows import Figures as Figures
     from costmodel.measured.rows import Unreadable as Unreadable
     from costmodel.measured.rows import alternatives as alternatives
     from costmodel.measured.rows import case as case

@@ -7,12 +7,12 @@ predicted by the others.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from costmodel.inputs import Stack, model_flop
-from costmodel.measured.fit import LEVELS, PARAMETERS, SLOW, Design, Evaluator, Fitted, Loss, Parameter, group, solve
+from costmodel.measured.fit import PARAMETERS, SLOW, Design, Evaluator, Fitted, Loss, Parameter, designs, group, solve
 from costmodel.measured.posterior import shipped
 from costmodel.measured.rows import Case
 
@@ -70,7 +70,7 @@ class Update:
         self.evaluator: Evaluator = fitted.evaluator(cases)
         self.start = fitted.free(cases)
         self.log_measured = np.log([case.measured_step_s or np.nan for case in cases])
-        self.design = fitted.columns.design([group(case) for case in cases])
+        self.design = designs(fitted.keys, [group(case) for case in cases])
         self.size = len(fitted.z) + len(PARAMETERS)
 
     def free(self, u: np.ndarray) -> dict[str, np.ndarray]:
@@ -108,22 +108,22 @@ class Update:
 
 
 def _width(parameter: Parameter) -> float:
-    """Of the user's own deviation: that between classes, half of the shared uncertainty where classes do not differ."""
+    """Width of the user's own deviation: that between classes, else half of the shared uncertainty."""
     return max(parameter.stack, 0.5 * parameter.shared)
 
 
 def _possible(cases: Sequence[Case]) -> tuple[list[int], list[str]]:
     """Rows of the first row's hardware with a time that the accelerators can reach."""
-    found, problems = [], []
+    possible, problems = [], []
     for i, case in enumerate(cases):
         reason = _impossible(case)
-        if reason is None and found and case.cluster.accelerator.name != cases[found[0]].cluster.accelerator.name:
+        if reason is None and possible and case.cluster.accelerator.name != cases[possible[0]].cluster.accelerator.name:
             reason = f"ran on {case.cluster.accelerator.name}, the rows before on another accelerator"
         if reason is None:
-            found.append(i)
+            possible.append(i)
         else:
             problems.append(f"row {i + 1} is left out: it {reason}")
-    return found, problems
+    return possible, problems
 
 
 def _impossible(case: Case) -> str | None:
@@ -136,35 +136,31 @@ def _impossible(case: Case) -> str | None:
     return f"is faster than the accelerators' peak ({share:.2f} of it in model FLOP alone)" if share > 1 else None
 
 
-def _asked(case: Case) -> tuple[tuple[str, str], ...]:
-    told = ("measured_", "notes", "source", "trust", "oom", "flops_convention")
-    return tuple((k, v) for k, v in case.row.items() if not k.startswith(told))
+def _question(case: Case) -> tuple[tuple[str, str], ...]:
+    """The cells of a row that a prediction reads."""
+    not_read = ("measured_", "notes", "source", "trust", "oom", "flops_convention")
+    return tuple((k, v) for k, v in case.row.items() if not k.startswith(not_read))
 
 
 def _contradictions(cases: Sequence[Case], used: Sequence[int]) -> list[str]:
     """Rows that are alike in all that is asked, and whose times are not."""
     groups: dict[tuple, list[int]] = {}
     for i in used:
-        groups.setdefault(_asked(cases[i]), []).append(i)
-    found = []
+        groups.setdefault(_question(cases[i]), []).append(i)
+    problems = []
     for same in groups.values():
         times = [cases[i].measured_step_s or 0.0 for i in same]
         if np.log(max(times) / min(times)) > _CONTRADICTION:
             rows = ", ".join(str(i + 1) for i in same)
-            found.append(f"rows {rows} are the same run and took from {min(times):.3g} to {max(times):.3g} s")
-    return found
+            problems.append(f"rows {rows} are the same run and took from {min(times):.3g} to {max(times):.3g} s")
+    return problems
 
 
 def _strange(cases: Sequence[Case], used: Sequence[int], errors: np.ndarray) -> list[str]:
     """Rows that the constants of all rows together do not explain."""
-    found = []
+    problems = []
     for i, error in zip(used, errors, strict=True):
         took_s = cases[i].measured_step_s or 0.0
         if abs(error) > _STRANGE * LOSS.scale:
-            found.append(f"row {i + 1} took {took_s:.4g} s, all rows together say {took_s * np.exp(error):.4g} s")
-    return found
-
-
-def measured_groups(cases: Sequence[Case]) -> list[Mapping[str, str]]:
-    """Family, class and fabric of the rows, each once."""
-    return [dict(zip(LEVELS, key, strict=True)) for key in dict.fromkeys(tuple(group(c).values()) for c in cases)]
+            problems.append(f"row {i + 1} took {took_s:.4g} s, all rows together say {took_s * np.exp(error):.4g} s")
+    return problems

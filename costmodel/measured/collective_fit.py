@@ -51,11 +51,11 @@ def fit_collectives(rows: Sequence[CollectiveRow], cluster: Cluster, fields: Seq
         stack = _with_free(cluster.stack, fields, free)
         return np.concatenate([np.log(times_s(rows, cluster, stack)) - measured, PULL * (free - start)])
 
-    found = [
+    fits = [
         least_squares(residuals, at, bounds=(low, high), loss="cauchy", f_scale=KNEE)
         for at in _starts(start, list(fields))
     ]
-    return _with_free(cluster.stack, fields, min(found, key=lambda result: result.cost).x)
+    return _with_free(cluster.stack, fields, min(fits, key=lambda result: result.cost).x)
 
 
 def times_s(rows: Sequence[CollectiveRow], cluster: Cluster, stack: Stack) -> np.ndarray:

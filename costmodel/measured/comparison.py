@@ -38,17 +38,12 @@ def compare(first: Job, second: Job, fitted: Fitted | None = None) -> Comparison
     fitted = fitted or shipped()
     slopes = [_slopes(job) for job in (first, second)]
     apart = {key: slopes[0].get(key, 0.0) - slopes[1].get(key, 0.0) for key in {**slopes[0], **slopes[1]}}
-    found = [evaluate(*job) for job in (first, second)]
-    scatter = fitted.scatter["within"] * math.sqrt(2.0 * (1.0 - _likeness(*found)))
-    log_ratio = math.log(found[1].step_s / found[0].step_s)
+    steps = [evaluate(*job) for job in (first, second)]
+    scatter = fitted.scatter["within"] * math.sqrt(2.0 * (1.0 - _likeness(*steps)))
+    log_ratio = math.log(steps[1].step_s / steps[0].step_s)
     log_sd = math.hypot(_constants_sd(apart, fitted), scatter)
     probability = 0.5 if log_sd < 1e-12 and log_ratio == 0 else _normal(log_ratio / max(log_sd, 1e-12))
     return Comparison(log_ratio=log_ratio, log_sd=log_sd, probability_faster=probability)
-
-
-def probability_faster(first: Job, second: Job, fitted: Fitted | None = None) -> float:
-    """That the first is the faster one."""
-    return compare(first, second, fitted).probability_faster
 
 
 def _slopes(job: Job) -> dict[Key, float]:
@@ -62,18 +57,18 @@ def _slopes(job: Job) -> dict[Key, float]:
     stack = dataclasses.replace(cluster.stack, **leaves)
     with np.errstate(all="ignore"):
         step_s = cost(workload, dataclasses.replace(cluster, stack=stack), point, SUBGRADIENT).step_s
-    found: dict[Key, float] = {}
+    slopes: dict[Key, float] = {}
     for p in PARAMETERS:
         slope = float(step_s.parts.get(p.name, 0.0) / step_s.value)
-        found[p.name, SHARED, ""] = slope * p.shared
-        found |= {(p.name, level, group[level]): slope * getattr(p, level) for level in LEVELS}
-    return {key: slope for key, slope in found.items() if slope}
+        slopes[p.name, SHARED, ""] = slope * p.shared
+        slopes |= {(p.name, level, group[level]): slope * getattr(p, level) for level in LEVELS}
+    return {key: slope for key, slope in slopes.items() if slope}
 
 
 def _constants_sd(slopes: Mapping[Key, float], fitted: Fitted) -> float:
     """Standard deviation by the posterior; deviations that were never measured have their prior's, one."""
-    known = np.array([slopes.get(key, 0.0) for key in fitted.columns.keys])
-    others = sum(slope**2 for key, slope in slopes.items() if key not in set(fitted.columns.keys))
+    known = np.array([slopes.get(key, 0.0) for key in fitted.keys])
+    others = sum(slope**2 for key, slope in slopes.items() if key not in set(fitted.keys))
     return float(np.sqrt(((known @ fitted.factor) ** 2).sum() + others))
 
 

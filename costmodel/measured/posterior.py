@@ -32,15 +32,15 @@ def with_constants(cases: Sequence[Case], fitted: Fitted | None = None) -> list[
     fitted = fitted or shipped()
     values = fitted.evaluator(cases).values(fitted.free(cases))
     known: dict[tuple, Case] = {}
-    found = []
+    with_own = []
     for i, case in enumerate(cases):
         own = {name: float(value[i]) for name, value in values.items()}
         key = (id(case.cluster), *own.values())
         if key not in known:
             stack = dataclasses.replace(case.cluster.stack, **own)
             known[key] = dataclasses.replace(case, cluster=dataclasses.replace(case.cluster, stack=stack))
-        found.append(dataclasses.replace(case, cluster=known[key].cluster))
-    return found
+        with_own.append(dataclasses.replace(case, cluster=known[key].cluster))
+    return with_own
 
 
 def log_sd(cases: Sequence[Case], fitted: Fitted | None = None) -> np.ndarray:
@@ -52,7 +52,7 @@ def log_sd(cases: Sequence[Case], fitted: Fitted | None = None) -> np.ndarray:
 
 
 def scatter_of(scatter: Mapping[str, float], member: str) -> float:
-    """Of a class; of one that was never measured: the widest of those with experts, or that of all."""
+    """The scatter of a class; of one that was never measured the widest of those with experts, or that of all."""
     if member in scatter:
         return scatter[member]
     experts = [sd for name, sd in scatter.items() if name.endswith(EXPERTS)]

@@ -141,8 +141,8 @@ def _linear(
 
 def _saving_product(product: Op, rows: Scalar, columns: Scalar) -> Op:
     """Both factors are kept for its backward pass."""
-    kept = Saved(rows=(Size(value=rows, split=TOKENS),), columns=(Size(value=columns),))
-    return dataclasses.replace(product, saved=(kept,))
+    factors = Saved(rows=(Size(value=rows, split=TOKENS),), columns=(Size(value=columns),))
+    return dataclasses.replace(product, saved=(factors,))
 
 
 def _without_saved(op: Op) -> Op:

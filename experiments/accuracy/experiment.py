@@ -67,14 +67,22 @@ def _table(path: Path) -> tuple[list[Scored], list[Scored], list[Case]]:
     read = read_cases(path)
     plain = []
     scored = []
-    for entry, found in zip(read, predict(read), strict=True):
+    for entry, predicted in zip(read, predict(read), strict=True):
         if isinstance(entry, Unreadable):
             scored.append(Scored(_source(entry), None, None))
             plain.append(scored[-1])
             continue
-        told = {"measured_bytes": entry.measured_mem_bytes, "predicted_bytes": found.mem_bytes, "fits": found.fits}
-        interval = {"p10_s": found.step_s_p10, "p90_s": found.step_s_p90}
-        scored.append(Scored(dict(entry.row), entry.measured_step_s, found.step_s, **interval, **told))
+        one = Scored(
+            dict(entry.row),
+            entry.measured_step_s,
+            predicted.step_s,
+            p10_s=predicted.step_s_p10,
+            p90_s=predicted.step_s_p90,
+            measured_bytes=entry.measured_mem_bytes,
+            predicted_bytes=predicted.mem_bytes,
+            fits=predicted.fits,
+        )
+        scored.append(one)
         plain.append(Scored(dict(entry.row), entry.measured_step_s, _one_constant_s(entry)))
     timed = [case for case in read if isinstance(case, Case) and case.measured_step_s]
     return scored, plain, settle(posterior.with_constants(timed))
@@ -97,15 +105,15 @@ def _timed(scored: Sequence[Scored]) -> list[Scored]:
 
 
 def _worst(cases: Sequence[Case], scored: Sequence[Scored]) -> list[dict[str, Any]]:
-    """Of all but the group that stands apart, whose second regime would fill the list."""
+    """The worst rows of all but the group that stands apart, whose second regime would fill the list."""
     rows = _timed(scored)
     errors = np.array([np.nan if row.error is None else row.error for row in rows])
     sources = [row.row["source"] for row in rows]
     small = f"sources with fewer than {SMALL} rows"
     groups = [source if sources.count(source) >= SMALL else small for source in sources]
-    kept = np.isfinite(errors) & np.array([not source.startswith(APART) for source in sources])
-    keep = lambda items: [item for item, use in zip(items, kept, strict=True) if use]  # noqa: E731
-    return reasons.worst(keep(cases), errors[kept], keep(groups))
+    listed = np.isfinite(errors) & np.array([not source.startswith(APART) for source in sources])
+    at = np.flatnonzero(listed).tolist()
+    return reasons.worst([cases[i] for i in at], errors[listed], [groups[i] for i in at])
 
 
 def _ablate(
@@ -138,12 +146,12 @@ def _factor(scored: Sequence[Scored], seconds: np.ndarray) -> float:
 
 def _left_out(folder: Path, scored: Sequence[Scored]) -> dict[str, Any]:
     """Scores of calibration rows by constants that saw no row of their source."""
-    from costmodel.measured import Settings, kernels, left_out_errors, train
+    from costmodel.measured import Problem, kernels, left_out_errors, train
 
     cases = [case for case in read_cases(folder / "calibration.csv") if isinstance(case, Case) and case.measured_step_s]
     with open(folder / "microbenchmarks.csv", newline="", encoding="utf-8") as file:
-        found = kernels(list(csv.DictReader(file)))
-    errors = left_out_errors(train(settle(cases), found, Settings()))
+        measured_kernels = kernels(list(csv.DictReader(file)))
+    errors = left_out_errors(train(Problem(settle(cases), measured_kernels)))
     rows = _timed(scored)
     outside = [
         row._replace(predicted_s=float(row.measured_s * np.exp(error)), p10_s=None, p90_s=None)  # pyright: ignore[reportOperatorIssue]
@@ -164,12 +172,12 @@ def _write(scored: Sequence[Scored], path: Path) -> None:
 
 def tables(results: Mapping[str, Any]) -> list[Any]:
     """What the terminal shows: errors by group, terms, worst rows."""
-    found = [_groups_table(name, results[name]) for name in results]
-    found += [_sources_table(name, results[name]) for name in results if name != "published"]
+    shown = [_groups_table(name, results[name]) for name in results]
+    shown += [_sources_table(name, results[name]) for name in results if name != "published"]
     last = "validation" if "validation" in results else "published"
     if "ablation" in results[last]:
-        found.append(_ablation_table(results))
-    return [*found, _worst_table(last, results[last]["worst"])]
+        shown.append(_ablation_table(results))
+    return [*shown, _worst_table(last, results[last]["worst"])]
 
 
 def _groups_table(name: str, result: Mapping[str, Any]) -> Any:

@@ -81,9 +81,9 @@ def _groups(name: str, score: Mapping[str, Any]) -> Any:
     axes.set_yticks(place, [f"{short(group)} ({groups[group]['rows']:,})" for group in order], fontsize=7)
     axes.set_xlabel("|log(predicted / measured)| of the step time")
     head = score["headline"]
-    told = f"{name}: mean of medians {head['median']:.3f}, of 90th percentiles {head['p90']:.3f}"
+    title = f"{name}: mean of medians {head['median']:.3f}, of 90th percentiles {head['p90']:.3f}"
     apart = f"\n(without {APART}, which stands apart)" if any(g.startswith(APART) for g in order) else ""
-    axes.set_title(told + apart, loc="left", fontsize=9)
+    axes.set_title(title + apart, loc="left", fontsize=9)
     axes.legend(fontsize=7, frameon=False, loc="upper left")
     return figure
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from costmodel import Exact
 from costmodel.formulas import breakdown, parts
-from costmodel.measured import Case, posterior, stacked
+from costmodel.measured import Case, posterior, slow_probability, stacked
 
 WORST = 20
 _SHARED = 0.5  # share of an error that its whole group has
@@ -18,11 +18,11 @@ def worst(cases: Sequence[Case], errors: np.ndarray, groups: Sequence[str], most
     names = np.array(groups)
     bias = {name: float(np.median(errors[names == name])) for name in set(groups)}
     order: list[int] = np.argsort(-np.abs(errors))[:most].tolist()
-    slow = posterior.shipped().rule.probability([cases[i] for i in order])
-    found = []
+    slow = slow_probability(posterior.shipped().regime_weights, [cases[i] for i in order])
+    listed = []
     for k, i in enumerate(order):
         case = cases[i]
-        found.append(
+        listed.append(
             {
                 "source": case.source,
                 "row": f"{case.row.get('model', '')} on {case.row.get('gpus', '')} {case.row.get('hardware', '')}",
@@ -32,7 +32,7 @@ def worst(cases: Sequence[Case], errors: np.ndarray, groups: Sequence[str], most
                 "reason": _reason(case, float(errors[i]), bias[groups[i]], float(slow[k])),
             }
         )
-    return found
+    return listed
 
 
 def _reason(case: Case, error: float, bias: float, slow: float) -> str:
@@ -42,13 +42,13 @@ def _reason(case: Case, error: float, bias: float, slow: float) -> str:
     if bias * error > 0 and abs(bias) > _SHARED * abs(error):
         return f"its whole group is off by {bias:+.2f}: software that was never measured"
     share, term = _largest_term(case)
-    told = f"{share:.0%} of the prediction is {term}"
-    return f"left open: {', '.join(case.assumed)}; {told}" if case.assumed else told
+    largest = f"{share:.0%} of the prediction is {term}"
+    return f"left open: {', '.join(case.assumed)}; {largest}" if case.assumed else largest
 
 
 def _largest_term(case: Case) -> tuple[float, str]:
     (batch,) = stacked([case])
-    asked = batch.workload, batch.cluster, batch.point
-    found = breakdown(*asked, parts(*asked, Exact(np)), Exact(np))
-    term = max(found.terms, key=lambda term: float(np.ravel(term.exposed_s)[0]))
-    return float(np.ravel(term.exposed_s)[0] / np.ravel(found.step_s)[0]), term.name
+    inputs = batch.workload, batch.cluster, batch.point
+    step = breakdown(*inputs, parts(*inputs, Exact(np)), Exact(np))
+    term = max(step.terms, key=lambda term: float(np.ravel(term.exposed_s)[0]))
+    return float(np.ravel(term.exposed_s)[0] / np.ravel(step.step_s)[0]), term.name

@@ -75,8 +75,8 @@ def _errors(rows: Sequence[Scored]) -> dict[str, float]:
 
 def _headline(groups: Sequence[dict[str, float]]) -> dict[str, float]:
     """Means over groups."""
-    found = {key: float(np.mean([group[key] for group in groups])) for key in ("median", "p90", "inside") if groups}
-    return found | {"groups": len(groups)}
+    means = {key: float(np.mean([group[key] for group in groups])) for key in ("median", "p90", "inside") if groups}
+    return means | {"groups": len(groups)}
 
 
 def _ranks(timed: Sequence[Scored]) -> dict[str, dict[str, float]]:
@@ -90,11 +90,11 @@ def _ranks(timed: Sequence[Scored]) -> dict[str, dict[str, float]]:
             by_source.setdefault(key[0], []).append((_tau(own), _regret(own)))
     return {
         source: {
-            "sweeps": len(found),
-            "tau": float(np.nanmean([tau for tau, _ in found])),
-            "regret": float(np.mean([regret for _, regret in found])),
+            "sweeps": len(sweeps),
+            "tau": float(np.nanmean([tau for tau, _ in sweeps])),
+            "regret": float(np.mean([regret for _, regret in sweeps])),
         }
-        for source, found in by_source.items()
+        for source, sweeps in by_source.items()
     }
 
 
@@ -131,13 +131,13 @@ def _memory(rows: Sequence[Scored]) -> dict[str, dict[str, float]]:
 
 def _fit(rows: Sequence[Scored]) -> dict[str, dict[str, int]]:
     """Runs that ran and runs out of memory, and what was said of them."""
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for row in rows:
         failed = row.row.get("oom") == "1"
         if row.fits is None or not (failed or row.measured_s):
             continue
         names = ("out of memory", "said so") if failed else ("ran", "said to fit")
-        own = found.setdefault(row.row["source"], dict.fromkeys(("ran", "said to fit", "out of memory", "said so"), 0))
+        own = counts.setdefault(row.row["source"], dict.fromkeys(("ran", "said to fit", "out of memory", "said so"), 0))
         own[names[0]] += 1
         own[names[1]] += row.fits != failed
-    return found
+    return counts

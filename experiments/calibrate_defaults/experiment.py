@@ -17,14 +17,16 @@ import numpy as np
 
 from costmodel import specs
 from costmodel.measured import (
+    TWO_REGIMES,
     Case,
     Fitted,
-    Settings,
+    Problem,
     Trained,
     as_posterior,
     as_tables,
     kernels,
     left_out_errors,
+    likely_slow,
     narrowed,
     read_cases,
     scatter,
@@ -49,13 +51,13 @@ def run(config: Config, folder: Path, say: Any) -> dict[str, Any]:
     say("reading")
     cases = timed(tables / "calibration.csv")
     with open(tables / "microbenchmarks.csv", newline="", encoding="utf-8") as file:
-        found = kernels(list(csv.DictReader(file)))
-    say(f"fitting {len(cases)} rows and {len(found)} kernels")
-    trained = train(cases, found, Settings())
+        measured_kernels = kernels(list(csv.DictReader(file)))
+    say(f"fitting {len(cases)} rows and {len(measured_kernels)} kernels")
+    trained = train(Problem(cases, measured_kernels))
     inside = trained.errors()
     outside = left_out_errors(trained) if config.leave_out else inside
     fitted = _fitted(trained, outside)
-    provenance = _provenance(trained, len(found))
+    provenance = _provenance(trained)
     written = (as_tables(fitted, provenance), as_posterior(fitted))
     for place in (folder, *((specs.DATA,) if config.write else ())):
         (place / "stacks.toml").write_text(_toml(written[0]), encoding="utf-8")
@@ -73,19 +75,19 @@ def timed(path: Path) -> list[Case]:
 def _fitted(trained: Trained, outside: np.ndarray) -> Fitted:
     size = trained.problem.size
     covariance = np.linalg.inv(trained.solution.curvature)[:size, :size]
-    columns, z, factor = narrowed(trained.problem.columns, trained.solution.z[:size], covariance)
+    keys, z, factor = narrowed(trained.problem.keys, trained.solution.z[:size], covariance)
     cases = trained.problem.cases
     own = scatter(cases, outside) | {"within": within_scatter(cases, trained.errors())}
-    return Fitted(columns=columns, z=z, factor=factor, rule=trained.rule, scatter=own)
+    return Fitted(keys=keys, z=z, factor=factor, regime_weights=trained.regime_weights, scatter=own)
 
 
-def _provenance(trained: Trained, found: int) -> dict[str, Any]:
+def _provenance(trained: Trained) -> dict[str, Any]:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
         "what": "constants of the Stack, fitted by `python -m experiments run calibrate_defaults --write`",
         "rows": len(trained.problem.cases),
         "sources": trained.problem.sources,
-        "kernels": found,
+        "kernels": len(trained.problem.kernels),
         "loss": round(trained.solution.objective, 3),
         "steps": trained.solution.steps,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -95,11 +97,12 @@ def _provenance(trained: Trained, found: int) -> dict[str, Any]:
 
 def _regimes(trained: Trained, errors: np.ndarray) -> dict[str, Any]:
     """How well the rule names the regime of each row of the class that has two."""
-    at = trained.maybe
+    cases = trained.problem.cases
+    at = np.array([case.stack == TWO_REGIMES for case in cases])
     if not at.any():
         return {}
-    named = trained.rule.probability(trained.problem.cases)[at] > 0.5
-    slow, size = trained.slow[at] == 1, np.abs(errors[at])
+    named = likely_slow(trained.regime_weights, cases)[at] == 1
+    slow, size = trained.problem.evaluator.slow[at] == 1, np.abs(errors[at])
     return {
         "regimes": {
             "slow_share": round(float(slow.mean()), 3),

@@ -13,7 +13,7 @@ from costmodel.inputs.plan import Plan
 from costmodel.measured import posterior
 from costmodel.measured.calibrate import Update, calibrate
 from costmodel.measured.collective_fit import CollectiveRow, times_s
-from costmodel.measured.comparison import compare, probability_faster
+from costmodel.measured.comparison import compare
 from optimize import cli
 from tests.support.measured_rows import made, with_times
 
@@ -147,7 +147,7 @@ def test_what_both_share_cancels():
     assert (itself.log_ratio, itself.probability_faster) == (0.0, 0.5)
     found = compare(plain, deeper)
     assert found.log_sd < 0.6 * math.hypot(*posterior.log_sd([ROWS[0], ROWS[2]]))
-    assert probability_faster(deeper, plain) == pytest.approx(1.0 - found.probability_faster)
+    assert compare(deeper, plain).probability_faster == pytest.approx(1.0 - found.probability_faster)
     assert (found.log_ratio > 0) == (found.probability_faster > 0.5)
     wide = compare(plain, job("a100-80gb", data=32, tensor=2))
     assert wide.log_sd > found.log_sd

@@ -17,8 +17,8 @@ from costmodel.measured.fit.evaluate import Evaluator, group
 from costmodel.measured.fit.fitted import Fitted, as_posterior, as_tables, from_files, narrowed
 from costmodel.measured.fit.kernels import Kernel, kernels, log_shares
 from costmodel.measured.fit.parameters import PARAMETERS, SHARED, SLOW
-from costmodel.measured.fit.problem import Problem, Settings
-from costmodel.measured.fit.regimes import Rule, features, fit_rule
+from costmodel.measured.fit.problem import Problem
+from costmodel.measured.fit.regimes import features, fit_weights, likely_slow, slow_probability
 from costmodel.measured.fit.solve import Loss, solve
 from costmodel.measured.fit.train import scatter, train
 from costmodel.measured.rows.batches import point
@@ -44,7 +44,7 @@ ROWS = [
 
 def problem(cases=CASES, scale=0.08):
     logs = np.linspace(-0.1, 0.1, len(cases)) + 1.0
-    return Problem(with_times(list(cases), logs), kernels(ROWS), Settings(loss=Loss(scale=scale)))
+    return Problem(with_times(list(cases), logs), kernels(ROWS), loss=Loss(scale=scale))
 
 
 def test_every_parameter_is_a_field_of_the_stack_and_starts_inside_its_range():
@@ -90,13 +90,13 @@ def test_known_constants_are_found_again():
     free = {p.name: evaluator.centre(p) for p in PARAMETERS}
     core = np.array([c.stack == "megatron_core" for c in cases])
     moved = dict(free, attention_ceiling=free["attention_ceiling"] - 0.6 * core)
-    settings = Settings(loss=Loss(scale=0.003), source_sd=1e-6, source_rows=50.0)
-    trained = train(with_times(cases, evaluator.log_times(moved)), [], settings)
+    choices = {"loss": Loss(scale=0.003), "source_sd": 1e-6, "source_rows": 50.0}
+    trained = train(Problem(with_times(cases, evaluator.log_times(moved)), [], **choices))
     assert np.abs(trained.errors()).max() < 0.01
     own = trained.problem.free(trained.solution.z)["attention_ceiling"] - free["attention_ceiling"]
     assert own[core].mean() < -0.35
     assert abs(own[~core].mean()) < 0.35
-    again = train(trained.problem.cases, [], settings)
+    again = train(Problem(trained.problem.cases, [], **choices))
     np.testing.assert_allclose(again.solution.z, trained.solution.z, rtol=1e-6, atol=1e-9)
 
 
@@ -127,11 +127,11 @@ def test_kernels_follow_the_rooflines():
 def test_a_rule_separates_what_can_be_separated():
     cases = NANOTRON * 5
     slow = np.array([c.plan.pipeline > 1 for c in cases], float)
-    rule = fit_rule(cases, slow)
-    assert ((rule.probability(cases) > 0.5) == slow).all()
-    assert not rule.probability(CASES).any()  # no other class has two regimes
-    assert len(rule.weights) == features(cases).shape[1]
-    assert fit_rule(CASES, np.zeros(len(CASES))).probability(CASES).max() == 0
+    weights = fit_weights(cases, slow)
+    assert (likely_slow(weights, cases) == slow).all()
+    assert not slow_probability(weights, CASES).any()  # no other class has two regimes
+    assert len(weights) == features(cases).shape[1]
+    assert slow_probability(fit_weights(CASES, np.zeros(len(CASES))), CASES).max() == 0
 
 
 def test_scatter_is_drawn_to_that_of_all_classes():
@@ -145,9 +145,9 @@ def test_what_is_kept_gives_the_same_constants():
     posed = problem()
     z = np.random.default_rng(2).normal(0, 0.5, posed.size)
     spread = np.random.default_rng(3).normal(0, 0.2, (posed.size, posed.size))
-    columns, kept, factor = narrowed(posed.columns, z, spread @ spread.T + 0.5 * np.eye(posed.size))
-    rule = Rule((0.0,) * features(CASES[:1]).shape[1])
-    fitted = Fitted(columns=columns, z=kept, factor=factor, rule=rule, scatter={"": 0.1, "within": 0.05})
+    keys, kept, factor = narrowed(posed.keys, z, spread @ spread.T + 0.5 * np.eye(posed.size))
+    weights = (0.0,) * features(CASES[:1]).shape[1]
+    fitted = Fitted(keys=keys, z=kept, factor=factor, regime_weights=weights, scatter={"": 0.1, "within": 0.05})
     tables = as_tables(fitted, {"rows": 1})
     read = from_files(tables, as_posterior(fitted))
     np.testing.assert_allclose(read.z, kept, rtol=1e-5)
@@ -169,7 +169,7 @@ def test_the_shipped_constants_are_one_set():
     cluster = specs.load_cluster("h100").stack
     for name, value in constants(tables, default_group("h100")).items():
         assert getattr(cluster, name) == pytest.approx(value), name
-    assert {p.name for p in PARAMETERS} == {key[0] for key in fitted.columns.keys if key[1] == SHARED}
+    assert {p.name for p in PARAMETERS} == {key[0] for key in fitted.keys if key[1] == SHARED}
     assert set(tables["shared"]) | {SLOW} == {p.name for p in PARAMETERS}
 
 

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from costmodel.measured.fit.parameters import SLOW as SLOW
     from costmodel.measured.fit.parameters import Design as Design
     from costmodel.measured.fit.parameters import Parameter as Parameter
-    from costmodel.measured.fit.problem import Settings as Settings
+    from costmodel.measured.fit.parameters import designs as designs
+    from costmodel.measured.fit.problem import Problem as Problem
+    from costmodel.measured.fit.regimes import TWO_REGIMES as TWO_REGIMES
+    from costmodel.measured.fit.regimes import likely_slow as likely_slow
+    from costmodel.measured.fit.regimes import slow_probability as slow_probability
     from costmodel.measured.fit.solve import Loss as Loss
     from costmodel.measured.fit.solve import solve as solve
     from costmodel.measured.fit.train import Trained as Trained

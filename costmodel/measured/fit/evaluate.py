@@ -52,10 +52,10 @@ class Evaluator:
         result = np.empty(len(self.cases))
         slopes = {p.name: np.zeros(len(self.cases)) for p in self.parameters}
         for batch in self.batches:
-            found = _step_s(batch, self._leaves(free, batch.indices), SUBGRADIENT)
-            result[batch.indices] = np.log(found.value)
-            for name, part in found.parts.items():
-                slopes[name][batch.indices] = part / found.value
+            step_s = _step_s(batch, self._leaves(free, batch.indices), SUBGRADIENT)
+            result[batch.indices] = np.log(step_s.value)
+            for name, part in step_s.parts.items():
+                slopes[name][batch.indices] = part / step_s.value
         return result, slopes
 
     def _leaves(self, free: Free, at: Any) -> dict[str, Dual]:

@@ -51,8 +51,7 @@ class Kernel:
 
 def kernels(rows: Sequence[Mapping[str, str]]) -> list[Kernel]:
     """The observations among the rows of the microbenchmarks' table."""
-    found = [_kernel(row) for row in rows]
-    return [kernel for kernel in found if kernel is not None]
+    return [kernel for kernel in map(_kernel, rows) if kernel is not None]
 
 
 def _kernel(row: Mapping[str, str]) -> Kernel | None:
@@ -89,19 +88,21 @@ def _sizes(row: Mapping[str, str]) -> float:
 _TERMS = {"matmul": ("matmul_ceiling", "matmul_size0"), "attention": ("attention_ceiling", "attention_size0")}
 
 
-def log_shares(found: Sequence[Kernel], values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def log_shares(
+    measured: Sequence[Kernel], values: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Predicted logarithms, and their derivatives by the values of the constants."""
-    result, slopes = np.zeros(len(found)), {name: np.zeros(len(found)) for name in values}
-    inverse = np.array([kernel.reciprocal_sizes for kernel in found])
+    result, slopes = np.zeros(len(measured)), {name: np.zeros(len(measured)) for name in values}
+    inverse = np.array([kernel.reciprocal_sizes for kernel in measured])
     for kind in _SCATTER:
-        at = np.array([kernel.kind == kind for kernel in found])
+        at = np.array([kernel.kind == kind for kernel in measured])
         ceiling, size0 = _TERMS.get(kind, ("hbm_ceiling", None))
         result += at * np.log(values[ceiling])
         slopes[ceiling] += at / values[ceiling]
         if size0 is not None:
             result -= at * np.log1p(values[size0] * inverse)
             slopes[size0] -= at * inverse / (1 + values[size0] * inverse)
-    eight = np.array([float(kernel.eight_bits) for kernel in found])
+    eight = np.array([float(kernel.eight_bits) for kernel in measured])
     result += eight * np.log(values["matmul_8bit_ceiling"])
     slopes["matmul_8bit_ceiling"] += eight / values["matmul_8bit_ceiling"]
     return result, slopes

@@ -89,34 +89,8 @@ Group = Mapping[str, str]
 """The family, stack and fabric of one row, by level."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Columns:
-    """The places of all deviations in one vector: by parameter, level (or `SHARED`) and name within the level."""
-
-    keys: tuple[tuple[str, str, str], ...]
-
-    @classmethod
-    def of(cls, groups: Sequence[Group], parameters: Sequence[Parameter] = PARAMETERS) -> "Columns":
-        """The deviations that these rows see."""
-        names = {level: sorted({group[level] for group in groups} - {""}) for level in LEVELS}
-        keys = [(p.name, SHARED, "") for p in parameters]
-        keys += [(p.name, level, n) for p in parameters for level in LEVELS if getattr(p, level) for n in names[level]]
-        return cls(tuple(keys))
-
-    def design(self, groups: Sequence[Group], parameters: Sequence[Parameter] = PARAMETERS) -> dict[str, "Design"]:
-        """How each parameter's unbounded variable, by row, depends on the vector of deviations."""
-        unique, place = _unique(groups)
-        designs = {}
-        for p in parameters:
-            own = [j for j, key in enumerate(self.keys) if key[0] == p.name]
-            table = [[_weight(p, self.keys[j], group) for j in own] for group in unique]
-            designs[p.name] = Design(np.array(own, dtype=int), np.array(table, float).reshape(len(unique), -1), place)
-        return designs
-
-
-def _weight(parameter: Parameter, key: tuple[str, str, str], group: Group) -> float:
-    _, level, member = key
-    return getattr(parameter, level) * (level == SHARED or group[level] == member)
+Key = tuple[str, str, str]
+"""One deviation: its parameter, its level (or `SHARED`) and the name within the level."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +108,32 @@ class Design:
     def add(self, jacobian: np.ndarray, slopes: np.ndarray) -> None:
         """Add `slopes` times the map to a Jacobian (rows x whole vector)."""
         jacobian[:, self.own] += slopes[:, None] * self.table[self.place]
+
+
+def deviations(groups: Sequence[Group]) -> tuple[Key, ...]:
+    """The deviations that rows of these groups see, in the order of the vector that holds them."""
+    names = {level: sorted({group[level] for group in groups} - {""}) for level in LEVELS}
+    keys = [(p.name, SHARED, "") for p in PARAMETERS]
+    keys += [(p.name, level, n) for p in PARAMETERS for level in LEVELS if getattr(p, level) for n in names[level]]
+    return tuple(keys)
+
+
+def designs(
+    keys: Sequence[Key], groups: Sequence[Group], parameters: Sequence[Parameter] = PARAMETERS
+) -> dict[str, Design]:
+    """How each parameter's unbounded variable, by row, depends on the vector of the deviations `keys`."""
+    unique, place = _unique(groups)
+    by_parameter = {}
+    for p in parameters:
+        own = [j for j, key in enumerate(keys) if key[0] == p.name]
+        table = [[_weight(p, keys[j], group) for j in own] for group in unique]
+        by_parameter[p.name] = Design(np.array(own, dtype=int), np.array(table, float).reshape(len(unique), -1), place)
+    return by_parameter
+
+
+def _weight(parameter: Parameter, key: Key, group: Group) -> float:
+    _, level, member = key
+    return getattr(parameter, level) * (level == SHARED or group[level] == member)
 
 
 def _unique(groups: Sequence[Group]) -> tuple[list[Group], np.ndarray]:

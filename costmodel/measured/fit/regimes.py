@@ -5,30 +5,33 @@ Rows of nanotron come in two kinds: ordinary, and slower by about a second for e
 logistic rule over the plan's logarithms says which kind a row is likely to be.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from costmodel.measured.rows import Case
 
-CLASS = "nanotron"
+TWO_REGIMES = "nanotron"
+"""The software class whose rows come in two kinds."""
 _RIDGE = 1.0  # chosen by five-fold cross-validation on calibration rows: 85 % right, 81 % without the products
 _VARIABLES = 10
 
 
-@dataclasses.dataclass(frozen=True)
-class Rule:
-    """Weights of `features`; a row is slow where their sum is positive."""
+Weights = tuple[float, ...]
+"""Of `features`: a row is slow where their weighted sum is positive."""
 
-    weights: tuple[float, ...]
 
-    def probability(self, cases: Sequence[Case]) -> np.ndarray:
-        """That each case is slow; 0 outside the class."""
-        if not len(cases):
-            return np.zeros(0)
-        at = np.array([case.stack == CLASS for case in cases])
-        return at / (1.0 + np.exp(-features(cases) @ np.array(self.weights)))
+def slow_probability(weights: Weights, cases: Sequence[Case]) -> np.ndarray:
+    """The probability that each case is slow; 0 outside the class."""
+    if not len(cases):
+        return np.zeros(0)
+    at = np.array([case.stack == TWO_REGIMES for case in cases])
+    return at / (1.0 + np.exp(-features(cases) @ np.array(weights)))
+
+
+def likely_slow(weights: Weights, cases: Sequence[Case]) -> np.ndarray:
+    """1 for the cases that are more likely slow than not, else 0."""
+    return (slow_probability(weights, cases) > 0.5).astype(float)
 
 
 def features(cases: Sequence[Case]) -> np.ndarray:
@@ -44,12 +47,12 @@ def features(cases: Sequence[Case]) -> np.ndarray:
     return np.column_stack([np.ones(len(cases)), own, *products])
 
 
-def fit_rule(cases: Sequence[Case], slow: np.ndarray) -> Rule:
+def fit_weights(cases: Sequence[Case], slow: np.ndarray) -> Weights:
     """Logistic regression by Newton's method, with a ridge on the weights of standardised features."""
-    at = np.array([case.stack == CLASS for case in cases])
+    at = np.array([case.stack == TWO_REGIMES for case in cases])
     if not at.any():
-        return Rule(tuple([0.0] * features(cases[:1]).shape[1]))
-    raw, label = features([case for case in cases if case.stack == CLASS]), slow[at]
+        return (0.0,) * features(cases[:1]).shape[1]
+    raw, label = features([case for case in cases if case.stack == TWO_REGIMES]), slow[at]
     mean, scale = raw.mean(axis=0), raw.std(axis=0) + 1e-9
     mean[0], scale[0] = 0.0, 1.0
     x, weights, prior = (raw - mean) / scale, np.zeros(raw.shape[1]), _RIDGE * np.eye(raw.shape[1])
@@ -61,4 +64,4 @@ def fit_rule(cases: Sequence[Case], slow: np.ndarray) -> Rule:
             break
     weights = weights / scale
     weights[0] -= weights @ mean
-    return Rule(tuple(float(w) for w in weights))
+    return tuple(float(w) for w in weights)

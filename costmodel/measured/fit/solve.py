@@ -26,7 +26,7 @@ class Loss:
         return 0.5 * (self.freedom + 1) * np.log1p(u * u / self.freedom)
 
     def weight(self, residuals: np.ndarray) -> np.ndarray:
-        """Of each residual's square in the reweighted least squares."""
+        """Weight of each residual's square in the reweighted least squares."""
         u = residuals / self.scale
         return (self.freedom + 1) / (self.freedom + u * u) / self.scale**2
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from costmodel.measured.fit.fitted import scatter_class
-from costmodel.measured.fit.kernels import Kernel
-from costmodel.measured.fit.problem import Problem, Settings
-from costmodel.measured.fit.regimes import CLASS, Rule, fit_rule
+from costmodel.measured.fit.problem import Problem
+from costmodel.measured.fit.regimes import TWO_REGIMES, Weights, fit_weights, likely_slow
 from costmodel.measured.fit.solve import Solution
 from costmodel.measured.rows import Case
 
@@ -18,27 +17,20 @@ _LARGEST_SCALE = 0.4  # of a source: beyond it a formula is wrong, which no scat
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A finished fit."""
+    """A problem and its solution; its evaluator has each case in the regime that the measurement says."""
 
     problem: Problem
     solution: Solution
-    rule: Rule
-    slow: np.ndarray  # regime of each case, by what was measured
-
-    @property
-    def maybe(self) -> np.ndarray:
-        """The cases that may be in the second regime."""
-        return np.array([case.stack == CLASS for case in self.problem.cases])
+    regime_weights: Weights
 
     def errors(self) -> np.ndarray:
-        """Log predicted over measured of each case, in the regime that the rule names."""
-        return _errors(self.problem, self.solution.z, self.rule)
+        """Log predicted over measured of each case, in the regime that its columns name."""
+        return _errors(self.problem, self.solution.z, self.regime_weights)
 
 
-def train(cases: Sequence[Case], found: Sequence[Kernel], settings: Settings) -> Trained:
-    """Constants, and the regime of each row: the one that predicts it better."""
-    problem = Problem(cases, found, settings)
-    maybe = np.array([case.stack == CLASS for case in cases])
+def train(problem: Problem) -> Trained:
+    """The constants, and the regime of each row: the one that predicts it better."""
+    maybe = np.array([case.stack == TWO_REGIMES for case in problem.cases])
     solution = problem.solve()
     for _ in range(_ROUNDS if maybe.any() else 0):
         slow = _slow(problem, solution.z, maybe)
@@ -46,8 +38,7 @@ def train(cases: Sequence[Case], found: Sequence[Kernel], settings: Settings) ->
             break
         problem.evaluator.slow = slow
         solution = problem.solve(solution.z)
-    slow = problem.evaluator.slow
-    return Trained(problem, solution, fit_rule(cases, slow), slow)
+    return Trained(problem, solution, fit_weights(problem.cases, problem.evaluator.slow))
 
 
 def left_out_errors(trained: Trained) -> np.ndarray:
@@ -60,7 +51,7 @@ def left_out_errors(trained: Trained) -> np.ndarray:
     for source in problem.sources:
         solution = problem.solve(trained.solution.z, left_out=source)
         at = sources == source
-        errors[at] = _errors(problem, solution.z, trained.rule)[at]
+        errors[at] = _errors(problem, solution.z, trained.regime_weights)[at]
     return errors
 
 
@@ -77,12 +68,12 @@ def scatter(cases: Sequence[Case], errors: np.ndarray) -> dict[str, float]:
             own = np.abs(errors[(sources == source) & (classes == member)])
             scales.setdefault(str(member), []).append(min(float(np.median(own)) / 0.6745, _LARGEST_SCALE))
     overall = float(np.mean(np.concatenate([np.square(own) for own in scales.values()])))
-    found = {name: float(np.sqrt((np.square(own).sum() + overall) / (len(own) + 1))) for name, own in scales.items()}
-    return found | {"": float(np.sqrt(overall))}
+    drawn = {name: float(np.sqrt((np.square(own).sum() + overall) / (len(own) + 1))) for name, own in scales.items()}
+    return drawn | {"": float(np.sqrt(overall))}
 
 
 def within_scatter(cases: Sequence[Case], errors: np.ndarray) -> float:
-    """What is left inside one software: the median over sources of a robust scale about each."""
+    """The scatter that is left inside one software: the median over sources of a robust scale about each."""
     sources = np.array([case.source for case in cases])
     scales = []
     for source in dict.fromkeys(sources):
@@ -91,10 +82,10 @@ def within_scatter(cases: Sequence[Case], errors: np.ndarray) -> float:
     return float(np.median(scales))
 
 
-def _errors(problem: Problem, z: np.ndarray, rule: Rule) -> np.ndarray:
+def _errors(problem: Problem, z: np.ndarray, weights: Weights) -> np.ndarray:
     own, before = z.copy(), problem.evaluator.slow
     own[problem.size :] = 0.0
-    problem.evaluator.slow = (rule.probability(problem.cases) > 0.5).astype(float)
+    problem.evaluator.slow = likely_slow(weights, problem.cases)
     errors = problem.residuals(own)[: len(problem.cases)]
     problem.evaluator.slow = before
     return errors

@@ -55,41 +55,40 @@ class Figures(NamedTuple):
 
     step_s: np.ndarray
     peak_bytes: np.ndarray  # of the device, as its driver counts
-    tensor_bytes: (
-        np.ndarray
-    )  # of the framework's tensors, as training logs print: workspaces among them, context and communicators not
+    tensor_bytes: np.ndarray
+    """Bytes of the framework's tensors, as logs print them: workspaces among them, context and communicators not."""
 
 
 def evaluated(cases: Sequence[Case]) -> Figures:
     """Time and memory of each case, exactly, whether or not its plan keeps to all rules."""
-    found = Figures(*(np.full(len(cases), np.nan) for _ in Figures._fields))
+    figures = Figures(*(np.full(len(cases), np.nan) for _ in Figures._fields))
     with np.errstate(all="ignore"):
         for batch in stacked(cases):
             result = parts(batch.workload, batch.cluster, batch.point, Exact(np))
             memory = result.memory
             outside_bytes = batch.cluster.stack.context_bytes + memory.first.buffers_bytes  # the same on every stage
-            found.step_s[batch.indices] = result.step.step_s
-            found.peak_bytes[batch.indices] = memory.peak_bytes
-            found.tensor_bytes[batch.indices] = memory.peak_bytes - outside_bytes
-    return found
+            figures.step_s[batch.indices] = result.step.step_s
+            figures.peak_bytes[batch.indices] = memory.peak_bytes
+            figures.tensor_bytes[batch.indices] = memory.peak_bytes - outside_bytes
+    return figures
 
 
 def point(case: Case) -> PlanPoint:
     """The point of a case's plan, with weights and recompute as its software has them."""
-    found = embed(case.plan, case.workload, domain=case.cluster.tiers[0].usable_size)  # pyright: ignore[reportArgumentType]
-    habits, precision, recompute = HABITS[case.stack], found.precision, found.recompute
+    plain = embed(case.plan, case.workload, domain=case.cluster.tiers[0].usable_size)  # pyright: ignore[reportArgumentType]
+    habits, precision, recompute = HABITS[case.stack], plain.precision, plain.recompute
     if habits.keeps_8bit_weights and precision.copy_bytes > 0:
         precision = dataclasses.replace(precision, weight_bytes=1.0, copy_bytes=precision.copy_bytes - 1.0)
     elif habits.keeps_32bit_weights and case.plan.zero_stage == 3 and precision.master_bytes > 0:
         precision = dataclasses.replace(precision, master_bytes=precision.master_bytes - precision.weight_bytes)
     if case.plan.recompute == "selective":
         recompute = selective_row(case.facts, habits) or recompute
-    attention = FRAMEWORK_ATTENTION if case.facts.get("framework_attention") else found.attention
+    attention = FRAMEWORK_ATTENTION if case.facts.get("framework_attention") else plain.attention
     offloaded = min(1.0, case.facts.get("offload_layers", 0.0) * case.plan.pipeline / layers(case.workload))
     if offloaded:
-        kept = {name: (1 - offloaded) * getattr(recompute, name) for name in ("keep_core", "keep_rest")}
-        recompute = dataclasses.replace(recompute, **kept)
-    return dataclasses.replace(found, precision=precision, recompute=recompute, attention=attention)
+        left = {name: (1 - offloaded) * getattr(recompute, name) for name in ("keep_core", "keep_rest")}
+        recompute = dataclasses.replace(recompute, **left)
+    return dataclasses.replace(plain, precision=precision, recompute=recompute, attention=attention)
 
 
 def _batch(cases: list[Case], indices: np.ndarray) -> Batch:
@@ -112,10 +111,9 @@ def _stack(trees: Sequence[T], key: Callable[[Any], Any]) -> T:
     unique: list[T] = []
     place = np.empty(len(trees), dtype=int)
     for i, tree in enumerate(trees):
-        found = first.setdefault(key(tree), len(unique))
-        if found == len(unique):
+        place[i] = first.setdefault(key(tree), len(unique))
+        if place[i] == len(unique):
             unique.append(tree)
-        place[i] = found
     table = np.array([_leaves(tree) for tree in unique], dtype=float)
     columns = iter(np.ascontiguousarray(table[place].T))
     return _rebuilt(trees[0], columns)
@@ -130,22 +128,22 @@ def _fields(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _leaves(tree: Any) -> list[float]:
-    found: list[float] = []
-    _add_leaves(tree, found)
-    return found
+    leaves: list[float] = []
+    _add_leaves(tree, leaves)
+    return leaves
 
 
-def _add_leaves(tree: Any, found: list[float]) -> None:
+def _add_leaves(tree: Any, leaves: list[float]) -> None:
     if isinstance(tree, float):
-        found.append(tree)
+        leaves.append(tree)
     elif isinstance(tree, tuple):
         for item in tree:
-            _add_leaves(item, found)
+            _add_leaves(item, leaves)
     elif isinstance(tree, int):
-        found.append(float(tree))
+        leaves.append(float(tree))
     elif tree is not None:
         for name in _fields(type(tree))[0]:
-            _add_leaves(getattr(tree, name), found)
+            _add_leaves(getattr(tree, name), leaves)
 
 
 def _rebuilt(tree: Any, columns: Iterator[np.ndarray]) -> Any:

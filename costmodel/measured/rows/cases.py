@@ -62,26 +62,26 @@ def case(row: Mapping[str, str]) -> Case | Unreadable:
 
 def _case(row: Mapping[str, str]) -> Case:
     columns = Columns(row)
-    found, facts = machine(columns), facts_of(row)
+    hardware, facts = machine(columns), facts_of(row)
     divided = any((columns.count(name) or 1) > 1 for name in ("tp", "pp"))
-    stack = stack_of(row, found.family, divided)
+    stack = stack_of(row, hardware.family, divided)
     habits = HABITS[stack]
-    work, by_default = workload(columns, facts, stack)
-    laid = layout(columns, facts, found, habits, layers(work), int(work.batch))
+    work, of_model = workload(columns, facts, stack)
+    plan, of_plan, open_marks = layout(columns, facts, hardware, habits, layers(work), int(work.batch))
     measured_gb = lenient(row, "measured_mem_GB")
     return Case(
         row=row,
         source=row.get("source") or "",
-        family=found.family,
-        fabric=found.fabric,
+        family=hardware.family,
+        fabric=hardware.fabric,
         stack=stack,
-        workload=_sent_once(work, laid.plan, columns.count("topk") or 1),
-        cluster=_cluster(found.cluster, stack, _logit_bytes(facts), "int8" in columns.text("precision").lower()),
-        plan=laid.plan,
+        workload=_sent_once(work, plan, columns.count("topk") or 1),
+        cluster=_cluster(hardware.cluster, stack, _logit_bytes(facts), "int8" in columns.text("precision").lower()),
+        plan=plan,
         facts=facts,
-        assumed=(*by_default, *found.assumed, *laid.assumed),
-        open=laid.open,
-        measured_step_s=measured_step_s(row) or _by_rate_s(row, work, found, stack),
+        assumed=(*of_model, *hardware.assumed, *of_plan),
+        open=open_marks,
+        measured_step_s=measured_step_s(row) or _by_rate_s(row, work, hardware, stack),
         measured_mem_bytes=None if measured_gb is None else 1e9 * measured_gb,
         oom=row.get("oom") == "1",
     )
@@ -105,7 +105,7 @@ def _spread(blocks: tuple[Block, ...], share: float) -> tuple[Block, ...]:
     return map_operators(blocks, sent)
 
 
-def _by_rate_s(row: Mapping[str, str], work: Workload, found: Machine, stack: str) -> float | None:
+def _by_rate_s(row: Mapping[str, str], work: Workload, hardware: Machine, stack: str) -> float | None:
     """Seconds of a step from the FLOP/s that JAX software prints, whose attention counts in full, without the mask.
 
     Source: MaxText before its pull request 1988 (measurements/README.md, section 1).
@@ -113,7 +113,7 @@ def _by_rate_s(row: Mapping[str, str], work: Workload, found: Machine, stack: st
     rate = lenient(row, "measured_tflops_per_gpu")
     if stack != "xla" or not rate:
         return None
-    return work.batch * model_flop(_without_masks(work)) / (1e12 * rate * found.cluster.accelerators)
+    return work.batch * model_flop(_without_masks(work)) / (1e12 * rate * hardware.cluster.accelerators)
 
 
 @functools.lru_cache(maxsize=256)

@@ -26,12 +26,12 @@ class Habits:
     overlap_pipeline: bool
     fused_kernels: bool
     selective: RecomputeRow | None  # what "selective" means; None: as in Megatron, the attention's core
-    whole_inputs: bool = False  # models._gathered
+    whole_inputs: bool = False  # variants.gathered_inputs
     always_recomputes: bool = False  # K: MaxText's and Pax's own configurations set a policy other than none
     keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
     keeps_8bit_weights: bool = False  # under 8-bit precisions the weights are held, and gathered, in 8 bits
-    weighs_head: bool = False  # layouts.by_cost
-    eager: bool = False  # models._eager
+    weighs_head: bool = False  # stages.by_cost
+    eager: bool = False  # variants.eager_activation
     rotation_copies: float = 0.0  # of queries, in their own width, that an eager rotation leaves for the backward pass
     memory: Mapping[str, float]  # fields of the Stack that hold bytes outside tensors
 

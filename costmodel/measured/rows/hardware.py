@@ -110,10 +110,10 @@ def _nodes(cluster: Cluster, family: str, note: str, accelerators: int, per_node
     if not rack and domain != inner.size:
         inner = dataclasses.replace(inner, size=float(domain), usable_size=float(domain))
     host = per_node or int(min(8, inner.size))
-    found = between_nodes(note, host)
-    if found is None and accelerators > domain:
+    printed_bytes_per_s = between_nodes(note, host)
+    if printed_bytes_per_s is None and accelerators > domain:
         assumed = (f"{8e-9 * outer.bandwidth_bytes_per_s:g} Gb/s per accelerator between nodes",)
-    outer = dataclasses.replace(outer, bandwidth_bytes_per_s=found or outer.bandwidth_bytes_per_s)
+    outer = dataclasses.replace(outer, bandwidth_bytes_per_s=printed_bytes_per_s or outer.bandwidth_bytes_per_s)
     inner = dataclasses.replace(inner, bandwidth_bytes_per_s=_inside(note) or inner.bandwidth_bytes_per_s)
     outer = dataclasses.replace(
         outer, size=float(max(accelerators, domain)), usable_size=float(max(accelerators, domain))
@@ -150,8 +150,8 @@ def between_nodes(note: str, per_node: int) -> float | None:
 
 def _inside(note: str) -> float | None:
     """Bytes per second inside a node where the note prints it (H800: `NVLink 160 GB/s in node`)."""
-    found = re.search(r"NVLink (\d+) GB/s in node", note)
-    return float(found[1]) * 1e9 if found else None
+    printed = re.search(r"NVLink (\d+) GB/s in node", note)
+    return float(printed[1]) * 1e9 if printed else None
 
 
 def _fabric(note: str, cluster: str) -> str:

@@ -1,6 +1,6 @@
 """The plan of a row: what it prints, what its words mean, and the habits of its software for the rest."""
 
-import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -14,22 +14,16 @@ from costmodel.measured.rows.notes import software_words
 from costmodel.measured.rows.stages import by_cost, head_in_layers, stage_layers
 
 OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT = "recompute", "microbatch", "layout"
-"""Marks in `Layout.open` of what the row does not print."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Layout:
-    """A plan, what was assumed for it, and what stays open."""
-
-    plan: Plan
-    assumed: tuple[str, ...]
-    open: tuple[str, ...]
+"""Marks of what a row does not print (`Case.open`)."""
 
 
 def layout(
     columns: Columns, facts: Mapping[str, float], machine: Machine, habits: Habits, layers: int, batch: int
-) -> Layout:
-    """The plan of a row, whether or not all rules of `violations` hold: `cost` is defined beside them too."""
+) -> tuple[Plan, tuple[str, ...], tuple[str, ...]]:
+    """The plan of a row, what was assumed for it, and the marks of what stays open.
+
+    Not all rules of `violations` need to hold: `cost` is defined beside them too.
+    """
     assumed: list[str] = []
     degrees = _degrees(columns, machine, batch, assumed)
     zero = _sharding(columns, facts, machine, habits, degrees, assumed)
@@ -40,8 +34,8 @@ def layout(
     expert = _experts(columns, facts, degrees, assumed)
     overlap = _overlap(facts, habits)
     tensor = degrees["tensor"] > 1
-    said = columns.flag("sp")
-    sequence_parallel = tensor and (habits.sequence_parallel if said is None else said)
+    printed = columns.flag("sp")
+    sequence_parallel = tensor and (habits.sequence_parallel if printed is None else printed)
     fused = facts.get("fused_kernels", facts.get("compiled"))
     given: dict[str, Any] = degrees | zero | stages | recompute | number | expert | overlap
     plan = Plan(
@@ -56,7 +50,7 @@ def layout(
         OPEN_MICROBATCH: columns.count("micro_batch") is None,
         OPEN_LAYOUT: columns.count("tp") is None and columns.count("pp") is None and plan.zero_stage < 3,
     }
-    return Layout(plan=plan, assumed=tuple(assumed), open=tuple(name for name, found in unknown.items() if found))
+    return plan, tuple(assumed), tuple(mark for mark, is_unknown in unknown.items() if is_unknown)
 
 
 def _degrees(columns: Columns, machine: Machine, batch: int, assumed: list[str]) -> dict[str, int]:
@@ -128,14 +122,9 @@ def _shard(cell: str, machine: Machine, degrees: Mapping[str, int], ranks: int) 
         return int(next(group for group in printed.groups() if group))
     if "hsdp" in cell:
         return machine.domain // degrees["tensor"]
-    if machine.slice_size < columns_product(degrees):
+    if machine.slice_size < math.prod(degrees.values()):
         return machine.slice_size // (degrees["tensor"] * degrees["pipeline"])
     return ranks
-
-
-def columns_product(degrees: Mapping[str, int]) -> int:
-    """All ranks."""
-    return degrees["tensor"] * degrees["context"] * degrees["pipeline"] * degrees["data"]
 
 
 def _microbatch(
@@ -224,17 +213,17 @@ _PRECISIONS = (
 
 
 def _numbers(columns: Columns, habits: Habits, assumed: list[str]) -> dict[str, Any]:
-    """Formats, and how attention is computed."""
+    """The formats of numbers, and how attention is computed."""
     cell = columns.text("precision").lower()
-    found = next((name for word, name in _PRECISIONS if word in cell), None)
-    if cell and found is None:
+    precision = next((name for word, name in _PRECISIONS if word in cell), None)
+    if cell and precision is None:
         raise RowError(f"`precision` is {cell!r}; expected one of {', '.join(word for word, _ in _PRECISIONS)}")
-    if found is None:
+    if precision is None:
         assumed.append("bf16")
     kernel = columns.text("flash_attention").lower()
     attention = "unfused" if kernel in UNFUSED_WORDS else "flash" if kernel else habits.attention
     gradient = "bf16" if _own_zero(columns, habits) else habits.gradient_dtype
-    return {"precision": found or "bf16", "attention": attention, "gradient_dtype": gradient}
+    return {"precision": precision or "bf16", "attention": attention, "gradient_dtype": gradient}
 
 
 def _own_zero(columns: Columns, habits: Habits) -> bool:

@@ -41,20 +41,20 @@ def software_words(row: Mapping[str, str]) -> str:
 def facts_of(row: Mapping[str, str]) -> dict[str, float]:
     """Numbers that `notes` and names give; a fact that is not there is absent."""
     notes, model = words(row, "notes"), words(row, "model")
-    found = {name: 1.0 for name, pattern in _FLAGS.items() if re.search(pattern, notes)}
+    facts = {name: 1.0 for name, pattern in _FLAGS.items() if re.search(pattern, notes)}
     if "vanilla tp" in notes:
-        found.pop("async_tp", None)
+        facts.pop("async_tp", None)
     if "tokendrop" in model or "token drop" in notes:
-        found["token_drop"] = 1.0
+        facts["token_drop"] = 1.0
     for name, pattern in _NUMBERS.items():
         number = re.search(pattern, notes)
         if number:
-            found[name] = float(number[1])
+            facts[name] = float(number[1])
     if re.search(r"foundry", words(row, "source", "notes")):
-        found["fused_loss"] = 1.0  # K: llm-foundry's default loss is flash-attention's fused cross entropy
+        facts["fused_loss"] = 1.0  # K: llm-foundry's default loss is flash-attention's fused cross entropy
     if re.search(r"nvidia-smi|bigscience", words(row, "source", "notes")):
-        found["device_memory"] = 1.0  # K: BigScience prints what nvidia-smi shows (measurements/README.md)
-    return found | _graphs(notes) | _megascale(notes) | _kernel(notes)
+        facts["device_memory"] = 1.0  # K: BigScience prints what nvidia-smi shows (measurements/README.md)
+    return facts | _graphs(notes) | _megascale(notes) | _kernel(notes)
 
 
 _FLAGS = {
@@ -112,10 +112,10 @@ def _megascale(notes: str) -> dict[str, float]:
         changed = "parallel transformer block" in notes and "overlaps" in notes
         return {"async_tp": 1.0, "overlap_pipeline": 1.0, "overlap_data": 1.0} if changed else {}
     steps = [i for i, (name, _) in enumerate(_ABLATION) if name in notes.split("ablation:")[1]]
-    found: dict[str, float] = {"parallel_block": 0.0, "sliding_window": 0.0}
-    for _, facts in _ABLATION[: (steps[-1] + 1) if steps else 0]:
-        found |= facts
-    return found
+    facts: dict[str, float] = {"parallel_block": 0.0, "sliding_window": 0.0}
+    for _, added in _ABLATION[: (steps[-1] + 1) if steps else 0]:
+        facts |= added
+    return facts
 
 
 def _kernel(notes: str) -> dict[str, float]:

@@ -40,16 +40,16 @@ def _first_that_fits(
 ) -> list[Case]:
     """The cases at the first rung of `change` at which they fit, or at the last one."""
     chosen = list(cases)
-    waiting = [i for i, asked in enumerate(is_open) if asked]
+    waiting = [i for i, unsettled in enumerate(is_open) if unsettled]
     for rung in range(rungs):
         tried = [change(cases[i], rung) for i in waiting]
         peaks = evaluated(tried).peak_bytes
-        unsettled = []
+        too_large = []
         for i, case, peak_bytes in zip(waiting, tried, peaks, strict=True):
             chosen[i] = case
             if not peak_bytes <= case.cluster.accelerator.hbm_bytes:
-                unsettled.append(i)
-        waiting = unsettled
+                too_large.append(i)
+        waiting = too_large
     return chosen
 
 
@@ -99,9 +99,9 @@ def _with_recompute(case: Case, rung: int) -> Case:
         values = selective(case.facts)
     if rung > 1:
         values = {"recompute": "full", "recompute_share": _SHARES[rung - 2]}
-    said = values["recompute"] if rung < 2 else f"full of {100 * values['recompute_share']:g} % of the layers"
+    chosen = values["recompute"] if rung < 2 else f"full of {100 * values['recompute_share']:g} % of the layers"
     plan = dataclasses.replace(case.plan, **values)
-    return dataclasses.replace(case, plan=plan, assumed=(*case.assumed, f"recompute {said}: the least that fits"))
+    return dataclasses.replace(case, plan=plan, assumed=(*case.assumed, f"recompute {chosen}: the least that fits"))
 
 
 def alternatives(case: Case) -> tuple[Case, ...]:
