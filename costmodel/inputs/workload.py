@@ -226,7 +226,7 @@ def parameters(workload: Workload) -> Scalar:
 
 
 def trained_parameters(workload: Workload) -> Scalar:
-    """Those that have a gradient and optimizer states."""
+    """Parameters that have a gradient and optimizer states."""
     pairs = _operators(workload)
     return total(block.repeats * op.trained * _own_parameters(workload, block, op) for block, op in pairs)
 

@@ -8,7 +8,7 @@ from costmodel.semantics import Scalar
 
 
 def row_attention(s: Scalar, r: Scalar, hidden: Scalar, pair_hidden: Scalar, heads: Scalar) -> tuple[Op, ...]:
-    """Along the residues of each sequence, with a bias from the pairs."""
+    """Attention along the residues of each sequence, with a bias from the pairs."""
     return (
         norm("msa row norm", s * r, hidden, layer_norm=True, role=Role.INPUT),
         norm("row pair norm", r * r, pair_hidden, layer_norm=True, role=Role.INPUT),
@@ -18,7 +18,7 @@ def row_attention(s: Scalar, r: Scalar, hidden: Scalar, pair_hidden: Scalar, hea
 
 
 def column_attention(s: Scalar, r: Scalar, hidden: Scalar, heads: Scalar) -> tuple[Op, ...]:
-    """Along the sequences at each residue."""
+    """Attention along the sequences at each residue."""
     return (
         norm("msa column norm", s * r, hidden, layer_norm=True),
         *_gated_attention("msa column", s * r, s, hidden, heads),
@@ -39,6 +39,7 @@ def global_column_attention(s: Scalar, r: Scalar, hidden: Scalar, heads: Scalar)
 
 
 def transition(name: str, rows: Scalar, hidden: Scalar, ratio: Scalar) -> tuple[Op, ...]:
+    """Two linear layers with an activation between them, `ratio` times as wide inside."""
     width = (Size(value=ratio * hidden),)
     return (
         norm(f"{name} transition norm", rows, hidden, layer_norm=True),
@@ -50,7 +51,7 @@ def transition(name: str, rows: Scalar, hidden: Scalar, ratio: Scalar) -> tuple[
 
 
 def outer_product_mean(s: Scalar, r: Scalar, hidden: Scalar, pair_hidden: Scalar, size: Scalar) -> tuple[Op, ...]:
-    """From the MSA to the pairs: the mean over sequences of the products of every two residues' projections."""
+    """The way from the MSA to the pairs: products of every two residues' projections, in the mean over sequences."""
     product = Op(
         name="outer product",
         kind=Kind.PRODUCT,

@@ -32,7 +32,7 @@ IDEAL = {
 
 
 def cluster(tmp_path, run):
-    """From a file, as a user would write it."""
+    """A cluster from a file, as a user would write it."""
     stack = IDEAL | {"hide_data": run["hides_gradients"]}
     if "given_compute_us" in run:
         flop = 2.0 * run["tokens"] * run["hidden"] * run["columns"]

@@ -22,6 +22,7 @@ class Loss:
     freedom: float = 4.0
 
     def value(self, residuals: np.ndarray) -> np.ndarray:
+        """Minus the log density of each residual, up to a constant."""
         u = residuals / self.scale
         return 0.5 * (self.freedom + 1) * np.log1p(u * u / self.freedom)
 

@@ -130,7 +130,7 @@ def _shard(cell: str, machine: Machine, degrees: Mapping[str, int], ranks: int) 
 def _microbatch(
     columns: Columns, degrees: Mapping[str, int], habits: Habits, zero: int, batch: int, assumed: list[str]
 ) -> int:
-    """As printed; open: all sequences of the rank under FSDP, else 4 (C: Narayanan's table 1); with a pipeline 1.
+    """Sequences of a microbatch as printed; open: all of the rank under FSDP, else 4 (C: Narayanan's table 1), piped 1.
 
     torchtitan makes as many microbatches as there are stages (K: its `pipeline_parallel_microbatches`).
     """

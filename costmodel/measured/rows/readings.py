@@ -23,7 +23,7 @@ def settle(cases: Sequence[Case]) -> list[Case]:
 
 
 def lightened(cases: Sequence[Case]) -> list[Case]:
-    """As they fit in memory, for its prediction: also those whose software is not known to recompute whole layers.
+    """The cases as they fit in memory, also those whose software is not known to recompute whole layers.
 
     Megatron-Core recomputes cheap modules or offloads instead, which rows seldom print and which costs little time;
     microbatches that are not printed may be smaller, with more of them.
@@ -79,7 +79,7 @@ def _with_layout(case: Case, rung: int) -> Case:
 
 
 def _offloaded(case: Case, rung: int) -> Case:
-    """With its optimizer's states in the host's memory, where the row says that they may be."""
+    """The case with its optimizer's states in the host's memory, where the row says that they may be."""
     plan = dataclasses.replace(case.plan, offload_optimizer=1.0, offload_activations=1.0)
     return dataclasses.replace(case, plan=plan) if rung else case
 
