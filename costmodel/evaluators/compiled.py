@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodel.evaluators.compiled_kinds import GradientByKinds, cost_by_kinds, cost_in_two, many_kinds
 from costmodel.formulas import Cost, cost
-from costmodel.inputs import Cluster, PlanPoint, Workload
+from costmodel.inputs import Cluster, Habits, PlanPoint, Workload
 from costmodel.pytree import map_leaves
 from costmodel.semantics import Exact, Scalar
 
@@ -164,7 +164,7 @@ def batch_gradient(
 
 
 def anonymous(tree: T) -> T:
-    """`tree` without the names of workload, cluster, accelerator, tiers and stack: names are part of a trace's key.
+    """`tree` without the names of workload, cluster, accelerator, tiers and stack, and the habits that its point has taken up.
 
     Nor prices, which `cost` does not read.
     """
@@ -174,7 +174,7 @@ def anonymous(tree: T) -> T:
         return tree
     accelerator = dataclasses.replace(tree.accelerator, name="", widths=(), types=())
     tiers = tuple(dataclasses.replace(tier, name="") for tier in tree.tiers)
-    stack = dataclasses.replace(tree.stack, name="")
+    stack = dataclasses.replace(tree.stack, name="", software="", habits=Habits())
     own = {"accelerator": accelerator, "tiers": tiers, "stack": stack}
     return dataclasses.replace(tree, name="", **own, prices=None, partial_domains=False)
 

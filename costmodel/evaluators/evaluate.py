@@ -16,6 +16,7 @@ from costmodel.formulas import (
 )
 from costmodel.graph import kinds_by_stage, staged
 from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Position, Stack, Workload, embed, layers
+from costmodel.models import run_by
 from costmodel.semantics import Exact
 from costmodel.specs import check_plan
 
@@ -43,11 +44,13 @@ def prepare(
 ) -> tuple[Workload, Cluster, PlanPoint]:
     """The three arguments of `cost.cost` as floats; the point carries the cluster's usable domain.
 
-    Prices stay behind: `cost` does not read them, and leaves that are not there cost nothing.
+    Operators and option rows are those that the software of the stack has. Prices stay behind: `cost` does not read
+    them, and leaves that are not there cost nothing.
     """
     cluster = dataclasses.replace(cluster, stack=stack or cluster.stack, prices=None)
-    point = embed(plan, workload, domain=float(cluster.tiers[0].usable_size))
-    return as_floats(workload), as_floats(cluster), point
+    habits = cluster.stack.habits
+    point = embed(plan, workload, float(cluster.tiers[0].usable_size), habits)
+    return as_floats(run_by(workload, habits)), as_floats(cluster), point
 
 
 def memory_by_stage(workload: Workload, cluster: Cluster, plan: Plan) -> tuple[StageMemory, ...]:

@@ -3,6 +3,8 @@
 Counts have analytic truths (6ND, payload sums); times only have measurements. So they are apart.
 """
 
+import dataclasses
+
 from costmodel.inputs import (
     LOGITS,
     AttentionKernel,
@@ -98,6 +100,7 @@ class BlockCounts:
     backward_sync_bytes: Scalar
     exchange_bytes: Scalar  # payload of all `exchanges` together
     exchange_spread: Scalar
+    exchange_copies: int = static(default=1)
     gather_bytes: Scalar
     parameters: Scalar  # of one block on this rank, experts apart, before ZeRO
     trained_parameters: Scalar  # those of them with a gradient and optimizer states
@@ -175,6 +178,7 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
         backward_sync_bytes=activation_bytes * total(map(counter.elements, backward_syncs)),
         exchange_bytes=activation_bytes * total(map(counter.elements, exchanges)),
         exchange_spread=exchanges[0].spread if exchanges else 1.0,
+        exchange_copies=exchanges[0].copies if exchanges else 1,
         gather_bytes=activation_bytes * total(map(counter.elements, gathers)),
         parameters=total(map(counter.parameters, block.ops)),
         trained_parameters=total(op.trained * counter.parameters(op) for op in block.ops),
@@ -202,6 +206,16 @@ class _Counter:
 
     def __init__(self, point: PlanPoint, shares: Shares, imbalance: Scalar, sem: Semantics) -> None:
         self.point, self.shares, self.imbalance, self.sem = point, shares, imbalance, sem
+
+    def inputs(self) -> "_Counter":
+        """Of what products keep of their inputs: where they stay as they were gathered, rows are not divided again.
+
+        Source: nanotron, `tensor_parallel/functional.py`, without `recompute_allgather`. Its calibration rows hold
+        runs with and without: without a pipeline most are so, with one most are not (the cause is unknown).
+        """
+        whole = self.point.whole_inputs * self.sem.exact_maximum(2 - self.point.pipeline, 0.0)
+        sequence = whole + (1 - whole) * self.shares.sequence
+        return _Counter(self.point, dataclasses.replace(self.shares, sequence=sequence), self.imbalance, self.sem)
 
     def size(self, sizes: Sizes) -> Scalar:
         """Elements along one dimension on this rank; 1 for none."""
@@ -240,11 +254,11 @@ class _Counter:
     def attention(self, op: Op) -> AttentionCount:
         rows, keys, width = self.rows(op), self.size(op.columns), self.size(op.inner) * self.size(op.groups)
         activation_bytes, key_values = self.point.precision.activation_bytes, self.size(op.key_values)
-        scores = op.density * rows * keys * self.size(op.groups)
+        scores = self.density(op) * rows * keys * self.size(op.groups)
         both_ends = rows * (2.0 * width + key_values) * activation_bytes
         return AttentionCount(
             name=op.name,
-            flop=4.0 * scores * self.size(op.inner),
+            flop=4.0 * self.point.attention.work * scores * self.size(op.inner),
             operand_bytes=both_ends,
             score_elements=scores,
             reciprocal_keys=1.0 / keys,
@@ -253,13 +267,18 @@ class _Counter:
             exchange_bytes=both_ends,
         )
 
+    def density(self, op: Op) -> Scalar:
+        """Share of the score matrix that is computed: unfused kernels compute what the mask then hides."""
+        flash = self.point.attention.flash
+        return flash * op.density + (1 - flash)
+
     def uneven(self, op: Op) -> Scalar:
         r"""$1 - 1/c$ under a causal mask, whose last rows see all keys; nothing where every row does (density 1).
 
         At most so under windows, and at most $(1/d - 1)(1 - 1/c)$ at densities between. Ranks that exchange heads hold
         whole sequences.
         """
-        masked = self.sem.minimum(1.0, 1.0 / op.density - 1.0)
+        masked = self.sem.minimum(1.0, 1.0 / self.density(op) - 1.0)
         return self.point.context_ring * masked * (1 - self.shares.context)
 
     def memory(self, op: Op) -> MemoryCount:
@@ -286,9 +305,19 @@ class _Counter:
         return self.matrix(op) + vectors if op.kind in (Kind.MATMUL, Kind.LOOKUP) and not is_expert(op) else vectors
 
     def saved(self, block: Block, role: Role) -> Scalar:
-        return total(self._saved_bytes(kept) for op in block.ops for kept in op.saved if kept.role == role)
+        inputs = self.inputs()
+        return total(
+            inputs.saved_input_bytes(kept, op.name) if op.kind == Kind.MATMUL else self.saved_bytes(kept)
+            for op in block.ops
+            for kept in op.saved
+            if kept.role == role
+        )
 
-    def _saved_bytes(self, kept: Saved) -> Scalar:
+    def saved_input_bytes(self, kept: Saved, name: str) -> Scalar:
+        """Of a product: those of 8-bit products may wait in 8 bits (Transformer Engine), those of the head do not."""
+        return self.saved_bytes(kept) * (1.0 if name == LOGITS else self.point.precision.saved_inputs)
+
+    def saved_bytes(self, kept: Saved) -> Scalar:
         elements = self.rows(kept) * self.size(kept.columns) * self.size(kept.groups)
         size_bytes = kept.activations * self.point.precision.activation_bytes + kept.fixed_bytes
         return self._kernel_share(kept.attention) * elements * size_bytes

@@ -125,7 +125,7 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     logits = total(b.logits for b in counted.blocks if b.position == Position.LAST)
     copies = (1 - point.zero.weights) * point.precision.copy_bytes * layers.matrices(sem)
     row = point.optimizer
-    states = row.states * point.state_bytes + point.precision.master_bytes + row.own_bytes
+    states = row.states * point.state_bytes + point.master_bytes + row.own_bytes
     updated = trained.divided(point.zero.states)
     edges = layers.trained_edges(sem) * share(point.zero.states, point.data_shard)
     states_bytes = states * updated + row.edge_states * point.state_bytes * edges

@@ -163,7 +163,7 @@ def optimizer_s(counted: OpCounts, point: PlanPoint, stack: Stack, speed: Rates,
     a format of fewer bits are cast after it, each rank all that it computes with.
     """
     row, (elements, edges) = point.optimizer, _updated(counted, point, sem)
-    states_bytes = 2.0 * (row.states * point.state_bytes + point.precision.master_bytes + row.own_bytes)
+    states_bytes = 2.0 * (row.states * point.state_bytes + point.master_bytes + row.own_bytes)
     per_element = states_bytes + row.gradient_reads * point.gradient_bytes + point.precision.weight_bytes
     edges_bytes = 2.0 * row.edge_states * point.state_bytes * edges
     moved_s = speed.memory_s_per_byte * per_element * elements + speed.memory_s_per_byte * edges_bytes
@@ -177,7 +177,7 @@ def update_traffic_s(counted: OpCounts, times: OpTimes, point: PlanPoint, sem: S
     if times.streams is None:
         return 0.0
     row, (elements, edges) = point.optimizer, _updated(counted, point, sem)
-    per_element = row.states * point.state_bytes + point.precision.master_bytes + row.own_bytes
+    per_element = row.states * point.state_bytes + point.master_bytes + row.own_bytes
     states_bytes = per_element * elements + row.edge_states * point.state_bytes * edges
     return offload.update_s(times.streams, states_bytes, point)
 

@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     from costmodel.inputs.schedules import ScheduleRow as ScheduleRow
     from costmodel.inputs.schedules import Turn as Turn
     from costmodel.inputs.schedules import schedule_rows as schedule_rows
+    from costmodel.inputs.software import ALSO_KNOWN_AS as ALSO_KNOWN_AS
+    from costmodel.inputs.software import FUSED_LOSS_BYTES as FUSED_LOSS_BYTES
+    from costmodel.inputs.software import GATHERED_LOSS_BYTES as GATHERED_LOSS_BYTES
+    from costmodel.inputs.software import SOFTWARE as SOFTWARE
+    from costmodel.inputs.software import XLA_OFFLOADED as XLA_OFFLOADED
+    from costmodel.inputs.software import XLA_SELECTIVE as XLA_SELECTIVE
+    from costmodel.inputs.software import Habits as Habits
     from costmodel.inputs.stack import Stack as Stack
     from costmodel.inputs.workload import LOGITS as LOGITS
     from costmodel.inputs.workload import AttentionKernel as AttentionKernel
@@ -46,5 +53,6 @@ if TYPE_CHECKING:
     from costmodel.inputs.workload import is_expert as is_expert
     from costmodel.inputs.workload import model_flop as model_flop
     from costmodel.inputs.workload import parameters as parameters
+    from costmodel.inputs.workload import whole as whole
 
 door.hang(__name__)

@@ -67,6 +67,8 @@ class PrecisionRow:
     casts: Scalar = 0.0  # kernels that do it
     copy_bytes: Scalar = 0.0  # per element of a weight matrix: cast copies that stay until the next update
     weight_cast_bytes: Scalar = 0.0  # read and written to make them
+    saved_inputs: Scalar = 1.0  # share of their own bytes in which inputs of products wait for the backward pass
+    shared_master: Scalar = 0.0  # 1 where divided weights are the 32-bit copy itself (ZeRO 3)
 
 
 def _precision(width: int, *, weight_bytes: float = 2.0, master_bytes: float = 4.0, **casts: float) -> PrecisionRow:
@@ -150,6 +152,7 @@ class AttentionRow:
     flash: Scalar
     score_touches_forward: Scalar
     score_touches_backward: Scalar
+    work: Scalar = 1.0  # time of the kernel over that of `flash`
 
 
 ATTENTIONS = {
@@ -157,6 +160,11 @@ ATTENTIONS = {
     # forward: scores written, softmax in and out, dropout in and out with its mask, read by the second product;
     # backward: dropout and softmax gradients in and out, probabilities and score gradients read by three products
     "unfused": AttentionRow(flash=0.0, score_touches_forward=6.5, score_touches_backward=9.5),
+    # the framework's own operators: scores written (1), masked (2), cast up (3), softmax in 32 bits (4), cast down (3),
+    # read (1); backward the same for their gradients, with two more products
+    "framework": AttentionRow(flash=0.0, score_touches_forward=14.0, score_touches_backward=20.0),
+    # Dao 2023 (FlashAttention-2), figure 4: A100, causal, heads of 128, forward and backward at 2,048
+    "flash_1": AttentionRow(flash=1.0, score_touches_forward=0.0, score_touches_backward=0.0, work=1.6),
 }
 
 

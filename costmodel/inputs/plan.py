@@ -5,6 +5,7 @@ from typing import Any
 
 from costmodel.inputs import options
 from costmodel.inputs.schedules import SCHEDULES, ScheduleRow
+from costmodel.inputs.software import Habits
 from costmodel.inputs.workload import Position, Workload
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar
@@ -108,6 +109,7 @@ class PlanPoint:
     gradient_bytes: Scalar = 4.0
     state_bytes: Scalar = 4.0
     fused_kernels: Scalar = 1.0
+    whole_inputs: Scalar = 0.0  # 1 where inputs of column-parallel layers are kept as they were gathered
     offload: Offload | None = None  # None where nothing is: a trace of its own, without the sums of these shares
     schedule: ScheduleRow
     zero: options.ZeroRow
@@ -123,6 +125,12 @@ class PlanPoint:
         return self.accelerators / (self.tensor * self.context * self.pipeline)
 
     @property
+    def master_bytes(self) -> Scalar:
+        """Bytes of the 32-bit copy of a weight beside the weight; less where the weight itself is a part of it."""
+        row = self.precision
+        return row.master_bytes - row.shared_master * self.zero.weights * row.weight_bytes
+
+    @property
     def data_shard(self) -> Scalar:
         """Ranks that share weights: all of data x context by default, so it follows them; 1 under ZeRO 0."""
         return (1 - self.zero.shards) + self.zero.shards * self.accelerators / (
@@ -130,8 +138,11 @@ class PlanPoint:
         )
 
 
-def embed(plan: Plan, workload: Workload, domain: float) -> PlanPoint:
-    """The point of a plan: degrees as floats, options as their rows. `domain` is the cluster's usable domain."""
+def embed(plan: Plan, workload: Workload, domain: float, habits: Habits = Habits()) -> PlanPoint:  # noqa: B008
+    """The point of a plan: degrees as floats, options as the rows that its software has of them.
+
+    `domain` is the cluster's usable domain, `habits` are those of its stack.
+    """
     extra = _extra_layers(plan, workload)
     shard = plan.data_shard or plan.data * plan.context
     return PlanPoint(
@@ -153,11 +164,12 @@ def embed(plan: Plan, workload: Workload, domain: float) -> PlanPoint:
         gradient_bytes=options.DTYPE_BYTES[plan.gradient_dtype],
         state_bytes=options.DTYPE_BYTES[plan.state_dtype],
         fused_kernels=float(plan.fused_kernels),
+        whole_inputs=float(habits.whole_inputs),
         offload=_offload(plan),
         schedule=SCHEDULES[plan.schedule].row,
         zero=options.ZERO_STAGES[plan.zero_stage],
-        recompute=_recompute_row(plan),
-        precision=options.PRECISIONS[plan.precision],
+        recompute=_recompute_row(plan, habits),
+        precision=habits.precision_row(plan.precision),
         optimizer=options.OPTIMIZERS[plan.optimizer],
         attention=options.ATTENTIONS[plan.attention],
         overlap=options.OverlapRow(
@@ -193,9 +205,10 @@ def _offload(plan: Plan) -> Offload | None:
     return Offload(**shares) if any(shares.values()) else None
 
 
-def _recompute_row(plan: Plan) -> options.RecomputeRow:
+def _recompute_row(plan: Plan, habits: Habits) -> options.RecomputeRow:
     """The row of the mode on `recompute_share` of the blocks and of none on the others."""
-    chosen, none = options.RECOMPUTES[plan.recompute], options.RECOMPUTES["none"]
+    rows = habits.recompute_rows()
+    chosen, none = rows[plan.recompute], rows["none"]
     share = plan.recompute_share
     mixed = {
         f.name: share * getattr(chosen, f.name) + (1 - share) * getattr(none, f.name)

@@ -1,5 +1,6 @@
 """The fitted parameters of the software: what neither the data sheet nor the plan says."""
 
+from costmodel.inputs.software import Habits
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar
 
@@ -9,6 +10,8 @@ class Stack:
     """Efficiencies, overheads and memory outside tensors. Every number is a leaf: it can be fitted or swept."""
 
     name: str = static(default="default")
+    software: str = static(default="")  # class of software whose habits these are (`software.SOFTWARE`)
+    habits: Habits = static(default=Habits())  # applied where a plan becomes a point (`evaluators.prepare`)
     # algorithm of each kind of collective: a name in `collectives.COLLECTIVES`
     all_reduce: str = static(default="nested")
     all_gather: str = static(default="ring")  # and of reduce-scatters
@@ -47,6 +50,7 @@ class Stack:
     chunk_fill: Scalar = 0.05  # share of a hierarchical collective in which its tiers do not overlap
     contention: Scalar = 0.10  # share of overlapped communication that slows the compute it hides behind
     regather_exposed: Scalar = 0.3  # share of the gathers for weight gradients that nothing hides
+    sent_once: Scalar = 1.0  # share of dispatchers that send a token to each domain once, not to each of its experts
     # share of the compute beside it that can hide communication, where the plan overlaps it
     hide_tensor: Scalar = 0.5
     hide_context: Scalar = 0.9

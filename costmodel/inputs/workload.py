@@ -155,7 +155,8 @@ class Op:
     parameters: Sizes = ()
     trained: Scalar = 1
     matrices: int = static(default=1)  # weight matrices that lie side by side in `columns`
-    spread: Scalar = 1.0  # exchange: share of the payload that leaves the innermost domain once copies are sent once
+    spread: Scalar = 1.0  # exchange: at most this share of the payload leaves the innermost domain (limited routing)
+    copies: int = static(default=1)  # exchange: experts that a token is sent to
     touches_forward: Scalar = 0.0
     touches_backward: Scalar = 0.0
     forward: bool = static(default=True)
@@ -197,6 +198,7 @@ class Workload:
     hidden: Scalar  # elements per token that cross a stage boundary
     tied: Scalar = 0  # 1 where the operator `LOGITS` reuses the embedding's weights
     expert_imbalance: Scalar = 1.0  # load of the busiest rank's experts over the mean
+    adapted: bool = static(default=False)  # operators are those of a software already (`models.run_by`)
 
 
 def whole(sizes: Sizes) -> Scalar:

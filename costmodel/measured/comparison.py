@@ -18,7 +18,7 @@ from costmodel.formulas import Breakdown, cost
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured.fit import LEVELS, PARAMETERS, SHARED, Fitted
 from costmodel.measured.posterior import shipped
-from costmodel.specs import default_group
+from costmodel.specs import constant_group
 
 Job = tuple[Workload, Cluster, Plan]
 Key = tuple[str, str, str]
@@ -49,7 +49,7 @@ def compare(first: Job, second: Job, fitted: Fitted | None = None) -> Comparison
 def _slopes(job: Job) -> dict[Key, float]:
     """Derivative of the log step by every deviation that it depends on, measured or not."""
     workload, cluster, point = prepare(*job)
-    group, leaves = default_group(cluster.accelerator.name), {}
+    group, leaves = constant_group(cluster.accelerator.name, cluster.stack.software), {}
     for p in PARAMETERS:
         value = getattr(cluster.stack, p.name, None)
         if value is not None and (not p.share or value < 1.0):

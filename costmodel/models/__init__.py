@@ -38,5 +38,6 @@ if TYPE_CHECKING:
     from costmodel.models.pieces import residual as residual
     from costmodel.models.pieces import sync as sync
     from costmodel.models.swin import swin as swin
+    from costmodel.models.variants import run_by as run_by
 
 door.hang(__name__)

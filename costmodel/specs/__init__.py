@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from costmodel.specs.rules import check_plan as check_plan
     from costmodel.specs.rules import tensor_sizes as tensor_sizes
     from costmodel.specs.rules import violations as violations
-    from costmodel.specs.stacks import default_group as default_group
+    from costmodel.specs.stacks import chosen_software as chosen_software
+    from costmodel.specs.stacks import constant_group as constant_group
+    from costmodel.specs.stacks import family_of as family_of
+    from costmodel.specs.stacks import stack_values as stack_values
 
 door.hang(__name__)

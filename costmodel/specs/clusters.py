@@ -25,9 +25,14 @@ from costmodel.specs.checks import (
 )
 from costmodel.specs.files import SpecError, plain, show
 from costmodel.specs.prices import prices_from, prices_in, without_prices
-from costmodel.specs.stacks import constants, default_group
+from costmodel.specs.stacks import chosen_software, constant_group, stack_values
 
-_CLUSTER_CHECKS: dict[str, Check] = {"name": TEXT, "accelerators": COUNT, "partial_domains": FLAG}
+_CLUSTER_CHECKS: dict[str, Check] = {
+    "name": TEXT,
+    "accelerators": COUNT,
+    "partial_domains": FLAG,
+    "software": TEXT,
+}
 _TIER_CHECKS: dict[str, Check] = {
     "name": TEXT,
     "size": COUNT,
@@ -63,13 +68,15 @@ def cluster_from(
     name: str,
     where: str,
     accelerators: int | None = None,
+    software: str | None = None,
     fitted: Mapping[str, Any] | None = None,
     own_first: bool = True,
 ) -> Cluster:
     """A cluster from its table, or from one with the tables `cluster` and `stack` (as `calibrate` writes).
 
-    `fitted` holds the constants that were fitted to measurements. A file's own fields come before them (`own_first`);
-    in the shipped tables stand first values, and what no measured row decides.
+    `fitted` holds the constants that were fitted to measurements, `software` the class that they are taken of, before
+    the one that the table names. A file's own fields come before them (`own_first`); in the shipped tables stand first
+    values, and what no measured row decides.
     """
     table = _unwrap(table, where)
     own = {key: value for key, value in table.items() if key not in _PARTS}
@@ -81,12 +88,14 @@ def cluster_from(
         if part not in table:
             raise SpecError(f"{where}: `{part}` is missing; expected {expected}")
     accelerator = _accelerator(table["accelerator"], known_accelerators, where)
+    named = values.pop("software", None)
+    group = constant_group(accelerator.name, chosen_software(accelerator.name, software or named, where).name)
     tiers = _tiers(table["tiers"], values["accelerators"], where)
     return Cluster(
         **values,
         accelerator=accelerator,
         tiers=tiers,
-        stack=_stack(table.get("stack", {}), where, accelerator.name, fitted, own_first),
+        stack=_stack(table.get("stack", {}), where, group, fitted, own_first),
         prices=_prices(table, shipped_prices, accelerator, tiers, where),
     )
 
@@ -120,11 +129,12 @@ def _unwrap(table: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     return {**inner, **{key: value for key, value in table.items() if key == "stack"}}
 
 
-def _stack(table: Any, where: str, accelerator: str, fitted: Mapping[str, Any] | None, own_first: bool) -> Stack:
-    """The fitted constants of the accelerator's family and the fields that the table gives."""
-    own = stack_fields(table, where)
-    found = constants(fitted, default_group(accelerator)) if fitted else {}
-    return Stack(**({**found, **own} if own_first else {**own, **found}))
+def _stack(
+    table: Any, where: str, group: Mapping[str, str], fitted: Mapping[str, Any] | None, own_first: bool
+) -> Stack:
+    """The habits of the software, the constants that were fitted to it and the fields that the table gives."""
+    own, values = stack_fields(table, where), stack_values(fitted, group) if fitted else {}
+    return Stack(**({**values, **own} if own_first else {**own, **values}))
 
 
 def stack_fields(table: Any, where: str) -> dict[str, Any]:
@@ -142,7 +152,8 @@ def _stack_checks() -> dict[str, Check]:
             return TEXT
         return POSITIVE_SHARE if field.name.endswith("_ceiling") else NON_NEGATIVE
 
-    return {field.name: check(field) for field in dataclasses.fields(Stack)}  # pyright: ignore[reportArgumentType]
+    fields = [field for field in dataclasses.fields(Stack) if field.name != "habits"]  # pyright: ignore[reportArgumentType]
+    return {field.name: check(field) for field in fields}
 
 
 def _accelerator(value: Any, known: Mapping[str, Any], where: str) -> Accelerator:

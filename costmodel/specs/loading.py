@@ -51,14 +51,25 @@ def load_workload(name_or_path: str | Path, sequence: int | None = None, batch: 
     return workload_from({"name": name, **table}, given, where)
 
 
-def load_cluster(name_or_path: str | Path, accelerators: int | None = None) -> Cluster:
-    """A cluster by name, or from a TOML or JSON file, with its default number of accelerators or yours."""
+def load_cluster(name_or_path: str | Path, accelerators: int | None = None, software: str | None = None) -> Cluster:
+    """A cluster by name, or from a TOML or JSON file, with its default number of accelerators or yours.
+
+    `software` is the class of training software (`costmodel.inputs.SOFTWARE`, or a framework's name) whose habits and
+    fitted constants its stack has; default: the one that the accelerator runs, as measured.
+    """
     name, table, where = _find("cluster", name_or_path)
     given = _arguments(where, {"accelerators": accelerators}, {"accelerators": COUNT})
     shipped = read_tables("accelerators"), read_tables("prices")
     own_first = table is not read_tables("clusters").get(name)
     return cluster_from(
-        table, *shipped, name=name, where=where, fitted=read_tables("stacks"), own_first=own_first, **given
+        table,
+        *shipped,
+        name=name,
+        where=where,
+        software=software,
+        fitted=read_tables("stacks"),
+        own_first=own_first,
+        **given,
     )
 
 

@@ -1,17 +1,29 @@
-r"""The fitted constants that ship (data/stacks.toml), as fields of a Stack for one accelerator and software class.
+r"""The fitted constants that ship (data/stacks.toml), as a Stack for one accelerator, software and fabric.
 
-A constant is $T(c + d_{family} + d_{stack} + d_{fabric})$ with $T$ the exponential, or the logistic function for those
-listed under `shares`. A chip, a class or a fabric that was never measured has no deviation: it gets the shared value.
+A constant is $T(c + d_{family} + d_{software} + d_{fabric})$ with $T$ the exponential, or the logistic function for
+those listed under `shares`. What was never measured has no deviation: it gets the shared value.
 """
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+from costmodel.inputs import ALSO_KNOWN_AS, SOFTWARE
+from costmodel.specs.checks import fail, nearest
+from costmodel.specs.files import SpecError, show
 
 LEVELS = ("family", "stack", "fabric")
-_DEFAULT_STACK = {"tpu": "xla", "trainium": "xla"}
 _FAMILIES = ("gaudi", "tpu", "trainium", "v100", "a100")  # one for all chips of the name
 _DIES = {"h800": "h100"}
+_XLA_ONLY = ("tpu", "trainium")
+_OLD = ("v100", "a100")
+
+
+class Chosen(NamedTuple):
+    """A class of software, and why it is that one."""
+
+    name: str
+    reason: str
 
 
 def family_of(accelerator: str) -> str:
@@ -20,18 +32,48 @@ def family_of(accelerator: str) -> str:
     return _DIES.get(name, name)
 
 
-def default_group(accelerator: str) -> dict[str, str]:
-    """Family, software class and fabric of a cluster that says nothing else: today's software, InfiniBand."""
+def chosen_software(accelerator: str, asked: Any = None, where: str = "cluster") -> Chosen:
+    """The class that was asked for, by its own name or a framework's; else the default of the accelerator."""
     family = family_of(accelerator)
-    stack = _DEFAULT_STACK.get(family, "megatron_core")
-    return {"family": family, "stack": stack, "fabric": "ici" if family == "tpu" else "infiniband"}
+    if asked is None:
+        return _default_software(family)
+    if not isinstance(asked, str):
+        fail(where, "software", asked, f"one of {', '.join(SOFTWARE)}")
+    name = ALSO_KNOWN_AS.get(asked, asked)
+    if name not in SOFTWARE:
+        known = (*SOFTWARE, *ALSO_KNOWN_AS)
+        raise SpecError(f"{where}: `software` is {show(asked)}, which is not known; {nearest(asked, known)}")
+    if name == "megatron-2022" and family not in _OLD:
+        allowed = ", ".join(other for other in SOFTWARE if other != name)
+        fail(where, "software", asked, f"one of {allowed}: {accelerator} is newer than what Megatron-LM of 2022 ran on")
+    return Chosen(name, "asked for" if name == asked else f"what {asked} is")
+
+
+def _default_software(family: str) -> Chosen:
+    if family in _XLA_ONLY:
+        return Chosen("xla", f"what runs on {family}")
+    if family in _OLD:
+        return Chosen("megatron-2022", f"the default for {family}, where it was measured")
+    return Chosen("megatron-core", "the default")
+
+
+def constant_group(accelerator: str, software: str, fabric: str | None = None) -> dict[str, str]:
+    """Family, software and fabric of a stack; InfiniBand between domains where nothing else is said."""
+    family = family_of(accelerator)
+    return {"family": family, "stack": software, "fabric": fabric or ("ici" if family == "tpu" else "infiniband")}
+
+
+def stack_values(tables: Mapping[str, Any], group: Mapping[str, str]) -> dict[str, Any]:
+    """Fields of the Stack of one group: its name, habits and memory, and its constants from the tables of the file."""
+    habits = SOFTWARE[group["stack"]]
+    return {"software": group["stack"], "habits": habits, **dict(habits.memory), **constants(tables, group)}
 
 
 def constants(tables: Mapping[str, Any], group: Mapping[str, str]) -> dict[str, float]:
-    """The fields of the Stack for one group, from the tables of the file."""
-    shares, found = set(tables["shares"]), {}
+    """The fitted fields of the Stack for one group, from the tables of the file."""
+    shares, fields = set(tables["shares"]), {}
     for name, value in tables["shared"].items():
         free = math.log(value / (1.0 - value)) if name in shares else math.log(value)
         free += sum(tables[level].get(group[level], {}).get(name, 0.0) for level in LEVELS)
-        found[name] = 1.0 / (1.0 + math.exp(-free)) if name in shares else math.exp(free)
-    return found
+        fields[name] = 1.0 / (1.0 + math.exp(-free)) if name in shares else math.exp(free)
+    return fields

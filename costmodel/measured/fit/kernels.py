@@ -28,7 +28,7 @@ _CLUSTERS = (
     (r"Gaudi3", "gaudi3", "gaudi"),
     (r"TPU v6e", "tpu-v6e", "tpu"),
 )
-_FUSED = "megatron_core"  # later kernels are called by stacks of the vendors' libraries
+_FUSED = "megatron-core"  # later kernels are called by stacks of the vendors' libraries
 _SMALLEST = 3.0 / 3000.0  # reciprocal sizes of products that are long enough for launches not to matter
 _SCATTER = {"matmul": 0.05, "attention": 0.10, "hbm": 0.05}
 

@@ -13,15 +13,21 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from costmodel.formulas import parts
-from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed, layers
+from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed
 from costmodel.measured.rows.cases import Case
-from costmodel.measured.rows.defaults import FRAMEWORK_ATTENTION, HABITS
-from costmodel.measured.rows.layouts import selective_row
+from costmodel.models import run_by
 from costmodel.semantics import Exact
 
 T = TypeVar("T")
 _LABELLED = (Workload, Cluster, Accelerator, Tier, Stack)
-_LABELS = ("name", "widths", "types", "partial_domains")  # static fields of these that no formula reads
+_LABELS = (
+    "name",
+    "widths",
+    "types",
+    "partial_domains",
+    "software",
+    "habits",
+)  # static fields of these that no formula reads
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +52,7 @@ def stacked(cases: Sequence[Case]) -> list[Batch]:
 
     for index, case in enumerate(cases):
         offloads = bool(case.plan.offload_optimizer)
-        groups.setdefault((structure(case.workload.blocks), structure(case.cluster), offloads), []).append(index)
+        groups.setdefault((structure(adapted(case).blocks), structure(case.cluster), offloads), []).append(index)
     return [_batch([cases[i] for i in indices], np.array(indices)) for indices in groups.values()]
 
 
@@ -74,30 +80,23 @@ def evaluated(cases: Sequence[Case]) -> Figures:
 
 
 def point(case: Case) -> PlanPoint:
-    """The point of a case's plan, with weights and recompute as its software has them."""
-    plain = embed(case.plan, case.workload, domain=case.cluster.tiers[0].usable_size)  # pyright: ignore[reportArgumentType]
-    habits, precision, recompute = HABITS[case.stack], plain.precision, plain.recompute
-    if habits.keeps_8bit_weights and precision.copy_bytes > 0:
-        precision = dataclasses.replace(precision, weight_bytes=1.0, copy_bytes=precision.copy_bytes - 1.0)
-    elif habits.keeps_32bit_weights and case.plan.zero_stage == 3 and precision.master_bytes > 0:
-        precision = dataclasses.replace(precision, master_bytes=precision.master_bytes - precision.weight_bytes)
-    if case.plan.recompute == "selective":
-        recompute = selective_row(case.facts, habits) or recompute
-    attention = FRAMEWORK_ATTENTION if case.facts.get("framework_attention") else plain.attention
-    offloaded = min(1.0, case.facts.get("offload_layers", 0.0) * case.plan.pipeline / layers(case.workload))
-    if offloaded:
-        left = {name: (1 - offloaded) * getattr(recompute, name) for name in ("keep_core", "keep_rest")}
-        recompute = dataclasses.replace(recompute, **left)
-    return dataclasses.replace(plain, precision=precision, recompute=recompute, attention=attention)
+    """The point of a case's plan, with option rows as its software has them."""
+    domain = case.cluster.tiers[0].usable_size
+    return embed(case.plan, case.workload, domain=domain, habits=case.cluster.stack.habits)  # pyright: ignore[reportArgumentType]
 
 
 def _batch(cases: list[Case], indices: np.ndarray) -> Batch:
     return Batch(
         indices=indices,
-        workload=_stack([case.workload for case in cases], _same_workload),
+        workload=_stack([adapted(case) for case in cases], _same_workload),
         cluster=_stack([case.cluster for case in cases], id),
         point=_stack([point(case) for case in cases], id),
     )
+
+
+def adapted(case: Case) -> Workload:
+    """The workload with operators as the software of the case has them."""
+    return run_by(case.workload, case.cluster.stack.habits)
 
 
 def _same_workload(workload: Workload) -> tuple[int, Any]:

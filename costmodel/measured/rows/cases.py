@@ -5,9 +5,20 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-from costmodel.inputs import Block, Cluster, Kind, Op, Plan, Workload, layers, model_flop
+from costmodel.inputs import (
+    FUSED_LOSS_BYTES,
+    GATHERED_LOSS_BYTES,
+    Cluster,
+    Habits,
+    Kind,
+    Op,
+    Plan,
+    Workload,
+    layers,
+    model_flop,
+)
 from costmodel.measured.rows.columns import Columns, RowError, lenient, measured_step_s
-from costmodel.measured.rows.defaults import FUSED_LOSS_BYTES, GATHERED_LOSS_BYTES, HABITS
+from costmodel.measured.rows.habits import habits_of
 from costmodel.measured.rows.hardware import Machine, machine
 from costmodel.measured.rows.layouts import layout
 from costmodel.measured.rows.models import workload
@@ -18,14 +29,14 @@ from costmodel.specs import read_rows
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """A row as the model sees it. Leaves are floats. `cluster.stack` holds the memory habits of the software class:
-    a fitted stack replaces the fields that are times and keeps those (`defaults.Habits.memory`)."""
+    """A row as the model sees it. Leaves are floats. `cluster.stack` has the habits of the row's software and its
+    memory; a fitted stack replaces the fields that are times and keeps those."""
 
     row: Mapping[str, str]
     source: str
     family: str  # accelerators whose parameters are fitted together
     fabric: str  # node | infiniband | roce | efa | slingshot | ethernet | ici | datacentre
-    stack: str  # software class (defaults.STACKS)
+    stack: str  # software class (`costmodel.inputs.SOFTWARE`)
     workload: Workload
     cluster: Cluster
     plan: Plan
@@ -65,9 +76,9 @@ def _case(row: Mapping[str, str]) -> Case:
     hardware, facts = machine(columns), facts_of(row)
     divided = any((columns.count(name) or 1) > 1 for name in ("tp", "pp"))
     stack = stack_of(row, hardware.family, divided)
-    habits = HABITS[stack]
-    work, of_model = workload(columns, facts, stack)
-    plan, of_plan, open_marks = layout(columns, facts, hardware, habits, layers(work), int(work.batch))
+    habits = habits_of(columns, facts, stack)
+    work, of_model = workload(columns, facts, habits)
+    plan, of_plan, open_marks = layout(columns, facts, hardware, stack, habits, layers(work), int(work.batch))
     measured_gb = lenient(row, "measured_mem_GB")
     return Case(
         row=row,
@@ -75,8 +86,8 @@ def _case(row: Mapping[str, str]) -> Case:
         family=hardware.family,
         fabric=hardware.fabric,
         stack=stack,
-        workload=_sent_once(work, plan, columns.count("topk") or 1),
-        cluster=_cluster(hardware.cluster, stack, _logit_bytes(facts), "int8" in columns.text("precision").lower()),
+        workload=work,
+        cluster=_cluster(hardware.cluster, stack, habits, _logit_bytes(facts), _in_integers(columns)),
         plan=plan,
         facts=facts,
         assumed=(*of_model, *hardware.assumed, *of_plan),
@@ -85,24 +96,6 @@ def _case(row: Mapping[str, str]) -> Case:
         measured_mem_bytes=None if measured_gb is None else 1e9 * measured_gb,
         oom=row.get("oom") == "1",
     )
-
-
-def _sent_once(work: Workload, plan: Plan, top_k: int) -> Workload:
-    """Copies of a token for experts of one domain cross the network once, as in DeepEP, HybridEP and DeepSeek-V3."""
-    domains = plan.expert * plan.expert_tensor / (plan.domain or 1)
-    if domains <= 1:
-        return work
-    return dataclasses.replace(work, blocks=_spread(work.blocks, domains * (1 - (1 - 1 / domains) ** top_k) / top_k))
-
-
-@functools.lru_cache(maxsize=256)
-def _spread(blocks: tuple[Block, ...], share: float) -> tuple[Block, ...]:
-    """Blocks whose exchanges send at most this share of their copies beyond the domain."""
-
-    def sent(op: Op) -> tuple[Op]:
-        return (dataclasses.replace(op, spread=min(op.spread, share)) if op.kind == Kind.EXCHANGE else op,)
-
-    return map_operators(blocks, sent)
 
 
 def _by_rate_s(row: Mapping[str, str], work: Workload, hardware: Machine, stack: str) -> float | None:
@@ -125,18 +118,23 @@ def _without_masks(work: Workload) -> Workload:
 
 
 @functools.lru_cache(maxsize=4096)
-def _cluster(cluster: Cluster, stack: str, logit_bytes: float | None, integers: bool) -> Cluster:
-    """The cluster with the memory habits of the software; one object for each combination, which batches rely on.
+def _cluster(cluster: Cluster, stack: str, habits: Habits, logit_bytes: float | None, integers: bool) -> Cluster:
+    """The cluster with the habits of the software; one object for each combination, which batches rely on.
 
     Units for 8-bit integers run at twice the 16-bit rate where there are none for 8-bit floats (TPU v5e and v5p).
     """
-    own = dict(HABITS[stack].memory) | ({} if logit_bytes is None else {"logit_bytes": logit_bytes})
-    cluster = dataclasses.replace(cluster, stack=dataclasses.replace(cluster.stack, **own))
+    own = dict(habits.memory) | ({} if logit_bytes is None else {"logit_bytes": logit_bytes})
+    changed = dataclasses.replace(cluster.stack, software=stack, habits=habits, **own)
+    cluster = dataclasses.replace(cluster, stack=changed)
     if not integers:
         return cluster
     chip = cluster.accelerator
     doubled = dataclasses.replace(chip, peak_8bit_flop_per_s=2.0 * chip.peak_16bit_flop_per_s)
     return dataclasses.replace(cluster, accelerator=doubled)
+
+
+def _in_integers(columns: Columns) -> bool:
+    return "int8" in columns.text("precision").lower()
 
 
 def _logit_bytes(facts: Mapping[str, float]) -> float | None:

@@ -5,20 +5,26 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel.inputs import Plan, RecomputeRow
+from costmodel.inputs import SOFTWARE, Habits, Plan
 from costmodel.measured.rows.columns import Columns, RowError
-from costmodel.measured.rows.defaults import HABITS, XLA_OFFLOADED, XLA_SELECTIVE, Habits
 from costmodel.measured.rows.hardware import Machine
-from costmodel.measured.rows.models import UNFUSED_WORDS
 from costmodel.measured.rows.notes import software_words
 from costmodel.measured.rows.stages import by_cost, head_in_layers, stage_layers
 
+UNFUSED_WORDS = ("0", "no", "0.0", "false", "none")
+"""Cells of `flash_attention` that say that the scores pass through memory."""
 OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT = "recompute", "microbatch", "layout"
 """Marks of what a row does not print (`Case.open`)."""
 
 
 def layout(
-    columns: Columns, facts: Mapping[str, float], machine: Machine, habits: Habits, layers: int, batch: int
+    columns: Columns,
+    facts: Mapping[str, float],
+    machine: Machine,
+    software: str,
+    habits: Habits,
+    layers: int,
+    batch: int,
 ) -> tuple[Plan, tuple[str, ...], tuple[str, ...]]:
     """The plan of a row, what was assumed for it, and the marks of what stays open.
 
@@ -26,11 +32,11 @@ def layout(
     """
     assumed: list[str] = []
     degrees = _degrees(columns, machine, batch, assumed)
-    zero = _sharding(columns, facts, machine, habits, degrees, assumed)
-    micro = _microbatch(columns, degrees, habits, zero["zero_stage"], batch, assumed)
+    zero = _sharding(columns, facts, machine, software, degrees, assumed)
+    micro = _microbatch(columns, degrees, software, zero["zero_stage"], batch, assumed)
     stages = _stages(columns, habits, degrees["pipeline"], layers, assumed)
     recompute, is_open = _recompute(columns, facts, habits, layers, degrees["pipeline"], assumed)
-    number = _numbers(columns, habits, assumed)
+    number = _numbers(columns, facts, software, assumed)
     expert = _experts(columns, facts, degrees, assumed)
     overlap = _overlap(facts, habits)
     tensor = degrees["tensor"] > 1
@@ -90,7 +96,7 @@ def _sharding(
     columns: Columns,
     facts: Mapping[str, float],
     machine: Machine,
-    habits: Habits,
+    software: str,
     degrees: Mapping[str, int],
     assumed: list[str],
 ) -> dict[str, Any]:
@@ -98,14 +104,14 @@ def _sharding(
     cell = columns.text("zero_stage_or_fsdp").lower()
     stage = next((stage for pattern, stage in _ZERO if re.search(pattern, cell)), None)
     if stage is None:
-        stage = max(habits.zero_stage, int(facts.get("optimizer_sharded", 0.0)))
+        stage = max(SOFTWARE[software].zero_stage, int(facts.get("optimizer_sharded", 0.0)))
         assumed.append(f"ZeRO {stage}")
     if stage == 2 and degrees["pipeline"] > 1:
         stage = (
             1  # reduced once a step, as MegaScale (section 3.2) and Llama 3 (section 3.3.2) do, not every microbatch
         )
         assumed.append("gradients reduced once a step")
-    if stage == 3 and degrees["pipeline"] > 1 and habits is HABITS["fsdp"]:
+    if stage == 3 and degrees["pipeline"] > 1 and software == "fsdp":
         stage = 1  # torchtitan's default (`reshard_after_forward_policy`), so that no microbatch gathers again
         assumed.append("weights stay gathered under the pipeline")
     ranks = degrees["data"] * degrees["context"]
@@ -128,7 +134,7 @@ def _shard(cell: str, machine: Machine, degrees: Mapping[str, int], ranks: int) 
 
 
 def _microbatch(
-    columns: Columns, degrees: Mapping[str, int], habits: Habits, zero: int, batch: int, assumed: list[str]
+    columns: Columns, degrees: Mapping[str, int], software: str, zero: int, batch: int, assumed: list[str]
 ) -> int:
     """Sequences of a microbatch as printed; open: all of the rank under FSDP, else 4 (C: Narayanan's table 1), piped 1.
 
@@ -138,7 +144,7 @@ def _microbatch(
     printed = columns.count("micro_batch")
     if printed is None:
         alone = own if zero == 3 else min(4, own)
-        piped = max(1, own // degrees["pipeline"]) if habits is HABITS["fsdp"] else 1
+        piped = max(1, own // degrees["pipeline"]) if software == "fsdp" else 1
         printed = alone if degrees["pipeline"] == 1 else piped
         assumed.append(f"microbatch {printed}")
     if printed > own:
@@ -187,17 +193,10 @@ def _recompute(
 
 
 def selective(facts: Mapping[str, float]) -> dict[str, Any]:
-    """Every second layer where the notes say so; else what `selective_row` says."""
+    """Every second layer where the notes say so; else what the software calls selective."""
     if facts.get("selective_layers"):
         return {"recompute": "full", "recompute_share": 0.5}
     return {"recompute": "selective"}
-
-
-def selective_row(facts: Mapping[str, float], habits: Habits) -> RecomputeRow | None:
-    """What the software of a row means by selective; None: the attention's core."""
-    if habits.selective is XLA_SELECTIVE and facts.get("offloaded_projections"):
-        return XLA_OFFLOADED
-    return habits.selective
 
 
 _PRECISIONS = (
@@ -212,7 +211,7 @@ _PRECISIONS = (
 )
 
 
-def _numbers(columns: Columns, habits: Habits, assumed: list[str]) -> dict[str, Any]:
+def _numbers(columns: Columns, facts: Mapping[str, float], software: str, assumed: list[str]) -> dict[str, Any]:
     """The formats of numbers, and how attention is computed."""
     cell = columns.text("precision").lower()
     precision = next((name for word, name in _PRECISIONS if word in cell), None)
@@ -220,16 +219,23 @@ def _numbers(columns: Columns, habits: Habits, assumed: list[str]) -> dict[str, 
         raise RowError(f"`precision` is {cell!r}; expected one of {', '.join(word for word, _ in _PRECISIONS)}")
     if precision is None:
         assumed.append("bf16")
-    kernel = columns.text("flash_attention").lower()
-    attention = "unfused" if kernel in UNFUSED_WORDS else "flash" if kernel else habits.attention
-    gradient = "bf16" if _own_zero(columns, habits) else habits.gradient_dtype
-    return {"precision": precision or "bf16", "attention": attention, "gradient_dtype": gradient}
+    gradient = "bf16" if _own_zero(columns, software) else SOFTWARE[software].gradient_dtype
+    return {"precision": precision or "bf16", "attention": _attention(columns, facts), "gradient_dtype": gradient}
 
 
-def _own_zero(columns: Columns, habits: Habits) -> bool:
+def _attention(columns: Columns, facts: Mapping[str, float]) -> str:
+    """The kernel that the row names; fused where it names none."""
+    if facts.get("framework_attention"):
+        return "framework"
+    if columns.text("flash_attention").lower() in UNFUSED_WORDS:
+        return "unfused"
+    return "flash_1" if facts.get("first_flash") else "flash"
+
+
+def _own_zero(columns: Columns, software: str) -> bool:
     """Software that names its ZeRO stage and is no Megatron: as DeepSpeed, gradients in the weights' own type."""
     cell = columns.text("zero_stage_or_fsdp").lower()
-    return habits is HABITS["megatron_early"] and "zero-1" in cell and "megatron" not in software_words(columns.row)
+    return software == "megatron-2022" and "zero-1" in cell and "megatron" not in software_words(columns.row)
 
 
 def _experts(

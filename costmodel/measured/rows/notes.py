@@ -10,12 +10,12 @@ _SOFTWARE = ("source", "zero_stage_or_fsdp", "flash_attention", "notes")
 _CLASSES = (
     (r"nanotron", "nanotron"),
     (r"maxtext|\bpax|paxml|jax|levanter|\bxla\b|tpu|flax|t5x", "xla"),
-    (r"megatron-deepspeed|megatron-llama", "megatron_early"),
-    (r"megatron[- ]bridge|megatron[- ]core|nemo(?!.*automodel)|dgxc|transformer engine|\(te\)|primus", "megatron_core"),
-    (r"\bte \+|\bte,|transformer-engine", "megatron_core"),
+    (r"megatron-deepspeed|megatron-llama", "megatron-2022"),
+    (r"megatron[- ]bridge|megatron[- ]core|nemo(?!.*automodel)|dgxc|transformer engine|\(te\)|primus", "megatron-core"),
+    (r"\bte \+|\bte,|transformer-engine", "megatron-core"),
     (r"fsdp|torchtitan|foundry|automodel|full_shard|shard_grad_op", "fsdp"),
     (r"deepspeed|zero-?3", "deepspeed"),
-    (r"megatron|megascale|narayanan|korthikanti", "megatron_early"),
+    (r"megatron|megascale|narayanan|korthikanti", "megatron-2022"),
 )
 _OLD_HARDWARE = ("v100", "a100")
 
@@ -29,8 +29,8 @@ def stack_of(row: Mapping[str, str], family: str, divided: bool) -> str:
         if re.search(pattern, text):
             return name
     if family in _OLD_HARDWARE:
-        return "megatron_early"
-    return "megatron_core" if divided else "fsdp"
+        return "megatron-2022"
+    return "megatron-core" if divided else "fsdp"
 
 
 def software_words(row: Mapping[str, str]) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 from costmodel.inputs import layers
 from costmodel.measured.rows.batches import evaluated
 from costmodel.measured.rows.cases import Case
-from costmodel.measured.rows.defaults import HABITS
 from costmodel.measured.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_RECOMPUTE, selective
 from costmodel.measured.rows.stages import stage_layers
 
@@ -18,7 +17,7 @@ _RUNGS = len(_SHARES) + 2
 def settle(cases: Sequence[Case]) -> list[Case]:
     """The cases with what row and software leave open chosen: the first layout, then the least recompute, that fit."""
     cases = _first_that_fits(cases, [OPEN_LAYOUT in case.open for case in cases], len(_LAYOUTS), _with_layout)
-    is_open = [OPEN_RECOMPUTE in case.open and HABITS[case.stack].recompute is None for case in cases]
+    is_open = [OPEN_RECOMPUTE in case.open and case.cluster.stack.habits.recompute is None for case in cases]
     return _first_that_fits(cases, is_open, _RUNGS, _with_recompute)
 
 
@@ -95,7 +94,7 @@ def _with_recompute(case: Case, rung: int) -> Case:
     Software that always recomputes something starts with what it calls selective.
     """
     values: dict[str, Any] = {"recompute": "none"}
-    if rung == 1 or (rung == 0 and HABITS[case.stack].always_recomputes):
+    if rung == 1 or (rung == 0 and case.cluster.stack.habits.always_recomputes):
         values = selective(case.facts)
     if rung > 1:
         values = {"recompute": "full", "recompute_share": _SHARES[rung - 2]}

@@ -1,45 +1,61 @@
 """Operators as other software has them: what it saves, computes and moves beside, or without, the fused kernels' own.
 
-A variant makes one operator into those that stand in its place (`models.map_operators`). One that needs a number is
-made by a function of it, which returns the same variant for the same number.
+`run_by` applies the habits of a software to a workload. A variant makes one operator into those that stand in its place
+(`map_operators`). One that needs a number is made by a function of it, which returns the same variant for the same
+number.
 """
 
 import dataclasses
 import functools
 from collections.abc import Callable
 
-from costmodel.inputs import LOGITS, Kind, Op, Role, Saved, Size
-from costmodel.models import SPREAD, TOKENS
+from costmodel.inputs import Block, Habits, Kind, Op, Position, Role, Saved, Workload, whole
+from costmodel.models.adapters import map_operators
 
 Variant = Callable[[Op], tuple[Op, ...]]
 
 
-def gathered_inputs(op: Op) -> tuple[Op, ...]:
-    """Inputs of column-parallel layers kept as they were gathered, and not gathered again.
-
-    Source: nanotron, `tensor_parallel/functional.py`, without `recompute_allgather`. Its calibration rows hold
-    runs with and without: without a pipeline most are so, with one most are not (the cause is unknown).
-    """
-
-    def own_tokens(size: Size) -> Size:
-        return dataclasses.replace(size, split=TOKENS) if size.split == SPREAD else size
-
-    if op.kind != Kind.MATMUL:
-        return (op,)
-    saved = (dataclasses.replace(each, rows=tuple(map(own_tokens, each.rows))) for each in op.saved)
-    return (dataclasses.replace(op, saved=tuple(saved)),)
+def run_by(workload: Workload, habits: Habits) -> Workload:
+    """The workload with operators as a software has them; unchanged where that was done before."""
+    chosen = _variants(habits, _rotates(workload))
+    if workload.adapted or not chosen:
+        return workload
+    return dataclasses.replace(workload, blocks=_changed(workload.blocks, chosen), adapted=True)
 
 
-def narrow_inputs(op: Op) -> tuple[Op, ...]:
-    """Inputs of linear layers saved in 8 bits. Source: NVIDIA Transformer Engine, `LayerNormLinear` and `Linear`."""
-    if op.kind != Kind.MATMUL or op.name == LOGITS:
-        return (op,)
-    return (dataclasses.replace(op, saved=tuple(dataclasses.replace(each, activations=0.5) for each in op.saved)),)
+def _rotates(workload: Workload) -> bool:
+    """Whether positions enter by rotating queries and keys: the embedding has no table of them."""
+    tables = [op for block in workload.blocks if block.position == Position.FIRST for op in block.ops]
+    return any(op.kind == Kind.LOOKUP and not op.parameters for op in tables)
+
+
+def _variants(habits: Habits, rotates: bool) -> tuple[Variant, ...]:
+    """What a software does otherwise, in the order in which it is applied."""
+    copies_bytes = habits.norm_copies_bytes
+    applies: tuple[tuple[bool, Callable[[], Variant]], ...] = (
+        (habits.eager, lambda: eager_activation),
+        (copies_bytes is not None, lambda: norms_in_32_bits(copies_bytes or 0.0)),
+        (habits.norms_alone_fused, lambda: fused_norms),
+        (habits.rotation_passes and rotates, lambda: rotation_passes),
+        (habits.gathered_loss, lambda: loss_on_all_logits),
+        (habits.softmax_in_32_bits, lambda: softmax_in_32_bits),
+        (habits.drops_inputs, lambda: without_inputs),
+        (habits.rotation_copies > 0 and rotates, lambda: rotated(habits.rotation_copies)),
+    )
+    return tuple(make() for applied, make in applies if applied)
+
+
+@functools.lru_cache(maxsize=1024)
+def _changed(blocks: tuple[Block, ...], variants: tuple[Variant, ...]) -> tuple[Block, ...]:
+    """One object for each model and software, which batches rely on."""
+    for variant in variants:
+        blocks = map_operators(blocks, variant)
+    return blocks
 
 
 def eager_activation(op: Op) -> tuple[Op, ...]:
-    """Autograd of unfused modules keeps the gate after its activation too."""
-    if op.kind != Kind.ACTIVATION or not op.saved:
+    """Autograd of unfused modules keeps the gate after its activation too; without a gate there is nothing more."""
+    if op.kind != Kind.ACTIVATION or not op.saved or op.saved[0].columns == op.columns:
         return (op,)
     return (dataclasses.replace(op, saved=(*op.saved, dataclasses.replace(op.saved[0], columns=op.columns))),)
 
@@ -63,11 +79,11 @@ def norms_in_32_bits(copies_bytes: float) -> Variant:
 
     Forward a cast (2 bytes read, 4 written), a square (8), a mean (4), a product with the inverse root (8), a cast (6)
     and one with the weights (4): 36 bytes an element, 18 touches, of which `Stack.unfused_touches` counts two for each
-    one here. Backward twice that.
+    one here. Backward twice that. Layer norms, which have a shift too, are one kernel of the framework's own.
     """
 
     def change(op: Op) -> tuple[Op, ...]:
-        if op.kind != Kind.NORM or not op.saved:
+        if op.kind != Kind.NORM or not op.saved or whole(op.parameters) > whole(op.columns):
             return (op,)
         copies = dataclasses.replace(op.saved[0], activations=0.0, fixed_bytes=copies_bytes, role=Role.REST)
         return (dataclasses.replace(op, saved=(*op.saved, copies), touches_forward=9.0, touches_backward=18.0),)

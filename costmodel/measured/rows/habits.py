@@ -1,0 +1,39 @@
+"""The habits of the software of one row: those of its class, with what the row's words say otherwise."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from costmodel.inputs import SOFTWARE, XLA_OFFLOADED, XLA_SELECTIVE, Habits
+from costmodel.measured.rows.columns import Columns
+
+_NORM_COPIES_BYTES = 10.0  # of eager norms: input and normalised input in 32 bits, and in 16 before the scale
+
+
+def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Habits:
+    """What the row says of kernels, recompute and offload, over what its class of software does."""
+    usual = SOFTWARE[software]
+    prints_kernels = "unfused_attention" in facts  # the mark of eager software (evidence V: accuracy.md, section 6)
+    said: dict[str, Any] = {
+        "eager": (usual.eager or prints_kernels) and not facts.get("compiled"),
+        "norms_alone_fused": facts.get("fused_norms") == 1.0,
+        "rotation_passes": prints_kernels or "eager" in facts,
+        "gathered_loss": prints_kernels,
+        "softmax_in_32_bits": bool(facts.get("framework_attention")),
+        "drops_inputs": bool(facts.get("offloaded_projections")),
+        "offloaded_activations": _offloaded(columns, facts),
+    }
+    if "eager" in facts or facts.get("fused_norms") == 0.0:
+        recomputed = columns.text("recompute") == "selective"  # which drops the copies
+        said["norm_copies_bytes"] = 0.0 if recomputed else _NORM_COPIES_BYTES
+    if not said["eager"]:
+        said["rotation_copies"] = 0.0
+    if usual.selective is XLA_SELECTIVE and facts.get("offloaded_projections"):
+        said["selective"] = XLA_OFFLOADED
+    return dataclasses.replace(usual, **said)
+
+
+def _offloaded(columns: Columns, facts: Mapping[str, float]) -> float:
+    """Share of the layers of a stage whose activations wait in the host's memory."""
+    own = (columns.count("layers") or 1) / (columns.count("pp") or 1)
+    return min(1.0, facts.get("offload_layers", 0.0) / own)
