@@ -164,9 +164,9 @@ def batch_gradient(
 
 
 def anonymous(tree: T) -> T:
-    """`tree` without the names of workload, cluster, accelerator, tiers and stack, and the habits that its point has taken up.
+    """`tree` without the names of workload, cluster, accelerator, tiers and stack, which are part of a trace's key.
 
-    Nor prices, which `cost` does not read.
+    Nor habits, which its point has taken up already, nor prices, which `cost` does not read.
     """
     if isinstance(tree, Workload):
         return dataclasses.replace(tree, name="")
