@@ -88,8 +88,9 @@ def cluster_from(
         if part not in table:
             raise SpecError(f"{where}: `{part}` is missing; expected {expected}")
     accelerator = _accelerator(table["accelerator"], known_accelerators, where)
-    named = values.pop("software", None)
-    group = constant_group(accelerator.name, chosen_software(accelerator.name, software or named, where).name)
+    named = values.pop("software", None) or _named_software(table.get("stack"))
+    chosen = chosen_software(accelerator.name, software or named, where)
+    group = constant_group(accelerator.name, chosen.name)
     tiers = _tiers(table["tiers"], values["accelerators"], where)
     return Cluster(
         **values,
@@ -129,12 +130,18 @@ def _unwrap(table: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     return {**inner, **{key: value for key, value in table.items() if key == "stack"}}
 
 
+def _named_software(stack: Any) -> Any:
+    """The software that the table of a stack names, as `calibrate` writes it."""
+    return stack.get("software") if isinstance(stack, Mapping) else None
+
+
 def _stack(
     table: Any, where: str, group: Mapping[str, str], fitted: Mapping[str, Any] | None, own_first: bool
 ) -> Stack:
     """The habits of the software, the constants that were fitted to it and the fields that the table gives."""
     own, values = stack_fields(table, where), stack_values(fitted, group) if fitted else {}
-    return Stack(**({**values, **own} if own_first else {**own, **values}))
+    named = {"software": group["stack"]}
+    return Stack(**({**values, **own, **named} if own_first else {**own, **values}))
 
 
 def stack_fields(table: Any, where: str) -> dict[str, Any]:

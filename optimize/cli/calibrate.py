@@ -125,7 +125,7 @@ _COUNTS = ("size", "usable_size")
 
 
 def _known(part: Any) -> dict[str, Any]:
-    values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+    values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part) if f.name != "habits"}
     return {k: int(v) if k in _COUNTS else v for k, v in values.items() if v is not None}
 
 

@@ -14,7 +14,6 @@ from costmodel.specs import (
     TEXT,
     Check,
     SpecError,
-    load_cluster,
     load_curves,
     load_workload,
     one_of,
@@ -22,7 +21,7 @@ from costmodel.specs import (
 from optimize import report
 from optimize.cli.command import COMMAND_LINE, Command, Count, Number, Switch, Text, given
 from optimize.cli.fix import fixed_fields
-from optimize.cli.inputs import Given, merge, placed
+from optimize.cli.inputs import Given, merge, named_cluster, placed
 from optimize.cli.jobs import read_jobs
 from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult, design
 from optimize.question import SECONDS_A_DAY, Job, Limits, Objective
@@ -34,7 +33,7 @@ _OBJECTIVES = {objective.key: objective for objective in (Objective.time, *Objec
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster", "curves"), Check("a name or a file", lambda value: isinstance(value, str))),
     "jobs": Check("a file", lambda value: isinstance(value, str)),
-    **dict.fromkeys(("fix", "out"), TEXT),
+    **dict.fromkeys(("fix", "out", "software"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
     **dict.fromkeys(("tokens", "budget_usd", "power_mw", "deadline_days", "seconds"), POSITIVE),
     "seed": Check(
@@ -74,6 +73,9 @@ class Request:
     """sequences of one step, over all accelerators; default: the model's"""
     cluster: Text = None
     """cluster whose domains, latencies and software the designed one has; default: gb200-nvl72"""
+    software: Text = None
+    """training software, whose habits and constants count: megatron-core, megatron-2022, fsdp, deepspeed, nanotron,
+    xla, or a framework's name; default: by the accelerator, and said"""
     curves: Text = None
     """file of what rates and sizes cost and draw; default: prices of early 2026"""
     fix: Text = None
@@ -111,7 +113,7 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
         accelerators=given.values.get("accelerators"),
         deadline_s=None if days is None else SECONDS_A_DAY * days,
     )
-    template = placed(given.place("cluster"), "cluster", load_cluster, given.values.get("cluster", TEMPLATE))
+    template = named_cluster(given, given.values.get("cluster", TEMPLATE))
     curves = placed(given.place("curves"), "curves", load_curves, *given.pick("curves").values())
     return DesignInputs(
         jobs=jobs,

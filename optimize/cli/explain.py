@@ -33,7 +33,7 @@ from optimize.status import CommandError, Status
 
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster", "plan"), Check("a name or a file", lambda value: isinstance(value, str))),
-    "out": TEXT,
+    **dict.fromkeys(("out", "software"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
 }
 
@@ -49,6 +49,9 @@ class Request:
     """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
     cluster: Text = None
     """name of a cluster (`equipoise clusters`), or a TOML or JSON file"""
+    software: Text = None
+    """training software, whose habits and constants count: megatron-core, megatron-2022, fsdp, deepspeed, nanotron,
+    xla, or a framework's name; default: by the accelerator, and said"""
     accelerators: Count = None
     """how many are used; default: the product of the plan's degrees, or the cluster's own number"""
     sequence: Count = None
@@ -97,6 +100,7 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> Inputs:
         chosen=chosen,
         out=Path(given.values["out"]) if "out" in given.values else None,
         unread=given.unread,
+        software_named="software" in given.values,
     )
 
 
@@ -134,6 +138,8 @@ def _other(inputs: Inputs, other: str) -> Inputs:
         return _on_cluster(inputs, other)
     sizes = {"sequence": inputs.workload.sequence, "batch": inputs.workload.batch}
     machine = {"cluster": inputs.cluster_from, "accelerators": inputs.cluster.accelerators}
+    if inputs.software_named:
+        machine["software"] = inputs.cluster.stack.software
     return resolve({"model": inputs.model, **machine, **sizes, "plan": other})
 
 
@@ -149,7 +155,8 @@ def _is_cluster_file(other: str) -> bool:
 
 def _on_cluster(inputs: Inputs, other: str) -> Inputs:
     """The same job there, with the same plan where that is legal; where it is not, with one that is chosen anew."""
-    cluster = placed(COMMAND_LINE, "against", load_cluster, other, inputs.cluster.accelerators)
+    software = inputs.cluster.stack.software if inputs.software_named else None
+    cluster = placed(COMMAND_LINE, "against", load_cluster, other, inputs.cluster.accelerators, software)
     plan, chosen = inputs.plan, inputs.chosen
     if violations(plan, inputs.workload, cluster):
         plan, chosen = choose_plan(plan_precision(cluster), inputs.workload, cluster)
@@ -188,6 +195,7 @@ examples:
   equipoise explain --model llama3-70b --cluster h100 --tensor 8 --pipeline 4 --data 16 --sequence-parallel
   equipoise explain --model gpt3-175b --cluster a100-80gb --plan plan.json --recompute full --json
   equipoise explain --model llama3-70b --cluster h100 --accelerators 256 --against b200
+  equipoise explain --model llama2-7b --cluster h100 --accelerators 128 --software fsdp --zero-stage 3
   equipoise explain --config job.toml --out results/job""",
     ask=ask,
     run=run,

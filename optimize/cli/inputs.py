@@ -34,15 +34,21 @@ class Given:
         return next((self.places[name] for name in names if name in self.places), COMMAND_LINE)
 
 
-def job(given: Given, accelerators: int | None) -> tuple[Workload, Cluster]:
-    """The model and the cluster that were named."""
+def job(given: Given, accelerators: int | None, framework: str | None = None) -> tuple[Workload, Cluster]:
+    """The model and the cluster that were named, under the software that was, or that of the framework."""
     for field, example in (("model", "llama3-8b"), ("cluster", "h100")):
         if field not in given.values:
             raise SpecError(f"{COMMAND_LINE}: `{field}` is missing; expected a name such as {example}, or a file")
     workload = placed(
         given.place("model"), "model", load_workload, given.values["model"], **given.pick("sequence", "batch")
     )
-    return workload, placed(given.place("cluster"), "cluster", load_cluster, given.values["cluster"], accelerators)
+    return workload, named_cluster(given, given.values["cluster"], accelerators, framework)
+
+
+def named_cluster(given: Given, name: str, accelerators: int | None = None, framework: str | None = None) -> Cluster:
+    """The cluster under the software that was named, or that of a framework that its plans are for."""
+    software = given.values.get("software", framework)
+    return placed(given.place("cluster"), "cluster", load_cluster, name, accelerators, software)
 
 
 def merge(flags: Mapping[str, Any], config: str | None, checks: Mapping[str, Check]) -> Given:

@@ -36,7 +36,7 @@ from optimize.versions import SCHEMA
 MOST_PLANS = 1_000  # plans: each is scored exactly and validated
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster"), Check("a name or a file", lambda value: isinstance(value, str))),
-    **dict.fromkeys(("fix", "out", "checkpoint"), TEXT),
+    **dict.fromkeys(("fix", "out", "checkpoint", "software"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch", "top", "processes", "process"), COUNT),
     **dict.fromkeys(("tokens", "wait"), POSITIVE),
     "layers": Check("true or false", lambda value: isinstance(value, bool)),
@@ -54,6 +54,9 @@ class Request:
     """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
     cluster: Text = None
     """name of a cluster (`equipoise clusters`), or a TOML or JSON file"""
+    software: Text = None
+    """training software, whose habits and constants count: megatron-core, megatron-2022, fsdp, deepspeed, nanotron,
+    xla, or a framework's name; default: by the accelerator, and said"""
     accelerators: Count = None
     """how many are used, all of them; default: the cluster's own number"""
     sequence: Count = None
@@ -116,7 +119,8 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> PlanInputs:
     given = merge(flags, config, _CHECKS)
     if given.values.get("top", 1) > MOST_PLANS:
         raise SpecError(f"{given.place('top')}: `top` is {show(given.values['top'])}; expected at most {MOST_PLANS:,}")
-    workload, cluster = job(given, given.values.get("accelerators"))
+    framework = given.values.get("only", given.values.get("launch"))
+    workload, cluster = job(given, given.values.get("accelerators"), framework)
     return PlanInputs(
         model=str(given.values["model"]),
         workload=workload,

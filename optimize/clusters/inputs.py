@@ -54,6 +54,7 @@ class DesignInputs:
             "accelerators": limits.accelerators,
             "deadline_days": None if limits.deadline_s is None else limits.deadline_s / SECONDS_A_DAY,
             "cluster": self.template.name,
+            "software": self.template.stack.software,
             "curves": self.curves.name,
             "fix": dict(self.fixed),
             "seconds": self.seconds,

@@ -21,12 +21,14 @@ class Inputs:
     out: Path | None = None
     against: "Inputs | None" = None  # what is put beside it
     unread: tuple[str, ...] = ()  # options of a launch file that may change the cost and were not read
+    software_named: bool = False  # by a flag, a config or a launch file; else the accelerator's default
 
     def as_json(self) -> dict[str, Any]:
         """The resolved inputs, enough to ask again."""
         return {
             "model": self.model or self.workload.name,
             "cluster": self.cluster.name,
+            "software": self.cluster.stack.software,
             "accelerators": self.cluster.accelerators,
             "sequence": self.workload.sequence,
             "batch": self.workload.batch,

@@ -9,7 +9,7 @@ from optimize.launch.framework import Known, has_experts
 
 
 class PlanFile(NamedTuple):
-    """What a plan file says: fields of the plan, and with a launch file batch, sequence and accelerators."""
+    """What a plan file says: fields of the plan, and with a launch file batch, sequence, accelerators and software."""
 
     values: dict[str, Any]
     unread: tuple[str, ...] = ()  # options of a launch file that may change the cost and that nothing here stands for
@@ -30,7 +30,8 @@ def read_plan_file(path: str, beside: Mapping[str, Any]) -> PlanFile:
     if known.layers is not None and count != known.layers:
         raise SpecError(f"{where}: `num-layers` is {count}; expected the {known.layers} layers of the model")
     facts = {name: launch.facts[name] for name in ("batch", "sequence", "accelerators") if name in launch.facts}
-    return PlanFile(facts | convert(launch.fields, PLAN_CHECKS, where), launch.unread)
+    software = {"software": launch.framework}
+    return PlanFile(software | facts | convert(launch.fields, PLAN_CHECKS, where), launch.unread)
 
 
 def is_launch_file(path: str) -> bool:

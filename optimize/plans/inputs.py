@@ -31,6 +31,7 @@ class PlanInputs:
         return {
             "model": self.model,
             "cluster": self.cluster.name,
+            "software": self.cluster.stack.software,
             "accelerators": self.cluster.accelerators,
             "sequence": self.workload.sequence,
             "batch": self.workload.batch,

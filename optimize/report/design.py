@@ -8,7 +8,7 @@ from rich.table import Table
 from optimize import units
 from optimize.clusters import Answer, DesignInputs, DesignResult
 from optimize.question import SECONDS_A_DAY, Objective
-from optimize.report.screen import new_console, new_table, say
+from optimize.report.screen import new_console, new_table, say, software_line
 
 
 def show_design(inputs: DesignInputs, result: DesignResult) -> None:
@@ -17,6 +17,7 @@ def show_design(inputs: DesignInputs, result: DesignResult) -> None:
     for job in inputs.jobs:
         console.print(f"{job.workload.name}: {units.significant(job.tokens / 1e12)} T tokens", style="bold")
     say(console, _limits(inputs))
+    say(console, software_line(inputs.template))
     say(console, f"best is the least (or most) of: {result.objective.meaning}")
     console.print()
     answers = [answer for answer in (result.continuous, result.catalogue) if answer is not None]

@@ -7,7 +7,7 @@ from costmodel.formulas import MFU_CONVENTION
 from optimize import units
 from optimize.diagnosis import Explanation, Stage, largest, limiting
 from optimize.report.money import money_lines, money_table
-from optimize.report.screen import new_console, new_table, say
+from optimize.report.screen import new_console, new_table, say, software_line
 
 _MEMORY_WORDS = {"optimizer": "optimizer states", "gathered": "gathered weights", "outside": "context, workspace"}
 
@@ -46,6 +46,7 @@ def _show_header(console: Console, explanation: Explanation) -> None:
         f"on {cluster.accelerators:,} {cluster.name}: {units.rate(chip.peak_16bit_flop_per_s, 'FLOP/s')} (16 bit), "
         f"{units.scaled(chip.hbm_bytes, units.BYTES)} at {units.rate(chip.hbm_bytes_per_s, 'B/s')}; {tiers}",
     )
+    say(console, software_line(cluster))
     say(console, f"plan {units.shorten_runs(str(inputs.plan))}")
     if inputs.chosen:
         say(console, f"     chosen here: {inputs.chosen} (not for speed)", style="dim")

@@ -7,7 +7,7 @@ from costmodel.inputs import SCHEDULES
 from optimize import units
 from optimize.diagnosis import largest
 from optimize.plans import PlanInputs, PlanResult, Ranked
-from optimize.report.screen import new_console, new_table, say
+from optimize.report.screen import new_console, new_table, say, software_line
 
 
 def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
@@ -15,7 +15,7 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
     console = new_console()
     workload, cluster, best = inputs.workload, inputs.cluster, result.plans[0]
     console.print(f"{workload.name}: {workload.batch:,} sequences of {workload.sequence:,} tokens", style="bold")
-    say(console, f"on {cluster.accelerators:,} {cluster.name}")
+    say(console, f"on {cluster.accelerators:,} {cluster.name}, {software_line(cluster)}")
     say(console, f"{result.evaluations:,} of {result.plans_in_lattice:,} legal plans evaluated, {result.fitting:,} fit")
     console.print()
     console.print(_table(result))

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
+from costmodel.inputs import Cluster
+from costmodel.specs import chosen_software
+
 _NARROWEST, _WIDEST = 80, 110  # columns: below, words are lost; beyond, eyes lose the row
 
 
@@ -25,6 +28,14 @@ def say(console: Console, text: str, style: str | None = None) -> None:
     """Print text that goes on under itself, indented, where the line ends."""
     for line in textwrap.wrap(text, console.width, subsequent_indent="     ", drop_whitespace=True):
         console.print(line, style=style)
+
+
+def software_line(cluster: Cluster) -> str:
+    """The software whose habits and constants count, and whether somebody named it."""
+    software, usual = cluster.stack.software, chosen_software(cluster.accelerator.name)
+    if software != usual.name:
+        return f"software {software}, as named"
+    return f"software {software}, {usual.reason} (--software names another)"
 
 
 def new_table(*headers: str, left: int = 1) -> Table:
