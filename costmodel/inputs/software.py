@@ -46,6 +46,9 @@ class Habits:
     gathered_loss: bool = False  # every tensor rank computes the loss on all logits, in 32 bits
     softmax_in_32_bits: bool = False
     drops_inputs: bool = False  # what recompute starts from waits in the host's memory
+    # the host
+    captured: float = 0.0  # share of the kernels that CUDA graphs hold: the host does not issue them again
+    captured_iteration: bool = False  # a graph holds the whole step: no host work for experts, microbatches or the step
     # the model
     dropout: bool = False  # in models of GPT's kind
     memory: tuple[tuple[str, float], ...] = ()  # fields of the Stack that hold bytes outside tensors

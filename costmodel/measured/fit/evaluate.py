@@ -12,6 +12,7 @@ from costmodel.measured.fit.parameters import LEVELS, PARAMETERS, SLOW, Group, P
 from costmodel.measured.rows import Batch, Case, stacked
 from costmodel.semantics import Exact
 
+_HOST_WORK = ("routing_s", "microbatch_s", "step_s")  # beside the issue of kernels
 Free = Mapping[str, np.ndarray]
 """The unbounded variable of each parameter, by case."""
 
@@ -27,9 +28,10 @@ class Evaluator:
     def __init__(self, cases: Sequence[Case], parameters: Sequence[Parameter] = PARAMETERS) -> None:
         self.cases, self.parameters = cases, parameters
         self.batches: list[Batch] = stacked(cases)
-        graphs = np.array([case.facts.get("cuda_graphs", 0.0) for case in cases])
+        habits = [case.cluster.stack.habits for case in cases]
         self.slow = np.zeros(len(cases))
-        self.issued = 1.0 - graphs  # what is captured in a graph is not issued again
+        self.issued = np.array([1.0 - each.captured for each in habits])  # what a graph holds is not issued again
+        self.hosted = np.array([float(not each.captured_iteration) for each in habits])
 
     def centre(self, parameter: Parameter) -> np.ndarray:
         """Unbounded variable of each case where every deviation is zero."""
@@ -67,6 +69,8 @@ class Evaluator:
         slower = leaves.pop(SLOW) * self.slow[at]
         leaves["microbatch_s"] = leaves["microbatch_s"] + slower
         leaves["host_kernel_s"] = leaves["host_kernel_s"] * self.issued[at]
+        for name in _HOST_WORK:
+            leaves[name] = leaves[name] * self.hosted[at]
         return leaves
 
 

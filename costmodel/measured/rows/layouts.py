@@ -259,6 +259,8 @@ def _experts(
 
 
 def _overlap(facts: Mapping[str, float], habits: Habits) -> dict[str, bool]:
+    if facts.get("no_overlap"):
+        return dict.fromkeys(("overlap_data", "overlap_tensor", "overlap_pipeline", "overlap_expert"), False)
     return {
         "overlap_data": bool(facts.get("overlap_data", habits.overlap_data)) and not facts.get("no_overlap_data"),
         "overlap_tensor": bool(facts.get("async_tp", habits.overlap_tensor)),

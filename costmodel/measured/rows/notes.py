@@ -25,10 +25,11 @@ def stack_of(row: Mapping[str, str], family: str, divided: bool) -> str:
     if family == "tpu":
         return "xla"
     text = software_words(row)
+    old = family in _OLD_HARDWARE
     for pattern, name in _CLASSES:
         if re.search(pattern, text):
-            return name
-    if family in _OLD_HARDWARE:
+            return "megatron-core" if name == "megatron-2022" and not old else name
+    if old:
         return "megatron-2022"
     return "megatron-core" if divided else "fsdp"
 
@@ -66,7 +67,9 @@ _FLAGS = {
     "parallel_block": r"parallel (transformer block|attention)",
     "sliding_window": r"sliding[- ]window",
     "overlap_expert": r"ep all-to-all overlap",
-    "no_overlap_data": r"no gradient bucketing/overlap",
+    "no_overlap_data": r"(no|without) (gradient|grad|dp|data)[- ]?\w*[/ ]?overlap",
+    "no_overlap": r"(no|without( any)?) (comm(unication)?s?[- ]?)?overlap|(comm(unication)?s?|tp|dp|pp)[- ]overlap"
+    r"( is| are|:|=)? ?(off|disabled|false|none)",
     "force_balanced": r"force-balanced|balanced gate",
     "optimizer_sharded": r"megatron-deepspeed",  # K: ZeRO 1 in its examples; C: BigScience's rows fit in no other way
     "fast_dispatcher": r"deepep|hybridep",
@@ -86,12 +89,13 @@ _NUMBERS = {
 
 
 def _graphs(notes: str) -> dict[str, float]:
-    """CUDA graphs: of a whole iteration, or of parts of a layer."""
-    if "cuda graphs" not in notes:
+    """CUDA graphs: of a whole iteration, which leaves the host nothing to do, or of parts of a layer."""
+    if not re.search(r"cuda[- ]?graphs?\b", notes) or "cuda-graph settings per repo" in notes:
         return {}
-    if "full_iteration" in notes:
-        return {"cuda_graphs": 1.0}
-    return {"cuda_graphs": 0.75 if "'attn'" in notes else 0.25}
+    if re.search(r"full[-_ ]iteration|whole iteration", notes):
+        return {"cuda_graphs": 1.0, "captured_iteration": 1.0}
+    some = re.search(r"\[[^]]*'[^]]*\]", notes)  # a list of captured modules
+    return {"cuda_graphs": 0.25 if some and "'attn'" not in some[0] else 0.75}
 
 
 _ABLATION = (
