@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from costmodel.semantics import Exact as Exact
     from costmodel.semantics import Scalar as Scalar
     from costmodel.semantics import Semantics as Semantics
-    from costmodel.semantics import Smooth as Smooth
     from costmodel.semantics import total as total
     from costmodel.specs import load_cluster as load_cluster
     from costmodel.specs import load_plan as load_plan

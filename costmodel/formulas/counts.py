@@ -212,7 +212,7 @@ class _Counter:
         for name in size.split:
             share = getattr(self.shares, name)
             if name == Split.TENSOR and size.limit is not None:
-                share = self.sem.exact_maximum(share, 1.0 / size.limit)
+                share = self.sem.maximum(share, 1.0 / size.limit)
             value = value * share
         return value
 

@@ -84,7 +84,7 @@ def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) ->
     single = single_stage(point, sem)
     first = StageKind(remaining=point.pipeline, first=1.0, last=single, extra_layers=point.extra_layers_first)
     second = StageKind(
-        remaining=sem.exact_maximum(point.pipeline - 1, 1.0),
+        remaining=sem.maximum(point.pipeline - 1, 1.0),
         first=0.0,
         last=0.0,
         extra_layers=point.extra_layers_middle,

@@ -110,7 +110,7 @@ def plain_s(pipe: Pipeline, point: PlanPoint, sem: Semantics) -> Scalar:
 
 def single_stage(point: PlanPoint, sem: Semantics) -> Scalar:
     """Whether the same stage holds embedding and head: without a pipeline, or where the schedule folds it."""
-    return sem.exact_maximum(2 - point.pipeline, point.schedule.folds)
+    return sem.maximum(2 - point.pipeline, point.schedule.folds)
 
 
 def pipeline_s(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoint, sem: Semantics) -> Scalar:
@@ -145,7 +145,7 @@ class _Paths:
         self.fill = (1 - row.folds) * (p - 1) / v  # turns of F or of B to fill or drain the pipeline
         chunks = (row.depth_in_flight + row.stages_in_flight) * p + row.extra_in_flight
         warm = chunks / v + row.virtual_in_flight * p * (1 - 1 / v)  # forwards before the first stage's first backward
-        self.reach = sem.exact_maximum((1 - row.all_in_flight) * (m - (warm - p)), p)
+        self.reach = sem.maximum((1 - row.all_in_flight) * (m - (warm - p)), p)
         self.after = self.reach - (p - 1)  # turns that remain to the first stage once it is warm
 
     def _stream(self, moved: Streams, layers: Stage, point: PlanPoint) -> None:
@@ -185,10 +185,10 @@ class _Paths:
         """Interleaved: a transfer longer than a chunk delays each of the v visits of a turn."""
         v, hop_s, sem = self.v, self.row.interleaves * self.hops.steady_s, self.sem
         forward_s, backward_s = (
-            sem.exact_maximum(hop_s - seconds / v, 0.0) for seconds in (self.plain.forward_s, self.plain.backward_s)
+            sem.maximum(hop_s - seconds / v, 0.0) for seconds in (self.plain.forward_s, self.plain.backward_s)
         )
         turn_s = sem.maximum((v - 1) * forward_s + backward_s, (v - 1) * backward_s + forward_s)
-        return sem.exact_maximum(self.m - self.p, 0.0) * turn_s
+        return sem.maximum(self.m - self.p, 0.0) * turn_s
 
     def _last_stage_s(self) -> Scalar:
         """The way to the last stage, and all microbatches on it."""
@@ -229,7 +229,7 @@ class _Paths:
         idle, filled, delayed = _INTERLEAVED_FIRST
         warm_s = _all(plain, m, m, m) + _all(plain, idle * fill, idle * fill, 0.0)
         warm_s = warm_s + (m - filled * (p - 1)) * self.first.seconds
-        first_s = _all(plain, m - fill, m + fill, m) + _all(self.first, self.sem.exact_maximum(m - p + 1, 0.0), m, 0.0)
+        first_s = _all(plain, m - fill, m + fill, m) + _all(self.first, self.sem.maximum(m - p + 1, 0.0), m, 0.0)
         waits_s = (p - 1) * _all(self.last, 1.0, 1.0, 0.0)
         return row.interleaves * (warm_s + delayed * waits_s), row.interleaves * (first_s + waits_s)
 
@@ -239,7 +239,7 @@ class _Paths:
         Read off the critical paths of schedules played out, m >= 2p: exact for plain stages without transfers.
         """
         m, k, sem, plain, hops = self.m, self.p - 1, self.sem, self.plain, self.hops
-        inner, first, last = sem.exact_maximum(self.p - 2, 0.0), self.first, self.last
+        inner, first, last = sem.maximum(self.p - 2, 0.0), self.first, self.last
         ends_s, steady_s = hops.ends_s, hops.steady_s
         start_s = _all(first, m - 2 * k, m, m) + 2 * k * sem.maximum(ends_s, first.forward_s)
         head_s, gradients_s = _all(last, m, m, m - 1) + start_s, first.backward_s + first.weights_s

@@ -26,7 +26,7 @@ def ranks_by_tier(
     takes everything. Exact where groups nest (`nests`); elsewhere a mean between the fuller and the emptier domains.
     """
     sizes = domain_sizes(tiers, domain)[:-1]
-    inside = [sem.exact_maximum(1.0, sem.minimum(group, size / stride)) for size in sizes] + [group]
+    inside = [sem.maximum(1.0, sem.minimum(group, size / stride)) for size in sizes] + [group]
     return (inside[0], *(outer / inner for inner, outer in pairwise(inside)))
 
 

@@ -121,7 +121,7 @@ def on_heaviest_stage(
         return total(b.repeats * quantity(b) for b in counted.blocks if b.position == position)
 
     first, last, single = at(Position.FIRST), at(Position.LAST), single_stage(point, sem)
-    edges = (1 - single) * sem.exact_maximum(first, last) + single * (first + last)
+    edges = (1 - single) * sem.maximum(first, last) + single * (first + last)
     return at(Position.LAYER) / point.pipeline + edges
 
 

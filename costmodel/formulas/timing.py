@@ -97,7 +97,7 @@ def overlapped_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention
 
 
 def exposed_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention: Scalar, sem: Semantics) -> Scalar:
-    """What `overlapped_s` adds to the compute. A difference: for reports, not for bounds.
+    """What `overlapped_s` adds to the compute. A difference: for reports.
 
     Nothing comes first, as compute does there: at a tie both give the derivative to the same side, and terms add up.
     """

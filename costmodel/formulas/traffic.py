@@ -82,7 +82,7 @@ def tiers_in_training(cluster: Cluster, point: PlanPoint, stack: Stack, sem: Sem
     Flows of more ranks collide on shared links and wait for more stragglers, so the slowdown is one of traffic and
     vanishes inside one domain. $c$ = `Stack.congestion`, $\eta_0$ = `scale_up_ceiling`, $\eta$ = `scale_out_ceiling`.
     """
-    domains = sem.exact_maximum(point.accelerators / point.domain, 1.0)
+    domains = sem.maximum(point.accelerators / point.domain, 1.0)
     slower = (1 + stack.congestion * sem.log2(domains)) / stack.scale_out_ceiling
     shared = (1.0 / stack.scale_up_ceiling, *(slower for _ in cluster.tiers[1:]))
     return tuple(

@@ -119,7 +119,7 @@ class PlanPoint:
 
     @property
     def data(self) -> Scalar:
-        """Data-parallel degree; derived, so that boxes of plans keep it an exact monomial."""
+        """Data-parallel degree, derived from the others."""
         return self.accelerators / (self.tensor * self.context * self.pipeline)
 
     @property

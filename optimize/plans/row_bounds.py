@@ -3,8 +3,8 @@ r"""A lower bound of the step for each row of degrees of a lattice, and the latt
 No schedule ends before every stage has passed all microbatches: with $m$ microbatches, a plain stage of $s$ seconds and
 $f$, $l$ beyond it on the first and the last, a step takes at least $m s + \max(m f, m l)$ and the host's time, under
 the options that take least for themselves (no recompute, no traffic for ZeRO). A search in this order may stop where
-the bound passes its worst kept value: the rest is proved to be no better, unevaluated. So it is branch and bound with
-rows as boxes; where the lattice is small, everything is evaluated instead (`exhaustive`).
+the bound passes its worst kept value: the rest is proved to be no better, unevaluated. So it is branch and bound
+over rows; where the lattice is small, everything is evaluated instead (`exhaustive`).
 """
 
 import dataclasses

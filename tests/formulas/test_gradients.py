@@ -17,14 +17,13 @@ import numpy as np
 import pytest
 
 from costmodel.formulas import collectives, roofline
-from costmodel.formulas.cost import cost
 from costmodel.formulas.counts import MatmulCount
 from costmodel.inputs.cluster import Tier
 from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.stack import Stack
 from costmodel.inputs.workload import model_flop
 from costmodel.models.decoder import decoder
-from costmodel.semantics import Exact, Smooth
+from costmodel.semantics import Exact
 from tests.support.registry import FAMILIES, REGISTRY, Args, job_args, job_of
 from tests.support.strategies import Array, cluster_batch, double, point_batch, sizes_batch
 
@@ -241,7 +240,7 @@ def test_utilisation_falls_with_the_peak(name):
         assert slope.mean() < -1e-3
 
 
-# by hand, and Smooth
+# by hand
 
 
 def _all_gather_s(bandwidth_bytes_per_s):
@@ -281,34 +280,6 @@ def test_exact_gives_the_derivative_to_one_argument():
         np.testing.assert_array_equal(pull(jnp.ones_like(value)), [mine, 1 - np.array(mine)])
     slope = jax.grad(lambda x: Exact(jnp).maximum(jnp.arange(4), x, 1).sum())
     assert slope(1.5) == 2
-
-
-def test_smooth_gives_equal_arguments_half_the_derivative_each():
-    first, second = jax.grad(Smooth(jnp, 1e-3).maximum, argnums=(0, 1))(3.0, 3.0)
-    np.testing.assert_allclose(first, second, rtol=1e-6)
-    np.testing.assert_allclose(first, (1 + 1e-3**0.5) / 2, rtol=1e-6)
-
-
-@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1e-1])
-def test_smooth_has_finite_gradients_of_two_zeros(epsilon):
-    smooth = jax.jit(jax.value_and_grad(Smooth(jnp, epsilon).maximum, argnums=(0, 1)))
-    value, slopes = smooth(0.0, 0.0)
-    assert value == 0
-    assert np.isfinite(slopes).all()
-
-
-def test_smooth_gradients_are_finite_at_the_edges():
-    """All edges in one batch, float32; not under JIT, for compiling this would take half a minute."""
-
-    def values(args):
-        workload, cluster, point = job_of(args)
-        result = cost(workload, cluster, point, Smooth(jnp))
-        return result.step_s.sum() + result.peak_bytes.sum()
-
-    joined = {name: np.concatenate([args[name] for args in EDGES.values()]) for name in EDGES["no latency"]}
-    value, gradients = jax.value_and_grad(values)({k: jnp.asarray(v, jnp.float32) for k, v in joined.items()})
-    assert np.isfinite(value)
-    assert [name for name, gradient in gradients.items() if not np.isfinite(gradient).all()] == []
 
 
 def test_one_trace_serves_all_plans_and_clusters():
