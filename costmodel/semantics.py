@@ -16,6 +16,9 @@ from typing import Any, Protocol
 Scalar = Any
 """A Python float, a NumPy or JAX array (element by element), or a dual number."""
 
+Verdict = Any
+"""Whether something holds: a truth value, or an array of them. The only functions that compare values return it."""
+
 
 class Semantics(Protocol):
     """The operations of a formula. `maximum` and `minimum` take two arguments or more."""

@@ -25,17 +25,18 @@ if TYPE_CHECKING:
     from costmodel.formulas.curves import Curves as Curves
     from costmodel.formulas.curves import Hardware as Hardware
     from costmodel.formulas.curves import PowerLaw as PowerLaw
-    from costmodel.formulas.curves import anchored as anchored
     from costmodel.formulas.curves import capital_usd as capital_usd
+    from costmodel.formulas.curves import chip_usd as chip_usd
+    from costmodel.formulas.curves import chip_w as chip_w
     from costmodel.formulas.curves import hardware_of as hardware_of
     from costmodel.formulas.curves import meter_w as meter_w
-    from costmodel.formulas.curves import priced as priced
     from costmodel.formulas.curves import with_hardware as with_hardware
     from costmodel.formulas.economics import Bill as Bill
     from costmodel.formulas.economics import Draw as Draw
     from costmodel.formulas.economics import Economics as Economics
     from costmodel.formulas.economics import EconomicsRange as EconomicsRange
     from costmodel.formulas.economics import bill as bill
+    from costmodel.formulas.economics import draw as draw
     from costmodel.formulas.economics import economics as economics
     from costmodel.formulas.economics import economics_range as economics_range
     from costmodel.formulas.memory import StageKind as StageKind

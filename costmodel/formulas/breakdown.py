@@ -16,7 +16,7 @@ from costmodel.formulas.roofline import attention_roof, cast_s, matmul_roof, rat
 from costmodel.formulas.schedule import hops, stages, update_traffic_s
 from costmodel.inputs import Cluster, PlanPoint, Position, Workload, model_flop
 from costmodel.pytree import pytree, static
-from costmodel.semantics import Scalar, Semantics, total
+from costmodel.semantics import Scalar, Semantics, Verdict, total
 
 MFU_CONVENTION = "6 x matmul parameters per token + attention (causal halved), no recompute, over the dense 16-bit peak"
 
@@ -51,7 +51,7 @@ class Breakdown:
         return total(term.exposed_s for term in self.terms)
 
     @property
-    def fits(self) -> Scalar:
+    def fits(self) -> Verdict:
         """Whether the fullest stage stays within the accelerator's memory, and what it offloads within the second."""
         in_hbm = self.memory.peak_bytes <= self.limit_bytes
         return in_hbm & (self.memory.second_bytes <= self.second_limit_bytes)
@@ -292,8 +292,8 @@ def _data_law(point: PlanPoint, shard: Law, replica: Law) -> Law:
 
 
 def _sync_payload(counted: OpCounts) -> Scalar:
-    counted_calls = [(b.syncs + b.backward_syncs, b) for b in counted.blocks if b.position == Position.LAYER]
-    return total((b.sync_bytes + b.backward_sync_bytes) / calls for calls, b in counted_calls if calls)
+    layers = [b for b in counted.blocks if b.position == Position.LAYER and b.syncs + b.backward_syncs]
+    return total((b.sync_bytes + b.backward_sync_bytes) / (b.syncs + b.backward_syncs) for b in layers)
 
 
 def _largest_payload(counted: OpCounts, point: PlanPoint) -> Scalar:

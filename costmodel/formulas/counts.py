@@ -174,7 +174,7 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
         sync_bytes=activation_bytes * total(map(counter.elements, syncs)),
         backward_sync_bytes=activation_bytes * total(map(counter.elements, backward_syncs)),
         exchange_bytes=activation_bytes * total(map(counter.elements, exchanges)),
-        exchange_spread=exchanges[0].spread if exchanges else 1.0,
+        exchange_spread=exchanges[0].spread if len(exchanges) else 1.0,
         gather_bytes=activation_bytes * total(map(counter.elements, gathers)),
         parameters=total(map(counter.parameters, block.ops)),
         trained_parameters=total(op.trained * counter.parameters(op) for op in block.ops),
@@ -219,8 +219,7 @@ class _Counter:
     def rows(self, op: Op | Saved) -> Scalar:
         """Rows of a microbatch; those that arrive at experts are more on the busiest rank."""
         rows = self.point.microbatch * self.size(op.rows)
-        routed = any(Split.ROUTED in size.split for size in op.rows)
-        return rows * self.imbalance if routed else rows
+        return rows * self.imbalance if any(Split.ROUTED in size.split for size in op.rows) else rows
 
     def elements(self, op: Op) -> Scalar:
         return self.rows(op) * self.size(op.columns)
@@ -282,7 +281,7 @@ class _Counter:
 
     def parameters(self, op: Op) -> Scalar:
         """Of an expert only what stands beside its matrix, which lies on a mesh of its own."""
-        vectors = self.size(op.parameters) if op.parameters else 0.0
+        vectors = total(map(self._part, op.parameters))
         return self.matrix(op) + vectors if op.kind in (Kind.MATMUL, Kind.LOOKUP) and not is_expert(op) else vectors
 
     def saved(self, block: Block, role: Role) -> Scalar:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from costmodel.specs.checks import nearest as nearest
     from costmodel.specs.checks import one_of as one_of
     from costmodel.specs.checks import require as require
+    from costmodel.specs.curves import anchored as anchored
+    from costmodel.specs.curves import priced as priced
     from costmodel.specs.files import SpecError as SpecError
     from costmodel.specs.files import plain as plain
     from costmodel.specs.files import read_mapping as read_mapping

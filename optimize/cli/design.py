@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel.formulas import anchored
 from costmodel.specs import (
     COUNT,
     FLAG,
@@ -14,6 +13,7 @@ from costmodel.specs import (
     TEXT,
     Check,
     SpecError,
+    anchored,
     load_cluster,
     load_curves,
     load_workload,

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import CurveRange, Hardware, priced
+from costmodel.formulas import CurveRange, Hardware
 from costmodel.inputs import Cluster, Plan
+from costmodel.specs import priced
 from optimize.clusters.catalogue import Parts, quantities
 from optimize.diagnosis import Elasticity, Validation, elasticities, validate
 from optimize.question import RATES, Job, Problem, Quantities, residuals, sized
