@@ -37,7 +37,7 @@ def cost_by_kinds(workload: Workload, cluster: Cluster, point: PlanPoint, sem: S
 def cost_in_two(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:
     """`cost` as one program in which sums over blocks are not fused with the maxima that read them.
 
-    For gradients of few kinds: fused, the critical paths of `pipeline.py` take the blocks' derivatives once for each
+    For gradients of few kinds: fused, the critical paths of `pipeline` take the blocks' derivatives once for each
     path, and 1.2 million gradients a second become 0.1.
     """
     counted, stack = counts(workload, point, sem), cluster.stack
