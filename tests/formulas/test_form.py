@@ -36,7 +36,8 @@ FORMULAS = (
 # Reached through another entry: they return counts and trees, not times, or are called by what is registered.
 INSIDE = {
     "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.links_by_tier_s",
-    "counts.split_shares", "counts.expert_shard", "counts.single_stage", "counts.on_heaviest_stage", "counts.kept_bytes",
+    "counts.split_shares", "counts.expert_shard", "counts.single_stage", "counts.on_heaviest_stage",
+    "counts.kept_bytes",
     "pipeline.single_stage", "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
     "memory.dropped_bytes", "memory.gathered_bytes", "breakdown.roofs",
     "cost.parts", "cost.step", "cost.work", "cost.finished", "cost.step_time", "cost.stages", "cost.hops",

@@ -147,9 +147,9 @@ def test_weights_are_cast_once_a_step_or_after_every_gather():
     wide = run(Plan(data=8, zero_stage=2))[2]
     matrices = sum(b.repeats * b.matrix_parameters for b in counted.blocks)
     bandwidth = machine.stack.hbm_ceiling * machine.accelerator.hbm_bytes_per_s
-    np.testing.assert_allclose(narrow.optimizer_s - wide.optimizer_s, 4 * matrices / bandwidth, rtol=1e-9)
+    np.testing.assert_allclose(narrow.work.optimizer_s - wide.work.optimizer_s, 4 * matrices / bandwidth, rtol=1e-9)
     sharded = run(Plan(data=8, zero_stage=3, precision="fp8_tensor"))[2]
-    assert sharded.work.optimizer_s == run(Plan(data=8, zero_stage=3))[2].optimizer_s
+    assert sharded.work.optimizer_s == run(Plan(data=8, zero_stage=3))[2].work.optimizer_s
 
 
 @pytest.mark.parametrize("precision", WIDE)

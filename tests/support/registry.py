@@ -145,6 +145,7 @@ def _network(a: Args, sem: Semantics) -> Values:
         "collectives.time_s": collectives.time_s(laws["all_gather"], a["payload_bytes"], 1.0),
         "collectives.blend": _time(mixed, a),
         "collectives.repeat": _time(again, a),
+        "collectives.in_turn": _time(collectives.in_turn(laws["all_gather"], laws["all_to_all"]), a),
         "collectives.all_gather:by_tier": busy,
     }
 
@@ -546,6 +547,7 @@ _NETWORK_ENTRIES = {
     "collectives.time_s": Entry("network", **_LINK),
     "collectives.blend": Entry("network", **_LINK),
     "collectives.repeat": Entry("network", **_LINK),
+    "collectives.in_turn": Entry("network", **_LINK),
     "collectives.all_gather:by_tier": Entry("network", "_s_per_byte", ("*oversubscription",), _LINK["falls"]),
     "placement.ranks_by_tier:inner": Entry("placement", "", ("group", "domain"), ("stride",)),
     "placement.ranks_by_tier:middle": Entry("placement", "", ("group", "middle_size"), ("inner_size",)),
