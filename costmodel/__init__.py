@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from costmodel.inputs import parameters as parameters
     from costmodel.measured import calibrate as calibrate
     from costmodel.pytree import map_leaves as map_leaves
+    from costmodel.pytree import register_pytrees as register_pytrees
     from costmodel.semantics import Exact as Exact
     from costmodel.semantics import Scalar as Scalar
     from costmodel.semantics import Semantics as Semantics

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Protocol
 
+from costmodel.pytree import register_pytrees
+
 Scalar = Any
 """A Python float, a NumPy or JAX array (element by element), or a dual number."""
 
@@ -48,6 +50,7 @@ class Exact:
     """
 
     def __init__(self, library: ModuleType) -> None:
+        register_pytrees()
         self.library = library
         self._max, self._min = _extremes(library)
         self.floor = library.floor

@@ -16,6 +16,7 @@ from costmodel.formulas import (
 )
 from costmodel.graph import kinds_by_stage, staged
 from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Position, Stack, Workload, embed, layers
+from costmodel.pytree import register_pytrees
 from costmodel.semantics import Exact
 from costmodel.specs import check_plan
 
@@ -45,6 +46,7 @@ def prepare(
 
     Prices stay behind: `cost` does not read them, and leaves that are not there cost nothing.
     """
+    register_pytrees()
     cluster = dataclasses.replace(cluster, stack=stack or cluster.stack, prices=None)
     point = embed(plan, workload, domain=float(cluster.tiers[0].usable_size))
     return as_floats(workload), as_floats(cluster), point

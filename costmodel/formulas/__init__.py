@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from costmodel.formulas.cost import Parts as Parts
     from costmodel.formulas.cost import as_floats as as_floats
     from costmodel.formulas.cost import cost as cost
+    from costmodel.formulas.cost import finished as finished
+    from costmodel.formulas.cost import hops as hops
     from costmodel.formulas.cost import parts as parts
+    from costmodel.formulas.cost import stages as stages
+    from costmodel.formulas.cost import step as step
+    from costmodel.formulas.cost import work as work
     from costmodel.formulas.counts import BlockCounts as BlockCounts
     from costmodel.formulas.counts import OpCounts as OpCounts
     from costmodel.formulas.counts import SavedBytes as SavedBytes
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.memory import peak as peak
     from costmodel.formulas.memory import stage_memory as stage_memory
     from costmodel.formulas.offload import streamed_s as streamed_s
+    from costmodel.formulas.optimizer import optimizer_s as optimizer_s
     from costmodel.formulas.pipeline import Hops as Hops
     from costmodel.formulas.placement import domain_sizes as domain_sizes
     from costmodel.formulas.placement import nests as nests
@@ -57,14 +63,10 @@ if TYPE_CHECKING:
     from costmodel.formulas.roofline import matmul_s as matmul_s
     from costmodel.formulas.roofline import memory_s as memory_s
     from costmodel.formulas.roofline import rates as rates
-    from costmodel.formulas.schedule import gradient_traffic_s as gradient_traffic_s
-    from costmodel.formulas.schedule import hops as hops
-    from costmodel.formulas.schedule import links_by_tier_s as links_by_tier_s
-    from costmodel.formulas.schedule import optimizer_s as optimizer_s
-    from costmodel.formulas.schedule import stages as stages
-    from costmodel.formulas.schedule import step_time as step_time
     from costmodel.formulas.timing import BlockPasses as BlockPasses
     from costmodel.formulas.timing import OpTimes as OpTimes
     from costmodel.formulas.timing import timing as timing
+    from costmodel.formulas.traffic import gradient_traffic_s as gradient_traffic_s
+    from costmodel.formulas.traffic import links_by_tier_s as links_by_tier_s
 
 door.hang(__name__)

@@ -11,6 +11,7 @@ from typing import Any
 
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.pytree import register_pytrees
 from costmodel.specs.checks import COUNT, Check, convert, fail, nearest
 from costmodel.specs.clusters import cluster_from, stack_fields
 from costmodel.specs.curves import curves_from
@@ -44,6 +45,7 @@ def load_workload(name_or_path: str | Path, sequence: int | None = None, batch: 
 
     With its default sequence and batch or yours; a config.json has none.
     """
+    register_pytrees()
     name, table, where = _find("model", name_or_path)
     given = _arguments(where, {"sequence": sequence, "batch": batch}, {"sequence": COUNT, "batch": COUNT})
     if any(key in table for key in KEYS_OF_CONFIGS):
@@ -53,6 +55,7 @@ def load_workload(name_or_path: str | Path, sequence: int | None = None, batch: 
 
 def load_cluster(name_or_path: str | Path, accelerators: int | None = None) -> Cluster:
     """A cluster by name, or from a TOML or JSON file, with its default number of accelerators or yours."""
+    register_pytrees()
     name, table, where = _find("cluster", name_or_path)
     given = _arguments(where, {"accelerators": accelerators}, {"accelerators": COUNT})
     shipped = read_tables("accelerators"), read_tables("prices")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from costmodel import Exact
-from costmodel.formulas import as_floats, counts, hardware_of, memory, rates, step_time, timing, with_hardware
+from costmodel.formulas import as_floats, counts, hardware_of, memory, step, with_hardware
 from costmodel.inputs import PlanPoint
 from experiments.search_quality.encoding import Encoding
 from optimize.clusters import left, money, project, rate
@@ -69,7 +69,7 @@ class Evaluator:
         train_s = np.zeros(len(count))
         machine = self._machine(y)
         for own, point, scale in zip(counted, points, self.scales, strict=True):
-            train_s = train_s + scale * _step_s(own, point, machine)
+            train_s = train_s + scale * np.asarray(step(own, point, machine, _EXACT).step_s)
         value = np.log(train_s) + np.log(rate(problem.objective, self.priced, have).of(laws, y))
         value = value if problem.fill else value + np.log(count)
         missed = [np.log(hbm_bytes / space.ranges.most_hbm_bytes)]
@@ -87,9 +87,3 @@ class Evaluator:
         template = self.problem.space.template
         own = dict(zip(RATES, np.exp(y).T, strict=True))
         return with_hardware(template, dataclasses.replace(hardware_of(template), **own))
-
-
-def _step_s(counted: Any, point: PlanPoint, machine: Any) -> np.ndarray:
-    times = timing(counted, point, machine, machine.stack, _EXACT)
-    speed = rates(machine.accelerator, point, machine.stack)
-    return np.asarray(step_time(counted, times, point, machine.stack, speed, _EXACT).step_s)

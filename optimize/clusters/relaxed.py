@@ -7,7 +7,7 @@ import numpy as np
 
 from costmodel import Scalar, total
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import OpCounts, as_floats, counts, hardware_of, memory, rates, step_time, timing, with_hardware
+from costmodel.formulas import OpCounts, as_floats, counts, hardware_of, memory, step, with_hardware
 from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, embed, layers, schedule_rows
 from optimize.clusters.tangents import money
 from optimize.lattice import OVERLAPS, rules
@@ -174,10 +174,7 @@ class RelaxedModel:
     def _train_s(self, i: int, laid: _Laid, machine: Any) -> Any:
         """Weighted seconds of one job."""
         counted, point, job = laid.counted[i], laid.points[i], self.problem.jobs[i]
-        times = timing(counted, point, machine, machine.stack, SUBGRADIENT)
-        speed = rates(machine.accelerator, point, machine.stack)
-        step_s = step_time(counted, times, point, machine.stack, speed, SUBGRADIENT).step_s
-        return step_s * _steps(self.problem, job)
+        return step(counted, point, machine, SUBGRADIENT).step_s * _steps(self.problem, job)
 
     def _price(self, laid: _Laid) -> Any:
         """Dollars a second, watts, or 1."""

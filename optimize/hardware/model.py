@@ -22,9 +22,7 @@ from costmodel.formulas import (
     counts,
     hardware_of,
     memory,
-    rates,
-    step_time,
-    timing,
+    step,
     with_hardware,
 )
 from costmodel.inputs import Cluster, PlanPoint, Workload
@@ -46,9 +44,7 @@ class _Counted(NamedTuple):
 
     def step_s(self, machine: Cluster, sem: Semantics) -> Scalar:
         """Seconds of a step, as in `costmodel.cost`, whose counts and memory are known already."""
-        times = timing(self.counted, self.point, machine, machine.stack, sem)
-        speed = rates(machine.accelerator, self.point, machine.stack)
-        return step_time(self.counted, times, self.point, machine.stack, speed, sem).step_s
+        return step(self.counted, self.point, machine, sem).step_s
 
 
 def _count(workload: Workload, point: PlanPoint, template: Cluster) -> _Counted:

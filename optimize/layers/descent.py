@@ -120,9 +120,9 @@ class Relaxed:
         chains_s = forward @ self.forward.T + backward @ self.backward.T + self.hops_s
         passes_s, chosen = _soft_maximum(chains_s, softness)
         ending_s, chosen_end, exposed = self._ending(layers, forward, backward)
-        hide = table.given.times[0].hide
-        by_seconds = -hide.data * exposed  # of one microbatch on each stage, which hides gradient traffic
-        by_traffic = exposed + hide.contention * chosen_end
+        times = table.given.times[0]
+        by_seconds = -times.hide.data * exposed  # of one microbatch on each stage, which hides gradient traffic
+        by_traffic = exposed + times.contention * chosen_end
         slopes = (
             _scaled(table.linear["forward_s"], chosen @ self.forward + by_seconds)
             + _scaled(table.linear["backward_s"], chosen @ self.backward + by_seconds)
@@ -134,12 +134,12 @@ class Relaxed:
     def _ending(self, layers: np.ndarray, forward: np.ndarray, backward: np.ndarray) -> tuple[np.ndarray, ...]:
         """What follows the passes, which stage sets it, and what of its gradient traffic is exposed for want of time
         to hide it."""
-        hide, linear = self.table.given.times[0].hide, self.table.linear
+        times, linear = self.table.given.times[0], self.table.linear
         traffic_s, update_s = linear["traffic_s"].of(layers), linear["update_s"].of(layers)
-        beyond = traffic_s - hide.data * (forward + backward)
-        ending = (1 - hide.contention) * np.maximum(beyond, 0.0) + hide.contention * traffic_s + update_s
+        beyond = traffic_s - times.hide.data * (forward + backward)
+        ending = (1 - times.contention) * np.maximum(beyond, 0.0) + times.contention * traffic_s + update_s
         chosen = np.eye(ending.shape[1])[ending.argmax(axis=1)]
-        return ending.max(axis=1), chosen, chosen * (1 - hide.contention) * (beyond > 0)
+        return ending.max(axis=1), chosen, chosen * (1 - times.contention) * (beyond > 0)
 
     def _to_logits(self, point: Point, held: Held, wanted: np.ndarray) -> Point:
         """Chain rule from layers by stage, kind and mode back to the logits."""

@@ -60,7 +60,7 @@ def _bound_s(lattice: Lattice, rows: slice, parallel: float, ring: float) -> np.
     cluster = as_floats(dataclasses.replace(lattice.cluster, prices=None))
     point = _cheapest(lattice, rows, parallel, ring)
     counted = counts(workload, point, _EXACT)
-    pipe = stages(counted, timing(counted, point, cluster, cluster.stack, _EXACT), point)
+    pipe = stages(counted, timing(counted, point, cluster, _EXACT), point)
     single = np.maximum(2.0 - point.pipeline, 0.0)
     first_s, last_s, middle_s = (getattr(pipe, name).seconds for name in ("first", "last", "middle"))
     m = counted.microbatches

@@ -33,14 +33,15 @@ from tests.support.strategies import Array, cluster_batch, named, point_batch, w
 NUMPY = Exact(np)
 # Reached through another entry: they return counts and trees, not times, or are called by what is registered.
 INSIDE = {
-    "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.expert_shard", "traffic.has_experts",
-    "schedule.step_time",
-    "schedule.stages", "schedule.hops", "schedule.layer_count", "schedule.on_heaviest_stage",
-    "pipeline.single_stage", "pipeline.plain_s", "memory.peak", "memory.communicators", "counts.kept_bytes",
-    "memory.dropped_bytes", "memory.gathered_bytes", "schedule.links_by_tier_s",
-    "cost.parts", "cost.as_floats", "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
+    "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.links_by_tier_s",
+    "counts.split_shares", "counts.expert_shard", "counts.single_stage", "counts.on_heaviest_stage",
+    "counts.kept_bytes",
+    "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
+    "memory.dropped_bytes", "memory.gathered_bytes", "breakdown.roofs",
+    "cost.parts", "cost.step", "cost.work", "cost.finished", "cost.step_time", "cost.stages", "cost.hops",
+    "cost.as_floats", "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
     "pipeline.run_of", "pipeline.warm_up_s", "pipeline.first_backward_s", "pipeline.overtime_s", "pipeline.longest_s",
-    "collectives.in_turn", "curves.hardware_of", "curves.with_hardware",
+    "curves.hardware_of", "curves.with_hardware",
     "economics.economics", "economics.economics_range", "economics.idle_per_domain",  # test_economics.py
     "economics.bill", "economics.network_bill", "economics.draw",
 }  # fmt: skip
@@ -233,17 +234,20 @@ def test_collectives_of_one_rank_take_no_time(args):
     assert set(FAMILIES["network"].call(alone, Exact(math)).values()) == {0.0}
 
 
+TRAFFIC = ("traffic.sync_s", "traffic.context_s", "traffic.sharded_s", "traffic.tokens_s", "timing.timing:ring")
+
+
 @given(seed=seeds)
 def test_one_accelerator_sends_nothing(seed):
     args = FAMILIES["job"].sample(np.random.default_rng(seed), 20)
     for degree in ("accelerators", "tensor", "context", "pipeline", "copies"):
         args[f"point.{degree}"] = np.ones(20)
     values = FAMILIES["job"].call(args, NUMPY)
-    silent = [name for name in values if name.startswith("traffic.block_traffic")]
+    silent = [name for name in values if name.startswith(TRAFFIC)]
     for name in [
         *silent,
-        "schedule.gradient_traffic_s",
-        "schedule.busiest_links_s",
+        "traffic.gradient_traffic_s",
+        "traffic.busiest_links_s",
         "memory.stage_memory:buffers_bytes",
     ]:
         assert not np.any(values[name]), name

@@ -29,7 +29,19 @@ from costmodel import formulas, inputs
 FOLDER = Path(formulas.__file__).parent
 FILES = sorted(FOLDER.rglob("*.py"))
 PLAIN = {"collections", "costmodel", "dataclasses", "itertools", "typing"}  # what formulas may import
-BUILTINS = {"max", "min", "abs", "round", "int", "float", "sum", "pow", "divmod", "bool", "sorted"}  # `Semantics` has its own
+BUILTINS = {
+    "max",
+    "min",
+    "abs",
+    "round",
+    "int",
+    "float",
+    "sum",
+    "pow",
+    "divmod",
+    "bool",
+    "sorted",
+}  # `Semantics` has its own
 WORDS = (bool, str)  # enumerations of words are `str` too
 
 

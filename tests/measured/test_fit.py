@@ -112,13 +112,13 @@ def test_kernels_follow_the_rooflines():
         name="", flop=1.0, operand_bytes=0.0, weight_elements=0.0,
         reciprocal_sizes=1 / 8192 + 1 / 4096 + 1 / 16384,
     )  # fmt: skip
-    seconds = roofline.matmul_roof(product, plain, speed, stack).compute_s
+    seconds = roofline.matmul_roofs(product, plain, speed, stack)[0].compute_s
     assert predicted[0] == pytest.approx(-math.log(seconds * chip.peak_8bit_flop_per_s))
     core = AttentionCount(
         name="", flop=1.0, operand_bytes=0.0, score_elements=0.0, reciprocal_keys=1 / 2048, ring_bytes=0.0,
         exchange_bytes=0.0,
     )  # fmt: skip
-    seconds = roofline.attention_roof(core, speed, stack).compute_s
+    seconds = roofline.attention_roofs(core, plain, speed, stack)[0].compute_s
     assert predicted[2] == pytest.approx(-math.log(seconds * chip.peak_16bit_flop_per_s))
     assert slopes["hbm_ceiling"].tolist() == [0.0, 0.0, 0.0, pytest.approx(1 / stack.hbm_ceiling)]
     assert isinstance(found[0], Kernel)

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import collectives, curves, offload, placement, roofline, schedule, traffic
+from costmodel.formulas import collectives, curves, offload, placement, roofline, traffic
 from costmodel.formulas.breakdown import Breakdown, Term, breakdown
 from costmodel.formulas.cost import Parts, parts
-from costmodel.formulas.counts import AttentionCount, MatmulCount, MemoryCount
+from costmodel.formulas.counts import AttentionCount, BlockCounts, MatmulCount, MemoryCount, share
 from costmodel.formulas.memory import StageMemory, in_flight
 from costmodel.formulas.timing import exposed_s, issue_s, overlapped_s
 from costmodel.inputs.cluster import Accelerator, Cluster, Tier
@@ -145,6 +145,7 @@ def _network(a: Args, sem: Semantics) -> Values:
         "collectives.time_s": collectives.time_s(laws["all_gather"], a["payload_bytes"], 1.0),
         "collectives.blend": _time(mixed, a),
         "collectives.repeat": _time(again, a),
+        "collectives.in_turn": _time(collectives.in_turn(laws["all_gather"], laws["all_to_all"]), a),
         "collectives.all_gather:by_tier": busy,
     }
 
@@ -255,11 +256,12 @@ def _kernels(a: Args, sem: Semantics) -> Values:
         "roofline.rates:attention": speed.attention_s_per_flop,
         "roofline.rates:memory": speed.memory_s_per_byte,
         "roofline.rates:update": speed.update_s_per_flop,
-        "roofline.matmul_roof": roofline.matmul_roof(product, point, speed, stack).compute_s,
-        "roofline.attention_roof": roofline.attention_roof(core, speed, stack).compute_s,
+        "roofline.matmul_roofs": roofline.matmul_roofs(product, point, speed, stack)[0].compute_s,
+        "roofline.attention_roofs": roofline.attention_roofs(core, point, speed, stack)[0].compute_s,
+        "roofline.memory_roofs": roofline.memory_roofs(moved, point, speed, stack)[0].memory_s,
         "roofline.score_s": roofline.score_s(core, point, speed, stack),
         "roofline.busiest": roofline.busiest(core, stack),
-        "roofline.cast_s": roofline.cast_s(product, point, speed, stack),
+        "roofline.cast_s": total(roofline.cast_s(product, point, speed, stack)),
         "roofline.matmul_s:product": matmul[0],
         "roofline.matmul_s:weights": matmul[1],
         "roofline.attention_s:forward": attention[0],
@@ -296,7 +298,7 @@ def _small(a: Args, sem: Semantics) -> Values:
     values = {
         "timing.overlapped_s": overlapped_s(*both),
         "timing.exposed_s": exposed_s(*both),
-        "traffic.share": traffic.share(a["share"], a["ranks"]),
+        "counts.share": share(a["share"], a["ranks"]),
         "offload.streamed_s": offload.streamed_s(a["compute_s"], a["traffic_s"], _streams(a), sem),
     }
     for name, row in schedule_rows().items():
@@ -394,15 +396,16 @@ def job_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Sema
         "counts.counts:saved_bytes": layer.saved.input + layer.saved.core + layer.saved.rest,
         "counts.counts:boundary_bytes": done.counts.boundary_bytes,
         "counts.counts:microbatches": done.counts.microbatches,
-        **{f"traffic.block_traffic:{name}": getattr(first.traffic, name) for name in _TRAFFIC},
+        **_traffic(layer, point, cluster.stack, done.times.laws),
         "traffic.tiers_in_training": outer.oversubscription,
-        "timing.issue_s": issue_s(layer, point, cluster.stack).forward_s,
-        "timing.timing": first.forward.seconds + first.backward.seconds + first.weights.seconds + first.recompute_s,
-        "roofline.block_times": first.compute.matmul_forward_s,
+        "timing.issue_s": issue_s(layer, point, cluster.stack)[0],
+        "timing.timing:ring": first.backward.ring_s,
+        "timing.timing": first.forward_s + first.backward_s + first.weights.seconds,
+        "roofline.block_times": first.forward.matmul_s,
         "pipeline.pipeline_s": done.step.passes_s,
-        **{f"schedule.{name}": getattr(done.step, field) for name, field in _STEP.items()},
+        **{name: getattr(done.step.work, field) for name, field in _STEP.items()},
         **{f"offload.streams:{name}": getattr(done.times.streams, name) for name in _STREAMS},
-        "schedule.update_traffic_s": schedule.update_traffic_s(done.counts, done.times, point, sem),
+        "optimizer.update_traffic_s": done.step.work.update_traffic_s,
         **{f"memory.stage_memory:{name}": getattr(held, name) for name in _HELD},
         "memory.memory": done.memory.peak_bytes,
         "cost.cost:step_s": done.step.step_s,
@@ -434,12 +437,23 @@ def report_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: S
     return {f"breakdown.breakdown:{name}": getattr(report, name) for name in ("step_s", "hfu")}
 
 
-_TRAFFIC = tuple(f.name for f in dataclasses.fields(traffic.BlockTraffic))
+def _traffic(block: BlockCounts, point: PlanPoint, stack: Stack, laws: traffic.Laws) -> Values:
+    """Traffic of one block and microbatch, before any overlap."""
+    sync_s, context_s = traffic.sync_s(block, laws, stack), traffic.context_s(block, point, laws)
+    sharded_s = traffic.sharded_s(block, point, laws)
+    times = (*sync_s, *context_s, *sharded_s, traffic.tokens_s(block, laws, stack))
+    return dict(zip(_TRAFFIC, times, strict=True))
+
+
+_TRAFFIC = (
+    "traffic.sync_s:forward", "traffic.sync_s:backward", "traffic.context_s:ring", "traffic.context_s:exchange",
+    "traffic.sharded_s:gather", "traffic.sharded_s:reduce", "traffic.tokens_s",
+)  # fmt: skip
 _STEP = {
-    "gradient_traffic_s": "gradient_traffic_s",
-    "optimizer_s": "optimizer_s",
-    "orthogonal_s": "orthogonal_s",
-    "busiest_links_s": "links_s",
+    "traffic.gradient_traffic_s": "gradient_traffic_s",
+    "optimizer.optimizer_s": "optimizer_s",
+    "optimizer.orthogonal_s": "orthogonal_s",
+    "traffic.busiest_links_s": "links_s",
 }
 _STREAMS = ("reads_s", "weights_s", "activations_s")
 _HELD = tuple(f.name for f in dataclasses.fields(StageMemory))
@@ -533,6 +547,7 @@ _NETWORK_ENTRIES = {
     "collectives.time_s": Entry("network", **_LINK),
     "collectives.blend": Entry("network", **_LINK),
     "collectives.repeat": Entry("network", **_LINK),
+    "collectives.in_turn": Entry("network", **_LINK),
     "collectives.all_gather:by_tier": Entry("network", "_s_per_byte", ("*oversubscription",), _LINK["falls"]),
     "placement.ranks_by_tier:inner": Entry("placement", "", ("group", "domain"), ("stride",)),
     "placement.ranks_by_tier:middle": Entry("placement", "", ("group", "middle_size"), ("inner_size",)),
@@ -545,8 +560,9 @@ _KERNEL_ENTRIES = {
     "roofline.rates:attention": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "attention_ceiling")),
     "roofline.rates:memory": Entry("kernel", "_s_per_byte", (), ("hbm_*",)),
     "roofline.rates:update": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "matmul_ceiling")),
-    "roofline.matmul_roof": Entry("kernel", "_s", **_MATMUL),
-    "roofline.attention_roof": Entry("kernel", "_s", **_ATTENTION),
+    "roofline.matmul_roofs": Entry("kernel", "_s", **_MATMUL),
+    "roofline.attention_roofs": Entry("kernel", "_s", **_ATTENTION),
+    "roofline.memory_roofs": Entry("kernel", "_s", **_STREAM),
     "roofline.score_s": Entry("kernel", "_s", ("score_elements", "activation_bytes", "uneven"), ("hbm_*",)),
     "roofline.busiest": Entry("kernel", "", ("uneven", "context_imbalance")),
     "roofline.cast_s": Entry("kernel", "_s", ("operand_bytes", "cast*", "kernel_s"), ("activation_bytes", "hbm_*")),
@@ -559,7 +575,7 @@ _KERNEL_ENTRIES = {
     "timing.overlapped_s": Entry("small", "_s", ("*_s", "contention"), ("share",)),
     "timing.exposed_s": Entry("small", "_s", ("traffic_s", "contention"), ("compute_s", "share")),
     "offload.streamed_s": Entry("small", "_s", ("*_s",), ("share",)),
-    "traffic.share": Entry("small", "", (), ("share", "ranks")),
+    "counts.share": Entry("small", "", (), ("share", "ranks")),
     **{f"memory.in_flight:{name}": Entry("small", "", ("microbatches", "remaining", "pipeline")) for name in SCHEDULES},
 }
 _PRICE = {"unit": "", "rises": (*_SOLD, "*.amount", "server_factor"), "falls": ("*.reference*",)}
@@ -576,15 +592,16 @@ _JOB_ENTRIES = {
     "counts.counts:saved_bytes": Entry("job", "_bytes", (*_SIZE_RISES, "ffn", "*.activation_bytes"), _SIZE_FALLS),
     "counts.counts:boundary_bytes": Entry("job", "_bytes", (*_SIZE_RISES, "*.activation_bytes"), _SIZE_FALLS),
     "counts.counts:microbatches": Entry("job", "", ("batch", "point.tensor", "point.pipeline"), ("point.microbatch",)),
-    **{f"traffic.block_traffic:{name}": Entry("job", **_TIME) for name in _TRAFFIC},
+    **{name: Entry("job", **_TIME) for name in _TRAFFIC},
     "traffic.tiers_in_training": Entry("job", "", ("*.congestion",), ("*.scale_out_ceiling",)),
     "timing.issue_s": Entry("job", "_s", ("*.host_kernel_s", "point.precision.casts")),
+    "timing.timing:ring": Entry("job", **_TIME),
     "timing.timing": Entry("job", **_TIME),
     "roofline.block_times": Entry("job", **_TIME),
     "pipeline.pipeline_s": Entry("job", **_TIME),
-    **{f"schedule.{name}": Entry("job", **_TIME) for name in _STEP},
+    **{name: Entry("job", **_TIME) for name in _STEP},
     **{f"offload.streams:{name}": Entry("job", **_TIME) for name in _STREAMS},
-    "schedule.update_traffic_s": Entry("job", **_TIME),
+    "optimizer.update_traffic_s": Entry("job", **_TIME),
     **{f"memory.stage_memory:{name}": Entry("job", **_MEMORY) for name in _HELD},
     "memory.memory": Entry("job", **_MEMORY),
     "cost.cost:step_s": Entry("job", **_TIME),

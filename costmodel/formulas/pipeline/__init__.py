@@ -10,6 +10,5 @@ if TYPE_CHECKING:
     from costmodel.formulas.pipeline.stages import Pipeline as Pipeline
     from costmodel.formulas.pipeline.stages import Stage as Stage
     from costmodel.formulas.pipeline.stages import plain_s as plain_s
-    from costmodel.formulas.pipeline.stages import single_stage as single_stage
 
 door.hang(__name__)

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import NamedTuple
 
+from costmodel.formulas.counts import single_stage
 from costmodel.formulas.offload import Streams, streamed_s
 from costmodel.inputs import PlanPoint, ScheduleRow
 from costmodel.pytree import pytree
@@ -173,8 +174,3 @@ def plain_s(pipe: Pipeline, point: PlanPoint, sem: Semantics) -> Scalar:
     if pipe.streams is None:
         return pipe.plain.seconds
     return pipe.plain.merged(point.schedule.splits).streamed(pipe.streams, sem).seconds
-
-
-def single_stage(point: PlanPoint, sem: Semantics) -> Scalar:
-    """Whether the same stage holds embedding and head: without a pipeline, or where the schedule folds it."""
-    return sem.maximum(2 - point.pipeline, point.schedule.folds)
