@@ -30,14 +30,13 @@ def ranks_by_tier(
     return (inside[0], *(outer / inner for inner, outer in pairwise(inside)))
 
 
-def nests(group: int, stride: int, size: float, accelerators: int) -> bool:
+def nests(group: Scalar, stride: Scalar, size: Scalar, accelerators: Scalar) -> Scalar:
     """Whether every group has the same number of ranks, that of `ranks_by_tier`, in each domain that it touches.
 
     Exactly if the group is one rank; or all ranks share one domain; or members are a domain apart; or whole blocks of
     groups fill a domain; or whole domains fill a block, each with the same number of members. (A stride that does not
     divide the domain is legal beyond its size: members then never meet. Proof by enumeration in the tests.)
     """
-    if group == 1 or accelerators <= size or stride >= size:
-        return True
     block = group * stride
-    return size % block == 0 or (size % stride == 0 and block % size == 0)
+    apart = (group == 1) | (accelerators <= size) | (stride >= size)
+    return apart | (size % block == 0) | ((size % stride == 0) & (block % size == 0))
