@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from costmodel.specs.rows import read_rows as read_rows
     from costmodel.specs.rows import write_table as write_table
     from costmodel.specs.rules import Demands as Demands
-    from costmodel.specs.rules import all_rules as all_rules
     from costmodel.specs.rules import check_plan as check_plan
     from costmodel.specs.rules import demands as demands
     from costmodel.specs.rules import kept as kept

@@ -1,7 +1,7 @@
 """All rules that a plan must keep to be launched: which of them one plan breaks, in words; which plans keep them."""
 
-import dataclasses
 import functools
+import math
 import operator
 from collections.abc import Collection, Iterator, Mapping
 from types import SimpleNamespace
@@ -13,6 +13,7 @@ from costmodel.specs.plans import PLAN_CHECKS
 from costmodel.specs.rules import degrees, hardware, placement, stages
 from costmodel.specs.rules.demands import Columns, Demands, Mask, Rule, demands
 
+_INTEGERS = tuple(name for name, check in PLAN_CHECKS.items() if check.keep is int)
 _DEGREES = frozenset(("tensor", "context", "data", "pipeline"))
 _RULES = (
     degrees.accelerators,
@@ -47,10 +48,10 @@ def violations(plan: Plan, workload: Workload, cluster: Cluster) -> tuple[str, .
         for name in PLAN_CHECKS
         if name in unsound
     ]
-    p = columns(plan, unsound)
-    known = p.__dict__.keys()
-    rules = (rule for rule in all_rules(demands(workload, cluster)) if known >= set(rule.reads))
-    broken += (rule.says(p) for rule in rules if not rule.keeps(p))
+    p, unknown = columns(plan, unsound), unsound | ({"accelerators"} if unsound & _DEGREES else set())
+    for rule in all_rules(demands(workload, cluster)):
+        if unknown.isdisjoint(rule.reads) and not rule.keeps(p):
+            broken.append(rule.says(p))
     return tuple(dict.fromkeys(broken))
 
 
@@ -62,14 +63,14 @@ def check_plan(plan: Plan, workload: Workload, cluster: Cluster) -> None:
 
 
 def columns(plan: Plan, unsound: Collection[str] = ()) -> Columns:
-    """What rules read of one plan, without the fields that are unsound."""
-    fields = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan) if f.name not in unsound}
-    fields |= {name: fields[name] or 0 for name in ("domain", "data_shard") if name in fields}
+    """What rules read of one plan, in Python's own integers, without the fields that are unsound."""
+    fields = {name: getattr(plan, name) for name in PLAN_CHECKS if name not in unsound}
+    fields |= {name: int(fields[name] or 0) for name in _INTEGERS if name in fields}
     if "stage_layers" in fields:
-        held = fields["stage_layers"] or ()
+        held = tuple(map(int, fields["stage_layers"] or ()))
         fields["stage_layers"] = (len(held), sum(held), min(held, default=0))
     if _DEGREES.isdisjoint(unsound):
-        fields["accelerators"] = plan.accelerators
+        fields["accelerators"] = math.prod(fields[name] for name in _DEGREES)
     return SimpleNamespace(**fields)
 
 
