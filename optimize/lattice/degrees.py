@@ -95,7 +95,7 @@ def _expert_degrees(d: Demands, ranks: int) -> tuple[list[int], list[int]]:
     degrees = []
     for name in (Split.EXPERT, Split.EXPERT_TENSOR):
         values = [int(size) for degree, size, _ in d.expert_divides if degree == name]
-        degrees.append(divisors(math.gcd(ranks, *values)) if values else [1])
+        degrees.append(divisors(math.gcd(ranks, *values)) if d.has_experts else [1])
     return degrees[0], degrees[1]
 
 
