@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     from costmodel.specs.plans import plan_from as plan_from
     from costmodel.specs.rows import read_rows as read_rows
     from costmodel.specs.rows import write_table as write_table
+    from costmodel.specs.rules import Demands as Demands
     from costmodel.specs.rules import check_plan as check_plan
-    from costmodel.specs.rules import tensor_sizes as tensor_sizes
+    from costmodel.specs.rules import demands as demands
+    from costmodel.specs.rules import kept as kept
     from costmodel.specs.rules import violations as violations
     from costmodel.specs.stacks import default_group as default_group
 

@@ -28,7 +28,7 @@ class Check:
 
 def is_count(value: Any) -> bool:
     """A whole number from 1 on; a boolean is none, nor is 8.0."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    whole = type(value) is int or isinstance(value, numbers.Integral) and not isinstance(value, bool)
     return whole and 1 <= int(value) <= LARGEST_COUNT
 
 

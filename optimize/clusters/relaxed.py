@@ -8,9 +8,10 @@ import numpy as np
 from costmodel import Scalar, total
 from costmodel.evaluators import SUBGRADIENT, Dual
 from costmodel.formulas import OpCounts, as_floats, counts, hardware_of, memory, step, with_hardware
-from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, embed, layers, schedule_rows
+from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, Split, embed, layers, schedule_rows
+from costmodel.specs import demands
 from optimize.clusters.tangents import money
-from optimize.lattice import OVERLAPS, rules
+from optimize.lattice import OVERLAPS
 from optimize.question import RATES, Job, Objective, Problem
 
 DEGREES = ("tensor", "context", "pipeline", "data", "microbatch", "virtual_stages", "expert")
@@ -48,8 +49,8 @@ def ranges(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     space, low, high = problem.space, [], []
     for job in problem.jobs:
         workload, depth = job.workload, layers(job.workload)
-        divides = rules(workload, space.template).expert_divides
-        experts = max([1, *(value for name, value in divides if name == "expert")])
+        divided = demands(workload, space.template).expert_divides
+        experts = max([1, *(size for name, size, _ in divided if name == Split.EXPERT)])
         domain = float(space.template.tiers[0].usable_size)
         tops = (min(domain, 64.0), min(16.0, workload.sequence), depth, workload.batch, 8.0, max(1.0, depth / 4))
         low += [0.0] * len(OF_JOB)

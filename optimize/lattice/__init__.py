@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from optimize.lattice.lattice import Chunk as Chunk
     from optimize.lattice.lattice import Lattice as Lattice
     from optimize.lattice.lattice import lattice as lattice
-    from optimize.lattice.legality import rules as rules
     from optimize.lattice.narrowing import thinned as thinned
     from optimize.lattice.recompute_families import Families as Families
 
