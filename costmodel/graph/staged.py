@@ -128,15 +128,15 @@ def memory_of_stages(given: Model, held: Held, at: Where, sem: Semantics) -> Sta
     split += [_under(kind, n, given.points[mode]) for kind, mode, n in _parts(given, held)]
     counted = dataclasses.replace(own, blocks=tuple(split))
     kind = StageKind(remaining=at.remaining, first=at.first, last=at.last, extra_layers=0.0)
-    found = stage_memory(counted, point, kind, stack, sem)
+    memory = stage_memory(counted, point, kind, stack, sem)
     present = [(block, sem.minimum(n, 1.0), given.points[mode]) for block, mode, n in _parts(given, held)]
     working = sem.maximum(*(there * dropped_bytes(each)(block) for block, there, each in present))
     gathered = sem.maximum(*(there * gathered_bytes(each)(block) for block, there, each in present))
     return dataclasses.replace(
-        found,
+        memory,
         recompute_bytes=working,
         gathered_bytes=point.zero.weights * gathered,
-        fragmentation_bytes=found.fragmentation_bytes + stack.fragmentation * working,
+        fragmentation_bytes=memory.fragmentation_bytes + stack.fragmentation * working,
     )
 
 
@@ -174,10 +174,10 @@ def paths(stages: int, microbatches: int) -> tuple[Path, ...]:
     backwards and $m - w$ forwards to do; before its last forward the same the other way round; in between each trip
     to the last stage and back brings it $w$ microbatches further.
     """
-    found: list[Path] = []
+    chains: list[Path] = []
     for stage in range(stages):
-        found += _paths_of(stage, stages, microbatches)
-    return tuple(dict.fromkeys(found))
+        chains += _paths_of(stage, stages, microbatches)
+    return tuple(dict.fromkeys(chains))
 
 
 def makespan_s(
@@ -198,15 +198,15 @@ def _paths_of(stage: int, stages: int, m: int) -> list[Path]:
     every, own = (1,) * stages, tuple(int(i == stage) for i in range(stages))
     after = tuple(int(i >= stage) for i in range(stages))
     lone, steady = (2 * (stages - 1), 0) if m == 1 else (2 * (stages - 1) - beyond, beyond)
-    found = [
+    chains = [
         Path(_sum((1, before), (m, own)), _sum((1, before), (m, own)), 2 * stage, 0),
         Path(_sum((1, every), (m - warm, own)), _sum((1, every), (m - 1, own)), lone, steady),
         Path(_sum((1, every), (m - 1, own)), _sum((1, every), (m - warm, own)), lone, steady),
     ]
     for trips in {1, (m - 1) // (stages - stage)} if m > stages - stage else ():
         turns = _sum((1, every), (trips, after), (m - 1 - trips * (stages - stage), own))
-        found.append(Path(turns, turns, 2 * (stages - 1), 2 * trips * beyond))
-    return found
+        chains.append(Path(turns, turns, 2 * (stages - 1), 2 * trips * beyond))
+    return chains
 
 
 def _sum(*terms: tuple[int, tuple[int, ...]]) -> tuple[int, ...]:

@@ -87,9 +87,9 @@ def _model(name: str, template: Cluster, config: Config, say: Callable[[str], No
     for batch in MODELS[name][: 1 if config.quick else None]:
         workload = load_workload(name, batch=batch)
         counts = cluster_sizes(workload, max(choice.budget_usd for choice in free), least)
-        found, tried = search(workload, template, counts, choices, say)
+        plans, tried = search(workload, template, counts, choices, say)
         evaluated += tried
-        answered.append([answers.best(workload, template, found, choice) for choice in choices])
+        answered.append([answers.best(workload, template, plans, choice) for choice in choices])
     best, less, more, *listed = (_fastest(column) for column in zip(*answered, strict=True))
     rows = zip(COMBINATIONS, listed, strict=True)
     return {
@@ -103,9 +103,9 @@ def _model(name: str, template: Cluster, config: Config, say: Callable[[str], No
     }
 
 
-def _fastest(found: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
+def _fastest(designs: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
     """The most samples per second over the batches."""
-    return max((answer for answer in found if answer), key=lambda answer: answer["samples_per_s"], default=None)
+    return max((answer for answer in designs if answer), key=lambda answer: answer["samples_per_s"], default=None)
 
 
 def _examined(name: str, template: Cluster, best: dict[str, Any]) -> dict[str, Any]:

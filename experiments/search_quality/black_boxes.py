@@ -56,6 +56,6 @@ def optuna_tpe(values: Values, genes: int, seed: int, go: Go, batch: int = 16) -
     space = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(genes)}
     while go():
         trials = [study.ask(space) for _ in range(batch)]
-        found = values(np.array([[trial.params[name] for name in space] for trial in trials]))
-        for trial, value in zip(trials, found.tolist(), strict=True):
+        scores = values(np.array([[trial.params[name] for name in space] for trial in trials]))
+        for trial, value in zip(trials, scores.tolist(), strict=True):
             study.tell(trial, value)

@@ -77,9 +77,9 @@ class Plans:
 
     def points(self, index: np.ndarray, dtype: Any) -> PlanPoint:
         """What the cost model reads."""
-        found = self.lattice.points(index, dtype)
+        points = self.lattice.points(index, dtype)
         row = np.searchsorted(self.lattice.ends, index, side="right")
-        return dataclasses.replace(found, accelerators=self.accelerators[row].astype(dtype))
+        return dataclasses.replace(points, accelerators=self.accelerators[row].astype(dtype))
 
     def plan(self, index: int) -> Plan:
         return self.lattice.plan(index)
@@ -120,12 +120,12 @@ class Encoding:
 
 def _counts(problem: Problem) -> list[int]:
     """The grid of the solver, and what it may look at between its points."""
-    found = cells(problem)
-    counts = [cell.accelerators for cell in found]
-    if not found:
+    grid = cells(problem)
+    counts = [cell.accelerators for cell in grid]
+    if not grid:
         return []
     pairs = zip(counts, counts[1:], strict=False)
-    return sorted({*counts, *(n for low, high in pairs for n in between(low, high, found[0].domain))})
+    return sorted({*counts, *(n for low, high in pairs for n in between(low, high, grid[0].domain))})
 
 
 def _lattice(problem: Problem, workload: Workload, count: int) -> Lattice:
@@ -168,9 +168,9 @@ def _joined(parts: list[Axis]) -> Axis:
 
 
 def _leaves(tree: Any) -> list[Any]:
-    found: list[Any] = []
-    map_leaves(found.append, tree)
-    return found
+    leaves: list[Any] = []
+    map_leaves(leaves.append, tree)
+    return leaves
 
 
 def _levels(number: np.ndarray, rows: dict[str, np.ndarray]) -> tuple[tuple[Level, ...], np.ndarray]:

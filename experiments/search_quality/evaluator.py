@@ -80,8 +80,8 @@ class Evaluator:
         return Evaluated(np.where(worst > 0, INFEASIBLE + worst, value), count, y, hbm_bytes, plans)
 
     def _peak(self, counted: Any, point: PlanPoint, n: int) -> np.ndarray:
-        found = memory(counted, point, self.problem.space.template.stack, _EXACT).peak_bytes
-        return np.broadcast_to(np.asarray(found, float), n)
+        peak_bytes = memory(counted, point, self.problem.space.template.stack, _EXACT).peak_bytes
+        return np.broadcast_to(np.asarray(peak_bytes, float), n)
 
     def _machine(self, y: np.ndarray) -> Any:
         template = self.problem.space.template

@@ -116,11 +116,11 @@ def _run(case: Case, method: str, config: Config) -> dict[str, Any]:
     done = subprocess.run(command, env=cold, capture_output=True, text=True, check=False)
     if done.returncode:
         return {"failed": done.stderr.strip()[-2000:], "at": {}, "trace": [], "log_bound": None, "evaluations": 0}
-    found = json.loads(done.stdout.splitlines()[-1])
+    result = json.loads(done.stdout.splitlines()[-1])
     part = kept.with_suffix(".part")
-    part.write_text(json.dumps(found))
+    part.write_text(json.dumps(result))
     part.replace(kept)
-    return found
+    return result
 
 
 def _write_csv(results: dict[str, Any], path: Path) -> None:
@@ -137,8 +137,8 @@ def tables(results: dict[str, Any]) -> Iterator[Any]:
 
     for kind, methods_of in results["by_kind"].items():
         table = Table("method", *summary.HEADINGS, title=f"{kind}: gap to the best known", title_justify="left")
-        for method, found in methods_of.items():
-            table.add_row(method, *(summary.shown(name, found[name]) for name in summary.HEADINGS.values()))
+        for method, own in methods_of.items():
+            table.add_row(method, *(summary.shown(name, own[name]) for name in summary.HEADINGS.values()))
         table.columns[1:]
         yield table
     table = Table("target", "measured", "met", title="What it must show", title_justify="left")

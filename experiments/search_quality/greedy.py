@@ -17,14 +17,14 @@ def bottleneck_greedy(values: Values, genes: int, seed: int, go: Callable[[], bo
     generator = np.random.default_rng(seed)
     while go():
         points = generator.random((starts, genes))
-        found = values(points)
-        point, best, size = points[found.argmin()], float(found.min()), 0
+        scores = values(points)
+        point, best, size = points[scores.argmin()], float(scores.min()), 0
         while go() and size < len(STEPS):
             moves = np.concatenate([np.eye(genes), -np.eye(genes)]) * STEPS[size]
             tried = np.clip(point + moves, 0.0, 1.0)
-            found = values(tried)
-            i = int(found.argmin())
-            if found[i] < best - 1e-9:
-                point, best, size = tried[i], float(found[i]), 0
+            scores = values(tried)
+            i = int(scores.argmin())
+            if scores[i] < best - 1e-9:
+                point, best, size = tried[i], float(scores[i]), 0
             else:
                 size += 1

@@ -38,18 +38,18 @@ def solve(question: Question, recorder: Recorder, seed: int) -> float | None:
     given, module = layered(question), sys.modules["optimize.layers.find_layers"]
     repair: Callable[..., None] = module._repair  # pyright: ignore[reportAttributeAccessIssue]
 
-    def watched(asked: LayeredProblem, size: int, found: Any, edges: np.ndarray, best: Any) -> None:
+    def watched(asked: LayeredProblem, size: int, segments: Any, edges: np.ndarray, best: Any) -> None:
         before = recorder.evaluations - best.evaluations
-        repair(asked, size, found, edges, best)
+        repair(asked, size, segments, edges, best)
         recorder.evaluations = max(before, 0) + best.evaluations
         if best.modes is not None:
             recorder.offer(math.log(best.step_s), lambda: _plain(module._candidate(asked, best)))  # pyright: ignore
 
     module._repair = watched  # pyright: ignore[reportAttributeAccessIssue]
     seconds = recorder.left_s()
-    found = find_layers(given.workload, given.cluster, given.plan, seed=seed, seconds=seconds)
-    recorder.evaluations = found.evaluations
-    return math.log(found.lower_bound_s) if math.isfinite(found.step_s) else None
+    answer = find_layers(given.workload, given.cluster, given.plan, seed=seed, seconds=seconds)
+    recorder.evaluations = answer.evaluations
+    return math.log(answer.lower_bound_s) if math.isfinite(answer.step_s) else None
 
 
 def _plain(candidate: Candidate) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def nested(question: Question, recorder: Recorder) -> tuple[Callable[[np.ndarray
     segments = {size: given.segments(size) for size in given.microbatches}
 
     def values(genes: np.ndarray) -> np.ndarray:
-        found = np.full(len(genes), MISSES)
+        scores = np.full(len(genes), MISSES)
         padded = np.concatenate([np.clip(genes, 0.0, 1.0), np.zeros((len(genes), given.layers))], axis=1)
         which, edges, _ = given._decode(padded)
         recorder.evaluations += len(genes)
@@ -99,12 +99,12 @@ def nested(question: Question, recorder: Recorder) -> tuple[Callable[[np.ndarray
             if rows:
                 layers = np.array([segments[size].layers(edges[i]) for i in rows], float)
                 step_s, over = given.exact(size, layers)
-                found[rows] = np.where(over <= 0, step_s, MISSES)
-                best = int(found[rows].argmin())
-                if found[rows][best] < MISSES:
+                scores[rows] = np.where(over <= 0, step_s, MISSES)
+                best = int(scores[rows].argmin())
+                if scores[rows][best] < MISSES:
                     own = (size, edges[rows[best]], layers[best])
-                    recorder.offer(math.log(found[rows][best]), lambda own=own: _divided(given, *own))
-        return np.log(found)
+                    recorder.offer(math.log(scores[rows][best]), lambda own=own: _divided(given, *own))
+        return np.log(scores)
 
     return values, 1 + given.stages
 

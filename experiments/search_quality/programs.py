@@ -25,13 +25,13 @@ def exhaustive_plans(question: Question, recorder: Recorder, seed: int) -> float
         if not recorder.go():
             return None
         chunk = whole.chunk(number * CHUNK, (number + 1) * CHUNK)
-        found = exactly(whole, chunk.indices)
-        values = np.where(whole.needed(found) <= 1.0, value(chunk, found), np.inf)
+        costs = exactly(whole, chunk.indices)
+        values = np.where(whole.needed(costs) <= 1.0, value(chunk, costs), np.inf)
         recorder.evaluations += len(chunk)
         best = int(values.argmin())
         if np.isfinite(values[best]):
             recorder.offer(math.log(values[best]), functools.partial(_candidate, chunk, best))
-    return recorder.found[-1].log_value if recorder.found else None
+    return recorder.improvements[-1].log_value if recorder.improvements else None
 
 
 def _candidate(chunk: Chunk, i: int) -> dict[str, Any]:
@@ -61,12 +61,12 @@ def convex_hardware(question: Question, recorder: Recorder, seed: int) -> float 
     number = [np.zeros(1, int)]
 
     def value(y: np.ndarray) -> float:
-        found = evaluate.at(count, y[None], number)
+        point = evaluate.at(count, y[None], number)
         recorder.evaluations += 1
-        if found.log_value[0] < INFEASIBLE:
-            own = found.candidate(0)._asdict() | {"plans": [question.case.plan]}
-            recorder.offer(float(found.log_value[0]), lambda: own)
-        return float(found.log_value[0])
+        if point.log_value[0] < INFEASIBLE:
+            own = point.candidate(0)._asdict() | {"plans": [question.case.plan]}
+            recorder.offer(float(point.log_value[0]), lambda: own)
+        return float(point.log_value[0])
 
     bounds = list(zip(low, high, strict=True))
     for _ in range(8):

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Improvement:
     """One improvement; `log_value` is the method's own figure, `candidate` what is scored again."""
 
     wall_s: float
@@ -25,7 +25,7 @@ class Recorder:
     def __init__(self, started: float, seconds: float, clock: str = "wall", evaluations: int = 0) -> None:
         self.started, self.seconds, self.clock = started, seconds, clock
         self.most_evaluations = evaluations or math.inf
-        self.found: list[Found] = []
+        self.improvements: list[Improvement] = []
         self.evaluations = 0
 
     def elapsed_s(self) -> float:
@@ -50,11 +50,11 @@ class Recorder:
 
     def offer(self, log_value: float, candidate: Callable[[], Any]) -> None:
         """Kept if it is better than everything before."""
-        if not math.isfinite(log_value) or self.found and log_value >= self.found[-1].log_value:
+        if not math.isfinite(log_value) or self.improvements and log_value >= self.improvements[-1].log_value:
             return
-        self.found.append(Found(self.wall_s(), self.cpu_s(), self.evaluations, log_value, candidate()))
+        self.improvements.append(Improvement(self.wall_s(), self.cpu_s(), self.evaluations, log_value, candidate()))
 
-    def until(self, seconds: float) -> Found | None:
+    def until(self, seconds: float) -> Improvement | None:
         """The best that was known then."""
-        own = [one for one in self.found if (one.cpu_s if self.clock == "cpu" else one.wall_s) <= seconds]
+        own = [one for one in self.improvements if (one.cpu_s if self.clock == "cpu" else one.wall_s) <= seconds]
         return own[-1] if own else None

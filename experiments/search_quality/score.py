@@ -26,11 +26,11 @@ def objective_of_plans(question: Question, domains: list[int]) -> Any:
 
 def score_plan(question: Question, plan: Plan) -> float | None:
     """Of one plan on the cluster of the problem."""
-    found = validate(question.workload, question.cluster, plan)
-    if found.violations or found.breakdown is None or found.peak_bytes > question.cluster.accelerator.hbm_bytes:
+    validation = validate(question.workload, question.cluster, plan)
+    if validation.breakdown is None or not validation.fits:
         return None
     domain = plan.domain or int(question.cluster.tiers[0].usable_size)
-    return float(found.breakdown.step_s) * objective_of_plans(question, [domain]).factors[domain]
+    return float(validation.breakdown.step_s) * objective_of_plans(question, [domain]).factors[domain]
 
 
 def score_design(

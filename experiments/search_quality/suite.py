@@ -114,9 +114,9 @@ def _limits(kind: str, most: int, generator: np.random.Generator) -> dict[str, A
 
 def _fixed(names: list[str], generator: np.random.Generator) -> dict[str, Any]:
     """What is not searched. Experts are not cut by tensor: a launcher's usual restriction, and a tenth of the plans."""
-    found: dict[str, Any] = {"expert_tensor": 1} if set(names) & set(EXPERTS) else {}
+    experts: dict[str, Any] = {"expert_tensor": 1} if set(names) & set(EXPERTS) else {}
     kinds: list[dict[str, Any]] = [{}, {}, {"context": 1}, {"zero_stage": [0, 1]}]
-    return found | kinds[int(generator.integers(len(kinds)))]
+    return experts | kinds[int(generator.integers(len(kinds)))]
 
 
 def _some_plan(case: Case) -> dict[str, Any]:
@@ -126,9 +126,9 @@ def _some_plan(case: Case) -> dict[str, Any]:
     plans = lattice(workload, cluster, fixed_of(case) | whole)
     generator = np.random.default_rng(case.seed)
     chosen = np.unique(generator.integers(len(plans), size=min(CHUNK, 2000)))
-    found = in_numpy(plans)(dataclasses.replace(plans.chunk(0, 0), indices=chosen))
-    offered = found.peak_bytes <= known_ranges().most_hbm_bytes
-    best = np.where(offered, found.step_s, np.inf).argmin() if offered.any() else found.peak_bytes.argmin()
+    costs = in_numpy(plans)(dataclasses.replace(plans.chunk(0, 0), indices=chosen))
+    offered = costs.peak_bytes <= known_ranges().most_hbm_bytes
+    best = np.where(offered, costs.step_s, np.inf).argmin() if offered.any() else costs.peak_bytes.argmin()
     return dataclasses.asdict(plans.plan(int(chosen[best])))
 
 

@@ -37,9 +37,9 @@ def predict_file(rows: str | Path, out: str | Path, stack: str | Path | None = N
     """Read, predict and write. One prediction for each row, in order."""
     fields = {} if stack is None else load_stack(stack)
     read = [Unreadable(row={}, reason=row) if isinstance(row, str) else case(row) for row in read_rows(rows)]
-    found = predict(read, fields)
-    write_table(out, HEADER, (prediction.cells() for prediction in found))
-    return found
+    predictions = predict(read, fields)
+    write_table(out, HEADER, (prediction.cells() for prediction in predictions))
+    return predictions
 
 
 def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None = None) -> tuple[Prediction, ...]:

@@ -52,7 +52,7 @@ class Validation:
 
     def as_json(self) -> dict[str, Any]:
         """For the answer of a command."""
-        found, score = self.pipeline, self.breakdown
+        check, score = self.pipeline, self.breakdown
         return {
             "violations": list(self.violations),
             "step_s": None if score is None else float(score.step_s),
@@ -60,11 +60,11 @@ class Validation:
             "limit_bytes": self.limit_bytes,
             "fits": self.fits,
             "stage_bytes": list(self.stage_bytes),
-            "pipeline_closed_s": None if found is None else found.closed_s,
-            "pipeline_played_s": None if found is None else found.played_s,
-            "pipeline_difference": None if found is None else found.difference,
-            "played_step_s": None if found is None else found.step_s,
-            "played_in_s": None if found is None else found.seconds,
+            "pipeline_closed_s": None if check is None else check.closed_s,
+            "pipeline_played_s": None if check is None else check.played_s,
+            "pipeline_difference": None if check is None else check.difference,
+            "played_step_s": None if check is None else check.step_s,
+            "played_in_s": None if check is None else check.seconds,
             "messages": list(self.messages),
         }
 

@@ -79,17 +79,17 @@ def read(text: str, where: str = "launch file", known: Known | None = None) -> L
     reader = Reader(_parsed(framework, text, where), where)
     size = _SIZE.search(text)
     said = dataclasses.replace(known, accelerators=known.accelerators or (int(size[1]) if size else None))
-    found = framework.fields(reader, said)
-    facts = {name: value for name in FACTS if (value := found.pop(name, None)) is not None}
+    fields = framework.fields(reader, said)
+    facts = {name: value for name in FACTS if (value := fields.pop(name, None)) is not None}
     count = said.accelerators or facts.get("accelerators")
     if size and size[2]:
-        found["domain"] = int(size[2])
-    if found.get("stage_layers") is not None and len(set(found["stage_layers"])) == 1:
-        even = found["stage_layers"][0] % found.get("virtual_stages", 1) == 0
-        found["stage_layers"] = None if even else found["stage_layers"]
+        fields["domain"] = int(size[2])
+    if fields.get("stage_layers") is not None and len(set(fields["stage_layers"])) == 1:
+        even = fields["stage_layers"][0] % fields.get("virtual_stages", 1) == 0
+        fields["stage_layers"] = None if even else fields["stage_layers"]
     return Launch(
         framework=framework.name,
-        fields=_completed(found, count, where),
+        fields=_completed(fields, count, where),
         facts=facts | ({} if count is None else {"accelerators": count}),
         unread=reader.left(framework.about_model),
     )
@@ -102,18 +102,18 @@ def _parsed(framework: Framework, text: str, where: str) -> dict[str, Any]:
         raise SpecError(f"{where}: {error}") from None
 
 
-def _completed(found: dict[str, Any], accelerators: int | None, where: str) -> Mapping[str, Any]:
+def _completed(fields: dict[str, Any], accelerators: int | None, where: str) -> Mapping[str, Any]:
     """With `data` from the number of accelerators, and `data_shard` from the number of groups."""
-    copies = found.pop("copies", None)
-    inside = found["tensor"] * found["context"] * found["pipeline"]
-    if "data" not in found and accelerators is not None:
+    copies = fields.pop("copies", None)
+    inside = fields["tensor"] * fields["context"] * fields["pipeline"]
+    if "data" not in fields and accelerators is not None:
         data, rest = divmod(accelerators, inside)
         if rest or not data:
             told = f"`accelerators` is {accelerators}; expected a multiple of tensor x context x pipeline, {inside}"
             raise SpecError(f"{where}: {told}")
-        found["data"] = data
+        fields["data"] = data
     if copies is not None and copies > 1:
-        if "data" not in found:
+        if "data" not in fields:
             raise SpecError(f"{where}: groups of data ranks need the number of accelerators; expected --accelerators")
-        found["data_shard"] = found["data"] * found["context"] // copies
-    return found
+        fields["data_shard"] = fields["data"] * fields["context"] // copies
+    return fields

@@ -80,17 +80,17 @@ def bridge_settings(job: Job) -> Settings:
     """The flags of Megatron-LM under their names here, switches spelled out."""
     flags = megatron_settings(job)
     flags |= {switch: False for switch in SWITCHES if switch not in flags}
-    found = {NAMES[flag]: value for flag, value in flags.items() if flag in NAMES}
-    if "model.recompute_modules" in found:
-        found["model.recompute_modules"] = [found["model.recompute_modules"]]
-    found.setdefault("model.recompute_granularity", None)
+    settings = {NAMES[flag]: value for flag, value in flags.items() if flag in NAMES}
+    if "model.recompute_modules" in settings:
+        settings["model.recompute_modules"] = [settings["model.recompute_modules"]]
+    settings.setdefault("model.recompute_granularity", None)
     if job.plan.virtual_stages > 1:
-        found |= {"model.virtual_pipeline_model_parallel_size": job.plan.virtual_stages}
-        found |= {P2P: job.plan.overlap_pipeline}
-    found |= dict.fromkeys(FUSIONS, job.plan.fused_kernels)
-    found |= {second: found[first] for first, second in TWICE.items()}
+        settings |= {"model.virtual_pipeline_model_parallel_size": job.plan.virtual_stages}
+        settings |= {P2P: job.plan.overlap_pipeline}
+    settings |= dict.fromkeys(FUSIONS, job.plan.fused_kernels)
+    settings |= {second: settings[first] for first, second in TWICE.items()}
     recipes = {precision: recipe for recipe, precision in RECIPES.items()}
-    return found | {"mixed_precision": recipes.get(job.plan.precision, "bf16_mixed")}
+    return settings | {"mixed_precision": recipes.get(job.plan.precision, "bf16_mixed")}
 
 
 def bridge_fields(reader: Reader, known: Known) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
     tensor = reader.one("tensor-model-parallel-size")
     experts = known.has_experts or reader.has("expert-model-parallel-size") or reader.has("num-experts")
     layers_said = reader.count("num-layers")
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "tensor": tensor,
         "context": reader.one("context-parallel-size"),
         "pipeline": reader.few("pipeline-model-parallel-size"),
@@ -35,10 +35,10 @@ def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
         "fused_kernels": not all([reader.flag(name) for name in UNFUSED]),
     }
     reader.word("moe-token-dispatcher-type", {"alltoall": 1, "flex": 1}, 1)
-    found |= _stages_read(reader, found["pipeline"], layers_said or known.layers)
+    fields |= _stages_read(reader, fields["pipeline"], layers_said or known.layers)
     return (
-        found
-        | _recompute_read(reader, found, layers_said or known.layers)
+        fields
+        | _recompute_read(reader, fields, layers_said or known.layers)
         | _shards_read(reader)
         | _numbers_read(reader)
     )
@@ -80,7 +80,7 @@ def _with_ends(reader: Reader, ends: list[int | None], stages: int, total: int) 
     return (ends[0] or middle, *[middle] * (stages - 2), ends[1] or middle)
 
 
-def _recompute_read(reader: Reader, found: dict[str, Any], total: int | None) -> dict[str, Any]:
+def _recompute_read(reader: Reader, fields: dict[str, Any], total: int | None) -> dict[str, Any]:
     modes = {"full": "full", "selective": "selective"}
     mode = reader.word("recompute-granularity", modes, "selective" if reader.flag("recompute-activations") else "none")
     method, share = reader.word("recompute-method", {"uniform": "uniform", "block": "block"}, "uniform"), 1.0
@@ -88,7 +88,8 @@ def _recompute_read(reader: Reader, found: dict[str, Any], total: int | None) ->
     count = reader.count("recompute-num-layers", 1)
     if mode == "full" and method == "block":
         whole = _needed(reader, "recompute-num-layers", total)
-        each = divided(reader, "recompute-num-layers", whole, found["pipeline"] * found["virtual_stages"], "all layers")
+        chunks = fields["pipeline"] * fields["virtual_stages"]
+        each = divided(reader, "recompute-num-layers", whole, chunks, "all layers")
         share = min(1.0, count / each)
     return {"recompute": mode, "recompute_share": share}
 

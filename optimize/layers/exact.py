@@ -58,21 +58,21 @@ def segments(table: Tables, kind_of_layer: np.ndarray, limit_bytes: float, allow
     modes, feasible = _cheapest(table, counts, limit_bytes, allowed)
     seconds, turns, ending = _seconds(table, modes, allowed)
     seconds[~feasible] = np.inf
-    found = [np.where(run_of >= 0, each[:, run_of], np.inf) for each in (seconds, turns, ending)]
-    return Segments(modes=modes, run_of=run_of, seconds=found[0], turns_s=found[1], ending_s=found[2])
+    squares = [np.where(run_of >= 0, each[:, run_of], np.inf) for each in (seconds, turns, ending)]
+    return Segments(modes=modes, run_of=run_of, seconds=squares[0], turns_s=squares[1], ending_s=squares[2])
 
 
-def solve(table: Tables, found: Segments, at_most_s: float = np.inf) -> Exact:
+def solve(table: Tables, runs: Segments, at_most_s: float = np.inf) -> Exact:
     """Best first over intervals of ceilings. Nothing above `at_most_s` is looked at: the bound is then that."""
-    search = _Search(table, found, at_most_s)
+    search = _Search(table, runs, at_most_s)
     return search.run()
 
 
 class _Search:
     """Intervals of ceilings, and the shortest path under each."""
 
-    def __init__(self, table: Tables, found: Segments, at_most_s: float) -> None:
-        self.found, self.best_s, self.host_s = found, at_most_s, table.host_s
+    def __init__(self, table: Tables, runs: Segments, at_most_s: float) -> None:
+        self.runs, self.best_s, self.host_s = runs, at_most_s, table.host_s
         self.splits: dict[tuple[int, ...], float] = {}
         self.looked = 0
         self.trips = [_trips(stage, table) for stage in range(table.stages)]
@@ -106,14 +106,14 @@ class _Search:
         of least sum also leaves most room to the stages before it.
         """
         self.looked += 1
-        seconds, turns_s, stages = self.found.seconds, self.found.turns_s, len(self.found.seconds)
+        seconds, turns_s, stages = self.runs.seconds, self.runs.turns_s, len(self.runs.seconds)
         rest = np.full(seconds.shape[1], np.inf)
         rest[-1], ahead, needs = 0.0, [], []
         for stage in reversed(range(stages)):
             ways = seconds[stage] + rest[None]
             need = turns_s[stage]
             for trips, turns, hops_s in self.trips[stage]:
-                after_s = trips * ways + hops_s + self.found.ending_s[stage]
+                after_s = trips * ways + hops_s + self.runs.ending_s[stage]
                 need = np.maximum(need, after_s + turns * seconds[stage] if turns else after_s)  # not 0 * infinity
             ways = np.where(need <= ceiling_s, ways, np.inf)
             ahead.append(ways.argmin(axis=1))
@@ -132,11 +132,11 @@ class _Search:
 def _trips(stage: int, table: Tables) -> list[tuple[int, int, float]]:
     """Trips from a stage to the end and back, turns on it beside them, and all transfers on the way."""
     p, m, hop = table.stages, table.microbatches, table.hop
-    found = []
+    ways = []
     for trips in {1, (m - 1) // (p - stage)} if m > p - stage else ():
         hops_s = 2 * (p - 1) * hop.ends_s + 2 * trips * (p - 1 - stage) * hop.steady_s
-        found.append((trips, m - 1 - trips * (p - stage), float(hops_s)))
-    return found
+        ways.append((trips, m - 1 - trips * (p - stage), float(hops_s)))
+    return ways
 
 
 def _runs(kind_of_layer: np.ndarray, kinds: int, stages: int) -> tuple[np.ndarray, np.ndarray]:
@@ -212,9 +212,9 @@ class _Frontiers:
 
     def _one_kind(self, kind: int, layers: tuple[int, ...], may: tuple[int, ...]) -> np.ndarray:
         choices = _parts(layers[kind], len(may))
-        found = np.zeros((len(choices), *self.freed.shape), dtype=int)
-        found[:, kind, list(may)] = choices
-        return found
+        layers_by_mode = np.zeros((len(choices), *self.freed.shape), dtype=int)
+        layers_by_mode[:, kind, list(may)] = choices
+        return layers_by_mode
 
 
 def _parts(count: int, parts: int) -> np.ndarray:

@@ -97,10 +97,10 @@ class _Relaxed:
 
 def _descend(asked: LayeredProblem, best: _Best, seed: int) -> _Relaxed:
     """From random starts at the best microbatch; what is better than the exact partition's splits is kept."""
-    found, own = asked.segments(best.size), _Best()
+    segments, own = asked.segments(best.size), _Best()
     relaxed = descend(asked, best.size, seed)
     for edges in relaxed.edges[:REPAIRED]:
-        _repair(asked, best.size, found, edges, own)
+        _repair(asked, best.size, segments, edges, own)
     evaluations = best.evaluations + own.evaluations + relaxed.evaluations
     if own.step_s < best.step_s:
         best.step_s, best.edges, best.modes = own.step_s, own.edges, own.modes
@@ -118,22 +118,22 @@ def _quick_bound_s(asked: LayeredProblem, size: int) -> float:
 
 def _exactly(asked: LayeredProblem, size: int, best: _Best) -> float:
     """Bound one microbatch, and try its best splits."""
-    found = asked.segments(size)
-    exact = solve(asked.tables[size], found, at_most_s=best.step_s)
+    segments = asked.segments(size)
+    exact = solve(asked.tables[size], segments, at_most_s=best.step_s)
     for split, value_s in exact.splits[:TRIED]:
         if value_s < best.step_s:
-            _repair(asked, size, found, np.array(split), best)
+            _repair(asked, size, segments, np.array(split), best)
     return exact.lower_bound_s
 
 
-def _repair(asked: LayeredProblem, size: int, found: Segments, edges: np.ndarray, best: _Best) -> None:
+def _repair(asked: LayeredProblem, size: int, segments: Segments, edges: np.ndarray, best: _Best) -> None:
     """Move boundaries by a layer while the step gets shorter. Only neighbours whose bound is below are played."""
     own_s, table, near = np.inf, asked.tables[size], [edges]
     for _ in range(ROUNDS):
-        near = np.array([each for each in near if (np.diff(each) > 0).all() and found.fits(each)], dtype=int)
+        near = np.array([each for each in near if (np.diff(each) > 0).all() and segments.fits(each)], dtype=int)
         if not len(near):
             return
-        layers = np.array([found.layers(each) for each in near], dtype=float)
+        layers = np.array([segments.layers(each) for each in near], dtype=float)
         bounds_s = chains_s(table, layers)
         promising = np.argsort(bounds_s, kind="stable")[:PLAYED]
         promising = promising[bounds_s[promising] < own_s]
@@ -154,13 +154,13 @@ def _repair(asked: LayeredProblem, size: int, found: Segments, edges: np.ndarray
 
 def _neighbours(edges: np.ndarray) -> list[np.ndarray]:
     """One boundary moved by one layer; and whole runs of boundaries, which pass a layer from stage to stage."""
-    found = []
+    neighbours = []
     for first, last in itertools.combinations(range(1, len(edges)), 2):
         for way in (-1, 1):
             moved = edges.copy()
             moved[first:last] += way
-            found.append(moved)
-    return found
+            neighbours.append(moved)
+    return neighbours
 
 
 def _result(

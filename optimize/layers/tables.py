@@ -74,8 +74,8 @@ def tables(workload: Workload, cluster: Cluster, plan: Plan, microbatch: int) ->
     places = [staged.where(stages, stage) for stage in range(stages)]
     at = Where(**{name: np.array([getattr(each, name) for each in places]) for name in ("remaining", "first", "last")})
     kinds, fragmentation = len(given.kinds), machine.stack.fragmentation
-    found = _probed(given, at, kinds, stages, fragmentation)
-    links = [found.pop(f"links_{i}") for i in range(len(machine.tiers))]
+    linear = _probed(given, at, kinds, stages, fragmentation)
+    links = [linear.pop(f"links_{i}") for i in range(len(machine.tiers))]
     live = np.minimum(at.remaining, float(given.counted.microbatches))
     working = [[dropped_bytes(each)(kind) * (1 + fragmentation) for each in given.points] for kind in given.kinds]
     return Tables(
@@ -85,7 +85,7 @@ def tables(workload: Workload, cluster: Cluster, plan: Plan, microbatch: int) ->
         at=at,
         hop=staged.between(given),
         host_s=float(staged.host_s(given, SEM)),
-        linear=found,
+        linear=linear,
         links=Linear(np.stack([each.constant for each in links]), np.stack([each.slope for each in links])),
         working_bytes=np.array(working),
         gathered_bytes=np.array([point.zero.weights * gathered_bytes(point)(kind) for kind in given.kinds]),

@@ -99,10 +99,10 @@ def search(
         if _proved(lattice, value, number, best, top):
             break
         chunk = lattice.chunk(number * CHUNK, (number + 1) * CHUNK)
-        found = evaluate(chunk)
-        best = best.merged(_best_of(chunk, found, value, best, top), top)
+        costs = evaluate(chunk)
+        best = best.merged(_best_of(chunk, costs, value, best, top), top)
         if looked is not None:
-            looked(chunk, found, lattice.needed(found))
+            looked(chunk, costs, lattice.needed(costs))
         if done is not None:
             rest = numbers[place + 1 :]
             unseen = min(floor(lattice, value, rest[0]), best.unseen) if rest else np.inf
@@ -172,9 +172,9 @@ def _as(dtype: Any) -> Callable[[Any], Any]:
     return lambda leaf: leaf if np.ndim(leaf) else dtype(leaf)
 
 
-def _best_of(chunk: Chunk, found: Cost, value: PlanValue, best: Best, top: int) -> Best:
+def _best_of(chunk: Chunk, costs: Cost, value: PlanValue, best: Best, top: int) -> Best:
     """The best few of one chunk that may stand beside `best`."""
-    values, share = value(chunk, found), chunk.lattice.needed(found)
+    values, share = value(chunk, costs), chunk.lattice.needed(costs)
     sure, lightest = np.flatnonzero(share <= 1 - MARGIN), int(np.argmin(share))
     return Best(
         top=_top(chunk, values, share, value, best, top),
@@ -206,12 +206,12 @@ def _top(
 
 def _least_of_groups(indices: np.ndarray, values: np.ndarray, groups: np.ndarray) -> dict[int, Entry]:
     """The first least value of each group."""
-    found = {}
+    least_by_group = {}
     for group in np.unique(groups):
         inside = np.flatnonzero(groups == group)
         least = inside[np.argmin(values[inside])]
-        found[int(group)] = Entry(float(values[least]), int(indices[least]))
-    return found
+        least_by_group[int(group)] = Entry(float(values[least]), int(indices[least]))
+    return least_by_group
 
 
 _CELL = 1 << 24

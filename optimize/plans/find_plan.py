@@ -166,18 +166,17 @@ def _search(whole: Lattice, value: PlanValue, top: int, search: Search) -> tuple
 
 def _ranked(value: PlanValue, kept: list[Entry], checked: list[Validation], bound: float) -> tuple[Ranked, ...]:
     return tuple(
-        _rank(value, entry.value, bound, validation, checked[0])
-        for entry, validation in zip(kept, checked, strict=True)
+        _rank(value, entry, bound, validation, checked[0]) for entry, validation in zip(kept, checked, strict=True)
     )
 
 
-def _rank(value: PlanValue, found: float, bound: float, validation: Validation, first: Validation) -> Ranked:
+def _rank(value: PlanValue, entry: Entry, bound: float, validation: Validation, first: Validation) -> Ranked:
     breakdown = validation.breakdown
     assert breakdown is not None, validation.violations  # the lattice is legal: tests compare it with `violations`
     return Ranked(
         plan=validation.plan,
-        value=value.shown(found),
-        gap=found / bound - 1,
+        value=value.shown(entry.value),
+        gap=entry.value / bound - 1,
         step_s=float(breakdown.step_s),
         mfu=float(breakdown.mfu),
         peak_bytes=validation.peak_bytes,
@@ -202,8 +201,8 @@ def _reason(validation: Validation, first: Validation) -> str:
 
 def _terms(validation: Validation) -> dict[str, float]:
     """Exposed shares of the step."""
-    found = validation.breakdown
-    return {} if found is None else {term.name: float(term.exposed_s / found.step_s) for term in found.terms}
+    score = validation.breakdown
+    return {} if score is None else {term.name: float(term.exposed_s / score.step_s) for term in score.terms}
 
 
 def _simplest(whole: Lattice, value: PlanValue, best: Best, bound: float, first: Ranked) -> Ranked | None:

@@ -63,7 +63,7 @@ def _runner_up(whole: Lattice, first: Plan, value: float, entry: Entry) -> Runne
 def winning_change(workload: Workload, cluster: Cluster, first: Plan, other: Plan) -> Change | None:
     """The change nearest to none, of one parameter up to `RANGE` either way, at which `other` is as fast as `first`."""
     logs = np.linspace(-1.0, 1.0, 2 * _STEPS + 1)
-    factors, found = RANGE**logs, []
+    factors, changes = RANGE**logs, []
     for parameter in parameters(cluster, first):
         if not parameter.hardware:
             continue
@@ -74,11 +74,11 @@ def winning_change(workload: Workload, cluster: Cluster, first: Plan, other: Pla
         wins = np.flatnonzero(ratio <= 1)
         if len(wins):
             nearest = wins[np.argmin(np.abs(logs[wins]))]
-            found.append(Change(parameter=parameter, factor=float(factors[nearest])))
-    return min(found, key=lambda change: abs(np.log(change.factor)), default=None)
+            changes.append(Change(parameter=parameter, factor=float(factors[nearest])))
+    return min(changes, key=lambda change: abs(np.log(change.factor)), default=None)
 
 
 def _seconds(workload: Workload, cluster: Cluster, plan: Plan, parameter: Parameter, leaf: np.ndarray) -> np.ndarray:
     numbers, machine, point = prepare(workload, cluster, plan)
-    found = cost(numbers, with_leaves(machine, {parameter.path: leaf}), point, _EXACT).step_s
-    return np.broadcast_to(found, leaf.shape)
+    step_s = cost(numbers, with_leaves(machine, {parameter.path: leaf}), point, _EXACT).step_s
+    return np.broadcast_to(step_s, leaf.shape)

@@ -183,7 +183,7 @@ def test_the_recorder_keeps_improvements_and_stops():
     recorder = Recorder(started=0.0, seconds=1e12, evaluations=10)
     for value in (3.0, 4.0, math.inf, 2.0):
         recorder.offer(value, lambda value=value: value)
-    assert [found.candidate for found in recorder.found] == [3.0, 2.0]
+    assert [found.candidate for found in recorder.improvements] == [3.0, 2.0]
     assert recorder.go()
     recorder.evaluations = 10
     assert not recorder.go()
