@@ -212,4 +212,4 @@ def _simplest(whole: Lattice, value: PlanValue, best: Best, bound: float, first:
     if level is None or best.levels[level].index == best.top[0].index:
         return None
     validation = validate(whole.workload, whole.cluster, whole.plan(best.levels[level].index))
-    return _rank(value, best.levels[level].value, bound, validation, first.validation) if validation.passes else None
+    return _rank(value, best.levels[level], bound, validation, first.validation) if validation.passes else None
