@@ -7,7 +7,6 @@ solver does (`LayeredProblem.segments`).
 
 import dataclasses
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -34,20 +33,15 @@ def layered(question: Question) -> LayeredProblem:
 
 
 def solve(question: Question, recorder: Recorder, seed: int) -> float | None:
-    """The solver under test; its repairs tell of every improvement."""
-    given, module = layered(question), sys.modules["optimize.layers.find_layers"]
-    repair: Callable[..., None] = module._repair  # pyright: ignore[reportAttributeAccessIssue]
+    """The solver under test, which tells of every improvement."""
+    given = layered(question)
 
-    def watched(asked: LayeredProblem, size: int, segments: Any, edges: np.ndarray, best: Any) -> None:
-        before = recorder.evaluations - best.evaluations
-        repair(asked, size, segments, edges, best)
-        recorder.evaluations = max(before, 0) + best.evaluations
-        if best.modes is not None:
-            recorder.offer(math.log(best.step_s), lambda: _plain(module._candidate(asked, best)))  # pyright: ignore
+    def watch(step_s: float, evaluations: int, candidate: Callable[[], Candidate]) -> None:
+        recorder.evaluations = evaluations
+        recorder.offer(math.log(step_s), lambda: _plain(candidate()))
 
-    module._repair = watched  # pyright: ignore[reportAttributeAccessIssue]
     seconds = recorder.left_s()
-    answer = find_layers(given.workload, given.cluster, given.plan, seed=seed, seconds=seconds)
+    answer = find_layers(given.workload, given.cluster, given.plan, seed=seed, seconds=seconds, watch=watch)
     recorder.evaluations = answer.evaluations
     return math.log(answer.lower_bound_s) if math.isfinite(answer.step_s) else None
 
@@ -91,7 +85,7 @@ def nested(question: Question, recorder: Recorder) -> tuple[Callable[[np.ndarray
     def values(genes: np.ndarray) -> np.ndarray:
         scores = np.full(len(genes), MISSES)
         padded = np.concatenate([np.clip(genes, 0.0, 1.0), np.zeros((len(genes), given.layers))], axis=1)
-        which, edges, _ = given._decode(padded)
+        which, edges, _ = given.divisions(padded)
         recorder.evaluations += len(genes)
         for number in np.unique(which):
             size = given.microbatches[number]
@@ -103,13 +97,7 @@ def nested(question: Question, recorder: Recorder) -> tuple[Callable[[np.ndarray
                 best = int(scores[rows].argmin())
                 if scores[rows][best] < MISSES:
                     own = (size, edges[rows[best]], layers[best])
-                    recorder.offer(math.log(scores[rows][best]), lambda own=own: _divided(given, *own))
+                    recorder.offer(math.log(scores[rows][best]), lambda own=own: _plain(given.candidate(*own)))
         return np.log(scores)
 
     return values, 1 + given.stages
-
-
-def _divided(given: LayeredProblem, size: int, edges: np.ndarray, modes: np.ndarray) -> dict[str, Any]:
-    module = sys.modules["optimize.layers.find_layers"]
-    best = module._Best(size=size, edges=tuple(int(edge) for edge in edges), modes=modes)  # pyright: ignore
-    return _plain(module._candidate(given, best))  # pyright: ignore[reportAttributeAccessIssue]

@@ -27,7 +27,7 @@ class Linear:
     slope: np.ndarray
 
     def of(self, layers: np.ndarray) -> np.ndarray:
-        """For layers (batch, stage, kind, mode): an array (batch, ..., stage)."""
+        """Values for layers (batch, stage, kind, mode): an array (batch, ..., stage)."""
         return self.constant + np.einsum("...skm,bskm->b...s", self.slope, layers)
 
 
@@ -49,6 +49,7 @@ class Tables:
 
     @property
     def stages(self) -> int:
+        """Stages of the pipeline."""
         return len(self.live)
 
     def ending_s(self, layers: np.ndarray, forward_s: np.ndarray, backward_s: np.ndarray) -> np.ndarray:
@@ -62,7 +63,7 @@ class Tables:
         return staged.ending_s(stage, self.given, SEM)
 
     def peak_bytes(self, layers: np.ndarray) -> np.ndarray:
-        """Of each stage: (batch, stage)."""
+        """Bytes at the peak of each stage: (batch, stage)."""
         return peak_and_slopes(self, layers)[0]
 
 
