@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from costmodel.inputs import Cluster, Workload
 from costmodel.specs import Check, SpecError, convert, fail, load_cluster, load_workload, plain, read_mapping
 from optimize.cli.command import COMMAND_LINE
-from optimize.launch import PlanFile, read_plan_file
+from optimize.launch import read_plan_file
 
 T = TypeVar("T")
 
@@ -53,19 +53,19 @@ def merge(flags: Mapping[str, Any], config: str | None, checks: Mapping[str, Che
         content = placed(COMMAND_LINE, "config", read_mapping, config)
         layers.insert(0, (place, convert(content, checks, place)))
     source = next((source for source, layer in reversed(layers) if "plan" in layer), None)
-    file = PlanFile({})
+    unread: tuple[str, ...] = ()
     if source is not None:
         path = dict(layers)[source]["plan"]
         beside = {name: value for _, layer in layers for name, value in layer.items()}
-        file = placed(source, "plan", read_plan_file, path, beside)
-        layers.insert(0, (f"plan ({plain(path)})", file.values))
+        fields, unread = placed(source, "plan", read_plan_file, path, beside)
+        layers.insert(0, (f"plan ({plain(path)})", fields))
     values, places = {}, {}
     for place, layer in layers:
         values |= layer
         places |= dict.fromkeys(layer, place)
     if values.get("pipeline", 1) > LARGEST_PIPELINE:
         fail(places["pipeline"], "pipeline", values["pipeline"], f"an integer from 1 to {LARGEST_PIPELINE}")
-    return Given(values, places, file.unread)
+    return Given(values, places, unread)
 
 
 def placed(place: str, field: str, load: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
