@@ -21,7 +21,7 @@ from typing import Any
 from costmodel.inputs import Cluster, Plan
 from costmodel.specs import load_cluster, load_workload
 from experiments.budget_125m import answers, figures
-from experiments.budget_125m.prices import COMBINATIONS
+from experiments.budget_125m.prices import COMBINATIONS, listed_usd
 from experiments.budget_125m.space import Choice, cluster_of, cluster_sizes, search
 
 MODELS = {"gpt3-175b": (2304, 2310, 2340), "mt-nlg-530b": (2496, 2520, 2560), "megatron-1t": (3040, 3060, 3072)}
@@ -97,7 +97,9 @@ def _model(name: str, template: Cluster, config: Config, say: Callable[[str], No
         "design": best,
         "budget_less": less,
         "budget_more": more,
-        "combinations": [{"hbm": s.hbm, "second": s.second, "usd": s.usd, "best": answer} for s, answer in rows],
+        "combinations": [
+            {"hbm": sizes[0], "second": sizes[1], "usd": listed_usd(sizes), "best": answer} for sizes, answer in rows
+        ],
         **(_examined(name, template, best) if best else {}),
         "seconds": time.perf_counter() - started,
     }

@@ -10,7 +10,7 @@ import numpy as np
 from costmodel import Exact, map_leaves
 from costmodel.formulas import as_floats, cost
 from costmodel.inputs import Cluster, Offload, Plan, PlanPoint, Workload, layers
-from experiments.budget_125m.prices import ACCELERATOR_USD, GIB, HBM, HBM_CURVE, SECOND, Sizes, unit_usd
+from experiments.budget_125m.prices import ACCELERATOR_USD, GIB, HBM, HBM_CURVE, SECOND, Sizes, listed_usd, unit_usd
 from optimize.lattice import Lattice, lattice
 
 FIXED = {"context": 1, "zero_stage": frozenset((1, 3)), "sequence_parallel": True, "domain": 8}
@@ -35,6 +35,7 @@ class Plans(NamedTuple):
     second_bytes: np.ndarray
 
     def take(self, chosen: np.ndarray) -> "Plans":
+        """These plans alone."""
         return Plans(*(column[chosen] for column in self))
 
 
@@ -46,18 +47,19 @@ class Choice:
     sizes: Sizes | None = None
 
     def usd(self, plans: Plans) -> np.ndarray:
-        """The whole cluster; infinite where the plan does not fit."""
+        """Price of the whole cluster; infinite where the plan does not fit."""
         if self.sizes is None:
             sold = (plans.hbm_bytes <= HBM[-1][0] * GIB) & (plans.second_bytes <= SECOND[-1][0] * GIB)
             unit = np.where(sold, unit_usd(plans.hbm_bytes, plans.second_bytes), np.inf)
         else:
-            fits = (plans.hbm_bytes <= self.sizes.hbm * GIB) & (plans.second_bytes <= self.sizes.second * GIB)
-            unit = np.where(fits, self.sizes.usd, np.inf)
+            hbm, second = self.sizes
+            fits = (plans.hbm_bytes <= hbm * GIB) & (plans.second_bytes <= second * GIB)
+            unit = np.where(fits, listed_usd(self.sizes), np.inf)
         return plans.accelerators * unit
 
 
 def joined(parts: Iterable[Plans]) -> Plans:
-    """One after another."""
+    """Plans one after another."""
     return Plans(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 

@@ -4,12 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from experiments.search_quality.recorder import OverTimeError
+
 Values = Callable[[np.ndarray], np.ndarray]
 Go = Callable[[], bool]
-
-
-class _TimeIsUpError(Exception):
-    """Ends a library's loop."""
 
 
 def scipy_differential(values: Values, genes: int, seed: int, go: Go) -> None:
@@ -18,7 +16,7 @@ def scipy_differential(values: Values, genes: int, seed: int, go: Go) -> None:
 
     def objective(columns: np.ndarray) -> np.ndarray:
         if not go():
-            raise _TimeIsUpError
+            raise OverTimeError
         return values(columns.T)
 
     settings = {"vectorized": True, "updating": "deferred", "polish": False, "popsize": 10, "maxiter": 10**6}
@@ -26,7 +24,7 @@ def scipy_differential(values: Values, genes: int, seed: int, go: Go) -> None:
         while go():
             differential_evolution(objective, [(0.0, 1.0)] * genes, rng=np.random.default_rng(seed), **settings)
             seed += 1
-    except _TimeIsUpError:
+    except OverTimeError:
         return
 
 

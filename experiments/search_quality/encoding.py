@@ -8,6 +8,7 @@ lattice that are legal with the degrees. What is enumerated is what the solver e
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ class Plans:
 
     @property
     def genes(self) -> int:
+        """Genes of one plan."""
         return len(DECODED) + len(self.lattice.axes)
 
     def decode(self, count: np.ndarray, genes: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -82,6 +84,7 @@ class Plans:
         return dataclasses.replace(points, accelerators=self.accelerators[row].astype(dtype))
 
     def plan(self, index: int) -> Plan:
+        """The plan of one number."""
         return self.lattice.plan(index)
 
 
@@ -100,7 +103,13 @@ class Encoding:
 
     @property
     def genes(self) -> int:
+        """Genes of one vector."""
         return 1 + len(RATES) + sum(job.genes for job in self.jobs)
+
+    @property
+    def points(self) -> list[Callable[[np.ndarray], PlanPoint]]:
+        """What makes the points of each job's plans, in float64."""
+        return [functools.partial(job.points, dtype=np.float64) for job in self.jobs]
 
     def decode(self, genes: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
         """Counts, logarithms of the rates and the number of each job's plan."""

@@ -8,6 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 
+class OverTimeError(KeyboardInterrupt):
+    """The time is up in the middle of a method; what it has found counts. The solver ends with its bound, as on ^C."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Improvement:
     """One improvement; `log_value` is the method's own figure, `candidate` what is scored again."""
@@ -29,22 +33,24 @@ class Recorder:
         self.evaluations = 0
 
     def elapsed_s(self) -> float:
-        """By the clock of the run."""
+        """Seconds by the clock of the run."""
         return self.cpu_s() if self.clock == "cpu" else self.wall_s()
 
     def wall_s(self) -> float:
+        """Seconds since the parent asked for the process."""
         return time.time() - self.started
 
     def cpu_s(self) -> float:
-        """Of all threads, from the start of the process."""
+        """Seconds of all threads, from the start of the process."""
         used = os.times()
         return used.user + used.system
 
     def go(self) -> bool:
+        """Whether there is time for more."""
         return self.elapsed_s() < self.seconds and self.evaluations < self.most_evaluations
 
     def left_s(self) -> float:
-        """By the wall, for methods that watch it themselves; on a busy machine CPU seconds take longer."""
+        """Seconds left by the wall, for methods that watch it themselves; on a busy machine CPU seconds take longer."""
         share = 1.0 if self.clock == "wall" else max(1.0, self.wall_s() / max(self.cpu_s(), 0.1))
         return max(1.0, share * (self.seconds - self.elapsed_s()))
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from experiments.search_quality.recorder import Improvement, Recorder
+from experiments.search_quality.recorder import Improvement, OverTimeError, Recorder
 
 MARKS_S = (5.0, 20.0, 60.0)
 GRACE_S = 3.0  # and a fifth of the run: what the end of a method may take
@@ -43,10 +43,6 @@ def main(order: dict[str, Any]) -> dict[str, Any]:
     trace = [(one.wall_s, one.cpu_s, one.evaluations, one.log_value) for one in recorder.improvements]
     best = recorder.improvements[-1].candidate if recorder.improvements else None
     return {**ended, "at": at, "trace": trace, "log_bound": log_bound, "best": best}
-
-
-class OverTimeError(KeyboardInterrupt):
-    """The time is up in the middle of a method; what it has found counts. The solver ends with its bound, as on ^C."""
 
 
 @contextlib.contextmanager
