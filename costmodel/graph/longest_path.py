@@ -24,7 +24,7 @@ class _Inputs(NamedTuple):
 
 
 Times = tuple[list[float], list[float]]
-"""Of one device: when each operation that it has done began, and when it ended."""
+"""When each operation that a device has done began, and when it ended."""
 
 
 def longest_path(

@@ -55,12 +55,13 @@ class Model(NamedTuple):
 
     @property
     def kinds(self) -> tuple[BlockCounts, ...]:
+        """Kinds of layer, in the order of the model."""
         return tuple(block for block in self.counted.blocks if block.position == Position.LAYER)
 
 
 @pytree
 class StageSeconds:
-    """Of each stage: one microbatch forward and backward (all gradients and recompute), and what follows the passes."""
+    """Seconds of each stage: one microbatch forward and backward (all gradients and recompute), and what follows."""
 
     forward_s: Scalar
     backward_s: Scalar
@@ -78,7 +79,7 @@ def model(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics
 
 
 def where(stages: int, stage: int) -> StageKind:
-    """Where one stage of a pipeline stands."""
+    """The place of one stage of a pipeline."""
     remaining, first, last = float(stages - stage), float(stage == 0), float(stage == stages - 1)
     return StageKind(remaining=remaining, first=first, last=last, extra_layers=0.0)
 
@@ -235,7 +236,7 @@ def _own(given: Model, held: Held, at: StageKind, edges: bool = True) -> OpCount
 
 
 def _links_s(given: Model, held: Held, at: StageKind, sem: Semantics) -> tuple[Scalar, ...]:
-    """By tier. Layers of each mode send what their mode repeats; what crosses stage boundaries is sent once."""
+    """Seconds by tier. Layers of each mode send what their mode repeats; what crosses stage boundaries is sent once."""
     by_mode = []
     for mode, point in enumerate(given.points):
         own = _own(given, [[modes[mode]] for modes in held], at, edges=mode == 0)

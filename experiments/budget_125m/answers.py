@@ -35,7 +35,7 @@ def best(workload: Workload, template: Cluster, plans: Plans, choice: Choice) ->
 
 
 def _roomy(machine: Cluster) -> Cluster:
-    """With more of both memories than is on sale: what a plan needs is compared with what is bought elsewhere."""
+    """The cluster with more of both memories than is on sale: what is bought is compared with the need elsewhere."""
     chip = dataclasses.replace(machine.accelerator, hbm_bytes=2.0**50, second_memory_bytes=2.0**50)
     return dataclasses.replace(machine, accelerator=chip)
 
@@ -112,7 +112,7 @@ def _needs(job: tuple[Workload, Cluster, PlanPoint]) -> tuple[float, float]:
 
 
 def _shares(need: float, need_2: float) -> tuple[float, float]:
-    """Per cent of an accelerator's price for one per cent more of each memory."""
+    """Share of an accelerator's price, in per cent, for one per cent more of each memory."""
     hbm, second = float(HBM_CURVE(np.asarray(need))), float(SECOND_CURVE(np.asarray(need_2)))
     whole = ACCELERATOR_USD + hbm + second
     return hbm / whole * HBM_CURVE.slope(need), second / whole * SECOND_CURVE.slope(need_2)
@@ -136,7 +136,7 @@ def _by_rate(job: tuple[Workload, Cluster, PlanPoint]) -> dict[str, list[float]]
 
 
 def _rounded(elasticity: Any) -> float:
-    """Without the rounding of what is zero."""
+    """The elasticity without the rounding of what is zero."""
     return 0.0 if abs(elasticity) < 1e-9 else float(elasticity)
 
 

@@ -47,7 +47,7 @@ class Curve:
         return np.where(gib > self.gib[-1] * (1 + 1e-9), np.inf, inside)
 
     def slope(self, size_bytes: float) -> float:
-        """Per cent of the price for one per cent more bytes."""
+        """Elasticity of the price: per cent of it for one per cent more bytes."""
         h = 1e-4
         more, less = (float(self(np.asarray(size_bytes * factor))) for factor in (1 + h, 1 - h))
         return float((np.log(more) - np.log(less)) / (np.log1p(h) - np.log1p(-h))) if less > 0 else 0.0

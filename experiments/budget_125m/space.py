@@ -14,7 +14,7 @@ from experiments.budget_125m.prices import ACCELERATOR_USD, GIB, HBM, HBM_CURVE,
 from optimize.lattice import Lattice, lattice
 
 FIXED = {"context": 1, "zero_stage": frozenset((1, 3)), "sequence_parallel": True, "domain": 8}
-"""Not searched: one rank for a sequence, gradients and states divided, whole domains of eight."""
+"""What is not searched: one rank for a sequence, gradients and states divided, whole domains of eight."""
 ALL_OR_NOTHING = tuple(product((0.0, 1.0), repeat=3))
 QUARTERS = tuple(product((0.0, 0.25, 0.5, 0.75, 1.0), repeat=3))
 KEPT = 40  # plans of each cluster size for each choice

@@ -32,7 +32,7 @@ _SIZES = np.array([0.003, 0.01, 0.03, 0.1, 0.3])
 def _one_life(
     values: Values, population: np.ndarray, generator: np.random.Generator, go: Go, parents: int, children: int
 ) -> np.ndarray:
-    """Until it stagnates; its best."""
+    """One population until it stagnates; its best."""
     scores, since = values(population), 0
     order = np.argsort(scores, kind="stable")[:parents]
     population, scores = population[order], scores[order]

@@ -9,7 +9,7 @@ STEPS = (0.25, 0.1, 0.05, 0.02, 0.005)
 
 
 def bottleneck_greedy(values: Values, genes: int, seed: int, go: Callable[[], bool], starts: int = 64) -> None:
-    """From the best of some random points: every gene up and down by one step, the best move made.
+    """Climb from the best of some random points: every gene up and down by one step, the best move made.
 
     Raising one rate at a fixed budget lowers the others (the projection): the move that wins raises what limits. Where
     no move of any size helps, a new start.

@@ -52,7 +52,7 @@ def _of_hardware(hardware: Any, plans: list[Any]) -> dict[str, Any]:
 
 
 def _joint(question: Question, recorder: Recorder, seed: int) -> float | None:
-    """As `design` does for one job: the certified search, then the hardware of its plan solved to the end."""
+    """What `design` does for one job: the certified search, then the hardware of its plan solved to the end."""
     problem = question.problem
 
     class Watched(joint.Progress):

@@ -102,7 +102,7 @@ def _job(name: str, batch: int, generator: np.random.Generator) -> dict[str, Any
 
 
 def _limits(kind: str, most: int, generator: np.random.Generator) -> dict[str, Any]:
-    """Of the cluster: money, power, accelerators, or two of them."""
+    """Limits of the cluster: money, power, accelerators, or two of them."""
     if kind == "plan":
         return {}
     usd = float(most * generator.uniform(*USD_EACH))
@@ -151,15 +151,17 @@ def _deep(case: Case, generator: np.random.Generator) -> Case:
 
 
 def workloads(case: Case) -> list[Workload]:
+    """What the jobs of a case train."""
     return [load_workload(job["model"], sequence=job["sequence"], batch=job["batch"]) for job in case.jobs]
 
 
 def fixed_of(case: Case) -> dict[str, Any]:
-    """Lists as sets."""
+    """Fields that are not searched, lists as sets."""
     return {name: frozenset(value) if isinstance(value, list) else value for name, value in case.fixed.items()}
 
 
 def plan_of(case: Case) -> Plan:
+    """The plan of a case that has one."""
     assert case.plan is not None
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in case.plan.items()
@@ -178,15 +180,17 @@ class Question:
 
     @property
     def cluster(self) -> Cluster:
+        """The cluster of the kinds that have one."""
         return sized(self.template, self.case.accelerators)
 
     @property
     def workload(self) -> Workload:
+        """What the first job trains."""
         return self.problem.job.workload
 
 
 def problem_of(case: Case) -> Question:
-    """Where there are very many plans, what `design` leaves out is left out for all methods (`thinning`)."""
+    """The question of a case. Of very many plans, what `design` leaves out is left out for all methods (`thinned`)."""
     template, curves = load_cluster(case.template), load_curves()
     jobs = tuple(
         Job(workload=workload, tokens=job["tokens"], weight=job["weight"])

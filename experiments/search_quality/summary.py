@@ -149,7 +149,7 @@ def _target(words: str, figure: float, met: bool | None, unit: str = "") -> dict
 
 
 def _never_worse(own: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At every mark, against the best other method of the same problem."""
+    """Targets at every mark, against the best other method of the same problem."""
     targets = []
     for mark in [name for name in own[0] if name.startswith("gap_")] if others else []:
         behind = [_excess(row, [r for r in others if r["problem"] == row["problem"]], mark) for row in own]
@@ -168,7 +168,7 @@ def _excess(row: dict[str, Any], others: list[dict[str, Any]], mark: str) -> flo
 
 
 def _ahead(kind: str, own: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """In the median over problems, of the best other method; or how many times sooner within 0.1 %."""
+    """Targets against the best other method: ahead in the median, or so many times sooner within 0.1 %."""
     targets = []
     for mark in [name for name in own[0] if name.startswith("gap_")] if others else []:
         ahead = [-_excess(row, [r for r in others if r["problem"] == row["problem"]], mark) for row in own]
@@ -193,7 +193,7 @@ def _time(row: dict[str, Any]) -> float:
 
 
 def _losses(rows: list[dict[str, Any]], runs: dict[tuple[str, str], dict[str, Any]]) -> list[str]:
-    """In words: where another method has the better answer in the end, or has it sooner."""
+    """Words that say where another method has the better answer in the end, or has it sooner."""
     said = [
         f"{name}, {method}: failed: {run['failed'][-200:]}" for (name, method), run in runs.items() if "failed" in run
     ]

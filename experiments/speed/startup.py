@@ -98,7 +98,7 @@ def seconds(repeats: int, thorough: bool, say: Callable[[str], None]) -> dict[st
 
 
 def _environments(directory: str) -> dict[bool, dict[str, str]]:
-    """Of processes without and with a compilation cache."""
+    """Environments of processes without and with a compilation cache."""
     cache = os.path.join(directory, CACHED)
     os.mkdir(cache)
     plain = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}

@@ -26,7 +26,7 @@ class Given:
     unread: tuple[str, ...] = ()  # options of a launch file
 
     def pick(self, *names: str) -> dict[str, Any]:
-        """Those of the fields that were given."""
+        """The fields of these names that were given."""
         return {name: self.values[name] for name in names if name in self.values}
 
     def place(self, *names: str) -> str:

@@ -20,6 +20,7 @@ class Difference:
 
     @property
     def change(self) -> float:
+        """The second over the first, as a difference."""
         return self.second - self.first
 
 

@@ -135,7 +135,7 @@ def with_leaves(cluster: Cluster, leaves: Mapping[str, Scalar]) -> Cluster:
 
 
 def elasticities(workload: Workload, cluster: Cluster, plan: Plan) -> tuple[Elasticity, ...]:
-    """Of the step's seconds, for all `parameters`."""
+    """Elasticities of the step's seconds, for all `parameters`."""
     wanted = parameters(cluster, plan)
     workload, cluster, point = prepare(workload, cluster, plan)
     columns = 3 * len(wanted) + 1

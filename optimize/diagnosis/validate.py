@@ -21,7 +21,7 @@ _EXACT = Exact(math)
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """What was found. A plan that breaks a rule is not scored: `breakdown` and `pipeline` are None."""
+    """What is wrong with a plan. One that breaks a rule is not scored: `breakdown` and `pipeline` are None."""
 
     plan: Plan
     violations: tuple[str, ...]
@@ -38,6 +38,7 @@ class Validation:
 
     @property
     def peak_bytes(self) -> float:
+        """The peak of the fullest stage."""
         return max(self.stage_bytes, default=0.0)
 
     @property
@@ -47,11 +48,11 @@ class Validation:
 
     @property
     def passes(self) -> bool:
-        """It can be launched: no rule is broken and every stage fits."""
+        """Whether it can be launched: no rule is broken and every stage fits."""
         return not self.violations and self.fits
 
     def as_json(self) -> dict[str, Any]:
-        """For the answer of a command."""
+        """The value of the key `validation` in the answer of a command."""
         check, score = self.pipeline, self.breakdown
         return {
             "violations": list(self.violations),

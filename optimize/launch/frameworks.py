@@ -103,7 +103,7 @@ def _parsed(framework: Framework, text: str, where: str) -> dict[str, Any]:
 
 
 def _completed(fields: dict[str, Any], accelerators: int | None, where: str) -> Mapping[str, Any]:
-    """With `data` from the number of accelerators, and `data_shard` from the number of groups."""
+    """The fields with `data` from the number of accelerators, and `data_shard` from the number of groups."""
     copies = fields.pop("copies", None)
     inside = fields["tensor"] * fields["context"] * fields["pipeline"]
     if "data" not in fields and accelerators is not None:

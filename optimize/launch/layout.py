@@ -11,7 +11,7 @@ from costmodel.graph import layers_by_chunk
 from costmodel.inputs import Plan
 
 MOST_LETTERS = 100_000
-"""Of a text that is written out."""
+"""Letters of a text that is written out."""
 
 
 def layout(plan: Plan, layers: int) -> str:

@@ -24,7 +24,7 @@ from optimize.launch.framework import Alternative, Framework, Job, Known, Settin
 from optimize.launch.reader import Reader, divided
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
-"""Of the mesh, from the inside out."""
+"""Axes of the mesh, from the inside out."""
 REMATS = {"none": "minimal_with_context", "selective": "minimal", "full": "full"}
 KINDS = {("ring", True): "ring", ("ring", False): "all_gather", ("all_to_all", True): "ulysses"}
 OPTIMIZERS = {"adam": "adamw", "sgd": "sgd", "muon": "muon"}

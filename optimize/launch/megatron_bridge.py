@@ -117,7 +117,7 @@ def _hyphened(recipes: dict[str, str]) -> dict[str, str]:
 
 
 def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
-    """Those of Megatron, and the gradients that the recipes of number formats reduce."""
+    """Rules of Megatron, and the gradients that the recipes of number formats reduce."""
     yield from megatron.rules(plan, workload)
     own = "fp16" if plan.precision == "fp16" else "fp32"
     if plan.gradient_dtype != own:

@@ -16,6 +16,7 @@ class Reader:
         self.settings, self.where, self.used, self.shown = settings, where, set[str](), shown or {}
 
     def has(self, name: str) -> bool:
+        """Whether the file gives the option."""
         self.used.add(name)
         return self.settings.get(name) is not None
 
@@ -35,7 +36,7 @@ class Reader:
         return self.count(name, 1)
 
     def few(self, name: str, default: int = 1, least: int = 1) -> int:
-        """Of something that is listed one by one: stages, layers."""
+        """A number of things that are listed one by one: stages, layers."""
         value = self.raw(name)
         if value is None:
             return default
@@ -44,6 +45,7 @@ class Reader:
         return value
 
     def flag(self, name: str, default: bool = False) -> bool:
+        """Yes or no."""
         value = self.raw(name)
         if value is None:
             return default
@@ -70,10 +72,12 @@ class Reader:
         return float(value)
 
     def raw(self, name: str) -> Any:
+        """The value as it stands, or None."""
         self.used.add(name)
         return self.settings.get(name)
 
     def wrong(self, name: str, expected: str) -> SpecError:
+        """The error of an option that cannot be right."""
         return SpecError(
             f"{self.where}: `{self.shown.get(name, name)}` is {show(self.settings.get(name))}; expected {expected}"
         )

@@ -120,7 +120,7 @@ def parse_pairs(text: str) -> Settings:
 
 
 IMPORTS = {"FullActivationRematConfig": "torchtitan.distributed.activation_checkpoint"}
-"""Where the objects of a configuration come from."""
+"""Modules of the objects of a configuration."""
 
 
 class Name(str):

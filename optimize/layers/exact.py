@@ -216,7 +216,7 @@ def _undominated(bytes_: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 
 
 def _seconds(table: Tables, modes: np.ndarray, allowed: tuple[int, ...]) -> tuple[np.ndarray, ...]:
-    """Of each (stage, run): one microbatch; its turns with the least that can follow them; and that alone."""
+    """Seconds of each (stage, run): one microbatch; its turns with the least that can follow them; and that alone."""
     layers, p, m = np.moveaxis(modes, 0, 1).astype(float), table.stages, table.microbatches
     forward, backward = table.linear["forward_s"].of(layers), table.linear["backward_s"].of(layers)
     most = np.zeros_like(layers)

@@ -131,7 +131,7 @@ def peak_and_slopes(table: Tables, layers: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _largest(layers: np.ndarray, each_bytes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of what is there (of less than one layer, that share) the largest, and its derivatives."""
+    """The largest of what is there (of less than one layer, that share), and its derivatives."""
     flat = (np.minimum(layers, 1.0) * each_bytes).reshape(*layers.shape[:-2], -1)
     chosen = np.eye(flat.shape[-1])[flat.argmax(axis=-1)].reshape(layers.shape)
     return flat.max(axis=-1), chosen * each_bytes * (layers < 1)

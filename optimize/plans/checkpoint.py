@@ -66,7 +66,7 @@ class Checkpoint:
             self.write(best)
 
     def write(self, best: Best) -> None:
-        """All at once: another name, then renamed."""
+        """Write the file all at once: under another name, then renamed."""
         if self.folder is None or not self.chunks:
             return
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -55,7 +55,7 @@ class Best:
     unseen: float = np.inf  # a lower bound of what is not evaluated and not proved to be worse; infinite: nothing
 
     def merged(self, other: "Best", top: int) -> "Best":
-        """Of both; the order does not matter."""
+        """The best of both; the order does not matter."""
         entries = sorted({*self.top, *other.top}, key=lambda entry: entry.key)
         memory = [entry for entry in (self.least_memory, other.least_memory) if entry is not None]
         return Best(
@@ -139,19 +139,19 @@ def evaluator(lattice: Lattice) -> Evaluate:
 
 
 def in_numpy(lattice: Lattice) -> Evaluate:
-    """In float32."""
+    """Evaluation by NumPy, in float32."""
     return lambda chunk: _in_numpy(lattice, chunk.indices, np.float32)
 
 
 def compiled_batches(lattice: Lattice) -> Evaluate:
-    """In float32, by one program for all chunks."""
+    """Evaluation in float32 by one compiled program for all chunks."""
     from costmodel.evaluators import compiled
 
     return lambda chunk: compiled.batch_cost(lattice.workload, lattice.cluster, chunk.points, batch=CHUNK)
 
 
 def exactly(lattice: Lattice, indices: np.ndarray) -> Cost:
-    """In float64."""
+    """Cost of the plans with these numbers, in float64."""
     return _in_numpy(lattice, indices, np.float64)
 
 

@@ -24,7 +24,7 @@ Search = Callable[[Lattice, PlanValue, int], Best]
 ENUMERATED = 10_000_000
 """Plans up to which all are evaluated (some 3 s); beyond, as many as the proof needs (`row_bounds`)."""
 AMONG = (1, 8, 64)
-"""So many times as many plans as are told are checked until one fits in every stage."""
+"""Plans that are checked for each one told, more and more until one fits in every stage."""
 SIMPLER_WITHIN = 0.01  # of the best value: what a simpler plan may cost
 
 
@@ -71,6 +71,7 @@ class PlanResult:
 
     @property
     def plan(self) -> Plan:
+        """The best plan."""
         return self.plans[0].plan
 
 
@@ -186,7 +187,7 @@ def _rank(value: PlanValue, entry: Entry, bound: float, validation: Validation, 
 
 
 def _reason(validation: Validation, first: Validation) -> str:
-    """Where the time of the best plan goes beside its compute; what another one loses to it."""
+    """What the time of the best plan goes to beside its compute, or what another one loses to it."""
     own, best = _terms(validation), _terms(first)
     if validation is first:
         own = {name: share for name, share in own.items() if name not in ("matmuls", "attention")}

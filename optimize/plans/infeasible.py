@@ -39,7 +39,7 @@ def _show(value: Any) -> str:
 
 
 def nothing_fits(whole: Lattice, best: Best) -> CommandError:
-    """By how much memory is short in the plan that needs least, and what would make room."""
+    """The error of memory that no plan fits in: by how much it is short for the least of them, and what makes room."""
     least = best.least_memory
     if least is None or not least.value > 1 - MARGIN:
         told = "the seconds of a step are not finite; expected hardware and sizes of a physical magnitude"

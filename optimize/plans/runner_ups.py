@@ -41,7 +41,7 @@ class RunnerUp:
 
 
 def runner_ups(whole: Lattice, best: Best, count: int = 3) -> tuple[RunnerUp, ...]:
-    """By value; each is the best of its tensor and pipeline degree."""
+    """Plans by value, each the best of its tensor and pipeline degree."""
     first = whole.plan(best.top[0].index)
     others = [e for cell, e in best.cells.items() if cell_degrees(cell) != (first.tensor, first.pipeline)]
     ordered = (entry for entry in sorted(others, key=lambda entry: entry.key) if _fits(whole, entry))
@@ -49,7 +49,7 @@ def runner_ups(whole: Lattice, best: Best, count: int = 3) -> tuple[RunnerUp, ..
 
 
 def _fits(whole: Lattice, entry: Entry) -> bool:
-    """In every stage, each with its own kinds of layer."""
+    """Whether a plan fits in every stage, each with its own kinds of layer."""
     stages = memory_by_stage(whole.workload, whole.cluster, whole.plan(entry.index))
     return all(peak(stage, Exact(math)) <= whole.cluster.accelerator.hbm_bytes for stage in stages)
 

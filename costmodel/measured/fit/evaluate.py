@@ -48,7 +48,7 @@ class Evaluator:
         return result
 
     def log_slopes(self, free: Free) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Also the derivative by each unbounded variable."""
+        """Log seconds of each case, and their derivatives by each unbounded variable."""
         result = np.empty(len(self.cases))
         slopes = {p.name: np.zeros(len(self.cases)) for p in self.parameters}
         for batch in self.batches:

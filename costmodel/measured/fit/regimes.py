@@ -18,7 +18,7 @@ _VARIABLES = 10
 
 
 Weights = tuple[float, ...]
-"""Of `features`: a row is slow where their weighted sum is positive."""
+"""Weights of `features`: a row is slow where their weighted sum is positive."""
 
 
 def slow_probability(weights: Weights, cases: Sequence[Case]) -> np.ndarray:
