@@ -4,15 +4,13 @@ Each layer is checked under the name of the place where it was read, so a messag
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from costmodel.inputs import Cluster, Workload
 from costmodel.specs import Check, SpecError, convert, fail, load_cluster, load_workload, plain, read_mapping
-from optimize.cli.command import COMMAND_LINE
+from optimize.cli.command import COMMAND_LINE, placed
 from optimize.launch import read_plan_file
-
-T = TypeVar("T")
 
 LARGEST_PIPELINE = 100_000  # stages, each of which is reported
 
@@ -66,17 +64,3 @@ def merge(flags: Mapping[str, Any], config: str | None, checks: Mapping[str, Che
     if values.get("pipeline", 1) > LARGEST_PIPELINE:
         fail(places["pipeline"], "pipeline", values["pipeline"], f"an integer from 1 to {LARGEST_PIPELINE}")
     return Given(values, places, unread)
-
-
-def placed(place: str, field: str, load: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-    """Call `load`; where its message names no field or no place, the field that was given, and where, go in front."""
-    try:
-        return load(*arguments, **keywords)
-    except SpecError as error:
-        message = str(error)
-        if message.startswith("`"):
-            raise SpecError(f"{place}: {message}") from None
-        if "`" not in message:
-            allowed = "" if "expected" in message else "; expected a TOML or JSON file"
-            raise SpecError(f"{place}: `{field}`: {message}{allowed}") from None
-        raise

@@ -97,7 +97,11 @@ def _outside(plan: Plan, alternative: Alternative, title: str) -> Iterator[str]:
             continue
         allowed = alternative.get(field.name, (field.default,))
         if value not in allowed:
-            yield f"`{field.name}` is {show(value)}; {title} can be told {' or '.join(map(show, allowed))}"
+            yield f"`{field.name}` is {show(value)}; {title} can be told {' or '.join(map(_shown, allowed))}"
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else show(value)
 
 
 def has_experts(workload: Workload) -> bool:
