@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from costmodel.graph.staged import MODES as MODES
     from costmodel.graph.staged import Model as Model
     from costmodel.graph.staged import StageSeconds as StageSeconds
+    from costmodel.graph.staged import Where as Where
     from costmodel.graph.staged import paths as paths
 
 door.hang(__name__)

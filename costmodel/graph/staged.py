@@ -60,6 +60,15 @@ class Model(NamedTuple):
 
 
 @pytree
+class Where:
+    """Where stages stand: stages from each to the end, itself included, and which hold the embedding and the head."""
+
+    remaining: Scalar
+    first: Scalar
+    last: Scalar
+
+
+@pytree
 class StageSeconds:
     """Seconds of each stage: one microbatch forward and backward (all gradients and recompute), and what follows."""
 
@@ -78,13 +87,12 @@ def model(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics
     return Model(counted=counted, times=times, points=points, cluster=cluster)
 
 
-def where(stages: int, stage: int) -> StageKind:
-    """The place of one stage of a pipeline."""
-    remaining, first, last = float(stages - stage), float(stage == 0), float(stage == stages - 1)
-    return StageKind(remaining=remaining, first=first, last=last, extra_layers=0.0)
+def where(stages: int, stage: int) -> Where:
+    """One stage of a pipeline."""
+    return Where(remaining=float(stages - stage), first=float(stage == 0), last=float(stage == stages - 1))
 
 
-def seconds(given: Model, held: Held, at: StageKind, sem: Semantics) -> StageSeconds:
+def seconds(given: Model, held: Held, at: Where, sem: Semantics) -> StageSeconds:
     """Seconds of stages that hold such layers. Embedding and head are never recomputed."""
     plain, point = given.times[0], given.points[0]
     layers = [[block for block in each.blocks if block.position == Position.LAYER] for each in given.times]
@@ -108,27 +116,28 @@ def seconds(given: Model, held: Held, at: StageKind, sem: Semantics) -> StageSec
     )
 
 
-def traffic_s(given: Model, held: Held, at: StageKind, sem: Semantics) -> Scalar:
+def traffic_s(given: Model, held: Held, at: Where, sem: Semantics) -> Scalar:
     """Gradient traffic of each stage, once a step."""
     return gradient_traffic_s(_own(given, held, at), given.times[0], given.points[0], sem)
 
 
-def memory_of_stages(given: Model, held: Held, at: StageKind, sem: Semantics) -> StageMemory:
+def memory_of_stages(given: Model, held: Held, at: Where, sem: Semantics) -> StageMemory:
     """Bytes of stages that hold such layers, term by term."""
     point, stack = given.points[0], given.cluster.stack
     own = _own(given, held, at)
     split = [block for block in own.blocks if block.position != Position.LAYER]
     split += [_under(kind, n, given.points[mode]) for kind, mode, n in _parts(given, held)]
     counted = dataclasses.replace(own, blocks=tuple(split))
-    memory = stage_memory(counted, point, at, stack, sem)
+    kind = StageKind(remaining=at.remaining, first=at.first, last=at.last, extra_layers=0.0)
+    found = stage_memory(counted, point, kind, stack, sem)
     present = [(block, sem.minimum(n, 1.0), given.points[mode]) for block, mode, n in _parts(given, held)]
     working = sem.maximum(*(there * dropped_bytes(each)(block) for block, there, each in present))
     gathered = sem.maximum(*(there * gathered_bytes(each)(block) for block, there, each in present))
     return dataclasses.replace(
-        memory,
+        found,
         recompute_bytes=working,
         gathered_bytes=point.zero.weights * gathered,
-        fragmentation_bytes=memory.fragmentation_bytes + stack.fragmentation * working,
+        fragmentation_bytes=found.fragmentation_bytes + stack.fragmentation * working,
     )
 
 
@@ -223,7 +232,7 @@ def _under(block: BlockCounts, layers: Scalar, point: PlanPoint) -> BlockCounts:
     return dataclasses.replace(block, repeats=layers * point.pipeline, saved=kept)
 
 
-def _own(given: Model, held: Held, at: StageKind, edges: bool = True) -> OpCounts:
+def _own(given: Model, held: Held, at: Where, edges: bool = True) -> OpCounts:
     """The counts of a pipeline all of whose stages hold these layers: their mean is what one stage holds."""
     left, blocks = [total(n for n in modes if n is not None) for modes in held], []
     for block in given.counted.blocks:
@@ -235,7 +244,7 @@ def _own(given: Model, held: Held, at: StageKind, edges: bool = True) -> OpCount
     return dataclasses.replace(given.counted, blocks=tuple(blocks))
 
 
-def _links_s(given: Model, held: Held, at: StageKind, sem: Semantics) -> tuple[Scalar, ...]:
+def _links_s(given: Model, held: Held, at: Where, sem: Semantics) -> tuple[Scalar, ...]:
     """Seconds by tier. Layers of each mode send what their mode repeats; what crosses stage boundaries is sent once."""
     by_mode = []
     for mode, point in enumerate(given.points):

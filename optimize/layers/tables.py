@@ -11,8 +11,8 @@ import numpy as np
 
 from costmodel import Exact
 from costmodel.evaluators import prepare
-from costmodel.formulas import Hops, StageKind, dropped_bytes, gathered_bytes
-from costmodel.graph import MODES, Model, StageSeconds, paths, staged
+from costmodel.formulas import Hops, dropped_bytes, gathered_bytes
+from costmodel.graph import MODES, Model, StageSeconds, Where, paths, staged
 from costmodel.inputs import Cluster, Plan, Workload
 
 SEM = Exact(np)
@@ -38,7 +38,7 @@ class Tables:
     microbatch: int
     microbatches: int
     given: Model
-    at: StageKind
+    at: Where
     hop: Hops
     host_s: float
     linear: dict[str, Linear]
@@ -73,8 +73,7 @@ def tables(workload: Workload, cluster: Cluster, plan: Plan, microbatch: int) ->
     numbers, machine, point = prepare(workload, cluster, chosen)
     given, stages = staged.model(numbers, machine, point, SEM), plan.pipeline
     places = [staged.where(stages, stage) for stage in range(stages)]
-    columns = (np.array([getattr(each, name) for each in places]) for name in ("remaining", "first", "last"))
-    at = StageKind(**dict(zip(("remaining", "first", "last"), columns, strict=True)), extra_layers=0.0)
+    at = Where(**{name: np.array([getattr(each, name) for each in places]) for name in ("remaining", "first", "last")})
     kinds, fragmentation = len(given.kinds), machine.stack.fragmentation
     linear = _probed(given, at, kinds, stages, fragmentation)
     links = [linear.pop(f"links_{i}") for i in range(len(machine.tiers))]
@@ -95,7 +94,7 @@ def tables(workload: Workload, cluster: Cluster, plan: Plan, microbatch: int) ->
     )
 
 
-def _probed(given: Model, at: StageKind, kinds: int, stages: int, fragmentation: float) -> dict[str, Linear]:
+def _probed(given: Model, at: Where, kinds: int, stages: int, fragmentation: float) -> dict[str, Linear]:
     """One layer of everything on every stage, and one more of each in turn."""
     modes = len(MODES)
     probes = np.ones((1 + kinds * modes, stages, kinds, modes))
