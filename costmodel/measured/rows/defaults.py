@@ -173,3 +173,10 @@ HABITS = {
         memory=_XLA,
     ),
 }
+
+
+def selective_row(facts: Mapping[str, float], habits: Habits) -> RecomputeRow | None:
+    """What the software of a row means by selective; None: the attention's core."""
+    if habits.selective is XLA_SELECTIVE and facts.get("offloaded_projections"):
+        return XLA_OFFLOADED
+    return habits.selective
