@@ -2,7 +2,7 @@
 
 Vectors, their decoding and their score are those of `optimize.layers.problem`. A second kind of baseline is given more:
 the vector holds the microbatch and the boundaries only, and the cheapest recompute that fits is solved for, as the
-solver does (`LayeredProblem.segments`).
+solver does (`optimize.layers.segments`).
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.search_quality.recorder import Recorder
 from experiments.search_quality.suite import Question, plan_of
-from optimize.layers import Candidate, LayeredProblem, find_layers, problem
+from optimize.layers import Candidate, LayeredProblem, find_layers, problem, segments
 
 MISSES = 1e6  # the score of a division that does not fit with everything recomputed
 
@@ -80,7 +80,7 @@ def flat(question: Question, recorder: Recorder) -> tuple[Callable[[np.ndarray],
 def nested(question: Question, recorder: Recorder) -> tuple[Callable[[np.ndarray], np.ndarray], int]:
     """Microbatch and boundaries in the vector, the cheapest recompute solved for inside."""
     given = layered(question)
-    segments = {size: given.segments(size) for size in given.microbatches}
+    runs = {size: segments(*given.at(size)) for size in given.microbatches}
 
     def values(genes: np.ndarray) -> np.ndarray:
         scores = np.full(len(genes), MISSES)
@@ -89,9 +89,9 @@ def nested(question: Question, recorder: Recorder) -> tuple[Callable[[np.ndarray
         recorder.evaluations += len(genes)
         for number in np.unique(which):
             size = given.microbatches[number]
-            rows = [i for i in np.flatnonzero(which == number) if segments[size].fits(edges[i])]
+            rows = [i for i in np.flatnonzero(which == number) if runs[size].fits(edges[i])]
             if rows:
-                layers = np.array([segments[size].layers(edges[i]) for i in rows], float)
+                layers = np.array([runs[size].layers(edges[i]) for i in rows], float)
                 step_s, over = given.exact(size, layers)
                 scores[rows] = np.where(over <= 0, step_s, MISSES)
                 best = int(scores[rows].argmin())

@@ -20,8 +20,7 @@ from costmodel.specs import (
 )
 from optimize import report
 from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, Switch, Text, given, placed
-from optimize.cli.fix import fixed_fields
-from optimize.cli.inputs import Given, merge
+from optimize.cli.inputs import Given, fixed_fields, merge
 from optimize.cli.jobs import read_jobs
 from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult, design
 from optimize.question import SECONDS_A_DAY, Job, Limits, Objective

@@ -1,4 +1,4 @@
-"""From words to what is evaluated: flags over a config file over a plan file, names to objects.
+"""From words to what is evaluated: flags over a config file over a plan file, names to objects, `--fix` to fields.
 
 Each layer is checked under the name of the place where it was read, so a message says where to look.
 """
@@ -8,7 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.inputs import Cluster, Workload
-from costmodel.specs import Check, SpecError, convert, fail, load_cluster, load_workload, plain, read_mapping
+from costmodel.specs import (
+    PLAN_CHECKS,
+    Check,
+    SpecError,
+    convert,
+    fail,
+    load_cluster,
+    load_workload,
+    nearest,
+    plain,
+    read_mapping,
+    show,
+)
 from optimize.cli.command import COMMAND_LINE, placed
 from optimize.launch import read_plan_file
 
@@ -64,3 +76,36 @@ def merge(flags: Mapping[str, Any], config: str | None, checks: Mapping[str, Che
     if values.get("pipeline", 1) > LARGEST_PIPELINE:
         fail(places["pipeline"], "pipeline", values["pipeline"], f"an integer from 1 to {LARGEST_PIPELINE}")
     return Given(values, places, unread)
+
+
+def fixed_fields(given: Given) -> dict[str, Any]:
+    """The fields of `--fix tensor=8,schedule=one_f_one_b`."""
+    if "fix" not in given.values:
+        return {}
+    place, fields = given.place("fix"), {}
+    for part in str(given.values["fix"]).split(","):
+        name, equals, text = (word.strip() for word in part.partition("="))
+        name = name.replace("-", "_")
+        if not equals or name not in PLAN_CHECKS:
+            wrong = f"{place}: `fix` has {show(part.strip())}; expected field=value"
+            raise SpecError(f"{wrong}; {nearest(name, PLAN_CHECKS)}" if equals else wrong)
+        if name in fields:
+            raise SpecError(f"{place}: `fix` gives `{name}` twice; expected one value")
+        fields[name] = _typed(place, name, text)
+    return fields
+
+
+_WORDS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
+
+
+def _typed(place: str, name: str, text: str) -> Any:
+    """The value that a field takes: of the readings of the text, the first that its check accepts."""
+    check = PLAN_CHECKS[name]
+    for read in (int, float, lambda word: _WORDS[word], str, lambda word: [int(part) for part in word.split(":")]):
+        try:
+            value = read(text)
+        except (ValueError, KeyError):
+            continue
+        if check(value):
+            return check.keep(value)
+    raise SpecError(f"{place}: `fix` sets `{name}` to {show(text)}; expected {check.expected}")

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from costmodel.specs import COUNT, TEXT, Check, SpecError, fail, one_of, show
 from optimize import report, units
 from optimize.cli.command import AMOUNT, Command, Count, Number, Switch, Text, given
-from optimize.cli.fix import fixed_fields
-from optimize.cli.inputs import Given, job, merge
+from optimize.cli.inputs import Given, fixed_fields, job, merge
 from optimize.launch import FRAMEWORKS, launch
 from optimize.layers import ImprovedLayers, improve_layers
 from optimize.plans import (

@@ -17,8 +17,7 @@ from typing import Any
 
 from costmodel.inputs import Plan, Workload
 from optimize.launch import text as _text
-from optimize.launch.framework import Alternative, Framework, Job, Known, Settings, has_experts
-from optimize.launch.reader import Reader, divided
+from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings, divided, has_experts
 
 OPTIMIZERS = {"adam": "AdamW", "sgd": "SGD", "muon": "Muon", "adafactor": "Adafactor"}
 PRECISIONS = ("fp32", "fp16", "bf16")

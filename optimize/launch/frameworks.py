@@ -1,7 +1,7 @@
 """Launch files: a plan as the flags or the file of a training framework, and back.
 
 `launch("megatron", plan, workload, cluster)` gives the text, `read(text, where)` the fields of a plan that a text says.
-Only this package knows names that belong to others; each framework's module says where they stand.
+Only this room knows names that belong to others; each framework's module says where they stand.
 """
 
 import dataclasses
@@ -12,21 +12,7 @@ from typing import Any
 from costmodel.inputs import Cluster, Plan, Workload, layers
 from costmodel.specs import SpecError, nearest
 from optimize.launch import deepspeed, maxtext, megatron, megatron_bridge, torchtitan
-from optimize.launch.framework import FACTS, FREE, Framework, Job, Known, Launch, canonical, has_experts
-from optimize.launch.reader import Reader
-
-__all__ = [
-    "FRAMEWORKS",
-    "FREE",
-    "Framework",
-    "Known",
-    "Launch",
-    "canonical",
-    "framework_of",
-    "has_experts",
-    "launch",
-    "read",
-]
+from optimize.launch.framework import FACTS, Framework, Job, Known, Launch, Reader, canonical, has_experts
 
 FRAMEWORKS: dict[str, Framework] = {
     module.FRAMEWORK.name: module.FRAMEWORK for module in (megatron, megatron_bridge, torchtitan, maxtext, deepspeed)

@@ -20,8 +20,7 @@ from typing import Any
 
 from costmodel.inputs import Plan, Workload
 from optimize.launch import text as _text
-from optimize.launch.framework import Alternative, Framework, Job, Known, Settings, has_experts
-from optimize.launch.reader import Reader, divided
+from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings, divided, has_experts
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
 """Axes of the mesh, from the inside out."""

@@ -1,19 +1,18 @@
-"""The options of Megatron's core as fields of a plan: `_megatron_write.py` backwards, and what people use beside."""
+"""The options of Megatron's core as fields of a plan: `megatron_write.py` backwards, and what people use beside."""
 
 from typing import Any
 
 from costmodel.specs import SpecError
-from optimize.launch.framework import Known
+from optimize.launch.framework import Known, Reader, divided
 from optimize.launch.layout import chunk_layers, stage_layers
-from optimize.launch.megatron_write import OPTIMIZERS, SHARDING, UNFUSED
-from optimize.launch.reader import Reader, divided
+from optimize.launch.megatron_words import OPTIMIZERS, SHARDING, UNFUSED
 
 RECIPES = {"delayed": "fp8_tensor", "tensorwise": "fp8_tensor", "blockwise": "fp8_block", "mxfp8": "mxfp8"}
 BACKENDS = {"auto": "flash", "flash": "flash", "fused": "flash", "unfused": "unfused", "local": "unfused"}
 
 
 def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
-    """The same, backwards."""
+    """Fields of the plan and facts that the flags say."""
     tensor = reader.one("tensor-model-parallel-size")
     experts = known.has_experts or reader.has("expert-model-parallel-size") or reader.has("num-experts")
     layers_said = reader.count("num-layers")

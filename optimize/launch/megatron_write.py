@@ -3,19 +3,7 @@
 from costmodel.inputs import Plan
 from optimize.launch.framework import Job, Settings
 from optimize.launch.layout import layout
-
-PRECISIONS: dict[str, Settings] = {
-    "fp32": {},
-    "fp16": {"fp16": True},
-    "bf16": {"bf16": True},
-    "fp8_tensor": {"bf16": True, "fp8-format": "hybrid", "fp8-recipe": "delayed"},
-    "fp8_block": {"bf16": True, "fp8-format": "e4m3", "fp8-recipe": "blockwise"},
-    "mxfp8": {"bf16": True, "fp8-format": "e4m3", "fp8-recipe": "mxfp8"},
-    "nvfp4": {"bf16": True, "fp4-format": "e2m1", "fp4-recipe": "nvfp4"},
-}
-OPTIMIZERS = ("adam", "sgd", "muon")
-SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
-UNFUSED = ("no-masked-softmax-fusion", "no-bias-gelu-fusion", "no-bias-swiglu-fusion", "no-bias-dropout-fusion")
+from optimize.launch.megatron_words import OPTIMIZERS, PRECISIONS, SHARDING, UNFUSED
 
 
 def megatron_settings(job: Job) -> Settings:

@@ -21,8 +21,7 @@ from typing import Any
 from costmodel.inputs import SCHEDULES, Plan, Workload
 from costmodel.specs import SpecError
 from optimize.launch import text as _text
-from optimize.launch.framework import Alternative, Framework, Job, Known, Settings, has_experts
-from optimize.launch.reader import Reader, divided
+from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings, divided, has_experts
 
 TITLES = {"gpipe": "GPipe", "one_f_one_b": "1F1B", "interleaved": "Interleaved1F1B", "zb_v": "ZBVZeroBubble"}
 RESHARD = {1: ("never", True), 2: ("never", False), 3: ("always", False)}

@@ -10,8 +10,8 @@ import numpy as np
 
 from costmodel.graph import MODES, play
 from costmodel.inputs import Cluster, Plan, Workload
-from optimize.layers.descent import EVALUATIONS, descend
-from optimize.layers.exact import Segments, solve
+from optimize.layers.descent import EVALUATIONS, Relaxed, descend
+from optimize.layers.exact import Segments, segments, solve
 from optimize.layers.one_f_one_b import played_s
 from optimize.layers.problem import Candidate, LayeredProblem, problem
 from optimize.layers.tables import chains_s
@@ -98,10 +98,10 @@ def _descend(asked: LayeredProblem, best: _Best, seed: int) -> tuple[float, list
     """The best step that descent from random starts reaches at the best microbatch after rounding, cheapest recompute
     and repair, which is kept if it beats the exact partition's splits; and the relaxed values on the way.
     """
-    segments, own = asked.segments(best.size), _Best(best.watch, evaluations=best.evaluations)
-    starts, relaxed_s = descend(asked, best.size, seed)
+    runs, own = segments(*asked.at(best.size)), _Best(best.watch, evaluations=best.evaluations)
+    starts, relaxed_s = descend(Relaxed(*asked.at(best.size)), seed)
     for edges in starts[:REPAIRED]:
-        _repair(asked, best.size, segments, edges, own)
+        _repair(asked, best.size, runs, edges, own)
     best.evaluations = own.evaluations + EVALUATIONS
     if own.step_s < best.step_s:
         best.step_s, best.edges, best.modes = own.step_s, own.edges, own.modes
@@ -118,22 +118,22 @@ def _quick_bound_s(asked: LayeredProblem, size: int) -> float:
 
 def _exactly(asked: LayeredProblem, size: int, best: _Best) -> float:
     """Bound one microbatch, and try its best splits."""
-    segments = asked.segments(size)
-    lower_bound_s, splits = solve(asked.tables[size], segments, at_most_s=best.step_s)
+    runs = segments(*asked.at(size))
+    lower_bound_s, splits = solve(asked.tables[size], runs, at_most_s=best.step_s)
     for split, value_s in splits[:TRIED]:
         if value_s < best.step_s:
-            _repair(asked, size, segments, np.array(split), best)
+            _repair(asked, size, runs, np.array(split), best)
     return lower_bound_s
 
 
-def _repair(asked: LayeredProblem, size: int, segments: Segments, edges: np.ndarray, best: _Best) -> None:
+def _repair(asked: LayeredProblem, size: int, runs: Segments, edges: np.ndarray, best: _Best) -> None:
     """Move boundaries by a layer while the step gets shorter. Only neighbours whose bound is below are played."""
     own_s, table, near = np.inf, asked.tables[size], [edges]
     for _ in range(ROUNDS):
-        near = np.array([each for each in near if (np.diff(each) > 0).all() and segments.fits(each)], dtype=int)
+        near = np.array([each for each in near if (np.diff(each) > 0).all() and runs.fits(each)], dtype=int)
         if not len(near):
             return
-        layers = np.array([segments.layers(each) for each in near], dtype=float)
+        layers = np.array([runs.layers(each) for each in near], dtype=float)
         bounds_s = chains_s(table, layers)
         promising = np.argsort(bounds_s, kind="stable")[:PLAYED]
         promising = promising[bounds_s[promising] < own_s]

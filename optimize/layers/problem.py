@@ -16,7 +16,6 @@ import numpy as np
 
 from costmodel.graph import MODES
 from costmodel.inputs import Cluster, Plan, Position, Workload
-from optimize.layers.exact import Segments, segments
 from optimize.layers.one_f_one_b import played_s
 from optimize.layers.tables import Tables, tables
 from optimize.status import CommandError, Status
@@ -74,9 +73,9 @@ class LayeredProblem:
         """Memory of one accelerator."""
         return float(self.cluster.accelerator.hbm_bytes)
 
-    def segments(self, size: int) -> Segments:
-        """Runs of layers at one microbatch, each with its cheapest recompute."""
-        return segments(self.tables[size], self.kind_of_layer, self.limit_bytes, self.allowed)
+    def at(self, size: int) -> tuple[Tables, np.ndarray, float, tuple[int, ...]]:
+        """What the searches of one microbatch read: its tables, the layers' kinds, the memory, the modes."""
+        return self.tables[size], self.kind_of_layer, self.limit_bytes, self.allowed
 
     def decode(self, x: np.ndarray) -> Candidate:
         """The candidate of one vector."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from optimize.lattice import Lattice
 from optimize.plans import exhaustive
-from optimize.plans.exhaustive import Best, Entry
+from optimize.plans.best import Best, Entry
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.sharding import Sharding
 from optimize.status import CommandError, Status

@@ -12,7 +12,7 @@ from costmodel.inputs import Cluster, Plan, Workload
 from optimize.diagnosis import Elasticity, Validation, elasticities, validate
 from optimize.lattice import SEARCHED, Lattice, lattice, plan_precision
 from optimize.plans import exhaustive
-from optimize.plans.exhaustive import Best, Entry, cell_degrees
+from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
 from optimize.plans.plan_values import PlanValue, UserObjective, plan_value
 from optimize.plans.row_bounds import in_order_of_bounds
@@ -121,7 +121,7 @@ def find_plan(
         fitting=best.fitting,
         runner_ups=runner_ups(whole, best),
         cells={cell_degrees(cell): value.shown(entry.value) for cell, entry in best.cells.items()},
-        legal_cells=frozenset(map(cell_degrees, map(int, np.unique(exhaustive.cells_of_rows(whole))))),
+        legal_cells=frozenset(map(cell_degrees, map(int, np.unique(cells_of_rows(whole))))),
         restriction=restriction,
         seconds=time.perf_counter() - start,
         seed=0,

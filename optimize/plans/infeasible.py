@@ -9,7 +9,8 @@ from costmodel.inputs import Cluster, Workload
 from costmodel.specs import SpecError
 from optimize import units
 from optimize.lattice import CHUNK, Lattice, choose_plan, enlarged, lattice
-from optimize.plans.exhaustive import MARGIN, Best, exactly
+from optimize.plans.best import Best
+from optimize.plans.evaluation import MARGIN, exactly
 from optimize.status import CommandError, Status
 
 _LEAST_MEMORY = {"recompute": "full", "recompute_share": 1.0, "zero_stage": 3, "microbatch": 1}

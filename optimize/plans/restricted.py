@@ -13,7 +13,7 @@ from costmodel.specs import SpecError, nearest
 from optimize.lattice import Lattice, plan_precision
 from optimize.launch import FRAMEWORKS, FREE, Framework
 from optimize.plans import exhaustive
-from optimize.plans.exhaustive import Best, Entry
+from optimize.plans.best import Best, Entry
 from optimize.plans.find_plan import PlanResult, Ranked, find_plan
 from optimize.plans.plan_values import PlanValue
 from optimize.status import CommandError, Status

@@ -12,7 +12,7 @@ from costmodel.formulas import cost, peak
 from costmodel.inputs import Cluster, Plan, Workload
 from optimize.diagnosis import Parameter, parameters, read_leaf, with_leaves
 from optimize.lattice import Lattice
-from optimize.plans.exhaustive import Best, Entry, cell_degrees
+from optimize.plans.best import Best, Entry, cell_degrees
 
 RANGE = 4.0  # factor either way within which changes are looked for
 _STEPS = 160  # from 1 to it: 0.9 % each
