@@ -54,12 +54,13 @@ class Model(NamedTuple):
 
     @property
     def kinds(self) -> tuple[BlockCounts, ...]:
+        """Kinds of layer, in the order of the model."""
         return self.counted.layers
 
 
 @pytree
 class StageSeconds:
-    """Of each stage: one microbatch forward and backward (all gradients and recompute), and what follows the passes."""
+    """Seconds of each stage: one microbatch forward and backward (all gradients and recompute), and what follows."""
 
     forward_s: Scalar
     backward_s: Scalar
@@ -162,10 +163,10 @@ def paths(stages: int, microbatches: int) -> tuple[Path, ...]:
     backwards and $m - w$ forwards to do; before its last forward the same the other way round; in between each trip
     to the last stage and back brings it $w$ microbatches further.
     """
-    found: list[Path] = []
+    chains: list[Path] = []
     for stage in range(stages):
-        found += _paths_of(stage, stages, microbatches)
-    return tuple(dict.fromkeys(found))
+        chains += _paths_of(stage, stages, microbatches)
+    return tuple(dict.fromkeys(chains))
 
 
 def makespan_s(
@@ -186,15 +187,15 @@ def _paths_of(stage: int, stages: int, m: int) -> list[Path]:
     every, own = (1,) * stages, tuple(int(i == stage) for i in range(stages))
     after = tuple(int(i >= stage) for i in range(stages))
     lone, steady = (2 * (stages - 1), 0) if m == 1 else (2 * (stages - 1) - beyond, beyond)
-    found = [
+    chains = [
         Path(_sum((1, before), (m, own)), _sum((1, before), (m, own)), 2 * stage, 0),
         Path(_sum((1, every), (m - warm, own)), _sum((1, every), (m - 1, own)), lone, steady),
         Path(_sum((1, every), (m - 1, own)), _sum((1, every), (m - warm, own)), lone, steady),
     ]
     for trips in {1, (m - 1) // (stages - stage)} if m > stages - stage else ():
         turns = _sum((1, every), (trips, after), (m - 1 - trips * (stages - stage), own))
-        found.append(Path(turns, turns, 2 * (stages - 1), 2 * trips * beyond))
-    return found
+        chains.append(Path(turns, turns, 2 * (stages - 1), 2 * trips * beyond))
+    return chains
 
 
 def _sum(*terms: tuple[int, tuple[int, ...]]) -> tuple[int, ...]:
@@ -232,7 +233,7 @@ def _own(given: Model, held: Held, at: StageKind, edges: bool = True) -> OpCount
 
 
 def _links_s(given: Model, held: Held, at: StageKind, sem: Semantics) -> tuple[Scalar, ...]:
-    """By tier. Layers of each mode send what their mode repeats; what crosses stage boundaries is sent once."""
+    """Seconds by tier. Layers of each mode send what their mode repeats; what crosses stage boundaries is sent once."""
     by_mode = []
     for mode, point in enumerate(given.points):
         own = _own(given, [[modes[mode]] for modes in held], at, edges=mode == 0)

@@ -52,6 +52,7 @@ class Plan:
 
     @property
     def accelerators(self) -> int:
+        """Accelerators that the plan uses, all of them."""
         return self.tensor * self.context * self.data * self.pipeline
 
     def microbatches(self, batch: int) -> float:

@@ -7,6 +7,7 @@ from costmodel import door
 if TYPE_CHECKING:
     from costmodel.specs.checks import COUNT as COUNT
     from costmodel.specs.checks import FLAG as FLAG
+    from costmodel.specs.checks import LARGEST_NUMBER as LARGEST_NUMBER
     from costmodel.specs.checks import POSITIVE as POSITIVE
     from costmodel.specs.checks import SHARE as SHARE
     from costmodel.specs.checks import TEXT as TEXT

@@ -41,10 +41,10 @@ def _searched(
         say(f"frontier: {budget_usd / 1e6:,.0f} million USD")
         share_s = max(0.0, end - time.monotonic()) / (len(missing) - number)
         problem = _problem(inputs, budget_usd)
-        found = joint.search(problem, share_s, inputs.seed, after=after)
-        if found.best is not None:
-            after = found
-        points.append(point_of(LIMIT, problem, found))
+        search = joint.search(problem, share_s, inputs.seed, after=after)
+        if search.best is not None:
+            after = search
+        points.append(point_of(LIMIT, problem, search))
     return points
 
 

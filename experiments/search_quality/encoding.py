@@ -8,6 +8,7 @@ lattice that are legal with the degrees. What is enumerated is what the solver e
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ class Plans:
 
     @property
     def genes(self) -> int:
+        """Genes of one plan."""
         return len(DECODED) + len(self.lattice.axes)
 
     def decode(self, count: np.ndarray, genes: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -77,11 +79,12 @@ class Plans:
 
     def points(self, index: np.ndarray, dtype: Any) -> PlanPoint:
         """What the cost model reads."""
-        found = self.lattice.points(index, dtype)
+        points = self.lattice.points(index, dtype)
         row = np.searchsorted(self.lattice.ends, index, side="right")
-        return dataclasses.replace(found, accelerators=self.accelerators[row].astype(dtype))
+        return dataclasses.replace(points, accelerators=self.accelerators[row].astype(dtype))
 
     def plan(self, index: int) -> Plan:
+        """The plan of one number."""
         return self.lattice.plan(index)
 
 
@@ -100,7 +103,13 @@ class Encoding:
 
     @property
     def genes(self) -> int:
+        """Genes of one vector."""
         return 1 + len(RATES) + sum(job.genes for job in self.jobs)
+
+    @property
+    def points(self) -> list[Callable[[np.ndarray], PlanPoint]]:
+        """What makes the points of each job's plans, in float64."""
+        return [functools.partial(job.points, dtype=np.float64) for job in self.jobs]
 
     def decode(self, genes: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
         """Counts, logarithms of the rates and the number of each job's plan."""
@@ -120,12 +129,12 @@ class Encoding:
 
 def _counts(problem: Problem) -> list[int]:
     """The grid of the solver, and what it may look at between its points."""
-    found = cells(problem)
-    counts = [cell.accelerators for cell in found]
-    if not found:
+    grid = cells(problem)
+    counts = [cell.accelerators for cell in grid]
+    if not grid:
         return []
     pairs = zip(counts, counts[1:], strict=False)
-    return sorted({*counts, *(n for low, high in pairs for n in between(low, high, found[0].domain))})
+    return sorted({*counts, *(n for low, high in pairs for n in between(low, high, grid[0].domain))})
 
 
 def _lattice(problem: Problem, workload: Workload, count: int) -> Lattice:
@@ -168,9 +177,9 @@ def _joined(parts: list[Axis]) -> Axis:
 
 
 def _leaves(tree: Any) -> list[Any]:
-    found: list[Any] = []
-    map_leaves(found.append, tree)
-    return found
+    leaves: list[Any] = []
+    map_leaves(leaves.append, tree)
+    return leaves
 
 
 def _levels(number: np.ndarray, rows: dict[str, np.ndarray]) -> tuple[tuple[Level, ...], np.ndarray]:

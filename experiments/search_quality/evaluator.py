@@ -5,6 +5,7 @@ does (`tangents.project`). A vector without feasible hardware has a value above 
 """
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,25 +13,19 @@ import numpy as np
 from costmodel import Exact
 from costmodel.formulas import as_floats, counts, hardware_of, memory, step, with_hardware
 from costmodel.inputs import PlanPoint
-from experiments.search_quality.encoding import Encoding
 from optimize.clusters import left, money, project, rate
-from optimize.question import RATES, Objective
+from optimize.question import RATES, Objective, Problem
 
 INFEASIBLE = 1e3  # of a logarithm: above every feasible one
 _EXACT = Exact(np)
 
 
-class Candidate(NamedTuple):
-    """What a vector stands for; numbers that JSON can hold."""
-
-    accelerators: int
-    rates: list[float]
-    hbm_bytes: float
-    plans: list[int]  # numbers in the lattices of the encoding
+Points = Callable[[np.ndarray], PlanPoint]
+"""What makes the points of a job's plans of their numbers."""
 
 
 class Evaluated(NamedTuple):
-    """Of a batch of vectors: logarithms of the minimised quantity, and what they stand for."""
+    """A batch of decoded vectors: logarithms of the minimised quantity, and what they stand for."""
 
     log_value: np.ndarray
     accelerators: np.ndarray
@@ -38,29 +33,31 @@ class Evaluated(NamedTuple):
     hbm_bytes: np.ndarray
     plans: list[np.ndarray]
 
-    def candidate(self, i: int) -> Candidate:
-        rates = [float(value) for value in np.exp(self.y[i])]
-        return Candidate(int(self.accelerators[i]), rates, float(self.hbm_bytes[i]), [int(of[i]) for of in self.plans])
+    def candidate(self, i: int) -> dict[str, Any]:
+        """What one vector stands for, as JSON holds it; `plans` are numbers in the lattices of the encoding."""
+        return {
+            "accelerators": int(self.accelerators[i]),
+            "rates": [float(value) for value in np.exp(self.y[i])],
+            "hbm_bytes": float(self.hbm_bytes[i]),
+            "plans": [int(of[i]) for of in self.plans],
+        }
 
 
 class Evaluator:
-    """Values of vectors of genes in [0, 1]."""
+    """Values of counts, logarithms of rates and plans, whatever vectors they were decoded from."""
 
-    def __init__(self, encoding: Encoding) -> None:
-        self.encoding, self.problem = encoding, encoding.problem
+    def __init__(self, problem: Problem, points: Sequence[Points]) -> None:
+        self.problem, self.points = problem, points
         self.workloads = [as_floats(job.workload) for job in self.problem.jobs]
         self.priced = money(self.problem.space, float(self.problem.space.template.tiers[0].usable_size))
         self.scales = [
             1.0 if self.problem.objective is Objective.step else job.weight * job.steps for job in self.problem.jobs
         ]
 
-    def __call__(self, genes: np.ndarray) -> Evaluated:
-        return self.at(*self.encoding.decode(genes))
-
-    def at(self, count: np.ndarray, y: np.ndarray, plans: list[np.ndarray]) -> Evaluated:
-        """Of decoded vectors: the rates are moved onto the limits first."""
+    def __call__(self, count: np.ndarray, y: np.ndarray, plans: list[np.ndarray]) -> Evaluated:
+        """Evaluate a batch; the rates are moved onto the limits first."""
         problem, laws, space = self.problem, self.priced.laws, self.problem.space
-        points = [job.points(index, np.float64) for job, index in zip(self.encoding.jobs, plans, strict=True)]
+        points = [of(index) for of, index in zip(self.points, plans, strict=True)]
         counted = [counts(workload, point, _EXACT) for workload, point in zip(self.workloads, points, strict=True)]
         needs = [self._peak(own, point, len(count)) for own, point in zip(counted, points, strict=True)]
         hbm_bytes = np.max(needs, axis=0)
@@ -80,8 +77,8 @@ class Evaluator:
         return Evaluated(np.where(worst > 0, INFEASIBLE + worst, value), count, y, hbm_bytes, plans)
 
     def _peak(self, counted: Any, point: PlanPoint, n: int) -> np.ndarray:
-        found = memory(counted, point, self.problem.space.template.stack, _EXACT).peak_bytes
-        return np.broadcast_to(np.asarray(found, float), n)
+        peak_bytes = memory(counted, point, self.problem.space.template.stack, _EXACT).peak_bytes
+        return np.broadcast_to(np.asarray(peak_bytes, float), n)
 
     def _machine(self, y: np.ndarray) -> Any:
         template = self.problem.space.template

@@ -9,7 +9,6 @@ from typing import Any
 from costmodel.specs import (
     COUNT,
     FLAG,
-    POSITIVE,
     TEXT,
     Check,
     SpecError,
@@ -20,9 +19,8 @@ from costmodel.specs import (
     one_of,
 )
 from optimize import report
-from optimize.cli.command import COMMAND_LINE, Command, Count, Number, Switch, Text, given
-from optimize.cli.fix import fixed_fields
-from optimize.cli.inputs import Given, merge, placed
+from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, Switch, Text, given, placed
+from optimize.cli.inputs import Given, fixed_fields, merge
 from optimize.cli.jobs import read_jobs
 from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult, design
 from optimize.question import SECONDS_A_DAY, Job, Limits, Objective
@@ -36,7 +34,7 @@ _CHECKS: dict[str, Check] = {
     "jobs": Check("a file", lambda value: isinstance(value, str)),
     **dict.fromkeys(("fix", "out"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
-    **dict.fromkeys(("tokens", "budget_usd", "power_mw", "deadline_days", "seconds"), POSITIVE),
+    **dict.fromkeys(("tokens", "budget_usd", "power_mw", "deadline_days", "seconds"), AMOUNT),
     "seed": Check(
         "an integer >= 0", lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0
     ),
@@ -102,6 +100,8 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
     given = merge(flags, config, _CHECKS)
     if not given.values.keys() & {"budget_usd", "power_mw"}:
         raise SpecError(f"{COMMAND_LINE}: `budget_usd` is missing; expected it, or `power_mw`, or both")
+    if given.values.get("rent") and "budget_usd" not in given.values:
+        raise SpecError(f"{given.place('rent')}: `rent` is given without `budget_usd`; expected the rent to spend")
     models, jobs = _jobs(given)
     days, megawatt = given.values.get("deadline_days"), given.values.get("power_mw")
     limits = Limits(

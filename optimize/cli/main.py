@@ -67,7 +67,7 @@ def main(words: Sequence[str] | None = None) -> Never:
 
 
 def _keep_compiled_programs() -> None:
-    """In a directory of the user's cache, small ones included (JAX leaves those out by default).
+    """Have JAX keep what it compiles in the user's cache, small programs included (which it leaves out by default).
 
     Set before JAX is imported; what the user has set stays.
     """

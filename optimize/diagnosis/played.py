@@ -104,7 +104,7 @@ def _in_order(plan: Plan, done: Parts) -> list[Seconds] | None:
 
 
 def _whole(chunks: list[Seconds], plan: Plan, done: Parts) -> list[Seconds]:
-    """With the host's work on each microbatch, waits for the second memory, and then the embedding and the head."""
+    """Chunks with the host's work on each microbatch, waits for the second memory, the embedding and the head."""
     held = layers_by_chunk(plan, done.counts.layer_count)
     half_s = 0.5 * done.times.microbatch_s * plan.pipeline / len(chunks)
     hosted = [(f + half_s, b + half_s, w) for f, b, w in chunks]
@@ -112,7 +112,7 @@ def _whole(chunks: list[Seconds], plan: Plan, done: Parts) -> list[Seconds]:
 
 
 def _streamed(chunk: Seconds, layers: float, plan: Plan, done: Parts) -> Seconds:
-    """Behind the traffic of its layers with the second memory; W inside B unless the schedule splits it off."""
+    """A chunk behind the traffic of its layers with the second memory; W inside B unless the schedule splits it off."""
     moved, (f, b, w) = done.times.streams, chunk
     if moved is None:
         return chunk

@@ -12,7 +12,7 @@ from typing import Any
 
 from optimize.lattice import Lattice
 from optimize.plans import exhaustive
-from optimize.plans.exhaustive import Best, Entry
+from optimize.plans.best import Best, Entry
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.sharding import Sharding
 from optimize.status import CommandError, Status
@@ -66,7 +66,7 @@ class Checkpoint:
             self.write(best)
 
     def write(self, best: Best) -> None:
-        """All at once: another name, then renamed."""
+        """Write the file all at once: under another name, then renamed."""
         if self.folder is None or not self.chunks:
             return
         self.folder.mkdir(parents=True, exist_ok=True)

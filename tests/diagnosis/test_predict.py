@@ -77,6 +77,7 @@ def test_json_and_a_stack_of_your_own(tmp_path, capsys):
         (("rows.csv", "--out"), "`--out` has no value"),
         (("rows.csv", "--out", "no/such/folder/x.csv"), "cannot be written"),
         (("rows.csv", "--out", "x.csv", "--stack", "rows.csv"), "not valid TOML"),
+        (("rows.csv", "--out", "x.csv", "--stack", "nope"), "command line: `stack`: nope: no such file"),
     ],
 )
 def test_wrong_input_is_one_line(tmp_path, capsys, monkeypatch, words, said):

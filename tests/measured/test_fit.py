@@ -13,7 +13,7 @@ from costmodel.formulas.counts import AttentionCount, MatmulCount
 from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.stack import Stack
 from costmodel.measured import posterior
-from costmodel.measured.fit.evaluate import Evaluator, group
+from costmodel.measured.fit.evaluate import Evaluator, best_free, group, linearised
 from costmodel.measured.fit.fitted import Fitted, as_posterior, as_tables, from_files, narrowed
 from costmodel.measured.fit.kernels import Kernel, kernels, log_shares
 from costmodel.measured.fit.parameters import PARAMETERS, SHARED, SLOW
@@ -152,7 +152,7 @@ def test_what_is_kept_gives_the_same_constants():
     read = from_files(tables, as_posterior(fitted))
     np.testing.assert_allclose(read.z, kept, rtol=1e-5)
     np.testing.assert_allclose(read.factor, np.tril(factor), rtol=1e-2, atol=1e-9)
-    free = read.free(CASES)
+    free = best_free(read, CASES)
     for i, case in enumerate(CASES):
         for name, value in constants(tables, group(case)).items():
             p = next(p for p in PARAMETERS if p.name == name)
@@ -184,7 +184,7 @@ def test_an_unknown_chip_has_the_shared_values_and_a_wider_interval():
 
 def test_steps_are_those_of_the_formula():
     case = posterior.with_constants([CASES[1]])[0]
-    log_times, jacobian, unseen = posterior.shipped().linearised([CASES[1]])
+    log_times, jacobian, unseen = linearised(posterior.shipped(), [CASES[1]])
     found = cost(case.workload, case.cluster, point(case), Exact(math))
     assert math.exp(log_times[0]) == pytest.approx(found.step_s, rel=1e-9)
     assert np.isfinite(jacobian).all()

@@ -14,9 +14,8 @@ import numpy as np
 
 from costmodel.formulas import parts
 from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed, layers
-from costmodel.measured.rows.cases import Case
-from costmodel.measured.rows.defaults import FRAMEWORK_ATTENTION, HABITS
-from costmodel.measured.rows.layouts import selective_row
+from costmodel.measured.rows.defaults import FRAMEWORK_ATTENTION, HABITS, selective_row
+from costmodel.measured.rows.records import Case
 from costmodel.semantics import Exact
 
 T = TypeVar("T")
@@ -51,7 +50,7 @@ def stacked(cases: Sequence[Case]) -> list[Batch]:
 
 
 class Figures(NamedTuple):
-    """One value for each case."""
+    """Time and memory, one value of each for each case."""
 
     step_s: np.ndarray
     peak_bytes: np.ndarray  # of the device, as its driver counts

@@ -74,8 +74,8 @@ UNFUSED_LOSS_BYTES = 14.0
 """16-bit logits, and in 32 bits logits, exponentials and gradient. C: nanotron's calibration rows."""
 
 GATHERED_LOSS_BYTES = 18.0
-"""As an unfused loss, with the 16-bit logits of all tensor ranks gathered, and their gradient. V: Hagemann's runs out
-of memory (CHANGELOG)."""
+"""The same of an unfused loss with the 16-bit logits of all tensor ranks gathered, and their gradient. V: Hagemann's
+runs out of memory (CHANGELOG)."""
 
 HABITS = {
     # K: Korthikanti 2022 and Narayanan 2021: plain data parallelism, scores in memory, 32-bit gradients
@@ -173,3 +173,10 @@ HABITS = {
         memory=_XLA,
     ),
 }
+
+
+def selective_row(facts: Mapping[str, float], habits: Habits) -> RecomputeRow | None:
+    """What the software of a row means by selective; None: the attention's core."""
+    if habits.selective is XLA_SELECTIVE and facts.get("offloaded_projections"):
+        return XLA_OFFLOADED
+    return habits.selective

@@ -5,13 +5,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel.inputs import Plan, RecomputeRow
-from costmodel.measured.rows.columns import Columns, RowError
-from costmodel.measured.rows.defaults import HABITS, XLA_OFFLOADED, XLA_SELECTIVE, Habits
-from costmodel.measured.rows.hardware import Machine
-from costmodel.measured.rows.models import UNFUSED_WORDS
-from costmodel.measured.rows.notes import software_words
-from costmodel.measured.rows.stages import by_cost, head_in_layers, stage_layers
+from costmodel.inputs import Plan
+from costmodel.measured.rows.columns import UNFUSED_WORDS, Columns, RowError, software_words
+from costmodel.measured.rows.defaults import HABITS, Habits
+from costmodel.measured.rows.records import Machine
+from costmodel.measured.rows.stages import by_cost, stage_layers
 
 OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT = "recompute", "microbatch", "layout"
 """Marks of what a row does not print (`Case.open`)."""
@@ -156,7 +154,7 @@ def _stages(columns: Columns, habits: Habits, pipeline: int, layers: int, assume
     if pipeline > 1 and virtual > 1:
         chosen |= {"virtual_stages": virtual, "schedule": "interleaved"}
     if habits.weighs_head and pipeline > 1:
-        chosen["stage_layers"] = by_cost(layers, pipeline, head_in_layers(columns))
+        chosen["stage_layers"] = by_cost(layers, pipeline, _head_in_layers(columns))
         assumed.append("stages by cost, the head among them")
     elif pipeline > layers:
         raise RowError(f"`pp` is {pipeline}; expected at most the {layers} layers")
@@ -191,13 +189,6 @@ def selective(facts: Mapping[str, float]) -> dict[str, Any]:
     if facts.get("selective_layers"):
         return {"recompute": "full", "recompute_share": 0.5}
     return {"recompute": "selective"}
-
-
-def selective_row(facts: Mapping[str, float], habits: Habits) -> RecomputeRow | None:
-    """What the software of a row means by selective; None: the attention's core."""
-    if habits.selective is XLA_SELECTIVE and facts.get("offloaded_projections"):
-        return XLA_OFFLOADED
-    return habits.selective
 
 
 _PRECISIONS = (
@@ -259,3 +250,9 @@ def _overlap(facts: Mapping[str, float], habits: Habits) -> dict[str, bool]:
         "overlap_pipeline": bool(facts.get("overlap_pipeline", habits.overlap_pipeline)),
         "overlap_expert": bool(facts.get("overlap_expert", 0.0)),
     }
+
+
+def _head_in_layers(columns: Columns) -> float:
+    """Cost of the head over that of a layer: $V h / (4 h^2 + 3 h f)$, as nanotron weighs its blocks."""
+    hidden = columns.needed("hidden")
+    return (columns.count("vocab") or 0) / (4 * hidden + 3 * columns.needed("ffn_hidden"))

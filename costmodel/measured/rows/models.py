@@ -7,7 +7,7 @@ from typing import Any
 
 from costmodel.inputs import Workload
 from costmodel.measured.rows import variants
-from costmodel.measured.rows.columns import Columns, RowError
+from costmodel.measured.rows.columns import UNFUSED_WORDS, Columns, RowError
 from costmodel.measured.rows.defaults import HABITS
 from costmodel.measured.rows.variants import Variant
 from costmodel.models import Latent, decoder, map_operators, moe_decoder
@@ -21,7 +21,6 @@ Keywords = tuple[tuple[str, Any], ...]
 _VOCABULARY_GPT, _VOCABULARY_LLAMA = 51_200, 32_000
 _LARGEST = 10**9
 _FIRST_FLASH = 1.6  # Dao 2023 (FlashAttention-2), figure 4: A100, causal, heads of 128, forward and backward at 2,048
-UNFUSED_WORDS = ("0", "no", "0.0", "false", "none")
 """Cells of `flash_attention` that say that the scores pass through memory."""
 
 # Parts of a model's name, without blanks and dashes, and what no column holds. Sources: data/models.toml (DeepSeek-V3),
