@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from costmodel.inputs import parameters as parameters
     from costmodel.measured import calibrate as calibrate
     from costmodel.pytree import map_leaves as map_leaves
+    from costmodel.register import register_collective as register_collective
+    from costmodel.register import register_model as register_model
+    from costmodel.register import register_schedule as register_schedule
     from costmodel.semantics import Exact as Exact
     from costmodel.semantics import Scalar as Scalar
     from costmodel.semantics import Semantics as Semantics

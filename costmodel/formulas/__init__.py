@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.breakdown import Term as Term
     from costmodel.formulas.breakdown import breakdown as breakdown
     from costmodel.formulas.collectives import COLLECTIVES as COLLECTIVES
+    from costmodel.formulas.collectives import Algorithm as Algorithm
     from costmodel.formulas.collectives import Law as Law
     from costmodel.formulas.cost import Cost as Cost
     from costmodel.formulas.cost import Parts as Parts
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from costmodel.formulas.memory import stage_memory as stage_memory
     from costmodel.formulas.offload import streamed_s as streamed_s
     from costmodel.formulas.pipeline import Hops as Hops
+    from costmodel.formulas.pipeline import Pipeline as Pipeline
+    from costmodel.formulas.pipeline import Stage as Stage
+    from costmodel.formulas.pipeline import pipeline_s as pipeline_s
     from costmodel.formulas.placement import domain_sizes as domain_sizes
     from costmodel.formulas.placement import nests as nests
     from costmodel.formulas.placement import ranks_by_tier as ranks_by_tier
