@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from costmodel.formulas.breakdown import Term as Term
     from costmodel.formulas.breakdown import breakdown as breakdown
     from costmodel.formulas.collectives import COLLECTIVES as COLLECTIVES
-    from costmodel.formulas.collectives import Algorithm as Algorithm
     from costmodel.formulas.collectives import Law as Law
     from costmodel.formulas.cost import Cost as Cost
     from costmodel.formulas.cost import Parts as Parts

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import COLLECTIVES, Algorithm, Law, collectives
+from costmodel.formulas import COLLECTIVES, Law, collectives
 from costmodel.inputs import Stack, Tier
 from costmodel.pytree import map_leaves
 from costmodel.register.tables import entered, identifier, number, refuse
@@ -26,7 +26,7 @@ _NOTHING = 1e-30  # seconds: roots of nothing are not quite nothing
 Fabric = tuple[tuple[Tier, ...], Stack]
 
 
-def register_collective(kind: str, name: str, algorithm: Algorithm) -> ExitStack:
+def register_collective(kind: str, name: str, algorithm: Callable[..., Law]) -> ExitStack:
     """Add an algorithm of all_reduce, all_gather, all_to_all or neighbour, which a `Stack` then chooses by its name.
 
     Where it is used as a context, the algorithm is gone after it. Raises a `ValueError` of one line unless it gives,
@@ -61,7 +61,7 @@ def _fabric(chosen: dict[str, Any], tiers: int, logs: Any) -> Fabric:
 
 
 def _law(
-    algorithm: Algorithm, spread: tuple[float, ...], where: str, ranks: tuple[Any, ...], fabric: Fabric, sem: Semantics
+    algorithm: Callable[..., Law], spread: tuple[float, ...], where: str, ranks: tuple[Any, ...], fabric: Fabric, sem: Semantics
 ) -> Law:
     """What the algorithm gives; a `SpecError` where that is no law of these tiers."""
     tiers, stack = fabric

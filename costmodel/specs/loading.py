@@ -107,7 +107,7 @@ def _find(kind: str, name_or_path: str | Path) -> tuple[str, dict[str, Any], str
 def is_path(name_or_path: str | Path) -> bool:
     """Whether it is meant as a file: a path, a name with its ending, or a file that is there."""
     text = str(name_or_path)
-    if isinstance(name_or_path, Path) or "/" in text or "\\" in text or text.endswith((".toml", ".json")):
+    if isinstance(name_or_path, Path) or "/" in text or "\\" in text or text.endswith((".toml", ".json", ".py")):
         return True
     try:
         return text != "" and Path(text).exists()
