@@ -61,7 +61,12 @@ def _fabric(chosen: dict[str, Any], tiers: int, logs: Any) -> Fabric:
 
 
 def _law(
-    algorithm: Callable[..., Law], spread: tuple[float, ...], where: str, ranks: tuple[Any, ...], fabric: Fabric, sem: Semantics
+    algorithm: Callable[..., Law],
+    spread: tuple[float, ...],
+    where: str,
+    ranks: tuple[Any, ...],
+    fabric: Fabric,
+    sem: Semantics,
 ) -> Law:
     """What the algorithm gives; a `SpecError` where that is no law of these tiers."""
     tiers, stack = fabric

@@ -32,12 +32,12 @@ Shape = tuple[int, int, int]
 """Stages, microbatches, and chunks of each stage."""
 
 
-def register_schedule(name: str, schedule: Schedule) -> ExitStack:
+def register_schedule(name: str, schedule: Schedule, tolerance: float = TOLERANCE) -> ExitStack:
     """Add a pipeline schedule under a new name, which plans, searches, plays and reports then know.
 
     Where it is used as a context, the schedule is gone after it. Raises a `ValueError` of one line unless its
-    operations are complete and end, on 2 and 4 stages, and its row gives what they take (within `TOLERANCE`, with
-    transfers of 0 and 0.1 of a forward pass) and the microbatches that they hold.
+    operations are complete and end, on 2 and 4 plain stages, and its row gives the time that they take (within
+    `tolerance`, with transfers of 0 and 0.1 of a forward pass) and exactly the microbatches that they hold.
     """
     where = f'schedule "{identifier("schedule", name)}"'
     if not isinstance(schedule, Schedule):
@@ -45,7 +45,7 @@ def register_schedule(name: str, schedule: Schedule) -> ExitStack:
     with entered(SCHEDULES, "schedule", name, schedule) as added:
         _check_fields(where, schedule)
         for shape in _shapes(where, schedule):
-            _check_shape(where, name, shape)
+            _check_shape(where, name, shape, tolerance)
         return added.pop_all()
 
 
@@ -86,7 +86,7 @@ def _least(where: str, schedule: Schedule) -> dict[int, int]:
     return one_by_one
 
 
-def _check_shape(where: str, name: str, shape: Shape) -> None:
+def _check_shape(where: str, name: str, shape: Shape, tolerance: float) -> None:
     """The order, the microbatches in flight and the time of one case."""
     stages, microbatches, chunks = shape
     where = f"{where}, {stages} stages of {chunks} chunks, {microbatches} microbatches".replace(" of 1 chunks", "")
@@ -96,8 +96,8 @@ def _check_shape(where: str, name: str, shape: Shape) -> None:
         seconds = {"forward_s": forward_s, "backward_s": backward_s, "weight_s": weight_s, "transfer_s": transfer_s}
         played = called(where, play, name, *shape, **seconds)
         closed_s = _closed_s(name, shape, passes, transfer_s)
-        if abs(closed_s / played.makespan_s - 1) > TOLERANCE:
-            told = f"{number(played.makespan_s)} s as played out, within {TOLERANCE:.0%}"
+        if abs(closed_s / played.makespan_s - 1) > tolerance:
+            told = f"{number(played.makespan_s)} s as played out, within {100 * tolerance:g} %"
             case = f"F, B and W of {forward_s:g}, {backward_s:g} and {weight_s:g} s and transfers of {transfer_s:g} s"
             refuse(f"{where}, {case}", "the time by its row", f"{number(closed_s)} s", told)
     _check_in_flight(where, name, shape, played)

@@ -36,8 +36,8 @@ def row_bounds_s(lattice: Lattice) -> np.ndarray:
 def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
     """Whether any plan of a row may fit, under the options that take least memory.
 
-    The leanest schedules keep fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1 (3 gathers);
-    weights shared by all ranks are the least; a share of the layers under recompute keeps more than all of them.
+    The leanest schedules keep fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1
+    (3 gathers); weights shared by all ranks are the least; a share of the layers under recompute keeps more than all.
     """
     workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
     point = _cheapest(lattice, rows, *max(_switches(lattice)))
