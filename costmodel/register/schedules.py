@@ -13,8 +13,7 @@ import numpy as np
 
 from costmodel.formulas import Hops, Pipeline, Stage, in_flight, pipeline_s
 from costmodel.graph import Played, Task, order, play
-from costmodel.inputs import SCHEDULES, Plan, PlanPoint, Schedule, embed
-from costmodel.models import decoder
+from costmodel.inputs import SCHEDULES, Block, Plan, PlanPoint, Schedule, Workload, embed
 from costmodel.register.tables import entered, identifier, number, refuse
 from costmodel.semantics import Exact
 from costmodel.specs import SpecError, called
@@ -130,9 +129,8 @@ def _check_in_flight(where: str, name: str, shape: Shape, played: Played) -> Non
 def _point(name: str, shape: Shape) -> PlanPoint:
     (stages, _, chunks), folds = shape, SCHEDULES[name].folds
     plan = Plan(pipeline=stages, schedule=name, virtual_stages=1 if folds else chunks)
-    layers = stages * chunks
-    sizes = {"hidden": 8, "heads": 1, "key_value_heads": 1, "ffn": 8, "vocabulary": 8, "sequence": 8, "batch": 1}
-    return embed(plan, decoder(layers=layers, gated=False, **sizes), 8.0)
+    layers = Block(name="layer", ops=(), repeats=stages * chunks)
+    return embed(plan, Workload(name="plain", blocks=(layers,), sequence=1, batch=1, hidden=1), 8.0)
 
 
 def _closed_s(name: str, shape: Shape, passes: tuple[float, float, float], transfer_s: float) -> Any:
