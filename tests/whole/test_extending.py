@@ -20,11 +20,14 @@ from costmodel.formulas import collectives
 from costmodel.formulas.cost import cost
 from costmodel.formulas.memory import in_flight
 from costmodel.inputs.plan import Plan
-from costmodel.inputs.schedules import SCHEDULES
+from costmodel.inputs.schedules import SCHEDULES, Schedule, ScheduleRow
 from costmodel.inputs.workload import parameters
 from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster, load_workload, model_names
 from costmodel.specs.models import MODELS
+from costmodel.specs.rules import violations
+from optimize.lattice.lattice import lattice
+from optimize.plans.find_plan import find_plan
 from tests.formulas.test_convexity import TOLERANCE, gaps
 from tests.formulas.test_schedule import closed_s, played
 from tests.support import ROOT
@@ -178,6 +181,42 @@ def test_a_schedule_that_splits_weight_gradients(imported):
     peaks = [evaluate(small_decoder(batch=512), cluster(), plan).memory.peak_bytes for plan in plans]
     assert peaks == sorted(peaks)
     assert len(set(peaks)) == 3
+
+
+OWN = {
+    "splits": Schedule(
+        row=ScheduleRow(splits=1.0, stages_in_flight=1.5),
+        warm_up=lambda stages, microbatches, virtual_stages, device: 3 * (stages - device) // 2,
+        least_microbatches=lambda stages: 2 * stages,
+    ),
+    "interleaves": Schedule(  # a chunk more than Megatron-LM's
+        row=ScheduleRow(interleaves=1.0, depth_in_flight=2.0, virtual_in_flight=1.0),
+        warm_up=lambda stages, microbatches, virtual_stages, device: (
+            2 * (stages - device) + (virtual_stages - 1) * stages
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_everything_knows_a_new_schedule(kind):
+    """It is legal, searched like every other, played out, explained, and told on the screen."""
+    workload, machine, own = small_decoder(layers=8, batch=64), cluster(16), OWN[kind]
+    with costmodel.register_schedule("own", own):
+        answer = find_plan(workload, machine, fixed={"schedule": "own", "pipeline": 4})
+        plan, check = answer.plan, answer.plans[0].validation.pipeline
+        assert plan.schedule == "own"
+        assert (plan.virtual_stages > 1) == own.interleaves
+        assert violations(plan, workload, machine) == ()
+        assert violations(dataclasses.replace(plan, virtual_stages=3 - min(plan.virtual_stages, 2)), workload, machine)
+        assert abs(check.difference) < 0.03
+        assert check.in_flight_difference < 1e-9
+        every = lattice(workload, machine, {})
+        columns = every.columns(np.arange(len(every)))
+        chosen = columns["schedule"] == list(SCHEDULES).index("own")
+        assert 0 < chosen.sum() < len(every)
+        assert all(violations(every.plan(i), workload, machine) == () for i in np.flatnonzero(chosen)[::97])
+        assert find_plan(workload, machine).evaluations == len(every)
 
 
 WRONG = {
