@@ -12,6 +12,7 @@ import numpy as np
 from costmodel.formulas import COLLECTIVES, Law, collectives
 from costmodel.inputs import Stack, Tier
 from costmodel.pytree import map_leaves
+from costmodel.register.sealed import SEALED, opened, sealed
 from costmodel.register.tables import entered, identifier, number, refuse
 from costmodel.semantics import Exact, Semantics
 from costmodel.specs import SpecError, called, nearest, show
@@ -84,10 +85,11 @@ def _check(where: str, ranks: tuple[float, ...], law: Callable[..., Law], fabric
     for name, value in _leaves(alone):
         if abs(value) > _NOTHING:
             refuse(f"{where}, a group of one", f"`{name}`", float(value), "0")
-    arrays = tuple(np.full(_CHORDS, n) for n in ranks)
+    arrays = tuple(sealed(np.full(_CHORDS, n)) for n in ranks)
 
     def seconds(logs: Any) -> dict[str, Any]:
-        return _figures(law(where, arrays, fabric(logs), Exact(np)))
+        """In arrays that know arithmetic only, so that what passes can be traced."""
+        return _figures(map_leaves(opened, law(where, arrays, map_leaves(sealed, fabric(logs)), SEALED)))
 
     first, second = rng.uniform(-1.5, 1.5, (2, variables, _CHORDS))
     _check_slower(where, seconds, first, len(ranks))

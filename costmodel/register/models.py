@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from costmodel.formulas import counts
-from costmodel.inputs import Plan, Position, Workload, embed, layers, model_flop, parameters
+from costmodel.inputs import Block, Kind, Plan, Position, Split, Workload, embed, layers, model_flop, parameters
 from costmodel.pytree import map_leaves
 from costmodel.register.tables import entered, refuse
 from costmodel.semantics import Exact
@@ -23,7 +23,7 @@ def register_model(name: str, model: Workload | Callable[..., Workload]) -> Exit
 
     A function must build it without arguments; where a user gives `sequence` or `batch`, it is called with them. Where
     it is used as a context, the model is gone after it. Raises a `ValueError` of one line unless it builds a `Workload`
-    with layers and parameters whose counts are finite and never negative.
+    with layers and parameters, whose counts are finite and never negative and whose divided layers talk.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.endswith((".toml", ".json", ".py")):
         raise SpecError(f"model: the name is {show(name)}; expected letters, digits and . _ -, such as my-model")
@@ -52,9 +52,19 @@ def _check(where: str, workload: Any) -> None:
     for what, count in (("its parameters", parameters(workload)), ("its FLOP", model_flop(workload))):
         if not (math.isfinite(count) and count > 0):
             refuse(where, f"the number of {what}", count, "a finite number > 0")
+    for block in workload.blocks:
+        _check_syncs(f'{where}, block "{block.name}"', block)
     counted = called(where, counts, workload, embed(Plan(), workload, 1.0), Exact(math))
     for block in counted.blocks:
         map_leaves(functools.partial(_check_count, f'{where}, block "{block.name}"'), block)
+
+
+def _check_syncs(where: str, block: Block) -> None:
+    """Layers that the tensor ranks divide talk to one another: without it they would divide for nothing."""
+    divided = (size for op in block.ops for size in (*op.groups, *op.inner, *op.columns) if Split.TENSOR in size.split)
+    talks = any(op.kind == Kind.SYNC for op in block.ops)
+    if block.position == Position.LAYER and not talks and next(divided, None) is not None:
+        raise SpecError(f"{where}: tensor ranks divide its sizes, but it has no `sync`; expected one at each edge of them")
 
 
 def _check_count(where: str, count: Any) -> Any:

@@ -245,7 +245,12 @@ WRONG = {
     "a collective that branches on values": (
         "my_collectives.py",
         ("sem), 2.0)", "sem), 2.0 if ranks[0] > 2 else 1.0)"),
-        r'line 18: all_reduce "two_shot", 8 ranks: ValueError: The truth value of an array .*',
+        r'line 18: all_reduce "two_shot", 8 ranks: TypeError: `greater` of a size; expected arithmetic and .*',
+    ),
+    "a collective that asks a library": (
+        "my_collectives.py",
+        ("sem), 2.0)", "sem), __import__('numpy').log2(1.0 + ranks[0]))"),
+        r'line 18: all_reduce "two_shot", 8 ranks: TypeError: `log2` of a size; expected arithmetic and .*',
     ),
     "a collective that is faster over slower links": (
         "my_collectives.py",
