@@ -52,11 +52,16 @@ def _check(where: str, workload: Any) -> None:
     for what, count in (("its parameters", parameters(workload)), ("its FLOP", model_flop(workload))):
         if not (math.isfinite(count) and count > 0):
             refuse(where, f"the number of {what}", count, "a finite number > 0")
-    for block in workload.blocks:
-        _check_syncs(f'{where}, block "{block.name}"', block)
+    _check_blocks(where, workload)
+
+
+def _check_blocks(where: str, workload: Workload) -> None:
+    """Divided layers talk, and every count of a block is a number."""
     counted = called(where, counts, workload, embed(Plan(), workload, 1.0), Exact(math))
-    for block in counted.blocks:
-        map_leaves(functools.partial(_check_count, f'{where}, block "{block.name}"'), block)
+    for block, own in zip(workload.blocks, counted.blocks, strict=True):
+        here = f'{where}, block "{block.name}"'
+        _check_syncs(here, block)
+        map_leaves(functools.partial(_check_count, here), own)
 
 
 def _check_syncs(where: str, block: Block) -> None:
@@ -64,7 +69,9 @@ def _check_syncs(where: str, block: Block) -> None:
     divided = (size for op in block.ops for size in (*op.groups, *op.inner, *op.columns) if Split.TENSOR in size.split)
     talks = any(op.kind == Kind.SYNC for op in block.ops)
     if block.position == Position.LAYER and not talks and next(divided, None) is not None:
-        raise SpecError(f"{where}: tensor ranks divide its sizes, but it has no `sync`; expected one at each edge of them")
+        raise SpecError(
+            f"{where}: tensor ranks divide its sizes, but it has no `sync`; expected one at each edge of them"
+        )
 
 
 def _check_count(where: str, count: Any) -> Any:

@@ -290,6 +290,34 @@ def test_a_wrong_file_is_refused_in_one_line_with_its_number(folder, name):
     assert re.fullmatch(rf"equipoise: command line: `--with` \({re.escape(file)}\), {message}\n", done.stderr)
 
 
+TOLD = {
+    "explain --help --with my_schedules.py": (0, r"one_f_one_b.*zb_halfway"),
+    "--with my_schedules.py explain --model llama3-8b --cluster h100 --schedule zb": (
+        2,
+        r"expected one of .*zb_halfway",
+    ),
+    "explain --with=my_model.py --model vit-larg --cluster h100": (2, "did you mean vit-large"),
+    "explain --model my_model.py --cluster h100": (
+        2,
+        "a Python file; expected TOML or JSON .--with my_model.py runs it",
+    ),
+    "explain --model llama3-8b --cluster my_fabric.toml": (2, "`all_reduce` is 'two_shot'; expected one of nested"),
+    "models --with none.py": (2, "none.py.: no such file; expected a Python file"),
+    "models --with": (2, "`--with` has no value; expected a Python file"),
+    "--with my_model.py": (2, "the command is missing; expected one of explain"),
+    "models --with my_model.py --with my_model.py": (2, "line 21: model: 'vit-large' is there already"),
+}
+
+
+@pytest.mark.parametrize("line", TOLD)
+def test_what_the_command_line_tells(folder, line):
+    status, told = TOLD[line]
+    done = run(folder, f"equipoise {line}")
+    assert done.returncode == status
+    assert re.search(told, done.stderr + done.stdout, re.DOTALL)
+    assert done.stderr.count("\n") == (status == 2)
+
+
 def test_what_is_registered_is_gone_after_its_context():
     eager = SCHEDULES["gpipe"]
     with costmodel.register_schedule("again", eager):
