@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from costmodel.measured import calibrate as calibrate
     from costmodel.pytree import map_leaves as map_leaves
     from costmodel.pytree import register_pytrees as register_pytrees
+    from costmodel.register import register_collective as register_collective
+    from costmodel.register import register_model as register_model
+    from costmodel.register import register_schedule as register_schedule
     from costmodel.semantics import Exact as Exact
     from costmodel.semantics import Scalar as Scalar
     from costmodel.semantics import Semantics as Semantics

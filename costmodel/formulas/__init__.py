@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from costmodel.formulas.offload import streamed_s as streamed_s
     from costmodel.formulas.optimizer import optimizer_s as optimizer_s
     from costmodel.formulas.pipeline import Hops as Hops
+    from costmodel.formulas.pipeline import Pipeline as Pipeline
+    from costmodel.formulas.pipeline import Stage as Stage
+    from costmodel.formulas.pipeline import pipeline_s as pipeline_s
     from costmodel.formulas.placement import domain_sizes as domain_sizes
     from costmodel.formulas.placement import nests as nests
     from costmodel.formulas.placement import ranks_by_tier as ranks_by_tier

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from costmodel.specs.checks import SHARE as SHARE
     from costmodel.specs.checks import TEXT as TEXT
     from costmodel.specs.checks import Check as Check
+    from costmodel.specs.checks import called as called
     from costmodel.specs.checks import convert as convert
     from costmodel.specs.checks import fail as fail
     from costmodel.specs.checks import is_count as is_count
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from costmodel.specs.loading import load_workload as load_workload
     from costmodel.specs.loading import model_names as model_names
     from costmodel.specs.loading import read_tables as read_tables
+    from costmodel.specs.models import MODELS as MODELS
     from costmodel.specs.nccl import CollectiveRow as CollectiveRow
     from costmodel.specs.nccl import is_nccl as is_nccl
     from costmodel.specs.nccl import read_nccl as read_nccl

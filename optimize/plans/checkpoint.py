@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from costmodel.inputs import schedule_rows
 from optimize.lattice import Lattice
 from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry
@@ -79,7 +80,7 @@ class Checkpoint:
 def _signature(lattice: Lattice, value: PlanValue, top: int) -> str:
     """A name of the question: files of another one are not read."""
     question = (lattice.workload, lattice.cluster, sorted(map(_named, lattice.fixed.items())), len(lattice), top)
-    named = (value.name, sorted(value.factors.items()), exhaustive.CHUNK)
+    named = (value.name, sorted(value.factors.items()), exhaustive.CHUNK, schedule_rows())
     return hashlib.sha256(repr((question, named)).encode()).hexdigest()[:16]
 
 

@@ -13,9 +13,9 @@ import itertools
 import numpy as np
 
 from costmodel import Exact
-from costmodel.formulas import as_floats, counts, memory, rates, stages, timing
+from costmodel.formulas import as_floats, counts, in_flight, memory, rates, stages, timing
 from costmodel.inputs import SCHEDULES, PlanPoint, model_flop, options
-from optimize.lattice import Lattice
+from optimize.lattice import LARGEST_VIRTUAL, Lattice
 
 _ROWS = 8_192
 _SAFE = 1.0 - 1e-9  # for the rounding of sums
@@ -36,16 +36,38 @@ def row_bounds_s(lattice: Lattice) -> np.ndarray:
 def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
     """Whether any plan of a row may fit, under the options that take least memory.
 
-    1F1B keeps fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1 (3 gathers);
-    weights shared by all ranks are the least; a share of the layers under recompute keeps more than all of them.
+    The leanest schedules keep fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1
+    (3 gathers); weights shared by all ranks are the least; a share of the layers under recompute keeps more than all.
     """
     workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
     point = _cheapest(lattice, rows, *max(_switches(lattice)))
     counted, least = counts(workload, point, _EXACT), np.full(rows.stop - rows.start, np.inf)
-    for stage, recompute in itertools.product((2, 3), options.RECOMPUTES.values()):
-        chosen = dataclasses.replace(point, zero=options.ZERO_STAGES[stage], recompute=recompute)
+    leanest = _leanest(point, counted.microbatches)
+    for held, stage, recompute in itertools.product(leanest, (2, 3), options.RECOMPUTES.values()):
+        chosen = dataclasses.replace(held, zero=options.ZERO_STAGES[stage], recompute=recompute)
         least = np.minimum(least, memory(counted, chosen, stack, _EXACT).peak_bytes)
     return _SAFE * least <= lattice.cluster.accelerator.hbm_bytes
+
+
+def _leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
+    """Rows under 1F1B, which no shipped schedule undercuts, and under each of a user's that keeps fewer live anywhere.
+
+    What an interleaved one keeps on a stage is linear in the reciprocal of its virtual stages, so least at one of the
+    ends; without what it keeps for stages before the last, at the same end on all of them.
+    """
+    remaining = (point.pipeline, np.maximum(point.pipeline - 1, 1), np.ones_like(point.pipeline))
+    usual, leaner = [in_flight(point, microbatches, left, _EXACT) for left in remaining], []
+    for schedule in SCHEDULES.values():
+        row, several = schedule.row, schedule.interleaves
+        ends = [
+            dataclasses.replace(point, schedule=row, virtual_stages=virtual)
+            for virtual in ((2.0, float(LARGEST_VIRTUAL)) if several else (1.0,))
+        ]
+        held = [[in_flight(end, microbatches, left, _EXACT) for left in remaining] for end in ends]
+        if any(np.any(a < b * _SAFE) for own in held for a, b in zip(own, usual, strict=True)):
+            least = dataclasses.replace(row, depth_in_flight=0.0) if several else row
+            leaner += [dataclasses.replace(end, schedule=least) for end in ends]
+    return [point, *leaner]
 
 
 def _switches(lattice: Lattice) -> set[tuple[float, float]]:
