@@ -1,7 +1,7 @@
 """The vectorised evaluator of all baselines: decoded vectors, rates moved onto the limits, the solver's own cost model.
 
 In float64 by NumPy; memory is sized to the need and the rates are projected onto budget and power exactly as the solver
-does (`tangents.project`). A vector without feasible hardware has a value above `INFEASIBLE`, by how much it misses.
+does (`hardware.project`). A vector without feasible hardware has a value above `INFEASIBLE`, by how much it misses.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from costmodel import Exact
 from costmodel.formulas import as_floats, counts, hardware_of, memory, rates, step_time, timing, with_hardware
 from costmodel.inputs import PlanPoint
 from experiments.search_quality.encoding import Encoding
-from optimize.clusters import left, money, project, rate
+from optimize.hardware import project
 from optimize.question import RATES, Objective
 
 INFEASIBLE = 1e3  # of a logarithm: above every feasible one
@@ -49,7 +49,6 @@ class Evaluator:
     def __init__(self, encoding: Encoding) -> None:
         self.encoding, self.problem = encoding, encoding.problem
         self.workloads = [as_floats(job.workload) for job in self.problem.jobs]
-        self.priced = money(self.problem.space, float(self.problem.space.template.tiers[0].usable_size))
         self.scales = [
             1.0 if self.problem.objective is Objective.step else job.weight * job.steps for job in self.problem.jobs
         ]
@@ -59,32 +58,32 @@ class Evaluator:
 
     def at(self, count: np.ndarray, y: np.ndarray, plans: list[np.ndarray]) -> Evaluated:
         """Of decoded vectors: the rates are moved onto the limits first."""
-        problem, laws, space = self.problem, self.priced.laws, self.problem.space
+        problem, money = self.problem, self.problem.money
         points = [job.points(index, np.float64) for job, index in zip(self.encoding.jobs, plans, strict=True)]
         counted = [counts(workload, point, _EXACT) for workload, point in zip(self.workloads, points, strict=True)]
         needs = [self._peak(own, point, len(count)) for own, point in zip(counted, points, strict=True)]
         hbm_bytes = np.max(needs, axis=0)
-        have = left(self.priced, problem.limits, count.astype(float), hbm_bytes)
-        y = project(space, laws, have, y, problem.fill)
+        have = money.left(problem.limits, count.astype(float), hbm_bytes)
+        y = project(problem, have, y, problem.fill)
         train_s = np.zeros(len(count))
         machine = self._machine(y)
         for own, point, scale in zip(counted, points, self.scales, strict=True):
             train_s = train_s + scale * _step_s(own, point, machine)
-        value = np.log(train_s) + np.log(rate(problem.objective, self.priced, have).of(laws, y))
+        value = np.log(train_s) + np.log(money.price(y, have))
         value = value if problem.fill else value + np.log(count)
-        missed = [np.log(hbm_bytes / space.ranges.most_hbm_bytes)]
-        for spent, spare in ((laws.usd_of(y).sum(-1), have.usd), (laws.watt_of(y).sum(-1), have.watt)):
+        missed = [np.log(hbm_bytes / problem.most_hbm_bytes)]
+        for spent, spare in ((money.usd(y), have.usd), (money.watt(y), have.watt)):
             over = np.maximum(spent, 1e-300) / np.maximum(spare, 1e-3 * spent)
             missed.append(np.log(np.maximum(over, 1e-300)) - 1e-9)  # no limit: nothing is over
         worst = np.max(missed, axis=0)
         return Evaluated(np.where(worst > 0, INFEASIBLE + worst, value), count, y, hbm_bytes, plans)
 
     def _peak(self, counted: Any, point: PlanPoint, n: int) -> np.ndarray:
-        found = memory(counted, point, self.problem.space.template.stack, _EXACT).peak_bytes
+        found = memory(counted, point, self.problem.machine.stack, _EXACT).peak_bytes
         return np.broadcast_to(np.asarray(found, float), n)
 
     def _machine(self, y: np.ndarray) -> Any:
-        template = self.problem.space.template
+        template = self.problem.machine
         own = dict(zip(RATES, np.exp(y).T, strict=True))
         return with_hardware(template, dataclasses.replace(hardware_of(template), **own))
 

@@ -56,8 +56,8 @@ def convex_hardware(question: Question, recorder: Recorder, seed: int) -> float 
     from scipy.optimize import minimize
 
     evaluate = Evaluator(_OnePlan(question))  # pyright: ignore[reportArgumentType]
-    ranges, generator = question.problem.space.ranges, np.random.default_rng(seed)
-    low, high, count = np.log(ranges.low), np.log(ranges.high), np.array([float(question.case.accelerators)])
+    (low, high), generator = question.problem.ends, np.random.default_rng(seed)
+    count = np.array([float(question.case.accelerators)])
     number = [np.zeros(1, int)]
 
     def value(y: np.ndarray) -> float:

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import Economics, as_floats, economics, hardware_of
+from costmodel.formulas import as_floats, hardware_of
 from costmodel.inputs import Cluster, Plan
+from optimize.clusters.answers import Answer, answer_of
 from optimize.clusters.best_plan import best_plan
-from optimize.clusters.counts import grid, products_s
+from optimize.clusters.counts import grid, least_products_s
 from optimize.lattice import Families, lattice
-from optimize.question import RATES, Job, Limits, Objective, Quantities, Ranges, Space, known_clusters, sized
+from optimize.question import RATES, Job, Limits, Objective, Problem, Quantities, known_clusters, quantities, sized
 
 NETWORKS_BYTES_PER_S = (25e9, 50e9, 100e9)
 """InfiniBand of 200, 400 and 800 Gb/s for each accelerator, priced in proportion, as `prices.toml` says."""
@@ -64,116 +65,122 @@ def search_parts(
 ) -> Parts:
     """Every named cluster that has the prices and powers which the limits and the objective read."""
     end = time.monotonic() + seconds
-    found = Parts(jobs=jobs, limits=limits, objective=objective, fixed=fixed or {})
-    todo = sorted(_parts(found), key=lambda part: part.log_bound)
+    parts = Parts(jobs=jobs, limits=limits, objective=objective, fixed=fixed or {})
+    todo = sorted(_within_limits(parts), key=lambda part: part.log_bound)
     for number, part in enumerate(todo):
-        if part.log_bound >= found.log_value or time.monotonic() > end:
-            found.log_bound = min([found.log_bound, *(left.log_bound for left in todo[number:])])
+        if part.log_bound >= parts.log_value or time.monotonic() > end:
+            parts.log_bound = min([parts.log_bound, *(left.log_bound for left in todo[number:])])
             break
-        _look(found, part)
-    found.log_bound = min(found.log_bound, found.log_value)
-    return found
+        _look(parts, part)
+    parts.log_bound = min(parts.log_bound, parts.log_value)
+    return parts
 
 
-def _parts(found: Parts) -> list[Part]:
+def catalogue_answer(problem: Problem, parts: Parts) -> Answer:
+    """The best cluster of real parts."""
+    assert parts.best is not None
+    cluster, chip = parts.best.cluster, parts.best.cluster.accelerator
+    hardware = {
+        "flop_per_s": float(chip.peak_16bit_flop_per_s),
+        "hbm_bytes_per_s": float(chip.hbm_bytes_per_s),
+        "scale_up_bytes_per_s": float(cluster.tiers[0].bandwidth_bytes_per_s),
+        "scale_out_bytes_per_s": float(cluster.tiers[-1].bandwidth_bytes_per_s),
+        "hbm_bytes": float(chip.hbm_bytes),
+        "accelerators": parts.best.bought,
+    }
+    return answer_of(
+        problem,
+        cluster,
+        parts.best.domain,
+        parts.plans,
+        hardware=hardware,
+        name=parts.best.name,
+        log_bound=parts.log_bound,
+        evaluations=parts.evaluations,
+        shadow_prices={},
+        bound_is="every plan on every listed part and count that could be better was evaluated",
+    )
+
+
+def _within_limits(parts: Parts) -> list[Part]:
     """All clusters, networks and counts within the limits."""
-    parts = []
+    kept = []
     for known in known_clusters():
-        if len(known.tiers) != 2 or known.prices is None or not _priced(found, known):
+        if len(known.tiers) != 2 or known.prices is None or not _priced(parts, known):
             continue
         own = float(known.tiers[-1].bandwidth_bytes_per_s)
         speeds = {own, *(NETWORKS_BYTES_PER_S if known.tiers[-1].name == "infiniband" else ())}
         for speed in sorted(speeds):
             outer = dataclasses.replace(known.tiers[-1], bandwidth_bytes_per_s=speed)
-            parts += _counts(found, dataclasses.replace(known, tiers=(*known.tiers[:-1], outer)))
-    return parts
+            kept += _counts(parts, dataclasses.replace(known, tiers=(*known.tiers[:-1], outer)))
+    return kept
 
 
-def _priced(found: Parts, cluster: Cluster) -> bool:
+def _priced(parts: Parts, cluster: Cluster) -> bool:
     assert cluster.prices is not None
     base = cluster.prices.base
-    usd = base.rental_usd_per_s if found.limits.rent else base.price_usd
-    needs_usd = found.limits.budget_usd is not None or found.objective.usd_power
-    needs_watt = found.limits.power_w is not None or found.objective.watt_power or found.objective.usd_power
+    usd = base.rental_usd_per_s if parts.limits.rent else base.price_usd
+    needs_usd = parts.limits.budget_usd is not None or parts.objective.usd_power
+    needs_watt = parts.limits.power_w is not None or parts.objective.watt_power or parts.objective.usd_power
     return (usd is not None or not needs_usd) and (cluster.accelerator.power_w is not None or not needs_watt)
 
 
-def _counts(found: Parts, cluster: Cluster) -> list[Part]:
+def _counts(parts: Parts, cluster: Cluster) -> list[Part]:
     domain, size = int(cluster.tiers[0].usable_size), float(cluster.tiers[0].size)
-    one = quantities(sized(cluster, domain), domain, 1.0, found.limits.rent)
+    one = quantities(sized(cluster, domain), domain, 1.0, parts.limits.rent)
     usd, watt = (max(1e-9, value / domain) if value == value else 1e-9 for value in (one.capital_usd, one.meter_w))
-    parts = []
-    for count in grid(found.limits, domain, usd, watt):
+    kept = []
+    for count in grid(parts.limits, domain, usd, watt):
         part = sized(cluster, count)
-        least_s = _train_s(found, [_products_s(found, job, part) for job in found.jobs])
-        value = quantities(part, domain, least_s, found.limits.rent)
-        if _misses(found, value):
+        least_s = _train_s(parts, [_products_s(parts, job, part) for job in parts.jobs])
+        value = quantities(part, domain, least_s, parts.limits.rent)
+        if _misses(parts, value):
             continue
-        log_bound = math.log(found.objective.minimised(value, found.steps))
-        parts.append(Part(cluster=part, domain=domain, bought=count * size / domain, log_bound=log_bound))
-    return parts
+        log_bound = math.log(parts.objective.minimised(value, parts.steps))
+        kept.append(Part(cluster=part, domain=domain, bought=count * size / domain, log_bound=log_bound))
+    return kept
 
 
-def _misses(found: Parts, value: Quantities) -> bool:
+def _misses(parts: Parts, value: Quantities) -> bool:
     """Whether the rent of training is above the budget, or it ends too late."""
-    budget_usd, deadline_s = found.limits.budget_usd, found.limits.deadline_s
-    dear = found.limits.rent and budget_usd is not None and value.usd_per_s * value.train_s > budget_usd
+    budget_usd, deadline_s = parts.limits.budget_usd, parts.limits.deadline_s
+    dear = parts.limits.rent and budget_usd is not None and value.usd_per_s * value.train_s > budget_usd
     return dear or (deadline_s is not None and value.train_s > deadline_s)
 
 
-def _products_s(found: Parts, job: Job, cluster: Cluster) -> float:
+def _products_s(parts: Parts, job: Job, cluster: Cluster) -> float:
     """Seconds of a step that the products alone take."""
-    return products_s(job.workload, cluster, found.fixed) / cluster.accelerators
+    return least_products_s(job.workload, cluster, parts.fixed) / cluster.accelerators
 
 
-def _train_s(found: Parts, step_s: Sequence[float]) -> float:
+def _train_s(parts: Parts, step_s: Sequence[float]) -> float:
     """All jobs one after the other, by weight."""
-    return sum(job.weight * job.steps * seconds for job, seconds in zip(found.jobs, step_s, strict=True))
+    return sum(job.weight * job.steps * seconds for job, seconds in zip(parts.jobs, step_s, strict=True))
 
 
-def bill(cluster: Cluster, domain: int, step_s: float, tokens: float) -> Economics:
-    """Of all its accelerators."""
-    assert cluster.prices is not None
-    return economics(as_floats(cluster), as_floats(cluster.prices.base), cluster.accelerators, domain, step_s, tokens)
-
-
-def quantities(cluster: Cluster, domain: int, train_s: float, rent: bool) -> Quantities:
-    """What limits and objectives read; nan where no price is known (and none is asked for)."""
-    money, size = bill(cluster, domain, 1.0, 1.0), float(cluster.tiers[0].size)
-    usd_per_s = money.rental_usd if rent else money.owned_usd
-    return Quantities(
-        train_s=train_s,
-        usd_per_s=math.nan if usd_per_s is None else float(usd_per_s),
-        meter_w=math.nan if money.draw is None else float(money.draw.meter_w),
-        capital_usd=math.nan if money.bill is None else float(money.bill.usd),
-        accelerators=float(cluster.accelerators) * max(1.0, size / domain),
-    )
-
-
-def _look(found: Parts, part: Part) -> None:
+def _look(parts: Parts, part: Part) -> None:
     """Evaluate every plan of every job on one part, as long as it can be best."""
     cluster = as_floats(dataclasses.replace(part.cluster, prices=None))
     hardware = hardware_of(cluster)
     rates = np.array([float(getattr(hardware, name)) for name in RATES])
     hbm_bytes = float(cluster.accelerator.hbm_bytes)
-    space = Space(cluster, None, None, Ranges(rates, rates, hbm_bytes))  # pyright: ignore[reportArgumentType]
-    step_s, plans = [_products_s(found, job, part.cluster) for job in found.jobs], []
-    per_second = math.exp(part.log_bound) / _train_s(found, step_s)
-    for i, job in enumerate(found.jobs):
-        spare = math.exp(found.log_value) / per_second - _train_s(found, [*step_s[:i], 0.0, *step_s[i + 1 :]])
+    step_s, plans = [_products_s(parts, job, part.cluster) for job in parts.jobs], []
+    per_second = math.exp(part.log_bound) / _train_s(parts, step_s)
+    for i, job in enumerate(parts.jobs):
+        spare = math.exp(parts.log_value) / per_second - _train_s(parts, [*step_s[:i], 0.0, *step_s[i + 1 :]])
         if spare <= 0:
             return
         cut = math.log(spare / (job.weight * job.steps)) if math.isfinite(spare) else math.inf
-        families = Families(lattice(job.workload, part.cluster, {**found.fixed, "domain": part.domain}))
-        best = best_plan(job.workload, space, families, np.log(rates), hbm_bytes, cut)
-        found.evaluations += best.evaluations
-        if best.plan is None:
+        families = Families(lattice(job.workload, part.cluster, {**parts.fixed, "domain": part.domain}))
+        log_step_s, plan, evaluations = best_plan(job.workload, cluster, families, np.log(rates), hbm_bytes, cut)
+        parts.evaluations += evaluations
+        if plan is None:
             return
-        step_s[i] = math.exp(best.log_step_s)
-        plans.append(best.plan)
-    log_value = math.log(per_second * _train_s(found, step_s))
-    if _misses(found, quantities(part.cluster, part.domain, _train_s(found, step_s), found.limits.rent)):
+        step_s[i] = math.exp(log_step_s)
+        plans.append(plan)
+    log_value = math.log(per_second * _train_s(parts, step_s))
+    if _misses(parts, quantities(part.cluster, part.domain, _train_s(parts, step_s), parts.limits.rent)):
         return
-    found.by_name[part.name] = min(log_value, found.by_name.get(part.name, math.inf))
-    if log_value < found.log_value:
-        found.log_value, found.best, found.plans = log_value, part, tuple(plans)
+    parts.by_name[part.name] = min(log_value, parts.by_name.get(part.name, math.inf))
+    if log_value < parts.log_value:
+        parts.log_value, parts.best, parts.plans = log_value, part, tuple(plans)
