@@ -3,7 +3,7 @@
 A gene for the count, one for each rate, and for each job one for each degree and one for each axis of options. Degrees
 are decoded one after the other, each to the nearest of what is legal after the ones before it (in log2), so every
 vector is a legal plan, and a gene keeps its meaning when another changes. Options are entries of the axes of the
-lattice that are legal with the degrees. What is enumerated is what the solver enumerates: `Cell.families`.
+lattice that are legal with the degrees. What is enumerated is what the solver enumerates: `bounding.families_of`.
 """
 
 import dataclasses

@@ -11,8 +11,8 @@ from costmodel.inputs import PlanPoint
 from optimize.clusters.progress import TOLERANCE, Best, Cell, Open, Progress, joined, trim
 from optimize.clusters.screening import BATCH, FLOAT32_SLACK, screen, tangents_of
 from optimize.hardware import aggregated, dual_bound, largest_alone, project
-from optimize.lattice import Families, Lattice
-from optimize.question import RATES, Left, Problem, Tangents
+from optimize.lattice import Families, Lattice, lattice
+from optimize.question import RATES, Left, Problem, Tangents, sized
 
 POLISHED = 64  # plans of each count whose hardware is solved for at once
 FEW = 2048  # families below which gradients without compilation are sooner
@@ -24,6 +24,12 @@ Solve = Callable[[Problem, PlanPoint, float], Any]
 """The best hardware of plans (`HardwareSolutions`) by cutting planes; those that cannot be below a value are left."""
 
 
+def families_of(cell: Cell) -> Families:
+    """Every family of plans of a cell: enumerated when asked for, a lattice is not kept."""
+    p = cell.problem
+    return Families(lattice(p.job.workload, sized(p.machine, cell.accelerators), {**p.fixed, "domain": p.domain}))
+
+
 def reference(cell: Cell, y: np.ndarray) -> np.ndarray:
     """Rates like these, on the limits where more is never worse."""
     have = cell.left(np.array([0.25 * cell.problem.most_hbm_bytes]))
@@ -32,7 +38,7 @@ def reference(cell: Cell, y: np.ndarray) -> np.ndarray:
 
 def scan(progress: Progress, cell: Cell) -> None:
     """Bound all families of a cell, and solve the hardware of those that look best."""
-    families, kept = cell.families(), []
+    families, kept = families_of(cell), []
     here = reference(cell, progress.place())
     for start in range(0, len(families), BATCH):
         first = families.first(start, start + BATCH)
@@ -174,7 +180,7 @@ def close(progress: Progress, end: float, solve: Solve | None = None) -> None:
     progress.open = [trim(progress, part) for part in progress.open]
     progress.open.sort(key=lambda part: part.log_bound.min(initial=np.inf))
     for number, part in enumerate(progress.open):
-        families, done = part.cell.families(), []
+        families, done = families_of(part.cell), []
         for piece in _pieces(trim(progress, part)):
             if time.monotonic() > end:
                 done.append(piece)

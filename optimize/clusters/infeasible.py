@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from optimize.clusters.bounding import families_of
 from optimize.clusters.counts import cells
 from optimize.clusters.progress import Cell
 from optimize.clusters.screening import tangents_of
@@ -44,7 +45,7 @@ def least_needed(problem: Problem) -> dict[str, float] | None:
 
 def _least_bytes(cell: Cell) -> list[float]:
     """The least memory of all plans of a cell, if it can be built."""
-    families, problem = cell.families(), cell.problem
+    families, problem = families_of(cell), cell.problem
     if not len(families):
         return []
     first = families.first(0, len(families))

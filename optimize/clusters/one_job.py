@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from costmodel.inputs import PlanPoint
-from optimize.clusters.bounding import close, expand, polish, scan
+from optimize.clusters.bounding import close, expand, families_of, polish, scan
 from optimize.clusters.counts import between, cell_bounds, cells
 from optimize.clusters.descent import again, descend
 from optimize.clusters.progress import TOLERANCE, Cell, Open, Progress, Relaxed
@@ -119,7 +119,7 @@ def _near(cells: list[Cell], relaxed: Relaxed, most: int = 4) -> list[Cell]:
 
 def round_to(progress: Progress, cell: Cell) -> None:
     """Plans of a cell that are near relaxed points, with their hardware solved."""
-    families, relaxed = cell.families(), progress.relaxed
+    families, relaxed = families_of(cell), progress.relaxed
     assert relaxed is not None
     first, near = nearest(families, relaxed, modes(relaxed))
     if not len(first):

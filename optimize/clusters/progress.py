@@ -6,14 +6,11 @@ Also the cell that it searches at a time, and the two kinds of points in it: pla
 import dataclasses
 import enum
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from costmodel.inputs import Plan
-from optimize.lattice import Families, lattice
-from optimize.question import RATES, Left, Objective, Problem, Tangents, sized
+from optimize.question import RATES, Left, Objective, Problem, Tangents
 
 TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this is not looked at again
 
@@ -37,12 +34,6 @@ class Cell:
     def fill(self) -> bool:
         """Whether more hardware is never worse."""
         return self.tilt is None and self.problem.fill
-
-    def families(self) -> Families:
-        """Of its lattice, which is enumerated when asked for, and not kept."""
-        p = self.problem
-        fixed: Mapping[str, Any] = {**p.fixed, "domain": p.domain}
-        return Families(lattice(p.job.workload, sized(p.machine, self.accelerators), fixed))
 
     def left(self, hbm_bytes: np.ndarray) -> Left:
         """What the limits leave for the rates of plans that need so many bytes; less than nothing if it is not sold."""

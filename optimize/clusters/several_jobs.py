@@ -18,7 +18,7 @@ import numpy as np
 
 from costmodel.inputs import Plan
 from optimize.clusters.best_plan import best_plan
-from optimize.clusters.bounding import reference
+from optimize.clusters.bounding import families_of, reference
 from optimize.clusters.counts import cells, flop_bound_s
 from optimize.clusters.descent import descend
 from optimize.clusters.progress import TOLERANCE, Cell, Relaxed
@@ -134,7 +134,7 @@ def _cell(problem: Problem, i: int, count: int) -> Cell:
 def alternate(progress: MixProgress, count: int, y: np.ndarray, turns: int = TURNS) -> None:
     """Exact steps in turn from some rates; keeps the answer if it is the best so far."""
     problem = progress.problem
-    lattices = [_cell(problem, i, count).families() for i in range(len(problem.jobs))]
+    lattices = [families_of(_cell(problem, i, count)) for i in range(len(problem.jobs))]
     if not all(len(families) for families in lattices):
         progress.log_bounds[count] = math.inf
         return
