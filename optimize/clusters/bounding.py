@@ -31,7 +31,7 @@ def families_of(cell: Cell) -> Families:
 
 
 def reference(cell: Cell, y: np.ndarray) -> np.ndarray:
-    """Rates like these, on the limits where more is never worse."""
+    """Rates like `y` for a cell: on the limits, where more hardware is never worse."""
     have = cell.left(np.array([0.25 * cell.problem.most_hbm_bytes]))
     return project(cell.problem, have, y[None], cell.problem.fill)[0]
 
@@ -129,7 +129,7 @@ def expand(families: Families, part: Open) -> Open:
 
 
 def polish(progress: Progress, part: Open, plans: Lattice, rounds: int, dismiss: bool = True) -> Open:
-    """Tangents in float64 at hardware nearer and nearer to each plan's best; offers every answer on the way.
+    """Bound plans by tangents in float64, at hardware nearer and nearer to each one's best; offer every answer.
 
     Without `dismiss`, what it leaves is another's to bound.
     """

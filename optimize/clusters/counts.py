@@ -15,7 +15,7 @@ STEPS = (4, 5, 6, 7)  # of an octave: counts of a domain times 2**i times a quar
 
 
 def grid(limits: Limits, domain: int, least_usd: float, least_w: float) -> list[int]:
-    """Multiples of the domain, four for each octave, as many as the limits can pay for."""
+    """Counts of accelerators: multiples of the domain, four for each octave, as many as the limits can pay for."""
     most = limits.accelerators or math.inf
     if limits.budget_usd is not None and not limits.rent:
         most = min(most, limits.budget_usd / least_usd)
@@ -29,7 +29,7 @@ def grid(limits: Limits, domain: int, least_usd: float, least_w: float) -> list[
 
 
 def between(low: int, high: int, domain: int) -> list[int]:
-    """Multiples of the domain strictly between two counts whose prime factors are 2, 3, 5 and 7."""
+    """Counts strictly between two others: multiples of the domain whose prime factors are 2, 3, 5 and 7."""
     return [domain * k for k in range(low // domain + 1, -(-high // domain)) if _smooth(k)]
 
 
@@ -41,7 +41,7 @@ def _smooth(value: int) -> bool:
 
 
 def cells(problem: Problem) -> list[Cell]:
-    """Every count that the limits can pay for, with whole innermost domains."""
+    """The cells of a problem: every count that the limits can pay for, with whole innermost domains."""
     money, (low, _) = problem.money, problem.ends
     least = money.usd(low), max(1e-9, money.watt(low))
     return [Cell(problem, count) for count in grid(problem.limits, problem.domain, *least)]
@@ -75,7 +75,7 @@ def least_products_s(workload: Workload, cluster: Cluster, fixed: Mapping[str, A
 
 
 def flop_bound_s(problem: Problem, job: Job, accelerators: float) -> float:
-    """No plan on so many accelerators takes fewer seconds: its products alone, on the fastest that limits allow."""
+    """Seconds below which no step on so many accelerators is: its products alone, on the fastest that limits allow."""
     have = problem.money.left(problem.limits, np.array([accelerators]), np.zeros(1))
     fastest = np.exp(largest_alone(problem, have.usd, have.watt)[0, 0])
     slower = float(problem.machine.accelerator.peak_16bit_flop_per_s) / fastest

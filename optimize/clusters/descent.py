@@ -23,7 +23,7 @@ SCHEDULES, ZEROS = ("interleaved", "one_f_one_b"), (1, 3)  # of which a group of
 
 
 def descend(problem: Problem, seed: int = 0, each: int = 16, steps: int = STEPS) -> Relaxed:
-    """From `each` random starts for each pair of schedule and ZeRO stage."""
+    """Where a descent ends from `each` random starts for each pair of schedule and ZeRO stage."""
     generator = np.random.default_rng(seed)
     pairs = [(schedule, zero) for schedule in SCHEDULES for zero in ZEROS]
     schedule, zero = (np.repeat(np.array(column), each) for column in zip(*pairs, strict=True))
@@ -33,7 +33,7 @@ def descend(problem: Problem, seed: int = 0, each: int = 16, steps: int = STEPS)
 
 
 def again(problem: Problem, relaxed: Relaxed | None, seed: int = 0, most: int = 24, steps: int = 40) -> Relaxed:
-    """From where a descent with other limits ended: its best points, in fewer and smaller steps."""
+    """Where a descent ends from the best points of one with other limits, in fewer and smaller steps."""
     if relaxed is None:
         return descend(problem, seed)
     starts = relaxed.schedule[:most], relaxed.zero[:most]

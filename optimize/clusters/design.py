@@ -2,7 +2,7 @@
 
 `design` answers both for one question. For one job the continuous answer is certified by `one_job.search`, for several
 it is that of `several_jobs.search_mix` with a bound over shared hardware; the catalogue is enumerated
-(`catalogue.search_parts`). Every plan that is reported has been validated on its cluster in float64.
+(`real_parts.search_parts`). Every plan that is reported has been validated on its cluster in float64.
 """
 
 import dataclasses
@@ -17,10 +17,10 @@ from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster
 from optimize.clusters import one_job
 from optimize.clusters.answers import Answer, continuous_answer, misses
-from optimize.clusters.catalogue import catalogue_answer, search_parts
 from optimize.clusters.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
 from optimize.clusters.infeasible import why_infeasible
 from optimize.clusters.progress import Progress, Relaxed
+from optimize.clusters.real_parts import catalogue_answer, search_parts
 from optimize.clusters.several_jobs import MixProgress, search_mix
 from optimize.clusters.several_jobs_bound import shared_bound
 from optimize.hardware import shadow_prices, solve_plans

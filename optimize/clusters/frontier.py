@@ -103,7 +103,7 @@ def swept_limit(problem: Problem) -> str | None:
 
 
 def monotone(points: list[Mapping[str, Any]], limit: str, maximised: bool) -> list[Mapping[str, Any]]:
-    """By the limit; a point that is worse than one with less of the limit takes that one's answer (it is allowed)."""
+    """Points in the order of the limit, none worse than one with less of it, whose answer it takes (it is allowed)."""
     kept: list[Mapping[str, Any]] = []
     for point in sorted(points, key=lambda point: point[limit]):
         if kept and _better(kept[-1], point, maximised):

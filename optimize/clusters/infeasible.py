@@ -15,7 +15,7 @@ MOST = 16_384  # accelerators up to which a way out is looked for
 
 
 def why_infeasible(problem: Problem) -> str:
-    """One line. Memory decides: with it, the least rates must be paid for and powered."""
+    """One line that says why. Memory decides: with it, the least rates must be paid for and powered."""
     least = least_needed(problem)
     name = problem.job.workload.name
     if least is None:

@@ -32,7 +32,7 @@ def search(
     told: Callable[[str], None] = lambda _: None,
     after: Progress | None = None,
 ) -> Progress:
-    """Until the gap is closed or the time is up. `after`: a search with other limits, from whose points it starts."""
+    """Search until the gap is closed or the time is up. `after`: one with other limits, from whose points it starts."""
     end, progress = time.monotonic() + seconds, Progress(problem)
     if after is not None:
         progress.seen = after.seen
@@ -118,7 +118,7 @@ def _near(cells: list[Cell], relaxed: Relaxed, most: int = 4) -> list[Cell]:
 
 
 def round_to(progress: Progress, cell: Cell) -> None:
-    """Plans of a cell that are near relaxed points, with their hardware solved."""
+    """Offer the plans of a cell that are near relaxed points, with their hardware solved."""
     families, relaxed = families_of(cell), progress.relaxed
     assert relaxed is not None
     first, near = nearest(families, relaxed, modes(relaxed))

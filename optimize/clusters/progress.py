@@ -44,7 +44,7 @@ class Cell:
         return have._replace(usd=np.where(unbuildable, -1.0, have.usd))
 
     def tangents(self, step: Tangents) -> Tangents:
-        """Of the seconds of all steps, from those of one."""
+        """Tangents of the seconds of all steps, from those of one."""
         steps = 1.0 if self.problem.objective is Objective.step else self.problem.job.steps
         at = step._replace(log_value=step.log_value + np.log(steps))
         if self.tilt is None or self.place is None:
@@ -54,11 +54,11 @@ class Cell:
 
     @property
     def log_count(self) -> float:
-        """What is added to logarithms where the objective has a price."""
+        """Logarithm of the accelerators, which is added where the objective has a price; else 0."""
         return 0.0 if self.problem.fill else math.log(self.accelerators)
 
     def log_value(self, have: Left, at: Tangents) -> np.ndarray:
-        """Of the objective, where the tangents were taken."""
+        """Logarithm of the objective, where the tangents were taken."""
         return at.log_value + np.log(self.problem.money.price(at.y, have)) + self.log_count
 
 
@@ -85,7 +85,7 @@ class Relaxed:
 
     @property
     def accelerators(self) -> np.ndarray:
-        """Of the largest plan of each start."""
+        """Accelerators of the largest plan of each start."""
         return np.max([x["tensor"] * x["context"] * x["pipeline"] * x["data"] for x in self.jobs], axis=0)
 
     def y(self, which: np.ndarray) -> np.ndarray:
@@ -103,7 +103,7 @@ class Open:
     y: np.ndarray
 
     def keep(self, chosen: np.ndarray) -> "Open":
-        """Some of them."""
+        """The chosen ones of them."""
         return Open(self.cell, self.indices[chosen], self.log_bound[chosen], self.y[chosen])
 
 
@@ -147,12 +147,12 @@ class Progress:
 
     @property
     def cut(self) -> float:
-        """Bounds above it need no more work."""
+        """The logarithm above which bounds need no more work."""
         return np.inf if self.best is None else self.best.log_value - TOLERANCE
 
     @property
     def log_bound(self) -> float:
-        """Nothing is below."""
+        """The logarithm that nothing is below."""
         ends = [
             self.dismissed,
             *self.unseen.values(),
@@ -182,7 +182,7 @@ class Progress:
 
 
 def trim(progress: Progress, part: Open) -> Open:
-    """Without what is not possible or cannot be best."""
+    """A part without what is not possible or cannot be best."""
     above = part.log_bound >= progress.cut
     progress.dismiss(part.log_bound[above & np.isfinite(part.log_bound)])
     return part.keep(~above & np.isfinite(part.log_bound))

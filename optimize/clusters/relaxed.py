@@ -22,7 +22,7 @@ Starts = tuple[np.ndarray, np.ndarray]
 
 
 def natural(z: np.ndarray, jobs: int) -> np.ndarray:
-    """Degrees from log2, shares as they are, rates from natural logarithms; `z` is variables x starts."""
+    """Variables from `z` (variables x starts): degrees from log2, rates from natural logarithms, shares as they are."""
     x, k = np.exp(z), len(OF_JOB)
     for i in range(jobs):
         degrees = slice(i * k, i * k + len(DEGREES))
@@ -31,7 +31,7 @@ def natural(z: np.ndarray, jobs: int) -> np.ndarray:
 
 
 def logarithms(x: np.ndarray, jobs: int) -> np.ndarray:
-    """The inverse."""
+    """Variables as they are searched: the inverse of `natural`."""
     z, k = np.log(np.maximum(x, 1e-300)), len(OF_JOB)
     for i in range(jobs):
         degrees = slice(i * k, i * k + len(DEGREES))
@@ -40,7 +40,7 @@ def logarithms(x: np.ndarray, jobs: int) -> np.ndarray:
 
 
 def ranges(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Of every variable, as columns."""
+    """The least and the most of every variable, as columns."""
     low, high = [], []
     for job in problem.jobs:
         workload, depth = job.workload, layers(job.workload)

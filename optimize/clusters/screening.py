@@ -50,7 +50,7 @@ def _with_rates(template: Cluster, rates: Any) -> Cluster:
 
 
 def screen(workload: Workload, machine: Cluster, points: PlanPoint, y: np.ndarray, batch: int = BATCH) -> Tangents:
-    """Every plan of `points` (arrays of one length) at its own logarithms of the rates: tangents of one step."""
+    """Tangents of one step of each plan of `points` (arrays of one length), at its own logarithms of the rates."""
     program = _program()
     workload = map_leaves(np.float32, compiled.anonymous(workload))
     template = map_leaves(np.float32, compiled.anonymous(machine))
@@ -88,7 +88,7 @@ def _piece(leaf: Any, rows: slice, batch: int) -> np.ndarray:
 
 
 def tangents_of(workload: Workload, machine: Cluster, points: PlanPoint, y: np.ndarray) -> Tangents:
-    """The same for few plans, in float64 by dual numbers."""
+    """Tangents of one step of few plans, in float64 by dual numbers."""
     at: dict[str, Any] = dict(zip(RATES, np.exp(y).T, strict=True))
     workload = as_floats(workload)
 

@@ -69,14 +69,14 @@ class MixProgress:
 
     @property
     def log_bound(self) -> float:
-        """Nothing is below: the least over all counts."""
+        """The logarithm that nothing is below: the least over all counts."""
         return min([*self.log_bounds.values(), math.inf if self.best is None else self.best.log_value])
 
 
 def search_mix(
     problem: Problem, bound: Bound, seconds: float, seed: int = 0, told: Callable[[str], None] = lambda _: None
 ) -> MixProgress:
-    """Answers first, at the counts of the best relaxed points; then bounds, until the time is up."""
+    """Search for answers at the counts of the best relaxed points; then raise bounds, until the time is up."""
     end, progress = time.monotonic() + seconds, MixProgress(problem=problem)
     counts = _counts(problem)
     progress.log_bounds = {count: _products_bound(problem, count) for count in counts}
@@ -132,7 +132,7 @@ def _cell(problem: Problem, i: int, count: int) -> Cell:
 
 
 def alternate(progress: MixProgress, count: int, y: np.ndarray, turns: int = TURNS) -> None:
-    """Exact steps in turn from some rates; keeps the answer if it is the best so far."""
+    """Take exact steps in turn from some rates; keep the answer if it is the best so far."""
     problem = progress.problem
     lattices = [families_of(_cell(problem, i, count)) for i in range(len(problem.jobs))]
     if not all(len(families) for families in lattices):
@@ -195,7 +195,7 @@ def _rates(mixed: Mixed) -> np.ndarray:
 
 
 def bound_all(progress: MixProgress, bound: Bound, counts: list[int], end: float, told: Callable[[str], None]) -> None:
-    """Always what bounds least: a count's families at once, then job by job, then boxes of hardware apart."""
+    """Raise always the least bound: a count's families at once, then job by job, then boxes of hardware apart."""
     searched: dict[int, list[Any]] = {}
     final: set[int] = set()  # counts whose bound cannot be improved
     while progress.best is not None and time.monotonic() < end:

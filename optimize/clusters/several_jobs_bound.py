@@ -51,16 +51,18 @@ class SharedBound:
 
     @property
     def accelerators(self) -> int:
+        """How many the cluster has."""
         return self.alone[0].accelerators
 
     @property
     def shares(self) -> np.ndarray:
+        """What part of the sum each job is at the known answer."""
         shares = np.exp(self.values - self.values.max())
         return shares / shares.sum()
 
     @property
     def log_bound(self) -> float:
-        """Infinite where one job has no plan."""
+        """The logarithm that nothing is below; infinite where one job has no plan."""
         each = np.array([search.log_bound for search in self.searches])
         if any(_impossible(search) for search in self.searches):
             return np.inf
@@ -68,7 +70,7 @@ class SharedBound:
         return max(self.least, float((self.shares * (each - np.log(shares))).sum()) + self.log_scale)
 
     def scan(self, seen: list[dict[tuple[int, int], Tangents]], end: float) -> None:
-        """Every family of every job bounded once."""
+        """Bound every family of every job once."""
         self.closed = [False] * len(self.alone)
         for i, cell in enumerate(self.alone):
             problem = cell.problem.within(self.ends)
@@ -101,7 +103,7 @@ class SharedBound:
         return True
 
     def split(self, end: float) -> list["SharedBound"]:
-        """The same in two boxes; none where this one is narrow, or empty."""
+        """The two halves of this box of hardware, bounded; none where it is narrow, or empty."""
         parts = []
         for changes in self._halves() if np.isfinite(self.log_bound) else []:
             part = dataclasses.replace(self, least=self.log_bound, searches=[], closed=[], **changes)
@@ -144,7 +146,7 @@ def _impossible(search: Progress) -> bool:
 def shared_bound(
     problem: Problem, count: int, plans: tuple[Plan, ...], hardware: Hardware, log_best: float, end: float
 ) -> SharedBound:
-    """Every family of every job bounded once, tilted by the slopes of these plans at these rates."""
+    """The bound of a count, every family of every job bounded once, tilted by the slopes of plans at their hardware."""
     scale, y = problem.log_scale, np.log([float(getattr(hardware, name)) for name in RATES])
     timed = dataclasses.replace(problem, objective=Objective.time) if scale else problem
     alone = [Cell(dataclasses.replace(timed, jobs=(job,)), count) for job in problem.jobs]

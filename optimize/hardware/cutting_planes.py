@@ -41,14 +41,18 @@ class Model(Protocol):
         """Values of the limits alone."""
         ...
 
-    def equalities(self) -> tuple[np.ndarray, np.ndarray]: ...
+    def equalities(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of coefficients of the logarithms, and what they sum to."""
+        ...
 
-    def take(self, chosen: np.ndarray) -> "Model": ...
+    def take(self, chosen: np.ndarray) -> "Model":
+        """The functions of some of the problems."""
+        ...
 
 
 @dataclasses.dataclass
 class Minima:
-    """Of each problem: the best point inside, its value, the bound and the multipliers that prove it."""
+    """What is known of each problem: the best point inside, its value, the bound and the multipliers that prove it."""
 
     point: np.ndarray
     value: np.ndarray
@@ -58,14 +62,14 @@ class Minima:
     evaluations: int
 
     def put(self, chosen: np.ndarray, part: "Minima") -> None:
-        """Set those of some of the problems."""
+        """Set the minima of some of the problems."""
         for name in ("point", "value", "bound", "limit_weights", "slope"):
             getattr(self, name)[chosen] = getattr(part, name)
         self.evaluations += part.evaluations
 
 
 def nothing_known(point: np.ndarray, limits: int, bound: float) -> Minima:
-    """Points (problems x variables) without values yet, and a bound."""
+    """Minima of which only points (problems x variables) and a bound are known."""
     n, k = point.shape
     return Minima(point.copy(), np.full(n, np.inf), np.full(n, bound), np.zeros((n, limits)), np.zeros((n, k)), 0)
 
@@ -77,8 +81,11 @@ def minimise(
     cutoff: float | np.ndarray = np.inf,
     enough: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Minima:
-    """From points inside (problems x variables). A problem is done where value - bound <= tolerance, where its bound is
-    above the cutoff, or where its value is `enough`."""
+    """Minima of all problems, from points inside (problems x variables).
+
+    A problem is done where value - bound <= tolerance, where its bound is above the cutoff, or where its value is
+    `enough`.
+    """
     n = len(inside)
     minima = nothing_known(inside, len(model.residual_logs(inside.T)), -np.inf)
     cuts = _Cuts(model, inside, np.arange(n), np.broadcast_to(np.asarray(cutoff, float), (n,)))
@@ -110,19 +117,19 @@ class _Cuts:
         self.offsets, self.slopes, self.of_objective = np.empty((n, 0)), np.empty((n, 0, k)), np.empty(0, bool)
 
     def take(self, chosen: np.ndarray) -> "_Cuts":
-        """Those of some of the problems."""
+        """The cuts of some of the problems."""
         part = _Cuts(self.model.take(chosen), self.inside[chosen], self.numbers[chosen], self.cutoff[chosen])
         part.offsets, part.slopes, part.of_objective = self.offsets[chosen], self.slopes[chosen], self.of_objective
         return part
 
     def open(self, minima: Minima, tolerance: float, enough: Callable[[np.ndarray], np.ndarray] | None) -> np.ndarray:
-        """Which of them go on."""
+        """Which of the problems go on."""
         value, bound = minima.value[self.numbers], minima.bound[self.numbers]
         done = (value - bound <= tolerance) | (bound > self.cutoff)
         return ~(done if enough is None else done | enough(value))
 
     def touch(self, minima: Minima, points: np.ndarray) -> None:
-        """Tangents of all functions at points (points x problems x variables); those inside may become the best."""
+        """Add tangents of all functions at points (points x problems x variables); those inside may become best."""
         values, slopes = self.model.evaluate(np.moveaxis(points, 2, 0))
         minima.evaluations += values[0].size
         for i, at in enumerate(points):
@@ -145,7 +152,7 @@ class _Cuts:
         return np.all(np.abs(at @ self.rows.T - self.model.equalities()[1]) <= 1e-6, axis=1)
 
     def pulled(self, points: np.ndarray) -> np.ndarray:
-        """As far from the point inside towards these points as all limits are met."""
+        """Points as far from those inside towards these points as all limits are met."""
         near, far = np.zeros(len(points)), np.ones(len(points))
         whole = self._met(points)
         if whole.all():
@@ -205,7 +212,7 @@ class _Cuts:
         return weights / np.where(lost, 1.0, sums)
 
     def improve_bounds(self, minima: Minima, weights: np.ndarray, free: np.ndarray) -> None:
-        """What these multipliers prove, where it is more than what is known."""
+        """Keep what these multipliers prove, where it is more than what is known."""
         slope = self._slope(weights, free)
         bounds = self._bounds(slope, weights, free)
         better = bounds > minima.bound[self.numbers]

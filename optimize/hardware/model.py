@@ -97,7 +97,7 @@ class HardwareModel:
         return kept
 
     def take(self, chosen: np.ndarray) -> "HardwareModel":
-        """The same for some of the plans."""
+        """The model of some of the plans."""
 
         def of(tree: T) -> T:
             return map_leaves(lambda leaf: leaf[chosen] if np.size(leaf) == self.length > 1 else leaf, tree)

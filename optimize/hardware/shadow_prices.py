@@ -23,7 +23,7 @@ _LIMITS = {"budget_usd": ("budget", "USD"), "power_w": ("power", "W"), "deadline
 
 
 def shadow_prices(problem: Problem, plans: Sequence[Plan], solved: HardwareSolutions) -> dict[str, Any]:
-    """By limit: per cent of the value for one per cent more of it (right and left), where it would go, and in words.
+    """What more of each limit buys: per cent of the value for one per cent (right and left), where it goes, in words.
 
     At these plans; a change that large that another plan wins is worth more.
     """

@@ -43,7 +43,7 @@ class HardwareSolutions:
     model: HardwareModel
     status: tuple[HardwareStatus, ...]
     logs: np.ndarray  # logarithms of the free variables
-    value: np.ndarray  # the minimised quantity; infinite where nothing feasible was found
+    value: np.ndarray  # the minimised quantity; infinite where nothing is known to be feasible
     lower_bound: np.ndarray
     shadow_prices: dict[str, np.ndarray]  # per cent of the value for one per cent more of a limit
     need_prices: dict[str, np.ndarray]  # by memory: per cent of the value for one per cent less that the plan needs

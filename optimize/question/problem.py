@@ -61,7 +61,7 @@ class Problem:
 
     @property
     def job(self) -> Job:
-        """The first, and mostly the only one."""
+        """The first job, and mostly the only one."""
         return self.jobs[0]
 
     @property
@@ -71,7 +71,7 @@ class Problem:
 
     @property
     def log_scale(self) -> float:
-        """Of the objective over the sum of weighted seconds and what multiplies them: a step is their mean."""
+        """Logarithm of the objective over the sum of weighted seconds and what multiplies it: a step is their mean."""
         if self.objective is not Objective.step:
             return 0.0
         return -float(np.log(sum(job.weight * job.steps for job in self.jobs)))
@@ -101,7 +101,7 @@ class Problem:
 
     @functools.cached_property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """The same in logarithms."""
+        """The least and the most of the rates, in logarithms."""
         low, high = self.rate_ends
         return np.log(low), np.log(high)
 
@@ -117,7 +117,7 @@ class Problem:
 
     @functools.cached_property
     def money(self) -> Money:
-        """What rates cost and draw."""
+        """What rates cost and draw, and what that is worth."""
         return money(self.template, self.curves, self.objective)
 
     def hardware(self, rates: np.ndarray, hbm_bytes: Scalar, accelerators: Scalar) -> Hardware:

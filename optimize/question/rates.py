@@ -40,7 +40,7 @@ class Left(NamedTuple):
 
 
 class Tangents(NamedTuple):
-    """Of plans at hardware of their own each: logarithm of the seconds, its slopes, where; and bytes of HBM."""
+    """Plans, each at hardware of its own: logarithm of the seconds, its slopes, where; and bytes of HBM."""
 
     log_value: np.ndarray
     slopes: np.ndarray  # by the logarithms of the rates

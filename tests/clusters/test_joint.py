@@ -9,11 +9,11 @@ import pytest
 from costmodel.formulas.curves import capital_usd, meter_w, with_hardware
 from costmodel.specs.loading import load_cluster, load_curves, load_workload
 from optimize.clusters import one_job as joint
-from optimize.clusters.catalogue import search_parts
 from optimize.clusters.descent import descend
 from optimize.clusters.frontier import frontier, monotone
 from optimize.clusters.infeasible import why_infeasible
 from optimize.clusters.progress import Outcome, Progress
+from optimize.clusters.real_parts import search_parts
 from optimize.clusters.relaxed import RelaxedModel, ranges
 from optimize.clusters.screening import FLOAT32_SLACK, screen, tangents_of
 from optimize.clusters.several_jobs import search_mix

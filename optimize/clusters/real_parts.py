@@ -26,8 +26,8 @@ NETWORKS_BYTES_PER_S = (25e9, 50e9, 100e9)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Part:
-    """One cluster of the catalogue with one network, of so many accelerators."""
+class Candidate:
+    """One cluster known by name with one network, of so many accelerators."""
 
     cluster: Cluster  # with prices
     domain: int
@@ -41,15 +41,15 @@ class Part:
 
 
 @dataclasses.dataclass(kw_only=True)
-class Parts:
-    """What the search of the catalogue knows so far."""
+class PartsProgress:
+    """What the search among real parts knows so far."""
 
     jobs: Sequence[Job]
     limits: Limits
     objective: Objective
     fixed: Mapping[str, Any]
     log_value: float = math.inf
-    best: Part | None = None
+    best: Candidate | None = None
     plans: tuple[Plan, ...] = ()
     log_bound: float = math.inf  # nothing that was dismissed is below
     evaluations: int = 0
@@ -62,10 +62,10 @@ class Parts:
 
 def search_parts(
     jobs: Sequence[Job], limits: Limits, objective: Objective, seconds: float, fixed: Mapping[str, Any] | None = None
-) -> Parts:
-    """Every named cluster that has the prices and powers which the limits and the objective read."""
+) -> PartsProgress:
+    """The best cluster known by name, of those whose prices and powers the limits and the objective read."""
     end = time.monotonic() + seconds
-    parts = Parts(jobs=jobs, limits=limits, objective=objective, fixed=fixed or {})
+    parts = PartsProgress(jobs=jobs, limits=limits, objective=objective, fixed=fixed or {})
     todo = sorted(_within_limits(parts), key=lambda part: part.log_bound)
     for number, part in enumerate(todo):
         if part.log_bound >= parts.log_value or time.monotonic() > end:
@@ -76,8 +76,8 @@ def search_parts(
     return parts
 
 
-def catalogue_answer(problem: Problem, parts: Parts) -> Answer:
-    """The best cluster of real parts."""
+def catalogue_answer(problem: Problem, parts: PartsProgress) -> Answer:
+    """The answer of the best cluster of real parts."""
     assert parts.best is not None
     cluster, chip = parts.best.cluster, parts.best.cluster.accelerator
     hardware = {
@@ -102,7 +102,7 @@ def catalogue_answer(problem: Problem, parts: Parts) -> Answer:
     )
 
 
-def _within_limits(parts: Parts) -> list[Part]:
+def _within_limits(parts: PartsProgress) -> list[Candidate]:
     """All clusters, networks and counts within the limits."""
     kept = []
     for known in known_clusters():
@@ -116,7 +116,7 @@ def _within_limits(parts: Parts) -> list[Part]:
     return kept
 
 
-def _priced(parts: Parts, cluster: Cluster) -> bool:
+def _priced(parts: PartsProgress, cluster: Cluster) -> bool:
     assert cluster.prices is not None
     base = cluster.prices.base
     usd = base.rental_usd_per_s if parts.limits.rent else base.price_usd
@@ -125,7 +125,7 @@ def _priced(parts: Parts, cluster: Cluster) -> bool:
     return (usd is not None or not needs_usd) and (cluster.accelerator.power_w is not None or not needs_watt)
 
 
-def _counts(parts: Parts, cluster: Cluster) -> list[Part]:
+def _counts(parts: PartsProgress, cluster: Cluster) -> list[Candidate]:
     domain, size = int(cluster.tiers[0].usable_size), float(cluster.tiers[0].size)
     one = quantities(sized(cluster, domain), domain, 1.0, parts.limits.rent)
     usd, watt = (max(1e-9, value / domain) if value == value else 1e-9 for value in (one.capital_usd, one.meter_w))
@@ -137,28 +137,28 @@ def _counts(parts: Parts, cluster: Cluster) -> list[Part]:
         if _misses(parts, value):
             continue
         log_bound = math.log(parts.objective.minimised(value, parts.steps))
-        kept.append(Part(cluster=part, domain=domain, bought=count * size / domain, log_bound=log_bound))
+        kept.append(Candidate(cluster=part, domain=domain, bought=count * size / domain, log_bound=log_bound))
     return kept
 
 
-def _misses(parts: Parts, value: Quantities) -> bool:
+def _misses(parts: PartsProgress, value: Quantities) -> bool:
     """Whether the rent of training is above the budget, or it ends too late."""
     budget_usd, deadline_s = parts.limits.budget_usd, parts.limits.deadline_s
     dear = parts.limits.rent and budget_usd is not None and value.usd_per_s * value.train_s > budget_usd
     return dear or (deadline_s is not None and value.train_s > deadline_s)
 
 
-def _products_s(parts: Parts, job: Job, cluster: Cluster) -> float:
+def _products_s(parts: PartsProgress, job: Job, cluster: Cluster) -> float:
     """Seconds of a step that the products alone take."""
     return least_products_s(job.workload, cluster, parts.fixed) / cluster.accelerators
 
 
-def _train_s(parts: Parts, step_s: Sequence[float]) -> float:
+def _train_s(parts: PartsProgress, step_s: Sequence[float]) -> float:
     """All jobs one after the other, by weight."""
     return sum(job.weight * job.steps * seconds for job, seconds in zip(parts.jobs, step_s, strict=True))
 
 
-def _look(parts: Parts, part: Part) -> None:
+def _look(parts: PartsProgress, part: Candidate) -> None:
     """Evaluate every plan of every job on one part, as long as it can be best."""
     cluster = as_floats(dataclasses.replace(part.cluster, prices=None))
     hardware = hardware_of(cluster)
