@@ -43,7 +43,7 @@ def _smooth(value: int) -> bool:
 def cells(problem: Problem) -> list[Cell]:
     """The cells of a problem: every count that the limits can pay for, with whole innermost domains."""
     money, (low, _) = problem.money, problem.ends
-    least = money.usd(low), max(1e-9, money.watt(low))
+    least = float(money.usd(low)), max(1e-9, float(money.watt(low)))
     return [Cell(problem, count) for count in grid(problem.limits, problem.domain, *least)]
 
 

@@ -43,8 +43,8 @@ def nearest(
         closest = np.argpartition(distance, min(each, len(distance) - 1))[:each]
         plans.append(first[closest])
         near.append(np.full(len(closest), i))
-    families, place = np.unique(np.concatenate(plans), return_index=True)
-    return families, np.concatenate(near)[place]
+    kept, place = np.unique(np.concatenate(plans), return_index=True)
+    return kept, np.concatenate(near)[place]
 
 
 def _distance(columns: dict[str, np.ndarray], relaxed: Relaxed, i: int, job: int) -> np.ndarray:
