@@ -41,7 +41,7 @@ def register_pytrees() -> None:
     To be called by code that hands such objects to `jax.tree` or `jax.jit` when it imported JAX after making them and
     has called nothing of `costmodel` since that knows JAX (see above).
     """
-    jax = sys.modules.get("jax")
+    jax: Any = sys.modules.get("jax")
     if not _waiting or not (hasattr(jax, "tree_util") and hasattr(jax, "jit")):  # half of JAX: it is being imported
         return
     with _lock:

@@ -3,7 +3,7 @@
 A gene for the count, one for each rate, and for each job one for each degree and one for each axis of options. Degrees
 are decoded one after the other, each to the nearest of what is legal after the ones before it (in log2), so every
 vector is a legal plan, and a gene keeps its meaning when another changes. Options are entries of the axes of the
-lattice that are legal with the degrees. What is enumerated is what the solver enumerates: `joint.Cell.families`.
+lattice that are legal with the degrees. What is enumerated is what the solver enumerates: `bounding.families_of`.
 """
 
 import dataclasses
@@ -99,7 +99,7 @@ class Encoding:
         kept = [i for i in range(len(whole)) if all(len(of[i]) for of in lattices)]
         self.counts = np.array([whole[i] for i in kept])
         self.jobs = [_merged([of[i] for i in kept], self.counts) for of in lattices]
-        self.low, self.high = np.log(problem.space.ranges.low), np.log(problem.space.ranges.high)
+        self.low, self.high = problem.ends
 
     @property
     def genes(self) -> int:
@@ -134,12 +134,11 @@ def _counts(problem: Problem) -> list[int]:
     if not grid:
         return []
     pairs = zip(counts, counts[1:], strict=False)
-    return sorted({*counts, *(n for low, high in pairs for n in between(low, high, grid[0].domain))})
+    return sorted({*counts, *(n for low, high in pairs for n in between(low, high, problem.domain))})
 
 
 def _lattice(problem: Problem, workload: Workload, count: int) -> Lattice:
-    domain = int(problem.space.template.tiers[0].usable_size)
-    return lattice(workload, sized(problem.space.template, count), {**problem.fixed, "domain": domain})
+    return lattice(workload, sized(problem.machine, count), {**problem.fixed, "domain": problem.domain})
 
 
 def _merged(lattices: list[Lattice], counts: np.ndarray) -> Plans:

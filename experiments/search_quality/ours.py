@@ -10,9 +10,10 @@ from experiments.search_quality import layers
 from experiments.search_quality.recorder import Recorder
 from experiments.search_quality.score import fields
 from experiments.search_quality.suite import Question, plan_of
+from optimize.clusters import Best, Progress, shared_bound
 from optimize.clusters import one_job as joint
 from optimize.clusters import several_jobs as mix
-from optimize.hardware import hardware_problem, solve_plans
+from optimize.hardware import solve_plans
 from optimize.plans import find_plan
 from optimize.question import RATES
 
@@ -35,9 +36,7 @@ def _plan(question: Question, recorder: Recorder, seed: int) -> float | None:
 
 def _hardware(question: Question, recorder: Recorder, seed: int) -> float | None:
     del seed
-    problem = question.problem
-    asked = hardware_problem(problem)
-    solved = solve_plans(asked, (plan_of(question.case),))
+    solved = solve_plans(question.problem, (plan_of(question.case),))
     recorder.evaluations = solved.evaluations
     if not np.isfinite(solved.value[0]):
         return None
@@ -55,10 +54,10 @@ def _joint(question: Question, recorder: Recorder, seed: int) -> float | None:
     """What `design` does for one job: the certified search, then the hardware of its plan solved to the end."""
     problem = question.problem
 
-    class Watched(joint.Progress):
+    class Watched(Progress):
         """Tells the recorder of every answer when it is found."""
 
-        def offer(self, best: joint.Best) -> None:
+        def offer(self, best: Best) -> None:
             super().offer(best)
             recorder.evaluations = self.evaluations
             recorder.offer(best.log_value, lambda: _of_best(best))
@@ -68,8 +67,7 @@ def _joint(question: Question, recorder: Recorder, seed: int) -> float | None:
     recorder.evaluations = search.evaluations
     if search.best is None:
         return None
-    asked = hardware_problem(problem)
-    solved = solve_plans(asked, (search.best.plan,))
+    solved = solve_plans(problem, (search.best.plan,))
     hardware = dataclasses.replace(solved.hardware(0), hbm_bytes=search.best.hbm_bytes)
     recorder.evaluations += solved.evaluations
     assert search.best is not None
@@ -78,7 +76,7 @@ def _joint(question: Question, recorder: Recorder, seed: int) -> float | None:
     return search.log_bound
 
 
-def _of_best(best: joint.Best) -> dict[str, Any]:
+def _of_best(best: Best) -> dict[str, Any]:
     rates = [float(rate) for rate in np.exp(best.y)]
     own = {"accelerators": best.cell.accelerators, "rates": rates, "hbm_bytes": best.hbm_bytes}
     return own | {"plans": [fields(best.plan)]}
@@ -87,7 +85,7 @@ def _of_best(best: joint.Best) -> dict[str, Any]:
 def _mix(question: Question, recorder: Recorder, seed: int) -> float | None:
     turn = mix._turn
 
-    def watched(progress: mix.MixFound, *arguments: Any) -> mix.Mixed | None:
+    def watched(progress: mix.MixProgress, *arguments: Any) -> mix.Mixed | None:
         answer = turn(progress, *arguments)
         recorder.evaluations = progress.evaluations
         if answer is not None:
@@ -96,7 +94,7 @@ def _mix(question: Question, recorder: Recorder, seed: int) -> float | None:
 
     mix._turn = watched  # this is a process of one search
     seconds = recorder.left_s()
-    search = mix.search_mix(question.problem, seconds, seed)
+    search = mix.search_mix(question.problem, shared_bound, seconds, seed)
     recorder.evaluations = search.evaluations
     if search.best is None:
         return None

@@ -44,8 +44,8 @@ def convex_hardware(question: Question, recorder: Recorder, seed: int) -> float 
 
     plan_point = embed(plan_of(question.case), question.workload, float(question.cluster.tiers[0].usable_size))
     evaluate = Evaluator(question.problem, [lambda index: plan_point])
-    ranges, generator = question.problem.space.ranges, np.random.default_rng(seed)
-    low, high, count = np.log(ranges.low), np.log(ranges.high), np.array([float(question.case.accelerators)])
+    (low, high), generator = question.problem.ends, np.random.default_rng(seed)
+    count = np.array([float(question.case.accelerators)])
     number = [np.zeros(1, int)]
 
     def value(y: np.ndarray) -> float:

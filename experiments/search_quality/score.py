@@ -38,14 +38,14 @@ def score_design(
 ) -> float | None:
     """Score of a cluster with the plan of each job. Memory is what the plans need, up to rounding."""
     problem = question.problem
-    hardware = problem.space.hardware(rates, hbm_bytes * (1 + 1e-12), float(accelerators))
+    hardware = problem.hardware(rates, hbm_bytes * (1 + 1e-12), float(accelerators))
     whole = sized(question.template, accelerators)
     if any(violations(plan, job.workload, whole) for plan, job in zip(plans, problem.jobs, strict=True)):
         return None
     none = {"log_bound": math.log(TINY), "evaluations": 0, "shadow_prices": {}, "bound_is": ""}
     answer = continuous_answer(problem, question.template, question.curves, hardware, plans, **none)
-    ranges = problem.space.ranges
-    offered = (ranges.low * (1 - ROUNDING) <= rates) & (np.asarray(rates) <= ranges.high * (1 + ROUNDING))
+    low, high = problem.rate_ends
+    offered = (low * (1 - ROUNDING) <= rates) & (np.asarray(rates) <= high * (1 + ROUNDING))
     broken = [name for name in misses(answer) if answer.residuals[name] > ROUNDING]
     return float(answer.value) if offered.all() and not broken else None
 

@@ -15,7 +15,7 @@ from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.specs import load_cluster, load_curves, load_workload
 from optimize.lattice import CHUNK, lattice, thinned
 from optimize.plans import in_numpy
-from optimize.question import Job, Limits, Objective, Problem, known_ranges, sized, space
+from optimize.question import Job, Limits, Objective, Problem, design_problem, known_bounds, sized
 
 KINDS = ("plan", "hardware", "joint", "mix", "layers")
 MODELS = {
@@ -90,7 +90,7 @@ def _draw(kind: str, number: int, seed: int) -> Case:
 
 def _count(parameters: float, generator: np.random.Generator) -> int:
     """A power of two from what holds the states to 16,384, from 8 on."""
-    least = max(8.0, STATE_BYTES * parameters / (0.4 * known_ranges().most_hbm_bytes))
+    least = max(8.0, STATE_BYTES * parameters / (0.4 * known_bounds()["hbm_bytes"][1]))
     low = min(14, math.ceil(math.log2(least)))
     return int(2 ** generator.integers(low, min(14, low + 5) + 1))
 
@@ -127,7 +127,7 @@ def _some_plan(case: Case) -> dict[str, Any]:
     generator = np.random.default_rng(case.seed)
     chosen = np.unique(generator.integers(len(plans), size=min(CHUNK, 2000)))
     costs = in_numpy(plans)(dataclasses.replace(plans.chunk(0, 0), indices=chosen))
-    offered = costs.peak_bytes <= known_ranges().most_hbm_bytes
+    offered = costs.peak_bytes <= known_bounds()["hbm_bytes"][1]
     best = np.where(offered, costs.step_s, np.inf).argmin() if offered.any() else costs.peak_bytes.argmin()
     return dataclasses.asdict(plans.plan(int(chosen[best])))
 
@@ -196,9 +196,10 @@ def problem_of(case: Case) -> Question:
         Job(workload=workload, tokens=job["tokens"], weight=job["weight"])
         for workload, job in zip(workloads(case), case.jobs, strict=True)
     )
-    own, fixed = space(template, curves), {} if case.kind == "layers" else fixed_of(case)
-    if case.kind in ("joint", "mix"):
-        fixed = dict(thinned([job.workload for job in jobs], own, fixed)[0])
+    fixed = {} if case.kind == "layers" else fixed_of(case)
     objective, limits = Objective[case.objective], Limits(**case.limits)
-    problem = Problem(jobs=jobs, limits=limits, objective=objective, space=own, fixed=fixed)
+    problem = design_problem(template, curves, jobs=jobs, limits=limits, objective=objective, fixed=fixed)
+    if case.kind in ("joint", "mix"):
+        fixed = thinned([job.workload for job in jobs], problem.machine, fixed)[0]
+        problem = dataclasses.replace(problem, fixed=fixed)
     return Question(case, problem, as_floats(template), curves)

@@ -13,9 +13,10 @@ import itertools
 import numpy as np
 
 from costmodel import Exact
-from costmodel.formulas import as_floats, counts, in_flight, memory, rates, stages, timing
-from costmodel.inputs import SCHEDULES, PlanPoint, model_flop, options
+from costmodel.formulas import as_floats, counts, in_flight, memory, stages, timing
+from costmodel.inputs import SCHEDULES, PlanPoint, options
 from optimize.lattice import LARGEST_VIRTUAL, Lattice
+from optimize.question import products_s
 
 _ROWS = 8_192
 _SAFE = 1.0 - 1e-9  # for the rounding of sums
@@ -107,9 +108,8 @@ def _cheapest(lattice: Lattice, rows: slice, parallel: float, ring: float) -> Pl
 def flop_bound_s(lattice: Lattice) -> float:
     """Seconds in which all accelerators together could do the model's FLOP at the best rate of a kernel."""
     workload, cluster = as_floats(lattice.workload), as_floats(dataclasses.replace(lattice.cluster, prices=None))
-    speed = rates(cluster.accelerator, lattice.points_of_rows(np.array([0]), np.float64), cluster.stack)
-    fastest_s = min(speed.matmul_s_per_flop, speed.attention_s_per_flop)
-    return float(_SAFE * model_flop(workload) * workload.batch * fastest_s / cluster.accelerators)
+    point = lattice.points_of_rows(np.array([0]), np.float64)
+    return _SAFE * products_s(workload, cluster, point) / cluster.accelerators
 
 
 def in_order_of_bounds(lattice: Lattice) -> Lattice:

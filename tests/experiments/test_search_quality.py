@@ -23,9 +23,9 @@ from experiments.search_quality.score import score_design
 from experiments.search_quality.suite import EXPERTS, KINDS, MODELS, Question, draw, problem_of
 from optimize.clusters import one_job as joint
 from optimize.lattice.lattice import lattice
+from optimize.question.clusters import sized
 from optimize.question.objective import Job, Limits, Objective
-from optimize.question.problem import Problem
-from optimize.question.space import sized, space
+from optimize.question.problem import design_problem
 from tests.support import ROOT
 
 
@@ -73,9 +73,9 @@ def question(**changes) -> Question:
         Job(workload=load_workload(name, sequence=2048, batch=64), tokens=1e11) for name in ("llama3-8b", "gpt-1.7b")
     )
     limits = Limits(budget_usd=1.5e6, power_w=60e3, accelerators=64)
-    fields = {"jobs": jobs, "limits": limits, "objective": Objective.cost, "space": space(template, curves)} | changes
+    fields = {"jobs": jobs, "limits": limits, "objective": Objective.cost} | changes
     case = dataclasses.replace(draw(0, ("joint",), 1)[0], objective="cost")
-    return Question(case, Problem(**fields), template, curves)
+    return Question(case, design_problem(template, curves, **fields), template, curves)
 
 
 def test_every_vector_is_a_legal_plan_and_its_value_is_the_exact_score():
@@ -105,7 +105,7 @@ def test_every_plan_of_the_lattices_has_a_vector():
     asked = question()
     encoding = Encoding(asked.problem)
     job, counts = encoding.jobs[0], encoding.counts
-    sizes = [len(lattice(asked.workload, sized(asked.problem.space.template, int(n)), {"domain": 8})) for n in counts]
+    sizes = [len(lattice(asked.workload, sized(asked.problem.machine, int(n)), {"domain": 8})) for n in counts]
     assert len(job.lattice) == sum(sizes)
     rows = np.random.default_rng(1).integers(len(job.accelerators), size=300)
     degrees = ("tensor", "pipeline", "context", "expert", "expert_tensor", "microbatch")

@@ -1,4 +1,4 @@
-"""What one more dollar or watt would buy, in plain words; and the exact hardware of the plan that was found."""
+"""What one more dollar or watt would buy, in plain words."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.inputs import Plan, PlanPoint, PriceRange, embed
+from costmodel.inputs import Plan
 from optimize import units
-from optimize.hardware.solving import HardwareProblem, HardwareSolutions, solve_hardware
-from optimize.question import RATES, Problem
+from optimize.hardware.solving import HardwareSolutions, solve_plans
+from optimize.question import Problem
 
-EXACTLY = 1e-6  # gap of the hardware of the plan that is reported
 MORE = 0.01  # of a limit, to see where it goes
 _WORDS = {
     "flop_per_s": "FLOP/s",
@@ -23,36 +22,12 @@ _WORDS = {
 _LIMITS = {"budget_usd": ("budget", "USD"), "power_w": ("power", "W"), "deadline_s": ("time allowed", "s")}
 
 
-def hardware_problem(problem: Problem) -> HardwareProblem:
-    """The convex problem of fixed plans, in the same space."""
-    space = problem.space
-    ranges, prices = space.ranges, PriceRange(low=space.prices, base=space.prices, high=space.prices)
-    bounds = {name: (float(a), float(b)) for name, a, b in zip(RATES, ranges.low, ranges.high, strict=True)}
-    return HardwareProblem(
-        jobs=problem.jobs,
-        template=dataclasses.replace(space.template, prices=prices),
-        curves=space.curves,
-        objective=problem.objective,
-        limits=problem.limits,
-        bounds=bounds | {"hbm_bytes": (1.0, ranges.most_hbm_bytes)},
-    )
-
-
-def solve_plans(problem: HardwareProblem, plans: Sequence[Plan], tolerance: float = EXACTLY) -> HardwareSolutions:
-    """The best hardware of one plan for each job."""
-    return solve_hardware(problem, *(_points(problem, i, plan) for i, plan in enumerate(plans)), tolerance=tolerance)
-
-
-def _points(problem: HardwareProblem, i: int, plan: Plan) -> list[PlanPoint]:
-    return [embed(plan, problem.jobs[i].workload, float(problem.template.tiers[0].usable_size))]
-
-
-def shadow_prices(problem: HardwareProblem, plans: Sequence[Plan], solved: HardwareSolutions) -> dict[str, Any]:
-    """By limit: per cent of the value for one per cent more of it (right and left), where it would go, and in words.
+def shadow_prices(problem: Problem, plans: Sequence[Plan], solved: HardwareSolutions) -> dict[str, Any]:
+    """What more of each limit buys: per cent of the value for one per cent (right and left), where it goes, in words.
 
     At these plans; a change that large that another plan wins is worth more.
     """
-    found = {}
+    prices = {}
     for name in ("budget_usd", "power_w"):
         limit = getattr(problem.limits, name)
         if limit is None or name not in solved.shadow_prices:
@@ -62,14 +37,14 @@ def shadow_prices(problem: HardwareProblem, plans: Sequence[Plan], solved: Hardw
         gains = [_per_cent(value, other, sign) for other, sign in ((right, 1.0), (left, -1.0))]
         price = float(solved.shadow_prices[name][0])
         goes = _goes_to(solved, right)
-        found[name] = {
+        prices[name] = {
             "value_per_limit": price,
             "resolved": gains,
             "per_unit": price * value / limit,
             "goes_to": goes,
             "words": _words(name, gains[0] if gains[0] is not None else price, goes),
         }
-    return found | _bytes(solved)
+    return prices | _bytes(solved)
 
 
 def _bytes(solved: HardwareSolutions) -> dict[str, Any]:
@@ -87,7 +62,7 @@ def _bytes(solved: HardwareSolutions) -> dict[str, Any]:
     }
 
 
-def _again(problem: HardwareProblem, plans: Sequence[Plan], name: str, limit: float) -> HardwareSolutions:
+def _again(problem: Problem, plans: Sequence[Plan], name: str, limit: float) -> HardwareSolutions:
     changed = dataclasses.replace(problem.limits, **{name: limit})
     return solve_plans(dataclasses.replace(problem, limits=changed), plans)
 
