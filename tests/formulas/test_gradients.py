@@ -28,7 +28,9 @@ from costmodel.inputs.workload import model_flop
 from costmodel.models.decoder import decoder
 from costmodel.pytree import as_float
 from costmodel.semantics import Exact, Smooth
-from tests.support.registry import FAMILIES, REGISTRY, Args, job_args, job_of
+from tests.support.families import Args
+from tests.support.jobs import job_args, job_of
+from tests.support.registry import FAMILIES, REGISTRY
 from tests.support.strategies import Array, cluster_batch, double, point_batch, sizes_batch
 
 _POINT = embed(Plan(), decoder(layers=2, hidden=64, heads=2, ffn=64, vocabulary=64, sequence=8, batch=1), 8)
