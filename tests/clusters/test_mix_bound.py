@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
 from costmodel.specs.loading import load_cluster, load_curves, load_workload
 from optimize.clusters.screening import tangents_of
@@ -13,8 +14,9 @@ from optimize.question.clusters import sized
 from optimize.question.objective import Job, Limits
 from optimize.question.problem import Problem, design_problem
 from optimize.question.rates import RATES
+from tests.support import often
 
-COUNT, DOMAIN, INSTANCES = 16, 8, 44
+COUNT, DOMAIN, INSTANCES = 16, 8, often(16, 44)
 WORKLOADS = (
     load_workload("llama3-8b", sequence=2048, batch=32),
     load_workload("llama3-8b", sequence=1024, batch=16),
@@ -66,6 +68,7 @@ def boxes(shared: SharedBound, splits: int):
         yield min(part.log_bound for part in parts)
 
 
+@pytest.mark.slow
 def test_it_is_never_above_the_best_of_a_fine_grid():
     ends = zip(*ASKED.ends, strict=True)
     grid = np.stack(np.meshgrid(*(np.linspace(a, b, 5) for a, b in ends), indexing="ij"), -1).reshape(-1, len(RATES))
@@ -88,5 +91,5 @@ def test_it_is_never_above_the_best_of_a_fine_grid():
         assert all(bound <= best + 1e-9 for bound in bounds), (bounds, best)
         assert bounds == sorted(bounds)
         checked, tight = checked + 1, tight + int(best - bounds[-1] < 0.3)
-    assert checked >= 40
-    assert tight >= 5  # and it says something, even from a random start
+    assert checked >= INSTANCES * 10 / 11
+    assert tight >= INSTANCES / 9  # and it says something, even from a random start

@@ -8,7 +8,7 @@ import pytest
 from costmodel.measured.rows import Unreadable
 from optimize import cli
 from optimize.diagnosis.predict import predict
-from tests.measured.test_rows import ROW, needs_bulk, table
+from tests.support.row_by_hand import ROW, needs_bulk, table
 
 COLUMNS = ["predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note"]
 
@@ -90,7 +90,7 @@ def test_wrong_input_is_one_line(tmp_path, capsys, monkeypatch, words, said):
 
 @needs_bulk
 def test_a_calibration_set_is_predicted(tmp_path, capsys):
-    from tests.measured.test_rows import BULK
+    from tests.support.row_by_hand import BULK
 
     assert BULK is not None
     status, _, _ = ask(capsys, BULK / "calibration.csv", "--out", tmp_path / "out.csv")

@@ -108,7 +108,7 @@ def test_replace(everything):
 def test_static_fields_are_hashable(everything):
     for item in everything:
         static = [getattr(item, f.name) for f in dataclasses.fields(item) if f.metadata.get("static")]
-        hash((tuple(static), jax.tree.structure(item)))
+        assert isinstance(hash((tuple(static), jax.tree.structure(item))), int)  # or it raises
 
 
 def test_leaves_are_numbers(everything):

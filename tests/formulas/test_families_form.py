@@ -25,8 +25,8 @@ from costmodel.semantics import Exact
 from tests.formulas.test_convexity import TOLERANCE, gaps, log_step
 from tests.formulas.test_gradients import KINK, STEP, units
 from tests.support.builders import cluster, small_decoder, small_moe
-from tests.support.registry import flatten, unflatten
 from tests.support.strategies import cluster_batch, double, point_batch
+from tests.support.trees import flatten, unflatten
 
 FAMILIES = {
     "decoder": small_decoder(),

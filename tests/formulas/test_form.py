@@ -17,18 +17,11 @@ from costmodel.formulas import roofline
 from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan, embed
 from costmodel.semantics import Exact
-from tests.support.registry import (
-    FAMILIES,
-    NETWORK,
-    REGISTRY,
-    Args,
-    Family,
-    flatten,
-    job_values,
-    report_values,
-    unflatten,
-)
+from tests.support.families import NETWORK, Args, Family
+from tests.support.jobs import job_values, report_values
+from tests.support.registry import FAMILIES, REGISTRY
 from tests.support.strategies import Array, cluster_batch, named, point_batch, workload_batch
+from tests.support.trees import flatten, unflatten
 
 NUMPY = Exact(np)
 # Reached through another entry: they return counts and trees, not times, or are called by what is registered.

@@ -8,8 +8,10 @@ counted.
 
 import contextlib
 import functools
+import importlib
 import math
 from itertools import product
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +25,18 @@ from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.stack import Stack
 from costmodel.inputs.workload import model_flop
 from costmodel.models.decoder import decoder
+from costmodel.pytree import as_float
 from costmodel.semantics import Exact
-from tests.support.registry import FAMILIES, REGISTRY, Args, job_args, job_of
+from tests.support.families import Args
+from tests.support.jobs import job_args, job_of
+from tests.support.registry import FAMILIES, REGISTRY
 from tests.support.strategies import Array, cluster_batch, double, point_batch, sizes_batch
 
 _POINT = embed(Plan(), decoder(layers=2, hidden=64, heads=2, ffn=64, vocabulary=64, sequence=8, batch=1), 8)
 BATCH = 128
 STEP = 2e-6
 KINK = 1e-4
+composition = importlib.import_module("costmodel.formulas.cost")
 QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}  # compiles in a third of the time
 UNCOMPILED = ("report", "float32")  # its terms compile for ten seconds; what they read is in "job"
 DTYPES = {"float32": np.float32, "float64": np.float64}
@@ -46,24 +52,56 @@ def stacked(family: str, args: Args, library, shape: tuple[int, ...]) -> Array:
     return library.stack([library.broadcast_to(values[name], shape) for name in outputs(family)])
 
 
+def apart(function):
+    """`function` and its derivative as two programs. One program of a whole job compiles for a minute in 3 GiB."""
+
+    def numbers(tree):
+        return jax.tree.map(jnp.asarray, jax.tree.map(as_float, tree))  # no integers: they have no derivative
+
+    @jax.custom_vjp
+    def piece(*given):
+        return forward(*given)[0]
+
+    forward = jax.jit(
+        lambda *given: jax.vjp(lambda *moved: numbers(function(*moved, Exact(jnp))), *given), compiler_options=QUICK
+    )
+    piece.defvjp(forward, jax.jit(lambda pull, slopes: pull(slopes), compiler_options=QUICK))
+    return lambda *given: piece(*numbers(given[:-1]))
+
+
+PIECES = {name: apart(getattr(composition, name)) for name in ("counts", "timing", "step_time", "memory")}
+
+
+def in_pieces(args: Args) -> Array:
+    """All values of the family `job`, each piece of the composition under JIT."""
+    with mock.patch.multiple(composition, **PIECES):
+        return stacked("job", args, jnp, (BATCH,))
+
+
 @functools.cache
 def compiled(family: str, dtype: str):
     """Values and gradients, under JIT, of all entries of a family, for batches of `BATCH`, in one dtype."""
 
-    def program(args, row):
-        values, pull = jax.vjp(lambda a: stacked(family, a, jnp, (BATCH,)), args)
-        return values, pull(row)[0]
+    @jax.jit
+    def program(args):
+        return jax.vjp(lambda a: stacked(family, a, jnp, (BATCH,)), args)
 
-    if family != UNCOMPILED[0]:
-        program = jax.jit(program, compiler_options=QUICK if family == "job" else None)
+    @jax.jit
+    def pulled(pull, row):
+        return pull(row)[0]
+
+    if family in ("job", "report"):
+        function = in_pieces if family == "job" else lambda a: stacked(family, a, jnp, (BATCH,))
+        program, pulled = functools.partial(jax.vjp, function), lambda pull, row: pull(row)[0]
 
     def call(args: Args, entries: tuple[str, ...] = ()) -> tuple[Array, dict[str, Array]]:
         names = outputs(family)
         with double() if dtype == "float64" else contextlib.nullcontext():
             given = {name: jnp.asarray(value, dtype=DTYPES[dtype]) for name, value in args.items()}
             rows = np.eye(len(names), dtype=DTYPES[dtype])[:, :, None] * np.ones(BATCH, DTYPES[dtype])
-            answers = [jax.tree.map(np.asarray, program(given, rows[names.index(e)])) for e in entries or names]
-        return answers[0][0].astype(float), {k: np.stack([g[k] for _, g in answers]).astype(float) for k in args}
+            values, pull = program(given)
+            slopes = [jax.tree.map(np.asarray, pulled(pull, rows[names.index(e)])) for e in entries or names]
+        return np.asarray(values, float), {k: np.stack([each[k] for each in slopes]).astype(float) for k in args}
 
     return call
 

@@ -20,7 +20,7 @@ from optimize.lattice.lattice import SEARCHED, chunks, count, lattice
 from tests.oracles.legal import MODELS, legal
 from tests.oracles.plans import brute_force
 from tests.support.builders import cluster, small_decoder, small_moe
-from tests.support.families import FAMILIES, small_dlrm
+from tests.support.small_workloads import FAMILIES, small_dlrm
 
 DENSE, MOE = small_decoder(layers=6, batch=12), small_moe(batch=16)
 ODD = dataclasses.replace(cluster(24, domain=6, tiers=3), name="odd")

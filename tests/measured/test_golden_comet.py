@@ -155,7 +155,7 @@ def blocks_only():
     sizes = {"layers": 128, "hidden": 25600, "ffn": 102400, "vocabulary": 1, "sequence": 2048, "batch": 1024}
     full = decoder(heads=1024, **sizes)  # more than any tensor degree: the table divides everything
     layer = next(block for block in full.blocks if block.position == Position.LAYER)
-    matrices = tuple(op for op in layer.ops if op.kind != Kind.MEMORY)
+    matrices = tuple(op for op in layer.ops if op.kind not in (Kind.MEMORY, Kind.NORM, Kind.ACTIVATION))
     return dataclasses.replace(full, blocks=(dataclasses.replace(layer, ops=matrices),))
 
 

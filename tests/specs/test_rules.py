@@ -11,7 +11,7 @@ from costmodel.inputs.schedules import SCHEDULES
 from costmodel.specs.rules import all_rules, columns, demands, violations
 from tests.oracles.legal import MODELS, legal
 from tests.support.builders import accelerator, cluster
-from tests.support.families import FAMILIES
+from tests.support.small_workloads import FAMILIES
 
 DEGREES = ("tensor", "context", "pipeline", "data")
 CLUSTERS = {
