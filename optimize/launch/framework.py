@@ -167,11 +167,6 @@ class Framework:
     about_model: frozenset[str]  # options of the model, the data and the logs: read past
     elsewhere: Callable[[Plan], Iterable[str]] = lambda plan: ()  # what is set outside the file, in words
 
-    def restricts(self) -> dict[str, tuple[Any, ...]]:
-        """Allowed values by field, over all alternatives."""
-        names = dict.fromkeys(name for alternative in self.alternatives for name in alternative)
-        return {name: tuple(dict.fromkeys(v for a in self.alternatives for v in a.get(name, ()))) for name in names}
-
     def cannot(self, plan: Plan, workload: Workload | None = None) -> tuple[str, ...]:
         """What of a plan this framework cannot be told; empty for one that reads back as it was written."""
         plan = canonical(plan)
