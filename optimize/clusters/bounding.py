@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import PlanPoint
-from optimize.clusters.progress import TOLERANCE, Best, Cell, Open, Progress, joined, trim
+from optimize.clusters.progress import Best, Cell, Open, Progress, joined, trim
 from optimize.clusters.screening import BATCH, FLOAT32_SLACK, screen, tangents_of
 from optimize.hardware import aggregated, dual_bound, largest_alone, project
 from optimize.lattice import Families, Lattice, lattice
@@ -18,6 +18,7 @@ POLISHED = 64  # plans of each count whose hardware is solved for at once
 FEW = 2048  # families below which gradients without compilation are sooner
 ROUNDS = 10  # of tangents for what stays
 TOGETHER = 16  # plans whose hardware is solved by cutting planes at once
+SAME = 1e-9  # of a logarithm: solved hardware that is better by less is not (and may hold more HBM than the plan needs)
 MOST_SEEN = 8_000_000  # families whose screens are kept: some 200 MB
 
 Solve = Callable[[Problem, PlanPoint, float], Any]
@@ -213,7 +214,7 @@ def _exactly(progress: Progress, part: Open, plans: Lattice, end: float, solve: 
 def _offer_solved(progress: Progress, part: Open, plans: Lattice, solved: Any, place: int) -> None:
     hardware, index = solved.hardware(place), int(part.indices[place])
     log_value = float(np.log(solved.value[place]))
-    if log_value >= min(progress.cut + TOLERANCE, np.inf):
+    if progress.best is not None and log_value >= progress.best.log_value - SAME:
         return
     y = np.log([float(getattr(hardware, name)) for name in RATES])
     own = {"y": y, "hbm_bytes": float(hardware.hbm_bytes), "plan": plans.plan(index)}
