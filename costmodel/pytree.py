@@ -42,7 +42,7 @@ def register_pytrees() -> None:
     has called nothing of `costmodel` since that knows JAX (see above).
     """
     jax = sys.modules.get("jax")
-    if not _waiting or not (hasattr(jax, "tree_util") and hasattr(jax, "jit")):  # half of JAX: it is being imported
+    if jax is None or not (hasattr(jax, "tree_util") and hasattr(jax, "jit")):  # half of JAX: it is being imported
         return
     with _lock:
         while _waiting:
