@@ -2,7 +2,8 @@
 
 The command line answers with NumPy alone, so importing `costmodel` must not cost an `import jax`.
 A class is registered with `jax.tree_util` when it is made, where JAX is in the process by then. Otherwise
-it waits for `register_pytrees`, which `load_workload`, `load_cluster`, `prepare` and `Exact(jax.numpy)` call.
+it waits for `register_pytrees`, which `load_workload`, `load_cluster`, `prepare`, `map_leaves`, `as_floats` and
+`Exact(jax.numpy)` call.
 """
 
 import dataclasses
@@ -41,8 +42,8 @@ def register_pytrees() -> None:
     To be called by code that hands such objects to `jax.tree` or `jax.jit` when it imported JAX after making them and
     has called nothing of `costmodel` since that knows JAX (see above).
     """
-    jax: Any = sys.modules.get("jax")
-    if not _waiting or not (hasattr(jax, "tree_util") and hasattr(jax, "jit")):  # half of JAX: it is being imported
+    jax = sys.modules.get("jax") if _waiting else None
+    if jax is None or not (hasattr(jax, "tree_util") and hasattr(jax, "jit")):  # half of JAX: it is being imported
         return
     with _lock:
         while _waiting:
@@ -53,6 +54,7 @@ def register_pytrees() -> None:
 
 def map_leaves(function: Callable[[Any], Any], tree: T) -> T:
     """`tree` with `function` applied to every leaf: `jax.tree.map` for the classes here, without JAX."""
+    register_pytrees()
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         fields = [f.name for f in dataclasses.fields(tree) if not f.metadata.get("static")]
         return dataclasses.replace(tree, **{name: map_leaves(function, getattr(tree, name)) for name in fields})

@@ -175,6 +175,7 @@ ORDERS = {
     "classes first, then a cluster": MADE + "import jax\nmade = load_cluster('h100')" + MAPPED,
     "classes first, then a workload": MADE + "import jax\nmade = load_workload('llama3-8b')" + MAPPED,
     "objects first, then prepare": MADE + JOB + "made = prepare(*job)" + MAPPED,
+    "objects first, then floats": MADE + JOB + "made = map_leaves(float, job[0])" + MAPPED,
     "objects first, then a semantics": MADE + JOB + "Exact(jax.numpy)\nmade = job[:2]" + MAPPED,
     "objects first, then registered": MADE + CHIP + "\nimport jax, costmodel\ncostmodel.register_pytrees()" + MAPPED,
     "no hook is left behind": NO_HOOK,
