@@ -33,7 +33,7 @@ def every_plan(accelerators: int, layers: int, has_experts: bool):
     meshes = [(1, 1), (2, 1), *([(4, 1), (5, 1), (1, 2), (2, 2)] if has_experts else [])]
     meshes = [dict(zip(("expert", "expert_tensor"), mesh, strict=True)) for mesh in meshes]
     stages = {"schedule": SCHEDULES, "virtual_stages": (1, 2, 3), "microbatch": (1, 5)}
-    shards = {"zero_stage": (0, 1), "data_shard": (None, 2, 3), "domain": (None, 2, 6)}
+    shards = {"zero_stage": (0, 1), "data_shard": (None, 2, 3), "domain": (None, 2, 5, 6)}
     switches = {"sequence_parallel": (False, True), "context_kind": ("ring", "all_to_all")}
     for chosen in degrees:
         fields = dict(zip(DEGREES, chosen, strict=True))
