@@ -131,8 +131,8 @@ def _verdicts(plans: list[Plan], workload, machine) -> np.ndarray:
     """Which plans keep all rules that read what differs between plans, asked over arrays: one name of a schedule."""
     told = [vars(columns(plan)) for plan in plans]
     c = {name: np.array([each[name] for each in told]) for name in told[0] if name not in ("stage_layers", "schedule")}
-    c["stage_layers"] = tuple(np.array([each["stage_layers"] for each in told]).T)
-    single = {"precision": plans[0].precision, "schedule": plans[0].schedule}
+    held = tuple(np.array([each["stage_layers"] for each in told]).T)
+    single = {"stage_layers": held, "precision": plans[0].precision, "schedule": plans[0].schedule}
     return np.broadcast_to(kept(demands(workload, machine), {**c, **single}), len(plans))
 
 
