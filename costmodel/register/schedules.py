@@ -99,7 +99,7 @@ def _check_shape(where: str, name: str, shape: Shape, tolerance: float) -> None:
             told = f"{number(played.makespan_s)} s as played out, within {100 * tolerance:g} %"
             case = f"F, B and W of {forward_s:g}, {backward_s:g} and {weight_s:g} s and transfers of {transfer_s:g} s"
             refuse(f"{where}, {case}", "the time by its row", f"{number(closed_s)} s", told)
-        _check_in_flight(where, name, shape, played)
+    _check_in_flight(where, name, shape, play(name, *shape, forward_s=1.0, backward_s=1.0))
 
 
 def _check_order(where: str, name: str, shape: Shape) -> None:
