@@ -90,7 +90,6 @@ def _check_shape(where: str, name: str, shape: Shape, tolerance: float) -> None:
     stages, microbatches, chunks = shape
     where = f"{where}, {stages} stages of {chunks} chunks, {microbatches} microbatches".replace(" of 1 chunks", "")
     _check_order(where, name, shape)
-    played = None
     for passes, transfer_s in itertools.product(_PASSES, _TRANSFERS_S):
         forward_s, backward_s, weight_s = passes
         seconds = {"forward_s": forward_s, "backward_s": backward_s, "weight_s": weight_s, "transfer_s": transfer_s}
@@ -100,8 +99,7 @@ def _check_shape(where: str, name: str, shape: Shape, tolerance: float) -> None:
             told = f"{number(played.makespan_s)} s as played out, within {100 * tolerance:g} %"
             case = f"F, B and W of {forward_s:g}, {backward_s:g} and {weight_s:g} s and transfers of {transfer_s:g} s"
             refuse(f"{where}, {case}", "the time by its row", f"{number(closed_s)} s", told)
-    if played is not None:
-        _check_in_flight(where, name, shape, played)
+    _check_in_flight(where, name, shape, play(name, *shape, forward_s=1.0, backward_s=1.0))
 
 
 def _check_order(where: str, name: str, shape: Shape) -> None:
