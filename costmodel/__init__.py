@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from costmodel.inputs import parameters as parameters
     from costmodel.measured import calibrate as calibrate
     from costmodel.pytree import map_leaves as map_leaves
+    from costmodel.pytree import register_pytrees as register_pytrees
+    from costmodel.register import register_collective as register_collective
+    from costmodel.register import register_model as register_model
+    from costmodel.register import register_schedule as register_schedule
     from costmodel.semantics import Exact as Exact
     from costmodel.semantics import Scalar as Scalar
     from costmodel.semantics import Semantics as Semantics
-    from costmodel.semantics import Smooth as Smooth
     from costmodel.semantics import total as total
     from costmodel.specs import load_cluster as load_cluster
     from costmodel.specs import load_plan as load_plan

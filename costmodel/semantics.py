@@ -2,7 +2,7 @@
 
 A cost function computes with `+ - * /`, `**` with a Python constant, and the operations of a `Semantics`
 object. It imports no array library and branches on no value, so one source serves exact and relaxed plans,
-NumPy, JAX and plain floats, boxes of plans (`bounds.py`) and dual numbers (`dual.py`).
+NumPy, JAX and plain floats, and dual numbers (`evaluators/dual.py`).
 """
 
 import builtins
@@ -13,23 +13,24 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Protocol
 
+from costmodel.pytree import register_pytrees
+
 Scalar = Any
-"""A Python float, a NumPy or JAX array (element by element), or a box of `bounds.py`."""
+"""A Python float, a NumPy or JAX array (element by element), or a dual number."""
+
+Verdict = Any
+"""Whether something holds: a truth value, or an array of them. The only functions that compare values return it."""
 
 
 class Semantics(Protocol):
     """The operations of a formula. `maximum` and `minimum` take two arguments or more."""
 
     def maximum(self, first: Scalar, *others: Scalar) -> Scalar:
-        """The larger; `Smooth` may round its corner off."""
-        ...
-
-    def exact_maximum(self, first: Scalar, *others: Scalar) -> Scalar:
-        """The larger, never smoothed: for counts and placement, whose shares must not turn negative."""
+        """The largest."""
         ...
 
     def minimum(self, first: Scalar, *others: Scalar) -> Scalar:
-        """The smaller, never smoothed: minima stand in counts and placement only (DESIGN 6)."""
+        """The smallest. Minima stand in counts and placement only (DESIGN 6)."""
         ...
 
     def floor(self, value: Scalar) -> Scalar:
@@ -49,6 +50,7 @@ class Exact:
     """
 
     def __init__(self, library: ModuleType) -> None:
+        register_pytrees()
         self.library = library
         self._max, self._min = _extremes(library)
         self.floor = library.floor
@@ -58,8 +60,6 @@ class Exact:
         for other in others:
             first = self._max(first, other)
         return first
-
-    exact_maximum = maximum
 
     def minimum(self, first: Scalar, *others: Scalar) -> Scalar:
         for other in others:
@@ -99,32 +99,6 @@ def _one_sided(choose: Callable[..., Any], wins: Callable[[Any, Any], Any]) -> C
         return choose(*primals), jax.numpy.where(wins(*primals), *moves)
 
     return chosen
-
-
-class Smooth(Exact):
-    r"""Maxima with rounded corners, for descent over kinks. Never reported as a cost.
-
-    With $x = lo / (hi + \tiny)$, $\max_\epsilon = hi\,(1 + x + \sqrt{(1-x)^2 + 4\epsilon x})/2$: homogeneous,
-    log-convex, between $\max$ and $(1 + \sqrt\epsilon)\max$ for non-negative arguments, with finite gradients
-    at $(0, 0)$. `tiny` is 1e-15: below 1e-18 the float32 gradients are NaN there.
-    """
-
-    def __init__(self, library: ModuleType, epsilon: float = 1e-3) -> None:
-        super().__init__(library)
-        self.epsilon = epsilon
-        self._root = library.sqrt
-
-    def maximum(self, first: Scalar, *others: Scalar) -> Scalar:
-        for other in others:
-            first = self._smooth_pair(first, other)
-        return first
-
-    exact_maximum = Exact.maximum
-
-    def _smooth_pair(self, a: Scalar, b: Scalar) -> Scalar:
-        high, low = self._max(a, b), self._min(b, a)  # at a tie one of each, so that both have half the derivative
-        x = low / (high + 1e-15)
-        return 0.5 * high * (1 + x + self._root((1 - x) ** 2 + 4 * self.epsilon * x))
 
 
 def total(values: Iterable[Scalar]) -> Scalar:

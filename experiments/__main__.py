@@ -30,7 +30,7 @@ def main(words: Sequence[str] | None = None) -> int:
         case ["run", name, *fields] if not name.startswith("-"):
             try:
                 return _run(name, fields)
-            except (runner.UnknownExperimentError, SpecError) as error:
+            except SpecError as error:
                 return _refuse(str(error))
         case ["-h" | "--help", *_]:
             print(USAGE)

@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 import experiments
+from costmodel.specs import SpecError
 
 RESULTS = Path("results")  # relative to the working directory
 PACKAGES = ("equipoise", "jax", "jaxlib", "matplotlib", "numpy", "optax", "scipy")
@@ -32,21 +33,17 @@ PACKAGES = ("equipoise", "jax", "jaxlib", "matplotlib", "numpy", "optax", "scipy
 Say = Callable[[str], None]
 
 
-class UnknownExperimentError(ValueError):
-    """A name that no experiment has. Its message is one line."""
-
-
 def names() -> list[str]:
-    """All experiments."""
+    """Names of all experiments."""
     return sorted(m.name for m in pkgutil.iter_modules(experiments.__path__) if m.ispkg)
 
 
 def find(name: str) -> ModuleType:
-    """The module of an experiment."""
+    """The module of an experiment. Raises `SpecError` for a name that none has."""
     known = names()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
-        raise UnknownExperimentError(f"no experiment is called {name!r}; the nearest: {', '.join(near)}")
+        raise SpecError(f"no experiment is called {name!r}; the nearest: {', '.join(near)}")
     return importlib.import_module(f"experiments.{name}.experiment")
 
 
@@ -116,13 +113,13 @@ def provenance() -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            versions[package] = "not installed"
+    return versions
 
 
 def _commit() -> str | None:

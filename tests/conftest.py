@@ -1,16 +1,39 @@
-"""One hypothesis profile, and small inputs by hand. Nothing here changes JAX's global configuration."""
+"""One hypothesis profile, one cache of compiled programs, the order of files, and small inputs by hand."""
+
+import os
+import signal
 
 import pytest
 from hypothesis import settings
 
 from costmodel.formulas.cost import as_floats
-from costmodel.inputs.cluster import Accelerator, Cluster, Tier
-from costmodel.inputs.stack import Stack
+from costmodel.inputs.cluster import Cluster
 from costmodel.inputs.workload import Workload
 from costmodel.models.decoder import decoder
+from tests.support import NIGHTLY, ROOT
+from tests.support.builders import cluster
 
 settings.register_profile("equipoise", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("equipoise")
+
+# for this process, other workers, notebooks and the programs that tests start: nothing is compiled twice
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+# a shell that starts this in the background ignores Ctrl-C for it and for what it starts
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files with slow tests first, so that no worker is left alone with one at the end; nightly tests by night."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+    left = [] if NIGHTLY else [item for item in items if item.get_closest_marker("nightly")]
+    if left:
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=left)
 
 
 @pytest.fixture(scope="session")
@@ -30,37 +53,7 @@ def small_decoder() -> Workload:
     )
 
 
-def _cluster(*domains: int) -> Cluster:
-    """A100-like accelerators behind nested domains of the given sizes; each tier is slower than the one inside."""
-    accelerator = Accelerator(
-        name="small",
-        peak_32bit_flop_per_s=156e12,
-        peak_16bit_flop_per_s=312e12,
-        peak_8bit_flop_per_s=312e12,
-        peak_4bit_flop_per_s=312e12,
-        hbm_bytes=81920 * 2**20,
-        hbm_bytes_per_s=2.0e12,
-    )
-    tiers = tuple(
-        Tier(
-            name=f"tier{i}",
-            size=size,
-            usable_size=size,
-            bandwidth_bytes_per_s=300e9 / 8**i,
-            latency_s=2e-6 * (i + 1),
-        )
-        for i, size in enumerate(domains)
-    )
-    return Cluster(name="small", accelerator=accelerator, tiers=tiers, accelerators=domains[-1], stack=Stack())
-
-
 @pytest.fixture(scope="session")
 def two_tiers() -> Cluster:
     """64 accelerators in domains of 8."""
-    return as_floats(_cluster(8, 64))
-
-
-@pytest.fixture(scope="session")
-def three_tiers() -> Cluster:
-    """512 accelerators in domains of 8 in domains of 64."""
-    return as_floats(_cluster(8, 64, 512))
+    return as_floats(cluster(64))

@@ -1,4 +1,4 @@
-"""Ways to evaluate the formulas: one plan exactly, compiled batches, dual numbers, boxes."""
+"""Ways to evaluate the formulas: one plan exactly, compiled batches, dual numbers."""
 
 from typing import TYPE_CHECKING
 

@@ -2,15 +2,15 @@
 
 One fused program of them all computes what kinds share once for each sum that reads it: the gradient of Swin's seven
 kinds takes minutes to compile and runs at a twentieth of the rate. So the evaluation is cut twice, where few numbers
-pass: between each block and the step, and inside the step before its maxima (`step_time`). Kinds of one operator
-structure share a program.
+pass: between each block and the step, and between the step's sums and their maxima (`work` and `finished` of cost.py).
+Kinds of one operator structure share a program.
 """
 
 import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from costmodel.formulas import BlockCounts, BlockPasses, Cost, counts, memory, rates, step_time, timing
+from costmodel.formulas import BlockCounts, BlockPasses, Cost, OpCounts, OpTimes, counts, finished, timing, work
 from costmodel.inputs import Block, Cluster, PlanPoint, Position, Workload
 from costmodel.semantics import Scalar, Semantics
 
@@ -37,14 +37,17 @@ def cost_by_kinds(workload: Workload, cluster: Cluster, point: PlanPoint, sem: S
 def cost_in_two(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:
     """`cost` as one program in which sums over blocks are not fused with the maxima that read them.
 
-    For gradients of few kinds: fused, the critical paths of `pipeline.py` take the blocks' derivatives once for each
+    For gradients of few kinds: fused, the critical paths of `pipeline` take the blocks' derivatives once for each
     path, and 1.2 million gradients a second become 0.1.
     """
-    counted, stack = counts(workload, point, sem), cluster.stack
-    times, speed = timing(counted, point, cluster, stack, sem), rates(cluster.accelerator, point, stack)
-    step = step_time(counted, times, point, stack, speed, sem, lambda tree: _apart(tree, point))
-    held = memory(counted, point, stack, sem)
-    return Cost(step_s=step.step_s, peak_bytes=held.peak_bytes, second_bytes=held.second_bytes)
+    counted = counts(workload, point, sem)
+    return _cut(counted, timing(counted, point, cluster, sem), cluster, point, sem)
+
+
+def _cut(counted: OpCounts, times: OpTimes, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:
+    """The cost, with the sums of a step computed before its maxima."""
+    todo = _apart(work(counted, times, point, cluster, sem), point)
+    return finished(counted, times, todo, point, cluster, sem).cost
 
 
 def _split(workload: Workload) -> tuple[Workload, tuple[Block, ...]]:
@@ -54,18 +57,15 @@ def _split(workload: Workload) -> tuple[Workload, tuple[Block, ...]]:
 
 def _block_parts(block: Block, rest: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> BlockParts:
     counted = counts(dataclasses.replace(rest, blocks=(block,)), point, sem)
-    return counted.blocks[0], timing(counted, point, cluster, cluster.stack, sem).blocks[0]
+    return counted.blocks[0], timing(counted, point, cluster, sem).blocks[0]
 
 
 def _finish(parts: tuple[BlockParts, ...], rest: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:
     """The step and the memory of blocks that are evaluated. (Times of blocks that `timing` takes again go unused.)"""
-    stack = cluster.stack
     counted = dataclasses.replace(counts(rest, point, sem), blocks=tuple(counted for counted, _ in parts))
-    times = timing(counted, point, cluster, stack, sem)
+    times = timing(counted, point, cluster, sem)
     times = dataclasses.replace(times, blocks=tuple(passes for _, passes in parts))
-    speed, held = rates(cluster.accelerator, point, stack), memory(counted, point, stack, sem)
-    step = step_time(counted, times, point, stack, speed, sem, lambda tree: _apart(tree, point))
-    return Cost(step_s=step.step_s, peak_bytes=held.peak_bytes, second_bytes=held.second_bytes)
+    return _cut(counted, times, cluster, point, sem)
 
 
 def _apart(tree: T, point: PlanPoint) -> T:

@@ -117,8 +117,6 @@ class DualNumbers:
             first = self._chosen(first, other, np.maximum, np.greater_equal)
         return first
 
-    exact_maximum = maximum
-
     def minimum(self, first: Scalar, *others: Scalar) -> Scalar:
         for other in others:
             first = self._chosen(first, other, np.minimum, np.less_equal)

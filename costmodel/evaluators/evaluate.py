@@ -17,6 +17,7 @@ from costmodel.formulas import (
 from costmodel.graph import kinds_by_stage, staged
 from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Position, Stack, Workload, embed, layers
 from costmodel.models import run_by
+from costmodel.pytree import register_pytrees
 from costmodel.semantics import Exact
 from costmodel.specs import check_plan
 
@@ -51,6 +52,7 @@ def prepare(
     Operators and option rows are those that the software of the stack has. Prices stay behind: `cost` does not read
     them, and leaves that are not there cost nothing.
     """
+    register_pytrees()
     cluster = dataclasses.replace(cluster, stack=stack or cluster.stack, prices=None)
     habits = cluster.stack.habits
     point = embed(plan, workload, float(cluster.tiers[0].usable_size), habits)

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from costmodel.formulas.cost import Parts as Parts
     from costmodel.formulas.cost import as_floats as as_floats
     from costmodel.formulas.cost import cost as cost
+    from costmodel.formulas.cost import finished as finished
+    from costmodel.formulas.cost import hops as hops
     from costmodel.formulas.cost import parts as parts
+    from costmodel.formulas.cost import stages as stages
+    from costmodel.formulas.cost import step as step
+    from costmodel.formulas.cost import work as work
     from costmodel.formulas.counts import BlockCounts as BlockCounts
     from costmodel.formulas.counts import OpCounts as OpCounts
     from costmodel.formulas.counts import SavedBytes as SavedBytes
@@ -25,17 +30,18 @@ if TYPE_CHECKING:
     from costmodel.formulas.curves import Curves as Curves
     from costmodel.formulas.curves import Hardware as Hardware
     from costmodel.formulas.curves import PowerLaw as PowerLaw
-    from costmodel.formulas.curves import anchored as anchored
     from costmodel.formulas.curves import capital_usd as capital_usd
+    from costmodel.formulas.curves import chip_usd as chip_usd
+    from costmodel.formulas.curves import chip_w as chip_w
     from costmodel.formulas.curves import hardware_of as hardware_of
     from costmodel.formulas.curves import meter_w as meter_w
-    from costmodel.formulas.curves import priced as priced
     from costmodel.formulas.curves import with_hardware as with_hardware
     from costmodel.formulas.economics import Bill as Bill
     from costmodel.formulas.economics import Draw as Draw
     from costmodel.formulas.economics import Economics as Economics
     from costmodel.formulas.economics import EconomicsRange as EconomicsRange
     from costmodel.formulas.economics import bill as bill
+    from costmodel.formulas.economics import draw as draw
     from costmodel.formulas.economics import economics as economics
     from costmodel.formulas.economics import economics_range as economics_range
     from costmodel.formulas.memory import StageKind as StageKind
@@ -47,7 +53,11 @@ if TYPE_CHECKING:
     from costmodel.formulas.memory import peak as peak
     from costmodel.formulas.memory import stage_memory as stage_memory
     from costmodel.formulas.offload import streamed_s as streamed_s
+    from costmodel.formulas.optimizer import optimizer_s as optimizer_s
     from costmodel.formulas.pipeline import Hops as Hops
+    from costmodel.formulas.pipeline import Pipeline as Pipeline
+    from costmodel.formulas.pipeline import Stage as Stage
+    from costmodel.formulas.pipeline import pipeline_s as pipeline_s
     from costmodel.formulas.placement import domain_sizes as domain_sizes
     from costmodel.formulas.placement import nests as nests
     from costmodel.formulas.placement import ranks_by_tier as ranks_by_tier
@@ -56,14 +66,10 @@ if TYPE_CHECKING:
     from costmodel.formulas.roofline import matmul_s as matmul_s
     from costmodel.formulas.roofline import memory_s as memory_s
     from costmodel.formulas.roofline import rates as rates
-    from costmodel.formulas.schedule import gradient_traffic_s as gradient_traffic_s
-    from costmodel.formulas.schedule import hops as hops
-    from costmodel.formulas.schedule import links_by_tier_s as links_by_tier_s
-    from costmodel.formulas.schedule import optimizer_s as optimizer_s
-    from costmodel.formulas.schedule import stages as stages
-    from costmodel.formulas.schedule import step_time as step_time
     from costmodel.formulas.timing import BlockPasses as BlockPasses
     from costmodel.formulas.timing import OpTimes as OpTimes
     from costmodel.formulas.timing import timing as timing
+    from costmodel.formulas.traffic import gradient_traffic_s as gradient_traffic_s
+    from costmodel.formulas.traffic import links_by_tier_s as links_by_tier_s
 
 door.hang(__name__)

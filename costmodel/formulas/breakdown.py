@@ -4,19 +4,19 @@ Differences of times stand here only, for reports; nothing here enters `cost`.
 """
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Callable
 
 from costmodel.formulas.collectives import Law
 from costmodel.formulas.cost import Parts
-from costmodel.formulas.counts import OpCounts
+from costmodel.formulas.counts import BlockCounts, OpCounts
 from costmodel.formulas.economics import EconomicsRange
 from costmodel.formulas.memory import MemoryUse
 from costmodel.formulas.pipeline import Pipeline, pipeline_s
-from costmodel.formulas.roofline import attention_roof, cast_s, matmul_roof, rates, score_s
-from costmodel.formulas.schedule import hops, stages, update_traffic_s
-from costmodel.inputs import Cluster, PlanPoint, Position, Workload, model_flop
+from costmodel.formulas.roofline import Roof, attention_roofs, matmul_roofs, memory_roofs
+from costmodel.formulas.timing import BlockPasses, Pass, exposed_s
+from costmodel.inputs import Cluster, PlanPoint, Workload, model_flop
 from costmodel.pytree import pytree, static
-from costmodel.semantics import Scalar, Semantics, total
+from costmodel.semantics import Scalar, Semantics, Verdict, total
 
 MFU_CONVENTION = "6 x matmul parameters per token + attention (causal halved), no recompute, over the dense 16-bit peak"
 
@@ -51,7 +51,7 @@ class Breakdown:
         return total(term.exposed_s for term in self.terms)
 
     @property
-    def fits(self) -> Scalar:
+    def fits(self) -> Verdict:
         """Whether the fullest stage stays within the accelerator's memory, and what it offloads within the second."""
         in_hbm = self.memory.peak_bytes <= self.limit_bytes
         return in_hbm & (self.memory.second_bytes <= self.second_limit_bytes)
@@ -78,11 +78,18 @@ class Breakdown:
 def breakdown(workload: Workload, cluster: Cluster, point: PlanPoint, done: Parts, sem: Semantics) -> Breakdown:
     """Name the parts of an evaluation."""
     flop = model_flop(workload) * workload.batch / point.accelerators
-    pipe = _pipeline_parts(point, done, sem)
+    bubble_s, uneven_s, transfers_s, waits_s = _pipeline_parts(point, done, sem)
     return Breakdown(
-        terms=_compute_terms(cluster, point, done)
-        + _traffic_terms(cluster, point, done, pipe.transfers_s)
-        + _other_terms(point, done, pipe, sem),
+        terms=(
+            *_compute_terms(cluster, point, done),
+            *_traffic_terms(cluster, point, done, transfers_s, sem),
+            _term("pipeline bubble", bubble_s, ("pipeline depth",), (bubble_s,)),
+            _term("embedding, head", uneven_s, ("first and last stage",), (uneven_s,)),
+            _optimizer_term(done),
+            _offload_term(done, waits_s, sem),
+            _host_term(point, done, sem),
+            _links_term(done, sem),
+        ),
         memory=done.memory,
         limit_bytes=cluster.accelerator.hbm_bytes,
         second_limit_bytes=cluster.accelerator.second_memory_bytes,
@@ -96,161 +103,149 @@ def breakdown(workload: Workload, cluster: Cluster, point: PlanPoint, done: Part
 def _repeated_flop(counted: OpCounts, point: PlanPoint) -> Scalar:
     """FLOP that recompute adds per accelerator and step."""
     row = point.recompute
-    layers = [block for block in counted.blocks if block.position == Position.LAYER]
-    core = total(b.repeats * total(a.flop for a in b.attentions) for b in layers)
-    rest = total(b.repeats * total(a.flop for a in b.matmuls) for b in layers)
+    core = total(b.repeats * total(a.flop for a in b.attentions) for b in counted.layers)
+    rest = total(b.repeats * total(a.flop for a in b.matmuls) for b in counted.layers)
     return counted.microbatches / point.pipeline * (row.redo_core * core + row.redo_rest * rest)
 
 
-class _OnStage:
-    """Sums over the layers of a plain stage and all microbatches of a step."""
+def _on_stage_s(point: PlanPoint, done: Parts, quantity: Callable[[BlockPasses], Scalar]) -> Scalar:
+    """The sum over the layers of a plain stage and all microbatches of a step."""
+    summed_s = total(block.repeats * quantity(block) for block in done.times.layers)
+    return done.counts.microbatches / point.pipeline * summed_s
 
-    def __init__(self, point: PlanPoint, done: Parts) -> None:
-        self.layers = [block for block in done.times.blocks if block.position == Position.LAYER]
-        self.per_step = done.counts.microbatches / point.pipeline
 
-    def total_s(self, quantity) -> Scalar:
-        return self.per_step * total(block.repeats * quantity(block) for block in self.layers)
-
-    def passes_s(self, part: str) -> Scalar:
-        return self.total_s(lambda b: total(getattr(p, part) for p in (b.forward, b.backward, b.weights)))
+def _passes_s(point: PlanPoint, done: Parts, quantity: Callable[[Pass], Scalar]) -> Scalar:
+    """The same of a quantity of each pass, over all passes."""
+    return _on_stage_s(point, done, lambda block: total(times * quantity(each) for times, each in block.passes))
 
 
 def _compute_terms(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[Term, ...]:
-    stack, stage = cluster.stack, _OnStage(point, done)
-    speed = rates(cluster.accelerator, point, stack)
-    blocks = [block for block in done.counts.blocks if block.position == Position.LAYER]
-    matmuls = [(b.repeats, matmul_roof(c, point, speed, stack)) for b in blocks for c in b.matmuls]
-    casts = [b.repeats * cast_s(c, point, speed, stack) for b in blocks for c in b.matmuls]
-    attentions = [(b.repeats, attention_roof(c, speed, stack)) for b in blocks for c in b.attentions]
-    scores = [b.repeats * score_s(c, point, speed, stack) for b in blocks for c in b.attentions]
-    touches = point.attention.score_touches_forward + point.attention.score_touches_backward
-    kernels = total(b.repeats * len(b.matmuls) for b in blocks), total(b.repeats * len(b.attentions) for b in blocks)
-    moved = total(b.repeats * len(b.memories) for b in blocks)
     names = ("FLOP/s", "HBM bandwidth", "kernel launch")
-    times = stage.per_step
-
-    def sides(roofs, passes: float, additional_s: Scalar, launches: Scalar) -> tuple[Scalar, ...]:
-        compute_s = total(repeats * roof.compute_s for repeats, roof in roofs)
-        memory_s = total(repeats * roof.memory_s for repeats, roof in roofs)
-        launch_s = launches * stack.kernel_s
-        return (times * passes * compute_s, times * (passes * memory_s + additional_s), times * launch_s)
-
-    memory_s = stage.passes_s("memory_s")
-    launch_s = times * 2.0 * moved * stack.kernel_s
+    matmuls, attentions, memories, recompute = _sides(cluster, point, done)
     return (
-        _term("matmuls", stage.passes_s("matmul_s"), names, sides(matmuls, 3.0, 2.0 * total(casts), 3.0 * kernels[0])),
-        _term(
-            "attention",
-            stage.passes_s("attention_s"),
-            names,
-            sides(attentions, 1.0 + stack.attention_backward_ratio, touches * total(scores), 2.0 * kernels[1]),
+        _term("matmuls", _passes_s(point, done, lambda each: each.matmul_s), names, matmuls),
+        _term("attention", _passes_s(point, done, lambda each: each.attention_s), names, attentions),
+        _term("norms, activations", _passes_s(point, done, lambda each: each.memory_s), names[1:], memories[1:]),
+        _recompute_term(point, done, names, recompute),
+    )
+
+
+Roofs = list[tuple[Scalar, Roof]]
+"""Roofs of operators in a pass, and how often each stands in one layer and microbatch."""
+
+
+def roofs(block: BlockCounts, point: PlanPoint, done: Parts, cluster: Cluster) -> tuple[Roofs, Roofs, Roofs, Roofs]:
+    """Those behind the seconds of a block: of its matmuls, its attention, what only moves data, and the recompute."""
+    row, common = point.recompute, (point, done.times.rates, cluster.stack)
+    matmuls, attentions, memories, again = [], [], [], []
+    for count in block.matmuls:
+        product, weights = matmul_roofs(count, *common)
+        matmuls += [(block.forwards + 1.0, product), (count.trained, weights)]
+        again.append((row.redo_rest, product))
+    for count in block.attentions:
+        forward, backward = attention_roofs(count, *common)
+        attentions += [(block.forwards, forward), (1.0, backward)]
+        again.append((row.redo_core, forward))
+    for count in block.memories:
+        forward, backward = memory_roofs(count, *common)
+        memories += [(block.forwards, forward), (1.0, backward)]
+        again.append((row.redo_rest, forward))
+    return matmuls, attentions, memories, again
+
+
+def _sides(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[tuple[Scalar, ...], ...]:
+    """Seconds that each kind of operator keeps the arithmetic units, the memory and the launches busy in a step."""
+    per_step = done.counts.microbatches / point.pipeline
+    by_layer = [(block.repeats, roofs(block, point, done, cluster)) for block in done.counts.layers]
+
+    def busy_s(kind: int, side: Callable[[Roof], Scalar]) -> Scalar:
+        return per_step * total(n * total(k * side(roof) for k, roof in each[kind]) for n, each in by_layer)
+
+    sides = (
+        lambda roof: roof.compute_s,
+        lambda roof: roof.memory_s + roof.aside_s,
+        lambda roof: roof.launch_s + roof.casts_s,
+    )
+    return tuple(tuple(busy_s(kind, side) for side in sides) for kind in range(4))
+
+
+def _recompute_term(point: PlanPoint, done: Parts, names: tuple[str, ...], sides: tuple[Scalar, ...]) -> Term:
+    """Forward work that is repeated: operators, and the traffic that they wait for."""
+    row, repeated_s = point.recompute, _on_stage_s(point, done, lambda block: block.recompute_s)
+    work_s = _on_stage_s(
+        point,
+        done,
+        lambda block: (
+            row.redo_core * block.forward.attention_s
+            + row.redo_rest * (block.forward.matmul_s + block.forward.memory_s)
         ),
-        _term("norms, activations", memory_s, names[1:], (memory_s - launch_s, launch_s)),
-        _recompute_term(stage, point),
     )
+    return _term("recompute", repeated_s, (*names, "repeated traffic"), (*sides, repeated_s - work_s))
 
 
-def _recompute_term(stage: _OnStage, point: PlanPoint) -> Term:
-    """Forward work that is repeated: products, passes through memory, and the traffic that they wait for."""
-    row, repeated_s = point.recompute, stage.total_s(lambda block: block.recompute_s)
-    products_s = stage.total_s(
-        lambda b: row.redo_core * b.compute.attention_forward_s + row.redo_rest * b.compute.matmul_forward_s
-    )
-    moved_s = row.redo_rest * stage.total_s(lambda b: b.compute.memory_forward_s)
-    names = ("FLOP/s", "HBM bandwidth", "repeated traffic")
-    return _term("recompute", repeated_s, names, (products_s, moved_s, repeated_s - products_s - moved_s))
+def _traffic_terms(
+    cluster: Cluster, point: PlanPoint, done: Parts, moved_s: Scalar, sem: Semantics
+) -> tuple[Term, ...]:
+    times, laws, counted = done.times, done.times.laws, done.counts
 
+    def left_s(quantities: Callable[[Pass], tuple[Scalar, Scalar]], share: Scalar) -> Scalar:
+        """What is exposed of traffic that runs beside compute."""
+        return _passes_s(point, done, lambda each: exposed_s(*quantities(each), share, times.contention, sem))
 
-def _traffic_terms(cluster: Cluster, point: PlanPoint, done: Parts, moved_s: Scalar) -> tuple[Term, ...]:
-    stage, laws, counted, step = _OnStage(point, done), done.times.laws, done.counts, done.step
-    zero = point.zero
-    tensor_s = stage.total_s(lambda b: b.forwards * b.traffic.sync_forward_s + b.traffic.sync_backward_s)
-    ring_s = stage.total_s(
-        lambda b: (
-            b.forwards * b.traffic.ring_forward_s + b.traffic.ring_backward_s + (b.forwards + 1) * b.traffic.exchange_s
-        )
+    def context_s(each: Pass) -> Scalar:
+        return exposed_s(each.attention_s, each.ring_s, times.hide.context, times.contention, sem) + each.exchange_s
+
+    def alone_s(quantity: Callable[[BlockPasses], Scalar]) -> Scalar:
+        return _on_stage_s(point, done, quantity)
+
+    tensor_s = left_s(lambda each: (each.matmul_s, each.sync_s), times.hide.tensor)
+    data_s = left_s(lambda each: (each.inside_s, each.data_s), times.hide.data) + done.step.reduction_s
+    sent_s = alone_s(lambda b: b.forwards * b.forward.sync_s + b.backward.sync_s)
+    ring_s = alone_s(
+        lambda b: b.forwards * b.forward.ring_s + b.backward.ring_s + (b.forwards + 1) * b.forward.exchange_s
     )
-    sharded_s = stage.total_s(
-        lambda b: (
-            0.5 * (b.forwards + 1) * zero.gathers_per_microbatch * b.traffic.gather_s
-            + zero.reduces_per_microbatch * b.traffic.reduce_s
-        )
-    )
-    data_exposed_s = stage.passes_s("data_s") + step.reduction_s
-    data_s = sharded_s + step.gradient_traffic_s
-    weights, experts = _largest_payload(counted, point), ()
-    keys = total(a.ring_bytes for b in counted.blocks for a in b.attentions)
+    sharded_s = alone_s(lambda b: (b.forwards + 1) * b.forward.data_s + b.weights.data_s)
+    gradients_s, experts = sharded_s + done.step.work.gradient_traffic_s, ()
+    weights, keys = _largest_payload(counted, point), total(a.ring_bytes for b in counted.blocks for a in b.attentions)
     if laws.experts is not None:
-        sent_s = stage.total_s(lambda b: (b.forwards + 1) * b.traffic.expert_s)
+        expert_s = left_s(lambda each: (each.products_s + each.core_s, each.expert_s), times.hide.expert)
+        tokens_s = alone_s(lambda b: (b.forwards + 1) * b.forward.expert_s)
         payload = total(b.exchange_bytes / b.exchanges for b in counted.blocks if b.exchanges)
-        exposed_s = stage.passes_s("expert_s")
-        experts = (_traffic("expert traffic", exposed_s, sent_s, cluster, laws.experts.exchange, payload),)
+        experts = (_traffic("expert traffic", expert_s, tokens_s, cluster, laws.experts.exchange, payload),)
+    law = _data_law(point, laws.shard, laws.replica)
     return (
-        _traffic("tensor traffic", stage.passes_s("tensor_s"), tensor_s, cluster, laws.sync, _sync_payload(counted)),
-        _traffic("context traffic", stage.passes_s("context_s"), ring_s, cluster, laws.ring, keys),
+        _traffic("tensor traffic", tensor_s, sent_s, cluster, laws.sync, _sync_payload(counted)),
+        _traffic("context traffic", _passes_s(point, done, context_s), ring_s, cluster, laws.ring, keys),
         *experts,
-        _traffic("data traffic", data_exposed_s, data_s, cluster, _data_law(point, laws.shard, laws.replica), weights),
+        _traffic("data traffic", data_s, gradients_s, cluster, law, weights),
         _traffic("pipeline transfers", moved_s, moved_s, cluster, laws.boundary, counted.boundary_bytes),
     )
 
 
-class _PipelineParts(NamedTuple):
-    """How a pipeline's passes grow from `microbatches x plain stage`, one cause after another."""
-
-    bubble_s: Scalar  # the plain stages of the schedule
-    uneven_s: Scalar  # then embedding, head and uneven layers
-    transfers_s: Scalar  # then transfers between stages
-    waits_s: Scalar  # then traffic with the second memory
-
-
-def _pipeline_parts(point: PlanPoint, done: Parts, sem: Semantics) -> _PipelineParts:
-    counted, pipe, hop = done.counts, stages(done.counts, done.times, point), hops(done.counts, done.times)
-    m, still, nothing = counted.microbatches, hop.scaled(0.0), pipe.plain.scaled(0.0)
+def _pipeline_parts(point: PlanPoint, done: Parts, sem: Semantics) -> tuple[Scalar, ...]:
+    """Seconds by which a pipeline's passes grow from `microbatches x plain stage`, one cause after another: the plain
+    stages of the schedule; embedding, head and uneven layers; transfers; waits for the second memory."""
+    pipe, hop, m = done.step.work.pipe, done.step.work.hops, done.counts.microbatches
+    still, nothing = hop.scaled(0.0), pipe.plain.scaled(0.0)
     even = Pipeline(plain=pipe.plain, first=nothing, middle=nothing, last=nothing)
     in_hbm = dataclasses.replace(pipe, streams=None)
     even_s, uneven_s, moved_s = (
         pipeline_s(stages_of, hop_of, m, point, sem)
         for stages_of, hop_of in ((even, still), (in_hbm, still), (in_hbm, hop))
     )
-    return _PipelineParts(
-        bubble_s=even_s - m * pipe.plain.seconds,
-        uneven_s=uneven_s - even_s,
-        transfers_s=moved_s - uneven_s,
-        waits_s=done.step.passes_s - moved_s,
-    )
+    bubble_s = even_s - m * pipe.plain.seconds
+    return bubble_s, uneven_s - even_s, moved_s - uneven_s, done.step.passes_s - moved_s
 
 
-def _other_terms(point: PlanPoint, done: Parts, pipe: _PipelineParts, sem: Semantics) -> tuple[Term, ...]:
-    step = done.step
-    issued_s = _OnStage(point, done).passes_s("host_s")
-    microbatches_s = done.counts.microbatches * done.times.microbatch_s
-    summed_s = step.passes_s + step.reduction_s + step.optimizer_s + step.optimizer_waits_s + step.host_s
-    links_s = sem.maximum(0.0, step.links_s - summed_s)
-    return (
-        _term("pipeline bubble", pipe.bubble_s, ("pipeline depth",), (pipe.bubble_s,)),
-        _term("embedding, head", pipe.uneven_s, ("first and last stage",), (pipe.uneven_s,)),
-        _term(
-            "optimizer",
-            step.optimizer_s,
-            ("HBM bandwidth", "FLOP/s"),
-            (step.optimizer_s - step.orthogonal_s, step.orthogonal_s),
-        ),
-        _offload_term(point, done, pipe, sem),
-        _term(
-            "host",
-            step.host_s + issued_s + microbatches_s,
-            ("step", "issuing kernels", "microbatches"),
-            (step.host_s, issued_s, microbatches_s),
-        ),
-        _term("shared links", links_s, ("link bandwidth",), (links_s,)),
-    )
+def _optimizer_term(done: Parts) -> Term:
+    update_s, products_s = done.step.work.optimizer_s, done.step.work.orthogonal_s
+    return _term("optimizer", update_s, ("HBM bandwidth", "FLOP/s"), (update_s - products_s, products_s))
 
 
-def _offload_term(point: PlanPoint, done: Parts, pipe: _PipelineParts, sem: Semantics) -> Term:
+def _offload_term(done: Parts, waits_s: Scalar, sem: Semantics) -> Term:
     """Traffic with the second memory: what passes and update wait for it, of what it takes alone."""
-    moved, exposed_s = done.times.streams, pipe.waits_s + done.step.optimizer_waits_s
-    alone_s = update_traffic_s(done.counts, done.times, point, sem)
+    moved, exposed_s = done.times.streams, waits_s + done.step.optimizer_waits_s
+    alone_s = done.step.work.update_traffic_s
     if moved is not None:
         alone_s = alone_s + done.counts.microbatches * (moved.forward_s(sem) + moved.backward_s)
     hidden_s = sem.maximum(alone_s - exposed_s, 0.0)  # a pipeline waits in its bubble too
@@ -261,6 +256,22 @@ def _offload_term(point: PlanPoint, done: Parts, pipe: _PipelineParts, sem: Sema
         hidden_s=hidden_s,
         limits=(alone_s,),
     )
+
+
+def _host_term(point: PlanPoint, done: Parts, sem: Semantics) -> Term:
+    issued_s = _passes_s(point, done, lambda each: sem.maximum(0.0, each.issue_s - each.busy_s))
+    microbatches_s = done.counts.microbatches * done.times.microbatch_s
+    names = ("step", "issuing kernels", "microbatches")
+    parts_s = (done.step.host_s, issued_s, microbatches_s)
+    return _term("host", done.step.host_s + issued_s + microbatches_s, names, parts_s)
+
+
+def _links_term(done: Parts, sem: Semantics) -> Term:
+    """What the busiest links add where they need longer than all the rest."""
+    step = done.step
+    summed_s = step.passes_s + step.reduction_s + step.work.optimizer_s + step.optimizer_waits_s + step.host_s
+    links_s = sem.maximum(0.0, step.work.links_s - summed_s)
+    return _term("shared links", links_s, ("link bandwidth",), (links_s,))
 
 
 def _term(name: str, exposed_s: Scalar, limit_names: tuple[str, ...], limits: tuple[Scalar, ...]) -> Term:
@@ -292,9 +303,9 @@ def _data_law(point: PlanPoint, shard: Law, replica: Law) -> Law:
 
 
 def _sync_payload(counted: OpCounts) -> Scalar:
-    counted_calls = [(b.syncs + b.backward_syncs, b) for b in counted.blocks if b.position == Position.LAYER]
-    return total((b.sync_bytes + b.backward_sync_bytes) / calls for calls, b in counted_calls if calls)
+    layers = [b for b in counted.layers if b.syncs + b.backward_syncs]
+    return total((b.sync_bytes + b.backward_sync_bytes) / (b.syncs + b.backward_syncs) for b in layers)
 
 
 def _largest_payload(counted: OpCounts, point: PlanPoint) -> Scalar:
-    return point.gradient_bytes * total(b.trained_parameters for b in counted.blocks if b.position == Position.LAYER)
+    return point.gradient_bytes * total(b.trained_parameters for b in counted.layers)

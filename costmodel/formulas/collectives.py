@@ -95,7 +95,7 @@ def _nested_all_reduce(ranks: Ranks, tiers: tuple[Tier, ...], stack: Stack, sem:
     busy, inside = [], 1.0
     for n, tier, link_s in zip(ranks, tiers, _link_s(tiers, stack, stack.network_ceiling), strict=True):
         inside = inside * n
-        reduced = (n + 1) / sem.exact_maximum(tier.in_network_reduction, _NO_REDUCTION)
+        reduced = (n + 1) / sem.maximum(tier.in_network_reduction, _NO_REDUCTION)
         busy.append(sem.minimum(2.0 * (n - 1), reduced) / inside * link_s)
     tree_s = total(sem.log2(n) * tier.latency_s for n, tier in zip(ranks, tiers, strict=True))
     tree_s = stack.all_reduce_tree * stack.tree_hop * tree_s
@@ -189,7 +189,7 @@ def _law(ranks: Ranks, busy: tuple[Scalar, ...], latency_s: Scalar, stack: Stack
 def _ramped(
     ranks: Ranks, busy: tuple[Scalar, ...], paced: Scalar, latency_s: Scalar, stack: Stack, sem: Semantics
 ) -> Law:
-    roots = sem.exact_maximum(latency_s, _NO_TIME_S) ** 0.5 * sem.exact_maximum(paced, _NO_SECONDS_PER_BYTE) ** 0.5
+    roots = sem.maximum(latency_s, _NO_TIME_S) ** 0.5 * sem.maximum(paced, _NO_SECONDS_PER_BYTE) ** 0.5
     ramp = stack.collective_ramp * _talks(ranks, sem) * roots
     return Law(by_tier=busy, seconds_per_byte=paced, latency_s=latency_s, ramp=ramp)
 

@@ -1,19 +1,23 @@
 """The composition: one step of a workload on a cluster under a plan.
 
 `cost` is the lean objective that searches evaluate in millions, and that anyone may differentiate or put into a loss;
-`evaluate.evaluate` is the host's entry, which explains everything. Both are the same formulas.
+`evaluate.evaluate` is the host's entry, which explains everything. Both are the same formulas, in this order: `counts`,
+`timing`, then what a step adds up over its blocks (`work`), and then the maxima of these sums (`finished`).
 """
 
 from typing import NamedTuple, TypeVar
 
+from costmodel.formulas.collectives import time_s
 from costmodel.formulas.counts import OpCounts, counts
 from costmodel.formulas.memory import MemoryUse, memory
-from costmodel.formulas.roofline import rates
-from costmodel.formulas.schedule import StepTime, step_time
+from costmodel.formulas.offload import streamed_s
+from costmodel.formulas.optimizer import optimizer_s, orthogonal_s, update_traffic_s
+from costmodel.formulas.pipeline import Hops, Pipeline, Stage, pipeline_s, plain_s
 from costmodel.formulas.timing import OpTimes, timing
-from costmodel.inputs import Cluster, PlanPoint, Workload
+from costmodel.formulas.traffic import busiest_links_s, gradient_traffic_s
+from costmodel.inputs import Cluster, PlanPoint, Position, Stack, Workload
 from costmodel.pytree import as_float, map_leaves, pytree
-from costmodel.semantics import Scalar, Semantics
+from costmodel.semantics import Scalar, Semantics, total
 
 T = TypeVar("T")
 
@@ -27,6 +31,32 @@ class Cost:
     second_bytes: Scalar = 0.0  # of the second memory, on the stage that has most there
 
 
+@pytree
+class Work:
+    """What one step adds up over its blocks, in seconds, before any of it runs beside other work or waits."""
+
+    pipe: Pipeline
+    hops: Hops
+    gradient_traffic_s: Scalar
+    optimizer_s: Scalar
+    orthogonal_s: Scalar  # of the optimizer's, its matmuls
+    update_traffic_s: Scalar  # with the second memory
+    links_s: Scalar  # the busiest tier's links: no step is shorter
+
+
+@pytree
+class StepTime:
+    """The parts of a step. Passes, reduction, the work's optimizer with its waits, and host add up to `step_s`, unless
+    the links need longer."""
+
+    work: Work
+    passes_s: Scalar  # forward and backward of all microbatches
+    reduction_s: Scalar  # what gradient traffic adds to them
+    optimizer_waits_s: Scalar  # what traffic with the second memory adds to the optimizer
+    host_s: Scalar
+    step_s: Scalar
+
+
 class Parts(NamedTuple):
     """Every intermediate result of one evaluation."""
 
@@ -35,25 +65,114 @@ class Parts(NamedTuple):
     step: StepTime
     memory: MemoryUse
 
+    @property
+    def cost(self) -> Cost:
+        """What a search compares of it."""
+        held = self.memory
+        return Cost(step_s=self.step.step_s, peak_bytes=held.peak_bytes, second_bytes=held.second_bytes)
+
 
 def cost(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:
     """Seconds of a step and bytes at the peak: pure, differentiable in every leaf, element by element.
 
     Leaves must be floats or arrays of one dtype (`as_floats`); shapes broadcast.
     """
-    result = parts(workload, cluster, point, sem)
-    held = result.memory
-    return Cost(step_s=result.step.step_s, peak_bytes=held.peak_bytes, second_bytes=held.second_bytes)
+    return parts(workload, cluster, point, sem).cost
 
 
 def parts(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Parts:
     """The same evaluation with all that it computed on the way."""
-    stack = cluster.stack
     counted = counts(workload, point, sem)
-    times = timing(counted, point, cluster, stack, sem)
-    speed = rates(cluster.accelerator, point, stack)
-    step = step_time(counted, times, point, stack, speed, sem)
-    return Parts(counts=counted, times=times, step=step, memory=memory(counted, point, stack, sem))
+    times = timing(counted, point, cluster, sem)
+    return finished(counted, times, work(counted, times, point, cluster, sem), point, cluster, sem)
+
+
+def step(counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics) -> StepTime:
+    """The time alone, of what is counted already: for one plan on many machines."""
+    times = timing(counted, point, cluster, sem)
+    return step_time(work(counted, times, point, cluster, sem), counted, times, point, cluster.stack, sem)
+
+
+def finished(
+    counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint, cluster: Cluster, sem: Semantics
+) -> Parts:
+    """An evaluation from its sums on."""
+    step_of = step_time(todo, counted, times, point, cluster.stack, sem)
+    return Parts(counts=counted, times=times, step=step_of, memory=memory(counted, point, cluster.stack, sem))
+
+
+def work(counted: OpCounts, times: OpTimes, point: PlanPoint, cluster: Cluster, sem: Semantics) -> Work:
+    """All sums over blocks that a step's time is made of."""
+    return Work(
+        pipe=stages(counted, times, point),
+        hops=hops(counted, times),
+        gradient_traffic_s=gradient_traffic_s(counted, times.laws, point, sem),
+        optimizer_s=optimizer_s(counted, point, cluster.stack, times.rates, sem),
+        orthogonal_s=orthogonal_s(counted, point, times.rates, sem),
+        update_traffic_s=update_traffic_s(counted, times.streams, point, sem),
+        links_s=busiest_links_s(counted, times.laws, point, sem),
+    )
+
+
+def step_time(
+    todo: Work, counted: OpCounts, times: OpTimes, point: PlanPoint, stack: Stack, sem: Semantics
+) -> StepTime:
+    r"""The step of the slowest pipeline, all pipelines being alike.
+
+    Gradient traffic of $c$ seconds hides behind the share $h$ of one microbatch on a plain stage, $w$ seconds, of the
+    passes $T$: $(1-k)\max(T, T - h w + c) + k (T + c)$. A posynomial still: $T$ holds $w$ at least once.
+    """
+    k, traffic_s, update_s = times.contention, todo.gradient_traffic_s, todo.optimizer_s
+    passes_s = pipeline_s(todo.pipe, todo.hops, counted.microbatches, point, sem)
+    late_s = passes_s - times.hide.data * plain_s(todo.pipe, point, sem) + traffic_s
+    kept_s, waited_s = sem.maximum(passes_s, late_s), update_s
+    if times.streams is not None:
+        waited_s = streamed_s(update_s, todo.update_traffic_s, times.streams, sem)
+    host_s = stack.step_s + stack.jitter_s * sem.log2(point.accelerators)
+    summed_s = (1 - k) * kept_s + k * (passes_s + traffic_s) + waited_s + host_s
+    return StepTime(
+        work=todo,
+        passes_s=passes_s,
+        reduction_s=(1 - k) * (kept_s - passes_s) + k * traffic_s,
+        optimizer_waits_s=waited_s - update_s,
+        host_s=host_s,
+        step_s=sem.maximum(summed_s, todo.links_s),
+    )
+
+
+def stages(counted: OpCounts, times: OpTimes, point: PlanPoint) -> Pipeline:
+    """A plain stage of the mean number of layers, and what embedding, head and uneven layers add to others.
+
+    Host work of a microbatch (`Stack.microbatch_s`) is part of every stage, half in each direction.
+
+    Layers of different sizes (of Swin, or of an encoder and a decoder) count as spread evenly: the sum is exact, a
+    stage is the mean over stages, as after a division by time. The activations of a stage of large layers are more.
+    """
+    own, half_s = _stage(times, Position.LAYER).scaled(1.0 / point.pipeline), 0.5 * times.microbatch_s
+    layer = own.scaled(point.pipeline / counted.layer_count)
+    return Pipeline(
+        plain=own + Stage(forward_s=half_s, backward_s=half_s, weights_s=0.0),
+        first=_stage(times, Position.FIRST) + layer.scaled(point.extra_layers_first),
+        middle=layer.scaled(point.extra_layers_middle),
+        last=_stage(times, Position.LAST) + layer.scaled(point.extra_layers_last),
+        streams=times.streams,
+        layers=None if times.streams is None else own,
+    )
+
+
+def hops(counted: OpCounts, times: OpTimes) -> Hops:
+    """One transfer of a microbatch's activations to the next stage; overlap hides a share of the steady ones."""
+    hop_s = time_s(times.laws.boundary, counted.boundary_bytes)
+    return Hops(ends_s=hop_s, steady_s=(1 - times.hide.pipeline) * hop_s)
+
+
+def _stage(times: OpTimes, position: Position) -> Stage:
+    blocks = [block for block in times.blocks if block.position == position]
+    return Stage(
+        forward_s=total(block.repeats * block.forward_s for block in blocks),
+        backward_s=total(block.repeats * block.backward_s for block in blocks),
+        weights_s=total(block.repeats * block.weights.seconds for block in blocks),
+    )
 
 
 def as_floats(tree: T) -> T:

@@ -3,7 +3,7 @@
 Counts have analytic truths (6ND, payload sums); times only have measurements. So they are apart.
 """
 
-import dataclasses
+from collections.abc import Callable
 
 from costmodel.inputs import (
     LOGITS,
@@ -19,22 +19,13 @@ from costmodel.inputs import (
     Sizes,
     Split,
     Workload,
+    ZeroRow,
     is_expert,
 )
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, Semantics, total
 
-
-@pytree
-class Shares:
-    """What is left of a dimension after the plan has divided it: one share for each `Split`."""
-
-    tensor: Scalar
-    context: Scalar
-    expert: Scalar
-    expert_tensor: Scalar
-    routed: Scalar  # rows of one expert: those of all ranks that hold other parts of its mesh, over all ranks
-    sequence: Scalar  # rows outside tensor-parallel regions: divided under sequence parallelism only
+Shares = dict[Split, Scalar]
 
 
 @pytree
@@ -123,32 +114,85 @@ class OpCounts:
     microbatches: Scalar  # of one pipeline in one step
     boundary_bytes: Scalar  # activation that crosses a stage boundary
     tied: Scalar  # 1 where the head reuses the embedding's weights
+    zero: ZeroRow  # the plan's, as its pipeline has it
+
+    @property
+    def layers(self) -> tuple[BlockCounts, ...]:
+        """The repeated blocks, of all kinds."""
+        return tuple(block for block in self.blocks if block.position == Position.LAYER)
+
+    @property
+    def layer_count(self) -> Scalar:
+        """Layers of all kinds together."""
+        return total(block.repeats for block in self.layers)
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether any block sends tokens to experts."""
+        return any(block.exchanges for block in self.blocks)
 
 
 def counts(workload: Workload, point: PlanPoint, sem: Semantics) -> OpCounts:
     """Count everything that one microbatch of `workload` does on one accelerator under `point`."""
-    inverse_tensor = 1.0 / point.tensor
-    shares = Shares(
-        tensor=inverse_tensor,
-        context=1.0 / point.context,
-        expert=1.0 / point.expert,
-        expert_tensor=1.0 / point.expert_tensor,
-        routed=point.expert * point.expert_tensor * inverse_tensor / point.context,
-        sequence=(1 - point.sequence_parallel) + point.sequence_parallel * inverse_tensor,
-    )
-    tokens = point.microbatch * workload.sequence * shares.context
+    shares = split_shares(point)
+    tokens = point.microbatch * workload.sequence * shares[Split.CONTEXT]
     return OpCounts(
         blocks=tuple(_block(block, point, shares, workload.expert_imbalance, sem) for block in workload.blocks),
         microbatches=workload.batch / (point.data * point.microbatch),
-        boundary_bytes=tokens * workload.hidden * shares.sequence * point.precision.activation_bytes,
+        boundary_bytes=tokens * workload.hidden * shares[Split.SEQUENCE] * point.precision.activation_bytes,
         tied=workload.tied,
+        zero=point.zero.under(1 - sem.maximum(2 - point.pipeline, 0.0)),
     )
+
+
+def split_shares(point: PlanPoint) -> Shares:
+    """What is left of a dimension after the plan has divided it: one share for each `Split`."""
+    inverse_tensor = 1.0 / point.tensor
+    return {
+        Split.TENSOR: inverse_tensor,
+        Split.CONTEXT: 1.0 / point.context,
+        Split.EXPERT: 1.0 / point.expert,
+        Split.EXPERT_TENSOR: 1.0 / point.expert_tensor,
+        # rows of one expert: those of all ranks that hold other parts of its mesh, over all ranks
+        Split.ROUTED: point.expert * point.expert_tensor * inverse_tensor / point.context,
+        # rows outside tensor-parallel regions: divided under sequence parallelism only
+        Split.SEQUENCE: (1 - point.sequence_parallel) + point.sequence_parallel * inverse_tensor,
+    }
 
 
 def kept_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
     """Activations that one block keeps per microbatch under the plan's recompute row."""
     row, saved = point.recompute, block.saved
     return saved.input + row.keep_core * saved.core + row.keep_rest * saved.rest
+
+
+def share(divided: Scalar, ranks: Scalar) -> Scalar:
+    """What one rank holds of something that is divided over `ranks` (1) or replicated (0)."""
+    return (1 - divided) + divided / ranks
+
+
+def expert_shard(point: PlanPoint, sem: Semantics) -> Scalar:
+    """Ranks that share an expert's weights: all that hold a copy, or `data_shard` of them where that is fewer."""
+    holders = point.accelerators / (point.pipeline * point.expert * point.expert_tensor)
+    return sem.minimum(holders, point.data_shard)
+
+
+def single_stage(point: PlanPoint, sem: Semantics) -> Scalar:
+    """Whether the same stage holds embedding and head: without a pipeline, or where the schedule folds it."""
+    return sem.maximum(2 - point.pipeline, point.schedule.folds)
+
+
+def on_heaviest_stage(
+    counted: OpCounts, quantity: Callable[[BlockCounts], Scalar], point: PlanPoint, sem: Semantics
+) -> Scalar:
+    """The sum of a count over the blocks of the heaviest stage (of the mean number of layers)."""
+
+    def at(position: Position) -> Scalar:
+        return total(b.repeats * quantity(b) for b in counted.blocks if b.position == position)
+
+    first, last, single = at(Position.FIRST), at(Position.LAST), single_stage(point, sem)
+    edges = (1 - single) * sem.maximum(first, last) + single * (first + last)
+    return at(Position.LAYER) / point.pipeline + edges
 
 
 def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, sem: Semantics) -> BlockCounts:
@@ -177,8 +221,8 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
         sync_bytes=activation_bytes * total(map(counter.elements, syncs)),
         backward_sync_bytes=activation_bytes * total(map(counter.elements, backward_syncs)),
         exchange_bytes=activation_bytes * total(map(counter.elements, exchanges)),
-        exchange_spread=exchanges[0].spread if exchanges else 1.0,
-        exchange_copies=exchanges[0].copies if exchanges else 1,
+        exchange_spread=exchanges[0].spread if len(exchanges) else 1.0,
+        exchange_copies=exchanges[0].copies if len(exchanges) else 1,
         gather_bytes=activation_bytes * total(map(counter.elements, gathers)),
         parameters=total(map(counter.parameters, block.ops)),
         trained_parameters=total(op.trained * counter.parameters(op) for op in block.ops),
@@ -213,9 +257,9 @@ class _Counter:
         Source: nanotron, `tensor_parallel/functional.py`, without `recompute_allgather`. Its calibration rows hold
         runs with and without: without a pipeline most are so, with one most are not (the cause is unknown).
         """
-        whole = self.point.whole_inputs * self.sem.exact_maximum(2 - self.point.pipeline, 0.0)
-        sequence = whole + (1 - whole) * self.shares.sequence
-        return _Counter(self.point, dataclasses.replace(self.shares, sequence=sequence), self.imbalance, self.sem)
+        whole = self.point.whole_inputs * self.sem.maximum(2 - self.point.pipeline, 0.0)
+        sequence = whole + (1 - whole) * self.shares[Split.SEQUENCE]
+        return _Counter(self.point, {**self.shares, Split.SEQUENCE: sequence}, self.imbalance, self.sem)
 
     def size(self, sizes: Sizes) -> Scalar:
         """Elements along one dimension on this rank; 1 for none."""
@@ -224,17 +268,16 @@ class _Counter:
     def _part(self, size: Size) -> Scalar:
         value = size.value
         for name in size.split:
-            share = getattr(self.shares, name)
+            share = self.shares[name]
             if name == Split.TENSOR and size.limit is not None:
-                share = self.sem.exact_maximum(share, 1.0 / size.limit)
+                share = self.sem.maximum(share, 1.0 / size.limit)
             value = value * share
         return value
 
     def rows(self, op: Op | Saved) -> Scalar:
         """Rows of a microbatch; those that arrive at experts are more on the busiest rank."""
         rows = self.point.microbatch * self.size(op.rows)
-        routed = any(Split.ROUTED in size.split for size in op.rows)
-        return rows * self.imbalance if routed else rows
+        return rows * self.imbalance if any(Split.ROUTED in size.split for size in op.rows) else rows
 
     def elements(self, op: Op) -> Scalar:
         return self.rows(op) * self.size(op.columns)
@@ -279,7 +322,7 @@ class _Counter:
         whole sequences.
         """
         masked = self.sem.minimum(1.0, 1.0 / self.density(op) - 1.0)
-        return self.point.context_ring * masked * (1 - self.shares.context)
+        return self.point.context_ring * masked * (1 - self.shares[Split.CONTEXT])
 
     def memory(self, op: Op) -> MemoryCount:
         moved = self.elements(op) * self.point.precision.activation_bytes
@@ -301,7 +344,7 @@ class _Counter:
 
     def parameters(self, op: Op) -> Scalar:
         """Of an expert only what stands beside its matrix, which lies on a mesh of its own."""
-        vectors = self.size(op.parameters) if op.parameters else 0.0
+        vectors = total(map(self._part, op.parameters))
         return self.matrix(op) + vectors if op.kind in (Kind.MATMUL, Kind.LOOKUP) and not is_expert(op) else vectors
 
     def saved(self, block: Block, role: Role) -> Scalar:

@@ -11,13 +11,11 @@ Latencies and sizes of domains have no price here: they stay those of the templa
 
 import dataclasses
 
-from costmodel.formulas.economics import bill, draw
-from costmodel.inputs import Cluster, PriceRange, Prices, TierPrices
+from costmodel.inputs import Cluster
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar
 
 _WIDTHS = ("32bit", "8bit", "4bit")
-_CASES = ("low", "base", "high")
 
 
 @pytree
@@ -121,7 +119,7 @@ def hardware_of(cluster: Cluster) -> Hardware:
 def with_hardware(template: Cluster, hardware: Hardware) -> Cluster:
     """The template with other rates and sizes; peaks of other widths and tiers in between keep their ratios.
 
-    A template has two tiers or more. Its prices are those of other parts and are dropped: `priced` sets new ones.
+    A template has two tiers or more. Its prices are those of other parts and are dropped: `specs.priced` sets new ones.
     """
     chip = template.accelerator
     faster = hardware.flop_per_s / chip.peak_16bit_flop_per_s
@@ -146,78 +144,4 @@ def with_hardware(template: Cluster, hardware: Hardware) -> Cluster:
     )
     return dataclasses.replace(
         template, accelerator=accelerator, tiers=tiers, accelerators=hardware.accelerators, prices=None
-    )
-
-
-def priced(template: Cluster, hardware: Hardware, curves: CurveRange) -> Cluster:
-    """`with_hardware`, with prices and power by which `economics` agrees with `capital_usd` and `meter_w`.
-
-    Rentals are not known for parts that do not exist. The rest (life, electricity, ...) is the template's.
-    """
-    if template.prices is None:
-        raise ValueError(f"cluster {template.name!r} has no prices; expected one that `specs.load_cluster` read")
-    cluster, known = with_hardware(template, hardware), template.prices
-    accelerator = dataclasses.replace(cluster.accelerator, power_w=chip_w(hardware, curves.base))
-    cases = {
-        name: _prices(getattr(known, name), hardware, getattr(curves, name), len(cluster.tiers)) for name in _CASES
-    }
-    prices = PriceRange(date=known.date, **cases)
-    return dataclasses.replace(cluster, accelerator=accelerator, prices=prices)
-
-
-def anchored(curves: CurveRange, template: Cluster) -> CurveRange:
-    """The curves at the level of a template: at its own hardware they cost and draw what it does, where that is known.
-
-    The curves' shape is that of the parts they were derived from; other vendors and racks sell the same rates for half
-    as much. What an accelerator costs (and draws) is multiplied by one factor; networks and second memories keep
-    their prices.
-    """
-    if template.prices is None:
-        return curves
-    known = template.prices
-    cases = {name: _anchored(getattr(curves, name), getattr(known, name), template) for name in _CASES}
-    return CurveRange(name=f"{curves.name}, level of {template.name}", **cases)
-
-
-def _anchored(curves: Curves, prices: Prices, template: Cluster) -> Curves:
-    hardware, laws = hardware_of(template), {}
-    count = hardware.accelerators
-    if prices.price_usd is not None:
-        parts_usd = count * curves.server_factor * chip_usd(hardware, curves)
-        around_usd = capital_usd(hardware, curves) - parts_usd
-        left_usd = bill(template, prices, count).usd - around_usd
-        laws |= _scaled(curves, ("flop_usd", "hbm_usd", "hbm_rate_usd"), left_usd / parts_usd)
-    if template.accelerator.power_w is not None:
-        network_w = curves.facility_factor * count * curves.scale_out_w(hardware.scale_out_bytes_per_s)
-        left_w = draw(template, prices, count, 0.0).meter_w - network_w
-        laws |= _scaled(curves, ("flop_w", "hbm_rate_w"), left_w / (meter_w(hardware, curves) - network_w))
-    return dataclasses.replace(curves, **laws)
-
-
-def _scaled(curves: Curves, names: tuple[str, ...], factor: float) -> dict[str, PowerLaw]:
-    """Laws with their amounts times a factor; as they are where the factor makes no sense."""
-    if factor <= 0:
-        return {}
-    laws = {name: getattr(curves, name) for name in names}
-    return {name: dataclasses.replace(law, amount=factor * law.amount) for name, law in laws.items()}
-
-
-def _prices(known: Prices, hardware: Hardware, curves: Curves, tiers: int) -> Prices:
-    bytes_2 = hardware.second_memory_bytes
-    inner = TierPrices(link_usd=curves.scale_up_usd(hardware.scale_up_bytes_per_s))
-    outer = TierPrices(
-        link_usd=curves.scale_out_usd(hardware.scale_out_bytes_per_s),
-        draw_w=curves.scale_out_w(hardware.scale_out_bytes_per_s),
-    )
-    return dataclasses.replace(
-        known,
-        price_usd=chip_usd(hardware, curves),
-        rental_usd_per_s=None,
-        second_memory_usd_per_byte=curves.second_memory_usd(bytes_2) / bytes_2 if bytes_2 else 0.0,
-        server_factor=curves.server_factor,
-        tiers=(inner, *(TierPrices() for _ in range(tiers - 2)), outer),
-        server_draw_factor=curves.server_draw_factor,
-        training_draw=curves.training_draw,
-        idle_draw=curves.idle_draw,
-        facility_factor=curves.facility_factor,
     )

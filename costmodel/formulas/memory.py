@@ -7,28 +7,27 @@ offloads (offload.py) lie in the second memory; HBM keeps two layers of what str
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from costmodel.formulas.counts import BlockCounts, OpCounts, kept_bytes
+from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, kept_bytes, share, single_stage
 from costmodel.formulas.offload import BUFFERED_LAYERS, layer_states_bytes, layer_weights_bytes
-from costmodel.formulas.pipeline import single_stage
-from costmodel.formulas.schedule import layer_count
-from costmodel.formulas.traffic import expert_shard, has_experts, share
 from costmodel.inputs import Offload, PlanPoint, Position, Stack
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
 BlockQuantity = Callable[[BlockCounts], Scalar]
 
+Held = tuple[tuple[Scalar, Scalar], ...]
+"""Elements of weights on one rank before ZeRO, and the ranks that share them, for each of the two meshes."""
+
 
 @pytree
 class StageKind:
-    """Where a stage stands: stages from it to the end, itself included, and what else it holds."""
+    """Where a stage stands: stages from it to the end, itself included, and what else it holds. (Or several stages.)"""
 
     remaining: Scalar
     first: Scalar  # 1: holds the embedding
     last: Scalar  # 1: holds the head
-    extra_layers: Scalar
+    extra_layers: Scalar = 0.0
 
 
 @pytree
@@ -84,7 +83,7 @@ def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) ->
     single = single_stage(point, sem)
     first = StageKind(remaining=point.pipeline, first=1.0, last=single, extra_layers=point.extra_layers_first)
     second = StageKind(
-        remaining=sem.exact_maximum(point.pipeline - 1, 1.0),
+        remaining=sem.maximum(point.pipeline - 1, 1.0),
         first=0.0,
         last=0.0,
         extra_layers=point.extra_layers_middle,
@@ -126,14 +125,14 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     copies = (1 - point.zero.weights) * point.precision.copy_bytes * layers.matrices(sem)
     row = point.optimizer
     states = row.states * point.state_bytes + point.master_bytes + row.own_bytes
-    updated = trained.divided(point.zero.states)
+    updated = divided(trained, point.zero.states)
     edges = layers.trained_edges(sem) * share(point.zero.states, point.data_shard)
     states_bytes = states * updated + row.edge_states * point.state_bytes * edges
     buffers, second = _buffers(states, layers, sem), _second(states_bytes, live, layers, sem)
     kept = live * layers.saved_bytes() + buffers.activations
     return StageMemory(
-        weights_bytes=point.precision.weight_bytes * held.divided(point.zero.weights) + copies + buffers.weights,
-        gradients_bytes=point.gradient_bytes * trained.divided(point.zero.gradients),
+        weights_bytes=point.precision.weight_bytes * divided(held, point.zero.weights) + copies + buffers.weights,
+        gradients_bytes=point.gradient_bytes * divided(trained, counted.zero.gradients),
         optimizer_bytes=(1 - layers.offload.optimizer) * states_bytes,
         activations_bytes=kept + kind.last * head,
         logits_bytes=kind.last * stack.logit_bytes * logits,
@@ -155,7 +154,7 @@ def _second(states_bytes: Scalar, live: Scalar, layers: "_Layers", sem: Semantic
     if point.offload is None:
         return Offload()
     return Offload(
-        weights=point.precision.weight_bytes * layers.offloaded_elements(sem).divided(point.zero.weights),
+        weights=point.precision.weight_bytes * divided(layers.offloaded_elements(sem), point.zero.weights),
         optimizer=point.offload.optimizer * states_bytes,
         activations=live * layers.offloaded_bytes(),
     )
@@ -174,14 +173,9 @@ def _buffers(states: Scalar, layers: "_Layers", sem: Semantics) -> Offload:
     )
 
 
-class _Held(NamedTuple):
-    """Elements of weights on one rank before ZeRO, and the ranks that share them, for each of the two meshes."""
-
-    parts: tuple[tuple[Scalar, Scalar], ...]
-
-    def divided(self, by_zero: Scalar) -> Scalar:
-        """Elements left on a rank where ZeRO divides them (1) or not (0)."""
-        return total(elements * share(by_zero, ranks) for elements, ranks in self.parts)
+def divided(held: Held, by_zero: Scalar) -> Scalar:
+    """Elements left on a rank where ZeRO divides them (1) or not (0)."""
+    return total(elements * share(by_zero, ranks) for elements, ranks in held)
 
 
 def communicators(point: PlanPoint, sem: Semantics) -> Scalar:
@@ -215,13 +209,13 @@ class _Layers:
     def __init__(self, counted: OpCounts, point: PlanPoint, kind: StageKind) -> None:
         self.counted, self.point, self.kind = counted, point, kind
         self.offload = point.offload or Offload()
-        self.blocks = [block for block in counted.blocks if block.position == Position.LAYER]
+        self.blocks = counted.layers
 
     def _stage_share(self) -> Scalar:
         """Of all layers, the share that this stage holds."""
-        return 1.0 / self.point.pipeline + self.kind.extra_layers / layer_count(self.counted)
+        return 1.0 / self.point.pipeline + self.kind.extra_layers / self.counted.layer_count
 
-    def elements(self, sem: Semantics) -> _Held:
+    def elements(self, sem: Semantics) -> Held:
         """Parameters in HBM before ZeRO. A tied head is a copy of its own where there is a pipeline."""
         return self._held(
             lambda block: block.parameters,
@@ -231,13 +225,13 @@ class _Layers:
             kept=1 - self.offload.weights,
         )
 
-    def offloaded_elements(self, sem: Semantics) -> _Held:
+    def offloaded_elements(self, sem: Semantics) -> Held:
         """Parameters of layers in the second memory before ZeRO."""
         kept = self.offload.weights
         dense, experts = self._in_layers(lambda block: block.parameters, lambda block: block.expert_parameters, kept)
         return self._meshes(dense, experts, sem)
 
-    def trained_elements(self, sem: Semantics) -> _Held:
+    def trained_elements(self, sem: Semantics) -> Held:
         """Those of them with a gradient and optimizer states."""
         return self._held(
             lambda block: block.trained_parameters,
@@ -251,7 +245,7 @@ class _Layers:
         held = self._held(
             lambda block: block.matrix_parameters, lambda _: 0.0, lambda block: block.expert_parameters, sem
         )
-        return held.divided(0.0)
+        return divided(held, 0.0)
 
     def trained_edges(self, sem: Semantics) -> Scalar:
         """Those of `trained_elements` that belong to the embedding and the head."""
@@ -269,7 +263,7 @@ class _Layers:
 
     def _held(
         self, own: BlockQuantity, tied: BlockQuantity, expert: BlockQuantity, sem: Semantics, kept: Scalar = 1.0
-    ) -> _Held:
+    ) -> Held:
         """Of layers the share `kept`; embedding and head are always whole."""
         first, last = self._edges(own, tied, sem)
         dense, experts = self._in_layers(own, expert, kept)
@@ -282,10 +276,10 @@ class _Layers:
         )
         return dense, experts
 
-    def _meshes(self, dense: Scalar, experts: Scalar, sem: Semantics) -> _Held:
-        if not has_experts(self.counted):
-            return _Held(((dense, self.point.data_shard),))
-        return _Held(((dense, self.point.data_shard), (experts, expert_shard(self.point, sem))))
+    def _meshes(self, dense: Scalar, experts: Scalar, sem: Semantics) -> Held:
+        if not self.counted.has_experts:
+            return ((dense, self.point.data_shard),)
+        return ((dense, self.point.data_shard), (experts, expert_shard(self.point, sem)))
 
     def saved_bytes(self) -> Scalar:
         """Activations of one microbatch that stay in HBM."""
@@ -301,7 +295,7 @@ class _Layers:
 
     def buffer(self, quantity: BlockQuantity, sem: Semantics) -> Scalar:
         """Of what streams, the layers that HBM holds at a time."""
-        held = sem.minimum(BUFFERED_LAYERS, self._stage_share() * layer_count(self.counted))
+        held = sem.minimum(BUFFERED_LAYERS, self._stage_share() * self.counted.layer_count)
         return held * self.largest(quantity, sem)
 
     def largest(self, quantity: BlockQuantity, sem: Semantics) -> Scalar:

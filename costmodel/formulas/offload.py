@@ -15,9 +15,8 @@ two layers in HBM and for what shares a direction.
 
 import dataclasses
 
-from costmodel.formulas.counts import BlockCounts, OpCounts, kept_bytes
-from costmodel.formulas.traffic import expert_shard, has_experts, share
-from costmodel.inputs import Accelerator, Offload, PlanPoint, Position, Stack
+from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, kept_bytes, share
+from costmodel.inputs import Accelerator, Offload, PlanPoint, Stack
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
@@ -58,7 +57,7 @@ def streams(
     shares = point.offload
     if shares is None:
         return None
-    layers = [block for block in counted.blocks if block.position == Position.LAYER]
+    layers = counted.layers
     weights = [block.repeats * layer_weights_bytes(block, counted, point, sem) for block in layers]
     reads = total(block.forwards * size_bytes for block, size_bytes in zip(layers, weights, strict=True))
     kept = total(block.repeats * kept_bytes(block, point) for block in layers)
@@ -70,7 +69,7 @@ def streams(
         activations_s=stage_s_per_byte * shares.activations * kept,
         s_per_byte=s_per_byte,
         hidden=stack.hide_offload,
-        layers=total(block.repeats for block in layers) / point.pipeline,
+        layers=counted.layer_count / point.pipeline,
     )
 
 
@@ -87,7 +86,7 @@ def streamed_s(compute_s: Scalar, traffic_s: Scalar, moved: Streams, sem: Semant
 def layer_weights_bytes(block: BlockCounts, counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
     """Weights of one layer that a rank holds: under ZeRO 3 its share of them."""
     elements = block.parameters * share(point.zero.weights, point.data_shard)
-    if has_experts(counted):
+    if counted.has_experts:
         elements = elements + block.expert_parameters * share(point.zero.weights, expert_shard(point, sem))
     return point.precision.weight_bytes * elements
 
@@ -97,6 +96,6 @@ def layer_states_bytes(
 ) -> Scalar:
     """Optimizer states of one layer that a rank holds."""
     elements = block.trained_parameters * share(point.zero.states, point.data_shard)
-    if has_experts(counted):
+    if counted.has_experts:
         elements = elements + block.trained_expert_parameters * share(point.zero.states, expert_shard(point, sem))
     return per_element * elements

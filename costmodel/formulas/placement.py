@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from costmodel.inputs import Tier
-from costmodel.semantics import Scalar, Semantics
+from costmodel.semantics import Scalar, Semantics, Verdict
 
 
 def domain_sizes(tiers: Sequence[Tier], domain: Scalar) -> tuple[Scalar, ...]:
@@ -26,18 +26,17 @@ def ranks_by_tier(
     takes everything. Exact where groups nest (`nests`); elsewhere a mean between the fuller and the emptier domains.
     """
     sizes = domain_sizes(tiers, domain)[:-1]
-    inside = [sem.exact_maximum(1.0, sem.minimum(group, size / stride)) for size in sizes] + [group]
+    inside = [sem.maximum(1.0, sem.minimum(group, size / stride)) for size in sizes] + [group]
     return (inside[0], *(outer / inner for inner, outer in pairwise(inside)))
 
 
-def nests(group: int, stride: int, size: float, accelerators: int) -> bool:
+def nests(group: Scalar, stride: Scalar, size: Scalar, accelerators: Scalar) -> Verdict:
     """Whether every group has the same number of ranks, that of `ranks_by_tier`, in each domain that it touches.
 
     Exactly if the group is one rank; or all ranks share one domain; or members are a domain apart; or whole blocks of
     groups fill a domain; or whole domains fill a block, each with the same number of members. (A stride that does not
     divide the domain is legal beyond its size: members then never meet. Proof by enumeration in the tests.)
     """
-    if group == 1 or accelerators <= size or stride >= size:
-        return True
     block = group * stride
-    return size % block == 0 or (size % stride == 0 and block % size == 0)
+    apart = (group == 1) | (accelerators <= size) | (stride >= size)
+    return apart | (size % block == 0) | ((size % stride == 0) & (block % size == 0))

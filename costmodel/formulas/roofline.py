@@ -24,16 +24,18 @@ class Rates:
 
 
 @pytree
-class BlockTimes:
-    """Compute seconds of one block and microbatch. `weights` is the weight-gradient half of the backward matmuls."""
+class Roof:
+    """One operator in one pass: seconds of each resource. The longer of the first two counts, and all of the others."""
 
-    matmul_forward_s: Scalar
-    matmul_backward_s: Scalar
-    weights_s: Scalar
-    attention_forward_s: Scalar
-    attention_backward_s: Scalar
-    memory_forward_s: Scalar
-    memory_backward_s: Scalar
+    compute_s: Scalar  # at the arithmetic units
+    memory_s: Scalar  # of the memory beside them
+    aside_s: Scalar = 0.0  # of the memory before or after: casts, the score matrix
+    casts_s: Scalar = 0.0  # launches of casts
+    launch_s: Scalar
+
+    def seconds(self, sem: Semantics) -> Scalar:
+        """What the operator takes."""
+        return sem.maximum(self.compute_s, self.memory_s) + (self.aside_s + self.casts_s) + self.launch_s
 
 
 def rates(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Rates:
@@ -55,44 +57,44 @@ def rates(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Rates:
     )
 
 
-def block_times(block: BlockCounts, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics) -> BlockTimes:
-    """Seconds of one block, operator class by operator class."""
+def block_times(
+    block: BlockCounts, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics
+) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...], Scalar]:
+    """Seconds of the matmuls, the attention and what only moves data of one block and microbatch, forward and backward,
+    and of the weight gradients: the half of the backward matmuls that a schedule may split off."""
     matmuls = [matmul_s(count, point, speed, stack, sem) for count in block.matmuls]
     attentions = [attention_s(count, point, speed, stack, sem) for count in block.attentions]
     memories = [memory_s(count, point, speed, stack) for count in block.memories]
-    return BlockTimes(
-        matmul_forward_s=total(product for product, _ in matmuls),
-        matmul_backward_s=total(product for product, _ in matmuls),
-        weights_s=total(weights for _, weights in matmuls),
-        attention_forward_s=total(forward for forward, _ in attentions),
-        attention_backward_s=total(backward for _, backward in attentions),
-        memory_forward_s=total(forward for forward, _ in memories),
-        memory_backward_s=total(backward for _, backward in memories),
-    )
+    products_s = total(product_s for product_s, _ in matmuls)
+    forward, backward = ([total(times[i] for times in each) for each in (attentions, memories)] for i in (0, 1))
+    return (products_s, *forward), (products_s, *backward), total(weights_s for _, weights_s in matmuls)
 
 
-@pytree
-class Roof:
-    """The two sides of one roofline: seconds at the arithmetic units and at the memory."""
+def matmul_roofs(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> tuple[Roof, Roof]:
+    """The forward product with its casts (the input gradient is as long), and the weight gradient.
 
-    compute_s: Scalar
-    memory_s: Scalar
-
-
-def matmul_roof(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> Roof:
-    """Of the forward product, and of the input gradient: in the mean of both, half of what passes is written.
-
-    What is read has been cast to the format of the products.
+    What products read has been cast to their format. In the mean of forward product and input gradient, half of what
+    passes is written. The weight gradient is added to an accumulator in the gradient's type, which is read and written.
     """
     read = point.precision.operand_share
     compute_s = count.flop * speed.matmul_s_per_flop * (1 + stack.matmul_size0 * count.reciprocal_sizes)
     operand_bytes = 0.5 * (1 + read) * count.operand_bytes
     moved_bytes = operand_bytes + read * point.precision.weight_bytes * count.weight_elements
-    return Roof(compute_s=compute_s, memory_s=speed.memory_s_per_byte * moved_bytes)
+    accumulated_bytes = read * count.operand_bytes + 2.0 * point.gradient_bytes * count.weight_elements
+    aside_s, casts_s = cast_s(count, point, speed, stack)
+    product = Roof(
+        compute_s=compute_s,
+        memory_s=speed.memory_s_per_byte * moved_bytes,
+        aside_s=aside_s,
+        casts_s=casts_s,
+        launch_s=stack.kernel_s,
+    )
+    weights_s = speed.memory_s_per_byte * accumulated_bytes
+    return product, Roof(compute_s=compute_s, memory_s=weights_s, launch_s=stack.kernel_s)
 
 
-def cast_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> Scalar:
-    """Seconds to cast what the forward product reads (for the input gradient as long, in the mean).
+def cast_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> tuple[Scalar, Scalar]:
+    """Seconds to cast what the forward product reads (for the input gradient as long, in the mean), and of launches.
 
     The other two products use the same casts. Gathered weights (ZeRO 3) are cast after each gather; others once a step.
     """
@@ -100,28 +102,38 @@ def cast_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> 
     activations_bytes = 0.5 * row.cast_bytes * (count.operand_bytes / row.activation_bytes)
     weights_bytes = point.zero.weights * row.weight_cast_bytes * count.weight_elements
     moved_bytes = stack.cast_passes * (activations_bytes + weights_bytes)
-    return speed.memory_s_per_byte * moved_bytes + row.casts * stack.kernel_s
+    return speed.memory_s_per_byte * moved_bytes, row.casts * stack.kernel_s
 
 
 def matmul_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics) -> tuple[Scalar, Scalar]:
-    """Seconds of the forward product with its casts (the input gradient takes as long) and of the weight gradient.
+    """Seconds of the forward product with its casts (the input gradient takes as long) and of the weight gradient."""
+    product, weights = matmul_roofs(count, point, speed, stack)
+    return product.seconds(sem), count.trained * weights.seconds(sem)
 
-    The weight gradient is added to an accumulator in the gradient's type, which is read and written.
+
+def attention_roofs(count: AttentionCount, point: PlanPoint, speed: Rates, stack: Stack) -> tuple[Roof, Roof]:
+    """Forward and backward. Fused: scores stay on chip and are computed again in the backward pass.
+
+    Unfused: twice the forward FLOP backward, and the score matrix passes through memory. Source: Dao et al. 2022.
     """
-    roof = matmul_roof(count, point, speed, stack)
-    read_bytes = point.precision.operand_share * count.operand_bytes
-    accumulated_bytes = read_bytes + 2.0 * point.gradient_bytes * count.weight_elements
-    product_s = sem.maximum(roof.compute_s, roof.memory_s)
-    weights_s = sem.maximum(roof.compute_s, speed.memory_s_per_byte * accumulated_bytes)
-    product_s = product_s + cast_s(count, point, speed, stack)
-    return product_s + stack.kernel_s, count.trained * (weights_s + stack.kernel_s)
-
-
-def attention_roof(count: AttentionCount, speed: Rates, stack: Stack) -> Roof:
-    """Of the forward pass, without the score matrix that unfused attention moves through memory (`score_s`)."""
+    row, pass_s = point.attention, score_s(count, point, speed, stack)
     slope = 1 + stack.attention_size0 * count.reciprocal_keys
     compute_s = count.flop * speed.attention_s_per_flop * slope * busiest(count, stack)
-    return Roof(compute_s=compute_s, memory_s=speed.memory_s_per_byte * count.operand_bytes)
+    operands_s = speed.memory_s_per_byte * count.operand_bytes
+    backward_flop = row.flash * stack.attention_backward_ratio + (1 - row.flash) * 2.0
+    forward = Roof(
+        compute_s=compute_s,
+        memory_s=operands_s,
+        aside_s=row.score_touches_forward * pass_s,
+        launch_s=stack.kernel_s,
+    )
+    backward = Roof(
+        compute_s=backward_flop * compute_s,
+        memory_s=2.0 * operands_s,
+        aside_s=row.score_touches_backward * pass_s,
+        launch_s=stack.kernel_s,
+    )
+    return forward, backward
 
 
 def score_s(count: AttentionCount, point: PlanPoint, speed: Rates, stack: Stack) -> Scalar:
@@ -142,21 +154,23 @@ def busiest(count: AttentionCount, stack: Stack) -> Scalar:
 def attention_s(
     count: AttentionCount, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics
 ) -> tuple[Scalar, Scalar]:
-    """Seconds forward and backward. Fused: scores stay on chip and are computed again in the backward pass.
+    """Seconds forward and backward."""
+    forward, backward = attention_roofs(count, point, speed, stack)
+    return forward.seconds(sem), backward.seconds(sem)
 
-    Unfused: twice the forward FLOP backward, and the score matrix passes through memory. Source: Dao et al. 2022.
-    """
-    row = point.attention
-    roof, pass_s = attention_roof(count, speed, stack), score_s(count, point, speed, stack)
-    backward_flop = row.flash * stack.attention_backward_ratio + (1 - row.flash) * 2.0
-    forward_s = sem.maximum(roof.compute_s, roof.memory_s) + row.score_touches_forward * pass_s
-    both_s = sem.maximum(backward_flop * roof.compute_s, 2.0 * roof.memory_s)
-    backward_s = both_s + row.score_touches_backward * pass_s
-    return forward_s + stack.kernel_s, backward_s + stack.kernel_s
+
+def memory_roofs(count: MemoryCount, point: PlanPoint, speed: Rates, stack: Stack) -> tuple[Roof, Roof]:
+    """Forward and backward, of an operator that only moves data."""
+    passes = point.fused_kernels + (1 - point.fused_kernels) * stack.unfused_touches
+    s_per_byte = passes * speed.memory_s_per_byte
+    forward_s, backward_s = s_per_byte * count.forward_bytes, s_per_byte * count.backward_bytes
+    return (
+        Roof(compute_s=0.0, memory_s=forward_s, launch_s=stack.kernel_s),
+        Roof(compute_s=0.0, memory_s=backward_s, launch_s=stack.kernel_s),
+    )
 
 
 def memory_s(count: MemoryCount, point: PlanPoint, speed: Rates, stack: Stack) -> tuple[Scalar, Scalar]:
-    """Seconds forward and backward of an operator that only moves data."""
-    passes = point.fused_kernels + (1 - point.fused_kernels) * stack.unfused_touches
-    s_per_byte = passes * speed.memory_s_per_byte
-    return s_per_byte * count.forward_bytes + stack.kernel_s, s_per_byte * count.backward_bytes + stack.kernel_s
+    """Seconds forward and backward: there is no arithmetic to compare with."""
+    forward, backward = memory_roofs(count, point, speed, stack)
+    return forward.memory_s + forward.launch_s, backward.memory_s + backward.launch_s

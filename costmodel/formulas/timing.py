@@ -4,89 +4,103 @@ Overlap of communication $c$ with compute $t$, of which the share $h$ may hide i
 contends with it: $(1-h) t + (1-k)\max(h t, c) + k (h t + c)$. It is $t + c$ at $h = 0$, and a posynomial throughout.
 """
 
-from typing import NamedTuple
-
+from costmodel.formulas import traffic
 from costmodel.formulas.counts import BlockCounts, OpCounts
 from costmodel.formulas.offload import Streams, streams
-from costmodel.formulas.roofline import BlockTimes, block_times, rates
-from costmodel.formulas.traffic import BlockTraffic, Laws, block_traffic, laws
-from costmodel.inputs import Cluster, PlanPoint, Position, Stack
-from costmodel.pytree import map_leaves, pytree, static
+from costmodel.formulas.roofline import Rates, block_times, rates
+from costmodel.formulas.traffic import Laws
+from costmodel.inputs import Cluster, OverlapRow, PlanPoint, Position, Stack, ZeroRow
+from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, Semantics
 
 
 @pytree
-class Hide:
-    """Shares of the compute beside it that may hide each kind of traffic under this plan."""
-
-    tensor: Scalar
-    context: Scalar
-    expert: Scalar
-    data: Scalar
-    pipeline: Scalar
-    contention: Scalar
-
-
-@pytree
 class Pass:
-    """Seconds of one pass over one block, as they add up: the parts of `seconds`."""
+    """Seconds of one pass over one block: work by kind of operator and traffic by kind, each alone, and together."""
 
     matmul_s: Scalar
     attention_s: Scalar
-    memory_s: Scalar
-    tensor_s: Scalar  # exposed communication, by kind
-    context_s: Scalar
-    expert_s: Scalar
-    data_s: Scalar
-    host_s: Scalar = 0.0  # what the host adds where it issues kernels more slowly than they run
-    seconds: Scalar
+    memory_s: Scalar  # what only moves data
+    sync_s: Scalar  # tensor traffic
+    ring_s: Scalar  # context traffic: keys and values that travel beside the attention,
+    exchange_s: Scalar  # and all-to-alls before and after it
+    expert_s: Scalar  # 0.0 where a block sends no tokens to experts
+    data_s: Scalar  # gathered weights, reduced gradients
+    issue_s: Scalar  # in which the host issues the kernels
+    products_s: Scalar  # matmuls and tensor traffic together
+    core_s: Scalar  # attention and context traffic together
+    inside_s: Scalar  # both, what only moves data and the expert traffic together
+    busy_s: Scalar  # all of that and the data traffic together
+    seconds: Scalar  # or the host's, where that is longer
 
 
 @pytree
 class BlockPasses:
-    """The three passes over one block, and the forward work that recompute repeats inside B."""
+    """The three passes over one block and microbatch, and the forward work that recompute repeats before B."""
 
     name: str = static()
     position: str = static()
     repeats: Scalar
-    forwards: Scalar  # passes that `forward` holds
-    forward: Pass
+    forwards: Scalar  # forward passes of a microbatch
+    forward: Pass  # one of them
     backward: Pass
     weights: Pass
-    recompute_s: Scalar  # included in `backward.seconds`, not in its parts
-    compute: BlockTimes
-    traffic: BlockTraffic
+    recompute_s: Scalar
+
+    @property
+    def passes(self) -> tuple[tuple[Scalar, Pass], ...]:
+        """Each pass and how often a microbatch makes it."""
+        return (self.forwards, self.forward), (1.0, self.backward), (1.0, self.weights)
+
+    @property
+    def forward_s(self) -> Scalar:
+        """Seconds of all forward passes."""
+        return self.forwards * self.forward.seconds
+
+    @property
+    def backward_s(self) -> Scalar:
+        """Seconds of the input gradient, with what it computes again."""
+        return self.backward.seconds + self.recompute_s
 
 
 @pytree
 class OpTimes:
-    """All blocks, the laws of their traffic, the overlap that the plan allows, and what streams past them."""
+    """All blocks, the rates and laws behind them, the overlap that the plan allows, and what streams past them."""
 
     blocks: tuple[BlockPasses, ...]
+    rates: Rates
     laws: Laws
-    hide: Hide
+    hide: OverlapRow  # shares of the compute beside it that may hide each kind of traffic under this plan
+    contention: Scalar
     streams: Streams | None  # where the plan offloads
     microbatch_s: Scalar = 0.0  # host work of one microbatch on one stage
 
+    @property
+    def layers(self) -> tuple[BlockPasses, ...]:
+        """The repeated blocks, of all kinds."""
+        return tuple(block for block in self.blocks if block.position == Position.LAYER)
 
-def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, sem: Semantics) -> OpTimes:
+
+def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics) -> OpTimes:
     """Rooflines and laws of traffic for every block, and their overlap."""
-    speed, law = rates(cluster.accelerator, point, stack), laws(counted, point, cluster, stack, sem)
-    hide = Hide(
+    stack = cluster.stack
+    speed, law = rates(cluster.accelerator, point, stack), traffic.laws(counted, point, cluster, stack, sem)
+    hide = OverlapRow(
         tensor=point.overlap.tensor * stack.hide_tensor,
         context=point.overlap.context * stack.hide_context,
         expert=point.overlap.expert * stack.hide_expert,
         data=point.overlap.data * stack.hide_data,
         pipeline=point.overlap.pipeline * stack.hide_pipeline,
-        contention=stack.contention,
     )
-    blocks = []
-    for block in counted.blocks:
-        compute = block_times(block, point, speed, stack, sem)
-        issue = issue_s(block, point, stack)
-        blocks.append(_passes(block, point, compute, block_traffic(block, point, law, stack), hide, issue, sem))
-    moved = streams(counted, point, cluster.accelerator, stack, sem)
-    return OpTimes(blocks=tuple(blocks), laws=law, hide=hide, streams=moved, microbatch_s=stack.microbatch_s)
+    return OpTimes(
+        blocks=tuple(_passes(block, counted.zero, point, speed, law, hide, stack, sem) for block in counted.blocks),
+        rates=speed,
+        laws=law,
+        hide=hide,
+        contention=stack.contention,
+        streams=streams(counted, point, cluster.accelerator, stack, sem),
+        microbatch_s=stack.microbatch_s,
+    )
 
 
 def overlapped_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention: Scalar, sem: Semantics) -> Scalar:
@@ -97,114 +111,103 @@ def overlapped_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention
 
 
 def exposed_s(compute_s: Scalar, traffic_s: Scalar, share: Scalar, contention: Scalar, sem: Semantics) -> Scalar:
-    """What `overlapped_s` adds to the compute. A difference: for reports, not for bounds.
+    """What `overlapped_s` adds to the compute. A difference: for reports.
 
     Nothing comes first, as compute does there: at a tie both give the derivative to the same side, and terms add up.
     """
     return (1 - contention) * sem.maximum(0.0, traffic_s - share * compute_s) + contention * traffic_s
 
 
-class Compute(NamedTuple):
-    """Seconds at the accelerator's own units."""
+def issue_s(block: BlockCounts, point: PlanPoint, stack: Stack) -> tuple[Scalar, Scalar, Scalar]:
+    """Seconds in which the host issues the kernels of the forward, the backward and the weight-gradient pass.
 
-    matmul_s: Scalar
-    attention_s: Scalar
-    memory_s: Scalar
-
-
-class Issue(NamedTuple):
-    """Seconds in which the host issues the kernels of one pass."""
-
-    forward_s: Scalar
-    backward_s: Scalar
-    weights_s: Scalar
-
-
-def issue_s(block: BlockCounts, point: PlanPoint, stack: Stack) -> Issue:
-    """One kernel for each operator, input or weight gradient, and one call for each collective."""
+    One kernel for each operator, input or weight gradient, and one call for each collective.
+    """
     products, moves = len(block.matmuls), len(block.attentions) + len(block.memories)
     casts, sent = point.precision.casts * products, block.exchanges + block.gathers
-    return Issue(
-        forward_s=stack.host_kernel_s * (products + moves + casts + sent + block.syncs),
-        backward_s=stack.host_kernel_s * (products + moves + casts + sent + block.backward_syncs),
-        weights_s=stack.host_kernel_s * products,
-    )
-
-
-class Sent(NamedTuple):
-    """Seconds of communication that runs beside them; the expert traffic is 0.0 where a block has none."""
-
-    sync_s: Scalar = 0.0
-    ring_s: Scalar = 0.0
-    exchange_s: Scalar = 0.0
-    expert_s: Scalar = 0.0
-    data_s: Scalar = 0.0
-
-
-def _pass(t: Compute, c: Sent, experts: bool, hide: Hide, issue_s: Scalar, sem: Semantics) -> Pass:
-    """Tensor traffic hides behind matmuls, the ring behind the attention, expert traffic behind both, and gathered
-    weights behind everything. The host issues kernels ahead of all of it: the longer of the two counts."""
-    k = hide.contention
-    region_s = overlapped_s(t.matmul_s, c.sync_s, hide.tensor, k, sem)
-    core_s = overlapped_s(t.attention_s, c.ring_s, hide.context, k, sem) + c.exchange_s
-    inside_s, expert_s = region_s + core_s + t.memory_s, 0.0
-    if experts:
-        window_s = region_s + core_s
-        expert_s = exposed_s(window_s, c.expert_s, hide.expert, k, sem)
-        inside_s = overlapped_s(window_s, c.expert_s, hide.expert, k, sem) + t.memory_s
-    busy_s = overlapped_s(inside_s, c.data_s, hide.data, k, sem)
-    return Pass(
-        matmul_s=t.matmul_s,
-        attention_s=t.attention_s,
-        memory_s=t.memory_s,
-        tensor_s=exposed_s(t.matmul_s, c.sync_s, hide.tensor, k, sem),
-        context_s=exposed_s(t.attention_s, c.ring_s, hide.context, k, sem) + c.exchange_s,
-        expert_s=expert_s,
-        data_s=exposed_s(inside_s, c.data_s, hide.data, k, sem),
-        host_s=sem.maximum(0.0, issue_s - busy_s),
-        seconds=sem.maximum(busy_s, issue_s),
+    return (
+        stack.host_kernel_s * (products + moves + casts + sent + block.syncs),
+        stack.host_kernel_s * (products + moves + casts + sent + block.backward_syncs),
+        stack.host_kernel_s * products,
     )
 
 
 def _passes(
-    block: BlockCounts, point: PlanPoint, t: BlockTimes, c: BlockTraffic, hide: Hide, issue: Issue, sem: Semantics
+    block: BlockCounts,
+    zero: ZeroRow,
+    point: PlanPoint,
+    speed: Rates,
+    law: Laws,
+    hide: OverlapRow,
+    stack: Stack,
+    sem: Semantics,
 ) -> BlockPasses:
-    gather_s = 0.5 * point.zero.gathers_per_microbatch * c.gather_s  # once forward, once backward
-    reduce_s = point.zero.reduces_per_microbatch * c.reduce_s
+    forward_work, backward_work, weights_s = block_times(block, point, speed, stack, sem)
+    forward_issue_s, backward_issue_s, weights_issue_s = issue_s(block, point, stack)
+    sync_s, sync_back_s = traffic.sync_s(block, law, stack)
+    ring_s, exchange_s = traffic.context_s(block, point, law)
+    expert_s, (one_gather_s, one_reduce_s) = traffic.tokens_s(block, law, stack), traffic.sharded_s(block, point, law)
+    gather_s = 0.5 * zero.gathers_per_microbatch * one_gather_s  # once forward, once backward
+    reduce_s = zero.reduces_per_microbatch * one_reduce_s
+
+    def over(work: tuple[Scalar, ...], sent: tuple[Scalar, ...], host_s: Scalar, experts: bool) -> Pass:
+        return _pass(work, sent, host_s, experts, hide, stack.contention, sem)
+
     experts = block.exchanges > 0
-    forward = _pass(
-        Compute(t.matmul_forward_s, t.attention_forward_s, t.memory_forward_s),
-        Sent(c.sync_forward_s, c.ring_forward_s, c.exchange_s, c.expert_s, gather_s),
-        experts, hide, issue.forward_s, sem,
-    )  # fmt: skip
-    backward = _pass(
-        Compute(t.matmul_backward_s, t.attention_backward_s, t.memory_backward_s),
-        Sent(c.sync_backward_s, c.ring_backward_s, c.exchange_s, c.expert_s, gather_s),
-        experts, hide, issue.backward_s, sem,
-    )  # fmt: skip
-    weights = _pass(Compute(t.weights_s, 0.0, 0.0), Sent(data_s=reduce_s), False, hide, issue.weights_s, sem)
-    recompute_s = _recompute_s(block, point, t, c, hide, issue, sem)
+    forward = over(forward_work, (sync_s, ring_s, exchange_s, expert_s, gather_s), forward_issue_s, experts)
+    back = sync_back_s, 2.0 * ring_s, exchange_s, expert_s, gather_s
     return BlockPasses(
         name=block.name,
         position=block.position,
         repeats=block.repeats,
         forwards=block.forwards,
-        forward=map_leaves(lambda seconds: block.forwards * seconds, forward),
-        backward=backward,
-        weights=weights,
-        recompute_s=recompute_s,
-        compute=t,
-        traffic=c,
+        forward=forward,
+        backward=over(backward_work, back, backward_issue_s, experts),
+        weights=over((weights_s, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0, reduce_s), weights_issue_s, False),
+        recompute_s=_recompute_s(forward, block, point, sem),
     )
 
 
-def _recompute_s(
-    block: BlockCounts, point: PlanPoint, t: BlockTimes, c: BlockTraffic, hide: Hide, issue: Issue, sem: Semantics
-) -> Scalar:
+def _pass(
+    work: tuple[Scalar, ...],
+    sent: tuple[Scalar, ...],
+    issue_s: Scalar,
+    experts: bool,
+    hide: OverlapRow,
+    contention: Scalar,
+    sem: Semantics,
+) -> Pass:
+    """Tensor traffic hides behind matmuls, the ring behind the attention, expert traffic behind both, and gathered
+    weights behind everything. The host issues kernels ahead of all of it: the longer of the two counts."""
+    (matmul_s, attention_s, memory_s), (sync_s, ring_s, exchange_s, expert_s, data_s) = work, sent
+    products_s = overlapped_s(matmul_s, sync_s, hide.tensor, contention, sem)
+    core_s = overlapped_s(attention_s, ring_s, hide.context, contention, sem) + exchange_s
+    inside_s = products_s + core_s
+    if experts:
+        inside_s = overlapped_s(inside_s, expert_s, hide.expert, contention, sem)
+    inside_s = inside_s + memory_s
+    busy_s = overlapped_s(inside_s, data_s, hide.data, contention, sem)
+    return Pass(
+        matmul_s=matmul_s,
+        attention_s=attention_s,
+        memory_s=memory_s,
+        sync_s=sync_s,
+        ring_s=ring_s,
+        exchange_s=exchange_s,
+        expert_s=expert_s,
+        data_s=data_s,
+        issue_s=issue_s,
+        products_s=products_s,
+        core_s=core_s,
+        inside_s=inside_s,
+        busy_s=busy_s,
+        seconds=sem.maximum(busy_s, issue_s),
+    )
+
+
+def _recompute_s(forward: Pass, block: BlockCounts, point: PlanPoint, sem: Semantics) -> Scalar:
     """Forward work done again before the backward pass. The embedding and the head are never recomputed."""
     if block.position != Position.LAYER:
         return 0.0
-    row, k = point.recompute, hide.contention
-    core_s = overlapped_s(t.attention_forward_s, c.ring_forward_s, hide.context, k, sem) + c.exchange_s
-    rest_s = overlapped_s(t.matmul_forward_s, c.sync_forward_s, hide.tensor, k, sem) + t.memory_forward_s
-    return row.redo_core * core_s + row.redo_rest * sem.maximum(rest_s + c.expert_s, issue.forward_s)
+    rest_s = sem.maximum(forward.products_s + forward.memory_s + forward.expert_s, forward.issue_s)
+    return point.recompute.redo_core * forward.core_s + point.recompute.redo_rest * rest_s

@@ -4,10 +4,11 @@ Groups lie from the inside out in the order tensor, context, data, pipeline (pla
 """
 
 import dataclasses
+from collections.abc import Callable
 
 from costmodel.formulas import collectives
 from costmodel.formulas.collectives import Law, time_s
-from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, on_heaviest_stage
 from costmodel.formulas.placement import ranks_by_tier
 from costmodel.inputs import Cluster, PlanPoint, Stack, Tier
 from costmodel.pytree import pytree
@@ -36,20 +37,6 @@ class ExpertLaws:
     gather: Law  # all-gather or reduce-scatter over the ranks that share an expert
     shard: Law  # as `Laws.shard`, over the ranks that share an expert's weights
     replica: Law
-
-
-@pytree
-class BlockTraffic:
-    """Communication seconds of one block and microbatch, before any overlap."""
-
-    sync_forward_s: Scalar
-    sync_backward_s: Scalar
-    ring_forward_s: Scalar
-    ring_backward_s: Scalar
-    exchange_s: Scalar  # in each direction
-    expert_s: Scalar  # tokens to experts and back, in each direction of the pass
-    gather_s: Scalar  # one all-gather of the block's weights
-    reduce_s: Scalar  # one reduce-scatter of its gradients
 
 
 def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, sem: Semantics) -> Laws:
@@ -82,7 +69,7 @@ def tiers_in_training(cluster: Cluster, point: PlanPoint, stack: Stack, sem: Sem
     Flows of more ranks collide on shared links and wait for more stragglers, so the slowdown is one of traffic and
     vanishes inside one domain. $c$ = `Stack.congestion`, $\eta_0$ = `scale_up_ceiling`, $\eta$ = `scale_out_ceiling`.
     """
-    domains = sem.exact_maximum(point.accelerators / point.domain, 1.0)
+    domains = sem.maximum(point.accelerators / point.domain, 1.0)
     slower = (1 + stack.congestion * sem.log2(domains)) / stack.scale_out_ceiling
     shared = (1.0 / stack.scale_up_ceiling, *(slower for _ in cluster.tiers[1:]))
     return tuple(
@@ -95,7 +82,7 @@ def expert_laws(
     counted: OpCounts, point: PlanPoint, tiers: tuple[Tier, ...], stack: Stack, sem: Semantics
 ) -> ExpertLaws | None:
     """The laws of the expert mesh; none for a model without experts."""
-    if not has_experts(counted):
+    if not counted.has_experts:
         return None
     sending = next(block for block in counted.blocks if block.exchanges)
     mesh = point.expert * point.expert_tensor
@@ -120,54 +107,46 @@ def spread(sending: BlockCounts, point: PlanPoint, stack: Stack, sem: Semantics)
     A token whose $k$ experts lie anywhere in $D$ domains reaches $D (1 - (1 - 1/D)^k)$ of them in the mean. Source:
     DeepEP, HybridEP, DeepSeek-AI 2024 (V3). Routing that is limited to some domains sends no more than that.
     """
-    domains, copies = sem.exact_maximum(point.expert * point.expert_tensor / point.domain, 1.0), sending.exchange_copies
+    domains, copies = sem.maximum(point.expert * point.expert_tensor / point.domain, 1.0), sending.exchange_copies
     once = domains * (1 - (1 - 1.0 / domains) ** copies) / copies
     return sem.minimum(sending.exchange_spread, 1 - stack.sent_once * (1 - once))
 
 
-def expert_shard(point: PlanPoint, sem: Semantics) -> Scalar:
-    """Ranks that share an expert's weights: all that hold a copy, or `data_shard` of them where that is fewer."""
-    holders = point.accelerators / (point.pipeline * point.expert * point.expert_tensor)
-    return sem.minimum(holders, point.data_shard)
-
-
-def share(divided: Scalar, ranks: Scalar) -> Scalar:
-    """What one rank holds of something that is divided over `ranks` (1) or replicated (0)."""
-    return (1 - divided) + divided / ranks
-
-
-def has_experts(counted: OpCounts) -> bool:
-    """Whether any block sends tokens to experts."""
-    return any(block.exchanges for block in counted.blocks)
-
-
-def block_traffic(block: BlockCounts, point: PlanPoint, law: Laws, stack: Stack) -> BlockTraffic:
-    """Seconds of each kind of traffic of one block and microbatch."""
+def sync_s(block: BlockCounts, law: Laws, stack: Stack) -> tuple[Scalar, Scalar]:
+    """Seconds at the edges of tensor-parallel regions, of one block and microbatch: forward and backward."""
     backward = block.backward_sync_bytes, block.backward_syncs
-    weight, gradient = point.precision.weight_bytes, point.gradient_bytes
+    again_s = stack.regather_exposed * time_s(law.regather, *backward)
+    return time_s(law.sync, block.sync_bytes, block.syncs), time_s(law.sync, *backward) + again_s
+
+
+def context_s(block: BlockCounts, point: PlanPoint, law: Laws) -> tuple[Scalar, Scalar]:
+    """Seconds of the context ring in a forward pass, and of the all-to-alls over heads in each direction.
+
+    Backward the ring takes twice as long: gradients of keys and values travel with them.
+    """
     hops = point.context_ring * (point.context - 1)
     ring_s = hops * total(time_s(law.ring, count.ring_bytes) for count in block.attentions)
-    exchanged = total(time_s(law.exchange, count.exchange_bytes, 4.0) for count in block.attentions)
-    return BlockTraffic(
-        sync_forward_s=time_s(law.sync, block.sync_bytes, block.syncs),
-        sync_backward_s=time_s(law.sync, *backward) + stack.regather_exposed * time_s(law.regather, *backward),
-        ring_forward_s=ring_s,
-        ring_backward_s=2.0 * ring_s,  # gradients of keys and values travel with them
-        exchange_s=(1 - point.context_ring) * exchanged,
-        expert_s=_tokens_s(block, law.experts, stack),
-        gather_s=_sharded_s(block, weight * block.parameters, weight * block.expert_parameters, law),
-        reduce_s=_sharded_s(
-            block, gradient * block.trained_parameters, gradient * block.trained_expert_parameters, law
-        ),
+    exchanged_s = total(time_s(law.exchange, count.exchange_bytes, 4.0) for count in block.attentions)
+    return ring_s, (1 - point.context_ring) * exchanged_s
+
+
+def sharded_s(block: BlockCounts, point: PlanPoint, law: Laws) -> tuple[Scalar, Scalar]:
+    """Seconds of one all-gather of the block's weights, and of one reduce-scatter of its gradients."""
+    weight, gradient = point.precision.weight_bytes, point.gradient_bytes
+    return (
+        _sharded_s(block, weight * block.parameters, weight * block.expert_parameters, law),
+        _sharded_s(block, gradient * block.trained_parameters, gradient * block.trained_expert_parameters, law),
     )
 
 
-def _tokens_s(block: BlockCounts, law: ExpertLaws | None, stack: Stack) -> Scalar:
-    """Tokens to their experts and back, and the host's work in between (it reads how many go where)."""
-    if law is None or not block.exchanges:
+def tokens_s(block: BlockCounts, law: Laws, stack: Stack) -> Scalar:
+    """Seconds of tokens to their experts and back, in each direction of the pass, and of the host's work in between
+    (it reads how many go where)."""
+    experts = law.experts
+    if experts is None or not block.exchanges:
         return 0.0
-    gathered_s = time_s(law.gather, block.gather_bytes, block.gathers) if block.gathers else 0.0
-    return time_s(law.exchange, block.exchange_bytes, block.exchanges) + gathered_s + stack.routing_s
+    gathered_s = time_s(experts.gather, block.gather_bytes, block.gathers) if block.gathers else 0.0
+    return time_s(experts.exchange, block.exchange_bytes, block.exchanges) + gathered_s + stack.routing_s
 
 
 def _sharded_s(block: BlockCounts, dense_bytes: Scalar, expert_bytes: Scalar, law: Laws) -> Scalar:
@@ -176,3 +155,81 @@ def _sharded_s(block: BlockCounts, dense_bytes: Scalar, expert_bytes: Scalar, la
     if law.experts is None or not block.exchanges:
         return dense_s
     return dense_s + time_s(law.experts.shard, expert_bytes)
+
+
+def gradient_traffic_s(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semantics) -> Scalar:
+    """Gradient reduction and weight gathering once a step, in one bucket for each layer."""
+    dense, trained = (
+        on_heaviest_stage(counted, quantity, point, sem)
+        for quantity in (lambda block: block.parameters, lambda block: block.trained_parameters)
+    )
+    dense_s = _reduced_s(dense, trained, laws.shard, laws.replica, point.data_shard, counted, point)
+    if laws.experts is None:
+        return dense_s
+    own, trained = (
+        on_heaviest_stage(counted, quantity, point, sem)
+        for quantity in (lambda block: block.expert_parameters, lambda block: block.trained_expert_parameters)
+    )
+    own_s = _reduced_s(own, trained, laws.experts.shard, laws.experts.replica, expert_shard(point, sem), counted, point)
+    return dense_s + own_s
+
+
+def _reduced_s(
+    elements: Scalar, trained: Scalar, shard: Law, replica: Law, ranks: Scalar, counted: OpCounts, point: PlanPoint
+) -> Scalar:
+    zero, buckets = counted.zero, counted.layer_count / point.pipeline
+    gradients_bytes = point.gradient_bytes * trained
+    once_bytes = zero.reduces_once * gradients_bytes + zero.gathers_once * point.precision.weight_bytes * elements
+    calls = (zero.reduces_once + zero.gathers_once) * buckets
+    return time_s(shard, once_bytes, calls) + time_s(replica, gradients_bytes / ranks, buckets)
+
+
+def busiest_links_s(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semantics) -> Scalar:
+    """Seconds that each tier's links are busy with all traffic of a step; the largest bounds the step."""
+    return sem.maximum(*links_by_tier_s(counted, laws, point, sem))
+
+
+def links_by_tier_s(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semantics) -> tuple[Scalar, ...]:
+    """Seconds that the links of each tier are busy in a step, on the heaviest stage."""
+    payloads = _step_payloads(counted, laws, point, sem)
+    tiers = range(len(laws.sync.by_tier))
+    return tuple(total(law.by_tier[i] * payload for law, payload in payloads) for i in tiers)
+
+
+def _step_payloads(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semantics) -> tuple[tuple[Law, Scalar], ...]:
+    """Bytes that each law carries in one step on the heaviest stage."""
+    m, zero = counted.microbatches, counted.zero
+
+    def of(quantity: Callable[[BlockCounts], Scalar]) -> Scalar:
+        return on_heaviest_stage(counted, quantity, point, sem)
+
+    hops, exchanges = point.context_ring * (point.context - 1), 1 - point.context_ring
+    gathers = zero.gathers_once + m * zero.gathers_per_microbatch
+    reduces = zero.reduces_once + m * zero.reduces_per_microbatch
+    weights_bytes, gradients_bytes = gathers * point.precision.weight_bytes, reduces * point.gradient_bytes
+    redone = 1.0 + point.recompute.redo_rest
+    elements, trained = of(lambda b: b.parameters), of(lambda b: b.trained_parameters)
+    dense = (
+        (
+            laws.sync,
+            m * of(lambda b: (b.forwards + point.recompute.redo_rest) * b.sync_bytes + b.backward_sync_bytes),
+        ),
+        (laws.ring, hops * m * of(lambda b: (b.forwards + 2.0) * total(a.ring_bytes for a in b.attentions))),
+        (
+            laws.exchange,
+            exchanges * m * of(lambda b: (b.forwards + 1.0) * total(a.exchange_bytes for a in b.attentions)),
+        ),
+        (laws.shard, weights_bytes * elements + gradients_bytes * trained),
+        (laws.replica, point.gradient_bytes * trained / point.data_shard),
+        (laws.boundary, 2.0 * (1 + point.schedule.folds) * m * counted.boundary_bytes),
+    )
+    if laws.experts is None:
+        return dense
+    own, trained = of(lambda b: b.expert_parameters), of(lambda b: b.trained_expert_parameters)
+    return (
+        *dense,
+        (laws.experts.exchange, m * of(lambda b: (b.forwards + redone) * b.exchange_bytes)),
+        (laws.experts.gather, m * of(lambda b: (b.forwards + redone) * b.gather_bytes)),
+        (laws.experts.shard, weights_bytes * own + gradients_bytes * trained),
+        (laws.experts.replica, point.gradient_bytes * trained / expert_shard(point, sem)),
+    )

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from costmodel.graph.layout import kinds_by_stage as kinds_by_stage
     from costmodel.graph.layout import layers_by_chunk as layers_by_chunk
     from costmodel.graph.play import Played as Played
+    from costmodel.graph.play import Task as Task
+    from costmodel.graph.play import order as order
     from costmodel.graph.play import play as play
     from costmodel.graph.staged import MODES as MODES
     from costmodel.graph.staged import Model as Model
     from costmodel.graph.staged import StageSeconds as StageSeconds
-    from costmodel.graph.staged import Where as Where
     from costmodel.graph.staged import paths as paths
 
 door.hang(__name__)

@@ -21,14 +21,14 @@ def layers_by_chunk(plan: Plan, layers: float) -> tuple[float, ...]:
 
 
 def kinds_by_chunk(plan: Plan, repeats: Sequence[float]) -> list[list[float]]:
-    """Of each chunk, its layers of each kind: kinds follow one another, each so many times."""
+    """Layers of each kind on each chunk: kinds follow one another, each so many times."""
     cuts = list(accumulate(repeats, initial=0.0))
     edges = accumulate(layers_by_chunk(plan, cuts[-1]), initial=0.0)
     return [[max(0.0, min(end, b) - max(start, a)) for a, b in pairwise(cuts)] for start, end in pairwise(edges)]
 
 
 def kinds_by_stage(plan: Plan, repeats: Sequence[float]) -> list[list[float]]:
-    """Of each stage, with all its chunks."""
+    """Layers of each kind on each stage, with all its chunks."""
     held = [[0.0] * len(repeats) for _ in range(plan.pipeline)]
     for chunk, kinds in enumerate(kinds_by_chunk(plan, repeats)):
         stage = SCHEDULES[plan.schedule].device_of(chunk, plan.pipeline)

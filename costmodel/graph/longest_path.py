@@ -11,14 +11,6 @@ Task = tuple[str, int, int]
 """Kind (F, B or W), microbatch and chunk: `play.Task` without its names."""
 
 
-class Link(NamedTuple):
-    """Seconds of a message between devices: of the first one down and the last one back, and of the others."""
-
-    microbatches: int
-    lone_s: float
-    steady_s: float
-
-
 class _Inputs(NamedTuple):
     """What one kind of operation on one chunk waits for: places in one flat list of ends, before the microbatch's."""
 
@@ -31,35 +23,43 @@ class _Inputs(NamedTuple):
     lone_delay_s: float  # and what it takes
 
 
-class Run(NamedTuple):
-    """One device: what it still has to do (last operation first), and when what it has done began and ended."""
-
-    waiting: list[Task]
-    starts_s: list[float]
-    ends_s: list[float]
+Times = tuple[list[float], list[float]]
+"""When each operation that a device has done began, and when it ended."""
 
 
 def longest_path(
-    orders: Sequence[Sequence[Task]], seconds: dict[str, tuple[float, ...]], where: tuple[int, ...], link: Link
-) -> list[Run]:
-    """Start and end of every operation: sweep over the devices; each runs until an input is missing."""
-    table = _inputs(seconds, where, link)
-    missing, nothing = -1.0, [0.0] * link.microbatches
-    ends_s = [missing] * (3 * len(where) * link.microbatches) + nothing
-    runs = [Run(waiting=list(reversed(tasks)), starts_s=[], ends_s=[]) for tasks in orders]
+    orders: Sequence[Sequence[Task]],
+    seconds: dict[str, tuple[float, ...]],
+    where: tuple[int, ...],
+    microbatches: int,
+    lone_s: float,
+    steady_s: float,
+) -> list[Times]:
+    """Start and end of every operation: sweep over the devices; each runs until an input is missing.
+
+    A message between devices takes `lone_s` where it is the first one down or the last one back, others `steady_s`.
+    """
+    table = _inputs(seconds, where, microbatches, lone_s, steady_s)
+    missing, nothing = -1.0, [0.0] * microbatches
+    ends_s = [missing] * (3 * len(where) * microbatches) + nothing
+    waiting: list[list[Task]] = [list(reversed(tasks)) for tasks in orders]
+    times: list[Times] = [([], []) for _ in orders]
     left = sum(map(len, orders))
     while left:
         before = left
-        for run in runs:
-            left -= _advance(run, table, ends_s)
+        for tasks, own in zip(waiting, times, strict=True):
+            left -= _advance(tasks, own, table, ends_s)
         if left == before:
             raise RuntimeError("the order of operations deadlocks")
-    return runs
+    return times
 
 
-def _advance(run: Run, table: dict[tuple[str, int], _Inputs], ends_s: list[float]) -> int:
-    """Run one device until an input is missing; how many operations that were. (The inner loop of a play.)"""
-    waiting, starts_s, done_s = run
+def _advance(waiting: list[Task], times: Times, table: dict[tuple[str, int], _Inputs], ends_s: list[float]) -> int:
+    """Run one device (its last operation stands first) until an input is missing; how many operations that were.
+
+    The inner loop of a play.
+    """
+    starts_s, done_s = times
     before, free_s = len(waiting), done_s[-1] if done_s else 0.0
     while waiting:
         kind, microbatch, chunk = waiting[-1]
@@ -77,24 +77,24 @@ def _advance(run: Run, table: dict[tuple[str, int], _Inputs], ends_s: list[float
 
 
 def _inputs(
-    seconds: dict[str, tuple[float, ...]], where: tuple[int, ...], link: Link
+    seconds: dict[str, tuple[float, ...]], where: tuple[int, ...], microbatches: int, lone_s: float, steady_s: float
 ) -> dict[tuple[str, int], _Inputs]:
     """`producers` as places: F follows the chunk before it, B its own F and the chunk after it, W its own B."""
-    chunks, lone = len(where), {"F": 0, "B": link.microbatches - 1, "W": -1}
-    bases = {kind: i * chunks * link.microbatches for i, kind in enumerate("FBW")}
-    nothing, table = len("FBW") * chunks * link.microbatches, {}
+    chunks, lone = len(where), {"F": 0, "B": microbatches - 1, "W": -1}
+    bases = {kind: i * chunks * microbatches for i, kind in enumerate("FBW")}
+    nothing, table = len("FBW") * chunks * microbatches, {}
     for kind, chunk in product("FBW", range(chunks)):
         own = {"F": nothing, "B": bases["F"], "W": bases["B"]}[kind]
         near = chunk + {"F": -1, "B": 1, "W": 0}[kind]
         alone = kind == "W" or not 0 <= near < chunks
         moves = not alone and where[near] != where[chunk]
         table[kind, chunk] = _Inputs(
-            place=bases[kind] + chunk * link.microbatches,
-            own=own + (own < nothing) * chunk * link.microbatches,
-            far=nothing if alone else bases[kind] + near * link.microbatches,
+            place=bases[kind] + chunk * microbatches,
+            own=own + (own < nothing) * chunk * microbatches,
+            far=nothing if alone else bases[kind] + near * microbatches,
             seconds=seconds[kind][chunk],
-            delay_s=moves * link.steady_s,
+            delay_s=moves * steady_s,
             lone=lone[kind],
-            lone_delay_s=moves * link.lone_s,
+            lone_delay_s=moves * lone_s,
         )
     return table

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, zip_longest
 from typing import NamedTuple
 
-from costmodel.graph.longest_path import Link, longest_path
+from costmodel.graph.longest_path import longest_path
 from costmodel.inputs import SCHEDULES, Schedule, Turn
 
 Seconds = float | Sequence[float]
@@ -75,14 +75,14 @@ def play(
         backward = tuple(b + w for b, w in zip(backward, weight, strict=True))
     where = tuple(entry.device_of(chunk, stages) for chunk in range(stages * virtual_stages))
     steady_s = transfer_s if steady_transfer_s is None else steady_transfer_s
-    link = Link(microbatches=microbatches, lone_s=transfer_s, steady_s=steady_s)
-    runs = longest_path(orders, {"F": forward, "B": backward, "W": weight}, where, link)
+    seconds = {"F": forward, "B": backward, "W": weight}
+    times = longest_path(orders, seconds, where, microbatches, transfer_s, steady_s)
     last_use = "W" if entry.splits else "B"
     return Played(
-        makespan_s=max(run.ends_s[-1] for run in runs),
+        makespan_s=max(ends_s[-1] for _, ends_s in times),
         order=orders,
-        starts_s=tuple(tuple(run.starts_s) for run in runs),
-        ends_s=tuple(tuple(run.ends_s) for run in runs),
+        starts_s=tuple(tuple(starts_s) for starts_s, _ in times),
+        ends_s=tuple(tuple(ends_s) for _, ends_s in times),
         in_flight=tuple(_peak(device, last_use) / virtual_stages for device in orders),
         in_flight_until_b=tuple(_peak(device, "B") / virtual_stages for device in orders),
     )

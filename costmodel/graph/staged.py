@@ -1,9 +1,9 @@
 r"""Time and memory of pipeline stages of which each holds its own layers, of several kinds and recompute modes.
 
-The closed forms (schedule.py, memory.py) know a plain stage of the mean layers and what the first and the last have
+The closed forms (cost.py, memory.py) know a plain stage of the mean layers and what the first and the last have
 beyond it. Here every stage has its own: how many layers of each kind (of Swin's stages, of an encoder and a decoder,
 of dense and expert layers) under each recompute mode. The stages are the last axis of every array; the numbers of
-layers may be fractions. The formulas are those of counts, timing, schedule and memory, given a stage's own layers.
+layers may be fractions. The formulas are those of counts, timing, cost and memory, given a stage's own layers.
 
 The step of a 1F1B pipeline is the longest of its critical paths (`paths`): sums of passes with counts that are never
 negative, so its logarithm is convex in the logarithms of rates and latencies.
@@ -29,7 +29,6 @@ from costmodel.formulas import (
     hops,
     links_by_tier_s,
     optimizer_s,
-    rates,
     stage_memory,
     timing,
 )
@@ -55,21 +54,13 @@ class Model(NamedTuple):
 
     @property
     def kinds(self) -> tuple[BlockCounts, ...]:
-        return tuple(block for block in self.counted.blocks if block.position == Position.LAYER)
-
-
-@pytree
-class Where:
-    """Where stages stand: stages from each to the end, itself included, and which hold the embedding and the head."""
-
-    remaining: Scalar
-    first: Scalar
-    last: Scalar
+        """Kinds of layer, in the order of the model."""
+        return self.counted.layers
 
 
 @pytree
 class StageSeconds:
-    """Of each stage: one microbatch forward and backward (all gradients and recompute), and what follows the passes."""
+    """Seconds of each stage: one microbatch forward and backward (all gradients and recompute), and what follows."""
 
     forward_s: Scalar
     backward_s: Scalar
@@ -82,53 +73,51 @@ def model(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics
     """Counts and times of all blocks under every recompute mode."""
     points = tuple(dataclasses.replace(point, recompute=row) for row in RECOMPUTES.values())
     counted = counts(workload, points[0], sem)
-    times = tuple(timing(counted, each, cluster, cluster.stack, sem) for each in points)
+    times = tuple(timing(counted, each, cluster, sem) for each in points)
     return Model(counted=counted, times=times, points=points, cluster=cluster)
 
 
-def where(stages: int, stage: int) -> Where:
+def where(stages: int, stage: int) -> StageKind:
     """One stage of a pipeline."""
-    return Where(remaining=float(stages - stage), first=float(stage == 0), last=float(stage == stages - 1))
+    return StageKind(remaining=float(stages - stage), first=float(stage == 0), last=float(stage == stages - 1))
 
 
-def seconds(given: Model, held: Held, at: Where, sem: Semantics) -> StageSeconds:
+def seconds(given: Model, held: Held, at: StageKind, sem: Semantics) -> StageSeconds:
     """Seconds of stages that hold such layers. Embedding and head are never recomputed."""
     plain, point = given.times[0], given.points[0]
-    layers = [[block for block in each.blocks if block.position == Position.LAYER] for each in given.times]
+    layers = [each.layers for each in given.times]
     half_s = 0.5 * plain.microbatch_s
-    forward_s = total(total(n) * block.forward.seconds for n, block in zip(held, layers[0], strict=True))
+    forward_s = total(total(n) * block.forward_s for n, block in zip(held, layers[0], strict=True))
     backward_s = total(
-        held[kind][mode] * (block.backward.seconds + block.recompute_s + block.weights.seconds)
+        held[kind][mode] * (block.backward_s + block.weights.seconds)
         for mode, blocks in enumerate(layers)
         for kind, block in enumerate(blocks)
     )
     edges = [(block, at.first if block.position == Position.FIRST else at.last) for block in _edges(plain)]
-    speed = rates(given.cluster.accelerator, point, given.cluster.stack)
     return StageSeconds(
-        forward_s=forward_s + total(there * b.repeats * b.forward.seconds for b, there in edges) + half_s,
+        forward_s=forward_s + total(there * b.repeats * b.forward_s for b, there in edges) + half_s,
         backward_s=backward_s
-        + total(there * b.repeats * (b.backward.seconds + b.weights.seconds) for b, there in edges)
+        + total(there * b.repeats * (b.backward_s + b.weights.seconds) for b, there in edges)
         + half_s,
         traffic_s=traffic_s(given, held, at, sem),
-        update_s=optimizer_s(_own(given, held, at), point, given.cluster.stack, speed, sem),
+        update_s=optimizer_s(_own(given, held, at), point, given.cluster.stack, plain.rates, sem),
         links_s=_links_s(given, held, at, sem),
     )
 
 
-def traffic_s(given: Model, held: Held, at: Where, sem: Semantics) -> Scalar:
+def traffic_s(given: Model, held: Held, at: StageKind, sem: Semantics) -> Scalar:
     """Gradient traffic of each stage, once a step."""
-    return gradient_traffic_s(_own(given, held, at), given.times[0], given.points[0], sem)
+    return gradient_traffic_s(_own(given, held, at), given.times[0].laws, given.points[0], sem)
 
 
-def memory_of_stages(given: Model, held: Held, at: Where, sem: Semantics) -> StageMemory:
+def memory_of_stages(given: Model, held: Held, at: StageKind, sem: Semantics) -> StageMemory:
     """Bytes of stages that hold such layers, term by term."""
     point, stack = given.points[0], given.cluster.stack
     own = _own(given, held, at)
     split = [block for block in own.blocks if block.position != Position.LAYER]
     split += [_under(kind, n, given.points[mode]) for kind, mode, n in _parts(given, held)]
     counted = dataclasses.replace(own, blocks=tuple(split))
-    kind = StageKind(remaining=at.remaining, first=at.first, last=at.last, extra_layers=0.0)
-    found = stage_memory(counted, point, kind, stack, sem)
+    found = stage_memory(counted, point, at, stack, sem)
     present = [(block, sem.minimum(n, 1.0), given.points[mode]) for block, mode, n in _parts(given, held)]
     working = sem.maximum(*(there * dropped_bytes(each)(block) for block, there, each in present))
     gathered = sem.maximum(*(there * gathered_bytes(each)(block) for block, there, each in present))
@@ -147,9 +136,9 @@ def between(given: Model) -> Hops:
 
 def ending_s(stage: StageSeconds, given: Model, sem: Semantics) -> Scalar:
     """What each stage adds to the passes: gradient traffic that one microbatch does not hide, and its update."""
-    hide, traffic_s = given.times[0].hide, stage.traffic_s
+    hide, k, traffic_s = given.times[0].hide, given.times[0].contention, stage.traffic_s
     late_s = sem.maximum(traffic_s - hide.data * (stage.forward_s + stage.backward_s), 0.0)
-    return (1 - hide.contention) * late_s + hide.contention * traffic_s + stage.update_s
+    return (1 - k) * late_s + k * traffic_s + stage.update_s
 
 
 def host_s(given: Model, sem: Semantics) -> Scalar:
@@ -174,10 +163,10 @@ def paths(stages: int, microbatches: int) -> tuple[Path, ...]:
     backwards and $m - w$ forwards to do; before its last forward the same the other way round; in between each trip
     to the last stage and back brings it $w$ microbatches further.
     """
-    found: list[Path] = []
+    chains: list[Path] = []
     for stage in range(stages):
-        found += _paths_of(stage, stages, microbatches)
-    return tuple(dict.fromkeys(found))
+        chains += _paths_of(stage, stages, microbatches)
+    return tuple(dict.fromkeys(chains))
 
 
 def makespan_s(
@@ -198,15 +187,15 @@ def _paths_of(stage: int, stages: int, m: int) -> list[Path]:
     every, own = (1,) * stages, tuple(int(i == stage) for i in range(stages))
     after = tuple(int(i >= stage) for i in range(stages))
     lone, steady = (2 * (stages - 1), 0) if m == 1 else (2 * (stages - 1) - beyond, beyond)
-    found = [
+    chains = [
         Path(_sum((1, before), (m, own)), _sum((1, before), (m, own)), 2 * stage, 0),
         Path(_sum((1, every), (m - warm, own)), _sum((1, every), (m - 1, own)), lone, steady),
         Path(_sum((1, every), (m - 1, own)), _sum((1, every), (m - warm, own)), lone, steady),
     ]
     for trips in {1, (m - 1) // (stages - stage)} if m > stages - stage else ():
         turns = _sum((1, every), (trips, after), (m - 1 - trips * (stages - stage), own))
-        found.append(Path(turns, turns, 2 * (stages - 1), 2 * trips * beyond))
-    return found
+        chains.append(Path(turns, turns, 2 * (stages - 1), 2 * trips * beyond))
+    return chains
 
 
 def _sum(*terms: tuple[int, tuple[int, ...]]) -> tuple[int, ...]:
@@ -231,7 +220,7 @@ def _under(block: BlockCounts, layers: Scalar, point: PlanPoint) -> BlockCounts:
     return dataclasses.replace(block, repeats=layers * point.pipeline, saved=kept)
 
 
-def _own(given: Model, held: Held, at: Where, edges: bool = True) -> OpCounts:
+def _own(given: Model, held: Held, at: StageKind, edges: bool = True) -> OpCounts:
     """The counts of a pipeline all of whose stages hold these layers: their mean is what one stage holds."""
     left, blocks = [total(n for n in modes if n is not None) for modes in held], []
     for block in given.counted.blocks:
@@ -243,11 +232,11 @@ def _own(given: Model, held: Held, at: Where, edges: bool = True) -> OpCounts:
     return dataclasses.replace(given.counted, blocks=tuple(blocks))
 
 
-def _links_s(given: Model, held: Held, at: Where, sem: Semantics) -> tuple[Scalar, ...]:
-    """By tier. Layers of each mode send what their mode repeats; what crosses stage boundaries is sent once."""
+def _links_s(given: Model, held: Held, at: StageKind, sem: Semantics) -> tuple[Scalar, ...]:
+    """Seconds by tier. Layers of each mode send what their mode repeats; what crosses stage boundaries is sent once."""
     by_mode = []
     for mode, point in enumerate(given.points):
         own = _own(given, [[modes[mode]] for modes in held], at, edges=mode == 0)
         own = dataclasses.replace(own, boundary_bytes=own.boundary_bytes if mode == 0 else 0.0)
-        by_mode.append(links_by_tier_s(own, given.times[mode], point, sem))
+        by_mode.append(links_by_tier_s(own, given.times[mode].laws, point, sem))
     return tuple(map(total, zip(*by_mode, strict=True)))

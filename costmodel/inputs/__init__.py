@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from costmodel.inputs.options import RECOMPUTES as RECOMPUTES
     from costmodel.inputs.options import ZERO_STAGES as ZERO_STAGES
     from costmodel.inputs.options import AttentionRow as AttentionRow
+    from costmodel.inputs.options import OverlapRow as OverlapRow
     from costmodel.inputs.options import RecomputeRow as RecomputeRow
+    from costmodel.inputs.options import ZeroRow as ZeroRow
     from costmodel.inputs.plan import Offload as Offload
     from costmodel.inputs.plan import Plan as Plan
     from costmodel.inputs.plan import PlanPoint as PlanPoint

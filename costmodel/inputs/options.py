@@ -4,6 +4,8 @@ A formula multiplies by these numbers and never asks which option it is, so a ba
 compiled program, and a mixture of rows is a relaxed option.
 """
 
+import dataclasses
+
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar
 
@@ -20,12 +22,29 @@ class ZeroRow:
     reduces_once: Scalar = 0.0  # reduce-scatters of the gradients per step
     gathers_per_microbatch: Scalar = 0.0
     reduces_per_microbatch: Scalar = 0.0
+    once_under_pipeline: Scalar = 0.0  # 1 where a pipeline reduces whole gradients once a step, not every microbatch
+
+    def under(self, piped: Scalar) -> "ZeroRow":
+        """The row under a pipeline (1) or without (0).
+
+        Gradients of ZeRO 2 add up over the microbatches of a pipeline and are reduced once a step. Source: MegaScale
+        (Jiang et al. 2024), section 3.2; Llama 3 (Grattafiori et al. 2024), section 3.3.2.
+        """
+        once = self.once_under_pipeline * piped
+        return dataclasses.replace(
+            self,
+            gradients=(1 - once) * self.gradients,
+            reduces_once=self.reduces_once + once * self.reduces_per_microbatch,
+            reduces_per_microbatch=(1 - once) * self.reduces_per_microbatch,
+        )
 
 
 ZERO_STAGES = {
     0: ZeroRow(),
     1: ZeroRow(shards=1.0, states=1.0, gathers_once=1.0, reduces_once=1.0),
-    2: ZeroRow(shards=1.0, gradients=1.0, states=1.0, gathers_once=1.0, reduces_per_microbatch=1.0),
+    2: ZeroRow(
+        shards=1.0, gradients=1.0, states=1.0, gathers_once=1.0, reduces_per_microbatch=1.0, once_under_pipeline=1.0
+    ),
     3: ZeroRow(
         shards=1.0, weights=1.0, gradients=1.0, states=1.0, gathers_per_microbatch=2.0, reduces_per_microbatch=1.0
     ),

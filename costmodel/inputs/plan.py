@@ -53,6 +53,7 @@ class Plan:
 
     @property
     def accelerators(self) -> int:
+        """Accelerators that the plan uses, all of them."""
         return self.tensor * self.context * self.data * self.pipeline
 
     def microbatches(self, batch: int) -> float:
@@ -121,7 +122,7 @@ class PlanPoint:
 
     @property
     def data(self) -> Scalar:
-        """Data-parallel degree; derived, so that boxes of plans keep it an exact monomial."""
+        """Data-parallel degree, derived from the others."""
         return self.accelerators / (self.tensor * self.context * self.pipeline)
 
     @property

@@ -13,7 +13,7 @@ from costmodel.semantics import Scalar
 
 @pytree
 class ScheduleRow:
-    """Coefficients of a pipeline schedule (pipeline.py: time, memory.py: microbatches in flight)."""
+    """Coefficients of a pipeline schedule (pipeline: time, memory.py: microbatches in flight)."""
 
     splits: Scalar = 0.0  # 1 where the weight gradient runs apart from the input gradient
     interleaves: Scalar = 0.0  # 1 where a device holds several chunks of the model

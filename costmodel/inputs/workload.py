@@ -50,7 +50,7 @@ class Position(StrEnum):
 
 
 class Split(StrEnum):
-    """What divides a size: a degree of the plan, or a share that follows from several (`counts.Shares`)."""
+    """What divides a size: a degree of the plan, or a share that follows from several (`counts.split_shares`)."""
 
     TENSOR = "tensor"
     CONTEXT = "context"

@@ -12,8 +12,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from costmodel.inputs import Stack, model_flop
-from costmodel.measured.fit import PARAMETERS, SLOW, Design, Evaluator, Fitted, Loss, Parameter, designs, group, solve
-from costmodel.measured.posterior import shipped
+from costmodel.measured.fit import (
+    PARAMETERS,
+    SLOW,
+    Design,
+    Evaluator,
+    Fitted,
+    Loss,
+    Parameter,
+    best_free,
+    designs,
+    evaluator,
+    group,
+    shipped,
+    solve,
+)
 from costmodel.measured.rows import Case
 
 OWN = 0.7
@@ -67,8 +80,8 @@ class Update:
 
     def __init__(self, cases: Sequence[Case], fitted: Fitted, own: float = OWN) -> None:
         self.fitted, self.own = fitted, own
-        self.evaluator: Evaluator = fitted.evaluator(cases)
-        self.start = fitted.free(cases)
+        self.evaluator: Evaluator = evaluator(fitted, cases)
+        self.start = best_free(fitted, cases)
         self.log_measured = np.log([case.measured_step_s or np.nan for case in cases])
         self.design = designs(fitted.keys, [group(case) for case in cases])
         self.size = len(fitted.z) + len(PARAMETERS)

@@ -16,8 +16,7 @@ import numpy as np
 from costmodel.evaluators import SUBGRADIENT, Dual, evaluate, prepare
 from costmodel.formulas import Breakdown, cost
 from costmodel.inputs import Cluster, Plan, Workload
-from costmodel.measured.fit import LEVELS, PARAMETERS, SHARED, Fitted
-from costmodel.measured.posterior import shipped
+from costmodel.measured.fit import LEVELS, PARAMETERS, SHARED, Fitted, shipped
 from costmodel.specs import constant_group
 
 Job = tuple[Workload, Cluster, Plan]

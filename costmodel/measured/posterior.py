@@ -6,22 +6,14 @@ software that was never measured. In a comparison on one cluster both share the 
 """
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from costmodel.measured.fit import EXPERTS, Fitted, from_files, scatter_class
+from costmodel.measured.fit import EXPERTS, Fitted, best_free, evaluator, linearised, scatter_class, shipped
 from costmodel.measured.rows import Case
-from costmodel.specs import DATA, read_mapping, read_tables
 
 P90 = 1.2815515655446004  # of the standard normal distribution
-
-
-@functools.cache
-def shipped() -> Fitted:
-    """The fit of data/stacks.toml and data/stacks_posterior.json."""
-    return from_files(read_tables("stacks"), read_mapping(DATA / "stacks_posterior.json"))
 
 
 def with_constants(cases: Sequence[Case], fitted: Fitted | None = None) -> list[Case]:
@@ -30,7 +22,7 @@ def with_constants(cases: Sequence[Case], fitted: Fitted | None = None) -> list[
     What is no fitted constant (memory, laws of collectives) stays as the case has it.
     """
     fitted = fitted or shipped()
-    values = fitted.evaluator(cases).values(fitted.free(cases))
+    values = evaluator(fitted, cases).values(best_free(fitted, cases))
     known: dict[tuple, Case] = {}
     with_own = []
     for i, case in enumerate(cases):
@@ -46,7 +38,7 @@ def with_constants(cases: Sequence[Case], fitted: Fitted | None = None) -> list[
 def log_sd(cases: Sequence[Case], fitted: Fitted | None = None) -> np.ndarray:
     """Standard deviation of the logarithm of each step's time."""
     fitted = fitted or shipped()
-    _, jacobian, unseen = fitted.linearised(cases)
+    _, jacobian, unseen = linearised(fitted, cases)
     scatter = np.array([scatter_of(fitted.scatter, scatter_class(case)) for case in cases])
     return np.sqrt(((jacobian @ fitted.factor) ** 2).sum(axis=1) + unseen + scatter**2)
 

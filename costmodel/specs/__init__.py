@@ -7,16 +7,20 @@ from costmodel import door
 if TYPE_CHECKING:
     from costmodel.specs.checks import COUNT as COUNT
     from costmodel.specs.checks import FLAG as FLAG
+    from costmodel.specs.checks import LARGEST_NUMBER as LARGEST_NUMBER
     from costmodel.specs.checks import POSITIVE as POSITIVE
     from costmodel.specs.checks import SHARE as SHARE
     from costmodel.specs.checks import TEXT as TEXT
     from costmodel.specs.checks import Check as Check
+    from costmodel.specs.checks import called as called
     from costmodel.specs.checks import convert as convert
     from costmodel.specs.checks import fail as fail
     from costmodel.specs.checks import is_count as is_count
     from costmodel.specs.checks import nearest as nearest
     from costmodel.specs.checks import one_of as one_of
     from costmodel.specs.checks import require as require
+    from costmodel.specs.curves import anchored as anchored
+    from costmodel.specs.curves import priced as priced
     from costmodel.specs.files import SpecError as SpecError
     from costmodel.specs.files import plain as plain
     from costmodel.specs.files import read_mapping as read_mapping
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from costmodel.specs.loading import load_workload as load_workload
     from costmodel.specs.loading import model_names as model_names
     from costmodel.specs.loading import read_tables as read_tables
+    from costmodel.specs.models import MODELS as MODELS
     from costmodel.specs.nccl import CollectiveRow as CollectiveRow
     from costmodel.specs.nccl import is_nccl as is_nccl
     from costmodel.specs.nccl import read_nccl as read_nccl
@@ -39,8 +44,10 @@ if TYPE_CHECKING:
     from costmodel.specs.plans import plan_from as plan_from
     from costmodel.specs.rows import read_rows as read_rows
     from costmodel.specs.rows import write_table as write_table
+    from costmodel.specs.rules import Demands as Demands
     from costmodel.specs.rules import check_plan as check_plan
-    from costmodel.specs.rules import tensor_sizes as tensor_sizes
+    from costmodel.specs.rules import demands as demands
+    from costmodel.specs.rules import kept as kept
     from costmodel.specs.rules import violations as violations
     from costmodel.specs.stacks import chosen_software as chosen_software
     from costmodel.specs.stacks import constant_group as constant_group

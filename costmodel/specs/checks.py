@@ -4,10 +4,12 @@ import dataclasses
 import math
 import numbers
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from costmodel.specs.files import SpecError, plain, show
 from costmodel.specs.units import file_keys
+
+T = TypeVar("T")
 
 LARGEST_COUNT = 10**18
 LARGEST_NUMBER = 1e24
@@ -15,12 +17,17 @@ LARGEST_NUMBER = 1e24
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """What a field accepts, in code and in words, and how its value is kept."""
+    """What a field accepts, in code and in words (or a function of none that says them), and how its value is kept."""
 
-    expected: str
+    words: str | Callable[[], str]
     accepts: Callable[[Any], bool]
     keep: Callable[[Any], Any] = lambda value: value
     optional: bool = False
+
+    @property
+    def expected(self) -> str:
+        """The words."""
+        return self.words if isinstance(self.words, str) else self.words()
 
     def __call__(self, value: Any) -> bool:
         return (self.optional and value is None) or self.accepts(value)
@@ -28,7 +35,7 @@ class Check:
 
 def is_count(value: Any) -> bool:
     """A whole number from 1 on; a boolean is none, nor is 8.0."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    whole = type(value) is int or isinstance(value, numbers.Integral) and not isinstance(value, bool)
     return whole and 1 <= int(value) <= LARGEST_COUNT
 
 
@@ -44,7 +51,7 @@ def _is_text(value: Any) -> bool:
 
 def one_of(allowed: Collection[str]) -> Check:
     """One of some names; those that a program adds to a table later count too."""
-    return Check(f"one of {', '.join(allowed)}", lambda value: isinstance(value, str) and value in allowed)
+    return Check(lambda: f"one of {', '.join(allowed)}", lambda value: isinstance(value, str) and value in allowed)
 
 
 def some_of(allowed: Iterable[str]) -> Check:
@@ -70,6 +77,15 @@ TEXT = Check("text on one line", _is_text)
 def fail(where: str, field: str, value: Any, expected: str) -> NoReturn:
     """Raise the one-line message of a wrong value."""
     raise SpecError(f"{where}: `{field}` is {show(value)}; expected {expected}")
+
+
+def called(where: str, function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+    """What the user's function returns; what it raises, in one line."""
+    try:
+        return function(*arguments, **keywords)
+    except Exception as error:
+        told = " ".join(str(error).split()) or "no message"
+        raise SpecError(f"{where}: {type(error).__name__}: {told}") from error
 
 
 def either(names: Iterable[str]) -> str:

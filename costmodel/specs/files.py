@@ -34,6 +34,10 @@ def plain(text: str) -> str:
 def read_mapping(path: str | Path) -> dict[str, Any]:
     """The content of a `.toml` or `.json` file (other names: JSON if it starts with a brace)."""
     where = plain(str(path))
+    if str(path).endswith(".py"):
+        raise SpecError(
+            f"{where}: a Python file; expected TOML or JSON (--with {where} runs it, for what it registers)"
+        )
     text = read_text(path, where)
     if str(path).endswith(".json") or (not str(path).endswith(".toml") and text.lstrip().startswith("{")):
         return _parse_json(text, where)

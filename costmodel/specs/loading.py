@@ -11,16 +11,18 @@ from typing import Any
 
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.pytree import register_pytrees
 from costmodel.specs.checks import COUNT, Check, convert, fail, nearest
 from costmodel.specs.clusters import cluster_from, stack_fields
 from costmodel.specs.curves import curves_from
 from costmodel.specs.files import SpecError, plain, read_mapping, show
 from costmodel.specs.huggingface import KEYS_OF_CONFIGS, from_config
-from costmodel.specs.models import workload_from
+from costmodel.specs.models import MODELS, registered, workload_from
 from costmodel.specs.plans import plan_from
 
 DATA = Path(__file__).parents[1] / "data"
 CURVES = "market-2026"
+_REGISTERED: dict[str, Any] = {}  # what stands for the table of a model that a function builds
 
 
 @functools.cache
@@ -31,7 +33,7 @@ def read_tables(kind: str) -> dict[str, dict[str, Any]]:
 
 def model_names() -> tuple[str, ...]:
     """Names that `load_workload` knows."""
-    return tuple(read_tables("models"))
+    return (*read_tables("models"), *MODELS)
 
 
 def cluster_names() -> tuple[str, ...]:
@@ -42,10 +44,15 @@ def cluster_names() -> tuple[str, ...]:
 def load_workload(name_or_path: str | Path, sequence: int | None = None, batch: int | None = None) -> Workload:
     """A model by name, from a TOML or JSON file of its dimensions, or from a HuggingFace config.json.
 
+    Names are the shipped ones and those of `costmodel.register_model`.
+
     With its default sequence and batch or yours; a config.json has none.
     """
+    register_pytrees()
     name, table, where = _find("model", name_or_path)
     given = _arguments(where, {"sequence": sequence, "batch": batch}, {"sequence": COUNT, "batch": COUNT})
+    if table is _REGISTERED:
+        return registered(name, given, where)
     if any(key in table for key in KEYS_OF_CONFIGS):
         return from_config(table, where, given.get("sequence"), given.get("batch"))
     return workload_from({"name": name, **table}, given, where)
@@ -57,6 +64,7 @@ def load_cluster(name_or_path: str | Path, accelerators: int | None = None, soft
     `software` is the class of training software (`costmodel.inputs.SOFTWARE`, or a framework's name) whose habits and
     fitted constants its stack has; default: the one that the accelerator runs, as measured.
     """
+    register_pytrees()
     name, table, where = _find("cluster", name_or_path)
     given = _arguments(where, {"accelerators": accelerators}, {"accelerators": COUNT})
     shipped = read_tables("accelerators"), read_tables("prices")
@@ -98,7 +106,7 @@ def _find(kind: str, name_or_path: str | Path) -> tuple[str, dict[str, Any], str
     """Name, table and place of a shipped or a user-written description."""
     if not isinstance(name_or_path, str | Path):
         fail(kind, kind, name_or_path, "a name or the path of a TOML or JSON file")
-    known = read_tables(f"{kind}s")
+    known = read_tables(f"{kind}s") | (dict.fromkeys(MODELS, _REGISTERED) if kind == "model" else {})
     text = str(name_or_path)
     if text in known and not isinstance(name_or_path, Path):
         return text, known[text], f'{kind} "{text}"'
@@ -113,7 +121,7 @@ def _find(kind: str, name_or_path: str | Path) -> tuple[str, dict[str, Any], str
 def is_path(name_or_path: str | Path) -> bool:
     """Whether it is meant as a file: a path, a name with its ending, or a file that is there."""
     text = str(name_or_path)
-    if isinstance(name_or_path, Path) or "/" in text or "\\" in text or text.endswith((".toml", ".json")):
+    if isinstance(name_or_path, Path) or "/" in text or "\\" in text or text.endswith((".toml", ".json", ".py")):
         return True
     try:
         return text != "" and Path(text).exists()

@@ -28,6 +28,7 @@ from costmodel.specs.checks import (
     POSITIVE_SHARE,
     TEXT,
     Check,
+    called,
     convert,
     fail,
     is_count,
@@ -48,6 +49,9 @@ FAMILIES: dict[str, Callable[..., Workload]] = {
 }
 """Builders by the `family` of a model's table (`decoder` where it says none)."""
 
+MODELS: dict[str, Callable[..., Workload]] = {}
+"""Models that a user has added under a name (`costmodel.register_model`): functions that build them."""
+
 COUNTS = Check(
     "a list of integers >= 1, one for each stage, table or layer",
     lambda value: isinstance(value, list | tuple) and 0 < len(value) <= 4096 and all(map(is_count, value)),
@@ -65,6 +69,15 @@ LATENT = Check(
     keep=lambda value: Latent(**value),
 )
 _ADAPTERS: dict[str, Check] = {"frozen": NAMES, "adapter_rank": COUNT, "adapter_targets": NAMES}
+
+
+def registered(name: str, given: Mapping[str, Any], where: str) -> Workload:
+    """A workload that a user's function builds; `given` (sequence, batch) are its arguments."""
+    taken = inspect.signature(MODELS[name]).parameters
+    for field, value in given.items():
+        if field not in taken and not any(each.kind == each.VAR_KEYWORD for each in taken.values()):
+            fail(where, field, value, "none: its function has no such argument")
+    return called(where, MODELS[name], **given)
 
 
 def workload_from(table: Mapping[str, Any], given: Mapping[str, Any], where: str) -> Workload:

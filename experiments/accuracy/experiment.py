@@ -21,7 +21,7 @@ from experiments.accuracy.scoring import APART, SMALL, Scored, score
 from optimize.diagnosis import predict
 
 FRACTION_OF_PEAK = 0.34
-"""Of the baseline: chosen on calibration rows by `shared/tools/baseline.py --fit`."""
+"""The baseline's fraction of the peak, chosen on calibration rows by `shared/tools/baseline.py --fit`."""
 _WIDTHS = {"fp32": "32bit", "fp16": "16bit", "bf16": "16bit", "nvfp4": "4bit"}
 
 

@@ -13,19 +13,19 @@ from costmodel.formulas import Cost, cost
 from costmodel.inputs import Cluster, Plan, PlanPoint, Workload
 from costmodel.specs import violations
 from experiments.budget_125m.prices import ACCELERATOR_USD, GIB, HBM_CURVE, SECOND_CURVE
-from experiments.budget_125m.space import Choice, Found, cluster_of, plan_of
+from experiments.budget_125m.space import Choice, Plans, cluster_of, plan_of
 from optimize.diagnosis import validate
 
 _EXACT = Exact(math)
 _RATES = ("second_memory_bytes_per_s", "hbm_bytes_per_s", "flop_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")
 
 
-def best(workload: Workload, template: Cluster, found: Found, choice: Choice) -> dict[str, Any] | None:
+def best(workload: Workload, template: Cluster, plans: Plans, choice: Choice) -> dict[str, Any] | None:
     """The fastest plan that keeps all rules, fits and is within the budget, in float64; None where there is none."""
-    affordable = np.flatnonzero(choice.usd(found) <= choice.budget_usd)
-    for i in affordable[np.argsort(found.step_s[affordable], kind="stable")]:
-        plan = plan_of(workload, template, found, int(i))
-        machine = cluster_of(template, int(found.accelerators[i]))
+    affordable = np.flatnonzero(choice.usd(plans) <= choice.budget_usd)
+    for i in affordable[np.argsort(plans.step_s[affordable], kind="stable")]:
+        plan = plan_of(workload, template, plans, int(i))
+        machine = cluster_of(template, int(plans.accelerators[i]))
         if violations(plan, workload, _roomy(machine)):
             continue
         exact = cost(*prepare(workload, _roomy(machine), plan), _EXACT)
@@ -35,14 +35,14 @@ def best(workload: Workload, template: Cluster, found: Found, choice: Choice) ->
 
 
 def _roomy(machine: Cluster) -> Cluster:
-    """With more of both memories than is on sale: what a plan needs is compared with what is bought elsewhere."""
+    """The cluster with more of both memories than is on sale: what is bought is compared with the need elsewhere."""
     chip = dataclasses.replace(machine.accelerator, hbm_bytes=2.0**50, second_memory_bytes=2.0**50)
     return dataclasses.replace(machine, accelerator=chip)
 
 
 def _usd(choice: Choice, plan: Plan, exact: Cost) -> float:
     columns = (plan.accelerators, 0, 0.0, 0.0, 0.0, exact.step_s, exact.peak_bytes, exact.second_bytes)
-    return float(choice.usd(Found(*(np.asarray([column]) for column in columns)))[0])
+    return float(choice.usd(Plans(*(np.asarray([column]) for column in columns)))[0])
 
 
 def _answer(workload: Workload, machine: Cluster, plan: Plan, exact: Cost, choice: Choice) -> dict[str, Any]:
@@ -63,12 +63,12 @@ def _answer(workload: Workload, machine: Cluster, plan: Plan, exact: Cost, choic
 
 def checked(workload: Workload, machine: Cluster, plan: Plan) -> dict[str, Any]:
     """Rules, memory of every stage and the schedule played out."""
-    found = validate(workload, _roomy(machine), plan)
+    validation = validate(workload, _roomy(machine), plan)
     return {
-        "violations": list(found.violations),
-        "fullest_stage_gib": found.peak_bytes / GIB,
-        "pipeline_difference": None if found.pipeline is None else found.pipeline.difference,
-        "messages": list(found.messages),
+        "violations": list(validation.violations),
+        "fullest_stage_gib": validation.peak_bytes / GIB,
+        "pipeline_difference": None if validation.pipeline is None else validation.pipeline.difference,
+        "messages": list(validation.messages),
     }
 
 
@@ -112,7 +112,7 @@ def _needs(job: tuple[Workload, Cluster, PlanPoint]) -> tuple[float, float]:
 
 
 def _shares(need: float, need_2: float) -> tuple[float, float]:
-    """Per cent of an accelerator's price for one per cent more of each memory."""
+    """Share of an accelerator's price, in per cent, for one per cent more of each memory."""
     hbm, second = float(HBM_CURVE(np.asarray(need))), float(SECOND_CURVE(np.asarray(need_2)))
     whole = ACCELERATOR_USD + hbm + second
     return hbm / whole * HBM_CURVE.slope(need), second / whole * SECOND_CURVE.slope(need_2)
@@ -136,7 +136,7 @@ def _by_rate(job: tuple[Workload, Cluster, PlanPoint]) -> dict[str, list[float]]
 
 
 def _rounded(elasticity: Any) -> float:
-    """Without the rounding of what is zero."""
+    """The elasticity without the rounding of what is zero."""
     return 0.0 if abs(elasticity) < 1e-9 else float(elasticity)
 
 

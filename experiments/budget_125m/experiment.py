@@ -21,7 +21,7 @@ from typing import Any
 from costmodel.inputs import Cluster, Plan
 from costmodel.specs import load_cluster, load_workload
 from experiments.budget_125m import answers, figures
-from experiments.budget_125m.prices import COMBINATIONS
+from experiments.budget_125m.prices import COMBINATIONS, listed_usd
 from experiments.budget_125m.space import Choice, cluster_of, cluster_sizes, search
 
 MODELS = {"gpt3-175b": (2304, 2310, 2340), "mt-nlg-530b": (2496, 2520, 2560), "megatron-1t": (3040, 3060, 3072)}
@@ -87,9 +87,9 @@ def _model(name: str, template: Cluster, config: Config, say: Callable[[str], No
     for batch in MODELS[name][: 1 if config.quick else None]:
         workload = load_workload(name, batch=batch)
         counts = cluster_sizes(workload, max(choice.budget_usd for choice in free), least)
-        found, tried = search(workload, template, counts, choices, say)
+        plans, tried = search(workload, template, counts, choices, say)
         evaluated += tried
-        answered.append([answers.best(workload, template, found, choice) for choice in choices])
+        answered.append([answers.best(workload, template, plans, choice) for choice in choices])
     best, less, more, *listed = (_fastest(column) for column in zip(*answered, strict=True))
     rows = zip(COMBINATIONS, listed, strict=True)
     return {
@@ -97,15 +97,17 @@ def _model(name: str, template: Cluster, config: Config, say: Callable[[str], No
         "design": best,
         "budget_less": less,
         "budget_more": more,
-        "combinations": [{"hbm": s.hbm, "second": s.second, "usd": s.usd, "best": answer} for s, answer in rows],
+        "combinations": [
+            {"hbm": sizes[0], "second": sizes[1], "usd": listed_usd(sizes), "best": answer} for sizes, answer in rows
+        ],
         **(_examined(name, template, best) if best else {}),
         "seconds": time.perf_counter() - started,
     }
 
 
-def _fastest(found: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
+def _fastest(designs: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
     """The most samples per second over the batches."""
-    return max((answer for answer in found if answer), key=lambda answer: answer["samples_per_s"], default=None)
+    return max((answer for answer in designs if answer), key=lambda answer: answer["samples_per_s"], default=None)
 
 
 def _examined(name: str, template: Cluster, best: dict[str, Any]) -> dict[str, Any]:

@@ -16,19 +16,15 @@ HBM = ((20, 2_250.0), (40, 5_000.0), (80, 10_000.0), (120, 20_000.0))
 SECOND = ((256, 2_500.0), (512, 10_000.0), (1024, 20_000.0))
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """One of the sixteen combinations, in GiB; a second memory of 0 is none."""
-
-    hbm: int
-    second: int
-
-    @property
-    def usd(self) -> float:
-        return ACCELERATOR_USD + dict(HBM)[self.hbm] + {0: 0.0, **dict(SECOND)}[self.second]
+Sizes = tuple[int, int]
+"""GiB of HBM and of the second memory; 0 is none."""
+COMBINATIONS: tuple[Sizes, ...] = tuple(product(dict(HBM), (0, *dict(SECOND))))
 
 
-COMBINATIONS = tuple(Sizes(hbm, second) for hbm, second in product(dict(HBM), (0, *dict(SECOND))))
+def listed_usd(sizes: Sizes) -> float:
+    """One accelerator with memories of listed sizes."""
+    hbm, second = sizes
+    return ACCELERATOR_USD + dict(HBM)[hbm] + {0: 0.0, **dict(SECOND)}[second]
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class Curve:
         return np.where(gib > self.gib[-1] * (1 + 1e-9), np.inf, inside)
 
     def slope(self, size_bytes: float) -> float:
-        """Per cent of the price for one per cent more bytes."""
+        """Elasticity of the price: per cent of it for one per cent more bytes."""
         h = 1e-4
         more, less = (float(self(np.asarray(size_bytes * factor))) for factor in (1 + h, 1 - h))
         return float((np.log(more) - np.log(less)) / (np.log1p(h) - np.log1p(-h))) if less > 0 else 0.0

@@ -10,11 +10,11 @@ import numpy as np
 from costmodel import Exact, map_leaves
 from costmodel.formulas import as_floats, cost
 from costmodel.inputs import Cluster, Offload, Plan, PlanPoint, Workload, layers
-from experiments.budget_125m.prices import ACCELERATOR_USD, GIB, HBM, HBM_CURVE, SECOND, Sizes, unit_usd
+from experiments.budget_125m.prices import ACCELERATOR_USD, GIB, HBM, HBM_CURVE, SECOND, Sizes, listed_usd, unit_usd
 from optimize.lattice import Lattice, lattice
 
 FIXED = {"context": 1, "zero_stage": frozenset((1, 3)), "sequence_parallel": True, "domain": 8}
-"""Not searched: one rank for a sequence, gradients and states divided, whole domains of eight."""
+"""What is not searched: one rank for a sequence, gradients and states divided, whole domains of eight."""
 ALL_OR_NOTHING = tuple(product((0.0, 1.0), repeat=3))
 QUARTERS = tuple(product((0.0, 0.25, 0.5, 0.75, 1.0), repeat=3))
 KEPT = 40  # plans of each cluster size for each choice
@@ -22,7 +22,7 @@ _BLOCK = 4096
 _EXACT = Exact(np)
 
 
-class Found(NamedTuple):
+class Plans(NamedTuple):
     """Plans as columns: cluster size, number in its lattice, shares offloaded, and what follows."""
 
     accelerators: np.ndarray
@@ -34,8 +34,9 @@ class Found(NamedTuple):
     hbm_bytes: np.ndarray
     second_bytes: np.ndarray
 
-    def take(self, chosen: np.ndarray) -> "Found":
-        return Found(*(column[chosen] for column in self))
+    def take(self, chosen: np.ndarray) -> "Plans":
+        """These plans alone."""
+        return Plans(*(column[chosen] for column in self))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,20 +46,21 @@ class Choice:
     budget_usd: float
     sizes: Sizes | None = None
 
-    def usd(self, found: Found) -> np.ndarray:
-        """The whole cluster; infinite where the plan does not fit."""
+    def usd(self, plans: Plans) -> np.ndarray:
+        """Price of the whole cluster; infinite where the plan does not fit."""
         if self.sizes is None:
-            sold = (found.hbm_bytes <= HBM[-1][0] * GIB) & (found.second_bytes <= SECOND[-1][0] * GIB)
-            unit = np.where(sold, unit_usd(found.hbm_bytes, found.second_bytes), np.inf)
+            sold = (plans.hbm_bytes <= HBM[-1][0] * GIB) & (plans.second_bytes <= SECOND[-1][0] * GIB)
+            unit = np.where(sold, unit_usd(plans.hbm_bytes, plans.second_bytes), np.inf)
         else:
-            fits = (found.hbm_bytes <= self.sizes.hbm * GIB) & (found.second_bytes <= self.sizes.second * GIB)
-            unit = np.where(fits, self.sizes.usd, np.inf)
-        return found.accelerators * unit
+            hbm, second = self.sizes
+            fits = (plans.hbm_bytes <= hbm * GIB) & (plans.second_bytes <= second * GIB)
+            unit = np.where(fits, listed_usd(self.sizes), np.inf)
+        return plans.accelerators * unit
 
 
-def joined(parts: Iterable[Found]) -> Found:
-    """One after another."""
-    return Found(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+def joined(parts: Iterable[Plans]) -> Plans:
+    """Plans one after another."""
+    return Plans(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def cluster_of(template: Cluster, accelerators: int) -> Cluster:
@@ -89,7 +91,7 @@ def batch_of(space: Lattice, numbers: np.ndarray) -> Batch:
     return Batch(count, numbers, space.points(numbers, np.float32))
 
 
-def evaluate(job: tuple[Workload, Cluster], batches: Sequence[Batch], shares: tuple[tuple[float, ...], ...]) -> Found:
+def evaluate(job: tuple[Workload, Cluster], batches: Sequence[Batch], shares: tuple[tuple[float, ...], ...]) -> Plans:
     """All plans of some batches with each combination of shares: in float32, the counts of each plan made once.
 
     One cluster serves all sizes: the number of accelerators is the plan's, and the outermost tier takes everything.
@@ -99,9 +101,9 @@ def evaluate(job: tuple[Workload, Cluster], batches: Sequence[Batch], shares: tu
     split = [np.asarray(column, np.float32)[:, None] for column in zip(*shares, strict=True)]
     own = dict(zip(("weights", "optimizer", "activations"), split, strict=True))
     points = dataclasses.replace(_stacked(batches), offload=Offload(**own))
-    found = cost(*job, points, _EXACT)
-    columns = (counts, numbers, *split, found.step_s, found.peak_bytes, found.second_bytes)
-    return Found(*(np.broadcast_to(column, (len(shares), len(numbers))).ravel() for column in columns))
+    costs = cost(*job, points, _EXACT)
+    columns = (counts, numbers, *split, costs.step_s, costs.peak_bytes, costs.second_bytes)
+    return Plans(*(np.broadcast_to(column, (len(shares), len(numbers))).ravel() for column in columns))
 
 
 def _stacked(batches: Sequence[Batch]) -> PlanPoint:
@@ -131,16 +133,16 @@ def in_float32(workload: Workload, template: Cluster) -> tuple[Workload, Cluster
 
 def search(
     workload: Workload, template: Cluster, counts: list[int], choices: list[Choice], say: Callable[[str], None]
-) -> tuple[Found, int]:
+) -> tuple[Plans, int]:
     """The fastest plans of each cluster size for each choice, and how many were evaluated.
 
     All or nothing of each kind is offloaded in every plan, every combination of quarters in the fastest of these.
     """
     job, kept, evaluated = in_float32(workload, template), [], 0
     for group in _grouped(workload, template, counts, say):
-        found = evaluate(job, group, ALL_OR_NOTHING)
-        kept.append(_fastest(found, choices))
-        evaluated += len(found.number)
+        plans = evaluate(job, group, ALL_OR_NOTHING)
+        kept.append(_fastest(plans, choices))
+        evaluated += len(plans.number)
     coarse = _fastest(joined(kept), choices)
     if not len(coarse.number):
         return coarse, evaluated
@@ -165,29 +167,29 @@ def _grouped(
         yield group
 
 
-def _fastest(found: Found, choices: list[Choice]) -> Found:
+def _fastest(plans: Plans, choices: list[Choice]) -> Plans:
     """The `KEPT` fastest of those that each choice can buy."""
     chosen: set[int] = set()
     for choice in choices:
-        bought = np.flatnonzero(choice.usd(found) <= choice.budget_usd)
+        bought = np.flatnonzero(choice.usd(plans) <= choice.budget_usd)
         most = min(KEPT, len(bought))
         if most:
-            chosen.update(bought[np.argpartition(found.step_s[bought], most - 1)[:most]].tolist())
-    return found.take(np.array(sorted(chosen), int))
+            chosen.update(bought[np.argpartition(plans.step_s[bought], most - 1)[:most]].tolist())
+    return plans.take(np.array(sorted(chosen), int))
 
 
-def _refined(workload: Workload, template: Cluster, found: Found) -> Found:
+def _refined(workload: Workload, template: Cluster, plans: Plans) -> Plans:
     """The same plans with every combination of quarters offloaded."""
     job, parts = in_float32(workload, template), []
-    for accelerators in np.unique(found.accelerators):
+    for accelerators in np.unique(plans.accelerators):
         space = lattice(workload, cluster_of(template, int(accelerators)), FIXED)
-        own = batch_of(space, np.unique(found.number[found.accelerators == accelerators]))
+        own = batch_of(space, np.unique(plans.number[plans.accelerators == accelerators]))
         parts.append(evaluate(job, [own], QUARTERS))
     return joined(parts)
 
 
-def plan_of(workload: Workload, template: Cluster, found: Found, i: int) -> Plan:
+def plan_of(workload: Workload, template: Cluster, plans: Plans, i: int) -> Plan:
     """The plan in one place."""
-    space = lattice(workload, cluster_of(template, int(found.accelerators[i])), FIXED)
-    shares = {f"offload_{name}": float(getattr(found, name)[i]) for name in ("weights", "optimizer", "activations")}
-    return dataclasses.replace(space.plan(int(found.number[i])), **shares)
+    space = lattice(workload, cluster_of(template, int(plans.accelerators[i])), FIXED)
+    shares = {f"offload_{name}": float(getattr(plans, name)[i]) for name in ("weights", "optimizer", "activations")}
+    return dataclasses.replace(space.plan(int(plans.number[i])), **shares)

@@ -113,6 +113,6 @@ def _write_csv(results: dict[str, Any], path: Path) -> None:
 
 
 def _points(results: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Those of all models at which something is feasible."""
+    """Points of all models at which something is feasible."""
     for name, model in results["models"].items():
         yield from ((name, point) for point in model["frontier"] if point["value"] is not None)

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from optimize.clusters import FACTORS, Answer, DesignInputs, DesignResult, monotone, point_of
+from optimize.clusters import FACTORS, Answer, DesignInputs, DesignResult, Progress, monotone, point_of
 from optimize.clusters import one_job as joint
 from optimize.lattice import thinned
-from optimize.question import Limits, Problem, space
+from optimize.question import Limits, Problem, design_problem
 
 LIMIT = "budget_usd"
 
@@ -36,15 +36,15 @@ def _searched(
     points: list[Mapping[str, Any]] = []
     known = {point[LIMIT] for point in result.frontier}
     missing = [asked * factor for factor in FACTORS if asked * factor not in known]
-    end, after = time.monotonic() + seconds, joint.Progress(_problem(inputs, asked), relaxed=result.relaxed)
+    end, after = time.monotonic() + seconds, Progress(_problem(inputs, asked), relaxed=result.relaxed)
     for number, budget_usd in enumerate(missing):
         say(f"frontier: {budget_usd / 1e6:,.0f} million USD")
         share_s = max(0.0, end - time.monotonic()) / (len(missing) - number)
         problem = _problem(inputs, budget_usd)
-        found = joint.search(problem, share_s, inputs.seed, after=after)
-        if found.best is not None:
-            after = found
-        points.append(point_of(LIMIT, problem, found))
+        search = joint.search(problem, share_s, inputs.seed, after=after)
+        if search.best is not None:
+            after = search
+        points.append(point_of(LIMIT, problem, search))
     return points
 
 
@@ -76,10 +76,11 @@ def _carried(points: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _problem(inputs: DesignInputs, budget_usd: float) -> Problem:
     """The question of the design with another budget."""
-    own = space(inputs.template, inputs.curves)
-    kept, _ = thinned([job.workload for job in inputs.jobs], own, inputs.fixed)
     had = inputs.limits
     limits = Limits(
         budget_usd=budget_usd, power_w=had.power_w, accelerators=had.accelerators, deadline_s=had.deadline_s
     )
-    return Problem(jobs=inputs.jobs, limits=limits, objective=inputs.objective, space=own, fixed=kept)
+    asked = {"jobs": inputs.jobs, "limits": limits, "objective": inputs.objective}
+    problem = design_problem(inputs.template, inputs.curves, **asked)
+    kept, _ = thinned([job.workload for job in inputs.jobs], problem.machine, inputs.fixed)
+    return dataclasses.replace(problem, fixed=kept)

@@ -33,12 +33,12 @@ def of_list(answer: Answer) -> dict[str, float]:
     """Dollars by part of a cluster of real parts, as its price list divides them."""
     assert answer.cluster.prices is not None
     cluster, prices = as_floats(answer.cluster), as_floats(answer.cluster.prices.base)
-    found = bill(cluster, prices, answer.quantities.accelerators)
-    inner = float(sum(item.usd for item in found.network[:-1]))
-    outer = float(sum(item.usd for item in found.network[-1:])) + float(found.unlisted_network_usd)
+    total = bill(cluster, prices, answer.quantities.accelerators)
+    inner = float(sum(item.usd for item in total.network[:-1]))
+    outer = float(sum(item.usd for item in total.network[-1:])) + float(total.unlisted_network_usd)
     usd = {
-        "servers": float(found.servers_usd),
-        "second memory": float(found.second_memory_usd),
+        "servers": float(total.servers_usd),
+        "second memory": float(total.second_memory_usd),
         "scale-up network": inner,
         "scale-out network": outer,
     }

@@ -11,7 +11,7 @@ Answer = Mapping[str, Any]
 
 
 def _gap(gap: float) -> str:
-    """Per cent; what rounding left is 0."""
+    """A gap in per cent; what rounding left is 0."""
     return units.significant(100 * gap, 2 if gap < 1 else 3) if gap > 1e-9 else "0"
 
 

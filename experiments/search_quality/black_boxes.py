@@ -4,12 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from experiments.search_quality.recorder import OverTimeError
+
 Values = Callable[[np.ndarray], np.ndarray]
 Go = Callable[[], bool]
-
-
-class _TimeIsUpError(Exception):
-    """Ends a library's loop."""
 
 
 def scipy_differential(values: Values, genes: int, seed: int, go: Go) -> None:
@@ -18,7 +16,7 @@ def scipy_differential(values: Values, genes: int, seed: int, go: Go) -> None:
 
     def objective(columns: np.ndarray) -> np.ndarray:
         if not go():
-            raise _TimeIsUpError
+            raise OverTimeError
         return values(columns.T)
 
     settings = {"vectorized": True, "updating": "deferred", "polish": False, "popsize": 10, "maxiter": 10**6}
@@ -26,7 +24,7 @@ def scipy_differential(values: Values, genes: int, seed: int, go: Go) -> None:
         while go():
             differential_evolution(objective, [(0.0, 1.0)] * genes, rng=np.random.default_rng(seed), **settings)
             seed += 1
-    except _TimeIsUpError:
+    except OverTimeError:
         return
 
 
@@ -56,6 +54,6 @@ def optuna_tpe(values: Values, genes: int, seed: int, go: Go, batch: int = 16) -
     space = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(genes)}
     while go():
         trials = [study.ask(space) for _ in range(batch)]
-        found = values(np.array([[trial.params[name] for name in space] for trial in trials]))
-        for trial, value in zip(trials, found.tolist(), strict=True):
+        scores = values(np.array([[trial.params[name] for name in space] for trial in trials]))
+        for trial, value in zip(trials, scores.tolist(), strict=True):
             study.tell(trial, value)

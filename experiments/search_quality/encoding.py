@@ -3,11 +3,12 @@
 A gene for the count, one for each rate, and for each job one for each degree and one for each axis of options. Degrees
 are decoded one after the other, each to the nearest of what is legal after the ones before it (in log2), so every
 vector is a legal plan, and a gene keeps its meaning when another changes. Options are entries of the axes of the
-lattice that are legal with the degrees. What is enumerated is what the solver enumerates: `joint.Cell.families`.
+lattice that are legal with the degrees. What is enumerated is what the solver enumerates: `bounding.families_of`.
 """
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ class Plans:
 
     @property
     def genes(self) -> int:
+        """Genes of one plan."""
         return len(DECODED) + len(self.lattice.axes)
 
     def decode(self, count: np.ndarray, genes: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -77,11 +79,12 @@ class Plans:
 
     def points(self, index: np.ndarray, dtype: Any) -> PlanPoint:
         """What the cost model reads."""
-        found = self.lattice.points(index, dtype)
+        points = self.lattice.points(index, dtype)
         row = np.searchsorted(self.lattice.ends, index, side="right")
-        return dataclasses.replace(found, accelerators=self.accelerators[row].astype(dtype))
+        return dataclasses.replace(points, accelerators=self.accelerators[row].astype(dtype))
 
     def plan(self, index: int) -> Plan:
+        """The plan of one number."""
         return self.lattice.plan(index)
 
 
@@ -96,11 +99,17 @@ class Encoding:
         kept = [i for i in range(len(whole)) if all(len(of[i]) for of in lattices)]
         self.counts = np.array([whole[i] for i in kept])
         self.jobs = [_merged([of[i] for i in kept], self.counts) for of in lattices]
-        self.low, self.high = np.log(problem.space.ranges.low), np.log(problem.space.ranges.high)
+        self.low, self.high = problem.ends
 
     @property
     def genes(self) -> int:
+        """Genes of one vector."""
         return 1 + len(RATES) + sum(job.genes for job in self.jobs)
+
+    @property
+    def points(self) -> list[Callable[[np.ndarray], PlanPoint]]:
+        """What makes the points of each job's plans, in float64."""
+        return [functools.partial(job.points, dtype=np.float64) for job in self.jobs]
 
     def decode(self, genes: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
         """Counts, logarithms of the rates and the number of each job's plan."""
@@ -120,17 +129,16 @@ class Encoding:
 
 def _counts(problem: Problem) -> list[int]:
     """The grid of the solver, and what it may look at between its points."""
-    found = cells(problem)
-    counts = [cell.accelerators for cell in found]
-    if not found:
+    grid = cells(problem)
+    counts = [cell.accelerators for cell in grid]
+    if not grid:
         return []
     pairs = zip(counts, counts[1:], strict=False)
-    return sorted({*counts, *(n for low, high in pairs for n in between(low, high, found[0].domain))})
+    return sorted({*counts, *(n for low, high in pairs for n in between(low, high, problem.domain))})
 
 
 def _lattice(problem: Problem, workload: Workload, count: int) -> Lattice:
-    domain = int(problem.space.template.tiers[0].usable_size)
-    return lattice(workload, sized(problem.space.template, count), {**problem.fixed, "domain": domain})
+    return lattice(workload, sized(problem.machine, count), {**problem.fixed, "domain": problem.domain})
 
 
 def _merged(lattices: list[Lattice], counts: np.ndarray) -> Plans:
@@ -168,9 +176,9 @@ def _joined(parts: list[Axis]) -> Axis:
 
 
 def _leaves(tree: Any) -> list[Any]:
-    found: list[Any] = []
-    map_leaves(found.append, tree)
-    return found
+    leaves: list[Any] = []
+    map_leaves(leaves.append, tree)
+    return leaves
 
 
 def _levels(number: np.ndarray, rows: dict[str, np.ndarray]) -> tuple[tuple[Level, ...], np.ndarray]:

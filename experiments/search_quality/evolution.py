@@ -32,16 +32,16 @@ _SIZES = np.array([0.003, 0.01, 0.03, 0.1, 0.3])
 def _one_life(
     values: Values, population: np.ndarray, generator: np.random.Generator, go: Go, parents: int, children: int
 ) -> np.ndarray:
-    """Until it stagnates; its best."""
-    found, since = values(population), 0
-    order = np.argsort(found, kind="stable")[:parents]
-    population, found = population[order], found[order]
+    """One population until it stagnates; its best."""
+    scores, since = values(population), 0
+    order = np.argsort(scores, kind="stable")[:parents]
+    population, scores = population[order], scores[order]
     while go() and since < _PATIENCE:
         born = _children(population, children, generator)
         own = values(born)
-        best = found[0]
-        population, found = _distinct_best(np.concatenate([population, born]), np.concatenate([found, own]), parents)
-        since = 0 if found[0] < best - 1e-7 * abs(best) else since + 1
+        best = scores[0]
+        population, scores = _distinct_best(np.concatenate([population, born]), np.concatenate([scores, own]), parents)
+        since = 0 if scores[0] < best - 1e-7 * abs(best) else since + 1
     return population[0]
 
 
@@ -60,11 +60,11 @@ def _children(population: np.ndarray, children: int, generator: np.random.Genera
     return np.where(moved, np.where(anew, fresh, reflected(born + step)), born)
 
 
-def _distinct_best(population: np.ndarray, found: np.ndarray, keep: int) -> tuple[np.ndarray, np.ndarray]:
+def _distinct_best(population: np.ndarray, scores: np.ndarray, keep: int) -> tuple[np.ndarray, np.ndarray]:
     """The best of distinct values: equal ones are the same plan."""
-    _, first = np.unique(found, return_index=True)
+    _, first = np.unique(scores, return_index=True)
     chosen = first[:keep]
-    return population[chosen], found[chosen]
+    return population[chosen], scores[chosen]
 
 
 def differential(values: Values, genes: int, seed: int, go: Go, size: int = 0) -> None:
@@ -76,12 +76,12 @@ def differential(values: Values, genes: int, seed: int, go: Go, size: int = 0) -
 
 def _one_differential(values: Values, genes: int, generator: np.random.Generator, go: Go, size: int) -> None:
     population = generator.random((size, genes))
-    found = values(population)
+    scores = values(population)
     mean_f, mean_cr, since = 0.6, 0.7, 0
     while go() and since < 3 * _PATIENCE:
         f = np.clip(mean_f + 0.1 * generator.standard_cauchy((size, 1)), 0.1, 1.0)
         cr = np.clip(mean_cr + 0.1 * generator.standard_normal((size, 1)), 0.0, 1.0)
-        best = np.argsort(found, kind="stable")[: max(2, size // 10)]
+        best = np.argsort(scores, kind="stable")[: max(2, size // 10)]
         guide = population[generator.choice(best, size)]
         a, b = population[generator.integers(size, size=size)], population[generator.integers(size, size=size)]
         trial = population + f * (guide - population) + f * (a - b)
@@ -89,14 +89,14 @@ def _one_differential(values: Values, genes: int, generator: np.random.Generator
         cross[np.arange(size), generator.integers(genes, size=size)] = True
         trial = np.where(cross, reflected(trial), population)
         own = values(trial)
-        better, least = own < found, found.min()
+        better, least = own < scores, scores.min()
         if better.any():
             mean_f = 0.9 * mean_f + 0.1 * float((f[better] ** 2).sum() / f[better].sum())
             mean_cr = 0.9 * mean_cr + 0.1 * float(cr[better].mean())
-        accepted = own <= found
+        accepted = own <= scores
         population = np.where(accepted[:, None], trial, population)
-        found = np.where(accepted, own, found)
-        since = 0 if found.min() < least - 1e-7 * abs(least) else since + 1
+        scores = np.where(accepted, own, scores)
+        since = 0 if scores.min() < least - 1e-7 * abs(least) else since + 1
 
 
 def reflected(x: np.ndarray) -> np.ndarray:

@@ -60,10 +60,12 @@ class Config:
 
     @property
     def problems(self) -> int:
+        """Problems of each kind."""
         return self.each or (10 if self.full else 1 if self.quick else 2)
 
     @property
     def run_s(self) -> float:
+        """Seconds of one run."""
         return self.seconds or (60.0 if self.full else 4.0 if self.quick else 20.0)
 
 
@@ -96,7 +98,7 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
 
 
 def methods(kind: str, config: Config) -> list[str]:
-    """Of one kind, those that are wanted and can be imported."""
+    """Methods of one kind that are wanted and can be imported."""
     wanted = config.methods or (QUICK if config.quick else OF_KIND[kind])
     known = [name for name in OF_KIND[kind] if name in wanted]
     return [name for name in known if name not in OPTIONAL or importlib.util.find_spec(OPTIONAL[name])]
@@ -116,11 +118,11 @@ def _run(case: Case, method: str, config: Config) -> dict[str, Any]:
     done = subprocess.run(command, env=cold, capture_output=True, text=True, check=False)
     if done.returncode:
         return {"failed": done.stderr.strip()[-2000:], "at": {}, "trace": [], "log_bound": None, "evaluations": 0}
-    found = json.loads(done.stdout.splitlines()[-1])
+    result = json.loads(done.stdout.splitlines()[-1])
     part = kept.with_suffix(".part")
-    part.write_text(json.dumps(found))
+    part.write_text(json.dumps(result))
     part.replace(kept)
-    return found
+    return result
 
 
 def _write_csv(results: dict[str, Any], path: Path) -> None:
@@ -132,14 +134,13 @@ def _write_csv(results: dict[str, Any], path: Path) -> None:
 
 
 def tables(results: dict[str, Any]) -> Iterator[Any]:
-    """By kind: each method at the marks; then the targets."""
+    """A table of each kind, its methods at the marks; then the targets."""
     from rich.table import Table
 
     for kind, methods_of in results["by_kind"].items():
         table = Table("method", *summary.HEADINGS, title=f"{kind}: gap to the best known", title_justify="left")
-        for method, found in methods_of.items():
-            table.add_row(method, *(summary.shown(name, found[name]) for name in summary.HEADINGS.values()))
-        table.columns[1:]
+        for method, own in methods_of.items():
+            table.add_row(method, *(summary.shown(name, own[name]) for name in summary.HEADINGS.values()))
         yield table
     table = Table("target", "measured", "met", title="What it must show", title_justify="left")
     for target in results["targets"]:

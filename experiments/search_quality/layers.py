@@ -2,12 +2,11 @@
 
 Vectors, their decoding and their score are those of `optimize.layers.problem`. A second kind of baseline is given more:
 the vector holds the microbatch and the boundaries only, and the cheapest recompute that fits is solved for, as the
-solver does (`LayeredProblem.segments`).
+solver does (`optimize.layers.segments`).
 """
 
 import dataclasses
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from experiments.search_quality.recorder import Recorder
 from experiments.search_quality.suite import Question, plan_of
-from optimize.layers import Candidate, LayeredProblem, find_layers, problem
+from optimize.layers import Candidate, LayeredProblem, find_layers, problem, segments
 
 MISSES = 1e6  # the score of a division that does not fit with everything recomputed
 
@@ -34,22 +33,17 @@ def layered(question: Question) -> LayeredProblem:
 
 
 def solve(question: Question, recorder: Recorder, seed: int) -> float | None:
-    """The solver under test; its repairs tell of every improvement."""
-    given, module = layered(question), sys.modules["optimize.layers.find_layers"]
-    repair: Callable[..., None] = module._repair  # pyright: ignore[reportAttributeAccessIssue]
+    """The solver under test, which tells of every improvement."""
+    given = layered(question)
 
-    def watched(asked: LayeredProblem, size: int, found: Any, edges: np.ndarray, best: Any) -> None:
-        before = recorder.evaluations - best.evaluations
-        repair(asked, size, found, edges, best)
-        recorder.evaluations = max(before, 0) + best.evaluations
-        if best.modes is not None:
-            recorder.offer(math.log(best.step_s), lambda: _plain(module._candidate(asked, best)))  # pyright: ignore
+    def watch(step_s: float, evaluations: int, candidate: Callable[[], Candidate]) -> None:
+        recorder.evaluations = evaluations
+        recorder.offer(math.log(step_s), lambda: _plain(candidate()))
 
-    module._repair = watched  # pyright: ignore[reportAttributeAccessIssue]
     seconds = recorder.left_s()
-    found = find_layers(given.workload, given.cluster, given.plan, seed=seed, seconds=seconds)
-    recorder.evaluations = found.evaluations
-    return math.log(found.lower_bound_s) if math.isfinite(found.step_s) else None
+    answer = find_layers(given.workload, given.cluster, given.plan, seed=seed, seconds=seconds, watch=watch)
+    recorder.evaluations = answer.evaluations
+    return math.log(answer.lower_bound_s) if math.isfinite(answer.step_s) else None
 
 
 def _plain(candidate: Candidate) -> dict[str, Any]:
@@ -86,30 +80,24 @@ def flat(question: Question, recorder: Recorder) -> tuple[Callable[[np.ndarray],
 def nested(question: Question, recorder: Recorder) -> tuple[Callable[[np.ndarray], np.ndarray], int]:
     """Microbatch and boundaries in the vector, the cheapest recompute solved for inside."""
     given = layered(question)
-    segments = {size: given.segments(size) for size in given.microbatches}
+    runs = {size: segments(*given.at(size)) for size in given.microbatches}
 
     def values(genes: np.ndarray) -> np.ndarray:
-        found = np.full(len(genes), MISSES)
+        scores = np.full(len(genes), MISSES)
         padded = np.concatenate([np.clip(genes, 0.0, 1.0), np.zeros((len(genes), given.layers))], axis=1)
-        which, edges, _ = given._decode(padded)
+        which, edges, _ = given.divisions(padded)
         recorder.evaluations += len(genes)
         for number in np.unique(which):
             size = given.microbatches[number]
-            rows = [i for i in np.flatnonzero(which == number) if segments[size].fits(edges[i])]
+            rows = [i for i in np.flatnonzero(which == number) if runs[size].fits(edges[i])]
             if rows:
-                layers = np.array([segments[size].layers(edges[i]) for i in rows], float)
+                layers = np.array([runs[size].layers(edges[i]) for i in rows], float)
                 step_s, over = given.exact(size, layers)
-                found[rows] = np.where(over <= 0, step_s, MISSES)
-                best = int(found[rows].argmin())
-                if found[rows][best] < MISSES:
+                scores[rows] = np.where(over <= 0, step_s, MISSES)
+                best = int(scores[rows].argmin())
+                if scores[rows][best] < MISSES:
                     own = (size, edges[rows[best]], layers[best])
-                    recorder.offer(math.log(found[rows][best]), lambda own=own: _divided(given, *own))
-        return np.log(found)
+                    recorder.offer(math.log(scores[rows][best]), lambda own=own: _plain(given.candidate(*own)))
+        return np.log(scores)
 
     return values, 1 + given.stages
-
-
-def _divided(given: LayeredProblem, size: int, edges: np.ndarray, modes: np.ndarray) -> dict[str, Any]:
-    module = sys.modules["optimize.layers.find_layers"]
-    best = module._Best(size=size, edges=tuple(int(edge) for edge in edges), modes=modes)  # pyright: ignore
-    return _plain(module._candidate(given, best))  # pyright: ignore[reportAttributeAccessIssue]

@@ -20,22 +20,22 @@ Values = Callable[[np.ndarray], np.ndarray]
 def watched(question: Question, recorder: Recorder) -> tuple[Values, Encoding]:
     """The values of batches of vectors, every improvement recorded."""
     encoding = Encoding(question.problem)
-    evaluate = Evaluator(encoding)
+    evaluate = Evaluator(question.problem, encoding.points)
 
     def values(genes: np.ndarray) -> np.ndarray:
-        found = evaluate(np.clip(genes, 0.0, 1.0))
+        batch = evaluate(*encoding.decode(np.clip(genes, 0.0, 1.0)))
         recorder.evaluations += len(genes)
-        best = int(found.log_value.argmin())
-        if found.log_value[best] < INFEASIBLE:
-            recorder.offer(float(found.log_value[best]), lambda: _candidate(found.candidate(best), encoding))
-        return found.log_value
+        best = int(batch.log_value.argmin())
+        if batch.log_value[best] < INFEASIBLE:
+            recorder.offer(float(batch.log_value[best]), lambda: _candidate(batch.candidate(best), encoding))
+        return batch.log_value
 
     return values, encoding
 
 
-def _candidate(found: Any, encoding: Encoding) -> dict[str, Any]:
-    plans = [fields(job.plan(index)) for job, index in zip(encoding.jobs, found.plans, strict=True)]
-    return found._asdict() | {"plans": plans}
+def _candidate(candidate: dict[str, Any], encoding: Encoding) -> dict[str, Any]:
+    plans = [fields(job.plan(index)) for job, index in zip(encoding.jobs, candidate["plans"], strict=True)]
+    return candidate | {"plans": plans}
 
 
 def _vectorised(search: Callable[..., None], inside: bool = False) -> Method:

@@ -10,9 +10,10 @@ from experiments.search_quality import layers
 from experiments.search_quality.recorder import Recorder
 from experiments.search_quality.score import fields
 from experiments.search_quality.suite import Question, plan_of
+from optimize.clusters import Best, Progress, shared_bound
 from optimize.clusters import one_job as joint
 from optimize.clusters import several_jobs as mix
-from optimize.hardware import hardware_problem, solve_plans
+from optimize.hardware import solve_plans
 from optimize.plans import find_plan
 from optimize.question import RATES
 
@@ -25,19 +26,17 @@ def solve(question: Question, recorder: Recorder, seed: int) -> float | None:
 def _plan(question: Question, recorder: Recorder, seed: int) -> float | None:
     del seed
     name, tokens = question.problem.objective.key, question.problem.job.tokens
-    found = find_plan(
+    answer = find_plan(
         question.workload, question.cluster, fixed=question.problem.fixed, objective=name, tokens=tokens, top=3
     )
-    recorder.evaluations = found.evaluations
-    recorder.offer(math.log(found.value), lambda: {"plan": fields(found.plan)})
-    return math.log(found.lower_bound)
+    recorder.evaluations = answer.evaluations
+    recorder.offer(math.log(answer.value), lambda: {"plan": fields(answer.plan)})
+    return math.log(answer.lower_bound)
 
 
 def _hardware(question: Question, recorder: Recorder, seed: int) -> float | None:
     del seed
-    problem = question.problem
-    asked = hardware_problem(problem)
-    solved = solve_plans(asked, (plan_of(question.case),))
+    solved = solve_plans(question.problem, (plan_of(question.case),))
     recorder.evaluations = solved.evaluations
     if not np.isfinite(solved.value[0]):
         return None
@@ -52,33 +51,32 @@ def _of_hardware(hardware: Any, plans: list[Any]) -> dict[str, Any]:
 
 
 def _joint(question: Question, recorder: Recorder, seed: int) -> float | None:
-    """As `design` does for one job: the certified search, then the hardware of its plan solved to the end."""
+    """What `design` does for one job: the certified search, then the hardware of its plan solved to the end."""
     problem = question.problem
 
-    class Watched(joint.Progress):
+    class Watched(Progress):
         """Tells the recorder of every answer when it is found."""
 
-        def offer(self, best: joint.Best) -> None:
+        def offer(self, best: Best) -> None:
             super().offer(best)
             recorder.evaluations = self.evaluations
             recorder.offer(best.log_value, lambda: _of_best(best))
 
     joint.Progress = Watched  # the search makes its own: this is a process of one search
-    found = joint.search(problem, recorder.left_s(), seed)
-    recorder.evaluations = found.evaluations
-    if found.best is None:
+    search = joint.search(problem, recorder.left_s(), seed)
+    recorder.evaluations = search.evaluations
+    if search.best is None:
         return None
-    asked = hardware_problem(problem)
-    solved = solve_plans(asked, (found.best.plan,))
-    hardware = dataclasses.replace(solved.hardware(0), hbm_bytes=found.best.hbm_bytes)
+    solved = solve_plans(problem, (search.best.plan,))
+    hardware = dataclasses.replace(solved.hardware(0), hbm_bytes=search.best.hbm_bytes)
     recorder.evaluations += solved.evaluations
-    assert found.best is not None
-    plans = [fields(found.best.plan)]
+    assert search.best is not None
+    plans = [fields(search.best.plan)]
     recorder.offer(math.log(solved.value[0]), lambda: _of_hardware(hardware, plans))
-    return found.log_bound
+    return search.log_bound
 
 
-def _of_best(best: joint.Best) -> dict[str, Any]:
+def _of_best(best: Best) -> dict[str, Any]:
     rates = [float(rate) for rate in np.exp(best.y)]
     own = {"accelerators": best.cell.accelerators, "rates": rates, "hbm_bytes": best.hbm_bytes}
     return own | {"plans": [fields(best.plan)]}
@@ -87,22 +85,22 @@ def _of_best(best: joint.Best) -> dict[str, Any]:
 def _mix(question: Question, recorder: Recorder, seed: int) -> float | None:
     turn = mix._turn
 
-    def watched(found: mix.MixFound, *arguments: Any) -> mix.Mixed | None:
-        answer = turn(found, *arguments)
-        recorder.evaluations = found.evaluations
+    def watched(progress: mix.MixProgress, *arguments: Any) -> mix.Mixed | None:
+        answer = turn(progress, *arguments)
+        recorder.evaluations = progress.evaluations
         if answer is not None:
             recorder.offer(answer.log_value, lambda: _of_mixed(answer))
         return answer
 
     mix._turn = watched  # this is a process of one search
     seconds = recorder.left_s()
-    found = mix.search_mix(question.problem, seconds, seed)
-    recorder.evaluations = found.evaluations
-    if found.best is None:
+    search = mix.search_mix(question.problem, shared_bound, seconds, seed)
+    recorder.evaluations = search.evaluations
+    if search.best is None:
         return None
-    best = found.best
+    best = search.best
     recorder.offer(best.log_value, lambda: _of_mixed(best))
-    return found.log_bound
+    return search.log_bound
 
 
 def _of_mixed(answer: mix.Mixed) -> dict[str, Any]:

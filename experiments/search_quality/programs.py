@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.inputs import PlanPoint, embed
+from costmodel.inputs import embed
 from experiments.search_quality.evaluator import INFEASIBLE, Evaluator
 from experiments.search_quality.recorder import Recorder
 from experiments.search_quality.score import fields, objective_of_plans
@@ -25,48 +25,36 @@ def exhaustive_plans(question: Question, recorder: Recorder, seed: int) -> float
         if not recorder.go():
             return None
         chunk = whole.chunk(number * CHUNK, (number + 1) * CHUNK)
-        found = exactly(whole, chunk.indices)
-        values = np.where(whole.needed(found) <= 1.0, value(chunk, found), np.inf)
+        costs = exactly(whole, chunk.indices)
+        values = np.where(whole.needed(costs) <= 1.0, value(chunk, costs), np.inf)
         recorder.evaluations += len(chunk)
         best = int(values.argmin())
         if np.isfinite(values[best]):
             recorder.offer(math.log(values[best]), functools.partial(_candidate, chunk, best))
-    return recorder.found[-1].log_value if recorder.found else None
+    return recorder.improvements[-1].log_value if recorder.improvements else None
 
 
 def _candidate(chunk: Chunk, i: int) -> dict[str, Any]:
     return {"plan": fields(chunk.plan(i))}
 
 
-class _OnePlan:
-    """An encoding of nothing but one plan."""
-
-    def __init__(self, question: Question) -> None:
-        self.problem, self.jobs = question.problem, [self]
-        self.usable = float(question.cluster.tiers[0].usable_size)
-        self.point = embed(plan_of(question.case), question.workload, self.usable)
-
-    def points(self, index: np.ndarray, dtype: type) -> PlanPoint:
-        del index, dtype
-        return self.point
-
-
 def convex_hardware(question: Question, recorder: Recorder, seed: int) -> float | None:
     """SciPy's SLSQP on the logarithms of the rates from several starts; values are at the projection of its points."""
     from scipy.optimize import minimize
 
-    evaluate = Evaluator(_OnePlan(question))  # pyright: ignore[reportArgumentType]
-    ranges, generator = question.problem.space.ranges, np.random.default_rng(seed)
-    low, high, count = np.log(ranges.low), np.log(ranges.high), np.array([float(question.case.accelerators)])
+    plan_point = embed(plan_of(question.case), question.workload, float(question.cluster.tiers[0].usable_size))
+    evaluate = Evaluator(question.problem, [lambda index: plan_point])
+    (low, high), generator = question.problem.ends, np.random.default_rng(seed)
+    count = np.array([float(question.case.accelerators)])
     number = [np.zeros(1, int)]
 
     def value(y: np.ndarray) -> float:
-        found = evaluate.at(count, y[None], number)
+        point = evaluate(count, y[None], number)
         recorder.evaluations += 1
-        if found.log_value[0] < INFEASIBLE:
-            own = found.candidate(0)._asdict() | {"plans": [question.case.plan]}
-            recorder.offer(float(found.log_value[0]), lambda: own)
-        return float(found.log_value[0])
+        if point.log_value[0] < INFEASIBLE:
+            own = point.candidate(0) | {"plans": [question.case.plan]}
+            recorder.offer(float(point.log_value[0]), lambda: own)
+        return float(point.log_value[0])
 
     bounds = list(zip(low, high, strict=True))
     for _ in range(8):

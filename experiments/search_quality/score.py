@@ -25,31 +25,31 @@ def objective_of_plans(question: Question, domains: list[int]) -> Any:
 
 
 def score_plan(question: Question, plan: Plan) -> float | None:
-    """Of one plan on the cluster of the problem."""
-    found = validate(question.workload, question.cluster, plan)
-    if found.violations or found.breakdown is None or found.peak_bytes > question.cluster.accelerator.hbm_bytes:
+    """Score of one plan on the cluster of the problem."""
+    validation = validate(question.workload, question.cluster, plan)
+    if validation.breakdown is None or not validation.fits:
         return None
     domain = plan.domain or int(question.cluster.tiers[0].usable_size)
-    return float(found.breakdown.step_s) * objective_of_plans(question, [domain]).factors[domain]
+    return float(validation.breakdown.step_s) * objective_of_plans(question, [domain]).factors[domain]
 
 
 def score_design(
     question: Question, accelerators: int, rates: Any, hbm_bytes: float, plans: list[Plan]
 ) -> float | None:
-    """Of a cluster with the plan of each job. Memory is what the plans need, up to rounding."""
+    """Score of a cluster with the plan of each job. Memory is what the plans need, up to rounding."""
     problem = question.problem
-    hardware = problem.space.hardware(rates, hbm_bytes * (1 + 1e-12), float(accelerators))
+    hardware = problem.hardware(rates, hbm_bytes * (1 + 1e-12), float(accelerators))
     whole = sized(question.template, accelerators)
     if any(violations(plan, job.workload, whole) for plan, job in zip(plans, problem.jobs, strict=True)):
         return None
     none = {"log_bound": math.log(TINY), "evaluations": 0, "shadow_prices": {}, "bound_is": ""}
     answer = continuous_answer(problem, question.template, question.curves, hardware, plans, **none)
-    ranges = problem.space.ranges
-    offered = (ranges.low * (1 - ROUNDING) <= rates) & (np.asarray(rates) <= ranges.high * (1 + ROUNDING))
+    low, high = problem.rate_ends
+    offered = (low * (1 - ROUNDING) <= rates) & (np.asarray(rates) <= high * (1 + ROUNDING))
     broken = [name for name in misses(answer) if answer.residuals[name] > ROUNDING]
     return float(answer.value) if offered.all() and not broken else None
 
 
 def fields(plan: Plan) -> dict[str, Any]:
-    """For JSON."""
+    """Fields of a plan, for JSON."""
     return dataclasses.asdict(plan)

@@ -15,7 +15,7 @@ from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.specs import load_cluster, load_curves, load_workload
 from optimize.lattice import CHUNK, lattice, thinned
 from optimize.plans import in_numpy
-from optimize.question import Job, Limits, Objective, Problem, known_ranges, sized, space
+from optimize.question import Job, Limits, Objective, Problem, design_problem, known_bounds, sized
 
 KINDS = ("plan", "hardware", "joint", "mix", "layers")
 MODELS = {
@@ -90,7 +90,7 @@ def _draw(kind: str, number: int, seed: int) -> Case:
 
 def _count(parameters: float, generator: np.random.Generator) -> int:
     """A power of two from what holds the states to 16,384, from 8 on."""
-    least = max(8.0, STATE_BYTES * parameters / (0.4 * known_ranges().most_hbm_bytes))
+    least = max(8.0, STATE_BYTES * parameters / (0.4 * known_bounds()["hbm_bytes"][1]))
     low = min(14, math.ceil(math.log2(least)))
     return int(2 ** generator.integers(low, min(14, low + 5) + 1))
 
@@ -102,7 +102,7 @@ def _job(name: str, batch: int, generator: np.random.Generator) -> dict[str, Any
 
 
 def _limits(kind: str, most: int, generator: np.random.Generator) -> dict[str, Any]:
-    """Of the cluster: money, power, accelerators, or two of them."""
+    """Limits of the cluster: money, power, accelerators, or two of them."""
     if kind == "plan":
         return {}
     usd = float(most * generator.uniform(*USD_EACH))
@@ -114,9 +114,9 @@ def _limits(kind: str, most: int, generator: np.random.Generator) -> dict[str, A
 
 def _fixed(names: list[str], generator: np.random.Generator) -> dict[str, Any]:
     """What is not searched. Experts are not cut by tensor: a launcher's usual restriction, and a tenth of the plans."""
-    found: dict[str, Any] = {"expert_tensor": 1} if set(names) & set(EXPERTS) else {}
+    experts: dict[str, Any] = {"expert_tensor": 1} if set(names) & set(EXPERTS) else {}
     kinds: list[dict[str, Any]] = [{}, {}, {"context": 1}, {"zero_stage": [0, 1]}]
-    return found | kinds[int(generator.integers(len(kinds)))]
+    return experts | kinds[int(generator.integers(len(kinds)))]
 
 
 def _some_plan(case: Case) -> dict[str, Any]:
@@ -126,9 +126,9 @@ def _some_plan(case: Case) -> dict[str, Any]:
     plans = lattice(workload, cluster, fixed_of(case) | whole)
     generator = np.random.default_rng(case.seed)
     chosen = np.unique(generator.integers(len(plans), size=min(CHUNK, 2000)))
-    found = in_numpy(plans)(dataclasses.replace(plans.chunk(0, 0), indices=chosen))
-    offered = found.peak_bytes <= known_ranges().most_hbm_bytes
-    best = np.where(offered, found.step_s, np.inf).argmin() if offered.any() else found.peak_bytes.argmin()
+    costs = in_numpy(plans)(dataclasses.replace(plans.chunk(0, 0), indices=chosen))
+    offered = costs.peak_bytes <= known_bounds()["hbm_bytes"][1]
+    best = np.where(offered, costs.step_s, np.inf).argmin() if offered.any() else costs.peak_bytes.argmin()
     return dataclasses.asdict(plans.plan(int(chosen[best])))
 
 
@@ -151,15 +151,17 @@ def _deep(case: Case, generator: np.random.Generator) -> Case:
 
 
 def workloads(case: Case) -> list[Workload]:
+    """What the jobs of a case train."""
     return [load_workload(job["model"], sequence=job["sequence"], batch=job["batch"]) for job in case.jobs]
 
 
 def fixed_of(case: Case) -> dict[str, Any]:
-    """Lists as sets."""
+    """Fields that are not searched, lists as sets."""
     return {name: frozenset(value) if isinstance(value, list) else value for name, value in case.fixed.items()}
 
 
 def plan_of(case: Case) -> Plan:
+    """The plan of a case that has one."""
     assert case.plan is not None
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in case.plan.items()
@@ -178,23 +180,26 @@ class Question:
 
     @property
     def cluster(self) -> Cluster:
+        """The cluster of the kinds that have one."""
         return sized(self.template, self.case.accelerators)
 
     @property
     def workload(self) -> Workload:
+        """What the first job trains."""
         return self.problem.job.workload
 
 
 def problem_of(case: Case) -> Question:
-    """Where there are very many plans, what `design` leaves out is left out for all methods (`thinning`)."""
+    """The question of a case. Of very many plans, what `design` leaves out is left out for all methods (`thinned`)."""
     template, curves = load_cluster(case.template), load_curves()
     jobs = tuple(
         Job(workload=workload, tokens=job["tokens"], weight=job["weight"])
         for workload, job in zip(workloads(case), case.jobs, strict=True)
     )
-    own, fixed = space(template, curves), {} if case.kind == "layers" else fixed_of(case)
-    if case.kind in ("joint", "mix"):
-        fixed = dict(thinned([job.workload for job in jobs], own, fixed)[0])
+    fixed = {} if case.kind == "layers" else fixed_of(case)
     objective, limits = Objective[case.objective], Limits(**case.limits)
-    problem = Problem(jobs=jobs, limits=limits, objective=objective, space=own, fixed=fixed)
+    problem = design_problem(template, curves, jobs=jobs, limits=limits, objective=objective, fixed=fixed)
+    if case.kind in ("joint", "mix"):
+        fixed = thinned([job.workload for job in jobs], problem.machine, fixed)[0]
+        problem = dataclasses.replace(problem, fixed=fixed)
     return Question(case, problem, as_floats(template), curves)

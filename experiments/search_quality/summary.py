@@ -74,12 +74,12 @@ def _row(case: Case, method: str, run: dict[str, Any], best: float, run_s: float
 
 def _reached(run: dict[str, Any], best: float, clock: str) -> dict[str, Any]:
     """When the trace first was so near to the best known; None: never. Only of runs whose score stood up."""
-    found: dict[str, Any] = {}
+    times: dict[str, Any] = {}
     for words, share in (("1", 0.01), ("0.1", 0.001)):
         own = [step for step in run["trace"] if _values(run) and step[3] <= math.log(best * (1 + share)) + 1e-9]
-        found[f"to_{words}_percent_s"] = own[0][1 if clock == "cpu" else 0] if own else None
-        found[f"evaluations_to_{words}_percent"] = own[0][2] if own else None
-    return found
+        times[f"to_{words}_percent_s"] = own[0][1 if clock == "cpu" else 0] if own else None
+        times[f"evaluations_to_{words}_percent"] = own[0][2] if own else None
+    return times
 
 
 def _by_method(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -92,7 +92,7 @@ def _method(rows: list[dict[str, Any]]) -> dict[str, Any]:
     gaps = [NEVER if row["gap"] is None else row["gap"] for row in rows]
     certified = [row["certified_gap"] for row in rows]
     marks = [name for name in rows[0] if name.startswith("gap_")]
-    found = {
+    figures = {
         "problems": len(rows),
         "answered": sum(row["gap"] is not None for row in rows),
         "median_gap": float(np.median(gaps)),
@@ -100,10 +100,10 @@ def _method(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "worst_certified_gap": None if None in certified else max(certified),
     }
     for name in ("to_1_percent_s", "to_0.1_percent_s", "evaluations_to_0.1_percent"):
-        found[name] = float(np.median([NEVER if row[name] is None else row[name] for row in rows]))
+        figures[name] = float(np.median([NEVER if row[name] is None else row[name] for row in rows]))
     for mark in marks:
-        found[f"median_{mark}"] = float(np.median([NEVER if row.get(mark) is None else row[mark] for row in rows]))
-    return {name: _json(value) for name, value in found.items()}
+        figures[f"median_{mark}"] = float(np.median([NEVER if row.get(mark) is None else row[mark] for row in rows]))
+    return {name: _json(value) for name, value in figures.items()}
 
 
 def _json(value: Any) -> Any:
@@ -149,13 +149,13 @@ def _target(words: str, figure: float, met: bool | None, unit: str = "") -> dict
 
 
 def _never_worse(own: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At every mark, against the best other method of the same problem."""
-    found = []
+    """Targets at every mark, against the best other method of the same problem."""
+    targets = []
     for mark in [name for name in own[0] if name.startswith("gap_")] if others else []:
         behind = [_excess(row, [r for r in others if r["problem"] == row["problem"]], mark) for row in own]
         words = f"joint: at most 0.1 % behind the best other method at {mark[4:-2]} s"
-        found.append(_target(words, max(behind), max(behind) <= 1e-3))
-    return found
+        targets.append(_target(words, max(behind), max(behind) <= 1e-3))
+    return targets
 
 
 def _excess(row: dict[str, Any], others: list[dict[str, Any]], mark: str) -> float:
@@ -168,13 +168,14 @@ def _excess(row: dict[str, Any], others: list[dict[str, Any]], mark: str) -> flo
 
 
 def _ahead(kind: str, own: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """In the median over problems, of the best other method; or how many times sooner within 0.1 %."""
-    found = []
+    """Targets against the best other method: ahead in the median, or so many times sooner within 0.1 %."""
+    targets = []
     for mark in [name for name in own[0] if name.startswith("gap_")] if others else []:
         ahead = [-_excess(row, [r for r in others if r["problem"] == row["problem"]], mark) for row in own]
         median = float(np.median(ahead))
         words = f"{kind}: 2 % better in the median than every other method at {mark[4:-2]} s"
-        found.append(_target(words, median, median >= 0.02) if math.isfinite(median) else _target(words, NEVER, False))
+        known = math.isfinite(median)
+        targets.append(_target(words, median if known else NEVER, known and median >= 0.02))
     times = [
         (_time(row), min((_time(r) for r in others if r["problem"] == row["problem"]), default=NEVER)) for row in own
     ]
@@ -182,8 +183,8 @@ def _ahead(kind: str, own: list[dict[str, Any]], others: list[dict[str, Any]]) -
     if others:
         median = float(np.median(ratios))
         measured = f"{median:.2g} times" if math.isfinite(median) else "no other method arrives"
-        found.append({"target": f"{kind}: or 20 times sooner", "measured": measured, "met": median >= 20})
-    return found
+        targets.append({"target": f"{kind}: or 20 times sooner", "measured": measured, "met": median >= 20})
+    return targets
 
 
 def _time(row: dict[str, Any]) -> float:
@@ -192,7 +193,7 @@ def _time(row: dict[str, Any]) -> float:
 
 
 def _losses(rows: list[dict[str, Any]], runs: dict[tuple[str, str], dict[str, Any]]) -> list[str]:
-    """In words: where another method has the better answer in the end, or has it sooner."""
+    """Words that say where another method has the better answer in the end, or has it sooner."""
     said = [
         f"{name}, {method}: failed: {run['failed'][-200:]}" for (name, method), run in runs.items() if "failed" in run
     ]

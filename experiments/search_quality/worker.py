@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from experiments.search_quality.recorder import Found, Recorder
+from experiments.search_quality.recorder import Improvement, OverTimeError, Recorder
 
 MARKS_S = (5.0, 20.0, 60.0)
 GRACE_S = 3.0  # and a fifth of the run: what the end of a method may take
@@ -36,17 +36,13 @@ def main(order: dict[str, Any]) -> dict[str, Any]:
     scored: dict[int, float | None] = {}
     at = {}
     for mark in sorted(set(marks)):
-        found = recorder.until(mark)
-        if found is not None and id(found) not in scored:
-            scored[id(found)] = _score(question, found)
-        at[f"{mark:g}"] = None if found is None else scored[id(found)]
-    trace = [(one.wall_s, one.cpu_s, one.evaluations, one.log_value) for one in recorder.found]
-    best = recorder.found[-1].candidate if recorder.found else None
+        improvement = recorder.until(mark)
+        if improvement is not None and id(improvement) not in scored:
+            scored[id(improvement)] = _score(question, improvement)
+        at[f"{mark:g}"] = None if improvement is None else scored[id(improvement)]
+    trace = [(one.wall_s, one.cpu_s, one.evaluations, one.log_value) for one in recorder.improvements]
+    best = recorder.improvements[-1].candidate if recorder.improvements else None
     return {**ended, "at": at, "trace": trace, "log_bound": log_bound, "best": best}
-
-
-class OverTimeError(KeyboardInterrupt):
-    """The time is up in the middle of a method; what it has found counts. The solver ends with its bound, as on ^C."""
 
 
 @contextlib.contextmanager
@@ -70,12 +66,12 @@ def _limited(recorder: Recorder) -> Iterator[None]:
         signal.signal(number, before)
 
 
-def _score(question: Any, found: Found) -> float | None:
+def _score(question: Any, improvement: Improvement) -> float | None:
     from experiments.search_quality import layers
     from experiments.search_quality.score import score_design, score_plan
     from experiments.search_quality.suite import plan_of
 
-    own = found.candidate
+    own = improvement.candidate
     if "plan" in own:
         return score_plan(question, plan_of(dataclasses.replace(question.case, plan=own["plan"])))
     if "layers" in own:

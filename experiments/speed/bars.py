@@ -26,7 +26,7 @@ class Bar(NamedTuple):
 
     @property
     def passed(self) -> bool | None:
-        """None where it was not measured."""
+        """Whether it is met; None where it was not measured."""
         if self.value is None:
             return None
         return self.value >= self.bound if self.at_least else self.value <= self.bound

@@ -53,7 +53,7 @@ class Bench:
         self.on_device = jax.device_put(self.numbers)
 
     def python_per_s(self) -> float:
-        """A loop over different plans on Python floats."""
+        """Plans a second of a loop over different plans on Python floats."""
         workload, cluster = self.floats
         semantics, points = Exact(math), self.pool.points
 
@@ -66,7 +66,7 @@ class Bench:
         return len(points) / best_sum_s(slices, 3 * self.effort.seconds)
 
     def numpy_per_s(self, size: int) -> float:
-        """In batches whose temporaries fit the cache."""
+        """Plans a second of NumPy, in batches whose temporaries fit the cache."""
         workload, cluster = self.numbers
         pieces = list(self.pool.batches(size, NUMPY_BATCH))
         kept: list[Any] = [None] * len(pieces)  # as a search does; else the heap shrinks and grows with every batch

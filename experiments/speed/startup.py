@@ -33,7 +33,7 @@ class Start(NamedTuple):
 
 def starts(out: str) -> dict[str, Start]:
     """Every process, by name. `out` is a directory for figures."""
-    found = {
+    commands = {
         "python": Start(["-c", "pass"]),
         "import numpy": Start(["-c", "import numpy"]),
         "import costmodel": Start(["-c", "import costmodel; costmodel.evaluate"]),
@@ -44,11 +44,11 @@ def starts(out: str) -> dict[str, Start]:
         "first JAX gradient, cached": Start(["-c", _FIRST_JAX.format(role="gradient")], cached=True),
     }
     if importlib.util.find_spec("optimize") and importlib.util.find_spec("optimize.cli"):
-        found["explain"] = Start(_EXPLAIN)
-        found["explain, cached"] = Start(_EXPLAIN, cached=True)
-        found["explain --out"] = Start([*_EXPLAIN, "--out", out])
-        found["explain --out, cached"] = Start([*_EXPLAIN, "--out", out], cached=True)
-    return found
+        commands["explain"] = Start(_EXPLAIN)
+        commands["explain, cached"] = Start(_EXPLAIN, cached=True)
+        commands["explain --out"] = Start([*_EXPLAIN, "--out", out])
+        commands["explain --out, cached"] = Start([*_EXPLAIN, "--out", out], cached=True)
+    return commands
 
 
 def first_jax(role: str) -> None:
@@ -98,7 +98,7 @@ def seconds(repeats: int, thorough: bool, say: Callable[[str], None]) -> dict[st
 
 
 def _environments(directory: str) -> dict[bool, dict[str, str]]:
-    """Of processes without and with a compilation cache."""
+    """Environments of processes without and with a compilation cache."""
     cache = os.path.join(directory, CACHED)
     os.mkdir(cache)
     plain = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}

@@ -22,7 +22,7 @@ PYTHON_SLICE = 16
 
 
 def structures(seconds: float, plans: int, seed: int, thorough: bool) -> dict[str, dict[str, Any]]:
-    """By structure: what was compiled, for how long, and plans a second. `thorough`: all lengths of batches."""
+    """What was compiled of each structure, for how long, and plans a second. `thorough`: all lengths of batches."""
     batches = BATCHES if thorough else BATCHES[:1]
     return {label: _measure(model, Pool(plans, seed, model), seconds, batches) for label, model in MODELS.items()}
 

@@ -100,9 +100,9 @@ class Pool:
 
 
 def _leaves(tree: Any) -> list[float]:
-    found: list[float] = []
-    map_leaves(found.append, tree)
-    return found
+    leaves: list[float] = []
+    map_leaves(leaves.append, tree)
+    return leaves
 
 
 AXES = {

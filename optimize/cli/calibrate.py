@@ -28,21 +28,9 @@ class Request:
     """print one JSON object and nothing else"""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Answer:
-    """The cluster with its new stack. Errors are medians of absolute logarithms."""
-
-    cluster: Cluster
-    rows: int
-    used: int
-    before: float
-    after: float  # of rows: each predicted without itself; of collectives: of the fit
-    problems: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """What a program may want to know before it opens the file."""
-        counts = {"rows": self.rows, "used": self.used, "error_before": self.before, "error_after": self.after}
-        return counts | {"problems": list(self.problems), "cluster": self.cluster.name}
+Answer = tuple[Cluster, dict[str, Any]]
+"""The cluster with its new stack, and what a program may want to know before it opens the file. Errors are medians of
+absolute logarithms; after: of rows, each predicted without itself; of collectives, of the fit."""
 
 
 def ask(request: Request) -> Request:
@@ -53,9 +41,9 @@ def ask(request: Request) -> Request:
 
 def run(request: Request) -> Answer:
     """Calibrate and write."""
-    answer = calibrated(str(request.rows), request.cluster)
-    write(answer, str(request.out))
-    return answer
+    cluster, told = calibrated(str(request.rows), request.cluster)
+    write(cluster, str(request.out))
+    return cluster, told
 
 
 def calibrated(rows: str, cluster: str | None) -> Answer:
@@ -80,32 +68,27 @@ def _runs(path: str, base: Cluster | None) -> Answer:
     except ValueError as error:
         raise SpecError(f"rows ({plain(path)}): {error}") from None
     own = base if base is not None else _general(calibrated)
-    return Answer(
-        cluster=dataclasses.replace(own, stack=calibrated.stack),
-        rows=len(read),
-        used=len(calibrated.used),
-        before=float(np.median(calibrated.before)),
-        after=float(np.median(calibrated.after)),
-        problems=unreadable + calibrated.problems,
-    )
+    problems = unreadable + calibrated.problems
+    told = _told(len(read), len(calibrated.used), calibrated.before, calibrated.after, problems)
+    return dataclasses.replace(own, stack=calibrated.stack), told
 
 
 def _general(calibrated: Calibrated) -> Cluster:
     return dataclasses.replace(calibrated.case.cluster, name=f"calibrated {calibrated.case.cluster.name}")
 
 
+def _told(
+    rows: int, used: int, before: np.ndarray, after: np.ndarray, problems: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    errors = {"error_before": float(np.median(before)), "error_after": float(np.median(after))}
+    return {"rows": rows, "used": used} | errors | {"problems": list(problems)}
+
+
 def _collectives(path: str, cluster: Cluster) -> Answer:
     rows = read_nccl(path)
     stack = fit_collectives(rows, cluster)
     before, after = (np.abs(log_errors(rows, cluster, each)) for each in (cluster.stack, stack))
-    return Answer(
-        cluster=dataclasses.replace(cluster, stack=stack),
-        rows=len(rows),
-        used=len(rows),
-        before=float(np.median(before)),
-        after=float(np.median(after)),
-        problems=(),
-    )
+    return dataclasses.replace(cluster, stack=stack), _told(len(rows), len(rows), before, after)
 
 
 def as_toml(cluster: Cluster) -> str:
@@ -133,10 +116,10 @@ def _fields(values: Mapping[str, Any]) -> list[str]:
     return [f"{name} = {json.dumps(list(v) if isinstance(v, tuple) else v)}" for name, v in values.items()]
 
 
-def write(answer: Answer, out: str) -> None:
+def write(cluster: Cluster, out: str) -> None:
     """The file, or a `SpecError` that says why it cannot be written."""
     try:
-        Path(out).write_text(as_toml(answer.cluster), encoding="utf-8")
+        Path(out).write_text(as_toml(cluster), encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SpecError(f"{COMMAND_LINE}: `out` is {plain(out)!r}, which cannot be written ({reason})") from None
@@ -145,14 +128,16 @@ def write(answer: Answer, out: str) -> None:
 def as_json(request: Request, answer: Answer) -> dict[str, Any]:
     """What a program may want to know before it opens the file."""
     inputs = {"rows": request.rows, "out": request.out, "cluster": request.cluster}
-    return answered(inputs) | answer.as_json()
+    cluster, told = answer
+    return answered(inputs) | told | {"cluster": cluster.name}
 
 
 def show(request: Request, answer: Answer) -> None:
     """How many rows were used, and what is wrong with the others."""
-    print(f"{request.out}: {answer.used} of {answer.rows} rows used")
-    print(f"median error {answer.before:.1%} before, {answer.after:.1%} after")
-    for problem in answer.problems:
+    _, told = answer
+    print(f"{request.out}: {told['used']} of {told['rows']} rows used")
+    print(f"median error {told['error_before']:.1%} before, {told['error_after']:.1%} after")
+    for problem in told["problems"]:
         print(f"  {problem}")
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
 
-from costmodel.specs import SpecError
+from costmodel.specs import LARGEST_NUMBER, POSITIVE, SpecError
 from optimize.status import Status
 from optimize.versions import SCHEMA
 
@@ -20,8 +20,12 @@ Switch = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
 COMMAND_LINE = "command line"
 
+AMOUNT = dataclasses.replace(POSITIVE, expected=f"{POSITIVE.expected} and at most {LARGEST_NUMBER:.0e}")
+"""Check of a number of things: tokens, dollars, seconds."""
+
 Inputs = TypeVar("Inputs")
 Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,3 +61,17 @@ def needed(request: Any, examples: Mapping[str, str]) -> None:
 def answered(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The keys that every answer starts with."""
     return {"schema": SCHEMA, "status": Status.ok.name, "message": Status.ok.value, "inputs": dict(inputs)}
+
+
+def placed(place: str, field: str, load: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+    """Call `load`; where its message names no field or no place, the field that was given, and where, go in front."""
+    try:
+        return load(*arguments, **keywords)
+    except SpecError as error:
+        message = str(error)
+        if message.startswith("`"):
+            raise SpecError(f"{place}: {message}") from None
+        if "`" not in message:
+            allowed = "" if "expected" in message else "; expected a TOML or JSON file"
+            raise SpecError(f"{place}: `{field}`: {message}{allowed}") from None
+        raise

@@ -6,22 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from costmodel.formulas import anchored
 from costmodel.specs import (
     COUNT,
     FLAG,
-    POSITIVE,
     TEXT,
     Check,
     SpecError,
+    anchored,
     load_curves,
     load_workload,
     one_of,
 )
 from optimize import report
-from optimize.cli.command import COMMAND_LINE, Command, Count, Number, Switch, Text, given
-from optimize.cli.fix import fixed_fields
-from optimize.cli.inputs import Given, merge, named_cluster, placed
+from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, Switch, Text, given, placed
+from optimize.cli.inputs import Given, fixed_fields, merge, named_cluster
 from optimize.cli.jobs import read_jobs
 from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult, design
 from optimize.question import SECONDS_A_DAY, Job, Limits, Objective
@@ -35,7 +33,7 @@ _CHECKS: dict[str, Check] = {
     "jobs": Check("a file", lambda value: isinstance(value, str)),
     **dict.fromkeys(("fix", "out", "software"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
-    **dict.fromkeys(("tokens", "budget_usd", "power_mw", "deadline_days", "seconds"), POSITIVE),
+    **dict.fromkeys(("tokens", "budget_usd", "power_mw", "deadline_days", "seconds"), AMOUNT),
     "seed": Check(
         "an integer >= 0", lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0
     ),
@@ -104,6 +102,8 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
     given = merge(flags, config, _CHECKS)
     if not given.values.keys() & {"budget_usd", "power_mw"}:
         raise SpecError(f"{COMMAND_LINE}: `budget_usd` is missing; expected it, or `power_mw`, or both")
+    if given.values.get("rent") and "budget_usd" not in given.values:
+        raise SpecError(f"{given.place('rent')}: `rent` is given without `budget_usd`; expected the rent to spend")
     models, jobs = _jobs(given)
     days, megawatt = given.values.get("deadline_days"), given.values.get("power_mw")
     limits = Limits(

@@ -23,8 +23,8 @@ from costmodel.specs import (
     violations,
 )
 from optimize import report
-from optimize.cli.command import COMMAND_LINE, Command, Count, Switch, Text, given
-from optimize.cli.inputs import Given, job, merge, placed
+from optimize.cli.command import COMMAND_LINE, Command, Count, Switch, Text, given, placed
+from optimize.cli.inputs import Given, job, merge
 from optimize.cli.plan_flags import PlanFlags
 from optimize.diagnosis import Explanation, Inputs, differences_json, explain_inputs, explanation_json
 from optimize.lattice import choose_plan, plan_precision

@@ -1,18 +1,28 @@
-"""From words to what is evaluated: flags over a config file over a plan file, names to objects.
+"""From words to what is evaluated: flags over a config file over a plan file, names to objects, `--fix` to fields.
 
 Each layer is checked under the name of the place where it was read, so a message says where to look.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from costmodel.inputs import Cluster, Workload
-from costmodel.specs import Check, SpecError, convert, fail, load_cluster, load_workload, plain, read_mapping
-from optimize.cli.command import COMMAND_LINE
-from optimize.launch import PlanFile, read_plan_file
-
-T = TypeVar("T")
+from costmodel.specs import (
+    PLAN_CHECKS,
+    Check,
+    SpecError,
+    convert,
+    fail,
+    load_cluster,
+    load_workload,
+    nearest,
+    plain,
+    read_mapping,
+    show,
+)
+from optimize.cli.command import COMMAND_LINE, placed
+from optimize.launch import read_plan_file
 
 LARGEST_PIPELINE = 100_000  # stages, each of which is reported
 
@@ -26,7 +36,7 @@ class Given:
     unread: tuple[str, ...] = ()  # options of a launch file
 
     def pick(self, *names: str) -> dict[str, Any]:
-        """Those of the fields that were given."""
+        """The fields of these names that were given."""
         return {name: self.values[name] for name in names if name in self.values}
 
     def place(self, *names: str) -> str:
@@ -59,30 +69,49 @@ def merge(flags: Mapping[str, Any], config: str | None, checks: Mapping[str, Che
         content = placed(COMMAND_LINE, "config", read_mapping, config)
         layers.insert(0, (place, convert(content, checks, place)))
     source = next((source for source, layer in reversed(layers) if "plan" in layer), None)
-    file = PlanFile({})
+    unread: tuple[str, ...] = ()
     if source is not None:
         path = dict(layers)[source]["plan"]
         beside = {name: value for _, layer in layers for name, value in layer.items()}
-        file = placed(source, "plan", read_plan_file, path, beside)
-        layers.insert(0, (f"plan ({plain(path)})", file.values))
+        fields, unread = placed(source, "plan", read_plan_file, path, beside)
+        layers.insert(0, (f"plan ({plain(path)})", fields))
     values, places = {}, {}
     for place, layer in layers:
         values |= layer
         places |= dict.fromkeys(layer, place)
     if values.get("pipeline", 1) > LARGEST_PIPELINE:
         fail(places["pipeline"], "pipeline", values["pipeline"], f"an integer from 1 to {LARGEST_PIPELINE}")
-    return Given(values, places, file.unread)
+    return Given(values, places, unread)
 
 
-def placed(place: str, field: str, load: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-    """Call `load`; where its message names no field or no place, the field that was given, and where, go in front."""
-    try:
-        return load(*arguments, **keywords)
-    except SpecError as error:
-        message = str(error)
-        if message.startswith("`"):
-            raise SpecError(f"{place}: {message}") from None
-        if "`" not in message:
-            allowed = "" if "expected" in message else "; expected a TOML or JSON file"
-            raise SpecError(f"{place}: `{field}`: {message}{allowed}") from None
-        raise
+def fixed_fields(given: Given) -> dict[str, Any]:
+    """The fields of `--fix tensor=8,schedule=one_f_one_b`."""
+    if "fix" not in given.values:
+        return {}
+    place, fields = given.place("fix"), {}
+    for part in str(given.values["fix"]).split(","):
+        name, equals, text = (word.strip() for word in part.partition("="))
+        name = name.replace("-", "_")
+        if not equals or name not in PLAN_CHECKS:
+            wrong = f"{place}: `fix` has {show(part.strip())}; expected field=value"
+            raise SpecError(f"{wrong}; {nearest(name, PLAN_CHECKS)}" if equals else wrong)
+        if name in fields:
+            raise SpecError(f"{place}: `fix` gives `{name}` twice; expected one value")
+        fields[name] = _typed(place, name, text)
+    return fields
+
+
+_WORDS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
+
+
+def _typed(place: str, name: str, text: str) -> Any:
+    """The value that a field takes: of the readings of the text, the first that its check accepts."""
+    check = PLAN_CHECKS[name]
+    for read in (int, float, lambda word: _WORDS[word], str, lambda word: [int(part) for part in word.split(":")]):
+        try:
+            value = read(text)
+        except (ValueError, KeyError):
+            continue
+        if check(value):
+            return check.keep(value)
+    raise SpecError(f"{place}: `fix` sets `{name}` to {show(text)}; expected {check.expected}")

@@ -5,7 +5,6 @@ from typing import Any
 
 from costmodel.specs import (
     COUNT,
-    POSITIVE,
     Check,
     SpecError,
     convert,
@@ -15,16 +14,16 @@ from costmodel.specs import (
     read_mapping,
     require,
 )
-from optimize.cli.inputs import placed
+from optimize.cli.command import AMOUNT, placed
 from optimize.question import SECONDS_A_DAY, Job
 
 _CHECKS: dict[str, Check] = {
     "model": Check("a name or a file", lambda value: isinstance(value, str)),
     "sequence": COUNT,
     "batch": COUNT,
-    "tokens": POSITIVE,
-    "weight": POSITIVE,
-    "deadline_days": POSITIVE,
+    "tokens": AMOUNT,
+    "weight": AMOUNT,
+    "deadline_days": AMOUNT,
 }
 
 

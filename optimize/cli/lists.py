@@ -20,11 +20,13 @@ class Request:
 def models() -> list[dict[str, Any]]:
     """Every named model with its exact totals; `active_parameters` are those that work on one token.
 
-    Sizes that a family does not have are null; those that differ between stages are lists.
+    Sizes that a family does not have are null; those that differ between stages are lists. Of a model that a user has
+    registered its workload is all that is known.
     """
     tables, rows = read_tables("models"), []
     for name in model_names():
-        workload, table = load_workload(name), tables[name]
+        workload = load_workload(name)
+        table = tables.get(name, {"hidden": workload.hidden, "family": None, "source": "registered"})
         count = int(parameters(workload))
         sizes = {"layers": layers(workload)} | {key: table.get(key) for key in ("hidden", "heads", "vocabulary")}
         rows.append(

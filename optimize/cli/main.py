@@ -15,6 +15,7 @@ from typing import Any, Never
 
 from costmodel.specs import SpecError, nearest, show
 from optimize import report
+from optimize.cli.own_files import run_file, taken_out
 from optimize.status import CommandError, Status
 from optimize.versions import SCHEMA, own_version, versions
 
@@ -42,6 +43,9 @@ commands:
   models     the models that are known by name
   clusters   the clusters that are known by name
 
+every command takes --with FILE.py, which runs that file (Python) before anything else: models, schedules and
+collectives of your own, which it registers, are then known by their names
+
 examples:
   equipoise explain --model llama3-8b --cluster h100 --accelerators 64
   equipoise explain --help
@@ -67,7 +71,7 @@ def main(words: Sequence[str] | None = None) -> Never:
 
 
 def _keep_compiled_programs() -> None:
-    """In a directory of the user's cache, small ones included (JAX leaves those out by default).
+    """Have JAX keep what it compiles in the user's cache, small programs included (which it leaves out by default).
 
     Set before JAX is imported; what the user has set stays.
     """
@@ -84,11 +88,21 @@ def run(words: Sequence[str]) -> int:
         print(f"equipoise {own_version()}" if "--version" in words else _USAGE)
         return Status.ok.exit_status
     try:
-        return _answer(words[0], words[1:], start)
+        return _answer_with(words, start)
     except SpecError as error:
         return _refuse(words, CommandError(Status.bad_input, str(error)), start)
     except CommandError as error:
         return _refuse(words, error, start)
+
+
+def _answer_with(words: Sequence[str], start: float) -> int:
+    """Run the files of `--with`, in this process and before anything else is loaded, and then the command."""
+    files, words = taken_out(words)
+    for file in files:
+        run_file(file)
+    if not words:
+        raise SpecError(f"command line: the command is missing; expected one of {', '.join(COMMANDS)}")
+    return _answer(words[0], words[1:], start)
 
 
 def _answer(name: str, words: Sequence[str], start: float) -> int:

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from costmodel.specs import COUNT, POSITIVE, TEXT, Check, SpecError, fail, one_of, show
+from costmodel.specs import COUNT, TEXT, Check, SpecError, fail, one_of, show
 from optimize import report, units
-from optimize.cli.command import Command, Count, Number, Switch, Text, given
-from optimize.cli.fix import fixed_fields
-from optimize.cli.inputs import Given, job, merge
+from optimize.cli.command import AMOUNT, Command, Count, Number, Switch, Text, given
+from optimize.cli.inputs import Given, fixed_fields, job, merge
 from optimize.launch import FRAMEWORKS, launch
 from optimize.layers import ImprovedLayers, improve_layers
 from optimize.plans import (
@@ -38,7 +37,7 @@ _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster"), Check("a name or a file", lambda value: isinstance(value, str))),
     **dict.fromkeys(("fix", "out", "checkpoint", "software"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch", "top", "processes", "process"), COUNT),
-    **dict.fromkeys(("tokens", "wait"), POSITIVE),
+    **dict.fromkeys(("tokens", "wait"), AMOUNT),
     "layers": Check("true or false", lambda value: isinstance(value, bool)),
     "coordinator": Check("host:port", lambda value: isinstance(value, str) and _is_address(value)),
     **dict.fromkeys(("only", "launch"), one_of(FRAMEWORKS)),

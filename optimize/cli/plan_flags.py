@@ -7,6 +7,7 @@ from tyro.conf import DisallowNone, arg
 
 from costmodel.inputs import SCHEDULES, Plan, options
 
+_SEVERAL = " or ".join(name for name, schedule in SCHEDULES.items() if schedule.interleaves)
 _PLAN_HELP = {
     "data": "data-parallel degree; derived from --accelerators when not given",
     "tensor": "tensor-parallel degree; chosen when not given",
@@ -14,7 +15,7 @@ _PLAN_HELP = {
     "pipeline": "pipeline stages; chosen when not given",
     "expert": "ranks over which whole experts are divided",
     "expert_tensor": "ranks that share each expert",
-    "virtual_stages": "chunks of layers on each stage, with --schedule interleaved",
+    "virtual_stages": f"chunks of layers on each stage, with --schedule {_SEVERAL}",
     "microbatch": "sequences of one microbatch",
     "domain": "accelerators used of each innermost domain; the usable size of the tier",
     "data_shard": "ranks that share weights under ZeRO; all of data x context",

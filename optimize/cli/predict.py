@@ -3,7 +3,8 @@
 import dataclasses
 from typing import Any
 
-from optimize.cli.command import Command, Switch, Text, answered, needed
+from costmodel.specs import load_stack
+from optimize.cli.command import COMMAND_LINE, Command, Switch, Text, answered, needed, placed
 from optimize.diagnosis import Prediction, predict_file, prediction_json
 
 
@@ -29,7 +30,8 @@ def ask(request: Request) -> Request:
 
 def run(request: Request) -> tuple[Prediction, ...]:
     """Read, predict and write."""
-    return predict_file(str(request.rows), str(request.out), request.stack)
+    stack = None if request.stack is None else placed(COMMAND_LINE, "stack", load_stack, request.stack)
+    return predict_file(str(request.rows), str(request.out), stack)
 
 
 def as_json(request: Request, predictions: tuple[Prediction, ...]) -> dict[str, Any]:

@@ -6,12 +6,14 @@ import difflib
 import io
 import types
 from collections.abc import Sequence
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tyro
+from tyro.conf import DisallowNone, arg
 
 from costmodel.specs import SpecError, show
 from optimize.cli.command import COMMAND_LINE, Command
+from optimize.cli.own_files import FLAG, HELP
 
 
 def read(command: Command[Any, Any], name: str, words: Sequence[str]) -> Any:
@@ -22,11 +24,18 @@ def read(command: Command[Any, Any], name: str, words: Sequence[str]) -> Any:
     refusal = io.StringIO()
     try:
         with contextlib.redirect_stderr(refusal):
-            return tyro.cli(command.request, prog=program, args=list(words), description=description)
+            return tyro.cli(_with_files(command.request), prog=program, args=list(words), description=description)
     except SystemExit as ending:
         if ending.code in (0, None):
             raise
     raise SpecError(_why(command.request, program, words) or _one_line(refusal.getvalue()))
+
+
+def _with_files(request: type) -> type:
+    """The options of a command and, for its help, `--with`, which `main` has taken out of the words."""
+    settings = arg(name=FLAG.strip("-"), help=HELP, help_behavior_hint="", metavar="FILE.py")
+    field = ("with_file", Annotated[str | None, settings, DisallowNone], dataclasses.field(default=None))
+    return dataclasses.make_dataclass(request.__name__, [field], bases=(request,), frozen=True, kw_only=True)
 
 
 def _why(request: type, program: str, words: Sequence[str]) -> str | None:
@@ -61,7 +70,7 @@ def _unknown(word: str, program: str, flags: dict[str, Any]) -> str:
 
 def _flags(request: type) -> dict[str, Any]:
     """Every option and the type of its value; `bool` for switches."""
-    flags: dict[str, Any] = {"--help": bool}
+    flags: dict[str, Any] = {"--help": bool, FLAG: str}
     for field in dataclasses.fields(request):  # pyright: ignore[reportArgumentType]
         kind = get_type_hints(request)[field.name]
         if dataclasses.is_dataclass(kind):

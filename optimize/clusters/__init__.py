@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from optimize.clusters.answers import continuous_answer as continuous_answer
     from optimize.clusters.answers import misses as misses
     from optimize.clusters.counts import between as between
+    from optimize.clusters.counts import cells as cells
     from optimize.clusters.design import DesignResult as DesignResult
     from optimize.clusters.design import design as design
     from optimize.clusters.frontier import FACTORS as FACTORS
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
     from optimize.clusters.frontier import monotone as monotone
     from optimize.clusters.frontier import point_of as point_of
     from optimize.clusters.inputs import DesignInputs as DesignInputs
-    from optimize.clusters.one_job import cells as cells
-    from optimize.clusters.tangents import left as left
-    from optimize.clusters.tangents import money as money
-    from optimize.clusters.tangents import project as project
-    from optimize.clusters.tangents import rate as rate
+    from optimize.clusters.progress import Best as Best
+    from optimize.clusters.progress import Progress as Progress
+    from optimize.clusters.several_jobs_bound import shared_bound as shared_bound
 
 door.hang(__name__)

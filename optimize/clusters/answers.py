@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import CurveRange, Hardware, priced
+from costmodel.formulas import CurveRange, Hardware
 from costmodel.inputs import Cluster, Plan
-from optimize.clusters.catalogue import Parts, quantities
+from costmodel.specs import priced
 from optimize.diagnosis import Elasticity, Validation, elasticities, validate
-from optimize.question import RATES, Job, Problem, Quantities, residuals, sized
+from optimize.question import RATES, Job, Problem, Quantities, quantities, residuals, sized
 
 _SIZES = (*RATES, "hbm_bytes", "accelerators")
 
@@ -54,47 +54,20 @@ def continuous_answer(
     curves: CurveRange,
     hardware: Hardware,
     plans: Sequence[Plan],
-    **found: Any,
+    **known: Any,
 ) -> Answer:
-    """Of rates of any size. `found`: log_bound, evaluations, shadow_prices, bound_is."""
-    whole = dataclasses.replace(problem.space.template, prices=template.prices)
+    """Plans on hardware of any rates. `known`: log_bound, evaluations, shadow_prices, bound_is."""
+    whole = dataclasses.replace(problem.machine, prices=template.prices)
     cluster = sized(priced(whole, hardware, curves), int(hardware.accelerators))
     cluster = dataclasses.replace(cluster, name=f"designed from {template.name}")
-    domain = int(whole.tiers[0].usable_size)
     table = {name: float(getattr(hardware, name)) for name in _SIZES}
-    return _answer(problem, cluster, domain, plans, hardware=table, name=cluster.name, **found)
+    return answer_of(problem, cluster, problem.domain, plans, hardware=table, name=cluster.name, **known)
 
 
-def catalogue_answer(problem: Problem, parts: Parts) -> Answer:
-    """Of real parts."""
-    assert parts.best is not None
-    cluster, chip = parts.best.cluster, parts.best.cluster.accelerator
-    hardware = {
-        "flop_per_s": float(chip.peak_16bit_flop_per_s),
-        "hbm_bytes_per_s": float(chip.hbm_bytes_per_s),
-        "scale_up_bytes_per_s": float(cluster.tiers[0].bandwidth_bytes_per_s),
-        "scale_out_bytes_per_s": float(cluster.tiers[-1].bandwidth_bytes_per_s),
-        "hbm_bytes": float(chip.hbm_bytes),
-        "accelerators": parts.best.bought,
-    }
-    return _answer(
-        problem,
-        cluster,
-        parts.best.domain,
-        parts.plans,
-        hardware=hardware,
-        name=parts.best.name,
-        log_bound=parts.log_bound,
-        evaluations=parts.evaluations,
-        shadow_prices={},
-        bound_is="every plan on every listed part and count that could be better was evaluated",
-    )
-
-
-def _answer(
-    problem: Problem, cluster: Cluster, domain: int, plans: Sequence[Plan], *, log_bound: float, **found: Any
+def answer_of(
+    problem: Problem, cluster: Cluster, domain: int, plans: Sequence[Plan], *, log_bound: float, **known: Any
 ) -> Answer:
-    """The exact score of what was found, and everything that explains it."""
+    """The exact score of plans on a cluster, and everything that explains it. `known`: the other fields."""
     jobs = tuple(_job(job, cluster, plan) for job, plan in zip(problem.jobs, plans, strict=True))
     train_s = sum(answer.job.weight * answer.train_s for answer in jobs)
     own = quantities(cluster, domain, train_s, problem.limits.rent)
@@ -111,7 +84,7 @@ def _answer(
         quantities=own,
         residuals=_residuals(problem, own, jobs, peak_bytes, float(cluster.accelerator.hbm_bytes)),
         elasticities=_elasticities(cluster, jobs),
-        **found,
+        **known,
     )
 
 
@@ -133,9 +106,9 @@ def _residuals(
     problem: Problem, own: Quantities, jobs: tuple[JobAnswer, ...], peak_bytes: float, hbm_bytes: float
 ) -> dict[str, float]:
     """Of the limits of all jobs, and of each job's deadline."""
-    found = residuals(problem.limits, own, peak_bytes, hbm_bytes)
+    shared = residuals(problem.limits, own, peak_bytes, hbm_bytes)
     late = [answer for answer in jobs if answer.job.deadline_s is not None]
-    return found | {
+    return shared | {
         f"deadline_s of {answer.job.workload.name}": math.log(answer.train_s / float(answer.job.deadline_s or 1.0))
         for answer in late
     }
@@ -146,14 +119,14 @@ def _elasticities(cluster: Cluster, jobs: tuple[JobAnswer, ...]) -> tuple[Elasti
     shares = np.array([answer.job.weight * answer.train_s for answer in jobs])
     shares = shares / shares.sum()
     each = [{e.parameter.key: e for e in elasticities(a.job.workload, cluster, a.plan)} for a in jobs]
-    found = []
+    joint = []
     for key, first in each[0].items():
         own = [table[key] for table in each if key in table]
         if len(own) < len(each):
             continue
         sides = {side: float(sum(s * getattr(e, side) for s, e in zip(shares, own, strict=True))) for side in _SIDES}
-        found.append(dataclasses.replace(first, **sides))
-    return tuple(found)
+        joint.append(dataclasses.replace(first, **sides))
+    return tuple(joint)
 
 
 _SIDES = ("left", "right", "tenth")

@@ -2,33 +2,49 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
-from optimize.clusters.cells import Cell
-from optimize.clusters.counts import largest_alone
-from optimize.clusters.progress import TOLERANCE, Best, Open, Progress, joined, trim
-from optimize.clusters.screening import BATCH, FLOAT32_SLACK, Screened, screen, tangents_of
-from optimize.clusters.tangents import Left, Tangents, aggregated, project
-from optimize.hardware import HardwareSolutions, hardware_problem, solve_hardware
-from optimize.lattice import Families, Lattice
-from optimize.question import RATES
+from costmodel.inputs import PlanPoint
+from optimize.clusters.progress import Best, Cell, Open, Progress, joined, trim
+from optimize.clusters.screening import BATCH, FLOAT32_SLACK, screen, tangents_of
+from optimize.hardware import aggregated, dual_bound, largest_alone, project
+from optimize.lattice import Families, Lattice, lattice
+from optimize.question import RATES, Left, Problem, Tangents, sized
 
 POLISHED = 64  # plans of each count whose hardware is solved for at once
 FEW = 2048  # families below which gradients without compilation are sooner
 ROUNDS = 10  # of tangents for what stays
 TOGETHER = 16  # plans whose hardware is solved by cutting planes at once
+SAME = 1e-9  # of a logarithm: solved hardware that is better by less is not (and may hold more HBM than the plan needs)
+MOST_SEEN = 8_000_000  # families whose screens are kept: some 200 MB
+
+Solve = Callable[[Problem, PlanPoint, float], Any]
+"""The best hardware of plans (`HardwareSolutions`) by cutting planes; those that cannot be below a value are left."""
+
+
+def families_of(cell: Cell) -> Families:
+    """Every family of plans of a cell: enumerated when asked for, a lattice is not kept."""
+    p = cell.problem
+    return Families(lattice(p.job.workload, sized(p.machine, cell.accelerators), {**p.fixed, "domain": p.domain}))
+
+
+def reference(cell: Cell, y: np.ndarray) -> np.ndarray:
+    """Rates like `y` for a cell: on the limits, where more hardware is never worse."""
+    have = cell.left(np.array([0.25 * cell.problem.most_hbm_bytes]))
+    return project(cell.problem, have, y[None], cell.problem.fill)[0]
 
 
 def scan(progress: Progress, cell: Cell) -> None:
     """Bound all families of a cell, and solve the hardware of those that look best."""
-    families, kept = cell.families(), []
-    reference = cell.reference(progress.place())
+    families, kept = families_of(cell), []
+    here = reference(cell, progress.place())
     for start in range(0, len(families), BATCH):
         first = families.first(start, start + BATCH)
         unknown = np.full(len(first), -np.inf)
-        part = Open(cell, first, unknown, np.broadcast_to(reference, (len(first), len(RATES))))
+        part = Open(cell, first, unknown, np.broadcast_to(here, (len(first), len(RATES))))
         part = _bounded(progress, families, part)
         for place in _elsewhere(progress, cell):
             part = _bounded(progress, families, part, place)
@@ -49,44 +65,62 @@ def _elsewhere(progress: Progress, cell: Cell) -> list[np.ndarray | None]:
     """
     if progress.problem.fill:
         return [None]
-    space = progress.problem.space
-    middle = 0.5 * (np.log(space.ranges.low) + np.log(space.ranges.high))
-    return [cell.reference(0.5 * (middle + np.log(space.ranges.high))), cell.reference(middle), None, None]
+    low, high = progress.problem.ends
+    middle = 0.5 * (low + high)
+    return [reference(cell, 0.5 * (middle + high)), reference(cell, middle), None, None]
 
 
 def _bounded(progress: Progress, families: Families, part: Open, place: np.ndarray | None = None) -> Open:
     """What is not dismissed, with bounds from tangents at `place` (None: each at its own)."""
-    cell, space = part.cell, progress.problem.space
+    cell = part.cell
     if not len(part.indices):
         return part
     y = part.y if place is None else np.broadcast_to(place, part.y.shape)
 
-    def make() -> Screened:
+    def make() -> Tangents:
         progress.evaluations += len(y)
         points = families.points(part.indices, np.float32 if len(y) > FEW else np.float64)
-        return (screen if len(y) > FEW else tangents_of)(progress.problem.job.workload, space, points, y)
+        of = screen if len(y) > FEW else tangents_of
+        return of(progress.problem.job.workload, progress.problem.machine, points, y)
 
     whole = np.isneginf(part.log_bound).all() and place is None
-    found, y = progress.seen.of(cell, part.indices, y, make) if whole else (make(), y)
-    have = cell.left(found.least_bytes * (1 - 1e-4))
-    at = cell.tangents(found, y)
+    step = _screened_once(progress, cell, int(part.indices[0]), make) if whole else make()
+    have = cell.left(step.least_bytes * (1 - 1e-4))
+    at = cell.tangents(step)
     crude = np.maximum(at.log_value + _drop(cell, have, at) - FLOAT32_SLACK, part.log_bound)
     possible = have.usd > 0
     likely = (crude < progress.cut) & possible
     progress.dismiss(crude[(crude >= progress.cut) & possible])
     own = Tangents(*(column[likely] for column in at))
-    bound = cell.bound(Left(*(column[likely] for column in have)), own)
-    log_bound = np.maximum(part.log_bound[likely], bound.log_value - FLOAT32_SLACK)
-    return trim(progress, Open(cell, part.indices[likely], log_bound, 0.5 * (own.y + bound.y)))
+    log_value, y = _bound(cell, Left(*(column[likely] for column in have)), own)
+    log_bound = np.maximum(part.log_bound[likely], log_value - FLOAT32_SLACK)
+    return trim(progress, Open(cell, part.indices[likely], log_bound, 0.5 * (own.y + y)))
+
+
+def _screened_once(progress: Progress, cell: Cell, first: int, make: Callable[[], Tangents]) -> Tangents:
+    """A batch at the place where it was first screened, or now where `make` does."""
+    key = (cell.accelerators, first)
+    if key in progress.seen:
+        kept = Tangents(*(column.astype(float) for column in progress.seen[key]))
+        return kept._replace(y=np.broadcast_to(kept.y, kept.slopes.shape))
+    at = make()
+    if len(progress.seen) * BATCH <= MOST_SEEN:
+        progress.seen[key] = Tangents(*(column.astype(np.float32) for column in at))._replace(y=at.y[0])
+    return at
+
+
+def _bound(cell: Cell, have: Left, at: Tangents) -> tuple[np.ndarray, np.ndarray]:
+    """What no hardware is below, for each plan, and where."""
+    log_value, y = dual_bound(cell.problem, have, at)
+    return log_value + cell.log_count, y
 
 
 def _drop(cell: Cell, have: Left, at: Tangents) -> np.ndarray:
     """By how much a tangent falls to the best corner of its box: cheap, and loose."""
-    space, laws = cell.problem.space, cell.money.laws
-    low, high = np.log(space.ranges.low), np.log(space.ranges.high)
-    ends = largest_alone(laws, np.maximum(have.usd, 1e-300), have.watt, low, high)
-    cheapest = np.log(cell.price(have).of(laws, np.broadcast_to(low, at.y.shape))) + cell.log_bought
-    return np.minimum(at.slopes * (ends - at.y), at.slopes * (low - at.y)).sum(-1) + cheapest
+    low, _ = cell.problem.ends
+    highest = largest_alone(cell.problem, np.maximum(have.usd, 1e-300), have.watt)
+    cheapest = np.log(cell.problem.money.price(np.broadcast_to(low, at.y.shape), have)) + cell.log_count
+    return np.minimum(at.slopes * (highest - at.y), at.slopes * (low - at.y)).sum(-1) + cheapest
 
 
 def expand(families: Families, part: Open) -> Open:
@@ -96,30 +130,30 @@ def expand(families: Families, part: Open) -> Open:
 
 
 def polish(progress: Progress, part: Open, plans: Lattice, rounds: int, dismiss: bool = True) -> Open:
-    """Tangents in float64 at hardware nearer and nearer to each plan's best; offers every answer that is found.
+    """Bound plans by tangents in float64, at hardware nearer and nearer to each one's best; offer every answer.
 
     Without `dismiss`, what it leaves is another's to bound.
     """
-    cell, space = part.cell, progress.problem.space
+    cell, problem = part.cell, progress.problem
     peak, mean = np.zeros(0), None
     for number in range(rounds):
         if len(part.indices) == 0:
             break
         points = plans.points(part.indices, np.float64)
-        peak = tangents_of(progress.problem.job.workload, space, points, part.y).peak_bytes if number == 0 else peak
+        if number == 0:
+            peak = tangents_of(problem.job.workload, problem.machine, points, part.y).peak_bytes
         have = cell.left(peak)
-        y = project(space, cell.money.laws, have, part.y, cell.fill)
-        found = tangents_of(progress.problem.job.workload, space, points, y)
+        y = project(cell.problem, have, part.y, cell.fill)
+        at = cell.tangents(tangents_of(problem.job.workload, problem.machine, points, y))
         progress.evaluations += len(y)
-        at = cell.tangents(found, y)
-        _offer(progress, part, plans, at, have, found)
+        _offer(progress, part, plans, at, have)
         if number < 3 or mean is None:
-            mean, bound = at, cell.bound(have, at)
+            mean, (log_value, y) = at, _bound(cell, have, at)
         else:
-            mean, bound = aggregated(space, cell.money.laws, have, cell.price(have), mean, at)
-            bound = bound._replace(log_value=bound.log_value + cell.log_bought)
-        log_bound = np.maximum(part.log_bound, bound.log_value)
-        part = Open(cell, part.indices, log_bound, bound.y)
+            mean, (log_value, y) = aggregated(cell.problem, have, mean, at)
+            log_value = log_value + cell.log_count
+        log_bound = np.maximum(part.log_bound, log_value)
+        part = Open(cell, part.indices, log_bound, y)
         alive = (log_bound < progress.cut) & np.isfinite(log_bound)
         if dismiss:
             progress.dismiss(log_bound[~alive & np.isfinite(log_bound)])
@@ -127,36 +161,37 @@ def polish(progress: Progress, part: Open, plans: Lattice, rounds: int, dismiss:
     return part
 
 
-def _offer(progress: Progress, part: Open, plans: Lattice, at: Tangents, have: Left, found: Screened) -> None:
-    laws = part.cell.money.laws
-    fits = (laws.usd_of(at.y).sum(-1) <= have.usd * (1 + 1e-9)) & (laws.watt_of(at.y).sum(-1) <= have.watt * (1 + 1e-9))
+def _offer(progress: Progress, part: Open, plans: Lattice, at: Tangents, have: Left) -> None:
+    """The best four of the plans whose tangents were taken within the limits."""
+    money = part.cell.problem.money
+    fits = (money.usd(at.y) <= have.usd * (1 + 1e-9)) & (money.watt(at.y) <= have.watt * (1 + 1e-9))
     value = np.where(fits & (have.usd > 0), part.cell.log_value(have, at), np.inf)
     for place in np.argsort(value, kind="stable")[:4]:
         if np.isfinite(value[place]):
             index = int(part.indices[place])
-            own = {"y": at.y[place].copy(), "hbm_bytes": float(found.peak_bytes[place]), "plan": plans.plan(index)}
+            own = {"y": at.y[place].copy(), "hbm_bytes": float(at.peak_bytes[place]), "plan": plans.plan(index)}
             progress.offer(Best(log_value=float(value[place]), cell=part.cell, index=index, **own))
 
 
-def close(progress: Progress, end: float, exactly: bool = True) -> None:
+def close(progress: Progress, end: float, solve: Solve | None = None) -> None:
     """Expand what is open into plans and bound them until nothing is below the best answer, or until `end`.
 
-    `exactly`: what tangents do not decide is solved by cutting planes. (Not where the objective of the cell is tilted.)
+    What tangents do not decide is left to `solve`. (Which cannot where the objective of the cell is tilted.)
     """
     progress.open = [trim(progress, part) for part in progress.open]
     progress.open.sort(key=lambda part: part.log_bound.min(initial=np.inf))
     for number, part in enumerate(progress.open):
-        families, done = part.cell.families(), []
+        families, done = families_of(part.cell), []
         for piece in _pieces(trim(progress, part)):
             if time.monotonic() > end:
                 done.append(piece)
                 continue
             left_over = polish(progress, expand(families, piece), families.lattice, ROUNDS)
-            done.append(_exactly(progress, left_over, families.lattice, end) if exactly else left_over)
+            done.append(_exactly(progress, left_over, families.lattice, end, solve) if solve else left_over)
         progress.open[number] = joined(part.cell, done)
 
 
-def _exactly(progress: Progress, part: Open, plans: Lattice, end: float) -> Open:
+def _exactly(progress: Progress, part: Open, plans: Lattice, end: float, solve: Solve) -> Open:
     """The few that tangents do not decide, by cutting planes: their best hardware, or a bound above the best answer."""
     part, kept = trim(progress, part), []
     order = np.argsort(part.log_bound, kind="stable")
@@ -165,26 +200,21 @@ def _exactly(progress: Progress, part: Open, plans: Lattice, end: float) -> Open
         if time.monotonic() > end:
             kept.append(few)
             continue
-        asked, points = hardware_problem(progress.problem), plans.points(few.indices, np.float64)
         cutoff = math.exp(progress.cut) if progress.best else np.inf
-        solved = solve_hardware(asked, points, tolerance=0.5 * TOLERANCE, cutoff=cutoff)
+        solved = solve(progress.problem, plans.points(few.indices, np.float64), cutoff)
         progress.evaluations += solved.evaluations
         for place in np.flatnonzero(np.isfinite(solved.value)):
             _offer_solved(progress, few, plans, solved, int(place))
         with np.errstate(divide="ignore"):
             few.log_bound = np.maximum(few.log_bound, np.log(solved.lower_bound))
         kept.append(trim(progress, few))
-    if not kept:
-        return part
-    return Open(
-        part.cell, *(np.concatenate([getattr(k, name) for k in kept]) for name in ("indices", "log_bound", "y"))
-    )
+    return joined(part.cell, kept)
 
 
-def _offer_solved(progress: Progress, part: Open, plans: Lattice, solved: HardwareSolutions, place: int) -> None:
+def _offer_solved(progress: Progress, part: Open, plans: Lattice, solved: Any, place: int) -> None:
     hardware, index = solved.hardware(place), int(part.indices[place])
     log_value = float(np.log(solved.value[place]))
-    if log_value >= min(progress.cut + TOLERANCE, np.inf):
+    if progress.best is not None and log_value >= progress.best.log_value - SAME:
         return
     y = np.log([float(getattr(hardware, name)) for name in RATES])
     own = {"y": y, "hbm_bytes": float(hardware.hbm_bytes), "plan": plans.plan(index)}

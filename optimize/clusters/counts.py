@@ -6,30 +6,30 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import as_floats, rates
-from costmodel.inputs import Cluster, Plan, Workload, embed, model_flop
-from optimize.clusters.tangents import Laws, left, money
-from optimize.question import RATES, Limits, Space
+from costmodel.inputs import Cluster, Plan, Workload, embed
+from optimize.clusters.progress import Cell
+from optimize.hardware import largest_alone
+from optimize.question import Job, Limits, Objective, Problem, products_s
 
 STEPS = (4, 5, 6, 7)  # of an octave: counts of a domain times 2**i times a quarter of these
 
 
 def grid(limits: Limits, domain: int, least_usd: float, least_w: float) -> list[int]:
-    """Multiples of the domain, four for each octave, as many as the limits can pay for."""
+    """Counts of accelerators: multiples of the domain, four for each octave, as many as the limits can pay for."""
     most = limits.accelerators or math.inf
     if limits.budget_usd is not None and not limits.rent:
         most = min(most, limits.budget_usd / least_usd)
     if limits.power_w is not None:
         most = min(most, limits.power_w / least_w)
-    found = {part for part in (1, 2, 4) if part < domain and domain % part == 0} if domain <= most else set()
+    counts = {part for part in (1, 2, 4) if part < domain and domain % part == 0} if domain <= most else set()
     octaves = range(-2, max(0, math.ceil(math.log2(max(1.0, min(most, 2**22) / domain)))) + 1)
-    found |= {domain * step * 2**i // 4 for i in octaves if i >= 0 for step in STEPS}
-    found |= {domain * part for part in (1, 2, 3)}
-    return sorted(count for count in found if count <= most)
+    counts |= {domain * step * 2**i // 4 for i in octaves if i >= 0 for step in STEPS}
+    counts |= {domain * part for part in (1, 2, 3)}
+    return sorted(count for count in counts if count <= most)
 
 
 def between(low: int, high: int, domain: int) -> list[int]:
-    """Multiples of the domain strictly between two counts whose prime factors are 2, 3, 5 and 7."""
+    """Counts strictly between two others: multiples of the domain whose prime factors are 2, 3, 5 and 7."""
     return [domain * k for k in range(low // domain + 1, -(-high // domain)) if _smooth(k)]
 
 
@@ -40,33 +40,43 @@ def _smooth(value: int) -> bool:
     return value == 1
 
 
-def products_s(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> float:
-    """Seconds in which one accelerator could do the products of a step at the best rate of a kernel."""
+def cells(problem: Problem) -> list[Cell]:
+    """The cells of a problem: every count that the limits can pay for, with whole innermost domains."""
+    money, (low, _) = problem.money, problem.ends
+    least = float(money.usd(low)), max(1e-9, float(money.watt(low)))
+    return [Cell(problem, count) for count in grid(problem.limits, problem.domain, *least)]
+
+
+def cell_bounds(cells: list[Cell]) -> np.ndarray:
+    """Logarithm of the least value by the products alone (of seconds; other objectives: no bound but of rates)."""
+    return np.array([_cell_bound(cell.problem, cell.accelerators) for cell in cells])
+
+
+def _cell_bound(p: Problem, accelerators: int) -> float:
+    steps = 1.0 if p.objective is Objective.step else p.job.steps
+    seconds = math.log(flop_bound_s(p, p.job, float(accelerators)) * steps)
+    if not p.fill and p.limits.deadline_s is not None and seconds > math.log(p.limits.deadline_s):
+        seconds = math.inf
+    return seconds + _cheapest_log(p, accelerators)
+
+
+def _cheapest_log(problem: Problem, accelerators: int) -> float:
+    """Logarithm of the dollars a second or watts of the least rates without HBM; 0 where the objective has no price."""
+    money, (low, _) = problem.money, problem.ends
+    each = money.per_usd * money.usd(low) + money.per_watt * money.watt(low)
+    return float(np.log(accelerators * each)) if money.priced else 0.0
+
+
+def least_products_s(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> float:
+    """Seconds of the products of a step on one accelerator, in the narrowest precision that is searched."""
     precision = fixed.get("precision", "bf16")
-    point = embed(Plan(precision=precision if isinstance(precision, str) else "nvfp4"), workload, 1.0)
-    speed = rates(as_floats(cluster.accelerator), point, cluster.stack)
-    fastest = min(speed.matmul_s_per_flop, speed.attention_s_per_flop)
-    return float(model_flop(workload) * workload.batch * fastest)
+    plan = Plan(precision=precision if isinstance(precision, str) else "nvfp4")
+    return products_s(workload, cluster, embed(plan, workload, 1.0))
 
 
-def flop_bound_s(
-    workload: Workload, space: Space, limits: Limits, accelerators: float, fixed: Mapping[str, Any]
-) -> float:
-    """No plan on so many accelerators takes fewer seconds: its products alone, on the fastest that limits allow."""
-    priced = money(space, float(space.template.tiers[0].usable_size))
-    have = left(priced, limits, np.array([accelerators]), np.zeros(1))
-    low, high = np.log(space.ranges.low), np.log(space.ranges.high)
-    fastest = np.exp(largest_alone(priced.laws, have.usd, have.watt, low, high)[0, 0])
-    slower = float(space.template.accelerator.peak_16bit_flop_per_s) / fastest
-    return products_s(workload, space.template, fixed) * slower / accelerators
-
-
-def largest_alone(laws: Laws, usd: np.ndarray, watt: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The most of each rate where the limits pay for the least of the others: the best corner of the box."""
-    ends = np.broadcast_to(high, (len(usd), len(RATES))).copy()
-    for limit, amount, exponent in ((usd, laws.usd, laws.usd_exponent), (watt, laws.watt, laws.watt_exponent)):
-        least = amount * np.exp(exponent * low)
-        spare = np.maximum(limit[:, None] - (least.sum() - least), 1e-300)
-        with np.errstate(divide="ignore"):
-            ends = np.minimum(ends, np.where(amount > 0, np.log(spare / np.maximum(amount, 1e-300)) / exponent, np.inf))
-    return np.maximum(ends, low)
+def flop_bound_s(problem: Problem, job: Job, accelerators: float) -> float:
+    """Seconds below which no step on so many accelerators is: its products alone, on the fastest that limits allow."""
+    have = problem.money.left(problem.limits, np.array([accelerators]), np.zeros(1))
+    fastest = np.exp(largest_alone(problem, have.usd, have.watt)[0, 0])
+    slower = float(problem.machine.accelerator.peak_16bit_flop_per_s) / fastest
+    return least_products_s(job.workload, problem.machine, problem.fixed) * slower / accelerators

@@ -9,12 +9,10 @@ exact derivative. No compilation: a step of some hundred starts takes millisecon
 What comes out is a relaxed point: 20 % below any plan that can be launched, and never reported as an answer.
 """
 
-import dataclasses
-import enum
-
 import numpy as np
 
-from optimize.clusters.relaxed import DEGREES, OF_JOB, RelaxedModel, Starts, logarithms, natural, ranges
+from optimize.clusters.progress import Outcome, Relaxed
+from optimize.clusters.relaxed import OF_JOB, RelaxedModel, Starts, logarithms, natural, ranges
 from optimize.question import RATES, Problem
 
 STEPS = 64
@@ -24,51 +22,21 @@ STATIONARY = 0.02  # a projected gradient (change of the logarithm for a factor 
 SCHEDULES, ZEROS = ("interleaved", "one_f_one_b"), (1, 3)  # of which a group of starts each is made
 
 
-class Outcome(enum.Enum):
-    """How one start ended. The values are the messages."""
-
-    optimum = "a relaxed optimum: no direction inside the ranges lowers it"
-    moving = "stopped while still falling, or at a kink"
-    infeasible = "it misses a limit or has no memory"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Relaxed:
-    """Where each start ended, best first. `path` is the value of the best so far at each step (logarithms)."""
-
-    jobs: tuple[dict[str, np.ndarray], ...]  # degrees and share of each job, not logarithms
-    rates: dict[str, np.ndarray]
-    starts: Starts
-    log_value: np.ndarray
-    outcome: tuple[Outcome, ...]
-    path: np.ndarray
-    evaluations: int
-
-    @property
-    def accelerators(self) -> np.ndarray:
-        """Of the largest plan of each start."""
-        return np.max([x["tensor"] * x["context"] * x["pipeline"] * x["data"] for x in self.jobs], axis=0)
-
-    def y(self, which: np.ndarray) -> np.ndarray:
-        """Logarithms of the rates of some starts."""
-        return np.log(np.stack([self.rates[name][which] for name in RATES], axis=-1))
-
-
 def descend(problem: Problem, seed: int = 0, each: int = 16, steps: int = STEPS) -> Relaxed:
-    """From `each` random starts for each pair of schedule and ZeRO stage."""
+    """Where a descent ends from `each` random starts for each pair of schedule and ZeRO stage."""
     generator = np.random.default_rng(seed)
     pairs = [(schedule, zero) for schedule in SCHEDULES for zero in ZEROS]
-    starts = Starts(*(np.repeat(np.array(column), each) for column in zip(*pairs, strict=True)))
+    schedule, zero = (np.repeat(np.array(column), each) for column in zip(*pairs, strict=True))
     low, high = ranges(problem)
-    z = low + (high - low) * generator.uniform(0.1, 0.9, (len(low), len(starts.zero)))
-    return _adam(problem, starts, z, steps, LEARNING_RATE)
+    z = low + (high - low) * generator.uniform(0.1, 0.9, (len(low), len(zero)))
+    return _adam(problem, (schedule, zero), z, steps, LEARNING_RATE)
 
 
 def again(problem: Problem, relaxed: Relaxed | None, seed: int = 0, most: int = 24, steps: int = 40) -> Relaxed:
-    """From where a descent with other limits ended: its best points, in fewer and smaller steps."""
+    """Where a descent ends from the best points of one with other limits, in fewer and smaller steps."""
     if relaxed is None:
         return descend(problem, seed)
-    starts = Starts(relaxed.starts.schedule[:most], relaxed.starts.zero[:most])
+    starts = relaxed.schedule[:most], relaxed.zero[:most]
     rows = [x[name][:most] for x in relaxed.jobs for name in OF_JOB] + [relaxed.rates[name][:most] for name in RATES]
     z = logarithms(np.stack(rows), len(relaxed.jobs))
     return _adam(problem, starts, np.clip(z, *ranges(problem)), steps, 0.5 * LEARNING_RATE)
@@ -76,7 +44,7 @@ def again(problem: Problem, relaxed: Relaxed | None, seed: int = 0, most: int = 
 
 def _adam(problem: Problem, starts: Starts, z: np.ndarray, steps: int, learning_rate: float) -> Relaxed:
     low, high = ranges(problem)
-    model, n = RelaxedModel(problem, starts), len(starts.zero)
+    model, n = RelaxedModel(problem, starts), len(starts[0])
     first, second = np.zeros_like(z), np.zeros_like(z)
     best_z, best, path = z.copy(), np.full(n, np.inf), []
     for step in range(steps):
@@ -107,12 +75,10 @@ def _result(model: RelaxedModel, z: np.ndarray, path: np.ndarray, evaluations: i
     return Relaxed(
         jobs=tuple(dict(zip(OF_JOB, x[i * k :], strict=False)) for i in range(jobs)),
         rates=dict(zip(RATES, rates[:, order], strict=True)),
-        starts=Starts(model.starts.schedule[order], model.starts.zero[order]),
+        schedule=model.starts[0][order],
+        zero=model.starts[1][order],
         log_value=value[order],
         outcome=tuple(outcome),
         path=path,
         evaluations=evaluations,
     )
-
-
-__all__ = ["DEGREES", "Outcome", "Relaxed", "again", "descend"]

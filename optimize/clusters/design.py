@@ -1,8 +1,8 @@
 """The best cluster for a job or several with their plans, of any rates, and beside it the best of real parts.
 
-`design` answers both for one question. For one job the continuous answer is certified by `joint.search`, for several it
-is that of `mix.search_mix` with a bound over shared hardware; the catalogue is enumerated (`parts.search_parts`).
-Every plan that is reported has been validated on its cluster in float64.
+`design` answers both for one question. For one job the continuous answer is certified by `one_job.search`, for several
+it is that of `several_jobs.search_mix` with a bound over shared hardware; the catalogue is enumerated
+(`real_parts.search_parts`). Every plan that is reported has been validated on its cluster in float64.
 """
 
 import dataclasses
@@ -15,21 +15,22 @@ import numpy as np
 
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster
-from optimize.clusters import one_job as joint
-from optimize.clusters.answers import Answer, catalogue_answer, continuous_answer, misses
-from optimize.clusters.catalogue import search_parts
-from optimize.clusters.descent import Relaxed
+from optimize.clusters import one_job
+from optimize.clusters.answers import Answer, continuous_answer, misses
 from optimize.clusters.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
 from optimize.clusters.infeasible import why_infeasible
-from optimize.clusters.several_jobs import search_mix
-from optimize.hardware import hardware_problem, shadow_prices, solve_plans
+from optimize.clusters.progress import Progress, Relaxed
+from optimize.clusters.real_parts import catalogue_answer, search_parts
+from optimize.clusters.several_jobs import MixProgress, search_mix
+from optimize.clusters.several_jobs_bound import shared_bound
+from optimize.hardware import shadow_prices, solve_plans
 from optimize.lattice import thinned
-from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, Problem, Ranges, space
+from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, Problem, design_problem
 from optimize.status import CommandError, Status
 from optimize.versions import versions
 
 CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.7, 0.87, 0.92  # of the time, until which each may take
-Progress = Callable[[str], None]
+Told = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,16 +53,6 @@ class DesignResult:
     versions: Mapping[str, str]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Found:
-    """The continuous answer, and what can be made of it."""
-
-    answer: Answer | None = None
-    counts: tuple[int, ...] = ()
-    relaxed: Relaxed | None = None
-    search: joint.Progress | None = None
-
-
 def design(
     jobs: Sequence[Job],
     limits: Limits,
@@ -70,122 +61,132 @@ def design(
     curves: CurveRange,
     objective: Objective = Objective.time,
     fixed: Mapping[str, Any] | None = None,
-    ranges: Ranges | None = None,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
     seconds: float = 60.0,
     seed: int = 0,
     sweep: str | None = None,
-    progress: Progress = lambda _: None,
+    progress: Told = lambda _: None,
 ) -> DesignResult:
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be.
 
-    `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched.
+    `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched; `bounds` the
+    least and the most of each rate and of HBM bytes (default: of the accelerators known by name).
     """
     start = time.monotonic()
-    own = space(template, curves, ranges)
-    kept, left_out = thinned([job.workload for job in jobs], own, fixed or {})
-    problem = Problem(jobs=tuple(jobs), limits=limits, objective=objective, space=own, fixed=kept)
-    asked = (problem, template, curves, CONTINUOUS_SHARE * seconds, seed, progress)
-    found = _Found() if limits.rent else _one(*asked) if len(jobs) == 1 else _several(*asked)
+    asked = design_problem(template, curves, bounds, jobs=tuple(jobs), limits=limits, objective=objective)
+    kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
+    problem = dataclasses.replace(asked, fixed=kept)
+    continuous, search = _continuous(problem, template, curves, CONTINUOUS_SHARE * seconds, seed, progress)
     progress("real parts")
     rest_s = max(1.0, start + PARTS_SHARE * seconds - time.monotonic())
     parts = search_parts(problem.jobs, limits, objective, rest_s, kept)
     catalogue = catalogue_answer(problem, parts) if parts.plans else None
-    if found.answer is None and catalogue is None:
+    if continuous is None and catalogue is None:
         raise CommandError(Status.infeasible, why_infeasible(problem))
-    _check_met(found.answer, catalogue)
+    _check_met(continuous, catalogue)
+    one = search if isinstance(search, Progress) and continuous is not None else None
     points: tuple[Mapping[str, Any], ...] = ()
-    if found.search is not None and found.answer is not None:
+    if one is not None:
         progress("frontier")
-        points = _frontier(problem, found.search, start + FRONTIER_SHARE * seconds - time.monotonic(), seed, sweep)
+        points = _frontier(problem, one, start + FRONTIER_SHARE * seconds - time.monotonic(), seed, sweep)
     return DesignResult(
         status=Status.ok,
         message=Status.ok.value,
         objective=objective,
         limits=limits,
-        continuous=found.answer,
+        continuous=continuous,
         catalogue=catalogue,
         frontier=points,
-        runners_up=() if found.search is None else runners_up(problem, found.search),
-        counts=found.counts,
-        relaxed=found.relaxed,
-        notes=_notes(problem, found.answer, catalogue, left_out),
+        runners_up=() if one is None else runners_up(problem, one),
+        counts=() if search is None or continuous is None else search.counts,
+        relaxed=None if search is None else search.relaxed,
+        notes=_notes(problem, continuous, catalogue, left_out),
         seconds=time.monotonic() - start,
         seed=seed,
         versions=versions(),
     )
 
 
+def _continuous(
+    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, told: Told
+) -> tuple[Answer | None, Progress | MixProgress | None]:
+    """The best cluster of any rates, and the search that it comes from. Rates of any size cannot be rented."""
+    if problem.limits.rent:
+        return None, None
+    answer = _one if len(problem.jobs) == 1 else _several
+    return answer(problem, template, curves, seconds, seed, told)
+
+
 def _one(
-    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, progress: Progress
-) -> _Found:
+    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, told: Told
+) -> tuple[Answer | None, Progress]:
     """One job: certified over all plans, counts and hardware."""
     start = time.monotonic()
-    found = joint.search(problem, seconds, seed, told=progress)
-    if found.best is None:
-        return _Found(relaxed=found.relaxed)
-    asked, best = hardware_problem(problem), found.best
-    solved = solve_plans(asked, (best.plan,))
+    search = one_job.search(problem, seconds, seed, told=told)
+    if search.best is None:
+        return None, search
+    best, solved = search.best, solve_plans(problem, (search.best.plan,))
     if not np.isfinite(solved.value[0]) and not problem.fill:  # the cheapest plan is late: the fastest may not be
-        progress("plans that meet the deadline")
+        told("plans that meet the deadline")
         rest_s = max(5.0, seconds - (time.monotonic() - start))
-        fast = joint.search(dataclasses.replace(problem, objective=Objective.time), rest_s, seed, progress, found)
+        fast = one_job.search(dataclasses.replace(problem, objective=Objective.time), rest_s, seed, told, search)
         best = fast.best or best
-        solved = solve_plans(asked, (best.plan,))
-    hardware = problem.space.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
+        solved = solve_plans(problem, (best.plan,))
+    hardware = problem.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
     better = math.log(solved.value[0]) < best.log_value or problem.limits.deadline_s is not None
     if np.isfinite(solved.value[0]) and better:
         hardware = solved.hardware(0)  # the same plan, its hardware solved to the end
-    hardware = dataclasses.replace(hardware, hbm_bytes=best.hbm_bytes * (1 + 1e-12))
     answer = continuous_answer(
         problem,
         template,
         curves,
-        hardware,
+        dataclasses.replace(hardware, hbm_bytes=best.hbm_bytes * (1 + 1e-12)),
         (best.plan,),
-        log_bound=found.log_bound,
-        evaluations=found.evaluations + solved.evaluations,
-        shadow_prices=shadow_prices(asked, (best.plan,), solved),
+        log_bound=search.log_bound,
+        evaluations=search.evaluations + solved.evaluations,
+        shadow_prices=shadow_prices(problem, (best.plan,), solved),
         bound_is="every plan on every count was bounded over all hardware that the limits allow",
     )
-    return _Found(answer=answer, counts=found.counts, relaxed=found.relaxed, search=found)
+    return answer, search
 
 
 def _several(
-    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, progress: Progress
-) -> _Found:
+    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, told: Told
+) -> tuple[Answer | None, MixProgress]:
     """Several jobs: exact steps in turn, and a bound over the hardware that they share."""
-    found = search_mix(problem, seconds, seed, told=progress)
-    if found.best is None:
-        return _Found(relaxed=found.relaxed)
-    best, hardware = found.best, found.best.solved.hardware(0)
-    asked = hardware_problem(problem)
+    search = search_mix(problem, shared_bound, seconds, seed, told=told)
+    if search.best is None:
+        return None, search
+    best, hardware = search.best, search.best.solved.hardware(0)
     answer = continuous_answer(
         problem,
         template,
         curves,
         dataclasses.replace(hardware, hbm_bytes=float(hardware.hbm_bytes) * (1 + 1e-9)),
         best.plans,
-        log_bound=found.log_bound,
-        evaluations=found.evaluations,
-        shadow_prices=shadow_prices(asked, best.plans, best.solved),
+        log_bound=search.log_bound,
+        evaluations=search.evaluations,
+        shadow_prices=shadow_prices(problem, best.plans, best.solved),
         bound_is="every plan of every job on every count was bounded over the hardware that the jobs share",
     )
-    return _Found(answer=answer, counts=tuple(sorted(found.log_bounds)), relaxed=found.relaxed)
+    return answer, search
 
 
 def _frontier(
-    problem: Problem, found: joint.Progress, seconds: float, seed: int, sweep: str | None
+    problem: Problem, search: Progress, seconds: float, seed: int, sweep: str | None
 ) -> tuple[Mapping[str, Any], ...]:
     """The objective over one limit, around the value that was asked for, or else what the answer uses of it."""
-    limit, best = sweep or swept_limit(problem), found.best
+    limit, best = sweep or swept_limit(problem), search.best
     if limit is None or best is None:
         return ()
     at = getattr(problem.limits, limit)
     if at is None:
         at = used_of(limit, problem, best)
     values = [at * factor for factor in FACTORS]
-    points, _ = frontier(problem, limit, values, seconds, found, seed) if seconds > 0 else ([], None)
-    return tuple(monotone([*points, point_of(limit, problem, found)], limit, problem.objective.maximised))
+    points: list[Mapping[str, Any]] = []
+    if seconds > 0:
+        points, _ = frontier(one_job.search, problem, limit, values, seconds, search, seed)
+    return tuple(monotone([*points, point_of(limit, problem, search)], limit, problem.objective.maximised))
 
 
 def _notes(
@@ -217,7 +218,7 @@ def _missed(answer: Answer | None) -> list[str]:
 
 
 def _check_met(continuous: Answer | None, catalogue: Answer | None) -> None:
-    """Raise where every answer breaks a limit. (The fastest answers were found: what they miss, all miss.)"""
+    """Raise where every answer breaks a limit. (These are the fastest: what they miss, all miss.)"""
     answers = [answer for answer in (continuous, catalogue) if answer is not None]
     if answers and all(misses(answer) for answer in answers):
         nearest = min(answers, key=lambda answer: max(answer.residuals.values()))

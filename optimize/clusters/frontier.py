@@ -8,27 +8,28 @@ each costs a fraction of the first.
 import dataclasses
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from optimize.clusters.one_job import Best, Progress, search
+from optimize.clusters.progress import Best, Progress
 from optimize.question import Problem, as_table
 
+Search = Callable[..., Progress]  # `one_job.search`
 SWEPT = ("budget_usd", "power_w", "accelerators")
 FACTORS = (2.0, 0.5, 1.4, 0.7)  # of the limit that is asked for, in this order as long as there is time
 
 
-def point_of(limit: str, problem: Problem, found: Progress) -> Mapping[str, Any]:
+def point_of(limit: str, problem: Problem, search: Progress) -> Mapping[str, Any]:
     """One point as plain data. Without a plan the value is None: nothing meets that limit."""
     own = {limit: getattr(problem.limits, limit)}
-    if own[limit] is None and found.best is not None:
-        own = {limit: used_of(limit, problem, found.best)}
-    if found.best is None:
+    if own[limit] is None and search.best is not None:
+        own = {limit: used_of(limit, problem, search.best)}
+    if search.best is None:
         return {**own, "value": None, "lower_bound": None, "gap": None}
-    best, tokens = found.best, problem.job.tokens
-    bound = min(found.log_bound, best.log_value)
+    best, tokens = search.best, problem.job.tokens
+    bound = min(search.log_bound, best.log_value)
     return {
         **own,
         "value": problem.objective.reported(math.exp(best.log_value), tokens),
@@ -41,7 +42,13 @@ def point_of(limit: str, problem: Problem, found: Progress) -> Mapping[str, Any]
 
 
 def frontier(
-    problem: Problem, limit: str, values: Iterable[float], seconds: float, after: Progress | None = None, seed: int = 0
+    search: Search,
+    problem: Problem,
+    limit: str,
+    values: Iterable[float],
+    seconds: float,
+    after: Progress | None = None,
+    seed: int = 0,
 ) -> tuple[list[Mapping[str, Any]], Progress | None]:
     """Points in the order of `values`, as many as the time allows; and the last search, to go on from."""
     if limit not in SWEPT:
@@ -53,18 +60,18 @@ def frontier(
             break
         own = int(value) if limit == "accelerators" else float(value)
         asked = dataclasses.replace(problem, limits=dataclasses.replace(problem.limits, **{limit: own}))
-        found = search(asked, max(1.0, end - start), seed, after=after)
-        after = found if found.relaxed is not None else after
-        if not found.unseen:  # all counts were bounded: else time was up, and the point would say little
-            points.append(point_of(limit, asked, found))
+        last = search(asked, max(1.0, end - start), seed, after=after)
+        after = last if last.relaxed is not None else after
+        if not last.unseen:  # all counts were bounded: else time was up, and the point would say little
+            points.append(point_of(limit, asked, last))
         cost_s = time.monotonic() - start
     return points, after
 
 
-def runners_up(problem: Problem, found: Progress, most: int = 5) -> tuple[Mapping[str, Any], ...]:
+def runners_up(problem: Problem, search: Progress, most: int = 5) -> tuple[Mapping[str, Any], ...]:
     """The next best plans that were solved, each with its own hardware, and by how much they are worse."""
-    best = found.best
-    others = sorted((other for other in found.runners_up.values() if other is not best), key=lambda o: o.log_value)
+    best = search.best
+    others = sorted((other for other in search.runners_up.values() if other is not best), key=lambda o: o.log_value)
     if best is None:
         return ()
     tokens = sum(job.tokens for job in problem.jobs)
@@ -82,12 +89,12 @@ def runners_up(problem: Problem, found: Progress, most: int = 5) -> tuple[Mappin
 
 def used_of(limit: str, problem: Problem, best: Best) -> float:
     """What an answer takes of a limit that was not set."""
-    cell, laws = best.cell, best.cell.money.laws
+    count, money = best.cell.accelerators, problem.money
     if limit == "accelerators":
-        return cell.accelerators
+        return count
     if limit == "power_w":
-        return cell.bought * float(laws.watt_of(best.y).sum())
-    return cell.bought * float(laws.usd_of(best.y).sum() + cell.money.hbm(best.hbm_bytes))
+        return count * float(money.watt(best.y))
+    return count * float(money.usd(best.y) + money.hbm(best.hbm_bytes))
 
 
 def swept_limit(problem: Problem) -> str | None:
@@ -96,7 +103,7 @@ def swept_limit(problem: Problem) -> str | None:
 
 
 def monotone(points: list[Mapping[str, Any]], limit: str, maximised: bool) -> list[Mapping[str, Any]]:
-    """By the limit; a point that is worse than one with less of the limit takes that one's answer (it is allowed)."""
+    """Points in the order of the limit, none worse than one with less of it, whose answer it takes (it is allowed)."""
     kept: list[Mapping[str, Any]] = []
     for point in sorted(points, key=lambda point: point[limit]):
         if kept and _better(kept[-1], point, maximised):

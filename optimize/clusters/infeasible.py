@@ -5,7 +5,9 @@ import math
 
 import numpy as np
 
-from optimize.clusters.one_job import Cell, cells
+from optimize.clusters.bounding import families_of
+from optimize.clusters.counts import cells
+from optimize.clusters.progress import Cell
 from optimize.clusters.screening import tangents_of
 from optimize.question import Limits, Problem
 
@@ -13,11 +15,11 @@ MOST = 16_384  # accelerators up to which a way out is looked for
 
 
 def why_infeasible(problem: Problem) -> str:
-    """One line. Memory decides: with it, the least rates must be paid for and powered."""
+    """One line that says why. Memory decides: with it, the least rates must be paid for and powered."""
     least = least_needed(problem)
     name = problem.job.workload.name
     if least is None:
-        most_gib = problem.space.ranges.most_hbm_bytes / 2**30
+        most_gib = problem.most_hbm_bytes / 2**30
         return f"{name} does not fit: no plan on up to {MOST:,} accelerators needs less than {most_gib:.0f} GiB each"
     said = []
     for limit, need in least.items():
@@ -33,35 +35,31 @@ def why_infeasible(problem: Problem) -> str:
 def least_needed(problem: Problem) -> dict[str, float] | None:
     """The least of each limit alone at which some plan can be built with the least rates; None: memory forbids all."""
     free = dataclasses.replace(problem, limits=Limits(accelerators=MOST))
-    found: dict[str, float] = {}
+    least: dict[str, float] = {}
     for cell in cells(free):
         for hbm_bytes in _least_bytes(cell):
             own = _needs(cell, hbm_bytes)
-            found = {name: min(need, found.get(name, math.inf)) for name, need in own.items()}
-    return found or None
+            least = {name: min(need, least.get(name, math.inf)) for name, need in own.items()}
+    return least or None
 
 
 def _least_bytes(cell: Cell) -> list[float]:
     """The least memory of all plans of a cell, if it can be built."""
-    families, most = cell.families(), cell.problem.space.ranges.most_hbm_bytes
+    families, problem = families_of(cell), cell.problem
     if not len(families):
         return []
     first = families.first(0, len(families))
     first = first[:: max(1, len(first) // 4096)]
-    y = np.broadcast_to(np.log(cell.problem.space.ranges.low), (len(first), 4))
+    y = np.broadcast_to(problem.ends[0], (len(first), 4))
     points = families.points(first, np.float64)
-    least = float(tangents_of(cell.problem.job.workload, cell.problem.space, points, y).least_bytes.min())
-    return [least] if least <= most else []
+    least = float(tangents_of(problem.job.workload, problem.machine, points, y).least_bytes.min())
+    return [least] if least <= problem.most_hbm_bytes else []
 
 
 def _needs(cell: Cell, hbm_bytes: float) -> dict[str, float]:
-    low, laws = np.log(cell.problem.space.ranges.low), cell.money.laws
-    usd = float(laws.usd_of(low).sum() + cell.money.hbm(np.array(hbm_bytes)))
-    return {
-        "budget_usd": cell.bought * usd,
-        "power_w": cell.bought * float(laws.watt_of(low).sum()),
-        "accelerators": cell.bought,
-    }
+    money, (low, _), count = cell.problem.money, cell.problem.ends, float(cell.accelerators)
+    usd = float(money.usd(low) + money.hbm(np.array(hbm_bytes)))
+    return {"budget_usd": count * usd, "power_w": count * float(money.watt(low)), "accelerators": count}
 
 
 def _number(value: float) -> str:

@@ -27,12 +27,12 @@ class DesignInputs:
     out: Path | None
 
     def settings(self) -> dict[str, Any]:
-        """The keywords of `design.design`."""
+        """The keywords of `design`, as these inputs set them."""
         names = ("template", "curves", "objective", "fixed", "seconds", "seed", "sweep")
         return {name: getattr(self, name) for name in names}
 
     def as_json(self) -> dict[str, Any]:
-        """Enough to ask again; which of two meanings the limits have is said."""
+        """The question as plain data, enough to ask again; which of two meanings the limits have is said."""
         limits = self.limits
         return {
             "jobs": [

@@ -1,7 +1,7 @@
 """One job, its cluster and its plan together: search and certificate over all plans, counts and hardware.
 
 1. Counts of accelerators whose products alone take longer than the best answer so far are dismissed.
-2. Of the others every family of plans is bounded by one tangent at a reference (`tangents.dual_bound`), in batches.
+2. Of the others every family of plans is bounded by one tangent at a reference (`hardware.dual_bound`), in batches.
 3. What stays below the best answer is expanded into plans and bounded again, each at hardware nearer to its own best,
    in float64, until the gap closes or time is up.
 
@@ -14,16 +14,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from optimize.clusters.bounding import close, expand, polish, scan
-from optimize.clusters.cells import Cell, cell_bounds, cells
-from optimize.clusters.counts import between
-from optimize.clusters.descent import Relaxed, again, descend
-from optimize.clusters.progress import Best, Open, Progress
+from costmodel.inputs import PlanPoint
+from optimize.clusters.bounding import close, expand, families_of, polish, scan
+from optimize.clusters.counts import between, cell_bounds, cells
+from optimize.clusters.descent import again, descend
+from optimize.clusters.progress import TOLERANCE, Cell, Open, Progress, Relaxed
 from optimize.clusters.rounding import modes, nearest
 from optimize.clusters.screening import warm_up
+from optimize.hardware import HardwareSolutions, solve_hardware
 from optimize.question import Problem
-
-__all__ = ["Best", "Cell", "Progress", "cells", "close", "round_to", "scan", "search"]
 
 
 def search(
@@ -33,53 +32,61 @@ def search(
     told: Callable[[str], None] = lambda _: None,
     after: Progress | None = None,
 ) -> Progress:
-    """Until the gap is closed or the time is up. `after`: a search with other limits, from whose points it starts."""
+    """Search until the gap is closed or the time is up. `after`: one with other limits, from whose points it starts."""
     end, progress = time.monotonic() + seconds, Progress(problem)
     if after is not None:
         progress.seen = after.seen
-    found = cells(problem)
-    if not found:
+    affordable = cells(problem)
+    if not affordable:
         return progress
-    bounds = dict(zip(found, cell_bounds(found).tolist(), strict=True))
-    progress.unseen = {(cell.accelerators, cell.domain): bound for cell, bound in bounds.items()}
+    progress.unseen = _by_count(affordable)
     try:
-        _descend(progress, found, seed, told, after)
-        _scan_all(progress, found, end, told)
-        close(progress, end)
+        _descend(progress, affordable, seed, told, after)
+        _scan_all(progress, affordable, end, told)
+        close(progress, end, _solve)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
     return progress
 
 
+def _by_count(cells: list[Cell]) -> dict[int, float]:
+    """Bounds by the products alone."""
+    return dict(zip((cell.accelerators for cell in cells), cell_bounds(cells).tolist(), strict=True))
+
+
+def _solve(problem: Problem, points: PlanPoint, cutoff: float) -> HardwareSolutions:
+    return solve_hardware(problem, points, tolerance=0.5 * TOLERANCE, cutoff=cutoff)
+
+
 def _descend(
-    progress: Progress, found: list[Cell], seed: int, told: Callable[[str], None], after: Progress | None
+    progress: Progress, cells: list[Cell], seed: int, told: Callable[[str], None], after: Progress | None
 ) -> None:
-    """Relaxed points, then plans near them; counts between the neighbours of the best one are added to `found`."""
+    """Relaxed points, then plans near them; counts between the neighbours of the best one are added to `cells`."""
     problem = progress.problem
     told("descent")
-    compiling = warm_up([problem.job.workload], problem.space)
+    compiling = warm_up(problem)
     progress.relaxed = descend(problem, seed) if after is None else again(problem, after.relaxed, seed)
     progress.evaluations += progress.relaxed.evaluations
-    for cell in _near(found, progress.relaxed):
+    for cell in _near(cells, progress.relaxed):
         told(f"rounding to {cell.accelerators:,} accelerators")
         round_to(progress, cell)
     compiling.join()
-    _refine(progress, found)
+    _refine(progress, cells)
 
 
-def _scan_all(progress: Progress, found: list[Cell], end: float, told: Callable[[str], None]) -> None:
+def _scan_all(progress: Progress, cells: list[Cell], end: float, told: Callable[[str], None]) -> None:
     """Every count, nearest to the best one first."""
     center = math.log(_center(progress))
-    for cell in sorted(found, key=lambda cell: (abs(math.log(cell.accelerators) - center), cell.accelerators)):
+    for cell in sorted(cells, key=lambda cell: (abs(math.log(cell.accelerators) - center), cell.accelerators)):
         if time.monotonic() > end:
             return
-        key = (cell.accelerators, cell.domain)
-        if progress.unseen[key] >= progress.cut:
-            progress.dismiss(np.array([progress.unseen[key]]))
+        bound = progress.unseen[cell.accelerators]
+        if bound >= progress.cut:
+            progress.dismiss(np.array([bound]))
         else:
             told(f"{cell.accelerators:,} accelerators")
             scan(progress, cell)
-        del progress.unseen[key]
+        del progress.unseen[cell.accelerators]
 
 
 def _center(progress: Progress) -> float:
@@ -90,31 +97,29 @@ def _center(progress: Progress) -> float:
     return float(progress.relaxed.accelerators[0])
 
 
-def _refine(progress: Progress, found: list[Cell]) -> None:
+def _refine(progress: Progress, cells: list[Cell]) -> None:
     """Counts between the neighbours of the one that looks best."""
-    counts, center = [cell.accelerators for cell in found], _center(progress)
+    problem, counts, center = progress.problem, [cell.accelerators for cell in cells], _center(progress)
     low = max((count for count in counts if count < center), default=counts[0])
     high = min((count for count in counts if count > center), default=counts[-1])
-    domain = found[0].domain
-    new = [Cell(progress.problem, n, domain) for n in between(low, high, domain) if n not in counts]
-    found += new
-    bounds = cell_bounds(new)
-    progress.unseen |= {(cell.accelerators, cell.domain): float(b) for cell, b in zip(new, bounds, strict=True)}
-    progress.counts = tuple(sorted(cell.accelerators for cell in found))
+    new = [Cell(problem, n) for n in between(low, high, problem.domain) if n not in counts]
+    cells += new
+    progress.unseen |= _by_count(new)
+    progress.counts = tuple(sorted(cell.accelerators for cell in cells))
 
 
-def _near(found: list[Cell], relaxed: Relaxed, most: int = 4) -> list[Cell]:
+def _near(cells: list[Cell], relaxed: Relaxed, most: int = 4) -> list[Cell]:
     """Cells next to the counts of the best relaxed points, nearest to the best first."""
     chosen: dict[Cell, None] = {}
     for count in relaxed.accelerators[modes(relaxed)]:
-        for cell in sorted(found, key=lambda cell: abs(math.log(cell.accelerators / count)))[:2]:
+        for cell in sorted(cells, key=lambda cell: abs(math.log(cell.accelerators / count)))[:2]:
             chosen.setdefault(cell)
     return list(chosen)[:most]
 
 
 def round_to(progress: Progress, cell: Cell) -> None:
-    """Plans of a cell that are near relaxed points, with their hardware solved."""
-    families, relaxed = cell.families(), progress.relaxed
+    """Offer the plans of a cell that are near relaxed points, with their hardware solved."""
+    families, relaxed = families_of(cell), progress.relaxed
     assert relaxed is not None
     first, near = nearest(families, relaxed, modes(relaxed))
     if not len(first):

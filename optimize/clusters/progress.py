@@ -1,18 +1,96 @@
-"""What a search for one job knows: the best answer, what is still open, and the least bound of what was dismissed."""
+"""What a search for one job knows: relaxed points, the best answer, what is open, the bound of what was dismissed.
+
+Also the cell that it searches at a time, and the two kinds of points in it: plans that may still be best, and answers.
+"""
 
 import dataclasses
-from collections.abc import Callable
+import enum
+import math
 
 import numpy as np
 
 from costmodel.inputs import Plan
-from optimize.clusters.cells import Cell
-from optimize.clusters.descent import Relaxed
-from optimize.clusters.screening import BATCH, Screened
-from optimize.question import RATES, Problem
+from optimize.question import RATES, Left, Objective, Problem, Tangents
 
 TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this is not looked at again
-MOST_SEEN = 8_000_000  # families whose screens are kept: some 200 MB
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cell:
+    """All plans of one job on one count of accelerators.
+
+    With a `tilt` it is one job of several that share hardware: its logarithm is `log_weight + L + tilt . (y - place)`,
+    and it pays for the least and has room for the most of `hbm_bytes`.
+    """
+
+    problem: Problem
+    accelerators: int
+    tilt: np.ndarray | None = None
+    place: np.ndarray | None = None
+    log_weight: float = 0.0
+    hbm_bytes: tuple[float, float] = (0.0, math.inf)
+
+    @property
+    def fill(self) -> bool:
+        """Whether more hardware is never worse."""
+        return self.tilt is None and self.problem.fill
+
+    def left(self, hbm_bytes: np.ndarray) -> Left:
+        """What the limits leave for the rates of plans that need so many bytes; less than nothing if it is not sold."""
+        least, most = self.hbm_bytes
+        count = np.full(len(hbm_bytes), float(self.accelerators))
+        have = self.problem.money.left(self.problem.limits, count, np.maximum(hbm_bytes, least))
+        unbuildable = hbm_bytes > min(most, self.problem.most_hbm_bytes)
+        return have._replace(usd=np.where(unbuildable, -1.0, have.usd))
+
+    def tangents(self, step: Tangents) -> Tangents:
+        """Tangents of the seconds of all steps, from those of one."""
+        steps = 1.0 if self.problem.objective is Objective.step else self.problem.job.steps
+        at = step._replace(log_value=step.log_value + np.log(steps))
+        if self.tilt is None or self.place is None:
+            return at
+        moved = self.log_weight + (at.y - self.place) @ self.tilt
+        return at._replace(log_value=at.log_value + moved, slopes=at.slopes + self.tilt)
+
+    @property
+    def log_count(self) -> float:
+        """Logarithm of the accelerators, which is added where the objective has a price; else 0."""
+        return 0.0 if self.problem.fill else math.log(self.accelerators)
+
+    def log_value(self, have: Left, at: Tangents) -> np.ndarray:
+        """Logarithm of the objective, where the tangents were taken."""
+        return at.log_value + np.log(self.problem.money.price(at.y, have)) + self.log_count
+
+
+class Outcome(enum.Enum):
+    """How one start of a descent ended. The values are the messages."""
+
+    optimum = "a relaxed optimum: no direction inside the ranges lowers it"
+    moving = "stopped while still falling, or at a kink"
+    infeasible = "it misses a limit or has no memory"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Relaxed:
+    """Where each start of a descent ended, best first. `path` is the value of the best so far at each step."""
+
+    jobs: tuple[dict[str, np.ndarray], ...]  # degrees and share of each job, not logarithms
+    rates: dict[str, np.ndarray]
+    schedule: np.ndarray  # options of each start
+    zero: np.ndarray
+    log_value: np.ndarray
+    outcome: tuple[Outcome, ...]
+    path: np.ndarray  # logarithms
+    evaluations: int
+
+    @property
+    def accelerators(self) -> np.ndarray:
+        """Accelerators of the largest plan of each start."""
+        return np.max([x["tensor"] * x["context"] * x["pipeline"] * x["data"] for x in self.jobs], axis=0)
+
+    def y(self, which: np.ndarray) -> np.ndarray:
+        """Logarithms of the rates of some starts."""
+        return np.log(np.stack([self.rates[name][which] for name in RATES], axis=-1))
 
 
 @dataclasses.dataclass
@@ -25,6 +103,7 @@ class Open:
     y: np.ndarray
 
     def keep(self, chosen: np.ndarray) -> "Open":
+        """The chosen ones of them."""
         return Open(self.cell, self.indices[chosen], self.log_bound[chosen], self.y[chosen])
 
 
@@ -49,27 +128,6 @@ class Best:
     plan: Plan
 
 
-@dataclasses.dataclass(frozen=True)
-class Seen:
-    """Screens of whole batches by count, domain and first family: they hold for every budget (float32 to save room)."""
-
-    batches: dict[tuple[int, int, int], tuple[Screened, np.ndarray]]
-
-    def of(
-        self, cell: Cell, first: np.ndarray, y: np.ndarray, make: Callable[[], Screened]
-    ) -> tuple[Screened, np.ndarray]:
-        """A batch at the place where it was first screened, or now at `y`."""
-        key = (cell.accelerators, cell.domain, int(first[0]))
-        if key not in self.batches:
-            found = make()
-            if len(self.batches) * BATCH > MOST_SEEN:
-                return found, y
-            self.batches[key] = Screened(*(column.astype(np.float32) for column in found)), y[0]
-            return found, y
-        kept, place = self.batches[key]
-        return Screened(*(column.astype(float) for column in kept)), np.broadcast_to(place, y.shape)
-
-
 @dataclasses.dataclass
 class Progress:
     """What a search knows so far."""
@@ -78,22 +136,23 @@ class Progress:
     best: Best | None = None
     dismissed: float = np.inf  # the least bound among what was dismissed
     open: list[Open] = dataclasses.field(default_factory=list)
-    unseen: dict[tuple[int, int], float] = dataclasses.field(default_factory=dict)  # bounds of cells not yet scanned
+    unseen: dict[int, float] = dataclasses.field(default_factory=dict)  # bounds of cells not yet scanned, by count
     evaluations: int = 0
     relaxed: Relaxed | None = None
     interrupted: bool = False
     counts: tuple[int, ...] = ()  # of accelerators, that the bound is about
-    seen: "Seen" = dataclasses.field(default_factory=lambda: Seen({}))
-    runners_up: dict[tuple[int, int, int], Best] = dataclasses.field(default_factory=dict)
+    seen: dict[tuple[int, int], Tangents] = dataclasses.field(default_factory=dict)
+    """Screens of whole batches by count and first family: they hold for every budget (float32 to save room)."""
+    runners_up: dict[tuple[int, int], Best] = dataclasses.field(default_factory=dict)
 
     @property
     def cut(self) -> float:
-        """Bounds above it need no more work."""
+        """The logarithm above which bounds need no more work."""
         return np.inf if self.best is None else self.best.log_value - TOLERANCE
 
     @property
     def log_bound(self) -> float:
-        """Nothing is below."""
+        """The logarithm that nothing is below."""
         ends = [
             self.dismissed,
             *self.unseen.values(),
@@ -109,11 +168,13 @@ class Progress:
         return self.relaxed.y(np.array([0]))[0]
 
     def dismiss(self, log_bound: np.ndarray) -> None:
+        """Remember the least of the bounds of what is not looked at again."""
         if len(log_bound):
             self.dismissed = min(self.dismissed, float(log_bound.min()))
 
     def offer(self, best: Best) -> None:
-        key = (best.cell.accelerators, best.cell.domain, best.index)
+        """Keep an answer if it is the best so far, or the best of its plan."""
+        key = (best.cell.accelerators, best.index)
         if key not in self.runners_up or best.log_value < self.runners_up[key].log_value:
             self.runners_up[key] = best
         if self.best is None or best.log_value < self.best.log_value:
@@ -121,7 +182,7 @@ class Progress:
 
 
 def trim(progress: Progress, part: Open) -> Open:
-    """Without what is not possible or cannot be best."""
+    """A part without what is not possible or cannot be best."""
     above = part.log_bound >= progress.cut
     progress.dismiss(part.log_bound[above & np.isfinite(part.log_bound)])
     return part.keep(~above & np.isfinite(part.log_bound))

@@ -1,4 +1,4 @@
-"""The relaxed problem of a descent: plans of one job or more, and one hardware, as dual numbers (see solve.py)."""
+"""The relaxed problem of a descent: plans of one job or more, and one hardware, as dual numbers."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -7,26 +7,23 @@ import numpy as np
 
 from costmodel import Scalar, total
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import OpCounts, as_floats, counts, hardware_of, memory, rates, step_time, timing, with_hardware
-from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, embed, layers, schedule_rows
-from optimize.clusters.tangents import money
-from optimize.lattice import OVERLAPS, rules
-from optimize.question import RATES, Job, Objective, Problem
+from costmodel.formulas import OpCounts, as_floats, counts, hardware_of, memory, step, with_hardware
+from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, Split, embed, layers, schedule_rows
+from costmodel.specs import demands
+from optimize.lattice import OVERLAPS
+from optimize.question import RATES, Job, Objective, PowerSum, Problem
 
 DEGREES = ("tensor", "context", "pipeline", "data", "microbatch", "virtual_stages", "expert")
 OF_JOB = (*DEGREES, "recompute_share")
 PENALTY = 20.0  # of the logarithm by which memory is above what can be bought, or the limits are missed
 
 
-class Starts(NamedTuple):
-    """The enumerated options of each start, as rows."""
-
-    schedule: np.ndarray
-    zero: np.ndarray
+Starts = tuple[np.ndarray, np.ndarray]
+"""The enumerated options of each start: names of schedules, and ZeRO stages."""
 
 
 def natural(z: np.ndarray, jobs: int) -> np.ndarray:
-    """Degrees from log2, shares as they are, rates from natural logarithms; `z` is variables x starts."""
+    """Variables from `z` (variables x starts): degrees from log2, rates from natural logarithms, shares as they are."""
     x, k = np.exp(z), len(OF_JOB)
     for i in range(jobs):
         degrees = slice(i * k, i * k + len(DEGREES))
@@ -35,7 +32,7 @@ def natural(z: np.ndarray, jobs: int) -> np.ndarray:
 
 
 def logarithms(x: np.ndarray, jobs: int) -> np.ndarray:
-    """The inverse."""
+    """Variables as they are searched: the inverse of `natural`."""
     z, k = np.log(np.maximum(x, 1e-300)), len(OF_JOB)
     for i in range(jobs):
         degrees = slice(i * k, i * k + len(DEGREES))
@@ -44,17 +41,23 @@ def logarithms(x: np.ndarray, jobs: int) -> np.ndarray:
 
 
 def ranges(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Of every variable, as columns."""
-    space, low, high = problem.space, [], []
+    """The least and the most of every variable, as columns."""
+    low, high = [], []
     for job in problem.jobs:
         workload, depth = job.workload, layers(job.workload)
-        divides = rules(workload, space.template).expert_divides
-        experts = max([1, *(value for name, value in divides if name == "expert")])
-        domain = float(space.template.tiers[0].usable_size)
-        tops = (min(domain, 64.0), min(16.0, workload.sequence), depth, workload.batch, 8.0, max(1.0, depth / 4))
+        divided = demands(workload, problem.machine).expert_divides
+        experts = max([1, *(size for name, size, _ in divided if name == Split.EXPERT)])
+        tops = (
+            min(float(problem.domain), 64.0),
+            min(16.0, workload.sequence),
+            depth,
+            workload.batch,
+            8.0,
+            max(1.0, depth / 4),
+        )
         low += [0.0] * len(OF_JOB)
         high += [*np.log2([*tops, experts]), 1.0]
-    ends = [np.concatenate([low, np.log(space.ranges.low)]), np.concatenate([high, np.log(space.ranges.high)])]
+    ends = [np.concatenate([degrees, rates]) for degrees, rates in zip((low, high), problem.ends, strict=True)]
     return ends[0][:, None], np.maximum(ends[1], ends[0] + 1e-6)[:, None]
 
 
@@ -72,14 +75,12 @@ class RelaxedModel:
     """The loss of a batch of starts, with its gradient."""
 
     def __init__(self, problem: Problem, starts: Starts) -> None:
-        self.problem, self.starts = problem, starts
+        self.problem, self.starts, self.money = problem, starts, problem.money
         self.workloads = [as_floats(job.workload) for job in problem.jobs]
-        domain = float(problem.space.template.tiers[0].usable_size)
-        self.priced = money(problem.space, domain)
         plain = Plan(**_switches(problem))
-        self.plain = [embed(plain, job.workload, domain) for job in problem.jobs]
+        self.plain = [embed(plain, job.workload, float(problem.domain)) for job in problem.jobs]
         self.schedule, self.zero = (
-            _rows(table, chosen) for table, chosen in ((schedule_rows(), starts.schedule), (ZERO_STAGES, starts.zero))
+            _rows(table, chosen) for table, chosen in ((schedule_rows(), starts[0]), (ZERO_STAGES, starts[1]))
         )
 
     def loss(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -102,8 +103,8 @@ class RelaxedModel:
         """Rates on the limits, and by how much (a logarithm) each start misses memory or a limit."""
         nothing = {"all": np.zeros((1, z.shape[1]))}
         laid, excess = self._hardware([Dual(row, nothing) for row in natural(z, len(self.workloads))])
-        found = np.stack([np.broadcast_to(rate.value, z.shape[1]) for rate in laid.rates])
-        return found, np.max([np.log(part.value) for part in excess], axis=0)
+        own = np.stack([np.broadcast_to(rate.value, z.shape[1]) for rate in laid.rates])
+        return own, np.max([np.log(part.value) for part in excess], axis=0)
 
     def _point(self, i: int, v: dict[str, Any]) -> PlanPoint:
         """Virtual stages are 1 where the schedule does not interleave; each pipeline has a microbatch."""
@@ -135,36 +136,35 @@ class RelaxedModel:
         ]
         points = [self._point(i, v) for i, v in enumerate(named)]
         counted = [counts(w, point, sem) for w, point in zip(self.workloads, points, strict=True)]
-        stack = problem.space.template.stack
+        stack = problem.machine.stack
         needs = [memory(c, point, stack, sem).peak_bytes for c, point in zip(counted, points, strict=True)]
         need, count = sem.maximum(*needs), sem.maximum(*(point.accelerators for point in points))
-        excess, scales, raw = [need / problem.space.ranges.most_hbm_bytes], [], variables[-len(RATES) :]
-        for law, exponent, spare in self._limits(count, need):
-            least = float((law * np.exp(exponent * np.log(problem.space.ranges.low))).sum())
+        excess, scales, raw = [need / problem.most_hbm_bytes], [], variables[-len(RATES) :]
+        for law, spare in self._limits(count, need):
+            least = float(law(problem.ends[0]))
             excess.append(1.05 * least / sem.maximum(spare, 1e-3 * least))
-            scales.append(_scale(raw, law, exponent, sem.maximum(spare, 1.05 * least), problem))
+            scales.append(_scale(raw, law, sem.maximum(spare, 1.05 * least), problem))
         if not problem.fill or not scales:
-            scales.append(Dual(np.ones(len(self.starts.zero)), {}))
+            scales.append(Dual(np.ones(len(self.starts[0])), {}))
         factor = sem.minimum(*scales)
-        ends = zip(problem.space.ranges.low, problem.space.ranges.high, strict=True)
+        ends = zip(*problem.rate_ends, strict=True)
         clipped = [
             sem.minimum(sem.maximum(rate * factor, float(low)), float(high))
             for rate, (low, high) in zip(raw, ends, strict=True)
         ]
         return _Laid(clipped, points, counted, count, need), excess
 
-    def _limits(self, count: Any, need: Any) -> list[tuple[np.ndarray, np.ndarray, Any]]:
-        """Amounts, exponents and what is left of money and of watts, for one accelerator."""
-        limits, laws, found = self.problem.limits, self.priced.laws, []
+    def _limits(self, count: Any, need: Any) -> list[tuple[PowerSum, Any]]:
+        """The laws of money and of watts, and what is left of each for one accelerator."""
+        limits, pairs = self.problem.limits, []
         if limits.budget_usd is not None and not limits.rent:
-            hbm_usd = self.priced.hbm(need)
-            found.append((laws.usd, laws.usd_exponent, limits.budget_usd / count - hbm_usd))
+            pairs.append((self.money.usd, limits.budget_usd / count - self.money.hbm(need)))
         if limits.power_w is not None:
-            found.append((laws.watt, laws.watt_exponent, limits.power_w / count))
-        return found
+            pairs.append((self.money.watt, limits.power_w / count))
+        return pairs
 
     def _evaluate(self, variables: list[Any]) -> tuple[Any, list[Any]]:
-        template = self.problem.space.template
+        template = self.problem.machine
         laid, excess = self._hardware(variables)
         own = dict(zip(RATES, laid.rates, strict=True))
         machine = with_hardware(template, dataclasses.replace(hardware_of(template), **own))
@@ -174,22 +174,22 @@ class RelaxedModel:
     def _train_s(self, i: int, laid: _Laid, machine: Any) -> Any:
         """Weighted seconds of one job."""
         counted, point, job = laid.counted[i], laid.points[i], self.problem.jobs[i]
-        times = timing(counted, point, machine, machine.stack, SUBGRADIENT)
-        speed = rates(machine.accelerator, point, machine.stack)
-        step_s = step_time(counted, times, point, machine.stack, speed, SUBGRADIENT).step_s
-        return step_s * _steps(self.problem, job)
+        return step(counted, point, machine, SUBGRADIENT).step_s * _steps(self.problem, job)
 
     def _price(self, laid: _Laid) -> Any:
         """Dollars a second, watts, or 1."""
         if self.problem.fill:
             return 1.0
-        laws, priced, found = self.priced.laws, self.priced, laid.rates
-        watt = total(float(a) * x ** float(e) for a, e, x in zip(laws.watt, laws.watt_exponent, found, strict=True))
+        usd, watt = (_sum(law, laid.rates) for law in (self.money.usd, self.money.watt))
         if self.problem.objective.watt_power:
             return laid.accelerators * watt
-        usd = total(float(a) * x ** float(e) for a, e, x in zip(laws.usd, laws.usd_exponent, found, strict=True))
-        usd = usd + priced.hbm(laid.need_bytes)
-        return laid.accelerators * (priced.usd_per_capital_s * usd + priced.usd_per_joule * watt)
+        usd = usd + self.money.hbm(laid.need_bytes)
+        return laid.accelerators * (self.money.per_usd * usd + self.money.per_watt * watt)
+
+
+def _sum(law: PowerSum, rates: list[Any]) -> Any:
+    """A sum of power laws as dual numbers."""
+    return total(float(a) * x ** float(e) for a, e, x in zip(law.amounts, law.exponents, rates, strict=True))
 
 
 def _steps(problem: Problem, job: Job) -> float:
@@ -210,11 +210,11 @@ def _recompute(share: Any) -> RecomputeRow:
     return RecomputeRow(**{name: share * getattr(full, name) + (1.0 - share) * getattr(none, name) for name in names})
 
 
-def _scale(rates: list[Any], law: np.ndarray, exponent: np.ndarray, spare: Any, problem: Problem) -> Any:
+def _scale(rates: list[Any], law: PowerSum, spare: Any, problem: Problem) -> Any:
     """The factor of all rates that spends what is spare, with its exact derivative; rates stay in their ranges."""
-    low, high = problem.space.ranges.low[:, None], problem.space.ranges.high[:, None]
+    low, high = (end[:, None] for end in problem.rate_ends)
     x = np.stack([np.broadcast_to(rate.value, np.shape(spare.value)) for rate in rates])
-    a, e = law[:, None], exponent[:, None]
+    a, e = law.amounts[:, None], law.exponents[:, None]
     bottom, top = np.full(x.shape[1], -12.0), np.full(x.shape[1], 12.0)
     for _ in range(40):
         middle = 0.5 * (bottom + top)
@@ -225,7 +225,7 @@ def _scale(rates: list[Any], law: np.ndarray, exponent: np.ndarray, spare: Any, 
     steep = (inside * a * e * (x * s) ** e).sum(0) / s
     spent = total(
         float(a_k) * (rate * s) ** float(e_k) * inside_k
-        for a_k, e_k, rate, inside_k in zip(law, exponent, rates, inside, strict=True)
+        for a_k, e_k, rate, inside_k in zip(*law, rates, inside, strict=True)
     )
     missing = spare - spent  # its value is what the rates at their ends cost: a constant here
     parts = {name: part / np.maximum(steep, 1e-300) * (steep > 0) for name, part in missing.parts.items()}

@@ -7,7 +7,7 @@ the domains. So the lattice is enumerated and all of its points are compared, by
 import numpy as np
 
 from costmodel.inputs import SCHEDULES
-from optimize.clusters.descent import Relaxed
+from optimize.clusters.progress import Outcome, Relaxed
 from optimize.lattice import Families
 
 WEIGHTS = {"tensor": 2.0, "context": 1.0, "pipeline": 1.0, "data": 1.0, "microbatch": 0.5, "virtual_stages": 0.3}
@@ -21,8 +21,8 @@ def modes(relaxed: Relaxed, each: int = MODES) -> np.ndarray:
     seen: dict[tuple[str, int], int] = {}
     chosen = []
     for i, outcome in enumerate(relaxed.outcome):
-        mode = (relaxed.starts.schedule[i].item(), int(relaxed.starts.zero[i]))
-        if outcome.name == "infeasible" or seen.get(mode, 0) >= each:
+        mode = (relaxed.schedule[i].item(), int(relaxed.zero[i]))
+        if outcome is Outcome.infeasible or seen.get(mode, 0) >= each:
             continue
         seen[mode] = seen.get(mode, 0) + 1
         chosen.append(i)
@@ -37,14 +37,14 @@ def nearest(
     if not len(first) or not len(chosen):
         return np.zeros(0, int), np.zeros(0, int)
     columns = families.lattice.columns(first)
-    found, near = [], []
+    plans, near = [], []
     for i in chosen:
         distance = _distance(columns, relaxed, int(i), job)
         closest = np.argpartition(distance, min(each, len(distance) - 1))[:each]
-        found.append(first[closest])
+        plans.append(first[closest])
         near.append(np.full(len(closest), i))
-    plans, place = np.unique(np.concatenate(found), return_index=True)
-    return plans, np.concatenate(near)[place]
+    kept, place = np.unique(np.concatenate(plans), return_index=True)
+    return kept, np.concatenate(near)[place]
 
 
 def _distance(columns: dict[str, np.ndarray], relaxed: Relaxed, i: int, job: int) -> np.ndarray:
@@ -52,5 +52,5 @@ def _distance(columns: dict[str, np.ndarray], relaxed: Relaxed, i: int, job: int
     total = np.zeros(len(columns["tensor"]))
     for name, weight in (*WEIGHTS.items(), ("expert", 1.0)):
         total += weight * (np.log2(columns[name]) - np.log2(relaxed.jobs[job][name][i])) ** 2
-    total += columns["schedule"] != list(SCHEDULES).index(relaxed.starts.schedule[i].item())
-    return total + (columns["zero_stage"] != relaxed.starts.zero[i]) + 1.0 * (columns["data_shard"] > 0)
+    total += columns["schedule"] != list(SCHEDULES).index(relaxed.schedule[i].item())
+    return total + (columns["zero_stage"] != relaxed.zero[i]) + 1.0 * (columns["data_shard"] > 0)

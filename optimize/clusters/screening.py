@@ -7,31 +7,21 @@ results bound and rank; what is reported is evaluated again in float64 (`tangent
 import dataclasses
 import functools
 import threading
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from costmodel import Exact, map_leaves
 from costmodel.evaluators import compiled, dual
-from costmodel.formulas import as_floats, cost, counts, memory, with_hardware
+from costmodel.formulas import as_floats, cost, counts, hardware_of, memory, with_hardware
 from costmodel.inputs import RECOMPUTES, Cluster, Plan, PlanPoint, RecomputeRow, Workload, embed
-from optimize.question import RATES, Space
+from optimize.question import RATES, Problem, Tangents
 
 BATCH = 32_768
 FLOAT32_SLACK = (
     1e-4  # of a logarithm: rounding of values and of slopes over the whole box (tests/clusters/test_joint.py)
 )
 _FULL: RecomputeRow = RECOMPUTES["full"]
-
-
-class Screened(NamedTuple):
-    """By plan."""
-
-    log_step_s: np.ndarray
-    slopes: np.ndarray  # of it by the logarithms of the rates
-    peak_bytes: np.ndarray
-    least_bytes: np.ndarray  # with everything recomputed, if that is less
 
 
 @functools.cache
@@ -56,35 +46,34 @@ def _program() -> Any:
 
 
 def _with_rates(template: Cluster, rates: Any) -> Cluster:
-    from costmodel.formulas import hardware_of
-
     return with_hardware(template, dataclasses.replace(hardware_of(template), **dict(zip(RATES, rates, strict=True))))
 
 
-def screen(workload: Workload, space: Space, points: PlanPoint, y: np.ndarray, batch: int = BATCH) -> Screened:
-    """Every plan of `points` (arrays of one length) at its own logarithms of the rates."""
+def screen(workload: Workload, machine: Cluster, points: PlanPoint, y: np.ndarray, batch: int = BATCH) -> Tangents:
+    """Tangents of one step of each plan of `points` (arrays of one length), at its own logarithms of the rates."""
     program = _program()
     workload = map_leaves(np.float32, compiled.anonymous(workload))
-    template = map_leaves(np.float32, compiled.anonymous(space.template))
+    template = map_leaves(np.float32, compiled.anonymous(machine))
     rates = np.exp(y).astype(np.float32)
-    found = []
+    pieces = []
     for start in range(0, len(rates), batch):
         rows = slice(start, start + batch)
         point = map_leaves(functools.partial(_piece, rows=rows, batch=batch), points)
         own = tuple(_piece(rates[:, k], rows=rows, batch=batch) for k in range(len(RATES)))
         parts = program(workload, template, point, own)
-        found.append(np.stack([np.asarray(part, float) for part in parts])[:, : len(rates[rows])])
-    columns = np.concatenate(found, axis=1)
-    return Screened(np.log(columns[0]), columns[1:5].T, columns[5], np.minimum(columns[5], columns[6]))
+        pieces.append(np.stack([np.asarray(part, float) for part in parts])[:, : len(rates[rows])])
+    columns = np.concatenate(pieces, axis=1)
+    return Tangents(np.log(columns[0]), columns[1:5].T, y, columns[5], np.minimum(columns[5], columns[6]))
 
 
-def warm_up(workloads: Sequence[Workload], space: Space) -> threading.Thread:
-    """Compile on another core, while this one has other work."""
-    y = np.log(0.5 * (space.ranges.low + space.ranges.high))[None]
+def warm_up(problem: Problem) -> threading.Thread:
+    """Compile for every job on another core, while this one has other work."""
+    low, high = problem.rate_ends
+    y = np.log(0.5 * (low + high))[None]
 
     def compile_all() -> None:
-        for workload in workloads:
-            screen(workload, space, embed(Plan(), workload, 1.0), y)
+        for job in problem.jobs:
+            screen(job.workload, problem.machine, embed(Plan(), job.workload, 1.0), y)
 
     thread = threading.Thread(target=compile_all, daemon=True)
     thread.start()
@@ -98,19 +87,18 @@ def _piece(leaf: Any, rows: slice, batch: int) -> np.ndarray:
     return part if len(part) == batch else np.concatenate([part, np.full(batch - len(part), part[-1])])
 
 
-def tangents_of(workload: Workload, space: Space, points: PlanPoint, y: np.ndarray) -> Screened:
-    """The same for few plans, in float64 by dual numbers."""
+def tangents_of(workload: Workload, machine: Cluster, points: PlanPoint, y: np.ndarray) -> Tangents:
+    """Tangents of one step of few plans, in float64 by dual numbers."""
     at: dict[str, Any] = dict(zip(RATES, np.exp(y).T, strict=True))
     workload = as_floats(workload)
 
     def step_s(rates: dict[str, Any]) -> Any:
-        template = _with_rates(space.template, [rates[name] for name in RATES])
-        return cost(workload, template, points, dual.SUBGRADIENT).step_s
+        return cost(workload, _with_rates(machine, [rates[name] for name in RATES]), points, dual.SUBGRADIENT).step_s
 
     log_step_s, slopes = dual.log_gradient(step_s, at)
-    exact, stack = Exact(np), space.template.stack
+    exact, stack = Exact(np), machine.stack
     peak = [
         np.broadcast_to(memory(counts(workload, at, exact), at, stack, exact).peak_bytes, len(y))
         for at in (points, dataclasses.replace(points, recompute=_FULL))
     ]
-    return Screened(log_step_s, np.stack([slopes[name] for name in RATES], -1), peak[0], np.minimum(*peak))
+    return Tangents(log_step_s, np.stack([slopes[name] for name in RATES], -1), y, peak[0], np.minimum(*peak))

@@ -1,32 +1,34 @@
 r"""A mix of jobs, one after another on one cluster: descent over all of them, then exact steps in turn.
 
-At a count of accelerators: with the hardware fixed, every job's best plan is found by enumeration; with the plans
+At a count of accelerators: with the hardware fixed, all plans of every job are enumerated; with the plans
 fixed, the hardware is a convex problem (`hardware.solve_hardware`). Both lower the same sum, and they alternate until
 neither does. Memory is shared too, so plans are also looked for in more of it than the last ones need.
 
-The bound of a count is that of all jobs on the same hardware (`_mix_bound`); of counts that are not looked at, that of
-the products of all jobs on the fastest accelerators that the limits allow. The least over counts is reported.
+The bound of a count is that of all jobs on the same hardware (`several_jobs_bound`); of counts that are not looked at,
+that of the products of all jobs on the fastest accelerators that the limits allow. The least over counts is reported.
 """
 
 import dataclasses
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from costmodel.inputs import Plan
 from optimize.clusters.best_plan import best_plan
-from optimize.clusters.counts import flop_bound_s
-from optimize.clusters.descent import Relaxed, descend
-from optimize.clusters.one_job import Cell, cells
-from optimize.clusters.progress import TOLERANCE
+from optimize.clusters.bounding import families_of, reference
+from optimize.clusters.counts import cells, flop_bound_s
+from optimize.clusters.descent import descend
+from optimize.clusters.progress import TOLERANCE, Cell, Relaxed
 from optimize.clusters.screening import warm_up
-from optimize.clusters.several_jobs_bound import SharedBound, log_scale, shared_bound
-from optimize.hardware import HardwareSolutions, hardware_problem, solve_plans
+from optimize.hardware import HardwareSolutions, solve_plans
 from optimize.lattice import Families
 from optimize.question import RATES, Problem
 
+Bound = Callable[..., Any]
+"""`several_jobs_bound.shared_bound`: what is left of a count, with its bound, and steps that raise it."""
 TURNS = 6  # of re-planning and re-solving
 TURN_TOLERANCE = 1e-3  # of the hardware of one turn
 MEMORY = (1.0, 1.5)  # of what the last plans need, offered to the next ones
@@ -43,12 +45,13 @@ class Mixed:
 
     @property
     def log_value(self) -> float:
+        """Logarithm of the minimised value."""
         return float(np.log(self.solved.value[0]))
 
 
 @dataclasses.dataclass(kw_only=True)
-class MixFound:
-    """What the search knows so far."""
+class MixProgress:
+    """What a search for several jobs knows so far."""
 
     problem: Problem
     best: Mixed | None = None
@@ -60,47 +63,50 @@ class MixFound:
     interrupted: bool = False
 
     @property
+    def counts(self) -> tuple[int, ...]:
+        """Numbers of accelerators that the bound is about."""
+        return tuple(sorted(self.log_bounds))
+
+    @property
     def log_bound(self) -> float:
-        """Nothing is below: the least over all counts."""
+        """The logarithm that nothing is below: the least over all counts."""
         return min([*self.log_bounds.values(), math.inf if self.best is None else self.best.log_value])
 
 
 def search_mix(
-    problem: Problem, seconds: float, seed: int = 0, told: Callable[[str], None] = lambda _: None
-) -> MixFound:
-    """Answers first, at the counts of the best relaxed points; then bounds, until the time is up."""
-    end, found = time.monotonic() + seconds, MixFound(problem=problem)
+    problem: Problem, bound: Bound, seconds: float, seed: int = 0, told: Callable[[str], None] = lambda _: None
+) -> MixProgress:
+    """Search for answers at the counts of the best relaxed points; then raise bounds, until the time is up."""
+    end, progress = time.monotonic() + seconds, MixProgress(problem=problem)
     counts = _counts(problem)
-    found.log_bounds = {count: _products_bound(problem, count) for count in counts}
+    progress.log_bounds = {count: _products_bound(problem, count) for count in counts}
     if not counts:
-        return found
+        return progress
     try:
-        _answers(found, counts, end - 0.4 * seconds, seed, told)
-        bound_all(found, counts, end, told)
+        _answers(progress, counts, end - 0.4 * seconds, seed, told)
+        bound_all(progress, bound, counts, end, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
-        found.interrupted = True
-    return found
+        progress.interrupted = True
+    return progress
 
 
-def _answers(found: MixFound, counts: list[int], end: float, seed: int, told: Callable[[str], None]) -> list[int]:
-    """At the counts nearest to the best relaxed point, which are returned."""
-    problem = found.problem
+def _answers(progress: MixProgress, counts: list[int], end: float, seed: int, told: Callable[[str], None]) -> None:
+    """At the counts nearest to the best relaxed point."""
+    problem = progress.problem
     told("descent")
-    compiling = warm_up([job.workload for job in problem.jobs], problem.space)
-    found.relaxed = descend(problem, seed)
-    found.evaluations += found.relaxed.evaluations
+    compiling = warm_up(problem)
+    progress.relaxed = descend(problem, seed)
+    progress.evaluations += progress.relaxed.evaluations
     compiling.join()
-    near = found.relaxed.accelerators[0]
-    order = sorted(counts, key=lambda count: abs(math.log(count / near)))[:COUNTS]
-    for count in order:
-        if time.monotonic() > end and found.best is not None:
+    near = progress.relaxed.accelerators[0]
+    for count in sorted(counts, key=lambda count: abs(math.log(count / near)))[:COUNTS]:
+        if time.monotonic() > end and progress.best is not None:
             break
         told(f"{count:,} accelerators")
-        alternate(found, count, found.relaxed.y(np.array([0]))[0])
-    if found.best is not None:
-        asked = hardware_problem(problem)
-        found.best = dataclasses.replace(found.best, solved=solve_plans(asked, found.best.plans))
-    return order
+        alternate(progress, count, progress.relaxed.y(np.array([0]))[0])
+    if progress.best is not None:
+        solved = solve_plans(problem, progress.best.plans)
+        progress.best = dataclasses.replace(progress.best, solved=solved)
 
 
 def _counts(problem: Problem) -> list[int]:
@@ -110,91 +116,77 @@ def _counts(problem: Problem) -> list[int]:
 
 def _products_bound(problem: Problem, count: int) -> float:
     """Logarithm of what the products of all jobs take at least, on the cheapest terms."""
-    parts = [_products_s(problem, i, count) for i in range(len(problem.jobs))]
-    return math.log(sum(parts) * _cheapest(problem, count)) + log_scale(problem)
-
-
-def _products_s(problem: Problem, i: int, count: int) -> float:
-    job = problem.jobs[i]
-    step_s = flop_bound_s(job.workload, problem.space, problem.limits, float(count), problem.fixed)
-    return job.weight * job.steps * step_s
+    seconds = [job.weight * job.steps * flop_bound_s(problem, job, float(count)) for job in problem.jobs]
+    return math.log(sum(seconds) * _cheapest(problem, count)) + problem.log_scale
 
 
 def _cheapest(problem: Problem, count: int) -> float:
     """Dollars a second or watts of the least rates; 1 where the objective has no price."""
-    cell = _cell(problem, 0, count)
-    none = cell.left(np.zeros(1))
-    low = np.log(problem.space.ranges.low)[None]
-    return float(cell.price(none).of(cell.money.laws, low)[0]) * (1.0 if problem.fill else count)
+    none = _cell(problem, 0, count).left(np.zeros(1))
+    return float(problem.money.price(problem.ends[0][None], none)[0]) * (1.0 if problem.fill else count)
 
 
 def _cell(problem: Problem, i: int, count: int) -> Cell:
     """One job alone at one count."""
-    own = dataclasses.replace(problem, jobs=(problem.jobs[i],))
-    return Cell(own, count, int(problem.space.template.tiers[0].usable_size))
+    return Cell(dataclasses.replace(problem, jobs=(problem.jobs[i],)), count)
 
 
-def alternate(found: MixFound, count: int, y: np.ndarray, turns: int = TURNS) -> None:
-    """Exact steps in turn from some rates; keeps the answer if it is the best so far."""
-    problem = found.problem
-    lattices = [_cell(problem, i, count).families() for i in range(len(problem.jobs))]
+def alternate(progress: MixProgress, count: int, y: np.ndarray, turns: int = TURNS) -> None:
+    """Take exact steps in turn from some rates; keep the answer if it is the best so far."""
+    problem = progress.problem
+    lattices = [families_of(_cell(problem, i, count)) for i in range(len(problem.jobs))]
     if not all(len(families) for families in lattices):
-        found.log_bounds[count] = math.inf
+        progress.log_bounds[count] = math.inf
         return
-    cell = _cell(problem, 0, count)
-    y, last = cell.reference(y), None
-    hbm_bytes = problem.space.ranges.most_hbm_bytes / 2
+    y, last = reference(_cell(problem, 0, count), y), None
+    hbm_bytes = problem.most_hbm_bytes / 2
     for _ in range(turns):
-        answers = [_turn(found, lattices, count, y, share * hbm_bytes) for share in MEMORY]
+        answers = [_turn(progress, lattices, count, y, share * hbm_bytes) for share in MEMORY]
         answers = [answer for answer in answers if answer is not None]
         if not answers:
-            hbm_bytes = min(2 * hbm_bytes, problem.space.ranges.most_hbm_bytes)
+            hbm_bytes = min(2 * hbm_bytes, problem.most_hbm_bytes)
             continue
         now = min(answers, key=lambda answer: answer.log_value)
         if last is not None and now.log_value >= last.log_value - 1e-4:
             break
         last = now
-        hardware = now.solved.hardware(0)
-        y = np.log([float(getattr(hardware, name)) for name in RATES])
-        hbm_bytes = float(hardware.hbm_bytes) * (1 + 1e-9)
+        y, hbm_bytes = _rates(now), float(now.solved.hardware(0).hbm_bytes) * (1 + 1e-9)
     if last is not None:
-        found.answers[count] = last
-    if last is not None and (found.best is None or last.log_value < found.best.log_value):
-        found.best = last
+        progress.answers[count] = last
+    if last is not None and (progress.best is None or last.log_value < progress.best.log_value):
+        progress.best = last
 
 
-def _turn(found: MixFound, lattices: list[Families], count: int, y: np.ndarray, hbm_bytes: float) -> Mixed | None:
+def _turn(progress: MixProgress, lattices: list[Families], count: int, y: np.ndarray, hbm_bytes: float) -> Mixed | None:
     """The best plan of every job at this hardware, then the best hardware of these plans."""
-    problem = found.problem
-    hbm_bytes = min(hbm_bytes, problem.space.ranges.most_hbm_bytes)
+    problem = progress.problem
+    hbm_bytes = min(hbm_bytes, problem.most_hbm_bytes)
     plans = []
     for job, families in zip(problem.jobs, lattices, strict=True):
-        best = best_plan(job.workload, problem.space, families, y, hbm_bytes)
-        found.evaluations += best.evaluations
-        if best.plan is None:
+        _, plan, evaluations = best_plan(job.workload, problem.machine, families, y, hbm_bytes)
+        progress.evaluations += evaluations
+        if plan is None:
             return None
-        plans.append(best.plan)
-    asked = hardware_problem(problem)
-    solved = solve_plans(asked, plans, tolerance=TURN_TOLERANCE)
-    found.evaluations += solved.evaluations
-    found.turns += 1
+        plans.append(plan)
+    solved = solve_plans(problem, plans, tolerance=TURN_TOLERANCE)
+    progress.evaluations += solved.evaluations
+    progress.turns += 1
     if not np.isfinite(solved.value[0]):
         return None
     return Mixed(accelerators=count, plans=tuple(plans), solved=solved)
 
 
-def _shared(found: MixFound, count: int, end: float) -> SharedBound | None:
+def _shared(progress: MixProgress, bound: Bound, count: int, end: float) -> Any:
     """Every family of every job at this count, bounded on the hardware that the jobs share; None: nothing fits."""
-    best = found.best
+    best = progress.best
     assert best is not None
-    if count not in found.answers:
-        alternate(found, count, _rates(best), turns=1)
-    if count not in found.answers:
+    if count not in progress.answers:
+        alternate(progress, count, _rates(best), turns=1)
+    if count not in progress.answers:
         return None
-    at = found.answers[count]
-    domain = int(found.problem.space.template.tiers[0].usable_size)
-    log_best = found.best.log_value if found.best is not None else best.log_value
-    return shared_bound(found.problem, count, domain, at.plans, at.solved.hardware(0), log_best, end)
+    at = progress.answers[count]
+    log_best = progress.best.log_value if progress.best is not None else best.log_value
+    return bound(progress.problem, count, at.plans, at.solved.hardware(0), log_best, end)
 
 
 def _rates(mixed: Mixed) -> np.ndarray:
@@ -202,30 +194,30 @@ def _rates(mixed: Mixed) -> np.ndarray:
     return np.log([float(getattr(hardware, name)) for name in RATES])
 
 
-def bound_all(found: MixFound, counts: list[int], end: float, told: Callable[[str], None]) -> None:
-    """Always what bounds least: a count's families at once, then job by job, then boxes of hardware apart."""
-    searched: dict[int, list[SharedBound]] = {}
+def bound_all(progress: MixProgress, bound: Bound, counts: list[int], end: float, told: Callable[[str], None]) -> None:
+    """Raise always the least bound: a count's families at once, then job by job, then boxes of hardware apart."""
+    searched: dict[int, list[Any]] = {}
     final: set[int] = set()  # counts whose bound cannot be improved
-    while found.best is not None and time.monotonic() < end:
-        below = [n for n in counts if n not in final and found.log_bounds[n] < found.best.log_value - TOLERANCE]
+    while progress.best is not None and time.monotonic() < end:
+        below = [n for n in counts if n not in final and progress.log_bounds[n] < progress.best.log_value - TOLERANCE]
         if not below:
             return
-        count = min(below, key=lambda n: found.log_bounds[n])
+        count = min(below, key=lambda n: progress.log_bounds[n])
         told(f"bound of {count:,} accelerators")
         if count not in searched:
-            first = _shared(found, count, end)
+            first = _shared(progress, bound, count, end)
             searched[count] = [] if first is None else [first]
             better = first is not None
         else:
-            better = _narrow(found, searched[count], end)
+            better = _narrow(progress, searched[count], end)
         if not better:
             final.add(count)
         if searched[count]:
-            bound = min(part.log_bound for part in searched[count])
-            found.log_bounds[count] = max(found.log_bounds[count], bound)
+            least = min(part.log_bound for part in searched[count])
+            progress.log_bounds[count] = max(progress.log_bounds[count], least)
 
 
-def _narrow(found: MixFound, parts: list[SharedBound], end: float) -> bool:
+def _narrow(progress: MixProgress, parts: list[Any], end: float) -> bool:
     """One step on the box that bounds least: one job to the end, or two boxes; false: no step is left."""
     worst = min(parts, key=lambda part: part.log_bound)
     if worst.close_one(end):
@@ -234,5 +226,5 @@ def _narrow(found: MixFound, parts: list[SharedBound], end: float) -> bool:
     if narrower:
         parts.remove(worst)
         parts += narrower
-        found.evaluations += sum(search.evaluations for search in worst.searches)
+        progress.evaluations += sum(search.evaluations for search in worst.searches)
     return bool(narrower)

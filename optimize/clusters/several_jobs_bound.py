@@ -8,11 +8,10 @@ $$\log \sum_j e^{L_j} \ge \sum_j s_j L_j + H(s), \qquad
 \sum_j s_j \min_{p, y_j} \big[L_{jp}(y_j) + m_j \cdot (y_j - y_0)\big] + H(s)$$
 
 The first is Jensen's inequality, the second Lagrange's: each bracket is one job alone, convex in the rates, and
-searched as such (`_bounding`). The shares and the slopes of the known answer make both exact for its plans, so
-what is left of the gap is what other plans could gain by rates that the jobs do not share. Bytes of HBM are shared
-too: they are split
-once, at what the known answer has, and every job pays for the least of its range and has room for the most; then the
-rates are split where the jobs disagree most about them (branch and bound over boxes of hardware).
+searched as such (`bounding`). The shares and the slopes of the known answer make both exact for its plans, so what is
+left of the gap is what other plans could gain by rates that the jobs do not share. Bytes of HBM are shared too: they
+are split once, at what the known answer has, and every job pays for the least of its range and has room for the most;
+then the rates are split where the jobs disagree most about them (branch and bound over boxes of hardware).
 """
 
 import dataclasses
@@ -24,37 +23,12 @@ import numpy as np
 from costmodel.formulas import Hardware
 from costmodel.inputs import Plan, embed
 from optimize.clusters.bounding import close, scan
-from optimize.clusters.cells import Cell
-from optimize.clusters.progress import Best, Progress, Seen
-from optimize.clusters.screening import Screened, tangents_of
-from optimize.clusters.tangents import Left, Tangents
-from optimize.question import RATES, Objective, Problem
+from optimize.clusters.progress import Best, Cell, Progress
+from optimize.clusters.screening import tangents_of
+from optimize.question import RATES, Objective, Problem, Tangents
 
 NARROWEST = 0.01  # logarithm of the ratio of the ends of a range of a rate that is not split any more
 _BELOW = 1 - 1e-3  # of the bytes of the known answer: where its range is split first
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Tilted(Cell):
-    """One job alone, its logarithm weighted and tilted: `log(weight) + L + tilt . (y - place)`."""
-
-    tilt: np.ndarray
-    place: np.ndarray
-    log_weight: float
-    hbm_bytes: tuple[float, float]  # least and most that are bought
-
-    def left(self, hbm_bytes: np.ndarray) -> Left:
-        have = super().left(np.maximum(hbm_bytes, self.hbm_bytes[0]))
-        return have._replace(usd=np.where(hbm_bytes > self.hbm_bytes[1], -1.0, have.usd))
-
-    @property
-    def fill(self) -> bool:
-        return False
-
-    def tangents(self, found: Screened, y: np.ndarray) -> Tangents:
-        at = super().tangents(found, y)
-        moved = self.log_weight + (y - self.place) @ self.tilt
-        return Tangents(at.log_value + moved, at.slopes + self.tilt, y)
 
 
 @dataclasses.dataclass(eq=False)
@@ -77,36 +51,43 @@ class SharedBound:
 
     @property
     def accelerators(self) -> int:
+        """How many the cluster has."""
         return self.alone[0].accelerators
 
     @property
     def shares(self) -> np.ndarray:
+        """What part of the sum each job is at the known answer."""
         shares = np.exp(self.values - self.values.max())
         return shares / shares.sum()
 
     @property
     def log_bound(self) -> float:
-        """Infinite where one job has no plan."""
+        """The logarithm that nothing is below; infinite where one job has no plan."""
         each = np.array([search.log_bound for search in self.searches])
         if any(_impossible(search) for search in self.searches):
             return np.inf
         shares = np.maximum(self.shares, 1e-300)
         return max(self.least, float((self.shares * (each - np.log(shares))).sum()) + self.log_scale)
 
-    def scan(self, seen: list[Seen], end: float) -> None:
-        """Every family of every job bounded once."""
+    def scan(self, seen: list[dict[tuple[int, int], Tangents]], end: float) -> None:
+        """Bound every family of every job once."""
         self.closed = [False] * len(self.alone)
         for i, cell in enumerate(self.alone):
-            weight = float(np.log(cell.problem.job.weight))
-            own = self.tilts[i], self.place, weight, self.hbm_bytes
-            problem = _within(cell.problem, self.ends)
-            tilted = Tilted(problem, cell.accelerators, cell.domain, *own)
+            problem = cell.problem.within(self.ends)
+            tilted = Cell(
+                problem,
+                cell.accelerators,
+                tilt=self.tilts[i],
+                place=self.place,
+                log_weight=float(np.log(problem.job.weight)),
+                hbm_bytes=self.hbm_bytes,
+            )
             search = Progress(problem, seen=seen[i])
             own = {"y": self.place, "hbm_bytes": 0.0, "plan": self.plans[i]}
             search.best = Best(log_value=float(self.levels[i]), cell=tilted, index=-1, **own)
             self.searches.append(search)
             if time.monotonic() > end:
-                search.unseen[(cell.accelerators, cell.domain)] = -np.inf
+                search.unseen[cell.accelerators] = -np.inf
             else:
                 scan(search, tilted)
 
@@ -118,11 +99,11 @@ class SharedBound:
         if lost[chosen] <= 0:
             return False
         self.closed[chosen] = True
-        close(self.searches[chosen], end, exactly=False)
+        close(self.searches[chosen], end)
         return True
 
     def split(self, end: float) -> list["SharedBound"]:
-        """The same in two boxes; none where this one is narrow, or empty."""
+        """The two halves of this box of hardware, bounded; none where it is narrow, or empty."""
         parts = []
         for changes in self._halves() if np.isfinite(self.log_bound) else []:
             part = dataclasses.replace(self, least=self.log_bound, searches=[], closed=[], **changes)
@@ -148,13 +129,6 @@ class SharedBound:
         return [{"ends": (low, below)}, {"ends": (above, high)}]
 
 
-def _within(problem: Problem, ends: tuple[np.ndarray, np.ndarray]) -> Problem:
-    """The same question in a box of rates."""
-    space = problem.space
-    ranges = dataclasses.replace(space.ranges, low=np.exp(ends[0]), high=np.exp(ends[1]))
-    return dataclasses.replace(problem, space=dataclasses.replace(space, ranges=ranges))
-
-
 def _least_at(search: Progress, place: np.ndarray) -> np.ndarray:
     """Rates at which what is still open may be best; `place` where nothing is."""
     parts = [part for part in search.open if len(part.indices)]
@@ -169,26 +143,19 @@ def _impossible(search: Progress) -> bool:
     return not np.isfinite(search.dismissed) and not search.unseen and not any(len(o.indices) for o in search.open)
 
 
-def log_scale(problem: Problem) -> float:
-    """Of the objective over the sum of weighted seconds and what multiplies them: a step is their mean."""
-    if problem.objective is not Objective.step:
-        return 0.0
-    return -float(np.log(sum(job.weight * job.steps for job in problem.jobs)))
-
-
 def shared_bound(
-    problem: Problem, count: int, domain: int, plans: tuple[Plan, ...], hardware: Hardware, log_best: float, end: float
+    problem: Problem, count: int, plans: tuple[Plan, ...], hardware: Hardware, log_best: float, end: float
 ) -> SharedBound:
-    """Every family of every job bounded once, tilted by the slopes of these plans at these rates."""
-    scale, y = log_scale(problem), np.log([float(getattr(hardware, name)) for name in RATES])
+    """The bound of a count, every family of every job bounded once, tilted by the slopes of plans at their hardware."""
+    scale, y = problem.log_scale, np.log([float(getattr(hardware, name)) for name in RATES])
     timed = dataclasses.replace(problem, objective=Objective.time) if scale else problem
-    alone = [Cell(dataclasses.replace(timed, jobs=(job,)), count, domain) for job in problem.jobs]
+    alone = [Cell(dataclasses.replace(timed, jobs=(job,)), count) for job in problem.jobs]
     at = [_at(cell, plan, y[None]) for cell, plan in zip(alone, plans, strict=True)]
-    values = [
-        float(cell.log_value(cell.left(found.peak_bytes), tangents)[0] + np.log(cell.problem.job.weight))
-        for cell, (found, tangents) in zip(alone, at, strict=True)
-    ]
-    values, slopes = np.array(values), np.stack([tangents.slopes[0] for _, tangents in at])
+    pairs = zip(alone, at, strict=True)
+    values = np.array(
+        [float(cell.log_value(cell.left(own.peak_bytes), own)[0] + _log_weight(cell)) for cell, own in pairs]
+    )
+    slopes = np.stack([own.slopes[0] for own in at])
     levels = values - max(0.0, float(np.logaddexp.reduce(values)) + scale - log_best)
     shared = SharedBound(
         alone=alone,
@@ -199,15 +166,19 @@ def shared_bound(
         levels=levels,
         log_scale=scale,
         tilts=np.exp(values - np.logaddexp.reduce(values)) @ slopes - slopes,
-        hbm_bytes=(0.0, problem.space.ranges.most_hbm_bytes),
-        ends=(np.log(problem.space.ranges.low), np.log(problem.space.ranges.high)),
+        hbm_bytes=(0.0, problem.most_hbm_bytes),
+        ends=problem.ends,
     )
-    shared.scan([Seen({}) for _ in alone], end)
+    shared.scan([{} for _ in alone], end)
     return shared
 
 
-def _at(cell: Cell, plan: Plan, y: np.ndarray) -> tuple[Screened, Tangents]:
+def _log_weight(cell: Cell) -> float:
+    return np.log(cell.problem.job.weight)
+
+
+def _at(cell: Cell, plan: Plan, y: np.ndarray) -> Tangents:
     """Of one plan at several rates, without tilt."""
-    points = embed(plan, cell.problem.job.workload, float(cell.domain))
-    found = tangents_of(cell.problem.job.workload, cell.problem.space, points, y)
-    return found, cell.tangents(found, y)
+    problem = cell.problem
+    points = embed(plan, problem.job.workload, float(problem.domain))
+    return cell.tangents(tangents_of(problem.job.workload, problem.machine, points, y))

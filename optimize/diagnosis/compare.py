@@ -20,14 +20,15 @@ class Difference:
 
     @property
     def change(self) -> float:
+        """The second over the first, as a difference."""
         return self.second - self.first
 
 
 def largest_first(first: Mapping[str, float], second: Mapping[str, float]) -> list[Difference]:
     """Every name of either, by the size of its change."""
     names = dict.fromkeys((*first, *second))
-    found = [Difference(name=name, first=first.get(name, 0.0), second=second.get(name, 0.0)) for name in names]
-    return sorted(found, key=lambda difference: -abs(difference.change))
+    differences = [Difference(name=name, first=first.get(name, 0.0), second=second.get(name, 0.0)) for name in names]
+    return sorted(differences, key=lambda difference: -abs(difference.change))
 
 
 def times(first: Explanation, second: Explanation) -> list[Difference]:

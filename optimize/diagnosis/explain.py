@@ -31,10 +31,12 @@ class Stage:
 
     @property
     def peak_bytes(self) -> float:
+        """Bytes of the accelerator's memory."""
         return sum(self.terms.values())
 
     @property
     def second_bytes(self) -> float:
+        """Bytes of the second memory."""
         return sum(self.second.values())
 
 

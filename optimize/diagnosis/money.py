@@ -6,13 +6,13 @@ from costmodel.formulas import Bill, Draw, Economics, EconomicsRange
 from costmodel.inputs import Cluster
 
 
-def economics_json(found: EconomicsRange | None, cluster: Cluster) -> dict[str, Any] | None:
+def economics_json(economics: EconomicsRange | None, cluster: Cluster) -> dict[str, Any] | None:
     """The base figures by name, and the same under `low` and `high`. None stands where a price is not known."""
-    if found is None:
+    if economics is None:
         return None
-    ends = {"low": _figures(found.low), "high": _figures(found.high)}
+    ends = {"low": _figures(economics.low), "high": _figures(economics.high)}
     date = cluster.prices.date if cluster.prices else ""
-    return {**_figures(found.base), **ends, "prices_date": date or None, "missing": missing(cluster)}
+    return {**_figures(economics.base), **ends, "prices_date": date or None, "missing": missing(cluster)}
 
 
 def missing(cluster: Cluster) -> list[str]:

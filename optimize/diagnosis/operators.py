@@ -31,22 +31,24 @@ def operators(workload: Workload, cluster: Cluster, plan: Plan) -> tuple[Operato
     workload, cluster, point = prepare(workload, cluster, plan)
     speed, stack = rates(cluster.accelerator, point, cluster.stack), cluster.stack
     blocks = counts(workload, point, _EXACT).blocks
-    found = [one for block in blocks for one in _of_block(block, point, speed, stack)]
-    return tuple(operator for operator in found if operator.bytes_moved > 0)
+    each = (operator for block in blocks for operator in _of_block(block, point, speed, stack))
+    return tuple(operator for operator in each if operator.bytes_moved > 0)
 
 
 def _of_block(block: BlockCounts, point: PlanPoint, speed: Rates, stack: Stack) -> list[Operator]:
-    row, found = point.precision, []
+    row, operators = point.precision, []
     for count in block.matmuls:
         moved = count.operand_bytes + row.weight_bytes * count.weight_elements
         seconds = matmul_s(count, point, speed, stack, _EXACT)[0]
-        found.append(Operator(name=count.name, kind="matmul", flop=count.flop, bytes_moved=moved, seconds=seconds))
+        operators.append(Operator(name=count.name, kind="matmul", flop=count.flop, bytes_moved=moved, seconds=seconds))
     for count in block.attentions:
         touches = point.attention.score_touches_forward * count.score_elements * row.activation_bytes
         moved, seconds = count.operand_bytes + touches, attention_s(count, point, speed, stack, _EXACT)[0]
-        found.append(Operator(name=count.name, kind="attention", flop=count.flop, bytes_moved=moved, seconds=seconds))
+        operators.append(
+            Operator(name=count.name, kind="attention", flop=count.flop, bytes_moved=moved, seconds=seconds)
+        )
     for count in block.memories:
         moved, seconds = count.forward_bytes, memory_s(count, point, speed, stack)[0]
         flop = moved / row.activation_bytes
-        found.append(Operator(name=count.name, kind="memory", flop=flop, bytes_moved=moved, seconds=seconds))
-    return found
+        operators.append(Operator(name=count.name, kind="memory", flop=flop, bytes_moved=moved, seconds=seconds))
+    return operators

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from costmodel import Exact
-from costmodel.formulas import BlockPasses, Parts, hops, in_flight, streamed_s
+from costmodel.formulas import BlockPasses, Parts, in_flight, streamed_s
 from costmodel.graph import Played, chunk_count, kinds_by_chunk, layers_by_chunk, play
 from costmodel.inputs import SCHEDULES, Plan, PlanPoint, Position
 
@@ -55,12 +55,12 @@ def check_pipeline(plan: Plan, point: PlanPoint, done: Parts) -> PipelineCheck |
         return None
     played, ordered = _play(plan, done, _spread_evenly(plan, done), microbatches), _in_order(plan, done)
     step, played_s = done.step, played.makespan_s
-    summed_s = played_s + step.reduction_s + step.optimizer_s + step.optimizer_waits_s + step.host_s
+    summed_s = played_s + step.reduction_s + step.work.optimizer_s + step.optimizer_waits_s + step.host_s
     return PipelineCheck(
         closed_s=step.passes_s,
         played_s=played_s,
         ordered_s=None if ordered is None else _play(plan, done, ordered, microbatches).makespan_s,
-        step_s=max(summed_s, step.links_s),
+        step_s=max(summed_s, step.work.links_s),
         in_flight_difference=_in_flight_difference(point, played, microbatches),
         seconds=time.perf_counter() - start,
     )
@@ -68,7 +68,7 @@ def check_pipeline(plan: Plan, point: PlanPoint, done: Parts) -> PipelineCheck |
 
 def _play(plan: Plan, done: Parts, chunks: Sequence[Seconds], microbatches: int) -> Played:
     forward_s, backward_s, weight_s = zip(*chunks, strict=True)
-    hop = hops(done.counts, done.times)
+    hop = done.step.work.hops
     return play(
         plan.schedule,
         plan.pipeline,
@@ -84,7 +84,7 @@ def _play(plan: Plan, done: Parts, chunks: Sequence[Seconds], microbatches: int)
 
 def _spread_evenly(plan: Plan, done: Parts) -> list[Seconds]:
     """Seconds of each chunk, all layers being alike: the mean over the kinds."""
-    kinds = [block for block in done.times.blocks if block.position == Position.LAYER]
+    kinds = done.times.layers
     count = sum(block.repeats for block in kinds)
     mean = tuple(sum(block.repeats * of(block) for block in kinds) / count for of in _PASSES)
     held = layers_by_chunk(plan, count)
@@ -93,7 +93,7 @@ def _spread_evenly(plan: Plan, done: Parts) -> list[Seconds]:
 
 def _in_order(plan: Plan, done: Parts) -> list[Seconds] | None:
     """Seconds of each chunk with the layers that it holds when they follow one another; None for one kind of layer."""
-    kinds = [block for block in done.times.blocks if block.position == Position.LAYER]
+    kinds = done.times.layers
     if len(kinds) == 1 or plan.pipeline == 1:
         return None
     chunks = []
@@ -104,15 +104,15 @@ def _in_order(plan: Plan, done: Parts) -> list[Seconds] | None:
 
 
 def _whole(chunks: list[Seconds], plan: Plan, done: Parts) -> list[Seconds]:
-    """With the host's work on each microbatch, waits for the second memory, and then the embedding and the head."""
-    held = layers_by_chunk(plan, sum(block.repeats for block in done.times.blocks if block.position == Position.LAYER))
+    """Chunks with the host's work on each microbatch, waits for the second memory, the embedding and the head."""
+    held = layers_by_chunk(plan, done.counts.layer_count)
     half_s = 0.5 * done.times.microbatch_s * plan.pipeline / len(chunks)
     hosted = [(f + half_s, b + half_s, w) for f, b, w in chunks]
     return _with_ends([_streamed(chunk, n, plan, done) for chunk, n in zip(hosted, held, strict=True)], done)
 
 
 def _streamed(chunk: Seconds, layers: float, plan: Plan, done: Parts) -> Seconds:
-    """Behind the traffic of its layers with the second memory; W inside B unless the schedule splits it off."""
+    """A chunk behind the traffic of its layers with the second memory; W inside B unless the schedule splits it off."""
     moved, (f, b, w) = done.times.streams, chunk
     if moved is None:
         return chunk
@@ -133,8 +133,8 @@ def _with_ends(chunks: list[Seconds], done: Parts) -> list[Seconds]:
 
 
 _PASSES: tuple[Callable[[BlockPasses], float], ...] = (
-    lambda block: block.forward.seconds,
-    lambda block: block.backward.seconds + block.recompute_s,
+    lambda block: block.forward_s,
+    lambda block: block.backward_s,
     lambda block: block.weights.seconds,
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.measured import Case, Unreadable, alternatives, case, evaluated, lightened, posterior, settle
-from costmodel.specs import load_stack, read_rows, write_table
+from costmodel.specs import read_rows, write_table
 
 HEADER = ("predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note")
 _LARGEST_SD = 5.0  # of a logarithm: beyond it an interval says nothing, and its ends leave the floats
@@ -33,13 +33,12 @@ class Prediction:
         return (*("" if figure is None else f"{figure:.7g}" for figure in figures), said, self.note)
 
 
-def predict_file(rows: str | Path, out: str | Path, stack: str | Path | None = None) -> tuple[Prediction, ...]:
+def predict_file(rows: str | Path, out: str | Path, stack: Mapping[str, Any] | None = None) -> tuple[Prediction, ...]:
     """Read, predict and write. One prediction for each row, in order."""
-    fields = {} if stack is None else load_stack(stack)
     read = [Unreadable(row={}, reason=row) if isinstance(row, str) else case(row) for row in read_rows(rows)]
-    found = predict(read, fields)
-    write_table(out, HEADER, (prediction.cells() for prediction in found))
-    return found
+    predictions = predict(read, stack)
+    write_table(out, HEADER, (prediction.cells() for prediction in predictions))
+    return predictions
 
 
 def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None = None) -> tuple[Prediction, ...]:

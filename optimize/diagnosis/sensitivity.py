@@ -135,7 +135,7 @@ def with_leaves(cluster: Cluster, leaves: Mapping[str, Scalar]) -> Cluster:
 
 
 def elasticities(workload: Workload, cluster: Cluster, plan: Plan) -> tuple[Elasticity, ...]:
-    """Of the step's seconds, for all `parameters`."""
+    """Elasticities of the step's seconds, for all `parameters`."""
     wanted = parameters(cluster, plan)
     workload, cluster, point = prepare(workload, cluster, plan)
     columns = 3 * len(wanted) + 1
@@ -157,7 +157,7 @@ def _clean(value: float) -> float:
     return float(value) if abs(value) > NOISE else 0.0
 
 
-def largest(found: tuple[Elasticity, ...], count: int) -> tuple[Elasticity, ...]:
+def largest(elasticities: tuple[Elasticity, ...], count: int) -> tuple[Elasticity, ...]:
     """The parameters of the machine that a tenth more or less of would help most."""
-    helpful = sorted((e for e in found if e.parameter.hardware and e.tenth < 0), key=lambda e: e.tenth)
+    helpful = sorted((e for e in elasticities if e.parameter.hardware and e.tenth < 0), key=lambda e: e.tenth)
     return tuple(helpful[:count])

@@ -21,7 +21,7 @@ _EXACT = Exact(math)
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """What was found. A plan that breaks a rule is not scored: `breakdown` and `pipeline` are None."""
+    """What is wrong with a plan. One that breaks a rule is not scored: `breakdown` and `pipeline` are None."""
 
     plan: Plan
     violations: tuple[str, ...]
@@ -38,6 +38,7 @@ class Validation:
 
     @property
     def peak_bytes(self) -> float:
+        """The peak of the fullest stage."""
         return max(self.stage_bytes, default=0.0)
 
     @property
@@ -47,12 +48,12 @@ class Validation:
 
     @property
     def passes(self) -> bool:
-        """It can be launched: no rule is broken and every stage fits."""
+        """Whether it can be launched: no rule is broken and every stage fits."""
         return not self.violations and self.fits
 
     def as_json(self) -> dict[str, Any]:
-        """For the answer of a command."""
-        found, score = self.pipeline, self.breakdown
+        """The value of the key `validation` in the answer of a command."""
+        check, score = self.pipeline, self.breakdown
         return {
             "violations": list(self.violations),
             "step_s": None if score is None else float(score.step_s),
@@ -60,11 +61,11 @@ class Validation:
             "limit_bytes": self.limit_bytes,
             "fits": self.fits,
             "stage_bytes": list(self.stage_bytes),
-            "pipeline_closed_s": None if found is None else found.closed_s,
-            "pipeline_played_s": None if found is None else found.played_s,
-            "pipeline_difference": None if found is None else found.difference,
-            "played_step_s": None if found is None else found.step_s,
-            "played_in_s": None if found is None else found.seconds,
+            "pipeline_closed_s": None if check is None else check.closed_s,
+            "pipeline_played_s": None if check is None else check.played_s,
+            "pipeline_difference": None if check is None else check.difference,
+            "played_step_s": None if check is None else check.step_s,
+            "played_in_s": None if check is None else check.seconds,
             "messages": list(self.messages),
         }
 

@@ -1,14 +1,17 @@
-"""The best hardware for fixed plans: a convex problem, and the certificate of its answer."""
+"""The best hardware for fixed plans, what bounds it, and what more of a limit would buy."""
 
 from typing import TYPE_CHECKING
 
 from costmodel import door
 
 if TYPE_CHECKING:
-    from optimize.hardware.of_plans import hardware_problem as hardware_problem
-    from optimize.hardware.of_plans import shadow_prices as shadow_prices
-    from optimize.hardware.of_plans import solve_plans as solve_plans
+    from optimize.hardware.shadow_prices import shadow_prices as shadow_prices
     from optimize.hardware.solving import HardwareSolutions as HardwareSolutions
     from optimize.hardware.solving import solve_hardware as solve_hardware
+    from optimize.hardware.solving import solve_plans as solve_plans
+    from optimize.hardware.tangents import aggregated as aggregated
+    from optimize.hardware.tangents import dual_bound as dual_bound
+    from optimize.hardware.tangents import largest_alone as largest_alone
+    from optimize.hardware.tangents import project as project
 
 door.hang(__name__)

@@ -22,13 +22,11 @@ from costmodel.formulas import (
     counts,
     hardware_of,
     memory,
-    rates,
-    step_time,
-    timing,
+    step,
     with_hardware,
 )
 from costmodel.inputs import Cluster, PlanPoint, Workload
-from optimize.hardware.problem import Design, HardwareProblem, bought, design_quantities
+from optimize.question import Problem, Quantities
 
 T = TypeVar("T")
 _EXACT = Exact(np)
@@ -46,9 +44,7 @@ class _Counted(NamedTuple):
 
     def step_s(self, machine: Cluster, sem: Semantics) -> Scalar:
         """Seconds of a step, as in `costmodel.cost`, whose counts and memory are known already."""
-        times = timing(self.counted, self.point, machine, machine.stack, sem)
-        speed = rates(machine.accelerator, self.point, machine.stack)
-        return step_time(self.counted, times, self.point, machine.stack, speed, sem).step_s
+        return step(self.counted, self.point, machine, sem).step_s
 
 
 def _count(workload: Workload, point: PlanPoint, template: Cluster) -> _Counted:
@@ -60,9 +56,9 @@ def _count(workload: Workload, point: PlanPoint, template: Cluster) -> _Counted:
 class HardwareModel:
     """Objective and residuals of `n` plans (each a plan for every job) over the logarithms of the free variables."""
 
-    def __init__(self, problem: HardwareProblem, points: tuple[PlanPoint, ...]) -> None:
+    def __init__(self, problem: Problem, points: tuple[PlanPoint, ...]) -> None:
         self.problem, self.points, self.names = problem, points, problem.free
-        self.template = dataclasses.replace(as_floats(problem.template), prices=None)
+        self.template = problem.machine
         self.length = max(_length(point) for point in points)
         jobs = zip(problem.jobs, points, strict=True)
         self.jobs = [_count(as_floats(job.workload), point, self.template) for job, point in jobs]
@@ -97,12 +93,14 @@ class HardwareModel:
         return kept
 
     def take(self, chosen: np.ndarray) -> "HardwareModel":
-        """The same for some of the plans."""
+        """The model of some of the plans."""
 
         def of(tree: T) -> T:
             return map_leaves(lambda leaf: leaf[chosen] if np.size(leaf) == self.length > 1 else leaf, tree)
 
-        part = self.within(self.low[chosen], self.high[chosen])
+        part = copy.copy(self)
+        part.__dict__.pop("offered", None)
+        part.low, part.high = self.low[chosen], self.high[chosen]
         part.length, part.points = len(chosen), of(self.points)
         part.jobs = [
             job._replace(
@@ -117,13 +115,6 @@ class HardwareModel:
         part.needs = {name: need[chosen] for name, need in self.needs.items()}
         return part
 
-    def within(self, low: np.ndarray, high: np.ndarray) -> "HardwareModel":
-        """The same plans in other boxes."""
-        part = copy.copy(self)
-        part.__dict__.pop("offered", None)
-        part.low, part.high = low, high
-        return part
-
     def hardware(self, values: Mapping[str, Any]) -> Hardware:
         """The template's hardware with these values."""
         return dataclasses.replace(hardware_of(self.template), **values, accelerators=self.accelerators)
@@ -133,39 +124,36 @@ class HardwareModel:
         machine = with_hardware(self.template, hardware)
         return tuple(job.step_s(machine, sem) for job in self.jobs)
 
-    def design(self, hardware: Hardware, step_s: tuple[Scalar, ...]) -> Design:
-        """Times and what the hardware costs, together."""
-        jobs = self.problem.jobs
-        train_s = total(job.weight * job.steps * seconds for job, seconds in zip(jobs, step_s, strict=True))
-        found = design_quantities(self.problem, hardware, train_s, self.idle)
-        return Design(hardware=hardware, quantities=found, step_s=step_s)
+    def quantities(self, hardware: Hardware, step_s: tuple[Scalar, ...]) -> Quantities:
+        """What objective and residuals read, from the hardware and the seconds of a step of each job."""
+        return self.problem.quantities(hardware, step_s, self.idle)
 
-    def objective(self, found: Design) -> Scalar:
+    def objective(self, of: Quantities) -> Scalar:
         """The positive quantity that is minimised."""
         steps = total(job.weight * job.steps for job in self.problem.jobs)
-        return self.problem.objective.minimised(found.quantities, steps)
+        return self.problem.objective.minimised(of, steps)
 
-    def residuals(self, found: Design) -> dict[str, Scalar]:
+    def residuals(self, of: Quantities) -> dict[str, Scalar]:
         """Positive quantities that must be at most 1, by name."""
-        limits, q = self.problem.limits, found.quantities
-        spent_usd = q.usd_per_s * q.train_s if limits.rent else q.capital_usd
+        limits = self.problem.limits
+        spent_usd = of.usd_per_s * of.train_s if limits.rent else of.capital_usd
         pairs = [
             ("budget_usd", spent_usd, limits.budget_usd),
-            ("power_w", q.meter_w, limits.power_w),
-            ("deadline_s", q.train_s, limits.deadline_s),
+            ("power_w", of.meter_w, limits.power_w),
+            ("deadline_s", of.train_s, limits.deadline_s),
         ]
         pairs += [
             (f"deadline_s of {job.workload.name}", job.steps * seconds, job.deadline_s)
-            for job, seconds in zip(self.problem.jobs, found.step_s, strict=True)
+            for job, seconds in zip(self.problem.jobs, of.step_s, strict=True)
         ]
         own = {name: value / limit for name, value, limit in pairs if limit is not None}
-        return own | {name: residual(found) for name, residual in self.problem.residuals.items()}
+        return own | {name: residual(of) for name, residual in self.problem.residuals.items()}
 
     @functools.cached_property
     def limits(self) -> tuple[str, ...]:
         """Names of the residuals, in order."""
         hardware = self.hardware({})
-        return tuple(self.residuals(self.design(hardware, tuple(1.0 for _ in self.jobs))))
+        return tuple(self.residuals(self.quantities(hardware, tuple(1.0 for _ in self.jobs))))
 
     @functools.cached_property
     def timeless(self) -> bool:
@@ -178,20 +166,14 @@ class HardwareModel:
         """Logarithms of the residuals alone (limits first): at most 0 where all are met."""
         hardware = self.hardware(dict(zip(self.names, np.exp(logs), strict=True)))
         times = tuple(1.0 for _ in self.jobs) if self.timeless else self.times(hardware, _EXACT)
-        found = self.residuals(self.design(hardware, times)).values()
+        ratios = self.residuals(self.quantities(hardware, times)).values()
         shape = (len(self.limits), *logs.shape[1:])
-        return np.log(np.stack([np.broadcast_to(x, logs.shape[1:]) for x in found])) if found else np.empty(shape)
-
-    def corner_log(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """The objective with the times of the best corner of a box and the money of the cheapest: below all inside."""
-        best, cheapest = (self.hardware(dict(zip(self.names, np.exp(side), strict=True))) for side in (high, low))
-        found = self.objective(self.design(cheapest, self.times(best, _EXACT)))
-        return np.broadcast_to(np.log(found), (self.length,))
+        return np.log(np.stack([np.broadcast_to(x, logs.shape[1:]) for x in ratios])) if ratios else np.empty(shape)
 
     def equalities(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows of coefficients of the logarithms, and what they sum to."""
-        rows = [[own.powers.get(name, 0.0) for name in self.names] for own in self.problem.equal]
-        return np.reshape(rows, (len(rows), len(self.names))), np.log([own.value for own in self.problem.equal])
+        rows = [[powers.get(name, 0.0) for name in self.names] for powers, _ in self.problem.equal]
+        return np.reshape(rows, (len(rows), len(self.names))), np.log([value for _, value in self.problem.equal])
 
     def evaluate(self, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Logarithms of objective and residuals (1 + limits first), and their slopes (then variables).
@@ -201,8 +183,8 @@ class HardwareModel:
         values = np.exp(logs)
         seeded = {name: Dual(value, {name: value}) for name, value in zip(self.names, values, strict=True)}
         hardware = self.hardware(seeded)
-        found = self.design(hardware, self.times(hardware, SUBGRADIENT))
-        results = [self.objective(found), *self.residuals(found).values()]
+        of = self.quantities(hardware, self.times(hardware, SUBGRADIENT))
+        results = [self.objective(of), *self.residuals(of).values()]
         return _logarithms(results, self.names, logs.shape[1:])
 
 
@@ -215,6 +197,11 @@ def _logarithms(results: list[Scalar], names: tuple[str, ...], shape: tuple[int,
             if name in parts:
                 slopes[i, j] = parts[name] / value
     return values, slopes
+
+
+def bought(point: PlanPoint, template: Cluster) -> Scalar:
+    """Accelerators that a plan pays for: all of every innermost domain that it touches."""
+    return point.accelerators * template.tiers[0].size / point.domain
 
 
 def _length(point: PlanPoint) -> int:

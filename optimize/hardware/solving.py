@@ -1,9 +1,9 @@
 r"""Best hardware for fixed plans, in one batch, with certificates and shadow prices.
 
 At a fixed plan the logarithms of time, money and watts are convex in the logarithms of the hardware (DESIGN section
-6), so the best hardware is a convex problem of a few variables: minimised by cutting planes (`_convex.py`), the bound
-valid by construction. The multipliers of its limits are the shadow prices: one per cent more of a limit lowers the
-minimised quantity by so many per cent.
+6), so the best hardware is a convex problem of a few variables: minimised by cutting planes, the bound valid by
+construction. The multipliers of its limits are the shadow prices: one per cent more of a limit lowers the minimised
+quantity by so many per cent.
 """
 
 import dataclasses
@@ -14,18 +14,14 @@ import numpy as np
 
 from costmodel import map_leaves
 from costmodel.formulas import Hardware
-from costmodel.inputs import PlanPoint
-from optimize.hardware import certify
-from optimize.hardware import convex as _convex
+from costmodel.inputs import Plan, PlanPoint, embed
+from optimize.hardware import cutting_planes
+from optimize.hardware.cutting_planes import Minima
 from optimize.hardware.model import HardwareModel
-from optimize.hardware.problem import FREE, GROWTH, SHRINK, Design, Equal, HardwareProblem, bought, design_quantities
-
-__all__ = [
-    "FREE", "GROWTH", "SHRINK", "Design", "Equal", "HardwareModel", "HardwareProblem", "HardwareSolutions",
-    "HardwareStatus", "TOLERANCE", "bought", "design_quantities", "solve_hardware", "stack",
-]  # fmt: skip
+from optimize.question import Problem
 
 TOLERANCE = 1e-3
+EXACTLY = 1e-6  # gap of the hardware of the plan that is reported
 _STRICT = 1e-9  # a point that misses no limit by so little is one from which to start
 
 
@@ -44,11 +40,10 @@ class HardwareStatus(enum.Enum):
 class HardwareSolutions:
     """Answers for a batch of plans; every array is by plan first."""
 
-    problem: HardwareProblem
     model: HardwareModel
     status: tuple[HardwareStatus, ...]
     logs: np.ndarray  # logarithms of the free variables
-    value: np.ndarray  # the minimised quantity; infinite where nothing feasible was found
+    value: np.ndarray  # the minimised quantity; infinite where nothing is known to be feasible
     lower_bound: np.ndarray
     shadow_prices: dict[str, np.ndarray]  # per cent of the value for one per cent more of a limit
     need_prices: dict[str, np.ndarray]  # by memory: per cent of the value for one per cent less that the plan needs
@@ -85,7 +80,7 @@ def stack(points: Sequence[PlanPoint]) -> PlanPoint:
 
 
 def solve_hardware(
-    problem: HardwareProblem,
+    problem: Problem,
     *plans: PlanPoint | Sequence[PlanPoint],
     tolerance: float = TOLERANCE,
     cutoff: float = np.inf,
@@ -96,35 +91,23 @@ def solve_hardware(
     """
     points = tuple(plan if isinstance(plan, PlanPoint) else stack(plan) for plan in plans)
     model = HardwareModel(problem, tuple(map_leaves(_as_double, point) for point in points))
-    n, k = model.low.shape
     offered, allowed = model.offered, _allowed(model)
     inside, missed, evaluations = _start(model, offered & allowed)
-    startable, limits = offered & allowed & (missed <= 0), len(model.limits)
-    found = _convex.Found(
-        model.low.copy(), np.full(n, np.inf), np.full(n, np.inf), np.zeros((n, limits)), np.zeros((n, k)), evaluations
-    )
-    chosen = _promising(model, np.flatnonzero(startable), found, float(np.log(cutoff)))
+    startable = offered & allowed & (missed <= 0)
+    minima = cutting_planes.nothing_known(inside, len(model.limits), np.inf)
+    minima.evaluations = evaluations
+    chosen = np.flatnonzero(startable)
     if len(chosen):
-        part = _convex.minimise(
-            model.take(chosen), inside[chosen], (1 - 1e-9) * np.log1p(tolerance), float(np.log(cutoff))
-        )
-        for name in ("point", "value", "bound", "limit_weights", "slope"):
-            getattr(found, name)[chosen] = getattr(part, name)
-        found.evaluations += part.evaluations
-    found.point[~startable] = inside[~startable]
-    causes = _causes(offered, allowed, startable)
-    return _solutions(problem, model, found, causes, tolerance, cutoff)
+        narrow, cut = (1 - 1e-9) * np.log1p(tolerance), float(np.log(cutoff))
+        minima.put(chosen, cutting_planes.minimise(model.take(chosen), inside[chosen], narrow, cut))
+    return _solutions(model, minima, _causes(offered, allowed, startable), tolerance, cutoff)
 
 
-def _promising(model: HardwareModel, chosen: np.ndarray, found: _convex.Found, cutoff: float) -> np.ndarray:
-    """Those of the plans whose cheap bounds are not above the cutoff; the others keep theirs."""
-    if not len(chosen) or cutoff == np.inf:
-        return chosen
-    part = model.take(chosen)
-    found.bound[chosen] = certify.log_bounds(part)
-    found.evaluations += certify.STEPS * len(chosen)
-    found.point[chosen] = part.low
-    return chosen[found.bound[chosen] <= cutoff]
+def solve_plans(problem: Problem, plans: Sequence[Plan], tolerance: float = EXACTLY) -> HardwareSolutions:
+    """The best hardware of one plan for each job."""
+    domain, pairs = float(problem.template.tiers[0].usable_size), zip(problem.jobs, plans, strict=True)
+    points = [[embed(plan, job.workload, domain)] for job, plan in pairs]
+    return solve_hardware(problem, *points, tolerance=tolerance)
 
 
 def _as_double(leaf: object) -> object:
@@ -157,12 +140,10 @@ def _start(model: HardwareModel, wanted: np.ndarray) -> tuple[np.ndarray, np.nda
     if not len(search):  # money and watts are least at the cheapest corner
         return inside, missed, 0
     meeting = _Meeting(model.take(search))
-    found = _convex.minimise(meeting, inside[search], 1e-4, cutoff=0.0, enough=lambda value: value < -_STRICT)
-    inside[search], missed[search] = (
-        found.point,
-        np.where(found.value <= 0, found.value, np.maximum(found.bound, 1e-12)),
-    )
-    return inside, missed, found.evaluations
+    least = cutting_planes.minimise(meeting, inside[search], 1e-4, cutoff=0.0, enough=lambda value: value < -_STRICT)
+    inside[search] = least.point
+    missed[search] = np.where(least.value <= 0, least.value, np.maximum(least.bound, 1e-12))
+    return inside, missed, least.evaluations
 
 
 class _Meeting:
@@ -190,36 +171,33 @@ class _Meeting:
 
 
 def _solutions(
-    problem: HardwareProblem,
     model: HardwareModel,
-    found: _convex.Found,
+    minima: Minima,
     causes: list[HardwareStatus | None],
     tolerance: float,
     cutoff: float,
 ) -> HardwareSolutions:
-    value, bound = np.exp(found.value), np.exp(found.bound)
+    value, bound = np.exp(minima.value), np.exp(minima.bound)
     ends = (_ended(reached, proved, tolerance, cutoff) for reached, proved in zip(value, bound, strict=True))
-    status = tuple(cause or end for cause, end in zip(causes, ends, strict=True))
-    at_answer = model.residual_logs(found.point.T)
+    at_answer = model.residual_logs(minima.point.T)
     return HardwareSolutions(
-        problem=problem,
         model=model,
-        status=status,
-        logs=found.point,
+        status=tuple(cause or end for cause, end in zip(causes, ends, strict=True)),
+        logs=minima.point,
         value=value,
         lower_bound=bound,
-        shadow_prices={name: found.limit_weights[:, j] for j, name in enumerate(model.limits)},
-        need_prices={name: _need_price(model, found, name) for name in model.needs if name in model.names},
+        shadow_prices={name: minima.limit_weights[:, j] for j, name in enumerate(model.limits)},
+        need_prices={name: _need_price(model, minima, name) for name in model.needs if name in model.names},
         excess={name: at_answer[j] for j, name in enumerate(model.limits)},
-        evaluations=found.evaluations,
+        evaluations=minima.evaluations,
     )
 
 
-def _need_price(model: HardwareModel, found: _convex.Found, name: str) -> np.ndarray:
+def _need_price(model: HardwareModel, minima: Minima, name: str) -> np.ndarray:
     """Zero where the least that is offered is more than the plan needs."""
     i = model.names.index(name)
     needed = model.low[:, i] > np.log(model.problem.range_of(name)[0])
-    return needed * np.maximum(found.slope[:, i], 0.0)
+    return needed * np.maximum(minima.slope[:, i], 0.0)
 
 
 def _ended(value: float, bound: float, tolerance: float, cutoff: float) -> HardwareStatus:

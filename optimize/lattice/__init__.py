@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from costmodel import door
 
 if TYPE_CHECKING:
+    from optimize.lattice.axes import LARGEST_VIRTUAL as LARGEST_VIRTUAL
     from optimize.lattice.axes import Axis as Axis
     from optimize.lattice.default_plan import choose_plan as choose_plan
     from optimize.lattice.default_plan import enlarged as enlarged
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from optimize.lattice.lattice import Chunk as Chunk
     from optimize.lattice.lattice import Lattice as Lattice
     from optimize.lattice.lattice import lattice as lattice
-    from optimize.lattice.legality import rules as rules
     from optimize.lattice.narrowing import thinned as thinned
     from optimize.lattice.recompute_families import Families as Families
 

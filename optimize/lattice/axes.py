@@ -9,7 +9,7 @@ import numpy as np
 from costmodel import map_leaves
 from costmodel.formulas import domain_sizes
 from costmodel.inputs import SCHEDULES, Plan, Workload, embed, options, schedule_rows
-from optimize.lattice.legality import Rules
+from costmodel.specs import Demands, kept
 
 Fixed = Mapping[str, Any]
 Rows = Mapping[str, np.ndarray]
@@ -67,28 +67,26 @@ def _rows_of(table: Mapping[Any, Any], chosen: np.ndarray, dtype: Any) -> Any:
     return type(rows[0])(**{name: np.array([getattr(row, name) for row in rows], dtype)[chosen] for name in names})
 
 
-def stages_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
+def stages_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
     """Schedules and virtual stages."""
     names, several = list(SCHEDULES), [schedule.interleaves for schedule in SCHEDULES.values()]
-    batch, most = int(rule.workload.batch), min(rule.layers, LARGEST_VIRTUAL)
+    most = min(d.layers, LARGEST_VIRTUAL)
     pairs = [(i, v) for i in range(len(names)) for v in (range(2, most + 1) if several[i] else [1])]
     first = names.index(Plan.schedule)
     pairs = sorted(pairs, key=lambda pair: (pair[0] != first, not several[pair[0]], pair))
     schedule, virtual = np.array(pairs, int).T
-    kept = wanted(fixed, "schedule", np.array(names)[schedule]) & wanted(fixed, "virtual_stages", virtual)
-    schedule, virtual = schedule[kept], virtual[kept]
+    asked = wanted(fixed, "schedule", np.array(names)[schedule]) & wanted(fixed, "virtual_stages", virtual)
+    schedule, virtual = schedule[asked], virtual[asked]
     given = fixed.get("stage_layers")
 
-    def fullest(stages: np.ndarray) -> Any:
-        return -(-rule.layers // stages) if given is None else max(given)
-
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
-        stages, microbatches = key["pipeline"], batch // (key["data"] * key["microbatch"])
+        stages = key["pipeline"]
+        held, fullest = _layers_of_stages(d.layers, stages, given)
         legal = np.zeros((len(stages), len(schedule)), bool)
         for index, name in enumerate(names):
             v = virtual[schedule == index]
-            chosen = rule.schedule(name, stages, v, microbatches) & rule.stages(name, stages, v, given)
-            legal[:, schedule == index] = chosen & (fullest(stages) % v == 0)
+            chosen = {"schedule": name, "virtual_stages": v, "stage_layers": held}
+            legal[:, schedule == index] = kept(d, {**key, **chosen}, new=chosen) & (fullest % v == 0)
         plain = legal[:, schedule == first].any(axis=1, keepdims=True)
         legal &= (stages > 1) | ~plain | (schedule == first)
         return {"schedule": schedule[None], "virtual_stages": virtual[None]}, legal
@@ -100,14 +98,23 @@ def stages_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
     return axis(rows, ("pipeline", "data", "microbatch"), make, embedded)
 
 
-def shards_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
+def _layers_of_stages(layers: int, stages: np.ndarray, given: Sequence[int] | None) -> tuple[Any, Any]:
+    """The column `stage_layers` of `default_plan.even_layers`, or of what is given; and layers of the fullest stage."""
+    if given is not None:
+        return (len(given), sum(given), min(given)), max(given)
+    odd = layers % stages > 0
+    return (odd * stages, odd * layers, odd * (layers // stages)), -(-layers // stages)
+
+
+def shards_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
     """ZeRO stages, each over all of data x context (0) or over the ranks of one domain of some tier."""
     stages = np.array([z for z in options.ZERO_STAGES if wanted(fixed, "zero_stage", z)], int)
+    counted = {"accelerators": int(d.cluster.accelerators)}
     copy_bytes = options.PRECISIONS[fixed.get("precision", "bf16")].copy_bytes  # which ZeRO 3 does not keep
 
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
         ranks = key["data"] * key["context"]
-        sizes = domain_sizes(rule.cluster.tiers, key["domain"].astype(float))[:-1]
+        sizes = domain_sizes(d.cluster.tiers, key["domain"].astype(float))[:-1]
         inside = [(size // key["tensor"]).astype(int) for size in sizes]
         inside = [np.where((shard > 1) & (shard < ranks), shard, -1) for shard in inside]
         given = fixed.get("data_shard")
@@ -115,7 +122,8 @@ def shards_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
         zero = np.tile(stages, len(shards))[None]
         shard = np.repeat(np.concatenate(shards, axis=1), len(stages), axis=1)
         possible = (shard >= 0) & ((shard == 0) | (zero > 0))
-        legal = possible & rule.shards({**key, "zero_stage": zero, "data_shard": np.maximum(shard, 0)})
+        chosen = {"zero_stage": zero, "data_shard": np.maximum(shard, 0)}
+        legal = possible & kept(d, {**key, **counted, **chosen}, new=chosen)
         undivided = (ranks == 1) & legal[:, zero[0] == 0].any(axis=1, keepdims=True)
         idle = (zero > 0) & ((zero < 3) | (copy_bytes == 0))
         return {"zero_stage": zero, "data_shard": shard}, legal & ~(undivided & idle)
@@ -127,17 +135,16 @@ def shards_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
     return axis(rows, ("domain", "tensor", "context", "data", "expert", "expert_tensor"), make, embedded)
 
 
-def switches_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
+def switches_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
     """Sequence parallelism off and on, ring and all-to-all."""
     parallel, exchange = np.array([[1, 0, 1, 0], [0, 0, 1, 1]])
     kinds = np.array(["ring", "all_to_all"])
 
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
-        tensor, context = key["tensor"], key["context"]
-        legal = rule.sequence_parallel(tensor, context, parallel) & rule.context_kind(tensor, context, exchange)
-        legal = legal & wanted(fixed, "sequence_parallel", parallel.astype(bool))
+        chosen = {"sequence_parallel": parallel, "context_kind": kinds[exchange]}
+        legal = kept(d, {**key, **chosen}, new=chosen) & wanted(fixed, "sequence_parallel", parallel.astype(bool))
         legal = legal & wanted(fixed, "context_kind", kinds[exchange])
-        alike = (context == 1) & (exchange == 1) & (fixed.get("context_kind") != "all_to_all")
+        alike = (key["context"] == 1) & (exchange == 1) & (fixed.get("context_kind") != "all_to_all")
         return {"sequence_parallel": parallel[None], "all_to_all": exchange[None]}, legal & ~alike
 
     def embedded(entries: Rows, dtype: Any) -> dict[str, Any]:
@@ -147,7 +154,7 @@ def switches_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
     return axis(rows, ("tensor", "context"), make, embedded)
 
 
-def recompute_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
+def recompute_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
     """Nothing, the attention's core, or everything in a share of the layers that is whole layers of each stage."""
     names = list(options.RECOMPUTES)
     shares = SHARES if fixed.get("recompute_share") is None else (float(fixed["recompute_share"]),)
@@ -155,18 +162,18 @@ def recompute_axis(rule: Rules, rows: Rows, fixed: Fixed) -> Axis:
     mode, share = (np.array(column) for column in zip(*pairs, strict=True))
 
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
-        each = rule.layers // key["pipeline"]
+        each = d.layers // key["pipeline"]
         quarters = np.ceil(share * each - 1e-9) / np.maximum(each, 1)
         partial = (mode == names.index("full")) & (share < 1) & (fixed.get("recompute_share") is None)
         found = np.where(partial, quarters, share)
         legal = np.broadcast_to(wanted(fixed, "recompute", np.array(names)[mode]), found.shape).copy()
-        legal &= ~partial | ((rule.layers % key["pipeline"] == 0) & (quarters < 1))
+        legal &= ~partial | ((d.layers % key["pipeline"] == 0) & (quarters < 1))
         again = (found[:, 1:] == found[:, :-1]) & (mode[1:] == mode[:-1]) & partial[1:]
         legal[:, 1:] &= ~again
         return {"recompute": mode[None], "recompute_share": found}, legal
 
     def embedded(entries: Rows, dtype: Any) -> dict[str, Any]:
-        return {"recompute": _recompute_rows(rule.workload, names, entries, dtype)}
+        return {"recompute": _recompute_rows(d.workload, names, entries, dtype)}
 
     return axis(rows, ("pipeline",), make, embedded)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.inputs import Cluster, Workload
+from costmodel.inputs import Cluster, Split, Workload
+from costmodel.specs import Demands, kept
 from optimize.lattice.axes import wanted
-from optimize.lattice.legality import Rules
 from optimize.status import CommandError, Status
 
 DEGREES = ("domain", "tensor", "context", "pipeline", "data", "expert", "expert_tensor", "microbatch")
@@ -22,16 +22,16 @@ _TOO_MANY = (
 )
 
 
-def rows_of_degrees(rule: Rules, fixed: Mapping[str, Any]) -> Iterator[dict[str, np.ndarray]]:
+def rows_of_degrees(d: Demands, fixed: Mapping[str, Any]) -> Iterator[dict[str, np.ndarray]]:
     """Part by part, in a fixed order: the usual domain first, then the least tensor degree."""
-    _check_sizes(rule.workload, rule.cluster)
+    _check_sizes(d.workload, d.cluster)
     count = 0
-    for domain, tensor in _outer(rule, fixed):
-        part = _rows(rule, fixed, domain, tensor)
+    for domain, tensor in _outer(d, fixed):
+        part = _rows(d, fixed, domain, tensor)
         count += len(part["tensor"])
         if count > MOST_ROWS:
-            cluster = rule.cluster
-            told = _TOO_MANY.format(rule.workload.name, cluster.accelerators, cluster.name)
+            cluster = d.cluster
+            told = _TOO_MANY.format(d.workload.name, cluster.accelerators, cluster.name)
             raise CommandError(Status.bad_input, told)
         yield part
 
@@ -43,41 +43,41 @@ def _check_sizes(workload: Workload, cluster: Cluster) -> None:
             raise CommandError(Status.bad_input, f"`{name}` is {value}; expected at most {LARGEST} for a search")
 
 
-def _outer(rule: Rules, fixed: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+def _outer(d: Demands, fixed: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
     """Domains and tensor degrees, the usual domain first."""
-    total = int(rule.cluster.accelerators)
-    tensors = [
-        t for t in divisors(math.gcd(total, *rule.tensor_divides)) if rule.tensor(t) and wanted(fixed, "tensor", t)
-    ]
-    return itertools.product(_domains(rule, fixed), tensors)
+    total = int(d.cluster.accelerators)
+    widths = divisors(math.gcd(total, *(int(size) for size, _ in d.tensor_divides)))
+    tensors = [t for t in widths if kept(d, {"tensor": t}) and wanted(fixed, "tensor", t)]
+    return itertools.product(_domains(d, fixed), tensors)
 
 
-def _domains(rule: Rules, fixed: Mapping[str, Any]) -> list[int]:
-    inner, total = rule.cluster.tiers[0], int(rule.cluster.accelerators)
+def _domains(d: Demands, fixed: Mapping[str, Any]) -> list[int]:
+    inner, total = d.cluster.tiers[0], int(d.cluster.accelerators)
     usable, size = int(inner.usable_size), int(inner.size)
-    found = [usable, *(d for d in divisors(total) if size / 2 < d <= size and d != usable)]
+    domains = [usable, *(n for n in divisors(total) if size / 2 < n <= size and n != usable)]
     if fixed.get("domain") is not None:
-        found = [fixed["domain"]] if isinstance(fixed["domain"], int) else sorted(fixed["domain"])
-    found = found[:1] if total <= found[0] else found
-    return [d for d in found if rule.domain(d)]
+        domains = [fixed["domain"]] if isinstance(fixed["domain"], int) else sorted(fixed["domain"])
+    domains = domains[:1] if total <= domains[0] else domains
+    return [n for n in domains if kept(d, {"domain": n, "accelerators": total})]
 
 
-def _rows(rule: Rules, fixed: Mapping[str, Any], domain: int, tensor: int) -> dict[str, np.ndarray]:
+def _rows(d: Demands, fixed: Mapping[str, Any], domain: int, tensor: int) -> dict[str, np.ndarray]:
     """Legal degrees under one domain and tensor degree, each with every microbatch."""
-    inside = int(rule.cluster.accelerators) // tensor
-    batch = int(rule.workload.batch)
-    stages = [p for p in divisors(inside) if p <= rule.layers]
-    experts, shares = _expert_degrees(rule, inside * tensor)
-    grid = np.meshgrid(divisors(math.gcd(inside, int(rule.workload.sequence))), stages, experts, shares, indexing="ij")
+    inside = int(d.cluster.accelerators) // tensor
+    batch = int(d.workload.batch)
+    stages = [p for p in divisors(inside) if p <= d.layers]
+    experts, shares = _expert_degrees(d, inside * tensor)
+    grid = np.meshgrid(divisors(math.gcd(inside, int(d.workload.sequence))), stages, experts, shares, indexing="ij")
     context, pipeline, expert, expert_tensor = (axis.ravel() for axis in grid)
     whole = inside % (context * pipeline) == 0
     c = {"context": context, "pipeline": pipeline, "expert": expert, "expert_tensor": expert_tensor}
     c |= {"data": np.where(whole, inside // (context * pipeline), 1), "microbatch": np.ones_like(context)}
-    c |= {"tensor": np.full_like(context, tensor), "domain": np.full_like(context, domain)}
-    legal = whole & rule.degrees(c)
+    product = tensor * context * c["data"] * pipeline
+    legal = whole & kept(d, {**c, "tensor": tensor, "domain": domain, "accelerators": product})
     for name in DEGREES[2:-1]:
         legal = legal & wanted(fixed, name, c[name])
     c = {name: column[legal] for name, column in c.items()}
+    c |= {name: np.full_like(c["context"], value) for name, value in (("tensor", tensor), ("domain", domain))}
     return _with_microbatches(c, batch, fixed)
 
 
@@ -86,21 +86,21 @@ def _with_microbatches(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str,
     each = {data: [m for m in sizes if wanted(fixed, "microbatch", m)] for data, sizes in each.items()}
     lists = [each[int(data)] for data in c["data"]]
     times = np.array([len(sizes) for sizes in lists], int)
-    found = {name: np.repeat(column, times) for name, column in c.items()}
-    return found | {"microbatch": np.array(list(itertools.chain.from_iterable(lists)), int)}
+    rows = {name: np.repeat(column, times) for name, column in c.items()}
+    return rows | {"microbatch": np.array(list(itertools.chain.from_iterable(lists)), int)}
 
 
-def _expert_degrees(rule: Rules, ranks: int) -> tuple[list[int], list[int]]:
+def _expert_degrees(d: Demands, ranks: int) -> tuple[list[int], list[int]]:
     """Degrees of the second mesh that divide what they share."""
-    found = []
-    for name in ("expert", "expert_tensor"):
-        values = [value for degree, value in rule.expert_divides if degree == name]
-        found.append(divisors(math.gcd(ranks, *values)) if values else [1])
-    return found[0], found[1]
+    degrees = []
+    for name in (Split.EXPERT, Split.EXPERT_TENSOR):
+        values = [int(size) for degree, size, _ in d.expert_divides if degree == name]
+        degrees.append(divisors(math.gcd(ranks, *values)) if d.has_experts else [1])
+    return degrees[0], degrees[1]
 
 
 def divisors(value: int) -> list[int]:
-    """In order."""
+    """All divisors of a value, in order."""
     return list(_divisors(value))
 
 

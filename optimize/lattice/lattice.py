@@ -24,11 +24,10 @@ import numpy as np
 
 from costmodel.formulas import Cost
 from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Workload, embed, options
-from costmodel.specs import PLAN_CHECKS, SpecError, fail, nearest, violations
+from costmodel.specs import PLAN_CHECKS, Demands, SpecError, demands, fail, nearest, violations
 from optimize.lattice.axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis
 from optimize.lattice.default_plan import even_layers
 from optimize.lattice.degrees import DEGREES, rows_of_degrees
-from optimize.lattice.legality import Rules, rules
 
 CHUNK = 65_536
 AXES = ("schedule", "virtual_stages", "zero_stage", "data_shard", "sequence_parallel", "context_kind", "recompute")
@@ -153,7 +152,7 @@ class Lattice:
         """None where the layers divide."""
         if self.fixed.get("stage_layers") is not None:
             return tuple(self.fixed["stage_layers"])
-        return even_layers(self.rules.layers, pipeline)
+        return even_layers(self.demands.layers, pipeline)
 
     def needed(self, found: Cost) -> np.ndarray:
         """Memory over what there is: of HBM or, where more of it is lacking, of the second memory. Above 1: no fit."""
@@ -163,8 +162,8 @@ class Lattice:
         return np.maximum(share, found.second_bytes / chip.second_memory_bytes)
 
     @functools.cached_property
-    def rules(self) -> Rules:
-        return rules(self.workload, self.cluster)
+    def demands(self) -> Demands:
+        return demands(self.workload, self.cluster)
 
     def plan(self, index: int) -> Plan:
         """Plan number `index`, with what overlaps only where there is traffic to hide."""
@@ -195,11 +194,11 @@ class Lattice:
 def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Lattice:
     """All legal plans that keep the fields in `fixed`. A set among its values allows any of its members."""
     _check_fields(fixed)
-    rule = rules(workload, cluster)
-    parts = list(rows_of_degrees(rule, fixed))
+    asked = demands(workload, cluster)
+    parts = list(rows_of_degrees(asked, fixed))
     rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}
     makers = (stages_axis, shards_axis, switches_axis, recompute_axis) if len(rows["tensor"]) else ()
-    axes = tuple(make(rule, rows, fixed) for make in makers)
+    axes = tuple(make(asked, rows, fixed) for make in makers)
     sizes = functools.reduce(np.multiply, (axis.count for axis in axes), np.ones(len(rows["tensor"]), int))
     single = {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}
     whole = Lattice(workload, cluster, single, rows, axes, np.cumsum(sizes)).with_rows(np.flatnonzero(sizes > 0))

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from costmodel.inputs import Workload
+from costmodel.inputs import Cluster, Workload
 from optimize.lattice.lattice import lattice
 from optimize.lattice.recompute_families import Families
-from optimize.question import Space, sized
+from optimize.question import sized
 
 LARGE = 600_000  # families of one count: a quarter of a second
 TRIED = 32  # domains, where the lattice is counted
@@ -20,12 +20,12 @@ _STEPS: tuple[tuple[Mapping[str, Any], str], ...] = (
 
 
 def thinned(
-    workloads: Sequence[Workload], space: Space, fixed: Mapping[str, Any]
+    workloads: Sequence[Workload], machine: Cluster, fixed: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """The fields to fix besides `fixed`, one after another until the lattice is small enough; and in words."""
     own, said = dict(fixed), []
     for step, words in _STEPS:
-        if max(_families(workload, space, own) for workload in workloads) <= LARGE:
+        if max(_families(workload, machine, own) for workload in workloads) <= LARGE:
             break
         name = next(iter(step))
         if name in own or (name == "context" and any(workload.sequence > LONG for workload in workloads)):
@@ -35,7 +35,7 @@ def thinned(
     return own, tuple(said)
 
 
-def _families(workload: Workload, space: Space, fixed: Mapping[str, Any]) -> int:
-    domain = int(space.template.tiers[0].usable_size)
-    whole = lattice(workload, sized(space.template, TRIED * domain), {**fixed, "domain": domain})
+def _families(workload: Workload, machine: Cluster, fixed: Mapping[str, Any]) -> int:
+    domain = int(machine.tiers[0].usable_size)
+    whole = lattice(workload, sized(machine, TRIED * domain), {**fixed, "domain": domain})
     return len(Families(whole))

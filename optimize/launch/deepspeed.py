@@ -17,8 +17,7 @@ from typing import Any
 
 from costmodel.inputs import Plan, Workload
 from optimize.launch import text as _text
-from optimize.launch.framework import Alternative, Framework, Job, Known, Settings, has_experts
-from optimize.launch.reader import Reader, divided
+from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings, divided, has_experts
 
 OPTIMIZERS = {"adam": "AdamW", "sgd": "SGD", "muon": "Muon", "adafactor": "Adafactor"}
 PRECISIONS = ("fp32", "fp16", "bf16")
@@ -52,37 +51,37 @@ ALTERNATIVES: tuple[Alternative, ...] = tuple(
 def deepspeed_settings(job: Job) -> Settings:
     """Dotted names of the file's sections."""
     plan = job.plan
-    found: Settings = {
+    settings: Settings = {
         "train_batch_size": job.batch,
         "train_micro_batch_size_per_gpu": plan.microbatch,
         "gradient_accumulation_steps": int(plan.microbatches(job.batch)),
         ZERO + "stage": plan.zero_stage,
         ZERO + "overlap_comm": plan.overlap_data and plan.zero_stage > 0,
     }
-    found |= {f"{ZERO}mics_shard_size": plan.data_shard} if plan.data_shard else {}
+    settings |= {f"{ZERO}mics_shard_size": plan.data_shard} if plan.data_shard else {}
     for share, section in ((plan.offload_optimizer, "offload_optimizer"), (plan.offload_weights, "offload_param")):
-        found |= {f"{ZERO}{section}.device": "cpu", f"{ZERO}{section}.pin_memory": True} if share else {}
-    found |= {"bf16.enabled": plan.precision == "bf16", "fp16.enabled": plan.precision == "fp16"}
-    found |= {"data_types.grad_accum_dtype": plan.gradient_dtype}
-    found |= {"optimizer.type": OPTIMIZERS.get(plan.optimizer, "AdamW")}
-    return found | _elsewhere(job)
+        settings |= {f"{ZERO}{section}.device": "cpu", f"{ZERO}{section}.pin_memory": True} if share else {}
+    settings |= {"bf16.enabled": plan.precision == "bf16", "fp16.enabled": plan.precision == "fp16"}
+    settings |= {"data_types.grad_accum_dtype": plan.gradient_dtype}
+    settings |= {"optimizer.type": OPTIMIZERS.get(plan.optimizer, "AdamW")}
+    return settings | _elsewhere(job)
 
 
 def _elsewhere(job: Job) -> Settings:
     """Degrees, which DeepSpeed takes in sections of their own, and what the model's code does."""
-    plan, found = job.plan, {}
+    plan, settings = job.plan, {}
     if plan.tensor > 1:
-        found["tensor_parallel.autotp_size"] = plan.tensor
+        settings["tensor_parallel.autotp_size"] = plan.tensor
     if plan.context > 1:
-        found |= {"sequence_parallel_size": plan.context, "data_parallel_size": plan.data}
+        settings |= {"sequence_parallel_size": plan.context, "data_parallel_size": plan.data}
     if job.has_experts:
-        found |= {"expert_parallel.enabled": True, "expert_parallel.autoep_size": plan.expert}
+        settings |= {"expert_parallel.enabled": True, "expert_parallel.autoep_size": plan.expert}
     if plan.pipeline > 1:
-        found["pipeline.stages"] = plan.pipeline
+        settings["pipeline.stages"] = plan.pipeline
     if plan.recompute == "full":
-        found |= {"activation_checkpointing.partition_activations": False}
-        found |= {"activation_checkpointing.number_checkpoints": job.layers}
-    return found
+        settings |= {"activation_checkpointing.partition_activations": False}
+        settings |= {"activation_checkpointing.number_checkpoints": job.layers}
+    return settings
 
 
 def deepspeed_fields(reader: Reader, known: Known) -> dict[str, Any]:
@@ -93,7 +92,7 @@ def deepspeed_fields(reader: Reader, known: Known) -> dict[str, Any]:
     stage = reader.word(ZERO + "stage", {i: i for i in range(4)}, 0)
     sections = [name for name in reader.settings if name.startswith("activation_checkpointing")]
     reader.used.update(sections)
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "tensor": tensor,
         "context": context,
         "context_kind": "all_to_all" if context > 1 else "ring",
@@ -105,12 +104,12 @@ def deepspeed_fields(reader: Reader, known: Known) -> dict[str, Any]:
         "optimizer": _optimizer(reader),
     }
     if reader.settings.get(ZERO + "mics_shard_size", -1) != -1:
-        found["data_shard"] = reader.count(ZERO + "mics_shard_size")
+        fields["data_shard"] = reader.count(ZERO + "mics_shard_size")
     reader.used.add(ZERO + "mics_shard_size")
     for name, section in (("offload_optimizer", "offload_optimizer"), ("offload_weights", "offload_param")):
-        found[name] = reader.word(f"{ZERO}{section}.device", {"none": 0.0, "cpu": 1.0}, 0.0)
+        fields[name] = reader.word(f"{ZERO}{section}.device", {"none": 0.0, "cpu": 1.0}, 0.0)
         reader.flag(f"{ZERO}{section}.pin_memory")
-    return found | _numbers_read(reader) | _batch_read(reader, known, tensor * context * stages)
+    return fields | _numbers_read(reader) | _batch_read(reader, known, tensor * context * stages)
 
 
 def _optimizer(reader: Reader) -> str:
@@ -140,8 +139,8 @@ def _batch_read(reader: Reader, known: Known, inside: int) -> dict[str, Any]:
     elif data and batch and (each or steps):
         other = divided(reader, names[0], batch, data * (each or steps or 1), "all data ranks")
         each = each or other
-    found: dict[str, Any] = {"microbatch": each or 1, "batch": batch}
-    return found if data is None else found | {"data": data, "accelerators": data * inside}
+    fields: dict[str, Any] = {"microbatch": each or 1, "batch": batch}
+    return fields if data is None else fields | {"data": data, "accelerators": data * inside}
 
 
 def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Launch files: a plan as the flags or the file of a training framework, and back.
 
 `launch("megatron", plan, workload, cluster)` gives the text, `read(text, where)` the fields of a plan that a text says.
-Only this package knows names that belong to others; each framework's module says where they stand.
+Only this room knows names that belong to others; each framework's module says where they stand.
 """
 
 import dataclasses
@@ -12,21 +12,7 @@ from typing import Any
 from costmodel.inputs import Cluster, Plan, Workload, layers
 from costmodel.specs import SpecError, nearest
 from optimize.launch import deepspeed, maxtext, megatron, megatron_bridge, torchtitan
-from optimize.launch.framework import FACTS, FREE, Framework, Job, Known, Launch, canonical, has_experts
-from optimize.launch.reader import Reader
-
-__all__ = [
-    "FRAMEWORKS",
-    "FREE",
-    "Framework",
-    "Known",
-    "Launch",
-    "canonical",
-    "framework_of",
-    "has_experts",
-    "launch",
-    "read",
-]
+from optimize.launch.framework import FACTS, Framework, Job, Known, Launch, Reader, canonical, has_experts
 
 FRAMEWORKS: dict[str, Framework] = {
     module.FRAMEWORK.name: module.FRAMEWORK for module in (megatron, megatron_bridge, torchtitan, maxtext, deepspeed)
@@ -79,17 +65,17 @@ def read(text: str, where: str = "launch file", known: Known | None = None) -> L
     reader = Reader(_parsed(framework, text, where), where)
     size = _SIZE.search(text)
     said = dataclasses.replace(known, accelerators=known.accelerators or (int(size[1]) if size else None))
-    found = framework.fields(reader, said)
-    facts = {name: value for name in FACTS if (value := found.pop(name, None)) is not None}
+    fields = framework.fields(reader, said)
+    facts = {name: value for name in FACTS if (value := fields.pop(name, None)) is not None}
     count = said.accelerators or facts.get("accelerators")
     if size and size[2]:
-        found["domain"] = int(size[2])
-    if found.get("stage_layers") is not None and len(set(found["stage_layers"])) == 1:
-        even = found["stage_layers"][0] % found.get("virtual_stages", 1) == 0
-        found["stage_layers"] = None if even else found["stage_layers"]
+        fields["domain"] = int(size[2])
+    if fields.get("stage_layers") is not None and len(set(fields["stage_layers"])) == 1:
+        even = fields["stage_layers"][0] % fields.get("virtual_stages", 1) == 0
+        fields["stage_layers"] = None if even else fields["stage_layers"]
     return Launch(
         framework=framework.name,
-        fields=_completed(found, count, where),
+        fields=_completed(fields, count, where),
         facts=facts | ({} if count is None else {"accelerators": count}),
         unread=reader.left(framework.about_model),
     )
@@ -102,18 +88,18 @@ def _parsed(framework: Framework, text: str, where: str) -> dict[str, Any]:
         raise SpecError(f"{where}: {error}") from None
 
 
-def _completed(found: dict[str, Any], accelerators: int | None, where: str) -> Mapping[str, Any]:
-    """With `data` from the number of accelerators, and `data_shard` from the number of groups."""
-    copies = found.pop("copies", None)
-    inside = found["tensor"] * found["context"] * found["pipeline"]
-    if "data" not in found and accelerators is not None:
+def _completed(fields: dict[str, Any], accelerators: int | None, where: str) -> Mapping[str, Any]:
+    """The fields with `data` from the number of accelerators, and `data_shard` from the number of groups."""
+    copies = fields.pop("copies", None)
+    inside = fields["tensor"] * fields["context"] * fields["pipeline"]
+    if "data" not in fields and accelerators is not None:
         data, rest = divmod(accelerators, inside)
         if rest or not data:
             told = f"`accelerators` is {accelerators}; expected a multiple of tensor x context x pipeline, {inside}"
             raise SpecError(f"{where}: {told}")
-        found["data"] = data
+        fields["data"] = data
     if copies is not None and copies > 1:
-        if "data" not in found:
+        if "data" not in fields:
             raise SpecError(f"{where}: groups of data ranks need the number of accelerators; expected --accelerators")
-        found["data_shard"] = found["data"] * found["context"] // copies
-    return found
+        fields["data_shard"] = fields["data"] * fields["context"] // copies
+    return fields

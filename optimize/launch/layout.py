@@ -11,7 +11,7 @@ from costmodel.graph import layers_by_chunk
 from costmodel.inputs import Plan
 
 MOST_LETTERS = 100_000
-"""Of a text that is written out."""
+"""Letters of a text that is written out."""
 
 
 def layout(plan: Plan, layers: int) -> str:
@@ -28,7 +28,7 @@ def chunk_layers(text: str) -> list[int] | None:
     for pattern in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)"):
         if sum(len(what) * int(times[:9]) for what, times in re.findall(pattern, text)) > MOST_LETTERS:
             return None
-        text = re.sub(pattern, lambda found: found[1] * int(found[2]), text)
+        text = re.sub(pattern, lambda match: match[1] * int(match[2]), text)
     if not re.fullmatch(r"E[t|]*L", text):
         return None
     return [stage.strip("EL").count("t") for stage in text.split("|")]

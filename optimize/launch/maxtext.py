@@ -20,11 +20,10 @@ from typing import Any
 
 from costmodel.inputs import Plan, Workload
 from optimize.launch import text as _text
-from optimize.launch.framework import Alternative, Framework, Job, Known, Settings, has_experts
-from optimize.launch.reader import Reader, divided
+from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings, divided, has_experts
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
-"""Of the mesh, from the inside out."""
+"""Axes of the mesh, from the inside out."""
 REMATS = {"none": "minimal_with_context", "selective": "minimal", "full": "full"}
 KINDS = {("ring", True): "ring", ("ring", False): "all_gather", ("all_to_all", True): "ulysses"}
 OPTIMIZERS = {"adam": "adamw", "sgd": "sgd", "muon": "muon"}
@@ -69,19 +68,19 @@ def maxtext_settings(job: Job) -> Settings:
     accumulated = plan.pipeline == 1
     count = int(plan.microbatches(job.batch))
     batch = plan.microbatch * plan.data if accumulated else job.batch
-    found: Settings = {f"ici_{axis}_parallelism": inner[axis] for axis in AXES}
-    found |= {f"dcn_{axis}_parallelism": outer[axis] for axis in AXES}
-    found |= {
+    settings: Settings = {f"ici_{axis}_parallelism": inner[axis] for axis in AXES}
+    settings |= {f"dcn_{axis}_parallelism": outer[axis] for axis in AXES}
+    settings |= {
         "per_device_batch_size": batch / job.accelerators,
         "gradient_accumulation_steps": count if accumulated else 1,
         "max_target_length": job.sequence,
     }
     if not accumulated:
-        found |= {"num_pipeline_microbatches": count}
-        found |= {"num_layers_per_pipeline_stage": max(1, job.layers // plan.pipeline), "num_pipeline_repeats": 1}
+        settings |= {"num_pipeline_microbatches": count}
+        settings |= {"num_layers_per_pipeline_stage": max(1, job.layers // plan.pipeline), "num_pipeline_repeats": 1}
     if plan.context > 1:
-        found["context_parallel_strategy"] = KINDS[plan.context_kind, plan.overlap_context]
-    found |= {
+        settings["context_parallel_strategy"] = KINDS[plan.context_kind, plan.overlap_context]
+    settings |= {
         "shard_optimizer_over_data": plan.zero_stage == 1,
         "remat_policy": REMATS[plan.recompute],
         "te_comm_gemm_overlap": "full" if plan.overlap_tensor else "disabled",
@@ -90,7 +89,7 @@ def maxtext_settings(job: Job) -> Settings:
         "grad_dtype": DTYPES.get(plan.gradient_dtype, "float32"),
         **PRECISIONS.get(plan.precision, PRECISIONS["bf16"]),
     }
-    return found
+    return settings
 
 
 def _degrees(plan: Plan) -> dict[str, int]:
@@ -127,7 +126,7 @@ def maxtext_fields(reader: Reader, known: Known) -> dict[str, Any]:
     experts, context = sizes["expert"] or 1, sizes["context"] or 1
     ranks = (sizes["data"] or 1) * (sizes["fsdp"] or 1) * experts
     zero = _zero_stage(reader, sizes)
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "tensor": tensor * sequence,
         "sequence_parallel": sequence > 1,
         "context": context,
@@ -139,11 +138,11 @@ def maxtext_fields(reader: Reader, known: Known) -> dict[str, Any]:
         "sequence": reader.count("max_target_length"),
     }
     if None not in sizes.values():
-        found |= {"data": ranks, "accelerators": math.prod(size or 1 for size in sizes.values())}
+        fields |= {"data": ranks, "accelerators": math.prod(size or 1 for size in sizes.values())}
     kinds = {name: pair for pair, name in KINDS.items()}
     kind, overlaps = reader.word("context_parallel_strategy", kinds, ("ring", False))
-    found |= {"context_kind": kind, "overlap_context": overlaps or context == 1}
-    return found | _batch_read(reader, found, known) | _options_read(reader)
+    fields |= {"context_kind": kind, "overlap_context": overlaps or context == 1}
+    return fields | _batch_read(reader, fields, known) | _options_read(reader)
 
 
 def _size(reader: Reader, axis: str, known: Known) -> int | None:
@@ -167,20 +166,20 @@ def _zero_stage(reader: Reader, sizes: dict[str, int | None]) -> int:
     return 1 if over_data or sizes["data"] == 1 else 0
 
 
-def _batch_read(reader: Reader, found: dict[str, Any], known: Known) -> dict[str, Any]:
+def _batch_read(reader: Reader, fields: dict[str, Any], known: Known) -> dict[str, Any]:
     """Sequences of a microbatch and of a step; nothing where the number of devices is not known."""
     each, steps = reader.number("per_device_batch_size"), reader.one("gradient_accumulation_steps")
     automatic = reader.settings.get("num_pipeline_microbatches", -1) == -1
     reader.used |= {"num_pipeline_microbatches", "num_layers_per_pipeline_stage"}
-    stages = found["pipeline"]
+    stages = fields["pipeline"]
     if reader.settings.get("num_pipeline_repeats", -1) not in (-1, 1):
         raise reader.wrong("num_pipeline_repeats", "1: circular pipelines have no schedule here")
     reader.used.add("num_pipeline_repeats")
     schedule = {"schedule": "gpipe" if stages > 1 else "one_f_one_b"}
-    devices = found.get("accelerators") or known.accelerators
+    devices = fields.get("accelerators") or known.accelerators
     if each is None or devices is None:
         return schedule
-    data = devices // (found["tensor"] * found["context"] * stages)
+    data = devices // (fields["tensor"] * fields["context"] * stages)
     total = round(each * devices)
     parts = 1 if stages == 1 else stages if automatic else reader.one("num_pipeline_microbatches")
     if abs(total - each * devices) > 1e-6 or not total:

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from costmodel.inputs import Plan, Workload
-from optimize.launch import megatron
+from optimize.launch import megatron_rules
 from optimize.launch import text as _text
-from optimize.launch.framework import Alternative, Framework, Job, Known, Settings
+from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings
 from optimize.launch.megatron_read import megatron_fields
-from optimize.launch.megatron_write import PRECISIONS, UNFUSED, megatron_settings
-from optimize.launch.reader import Reader
+from optimize.launch.megatron_words import PRECISIONS, UNFUSED
+from optimize.launch.megatron_write import megatron_settings
 
 NAMES = {
     "tensor-model-parallel-size": "model.tensor_model_parallel_size",
@@ -72,7 +72,7 @@ RECIPES = {
 }
 _READ_AS = {"bf16_with_fp8_current_scaling_mixed": "fp8_tensor"}
 _LIMITED = {"precision": tuple(RECIPES.values()), "gradient_dtype": ("fp32", "fp16"), "state_dtype": ("fp32",)}
-ALTERNATIVES: tuple[Alternative, ...] = tuple({**allowed, **_LIMITED} for allowed in megatron.ALTERNATIVES)
+ALTERNATIVES: tuple[Alternative, ...] = tuple({**allowed, **_LIMITED} for allowed in megatron_rules.ALTERNATIVES)
 P2P = "comm_overlap.overlap_p2p_comm"
 
 
@@ -80,17 +80,17 @@ def bridge_settings(job: Job) -> Settings:
     """The flags of Megatron-LM under their names here, switches spelled out."""
     flags = megatron_settings(job)
     flags |= {switch: False for switch in SWITCHES if switch not in flags}
-    found = {NAMES[flag]: value for flag, value in flags.items() if flag in NAMES}
-    if "model.recompute_modules" in found:
-        found["model.recompute_modules"] = [found["model.recompute_modules"]]
-    found.setdefault("model.recompute_granularity", None)
+    settings = {NAMES[flag]: value for flag, value in flags.items() if flag in NAMES}
+    if "model.recompute_modules" in settings:
+        settings["model.recompute_modules"] = [settings["model.recompute_modules"]]
+    settings.setdefault("model.recompute_granularity", None)
     if job.plan.virtual_stages > 1:
-        found |= {"model.virtual_pipeline_model_parallel_size": job.plan.virtual_stages}
-        found |= {P2P: job.plan.overlap_pipeline}
-    found |= dict.fromkeys(FUSIONS, job.plan.fused_kernels)
-    found |= {second: found[first] for first, second in TWICE.items()}
+        settings |= {"model.virtual_pipeline_model_parallel_size": job.plan.virtual_stages}
+        settings |= {P2P: job.plan.overlap_pipeline}
+    settings |= dict.fromkeys(FUSIONS, job.plan.fused_kernels)
+    settings |= {second: settings[first] for first, second in TWICE.items()}
     recipes = {precision: recipe for recipe, precision in RECIPES.items()}
-    return found | {"mixed_precision": recipes.get(job.plan.precision, "bf16_mixed")}
+    return settings | {"mixed_precision": recipes.get(job.plan.precision, "bf16_mixed")}
 
 
 def bridge_fields(reader: Reader, known: Known) -> dict[str, Any]:
@@ -117,8 +117,8 @@ def _hyphened(recipes: dict[str, str]) -> dict[str, str]:
 
 
 def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
-    """Those of Megatron, and the gradients that the recipes of number formats reduce."""
-    yield from megatron.rules(plan, workload)
+    """Rules of Megatron, and the gradients that the recipes of number formats reduce."""
+    yield from megatron_rules.rules(plan, workload)
     own = "fp16" if plan.precision == "fp16" else "fp32"
     if plan.gradient_dtype != own:
         yield f"`gradient_dtype` is {plan.gradient_dtype}; the recipe for {plan.precision} reduces in {own}"

@@ -1,23 +1,22 @@
-"""The options of Megatron's core as fields of a plan: `_megatron_write.py` backwards, and what people use beside."""
+"""The options of Megatron's core as fields of a plan: `megatron_write.py` backwards, and what people use beside."""
 
 from typing import Any
 
 from costmodel.specs import SpecError
-from optimize.launch.framework import Known
+from optimize.launch.framework import Known, Reader, divided
 from optimize.launch.layout import chunk_layers, stage_layers
-from optimize.launch.megatron_write import OPTIMIZERS, SHARDING, UNFUSED
-from optimize.launch.reader import Reader, divided
+from optimize.launch.megatron_words import OPTIMIZERS, SHARDING, UNFUSED
 
 RECIPES = {"delayed": "fp8_tensor", "tensorwise": "fp8_tensor", "blockwise": "fp8_block", "mxfp8": "mxfp8"}
 BACKENDS = {"auto": "flash", "flash": "flash", "fused": "flash", "unfused": "unfused", "local": "unfused"}
 
 
 def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
-    """The same, backwards."""
+    """Fields of the plan and facts that the flags say."""
     tensor = reader.one("tensor-model-parallel-size")
     experts = known.has_experts or reader.has("expert-model-parallel-size") or reader.has("num-experts")
     layers_said = reader.count("num-layers")
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "tensor": tensor,
         "context": reader.one("context-parallel-size"),
         "pipeline": reader.few("pipeline-model-parallel-size"),
@@ -35,10 +34,10 @@ def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
         "fused_kernels": not all([reader.flag(name) for name in UNFUSED]),
     }
     reader.word("moe-token-dispatcher-type", {"alltoall": 1, "flex": 1}, 1)
-    found |= _stages_read(reader, found["pipeline"], layers_said or known.layers)
+    fields |= _stages_read(reader, fields["pipeline"], layers_said or known.layers)
     return (
-        found
-        | _recompute_read(reader, found, layers_said or known.layers)
+        fields
+        | _recompute_read(reader, fields, layers_said or known.layers)
         | _shards_read(reader)
         | _numbers_read(reader)
     )
@@ -80,7 +79,7 @@ def _with_ends(reader: Reader, ends: list[int | None], stages: int, total: int) 
     return (ends[0] or middle, *[middle] * (stages - 2), ends[1] or middle)
 
 
-def _recompute_read(reader: Reader, found: dict[str, Any], total: int | None) -> dict[str, Any]:
+def _recompute_read(reader: Reader, fields: dict[str, Any], total: int | None) -> dict[str, Any]:
     modes = {"full": "full", "selective": "selective"}
     mode = reader.word("recompute-granularity", modes, "selective" if reader.flag("recompute-activations") else "none")
     method, share = reader.word("recompute-method", {"uniform": "uniform", "block": "block"}, "uniform"), 1.0
@@ -88,7 +87,8 @@ def _recompute_read(reader: Reader, found: dict[str, Any], total: int | None) ->
     count = reader.count("recompute-num-layers", 1)
     if mode == "full" and method == "block":
         whole = _needed(reader, "recompute-num-layers", total)
-        each = divided(reader, "recompute-num-layers", whole, found["pipeline"] * found["virtual_stages"], "all layers")
+        chunks = fields["pipeline"] * fields["virtual_stages"]
+        each = divided(reader, "recompute-num-layers", whole, chunks, "all layers")
         share = min(1.0, count / each)
     return {"recompute": mode, "recompute_share": share}
 

@@ -3,25 +3,13 @@
 from costmodel.inputs import Plan
 from optimize.launch.framework import Job, Settings
 from optimize.launch.layout import layout
-
-PRECISIONS: dict[str, Settings] = {
-    "fp32": {},
-    "fp16": {"fp16": True},
-    "bf16": {"bf16": True},
-    "fp8_tensor": {"bf16": True, "fp8-format": "hybrid", "fp8-recipe": "delayed"},
-    "fp8_block": {"bf16": True, "fp8-format": "e4m3", "fp8-recipe": "blockwise"},
-    "mxfp8": {"bf16": True, "fp8-format": "e4m3", "fp8-recipe": "mxfp8"},
-    "nvfp4": {"bf16": True, "fp4-format": "e2m1", "fp4-recipe": "nvfp4"},
-}
-OPTIMIZERS = ("adam", "sgd", "muon")
-SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
-UNFUSED = ("no-masked-softmax-fusion", "no-bias-gelu-fusion", "no-bias-swiglu-fusion", "no-bias-dropout-fusion")
+from optimize.launch.megatron_words import OPTIMIZERS, PRECISIONS, SHARDING, UNFUSED
 
 
 def megatron_settings(job: Job) -> Settings:
     """All flags of a plan, in the order of Megatron's own groups."""
     plan = job.plan
-    found: Settings = {
+    settings: Settings = {
         "tensor-model-parallel-size": plan.tensor,
         "pipeline-model-parallel-size": plan.pipeline,
         "context-parallel-size": plan.context,
@@ -30,12 +18,12 @@ def megatron_settings(job: Job) -> Settings:
         "seq-length": job.sequence,
     }
     if plan.context > 1:
-        found["cp-comm-type"] = "p2p" if plan.context_kind == "ring" else "a2a"
+        settings["cp-comm-type"] = "p2p" if plan.context_kind == "ring" else "a2a"
     if job.has_experts:
-        found |= {"expert-model-parallel-size": plan.expert, "expert-tensor-parallel-size": plan.expert_tensor}
-        found |= {"moe-token-dispatcher-type": "alltoall"}
-    found |= _switches(plan) | _stages(job) | _recompute(job) | _shards(plan) | _numbers(plan)
-    return {name: value for name, value in found.items() if value is not None and value is not False}
+        settings |= {"expert-model-parallel-size": plan.expert, "expert-tensor-parallel-size": plan.expert_tensor}
+        settings |= {"moe-token-dispatcher-type": "alltoall"}
+    settings |= _switches(plan) | _stages(job) | _recompute(job) | _shards(plan) | _numbers(plan)
+    return {name: value for name, value in settings.items() if value is not None and value is not False}
 
 
 def _switches(plan: Plan) -> Settings:
@@ -50,14 +38,14 @@ def _switches(plan: Plan) -> Settings:
 
 def _stages(job: Job) -> Settings:
     plan = job.plan
-    found: Settings = {}
+    settings: Settings = {}
     if plan.stage_layers is not None:
-        found["pipeline-model-parallel-layout"] = layout(plan, job.layers)
+        settings["pipeline-model-parallel-layout"] = layout(plan, job.layers)
     elif plan.virtual_stages > 1:
-        found["num-virtual-stages-per-pipeline-rank"] = plan.virtual_stages
+        settings["num-virtual-stages-per-pipeline-rank"] = plan.virtual_stages
     if plan.virtual_stages > 1 and not plan.overlap_pipeline:
-        found["no-overlap-p2p-communication"] = True
-    return found
+        settings["no-overlap-p2p-communication"] = True
+    return settings
 
 
 def _recompute(job: Job) -> Settings:
@@ -66,35 +54,35 @@ def _recompute(job: Job) -> Settings:
         return {}
     if plan.recompute == "selective":
         return {"recompute-granularity": "selective", "recompute-modules": "core_attn"}
-    found: Settings = {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1}
+    settings: Settings = {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1}
     if plan.recompute_share < 1 and plan.stage_layers is None:
         each = job.layers // (plan.pipeline * plan.virtual_stages)
-        found |= {"recompute-method": "block", "recompute-num-layers": max(1, round(plan.recompute_share * each))}
-        found |= {"num-layers": job.layers}
-    return found
+        settings |= {"recompute-method": "block", "recompute-num-layers": max(1, round(plan.recompute_share * each))}
+        settings |= {"num-layers": job.layers}
+    return settings
 
 
 def _shards(plan: Plan) -> Settings:
-    found: Settings = {"use-distributed-optimizer": plan.zero_stage > 0}
+    settings: Settings = {"use-distributed-optimizer": plan.zero_stage > 0}
     if plan.zero_stage > 1:
-        found |= {"use-megatron-fsdp": True, "data-parallel-sharding-strategy": SHARDING[plan.zero_stage]}
-        found |= {"ckpt-format": "fsdp_dtensor"}
+        settings |= {"use-megatron-fsdp": True, "data-parallel-sharding-strategy": SHARDING[plan.zero_stage]}
+        settings |= {"ckpt-format": "fsdp_dtensor"}
     if plan.data_shard is not None:
-        found["num-distributed-optimizer-instances"] = plan.data * plan.context // plan.data_shard
-    found["overlap-grad-reduce"] = plan.overlap_data
-    found["overlap-param-gather"] = plan.overlap_data and plan.zero_stage > 0
-    return found
+        settings["num-distributed-optimizer-instances"] = plan.data * plan.context // plan.data_shard
+    settings["overlap-grad-reduce"] = plan.overlap_data
+    settings["overlap-param-gather"] = plan.overlap_data and plan.zero_stage > 0
+    return settings
 
 
 def _numbers(plan: Plan) -> Settings:
-    found: Settings = {"optimizer": plan.optimizer if plan.optimizer in OPTIMIZERS else None}
-    found |= PRECISIONS[plan.precision]
-    found["grad-reduce-in-bf16"] = "bf16" in found and plan.gradient_dtype == "bf16"
-    found["accumulate-allreduce-grads-in-fp32"] = plan.precision == "fp16" and plan.gradient_dtype == "fp32"
+    settings: Settings = {"optimizer": plan.optimizer if plan.optimizer in OPTIMIZERS else None}
+    settings |= PRECISIONS[plan.precision]
+    settings["grad-reduce-in-bf16"] = "bf16" in settings and plan.gradient_dtype == "bf16"
+    settings["accumulate-allreduce-grads-in-fp32"] = plan.precision == "fp16" and plan.gradient_dtype == "fp32"
     if plan.state_dtype != "fp32":
-        found |= {"use-precision-aware-optimizer": True}
-        found |= {"exp-avg-dtype": plan.state_dtype, "exp-avg-sq-dtype": plan.state_dtype}
+        settings |= {"use-precision-aware-optimizer": True}
+        settings |= {"exp-avg-dtype": plan.state_dtype, "exp-avg-sq-dtype": plan.state_dtype}
     if plan.offload_optimizer:
-        found |= {"use-precision-aware-optimizer": True, "optimizer-cpu-offload": True}
-        found |= {"optimizer-offload-fraction": plan.offload_optimizer}
-    return found
+        settings |= {"use-precision-aware-optimizer": True, "optimizer-cpu-offload": True}
+        settings |= {"optimizer-offload-fraction": plan.offload_optimizer}
+    return settings

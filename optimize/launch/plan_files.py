@@ -1,29 +1,24 @@
 """Plan files: the fields of `Plan`, an answer that holds them, or a launch file of a training framework."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from costmodel.inputs import layers
 from costmodel.specs import PLAN_CHECKS, SpecError, convert, load_workload, plain, plan_from, read_mapping, read_text
 from optimize.launch.framework import Known, has_experts
 
 
-class PlanFile(NamedTuple):
-    """What a plan file says: fields of the plan, and with a launch file batch, sequence, accelerators and software."""
+def read_plan_file(path: str, beside: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Fields of the plan, and with a launch file batch, sequence, accelerators and software; and options of a launch
+    file that may change the cost and that nothing here stands for.
 
-    values: dict[str, Any]
-    unread: tuple[str, ...] = ()  # options of a launch file that may change the cost and that nothing here stands for
-
-
-def read_plan_file(path: str, beside: Mapping[str, Any]) -> PlanFile:
-    """The file by its content. A launch file may leave open how many layers or accelerators there are, which is then
-    taken from what was given `beside` it.
+    A launch file may leave open how many layers or accelerators there are: taken from what was given `beside` it.
     """
     from optimize.launch.frameworks import framework_of, read
 
     text, where = read_text(path), f"plan ({plain(path)})"
     if framework_of(text) is None:
-        return PlanFile(_plan_fields(path, where))
+        return _plan_fields(path, where), ()
     known = _known(beside)
     launch = read(text, where, known)
     count = launch.facts.get("layers", known.layers)
@@ -31,7 +26,7 @@ def read_plan_file(path: str, beside: Mapping[str, Any]) -> PlanFile:
         raise SpecError(f"{where}: `num-layers` is {count}; expected the {known.layers} layers of the model")
     facts = {name: launch.facts[name] for name in ("batch", "sequence", "accelerators") if name in launch.facts}
     software = {"software": launch.framework}
-    return PlanFile(software | facts | convert(launch.fields, PLAN_CHECKS, where), launch.unread)
+    return software | facts | convert(launch.fields, PLAN_CHECKS, where), launch.unread
 
 
 def is_launch_file(path: str) -> bool:

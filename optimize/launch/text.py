@@ -44,7 +44,7 @@ def literal(text: str) -> Any:
 def _words(text: str) -> list[str]:
     """Words as a shell would see them, with the variables that the text itself sets."""
     known = {name: value.strip("\"'") for name, value in _SETS.findall(text)}
-    text = _VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), text)
+    text = _VARIABLE.sub(lambda match: known.get(match[1] or match[2], match[0]), text)
     words = shlex.shlex(text, posix=True, punctuation_chars="()")
     words.whitespace_split, words.commenters = True, "#"
     try:
@@ -65,17 +65,17 @@ def _shell(value: Any) -> str:
 
 def parse_flags(text: str) -> Settings:
     """Every `--name`, with its values up to the next one: none is True, several are a list."""
-    found: Settings = {}
+    settings: Settings = {}
     name, values = "", []
     for word in (*_words(text.replace("\\\n", " ")), "--"):
         if not word.startswith("--") and word not in ("(", ")"):
             values.append(literal(word))
             continue
         if name:
-            found[name] = True if not values else values[0] if len(values) == 1 else values
+            settings[name] = True if not values else values[0] if len(values) == 1 else values
         name, equals, value = word.strip("()").removeprefix("--").partition("=")
         name, values = name.replace("_", "-"), [literal(value)] if equals else []
-    return found
+    return settings
 
 
 def dump_overrides(settings: Settings, notes: tuple[str, ...]) -> str:
@@ -86,8 +86,8 @@ def dump_overrides(settings: Settings, notes: tuple[str, ...]) -> str:
 def parse_overrides(text: str) -> Settings:
     """`section.name=value` words, or the nested YAML of an override file."""
     pairs = [word.lstrip("+-").partition("=") for word in _words(text.replace("\\\n", " ")) if "=" in word]
-    found = {name: literal(value) for name, _, value in pairs if re.fullmatch(r"\w+(\.\w+)+|mixed_precision", name)}
-    return found or parse_yaml(text)
+    settings = {name: literal(value) for name, _, value in pairs if re.fullmatch(r"\w+(\.\w+)+|mixed_precision", name)}
+    return settings or parse_yaml(text)
 
 
 def dump_yaml(settings: Settings, notes: tuple[str, ...]) -> str:
@@ -97,7 +97,7 @@ def dump_yaml(settings: Settings, notes: tuple[str, ...]) -> str:
 
 def parse_yaml(text: str) -> Settings:
     """Nested or flat `name: value` as dotted names; also `name=value` words of a command line."""
-    found: Settings = {}
+    settings: Settings = {}
     path: list[tuple[int, str]] = []
     for line in text.splitlines():
         matched = re.match(r"^(\s*)([\w.]+):(?:\s+(.*))?$", re.sub(r"(^|\s)#.*$", "", line).rstrip())
@@ -106,21 +106,21 @@ def parse_yaml(text: str) -> Settings:
         depth, name, value = len(matched[1]), matched[2], (matched[3] or "").strip()
         path = [(d, n) for d, n in path if d < depth]
         if value:
-            found[".".join([*(n for _, n in path), name])] = literal(value)
+            settings[".".join([*(n for _, n in path), name])] = literal(value)
         else:
             path.append((depth, name))
-    return found
+    return settings
 
 
 def parse_pairs(text: str) -> Settings:
     """Flat YAML, or `name=value` words."""
-    found = parse_yaml(text)
+    settings = parse_yaml(text)
     words = (word.partition("=") for word in _words(text.replace("\\\n", " ")) if re.match(r"^[a-z]\w*=", word))
-    return found | {name: literal(value) for name, _, value in words}
+    return settings | {name: literal(value) for name, _, value in words}
 
 
 IMPORTS = {"FullActivationRematConfig": "torchtitan.distributed.activation_checkpoint"}
-"""Where the objects of a configuration come from."""
+"""Modules of the objects of a configuration."""
 
 
 class Name(str):
@@ -134,19 +134,19 @@ def dump_python(settings: Settings, notes: tuple[str, ...]) -> str:
     """A function that changes a configuration."""
     lines = [f"    config.{name} = {value!r}\n" for name, value in settings.items()]
     made = [re.match(r"\w+", value) for value in settings.values() if isinstance(value, Name)]
-    imports = [f"    from {IMPORTS[found[0]]} import {found[0]}\n\n" for found in made if found and found[0] in IMPORTS]
+    imports = [f"    from {IMPORTS[match[0]]} import {match[0]}\n\n" for match in made if match and match[0] in IMPORTS]
     return comments(notes) + "def use_plan(config):\n" + "".join(imports + lines) + "    return config\n"
 
 
 def parse_python(text: str) -> Settings:
     """`config.section.name = value` lines, or `--section.name value` words."""
-    found: Settings = {}
+    settings: Settings = {}
     for line in text.splitlines():
         matched = re.match(r"^\s*\w+\.([a-z_]+(?:\.\w+)*)\s*=\s*([^=].*)$", line)
         if matched:
-            found[matched[1]] = literal(re.sub(r"\s+#.*$", "", matched[2]))
+            settings[matched[1]] = literal(re.sub(r"\s+#.*$", "", matched[2]))
     dotted = {name.replace("-", "_"): value for name, value in parse_flags(text).items() if "." in name}
-    return found or dotted
+    return settings or dotted
 
 
 def dump_json(settings: Settings, notes: tuple[str, ...]) -> str:

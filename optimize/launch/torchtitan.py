@@ -21,8 +21,7 @@ from typing import Any
 from costmodel.inputs import SCHEDULES, Plan, Workload
 from costmodel.specs import SpecError
 from optimize.launch import text as _text
-from optimize.launch.framework import Alternative, Framework, Job, Known, Settings, has_experts
-from optimize.launch.reader import Reader, divided
+from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings, divided, has_experts
 
 TITLES = {"gpipe": "GPipe", "one_f_one_b": "1F1B", "interleaved": "Interleaved1F1B", "zb_v": "ZBVZeroBubble"}
 RESHARD = {1: ("never", True), 2: ("never", False), 3: ("always", False)}
@@ -47,7 +46,7 @@ ALTERNATIVES: tuple[Alternative, ...] = (_ANY | {"context": (1,)}, _ANY | {"over
 def titan_settings(job: Job) -> Settings:
     """Assignments, parallelism first."""
     plan = job.plan
-    found: Settings = {
+    settings: Settings = {
         P + "data_parallel_replicate_degree": plan.data // _shard(plan),
         P + "data_parallel_shard_degree": _shard(plan),
         P + "tensor_parallel_degree": plan.tensor,
@@ -58,10 +57,10 @@ def titan_settings(job: Job) -> Settings:
     }
     if plan.zero_stage and plan.data * plan.context > 1:
         reshard, defer = RESHARD[plan.zero_stage]
-        found |= {P + "fsdp_reshard_after_forward": reshard, P + "fsdp_defer_gradient_reduction": defer}
+        settings |= {P + "fsdp_reshard_after_forward": reshard, P + "fsdp_defer_gradient_reduction": defer}
     if plan.pipeline > 1:
-        found |= _stages(job)
-    found |= {
+        settings |= _stages(job)
+    settings |= {
         T + "num_tokens_per_microbatch_per_dp_rank": plan.microbatch * job.sequence,
         T + "num_tokens_per_train_step": job.batch * job.sequence,
         T + "max_context_length": job.sequence,
@@ -69,7 +68,7 @@ def titan_settings(job: Job) -> Settings:
         T + "mixed_precision_reduce": DTYPES.get(plan.gradient_dtype, "float32"),
     }
     full = plan.recompute == "full"
-    return found | {"activation_checkpoint": _text.Name("FullActivationRematConfig()") if full else None}
+    return settings | {"activation_checkpoint": _text.Name("FullActivationRematConfig()") if full else None}
 
 
 def _shard(plan: Plan) -> int:
@@ -82,20 +81,20 @@ def _shard(plan: Plan) -> int:
 def _stages(job: Job) -> Settings:
     """Layers of one virtual stage, and how many fewer the first and the last one have."""
     plan, less = job.plan, (0, 0)
-    found: Settings = {
+    settings: Settings = {
         P + "pipeline_parallel_schedule": TITLES.get(plan.schedule, "1F1B"),
         P + "num_pp_microbatches": int(plan.microbatches(job.batch)),
     }
     if SCHEDULES[plan.schedule].folds:
         each, odd = divmod(job.layers, 2 * plan.pipeline)
-        return found if odd else found | {P + "pipeline_parallel_layers_per_stage": each} | _less((0, 0))
+        return settings if odd else settings | {P + "pipeline_parallel_layers_per_stage": each} | _less((0, 0))
     each = job.layers // (plan.pipeline * plan.virtual_stages)
     if plan.stage_layers is not None:
         each = math.ceil(max(plan.stage_layers) / plan.virtual_stages)
         less = (each * plan.virtual_stages - plan.stage_layers[0], each * plan.virtual_stages - plan.stage_layers[-1])
         if any(_stage_rules(plan.stage_layers, plan.virtual_stages)):
-            return found
-    return found | {P + "pipeline_parallel_layers_per_stage": each} | _less(less)
+            return settings
+    return settings | {P + "pipeline_parallel_layers_per_stage": each} | _less(less)
 
 
 def _less(layers: tuple[int, int]) -> Settings:
@@ -106,7 +105,7 @@ def _less(layers: tuple[int, int]) -> Settings:
 def titan_fields(reader: Reader, known: Known) -> dict[str, Any]:
     """The same, backwards."""
     context, stages = reader.one(P + "context_parallel_degree"), reader.few(P + "pipeline_parallel_degree")
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "tensor": (tensor := reader.one(P + "tensor_parallel_degree")),
         "context": context,
         "pipeline": stages,
@@ -117,10 +116,10 @@ def titan_fields(reader: Reader, known: Known) -> dict[str, Any]:
         "gradient_dtype": reader.word(T + "mixed_precision_reduce", _backwards(DTYPES), "fp32"),
     }
     older = reader.word("activation_checkpoint.mode", {"full": "full", "none": "none"}, "none")
-    found["recompute"] = reader.word(
+    fields["recompute"] = reader.word(
         "activation_checkpoint", {"FullActivationRematConfig()": "full", "FullAC.Config()": "full"}, older
     )
-    return found | _groups_read(reader, context, stages) | _batch_read(reader) | _stages_read(reader, stages, known)
+    return fields | _groups_read(reader, context, stages) | _batch_read(reader) | _stages_read(reader, stages, known)
 
 
 def _backwards(names: dict[str, str]) -> dict[str, str]:
@@ -138,10 +137,10 @@ def _groups_read(reader: Reader, context: int, stages: int) -> dict[str, Any]:
     policies = {"always": "always", "never": "never", "default": "never" if stages > 1 else "always"}
     policy = reader.word(P + "fsdp_reshard_after_forward", policies, policies["default"])
     deferred = reader.flag(P + "fsdp_defer_gradient_reduction")
-    found: dict[str, Any] = {"zero_stage": 3 if policy == "always" else 1 if deferred else 2}
+    fields: dict[str, Any] = {"zero_stage": 3 if policy == "always" else 1 if deferred else 2}
     if shard is not None:
-        found["data"] = replicas * shard
-    return found | ({"copies": replicas} if replicas > 1 else {})
+        fields["data"] = replicas * shard
+    return fields | ({"copies": replicas} if replicas > 1 else {})
 
 
 def _batch_read(reader: Reader) -> dict[str, Any]:

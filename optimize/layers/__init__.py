@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from costmodel import door
 
 if TYPE_CHECKING:
+    from optimize.layers.exact import segments as segments
     from optimize.layers.find_layers import LayersResult as LayersResult
     from optimize.layers.find_layers import find_layers as find_layers
     from optimize.layers.improved import ImprovedLayers as ImprovedLayers

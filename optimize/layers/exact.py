@@ -12,7 +12,9 @@ r"""Contiguous stages and their recompute by dynamic programming, and with it a 
 """
 
 import dataclasses
+import functools
 import heapq
+from collections.abc import Callable
 
 import numpy as np
 
@@ -34,7 +36,7 @@ class Segments:
     ending_s: np.ndarray  # (stage, i, j): what follows the passes, at least
 
     def layers(self, edges: np.ndarray) -> np.ndarray:
-        """Of the stages between these boundaries: (stage, kind, mode)."""
+        """Layers of the stages between these boundaries: (stage, kind, mode)."""
         runs = self.run_of[edges[:-1], edges[1:]]
         return self.modes[np.arange(len(runs)), runs]
 
@@ -43,13 +45,8 @@ class Segments:
         return bool(np.isfinite(self.seconds[np.arange(len(edges) - 1), edges[:-1], edges[1:]]).all())
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Exact:
-    """The least bound over all splits, and the splits met on the way, best bound first. Infinite where none fits."""
-
-    lower_bound_s: float
-    splits: tuple[tuple[tuple[int, ...], float], ...]  # boundaries (first 0, last all layers), and a bound of each
-    ceilings: int
+Splits = list[tuple[tuple[int, ...], float]]
+"""Boundaries between stages (first 0, last all layers), and a bound of each; best first."""
 
 
 def segments(table: Tables, kind_of_layer: np.ndarray, limit_bytes: float, allowed: tuple[int, ...]) -> Segments:
@@ -58,85 +55,77 @@ def segments(table: Tables, kind_of_layer: np.ndarray, limit_bytes: float, allow
     modes, feasible = _cheapest(table, counts, limit_bytes, allowed)
     seconds, turns, ending = _seconds(table, modes, allowed)
     seconds[~feasible] = np.inf
-    found = [np.where(run_of >= 0, each[:, run_of], np.inf) for each in (seconds, turns, ending)]
-    return Segments(modes=modes, run_of=run_of, seconds=found[0], turns_s=found[1], ending_s=found[2])
+    squares = [np.where(run_of >= 0, each[:, run_of], np.inf) for each in (seconds, turns, ending)]
+    return Segments(modes=modes, run_of=run_of, seconds=squares[0], turns_s=squares[1], ending_s=squares[2])
 
 
-def solve(table: Tables, found: Segments, at_most_s: float = np.inf) -> Exact:
-    """Best first over intervals of ceilings. Nothing above `at_most_s` is looked at: the bound is then that."""
-    search = _Search(table, found, at_most_s)
-    return search.run()
+def solve(table: Tables, runs: Segments, at_most_s: float = np.inf) -> tuple[float, Splits]:
+    """The least bound over all splits, infinite where none fits, and the splits met on the way.
+
+    Best first over intervals of ceilings. Nothing above `at_most_s` is looked at: the bound is then that.
+    """
+    trips, bounds = [_trips(stage, table) for stage in range(table.stages)], dict[tuple[int, ...], float]()
+
+    def value(sum_s: float, ceiling_s: float) -> float:
+        return sum_s + ceiling_s + table.host_s
+
+    sum_s, high, edges = _shortest(runs, trips, np.inf)
+    if edges is None:
+        return np.inf, []
+    bound_s = best_s = bounds[edges] = value(sum_s, high)
+    waiting, looked = [(value(sum_s, 0.0), 0.0, high, sum_s)], 1
+    while waiting:
+        bound_s, low, high, sum_s = heapq.heappop(waiting)
+        if bound_s >= min(best_s * (1 - CLOSE_ENOUGH), at_most_s) or looked >= MOST_CEILINGS:
+            break
+        middle, looked = 0.5 * (low + high), looked + 1
+        less_s, reached, edges = _shortest(runs, trips, middle)
+        heapq.heappush(waiting, (value(sum_s, middle), middle, high, sum_s))
+        if edges is not None:
+            bounds.setdefault(edges, value(less_s, reached))
+            best_s = min(best_s, value(less_s, reached))
+            heapq.heappush(waiting, (value(less_s, low), low, reached, less_s))
+    return min(bound_s, best_s), sorted(bounds.items(), key=lambda pair: pair[1])
 
 
-class _Search:
-    """Intervals of ceilings, and the shortest path under each."""
-
-    def __init__(self, table: Tables, found: Segments, at_most_s: float) -> None:
-        self.found, self.best_s, self.host_s = found, at_most_s, table.host_s
-        self.splits: dict[tuple[int, ...], float] = {}
-        self.looked = 0
-        self.trips = [_trips(stage, table) for stage in range(table.stages)]
-
-    def run(self) -> Exact:
-        sum_s, high = self._shortest(np.inf)
-        if not np.isfinite(sum_s):
-            return Exact(lower_bound_s=np.inf, splits=(), ceilings=1)
-        bound_s = best_s = self._value(sum_s, high)
-        waiting = [(self._value(sum_s, 0.0), 0.0, high, sum_s)]
-        while waiting:
-            bound_s, low, high, sum_s = heapq.heappop(waiting)
-            if bound_s >= min(best_s * (1 - CLOSE_ENOUGH), self.best_s) or self.looked >= MOST_CEILINGS:
-                break
-            middle = 0.5 * (low + high)
-            less_s, reached = self._shortest(middle)
-            best_s = min(best_s, self._value(less_s, reached))
-            heapq.heappush(waiting, (self._value(sum_s, middle), middle, high, sum_s))
-            if np.isfinite(less_s):
-                heapq.heappush(waiting, (self._value(less_s, low), low, reached, less_s))
-        ranked = sorted(self.splits.items(), key=lambda pair: pair[1])
-        return Exact(lower_bound_s=min(bound_s, best_s), splits=tuple(ranked), ceilings=self.looked)
-
-    def _value(self, sum_s: float, ceiling_s: float) -> float:
-        return sum_s + ceiling_s + self.host_s
-
-    def _shortest(self, ceiling_s: float) -> tuple[float, float]:
-        """The least sum of seconds of a split that keeps the ceiling, and the ceiling that it would need.
-
-        From the last stage to the first: of all ways to divide the layers from one on among the last stages, the one
-        of least sum also leaves most room to the stages before it.
-        """
-        self.looked += 1
-        seconds, turns_s, stages = self.found.seconds, self.found.turns_s, len(self.found.seconds)
-        rest = np.full(seconds.shape[1], np.inf)
-        rest[-1], ahead, needs = 0.0, [], []
-        for stage in reversed(range(stages)):
-            ways = seconds[stage] + rest[None]
-            need = turns_s[stage]
-            for trips, turns, hops_s in self.trips[stage]:
-                after_s = trips * ways + hops_s + self.found.ending_s[stage]
-                need = np.maximum(need, after_s + turns * seconds[stage] if turns else after_s)  # not 0 * infinity
-            ways = np.where(need <= ceiling_s, ways, np.inf)
-            ahead.append(ways.argmin(axis=1))
-            needs.append(need)
-            rest = ways.min(axis=1)
-        if not np.isfinite(rest[0]):
-            return np.inf, ceiling_s
-        edges, reached = [0], 0.0
-        for follow, need in zip(reversed(ahead), reversed(needs), strict=True):
-            edges.append(int(follow[edges[-1]]))
-            reached = max(reached, float(need[edges[-2], edges[-1]]))
-        self.splits.setdefault(tuple(edges), self._value(float(rest[0]), reached))
-        return float(rest[0]), reached
+Trips = list[tuple[int, int, float]]
+"""Ways of a chain past a stage: trips from it to the end and back, turns on it beside them, transfers on the way."""
 
 
-def _trips(stage: int, table: Tables) -> list[tuple[int, int, float]]:
-    """Trips from a stage to the end and back, turns on it beside them, and all transfers on the way."""
+def _shortest(runs: Segments, trips: list[Trips], ceiling_s: float) -> tuple[float, float, tuple[int, ...] | None]:
+    """The least sum of seconds of a split that keeps the ceiling, the ceiling that it would need, and its boundaries.
+
+    From the last stage to the first: of all ways to divide the layers from one on among the last stages, the one
+    of least sum also leaves most room to the stages before it.
+    """
+    rest = np.full(runs.seconds.shape[1], np.inf)
+    rest[-1], ahead, needs = 0.0, [], []
+    for stage in reversed(range(len(runs.seconds))):
+        ways = runs.seconds[stage] + rest[None]
+        need = runs.turns_s[stage]
+        for again, turns, hops_s in trips[stage]:
+            after_s = again * ways + hops_s + runs.ending_s[stage]
+            need = np.maximum(need, after_s + turns * runs.seconds[stage] if turns else after_s)  # not 0 * infinity
+        ways = np.where(need <= ceiling_s, ways, np.inf)
+        ahead.append(ways.argmin(axis=1))
+        needs.append(need)
+        rest = ways.min(axis=1)
+    if not np.isfinite(rest[0]):
+        return np.inf, ceiling_s, None
+    edges, reached = [0], 0.0
+    for follow, need in zip(reversed(ahead), reversed(needs), strict=True):
+        edges.append(int(follow[edges[-1]]))
+        reached = max(reached, float(need[edges[-2], edges[-1]]))
+    return float(rest[0]), reached, tuple(edges)
+
+
+def _trips(stage: int, table: Tables) -> Trips:
     p, m, hop = table.stages, table.microbatches, table.hop
-    found = []
+    ways = []
     for trips in {1, (m - 1) // (p - stage)} if m > p - stage else ():
         hops_s = 2 * (p - 1) * hop.ends_s + 2 * trips * (p - 1 - stage) * hop.steady_s
-        found.append((trips, m - 1 - trips * (p - stage), float(hops_s)))
-    return found
+        ways.append((trips, m - 1 - trips * (p - stage), float(hops_s)))
+    return ways
 
 
 def _runs(kind_of_layer: np.ndarray, kinds: int, stages: int) -> tuple[np.ndarray, np.ndarray]:
@@ -168,14 +157,14 @@ def _cheapest(
     again_s = table.linear["backward_s"].slope[0] - table.linear["backward_s"].slope[0, :, :1]
     best_s = np.full((stages, len(counts)), np.inf)
     modes = np.moveaxis(plain, 0, 1).copy()
-    frontiers = _Frontiers(freed, again_s)
+    frontier = _frontiers(freed, again_s)
     for working in np.unique(np.append(table.working_bytes[:, list(allowed)], 0.0)):
         may = tuple(tuple(m for m in allowed if table.working_bytes[k, m] <= working) for k in range(kinds))
         if not all(may):
             continue
         for run, held_layers in enumerate(counts):
             need = (over[run] + working) / table.live
-            bytes_, seconds, choices = frontiers.of(tuple(held_layers), may)
+            bytes_, seconds, choices = frontier(tuple(held_layers), may)
             at = np.searchsorted(bytes_, need)
             enough = (at < len(bytes_)) & updates[run]
             cost_s = np.where(enough, seconds[np.minimum(at, len(bytes_) - 1)], np.inf)
@@ -185,39 +174,34 @@ def _cheapest(
     return modes, np.isfinite(best_s)
 
 
-class _Frontiers:
-    """Choices of modes for given layers that no other one beats in bytes freed and in seconds; kept as they are asked
-    for. Bytes rise from point to point, and seconds do not fall."""
+Frontier = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Choices of modes for given layers that no other one beats in bytes freed and in seconds: bytes, which rise from point
+to point, seconds, which do not fall, and layers by kind and mode."""
+Counts = tuple[int, ...]
 
-    def __init__(self, freed: np.ndarray, again_s: np.ndarray) -> None:
-        self.freed, self.again_s = freed, again_s
-        self._kept: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], tuple[np.ndarray, ...]] = {}
 
-    def of(self, layers: tuple[int, ...], may: tuple[tuple[int, ...], ...]) -> tuple[np.ndarray, ...]:
-        if (layers, may) not in self._kept:
-            self._kept[layers, may] = self._make(layers, may)
-        return self._kept[layers, may]
+def _frontiers(freed: np.ndarray, again_s: np.ndarray) -> Callable[[Counts, tuple[Counts, ...]], Frontier]:
+    """Frontiers of so many layers of each kind under the modes that each may have, kept as they are asked for."""
 
-    def _make(self, layers: tuple[int, ...], may: tuple[tuple[int, ...], ...]) -> tuple[np.ndarray, ...]:
+    @functools.cache
+    def frontier(layers: Counts, may: tuple[Counts, ...]) -> Frontier:
         kinds = [kind for kind, n in enumerate(layers) if n]
         if len(kinds) == 1:
-            choices = self._one_kind(kinds[0], layers, may[kinds[0]])
+            ways = _divisions(layers[kinds[0]], len(may[kinds[0]]))
+            choices = np.zeros((len(ways), *freed.shape), dtype=int)
+            choices[:, kinds[0], list(may[kinds[0]])] = ways
         else:
             rest = tuple(0 if kind == kinds[-1] else n for kind, n in enumerate(layers))
             alone = tuple(n if kind == kinds[-1] else 0 for kind, n in enumerate(layers))
-            choices = (self.of(rest, may)[2][:, None] + self.of(alone, may)[2][None]).reshape(-1, *self.freed.shape)
-        bytes_, seconds = (np.einsum("nkm,km->n", choices, each) for each in (self.freed, self.again_s))
+            choices = (frontier(rest, may)[2][:, None] + frontier(alone, may)[2][None]).reshape(-1, *freed.shape)
+        bytes_, seconds = (np.einsum("nkm,km->n", choices, each) for each in (freed, again_s))
         kept = _undominated(bytes_, seconds)
         return bytes_[kept], seconds[kept], choices[kept]
 
-    def _one_kind(self, kind: int, layers: tuple[int, ...], may: tuple[int, ...]) -> np.ndarray:
-        choices = _parts(layers[kind], len(may))
-        found = np.zeros((len(choices), *self.freed.shape), dtype=int)
-        found[:, kind, list(may)] = choices
-        return found
+    return frontier
 
 
-def _parts(count: int, parts: int) -> np.ndarray:
+def _divisions(count: int, parts: int) -> np.ndarray:
     """All ways to divide a number of layers among so many modes, one a row."""
     grid = np.indices((count + 1,) * (parts - 1)).reshape(parts - 1, -1).T
     grid = grid[grid.sum(axis=1) <= count]
@@ -232,7 +216,7 @@ def _undominated(bytes_: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 
 
 def _seconds(table: Tables, modes: np.ndarray, allowed: tuple[int, ...]) -> tuple[np.ndarray, ...]:
-    """Of each (stage, run): one microbatch; its turns with the least that can follow them; and that alone."""
+    """Seconds of each (stage, run): one microbatch; its turns with the least that can follow them; and that alone."""
     layers, p, m = np.moveaxis(modes, 0, 1).astype(float), table.stages, table.microbatches
     forward, backward = table.linear["forward_s"].of(layers), table.linear["backward_s"].of(layers)
     most = np.zeros_like(layers)

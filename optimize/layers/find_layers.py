@@ -1,16 +1,17 @@
 """The best division of a plan's layers among its stages: descent, exact partition, repair, bound and validation."""
 
 import dataclasses
+import functools
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from costmodel.graph import MODES, play
 from costmodel.inputs import Cluster, Plan, Workload
-from optimize.layers.descent import descend
-from optimize.layers.exact import Segments, solve
+from optimize.layers.descent import EVALUATIONS, Relaxed, descend
+from optimize.layers.exact import Segments, segments, solve
 from optimize.layers.one_f_one_b import played_s
 from optimize.layers.problem import Candidate, LayeredProblem, problem
 from optimize.layers.tables import chains_s
@@ -47,10 +48,15 @@ class LayersResult:
     versions: Mapping[str, str]
 
 
+Watch = Callable[[float, int, Callable[[], Candidate]], None]
+"""What is told of each better step: its seconds, how many were evaluated so far, and how to make its candidate."""
+
+
 @dataclasses.dataclass
 class _Best:
-    """The best candidate so far."""
+    """The best candidate so far, and who is told of it."""
 
+    watch: Watch | None = None
     step_s: float = np.inf
     size: int = 0
     edges: tuple[int, ...] = ()
@@ -68,48 +74,42 @@ def find_layers(
     seed: int = 0,
     seconds: float = 20.0,
     descent: bool = True,
+    watch: Watch | None = None,
 ) -> LayersResult:
     """Improve a plan's layers by stage, recompute by layer and microbatch. Raises `CommandError` for a wrong plan.
 
     Where nothing fits the status says so and `step_s` is infinite. After `seconds` remaining microbatches are bounded
-    by their products alone: the bound stays true.
+    by their products alone: the bound stays true. `watch` is told of what is better, as it is found.
     """
     start = time.perf_counter()
     asked = problem(workload, cluster, plan, modes=modes, microbatch=microbatch)
-    best, bound_s = _Best(), np.inf
+    best, bound_s = _Best(watch), np.inf
     for quick_s, size in sorted((_quick_bound_s(asked, size), size) for size in asked.microbatches):
         if quick_s >= best.step_s or time.perf_counter() - start > seconds:
             bound_s = min(bound_s, quick_s)
             continue
         bound_s = min(bound_s, _exactly(asked, size, best))
     bound_s = min(bound_s, best.step_s)
-    relaxed = _descend(asked, best, seed) if descent and np.isfinite(best.step_s) else None
-    return _result(asked, best, bound_s, relaxed, start, seed)
+    descended = _descend(asked, best, seed) if descent and np.isfinite(best.step_s) else (None, [])
+    return _result(asked, best, bound_s, descended, start, seed)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Relaxed:
-    """The descent, and the best of its starts after rounding, cheapest recompute and repair."""
-
-    rounded_s: float
-    trajectory_s: tuple[float, ...]
-
-
-def _descend(asked: LayeredProblem, best: _Best, seed: int) -> _Relaxed:
-    """From random starts at the best microbatch; what is better than the exact partition's splits is kept."""
-    found, own = asked.segments(best.size), _Best()
-    relaxed = descend(asked, best.size, seed)
-    for edges in relaxed.edges[:REPAIRED]:
-        _repair(asked, best.size, found, edges, own)
-    evaluations = best.evaluations + own.evaluations + relaxed.evaluations
+def _descend(asked: LayeredProblem, best: _Best, seed: int) -> tuple[float, list[float]]:
+    """The best step that descent from random starts reaches at the best microbatch after rounding, cheapest recompute
+    and repair, which is kept if it beats the exact partition's splits; and the relaxed values on the way.
+    """
+    runs, own = segments(*asked.at(best.size)), _Best(best.watch, evaluations=best.evaluations)
+    starts, relaxed_s = descend(Relaxed(*asked.at(best.size)), seed)
+    for edges in starts[:REPAIRED]:
+        _repair(asked, best.size, runs, edges, own)
+    best.evaluations = own.evaluations + EVALUATIONS
     if own.step_s < best.step_s:
         best.step_s, best.edges, best.modes = own.step_s, own.edges, own.modes
-    best.evaluations = evaluations
-    return _Relaxed(own.step_s, relaxed.trajectory_s)
+    return own.step_s, relaxed_s
 
 
 def _quick_bound_s(asked: LayeredProblem, size: int) -> float:
-    """All layers without recompute, spread evenly: `_layered_exact`'s second bound."""
+    """All layers without recompute, spread evenly: the second bound of `exact`."""
     table, plain = asked.tables[size], np.zeros((1, asked.stages, int(asked.kind_of_layer.max()) + 1, len(MODES)))
     plain[..., 0] = np.bincount(asked.kind_of_layer) / asked.stages
     once_s = (table.linear["forward_s"].of(plain) + table.linear["backward_s"].of(plain)).sum()
@@ -118,22 +118,22 @@ def _quick_bound_s(asked: LayeredProblem, size: int) -> float:
 
 def _exactly(asked: LayeredProblem, size: int, best: _Best) -> float:
     """Bound one microbatch, and try its best splits."""
-    found = asked.segments(size)
-    exact = solve(asked.tables[size], found, at_most_s=best.step_s)
-    for split, value_s in exact.splits[:TRIED]:
+    runs = segments(*asked.at(size))
+    lower_bound_s, splits = solve(asked.tables[size], runs, at_most_s=best.step_s)
+    for split, value_s in splits[:TRIED]:
         if value_s < best.step_s:
-            _repair(asked, size, found, np.array(split), best)
-    return exact.lower_bound_s
+            _repair(asked, size, runs, np.array(split), best)
+    return lower_bound_s
 
 
-def _repair(asked: LayeredProblem, size: int, found: Segments, edges: np.ndarray, best: _Best) -> None:
+def _repair(asked: LayeredProblem, size: int, runs: Segments, edges: np.ndarray, best: _Best) -> None:
     """Move boundaries by a layer while the step gets shorter. Only neighbours whose bound is below are played."""
     own_s, table, near = np.inf, asked.tables[size], [edges]
     for _ in range(ROUNDS):
-        near = np.array([each for each in near if (np.diff(each) > 0).all() and found.fits(each)], dtype=int)
+        near = np.array([each for each in near if (np.diff(each) > 0).all() and runs.fits(each)], dtype=int)
         if not len(near):
             return
-        layers = np.array([found.layers(each) for each in near], dtype=float)
+        layers = np.array([runs.layers(each) for each in near], dtype=float)
         bounds_s = chains_s(table, layers)
         promising = np.argsort(bounds_s, kind="stable")[:PLAYED]
         promising = promising[bounds_s[promising] < own_s]
@@ -149,26 +149,34 @@ def _repair(asked: LayeredProblem, size: int, found: Segments, edges: np.ndarray
         if own_s < best.step_s:
             best.step_s, best.size, best.edges = own_s, size, tuple(int(e) for e in edges)
             best.modes = layers[promising[at]]
+            if best.watch is not None:
+                best.watch(own_s, best.evaluations, functools.partial(asked.candidate, size, edges, best.modes))
         near = _neighbours(edges)
 
 
 def _neighbours(edges: np.ndarray) -> list[np.ndarray]:
     """One boundary moved by one layer; and whole runs of boundaries, which pass a layer from stage to stage."""
-    found = []
+    neighbours = []
     for first, last in itertools.combinations(range(1, len(edges)), 2):
         for way in (-1, 1):
             moved = edges.copy()
             moved[first:last] += way
-            found.append(moved)
-    return found
+            neighbours.append(moved)
+    return neighbours
 
 
 def _result(
-    asked: LayeredProblem, best: _Best, bound_s: float, relaxed: _Relaxed | None, start: float, seed: int
+    asked: LayeredProblem,
+    best: _Best,
+    bound_s: float,
+    descended: tuple[float | None, list[float]],
+    start: float,
+    seed: int,
 ) -> LayersResult:
     fits = best.modes is not None
     layers = best.modes if best.modes is not None else np.zeros(0)
-    candidate = _candidate(asked, best) if fits else Candidate(microbatch=0, stage_layers=(), recompute=())
+    nothing = Candidate(microbatch=0, stage_layers=(), recompute=())
+    candidate = asked.candidate(best.size, np.array(best.edges), layers) if fits else nothing
     passes_s, played_s, peak_bytes = _played(asked, best.size, layers) if fits else (np.inf,) * 3
     status = Status.ok if fits else Status.infeasible
     return LayersResult(
@@ -183,28 +191,14 @@ def _result(
         peak_bytes=peak_bytes,
         played_s=played_s,
         passes_s=passes_s,
-        descended_s=relaxed.rounded_s if relaxed else None,
-        relaxed_s=relaxed.trajectory_s if relaxed else (),
+        descended_s=descended[0],
+        relaxed_s=tuple(descended[1]),
         evaluations=best.evaluations,
         variables=asked.variables,
         seconds=time.perf_counter() - start,
         seed=seed,
         versions=versions(),
     )
-
-
-def _candidate(asked: LayeredProblem, best: _Best) -> Candidate:
-    """Within a stage, the layers of each kind that recompute most come first."""
-    assert best.modes is not None
-    names: list[str] = []
-    for stage, (start, end) in enumerate(itertools.pairwise(best.edges)):
-        left = {
-            kind: [name for mode in reversed(range(len(MODES))) for name in [MODES[mode]] * round(row[mode])]
-            for kind, row in enumerate(best.modes[stage])
-        }
-        names += [left[int(kind)].pop(0) for kind in asked.kind_of_layer[start:end]]
-    sizes = tuple(int(n) for n in np.diff(best.edges))
-    return Candidate(microbatch=best.size, stage_layers=sizes, recompute=tuple(names))
 
 
 def _played(asked: LayeredProblem, size: int, layers: np.ndarray) -> tuple[float, float, float]:

@@ -10,12 +10,12 @@ A candidate is a vector of [0, 1]^n: the microbatch, one weight for each stage a
 
 import dataclasses
 import functools
+import itertools
 
 import numpy as np
 
 from costmodel.graph import MODES
 from costmodel.inputs import Cluster, Plan, Position, Workload
-from optimize.layers.exact import Segments, segments
 from optimize.layers.one_f_one_b import played_s
 from optimize.layers.tables import Tables, tables
 from optimize.status import CommandError, Status
@@ -44,21 +44,23 @@ class LayeredProblem:
 
     @functools.cached_property
     def tables(self) -> dict[int, Tables]:
-        """By microbatch."""
+        """Tables of each microbatch."""
         return {size: tables(self.workload, self.cluster, self.plan, size) for size in self.microbatches}
 
     @functools.cached_property
     def kind_of_layer(self) -> np.ndarray:
-        """In the model's order, an index for each layer."""
+        """The index of each layer's kind, in the model's order."""
         repeats = [int(block.repeats) for block in self.workload.blocks if block.position == Position.LAYER]
         return np.repeat(np.arange(len(repeats)), repeats)
 
     @property
     def layers(self) -> int:
+        """Layers of the whole model."""
         return len(self.kind_of_layer)
 
     @property
     def stages(self) -> int:
+        """Stages of the pipeline."""
         return self.plan.pipeline
 
     @property
@@ -68,15 +70,16 @@ class LayeredProblem:
 
     @property
     def limit_bytes(self) -> float:
+        """Memory of one accelerator."""
         return float(self.cluster.accelerator.hbm_bytes)
 
-    def segments(self, size: int) -> Segments:
-        """Of one microbatch, with the cheapest recompute of every run of layers."""
-        return segments(self.tables[size], self.kind_of_layer, self.limit_bytes, self.allowed)
+    def at(self, size: int) -> tuple[Tables, np.ndarray, float, tuple[int, ...]]:
+        """What the searches of one microbatch read: its tables, the layers' kinds, the memory, the modes."""
+        return self.tables[size], self.kind_of_layer, self.limit_bytes, self.allowed
 
     def decode(self, x: np.ndarray) -> Candidate:
         """The candidate of one vector."""
-        which, edges, modes = self._decode(np.asarray(x, dtype=float)[None])
+        which, edges, modes = self.divisions(np.asarray(x, dtype=float)[None])
         return Candidate(
             microbatch=self.microbatches[int(which[0])],
             stage_layers=tuple(int(n) for n in np.diff(edges[0])),
@@ -91,6 +94,18 @@ class LayeredProblem:
         inside = [(size + 0.5) / len(self.microbatches)], (np.array(modes) + 0.5) / len(self.allowed)
         return np.concatenate([inside[0], extra / max(1.0, extra.max()), inside[1]])
 
+    def candidate(self, size: int, edges: np.ndarray, layers: np.ndarray) -> Candidate:
+        """The division at these boundaries with so many layers (stage, kind, mode): within a stage, the layers of each
+        kind that recompute most come first."""
+        names: list[str] = []
+        for (start, end), rows in zip(itertools.pairwise(edges), layers, strict=True):
+            left = {
+                kind: [name for mode in reversed(range(len(MODES))) for name in [MODES[mode]] * round(row[mode])]
+                for kind, row in enumerate(rows)
+            }
+            names += [left[int(kind)].pop(0) for kind in self.kind_of_layer[start:end]]
+        return Candidate(microbatch=size, stage_layers=tuple(int(n) for n in np.diff(edges)), recompute=tuple(names))
+
     def score(self, x: np.ndarray) -> np.ndarray:
         """Penalised seconds of a step of each vector of a batch (batch, n): the exact ones where every stage fits."""
         step_s, over = self.evaluate(x)
@@ -98,7 +113,7 @@ class LayeredProblem:
 
     def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Exact seconds of a step of what each vector decodes to, and its fullest stage over the memory, minus one."""
-        which, edges, modes = self._decode(np.asarray(x, dtype=float))
+        which, edges, modes = self.divisions(np.asarray(x, dtype=float))
         step_s, over = np.empty(len(which)), np.empty(len(which))
         for i in np.unique(which):
             chosen = which == i
@@ -124,7 +139,7 @@ class LayeredProblem:
         before = np.concatenate([np.zeros_like(one[:, :1]), one.cumsum(axis=1)], axis=1)
         return np.diff(before[np.arange(len(edges))[:, None], edges], axis=1)
 
-    def _decode(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def divisions(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Index of the microbatch, boundaries and modes of a batch. Every stage has a layer; the others by weight."""
         sizes, p = len(self.microbatches), self.stages
         which = np.minimum((x[:, 0] * sizes).astype(int), sizes - 1)

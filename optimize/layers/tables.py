@@ -11,8 +11,8 @@ import numpy as np
 
 from costmodel import Exact
 from costmodel.evaluators import prepare
-from costmodel.formulas import Hops, dropped_bytes, gathered_bytes
-from costmodel.graph import MODES, Model, StageSeconds, Where, paths, staged
+from costmodel.formulas import Hops, StageKind, dropped_bytes, gathered_bytes
+from costmodel.graph import MODES, Model, StageSeconds, paths, staged
 from costmodel.inputs import Cluster, Plan, Workload
 
 SEM = Exact(np)
@@ -27,7 +27,7 @@ class Linear:
     slope: np.ndarray
 
     def of(self, layers: np.ndarray) -> np.ndarray:
-        """For layers (batch, stage, kind, mode): an array (batch, ..., stage)."""
+        """Values for layers (batch, stage, kind, mode): an array (batch, ..., stage)."""
         return self.constant + np.einsum("...skm,bskm->b...s", self.slope, layers)
 
 
@@ -38,7 +38,7 @@ class Tables:
     microbatch: int
     microbatches: int
     given: Model
-    at: Where
+    at: StageKind
     hop: Hops
     host_s: float
     linear: dict[str, Linear]
@@ -49,6 +49,7 @@ class Tables:
 
     @property
     def stages(self) -> int:
+        """Stages of the pipeline."""
         return len(self.live)
 
     def ending_s(self, layers: np.ndarray, forward_s: np.ndarray, backward_s: np.ndarray) -> np.ndarray:
@@ -62,7 +63,7 @@ class Tables:
         return staged.ending_s(stage, self.given, SEM)
 
     def peak_bytes(self, layers: np.ndarray) -> np.ndarray:
-        """Of each stage: (batch, stage)."""
+        """Bytes at the peak of each stage: (batch, stage)."""
         return peak_and_slopes(self, layers)[0]
 
 
@@ -72,10 +73,11 @@ def tables(workload: Workload, cluster: Cluster, plan: Plan, microbatch: int) ->
     numbers, machine, point = prepare(workload, cluster, chosen)
     given, stages = staged.model(numbers, machine, point, SEM), plan.pipeline
     places = [staged.where(stages, stage) for stage in range(stages)]
-    at = Where(**{name: np.array([getattr(each, name) for each in places]) for name in ("remaining", "first", "last")})
+    names = ("remaining", "first", "last")
+    at = StageKind(**{name: np.array([getattr(each, name) for each in places]) for name in names})
     kinds, fragmentation = len(given.kinds), machine.stack.fragmentation
-    found = _probed(given, at, kinds, stages, fragmentation)
-    links = [found.pop(f"links_{i}") for i in range(len(machine.tiers))]
+    linear = _probed(given, at, kinds, stages, fragmentation)
+    links = [linear.pop(f"links_{i}") for i in range(len(machine.tiers))]
     live = np.minimum(at.remaining, float(given.counted.microbatches))
     working = [[dropped_bytes(each)(kind) * (1 + fragmentation) for each in given.points] for kind in given.kinds]
     return Tables(
@@ -85,7 +87,7 @@ def tables(workload: Workload, cluster: Cluster, plan: Plan, microbatch: int) ->
         at=at,
         hop=staged.between(given),
         host_s=float(staged.host_s(given, SEM)),
-        linear=found,
+        linear=linear,
         links=Linear(np.stack([each.constant for each in links]), np.stack([each.slope for each in links])),
         working_bytes=np.array(working),
         gathered_bytes=np.array([point.zero.weights * gathered_bytes(point)(kind) for kind in given.kinds]),
@@ -93,7 +95,7 @@ def tables(workload: Workload, cluster: Cluster, plan: Plan, microbatch: int) ->
     )
 
 
-def _probed(given: Model, at: Where, kinds: int, stages: int, fragmentation: float) -> dict[str, Linear]:
+def _probed(given: Model, at: StageKind, kinds: int, stages: int, fragmentation: float) -> dict[str, Linear]:
     """One layer of everything on every stage, and one more of each in turn."""
     modes = len(MODES)
     probes = np.ones((1 + kinds * modes, stages, kinds, modes))
@@ -129,7 +131,7 @@ def peak_and_slopes(table: Tables, layers: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _largest(layers: np.ndarray, each_bytes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of what is there (of less than one layer, that share) the largest, and its derivatives."""
+    """The largest of what is there (of less than one layer, that share), and its derivatives."""
     flat = (np.minimum(layers, 1.0) * each_bytes).reshape(*layers.shape[:-2], -1)
     chosen = np.eye(flat.shape[-1])[flat.argmax(axis=-1)].reshape(layers.shape)
     return flat.max(axis=-1), chosen * each_bytes * (layers < 1)

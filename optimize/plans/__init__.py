@@ -6,9 +6,9 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from optimize.plans.checkpoint import check_checkpoint as check_checkpoint
+    from optimize.plans.evaluation import exactly as exactly
+    from optimize.plans.evaluation import in_numpy as in_numpy
     from optimize.plans.exhaustive import chunk_count as chunk_count
-    from optimize.plans.exhaustive import exactly as exactly
-    from optimize.plans.exhaustive import in_numpy as in_numpy
     from optimize.plans.find_plan import PlanResult as PlanResult
     from optimize.plans.find_plan import Ranked as Ranked
     from optimize.plans.find_plan import find_plan as find_plan

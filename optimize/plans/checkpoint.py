@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from costmodel.inputs import schedule_rows
 from optimize.lattice import Lattice
 from optimize.plans import exhaustive
-from optimize.plans.exhaustive import Best, Entry
+from optimize.plans.best import Best, Entry
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.sharding import Sharding
 from optimize.status import CommandError, Status
@@ -66,7 +67,7 @@ class Checkpoint:
             self.write(best)
 
     def write(self, best: Best) -> None:
-        """All at once: another name, then renamed."""
+        """Write the file all at once: under another name, then renamed."""
         if self.folder is None or not self.chunks:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +80,7 @@ class Checkpoint:
 def _signature(lattice: Lattice, value: PlanValue, top: int) -> str:
     """A name of the question: files of another one are not read."""
     question = (lattice.workload, lattice.cluster, sorted(map(_named, lattice.fixed.items())), len(lattice), top)
-    named = (value.name, sorted(value.factors.items()), exhaustive.CHUNK)
+    named = (value.name, sorted(value.factors.items()), exhaustive.CHUNK, schedule_rows())
     return hashlib.sha256(repr((question, named)).encode()).hexdigest()[:16]
 
 

@@ -7,74 +7,20 @@ ordered by the plan's number, whatever the batches, the processes or the interru
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 
-from costmodel import Exact, map_leaves
-from costmodel.formulas import Cost, as_floats, cost
+from costmodel.formulas import Cost
 from costmodel.inputs import SCHEDULES
 from optimize.lattice import CHUNK, Chunk, Lattice
+from optimize.plans.best import Best, Entry, cells_of_rows
+from optimize.plans.evaluation import MARGIN, Evaluate, exactly, in_numpy
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.row_bounds import flop_bound_s
-
-MARGIN = 1e-4
-"""Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/plans/test_exhaustive.py)."""
 
 COMPILE_FROM = 600_000
 """Plans from which compiled batches are sooner than NumPy: starting JAX takes as long as so many plans in NumPy."""
 
-_BLOCK = 8_192  # points of one NumPy evaluation: its intermediates stay in the cache
-_EXACT = Exact(np)
-_FIELDS = tuple(field.name for field in dataclasses.fields(Cost))  # pyright: ignore[reportArgumentType]
-
-
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """A plan by its number, with its value in float64."""
-
-    value: float
-    index: int
-
-    @property
-    def key(self) -> tuple[float, int]:
-        """Ties, up to the rounding of sums, are ordered by the plan's number."""
-        return float(f"{self.value:.12e}"), self.index
-
-
-@dataclasses.dataclass(frozen=True)
-class Best:
-    """What is kept of the plans seen so far. `cells` and `levels` hold the best of each group, by group."""
-
-    top: tuple[Entry, ...] = ()
-    cells: dict[int, Entry] = dataclasses.field(default_factory=dict)  # by tensor and pipeline degree
-    levels: dict[int, Entry] = dataclasses.field(default_factory=dict)  # by how much a plan makes use of
-    least_memory: Entry | None = None  # over what there is
-    evaluated: int = 0
-    fitting: int = 0
-    unseen: float = np.inf  # a lower bound of what is not evaluated and not proved to be worse; infinite: nothing
-
-    def merged(self, other: "Best", top: int) -> "Best":
-        """Of both; the order does not matter."""
-        entries = sorted({*self.top, *other.top}, key=lambda entry: entry.key)
-        memory = [entry for entry in (self.least_memory, other.least_memory) if entry is not None]
-        return Best(
-            top=tuple(entries[:top]),
-            cells=_lower(self.cells, other.cells),
-            levels=_lower(self.levels, other.levels),
-            least_memory=min(memory, key=lambda entry: entry.key, default=None),
-            evaluated=self.evaluated + other.evaluated,
-            fitting=self.fitting + other.fitting,
-            unseen=min(self.unseen, other.unseen),
-        )
-
-
-def _lower(first: dict[int, Entry], second: dict[int, Entry]) -> dict[int, Entry]:
-    keys = sorted({*first, *second})
-    return {key: min((of[key] for of in (first, second) if key in of), key=lambda entry: entry.key) for key in keys}
-
-
-Evaluate = Callable[[Chunk], Cost]
 Looked = Callable[[Chunk, Cost, np.ndarray], None]
 
 
@@ -99,10 +45,10 @@ def search(
         if _proved(lattice, value, number, best, top):
             break
         chunk = lattice.chunk(number * CHUNK, (number + 1) * CHUNK)
-        found = evaluate(chunk)
-        best = best.merged(_best_of(chunk, found, value, best, top), top)
+        costs = evaluate(chunk)
+        best = best.merged(_best_of(chunk, costs, value, best, top), top)
         if looked is not None:
-            looked(chunk, found, lattice.needed(found))
+            looked(chunk, costs, lattice.needed(costs))
         if done is not None:
             rest = numbers[place + 1 :]
             unseen = min(floor(lattice, value, rest[0]), best.unseen) if rest else np.inf
@@ -138,43 +84,16 @@ def evaluator(lattice: Lattice) -> Evaluate:
     return in_numpy(lattice) if len(lattice) < COMPILE_FROM else compiled_batches(lattice)
 
 
-def in_numpy(lattice: Lattice) -> Evaluate:
-    """In float32."""
-    return lambda chunk: _in_numpy(lattice, chunk.indices, np.float32)
-
-
 def compiled_batches(lattice: Lattice) -> Evaluate:
-    """In float32, by one program for all chunks."""
+    """Evaluation in float32 by one compiled program for all chunks."""
     from costmodel.evaluators import compiled
 
     return lambda chunk: compiled.batch_cost(lattice.workload, lattice.cluster, chunk.points, batch=CHUNK)
 
 
-def exactly(lattice: Lattice, indices: np.ndarray) -> Cost:
-    """In float64."""
-    return _in_numpy(lattice, indices, np.float64)
-
-
-def _in_numpy(lattice: Lattice, indices: np.ndarray, dtype: Any) -> Cost:
-    workload = map_leaves(dtype, as_floats(lattice.workload))
-    cluster = map_leaves(dtype, as_floats(dataclasses.replace(lattice.cluster, prices=None)))
-    parts = []
-    for start in range(0, len(indices), _BLOCK):
-        points = lattice.points(indices[start : start + _BLOCK], dtype)
-        with np.errstate(all="ignore"):  # of hardware beyond anything physical: told by `find_plan`
-            parts.append(cost(workload, cluster, map_leaves(_as(dtype), points), _EXACT))
-    whole = [[np.broadcast_to(getattr(part, name), np.shape(part.step_s)) for part in parts] for name in _FIELDS]
-    return Cost(**dict(zip(_FIELDS, map(np.concatenate, whole), strict=True)))
-
-
-def _as(dtype: Any) -> Callable[[Any], Any]:
-    """Numbers as numbers of a type; arrays have it already."""
-    return lambda leaf: leaf if np.ndim(leaf) else dtype(leaf)
-
-
-def _best_of(chunk: Chunk, found: Cost, value: PlanValue, best: Best, top: int) -> Best:
+def _best_of(chunk: Chunk, costs: Cost, value: PlanValue, best: Best, top: int) -> Best:
     """The best few of one chunk that may stand beside `best`."""
-    values, share = value(chunk, found), chunk.lattice.needed(found)
+    values, share = value(chunk, costs), chunk.lattice.needed(costs)
     sure, lightest = np.flatnonzero(share <= 1 - MARGIN), int(np.argmin(share))
     return Best(
         top=_top(chunk, values, share, value, best, top),
@@ -206,30 +125,17 @@ def _top(
 
 def _least_of_groups(indices: np.ndarray, values: np.ndarray, groups: np.ndarray) -> dict[int, Entry]:
     """The first least value of each group."""
-    found = {}
+    least_by_group = {}
     for group in np.unique(groups):
         inside = np.flatnonzero(groups == group)
         least = inside[np.argmin(values[inside])]
-        found[int(group)] = Entry(float(values[least]), int(indices[least]))
-    return found
-
-
-_CELL = 1 << 24
+        least_by_group[int(group)] = Entry(float(values[least]), int(indices[least]))
+    return least_by_group
 
 
 def cell_of(chunk: Chunk) -> np.ndarray:
     """Tensor and pipeline degree as one number."""
     return cells_of_rows(chunk.lattice)[chunk.row]
-
-
-def cells_of_rows(lattice: Lattice) -> np.ndarray:
-    """Tensor and pipeline degree of every row of degrees, as one number."""
-    return lattice.rows["tensor"] * _CELL + lattice.rows["pipeline"]
-
-
-def cell_degrees(cell: int) -> tuple[int, int]:
-    """Tensor and pipeline degree of a cell."""
-    return divmod(cell, _CELL)
 
 
 def level_of(chunk: Chunk) -> np.ndarray:

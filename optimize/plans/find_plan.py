@@ -12,7 +12,7 @@ from costmodel.inputs import Cluster, Plan, Workload
 from optimize.diagnosis import Elasticity, Validation, elasticities, validate
 from optimize.lattice import SEARCHED, Lattice, lattice, plan_precision
 from optimize.plans import exhaustive
-from optimize.plans.exhaustive import Best, Entry, cell_degrees
+from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
 from optimize.plans.plan_values import PlanValue, UserObjective, plan_value
 from optimize.plans.row_bounds import in_order_of_bounds
@@ -24,7 +24,7 @@ Search = Callable[[Lattice, PlanValue, int], Best]
 ENUMERATED = 10_000_000
 """Plans up to which all are evaluated (some 3 s); beyond, as many as the proof needs (`row_bounds`)."""
 AMONG = (1, 8, 64)
-"""So many times as many plans as are told are checked until one fits in every stage."""
+"""Plans that are checked for each one told, more and more until one fits in every stage."""
 SIMPLER_WITHIN = 0.01  # of the best value: what a simpler plan may cost
 
 
@@ -71,6 +71,7 @@ class PlanResult:
 
     @property
     def plan(self) -> Plan:
+        """The best plan."""
         return self.plans[0].plan
 
 
@@ -120,7 +121,7 @@ def find_plan(
         fitting=best.fitting,
         runner_ups=runner_ups(whole, best),
         cells={cell_degrees(cell): value.shown(entry.value) for cell, entry in best.cells.items()},
-        legal_cells=frozenset(map(cell_degrees, map(int, np.unique(exhaustive.cells_of_rows(whole))))),
+        legal_cells=frozenset(map(cell_degrees, map(int, np.unique(cells_of_rows(whole))))),
         restriction=restriction,
         seconds=time.perf_counter() - start,
         seed=0,
@@ -166,18 +167,17 @@ def _search(whole: Lattice, value: PlanValue, top: int, search: Search) -> tuple
 
 def _ranked(value: PlanValue, kept: list[Entry], checked: list[Validation], bound: float) -> tuple[Ranked, ...]:
     return tuple(
-        _rank(value, entry.value, bound, validation, checked[0])
-        for entry, validation in zip(kept, checked, strict=True)
+        _rank(value, entry, bound, validation, checked[0]) for entry, validation in zip(kept, checked, strict=True)
     )
 
 
-def _rank(value: PlanValue, found: float, bound: float, validation: Validation, first: Validation) -> Ranked:
+def _rank(value: PlanValue, entry: Entry, bound: float, validation: Validation, first: Validation) -> Ranked:
     breakdown = validation.breakdown
     assert breakdown is not None, validation.violations  # the lattice is legal: tests compare it with `violations`
     return Ranked(
         plan=validation.plan,
-        value=value.shown(found),
-        gap=found / bound - 1,
+        value=value.shown(entry.value),
+        gap=entry.value / bound - 1,
         step_s=float(breakdown.step_s),
         mfu=float(breakdown.mfu),
         peak_bytes=validation.peak_bytes,
@@ -187,7 +187,7 @@ def _rank(value: PlanValue, found: float, bound: float, validation: Validation, 
 
 
 def _reason(validation: Validation, first: Validation) -> str:
-    """Where the time of the best plan goes beside its compute; what another one loses to it."""
+    """What the time of the best plan goes to beside its compute, or what another one loses to it."""
     own, best = _terms(validation), _terms(first)
     if validation is first:
         own = {name: share for name, share in own.items() if name not in ("matmuls", "attention")}
@@ -202,8 +202,8 @@ def _reason(validation: Validation, first: Validation) -> str:
 
 def _terms(validation: Validation) -> dict[str, float]:
     """Exposed shares of the step."""
-    found = validation.breakdown
-    return {} if found is None else {term.name: float(term.exposed_s / found.step_s) for term in found.terms}
+    score = validation.breakdown
+    return {} if score is None else {term.name: float(term.exposed_s / score.step_s) for term in score.terms}
 
 
 def _simplest(whole: Lattice, value: PlanValue, best: Best, bound: float, first: Ranked) -> Ranked | None:
@@ -213,4 +213,4 @@ def _simplest(whole: Lattice, value: PlanValue, best: Best, bound: float, first:
     if level is None or best.levels[level].index == best.top[0].index:
         return None
     validation = validate(whole.workload, whole.cluster, whole.plan(best.levels[level].index))
-    return _rank(value, best.levels[level].value, bound, validation, first.validation) if validation.passes else None
+    return _rank(value, best.levels[level], bound, validation, first.validation) if validation.passes else None

@@ -9,7 +9,8 @@ from costmodel.inputs import Cluster, Workload
 from costmodel.specs import SpecError
 from optimize import units
 from optimize.lattice import CHUNK, Lattice, choose_plan, enlarged, lattice
-from optimize.plans.exhaustive import MARGIN, Best, exactly
+from optimize.plans.best import Best
+from optimize.plans.evaluation import MARGIN, exactly
 from optimize.status import CommandError, Status
 
 _LEAST_MEMORY = {"recompute": "full", "recompute_share": 1.0, "zero_stage": 3, "microbatch": 1}
@@ -39,7 +40,7 @@ def _show(value: Any) -> str:
 
 
 def nothing_fits(whole: Lattice, best: Best) -> CommandError:
-    """By how much memory is short in the plan that needs least, and what would make room."""
+    """The error of memory that no plan fits in: by how much it is short for the least of them, and what makes room."""
     least = best.least_memory
     if least is None or not least.value > 1 - MARGIN:
         told = "the seconds of a step are not finite; expected hardware and sizes of a physical magnitude"

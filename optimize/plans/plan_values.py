@@ -50,6 +50,7 @@ class PlanValue:
 
     @property
     def maximised(self) -> bool:
+        """Whether a larger value is better, as it is shown."""
         return self.objective is not None and self.objective.maximised
 
     def shown(self, value: float) -> float:
@@ -58,6 +59,7 @@ class PlanValue:
 
     @property
     def unit(self) -> str:
+        """Unit of the value as it is shown."""
         return "" if self.objective is None else self.objective.unit
 
 

@@ -20,8 +20,9 @@ import numpy as np
 
 from optimize.lattice import Lattice
 from optimize.plans import exhaustive
+from optimize.plans.best import Best
 from optimize.plans.checkpoint import Checkpoint, best_from, best_json
-from optimize.plans.exhaustive import Best, Looked, chunk_count
+from optimize.plans.exhaustive import Looked, chunk_count
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.sharding import Sharding
 from optimize.status import CommandError, Status

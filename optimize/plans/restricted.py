@@ -13,7 +13,7 @@ from costmodel.specs import SpecError, nearest
 from optimize.lattice import Lattice, plan_precision
 from optimize.launch import FRAMEWORKS, FREE, Framework
 from optimize.plans import exhaustive
-from optimize.plans.exhaustive import Best, Entry
+from optimize.plans.best import Best, Entry
 from optimize.plans.find_plan import PlanResult, Ranked, find_plan
 from optimize.plans.plan_values import PlanValue
 from optimize.status import CommandError, Status
@@ -26,7 +26,7 @@ SEARCHED = (
 JUDGED = ("domain", "data_shard", "stage_layers")
 """Fields that follow from others in a lattice: plans that ask too much are left out one by one."""
 AMONG = (16, 1024)
-"""So many times as many plans as are told are looked at for those that can be launched."""
+"""Plans that are looked at, for each one told, for those that can be launched."""
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Plan)}
 Search = Callable[[Lattice, PlanValue, int], Best]
@@ -42,7 +42,7 @@ def find_plan_for(
     search: Search = exhaustive.search,
     **options: Any,
 ) -> tuple[PlanResult, PlanResult | None]:
-    """As `find_plan`, of plans that the framework can be told; and the best of all, unless the search was stopped."""
+    """The answer of `find_plan` for plans that the framework can be told; and that for all, unless it was stopped."""
     if name not in FRAMEWORKS:
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
     framework, given = FRAMEWORKS[name], dict(fixed or {})

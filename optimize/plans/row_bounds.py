@@ -3,8 +3,8 @@ r"""A lower bound of the step for each row of degrees of a lattice, and the latt
 No schedule ends before every stage has passed all microbatches: with $m$ microbatches, a plain stage of $s$ seconds and
 $f$, $l$ beyond it on the first and the last, a step takes at least $m s + \max(m f, m l)$ and the host's time, under
 the options that take least for themselves (no recompute, no traffic for ZeRO). A search in this order may stop where
-the bound passes its worst kept value: the rest is proved to be no better, unevaluated. So it is branch and bound with
-rows as boxes; where the lattice is small, everything is evaluated instead (`exhaustive`).
+the bound passes its worst kept value: the rest is proved to be no better, unevaluated. So it is branch and bound
+over rows; where the lattice is small, everything is evaluated instead (`exhaustive`).
 """
 
 import dataclasses
@@ -13,9 +13,10 @@ import itertools
 import numpy as np
 
 from costmodel import Exact
-from costmodel.formulas import as_floats, counts, memory, rates, stages, timing
-from costmodel.inputs import SCHEDULES, PlanPoint, model_flop, options
-from optimize.lattice import Lattice
+from costmodel.formulas import as_floats, counts, in_flight, memory, stages, timing
+from costmodel.inputs import SCHEDULES, PlanPoint, options
+from optimize.lattice import LARGEST_VIRTUAL, Lattice
+from optimize.question import products_s
 
 _ROWS = 8_192
 _SAFE = 1.0 - 1e-9  # for the rounding of sums
@@ -36,16 +37,38 @@ def row_bounds_s(lattice: Lattice) -> np.ndarray:
 def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
     """Whether any plan of a row may fit, under the options that take least memory.
 
-    1F1B keeps fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1 (3 gathers);
-    weights shared by all ranks are the least; a share of the layers under recompute keeps more than all of them.
+    The leanest schedules keep fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1
+    (3 gathers); weights shared by all ranks are the least; a share of the layers under recompute keeps more than all.
     """
     workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
     point = _cheapest(lattice, rows, *max(_switches(lattice)))
     counted, least = counts(workload, point, _EXACT), np.full(rows.stop - rows.start, np.inf)
-    for stage, recompute in itertools.product((2, 3), options.RECOMPUTES.values()):
-        chosen = dataclasses.replace(point, zero=options.ZERO_STAGES[stage], recompute=recompute)
+    leanest = _leanest(point, counted.microbatches)
+    for held, stage, recompute in itertools.product(leanest, (2, 3), options.RECOMPUTES.values()):
+        chosen = dataclasses.replace(held, zero=options.ZERO_STAGES[stage], recompute=recompute)
         least = np.minimum(least, memory(counted, chosen, stack, _EXACT).peak_bytes)
     return _SAFE * least <= lattice.cluster.accelerator.hbm_bytes
+
+
+def _leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
+    """Rows under 1F1B, which no shipped schedule undercuts, and under each of a user's that keeps fewer live anywhere.
+
+    What an interleaved one keeps on a stage is linear in the reciprocal of its virtual stages, so least at one of the
+    ends; without what it keeps for stages before the last, at the same end on all of them.
+    """
+    remaining = (point.pipeline, np.maximum(point.pipeline - 1, 1), np.ones_like(point.pipeline))
+    usual, leaner = [in_flight(point, microbatches, left, _EXACT) for left in remaining], []
+    for schedule in SCHEDULES.values():
+        row, several = schedule.row, schedule.interleaves
+        ends = [
+            dataclasses.replace(point, schedule=row, virtual_stages=virtual)
+            for virtual in ((2.0, float(LARGEST_VIRTUAL)) if several else (1.0,))
+        ]
+        held = [[in_flight(end, microbatches, left, _EXACT) for left in remaining] for end in ends]
+        if any(np.any(a < b * _SAFE) for own in held for a, b in zip(own, usual, strict=True)):
+            least = dataclasses.replace(row, depth_in_flight=0.0) if several else row
+            leaner += [dataclasses.replace(end, schedule=least) for end in ends]
+    return [point, *leaner]
 
 
 def _switches(lattice: Lattice) -> set[tuple[float, float]]:
@@ -60,7 +83,7 @@ def _bound_s(lattice: Lattice, rows: slice, parallel: float, ring: float) -> np.
     cluster = as_floats(dataclasses.replace(lattice.cluster, prices=None))
     point = _cheapest(lattice, rows, parallel, ring)
     counted = counts(workload, point, _EXACT)
-    pipe = stages(counted, timing(counted, point, cluster, cluster.stack, _EXACT), point)
+    pipe = stages(counted, timing(counted, point, cluster, _EXACT), point)
     single = np.maximum(2.0 - point.pipeline, 0.0)
     first_s, last_s, middle_s = (getattr(pipe, name).seconds for name in ("first", "last", "middle"))
     m = counted.microbatches
@@ -85,9 +108,8 @@ def _cheapest(lattice: Lattice, rows: slice, parallel: float, ring: float) -> Pl
 def flop_bound_s(lattice: Lattice) -> float:
     """Seconds in which all accelerators together could do the model's FLOP at the best rate of a kernel."""
     workload, cluster = as_floats(lattice.workload), as_floats(dataclasses.replace(lattice.cluster, prices=None))
-    speed = rates(cluster.accelerator, lattice.points_of_rows(np.array([0]), np.float64), cluster.stack)
-    fastest_s = min(speed.matmul_s_per_flop, speed.attention_s_per_flop)
-    return float(_SAFE * model_flop(workload) * workload.batch * fastest_s / cluster.accelerators)
+    point = lattice.points_of_rows(np.array([0]), np.float64)
+    return _SAFE * products_s(workload, cluster, point) / cluster.accelerators
 
 
 def in_order_of_bounds(lattice: Lattice) -> Lattice:

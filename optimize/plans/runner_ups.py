@@ -12,7 +12,7 @@ from costmodel.formulas import cost, peak
 from costmodel.inputs import Cluster, Plan, Workload
 from optimize.diagnosis import Parameter, parameters, read_leaf, with_leaves
 from optimize.lattice import Lattice
-from optimize.plans.exhaustive import Best, Entry, cell_degrees
+from optimize.plans.best import Best, Entry, cell_degrees
 
 RANGE = 4.0  # factor either way within which changes are looked for
 _STEPS = 160  # from 1 to it: 0.9 % each
@@ -41,7 +41,7 @@ class RunnerUp:
 
 
 def runner_ups(whole: Lattice, best: Best, count: int = 3) -> tuple[RunnerUp, ...]:
-    """By value; each is the best of its tensor and pipeline degree."""
+    """Plans by value, each the best of its tensor and pipeline degree."""
     first = whole.plan(best.top[0].index)
     others = [e for cell, e in best.cells.items() if cell_degrees(cell) != (first.tensor, first.pipeline)]
     ordered = (entry for entry in sorted(others, key=lambda entry: entry.key) if _fits(whole, entry))
@@ -49,7 +49,7 @@ def runner_ups(whole: Lattice, best: Best, count: int = 3) -> tuple[RunnerUp, ..
 
 
 def _fits(whole: Lattice, entry: Entry) -> bool:
-    """In every stage, each with its own kinds of layer."""
+    """Whether a plan fits in every stage, each with its own kinds of layer."""
     stages = memory_by_stage(whole.workload, whole.cluster, whole.plan(entry.index))
     return all(peak(stage, Exact(math)) <= whole.cluster.accelerator.hbm_bytes for stage in stages)
 
@@ -63,7 +63,7 @@ def _runner_up(whole: Lattice, first: Plan, value: float, entry: Entry) -> Runne
 def winning_change(workload: Workload, cluster: Cluster, first: Plan, other: Plan) -> Change | None:
     """The change nearest to none, of one parameter up to `RANGE` either way, at which `other` is as fast as `first`."""
     logs = np.linspace(-1.0, 1.0, 2 * _STEPS + 1)
-    factors, found = RANGE**logs, []
+    factors, changes = RANGE**logs, []
     for parameter in parameters(cluster, first):
         if not parameter.hardware:
             continue
@@ -74,11 +74,11 @@ def winning_change(workload: Workload, cluster: Cluster, first: Plan, other: Pla
         wins = np.flatnonzero(ratio <= 1)
         if len(wins):
             nearest = wins[np.argmin(np.abs(logs[wins]))]
-            found.append(Change(parameter=parameter, factor=float(factors[nearest])))
-    return min(found, key=lambda change: abs(np.log(change.factor)), default=None)
+            changes.append(Change(parameter=parameter, factor=float(factors[nearest])))
+    return min(changes, key=lambda change: abs(np.log(change.factor)), default=None)
 
 
 def _seconds(workload: Workload, cluster: Cluster, plan: Plan, parameter: Parameter, leaf: np.ndarray) -> np.ndarray:
     numbers, machine, point = prepare(workload, cluster, plan)
-    found = cost(numbers, with_leaves(machine, {parameter.path: leaf}), point, _EXACT).step_s
-    return np.broadcast_to(found, leaf.shape)
+    step_s = cost(numbers, with_leaves(machine, {parameter.path: leaf}), point, _EXACT).step_s
+    return np.broadcast_to(step_s, leaf.shape)

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 WAIT_S = 60.0
-"""For the other processes, once this one is done."""
+"""Seconds to wait for the other processes, once this one is done."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

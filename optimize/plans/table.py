@@ -26,14 +26,14 @@ class PlanTable:
         self._file = gzip.GzipFile(fileobj=self._buffer, mode="wb", compresslevel=1, mtime=0)
         self._file.write((",".join(HEADER) + "\n").encode())
 
-    def add(self, chunk: Chunk, found: Cost, needed: np.ndarray) -> None:
+    def add(self, chunk: Chunk, costs: Cost, needed: np.ndarray) -> None:
         """The plans of one chunk."""
         self.seen += len(chunk)
         count = min(len(chunk), self.most_rows - self.rows)
         if count <= 0:
             return
         self.rows += count
-        columns = [column[:count].tolist() for column in _columns(chunk, found, needed)]
+        columns = [column[:count].tolist() for column in _columns(chunk, costs, needed)]
         lines = (",".join(map(str, row)) for row in zip(*columns, strict=True))
         self._file.write(("\n".join(lines) + "\n").encode())
 
@@ -43,10 +43,10 @@ class PlanTable:
         return self._buffer.getvalue()
 
 
-def _columns(chunk: Chunk, found: Cost, needed: np.ndarray) -> list[np.ndarray]:
+def _columns(chunk: Chunk, costs: Cost, needed: np.ndarray) -> list[np.ndarray]:
     c = dict(chunk.columns)
     c["schedule"] = np.array(list(SCHEDULES))[c["schedule"]]
     c["recompute"] = np.array(list(options.RECOMPUTES))[c["recompute"]]
     c["context_kind"] = np.array(["ring", "all_to_all"])[c["all_to_all"]]
-    figures = [np.round(found.step_s.astype(float), 7), found.peak_bytes.astype(float).astype(np.int64)]
+    figures = [np.round(costs.step_s.astype(float), 7), costs.peak_bytes.astype(float).astype(np.int64)]
     return [*(c[name] for name in (*DEGREES, *OPTIONS)), *figures, (needed <= 1).astype(int)]

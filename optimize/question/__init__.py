@@ -1,10 +1,15 @@
-"""What is asked: objective, limits, jobs, the space of hardware."""
+"""What is asked: objective, limits, jobs, and what hardware may be bought."""
 
 from typing import TYPE_CHECKING
 
 from costmodel import door
 
 if TYPE_CHECKING:
+    from optimize.question.clusters import known_bounds as known_bounds
+    from optimize.question.clusters import known_clusters as known_clusters
+    from optimize.question.clusters import products_s as products_s
+    from optimize.question.clusters import quantities as quantities
+    from optimize.question.clusters import sized as sized
     from optimize.question.objective import SECONDS_A_DAY as SECONDS_A_DAY
     from optimize.question.objective import Job as Job
     from optimize.question.objective import Limits as Limits
@@ -12,13 +17,12 @@ if TYPE_CHECKING:
     from optimize.question.objective import Quantities as Quantities
     from optimize.question.objective import residuals as residuals
     from optimize.question.problem import Problem as Problem
-    from optimize.question.space import RATES as RATES
-    from optimize.question.space import Ranges as Ranges
-    from optimize.question.space import Space as Space
-    from optimize.question.space import as_table as as_table
-    from optimize.question.space import known_clusters as known_clusters
-    from optimize.question.space import known_ranges as known_ranges
-    from optimize.question.space import sized as sized
-    from optimize.question.space import space as space
+    from optimize.question.problem import design_problem as design_problem
+    from optimize.question.rates import RATES as RATES
+    from optimize.question.rates import Left as Left
+    from optimize.question.rates import Money as Money
+    from optimize.question.rates import PowerSum as PowerSum
+    from optimize.question.rates import Tangents as Tangents
+    from optimize.question.rates import as_table as as_table
 
 door.hang(__name__)

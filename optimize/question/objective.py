@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping
 
 from costmodel import Scalar
+from costmodel.formulas import Hardware
 from costmodel.inputs import Workload
 
 SECONDS_A_DAY = 86_400.0
@@ -75,6 +76,7 @@ class Job:
 
     @property
     def steps(self) -> float:
+        """Steps that the tokens take."""
         return self.tokens / (self.workload.batch * self.workload.sequence)
 
 
@@ -91,13 +93,18 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Quantities:
-    """What objectives and limits read: of one cluster with the plans of its jobs, or of arrays of them."""
+    """What objectives and limits read: of one cluster with the plans of its jobs, or of arrays of them.
+
+    A residual of one's own may also read the hardware, and the seconds of a step of each job.
+    """
 
     train_s: Scalar  # all jobs, one after the other, by weight
     usd_per_s: Scalar
     meter_w: Scalar
     capital_usd: Scalar
     accelerators: Scalar
+    hardware: Hardware | None = None
+    step_s: tuple[Scalar, ...] = ()
 
 
 def residuals(limits: Limits, of: Quantities, peak_bytes: float, hbm_bytes: float) -> dict[str, float]:

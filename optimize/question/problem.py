@@ -1,29 +1,164 @@
-"""The question of a design: jobs under limits, and what may be bought and planned."""
+"""The question of a cluster: jobs within limits, what is best, and what may be bought and planned."""
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from optimize.question.objective import Job, Limits, Objective
-from optimize.question.space import Space
+import numpy as np
+
+from costmodel import Scalar, total
+from costmodel.formulas import CurveRange, Curves, Hardware, as_floats, capital_usd, hardware_of, meter_w
+from costmodel.inputs import Cluster, PriceRange
+from costmodel.specs import SpecError
+from optimize.question.clusters import known_bounds, whole_domains
+from optimize.question.objective import Job, Limits, Objective, Quantities
+from optimize.question.rates import RATES, Money, money
+
+FREE = ("flop_per_s", "hbm_bytes", "hbm_bytes_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")
+"""What is chosen unless a problem says otherwise. A second memory may be added by name."""
+
+GROWTH = {
+    "flop_per_s": 2.28,
+    "hbm_bytes": 1.41,
+    "hbm_bytes_per_s": 1.87,
+    "scale_up_bytes_per_s": 1.67,
+    "scale_out_bytes_per_s": 1.67,
+    "second_memory_bytes": 4.0,
+    "second_memory_bytes_per_s": 1.67,
+}
+"""Technology limits: what the next generation, two years after the template, may have at most, in units of the
+template's. V100 (2017) to B200 (2024) per two years: 2.28 of FLOP/s, 1.87 of HBM bandwidth, 1.67 of scale-up bandwidth
+(taken for scale-out, too); memory capacity doubles in 4.0 years (Epoch AI 2023). More DDR is a matter of money."""
+
+SHRINK = 16.0
+"""How many times less than the template's is still offered: an assumption, parts of long ago had less."""
+
+Residual = Callable[[Quantities], Scalar]
+"""A generalized posynomial that must be at most 1."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Jobs, one after another on one cluster, under limits; and what may be bought and planned."""
+    """Jobs, one after another on one cluster: which hardware of the template's structure is best, and which plans.
+
+    Sizes of tiers, latencies and the stack are the template's. `bounds` replace the technology limits by variable.
+    `equal` holds products of powers of variables that have a value, such as one stack of HBM for each so many bytes/s:
+    `({"hbm_bytes_per_s": 1.0, "hbm_bytes": -1.0}, 39.2)`. A design (`design_problem`) reads neither these nor
+    `residuals` nor `free`; hardware for plans that are given (`solve_hardware`) does not read `fixed`.
+    """
 
     jobs: tuple[Job, ...]
-    limits: Limits
-    objective: Objective
-    space: Space
+    template: Cluster
+    curves: Curves
+    objective: Objective = Objective.time
+    limits: Limits = dataclasses.field(default_factory=Limits)
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # fields of `Plan` that are not searched
+    free: tuple[str, ...] = FREE
+    bounds: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    equal: tuple[tuple[Mapping[str, float], float], ...] = ()
+    residuals: Mapping[str, Residual] = dataclasses.field(default_factory=dict)
 
     @property
     def job(self) -> Job:
-        """The first, and mostly the only one."""
+        """The first job, and mostly the only one."""
         return self.jobs[0]
 
     @property
     def fill(self) -> bool:
         """Whether more hardware is never worse."""
         return not self.objective.priced
+
+    @property
+    def log_scale(self) -> float:
+        """Logarithm of the objective over the sum of weighted seconds and what multiplies it: a step is their mean."""
+        if self.objective is not Objective.step:
+            return 0.0
+        return -float(np.log(sum(job.weight * job.steps for job in self.jobs)))
+
+    @functools.cached_property
+    def machine(self) -> Cluster:
+        """The template as floats, without prices: what the cost model reads."""
+        return dataclasses.replace(as_floats(self.template), prices=None)
+
+    @property
+    def domain(self) -> int:
+        """Accelerators of one innermost domain."""
+        return int(self.template.tiers[0].usable_size)
+
+    def range_of(self, name: str) -> tuple[float, float]:
+        """The smallest and the largest value offered of one variable."""
+        if name in self.bounds:
+            return self.bounds[name]
+        now = float(getattr(hardware_of(self.template), name))
+        return now / SHRINK, now * GROWTH[name]
+
+    @functools.cached_property
+    def rate_ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the most of the rates, in the order of `RATES`."""
+        low, high = zip(*(self.range_of(name) for name in RATES), strict=True)
+        return np.array(low), np.array(high)
+
+    @functools.cached_property
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the most of the rates, in logarithms."""
+        low, high = self.rate_ends
+        return np.log(low), np.log(high)
+
+    def within(self, ends: tuple[np.ndarray, np.ndarray]) -> "Problem":
+        """The same question in a box of rates, given by logarithms."""
+        pairs = zip(RATES, np.exp(ends[0]).tolist(), np.exp(ends[1]).tolist(), strict=True)
+        return dataclasses.replace(self, bounds={**self.bounds, **{name: (low, high) for name, low, high in pairs}})
+
+    @property
+    def most_hbm_bytes(self) -> float:
+        """The largest memory of one accelerator that is offered."""
+        return self.range_of("hbm_bytes")[1]
+
+    @functools.cached_property
+    def money(self) -> Money:
+        """What rates cost and draw, and what that is worth."""
+        return money(self.template, self.curves, self.objective)
+
+    def hardware(self, rates: np.ndarray, hbm_bytes: Scalar, accelerators: Scalar) -> Hardware:
+        """The template's hardware with rates along the last axis."""
+        named = dict(zip(RATES, np.moveaxis(np.asarray(rates, float), -1, 0), strict=True))
+        own = dataclasses.replace(hardware_of(self.machine), **named)
+        return dataclasses.replace(own, hbm_bytes=hbm_bytes, accelerators=accelerators)
+
+    def quantities(self, hardware: Hardware, step_s: tuple[Scalar, ...], idle: Scalar = 0.0) -> Quantities:
+        """What objectives and limits read, by the curves.
+
+        `hardware.accelerators` are those bought, `idle` of them do not train; `step_s` is by job.
+        """
+        train_s = total(job.weight * job.steps * seconds for job, seconds in zip(self.jobs, step_s, strict=True))
+        watts, bought_usd = meter_w(hardware, self.curves, idle), capital_usd(hardware, self.curves)
+        usd_per_s: Scalar = 0.0
+        if self.template.prices is not None:
+            prices = self.template.prices.base
+            written_off = bought_usd * (1.0 / (prices.service_life_s * prices.busy_share))
+            usd_per_s = written_off + watts * prices.electricity_usd_per_j
+        return Quantities(
+            train_s=train_s,
+            usd_per_s=usd_per_s,
+            meter_w=watts,
+            capital_usd=bought_usd,
+            accelerators=hardware.accelerators,
+            hardware=hardware,
+            step_s=step_s,
+        )
+
+
+def design_problem(
+    template: Cluster, curves: CurveRange, bounds: Mapping[str, tuple[float, float]] | None = None, **asked: Any
+) -> Problem:
+    """The question of a design: rates between the least and the most of the accelerators known by name.
+
+    `asked`: jobs, limits, objective, fixed. Raises `SpecError` for a template that cannot be varied.
+    """
+    if template.prices is None or len(template.tiers) < 2:
+        raise SpecError(f"cluster {template.name}: expected a template with prices and two tiers or more")
+    base = as_floats(template.prices.base)
+    whole = whole_domains(as_floats(dataclasses.replace(template, prices=None)))
+    whole = dataclasses.replace(whole, prices=PriceRange(low=base, base=base, high=base))
+    return Problem(template=whole, curves=as_floats(curves.base), bounds=bounds or known_bounds(), **asked)

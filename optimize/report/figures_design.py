@@ -81,7 +81,7 @@ def _real_parts(axes: Any, result: DesignResult, limit: str, scale: float, facto
 
 
 def _plain_ticks(axis: Any, values: list[float]) -> None:
-    """At the points, as plain numbers."""
+    """Ticks at the points, as plain numbers."""
     axis.set_ticks(values, [units.significant(value) for value in values])
     axis.set_ticks([], minor=True)
 

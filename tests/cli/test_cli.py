@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from optimize import cli
+from optimize.cli.main import COMMANDS
 from tests.support import ROOT
 from tests.support.bad_inputs import BAD_INPUTS
 
@@ -122,7 +123,7 @@ def test_models_and_clusters(capsys):
         assert word in out
 
 
-@pytest.mark.parametrize("command", [(), ("explain",), ("models",), ("clusters",)])
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)], ids=str)
 def test_help_has_examples(capsys, command):
     try:
         assert cli.run([*command, "--help"]) == 0
@@ -130,6 +131,7 @@ def test_help_has_examples(capsys, command):
         assert not ending.code  # noqa: PT017
     told = capsys.readouterr().out
     assert "examples:" in told
+    assert "--with FILE.py" in told
     assert f"  equipoise {' '.join(command)}" in told
 
 

@@ -86,6 +86,12 @@ def test_several_jobs_and_the_screen(capsys, tmp_path, model):
         (("--tokens", "1e9"), 2, "`budget_usd` is missing"),
         (("--budget-usd", "1e6"), 2, "`tokens` is missing"),
         (("--budget-usd", "0", "--tokens", "1e9"), 2, "`budget_usd` is 0.0; expected a number > 0"),
+        (
+            ("--budget-usd", "1e6", "--tokens", "1e300"),
+            2,
+            "`tokens` is 1e+300; expected a number > 0 and at most 1e+24",
+        ),
+        (("--power-mw", "1", "--tokens", "1e9", "--rent"), 2, "`rent` is given without `budget_usd`"),
         (("--power-mw", "lots", "--tokens", "1e9"), 2, "`--power-mw` is 'lots'; expected a number"),
         (("--budget-usd", "1e6", "--tokens", "1e9", "--objective", "speed"), 2, "expected one of time_s, step_s"),
         (("--budget-usd", "1e6", "--tokens", "1e9", "--cluster", "h1"), 2, "`cluster` is 'h1'"),

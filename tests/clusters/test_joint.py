@@ -6,46 +6,50 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.formulas.curves import capital_usd, meter_w
+from costmodel.formulas.curves import capital_usd, meter_w, with_hardware
 from costmodel.specs.loading import load_cluster, load_curves, load_workload
 from optimize.clusters import one_job as joint
-from optimize.clusters.catalogue import search_parts
-from optimize.clusters.descent import Outcome, descend
+from optimize.clusters.descent import descend
 from optimize.clusters.frontier import frontier, monotone
 from optimize.clusters.infeasible import why_infeasible
-from optimize.clusters.relaxed import RelaxedModel, Starts, ranges
+from optimize.clusters.progress import Outcome, Progress
+from optimize.clusters.real_parts import search_parts
+from optimize.clusters.relaxed import RelaxedModel, ranges
 from optimize.clusters.screening import FLOAT32_SLACK, screen, tangents_of
 from optimize.clusters.several_jobs import search_mix
-from optimize.clusters.tangents import Tangents, dual_bound, left, money, project, rate
-from optimize.hardware.of_plans import hardware_problem, shadow_prices, solve_plans
+from optimize.clusters.several_jobs_bound import shared_bound
+from optimize.hardware.shadow_prices import shadow_prices
+from optimize.hardware.solving import solve_plans
+from optimize.hardware.tangents import dual_bound, project
 from optimize.lattice.lattice import lattice
 from optimize.lattice.narrowing import thinned
 from optimize.lattice.recompute_families import Families
 from optimize.plans.find_plan import find_plan
+from optimize.question.clusters import sized
 from optimize.question.objective import Job, Limits, Objective
-from optimize.question.problem import Problem
-from optimize.question.space import RATES, sized, space
+from optimize.question.problem import Problem, design_problem
+from optimize.question.rates import RATES
 
 MODEL = load_workload("llama3-8b", sequence=2048, batch=32)
 TEMPLATE = load_cluster("h100")
-SPACE = space(TEMPLATE, load_curves())
 FIXED = {"schedule": "one_f_one_b", "context": 1, "zero_stage": {1, 3}, "microbatch": {1, 2}}
 JOB = Job(workload=MODEL, tokens=1e11)
+LIMITS = Limits(budget_usd=1.5e6, accelerators=32)
+ASKED = design_problem(TEMPLATE, load_curves(), jobs=(JOB,), limits=LIMITS, fixed=FIXED)
+LOW, HIGH = ASKED.ends
 
 
 def problem(**changes) -> Problem:
-    limits = Limits(budget_usd=1.5e6, accelerators=32)
-    asked = {"jobs": (JOB,), "limits": limits, "objective": Objective.time, "space": SPACE, "fixed": FIXED}
-    return Problem(**(asked | changes))
+    return dataclasses.replace(ASKED, **changes)
 
 
 def plans_of(count: int) -> Families:
-    return Families(lattice(MODEL, sized(SPACE.template, count), {**FIXED, "domain": 8}))
+    return Families(lattice(MODEL, sized(ASKED.machine, count), {**FIXED, "domain": 8}))
 
 
 def hardware_grid(steps: int) -> np.ndarray:
     """Logarithms of the rates, all combinations."""
-    axes = [np.linspace(a, b, steps) for a, b in zip(np.log(SPACE.ranges.low), np.log(SPACE.ranges.high), strict=True)]
+    axes = [np.linspace(a, b, steps) for a, b in zip(LOW, HIGH, strict=True)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(RATES))
 
 
@@ -55,11 +59,10 @@ def hardware_grid(steps: int) -> np.ndarray:
 def test_float32_is_within_its_slack():
     families, generator = plans_of(16), np.random.default_rng(0)
     first = generator.choice(families.first(0, len(families)), 400)
-    low, high = np.log(SPACE.ranges.low), np.log(SPACE.ranges.high)
-    y = low + (high - low) * generator.random((len(first), len(RATES)))
-    fast = screen(MODEL, SPACE, families.points(first, np.float32), y)
-    exact = tangents_of(MODEL, SPACE, families.points(first, np.float64), y)
-    worst = np.abs(fast.log_step_s - exact.log_step_s) + (np.abs(fast.slopes - exact.slopes) * (high - low)).sum(-1)
+    y = LOW + (HIGH - LOW) * generator.random((len(first), len(RATES)))
+    fast = screen(MODEL, ASKED.machine, families.points(first, np.float32), y)
+    exact = tangents_of(MODEL, ASKED.machine, families.points(first, np.float64), y)
+    worst = np.abs(fast.log_value - exact.log_value) + (np.abs(fast.slopes - exact.slopes) * (HIGH - LOW)).sum(-1)
     assert worst.max() < FLOAT32_SLACK
     np.testing.assert_allclose(fast.least_bytes, exact.least_bytes, rtol=1e-5)
 
@@ -67,58 +70,52 @@ def test_float32_is_within_its_slack():
 def test_no_member_is_faster_or_smaller_than_its_family():
     families = plans_of(16)
     first = families.first(0, len(families))[::3]
-    y = np.broadcast_to(np.log(0.3 * SPACE.ranges.high), (len(first), len(RATES)))
-    bound = tangents_of(MODEL, SPACE, families.points(first, np.float64), y)
+    y = np.broadcast_to(np.log(0.3) + HIGH, (len(first), len(RATES)))
+    bound = tangents_of(MODEL, ASKED.machine, families.points(first, np.float64), y)
     members, family = families.members(first)
     own = tangents_of(
-        MODEL, SPACE, families.lattice.points(members, np.float64), np.broadcast_to(y[0], (len(members), 4))
+        MODEL, ASKED.machine, families.lattice.points(members, np.float64), np.broadcast_to(y[0], (len(members), 4))
     )
     assert len(members) > 2 * len(first)
-    assert np.all(own.log_step_s >= bound.log_step_s[family] - 1e-12)
+    assert np.all(own.log_value >= bound.log_value[family] - 1e-12)
     assert np.all(own.peak_bytes >= bound.least_bytes[family] * (1 - 1e-9))
 
 
 def test_money_agrees_with_the_curves():
-    priced, y = money(SPACE, 8), np.log(0.4 * SPACE.ranges.high)
-    hardware = SPACE.hardware(np.exp(y), 80e9, 64.0)
-    usd = 64 * (priced.laws.usd_of(y).sum() + priced.hbm(np.array(80e9)))
-    assert usd == pytest.approx(float(capital_usd(hardware, SPACE.curves)), rel=1e-12)
-    assert 64 * priced.laws.watt_of(y).sum() == pytest.approx(float(meter_w(hardware, SPACE.curves)), rel=1e-12)
+    money, y = ASKED.money, np.log(0.4) + HIGH
+    hardware = ASKED.hardware(np.exp(y), 80e9, 64.0)
+    usd = 64 * (money.usd(y) + money.hbm(np.array(80e9)))
+    assert usd == pytest.approx(float(capital_usd(hardware, ASKED.curves)), rel=1e-12)
+    assert 64 * money.watt(y) == pytest.approx(float(meter_w(hardware, ASKED.curves)), rel=1e-12)
 
 
 @pytest.mark.parametrize("objective", [Objective.time, Objective.cost, Objective.energy])
 def test_bounds_are_never_above_the_best_of_a_fine_grid(objective):
     """240 instances: plans x budgets, each against 6,561 hardware points; the tangents are taken far from the best."""
     families, generator, grid = plans_of(16), np.random.default_rng(1), hardware_grid(9)
-    priced = money(SPACE, 8)
+    asked = problem(objective=objective)
+    money, tight = asked.money, 0
     first = generator.choice(families.first(0, len(families)), 10, replace=False)
-    low, high = np.log(SPACE.ranges.low), np.log(SPACE.ranges.high)
-    tight = 0
     for number in range(10):
         points = families.points(first[number : number + 1], np.float64)
-        over = tangents_of(MODEL, SPACE, points, grid)
-        y = low + (high - low) * generator.random((8, len(RATES)))
-        at_y = tangents_of(MODEL, SPACE, points, y)
+        over = tangents_of(MODEL, ASKED.machine, points, grid)
+        y = LOW + (HIGH - LOW) * generator.random((8, len(RATES)))
+        at_y = tangents_of(MODEL, ASKED.machine, points, y)
         limits = Limits(budget_usd=generator.uniform(5e5, 2e6), power_w=generator.uniform(1e4, 4e4))
-        spare = left(priced, limits, np.full(8, 16.0), np.full(8, 40e9))
-        allowed = (priced.laws.usd_of(grid).sum(-1) <= spare.usd[0]) & (
-            priced.laws.watt_of(grid).sum(-1) <= spare.watt[0]
-        )
-        price = rate(objective, priced, spare)
-        one = price._replace(fixed=price.fixed[0])
-        true = (over.log_step_s + np.log(one.of(priced.laws, grid)))[allowed].min(initial=np.inf)
-        tangents = Tangents(at_y.log_step_s, at_y.slopes, y)
-        bound = dual_bound(SPACE, priced.laws, spare, price, tangents)
-        assert np.all(bound.log_value <= true + 1e-9)
-        tight += int((true - bound.log_value).min() < 0.3)
+        spare = money.left(limits, np.full(8, 16.0), np.full(8, 40e9))
+        allowed = (money.usd(grid) <= spare.usd[0]) & (money.watt(grid) <= spare.watt[0])
+        one = spare._replace(hbm_usd=spare.hbm_usd[0])
+        true = (over.log_value + np.log(money.price(grid, one)))[allowed].min(initial=np.inf)
+        log_bound, _ = dual_bound(asked, spare, at_y)
+        assert np.all(log_bound <= true + 1e-9)
+        tight += int((true - log_bound).min() < 0.3)
     assert tight >= 5  # and they say something
 
 
 def test_projection_spends_the_budget():
-    priced = money(SPACE, 8)
-    spare = left(priced, Limits(budget_usd=1e6), np.full(3, 16.0), np.array([10e9, 40e9, 80e9]))
-    y = project(SPACE, priced.laws, spare, np.log(np.tile(0.1 * SPACE.ranges.high, (3, 1))))
-    np.testing.assert_allclose(priced.laws.usd_of(y).sum(-1), spare.usd, rtol=1e-6)
+    spare = ASKED.money.left(Limits(budget_usd=1e6), np.full(3, 16.0), np.array([10e9, 40e9, 80e9]))
+    y = project(ASKED, spare, np.tile(np.log(0.1) + HIGH, (3, 1)))
+    np.testing.assert_allclose(ASKED.money.usd(y), spare.usd, rtol=1e-6)
 
 
 # descent
@@ -129,7 +126,7 @@ def test_gradients_of_the_descent(objective):
     asked = problem(
         objective=objective, jobs=(JOB, dataclasses.replace(JOB, weight=2.0)), limits=Limits(budget_usd=4e5)
     )
-    model = RelaxedModel(asked, Starts(np.array(["interleaved", "one_f_one_b"]), np.array([1, 3])))
+    model = RelaxedModel(asked, (np.array(["interleaved", "one_f_one_b"]), np.array([1, 3])))
     low, high = ranges(asked)
     z = low + (high - low) * np.random.default_rng(2).uniform(0.3, 0.7, (len(low), 2))
     _, slope = model.loss(z)
@@ -152,7 +149,7 @@ def test_descent_is_reproducible_and_meets_the_budget():
 
 
 @pytest.fixture(scope="module")
-def searched() -> joint.Progress:
+def searched() -> Progress:
     return joint.search(problem(), 600.0)
 
 
@@ -165,14 +162,13 @@ def test_the_answer_is_the_best_of_a_fine_grid(searched):
             continue
         members, _ = families.members(families.first(0, len(families)))
         members = members[:: max(1, len(members) // 40)]
-        priced = money(SPACE, 8)
         for member in members:
             point = families.lattice.points(np.array([member]), np.float64)
-            found = tangents_of(MODEL, SPACE, point, grid)
-            spare = left(priced, problem().limits, np.array([float(count)]), found.peak_bytes[:1])
-            allowed = priced.laws.usd_of(grid).sum(-1) <= spare.usd[0]
-            if found.peak_bytes[0] <= SPACE.ranges.most_hbm_bytes and allowed.any():
-                best = min(best, float(found.log_step_s[allowed].min()) + math.log(JOB.steps))
+            found = tangents_of(MODEL, ASKED.machine, point, grid)
+            spare = ASKED.money.left(LIMITS, np.array([float(count)]), found.peak_bytes[:1])
+            allowed = ASKED.money.usd(grid) <= spare.usd[0]
+            if found.peak_bytes[0] <= ASKED.most_hbm_bytes and allowed.any():
+                best = min(best, float(found.log_value[allowed].min()) + math.log(JOB.steps))
     assert searched.best is not None
     assert searched.log_bound <= best + 1e-9
     assert searched.best.log_value <= best + 1e-9
@@ -181,8 +177,8 @@ def test_the_answer_is_the_best_of_a_fine_grid(searched):
 
 def test_the_answer_meets_the_limits(searched):
     best = searched.best
-    hardware = SPACE.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
-    assert float(capital_usd(hardware, SPACE.curves)) <= 1.5e6 * (1 + 1e-9)
+    hardware = ASKED.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
+    assert float(capital_usd(hardware, ASKED.curves)) <= 1.5e6 * (1 + 1e-9)
     assert best.cell.accelerators <= 32
 
 
@@ -214,29 +210,29 @@ def test_an_interruption_leaves_the_best_so_far(monkeypatch):
     assert found.interrupted
     assert found.best is not None
     assert found.log_bound < found.best.log_value  # what was not looked at keeps its bound
-    assert (scanned[1].accelerators, scanned[1].domain) in found.unseen
+    assert scanned[1].accelerators in found.unseen
 
 
 def test_large_lattices_are_thinned_in_words():
     experts = load_workload("mixtral-8x7b")
-    fixed, said = thinned([experts], SPACE, {"expert_tensor": 1})
+    fixed, said = thinned([experts], ASKED.machine, {"expert_tensor": 1})
     assert fixed["expert_tensor"] == 1
     assert not any("expert_tensor" in words for words in said)  # the user's own
-    assert thinned([MODEL], SPACE, {"schedule": "one_f_one_b", "context": 1})[1] == ()
+    assert thinned([MODEL], ASKED.machine, {"schedule": "one_f_one_b", "context": 1})[1] == ()
 
 
 def test_more_money_is_never_worse(searched):
-    points, _ = frontier(problem(), "budget_usd", [3e6, 0.8e6], 600.0, searched)
+    points, _ = frontier(joint.search, problem(), "budget_usd", [3e6, 0.8e6], 600.0, searched)
     points = monotone(points, "budget_usd", maximised=False)
     values = [points[0]["value"], math.exp(searched.best.log_value), points[1]["value"]]
     assert values == sorted(values, reverse=True)
     assert all(point["gap"] < 2e-3 for point in points)
     with pytest.raises(ValueError, match="expected one of budget_usd"):
-        frontier(problem(), "deadline_s", [1.0], 1.0)
+        frontier(joint.search, problem(), "deadline_s", [1.0], 1.0)
 
 
 def test_shadow_prices_agree_with_solving_again(searched):
-    asked = hardware_problem(problem())
+    asked = problem()
     solved = solve_plans(asked, (searched.best.plan,))
     prices = shadow_prices(asked, (searched.best.plan,), solved)
     price = prices["budget_usd"]
@@ -260,7 +256,7 @@ def test_real_parts_agree_with_the_search_for_a_plan():
 def test_a_mix_is_bounded_by_its_jobs_alone():
     jobs = (JOB, Job(workload=load_workload("llama3-8b", sequence=1024, batch=32), tokens=5e10, weight=2.0))
     asked = problem(jobs=jobs, limits=Limits(budget_usd=1.5e6, accelerators=8))
-    found = search_mix(asked, 600.0)
+    found = search_mix(asked, shared_bound, 600.0)
     assert found.best is not None
     assert found.log_bound <= found.best.log_value
     assert math.expm1(found.best.log_value - found.log_bound) < 0.05
@@ -272,8 +268,8 @@ def _steps(asked: Problem, found) -> list[float]:
     """Exact steps of every job on the hardware of a mix."""
     from costmodel.evaluators.evaluate import evaluate
 
-    cluster = SPACE.cluster(found.best.solved.hardware(0))
-    cluster = dataclasses.replace(cluster, accelerators=int(cluster.accelerators))
+    hardware = found.best.solved.hardware(0)
+    cluster = sized(with_hardware(asked.machine, hardware), int(hardware.accelerators))
     return [
         float(evaluate(job.workload, cluster, plan).step_s)
         for job, plan in zip(asked.jobs, found.best.plans, strict=True)

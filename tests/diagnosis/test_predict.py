@@ -8,7 +8,7 @@ import pytest
 from costmodel.measured.rows import Unreadable
 from optimize import cli
 from optimize.diagnosis.predict import predict
-from tests.measured.test_rows import ROW, needs_bulk, table
+from tests.support.row_by_hand import ROW, needs_bulk, table
 
 COLUMNS = ["predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note"]
 
@@ -37,7 +37,7 @@ def test_one_row_for_each_in_order(tmp_path, capsys):
         low, middle, high = (float(row[name]) for name in (COLUMNS[1], COLUMNS[0], COLUMNS[2]))
         assert 0 < low < middle < high
         assert float(row["predicted_mem_bytes"]) > 1e9
-        assert row["note"].startswith("megatron_early on a100-80gb")
+        assert row["note"].startswith("megatron-2022 on a100-80gb")
 
 
 def test_outcomes_may_be_absent_and_are_never_read(tmp_path, capsys):
@@ -77,6 +77,7 @@ def test_json_and_a_stack_of_your_own(tmp_path, capsys):
         (("rows.csv", "--out"), "`--out` has no value"),
         (("rows.csv", "--out", "no/such/folder/x.csv"), "cannot be written"),
         (("rows.csv", "--out", "x.csv", "--stack", "rows.csv"), "not valid TOML"),
+        (("rows.csv", "--out", "x.csv", "--stack", "nope"), "command line: `stack`: nope: no such file"),
     ],
 )
 def test_wrong_input_is_one_line(tmp_path, capsys, monkeypatch, words, said):
@@ -89,7 +90,7 @@ def test_wrong_input_is_one_line(tmp_path, capsys, monkeypatch, words, said):
 
 @needs_bulk
 def test_a_calibration_set_is_predicted(tmp_path, capsys):
-    from tests.measured.test_rows import BULK
+    from tests.support.row_by_hand import BULK
 
     assert BULK is not None
     status, _, _ = ask(capsys, BULK / "calibration.csv", "--out", tmp_path / "out.csv")

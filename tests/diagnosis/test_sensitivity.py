@@ -11,7 +11,7 @@ import pytest
 from costmodel.evaluators.evaluate import evaluate, prepare
 from costmodel.formulas.cost import cost
 from costmodel.formulas.counts import counts
-from costmodel.formulas.roofline import matmul_roof, rates
+from costmodel.formulas.roofline import matmul_roofs, rates
 from costmodel.inputs.plan import Plan
 from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster, load_workload
@@ -103,7 +103,7 @@ def test_both_sides_of_a_kink():
     floats, hardware, point = prepare(workload, cluster, plan)
     speed = rates(hardware.accelerator, point, hardware.stack)
     count = counts(floats, point, Exact(np)).blocks[1].matmuls[2]
-    roof = matmul_roof(count, point, speed, hardware.stack)
+    roof, _ = matmul_roofs(count, point, speed, hardware.stack)
     bandwidth = hardware.accelerator.hbm_bytes_per_s * roof.memory_s / roof.compute_s
     chip = dataclasses.replace(cluster.accelerator, hbm_bytes_per_s=bandwidth)
     tied = dataclasses.replace(cluster, accelerator=chip)
@@ -124,8 +124,8 @@ def test_largest_helps_most():
 def test_takes_milliseconds():
     asked = job("tensor and pipeline")
     elasticities(*asked)
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(10):
         found = elasticities(*asked)
     assert len(found) >= 20
-    assert (time.perf_counter() - start) / 10 < 0.02  # measured: 0.0013
+    assert (time.process_time() - start) / 10 < 0.02  # measured: 0.0013

@@ -28,7 +28,7 @@ def passes_by_hand(workload, plan, layer_of):
     blocks = {block.name: block for block in done.times.blocks}
 
     def seconds(block):
-        return block.forward.seconds, block.backward.seconds + block.recompute_s + block.weights.seconds
+        return block.forward_s, block.backward_s + block.weights.seconds
 
     stages = []
     for stage, names in enumerate(layer_of):

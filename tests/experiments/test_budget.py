@@ -16,7 +16,7 @@ from costmodel.specs.loading import load_cluster, load_workload
 from experiments import runner as _runner
 from experiments.budget_125m import answers, prices, space
 from experiments.budget_125m import experiment as budget_125m
-from experiments.budget_125m.prices import COMBINATIONS, GIB, HBM_CURVE, SECOND_CURVE, Sizes, unit_usd
+from experiments.budget_125m.prices import COMBINATIONS, GIB, HBM_CURVE, SECOND_CURVE, listed_usd, unit_usd
 from experiments.budget_125m.space import ALL_OR_NOTHING, FIXED, Choice
 from optimize.lattice.lattice import lattice
 
@@ -30,7 +30,7 @@ def template(second_gb_per_s=100.0):
 def test_the_sixteen_combinations_cost_what_is_listed():
     assert len(set(COMBINATIONS)) == 16
     listed = {(20, 0): 22_250, (40, 0): 25_000, (80, 0): 30_000, (120, 0): 40_000, (20, 256): 24_750, (80, 512): 40_000}
-    assert {pair: Sizes(*pair).usd for pair in listed} == listed
+    assert {pair: listed_usd(pair) for pair in listed} == listed
 
 
 @pytest.mark.parametrize(("curve", "points"), [(HBM_CURVE, prices.HBM), (SECOND_CURVE, prices.SECOND)])
@@ -77,7 +77,7 @@ def test_the_search_finds_what_brute_force_finds():
     workload, plans = small()
     whole = space.batch_of(plans, np.arange(len(plans)))
     everything = space.evaluate(space.in_float32(workload, template()), [whole], space.QUARTERS)
-    for choice in (Choice(1.5e6), Choice(1.42e6), Choice(1.6e6, Sizes(20, 256)), Choice(2e6, Sizes(80, 0))):
+    for choice in (Choice(1.5e6), Choice(1.42e6), Choice(1.6e6, (20, 256)), Choice(2e6, (80, 0))):
         found, _ = space.search(workload, template(), [64], [choice], lambda _: None)
         best = answers.best(workload, template(), found, choice)
         bought = choice.usd(everything) <= choice.budget_usd
@@ -88,8 +88,8 @@ def test_the_search_finds_what_brute_force_finds():
         assert best["step_s"] <= everything.step_s[bought].min() * (1 + 1e-4)
         assert best["usd"] <= choice.budget_usd
         if choice.sizes:
-            assert best["hbm_gib"] <= choice.sizes.hbm
-            assert best["second_gib"] <= choice.sizes.second
+            assert best["hbm_gib"] <= choice.sizes[0]
+            assert best["second_gib"] <= choice.sizes[1]
 
 
 def test_cluster_sizes_are_products_of_degrees():

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from costmodel.formulas.curves import anchored, hardware_of
+from costmodel.formulas.curves import hardware_of
+from costmodel.specs.curves import anchored
 from costmodel.specs.files import SpecError
 from costmodel.specs.loading import load_cluster, load_curves
 from experiments import __main__ as command

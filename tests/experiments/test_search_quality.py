@@ -23,9 +23,9 @@ from experiments.search_quality.score import score_design
 from experiments.search_quality.suite import EXPERTS, KINDS, MODELS, Question, draw, problem_of
 from optimize.clusters import one_job as joint
 from optimize.lattice.lattice import lattice
+from optimize.question.clusters import sized
 from optimize.question.objective import Job, Limits, Objective
-from optimize.question.problem import Problem
-from optimize.question.space import sized, space
+from optimize.question.problem import design_problem
 from tests.support import ROOT
 
 
@@ -73,17 +73,17 @@ def question(**changes) -> Question:
         Job(workload=load_workload(name, sequence=2048, batch=64), tokens=1e11) for name in ("llama3-8b", "gpt-1.7b")
     )
     limits = Limits(budget_usd=1.5e6, power_w=60e3, accelerators=64)
-    fields = {"jobs": jobs, "limits": limits, "objective": Objective.cost, "space": space(template, curves)} | changes
+    fields = {"jobs": jobs, "limits": limits, "objective": Objective.cost} | changes
     case = dataclasses.replace(draw(0, ("joint",), 1)[0], objective="cost")
-    return Question(case, Problem(**fields), template, curves)
+    return Question(case, design_problem(template, curves, **fields), template, curves)
 
 
 def test_every_vector_is_a_legal_plan_and_its_value_is_the_exact_score():
     """Decoded, evaluated in a batch; then each alone through validation, with all limits."""
     asked = question()
     encoding = Encoding(asked.problem)
-    evaluate = Evaluator(encoding)
-    found = evaluate(np.random.default_rng(0).random((200, encoding.genes)))
+    evaluate = Evaluator(asked.problem, encoding.points)
+    found = evaluate(*encoding.decode(np.random.default_rng(0).random((200, encoding.genes))))
     plans = [
         [job.plan(int(i)) for job, i in zip(encoding.jobs, row, strict=True)] for row in zip(*found.plans, strict=True)
     ]
@@ -96,10 +96,8 @@ def test_every_vector_is_a_legal_plan_and_its_value_is_the_exact_score():
         value = score_design(asked, int(found.accelerators[i]), np.exp(found.y[i]), float(found.hbm_bytes[i]), plans[i])
         assert value == pytest.approx(math.exp(found.log_value[i]), rel=1e-9)
     beyond = found.candidate(int(feasible[0]))
-    assert (
-        score_design(asked, beyond.accelerators, 3 * np.array(beyond.rates), beyond.hbm_bytes, plans[feasible[0]])
-        is None
-    )
+    too_fast = {"accelerators": beyond["accelerators"], "rates": 3 * np.array(beyond["rates"])}
+    assert score_design(asked, **too_fast, hbm_bytes=beyond["hbm_bytes"], plans=plans[feasible[0]]) is None
 
 
 def test_every_plan_of_the_lattices_has_a_vector():
@@ -107,7 +105,7 @@ def test_every_plan_of_the_lattices_has_a_vector():
     asked = question()
     encoding = Encoding(asked.problem)
     job, counts = encoding.jobs[0], encoding.counts
-    sizes = [len(lattice(asked.workload, sized(asked.problem.space.template, int(n)), {"domain": 8})) for n in counts]
+    sizes = [len(lattice(asked.workload, sized(asked.problem.machine, int(n)), {"domain": 8})) for n in counts]
     assert len(job.lattice) == sum(sizes)
     rows = np.random.default_rng(1).integers(len(job.accelerators), size=300)
     degrees = ("tensor", "pipeline", "context", "expert", "expert_tensor", "microbatch")
@@ -117,7 +115,7 @@ def test_every_plan_of_the_lattices_has_a_vector():
     np.testing.assert_array_equal(row, rows)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_strong_baselines_reach_the_certified_optimum_of_a_joint_problem():
     """In the median of three seeds: evolution within 1e4 evaluations, differential evolution within 1e5.
 
@@ -129,9 +127,14 @@ def test_strong_baselines_reach_the_certified_optimum_of_a_joint_problem():
     certified = joint.search(asked.problem, 60.0)
     assert certified.best is not None
     assert certified.best.log_value - certified.log_bound < 1e-3
-    evaluate = Evaluator(encoding := Encoding(asked.problem))
+    encoding = Encoding(asked.problem)
+    evaluate = Evaluator(asked.problem, encoding.points)
+
+    def values(genes: np.ndarray) -> np.ndarray:
+        return evaluate(*encoding.decode(genes)).log_value
+
     for search, evaluations in ((evolve, 9_000), (differential, 60_000)):
-        found = [least(search, lambda x: evaluate(x).log_value, encoding.genes, evaluations, seed) for seed in range(3)]
+        found = [least(search, values, encoding.genes, evaluations, seed) for seed in range(3)]
         assert np.median(found) <= certified.best.log_value + 1e-3
 
 
@@ -183,7 +186,7 @@ def test_the_recorder_keeps_improvements_and_stops():
     recorder = Recorder(started=0.0, seconds=1e12, evaluations=10)
     for value in (3.0, 4.0, math.inf, 2.0):
         recorder.offer(value, lambda value=value: value)
-    assert [found.candidate for found in recorder.found] == [3.0, 2.0]
+    assert [found.candidate for found in recorder.improvements] == [3.0, 2.0]
     assert recorder.go()
     recorder.evaluations = 10
     assert not recorder.go()

@@ -12,16 +12,15 @@ from costmodel.formulas.cost import as_floats
 from costmodel.formulas.curves import (
     Hardware,
     PowerLaw,
-    anchored,
     capital_usd,
     chip_w,
     hardware_of,
     meter_w,
-    priced,
     with_hardware,
 )
 from costmodel.formulas.economics import bill, draw
 from costmodel.inputs.plan import Plan
+from costmodel.specs.curves import anchored, priced
 from costmodel.specs.files import SpecError
 from costmodel.specs.loading import load_cluster, load_curves, load_workload, read_tables
 from tests.support.strategies import double

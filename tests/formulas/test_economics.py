@@ -18,8 +18,8 @@ from costmodel.semantics import Exact
 from costmodel.specs.files import SpecError
 from costmodel.specs.loading import cluster_names, load_cluster, load_workload, read_tables
 from tests.support.builders import cluster, small_decoder
-from tests.support.registry import flatten, unflatten
 from tests.support.strategies import double
+from tests.support.trees import flatten, unflatten
 
 LEVEL = TierPrices(
     link_usd_per_bytes_per_s=4e-9,

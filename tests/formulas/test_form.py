@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import inspect
 import math
+import pkgutil
 import re
 
 import numpy as np
@@ -11,36 +12,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costmodel import formulas
 from costmodel.formulas import roofline
 from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan, embed
 from costmodel.semantics import Exact
-from tests.support.registry import (
-    FAMILIES,
-    NETWORK,
-    REGISTRY,
-    Args,
-    Family,
-    flatten,
-    job_values,
-    report_values,
-    unflatten,
-)
+from tests.support.families import NETWORK, Args, Family
+from tests.support.jobs import job_values, report_values
+from tests.support.registry import FAMILIES, REGISTRY
 from tests.support.strategies import Array, cluster_batch, named, point_batch, workload_batch
+from tests.support.trees import flatten, unflatten
 
 NUMPY = Exact(np)
-FORMULAS = (
-    "counts", "roofline", "collectives", "placement", "traffic", "offload", "timing", "pipeline", "schedule", "memory",
-    "cost", "breakdown",
-)  # fmt: skip
 # Reached through another entry: they return counts and trees, not times, or are called by what is registered.
 INSIDE = {
-    "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.expert_shard", "traffic.has_experts",
-    "schedule.step_time",
-    "schedule.stages", "schedule.hops", "schedule.layer_count", "schedule.on_heaviest_stage",
-    "pipeline.single_stage", "pipeline.plain_s", "memory.peak", "memory.communicators", "counts.kept_bytes",
-    "memory.dropped_bytes", "memory.gathered_bytes", "schedule.links_by_tier_s",
-    "cost.parts", "cost.as_floats", "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
+    "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.links_by_tier_s",
+    "counts.split_shares", "counts.expert_shard", "counts.single_stage", "counts.on_heaviest_stage",
+    "counts.kept_bytes",
+    "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
+    "memory.dropped_bytes", "memory.gathered_bytes", "breakdown.roofs",
+    "cost.parts", "cost.step", "cost.work", "cost.finished", "cost.step_time", "cost.stages", "cost.hops",
+    "cost.as_floats", "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
+    "pipeline.run_of", "pipeline.warm_up_s", "pipeline.first_backward_s", "pipeline.overtime_s", "pipeline.longest_s",
+    "curves.hardware_of", "curves.with_hardware",
+    "economics.economics", "economics.economics_range", "economics.idle_per_domain",  # test_economics.py
+    "economics.bill", "economics.network_bill", "economics.draw",
 }  # fmt: skip
 seeds = st.integers(0, 2**32 - 1)
 powers_of_two = st.integers(-20, 20).map(lambda k: 2.0**k)
@@ -50,9 +46,10 @@ factors = st.floats(1e-6, 1e6)
 def test_no_cost_function_is_missing():
     registered = {name.split(":")[0] for name in REGISTRY}
     assert not registered & INSIDE
-    for module in map(importlib.import_module, (f"costmodel.formulas.{name}" for name in FORMULAS)):
+    for each in pkgutil.walk_packages(formulas.__path__, "costmodel.formulas."):
+        module = importlib.import_module(each.name)
         for name, function in inspect.getmembers(module, inspect.isfunction):
-            full = f"{module.__name__.removeprefix('costmodel.formulas.')}.{name}"
+            full = f"{module.__name__.split('.')[2]}.{name}"
             if function.__module__ == module.__name__ and not name.startswith("_"):
                 assert full in registered | INSIDE, full
 
@@ -230,17 +227,20 @@ def test_collectives_of_one_rank_take_no_time(args):
     assert set(FAMILIES["network"].call(alone, Exact(math)).values()) == {0.0}
 
 
+TRAFFIC = ("traffic.sync_s", "traffic.context_s", "traffic.sharded_s", "traffic.tokens_s", "timing.timing:ring")
+
+
 @given(seed=seeds)
 def test_one_accelerator_sends_nothing(seed):
     args = FAMILIES["job"].sample(np.random.default_rng(seed), 20)
     for degree in ("accelerators", "tensor", "context", "pipeline", "copies"):
         args[f"point.{degree}"] = np.ones(20)
     values = FAMILIES["job"].call(args, NUMPY)
-    silent = [name for name in values if name.startswith("traffic.block_traffic")]
+    silent = [name for name in values if name.startswith(TRAFFIC)]
     for name in [
         *silent,
-        "schedule.gradient_traffic_s",
-        "schedule.busiest_links_s",
+        "traffic.gradient_traffic_s",
+        "traffic.busiest_links_s",
         "memory.stage_memory:buffers_bytes",
     ]:
         assert not np.any(values[name]), name

@@ -8,8 +8,10 @@ counted.
 
 import contextlib
 import functools
+import importlib
 import math
 from itertools import product
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -17,21 +19,24 @@ import numpy as np
 import pytest
 
 from costmodel.formulas import collectives, roofline
-from costmodel.formulas.cost import cost
 from costmodel.formulas.counts import MatmulCount
 from costmodel.inputs.cluster import Tier
 from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.stack import Stack
 from costmodel.inputs.workload import model_flop
 from costmodel.models.decoder import decoder
-from costmodel.semantics import Exact, Smooth
-from tests.support.registry import FAMILIES, REGISTRY, Args, job_args, job_of
+from costmodel.pytree import as_float
+from costmodel.semantics import Exact
+from tests.support.families import Args
+from tests.support.jobs import job_args, job_of
+from tests.support.registry import FAMILIES, REGISTRY
 from tests.support.strategies import Array, cluster_batch, double, point_batch, sizes_batch
 
 _POINT = embed(Plan(), decoder(layers=2, hidden=64, heads=2, ffn=64, vocabulary=64, sequence=8, batch=1), 8)
 BATCH = 128
 STEP = 2e-6
 KINK = 1e-4
+composition = importlib.import_module("costmodel.formulas.cost")
 QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}  # compiles in a third of the time
 UNCOMPILED = ("report", "float32")  # its terms compile for ten seconds; what they read is in "job"
 DTYPES = {"float32": np.float32, "float64": np.float64}
@@ -47,24 +52,56 @@ def stacked(family: str, args: Args, library, shape: tuple[int, ...]) -> Array:
     return library.stack([library.broadcast_to(values[name], shape) for name in outputs(family)])
 
 
+def apart(function):
+    """`function` and its derivative as two programs. One program of a whole job compiles for a minute in 3 GiB."""
+
+    def numbers(tree):
+        return jax.tree.map(jnp.asarray, jax.tree.map(as_float, tree))  # no integers: they have no derivative
+
+    @jax.custom_vjp
+    def piece(*given):
+        return forward(*given)[0]
+
+    forward = jax.jit(
+        lambda *given: jax.vjp(lambda *moved: numbers(function(*moved, Exact(jnp))), *given), compiler_options=QUICK
+    )
+    piece.defvjp(forward, jax.jit(lambda pull, slopes: pull(slopes), compiler_options=QUICK))
+    return lambda *given: piece(*numbers(given[:-1]))
+
+
+PIECES = {name: apart(getattr(composition, name)) for name in ("counts", "timing", "step_time", "memory")}
+
+
+def in_pieces(args: Args) -> Array:
+    """All values of the family `job`, each piece of the composition under JIT."""
+    with mock.patch.multiple(composition, **PIECES):
+        return stacked("job", args, jnp, (BATCH,))
+
+
 @functools.cache
 def compiled(family: str, dtype: str):
     """Values and gradients, under JIT, of all entries of a family, for batches of `BATCH`, in one dtype."""
 
-    def program(args, row):
-        values, pull = jax.vjp(lambda a: stacked(family, a, jnp, (BATCH,)), args)
-        return values, pull(row)[0]
+    @jax.jit
+    def program(args):
+        return jax.vjp(lambda a: stacked(family, a, jnp, (BATCH,)), args)
 
-    if family != UNCOMPILED[0]:
-        program = jax.jit(program, compiler_options=QUICK if family == "job" else None)
+    @jax.jit
+    def pulled(pull, row):
+        return pull(row)[0]
+
+    if family in ("job", "report"):
+        function = in_pieces if family == "job" else lambda a: stacked(family, a, jnp, (BATCH,))
+        program, pulled = functools.partial(jax.vjp, function), lambda pull, row: pull(row)[0]
 
     def call(args: Args, entries: tuple[str, ...] = ()) -> tuple[Array, dict[str, Array]]:
         names = outputs(family)
         with double() if dtype == "float64" else contextlib.nullcontext():
             given = {name: jnp.asarray(value, dtype=DTYPES[dtype]) for name, value in args.items()}
             rows = np.eye(len(names), dtype=DTYPES[dtype])[:, :, None] * np.ones(BATCH, DTYPES[dtype])
-            answers = [jax.tree.map(np.asarray, program(given, rows[names.index(e)])) for e in entries or names]
-        return answers[0][0].astype(float), {k: np.stack([g[k] for _, g in answers]).astype(float) for k in args}
+            values, pull = program(given)
+            slopes = [jax.tree.map(np.asarray, pulled(pull, rows[names.index(e)])) for e in entries or names]
+        return np.asarray(values, float), {k: np.stack([each[k] for each in slopes]).astype(float) for k in args}
 
     return call
 
@@ -241,7 +278,7 @@ def test_utilisation_falls_with_the_peak(name):
         assert slope.mean() < -1e-3
 
 
-# by hand, and Smooth
+# by hand
 
 
 def _all_gather_s(bandwidth_bytes_per_s):
@@ -281,34 +318,6 @@ def test_exact_gives_the_derivative_to_one_argument():
         np.testing.assert_array_equal(pull(jnp.ones_like(value)), [mine, 1 - np.array(mine)])
     slope = jax.grad(lambda x: Exact(jnp).maximum(jnp.arange(4), x, 1).sum())
     assert slope(1.5) == 2
-
-
-def test_smooth_gives_equal_arguments_half_the_derivative_each():
-    first, second = jax.grad(Smooth(jnp, 1e-3).maximum, argnums=(0, 1))(3.0, 3.0)
-    np.testing.assert_allclose(first, second, rtol=1e-6)
-    np.testing.assert_allclose(first, (1 + 1e-3**0.5) / 2, rtol=1e-6)
-
-
-@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1e-1])
-def test_smooth_has_finite_gradients_of_two_zeros(epsilon):
-    smooth = jax.jit(jax.value_and_grad(Smooth(jnp, epsilon).maximum, argnums=(0, 1)))
-    value, slopes = smooth(0.0, 0.0)
-    assert value == 0
-    assert np.isfinite(slopes).all()
-
-
-def test_smooth_gradients_are_finite_at_the_edges():
-    """All edges in one batch, float32; not under JIT, for compiling this would take half a minute."""
-
-    def values(args):
-        workload, cluster, point = job_of(args)
-        result = cost(workload, cluster, point, Smooth(jnp))
-        return result.step_s.sum() + result.peak_bytes.sum()
-
-    joined = {name: np.concatenate([args[name] for args in EDGES.values()]) for name in EDGES["no latency"]}
-    value, gradients = jax.value_and_grad(values)({k: jnp.asarray(v, jnp.float32) for k, v in joined.items()})
-    assert np.isfinite(value)
-    assert [name for name, gradient in gradients.items() if not np.isfinite(gradient).all()] == []
 
 
 def test_one_trace_serves_all_plans_and_clusters():

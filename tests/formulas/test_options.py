@@ -10,7 +10,7 @@ import pytest
 from costmodel.evaluators.evaluate import prepare
 from costmodel.formulas.cost import parts
 from costmodel.formulas.counts import AttentionCount, MatmulCount, counts
-from costmodel.formulas.roofline import attention_roof, busiest, matmul_s, rates
+from costmodel.formulas.roofline import attention_roofs, busiest, matmul_s, rates
 from costmodel.inputs import Position
 from costmodel.inputs.options import PRECISIONS
 from costmodel.inputs.plan import Plan
@@ -58,7 +58,7 @@ def test_seconds_of_an_update_that_streams(optimizer):
         "adafactor": 2 * (4 + 8 / 2048) + 3 * 4 + 2,
     }[optimizer]
     bandwidth = machine.stack.hbm_ceiling * machine.accelerator.hbm_bytes_per_s
-    np.testing.assert_allclose(step.optimizer_s, per_element * elements(counted) / bandwidth, rtol=1e-12)
+    np.testing.assert_allclose(step.work.optimizer_s, per_element * elements(counted) / bandwidth, rtol=1e-12)
 
 
 def newton_schulz_flop(rows: int, columns: int) -> int:
@@ -86,9 +86,9 @@ def test_muon_adds_the_products_and_divides_them_like_its_states():
     rate = machine.stack.matmul_ceiling * machine.accelerator.peak_16bit_flop_per_s
     flop = 5 * sum(b.repeats * b.orthogonal_flop for b in counted.blocks if b.position == Position.LAYER)
     streamed = (2 * 8 + 4 + 2) * n + 2 * 4 * edges
-    np.testing.assert_allclose(step.optimizer_s, streamed / bandwidth + flop / rate, rtol=1e-12)
+    np.testing.assert_allclose(step.work.optimizer_s, streamed / bandwidth + flop / rate, rtol=1e-12)
     sharded = run(Plan(data=8, zero_stage=1, optimizer="muon"))[2]
-    np.testing.assert_allclose(sharded.optimizer_s, step.optimizer_s / 8, rtol=1e-12)
+    np.testing.assert_allclose(sharded.work.optimizer_s, step.work.optimizer_s / 8, rtol=1e-12)
 
 
 def test_every_expert_is_a_matrix_of_its_own():
@@ -147,9 +147,9 @@ def test_weights_are_cast_once_a_step_or_after_every_gather():
     wide = run(Plan(data=8, zero_stage=2))[2]
     matrices = sum(b.repeats * b.matrix_parameters for b in counted.blocks)
     bandwidth = machine.stack.hbm_ceiling * machine.accelerator.hbm_bytes_per_s
-    np.testing.assert_allclose(narrow.optimizer_s - wide.optimizer_s, 4 * matrices / bandwidth, rtol=1e-9)
+    np.testing.assert_allclose(narrow.work.optimizer_s - wide.work.optimizer_s, 4 * matrices / bandwidth, rtol=1e-9)
     sharded = run(Plan(data=8, zero_stage=3, precision="fp8_tensor"))[2]
-    assert sharded.optimizer_s == run(Plan(data=8, zero_stage=3))[2].optimizer_s
+    assert sharded.work.optimizer_s == run(Plan(data=8, zero_stage=3))[2].work.optimizer_s
 
 
 @pytest.mark.parametrize("precision", WIDE)
@@ -211,7 +211,7 @@ def test_the_busiest_rank_delays_the_attention():
     """7/4 of the compute at four ranks, and of the score matrix; the same operands."""
     _, machine, point = prepare(small_decoder(), cluster(), Plan(context=4))
     speed = rates(machine.accelerator, point, Stack())
-    even, late = (attention_roof(attention_of(context=4), speed, stack) for stack in (Stack(), CONTIGUOUS))
+    even, late = (attention_roofs(attention_of(context=4), point, speed, stack)[0] for stack in (Stack(), CONTIGUOUS))
     assert late.compute_s == pytest.approx(1.75 * even.compute_s, rel=1e-12)
     assert late.memory_s == even.memory_s
     steps = [

@@ -11,7 +11,7 @@ from costmodel.inputs.cluster import Tier
 from costmodel.inputs.plan import Plan
 from costmodel.semantics import Exact
 from costmodel.specs.loading import cluster_names, load_cluster
-from costmodel.specs.rules import groups
+from costmodel.specs.rules import columns, groups
 
 PLAIN = Exact(math)
 LARGEST = 1536
@@ -114,5 +114,21 @@ def test_groups_of_a_plan_are_the_axes_of_its_mesh(shard):
     split = ranks.reshape(5, 12 // size, size, 2)
     lines = {"tensor": mesh[0, 0, 0, :], "context": mesh[0, 0, :, 0], "data shard": split[0, 0, :, 0]}
     lines |= {"replica": split[0, :, 0, 0], "pipeline": mesh[:, 0, 0, 0]}
-    for name, group, stride in groups(plan):
+    lines |= dict.fromkeys(("expert tensor", "expert", "expert data shard", "expert replica"), np.zeros(1))
+    named = groups(columns(plan))
+    assert {name for name, _, _ in named} == set(lines)
+    for name, group, stride in named:
         np.testing.assert_array_equal(lines[name], np.arange(group) * stride)
+
+
+@pytest.mark.parametrize("shard", [None, 2, 4])
+def test_groups_of_experts_are_the_axes_of_the_second_mesh(shard):
+    """A mesh of the same ranks, laid out expert tensor, expert, expert data, pipeline from the inside."""
+    plan = Plan(tensor=2, context=2, data=6, pipeline=2, expert=3, expert_tensor=2, data_shard=shard)
+    mesh, size = np.arange(plan.accelerators).reshape(2, 4, 3, 2), shard or 4
+    split = np.arange(plan.accelerators).reshape(2, 4 // size, size, 3, 2)
+    lines = {"expert tensor": mesh[0, 0, 0, :], "expert": mesh[0, 0, :, 0]}
+    lines |= {"expert data shard": split[0, 0, :, 0, 0], "expert replica": split[0, :, 0, 0, 0]}
+    named = {name: np.arange(group) * stride for name, group, stride in groups(columns(plan))}
+    for name, line in lines.items():
+        np.testing.assert_array_equal(line, named[name], err_msg=name)

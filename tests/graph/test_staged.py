@@ -65,8 +65,8 @@ def test_layers_all_alike_and_even_are_the_closed_forms(mode, zero_stage):
         staged.paths(4, 16), [s.forward_s for s in stages], [s.backward_s for s in stages], staged.between(given), MATH
     )
     assert passes_s == pytest.approx(done.step.passes_s, rel=1e-9)
-    assert max(s.traffic_s for s in stages) == pytest.approx(done.step.gradient_traffic_s, rel=1e-9)
-    assert max(s.update_s for s in stages) == pytest.approx(done.step.optimizer_s, rel=1e-9)
+    assert max(s.traffic_s for s in stages) == pytest.approx(done.step.work.gradient_traffic_s, rel=1e-9)
+    assert max(s.update_s for s in stages) == pytest.approx(done.step.work.optimizer_s, rel=1e-9)
     for at, expected in zip(places, memory_by_stage(workload, cluster(32), plan), strict=True):
         assert peak(staged.memory_of_stages(given, held, at, MATH), MATH) == pytest.approx(peak(expected, MATH))
 

@@ -1,6 +1,7 @@
-"""The lattice of legal plans: the same plans as brute force, masks with the verdict of `violations`, no plan twice."""
+"""The lattice of legal plans: the same plans as brute force, rules over arrays as over one plan, no plan twice."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -11,43 +12,75 @@ from costmodel.inputs.plan import Plan, layers
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster, load_workload
-from costmodel.specs.rules import violations
-from optimize.lattice.default_plan import even_layers
+from costmodel.specs.rules import all_rules, columns, demands, kept, violations
+from optimize.lattice import axes, degrees
+from optimize.lattice.default_plan import even_layers, plan_precision
 from optimize.lattice.degrees import divisors
-from optimize.lattice.lattice import chunks, count, lattice
-from optimize.lattice.legality import rules
+from optimize.lattice.lattice import SEARCHED, chunks, count, lattice
+from tests.oracles.legal import MODELS, legal
 from tests.oracles.plans import brute_force
 from tests.support.builders import cluster, small_decoder, small_moe
+from tests.support.small_workloads import FAMILIES, small_dlrm
 
 DENSE, MOE = small_decoder(layers=6, batch=12), small_moe(batch=16)
 ODD = dataclasses.replace(cluster(24, domain=6, tiers=3), name="odd")
 WIDE = load_cluster("gb200-nvl72", 144)
 
 
+def by_hand(name: str, **changes: int):
+    """What `oracles.legal` says of a model, with other sizes."""
+    return MODELS[name]._replace(**changes)
+
+
 @pytest.mark.parametrize(
-    ("workload", "machine", "fixed"),
+    ("workload", "model", "machine", "fixed"),
     [
-        (DENSE, cluster(8, domain=4), {"recompute": "none", "context_kind": "all_to_all"}),
-        (DENSE, cluster(8, domain=4, tiers=3), {"zero_stage": 1, "microbatch": 1}),
-        (DENSE, ODD, {"recompute": "none", "zero_stage": 3, "context": 1, "microbatch": 1}),
-        (DENSE, cluster(1), {}),
-        (DENSE, cluster(6), {"schedule": "interleaved", "recompute": "full", "zero_stage": 2}),
-        (small_decoder(layers=8, batch=16), cluster(8), {"schedule": "zb_v", "recompute": "none", "zero_stage": 1}),
-        (DENSE, cluster(4), {"recompute_share": 0.3, "schedule": "gpipe", "zero_stage": 2, "data_shard": 2}),
-        (DENSE, cluster(4), {"stage_layers": (1, 5), "pipeline": 2}),
-        (MOE, cluster(8, domain=4), {"recompute": "selective", "context": 1, "schedule": "one_f_one_b"}),
-        (MOE, cluster(4, domain=2), {"recompute": "none", "microbatch": 2}),
+        (DENSE, by_hand("dense"), cluster(8, domain=4), {"recompute": "none", "context_kind": "all_to_all"}),
+        (DENSE, by_hand("dense"), cluster(8, domain=4, tiers=3), {"zero_stage": 1, "microbatch": 1}),
+        (DENSE, by_hand("dense"), ODD, {"recompute": "none", "zero_stage": 3, "context": 1, "microbatch": 1}),
+        (DENSE, by_hand("dense"), cluster(1), {}),
+        (DENSE, by_hand("dense"), cluster(6), {"schedule": "interleaved", "recompute": "full", "zero_stage": 2}),
+        (
+            small_decoder(layers=8, batch=16),
+            by_hand("dense", layers=8, batch=16),
+            cluster(8),
+            {"schedule": "zb_v", "recompute": "none", "zero_stage": 1},
+        ),
+        (
+            DENSE,
+            by_hand("dense"),
+            cluster(4),
+            {"recompute_share": 0.3, "schedule": "gpipe", "zero_stage": 2, "data_shard": 2},
+        ),
+        (DENSE, by_hand("dense"), cluster(4), {"stage_layers": (1, 5), "pipeline": 2}),
+        (
+            MOE,
+            by_hand("experts"),
+            cluster(8, domain=4),
+            {"recompute": "selective", "context": 1, "schedule": "one_f_one_b"},
+        ),
+        (MOE, by_hand("experts"), cluster(4, domain=2), {"recompute": "none", "microbatch": 2}),
         (
             small_decoder(layers=2, batch=144),
+            by_hand("dense", layers=2, batch=144),
             WIDE,
             {"tensor": 2, "expert": 1, "expert_tensor": 1, "pipeline": 1, "zero_stage": 1},
         ),
+        (FAMILIES["encoder-decoder"], by_hand("encoder-decoder"), cluster(6, domain=3), {"recompute": "none"}),
+        (FAMILIES["swin"], by_hand("swin"), cluster(8, domain=4), {"recompute": "none", "microbatch": 1}),
+        (
+            FAMILIES["dlrm"],
+            by_hand("dlrm"),
+            cluster(12, domain=6),
+            {"recompute": "none", "microbatch": 1, "zero_stage": 1},
+        ),
     ],
-    ids=["8", "three tiers", "24 by 6", "1", "6", "V", "4", "stage layers", "experts", "experts on 4", "domains of 72"],
+    ids=["8", "three tiers", "24 by 6", "1", "6", "V", "4", "stage layers", "experts", "experts on 4", "domains of 72"]
+    + ["encoder-decoder", "swin", "dlrm"],
 )
-def test_the_lattice_is_brute_force(workload, machine, fixed):
+def test_the_lattice_is_brute_force(workload, model, machine, fixed):
     whole = lattice(workload, machine, fixed)
-    expected = set(brute_force(workload, machine, fixed))
+    expected = set(brute_force(workload, model, machine, fixed))
     usable = machine.tiers[0].usable_size
     found = [whole.plan(i) for i in range(len(whole))]
     expected = {dataclasses.replace(p, domain=None if p.domain == usable else p.domain) for p in expected}
@@ -60,7 +93,7 @@ def _random_plans(rng, workload, machine, n):
     """Plans of which many break a rule or two, and many none."""
     total = machine.accelerators
     degrees = [d for d in divisors(total) if d <= 64] + [3, 5]
-    experts = [1, 2, 4, 8] if rules(workload, machine).has_experts else [1] * 12 + [2]
+    experts = [1, 2, 4, 8] if demands(workload, machine).has_experts else [1] * 12 + [2]
     size, fills = machine.tiers[0].size, total % machine.tiers[0].usable_size == 0
     domains = [d for d in divisors(total) if 4 <= d <= size] + [2 * size, 7]
     for _ in range(n):
@@ -94,39 +127,99 @@ def _towards_small(degrees):
     return weights / weights.sum()
 
 
-def _verdict(rule, plan: Plan, machine) -> bool:
-    c = {name: np.array([getattr(plan, name)]) for name in ("tensor", "context", "pipeline", "data", "microbatch")}
-    c |= {name: np.array([getattr(plan, name)]) for name in ("expert", "expert_tensor", "zero_stage")}
-    c |= {"domain": np.array([plan.domain or machine.tiers[0].usable_size])}
-    c |= {"data_shard": np.array([plan.data_shard or 0])}
-    v, m = np.array([plan.virtual_stages]), rule.workload.batch // (c["data"] * c["microbatch"])
-    if rule.workload.batch % int((c["data"] * c["microbatch"])[0]):
-        return False
-    legal = rule.degrees(c) & rule.schedule(plan.schedule, c["pipeline"], v, m) & rule.shards(c)
-    legal = legal & rule.stages(plan.schedule, c["pipeline"], v, plan.stage_layers)
-    legal = legal & rule.sequence_parallel(c["tensor"], c["context"], [plan.sequence_parallel])
-    return bool((legal & rule.context_kind(c["tensor"], c["context"], [plan.context_kind == "all_to_all"]))[0])
+def _verdicts(plans: list[Plan], workload, machine) -> np.ndarray:
+    """Which plans keep all rules that read what differs between plans, asked over arrays: one name of a schedule."""
+    told = [vars(columns(plan)) for plan in plans]
+    c = {name: np.array([each[name] for each in told]) for name in told[0] if name not in ("stage_layers", "schedule")}
+    held = tuple(np.array([each["stage_layers"] for each in told]).T)
+    single = {"stage_layers": held, "precision": plans[0].precision, "schedule": plans[0].schedule}
+    return np.broadcast_to(kept(demands(workload, machine), {**c, **single}), len(plans))
+
+
+@pytest.mark.parametrize(
+    ("workload", "model", "machine"),
+    [
+        (
+            small_decoder(layers=12, batch=48),
+            by_hand("dense", layers=12, batch=48),
+            cluster(48, domain=8, tiers=3),
+        ),
+        (
+            small_decoder(layers=7, batch=72),
+            by_hand("dense", layers=7, batch=72),
+            dataclasses.replace(WIDE, partial_domains=True),
+        ),
+        (small_decoder(layers=8, batch=72), by_hand("dense", layers=8, batch=72), WIDE),
+        (small_moe(), by_hand("experts", batch=256), cluster(64)),
+        (load_workload("llama3-70b", batch=512), by_hand("llama3-70b"), load_cluster("h100", 1024)),
+        (load_workload("deepseek-v3", batch=96), by_hand("deepseek-v3"), load_cluster("gb200-nvl72", 576)),
+    ],
+    ids=["48 in three tiers", "partial domains", "nvl72", "experts", "70b", "v3"],
+)
+def test_masks_have_the_verdict_of_violations(workload, model, machine):
+    """And both that of the rules as documented."""
+    plans = sorted(_random_plans(np.random.default_rng(0), workload, machine, 2000), key=lambda plan: plan.schedule)
+    several = [list(same) for _, same in itertools.groupby(plans, key=lambda plan: plan.schedule)]
+    masks, sound = np.concatenate([_verdicts(same, workload, machine) for same in several]), 0
+    for plan, mask in zip(plans, masks, strict=True):
+        broken = violations(plan, workload, machine)
+        assert mask == (not broken), (plan, broken)
+        assert legal(plan, model, machine) is (not broken), (plan, broken)
+        sound += not broken
+    assert 20 < sound < 1800
+
+
+def test_the_lattice_asks_every_rule(monkeypatch):
+    """Each rule is asked over the columns of some axis, or reads one field that all plans share."""
+    asked = []
+
+    def watched(d, fields, new=()):
+        known = set(fields)
+        asked.extend(
+            rule.reads for rule in all_rules(d) if known.issuperset(rule.reads) and (not new or {*new} & {*rule.reads})
+        )
+        return kept(d, fields, new)
+
+    for module in (axes, degrees):
+        monkeypatch.setattr(module, "kept", watched)
+    for family, machine in (("dense", cluster(8, domain=4)), ("experts", cluster(8, tiers=3))):
+        asked.clear()
+        lattice(FAMILIES[family], machine, {})
+        shared = {rule.reads for rule in all_rules(demands(FAMILIES[family], machine))} - set(asked)
+        assert {name for reads in shared for name in reads}.isdisjoint(SEARCHED | {"accelerators"}), shared
 
 
 @pytest.mark.parametrize(
     ("workload", "machine"),
     [
-        (small_decoder(layers=12, batch=48), cluster(48, domain=8, tiers=3)),
-        (small_decoder(layers=7, batch=72), dataclasses.replace(WIDE, partial_domains=True)),
-        (small_decoder(layers=8, batch=72), WIDE),
-        (small_moe(), cluster(64)),
-        (load_workload("llama3-70b", batch=512), load_cluster("h100", 1024)),
-        (load_workload("deepseek-v3", batch=96), load_cluster("gb200-nvl72", 576)),
+        *(
+            (workload, where)
+            for workload in FAMILIES.values()
+            for where in (cluster(12, domain=6), cluster(8, tiers=3))
+        ),
+        (load_workload("llama3-70b"), load_cluster("h100", 256)),
+        (load_workload("deepseek-v3"), WIDE),
+        (load_workload("swin-1.8b"), load_cluster("a100-80gb", 64)),
+        (load_workload("t5-3.87b"), load_cluster("v100", 48)),
+        (load_workload("alphafold2-128x256"), load_cluster("h100", 32)),
+        (load_workload("dlrm-criteo"), load_cluster("tpu-v5p", 128)),
     ],
-    ids=["48 in three tiers", "partial domains", "nvl72", "experts", "70b", "v3"],
+    ids=lambda it: getattr(it, "name", ""),
 )
-def test_masks_have_the_verdict_of_violations(workload, machine):
-    rule, legal = rules(workload, machine), 0
-    for plan in _random_plans(np.random.default_rng(0), workload, machine, 2000):
-        broken = violations(plan, workload, machine)
-        assert _verdict(rule, plan, machine) is (not broken), (plan, broken)
-        legal += not broken
-    assert 20 < legal < 1800
+def test_no_plan_of_a_lattice_breaks_a_rule(workload, machine):
+    """Of every family: all its plans, or some hundreds at random."""
+    whole = lattice(workload, machine, plan_precision(machine))
+    some = np.random.default_rng(2).permutation(len(whole))[:300]
+    assert len(some) > 0
+    for i in some:
+        assert violations(whole.plan(int(i)), workload, machine) == (), whole.plan(int(i))
+
+
+def test_tables_of_a_recommendation_model_are_divided():
+    """Their rows divide over any mesh of experts, evenly or not: as `violations` has it."""
+    rows = lattice(small_dlrm(), cluster(12, domain=6), {}).rows
+    assert set(np.unique(rows["expert"])) == {1, 2, 3, 4, 6, 12}
+    assert set(np.unique(rows["tensor"])) == {1}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +260,11 @@ def test_sets_allow_any_of_their_members():
     several = lattice(DENSE, machine, {"schedule": frozenset(both), "recompute": "none"})
     plans = {several.plan(i) for i in range(len(several))}
     assert {plan.schedule for plan in plans} == both
-    alone = {p for name in both for p in brute_force(DENSE, machine, {"schedule": name, "recompute": "none"})}
+    alone = {
+        p
+        for name in both
+        for p in brute_force(DENSE, MODELS["dense"], machine, {"schedule": name, "recompute": "none"})
+    }
     assert plans == {p for p in alone if p.pipeline > 1 or p.schedule == "one_f_one_b"}
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from costmodel.graph.staged import MODES
 from costmodel.inputs.plan import Plan
-from optimize.layers.descent import Point, Relaxed, descend
-from optimize.layers.exact import solve
+from optimize.layers.descent import Relaxed, descend
+from optimize.layers.exact import segments, solve
 from optimize.layers.find_layers import find_layers
 from optimize.layers.problem import LayeredProblem, problem
 from optimize.status import CommandError, Status
@@ -88,7 +88,7 @@ def test_the_bound_is_never_above_the_optimum():
     while len(gaps) < 200:
         given, size = random_problem(rng)
         optimum_s = brute_force(given, size)
-        bound_s = solve(given.tables[size], given.segments(size)).lower_bound_s
+        bound_s = solve(given.tables[size], segments(*given.at(size)))[0]
         assert np.isfinite(bound_s) == np.isfinite(optimum_s)
         if np.isfinite(optimum_s):
             assert bound_s <= optimum_s * (1 + 1e-12)
@@ -176,24 +176,24 @@ def test_scores_of_infeasible_vectors_are_penalised():
 def test_gradients_against_differences(kind, modes):
     given = asked(kind, 0.7)
     given = problem(given.workload, given.cluster, given.plan, modes=modes)
-    relaxed, rng = Relaxed(given, given.microbatches[1]), np.random.default_rng(0)
-    point = Point(rng.standard_normal((4, given.stages)), rng.standard_normal((4, given.layers)))
+    relaxed, rng = Relaxed(*given.at(given.microbatches[1])), np.random.default_rng(0)
+    point = rng.standard_normal((4, given.stages)), rng.standard_normal((4, given.layers))
     _, slopes = relaxed.gradient(point, 1e-2, 3.0)
     for part, (logits, slope) in enumerate(zip(point, slopes, strict=True)):
         for i in range(logits.shape[1]):
             ends = [[each.copy() for each in point] for _ in range(2)]
             for way, end in zip((1e-6, -1e-6), ends, strict=True):
                 end[part][:, i] += way
-            up, down = (relaxed.gradient(Point(*end), 1e-2, 3.0)[0] for end in ends)
+            up, down = (relaxed.gradient((end[0], end[1]), 1e-2, 3.0)[0] for end in ends)
             np.testing.assert_allclose(slope[:, i], (up - down) / 2e-6, rtol=1e-4, atol=1e-6)
 
 
 def test_descent_gets_better_and_ends_near_the_bound():
     given = asked("decoder", 0.4)
-    found = descend(given, 2, seed=0)
-    assert found.trajectory_s[-1] < found.trajectory_s[0]
-    bound_s = solve(given.tables[2], given.segments(2)).lower_bound_s
-    assert found.trajectory_s[-1] < 1.05 * bound_s
+    _, relaxed_s = descend(Relaxed(*given.at(2)), seed=0)
+    assert relaxed_s[-1] < relaxed_s[0]
+    bound_s = solve(given.tables[2], segments(*given.at(2)))[0]
+    assert relaxed_s[-1] < 1.05 * bound_s
     answer = find_layers(given.workload, given.cluster, given.plan, microbatch=2)
     assert answer.descended_s is not None
     assert answer.descended_s <= 1.01 * answer.step_s

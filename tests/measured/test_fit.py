@@ -13,7 +13,7 @@ from costmodel.formulas.counts import AttentionCount, MatmulCount
 from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.stack import Stack
 from costmodel.measured import posterior
-from costmodel.measured.fit.evaluate import Evaluator, group
+from costmodel.measured.fit.evaluate import Evaluator, best_free, group, linearised
 from costmodel.measured.fit.fitted import Fitted, as_posterior, as_tables, from_files, narrowed
 from costmodel.measured.fit.kernels import Kernel, kernels, log_shares
 from costmodel.measured.fit.parameters import PARAMETERS, SHARED, SLOW
@@ -23,7 +23,7 @@ from costmodel.measured.fit.solve import Loss, solve
 from costmodel.measured.fit.train import scatter, train
 from costmodel.measured.rows.batches import point
 from costmodel.semantics import Exact
-from costmodel.specs.stacks import constants, default_group
+from costmodel.specs.stacks import constant_group, constants
 from tests.support.measured_rows import VARIED, made, with_times
 
 CASES = [made(**cells) for cells in VARIED]
@@ -88,7 +88,7 @@ def test_known_constants_are_found_again():
     cases = [made(source="NeMo", **cells) for cells in VARIED[:5]] + [made(**cells) for cells in VARIED[5:9]]
     evaluator = Evaluator(cases)
     free = {p.name: evaluator.centre(p) for p in PARAMETERS}
-    core = np.array([c.stack == "megatron_core" for c in cases])
+    core = np.array([c.stack == "megatron-core" for c in cases])
     moved = dict(free, attention_ceiling=free["attention_ceiling"] - 0.6 * core)
     choices = {"loss": Loss(scale=0.003), "source_sd": 1e-6, "source_rows": 50.0}
     trained = train(Problem(with_times(cases, evaluator.log_times(moved)), [], **choices))
@@ -112,13 +112,13 @@ def test_kernels_follow_the_rooflines():
         name="", flop=1.0, operand_bytes=0.0, weight_elements=0.0,
         reciprocal_sizes=1 / 8192 + 1 / 4096 + 1 / 16384,
     )  # fmt: skip
-    seconds = roofline.matmul_roof(product, plain, speed, stack).compute_s
+    seconds = roofline.matmul_roofs(product, plain, speed, stack)[0].compute_s
     assert predicted[0] == pytest.approx(-math.log(seconds * chip.peak_8bit_flop_per_s))
     core = AttentionCount(
         name="", flop=1.0, operand_bytes=0.0, score_elements=0.0, reciprocal_keys=1 / 2048, ring_bytes=0.0,
         exchange_bytes=0.0,
     )  # fmt: skip
-    seconds = roofline.attention_roof(core, speed, stack).compute_s
+    seconds = roofline.attention_roofs(core, plain, speed, stack)[0].compute_s
     assert predicted[2] == pytest.approx(-math.log(seconds * chip.peak_16bit_flop_per_s))
     assert slopes["hbm_ceiling"].tolist() == [0.0, 0.0, 0.0, pytest.approx(1 / stack.hbm_ceiling)]
     assert isinstance(found[0], Kernel)
@@ -152,7 +152,7 @@ def test_what_is_kept_gives_the_same_constants():
     read = from_files(tables, as_posterior(fitted))
     np.testing.assert_allclose(read.z, kept, rtol=1e-5)
     np.testing.assert_allclose(read.factor, np.tril(factor), rtol=1e-2, atol=1e-9)
-    free = read.free(CASES)
+    free = best_free(read, CASES)
     for i, case in enumerate(CASES):
         for name, value in constants(tables, group(case)).items():
             p = next(p for p in PARAMETERS if p.name == name)
@@ -167,7 +167,7 @@ def test_the_shipped_constants_are_one_set():
     for name, value in constants(tables, group(case)).items():
         assert getattr(row, name) == pytest.approx(value, rel=1e-4), name
     cluster = specs.load_cluster("h100").stack
-    for name, value in constants(tables, default_group("h100")).items():
+    for name, value in constants(tables, constant_group("h100", "megatron-core")).items():
         assert getattr(cluster, name) == pytest.approx(value), name
     assert {p.name for p in PARAMETERS} == {key[0] for key in fitted.keys if key[1] == SHARED}
     assert set(tables["shared"]) | {SLOW} == {p.name for p in PARAMETERS}
@@ -184,7 +184,7 @@ def test_an_unknown_chip_has_the_shared_values_and_a_wider_interval():
 
 def test_steps_are_those_of_the_formula():
     case = posterior.with_constants([CASES[1]])[0]
-    log_times, jacobian, unseen = posterior.shipped().linearised([CASES[1]])
+    log_times, jacobian, unseen = linearised(posterior.shipped(), [CASES[1]])
     found = cost(case.workload, case.cluster, point(case), Exact(math))
     assert math.exp(log_times[0]) == pytest.approx(found.step_s, rel=1e-9)
     assert np.isfinite(jacobian).all()

@@ -7,7 +7,7 @@ import pytest
 
 from costmodel.measured import posterior
 from costmodel.measured.rows import Case, case, evaluated, lightened, settle
-from tests.measured.test_rows import BULK, ROW, needs_bulk, read
+from tests.support.row_by_hand import BULK, ROW, needs_bulk, read
 
 
 def predicted(split: str, source: str) -> tuple[list[Case], np.ndarray, np.ndarray]:

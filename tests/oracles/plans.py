@@ -1,4 +1,4 @@
-"""Every plan of a lattice once more, by nested loops over single plans and `violations`, one plan at a time."""
+"""Every plan of a lattice once more, by nested loops over single plans and the rules as documented (`legal.py`)."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -9,16 +9,16 @@ from costmodel.inputs.cluster import Cluster
 from costmodel.inputs.plan import Plan, layers
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.workload import Workload, is_expert
-from costmodel.specs.rules import violations
+from tests.oracles.legal import Model, legal
 
 
-def brute_force(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Iterator[Plan]:
+def brute_force(workload: Workload, model: Model, cluster: Cluster, fixed: Mapping[str, Any]) -> Iterator[Plan]:
     """Legal plans with the fixed fields, without those that `optimize.lattice` says it leaves out."""
     for degrees in _degrees(workload, cluster, fixed):
         for chosen in _options(workload, cluster, fixed, degrees):
             fields: dict[str, Any] = degrees | chosen | _overlaps(degrees) | dict(fixed)
             plan = Plan(**fields)
-            if not _left_out(plan, fixed) and not violations(plan, workload, cluster):
+            if not _left_out(plan, fixed) and legal(plan, model, cluster):
                 yield plan
 
 

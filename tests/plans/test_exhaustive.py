@@ -19,9 +19,10 @@ from optimize.plans.find_plan import find_plan
 from optimize.plans.plan_values import plan_value
 from optimize.status import CommandError, Status
 from tests.oracles.plans import brute_force
+from tests.support import often
 from tests.support.builders import accelerator, cluster, small_decoder, small_moe
 
-CASES = 100
+CASES = often(30, 100)
 
 
 def _random_case(number: int):
@@ -57,7 +58,8 @@ def _loop(workload, machine, fixed) -> tuple[int, list[tuple[float, Plan]]]:
     return legal, sorted(fitting, key=lambda pair: pair[0])
 
 
-def test_a_hundred_random_problems():
+@pytest.mark.slow
+def test_random_problems():
     """The same best plan and value as a loop over single plans; the same refusal where there is none."""
     outcomes = []
     while outcomes.count(Status.ok) < CASES:
@@ -72,7 +74,7 @@ def test_a_hundred_random_problems():
             find_plan(workload, machine, fixed=fixed, top=5)
         outcomes.append(refusal.value.status)
         assert outcomes[-1] is (Status.infeasible if legal else Status.bad_input), (fixed, refusal)
-    assert min(outcomes.count(status) for status in (Status.infeasible, Status.bad_input)) > 5
+    assert min(outcomes.count(status) for status in (Status.infeasible, Status.bad_input)) > CASES / 20
 
 
 def _compare(found, workload, machine, legal, fitting):

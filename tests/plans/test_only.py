@@ -71,6 +71,11 @@ def test_a_plan_that_the_launcher_cannot_run_is_refused():
     assert refused.value.message.startswith("for Megatron-LM: ")
 
 
+def test_what_a_launcher_has_no_word_for_is_said_to_be_none():
+    plan = Plan(pipeline=2, stage_layers=(3, 5))
+    assert "`stage_layers` is (3, 5); MaxText can be told none" in FRAMEWORKS["maxtext"].cannot(plan)
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_the_best_plan_as_a_launch_file_is_explained_alike(capsys, tmp_path, name):
     told = answer(capsys, "plan", *JOB, "--only", name, "--launch", name, "--top", "2", "--out", tmp_path / "out")
@@ -117,7 +122,9 @@ def test_wrong_launch_files_are_refused_in_one_line(capsys, tmp_path):
 
 def test_restrictions_are_tables_of_plain_values():
     for framework in FRAMEWORKS.values():
-        table = framework.restricts()
+        table: dict[str, tuple] = {}
+        for alternative in framework.alternatives:
+            table |= {name: (*table.get(name, ()), *values) for name, values in alternative.items()}
         assert set(table) <= {field.name for field in dataclasses.fields(Plan)}
         json.dumps(table)
 

@@ -6,9 +6,11 @@ from importlib import import_module
 import numpy as np
 import pytest
 
+from costmodel.inputs.schedules import SCHEDULES, Schedule, ScheduleRow
+from costmodel.register.schedules import register_schedule
 from costmodel.specs.loading import load_cluster, load_workload
 from optimize.lattice.lattice import lattice
-from optimize.plans import exhaustive, find_plan, processes
+from optimize.plans import exhaustive, find_plan, processes, row_bounds
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds, row_bounds_s
 from optimize.plans.sharding import Sharding
@@ -67,3 +69,20 @@ def test_shares_of_an_ordered_search_join_to_the_same_answer(monkeypatch):
     assert parts[0].merged(parts[1].merged(parts[2], 6), 6).top == alone.top
     assert alone.unseen == np.inf
     assert alone.evaluated < len(ordered)
+
+
+def test_a_schedule_that_holds_fewer_microbatches_than_1f1b_is_not_left_out(monkeypatch):
+    """One microbatch at a time: plans fit which would not under 1F1B, and no row of theirs is given up."""
+    lean = Schedule(row=ScheduleRow(extra_in_flight=1.0), warm_up=lambda stages, microbatches, virtual, device: 1)
+    workload = small_decoder(layers=16, batch=64, sequence=32_768, vocabulary=8)
+    machine = dataclasses.replace(cluster(8), accelerator=accelerator(hbm_bytes=2.1 * 2**30))
+    with register_schedule("one_at_a_time", lean, tolerance=10.0):
+        whole = lattice(workload, machine, {"pipeline": 8})
+        exact = exhaustive.exactly(whole, np.arange(len(whole)))
+        names = np.array(list(SCHEDULES))[whole.columns(np.arange(len(whole)))["schedule"]]
+        fits = whole.needed(exact) <= 1
+        row = np.searchsorted(whole.ends, np.arange(len(whole)), side="right")
+        assert set(names[fits]) == {"one_at_a_time"}
+        assert np.isfinite(row_bounds_s(whole)[row[fits]]).all()
+        monkeypatch.setattr(row_bounds, "_leanest", lambda point, _: [point])
+        assert np.isinf(row_bounds_s(whole)[row[fits]]).any()

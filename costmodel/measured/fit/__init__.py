@@ -5,25 +5,29 @@ from typing import TYPE_CHECKING
 from costmodel import door
 
 if TYPE_CHECKING:
+    from costmodel.measured.fit.evaluate import EXPERTS as EXPERTS
     from costmodel.measured.fit.evaluate import Evaluator as Evaluator
+    from costmodel.measured.fit.evaluate import best_free as best_free
+    from costmodel.measured.fit.evaluate import evaluator as evaluator
     from costmodel.measured.fit.evaluate import group as group
-    from costmodel.measured.fit.fitted import EXPERTS as EXPERTS
+    from costmodel.measured.fit.evaluate import linearised as linearised
+    from costmodel.measured.fit.evaluate import scatter_class as scatter_class
     from costmodel.measured.fit.fitted import Fitted as Fitted
     from costmodel.measured.fit.fitted import as_posterior as as_posterior
     from costmodel.measured.fit.fitted import as_tables as as_tables
     from costmodel.measured.fit.fitted import from_files as from_files
     from costmodel.measured.fit.fitted import narrowed as narrowed
-    from costmodel.measured.fit.fitted import scatter_class as scatter_class
+    from costmodel.measured.fit.fitted import shipped as shipped
     from costmodel.measured.fit.kernels import kernels as kernels
     from costmodel.measured.fit.parameters import LEVELS as LEVELS
     from costmodel.measured.fit.parameters import PARAMETERS as PARAMETERS
     from costmodel.measured.fit.parameters import SHARED as SHARED
     from costmodel.measured.fit.parameters import SLOW as SLOW
+    from costmodel.measured.fit.parameters import TWO_REGIMES as TWO_REGIMES
     from costmodel.measured.fit.parameters import Design as Design
     from costmodel.measured.fit.parameters import Parameter as Parameter
     from costmodel.measured.fit.parameters import designs as designs
     from costmodel.measured.fit.problem import Problem as Problem
-    from costmodel.measured.fit.regimes import TWO_REGIMES as TWO_REGIMES
     from costmodel.measured.fit.regimes import likely_slow as likely_slow
     from costmodel.measured.fit.regimes import slow_probability as slow_probability
     from costmodel.measured.fit.solve import Loss as Loss

@@ -8,7 +8,10 @@ import numpy as np
 
 from costmodel.evaluators import SUBGRADIENT, Dual
 from costmodel.formulas import cost
-from costmodel.measured.fit.parameters import LEVELS, PARAMETERS, SLOW, Group, Parameter
+from costmodel.inputs import Kind
+from costmodel.measured.fit.fitted import Fitted
+from costmodel.measured.fit.parameters import LEVELS, PARAMETERS, SLOW, Group, Key, Parameter, designs
+from costmodel.measured.fit.regimes import likely_slow
 from costmodel.measured.rows import Batch, Case, stacked
 from costmodel.semantics import Exact
 
@@ -50,7 +53,7 @@ class Evaluator:
         return result
 
     def log_slopes(self, free: Free) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Also the derivative by each unbounded variable."""
+        """Log seconds of each case, and their derivatives by each unbounded variable."""
         result = np.empty(len(self.cases))
         slopes = {p.name: np.zeros(len(self.cases)) for p in self.parameters}
         for batch in self.batches:
@@ -78,3 +81,44 @@ def _step_s(batch: Batch, leaves: Mapping[str, Any], sem: Any) -> Any:
     stack = dataclasses.replace(batch.cluster.stack, **leaves)
     with np.errstate(all="ignore"):
         return cost(batch.workload, dataclasses.replace(batch.cluster, stack=stack), batch.point, sem).step_s
+
+
+def evaluator(fitted: Fitted, cases: Sequence[Case]) -> Evaluator:
+    """An evaluator of the cases, each in the regime that its columns name."""
+    own = Evaluator(cases)
+    own.slow = likely_slow(fitted.regime_weights, cases)
+    return own
+
+
+def best_free(fitted: Fitted, cases: Sequence[Case]) -> dict[str, np.ndarray]:
+    """The unbounded variable of each parameter, by case, at the deviations of a fit."""
+    design = designs(fitted.keys, [group(case) for case in cases])
+    return {p.name: float(p.free(p.centre)) + design[p.name].of(fitted.z) for p in PARAMETERS}
+
+
+def linearised(fitted: Fitted, cases: Sequence[Case]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log times, their Jacobian by the deviations, and the variance from groups that were never measured."""
+    log_times, slopes = evaluator(fitted, cases).log_slopes(best_free(fitted, cases))
+    groups = [group(case) for case in cases]
+    jacobian, unseen = np.zeros((len(cases), len(fitted.z))), np.zeros(len(cases))
+    keys = set(fitted.keys)
+    for p in PARAMETERS:
+        design = designs(fitted.keys, groups, (p,))[p.name]
+        design.add(jacobian, slopes[p.name])
+        missing = np.array([_missing(keys, p, g) for g in groups])
+        unseen += missing * slopes[p.name] ** 2
+    return log_times, jacobian, unseen
+
+
+def _missing(keys: set[Key], parameter: Any, member: Group) -> float:
+    """Prior variance of the deviations that are not among `keys`."""
+    absent = [level for level in LEVELS if (parameter.name, level, member[level]) not in keys]
+    return sum(getattr(parameter, level) ** 2 for level in absent)
+
+
+EXPERTS = "_experts"
+
+
+def scatter_class(case: Case) -> str:
+    """The class whose scatter a case has: its software, and whether the model has experts."""
+    return case.stack + (EXPERTS if any(op.kind == Kind.EXCHANGE for b in case.workload.blocks for op in b.ops) else "")

@@ -1,16 +1,14 @@
 """A finished fit as it is kept and used: deviations, their covariance, the rule of the regimes, and the scatter."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from costmodel.inputs import Kind
-from costmodel.measured.fit.evaluate import Evaluator, group
-from costmodel.measured.fit.parameters import LEVELS, PARAMETERS, SHARED, SLOW, Group, Key, designs
-from costmodel.measured.fit.regimes import TWO_REGIMES, Weights, likely_slow
-from costmodel.measured.rows import Case
+from costmodel.measured.fit.parameters import LEVELS, PARAMETERS, SHARED, SLOW, TWO_REGIMES, Key, Weights
+from costmodel.specs import DATA, read_mapping, read_tables
 
 _NEGLIGIBLE = 0.03  # of a prior standard deviation: a deviation that the data hardly moved
 _PRIOR = 0.97  # of a prior variance: what the data hardly narrowed
@@ -29,44 +27,6 @@ class Fitted:
     regime_weights: Weights
     scatter: Mapping[str, float]  # standard deviation of log(predicted / measured) by software class; "" for others
 
-    def free(self, cases: Sequence[Case]) -> dict[str, np.ndarray]:
-        """The unbounded variable of each parameter, by case."""
-        design = designs(self.keys, [group(case) for case in cases])
-        return {p.name: float(p.free(p.centre)) + design[p.name].of(self.z) for p in PARAMETERS}
-
-    def evaluator(self, cases: Sequence[Case]) -> Evaluator:
-        """An evaluator of the cases, each in the regime that its columns name."""
-        evaluator = Evaluator(cases)
-        evaluator.slow = likely_slow(self.regime_weights, cases)
-        return evaluator
-
-    def linearised(self, cases: Sequence[Case]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Log times, their Jacobian by the deviations, and the variance from groups that were never measured."""
-        log_times, slopes = self.evaluator(cases).log_slopes(self.free(cases))
-        groups = [group(case) for case in cases]
-        jacobian, unseen = np.zeros((len(cases), len(self.z))), np.zeros(len(cases))
-        keys = set(self.keys)
-        for p in PARAMETERS:
-            design = designs(self.keys, groups, (p,))[p.name]
-            design.add(jacobian, slopes[p.name])
-            missing = np.array([_missing(keys, p, g) for g in groups])
-            unseen += missing * slopes[p.name] ** 2
-        return log_times, jacobian, unseen
-
-
-EXPERTS = "_experts"
-
-
-def scatter_class(case: Case) -> str:
-    """The class whose scatter a case has: its software, and whether the model has experts."""
-    return case.stack + (EXPERTS if any(op.kind == Kind.EXCHANGE for b in case.workload.blocks for op in b.ops) else "")
-
-
-def _missing(keys: set[Key], parameter: Any, member: Group) -> float:
-    """Prior variance of the deviations that are not among `keys`."""
-    absent = [level for level in LEVELS if (parameter.name, level, member[level]) not in keys]
-    return sum(getattr(parameter, level) ** 2 for level in absent)
-
 
 def narrowed(
     keys: Sequence[Key], z: np.ndarray, covariance: np.ndarray
@@ -75,6 +35,12 @@ def narrowed(
     variance = np.diag(covariance)
     moved = [j for j, key in enumerate(keys) if key[1] == SHARED or abs(z[j]) > _NEGLIGIBLE or variance[j] < _PRIOR]
     return tuple(keys[j] for j in moved), z[moved], np.linalg.cholesky(covariance[np.ix_(moved, moved)])
+
+
+@functools.cache
+def shipped() -> Fitted:
+    """The fit of data/stacks.toml and data/stacks_posterior.json."""
+    return from_files(read_tables("stacks"), read_mapping(DATA / "stacks_posterior.json"))
 
 
 def as_tables(fitted: Fitted, provenance: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,10 @@ SHARED = "shared"
 SLOW = "slow_microbatch_s"
 """Beyond `Stack.microbatch_s`, in the second regime of `regimes.py`; not a leaf of the Stack."""
 LEVELS = ("family", "stack", "fabric")
+TWO_REGIMES = "nanotron"
+"""The software class whose rows come in two kinds (`regimes.py`)."""
+Weights = tuple[float, ...]
+"""Weights of `regimes.features`: a row of that class is slow where their weighted sum is positive."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,16 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from costmodel.measured.fit.parameters import TWO_REGIMES, Weights
 from costmodel.measured.rows import Case
 
-TWO_REGIMES = "nanotron"
-"""The software class whose rows come in two kinds."""
 _RIDGE = 1.0  # chosen by five-fold cross-validation on calibration rows: 85 % right, 81 % without the products
 _VARIABLES = 10
-
-
-Weights = tuple[float, ...]
-"""Of `features`: a row is slow where their weighted sum is positive."""
 
 
 def slow_probability(weights: Weights, cases: Sequence[Case]) -> np.ndarray:

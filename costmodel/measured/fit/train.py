@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel.measured.fit.fitted import scatter_class
+from costmodel.measured.fit.evaluate import scatter_class
+from costmodel.measured.fit.parameters import TWO_REGIMES, Weights
 from costmodel.measured.fit.problem import Problem
-from costmodel.measured.fit.regimes import TWO_REGIMES, Weights, fit_weights, likely_slow
+from costmodel.measured.fit.regimes import fit_weights, likely_slow
 from costmodel.measured.fit.solve import Solution
 from costmodel.measured.rows import Case
 

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from costmodel.measured.rows.batches import Figures as Figures
     from costmodel.measured.rows.batches import evaluated as evaluated
     from costmodel.measured.rows.batches import stacked as stacked
-    from costmodel.measured.rows.cases import Case as Case
-    from costmodel.measured.rows.cases import Unreadable as Unreadable
     from costmodel.measured.rows.cases import case as case
     from costmodel.measured.rows.cases import read_cases as read_cases
     from costmodel.measured.rows.columns import lenient as lenient
     from costmodel.measured.rows.readings import alternatives as alternatives
     from costmodel.measured.rows.readings import lightened as lightened
     from costmodel.measured.rows.readings import settle as settle
+    from costmodel.measured.rows.records import Case as Case
+    from costmodel.measured.rows.records import Unreadable as Unreadable
 
 door.hang(__name__)

@@ -14,7 +14,7 @@ import numpy as np
 
 from costmodel.formulas import parts
 from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed
-from costmodel.measured.rows.cases import Case
+from costmodel.measured.rows.records import Case
 from costmodel.models import run_by
 from costmodel.semantics import Exact
 
@@ -57,7 +57,7 @@ def stacked(cases: Sequence[Case]) -> list[Batch]:
 
 
 class Figures(NamedTuple):
-    """One value for each case."""
+    """Time and memory, one value of each for each case."""
 
     step_s: np.ndarray
     peak_bytes: np.ndarray  # of the device, as its driver counts

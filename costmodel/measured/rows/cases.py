@@ -1,4 +1,4 @@
-"""One measured row, mapped to what the model takes."""
+"""Measured rows, mapped to what the model takes."""
 
 import dataclasses
 import functools
@@ -12,48 +12,19 @@ from costmodel.inputs import (
     Habits,
     Kind,
     Op,
-    Plan,
     Workload,
     layers,
     model_flop,
 )
 from costmodel.measured.rows.columns import Columns, RowError, lenient, measured_step_s
 from costmodel.measured.rows.habits import habits_of
-from costmodel.measured.rows.hardware import Machine, machine
+from costmodel.measured.rows.hardware import machine
 from costmodel.measured.rows.layouts import layout
 from costmodel.measured.rows.models import workload
 from costmodel.measured.rows.notes import facts_of, stack_of
+from costmodel.measured.rows.records import Case, Machine, Unreadable
 from costmodel.models import map_operators
 from costmodel.specs import read_rows
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Case:
-    """A row as the model sees it. Leaves are floats. `cluster.stack` has the habits of the row's software and its
-    memory; a fitted stack replaces the fields that are times and keeps those."""
-
-    row: Mapping[str, str]
-    source: str
-    family: str  # accelerators whose parameters are fitted together
-    fabric: str  # node | infiniband | roce | efa | slingshot | ethernet | ici | datacentre
-    stack: str  # software class (`costmodel.inputs.SOFTWARE`)
-    workload: Workload
-    cluster: Cluster
-    plan: Plan
-    facts: Mapping[str, float]
-    assumed: tuple[str, ...]
-    open: tuple[str, ...]  # what the row leaves open and `readings.settle` decides
-    measured_step_s: float | None
-    measured_mem_bytes: float | None
-    oom: bool
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Unreadable:
-    """A row that cannot be modelled, and why."""
-
-    row: Mapping[str, str]
-    reason: str
 
 
 def read_cases(path: str | Path) -> list[Case | Unreadable]:
@@ -62,7 +33,7 @@ def read_cases(path: str | Path) -> list[Case | Unreadable]:
 
 
 def case(row: Mapping[str, str]) -> Case | Unreadable:
-    """One row."""
+    """What the model takes of one row, or why it takes nothing."""
     try:
         return _case(row)
     except RowError as error:

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 
 from costmodel.specs import show
 
+UNFUSED_WORDS = ("0", "no", "0.0", "false", "none")
+"""Words of the column `flash_attention` for attention through the framework's operators."""
+_SOFTWARE = ("source", "zero_stage_or_fsdp", "flash_attention", "notes")
+
 
 class RowError(ValueError):
     """Why one row cannot be modelled, in one line."""
@@ -84,3 +88,8 @@ def lenient(row: Mapping[str, str], name: str) -> float | None:
 def words(row: Mapping[str, str], *names: str) -> str:
     """Cells put together in lower case, to look for words in."""
     return re.sub(r"\s+", " ", " | ".join(row.get(name) or "" for name in names)).lower()
+
+
+def software_words(row: Mapping[str, str]) -> str:
+    """What names the software; a formula for FLOP/s after Megatron's paper does not."""
+    return re.sub(r"megatron[ -](flops )?formula", "", words(row, *_SOFTWARE))

@@ -6,21 +6,9 @@ import re
 
 from costmodel.inputs import Cluster, Tier
 from costmodel.measured.rows.columns import Columns, RowError
+from costmodel.measured.rows.records import Machine
 from costmodel.pytree import as_float, map_leaves
 from costmodel.specs import load_cluster
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Machine:
-    """A cluster, the family that its parameters are fitted by, and its fabric between domains."""
-
-    cluster: Cluster
-    family: str
-    fabric: str
-    domain: int  # accelerators used of each innermost domain
-    slice_size: int  # accelerators inside the torus (TPU), or in the whole cluster
-    assumed: tuple[str, ...] = ()
-
 
 # The first pattern that is found in the hardware's name, without blanks and dashes: cluster and family of parameters.
 _KNOWN = (

@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.inputs import SOFTWARE, Habits, Plan
-from costmodel.measured.rows.columns import Columns, RowError
-from costmodel.measured.rows.hardware import Machine
-from costmodel.measured.rows.notes import software_words
-from costmodel.measured.rows.stages import by_cost, head_in_layers, stage_layers
+from costmodel.measured.rows.columns import UNFUSED_WORDS, Columns, RowError, software_words
+from costmodel.measured.rows.records import Machine
+from costmodel.measured.rows.stages import by_cost, stage_layers
 
-UNFUSED_WORDS = ("0", "no", "0.0", "false", "none")
-"""Cells of `flash_attention` that say that the scores pass through memory."""
 OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT = "recompute", "microbatch", "layout"
 """Marks of what a row does not print (`Case.open`)."""
 
@@ -107,10 +104,7 @@ def _sharding(
         stage = max(SOFTWARE[software].zero_stage, int(facts.get("optimizer_sharded", 0.0)))
         assumed.append(f"ZeRO {stage}")
     if stage == 2 and degrees["pipeline"] > 1:
-        stage = (
-            1  # reduced once a step, as MegaScale (section 3.2) and Llama 3 (section 3.3.2) do, not every microbatch
-        )
-        assumed.append("gradients reduced once a step")
+        assumed.append("gradients reduced once a step")  # which `ZeroRow.under` does
     if stage == 3 and degrees["pipeline"] > 1 and software == "fsdp":
         stage = 1  # torchtitan's default (`reshard_after_forward_policy`), so that no microbatch gathers again
         assumed.append("weights stay gathered under the pipeline")
@@ -162,7 +156,7 @@ def _stages(columns: Columns, habits: Habits, pipeline: int, layers: int, assume
     if pipeline > 1 and virtual > 1:
         chosen |= {"virtual_stages": virtual, "schedule": "interleaved"}
     if habits.weighs_head and pipeline > 1:
-        chosen["stage_layers"] = by_cost(layers, pipeline, head_in_layers(columns))
+        chosen["stage_layers"] = by_cost(layers, pipeline, _head_in_layers(columns))
         assumed.append("stages by cost, the head among them")
     elif pipeline > layers:
         raise RowError(f"`pp` is {pipeline}; expected at most the {layers} layers")
@@ -267,3 +261,9 @@ def _overlap(facts: Mapping[str, float], habits: Habits) -> dict[str, bool]:
         "overlap_pipeline": bool(facts.get("overlap_pipeline", habits.overlap_pipeline)),
         "overlap_expert": bool(facts.get("overlap_expert", 0.0)),
     }
+
+
+def _head_in_layers(columns: Columns) -> float:
+    """Cost of the head over that of a layer: $V h / (4 h^2 + 3 h f)$, as nanotron weighs its blocks."""
+    hidden = columns.needed("hidden")
+    return (columns.count("vocab") or 0) / (4 * hidden + 3 * columns.needed("ffn_hidden"))

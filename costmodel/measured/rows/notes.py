@@ -3,9 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from costmodel.measured.rows.columns import words
+from costmodel.measured.rows.columns import software_words, words
 
-_SOFTWARE = ("source", "zero_stage_or_fsdp", "flash_attention", "notes")
 # The first pattern that is found names the software class; beyond them `stack_of` goes by sharding and generation.
 _CLASSES = (
     (r"nanotron", "nanotron"),
@@ -32,11 +31,6 @@ def stack_of(row: Mapping[str, str], family: str, divided: bool) -> str:
     if old:
         return "megatron-2022"
     return "megatron-core" if divided else "fsdp"
-
-
-def software_words(row: Mapping[str, str]) -> str:
-    """What names the software; a formula for FLOP/s after Megatron's paper does not."""
-    return re.sub(r"megatron[ -](flops )?formula", "", words(row, *_SOFTWARE))
 
 
 def facts_of(row: Mapping[str, str]) -> dict[str, float]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from costmodel.inputs import layers
 from costmodel.measured.rows.batches import evaluated
-from costmodel.measured.rows.cases import Case
 from costmodel.measured.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_RECOMPUTE, selective
+from costmodel.measured.rows.records import Case
 from costmodel.measured.rows.stages import stage_layers
 
 _SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)  # of the layers, recomputed in full

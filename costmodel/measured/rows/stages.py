@@ -1,13 +1,5 @@
 """Layers of each pipeline stage where they are not the same on all."""
 
-from costmodel.measured.rows.columns import Columns
-
-
-def head_in_layers(columns: Columns) -> float:
-    """Cost of the head over that of a layer: $V h / (4 h^2 + 3 h f)$, as nanotron weighs its blocks."""
-    hidden = columns.needed("hidden")
-    return (columns.count("vocab") or 0) / (4 * hidden + 3 * columns.needed("ffn_hidden"))
-
 
 def by_cost(layers: int, pipeline: int, head: float) -> tuple[int, ...]:
     """Layers of each stage where one closes as soon as the cost so far exceeds its share of the whole.

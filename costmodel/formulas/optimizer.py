@@ -1,0 +1,72 @@
+"""Seconds of the optimizer's update on the heaviest stage: what streams through memory, and the optimizer's matmuls."""
+
+from costmodel.formulas import offload
+from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, on_heaviest_stage, share
+from costmodel.formulas.offload import Streams
+from costmodel.formulas.roofline import Rates
+from costmodel.inputs import PlanPoint, Position, Stack
+from costmodel.semantics import Scalar, Semantics, total
+
+
+def optimizer_s(counted: OpCounts, point: PlanPoint, stack: Stack, speed: Rates, sem: Semantics) -> Scalar:
+    """The update streams through memory: states and master weights in and out, gradients in, weights out.
+
+    An update in several kernels does so `Stack.update_passes` times.
+
+    Where the optimizer makes matrices orthogonal, ranks that divide its states divide these products too, each whole
+    matrix on one rank (its gradient is gathered with the traffic that is there already). Weights that products read in
+    a format of fewer bits are cast after it, each rank all that it computes with.
+    """
+    row, (elements, edges) = point.optimizer, _updated(counted, point, sem)
+    states_bytes = 2.0 * (row.states * point.state_bytes + point.master_bytes + row.own_bytes)
+    per_element = states_bytes + row.gradient_reads * point.gradient_bytes + point.precision.weight_bytes
+    edges_bytes = 2.0 * row.edge_states * point.state_bytes * edges
+    moved_s = speed.memory_s_per_byte * per_element * elements + speed.memory_s_per_byte * edges_bytes
+    casts_bytes = (1 - point.zero.weights) * point.precision.weight_cast_bytes * _matrices(counted, point, sem)
+    moved_s = moved_s + speed.memory_s_per_byte * casts_bytes
+    return stack.update_passes * moved_s + orthogonal_s(counted, point, speed, sem)
+
+
+def update_traffic_s(counted: OpCounts, moved: Streams | None, point: PlanPoint, sem: Semantics) -> Scalar:
+    """Seconds of the update's traffic with the second memory."""
+    if moved is None:
+        return 0.0
+    row, (elements, edges) = point.optimizer, _updated(counted, point, sem)
+    per_element = row.states * point.state_bytes + point.master_bytes + row.own_bytes
+    states_bytes = per_element * elements + row.edge_states * point.state_bytes * edges
+    return offload.update_s(moved, states_bytes, point)
+
+
+def _updated(counted: OpCounts, point: PlanPoint, sem: Semantics) -> tuple[Scalar, Scalar]:
+    """Elements that one rank of the heaviest stage updates, and those of them in embedding and head."""
+    divided, data_shard = point.zero.states, point.data_shard
+    dense = on_heaviest_stage(counted, lambda block: block.trained_parameters, point, sem)
+    elements = dense * share(divided, data_shard)
+    if counted.has_experts:
+        own = on_heaviest_stage(counted, lambda block: block.trained_expert_parameters, point, sem)
+        elements = elements + own * share(divided, expert_shard(point, sem))
+    return elements, on_heaviest_stage(counted, _edge_parameters, point, sem) * share(divided, data_shard)
+
+
+def orthogonal_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semantics) -> Scalar:
+    """Matmuls of the optimizer, a part of `optimizer_s`."""
+    return speed.update_s_per_flop * point.optimizer.orthogonalisations * _orthogonal_flop(counted, point, sem)
+
+
+def _edge_parameters(block: BlockCounts) -> Scalar:
+    return 0.0 if block.position == Position.LAYER else block.trained_parameters
+
+
+def _matrices(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
+    return on_heaviest_stage(counted, lambda block: block.matrix_parameters + block.expert_parameters, point, sem)
+
+
+def _orthogonal_flop(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
+    """Of one iteration over the matrices of a plain stage's layers. Embedding and head are left out."""
+    layers = counted.layers
+    divided, stages = point.zero.states, point.pipeline
+    flop = total(b.repeats * b.orthogonal_flop for b in layers) * share(divided, point.data_shard) / stages
+    if not counted.has_experts:
+        return flop
+    own = total(b.repeats * b.expert_orthogonal_flop for b in layers)
+    return flop + own * share(divided, expert_shard(point, sem)) / stages

@@ -1,0 +1,176 @@
+"""The stages of a pipeline, what passes over them, and the counts that every critical path is written in."""
+
+import dataclasses
+from typing import NamedTuple
+
+from costmodel.formulas.counts import single_stage
+from costmodel.formulas.offload import Streams, streamed_s
+from costmodel.inputs import PlanPoint, ScheduleRow
+from costmodel.pytree import pytree
+from costmodel.semantics import Scalar, Semantics
+
+
+@pytree
+class Stage:
+    """Seconds of one stage for one microbatch: forward, input gradient (with recompute), weight gradient."""
+
+    forward_s: Scalar
+    backward_s: Scalar
+    weights_s: Scalar
+
+    @property
+    def seconds(self) -> Scalar:
+        """A turn: one pass of each kind."""
+        return self.forward_s + self.backward_s + self.weights_s
+
+    @property
+    def both_s(self) -> Scalar:
+        """A turn without its weight gradient."""
+        return self.forward_s + self.backward_s
+
+    def passes_s(self, forward: Scalar, backward: Scalar, weights: Scalar) -> Scalar:
+        """So many passes of each kind."""
+        return forward * self.forward_s + backward * self.backward_s + weights * self.weights_s
+
+    def __add__(self, other: "Stage") -> "Stage":
+        return Stage(
+            forward_s=self.forward_s + other.forward_s,
+            backward_s=self.backward_s + other.backward_s,
+            weights_s=self.weights_s + other.weights_s,
+        )
+
+    def beyond(self, other: "Stage") -> "Stage":
+        """What it takes more than `other`."""
+        return self + other.scaled(-1.0)
+
+    def streamed(self, moved: Streams, sem: Semantics) -> "Stage":
+        """With traffic of the second memory behind forward and backward."""
+        return Stage(
+            forward_s=streamed_s(self.forward_s, moved.forward_s(sem), moved, sem),
+            backward_s=streamed_s(self.backward_s, moved.backward_s, moved, sem),
+            weights_s=self.weights_s,
+        )
+
+    def scaled(self, factor: Scalar) -> "Stage":
+        """`factor` times as long."""
+        return Stage(
+            forward_s=factor * self.forward_s,
+            backward_s=factor * self.backward_s,
+            weights_s=factor * self.weights_s,
+        )
+
+    def merged(self, split: Scalar) -> "Stage":
+        """Weight gradients inside the backward pass, unless the schedule splits them off (1)."""
+        return Stage(
+            forward_s=self.forward_s,
+            backward_s=self.backward_s + (1 - split) * self.weights_s,
+            weights_s=split * self.weights_s,
+        )
+
+
+@pytree
+class Pipeline:
+    """The stages of one pipeline: a plain one, and what the first, a middle and the last one have beyond it.
+
+    `streams` is a plain stage's, whose layers take `layers`; stages with more layers have more of it.
+    """
+
+    plain: Stage
+    first: Stage
+    middle: Stage
+    last: Stage
+    streams: Streams | None = None
+    layers: Stage | None = None  # of a plain stage that streams: without the host's work, which no layer has
+
+    def merged(self, split: Scalar) -> "Pipeline":
+        """Every stage with its weight gradients inside the backward pass, unless the schedule splits them off (1)."""
+        return dataclasses.replace(
+            self,
+            plain=self.plain.merged(split),
+            first=self.first.merged(split),
+            middle=self.middle.merged(split),
+            last=self.last.merged(split),
+            layers=None if self.layers is None else self.layers.merged(split),
+        )
+
+    def streamed(self, moved: Streams, point: PlanPoint, sem: Semantics) -> "Pipeline":
+        """With passes that wait for the second memory, on stages of more layers as much longer."""
+        plain, layer = self.plain, (self.plain if self.layers is None else self.layers).scaled(1.0 / moved.layers)
+        waiting = plain.streamed(moved, sem)
+        usual = waiting.beyond(plain)
+
+        def waits(extra_layers: Scalar) -> Stage:
+            """What a stage with so many layers more waits beyond a plain one."""
+            longer = plain + layer.scaled(extra_layers)
+            more = moved.scaled(1 + extra_layers / moved.layers)
+            return longer.streamed(more, sem).beyond(longer).beyond(usual)
+
+        return Pipeline(
+            plain=waiting,
+            first=self.first + waits(point.extra_layers_first),
+            middle=self.middle + waits(point.extra_layers_middle),
+            last=self.last + waits(point.extra_layers_last),
+        )
+
+
+@pytree
+class Hops:
+    """Seconds of one transfer between stages: at the ends of the pipeline, and what of it the steady state feels."""
+
+    ends_s: Scalar
+    steady_s: Scalar
+
+    def scaled(self, factor: Scalar) -> "Hops":
+        """`factor` times as long."""
+        return Hops(ends_s=factor * self.ends_s, steady_s=factor * self.steady_s)
+
+
+class Run(NamedTuple):
+    """What the critical paths of one step are sums of: stages with their waits, transfers, and counts of turns.
+
+    No count is negative for a legal plan.
+    """
+
+    row: ScheduleRow
+    stages: Pipeline
+    hops: Hops
+    m: Scalar  # microbatches
+    p: Scalar  # stages
+    v: Scalar  # virtual stages
+    single: Scalar  # 1 where one stage holds embedding and head
+    fill: Scalar  # turns of F or of B that fill or drain the pipeline
+    reach: Scalar  # turns from the end of the first stage's warm-up on, over all stages
+    after: Scalar  # those of them that are the first stage's own
+
+    @property
+    def round_trips(self) -> Scalar:
+        """Transfers of one microbatch to the last stage and back."""
+        return 2.0 * (1 - self.single) * (self.p * self.v - 1)
+
+
+def run_of(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoint, sem: Semantics) -> Run:
+    """One step of so many microbatches."""
+    row, m, p, v = point.schedule, microbatches, point.pipeline, point.virtual_stages
+    stages = pipe.merged(row.splits)
+    chunks = (row.depth_in_flight + row.stages_in_flight) * p + row.extra_in_flight
+    warm = chunks / v + row.virtual_in_flight * p * (1 - 1 / v)  # forwards before the first stage's first backward
+    reach = sem.maximum((1 - row.all_in_flight) * (m - (warm - p)), p)
+    return Run(
+        row=row,
+        stages=stages if pipe.streams is None else stages.streamed(pipe.streams, point, sem),
+        hops=hops,
+        m=m,
+        p=p,
+        v=v,
+        single=single_stage(point, sem),
+        fill=(1 - row.folds) * (p - 1) / v,
+        reach=reach,
+        after=reach - (p - 1),
+    )
+
+
+def plain_s(pipe: Pipeline, point: PlanPoint, sem: Semantics) -> Scalar:
+    """One microbatch on a plain stage, with its waits for the second memory: what every path holds m times."""
+    if pipe.streams is None:
+        return pipe.plain.seconds
+    return pipe.plain.merged(point.schedule.splits).streamed(pipe.streams, sem).seconds

@@ -1,0 +1,61 @@
+"""Rules of what a plan uses of the hardware: accelerators of each domain, number formats, the second memory."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from costmodel.inputs import PRECISION_TYPES
+from costmodel.specs.files import show
+from costmodel.specs.rules.demands import Columns, Demands, Rule
+
+
+def domain_of(d: Demands, p: Columns) -> Any:
+    """Accelerators used of each innermost domain: the tier's usable size where the plan leaves it open."""
+    return p.domain + (p.domain == 0) * d.cluster.tiers[0].usable_size
+
+
+def domain(d: Demands) -> Iterator[Rule]:
+    """Within the innermost tier, and dividing the accelerators where they fill more than one."""
+    inner = d.cluster.tiers[0]
+    yield Rule(
+        ("domain",),
+        lambda p: domain_of(d, p) <= inner.size,
+        lambda p: (
+            f"`domain` is {show(domain_of(d, p))}; expected at most the {inner.size} accelerators of the tier "
+            f"{inner.name}"
+        ),
+    )
+    yield Rule(
+        ("domain", "accelerators"),
+        lambda p: (
+            (domain_of(d, p) > inner.size)
+            | (p.accelerators <= domain_of(d, p))
+            | (p.accelerators % domain_of(d, p) == 0)
+        ),
+        lambda p: (
+            f"`domain` is {show(domain_of(d, p))}; expected a divisor of the {show(p.accelerators)} accelerators, "
+            "because they fill more than one"
+        ),
+    )
+
+
+def precision(d: Demands) -> Iterator[Rule]:
+    """The matmul units have the number format."""
+    chip = d.cluster.accelerator
+    yield Rule(
+        ("precision",),
+        lambda p: PRECISION_TYPES[p.precision] in chip.types,
+        lambda p: f"`precision` is {p.precision}; expected a type that {chip.name} has: {', '.join(chip.types)}",
+    )
+
+
+def second_memory(d: Demands) -> Iterator[Rule]:
+    """What is offloaded has somewhere to go."""
+    chip = d.cluster.accelerator
+    for name in ("offload_weights", "offload_optimizer", "offload_activations"):
+        yield Rule(
+            (name,),
+            lambda p, name=name: (chip.second_memory_bytes > 0) | (getattr(p, name) <= 0),
+            lambda p, name=name: (
+                f"`{name}` is {show(getattr(p, name))}; expected 0, because {chip.name} has no `second_memory_bytes`"
+            ),
+        )

@@ -1,0 +1,186 @@
+"""The best cluster of real parts: which accelerator known by name, how many, how fast a network between domains.
+
+Hardware is not varied here but enumerated, so the answer is exhaustive: a count whose products alone take longer than
+the best answer so far is dismissed, of the others every plan of every job is evaluated. The gap that remains is 0
+unless time is up.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from costmodel.formulas import as_floats, hardware_of
+from costmodel.inputs import Cluster, Plan
+from optimize.clusters.answers import Answer, answer_of
+from optimize.clusters.best_plan import best_plan
+from optimize.clusters.counts import grid, least_products_s
+from optimize.lattice import Families, lattice
+from optimize.question import RATES, Job, Limits, Objective, Problem, Quantities, known_clusters, quantities, sized
+
+NETWORKS_BYTES_PER_S = (25e9, 50e9, 100e9)
+"""InfiniBand of 200, 400 and 800 Gb/s for each accelerator, priced in proportion, as `prices.toml` says."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One cluster known by name with one network, of so many accelerators."""
+
+    cluster: Cluster  # with prices
+    domain: int
+    bought: float
+    log_bound: float  # of the minimised value, by the products alone
+
+    @property
+    def name(self) -> str:
+        gbit = 8e-9 * self.cluster.tiers[-1].bandwidth_bytes_per_s
+        return f"{self.cluster.name}, {self.cluster.tiers[-1].name} {gbit:g} Gb/s"
+
+
+@dataclasses.dataclass(kw_only=True)
+class PartsProgress:
+    """What the search among real parts knows so far."""
+
+    jobs: Sequence[Job]
+    limits: Limits
+    objective: Objective
+    fixed: Mapping[str, Any]
+    log_value: float = math.inf
+    best: Candidate | None = None
+    plans: tuple[Plan, ...] = ()
+    log_bound: float = math.inf  # nothing that was dismissed is below
+    evaluations: int = 0
+    by_name: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def steps(self) -> float:
+        return sum(job.weight * job.steps for job in self.jobs)
+
+
+def search_parts(
+    jobs: Sequence[Job], limits: Limits, objective: Objective, seconds: float, fixed: Mapping[str, Any] | None = None
+) -> PartsProgress:
+    """The best cluster known by name, of those whose prices and powers the limits and the objective read."""
+    end = time.monotonic() + seconds
+    parts = PartsProgress(jobs=jobs, limits=limits, objective=objective, fixed=fixed or {})
+    todo = sorted(_within_limits(parts), key=lambda part: part.log_bound)
+    for number, part in enumerate(todo):
+        if part.log_bound >= parts.log_value or time.monotonic() > end:
+            parts.log_bound = min([parts.log_bound, *(left.log_bound for left in todo[number:])])
+            break
+        _look(parts, part)
+    parts.log_bound = min(parts.log_bound, parts.log_value)
+    return parts
+
+
+def catalogue_answer(problem: Problem, parts: PartsProgress) -> Answer:
+    """The answer of the best cluster of real parts."""
+    assert parts.best is not None
+    cluster, chip = parts.best.cluster, parts.best.cluster.accelerator
+    hardware = {
+        "flop_per_s": float(chip.peak_16bit_flop_per_s),
+        "hbm_bytes_per_s": float(chip.hbm_bytes_per_s),
+        "scale_up_bytes_per_s": float(cluster.tiers[0].bandwidth_bytes_per_s),
+        "scale_out_bytes_per_s": float(cluster.tiers[-1].bandwidth_bytes_per_s),
+        "hbm_bytes": float(chip.hbm_bytes),
+        "accelerators": parts.best.bought,
+    }
+    return answer_of(
+        problem,
+        cluster,
+        parts.best.domain,
+        parts.plans,
+        hardware=hardware,
+        name=parts.best.name,
+        log_bound=parts.log_bound,
+        evaluations=parts.evaluations,
+        shadow_prices={},
+        bound_is="every plan on every listed part and count that could be better was evaluated",
+    )
+
+
+def _within_limits(parts: PartsProgress) -> list[Candidate]:
+    """All clusters, networks and counts within the limits."""
+    kept = []
+    for known in known_clusters():
+        if len(known.tiers) != 2 or known.prices is None or not _priced(parts, known):
+            continue
+        own = float(known.tiers[-1].bandwidth_bytes_per_s)
+        speeds = {own, *(NETWORKS_BYTES_PER_S if known.tiers[-1].name == "infiniband" else ())}
+        for speed in sorted(speeds):
+            outer = dataclasses.replace(known.tiers[-1], bandwidth_bytes_per_s=speed)
+            kept += _counts(parts, dataclasses.replace(known, tiers=(*known.tiers[:-1], outer)))
+    return kept
+
+
+def _priced(parts: PartsProgress, cluster: Cluster) -> bool:
+    assert cluster.prices is not None
+    base = cluster.prices.base
+    usd = base.rental_usd_per_s if parts.limits.rent else base.price_usd
+    needs_usd = parts.limits.budget_usd is not None or parts.objective.usd_power
+    needs_watt = parts.limits.power_w is not None or parts.objective.watt_power or parts.objective.usd_power
+    return (usd is not None or not needs_usd) and (cluster.accelerator.power_w is not None or not needs_watt)
+
+
+def _counts(parts: PartsProgress, cluster: Cluster) -> list[Candidate]:
+    domain, size = int(cluster.tiers[0].usable_size), float(cluster.tiers[0].size)
+    one = quantities(sized(cluster, domain), domain, 1.0, parts.limits.rent)
+    usd, watt = (max(1e-9, value / domain) if value == value else 1e-9 for value in (one.capital_usd, one.meter_w))
+    kept = []
+    for count in grid(parts.limits, domain, usd, watt):
+        part = sized(cluster, count)
+        least_s = _train_s(parts, [_products_s(parts, job, part) for job in parts.jobs])
+        value = quantities(part, domain, least_s, parts.limits.rent)
+        if _misses(parts, value):
+            continue
+        log_bound = math.log(parts.objective.minimised(value, parts.steps))
+        kept.append(Candidate(cluster=part, domain=domain, bought=count * size / domain, log_bound=log_bound))
+    return kept
+
+
+def _misses(parts: PartsProgress, value: Quantities) -> bool:
+    """Whether the rent of training is above the budget, or it ends too late."""
+    budget_usd, deadline_s = parts.limits.budget_usd, parts.limits.deadline_s
+    dear = parts.limits.rent and budget_usd is not None and value.usd_per_s * value.train_s > budget_usd
+    return dear or (deadline_s is not None and value.train_s > deadline_s)
+
+
+def _products_s(parts: PartsProgress, job: Job, cluster: Cluster) -> float:
+    """Seconds of a step that the products alone take."""
+    return least_products_s(job.workload, cluster, parts.fixed) / cluster.accelerators
+
+
+def _train_s(parts: PartsProgress, step_s: Sequence[float]) -> float:
+    """All jobs one after the other, by weight."""
+    return sum(job.weight * job.steps * seconds for job, seconds in zip(parts.jobs, step_s, strict=True))
+
+
+def _look(parts: PartsProgress, part: Candidate) -> None:
+    """Evaluate every plan of every job on one part, as long as it can be best."""
+    cluster = as_floats(dataclasses.replace(part.cluster, prices=None))
+    hardware = hardware_of(cluster)
+    rates = np.array([float(getattr(hardware, name)) for name in RATES])
+    hbm_bytes = float(cluster.accelerator.hbm_bytes)
+    step_s, plans = [_products_s(parts, job, part.cluster) for job in parts.jobs], []
+    per_second = math.exp(part.log_bound) / _train_s(parts, step_s)
+    for i, job in enumerate(parts.jobs):
+        spare = math.exp(parts.log_value) / per_second - _train_s(parts, [*step_s[:i], 0.0, *step_s[i + 1 :]])
+        if spare <= 0:
+            return
+        cut = math.log(spare / (job.weight * job.steps)) if math.isfinite(spare) else math.inf
+        families = Families(lattice(job.workload, part.cluster, {**parts.fixed, "domain": part.domain}))
+        log_step_s, plan, evaluations = best_plan(job.workload, cluster, families, np.log(rates), hbm_bytes, cut)
+        parts.evaluations += evaluations
+        if plan is None:
+            return
+        step_s[i] = math.exp(log_step_s)
+        plans.append(plan)
+    log_value = math.log(per_second * _train_s(parts, step_s))
+    if _misses(parts, quantities(part.cluster, part.domain, _train_s(parts, step_s), parts.limits.rent)):
+        return
+    parts.by_name[part.name] = min(log_value, parts.by_name.get(part.name, math.inf))
+    if log_value < parts.log_value:
+        parts.log_value, parts.best, parts.plans = log_value, part, tuple(plans)

@@ -1,0 +1,178 @@
+r"""Lower bounds of one plan each over all hardware that the limits allow, from one gradient: thousands in one call.
+
+For money and watts over a box of rates, which is what a design asks. Few plans, any limits and any variables, to any
+tolerance: `cutting_planes`, a thousand times dearer for each plan. A search bounds all plans here, then the few that
+are left there.
+
+At a fixed plan the logarithm of every objective is convex in $y$, the logarithms of the rates, so it lies above its
+tangent. Money and watts left for the rates, after HBM, are sums of power laws of one rate each. The least value of the
+tangent over both limits and the box is bounded by its Lagrangian dual, which is a sum of four problems in one rate:
+
+$$\min_y\; F_0 + g \cdot (y - y_0) \;\ge\; \sum_k \min_{y_k} \big[ g_k (y_k - y_{0k}) + \lambda_1 a_k e^{\alpha_k y_k}
++ \lambda_2 w_k e^{\omega_k y_k} \big] - \lambda_1 - \lambda_2 + F_0$$
+
+with both limits scaled to 1. Every $\lambda \ge 0$ gives a bound, and each inner minimum is bounded by the tangent at
+the place where the iteration stopped: nothing here needs to have converged to be true.
+
+What multiplies the seconds (dollars a second, watts) is not replaced by a tangent: with
+$\log K = \min_u (K e^{-u} + u - 1)$ it is two more laws in the Lagrangian, jointly convex in rates and $u$.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from optimize.question import Left, Money, Problem, Tangents
+
+ROUNDS = 16  # of the multipliers
+_TINY = 1e-300
+
+
+def dual_bound(problem: Problem, have: Left, at: Tangents) -> tuple[np.ndarray, np.ndarray]:
+    """What no hardware within the limits is below, for each plan (infinite where there is none), and where.
+
+    Of the value for one accelerator: their number, where the objective has a price, is the caller's to multiply by.
+    """
+    money, (low, _) = problem.money, problem.ends
+    possible = (money.usd(low) <= have.usd) & (money.watt(low) <= have.watt)
+    limits = [np.where(possible, limit, 1.0) for limit in (have.usd, have.watt)]
+    if money.priced:
+        rounds = _priced_rounds(money, limits, have, at, problem.ends)
+    else:
+        rounds = _plain_rounds(money, limits, at, problem.ends)
+    best, where = np.full(len(possible), -np.inf), np.broadcast_to(low, at.y.shape).copy()
+    for y, value in rounds:
+        better = value > best
+        best = np.where(better, value, best)
+        where[better] = y[better]
+    return np.where(possible, at.log_value + best, np.inf), where
+
+
+_Ends = tuple[np.ndarray, np.ndarray]
+_Rounds = Iterator[tuple[np.ndarray, np.ndarray]]  # place and bound
+
+
+def _plain_rounds(money: Money, limits: list[np.ndarray], at: Tangents, ends: _Ends, rounds: int = ROUNDS) -> _Rounds:
+    """Multipliers grow where their limit is missed."""
+    start = np.maximum(-at.slopes, 1e-6).sum(-1)
+    multipliers = [np.where(np.isfinite(limit), start, 0.0) for limit in limits]
+    for _ in range(rounds):
+        usd, watt = (m / limit for m, limit in zip(multipliers, limits, strict=True))
+        y, value = _least(money, at, usd, watt, *ends)
+        yield y, value - multipliers[0] - multipliers[1]
+        used = money.usd(y) / limits[0], money.watt(y) / limits[1]
+        multipliers = [m * np.clip(part, 0.05, 20.0) ** 0.9 for m, part in zip(multipliers, used, strict=True)]
+
+
+def _priced_rounds(
+    money: Money, limits: list[np.ndarray], have: Left, at: Tangents, ends: _Ends, outer: int = 5, inner: int = 7
+) -> _Rounds:
+    """The same with a price: for given multipliers, u is where its logarithm and the price's agree (Newton, bracketed).
+
+    Multipliers begin at zero: a budget that is not worth spending has no price.
+    """
+    widest = [np.log(money.price(np.broadcast_to(end, at.y.shape), have)) for end in ends]
+    u = np.clip(np.log(money.price(np.clip(at.y, *ends), have)), *widest)
+    start, multipliers = np.maximum(-at.slopes, 1e-6).sum(-1), [np.zeros(len(u)), np.zeros(len(u))]
+    y, fixed = at.y, money.per_usd * have.hbm_usd
+    for _ in range(outer):
+        bottom, top = (end.copy() for end in widest)
+        for _ in range(inner):
+            scale = np.exp(-u)
+            first, second = (m / limit for m, limit in zip(multipliers, limits, strict=True))
+            y, value = _least(money, at, first + scale * money.per_usd, second + scale * money.per_watt, *ends)
+            share = money.price(y, have) * scale  # 1 where u is the logarithm of the price
+            slack = np.minimum(np.minimum((1 - share) * (widest[0] - u), (1 - share) * (widest[1] - u)), 0.0)
+            yield y, value - multipliers[0] - multipliers[1] + scale * fixed + u - 1.0 + slack
+            bottom, top = np.where(share > 1, u, bottom), np.where(share > 1, top, u)
+            u = _nearer(money, u, share, y, ends, (bottom, top))
+        used = money.usd(y) / limits[0], money.watt(y) / limits[1]
+        if not any((part > 1.0).any() for part in used):
+            return
+        multipliers = [
+            np.where(m > 0, m * np.clip(part, 0.05, 20.0) ** 0.9, np.where(part > 1.0, 0.3 * start, 0.0))
+            for m, part in zip(multipliers, used, strict=True)
+        ]
+
+
+def _nearer(
+    money: Money, u: np.ndarray, share: np.ndarray, y: np.ndarray, ends: _Ends, bracket: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """Newton's step of u, or the middle of the bracket where it leaves that."""
+    moves = (y > ends[0] + 1e-9) & (y < ends[1] - 1e-9)
+    parts = money.per_usd * money.usd.terms(y) + money.per_watt * money.watt.terms(y)
+    step = np.log(share) / np.maximum(1.0 - (moves * parts).sum(-1) * np.exp(-u) / share, 0.02)
+    inside = (u + step > bracket[0]) & (u + step < bracket[1])
+    return np.where(inside, u + step, 0.5 * (bracket[0] + bracket[1]))
+
+
+def _least(
+    money: Money, at: Tangents, usd: np.ndarray, watt: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the Lagrangian of each rate is least in its range, and a lower bound of their sum."""
+    first, second, sums = usd[:, None], watt[:, None], (money.usd, money.watt)
+    exponents = [of.exponents for of in sums]
+    grows = first * exponents[0] * money.usd.amounts, second * exponents[1] * money.watt.amounts
+    falls = np.log(np.maximum(-at.slopes, _TINY))
+    logs = [np.log(np.maximum(term, _TINY)) for term in grows]
+    y = np.minimum(*((falls - log) / e for log, e in zip(logs, exponents, strict=True)))
+    y = np.clip(y, low, high)
+    for _ in range(2):  # Newton on log(growing) - log(falling), convex and increasing
+        terms = grows[0] * np.exp(exponents[0] * y), grows[1] * np.exp(exponents[1] * y)
+        both = np.maximum(terms[0] + terms[1], _TINY)
+        steep = (exponents[0] * terms[0] + exponents[1] * terms[1]) / both
+        y = np.clip(y - (np.log(both) - falls) / np.maximum(steep, 1e-3), low, high)
+    spent = first * money.usd.terms(y), second * money.watt.terms(y)
+    slope = at.slopes + exponents[0] * spent[0] + exponents[1] * spent[1]
+    slack = np.minimum(slope * (low - y), slope * (high - y))
+    return y, (at.slopes * (y - at.y) + spent[0] + spent[1] + np.minimum(slack, 0.0)).sum(-1)
+
+
+def aggregated(
+    problem: Problem, have: Left, first: Tangents, second: Tangents
+) -> tuple[Tangents, tuple[np.ndarray, np.ndarray]]:
+    """The mean of two tangents of each plan whose bound is highest: a tangent too, and the way over kinks.
+
+    The bound is concave in the share of the second: a golden section finds it.
+    """
+    moved = second.log_value + (second.slopes * (first.y - second.y)).sum(-1)  # the second's value at the first's place
+
+    def mixed(share: np.ndarray) -> Tangents:
+        slopes = first.slopes + share[:, None] * (second.slopes - first.slopes)
+        return first._replace(log_value=first.log_value + share * (moved - first.log_value), slopes=slopes)
+
+    low, high = np.zeros(len(moved)), np.ones(len(moved))
+    for _ in range(10):
+        shares = low + 0.381966 * (high - low), low + 0.618034 * (high - low)
+        below, above = (dual_bound(problem, have, mixed(share))[0] for share in shares)
+        low, high = np.where(below < above, shares[0], low), np.where(below < above, high, shares[1])
+    mean = mixed(0.5 * (low + high))
+    return mean, dual_bound(problem, have, mean)
+
+
+def largest_alone(problem: Problem, usd: np.ndarray, watt: np.ndarray) -> np.ndarray:
+    """The most of each rate where the limits pay for the least of the others: the best corner of the box."""
+    low, high = problem.ends
+    ends = np.broadcast_to(high, (len(usd), len(high))).copy()
+    for limit, law in ((usd, problem.money.usd), (watt, problem.money.watt)):
+        least, amount = law.terms(low), law.amounts
+        spare = np.maximum(limit[:, None] - (least.sum() - least), 1e-300)
+        with np.errstate(divide="ignore"):
+            most = np.log(spare / np.maximum(amount, 1e-300)) / law.exponents
+            ends = np.minimum(ends, np.where(amount > 0, most, np.inf))
+    return np.maximum(ends, low)
+
+
+def project(problem: Problem, have: Left, y: np.ndarray, fill: bool = True) -> np.ndarray:
+    """The rates of each plan moved down together until the limits are met; with `fill` also up, until one is reached.
+
+    (The least rates where even those are too much.)
+    """
+    money, (low, high) = problem.money, problem.ends
+    bottom, top = np.full(len(y), -8.0), np.full(len(y), 8.0 if fill else 0.0)
+    for _ in range(40):
+        middle = 0.5 * (bottom + top)
+        moved = np.clip(y + middle[:, None], low, high)
+        fits = (money.usd(moved) <= have.usd) & (money.watt(moved) <= have.watt)
+        bottom, top = np.where(fits, middle, bottom), np.where(fits, top, middle)
+    return np.clip(y + bottom[:, None], low, high)

@@ -1,0 +1,85 @@
+"""What Megatron can be told of a plan, and what goes together there (megatron.py has the source)."""
+
+from collections.abc import Iterator
+
+from costmodel.inputs import Plan, Workload, layers
+from optimize.launch.framework import Alternative, has_experts
+from optimize.launch.megatron_words import OPTIMIZERS, PRECISIONS
+
+_ANY = {
+    "zero_stage": (0, 1, 2, 3),
+    "context_kind": ("ring", "all_to_all"),
+    "recompute": ("none", "selective", "full"),
+    "overlap_data": (True, False),
+    "overlap_context": (True,),
+    "overlap_expert": (True, False),
+    "precision": tuple(PRECISIONS),
+    "gradient_dtype": ("fp32", "bf16", "fp16"),
+    "state_dtype": ("fp32", "bf16", "fp16", "fp8"),
+    "optimizer": OPTIMIZERS,
+    "attention": ("flash", "unfused"),
+    "fused_kernels": (True, False),
+    "offload_optimizer": (0.0, 0.25, 0.5, 0.75, 1.0),
+}
+_SCHEDULES = (
+    {"schedule": ("one_f_one_b",), "overlap_pipeline": (False,)},
+    {"schedule": ("interleaved",), "overlap_pipeline": (True, False)},
+)
+_SEQUENCES = (
+    {"sequence_parallel": (True,), "overlap_tensor": (True, False)},
+    {"sequence_parallel": (False,), "overlap_tensor": (False,)},
+)
+ALTERNATIVES: tuple[Alternative, ...] = tuple(
+    _ANY | schedule | sequence for schedule in _SCHEDULES for sequence in _SEQUENCES
+)
+
+
+def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
+    """What goes together, beyond the table."""
+    yield from _number_rules(plan)
+    if plan.zero_stage == 0 and plan.data_shard is not None:
+        yield "`data_shard` is given with `zero_stage` 0; Megatron shares nothing then"
+    if plan.optimizer == "muon" and plan.zero_stage:
+        yield "`optimizer` is muon; Megatron's does not divide its states (`zero_stage` 0)"
+    if plan.schedule == "interleaved" and plan.pipeline == 2 and not plan.overlap_pipeline:
+        yield "`overlap_pipeline` is off with `pipeline` 2; Megatron interleaves two stages with overlap only"
+    if plan.recompute_share < 1:
+        yield from _share_rules(plan, None if workload is None else layers(workload))
+    if workload is not None and not has_experts(workload) and plan.expert * plan.expert_tensor > 1:
+        yield f"`expert` is {plan.expert} for a model without experts"
+    if workload is not None and plan.context > 1 and int(workload.sequence) % (2 * plan.context):
+        yield f"`context` is {plan.context}; Megatron divides the sequence by twice that"
+
+
+def _number_rules(plan: Plan) -> Iterator[str]:
+    """Number formats that Megatron's optimizers combine."""
+    wide = {"fp32": ("fp32",), "fp16": ("fp32", "fp16")}.get(plan.precision, ("fp32", "bf16"))
+    if plan.gradient_dtype not in wide:
+        allowed = " or ".join(wide)
+        yield f"`gradient_dtype` is {plan.gradient_dtype} with {plan.precision}; Megatron reduces in {allowed}"
+    if plan.optimizer != "adam" or plan.zero_stage == 0:
+        for name, usual in (("state_dtype", "fp32"), ("offload_optimizer", 0.0)):
+            if (value := getattr(plan, name)) != usual:
+                yield f"`{name}` is {value}; Megatron wants adam and `zero_stage` > 0 for that"
+
+
+def _share_rules(plan: Plan, total: int | None) -> Iterator[str]:
+    """Whole layers of each chunk, the same in all."""
+    share = f"`recompute_share` is {plan.recompute_share:g}"
+    if plan.recompute != "full":
+        yield f"{share} with `recompute` {plan.recompute}; Megatron takes a share for full recompute only"
+    if plan.stage_layers is not None:
+        yield f"{share} with `stage_layers`; Megatron counts the same number of layers in every chunk"
+    elif total is not None:
+        each = total / (plan.pipeline * plan.virtual_stages)
+        count = round(plan.recompute_share * each)
+        if not count or abs(count / each - plan.recompute_share) > 1e-12:
+            yield f"{share}; Megatron counts whole layers of the {each:g} in each chunk"
+
+
+def elsewhere(plan: Plan) -> Iterator[str]:
+    """The environment that `validate_args` wants."""
+    if plan.zero_stage > 1:
+        yield "CUDA_DEVICE_MAX_CONNECTIONS is not 1, which Megatron-FSDP wants"
+    elif plan.tensor > 1 or plan.context > 1:
+        yield "CUDA_DEVICE_MAX_CONNECTIONS=1 before Blackwell, which tensor and context parallelism want"

@@ -1,0 +1,16 @@
+"""Words of Megatron's core for the options of a plan, as they are written and read."""
+
+from typing import Any
+
+PRECISIONS: dict[str, dict[str, Any]] = {
+    "fp32": {},
+    "fp16": {"fp16": True},
+    "bf16": {"bf16": True},
+    "fp8_tensor": {"bf16": True, "fp8-format": "hybrid", "fp8-recipe": "delayed"},
+    "fp8_block": {"bf16": True, "fp8-format": "e4m3", "fp8-recipe": "blockwise"},
+    "mxfp8": {"bf16": True, "fp8-format": "e4m3", "fp8-recipe": "mxfp8"},
+    "nvfp4": {"bf16": True, "fp4-format": "e2m1", "fp4-recipe": "nvfp4"},
+}
+OPTIMIZERS = ("adam", "sgd", "muon")
+SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
+UNFUSED = ("no-masked-softmax-fusion", "no-bias-gelu-fusion", "no-bias-swiglu-fusion", "no-bias-dropout-fusion")

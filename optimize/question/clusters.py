@@ -1,0 +1,73 @@
+"""What a question reads of whole clusters: those known by name, their size, their bill, the least that a step takes."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+
+from costmodel import Scalar
+from costmodel.formulas import as_floats, economics, hardware_of, rates
+from costmodel.inputs import Cluster, PlanPoint, Workload, model_flop
+from costmodel.specs import SpecError, cluster_names, load_cluster
+from optimize.question.objective import Quantities
+from optimize.question.rates import RATES
+
+LEAST_SHARE = 0.5  # of the least accelerator known by name: cheaper parts than those that are sold for training
+
+
+def sized(cluster: Cluster, accelerators: Scalar) -> Cluster:
+    """The cluster with this count, and a last tier that holds it."""
+    last = dataclasses.replace(cluster.tiers[-1], size=accelerators, usable_size=accelerators)
+    return dataclasses.replace(cluster, accelerators=accelerators, tiers=(*cluster.tiers[:-1], last))
+
+
+def whole_domains(cluster: Cluster) -> Cluster:
+    """The cluster with every accelerator usable: what is designed has no odd ones in its domains."""
+    tiers = tuple(dataclasses.replace(tier, size=tier.usable_size) for tier in cluster.tiers)
+    return dataclasses.replace(cluster, tiers=tiers)
+
+
+@functools.cache
+def known_clusters() -> tuple[Cluster, ...]:
+    """Clusters known by name that lack no number."""
+    clusters = []
+    for name in cluster_names():
+        try:
+            clusters.append(load_cluster(name))
+        except SpecError:  # it can be listed, but not evaluated
+            continue
+    return tuple(clusters)
+
+
+@functools.cache
+def known_bounds() -> Mapping[str, tuple[float, float]]:
+    """The least and the most of each rate, and of HBM bytes, among known clusters of two tiers or more."""
+    known = [hardware_of(cluster) for cluster in known_clusters() if len(cluster.tiers) > 1]
+    columns = {name: [float(getattr(hardware, name)) for hardware in known] for name in (*RATES, "hbm_bytes")}
+    bounds = {name: (LEAST_SHARE * min(columns[name]), max(columns[name])) for name in RATES}
+    return bounds | {"hbm_bytes": (1.0, max(columns["hbm_bytes"]))}
+
+
+def quantities(cluster: Cluster, domain: int, train_s: float, rent: bool) -> Quantities:
+    """What limits and objectives read of a cluster with prices; nan where one is not known (and none is asked for)."""
+    assert cluster.prices is not None
+    own, size = as_floats(cluster), float(cluster.tiers[0].size)
+    money = economics(own, as_floats(cluster.prices.base), cluster.accelerators, domain, 1.0, 1.0)
+    usd_per_s = money.rental_usd if rent else money.owned_usd
+    return Quantities(
+        train_s=train_s,
+        usd_per_s=math.nan if usd_per_s is None else float(usd_per_s),
+        meter_w=math.nan if money.draw is None else float(money.draw.meter_w),
+        capital_usd=math.nan if money.bill is None else float(money.bill.usd),
+        accelerators=float(cluster.accelerators) * max(1.0, size / domain),
+    )
+
+
+def products_s(workload: Workload, cluster: Cluster, point: PlanPoint) -> float:
+    """Seconds in which one accelerator could do the products of a step at the best rate of a kernel.
+
+    In the precision of the point; no plan on `n` accelerators takes less than an `n`th of it.
+    """
+    speed = rates(as_floats(cluster.accelerator), point, cluster.stack)
+    fastest = min(speed.matmul_s_per_flop, speed.attention_s_per_flop)
+    return float(model_flop(workload) * workload.batch * fastest)
