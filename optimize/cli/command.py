@@ -20,7 +20,7 @@ Switch = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
 COMMAND_LINE = "command line"
 
-AMOUNT = dataclasses.replace(POSITIVE, expected=f"{POSITIVE.expected} and at most {LARGEST_NUMBER:.0e}")
+AMOUNT = dataclasses.replace(POSITIVE, words=f"{POSITIVE.expected} and at most {LARGEST_NUMBER:.0e}")
 """Check of a number of things: tokens, dollars, seconds."""
 
 Inputs = TypeVar("Inputs")

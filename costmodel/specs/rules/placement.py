@@ -1,7 +1,7 @@
 """Rules of groups of ranks: how many share weights, and how each group lies in the domains of the tiers."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from costmodel.formulas import domain_sizes, nests
 from costmodel.specs.files import show
@@ -67,32 +67,28 @@ def _expert_replicas(p: Columns) -> Any:
     return _holders(p) // _expert_shard(p)
 
 
-class _Group(NamedTuple):
-    name: str
-    reads: tuple[str, ...]
-    size: Callable[[Columns], Any]
-    stride: Callable[[Columns], Any]
-
+_Group = tuple[str, tuple[str, ...], Callable[[Columns], Any], Callable[[Columns], Any]]
+"""Name, the columns that it reads, size and stride."""
 
 _RANKS = ("tensor", "context", "data")
 _SHARDS = (*_RANKS, "zero_stage", "data_shard")
 _EXPERTS = ("expert", "expert_tensor")
-_GROUPS = (
-    _Group("tensor", ("tensor",), lambda p: p.tensor, lambda p: 1),
-    _Group("context", ("tensor", "context"), lambda p: p.context, lambda p: p.tensor),
-    _Group("data shard", _SHARDS, _shard, lambda p: p.tensor),
-    _Group("replica", _SHARDS, _replicas, lambda p: p.tensor * _shard(p)),
-    _Group("pipeline", (*_RANKS, "pipeline"), lambda p: p.pipeline, lambda p: p.tensor * p.context * p.data),
-    _Group("expert tensor", ("expert_tensor",), lambda p: p.expert_tensor, lambda p: 1),
-    _Group("expert", _EXPERTS, lambda p: p.expert, lambda p: p.expert_tensor),
-    _Group("expert data shard", (*_SHARDS, *_EXPERTS), _expert_shard, _mesh),
-    _Group("expert replica", (*_SHARDS, *_EXPERTS), _expert_replicas, lambda p: _mesh(p) * _expert_shard(p)),
+_GROUPS: tuple[_Group, ...] = (
+    ("tensor", ("tensor",), lambda p: p.tensor, lambda p: 1),
+    ("context", ("tensor", "context"), lambda p: p.context, lambda p: p.tensor),
+    ("data shard", _SHARDS, _shard, lambda p: p.tensor),
+    ("replica", _SHARDS, _replicas, lambda p: p.tensor * _shard(p)),
+    ("pipeline", (*_RANKS, "pipeline"), lambda p: p.pipeline, lambda p: p.tensor * p.context * p.data),
+    ("expert tensor", ("expert_tensor",), lambda p: p.expert_tensor, lambda p: 1),
+    ("expert", _EXPERTS, lambda p: p.expert, lambda p: p.expert_tensor),
+    ("expert data shard", (*_SHARDS, *_EXPERTS), _expert_shard, _mesh),
+    ("expert replica", (*_SHARDS, *_EXPERTS), _expert_replicas, lambda p: _mesh(p) * _expert_shard(p)),
 )
 
 
 def groups(p: Columns) -> tuple[tuple[str, Any, Any], ...]:
     """Name, size and stride of each group of ranks, from the inside out, then those of the experts' mesh."""
-    return tuple((group.name, group.size(p), group.stride(p)) for group in _GROUPS)
+    return tuple((name, group(p), stride(p)) for name, _, group, stride in _GROUPS)
 
 
 def placement(d: Demands) -> Iterator[Rule]:
@@ -104,15 +100,17 @@ def placement(d: Demands) -> Iterator[Rule]:
             yield _nesting(d, i, tier.name, group)
 
 
-def _nesting(d: Demands, i: int, tier: str, group: _Group) -> Rule:
+def _nesting(d: Demands, i: int, tier: str, of: _Group) -> Rule:
+    name, reads, group, stride = of
+
     def size(p: Columns) -> Any:
         return domain_sizes(d.cluster.tiers, domain_of(d, p))[i]
 
     return Rule(
-        (*group.reads, "domain", "accelerators"),
-        lambda p: nests(group.size(p), group.stride(p), size(p), p.accelerators),
+        (*reads, "domain", "accelerators"),
+        lambda p: nests(group(p), stride(p), size(p), p.accelerators),
         lambda p: (
-            f"the {group.name} group of {show(group.size(p))} ranks at stride {show(group.stride(p))} does not nest in "
+            f"the {name} group of {show(group(p))} ranks at stride {show(stride(p))} does not nest in "
             f"the {size(p):g} accelerators of a domain of tier {tier}; expected degrees that fill it evenly, or "
             "`partial_domains`"
         ),
