@@ -20,7 +20,7 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """A row as the model sees it. Leaves are floats. `cluster.stack` has the habits of the row's software and its memory:
+    """A row as the model sees it. Leaves are floats. `cluster.stack` has the habits of its software:
     a fitted stack replaces the fields that are times and keeps those."""
 
     row: Mapping[str, str]
