@@ -114,7 +114,6 @@ class OpCounts:
     microbatches: Scalar  # of one pipeline in one step
     boundary_bytes: Scalar  # activation that crosses a stage boundary
     tied: Scalar  # 1 where the head reuses the embedding's weights
-    zero: ZeroRow  # the plan's, as its pipeline has it
 
     @property
     def layers(self) -> tuple[BlockCounts, ...]:
@@ -141,7 +140,6 @@ def counts(workload: Workload, point: PlanPoint, sem: Semantics) -> OpCounts:
         microbatches=workload.batch / (point.data * point.microbatch),
         boundary_bytes=tokens * workload.hidden * shares[Split.SEQUENCE] * point.precision.activation_bytes,
         tied=workload.tied,
-        zero=point.zero.under(1 - sem.maximum(2 - point.pipeline, 0.0)),
     )
 
 
@@ -169,6 +167,11 @@ def kept_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
 def share(divided: Scalar, ranks: Scalar) -> Scalar:
     """What one rank holds of something that is divided over `ranks` (1) or replicated (0)."""
     return (1 - divided) + divided / ranks
+
+
+def sharding(point: PlanPoint, sem: Semantics) -> ZeroRow:
+    """ZeRO's row as the plan's pipeline has it."""
+    return point.zero.under(1 - sem.maximum(2 - point.pipeline, 0.0))
 
 
 def expert_shard(point: PlanPoint, sem: Semantics) -> Scalar:

@@ -8,7 +8,7 @@ offloads (offload.py) lie in the second memory; HBM keeps two layers of what str
 
 from collections.abc import Callable
 
-from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, kept_bytes, share, single_stage
+from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, kept_bytes, sharding, share, single_stage
 from costmodel.formulas.offload import BUFFERED_LAYERS, layer_states_bytes, layer_weights_bytes
 from costmodel.inputs import Offload, PlanPoint, Position, Stack
 from costmodel.pytree import pytree
@@ -132,7 +132,7 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     kept = live * layers.saved_bytes() + buffers.activations
     return StageMemory(
         weights_bytes=point.precision.weight_bytes * divided(held, point.zero.weights) + copies + buffers.weights,
-        gradients_bytes=point.gradient_bytes * divided(trained, counted.zero.gradients),
+        gradients_bytes=point.gradient_bytes * divided(trained, sharding(point, sem).gradients),
         optimizer_bytes=(1 - layers.offload.optimizer) * states_bytes,
         activations_bytes=kept + kind.last * head,
         logits_bytes=kind.last * stack.logit_bytes * logits,

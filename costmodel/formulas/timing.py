@@ -5,7 +5,7 @@ contends with it: $(1-h) t + (1-k)\max(h t, c) + k (h t + c)$. It is $t + c$ at 
 """
 
 from costmodel.formulas import traffic
-from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.counts import BlockCounts, OpCounts, sharding
 from costmodel.formulas.offload import Streams, streams
 from costmodel.formulas.roofline import Rates, block_times, rates
 from costmodel.formulas.traffic import Laws
@@ -83,7 +83,7 @@ class OpTimes:
 
 def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics) -> OpTimes:
     """Rooflines and laws of traffic for every block, and their overlap."""
-    stack = cluster.stack
+    stack, zero = cluster.stack, sharding(point, sem)
     speed, law = rates(cluster.accelerator, point, stack), traffic.laws(counted, point, cluster, stack, sem)
     hide = OverlapRow(
         tensor=point.overlap.tensor * stack.hide_tensor,
@@ -93,7 +93,7 @@ def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics
         pipeline=point.overlap.pipeline * stack.hide_pipeline,
     )
     return OpTimes(
-        blocks=tuple(_passes(block, counted.zero, point, speed, law, hide, stack, sem) for block in counted.blocks),
+        blocks=tuple(_passes(block, zero, point, speed, law, hide, stack, sem) for block in counted.blocks),
         rates=speed,
         laws=law,
         hide=hide,

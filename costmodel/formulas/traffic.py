@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from costmodel.formulas import collectives
 from costmodel.formulas.collectives import Law, time_s
-from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, on_heaviest_stage
+from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, on_heaviest_stage, sharding
 from costmodel.formulas.placement import ranks_by_tier
-from costmodel.inputs import Cluster, PlanPoint, Stack, Tier
+from costmodel.inputs import Cluster, PlanPoint, Stack, Tier, ZeroRow
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
@@ -163,21 +163,30 @@ def gradient_traffic_s(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Sem
         on_heaviest_stage(counted, quantity, point, sem)
         for quantity in (lambda block: block.parameters, lambda block: block.trained_parameters)
     )
-    dense_s = _reduced_s(dense, trained, laws.shard, laws.replica, point.data_shard, counted, point)
+    zero = sharding(point, sem)
+    dense_s = _reduced_s(dense, trained, laws.shard, laws.replica, point.data_shard, zero, counted, point)
     if laws.experts is None:
         return dense_s
     own, trained = (
         on_heaviest_stage(counted, quantity, point, sem)
         for quantity in (lambda block: block.expert_parameters, lambda block: block.trained_expert_parameters)
     )
-    own_s = _reduced_s(own, trained, laws.experts.shard, laws.experts.replica, expert_shard(point, sem), counted, point)
+    ranks = expert_shard(point, sem)
+    own_s = _reduced_s(own, trained, laws.experts.shard, laws.experts.replica, ranks, zero, counted, point)
     return dense_s + own_s
 
 
 def _reduced_s(
-    elements: Scalar, trained: Scalar, shard: Law, replica: Law, ranks: Scalar, counted: OpCounts, point: PlanPoint
+    elements: Scalar,
+    trained: Scalar,
+    shard: Law,
+    replica: Law,
+    ranks: Scalar,
+    zero: ZeroRow,
+    counted: OpCounts,
+    point: PlanPoint,
 ) -> Scalar:
-    zero, buckets = counted.zero, counted.layer_count / point.pipeline
+    buckets = counted.layer_count / point.pipeline
     gradients_bytes = point.gradient_bytes * trained
     once_bytes = zero.reduces_once * gradients_bytes + zero.gathers_once * point.precision.weight_bytes * elements
     calls = (zero.reduces_once + zero.gathers_once) * buckets
@@ -198,7 +207,7 @@ def links_by_tier_s(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semant
 
 def _step_payloads(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semantics) -> tuple[tuple[Law, Scalar], ...]:
     """Bytes that each law carries in one step on the heaviest stage."""
-    m, zero = counted.microbatches, counted.zero
+    m, zero = counted.microbatches, sharding(point, sem)
 
     def of(quantity: Callable[[BlockCounts], Scalar]) -> Scalar:
         return on_heaviest_stage(counted, quantity, point, sem)

@@ -71,7 +71,7 @@ class StageSeconds:
 
 def model(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Model:
     """Counts and times of all blocks under every recompute mode."""
-    points = tuple(dataclasses.replace(point, recompute=row) for row in RECOMPUTES.values())
+    points = tuple(dataclasses.replace(point, recompute=row) for row in cluster.stack.habits.recompute_rows().values())
     counted = counts(workload, points[0], sem)
     times = tuple(timing(counted, each, cluster, sem) for each in points)
     return Model(counted=counted, times=times, points=points, cluster=cluster)

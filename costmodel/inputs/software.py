@@ -28,7 +28,6 @@ class Habits:
     overlap_data: bool = True
     overlap_tensor: bool = False
     overlap_pipeline: bool = False
-    fused_kernels: bool = True
     always_recomputes: bool = False  # K: MaxText's and Pax's own configurations set a policy other than none
     weighs_head: bool = False  # stages are cut by cost, the head among them
     # option rows
@@ -37,6 +36,7 @@ class Habits:
     keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
     keeps_8bit_weights: bool = False  # under 8-bit precisions weights are held, gathered, and inputs saved, in 8 bits
     whole_inputs: bool = False  # without a pipeline, inputs of column-parallel layers are kept as they were gathered
+    fused_kernels: bool = True  # norms and activations in one kernel each, where the plan wants them
     # operators (models.variants)
     eager: bool = False  # gates are kept after their activation too
     rotation_copies: float = 0.0  # of queries, in their own width, that an eager rotation leaves for the backward pass

@@ -42,7 +42,12 @@ def convex_hardware(question: Question, recorder: Recorder, seed: int) -> float 
     """SciPy's SLSQP on the logarithms of the rates from several starts; values are at the projection of its points."""
     from scipy.optimize import minimize
 
-    plan_point = embed(plan_of(question.case), question.workload, float(question.cluster.tiers[0].usable_size))
+    plan_point = embed(
+        plan_of(question.case),
+        question.workload,
+        float(question.cluster.tiers[0].usable_size),
+        question.cluster.stack.habits,
+    )
     evaluate = Evaluator(question.problem, [lambda index: plan_point])
     (low, high), generator = question.problem.ends, np.random.default_rng(seed)
     count = np.array([float(question.case.accelerators)])

@@ -62,7 +62,7 @@ def first_jax(role: str) -> None:
 
     workload, cluster = subject()
     plan = Plan(data=128, tensor=8, pipeline=16, sequence_parallel=True)
-    point = embed(plan, workload, float(cluster.tiers[0].usable_size))
+    point = embed(plan, workload, float(cluster.tiers[0].usable_size), cluster.stack.habits)
     numbers = cast((compiled.anonymous(workload), compiled.anonymous(cluster), point))
     evaluator: Callable[..., Any] = compiled.value() if role == "value" else compiled.gradient()
     assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(evaluator(*numbers)))

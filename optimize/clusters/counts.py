@@ -71,7 +71,7 @@ def least_products_s(workload: Workload, cluster: Cluster, fixed: Mapping[str, A
     """Seconds of the products of a step on one accelerator, in the narrowest precision that is searched."""
     precision = fixed.get("precision", "bf16")
     plan = Plan(precision=precision if isinstance(precision, str) else "nvfp4")
-    return products_s(workload, cluster, embed(plan, workload, 1.0))
+    return products_s(workload, cluster, embed(plan, workload, 1.0, cluster.stack.habits))
 
 
 def flop_bound_s(problem: Problem, job: Job, accelerators: float) -> float:

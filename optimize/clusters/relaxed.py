@@ -78,7 +78,8 @@ class RelaxedModel:
         self.problem, self.starts, self.money = problem, starts, problem.money
         self.workloads = [as_floats(job.workload) for job in problem.jobs]
         plain = Plan(**_switches(problem))
-        self.plain = [embed(plain, job.workload, float(problem.domain)) for job in problem.jobs]
+        habits = problem.machine.stack.habits
+        self.plain = [embed(plain, job.workload, float(problem.domain), habits) for job in problem.jobs]
         self.schedule, self.zero = (
             _rows(table, chosen) for table, chosen in ((schedule_rows(), starts[0]), (ZERO_STAGES, starts[1]))
         )

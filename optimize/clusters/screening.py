@@ -73,7 +73,7 @@ def warm_up(problem: Problem) -> threading.Thread:
 
     def compile_all() -> None:
         for job in problem.jobs:
-            screen(job.workload, problem.machine, embed(Plan(), job.workload, 1.0), y)
+            screen(job.workload, problem.machine, embed(Plan(), job.workload, 1.0, problem.machine.stack.habits), y)
 
     thread = threading.Thread(target=compile_all, daemon=True)
     thread.start()

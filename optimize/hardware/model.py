@@ -26,6 +26,7 @@ from costmodel.formulas import (
     with_hardware,
 )
 from costmodel.inputs import Cluster, PlanPoint, Workload
+from costmodel.models import run_by
 from optimize.question import Problem, Quantities
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ class _Counted(NamedTuple):
 
 
 def _count(workload: Workload, point: PlanPoint, template: Cluster) -> _Counted:
+    workload = run_by(workload, template.stack.habits)
     counted = counts(workload, point, _EXACT)
     need = memory(counted, point, template.stack, _EXACT)
     return _Counted(workload, point, counted, need.peak_bytes, need.second_bytes)

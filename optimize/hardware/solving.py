@@ -106,7 +106,8 @@ def solve_hardware(
 def solve_plans(problem: Problem, plans: Sequence[Plan], tolerance: float = EXACTLY) -> HardwareSolutions:
     """The best hardware of one plan for each job."""
     domain, pairs = float(problem.template.tiers[0].usable_size), zip(problem.jobs, plans, strict=True)
-    points = [[embed(plan, job.workload, domain)] for job, plan in pairs]
+    habits = problem.template.stack.habits
+    points = [[embed(plan, job.workload, domain, habits)] for job, plan in pairs]
     return solve_hardware(problem, *points, tolerance=tolerance)
 
 

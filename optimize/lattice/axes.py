@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodel import map_leaves
 from costmodel.formulas import domain_sizes
-from costmodel.inputs import SCHEDULES, Plan, Workload, embed, options, schedule_rows
+from costmodel.inputs import SCHEDULES, Plan, embed, options, schedule_rows
 from costmodel.specs import Demands, kept
 
 Fixed = Mapping[str, Any]
@@ -110,7 +110,9 @@ def shards_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
     """ZeRO stages, each over all of data x context (0) or over the ranks of one domain of some tier."""
     stages = np.array([z for z in options.ZERO_STAGES if wanted(fixed, "zero_stage", z)], int)
     counted = {"accelerators": int(d.cluster.accelerators)}
-    copy_bytes = options.PRECISIONS[fixed.get("precision", "bf16")].copy_bytes  # which ZeRO 3 does not keep
+    copy_bytes = d.cluster.stack.habits.precision_row(
+        fixed.get("precision", "bf16")
+    ).copy_bytes  # which ZeRO 3 does not keep
 
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
         ranks = key["data"] * key["context"]
@@ -173,7 +175,7 @@ def recompute_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
         return {"recompute": mode[None], "recompute_share": found}, legal
 
     def embedded(entries: Rows, dtype: Any) -> dict[str, Any]:
-        return {"recompute": _recompute_rows(d.workload, names, entries, dtype)}
+        return {"recompute": _recompute_rows(d, names, entries, dtype)}
 
     return axis(rows, ("pipeline",), make, embedded)
 
@@ -182,7 +184,7 @@ def _shares_of(name: str, shares: Sequence[float], fixed: Fixed) -> Sequence[flo
     return shares if name == "full" or fixed.get("recompute_share") is not None else (1.0,)
 
 
-def _recompute_rows(workload: Workload, names: list[str], entries: Rows, dtype: Any) -> Any:
+def _recompute_rows(d: Demands, names: list[str], entries: Rows, dtype: Any) -> Any:
     """Rows of mode and share, each distinct pair looked up once."""
     key = entries["recompute"] * 2.0 + entries["recompute_share"]
     _, first, which = np.unique(key, return_index=True, return_inverse=True)
@@ -190,4 +192,5 @@ def _recompute_rows(workload: Workload, names: list[str], entries: Rows, dtype: 
         Plan(recompute=names[int(entries["recompute"][i])], recompute_share=float(entries["recompute_share"][i]))
         for i in first
     ] or [Plan()]  # without rows of degrees
-    return _rows_of({i: embed(plan, workload, 1.0).recompute for i, plan in enumerate(plans)}, which.ravel(), dtype)
+    looked_up = [embed(plan, d.workload, 1.0, d.cluster.stack.habits).recompute for plan in plans]
+    return _rows_of(dict(enumerate(looked_up)), which.ravel(), dtype)

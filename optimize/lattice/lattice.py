@@ -24,6 +24,7 @@ import numpy as np
 
 from costmodel.formulas import Cost
 from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Workload, embed, options
+from costmodel.models import run_by
 from costmodel.specs import PLAN_CHECKS, Demands, SpecError, demands, fail, nearest, violations
 from optimize.lattice.axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis
 from optimize.lattice.default_plan import even_layers
@@ -137,7 +138,7 @@ class Lattice:
         others = {f.name for f in dataclasses.fields(Plan)} - {*DEGREES, *AXES, "stage_layers", "recompute_share"}
         chosen: dict[str, Any] = dict.fromkeys(OVERLAPS, True)
         chosen |= {name: value for name, value in self.fixed.items() if name in others}
-        return embed(Plan(**chosen), self.workload, float(self.cluster.tiers[0].usable_size))
+        return embed(Plan(**chosen), self.workload, float(self.cluster.tiers[0].usable_size), self.cluster.stack.habits)
 
     @functools.cached_property
     def _extra_layers(self) -> dict[str, np.ndarray]:
@@ -192,8 +193,12 @@ class Lattice:
 
 
 def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Lattice:
-    """All legal plans that keep the fields in `fixed`. A set among its values allows any of its members."""
+    """All legal plans that keep the fields in `fixed`. A set among its values allows any of its members.
+
+    The workload of the lattice has the operators that the cluster's software has.
+    """
     _check_fields(fixed)
+    workload = run_by(workload, cluster.stack.habits)
     asked = demands(workload, cluster)
     parts = list(rows_of_degrees(asked, fixed))
     rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}

@@ -43,8 +43,9 @@ def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
     workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
     point = _cheapest(lattice, rows, *max(_switches(lattice)))
     counted, least = counts(workload, point, _EXACT), np.full(rows.stop - rows.start, np.inf)
+    rows_of_modes = lattice.cluster.stack.habits.recompute_rows().values()
     leanest = _leanest(point, counted.microbatches)
-    for held, stage, recompute in itertools.product(leanest, (2, 3), options.RECOMPUTES.values()):
+    for held, stage, recompute in itertools.product(leanest, (2, 3), rows_of_modes):
         chosen = dataclasses.replace(held, zero=options.ZERO_STAGES[stage], recompute=recompute)
         least = np.minimum(least, memory(counted, chosen, stack, _EXACT).peak_bytes)
     return _SAFE * least <= lattice.cluster.accelerator.hbm_bytes

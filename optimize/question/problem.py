@@ -10,6 +10,7 @@ import numpy as np
 from costmodel import Scalar, total
 from costmodel.formulas import CurveRange, Curves, Hardware, as_floats, capital_usd, hardware_of, meter_w
 from costmodel.inputs import Cluster, PriceRange
+from costmodel.models import run_by
 from costmodel.specs import SpecError
 from optimize.question.clusters import known_bounds, whole_domains
 from optimize.question.objective import Job, Limits, Objective, Quantities
@@ -161,4 +162,8 @@ def design_problem(
     base = as_floats(template.prices.base)
     whole = whole_domains(as_floats(dataclasses.replace(template, prices=None)))
     whole = dataclasses.replace(whole, prices=PriceRange(low=base, base=base, high=base))
+    if "jobs" in asked:  # with operators as the template's software has them
+        asked["jobs"] = tuple(
+            dataclasses.replace(job, workload=run_by(job.workload, template.stack.habits)) for job in asked["jobs"]
+        )
     return Problem(template=whole, curves=as_floats(curves.base), bounds=bounds or known_bounds(), **asked)

@@ -25,6 +25,9 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
         "captured": facts.get("cuda_graphs", 0.0),
         "captured_iteration": bool(facts.get("captured_iteration")),
     }
+    fused = facts.get("fused_kernels", facts.get("compiled"))
+    if fused is not None:
+        said["fused_kernels"] = bool(fused)
     if "eager" in facts or facts.get("fused_norms") == 0.0:
         recomputed = columns.text("recompute") == "selective"  # which drops the copies
         said["norm_copies_bytes"] = 0.0 if recomputed else _NORM_COPIES_BYTES

@@ -39,14 +39,13 @@ def layout(
     tensor = degrees["tensor"] > 1
     printed = columns.flag("sp")
     sequence_parallel = tensor and (habits.sequence_parallel if printed is None else printed)
-    fused = facts.get("fused_kernels", facts.get("compiled"))
     given: dict[str, Any] = degrees | zero | stages | recompute | number | expert | overlap
     plan = Plan(
         **given,
         microbatch=micro,
         domain=machine.domain,
         sequence_parallel=sequence_parallel,
-        fused_kernels=habits.fused_kernels if fused is None else bool(fused),
+        fused_kernels=habits.fused_kernels,
     )
     unknown = {
         OPEN_RECOMPUTE: is_open,
