@@ -48,10 +48,11 @@ def rates(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Rates:
     inverse_32bit = 1.0 / accelerator.peak_32bit_flop_per_s
     at_8bit = row.at_8bit / (stack.matmul_8bit_ceiling * accelerator.peak_8bit_flop_per_s)
     narrow = at_8bit + row.at_4bit / (stack.matmul_4bit_ceiling * accelerator.peak_4bit_flop_per_s)
-    wide = row.at_32bit * inverse_32bit
+    wide, second = row.at_32bit * inverse_32bit, point.attention.second
+    attention = (1 - second) / stack.attention_ceiling + second / stack.attention_2_ceiling
     return Rates(
         matmul_s_per_flop=slower * (wide + row.at_16bit * inverse_16bit + narrow) / stack.matmul_ceiling,
-        attention_s_per_flop=slower * (wide + (1 - row.at_32bit) * inverse_16bit) / stack.attention_ceiling,
+        attention_s_per_flop=slower * (wide + (1 - row.at_32bit) * inverse_16bit) * attention,
         memory_s_per_byte=1.0 / (stack.hbm_ceiling * accelerator.hbm_bytes_per_s),
         update_s_per_flop=slower * inverse_16bit / stack.matmul_ceiling,
     )

@@ -166,12 +166,14 @@ DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
 
 @pytree
 class AttentionRow:
-    """Fused (`flash`) or materialised attention; touches are passes over the score matrix in activation elements."""
+    """A kernel of the attention: fused (`flash`) or materialised; touches are passes over the score matrix, in elements
+    of the activations."""
 
     flash: Scalar
     score_touches_forward: Scalar
     score_touches_backward: Scalar
-    work: Scalar = 1.0  # time of the kernel over that of `flash`
+    second: Scalar = 0.0  # 1 for kernels of FlashAttention-2's generation, which have a rate of their own on each die
+    work: Scalar = 1.0  # time of the kernel over that of its generation
 
 
 ATTENTIONS = {
@@ -183,7 +185,10 @@ ATTENTIONS = {
     # read (1); backward the same for their gradients, with two more products
     "framework": AttentionRow(flash=0.0, score_touches_forward=14.0, score_touches_backward=20.0),
     # Dao 2023 (FlashAttention-2), figure 4: A100, causal, heads of 128, forward and backward at 2,048
-    "flash_1": AttentionRow(flash=1.0, score_touches_forward=0.0, score_touches_backward=0.0, work=1.6),
+    "flash_1": AttentionRow(flash=1.0, score_touches_forward=0.0, score_touches_backward=0.0, second=1.0, work=1.6),
+    "flash_2": AttentionRow(flash=1.0, score_touches_forward=0.0, score_touches_backward=0.0, second=1.0),
+    # FlashAttention-3 and 4, cuDNN's, Pallas's: written for the die that they run on
+    "flash_3": AttentionRow(flash=1.0, score_touches_forward=0.0, score_touches_backward=0.0),
 }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from costmodel.inputs import options
-from costmodel.inputs.options import PrecisionRow, RecomputeRow
+from costmodel.inputs.options import AttentionRow, PrecisionRow, RecomputeRow
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,7 @@ class Habits:
     always_recomputes: bool = False  # K: MaxText's and Pax's own configurations set a policy other than none
     weighs_head: bool = False  # stages are cut by cost, the head among them
     # option rows
+    attention: str = "flash_3"  # what "flash" means: the latest kernel of the die, or FlashAttention-2
     selective: RecomputeRow | None = None  # what "selective" means; None: as in Megatron, the attention's core
     offloaded_activations: float = 0.0  # share of the kept activations that waits in the host's memory, beside compute
     keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
@@ -61,6 +62,10 @@ class Habits:
         if self.keeps_32bit_weights and row.master_bytes > 0:
             return dataclasses.replace(row, shared_master=1.0)
         return row
+
+    def attention_row(self, name: str) -> AttentionRow:
+        """The row of an attention kernel; `flash` is the one that this software calls."""
+        return options.ATTENTIONS[self.attention if name == "flash" else name]
 
     def recompute_rows(self) -> dict[str, RecomputeRow]:
         """The rows of all modes as this software has them."""
@@ -133,12 +138,14 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         zero_stage=0,
         sequence_parallel=False,
         overlap_data=False,
+        attention="flash_2",
         dropout=True,
         memory=_memory(logit_bytes=8.0, **_TORCH),
     ),
     # K: torchtitan and llm-foundry documents: FSDP prefetches the next layer's weights
     "fsdp": Habits(
         zero_stage=3,
+        attention="flash_2",
         fused_kernels=False,
         selective=TORCH_SELECTIVE,
         eager=True,
@@ -150,6 +157,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         zero_stage=3,
         sequence_parallel=False,
         gradient_dtype="fp16",
+        attention="flash_2",
         dropout=True,
         memory=_memory(logit_bytes=12.0, **_TORCH),
     ),
@@ -158,6 +166,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         zero_stage=0,
         recompute="none",
         overlap_data=False,
+        attention="flash_2",
         whole_inputs=True,
         weighs_head=True,
         eager=True,

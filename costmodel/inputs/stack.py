@@ -23,6 +23,7 @@ class Stack:
     matmul_4bit_ceiling: Scalar = 1.0
     matmul_size0: Scalar = 200.0  # elements: a dimension of this size costs as much again (see roofline.py)
     attention_ceiling: Scalar = 0.50  # share of peak of the fused attention's matmuls, forward
+    attention_2_ceiling: Scalar = 0.50  # the same of FlashAttention-2's kernels
     attention_backward_ratio: Scalar = 2.5  # FLOP of the fused backward over those of the forward (scores recomputed)
     attention_size0: Scalar = 512.0  # keys
     context_imbalance: Scalar = 0.0  # 1 where context ranks hold one contiguous chunk each; 0: paired chunks (zigzag)

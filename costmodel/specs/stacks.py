@@ -1,7 +1,7 @@
 r"""The fitted constants that ship (data/stacks.toml), as a Stack for one accelerator, software and fabric.
 
-A constant is $T(c + d_{family} + d_{software} + d_{fabric})$ with $T$ the exponential, or the logistic function for
-those listed under `shares`. What was never measured has no deviation: it gets the shared value.
+A constant is $T(c + d_{die} + d_{family} + d_{software} + d_{fabric})$ with $T$ the exponential, or the logistic
+function for those listed under `shares`. What was never measured has no deviation: it gets the shared value.
 """
 
 import math
@@ -12,9 +12,10 @@ from costmodel.inputs import ALSO_KNOWN_AS, SOFTWARE
 from costmodel.specs.checks import fail, nearest
 from costmodel.specs.files import SpecError, show
 
-LEVELS = ("family", "stack", "fabric")
+LEVELS = ("die", "family", "stack", "fabric")
 _FAMILIES = ("gaudi", "tpu", "trainium", "v100", "a100")  # one for all chips of the name
-_DIES = {"h800": "h100"}
+_ALIKE = {"h800": "h100"}  # one family under two names
+_DIES = {"h200": "h100", "h100-96gb": "h100", "gb200": "b200", "gb300": "b300", "mi325x": "mi300x"}
 _XLA_ONLY = ("tpu", "trainium")
 _OLD = ("v100", "a100")
 
@@ -29,7 +30,12 @@ class Chosen(NamedTuple):
 def family_of(accelerator: str) -> str:
     """The family whose constants an accelerator has, by its name in data/accelerators.toml."""
     name = next((family for family in _FAMILIES if accelerator.startswith(family)), accelerator)
-    return _DIES.get(name, name)
+    return _ALIKE.get(name, name)
+
+
+def die_of(family: str) -> str:
+    """The silicon of a family: the same chip with other memory, clock or board has the same kernels."""
+    return _DIES.get(family, family)
 
 
 def chosen_software(accelerator: str, asked: Any = None, where: str = "cluster") -> Chosen:
@@ -60,7 +66,8 @@ def _default_software(family: str) -> Chosen:
 def constant_group(accelerator: str, software: str, fabric: str | None = None) -> dict[str, str]:
     """Family, software and fabric of a stack; InfiniBand between domains where nothing else is said."""
     family = family_of(accelerator)
-    return {"family": family, "stack": software, "fabric": fabric or ("ici" if family == "tpu" else "infiniband")}
+    usual = "ici" if family == "tpu" else "infiniband"
+    return {"die": die_of(family), "family": family, "stack": software, "fabric": fabric or usual}
 
 
 def stack_values(tables: Mapping[str, Any], group: Mapping[str, str]) -> dict[str, Any]:
@@ -74,6 +81,6 @@ def constants(tables: Mapping[str, Any], group: Mapping[str, str]) -> dict[str, 
     shares, fields = set(tables["shares"]), {}
     for name, value in tables["shared"].items():
         free = math.log(value / (1.0 - value)) if name in shares else math.log(value)
-        free += sum(tables[level].get(group[level], {}).get(name, 0.0) for level in LEVELS)
+        free += sum(tables.get(level, {}).get(group[level], {}).get(name, 0.0) for level in LEVELS)
         fields[name] = 1.0 / (1.0 + math.exp(-free)) if name in shares else math.exp(free)
     return fields

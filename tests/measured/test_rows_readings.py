@@ -101,7 +101,7 @@ READINGS = [
         "MegaScale",
         5,
         "megatron-2022 a100 infiniband",
-        {"zero_stage": 1, "overlap_tensor": True, "overlap_data": True},
+        {"zero_stage": 2, "overlap_tensor": True, "overlap_data": True},
     ),
     (
         "validation",

@@ -12,7 +12,7 @@ import numpy as np
 
 from costmodel.measured.fit.parameters import Group
 from costmodel.measured.rows import lenient
-from costmodel.specs import load_cluster
+from costmodel.specs import die_of, load_cluster
 
 _CLUSTERS = (
     (r"GB200", "gb200-nvl72", "gb200"),
@@ -28,9 +28,8 @@ _CLUSTERS = (
     (r"Gaudi3", "gaudi3", "gaudi"),
     (r"TPU v6e", "tpu-v6e", "tpu"),
 )
-_FUSED = "megatron-core"  # later kernels are called by stacks of the vendors' libraries
 _SMALLEST = 3.0 / 3000.0  # reciprocal sizes of products that are long enough for launches not to matter
-_SCATTER = {"matmul": 0.05, "attention": 0.10, "hbm": 0.05}
+_SCATTER = {"matmul": 0.05, "attention": 0.10, "attention_2": 0.10, "hbm": 0.05}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,7 +58,7 @@ def _kernel(row: Mapping[str, str]) -> Kernel | None:
     value = lenient(row, "value")
     if known is None or value is None:
         return None
-    chip, group = load_cluster(known[0]).accelerator, {"family": known[1], "stack": "", "fabric": ""}
+    chip, group = load_cluster(known[0]).accelerator, _group(known[1])
     if row["kind"] == "gemm" and row["unit"] == "TFLOP/s":
         eight = row["dtype"] == "fp8"
         peak = chip.peak_8bit_flop_per_s if eight else chip.peak_16bit_flop_per_s
@@ -73,10 +72,15 @@ def _kernel(row: Mapping[str, str]) -> Kernel | None:
     attention = re.search(r"FA2 fwd\+bwd causal|in-step fwd\+bwd", row["op"])
     length = re.search(r"seq(\d+)", row["shape_or_bytes"])
     if attention and length and "headdim64" not in row["shape_or_bytes"]:
-        group["stack"] = "" if "FA2" in row["op"] else _FUSED
+        kind = "attention_2" if "FA2" in row["op"] else "attention"
         share = float(np.log(1e12 * value / chip.peak_16bit_flop_per_s))
-        return Kernel(kind="attention", group=group, log_share=share, reciprocal_sizes=1.0 / float(length[1]))
+        return Kernel(kind=kind, group=group, log_share=share, reciprocal_sizes=1.0 / float(length[1]))
     return None
+
+
+def _group(family: str) -> Group:
+    """Of the hardware, whatever software calls the kernel."""
+    return {"die": die_of(family), "family": family, "stack": "", "fabric": ""}
 
 
 def _sizes(row: Mapping[str, str]) -> float:
@@ -85,7 +89,11 @@ def _sizes(row: Mapping[str, str]) -> float:
     return 0.0 if "best shape" in row["op"] else sum(1.0 / float(n) for n in numbers[:3])
 
 
-_TERMS = {"matmul": ("matmul_ceiling", "matmul_size0"), "attention": ("attention_ceiling", "attention_size0")}
+_TERMS = {
+    "matmul": ("matmul_ceiling", "matmul_size0"),
+    "attention": ("attention_ceiling", "attention_size0"),
+    "attention_2": ("attention_2_ceiling", "attention_size0"),
+}
 
 
 def log_shares(

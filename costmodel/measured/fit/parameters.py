@@ -1,6 +1,6 @@
-r"""The fitted constants: a shared value, and deviations by accelerator family, software class and fabric.
+r"""The fitted constants: a shared value, and deviations by die, accelerator, software class and fabric.
 
-The constant of one row is $T(c + \sigma_0 z_0 + \sigma_f z_f + \sigma_s z_s + \sigma_n z_n)$ with $T$ the exponential
+The constant of one row is $T(c + \sigma_0 z_0 + \sigma_d z_d + \sigma_f z_f + \sigma_s z_s + \sigma_n z_n)$ with $T$ the exponential
 (positive numbers) or the logistic function (shares) and $z$ standard normal by the prior: what has no rows stays at the
 shared value. Half a unit of a logit moves a share of 0.8 to 0.87 or 0.71.
 """
@@ -13,7 +13,7 @@ import numpy as np
 SHARED = "shared"
 SLOW = "slow_microbatch_s"
 """Beyond `Stack.microbatch_s`, in the second regime of `regimes.py`; not a leaf of the Stack."""
-LEVELS = ("family", "stack", "fabric")
+LEVELS = ("die", "family", "stack", "fabric")
 TWO_REGIMES = "nanotron"
 """The software class whose rows come in two kinds (`regimes.py`)."""
 Weights = tuple[float, ...]
@@ -28,6 +28,7 @@ class Parameter:
     centre: float
     share: bool = False  # a number between 0 and 1: logistic instead of exponential
     shared: float
+    die: float = 0.0
     family: float = 0.0
     stack: float = 0.0
     fabric: float = 0.0
@@ -46,29 +47,26 @@ class Parameter:
         return value * (1.0 - value) if self.share else value
 
 
-def _share(
-    name: str, centre: float, shared: float, family: float = 0.0, stack: float = 0.0, fabric: float = 0.0
-) -> Parameter:
-    return dataclasses.replace(_positive(name, centre, shared, family, stack, fabric), share=True)
+def _positive(name: str, centre: float, shared: float, **levels: float) -> Parameter:
+    return Parameter(name=name, centre=centre, shared=shared, **levels)
 
 
-def _positive(
-    name: str, centre: float, shared: float, family: float = 0.0, stack: float = 0.0, fabric: float = 0.0
-) -> Parameter:
-    return Parameter(name=name, centre=centre, shared=shared, family=family, stack=stack, fabric=fabric)
+def _share(name: str, centre: float, shared: float, **levels: float) -> Parameter:
+    return dataclasses.replace(_positive(name, centre, shared, **levels), share=True)
 
 
 PARAMETERS = (
-    _share("matmul_ceiling", 0.80, 0.3, family=0.35, stack=0.25),
-    _share("matmul_8bit_ceiling", 0.90, 0.6, family=0.4, stack=0.4),
+    _share("matmul_ceiling", 0.80, 0.3, die=0.33, family=0.12, stack=0.25),
+    _share("matmul_8bit_ceiling", 0.90, 0.6, die=0.38, family=0.12, stack=0.4),
     _share("matmul_4bit_ceiling", 0.75, 0.6),
-    _positive("matmul_size0", 200.0, 0.5, family=0.2, stack=0.3),
-    _share("attention_ceiling", 0.50, 0.4, family=0.4, stack=0.4),
+    _positive("matmul_size0", 200.0, 0.5, die=0.2, stack=0.3),
+    _share("attention_ceiling", 0.50, 0.4, die=0.38, family=0.12, stack=0.3),
+    _share("attention_2_ceiling", 0.45, 0.4, die=0.38, family=0.12, stack=0.2),
     _positive("attention_size0", 512.0, 0.5),
     _positive("unfused_touches", 2.0, 0.3, stack=0.3),
     _share("cast_passes", 0.7, 0.6, stack=0.5),
     _share("hbm_ceiling", 0.85, 0.4, family=0.2, stack=0.3),
-    _positive("kernel_s", 3e-6, 0.5, family=0.2, stack=0.4),
+    _positive("kernel_s", 3e-6, 0.5, die=0.2, stack=0.4),
     _positive("host_kernel_s", 2e-5, 0.7, family=0.3, stack=0.7),
     _positive("routing_s", 2e-4, 1.0, family=0.4),
     _positive("microbatch_s", 1e-3, 1.0, stack=0.7),

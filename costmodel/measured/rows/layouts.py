@@ -220,9 +220,19 @@ def _attention(columns: Columns, facts: Mapping[str, float]) -> str:
     """The kernel that the row names; fused where it names none."""
     if facts.get("framework_attention"):
         return "framework"
-    if columns.text("flash_attention").lower() in UNFUSED_WORDS:
+    cell = columns.text("flash_attention").lower()
+    if cell in UNFUSED_WORDS:
         return "unfused"
-    return "flash_1" if facts.get("first_flash") else "flash"
+    if facts.get("first_flash"):
+        return "flash_1"
+    return next((name for pattern, name in _KERNELS if re.search(pattern, cell)), "flash")
+
+
+# the first pattern that the cell holds: the latest kernels of a die, FlashAttention-2; else what the software calls
+_KERNELS = (
+    (r"(fa|flash[-_ ]?attention|flash)[-_ v]*[34]|^[34]$|cudnn|\bte\b|transformer[- ]engine|splash|pallas", "flash_3"),
+    (r"(fa|flash[-_ ]?attention|flash)[-_ v]*2|^2(\.0)?$|sdpa|triton", "flash_2"),
+)
 
 
 def _own_zero(columns: Columns, software: str) -> bool:

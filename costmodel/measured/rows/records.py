@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.specs import die_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,11 @@ class Case:
     measured_step_s: float | None
     measured_mem_bytes: float | None
     oom: bool
+
+    @property
+    def die(self) -> str:
+        """The silicon, which accelerators of several memories share."""
+        return die_of(self.family)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
