@@ -99,11 +99,21 @@ def stages_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
 
 
 def _layers_of_stages(layers: int, stages: np.ndarray, given: Sequence[int] | None) -> tuple[Any, Any]:
-    """The column `stage_layers` of `default_plan.even_layers`, or of what is given; and layers of the fullest stage."""
+    """The column `stage_layers` of `even_layers`, or of what is given; and layers of the fullest stage."""
     if given is not None:
         return (len(given), sum(given), min(given)), max(given)
     odd = layers % stages > 0
     return (odd * stages, odd * layers, odd * (layers // stages)), -(-layers // stages)
+
+
+def even_layers(count: int, pipeline: int) -> tuple[int, ...] | None:
+    """None where the layers divide; otherwise the odd ones go to late middle stages, then to the ends."""
+    share, odd = divmod(count, pipeline)
+    if odd == 0 or share == 0:
+        return None
+    order = [*range(pipeline - 2, 0, -1), pipeline - 1, 0]
+    heavier = set(order[:odd])
+    return tuple(share + (stage in heavier) for stage in range(pipeline))
 
 
 def shards_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:

@@ -10,6 +10,7 @@ from costmodel.evaluators import prepare
 from costmodel.formulas import cost
 from costmodel.inputs import SCHEDULES, Cluster, Plan, Workload, layers
 from costmodel.specs import violations
+from optimize.lattice.axes import even_layers
 from optimize.status import CommandError, Status
 
 LARGEST_DEGREE = 1024  # that is tried; degrees that are given may be larger
@@ -76,16 +77,6 @@ def _may_be_uneven(given: Mapping[str, Any]) -> bool:
         return False
     schedule = SCHEDULES[given.get("schedule", Plan.schedule)]
     return not (schedule.splits or schedule.interleaves) and given.get("virtual_stages", 1) == 1
-
-
-def even_layers(count: int, pipeline: int) -> tuple[int, ...] | None:
-    """None where the layers divide; otherwise the odd ones go to late middle stages, then to the ends."""
-    share, odd = divmod(count, pipeline)
-    if odd == 0 or share == 0:
-        return None
-    order = [*range(pipeline - 2, 0, -1), pipeline - 1, 0]
-    heavier = set(order[:odd])
-    return tuple(share + (stage in heavier) for stage in range(pipeline))
 
 
 def _needed(plan: Plan, workload: Workload, cluster: Cluster) -> float:

@@ -9,7 +9,7 @@ What is left out because something that stays is never worse in time nor in memo
 - overlap that is switched off (timing.overlapped_s is at most compute + communication, and takes no memory);
 - ZeRO 1 to 3 on one rank (3: unless the precision keeps cast copies), all-to-all with one context rank;
 - schedules other than 1F1B without a pipeline (equal time, no less memory).
-And for the sake of size, in words: layers that do not divide go to late middle stages (`default_plan.even_layers`),
+And for the sake of size, in words: layers that do not divide go to late middle stages (`axes.even_layers`),
 and virtual stages divide those of the fullest stage (where they do not, the closed form is up to 18 % too fast);
 weights are shared by all of data x context or by the ranks inside one domain; recompute covers quarters of the layers,
 as far as those are whole layers; domains are used by more than half.
@@ -26,8 +26,7 @@ from costmodel.formulas import Cost
 from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Workload, embed, options
 from costmodel.models import run_by
 from costmodel.specs import PLAN_CHECKS, Demands, SpecError, demands, fail, nearest, violations
-from optimize.lattice.axes import Axis, recompute_axis, shards_axis, stages_axis, switches_axis
-from optimize.lattice.default_plan import even_layers
+from optimize.lattice.axes import Axis, even_layers, recompute_axis, shards_axis, stages_axis, switches_axis
 from optimize.lattice.degrees import DEGREES, rows_of_degrees
 
 CHUNK = 65_536

@@ -14,7 +14,8 @@ from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster, load_workload
 from costmodel.specs.rules import all_rules, columns, demands, kept, violations
 from optimize.lattice import axes, degrees
-from optimize.lattice.default_plan import even_layers, plan_precision
+from optimize.lattice.axes import even_layers
+from optimize.lattice.default_plan import plan_precision
 from optimize.lattice.degrees import divisors
 from optimize.lattice.lattice import SEARCHED, chunks, count, lattice
 from tests.oracles.legal import MODELS, legal
