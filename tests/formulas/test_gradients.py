@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from costmodel.formulas.schedule import step_time
 
 from costmodel.formulas import collectives, roofline
 from costmodel.formulas.counts import MatmulCount
-from costmodel.formulas.schedule import step_time
 from costmodel.inputs.cluster import Tier
 from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.stack import Stack
