@@ -1,7 +1,11 @@
 """One hypothesis profile, one cache of compiled programs, the order of files, and small inputs by hand."""
 
+import ctypes
+import gc
 import os
 import signal
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -24,6 +28,17 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # a shell that starts this in the background ignores Ctrl-C for it and for what it starts
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_programs_end_with_their_file() -> Iterator[None]:
+    """Programs that no later file calls, and what the compiler asked of the system for them, go back."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -17,11 +17,12 @@ from costmodel.inputs.cluster import Cluster
 from costmodel.inputs.plan import PlanPoint
 from costmodel.inputs.workload import Workload
 from costmodel.semantics import Exact
+from tests.support import often
 from tests.support.strategies import PEAKS, Array, cluster_batch, point_batch, workload_batch
 
 NUMPY = Exact(np)
 TOLERANCE = 1e-9
-CHORDS = 100_000
+CHORDS = often(20_000, 100_000)  # of 4,000 chords of each mutant below, 9 or more bend the wrong way, with five seeds
 RATES = (*PEAKS, "hbm_bytes_per_s", "second_memory_bytes_per_s", "bandwidth_bytes_per_s")
 LATENCIES = ("latency_s", "kernel_s", "host_kernel_s", "microbatch_s", "jitter_s", "collective_s")
 

@@ -11,12 +11,12 @@ import functools
 import importlib
 import math
 from itertools import product
-from unittest import mock
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from costmodel.formulas.schedule import step_time
 
 from costmodel.formulas import collectives, roofline
 from costmodel.formulas.counts import MatmulCount
@@ -39,6 +39,10 @@ KINK = 1e-4
 composition = importlib.import_module("costmodel.formulas.cost")
 QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}  # compiles in a third of the time
 UNCOMPILED = ("report", "float32")  # its terms compile for ten seconds; what they read is in "job"
+CUTS = {  # functions of the composition whose results XLA must not fuse with what reads them
+    "costmodel.formulas.cost": ("counts", "timing", "memory"),
+    "costmodel.formulas.timing": ("block_times", "block_traffic", "_passes"),
+}
 DTYPES = {"float32": np.float32, "float64": np.float64}
 
 
@@ -52,56 +56,47 @@ def stacked(family: str, args: Args, library, shape: tuple[int, ...]) -> Array:
     return library.stack([library.broadcast_to(values[name], shape) for name in outputs(family)])
 
 
-def apart(function):
-    """`function` and its derivative as two programs. One program of a whole job compiles for a minute in 3 GiB."""
-
-    def numbers(tree):
-        return jax.tree.map(jnp.asarray, jax.tree.map(as_float, tree))  # no integers: they have no derivative
-
-    @jax.custom_vjp
-    def piece(*given):
-        return forward(*given)[0]
-
-    forward = jax.jit(
-        lambda *given: jax.vjp(lambda *moved: numbers(function(*moved, Exact(jnp))), *given), compiler_options=QUICK
-    )
-    piece.defvjp(forward, jax.jit(lambda pull, slopes: pull(slopes), compiler_options=QUICK))
-    return lambda *given: piece(*numbers(given[:-1]))
+def apart(tree, legal):
+    """`tree` behind a branch that is always taken, through which XLA does not fuse."""
+    tree = jax.tree.map(lambda leaf: jnp.asarray(as_float(leaf)), tree)
+    return jax.lax.cond(legal, lambda t: t, lambda t: jax.tree.map(lambda x: x * jnp.nan, t), tree)
 
 
-PIECES = {name: apart(getattr(composition, name)) for name in ("counts", "timing", "step_time", "memory")}
+@contextlib.contextmanager
+def in_pieces(legal):
+    """The composition cut where few numbers pass: whole, a job compiles for twice as long and takes 3 GiB."""
 
+    def cutting(function):
+        return lambda *given: apart(function(*given), legal)
 
-def in_pieces(args: Args) -> Array:
-    """All values of the family `job`, each piece of the composition under JIT."""
-    with mock.patch.multiple(composition, **PIECES):
-        return stacked("job", args, jnp, (BATCH,))
+    with pytest.MonkeyPatch.context() as patch:
+        for home, names in CUTS.items():
+            module = importlib.import_module(home)
+            for name in names:
+                patch.setattr(module, name, cutting(getattr(module, name)))
+        patch.setattr(composition, "step_time", lambda *given: step_time(*given, lambda tree: apart(tree, legal)))
+        yield
 
 
 @functools.cache
 def compiled(family: str, dtype: str):
     """Values and gradients, under JIT, of all entries of a family, for batches of `BATCH`, in one dtype."""
 
-    @jax.jit
-    def program(args):
-        return jax.vjp(lambda a: stacked(family, a, jnp, (BATCH,)), args)
+    def program(args, row):
+        with in_pieces(args["point.tensor"][0] > 0) if family == "job" else contextlib.nullcontext():
+            values, pull = jax.vjp(lambda a: stacked(family, a, jnp, (BATCH,)), args)
+        return values, pull(row)[0]
 
-    @jax.jit
-    def pulled(pull, row):
-        return pull(row)[0]
-
-    if family in ("job", "report"):
-        function = in_pieces if family == "job" else lambda a: stacked(family, a, jnp, (BATCH,))
-        program, pulled = functools.partial(jax.vjp, function), lambda pull, row: pull(row)[0]
+    if family != UNCOMPILED[0]:
+        program = jax.jit(program, compiler_options=QUICK if family == "job" else None)
 
     def call(args: Args, entries: tuple[str, ...] = ()) -> tuple[Array, dict[str, Array]]:
         names = outputs(family)
         with double() if dtype == "float64" else contextlib.nullcontext():
             given = {name: jnp.asarray(value, dtype=DTYPES[dtype]) for name, value in args.items()}
             rows = np.eye(len(names), dtype=DTYPES[dtype])[:, :, None] * np.ones(BATCH, DTYPES[dtype])
-            values, pull = program(given)
-            slopes = [jax.tree.map(np.asarray, pulled(pull, rows[names.index(e)])) for e in entries or names]
-        return np.asarray(values, float), {k: np.stack([each[k] for each in slopes]).astype(float) for k in args}
+            answers = [jax.tree.map(np.asarray, program(given, rows[names.index(e)])) for e in entries or names]
+        return answers[0][0].astype(float), {k: np.stack([g[k] for _, g in answers]).astype(float) for k in args}
 
     return call
 
