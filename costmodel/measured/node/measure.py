@@ -62,8 +62,8 @@ def _overhead(devices: Devices) -> Measured:
 
 
 def _tasks(devices: Devices, main: str, probe: Measured, seconds: float) -> Iterator[Task]:
-    """Everything else, from sizes of which one round takes a hundredth of the time."""
-    flop = probe.work / probe.seconds * 0.01 * seconds
+    """Everything else, from sizes of which one round takes some thousandths of the time."""
+    flop = probe.work / probe.seconds * 0.004 * seconds
     largest = devices.agreed(_power_of_two((flop / 4.0) ** (1 / 3), 256, _LARGEST))
     yield from _kernels()
     yield dataclasses.replace(next(_products(largest, (main,))), needed=True)
