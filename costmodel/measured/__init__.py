@@ -31,9 +31,12 @@ if TYPE_CHECKING:
     from costmodel.measured.node import Measured as Measured
     from costmodel.measured.node import Node as Node
     from costmodel.measured.node import NodeFit as NodeFit
+    from costmodel.measured.node import OwnConstants as OwnConstants
     from costmodel.measured.node import as_rows as as_rows
+    from costmodel.measured.node import carried as carried
     from costmodel.measured.node import fit_node as fit_node
     from costmodel.measured.node import measure as measure
+    from costmodel.measured.node import own_constants as own_constants
     from costmodel.measured.rows import Case as Case
     from costmodel.measured.rows import Unreadable as Unreadable
     from costmodel.measured.rows import alternatives as alternatives

@@ -7,12 +7,13 @@ predicted by the others.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from costmodel.inputs import Stack, model_flop
-from costmodel.measured.fit import PARAMETERS, SLOW, Design, Evaluator, Fitted, Loss, Parameter, designs, group, solve
+from costmodel.measured.fit import PARAMETERS, SLOW, Design, Evaluator, Key, Loss, Parameter, designs, group, solve
 from costmodel.measured.posterior import shipped
 from costmodel.measured.rows import Case
 
@@ -36,7 +37,34 @@ class Calibrated:
     problems: tuple[str, ...]
 
 
-def calibrate(cases: Sequence[Case], fitted: Fitted | None = None, own: float = OWN) -> Calibrated:
+class Known(Protocol):
+    """What is known before the rows: the shipped fit (`Fitted`), or what was measured on the node itself."""
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The deviations that may move."""
+        ...
+
+    @property
+    def z(self) -> np.ndarray:
+        """Their values."""
+        ...
+
+    @property
+    def factor(self) -> np.ndarray:
+        """A factor of their covariance."""
+        ...
+
+    def free(self, cases: Sequence[Case]) -> Mapping[str, np.ndarray]:
+        """The unbounded variable of each parameter, by case."""
+        ...
+
+    def evaluator(self, cases: Sequence[Case]) -> Evaluator:
+        """An evaluator of the cases."""
+        ...
+
+
+def calibrate(cases: Sequence[Case], fitted: Known | None = None, own: float = OWN) -> Calibrated:
     """The update by all rows that have a time and can be true. At least one must."""
     fitted = fitted or shipped()
     possible, problems = _possible(cases)
@@ -65,7 +93,7 @@ def calibrate(cases: Sequence[Case], fitted: Fitted | None = None, own: float = 
 class Update:
     """Rows of one software. Unknowns: the posterior's standard normal variables, then the user's own deviations."""
 
-    def __init__(self, cases: Sequence[Case], fitted: Fitted, own: float = OWN) -> None:
+    def __init__(self, cases: Sequence[Case], fitted: Known, own: float = OWN) -> None:
         self.fitted, self.own = fitted, own
         self.evaluator: Evaluator = fitted.evaluator(cases)
         self.start = fitted.free(cases)

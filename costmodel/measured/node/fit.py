@@ -19,7 +19,7 @@ from costmodel.measured.node.table import Measured
 from costmodel.measured.rows import known_cluster
 from costmodel.specs import CollectiveRow, constant_group, read_tables, stack_values
 
-HEADROOM = 0.9
+HEADROOM = 0.8
 """Best measured rate over the peak that an unknown accelerator is given."""
 FIELDS = {
     "matmul_ceiling": (0.02, 1.0), "matmul_size0": (1.0, 2000.0), "attention_ceiling": (0.002, 1.0),
@@ -30,8 +30,11 @@ PULL, KNEE = 0.02, 0.1  # as in collective_fit.py
 _SOFTWARE = "xla"  # what JAX compiles to, whatever the device
 _LAW_OF = {"alltoall": "all_to_all", "sendrecv": "neighbour"}
 _PEAKS = {"fp32": "peak_32bit_flop_per_s", "bf16": "peak_16bit_flop_per_s"}
-# XLA's runtime for processors runs collectives in the order of the program, beside nothing
-_NOTHING_HIDES = dict.fromkeys((f"hide_{kind}" for kind in ("tensor", "context", "expert", "data", "pipeline")), 0.0)
+# XLA's runtime for processors runs collectives in the order of the program, beside nothing; no driver holds memory, and
+# the loss is not fused: logits and their gradient are there in 32 bits
+_ON_PROCESSORS = dict.fromkeys((f"hide_{kind}" for kind in ("tensor", "context", "expert", "data", "pipeline")), 0.0) | {
+    "context_bytes": 0.0, "workspace_bytes": 0.0, "logit_bytes": 8.0,
+}  # fmt: skip
 # what is measured inside one compiled program, on all devices at once, is in the other constants already
 _INSIDE = {
     "host_kernel_s": 0.0, "microbatch_s": 0.0, "jitter_s": 0.0, "congestion": 0.0,
@@ -82,7 +85,7 @@ def _start(measured: Sequence[Measured], node: Node, accelerator: Accelerator) -
     own = _INSIDE | {"kernel_s": _least(measured, "kernel"), "step_s": _least(measured, "call")}
     own["hbm_ceiling"] = min(1.0, _stream(measured) / accelerator.hbm_bytes_per_s)
     if node.platform == "cpu":
-        own |= _NOTHING_HIDES
+        own |= _ON_PROCESSORS
     return Stack(**(shipped | {"name": "measured"} | own))
 
 

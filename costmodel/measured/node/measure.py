@@ -70,7 +70,8 @@ def _tasks(devices: Devices, main: str, probe: Measured, seconds: float) -> Iter
     for size in (largest // 2, largest // 4):
         yield from _products(size, (main,))
     yield from _oblong(largest, main)
-    yield from _products(largest // 2, tuple(other for other in _BYTES if other != main))
+    for product in _products(largest // 2, tuple(other for other in _BYTES if other != main)):
+        yield dataclasses.replace(product, needed=True)
     yield from _memory_tasks(devices, largest, main)
     yield from _attention(devices, largest, main)
     yield from _exchanges(devices, largest)
