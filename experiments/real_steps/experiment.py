@@ -130,7 +130,9 @@ def _tau_within(rows: Sequence[Mapping[str, Any]], said: Sequence[float]) -> flo
     for i, row in enumerate(rows):
         models.setdefault(row["layout"].split()[0], []).append(i)
     several = [places for places in models.values() if len(places) > 1]
-    return float(np.mean([kendall_tau([rows[i]["step_s"] for i in at], [said[i] for i in at]) for at in several or [[]]]))
+    return float(
+        np.mean([kendall_tau([rows[i]["step_s"] for i in at], [said[i] for i in at]) for at in several or [[]]])
+    )
 
 
 def _after_rows(config: Config, rows: list[dict[str, Any]], clusters: Mapping[int, Cluster]) -> dict[str, Any]:
@@ -156,7 +158,9 @@ def tables(results: Mapping[str, Any]) -> list[Any]:
     """What the terminal shows."""
     from rich.table import Table
 
-    layouts_table = Table("layout", "measured s", "predicted s", "error", "after rows s", "error", "XLA MB", "MB", box=None)
+    layouts_table = Table(
+        "layout", "measured s", "predicted s", "error", "after rows s", "error", "XLA MB", "MB", box=None
+    )
     for row in results["rows"]:
         layouts_table.add_row(row["layout"], f"{row['step_s']:.4g}", *_said(row), *_megabytes(row))
     scores = Table("", "median error", "p90", "bias", "tau", "tau within models", "target", box=None)

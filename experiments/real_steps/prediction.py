@@ -67,5 +67,7 @@ def draws(known: Sequence[Layout], rows: int, count: int, seed: int) -> list[tup
 
 def kendall_tau(measured: Sequence[float], said: Sequence[float]) -> float:
     """Pairs in the right order less those in the wrong one, over all that differ."""
-    signs = [np.sign((a - b) * (c - d)) for (a, c), (b, d) in itertools.combinations(zip(measured, said, strict=True), 2)]
+    signs = [
+        np.sign((a - b) * (c - d)) for (a, c), (b, d) in itertools.combinations(zip(measured, said, strict=True), 2)
+    ]
     return float(np.sum(signs) / max(1, np.count_nonzero(signs)))

@@ -13,9 +13,7 @@ from typing import Any
 from experiments.real_steps.layouts import QUICK, Layout, layouts
 
 
-def timed(
-    layout: Layout, seconds: float, steps: int, clock: Callable[[], float] = time.perf_counter
-) -> dict[str, Any]:
+def timed(layout: Layout, seconds: float, steps: int, clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
     """Median seconds of `steps` steps or more after compilation, and the bytes and FLOP that XLA counts."""
     import jax
 

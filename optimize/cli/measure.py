@@ -175,7 +175,9 @@ def show(request: Request, answer: Answer) -> None:
     products, attention = stack.matmul_ceiling, stack.attention_ceiling
     for width in ("32bit", "16bit"):
         peak = getattr(chip, f"peak_{width}_flop_per_s")
-        print(f"  {width:6} {peak / 1e12:.4g} TFLOP/s at peak, large products {products:.0%}, attention {attention:.0%}")
+        print(
+            f"  {width:6} {peak / 1e12:.4g} TFLOP/s at peak, large products {products:.0%}, attention {attention:.0%}"
+        )
     print(f"  memory {chip.hbm_bytes_per_s / 1e9:.4g} GB/s, streams {stack.hbm_ceiling:.0%}")
     print(f"  a call {1e6 * stack.step_s:.3g} us, a kernel {1e6 * stack.kernel_s:.3g} us")
     print(f"median error of the constants on what was measured: {answer.error:.1%}")

@@ -134,12 +134,16 @@ def test_a_known_chip_keeps_its_data_sheet():
 
 
 def _floats(cluster) -> dict[str, float]:
-    return {f.name: v for f in dataclasses.fields(cluster.accelerator) if isinstance(v := getattr(cluster.accelerator, f.name), float)}
+    chip = cluster.accelerator
+    return {f.name: v for f in dataclasses.fields(chip) if isinstance(v := getattr(chip, f.name), float)}
 
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("NVIDIA A100-SXM4-80GB", "a100-80gb"), ("TPU v5 lite", "tpu-v5e"), ("TPU v6 lite", "tpu-v6e"), ("AMD Instinct MI300X", "mi300x")],
+    [
+        ("NVIDIA A100-SXM4-80GB", "a100-80gb"), ("TPU v5 lite", "tpu-v5e"), ("TPU v6 lite", "tpu-v6e"),
+        ("AMD Instinct MI300X", "mi300x"),
+    ],
 )  # fmt: skip
 def test_names_of_drivers_are_known(kind, name):
     node = Node(kind=kind, platform="gpu", devices=4, nodes=1, memory_bytes=60e9)
@@ -159,10 +163,9 @@ def test_the_table_has_the_columns_of_the_published_one():
 
 
 def test_the_table_of_a_known_chip_is_read_as_the_published_one_is():
-    rows = as_rows(
-        [Measured(kind="gemm", op="jax matmul", dtype="bf16", sizes=(("m", 8192), ("n", 8192), ("k", 8192)), seconds=1.7e-3, work=2.0 * 8192**3)],
-        "H100-80GB-SXM", "1 node", "2026-01-01",
-    )  # fmt: skip
+    sizes = (("m", 8192), ("n", 8192), ("k", 8192))
+    product = Measured(kind="gemm", op="jax matmul", dtype="bf16", sizes=sizes, seconds=1.7e-3, work=2.0 * 8192**3)
+    rows = as_rows([product], "H100-80GB-SXM", "1 node", "2026-01-01")
     (kernel,) = kernels([dict(zip(COLUMNS, rows[0], strict=True))])
     assert kernel.log_share == pytest.approx(np.log(2.0 * 8192**3 / 1.7e-3 / 989.4e12), abs=1e-3)
 

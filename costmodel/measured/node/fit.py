@@ -7,6 +7,7 @@ other fabrics, memory outside tensors) keeps the shipped value of JAX's software
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,8 @@ _LAW_OF = {"alltoall": "all_to_all", "sendrecv": "neighbour"}
 _PEAKS = {"fp32": "peak_32bit_flop_per_s", "bf16": "peak_16bit_flop_per_s"}
 # XLA's runtime for processors runs collectives in the order of the program, beside nothing; no driver holds memory, and
 # the loss is not fused: logits and their gradient are there in 32 bits
-_ON_PROCESSORS = dict.fromkeys((f"hide_{kind}" for kind in ("tensor", "context", "expert", "data", "pipeline")), 0.0) | {
+_ON_PROCESSORS = {
+    "hide_tensor": 0.0, "hide_context": 0.0, "hide_expert": 0.0, "hide_data": 0.0, "hide_pipeline": 0.0,
     "context_bytes": 0.0, "workspace_bytes": 0.0, "logit_bytes": 8.0,
 }  # fmt: skip
 # what is measured inside one compiled program, on all devices at once, is in the other constants already
@@ -63,9 +65,7 @@ def fit_node(measured: Sequence[Measured], node: Node) -> NodeFit:
         stack = fit_collectives(calls, dataclasses.replace(cluster, stack=stack))
         errors += [float(x) for x in log_errors(calls, cluster, stack)]
         labels += [f"{row.op} of {row.payload_bytes:.0f} bytes over {row.ranks}" for row in calls]
-    return NodeFit(
-        cluster=dataclasses.replace(cluster, stack=stack), labels=tuple(labels), log_errors=np.array(errors)
-    )
+    return NodeFit(cluster=dataclasses.replace(cluster, stack=stack), labels=tuple(labels), log_errors=np.array(errors))
 
 
 def _unfitted(measured: Sequence[Measured], node: Node) -> Cluster:
@@ -74,15 +74,13 @@ def _unfitted(measured: Sequence[Measured], node: Node) -> Cluster:
     tiers = _tiers(measured, node) if known is None else known.tiers
     stack = _start(measured, node, accelerator)
     name = f"measured {node.kind}"
-    return as_floats(
-        Cluster(name=name, accelerator=accelerator, tiers=tiers, accelerators=node.devices, stack=stack)
-    )
+    return as_floats(Cluster(name=name, accelerator=accelerator, tiers=tiers, accelerators=node.devices, stack=stack))
 
 
 def _start(measured: Sequence[Measured], node: Node, accelerator: Accelerator) -> Stack:
     """The shipped constants of JAX's software, and those that a measurement is, or the platform decides."""
     shipped = stack_values(read_tables("stacks"), constant_group(accelerator.name, _SOFTWARE))
-    own = _INSIDE | {"kernel_s": _least(measured, "kernel"), "step_s": _least(measured, "call")}
+    own: dict[str, Any] = _INSIDE | {"kernel_s": _least(measured, "kernel"), "step_s": _least(measured, "call")}
     own["hbm_ceiling"] = min(1.0, _stream(measured) / accelerator.hbm_bytes_per_s)
     if node.platform == "cpu":
         own |= _ON_PROCESSORS
