@@ -22,6 +22,7 @@ from costmodel.measured.node import programs
 from costmodel.measured.node.devices import Loop
 from costmodel.measured.node.fit import HEADROOM
 from costmodel.measured.node.observations import observation
+from costmodel.measured.node.table import LINEAR
 from costmodel.models.decoder import decoder
 from costmodel.specs import CollectiveRow
 from costmodel.specs.loading import load_cluster
@@ -45,6 +46,9 @@ def _kinds() -> list[Measured]:
         for s in square
     ]
     heads = (("heads", 4), ("headdim", 64))
+    layers = [
+        Measured(kind="gemm", op=LINEAR, dtype="fp32", sizes=s, seconds=1.0, work=6.0 * s[0][1] ** 3) for s in square
+    ]
     scores = [
         Measured(
             kind="attention", op=op, dtype="fp32", sizes=(("batch", 2), ("seq", n), *heads), seconds=1.0, plain=True
@@ -61,10 +65,10 @@ def _kinds() -> list[Measured]:
             seconds=1.0,
             plain=True,
         )
-        for op in ("rms_norm", "swiglu", "cross_entropy")
+        for op in ("rms_norm", "swiglu", "gelu", "cross_entropy")
     ]
     update = Measured(kind="optimizer", op="adam", dtype="fp32", sizes=(("parameters", 2**22),), seconds=1.0)
-    return [*products, *scores, *moved, update]
+    return [*products, *layers, *scores, *moved, update]
 
 
 def _direct() -> list[Measured]:
@@ -159,6 +163,7 @@ def test_the_table_has_the_columns_of_the_published_one():
     assert all(float(cell["value"]) > 0 for cell in cells)
     product = next(cell for cell in cells if cell["kind"] == "gemm")
     assert product["unit"] == "TFLOP/s"
+    assert {cell["op"] for cell in cells if cell["kind"] == "gemm"} == {"jax matmul", LINEAR}
     assert product["shape_or_bytes"] == "m128 n128 k128"
 
 
@@ -193,7 +198,9 @@ def test_the_cluster_file_reads_back_as_it_was(tmp_path):
     [
         programs.matmul(8, 16, 4, "float32"), programs.attention((1, 8, 2, 4), "float32", False, "plain"),
         programs.attention((1, 8, 2, 4), "float32", True, "plain"), programs.norm(8, 4, "float32"),
-        programs.gate(8, 4, "float32"), programs.loss(8, 16), programs.adam(16), programs.kernels(3),
+        programs.gate(8, 4, "float32"),
+        programs.linear(8, 16, 4, "float32"), programs.gelu(8, 4, "float32"),
+        programs.loss(8, 16), programs.adam(16), programs.kernels(3),
         programs.triad(16, "float32"), programs.attention((1, 8, 2, 4), "float32", True, "xla"),
     ],
 )  # fmt: skip

@@ -16,7 +16,7 @@ from costmodel.inputs import Accelerator, Cluster, Stack, Tier
 from costmodel.measured.collective_fit import fit_collectives, log_errors
 from costmodel.measured.node.devices import Node
 from costmodel.measured.node.observations import Observation, observation
-from costmodel.measured.node.table import Measured
+from costmodel.measured.node.table import LINEAR, Measured
 from costmodel.measured.rows import known_cluster
 from costmodel.specs import CollectiveRow, constant_group, read_tables, stack_values
 
@@ -56,7 +56,7 @@ class NodeFit:
 def fit_node(measured: Sequence[Measured], node: Node) -> NodeFit:
     """The cluster of this node with a stack fitted to what was measured on it."""
     cluster = _unfitted(measured, node)
-    seen = [(each, seen) for each in measured if (seen := observation(each)) is not None]
+    seen = [(each, seen) for each in _telling(measured) if (seen := observation(each)) is not None]
     stack = _fitted([one for _, one in seen], cluster)
     errors = [float(np.log(one.predicted_s(cluster, stack) / one.seconds)) for _, one in seen]
     labels = [f"{each.kind} {each.op} {' '.join(f'{n}{v}' for n, v in each.sizes)}" for each, _ in seen]
@@ -66,6 +66,12 @@ def fit_node(measured: Sequence[Measured], node: Node) -> NodeFit:
         errors += [float(x) for x in log_errors(calls, cluster, stack)]
         labels += [f"{row.op} of {row.payload_bytes:.0f} bytes over {row.ranks}" for row in calls]
     return NodeFit(cluster=dataclasses.replace(cluster, stack=stack), labels=tuple(labels), log_errors=np.array(errors))
+
+
+def _telling(measured: Sequence[Measured]) -> list[Measured]:
+    """Products as a step has them, gradients among them, where they were measured: single ones only say the peak."""
+    layers = any(each.op == LINEAR for each in measured)
+    return [each for each in measured if not (layers and each.kind == "gemm" and each.op != LINEAR)]
 
 
 def _unfitted(measured: Sequence[Measured], node: Node) -> Cluster:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from costmodel.measured.node import programs
 from costmodel.measured.node.devices import Devices, Loop
-from costmodel.measured.node.table import Measured
+from costmodel.measured.node.table import LINEAR, Measured
 
 Say = Callable[[str], None]
 
@@ -96,11 +96,26 @@ def _products(size: int, dtypes: tuple[str, ...]) -> Iterator[Task]:
 
 
 def _oblong(largest: int, dtype: str) -> Iterator[Task]:
-    """Shapes of layers: more rows than columns, and the other way round."""
-    half, eighth = largest // 2, max(largest // 8, 64)
-    yield _product(half, half, eighth, dtype)
-    yield _product(largest, eighth, eighth, dtype)
-    yield _product(half, 2 * half, half, dtype)
+    """Linear layers forward and backward, in shapes of models: more rows than columns, and the other way round."""
+    half, quarter, eighth = largest // 2, largest // 4, max(largest // 8, 64)
+    yield dataclasses.replace(_linear(half, half, half, dtype), needed=True)
+    yield dataclasses.replace(_linear(half, half, eighth, dtype), needed=True)
+    yield _linear(half, eighth, half, dtype)
+    yield _linear(largest, eighth, eighth, dtype)
+    yield _linear(quarter, largest, half, dtype)
+    yield _linear(largest, quarter, quarter, dtype)
+
+
+def _linear(m: int, n: int, k: int, dtype: str) -> Task:
+    sizes = (("m", m), ("n", n), ("k", k))
+    return Task(
+        label=f"linear layer {m} x {n} x {k} {_NAMES[dtype]}",
+        loop=lambda: programs.linear(m, n, k, dtype),
+        measured=lambda s: Measured(
+            kind="gemm", op=LINEAR, dtype=_NAMES[dtype], sizes=sizes, seconds=s, work=6.0 * m * n * k
+        ),
+        weight=2.0,
+    )
 
 
 def _product(m: int, n: int, k: int, dtype: str) -> Task:
@@ -132,6 +147,7 @@ def _memory_tasks(devices: Devices, largest: int, dtype: str) -> Iterator[Task]:
         for tokens in (rows, rows // 4):
             task = _elementwise(op, lambda r=tokens, run=make: run(r, width, dtype), tokens, width, dtype)
             yield dataclasses.replace(task, needed=tokens == rows)
+    yield _elementwise("gelu", lambda: programs.gelu(rows, width, dtype), rows, width, dtype)
     yield _elementwise("cross_entropy", lambda: programs.loss(rows // 2, 8 * width), rows // 2, 8 * width, "float32")
     updated = 4 * largest**2
     yield Task(
@@ -156,7 +172,7 @@ def _elementwise(op: str, loop: Callable[[], Loop], rows: int, width: int, dtype
 
 
 def _attention(devices: Devices, largest: int, dtype: str) -> Iterator[Task]:
-    kernel = {"cpu": "plain", "gpu": "cudnn"}.get(devices.node.platform, "xla")
+    kernel = programs.attention_kernel(devices.node.platform)
     heads, head_size = (4, 64) if kernel == "plain" else (16, 128)
     for tokens in (largest // 2, largest // 4, largest // 8):
         batch = max(1, largest // (2 * tokens))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from costmodel.formulas import OpCounts, counts, optimizer_s, rates, timing
 from costmodel.inputs import Block, Cluster, Op, Plan, PlanPoint, Position, Size, Stack, Workload, embed
-from costmodel.measured.node.table import Measured
+from costmodel.measured.node.table import LINEAR, Measured
 from costmodel.models import Heads, activation, core, head, linear, norm
 from costmodel.semantics import Exact
 
@@ -69,9 +69,10 @@ def _update_s(seen: Observation, cluster: Cluster, stack: Stack) -> float:
     return float(optimizer_s(seen.counted, seen.point, stack, speed, _SEM))
 
 
-def _product(_: Measured, sizes: Sizes) -> Built:
+def _product(measured: Measured, sizes: Sizes) -> Built:
     op = linear("product", sizes["m"], (Size(value=sizes["k"]),), (Size(value=sizes["n"]),))
-    return op, sizes["m"], _sum_of("matmul_forward_s")
+    passes = ("matmul_forward_s", "matmul_backward_s", "weights_s") if measured.op == LINEAR else ("matmul_forward_s",)
+    return op, sizes["m"], _sum_of(*passes)
 
 
 def _attention(measured: Measured, sizes: Sizes) -> Built:
@@ -89,6 +90,7 @@ def _moving(measured: Measured, sizes: Sizes) -> Built:
     opened = (Size(value=2.0 * width),)
     op = {
         "rms_norm": lambda: norm("norm", rows, width, False),
+        "gelu": lambda: activation("activation", rows, columns, columns, 1.0),
         "swiglu": lambda: activation("activation", rows, columns, opened, 2.0),
         "cross_entropy": lambda: head((), rows, 1.0, width),
     }[measured.op.split()[0]]()

@@ -23,6 +23,19 @@ def matmul(m: int, n: int, k: int, dtype: str) -> Loop:
     )
 
 
+def linear(m: int, n: int, k: int, dtype: str) -> Loop:
+    """The three products of a linear layer, 2mnk FLOP each: (m, k) by (k, n), and both gradients of the result."""
+    import jax
+
+    def body(state: Arrays, constants: Arrays) -> Arrays:
+        del constants
+        out, pull = jax.vjp(lambda x, w: x @ w, *state[:2])
+        dx, dw = pull(state[2])
+        return state[0] + _LITTLE * dx, state[1] + _LITTLE * dw, out
+
+    return Loop(state=((m, k), (k, n), (m, n)), body=body, dtype=dtype, deviation=0.5 * k**-0.5)
+
+
 def attention(shape: Shape, dtype: str, backward: bool, kernel: str) -> Loop:
     """Causal self-attention of `shape` (batch, tokens, heads, head size), forward or with its backward pass."""
     import jax
@@ -42,6 +55,22 @@ def attention(shape: Shape, dtype: str, backward: bool, kernel: str) -> Loop:
     if backward:
         return Loop(state=(shape,) * 4, body=both, dtype=dtype)
     return Loop(state=(shape,), constants=(shape, shape), body=only_forward, dtype=dtype)
+
+
+def attention_kernel(platform: str) -> str:
+    """The implementation that is measured: cuDNN's where this GPU has it, else JAX's own; neither on a processor."""
+    import jax
+
+    if platform == "cpu":
+        return "plain"
+    if platform == "gpu":
+        try:
+            x = jax.numpy.zeros((1, 128, 1, 64), "bfloat16")
+            jax.block_until_ready(jax.jit(lambda x: attend(x, x, x, "cudnn"))(x))
+        except (NotImplementedError, RuntimeError, ValueError):
+            return "xla"
+        return "cudnn"
+    return "xla"
 
 
 def attend(q: Any, k: Any, v: Any, kernel: str) -> Any:
@@ -82,6 +111,18 @@ def norm(rows: int, width: int, dtype: str) -> Loop:
         return state[0] + _LITTLE * dx, out, state[2] + _LITTLE * d_scale
 
     return Loop(state=((rows, width), (rows, width), (width,)), body=body, dtype=dtype)
+
+
+def gelu(rows: int, width: int, dtype: str) -> Loop:
+    """An activation without a gate (GELU) forward and backward."""
+    import jax
+
+    def body(state: Arrays, constants: Arrays) -> Arrays:
+        del constants
+        out, pull = jax.vjp(jax.nn.gelu, state[0])
+        return state[0] + _LITTLE * pull(state[1])[0], out
+
+    return Loop(state=((rows, width),) * 2, body=body, dtype=dtype)
 
 
 def gate(rows: int, width: int, dtype: str) -> Loop:

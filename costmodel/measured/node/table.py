@@ -7,6 +7,8 @@ COLUMNS = (
     "source", "source_ref", "trust", "hardware", "n_devices", "nodes", "interconnect", "kind", "op", "dtype",
     "shape_or_bytes", "value", "unit", "busbw_GBps", "notes",
 )  # fmt: skip
+LINEAR = "jax linear fwd+bwd"
+"""The operation of products as a linear layer has them: the result, and both gradients."""
 _BUS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "alltoall": 1.0}
 
 
