@@ -16,6 +16,7 @@ from costmodel.specs import SpecError, plain, write_table
 from optimize import report
 from optimize.cli.calibrate import as_toml
 from optimize.cli.command import COMMAND_LINE, Command, Count, Number, Switch, Text, answered
+from optimize.plans import standard_output_for_errors
 
 _SECONDS = 60.0
 _LONGEST_S = 86400.0
@@ -89,12 +90,13 @@ def _check_file(name: str, path: str | None) -> None:
 def run(request: Request) -> Answer:
     """Measure, fit and write."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    if (request.processes or 1) > 1:
-        import jax
+    with standard_output_for_errors():  # what joins processes prints that it does
+        if (request.processes or 1) > 1:
+            import jax
 
-        jax.distributed.initialize(request.coordinator, request.processes, request.process)
-    devices = Devices()
-    measured = measure(devices, request.seconds or _SECONDS, report.progress("measure"))
+            jax.distributed.initialize(request.coordinator, request.processes, request.process)
+        devices = Devices()
+        measured = measure(devices, request.seconds or _SECONDS, report.progress("measure"))
     fit = fit_node(measured, devices.node)
     answer = Answer(node=devices.node, measured=tuple(measured), fit=fit, load=load, writes=devices.first)
     if answer.writes:

@@ -90,7 +90,8 @@ def _start(measured: Sequence[Measured], node: Node, accelerator: Accelerator) -
     own["hbm_ceiling"] = min(1.0, _stream(measured) / accelerator.hbm_bytes_per_s)
     if node.platform == "cpu":
         own |= _ON_PROCESSORS
-    return Stack(**(shipped | {"name": "measured"} | own))
+    values: dict[str, Any] = shipped | {"name": "measured"} | own
+    return Stack(**values)
 
 
 def _least(measured: Sequence[Measured], op: str) -> float:
