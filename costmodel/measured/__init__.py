@@ -26,6 +26,17 @@ if TYPE_CHECKING:
     from costmodel.measured.fit import slow_probability as slow_probability
     from costmodel.measured.fit import train as train
     from costmodel.measured.fit import within_scatter as within_scatter
+    from costmodel.measured.node import COLUMNS as COLUMNS
+    from costmodel.measured.node import Devices as Devices
+    from costmodel.measured.node import Measured as Measured
+    from costmodel.measured.node import Node as Node
+    from costmodel.measured.node import NodeFit as NodeFit
+    from costmodel.measured.node import OwnConstants as OwnConstants
+    from costmodel.measured.node import as_rows as as_rows
+    from costmodel.measured.node import carried as carried
+    from costmodel.measured.node import fit_node as fit_node
+    from costmodel.measured.node import measure as measure
+    from costmodel.measured.node import own_constants as own_constants
     from costmodel.measured.rows import Case as Case
     from costmodel.measured.rows import Unreadable as Unreadable
     from costmodel.measured.rows import alternatives as alternatives

@@ -7,7 +7,8 @@ predicted by the others.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from costmodel.measured.fit import (
     Design,
     Evaluator,
     Fitted,
+    Key,
     Loss,
     Parameter,
     best_free,
@@ -49,7 +51,34 @@ class Calibrated:
     problems: tuple[str, ...]
 
 
-def calibrate(cases: Sequence[Case], fitted: Fitted | None = None, own: float = OWN) -> Calibrated:
+class Known(Protocol):
+    """What is known before the rows where that is not the shipped fit: what was measured on the node itself."""
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The deviations that may move."""
+        ...
+
+    @property
+    def z(self) -> np.ndarray:
+        """Their values."""
+        ...
+
+    @property
+    def factor(self) -> np.ndarray:
+        """A factor of their covariance."""
+        ...
+
+    def free(self, cases: Sequence[Case]) -> Mapping[str, np.ndarray]:
+        """The unbounded variable of each parameter, by case."""
+        ...
+
+    def evaluator(self, cases: Sequence[Case]) -> Evaluator:
+        """An evaluator of the cases."""
+        ...
+
+
+def calibrate(cases: Sequence[Case], fitted: Fitted | Known | None = None, own: float = OWN) -> Calibrated:
     """The update by all rows that have a time and can be true. At least one must."""
     fitted = fitted or shipped()
     possible, problems = _possible(cases)
@@ -78,10 +107,12 @@ def calibrate(cases: Sequence[Case], fitted: Fitted | None = None, own: float = 
 class Update:
     """Rows of one software. Unknowns: the posterior's standard normal variables, then the user's own deviations."""
 
-    def __init__(self, cases: Sequence[Case], fitted: Fitted, own: float = OWN) -> None:
+    def __init__(self, cases: Sequence[Case], fitted: Fitted | Known, own: float = OWN) -> None:
         self.fitted, self.own = fitted, own
-        self.evaluator: Evaluator = evaluator(fitted, cases)
-        self.start = best_free(fitted, cases)
+        if isinstance(fitted, Fitted):
+            self.evaluator, self.start = evaluator(fitted, cases), best_free(fitted, cases)
+        else:
+            self.evaluator, self.start = fitted.evaluator(cases), fitted.free(cases)
         self.log_measured = np.log([case.measured_step_s or np.nan for case in cases])
         self.design = designs(fitted.keys, [group(case) for case in cases])
         self.size = len(fitted.z) + len(PARAMETERS)

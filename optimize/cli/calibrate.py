@@ -91,10 +91,10 @@ def _collectives(path: str, cluster: Cluster) -> Answer:
     return dataclasses.replace(cluster, stack=stack), _told(len(rows), len(rows), before, after)
 
 
-def as_toml(cluster: Cluster) -> str:
+def as_toml(cluster: Cluster, by: str = "calibrate") -> str:
     """The tables `cluster` and `stack`, in SI units. The last tier has no size: it is as large as the cluster."""
     own = {"name": cluster.name, "accelerators": int(cluster.accelerators)}
-    lines = ["# Written by `equipoise calibrate`.", "[cluster]", *_fields(own), "", "[cluster.accelerator]"]
+    lines = [f"# Written by `equipoise {by}`.", "[cluster]", *_fields(own), "", "[cluster.accelerator]"]
     lines += _fields(_known(cluster.accelerator))
     for i, tier in enumerate(cluster.tiers):
         values = _known(tier)

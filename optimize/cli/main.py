@@ -25,6 +25,7 @@ COMMANDS = {
     "plan": "plan",
     "predict": "predict",
     "calibrate": "calibrate",
+    "measure": "measure",
     "design": "design",
     "models": "lists",
     "clusters": "lists",
@@ -39,6 +40,7 @@ commands:
   plan       the best plan of a model on a cluster
   predict    time, with an interval, and memory of every row of a table of runs
   calibrate  a cluster adapted to your measured runs or collectives, as a file
+  measure    this node: its rates and overheads as a table, and as a cluster file
   design     the best cluster for a job within a budget and its plan, certified
   models     the models that are known by name
   clusters   the clusters that are known by name

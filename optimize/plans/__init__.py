@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from optimize.plans.plan_values import plan_value as plan_value
     from optimize.plans.processes import connect as connect
     from optimize.plans.processes import search_shared as search_shared
+    from optimize.plans.processes import standard_output_for_errors as standard_output_for_errors
     from optimize.plans.restricted import find_plan_for as find_plan_for
     from optimize.plans.restricted import restriction_cost as restriction_cost
     from optimize.plans.runner_ups import RunnerUp as RunnerUp

@@ -70,7 +70,7 @@ def joined(best: Best, sharding: Sharding, lattice: Lattice, top: int, searched_
     longest = 64 * (2 * top + len(np.unique(exhaustive.cells_of_rows(lattice))) + 64)  # of any process
     padded = np.zeros(longest, np.uint8)
     padded[: len(content)] = np.frombuffer(content, np.uint8)
-    with _standard_output_for_errors():
+    with standard_output_for_errors():
         gathered = _within(
             sharding.wait_s + searched_s, lambda: multihost_utils.process_allgather(padded), sharding, "at the end"
         )
@@ -135,7 +135,7 @@ def _leave() -> None:
 
 
 @contextlib.contextmanager
-def _standard_output_for_errors() -> Iterator[None]:
+def standard_output_for_errors() -> Iterator[None]:
     """What the communication library prints goes to standard error."""
     sys.stdout.flush()
     output = os.dup(1)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from costmodel.measured.fit.parameters import SLOW as SLOW
     from costmodel.measured.fit.parameters import TWO_REGIMES as TWO_REGIMES
     from costmodel.measured.fit.parameters import Design as Design
+    from costmodel.measured.fit.parameters import Key as Key
     from costmodel.measured.fit.parameters import Parameter as Parameter
     from costmodel.measured.fit.parameters import designs as designs
     from costmodel.measured.fit.problem import Problem as Problem

@@ -1,0 +1,1 @@
+"""The experiment `real_steps`: see `experiment.py`."""

@@ -1,0 +1,51 @@
+"""The figure, measured against predicted seconds, and the table of all layouts."""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+BLUE, VERMILION, BLACK = "#0072B2", "#D55E00", "#000000"
+_MARKERS = {1: "o", 2: "s"}
+_COLUMNS = (
+    "layout", "devices", "step_s", "predicted_s", "after_rows_s", "bytes", "predicted_bytes", "flop", "steps", "load",
+)  # fmt: skip
+
+
+def draw(results: Mapping[str, Any], folder: Path) -> None:
+    """`steps`, as PNG and SVG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(5.6, 5.2), layout="constrained")
+    rows = results["rows"]
+    for name, label, colour in (
+        ("predicted_s", "from measure alone", VERMILION),
+        ("after_rows_s", "after three rows", BLUE),
+    ):
+        for devices, marker in _MARKERS.items():
+            at = [(row["step_s"], row[name]) for row in rows if row["devices"] == devices and row[name] is not None]
+            label_of = f"{label}, {devices} device{'s' * (devices > 1)}"
+            axes.loglog(*zip(*at, strict=True), marker, color=colour, alpha=0.75, label=label_of) if at else None
+    ends = [min(row["step_s"] for row in rows) / 1.5, max(row["step_s"] for row in rows) * 1.5]
+    axes.loglog(ends, ends, color=BLACK, linewidth=1)
+    for factor in (0.75, 1.25):
+        axes.loglog(ends, [factor * end for end in ends], color=BLACK, linewidth=0.5, linestyle=":")
+    axes.set_xlabel("measured seconds of a step")
+    axes.set_ylabel("predicted seconds")
+    load = results["load"]
+    axes.set_title(f"load {load['before']:.1f}" + (": not quiet" if load["loaded"] else ""), fontsize=9)
+    axes.legend(frameon=False, fontsize=8)
+    for suffix in ("png", "svg"):
+        figure.savefig(folder / f"steps.{suffix}", dpi=160)
+    pyplot.close(figure)
+
+
+def table(results: Mapping[str, Any], path: Path) -> None:
+    """One line a layout."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, _COLUMNS, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(results["rows"])
