@@ -1,8 +1,8 @@
 r"""The fitted constants: a shared value, and deviations by die, accelerator, software class and fabric.
 
-The constant of one row is $T(c + \sigma_0 z_0 + \sigma_d z_d + \sigma_f z_f + \sigma_s z_s + \sigma_n z_n)$ with $T$ the exponential
-(positive numbers) or the logistic function (shares) and $z$ standard normal by the prior: what has no rows stays at the
-shared value. Half a unit of a logit moves a share of 0.8 to 0.87 or 0.71.
+The constant of one row is $T(c + \sigma_0 z_0 + \sigma_d z_d + \sigma_f z_f + \sigma_s z_s + \sigma_n z_n)$ with $T$
+the exponential (positive numbers) or the logistic function (shares) and $z$ standard normal by the prior: what has no
+rows stays at the shared value. Half a unit of a logit moves a share of 0.8 to 0.87 or 0.71.
 """
 
 import dataclasses
@@ -47,8 +47,17 @@ class Parameter:
         return value * (1.0 - value) if self.share else value
 
 
-def _positive(name: str, centre: float, shared: float, **levels: float) -> Parameter:
-    return Parameter(name=name, centre=centre, shared=shared, **levels)
+def _positive(
+    name: str,
+    centre: float,
+    shared: float,
+    *,
+    die: float = 0.0,
+    family: float = 0.0,
+    stack: float = 0.0,
+    fabric: float = 0.0,
+) -> Parameter:
+    return Parameter(name=name, centre=centre, shared=shared, die=die, family=family, stack=stack, fabric=fabric)
 
 
 def _share(name: str, centre: float, shared: float, **levels: float) -> Parameter:

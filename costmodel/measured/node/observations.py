@@ -55,11 +55,13 @@ Built = tuple[Op | Block, float, Asked]
 
 
 def _sum_of(*names: str) -> Asked:
-    """Parts of the compute of the one block."""
+    """Parts of the passes over the one block, each named by pass and kind of operator."""
 
     def asked(seen: Observation, cluster: Cluster, stack: Stack) -> float:
-        compute = timing(seen.counted, seen.point, cluster, stack, _SEM).blocks[0].compute
-        return sum(getattr(compute, name) for name in names)
+        machine = dataclasses.replace(cluster, stack=stack)
+        passes = timing(seen.counted, seen.point, machine, _SEM).blocks[0]
+        parts = (name.split(".") for name in names)
+        return sum(getattr(getattr(passes, each), part) for each, part in parts)
 
     return asked
 
@@ -71,7 +73,7 @@ def _update_s(seen: Observation, cluster: Cluster, stack: Stack) -> float:
 
 def _product(measured: Measured, sizes: Sizes) -> Built:
     op = linear("product", sizes["m"], (Size(value=sizes["k"]),), (Size(value=sizes["n"]),))
-    passes = ("matmul_forward_s", "matmul_backward_s", "weights_s") if measured.op == LINEAR else ("matmul_forward_s",)
+    passes = ("forward.matmul_s", "backward.matmul_s", "weights.matmul_s")[: 3 if measured.op == LINEAR else 1]
     return op, sizes["m"], _sum_of(*passes)
 
 
@@ -80,7 +82,7 @@ def _attention(measured: Measured, sizes: Sizes) -> Built:
     tokens, heads = sizes["seq"], sizes["batch"] * sizes["heads"]
     looks = Heads(heads=heads, key_value_heads=heads, head_size=sizes["headdim"], keys=tokens, density=0.5)
 
-    passes = ("attention_forward_s", "attention_backward_s")[: 1 + ("bwd" in measured.op)]
+    passes = ("forward.attention_s", "backward.attention_s")[: 1 + ("bwd" in measured.op)]
     return core("attention", tokens, looks, dropout=False), tokens, _sum_of(*passes)
 
 
@@ -94,7 +96,7 @@ def _moving(measured: Measured, sizes: Sizes) -> Built:
         "swiglu": lambda: activation("activation", rows, columns, opened, 2.0),
         "cross_entropy": lambda: head((), rows, 1.0, width),
     }[measured.op.split()[0]]()
-    return op, rows, _sum_of("memory_forward_s", "memory_backward_s")
+    return op, rows, _sum_of("forward.memory_s", "backward.memory_s")
 
 
 def _update(_: Measured, sizes: Sizes) -> Built:
