@@ -139,6 +139,7 @@ def elasticities(family: str, args: Args, dtype: str) -> tuple[Array, Array, Arr
     return per_unit(gradients, args) / scale, (left + right) / 2 / scale, gap, gap < KINK * (1 + np.abs(right) / scale)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "dtype"), [pair for pair in product(FAMILIES, DTYPES) if pair != UNCOMPILED])
 def test_gradients_equal_central_differences(family, dtype):
     args = representable(FAMILIES[family].sample(np.random.default_rng(11), BATCH))
