@@ -177,6 +177,7 @@ def test_terms_sum_to_the_step(family, plan):
     assert sum(term.exposed_s for term in answer.terms) == pytest.approx(step_s, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_many_kinds_of_layer_are_evaluated_apart():
     """`compiled` ends fusion between kinds, and pulls gradients back through programs of their own."""
     four = swin(depths=(1, 2, 2, 2), hidden=24, heads=(2, 4, 8, 8), image=64, window=(4, 4, 4, 2), classes=10, batch=64)

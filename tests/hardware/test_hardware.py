@@ -90,6 +90,7 @@ def moved(asked, name, factor):
     return dataclasses.replace(asked, limits=dataclasses.replace(asked.limits, **{name: limit}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, asked in CASES.items() if asked.limits != Limits()])
 def test_shadow_prices_agree_with_solving_again(name):
     """After a change of 1 % each way: within 2 % or 0.002, or between the two sides where the best hardware turns."""

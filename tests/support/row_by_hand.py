@@ -1,4 +1,4 @@
-"""One row of measurements as a person writes it, read or refused; where the bulk sets are, which are not shipped."""
+"""One row of measurements as a person writes it, read or refused; and where the bulk sets are, if anywhere."""
 
 import csv
 import io
