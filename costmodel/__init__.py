@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from costmodel.evaluators import evaluate as evaluate
     from costmodel.evaluators import memory_by_stage as memory_by_stage
     from costmodel.evaluators import prepare as prepare
+    from costmodel.exact import Exact as Exact
     from costmodel.formulas import Breakdown as Breakdown
     from costmodel.formulas import Cost as Cost
     from costmodel.formulas import as_floats as as_floats
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from costmodel.register import register_collective as register_collective
     from costmodel.register import register_model as register_model
     from costmodel.register import register_schedule as register_schedule
-    from costmodel.semantics import Exact as Exact
     from costmodel.semantics import Scalar as Scalar
     from costmodel.semantics import Semantics as Semantics
     from costmodel.semantics import total as total

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from costmodel.evaluators.compiled_kinds import GradientByKinds, cost_by_kinds, cost_in_two, many_kinds
+from costmodel.exact import Exact
 from costmodel.formulas import Cost, cost
 from costmodel.inputs import Cluster, Habits, PlanPoint, Workload
 from costmodel.pytree import map_leaves
-from costmodel.semantics import Exact, Scalar
+from costmodel.semantics import Scalar
 
 T = TypeVar("T")
 

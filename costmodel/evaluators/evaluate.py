@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+from costmodel.exact import Exact
 from costmodel.formulas import (
     Breakdown,
     StageKind,
@@ -18,7 +19,6 @@ from costmodel.graph import kinds_by_stage, staged
 from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Position, Stack, Workload, embed, layers
 from costmodel.models import run_by
 from costmodel.pytree import register_pytrees
-from costmodel.semantics import Exact
 from costmodel.specs import check_plan
 
 _EXACT = Exact(math)

@@ -6,12 +6,12 @@ import math
 import pytest
 
 from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import parts
 from costmodel.inputs import Position
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.stack import Stack
-from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster, load_workload
 from costmodel.specs.rules import violations
 from optimize.diagnosis import played

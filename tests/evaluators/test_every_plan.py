@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from costmodel.evaluators import batch_cost
+from costmodel.exact import Exact
 from costmodel.formulas.cost import as_floats, cost
 from costmodel.inputs import options
 from costmodel.inputs.cluster import Cluster
@@ -13,7 +14,6 @@ from costmodel.inputs.plan import Plan, PlanPoint, embed
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.workload import Workload
 from costmodel.pytree import map_leaves
-from costmodel.semantics import Exact
 from costmodel.specs.rules import violations
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators.evaluate import prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan
-from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster, load_workload
 from experiments import runner as _runner
 from experiments.budget_125m import answers, prices, space

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators import compiled
+from costmodel.exact import Exact
 from costmodel.formulas.cost import as_floats, cost
 from costmodel.inputs.plan import embed
 from costmodel.pytree import map_leaves
-from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster, load_workload
 from experiments import __main__ as command
 from experiments import runner as _runner

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel import formulas
+from costmodel.exact import Exact
 from costmodel.formulas import roofline
 from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan, embed
-from costmodel.semantics import Exact
 from tests.support.families import NETWORK, Args, Family
 from tests.support.jobs import job_values, report_values
 from tests.support.registry import FAMILIES, REGISTRY

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators.evaluate import memory_by_stage, prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import as_floats, parts
 from costmodel.formulas.counts import counts
 from costmodel.formulas.memory import in_flight, memory, peak
@@ -15,7 +16,6 @@ from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
-from costmodel.semantics import Exact
 from tests.support import GOLDEN
 from tests.support.builders import cluster, small_decoder
 

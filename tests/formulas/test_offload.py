@@ -9,13 +9,13 @@ import pytest
 
 from costmodel.evaluators import compiled
 from costmodel.evaluators.evaluate import evaluate, memory_by_stage, prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import cost, parts
 from costmodel.formulas.counts import kept_bytes
 from costmodel.inputs import Position
 from costmodel.inputs.plan import Offload, Plan, with_offload
 from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
-from costmodel.semantics import Exact
 from costmodel.specs.loading import load_workload
 from costmodel.specs.rules import violations
 from tests.support import builders

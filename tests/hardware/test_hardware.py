@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators.evaluate import prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.formulas.curves import hardware_of, with_hardware
 from costmodel.inputs.plan import Plan
-from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster, load_curves, load_workload
 from optimize.hardware.model import HardwareModel, bought
 from optimize.hardware.solving import HardwareStatus, solve_hardware, stack

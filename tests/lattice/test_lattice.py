@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators.evaluate import prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import as_floats, cost
 from costmodel.inputs.plan import Plan, layers
 from costmodel.inputs.schedules import SCHEDULES
-from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster, load_workload
 from costmodel.specs.rules import all_rules, columns, demands, kept, violations
 from optimize.lattice import axes, degrees

@@ -8,10 +8,10 @@ import pytest
 
 import costmodel
 from costmodel.evaluators import evaluate
+from costmodel.exact import Exact
 from costmodel.inputs import ALSO_KNOWN_AS, SOFTWARE, Kind, Plan
 from costmodel.measured import Case, alternatives, evaluated, posterior, read_cases, settle
 from costmodel.models import run_by
-from costmodel.semantics import Exact
 from costmodel.specs import SpecError, chosen_software
 from tests.support import SHARED
 

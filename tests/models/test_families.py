@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators.evaluate import evaluate
+from costmodel.exact import Exact
 from costmodel.formulas.cost import as_floats
 from costmodel.formulas.counts import counts
 from costmodel.inputs import Position
@@ -17,7 +18,7 @@ from costmodel.models.encoder import encoder
 from costmodel.models.encoder_decoder import encoder_decoder
 from costmodel.models.evoformer import evoformer
 from costmodel.models.swin import swin
-from costmodel.semantics import Exact, total
+from costmodel.semantics import total
 from costmodel.specs.loading import load_cluster, load_workload
 from tests.oracles import evoformer as evoformer_oracle
 from tests.oracles import families as oracle

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan
-from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster, load_workload
 from optimize.diagnosis.validate import validate
 from optimize.lattice.lattice import CHUNK, lattice

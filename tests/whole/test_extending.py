@@ -16,13 +16,13 @@ import pytest
 
 import costmodel
 from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.exact import Exact
 from costmodel.formulas import collectives
 from costmodel.formulas.cost import cost
 from costmodel.formulas.memory import in_flight
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.schedules import SCHEDULES, Schedule, ScheduleRow
 from costmodel.inputs.workload import parameters
-from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster, load_workload, model_names
 from costmodel.specs.models import MODELS
 from costmodel.specs.rules import violations
