@@ -8,7 +8,6 @@ from costmodel.formulas import (
     Breakdown,
     StageKind,
     StageMemory,
-    as_floats,
     breakdown,
     counts,
     economics_range,
@@ -18,7 +17,7 @@ from costmodel.formulas import (
 from costmodel.graph import kinds_by_stage, staged
 from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Position, Stack, Workload, embed, layers
 from costmodel.models import run_by
-from costmodel.pytree import register_pytrees
+from costmodel.pytree import as_floats, register_pytrees
 from costmodel.specs import check_plan
 
 _EXACT = Exact(math)

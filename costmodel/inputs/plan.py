@@ -8,7 +8,7 @@ from costmodel.inputs.schedules import SCHEDULES, ScheduleRow
 from costmodel.inputs.software import Habits
 from costmodel.inputs.workload import Position, Workload
 from costmodel.pytree import pytree
-from costmodel.semantics import Scalar
+from costmodel.semantics import Scalar, Semantics
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,6 +137,10 @@ class PlanPoint:
         return (1 - self.zero.shards) + self.zero.shards * self.accelerators / (
             self.tensor * self.pipeline * self.copies
         )
+
+    def single_stage(self, sem: Semantics) -> Scalar:
+        """Whether the same stage holds embedding and head: without a pipeline, or where the schedule folds it."""
+        return sem.maximum(2 - self.pipeline, self.schedule.folds)
 
 
 def embed(plan: Plan, workload: Workload, domain: float, habits: Habits = Habits()) -> PlanPoint:  # noqa: B008

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import as_floats, hardware_of
+from costmodel import as_floats
+from costmodel.formulas import hardware_of
 from costmodel.inputs import Cluster, Plan
 from optimize.clusters.answers import Answer, answer_of
 from optimize.clusters.best_plan import best_plan

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import Exact, map_leaves
+from costmodel import Exact, as_floats, map_leaves
 from costmodel.evaluators import compiled, dual
-from costmodel.formulas import as_floats, cost, counts, hardware_of, memory, with_hardware
+from costmodel.formulas import cost, counts, hardware_of, memory, with_hardware
 from costmodel.inputs import RECOMPUTES, Cluster, Plan, PlanPoint, RecomputeRow, Workload, embed
 from optimize.question import RATES, Problem, Tangents
 

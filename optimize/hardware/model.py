@@ -13,18 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from costmodel import Exact, Scalar, Semantics, map_leaves, total
+from costmodel import Exact, Scalar, Semantics, as_floats, map_leaves, total
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import (
-    Hardware,
-    OpCounts,
-    as_floats,
-    counts,
-    hardware_of,
-    memory,
-    step,
-    with_hardware,
-)
+from costmodel.formulas import Hardware, OpCounts, counts, hardware_of, memory, step, with_hardware
 from costmodel.inputs import Cluster, PlanPoint, Workload
 from costmodel.models import run_by
 from optimize.question import Problem, Quantities

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import Scalar, total
-from costmodel.formulas import CurveRange, Curves, Hardware, as_floats, capital_usd, hardware_of, meter_w
+from costmodel import Scalar, as_floats, total
+from costmodel.formulas import CurveRange, Curves, Hardware, capital_usd, hardware_of, meter_w
 from costmodel.inputs import Cluster, PriceRange
 from costmodel.models import run_by
 from costmodel.specs import SpecError

@@ -8,7 +8,6 @@ import pytest
 
 from costmodel.evaluators.dual import log_gradient
 from costmodel.evaluators.evaluate import evaluate
-from costmodel.formulas.cost import as_floats
 from costmodel.formulas.curves import (
     Hardware,
     PowerLaw,
@@ -20,6 +19,7 @@ from costmodel.formulas.curves import (
 )
 from costmodel.formulas.economics import bill, draw
 from costmodel.inputs.plan import Plan
+from costmodel.pytree import as_floats
 from costmodel.specs.curves import anchored, priced
 from costmodel.specs.files import SpecError
 from costmodel.specs.loading import load_cluster, load_curves, load_workload, read_tables

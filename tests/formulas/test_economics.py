@@ -11,10 +11,11 @@ import pytest
 
 from costmodel.evaluators.evaluate import evaluate, prepare
 from costmodel.exact import Exact
-from costmodel.formulas.cost import as_floats, cost
+from costmodel.formulas.cost import cost
 from costmodel.formulas.economics import economics
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.prices import Prices, TierPrices
+from costmodel.pytree import as_floats
 from costmodel.specs.files import SpecError
 from costmodel.specs.loading import cluster_names, load_cluster, load_workload, read_tables
 from tests.support.builders import cluster, small_decoder

@@ -8,7 +8,7 @@ import pytest
 
 from costmodel.evaluators.evaluate import memory_by_stage, prepare
 from costmodel.exact import Exact
-from costmodel.formulas.cost import as_floats, parts
+from costmodel.formulas.cost import parts
 from costmodel.formulas.counts import counts
 from costmodel.formulas.memory import in_flight, memory, peak
 from costmodel.inputs import Position
@@ -16,6 +16,7 @@ from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
+from costmodel.pytree import as_floats
 from tests.support import GOLDEN
 from tests.support.builders import cluster, small_decoder
 

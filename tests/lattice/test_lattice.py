@@ -8,9 +8,10 @@ import pytest
 
 from costmodel.evaluators.evaluate import prepare
 from costmodel.exact import Exact
-from costmodel.formulas.cost import as_floats, cost
+from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan, layers
 from costmodel.inputs.schedules import SCHEDULES
+from costmodel.pytree import as_floats
 from costmodel.specs.loading import load_cluster, load_workload
 from costmodel.specs.rules import all_rules, columns, demands, kept, violations
 from optimize.lattice import axes, degrees

@@ -10,12 +10,12 @@ import pytest
 
 from costmodel import evaluate
 from costmodel.exact import Exact
-from costmodel.formulas.cost import as_floats
 from costmodel.formulas.counts import counts
 from costmodel.inputs.plan import Plan, embed
 from costmodel.inputs.workload import model_flop, parameters, trained_parameters
 from costmodel.models.adapters import freeze, low_rank, weighted
 from costmodel.models.decoder import decoder
+from costmodel.pytree import as_floats
 from costmodel.specs.files import SpecError
 from costmodel.specs.loading import load_workload
 from tests.oracles.decoder import forward, parameter_count, product_flop, weights

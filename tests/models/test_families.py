@@ -7,7 +7,6 @@ import pytest
 
 from costmodel.evaluators.evaluate import evaluate
 from costmodel.exact import Exact
-from costmodel.formulas.cost import as_floats
 from costmodel.formulas.counts import counts
 from costmodel.inputs import Position
 from costmodel.inputs.plan import Plan, embed
@@ -18,6 +17,7 @@ from costmodel.models.encoder import encoder
 from costmodel.models.encoder_decoder import encoder_decoder
 from costmodel.models.evoformer import evoformer
 from costmodel.models.swin import swin
+from costmodel.pytree import as_floats
 from costmodel.semantics import total
 from costmodel.specs.loading import load_cluster, load_workload
 from tests.oracles import evoformer as evoformer_oracle
