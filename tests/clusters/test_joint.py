@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from costmodel.formulas.curves import capital_usd, meter_w, with_hardware
-from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from costmodel.specs.loading import load_cluster, load_curves
+from costmodel.specs.workloads import load_workload
 from optimize.clusters import one_job as joint
 from optimize.clusters.descent import descend
 from optimize.clusters.frontier import frontier, monotone

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from costmodel.specs.loading import load_cluster, load_curves
+from costmodel.specs.workloads import load_workload
 from optimize.clusters.screening import tangents_of
 from optimize.clusters.several_jobs_bound import SharedBound, shared_bound
 from optimize.lattice.lattice import lattice

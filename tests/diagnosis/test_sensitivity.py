@@ -14,7 +14,8 @@ from costmodel.formulas.cost import cost
 from costmodel.formulas.counts import counts
 from costmodel.formulas.roofline import matmul_roofs, rates
 from costmodel.inputs.plan import Plan
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from optimize.diagnosis.sensitivity import elasticities, largest, parameters, read_leaf, with_leaves
 from tests.support.strategies import double
 

@@ -12,8 +12,9 @@ from costmodel.inputs import Position
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.stack import Stack
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
 from costmodel.specs.rules import violations
+from costmodel.specs.workloads import load_workload
 from optimize.diagnosis import played
 from optimize.diagnosis.validate import validate
 from tests.support.builders import accelerator, cluster, small_decoder, small_moe

@@ -24,7 +24,8 @@ from costmodel.inputs.plan import Plan, embed, with_offload
 from costmodel.inputs.schedules import schedule_rows
 from costmodel.inputs.workload import Workload
 from costmodel.pytree import map_leaves
-from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from costmodel.specs.loading import load_cluster, load_curves
+from costmodel.specs.workloads import load_workload
 from tests.support.builders import small_moe
 
 NUMPY = Exact(np)

@@ -12,7 +12,8 @@ from costmodel.evaluators.evaluate import prepare
 from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from experiments import runner as _runner
 from experiments.budget_125m import answers, prices, space
 from experiments.budget_125m import experiment as budget_125m

@@ -10,8 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from costmodel.specs.loading import load_cluster, load_curves
 from costmodel.specs.rules import violations
+from costmodel.specs.workloads import load_workload
 from experiments.search_quality import summary
 from experiments.search_quality.black_boxes import scipy_differential
 from experiments.search_quality.encoding import Encoding

@@ -17,7 +17,9 @@ from costmodel.inputs.plan import Plan
 from costmodel.inputs.prices import Prices, TierPrices
 from costmodel.pytree import as_floats
 from costmodel.specs.files import SpecError
-from costmodel.specs.loading import cluster_names, load_cluster, load_workload, read_tables
+from costmodel.specs.loading import cluster_names, load_cluster
+from costmodel.specs.tables import read_tables
+from costmodel.specs.workloads import load_workload
 from tests.support.builders import cluster, small_decoder
 from tests.support.strategies import double
 from tests.support.trees import flatten, unflatten

@@ -16,8 +16,8 @@ from costmodel.inputs import Position
 from costmodel.inputs.plan import Offload, Plan, with_offload
 from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
-from costmodel.specs.loading import load_workload
 from costmodel.specs.rules import violations
+from costmodel.specs.workloads import load_workload
 from tests.support import builders
 from tests.support.builders import small_decoder, small_moe
 from tests.support.strategies import point_batch

@@ -7,7 +7,7 @@ import pytest
 
 from costmodel.formulas.curves import hardware_of, with_hardware
 from costmodel.inputs.plan import Offload, Plan, with_offload
-from costmodel.specs.loading import load_workload
+from costmodel.specs.workloads import load_workload
 from optimize.hardware.model import HardwareModel
 from optimize.hardware.solving import HardwareStatus, solve_hardware
 from optimize.lattice.lattice import lattice

@@ -10,7 +10,8 @@ from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.formulas.curves import hardware_of, with_hardware
 from costmodel.inputs.plan import Plan
-from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from costmodel.specs.loading import load_cluster, load_curves
+from costmodel.specs.workloads import load_workload
 from optimize.hardware.model import HardwareModel, bought
 from optimize.hardware.solving import HardwareStatus, solve_hardware, stack
 from optimize.question.objective import Job, Limits, Objective

@@ -12,8 +12,9 @@ from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan, layers
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.pytree import as_floats
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
 from costmodel.specs.rules import all_rules, columns, demands, kept, violations
+from costmodel.specs.workloads import load_workload
 from optimize.lattice import axes, degrees
 from optimize.lattice.axes import even_layers
 from optimize.lattice.default_plan import plan_precision

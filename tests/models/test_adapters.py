@@ -17,7 +17,7 @@ from costmodel.models.adapters import freeze, low_rank, weighted
 from costmodel.models.decoder import decoder
 from costmodel.pytree import as_floats
 from costmodel.specs.files import SpecError
-from costmodel.specs.loading import load_workload
+from costmodel.specs.workloads import load_workload
 from tests.oracles.decoder import forward, parameter_count, product_flop, weights
 from tests.support.builders import cluster, small_decoder
 

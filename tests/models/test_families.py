@@ -19,7 +19,8 @@ from costmodel.models.evoformer import evoformer
 from costmodel.models.swin import swin
 from costmodel.pytree import as_floats
 from costmodel.semantics import total
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from tests.oracles import evoformer as evoformer_oracle
 from tests.oracles import families as oracle
 

@@ -10,7 +10,8 @@ from costmodel.evaluators.evaluate import evaluate, prepare
 from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from optimize.diagnosis.validate import validate
 from optimize.lattice.lattice import CHUNK, lattice
 from optimize.plans import exhaustive

@@ -8,7 +8,8 @@ import pytest
 
 from costmodel.inputs.schedules import SCHEDULES, Schedule, ScheduleRow
 from costmodel.register.schedules import register_schedule
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from optimize.lattice.lattice import lattice
 from optimize.plans import exhaustive, find_plan, processes, row_bounds
 from optimize.plans.plan_values import plan_value

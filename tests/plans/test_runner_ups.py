@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators.evaluate import evaluate
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from optimize.diagnosis.sensitivity import read_leaf, with_leaves
 from optimize.lattice.lattice import lattice
 from optimize.plans import exhaustive

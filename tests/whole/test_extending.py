@@ -23,9 +23,10 @@ from costmodel.formulas.memory import in_flight
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.schedules import SCHEDULES, Schedule, ScheduleRow
 from costmodel.inputs.workload import parameters
-from costmodel.specs.loading import load_cluster, load_workload, model_names
+from costmodel.specs.loading import load_cluster
 from costmodel.specs.models import MODELS
 from costmodel.specs.rules import violations
+from costmodel.specs.workloads import load_workload, model_names
 from optimize.lattice.lattice import lattice
 from optimize.plans.find_plan import find_plan
 from tests.formulas.test_convexity import TOLERANCE, gaps
