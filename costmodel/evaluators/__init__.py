@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from costmodel.evaluators.dual import log_gradient as log_gradient
     from costmodel.evaluators.dual import one_sided as one_sided
     from costmodel.evaluators.evaluate import evaluate as evaluate
-    from costmodel.evaluators.evaluate import memory_by_stage as memory_by_stage
-    from costmodel.evaluators.evaluate import prepare as prepare
+    from costmodel.evaluators.prepare import prepare as prepare
+    from costmodel.evaluators.stage_memory import memory_by_stage as memory_by_stage
 
 door.hang(__name__)

@@ -6,41 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import map_leaves
 from costmodel.formulas import domain_sizes
 from costmodel.inputs import SCHEDULES, Plan, embed, options, schedule_rows
 from costmodel.specs import Demands, kept
+from optimize.lattice.axis import Axis, Fixed, wanted
 
-Fixed = Mapping[str, Any]
 Rows = Mapping[str, np.ndarray]
 LARGEST_VIRTUAL = 256
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of the layers, for full recompute
-
-
-@dataclasses.dataclass(frozen=True)
-class Axis:
-    """Options of all rows one after another; those of row i start at `offset[i]`."""
-
-    table: Mapping[str, np.ndarray]  # one entry for each option, by column
-    offset: np.ndarray
-    count: np.ndarray
-    embedded: Mapping[Any, Mapping[str, Any]]  # by dtype: fields of a `PlanPoint`, one entry for each option
-
-    def at(self, kept: np.ndarray) -> "Axis":
-        """The axis of some of the rows."""
-        return dataclasses.replace(self, offset=self.offset[kept], count=self.count[kept])
-
-    def fields(self, entry: np.ndarray, dtype: Any) -> dict[str, Any]:
-        """Fields of a `PlanPoint` at these entries."""
-        return {name: map_leaves(lambda leaf: leaf[entry], tree) for name, tree in self.embedded[dtype].items()}
-
-
-def wanted(fixed: Fixed, name: str, values: Any) -> Any:
-    """Whether values are those that a field is fixed to: any where it is free or None."""
-    allowed = fixed.get(name)
-    if allowed is None:
-        return np.ones(np.shape(values), bool)
-    return np.isin(values, list(allowed) if isinstance(allowed, set | frozenset) else [allowed])
 
 
 def axis(
@@ -104,16 +77,6 @@ def _layers_of_stages(layers: int, stages: np.ndarray, given: Sequence[int] | No
         return (len(given), sum(given), min(given)), max(given)
     odd = layers % stages > 0
     return (odd * stages, odd * layers, odd * (layers // stages)), -(-layers // stages)
-
-
-def even_layers(count: int, pipeline: int) -> tuple[int, ...] | None:
-    """None where the layers divide; otherwise the odd ones go to late middle stages, then to the ends."""
-    share, odd = divmod(count, pipeline)
-    if odd == 0 or share == 0:
-        return None
-    order = [*range(pipeline - 2, 0, -1), pipeline - 1, 0]
-    heavier = set(order[:odd])
-    return tuple(share + (stage in heavier) for stage in range(pipeline))
 
 
 def shards_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:

@@ -10,10 +10,9 @@ import numpy as np
 
 from costmodel.inputs import Cluster, Split, Workload
 from costmodel.specs import Demands, kept
-from optimize.lattice.axes import wanted
+from optimize.lattice.axis import DEGREES, wanted
 from optimize.status import CommandError, Status
 
-DEGREES = ("domain", "tensor", "context", "pipeline", "data", "expert", "expert_tensor", "microbatch")
 LARGEST = 10**9  # accelerators, and sequences of a step
 MOST_ROWS = 20_000_000  # of degrees: some 2 GB
 _TOO_MANY = (

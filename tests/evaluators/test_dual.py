@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators.dual import DIRECTIONAL, SUBGRADIENT, Dual, gradient, log_gradient, one_sided
-from costmodel.evaluators.evaluate import prepare
+from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan

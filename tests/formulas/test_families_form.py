@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators import compiled, compiled_kinds
-from costmodel.evaluators.evaluate import prepare
+from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas.breakdown import breakdown
 from costmodel.formulas.cost import cost, parts

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators import compiled
-from costmodel.evaluators.evaluate import evaluate, memory_by_stage, prepare
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.evaluators.prepare import prepare
+from costmodel.evaluators.stage_memory import memory_by_stage
 from costmodel.exact import Exact
 from costmodel.formulas.cost import cost, parts
 from costmodel.formulas.counts import kept_bytes

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import prepare
+from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas.cost import parts
 from costmodel.formulas.counts import AttentionCount, MatmulCount, counts

@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import memory_by_stage, prepare
+from costmodel.evaluators.prepare import prepare
+from costmodel.evaluators.stage_memory import memory_by_stage
 from costmodel.exact import Exact
 from costmodel.formulas.cost import parts
 from costmodel.formulas.memory import peak

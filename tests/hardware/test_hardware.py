@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import prepare
+from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.formulas.curves import hardware_of, with_hardware

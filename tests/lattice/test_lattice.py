@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import prepare
+from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan, layers
@@ -16,10 +16,11 @@ from costmodel.specs.loading import load_cluster
 from costmodel.specs.rules import all_rules, columns, demands, kept, violations
 from costmodel.specs.workloads import load_workload
 from optimize.lattice import axes, degrees
-from optimize.lattice.axes import even_layers
+from optimize.lattice.axis import even_layers
 from optimize.lattice.default_plan import plan_precision
 from optimize.lattice.degrees import divisors
-from optimize.lattice.lattice import SEARCHED, chunks, count, lattice
+from optimize.lattice.lattice import SEARCHED
+from optimize.lattice.legal import chunks, count, lattice
 from tests.oracles.legal import MODELS, legal
 from tests.oracles.plans import brute_force
 from tests.support.builders import cluster, small_decoder, small_moe

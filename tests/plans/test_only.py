@@ -10,7 +10,7 @@ from costmodel.evaluators.evaluate import evaluate
 from costmodel.inputs.plan import Plan
 from costmodel.specs.rules import violations
 from optimize.cli.plan import Answer, as_json, resolve
-from optimize.lattice.lattice import lattice
+from optimize.lattice.legal import lattice
 from optimize.launch.frameworks import FRAMEWORKS, canonical
 from optimize.plans import exhaustive
 from optimize.plans.checkpoint import _named

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import costmodel
-from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas import collectives
 from costmodel.formulas.cost import cost
@@ -27,7 +28,7 @@ from costmodel.specs.loading import load_cluster
 from costmodel.specs.models import MODELS
 from costmodel.specs.rules import violations
 from costmodel.specs.workloads import load_workload, model_names
-from optimize.lattice.lattice import lattice
+from optimize.lattice.legal import lattice
 from optimize.plans.find_plan import find_plan
 from tests.formulas.test_convexity import TOLERANCE, gaps
 from tests.formulas.test_schedule import closed_s, played
