@@ -11,9 +11,10 @@ from optimize.clusters.screening import tangents_of
 from optimize.clusters.several_jobs_bound import SharedBound, shared_bound
 from optimize.lattice.legal import lattice
 from optimize.lattice.recompute_families import Families
+from optimize.question.asked import design_problem
 from optimize.question.clusters import sized
 from optimize.question.objective import Job, Limits
-from optimize.question.problem import Problem, design_problem
+from optimize.question.problem import Problem
 from optimize.question.rates import RATES
 from tests.support import often
 

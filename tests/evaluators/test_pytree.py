@@ -20,7 +20,8 @@ from costmodel.formulas.cost import Cost, cost, parts
 from costmodel.formulas.curves import hardware_of
 from costmodel.inputs import options
 from costmodel.inputs.cluster import Cluster
-from costmodel.inputs.plan import Plan, embed, with_offload
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan, with_offload
 from costmodel.inputs.schedules import schedule_rows
 from costmodel.inputs.workload import Workload
 from costmodel.pytree import map_leaves

@@ -15,7 +15,7 @@ import pytest
 from costmodel.evaluators import compiled
 from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
-from costmodel.inputs.plan import embed
+from costmodel.inputs.embedding import embed
 from costmodel.pytree import as_floats, map_leaves
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload

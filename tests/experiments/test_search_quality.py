@@ -24,9 +24,9 @@ from experiments.search_quality.score import score_design
 from experiments.search_quality.suite import EXPERTS, KINDS, MODELS, Question, draw, problem_of
 from optimize.clusters import one_job as joint
 from optimize.lattice.legal import lattice
+from optimize.question.asked import design_problem
 from optimize.question.clusters import sized
 from optimize.question.objective import Job, Limits, Objective
-from optimize.question.problem import design_problem
 from tests.support import ROOT
 
 

@@ -10,7 +10,8 @@ import pytest
 from costmodel.exact import Exact
 from costmodel.formulas.counts import counts
 from costmodel.inputs import Position
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import model_flop, parameters
 from costmodel.models.decoder import decoder
 from costmodel.pytree import as_floats

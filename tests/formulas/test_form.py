@@ -16,7 +16,8 @@ from costmodel import formulas
 from costmodel.exact import Exact
 from costmodel.formulas import roofline
 from costmodel.formulas.cost import cost
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from tests.support.families import NETWORK, Args, Family
 from tests.support.jobs import job_values, report_values
 from tests.support.registry import FAMILIES, REGISTRY

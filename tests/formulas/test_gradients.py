@@ -21,8 +21,9 @@ import pytest
 from costmodel.exact import Exact
 from costmodel.formulas import collectives, roofline
 from costmodel.formulas.counts import MatmulCount
-from costmodel.inputs.cluster import Tier
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.hardware import Tier
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.stack import Stack
 from costmodel.inputs.workload import model_flop
 from costmodel.models.decoder import decoder

@@ -13,7 +13,8 @@ from costmodel.formulas.cost import parts
 from costmodel.formulas.counts import counts
 from costmodel.formulas.memory import in_flight, memory, peak
 from costmodel.inputs import Position
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder

@@ -10,7 +10,8 @@ from costmodel.exact import Exact
 from costmodel.formulas.memory import in_flight
 from costmodel.formulas.pipeline import Hops, Pipeline, Stage, pipeline_s
 from costmodel.graph.play import play
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from tests.support.builders import small_decoder
 
 SEM = Exact(math)

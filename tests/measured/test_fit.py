@@ -11,7 +11,8 @@ from costmodel.exact import Exact
 from costmodel.formulas import roofline
 from costmodel.formulas.cost import cost
 from costmodel.formulas.counts import AttentionCount, MatmulCount
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.stack import Stack
 from costmodel.measured import posterior
 from costmodel.measured.fit.evaluate import Evaluator, best_free, group, linearised

@@ -13,7 +13,8 @@ from costmodel.exact import Exact
 from costmodel.formulas.cost import parts
 from costmodel.formulas.counts import counts
 from costmodel.inputs import Kind, Position, Split
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import Block, Op, Size, Workload
 from costmodel.models.decoder import decoder
 from costmodel.specs.loading import load_cluster

@@ -11,7 +11,8 @@ import pytest
 from costmodel import evaluate
 from costmodel.exact import Exact
 from costmodel.formulas.counts import counts
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import model_flop, parameters, trained_parameters
 from costmodel.models.adapters import freeze, low_rank, weighted
 from costmodel.models.decoder import decoder

@@ -9,7 +9,8 @@ from costmodel.evaluators.evaluate import evaluate
 from costmodel.exact import Exact
 from costmodel.formulas.counts import counts
 from costmodel.inputs import Position
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import model_flop, parameters
 from costmodel.models.decoder import decoder
 from costmodel.models.dlrm import dlrm

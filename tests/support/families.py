@@ -10,8 +10,9 @@ from costmodel.formulas import collectives, curves, pipeline, placement, rooflin
 from costmodel.formulas.counts import AttentionCount, MatmulCount, MemoryCount, share
 from costmodel.formulas.memory import in_flight
 from costmodel.formulas.timing import exposed_s, overlapped_s
-from costmodel.inputs.cluster import Accelerator, Tier
-from costmodel.inputs.plan import Plan, PlanPoint, embed, with_offload
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.hardware import Accelerator, Tier
+from costmodel.inputs.plan import Plan, PlanPoint, with_offload
 from costmodel.inputs.schedules import schedule_rows
 from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
