@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from costmodel.inputs.software import SOFTWARE as SOFTWARE
     from costmodel.inputs.software import XLA_OFFLOADED as XLA_OFFLOADED
     from costmodel.inputs.software import XLA_SELECTIVE as XLA_SELECTIVE
-    from costmodel.inputs.software import Habits as Habits
+    from costmodel.inputs.stack import Habits as Habits
     from costmodel.inputs.stack import Stack as Stack
     from costmodel.inputs.workload import LOGITS as LOGITS
     from costmodel.inputs.workload import AttentionKernel as AttentionKernel

@@ -5,7 +5,7 @@ import dataclasses
 from costmodel.inputs import options
 from costmodel.inputs.plan import Offload, Plan, PlanPoint, layers
 from costmodel.inputs.schedules import SCHEDULES
-from costmodel.inputs.software import Habits
+from costmodel.inputs.stack import Habits
 from costmodel.inputs.workload import Workload
 
 

@@ -137,7 +137,7 @@ def _counts(parts: PartsProgress, cluster: Cluster) -> list[Candidate]:
         value = quantities(part, domain, least_s, parts.limits.rent)
         if _misses(parts, value):
             continue
-        log_bound = math.log(parts.objective.minimised(value, parts.steps))
+        log_bound = math.log(value.minimised(parts.objective, parts.steps))
         kept.append(Candidate(cluster=part, domain=domain, bought=count * size / domain, log_bound=log_bound))
     return kept
 

@@ -124,7 +124,7 @@ class HardwareModel:
     def objective(self, of: Quantities) -> Scalar:
         """The positive quantity that is minimised."""
         steps = total(job.weight * job.steps for job in self.problem.jobs)
-        return self.problem.objective.minimised(of, steps)
+        return of.minimised(self.problem.objective, steps)
 
     def residuals(self, of: Quantities) -> dict[str, Scalar]:
         """Positive quantities that must be at most 1, by name."""

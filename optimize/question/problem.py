@@ -10,7 +10,8 @@ import numpy as np
 from costmodel import Scalar, as_floats, total
 from costmodel.formulas import Curves, Hardware, capital_usd, hardware_of, meter_w
 from costmodel.inputs import Cluster
-from optimize.question.objective import Job, Limits, Objective, Quantities
+from optimize.question.objective import Limits, Objective
+from optimize.question.quantities import Job, Quantities
 from optimize.question.rates import RATES, Money, money
 
 FREE = ("flop_per_s", "hbm_bytes", "hbm_bytes_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")

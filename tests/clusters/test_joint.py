@@ -28,8 +28,9 @@ from optimize.lattice.recompute_families import Families
 from optimize.plans.find_plan import find_plan
 from optimize.question.asked import design_problem
 from optimize.question.clusters import sized
-from optimize.question.objective import Job, Limits, Objective
+from optimize.question.objective import Limits, Objective
 from optimize.question.problem import Problem
+from optimize.question.quantities import Job
 from optimize.question.rates import RATES
 
 MODEL = load_workload("llama3-8b", sequence=2048, batch=32)

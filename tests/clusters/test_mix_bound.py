@@ -13,8 +13,9 @@ from optimize.lattice.legal import lattice
 from optimize.lattice.recompute_families import Families
 from optimize.question.asked import design_problem
 from optimize.question.clusters import sized
-from optimize.question.objective import Job, Limits
+from optimize.question.objective import Limits
 from optimize.question.problem import Problem
+from optimize.question.quantities import Job
 from optimize.question.rates import RATES
 from tests.support import often
 

@@ -26,7 +26,8 @@ from optimize.clusters import one_job as joint
 from optimize.lattice.legal import lattice
 from optimize.question.asked import design_problem
 from optimize.question.clusters import sized
-from optimize.question.objective import Job, Limits, Objective
+from optimize.question.objective import Limits, Objective
+from optimize.question.quantities import Job
 from tests.support import ROOT
 
 

@@ -14,8 +14,9 @@ from costmodel.specs.loading import load_cluster, load_curves
 from costmodel.specs.workloads import load_workload
 from optimize.hardware.model import HardwareModel, bought
 from optimize.hardware.solving import HardwareStatus, solve_hardware, stack
-from optimize.question.objective import Job, Limits, Objective
+from optimize.question.objective import Limits, Objective
 from optimize.question.problem import FREE, Problem
+from optimize.question.quantities import Job
 from tests.support.builders import cluster, small_decoder
 
 CURVES = load_curves().base
