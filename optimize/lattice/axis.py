@@ -1,7 +1,7 @@
 """What an axis of a lattice is, and the words that its makers share."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,8 @@ import numpy as np
 from costmodel import map_leaves
 
 Fixed = Mapping[str, Any]
+Keeps = Callable[..., Any]
+"""Which plans keep the rules that read only these columns (and one that is `new`): `specs.kept` of one question."""
 DEGREES = ("domain", "tensor", "context", "pipeline", "data", "expert", "expert_tensor", "microbatch")
 
 

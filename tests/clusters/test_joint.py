@@ -22,7 +22,7 @@ from optimize.clusters.several_jobs_bound import shared_bound
 from optimize.hardware.shadow_prices import shadow_prices
 from optimize.hardware.solving import solve_plans
 from optimize.hardware.tangents import dual_bound, project
-from optimize.lattice.legal import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.lattice.narrowing import thinned
 from optimize.lattice.recompute_families import Families
 from optimize.plans.find_plan import find_plan

@@ -9,7 +9,7 @@ from costmodel.specs.loading import load_cluster, load_curves
 from costmodel.specs.workloads import load_workload
 from optimize.clusters.screening import tangents_of
 from optimize.clusters.several_jobs_bound import SharedBound, shared_bound
-from optimize.lattice.legal import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.lattice.recompute_families import Families
 from optimize.question.asked import design_problem
 from optimize.question.clusters import sized

@@ -19,7 +19,7 @@ from experiments.budget_125m import answers, prices, space
 from experiments.budget_125m import experiment as budget_125m
 from experiments.budget_125m.prices import COMBINATIONS, GIB, HBM_CURVE, SECOND_CURVE, listed_usd, unit_usd
 from experiments.budget_125m.space import ALL_OR_NOTHING, FIXED, Choice
-from optimize.lattice.legal import lattice
+from optimize.lattice.enumeration import lattice
 
 
 def template(second_gb_per_s=100.0):

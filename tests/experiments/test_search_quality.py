@@ -23,7 +23,7 @@ from experiments.search_quality.recorder import Recorder
 from experiments.search_quality.score import score_design
 from experiments.search_quality.suite import EXPERTS, KINDS, MODELS, Question, draw, problem_of
 from optimize.clusters import one_job as joint
-from optimize.lattice.legal import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.question.asked import design_problem
 from optimize.question.clusters import sized
 from optimize.question.objective import Limits, Objective

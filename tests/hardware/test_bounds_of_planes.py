@@ -10,7 +10,7 @@ from costmodel.inputs.plan import Offload, Plan, with_offload
 from costmodel.specs.workloads import load_workload
 from optimize.hardware.model import HardwareModel
 from optimize.hardware.solving import HardwareStatus, solve_hardware
-from optimize.lattice.legal import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.question.objective import Limits, Objective
 from optimize.question.problem import FREE
 from tests.hardware.test_hardware import TEMPLATE, points_of, problem

@@ -14,8 +14,8 @@ from costmodel.inputs.plan import Plan
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload
 from optimize.diagnosis.validate import validate
+from optimize.lattice.enumeration import lattice
 from optimize.lattice.lattice import CHUNK
-from optimize.lattice.legal import lattice
 from optimize.plans import exhaustive
 from optimize.plans.exhaustive import MARGIN, Best, search
 from optimize.plans.find_plan import find_plan

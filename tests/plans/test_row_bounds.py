@@ -10,7 +10,7 @@ from costmodel.inputs.schedules import SCHEDULES, Schedule, ScheduleRow
 from costmodel.register.schedules import register_schedule
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload
-from optimize.lattice.legal import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.plans import exhaustive, find_plan, processes, row_bounds
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds, row_bounds_s

@@ -7,7 +7,7 @@ from costmodel.evaluators.evaluate import evaluate
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload
 from optimize.diagnosis.sensitivity import read_leaf, with_leaves
-from optimize.lattice.legal import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.plans import exhaustive
 from optimize.plans.find_plan import find_plan
 

@@ -28,7 +28,7 @@ from costmodel.specs.loading import load_cluster
 from costmodel.specs.models import MODELS
 from costmodel.specs.rules import violations
 from costmodel.specs.workloads import load_workload, model_names
-from optimize.lattice.legal import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.plans.find_plan import find_plan
 from tests.formulas.test_convexity import TOLERANCE, gaps
 from tests.formulas.test_schedule import closed_s, played

@@ -9,7 +9,7 @@ import numpy as np
 
 from costmodel.inputs import Cluster, Workload
 from costmodel.models import run_by
-from costmodel.specs import PLAN_CHECKS, SpecError, demands, fail, nearest, violations
+from costmodel.specs import PLAN_CHECKS, SpecError, demands, fail, kept, nearest, violations
 from optimize.lattice.axes import recompute_axis, shards_axis, stages_axis, switches_axis
 from optimize.lattice.axis import DEGREES
 from optimize.lattice.degrees import rows_of_degrees
@@ -24,10 +24,11 @@ def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> L
     _check_fields(fixed)
     workload = run_by(workload, cluster.stack.habits)
     asked = demands(workload, cluster)
-    parts = list(rows_of_degrees(asked, fixed))
+    keeps = functools.partial(kept, asked)
+    parts = list(rows_of_degrees(asked, keeps, fixed))
     rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}
     makers = (stages_axis, shards_axis, switches_axis, recompute_axis) if len(rows["tensor"]) else ()
-    axes = tuple(make(asked, rows, fixed) for make in makers)
+    axes = tuple(make(asked, keeps, rows, fixed) for make in makers)
     sizes = functools.reduce(np.multiply, (axis.count for axis in axes), np.ones(len(rows["tensor"]), int))
     single = {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}
     whole = Lattice(workload, cluster, single, rows, axes, np.cumsum(sizes)).with_rows(np.flatnonzero(sizes > 0))
