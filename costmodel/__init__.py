@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from costmodel.evaluators import evaluate as evaluate
     from costmodel.evaluators import memory_by_stage as memory_by_stage
     from costmodel.evaluators import prepare as prepare
+    from costmodel.exact import Exact as Exact
     from costmodel.formulas import Breakdown as Breakdown
     from costmodel.formulas import Cost as Cost
-    from costmodel.formulas import as_floats as as_floats
     from costmodel.formulas import cost as cost
     from costmodel.formulas import parts as parts
     from costmodel.inputs import Accelerator as Accelerator
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from costmodel.inputs import model_flop as model_flop
     from costmodel.inputs import parameters as parameters
     from costmodel.measured import calibrate as calibrate
+    from costmodel.pytree import as_floats as as_floats
     from costmodel.pytree import map_leaves as map_leaves
     from costmodel.pytree import register_pytrees as register_pytrees
     from costmodel.register import register_collective as register_collective
     from costmodel.register import register_model as register_model
     from costmodel.register import register_schedule as register_schedule
-    from costmodel.semantics import Exact as Exact
     from costmodel.semantics import Scalar as Scalar
     from costmodel.semantics import Semantics as Semantics
     from costmodel.semantics import total as total

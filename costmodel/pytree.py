@@ -66,3 +66,11 @@ def map_leaves(function: Callable[[Any], Any], tree: T) -> T:
 def as_float(leaf: Any) -> Any:
     """A number as a Python float; arrays and traced values as they are."""
     return float(leaf) if isinstance(leaf, Real) else leaf
+
+
+def as_floats(tree: T) -> T:
+    """Every number among the leaves as a Python float: files give integers, and integers overflow where floats do not.
+
+    Arrays and traced values pass unchanged.
+    """
+    return map_leaves(as_float, tree)

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from costmodel.formulas.cost import as_floats
 from costmodel.inputs.cluster import Cluster
 from costmodel.inputs.workload import Workload
 from costmodel.models.decoder import decoder
+from costmodel.pytree import as_floats
 from tests.support import NIGHTLY, ROOT
 from tests.support.builders import cluster
 

@@ -12,7 +12,7 @@ from costmodel import door
 
 ROOT = Path(costmodel.__file__).parents[1]
 ORDER = {  # from the top down
-    "costmodel": ("door", "pytree", "semantics", "inputs", "models", "formulas", "graph", "specs", "register")
+    "costmodel": ("door", "pytree", "semantics", "exact", "inputs", "models", "formulas", "graph", "specs", "register")
     + ("evaluators", "measured"),
     "optimize": ("status", "units", "versions", "question", "lattice", "diagnosis", "launch", "plans", "layers")
     + ("hardware", "clusters", "report", "cli"),

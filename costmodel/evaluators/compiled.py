@@ -14,18 +14,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from costmodel.evaluators.compiled_kinds import GradientByKinds, cost_by_kinds, cost_in_two, many_kinds
+from costmodel.evaluators.programs import COMPILER_OPTIONS, anonymous, in_jax
+from costmodel.exact import Exact
 from costmodel.formulas import Cost, cost
-from costmodel.inputs import Cluster, Habits, PlanPoint, Workload
+from costmodel.inputs import Cluster, PlanPoint, Workload
 from costmodel.pytree import map_leaves
-from costmodel.semantics import Exact, Scalar
+from costmodel.semantics import Scalar
 
 T = TypeVar("T")
-
-COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
-    "value": {"xla_cpu_prefer_vector_width": "512"},
-    "gradient": {"xla_cpu_prefer_vector_width": "512"},
-}
-"""By role; `python -m experiments run speed` compares them with others. Fusion emitters are on by default."""
 
 VALUE_BATCH = 65_536  # the fastest lengths of the same experiment
 MANY_KINDS_BATCH = (
@@ -66,14 +62,6 @@ def gradient(
     Workloads of many kinds of layer take several programs (compiled_kinds.py).
     """
     return _gradient(names, of, hardware)
-
-
-@functools.cache
-def in_jax() -> Exact:
-    """`Exact(jax.numpy)`."""
-    from jax import numpy as jnp
-
-    return Exact(jnp)
 
 
 def value_program() -> Callable[[Workload, Cluster, PlanPoint], Cost]:
@@ -161,22 +149,6 @@ def batch_gradient(
 ) -> Gradient:
     """`gradient` in float32 at every point with respect to fields of the plan, in padded batches, as NumPy arrays."""
     return _in_batches(gradient(names, of), workload, cluster, points, batch)
-
-
-def anonymous(tree: T) -> T:
-    """`tree` without the names of workload, cluster, accelerator, tiers and stack, which are part of a trace's key.
-
-    Nor habits, which its point has taken up already, nor prices, which `cost` does not read.
-    """
-    if isinstance(tree, Workload):
-        return dataclasses.replace(tree, name="")
-    if not isinstance(tree, Cluster):
-        return tree
-    accelerator = dataclasses.replace(tree.accelerator, name="", widths=(), types=())
-    tiers = tuple(dataclasses.replace(tier, name="") for tier in tree.tiers)
-    stack = dataclasses.replace(tree.stack, name="", software="", habits=Habits())
-    own = {"accelerator": accelerator, "tiers": tiers, "stack": stack}
-    return dataclasses.replace(tree, name="", **own, prices=None, partial_domains=False)
 
 
 def _in_batches(evaluator: Evaluator, workload: Any, cluster: Any, points: PlanPoint, batch: int) -> Any:

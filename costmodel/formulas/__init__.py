@@ -14,12 +14,9 @@ if TYPE_CHECKING:
     from costmodel.formulas.collectives import Law as Law
     from costmodel.formulas.cost import Cost as Cost
     from costmodel.formulas.cost import Parts as Parts
-    from costmodel.formulas.cost import as_floats as as_floats
     from costmodel.formulas.cost import cost as cost
     from costmodel.formulas.cost import finished as finished
-    from costmodel.formulas.cost import hops as hops
     from costmodel.formulas.cost import parts as parts
-    from costmodel.formulas.cost import stages as stages
     from costmodel.formulas.cost import step as step
     from costmodel.formulas.cost import work as work
     from costmodel.formulas.counts import BlockCounts as BlockCounts
@@ -52,12 +49,12 @@ if TYPE_CHECKING:
     from costmodel.formulas.memory import memory as memory
     from costmodel.formulas.memory import peak as peak
     from costmodel.formulas.memory import stage_memory as stage_memory
-    from costmodel.formulas.offload import streamed_s as streamed_s
     from costmodel.formulas.optimizer import optimizer_s as optimizer_s
     from costmodel.formulas.pipeline import Hops as Hops
     from costmodel.formulas.pipeline import Pipeline as Pipeline
     from costmodel.formulas.pipeline import Stage as Stage
     from costmodel.formulas.pipeline import pipeline_s as pipeline_s
+    from costmodel.formulas.pipeline import streamed_s as streamed_s
     from costmodel.formulas.placement import domain_sizes as domain_sizes
     from costmodel.formulas.placement import nests as nests
     from costmodel.formulas.placement import ranks_by_tier as ranks_by_tier
@@ -68,6 +65,8 @@ if TYPE_CHECKING:
     from costmodel.formulas.roofline import rates as rates
     from costmodel.formulas.timing import BlockPasses as BlockPasses
     from costmodel.formulas.timing import OpTimes as OpTimes
+    from costmodel.formulas.timing import hops as hops
+    from costmodel.formulas.timing import stages as stages
     from costmodel.formulas.timing import timing as timing
     from costmodel.formulas.traffic import gradient_traffic_s as gradient_traffic_s
     from costmodel.formulas.traffic import links_by_tier_s as links_by_tier_s

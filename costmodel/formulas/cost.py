@@ -5,21 +5,17 @@
 `timing`, then what a step adds up over its blocks (`work`), and then the maxima of these sums (`finished`).
 """
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from costmodel.formulas.collectives import time_s
 from costmodel.formulas.counts import OpCounts, counts
 from costmodel.formulas.memory import MemoryUse, memory
-from costmodel.formulas.offload import streamed_s
 from costmodel.formulas.optimizer import optimizer_s, orthogonal_s, update_traffic_s
-from costmodel.formulas.pipeline import Hops, Pipeline, Stage, pipeline_s, plain_s
-from costmodel.formulas.timing import OpTimes, timing
+from costmodel.formulas.pipeline import Hops, Pipeline, pipeline_s, plain_s, streamed_s
+from costmodel.formulas.timing import OpTimes, hops, stages, timing
 from costmodel.formulas.traffic import busiest_links_s, gradient_traffic_s
-from costmodel.inputs import Cluster, PlanPoint, Position, Stack, Workload
-from costmodel.pytree import as_float, map_leaves, pytree
-from costmodel.semantics import Scalar, Semantics, total
-
-T = TypeVar("T")
+from costmodel.inputs import Cluster, PlanPoint, Stack, Workload
+from costmodel.pytree import pytree
+from costmodel.semantics import Scalar, Semantics
 
 
 @pytree
@@ -138,46 +134,3 @@ def step_time(
         host_s=host_s,
         step_s=sem.maximum(summed_s, todo.links_s),
     )
-
-
-def stages(counted: OpCounts, times: OpTimes, point: PlanPoint) -> Pipeline:
-    """A plain stage of the mean number of layers, and what embedding, head and uneven layers add to others.
-
-    Host work of a microbatch (`Stack.microbatch_s`) is part of every stage, half in each direction.
-
-    Layers of different sizes (of Swin, or of an encoder and a decoder) count as spread evenly: the sum is exact, a
-    stage is the mean over stages, as after a division by time. The activations of a stage of large layers are more.
-    """
-    own, half_s = _stage(times, Position.LAYER).scaled(1.0 / point.pipeline), 0.5 * times.microbatch_s
-    layer = own.scaled(point.pipeline / counted.layer_count)
-    return Pipeline(
-        plain=own + Stage(forward_s=half_s, backward_s=half_s, weights_s=0.0),
-        first=_stage(times, Position.FIRST) + layer.scaled(point.extra_layers_first),
-        middle=layer.scaled(point.extra_layers_middle),
-        last=_stage(times, Position.LAST) + layer.scaled(point.extra_layers_last),
-        streams=times.streams,
-        layers=None if times.streams is None else own,
-    )
-
-
-def hops(counted: OpCounts, times: OpTimes) -> Hops:
-    """One transfer of a microbatch's activations to the next stage; overlap hides a share of the steady ones."""
-    hop_s = time_s(times.laws.boundary, counted.boundary_bytes)
-    return Hops(ends_s=hop_s, steady_s=(1 - times.hide.pipeline) * hop_s)
-
-
-def _stage(times: OpTimes, position: Position) -> Stage:
-    blocks = [block for block in times.blocks if block.position == position]
-    return Stage(
-        forward_s=total(block.repeats * block.forward_s for block in blocks),
-        backward_s=total(block.repeats * block.backward_s for block in blocks),
-        weights_s=total(block.repeats * block.weights.seconds for block in blocks),
-    )
-
-
-def as_floats(tree: T) -> T:
-    """Every number among the leaves as a Python float: files give integers, and integers overflow where floats do not.
-
-    Arrays and traced values pass unchanged.
-    """
-    return map_leaves(as_float, tree)

@@ -180,11 +180,6 @@ def expert_shard(point: PlanPoint, sem: Semantics) -> Scalar:
     return sem.minimum(holders, point.data_shard)
 
 
-def single_stage(point: PlanPoint, sem: Semantics) -> Scalar:
-    """Whether the same stage holds embedding and head: without a pipeline, or where the schedule folds it."""
-    return sem.maximum(2 - point.pipeline, point.schedule.folds)
-
-
 def on_heaviest_stage(
     counted: OpCounts, quantity: Callable[[BlockCounts], Scalar], point: PlanPoint, sem: Semantics
 ) -> Scalar:
@@ -193,7 +188,7 @@ def on_heaviest_stage(
     def at(position: Position) -> Scalar:
         return total(b.repeats * quantity(b) for b in counted.blocks if b.position == position)
 
-    first, last, single = at(Position.FIRST), at(Position.LAST), single_stage(point, sem)
+    first, last, single = at(Position.FIRST), at(Position.LAST), point.single_stage(sem)
     edges = (1 - single) * sem.maximum(first, last) + single * (first + last)
     return at(Position.LAYER) / point.pipeline + edges
 

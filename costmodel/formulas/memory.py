@@ -8,7 +8,7 @@ offloads (offload.py) lie in the second memory; HBM keeps two layers of what str
 
 from collections.abc import Callable
 
-from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, kept_bytes, sharding, share, single_stage
+from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, kept_bytes, sharding, share
 from costmodel.formulas.offload import BUFFERED_LAYERS, layer_states_bytes, layer_weights_bytes
 from costmodel.inputs import Offload, PlanPoint, Position, Stack
 from costmodel.pytree import pytree
@@ -80,7 +80,7 @@ class MemoryUse:
 
 def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) -> MemoryUse:
     """Memory of the stages that can need most."""
-    single = single_stage(point, sem)
+    single = point.single_stage(sem)
     first = StageKind(remaining=point.pipeline, first=1.0, last=single, extra_layers=point.extra_layers_first)
     second = StageKind(
         remaining=sem.maximum(point.pipeline - 1, 1.0),
@@ -258,7 +258,7 @@ class _Layers:
         first = total(own(block) for block in self.counted.blocks if block.position == Position.FIRST)
         last = total(own(block) for block in self.counted.blocks if block.position == Position.LAST)
         heads = total(tied(block) for block in self.counted.blocks if block.position == Position.LAST)
-        shared = self.counted.tied * single_stage(self.point, sem) * heads
+        shared = self.counted.tied * self.point.single_stage(sem) * heads
         return self.kind.first * first, self.kind.last * (last - shared)
 
     def _held(

@@ -13,41 +13,13 @@ instead of states. Sources: Rajbhandari et al. 2021 (ZeRO-Infinity) for the stre
 two layers in HBM and for what shares a direction.
 """
 
-import dataclasses
-
 from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, kept_bytes, share
+from costmodel.formulas.pipeline import Streams
 from costmodel.inputs import Accelerator, Offload, PlanPoint, Stack
-from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
 BUFFERED_LAYERS = 2.0
 """Of what streams, the layers that HBM holds: the one in use and the one on its way."""
-
-
-@pytree
-class Streams:
-    """Seconds of a plain stage's traffic with the second memory, before any overlap."""
-
-    reads_s: Scalar  # weights, in the forward passes of one microbatch
-    weights_s: Scalar  # weights, once
-    activations_s: Scalar  # of one microbatch, once
-    s_per_byte: Scalar  # each direction
-    hidden: Scalar  # share of a pass that may hide them
-    layers: Scalar  # of a plain stage
-
-    def scaled(self, factor: Scalar) -> "Streams":
-        """Of a stage with `factor` times the layers."""
-        moved = {name: factor * getattr(self, name) for name in ("reads_s", "weights_s", "activations_s", "layers")}
-        return dataclasses.replace(self, **moved)
-
-    @property
-    def backward_s(self) -> Scalar:
-        """Of one microbatch."""
-        return self.weights_s + self.activations_s
-
-    def forward_s(self, sem: Semantics) -> Scalar:
-        """Of one microbatch."""
-        return sem.maximum(self.reads_s, self.activations_s)
 
 
 def streams(
@@ -76,11 +48,6 @@ def streams(
 def update_s(moved: Streams, states_bytes: Scalar, point: PlanPoint) -> Scalar:
     """Once a step: optimizer states leave, with the new weights, beside others that come in."""
     return moved.weights_s + moved.s_per_byte * (point.offload or Offload()).optimizer * states_bytes
-
-
-def streamed_s(compute_s: Scalar, traffic_s: Scalar, moved: Streams, sem: Semantics) -> Scalar:
-    """Compute beside the traffic that a share of it may hide."""
-    return sem.maximum(compute_s, traffic_s + (1 - moved.hidden) * compute_s)
 
 
 def layer_weights_bytes(block: BlockCounts, counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:

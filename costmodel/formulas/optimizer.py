@@ -2,7 +2,7 @@
 
 from costmodel.formulas import offload
 from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, on_heaviest_stage, share
-from costmodel.formulas.offload import Streams
+from costmodel.formulas.pipeline import Streams
 from costmodel.formulas.roofline import Rates
 from costmodel.inputs import PlanPoint, Position, Stack
 from costmodel.semantics import Scalar, Semantics, total

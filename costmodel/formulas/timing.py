@@ -5,13 +5,15 @@ contends with it: $(1-h) t + (1-k)\max(h t, c) + k (h t + c)$. It is $t + c$ at 
 """
 
 from costmodel.formulas import traffic
+from costmodel.formulas.collectives import time_s
 from costmodel.formulas.counts import BlockCounts, OpCounts, sharding
-from costmodel.formulas.offload import Streams, streams
+from costmodel.formulas.offload import streams
+from costmodel.formulas.pipeline import Hops, Pipeline, Stage, Streams
 from costmodel.formulas.roofline import Rates, block_times, rates
 from costmodel.formulas.traffic import Laws
 from costmodel.inputs import Cluster, OverlapRow, PlanPoint, Position, Stack, ZeroRow
 from costmodel.pytree import pytree, static
-from costmodel.semantics import Scalar, Semantics
+from costmodel.semantics import Scalar, Semantics, total
 
 
 @pytree
@@ -100,6 +102,41 @@ def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics
         contention=stack.contention,
         streams=streams(counted, point, cluster.accelerator, stack, sem),
         microbatch_s=stack.microbatch_s,
+    )
+
+
+def stages(counted: OpCounts, times: OpTimes, point: PlanPoint) -> Pipeline:
+    """A plain stage of the mean number of layers, and what embedding, head and uneven layers add to others.
+
+    Host work of a microbatch (`Stack.microbatch_s`) is part of every stage, half in each direction.
+
+    Layers of different sizes (of Swin, or of an encoder and a decoder) count as spread evenly: the sum is exact, a
+    stage is the mean over stages, as after a division by time. The activations of a stage of large layers are more.
+    """
+    own, half_s = _stage(times, Position.LAYER).scaled(1.0 / point.pipeline), 0.5 * times.microbatch_s
+    layer = own.scaled(point.pipeline / counted.layer_count)
+    return Pipeline(
+        plain=own + Stage(forward_s=half_s, backward_s=half_s, weights_s=0.0),
+        first=_stage(times, Position.FIRST) + layer.scaled(point.extra_layers_first),
+        middle=layer.scaled(point.extra_layers_middle),
+        last=_stage(times, Position.LAST) + layer.scaled(point.extra_layers_last),
+        streams=times.streams,
+        layers=None if times.streams is None else own,
+    )
+
+
+def hops(counted: OpCounts, times: OpTimes) -> Hops:
+    """One transfer of a microbatch's activations to the next stage; overlap hides a share of the steady ones."""
+    hop_s = time_s(times.laws.boundary, counted.boundary_bytes)
+    return Hops(ends_s=hop_s, steady_s=(1 - times.hide.pipeline) * hop_s)
+
+
+def _stage(times: OpTimes, position: Position) -> Stage:
+    blocks = [block for block in times.blocks if block.position == position]
+    return Stage(
+        forward_s=total(block.repeats * block.forward_s for block in blocks),
+        backward_s=total(block.repeats * block.backward_s for block in blocks),
+        weights_s=total(block.repeats * block.weights.seconds for block in blocks),
     )
 
 

@@ -6,10 +6,11 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from costmodel.inputs import options as options
-    from costmodel.inputs.cluster import PRECISION_WIDTHS as PRECISION_WIDTHS
-    from costmodel.inputs.cluster import Accelerator as Accelerator
     from costmodel.inputs.cluster import Cluster as Cluster
-    from costmodel.inputs.cluster import Tier as Tier
+    from costmodel.inputs.embedding import embed as embed
+    from costmodel.inputs.hardware import PRECISION_WIDTHS as PRECISION_WIDTHS
+    from costmodel.inputs.hardware import Accelerator as Accelerator
+    from costmodel.inputs.hardware import Tier as Tier
     from costmodel.inputs.options import PRECISION_TYPES as PRECISION_TYPES
     from costmodel.inputs.options import PRECISIONS as PRECISIONS
     from costmodel.inputs.options import RECOMPUTES as RECOMPUTES
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from costmodel.inputs.plan import Offload as Offload
     from costmodel.inputs.plan import Plan as Plan
     from costmodel.inputs.plan import PlanPoint as PlanPoint
-    from costmodel.inputs.plan import embed as embed
     from costmodel.inputs.plan import layers as layers
     from costmodel.inputs.prices import PriceRange as PriceRange
     from costmodel.inputs.prices import Prices as Prices
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from costmodel.inputs.software import SOFTWARE as SOFTWARE
     from costmodel.inputs.software import XLA_OFFLOADED as XLA_OFFLOADED
     from costmodel.inputs.software import XLA_SELECTIVE as XLA_SELECTIVE
-    from costmodel.inputs.software import Habits as Habits
+    from costmodel.inputs.stack import Habits as Habits
     from costmodel.inputs.stack import Stack as Stack
     from costmodel.inputs.workload import LOGITS as LOGITS
     from costmodel.inputs.workload import AttentionKernel as AttentionKernel

@@ -1,14 +1,13 @@
-"""How the work is laid out: `Plan` (what people write), `PlanPoint` (what formulas read) and `embed` between them."""
+"""How the work is laid out: `Plan` (what people write) and `PlanPoint` (what formulas read)."""
 
 import dataclasses
 from typing import Any
 
 from costmodel.inputs import options
-from costmodel.inputs.schedules import SCHEDULES, ScheduleRow
-from costmodel.inputs.software import Habits
+from costmodel.inputs.schedules import ScheduleRow
 from costmodel.inputs.workload import Position, Workload
 from costmodel.pytree import pytree
-from costmodel.semantics import Scalar
+from costmodel.semantics import Scalar, Semantics
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,49 +137,9 @@ class PlanPoint:
             self.tensor * self.pipeline * self.copies
         )
 
-
-def embed(plan: Plan, workload: Workload, domain: float, habits: Habits = Habits()) -> PlanPoint:  # noqa: B008
-    """The point of a plan: degrees as floats, options as the rows that its software has of them.
-
-    `domain` is the cluster's usable domain, `habits` are those of its stack.
-    """
-    extra = _extra_layers(plan, workload)
-    shard = plan.data_shard or plan.data * plan.context
-    return PlanPoint(
-        accelerators=float(plan.accelerators),
-        tensor=float(plan.tensor),
-        context=float(plan.context),
-        pipeline=float(plan.pipeline),
-        virtual_stages=float(plan.virtual_stages),
-        microbatch=float(plan.microbatch),
-        domain=float(plan.domain or domain),
-        copies=plan.data * plan.context / shard,
-        expert=float(plan.expert),
-        expert_tensor=float(plan.expert_tensor),
-        sequence_parallel=float(plan.sequence_parallel),
-        context_ring=float(plan.context_kind == "ring"),
-        extra_layers_first=extra[0],
-        extra_layers_middle=extra[1],
-        extra_layers_last=extra[2],
-        gradient_bytes=options.DTYPE_BYTES[plan.gradient_dtype],
-        state_bytes=options.DTYPE_BYTES[plan.state_dtype],
-        fused_kernels=float(plan.fused_kernels and habits.fused_kernels),
-        whole_inputs=float(habits.whole_inputs),
-        offload=_offload(plan),
-        schedule=SCHEDULES[plan.schedule].row,
-        zero=options.ZERO_STAGES[plan.zero_stage],
-        recompute=_recompute_row(plan, habits),
-        precision=habits.precision_row(plan.precision),
-        optimizer=options.OPTIMIZERS[plan.optimizer],
-        attention=habits.attention_row(plan.attention),
-        overlap=options.OverlapRow(
-            tensor=float(plan.overlap_tensor),
-            context=float(plan.overlap_context),
-            expert=float(plan.overlap_expert),
-            data=float(plan.overlap_data),
-            pipeline=float(plan.overlap_pipeline),
-        ),
-    )
+    def single_stage(self, sem: Semantics) -> Scalar:
+        """Whether the same stage holds embedding and head: without a pipeline, or where the schedule folds it."""
+        return sem.maximum(2 - self.pipeline, self.schedule.folds)
 
 
 def with_offload(point: PlanPoint) -> PlanPoint:
@@ -191,32 +150,3 @@ def with_offload(point: PlanPoint) -> PlanPoint:
 def layers(workload: Workload) -> int:
     """Repeated blocks that the pipeline divides."""
     return sum(int(block.repeats) for block in workload.blocks if block.position == Position.LAYER)
-
-
-def _extra_layers(plan: Plan, workload: Workload) -> tuple[float, float, float]:
-    if plan.stage_layers is None:
-        return (0.0, 0.0, 0.0)
-    counts, mean = plan.stage_layers, layers(workload) / plan.pipeline
-    middle = max(counts[1:-1] or (counts[0], counts[-1]))
-    return (counts[0] - mean, middle - mean, counts[-1] - mean)
-
-
-def _offload(plan: Plan) -> Offload | None:
-    shares = {name: float(getattr(plan, f"offload_{name}")) for name in ("weights", "optimizer", "activations")}
-    return Offload(**shares) if any(shares.values()) else None
-
-
-def _recompute_row(plan: Plan, habits: Habits) -> options.RecomputeRow:
-    """The row of the mode on `recompute_share` of the blocks and of none on the others."""
-    rows = habits.recompute_rows()
-    chosen, none = rows[plan.recompute], rows["none"]
-    share = plan.recompute_share
-    mixed = {
-        f.name: share * getattr(chosen, f.name) + (1 - share) * getattr(none, f.name)
-        for f in dataclasses.fields(options.RecomputeRow)
-        if not f.name.startswith("working")
-    }
-    working = float(share > 0)
-    return options.RecomputeRow(
-        **mixed, working_core=working * chosen.working_core, working_rest=working * chosen.working_rest
-    )

@@ -5,80 +5,11 @@ beside the constants that were fitted to it. Evidence: K is the software's own d
 calibration rows, V on rows of validation (each is in the CHANGELOG).
 """
 
-import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from costmodel.inputs import options
-from costmodel.inputs.options import AttentionRow, PrecisionRow, RecomputeRow
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Habits:
-    """What a class of software does. The first block are defaults of a plan; the others are physics of any plan.
-
-    The defaults change nothing: operators and option rows are those of the tables.
-    """
-
-    # fields of `Plan`, where whoever reads or asks says nothing
-    zero_stage: int = 1
-    sequence_parallel: bool = True  # where tensor > 1
-    recompute: str | None = None  # None: the least that fits in memory
-    gradient_dtype: str = "fp32"
-    overlap_data: bool = True
-    overlap_tensor: bool = False
-    overlap_pipeline: bool = False
-    always_recomputes: bool = False  # K: MaxText's and Pax's own configurations set a policy other than none
-    weighs_head: bool = False  # stages are cut by cost, the head among them
-    # option rows
-    attention: str = "flash_3"  # what "flash" means: the latest kernel of the die, or FlashAttention-2
-    selective: RecomputeRow | None = None  # what "selective" means; None: as in Megatron, the attention's core
-    offloaded_activations: float = 0.0  # share of the kept activations that waits in the host's memory, beside compute
-    keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
-    keeps_8bit_weights: bool = False  # under 8-bit precisions weights are held, gathered, and inputs saved, in 8 bits
-    whole_inputs: bool = False  # without a pipeline, inputs of column-parallel layers are kept as they were gathered
-    fused_kernels: bool = True  # norms and activations in one kernel each, where the plan wants them
-    # operators (models.variants)
-    eager: bool = False  # gates are kept after their activation too
-    rotation_copies: float = 0.0  # of queries, in their own width, that an eager rotation leaves for the backward pass
-    rotation_passes: bool = False  # the rotation is a chain of kernels
-    norm_copies_bytes: float | None = None  # of unfused norms in 32 bits, per element; None: norms are one kernel
-    norms_alone_fused: bool = False  # one kernel for each norm, beside other operators that are not fused
-    gathered_loss: bool = False  # every tensor rank computes the loss on all logits, in 32 bits
-    softmax_in_32_bits: bool = False
-    drops_inputs: bool = False  # what recompute starts from waits in the host's memory
-    # the host
-    captured: float = 0.0  # share of the kernels that CUDA graphs hold: the host does not issue them again
-    captured_iteration: bool = False  # a graph holds the whole step: no host work for experts, microbatches or the step
-    # the model
-    dropout: bool = False  # in models of GPT's kind
-    memory: tuple[tuple[str, float], ...] = ()  # fields of the Stack that hold bytes outside tensors
-
-    def precision_row(self, name: str) -> PrecisionRow:
-        """The row of a precision as this software has it."""
-        row = options.PRECISIONS[name]
-        if self.keeps_8bit_weights and row.copy_bytes > 0:
-            return dataclasses.replace(row, weight_bytes=1.0, copy_bytes=row.copy_bytes - 1.0, saved_inputs=0.5)
-        if self.keeps_32bit_weights and row.master_bytes > 0:
-            return dataclasses.replace(row, shared_master=1.0)
-        return row
-
-    def attention_row(self, name: str) -> AttentionRow:
-        """The row of an attention kernel; `flash` is the one that this software calls."""
-        return options.ATTENTIONS[self.attention if name == "flash" else name]
-
-    def recompute_rows(self) -> dict[str, RecomputeRow]:
-        """The rows of all modes as this software has them."""
-        rows = options.RECOMPUTES | ({} if self.selective is None else {"selective": self.selective})
-        left = 1.0 - self.offloaded_activations
-        if left == 1.0:
-            return rows
-        kept = ("keep_core", "keep_rest")
-        return {
-            mode: dataclasses.replace(row, **{name: left * getattr(row, name) for name in kept})
-            for mode, row in rows.items()
-        }
-
+from costmodel.inputs.options import RecomputeRow
+from costmodel.inputs.stack import Habits
 
 # C: of the allocator, by the memory of nanotron's calibration rows: 0.3 GB that no tensor needs, 5 % of activations
 _TORCH = {"workspace_bytes": 0.3e9, "fragmentation": 0.05}

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from costmodel.exact import Exact
 from costmodel.formulas import Law, collectives, ranks_by_tier
 from costmodel.inputs import Cluster, Stack
-from costmodel.semantics import Exact
 from costmodel.specs import CollectiveRow
 
 LAWS: dict[str, Callable[..., Law]] = {

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.exact import Exact
 from costmodel.formulas import COLLECTIVES, Law, collectives
 from costmodel.inputs import Stack, Tier
 from costmodel.pytree import map_leaves
 from costmodel.register.sealed import SEALED, opened, sealed
 from costmodel.register.tables import entered, identifier, number, refuse
-from costmodel.semantics import Exact, Semantics
+from costmodel.semantics import Semantics
 from costmodel.specs import SpecError, called, nearest, show
 
 _CHORDS, _SEED = 64, 0

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from costmodel.exact import Exact
 from costmodel.formulas import counts
 from costmodel.inputs import Block, Kind, Plan, Position, Split, Workload, embed, layers, model_flop, parameters
 from costmodel.pytree import map_leaves
 from costmodel.register.tables import entered, refuse
-from costmodel.semantics import Exact
 from costmodel.specs import MODELS, SpecError, called, is_count, model_names, show
 
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.exact import Exact
 from costmodel.formulas import Hops, Pipeline, Stage, in_flight, pipeline_s
 from costmodel.graph import Played, Task, order, play
 from costmodel.inputs import SCHEDULES, Block, Plan, PlanPoint, Schedule, Workload, embed
 from costmodel.register.tables import entered, identifier, number, refuse
-from costmodel.semantics import Exact
 from costmodel.specs import SpecError, called
 
 TOLERANCE = 0.02

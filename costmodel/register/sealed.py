@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.semantics import Exact, Semantics
+from costmodel.exact import Exact
+from costmodel.semantics import Semantics
 
 _ARITHMETIC = (np.add, np.subtract, np.multiply, np.true_divide, np.negative, np.positive)
 _OPERATIONS = [name for name in vars(Semantics) if not name.startswith("_")]

@@ -26,16 +26,11 @@ if TYPE_CHECKING:
     from costmodel.specs.files import read_mapping as read_mapping
     from costmodel.specs.files import read_text as read_text
     from costmodel.specs.files import show as show
-    from costmodel.specs.loading import DATA as DATA
     from costmodel.specs.loading import cluster_names as cluster_names
-    from costmodel.specs.loading import is_path as is_path
     from costmodel.specs.loading import load_cluster as load_cluster
     from costmodel.specs.loading import load_curves as load_curves
     from costmodel.specs.loading import load_plan as load_plan
     from costmodel.specs.loading import load_stack as load_stack
-    from costmodel.specs.loading import load_workload as load_workload
-    from costmodel.specs.loading import model_names as model_names
-    from costmodel.specs.loading import read_tables as read_tables
     from costmodel.specs.models import MODELS as MODELS
     from costmodel.specs.nccl import CollectiveRow as CollectiveRow
     from costmodel.specs.nccl import is_nccl as is_nccl
@@ -54,5 +49,10 @@ if TYPE_CHECKING:
     from costmodel.specs.stacks import die_of as die_of
     from costmodel.specs.stacks import family_of as family_of
     from costmodel.specs.stacks import stack_values as stack_values
+    from costmodel.specs.tables import DATA as DATA
+    from costmodel.specs.tables import is_path as is_path
+    from costmodel.specs.tables import read_tables as read_tables
+    from costmodel.specs.workloads import load_workload as load_workload
+    from costmodel.specs.workloads import model_names as model_names
 
 door.hang(__name__)

@@ -89,8 +89,8 @@ def cluster_from(
             raise SpecError(f"{where}: `{part}` is missing; expected {expected}")
     accelerator = _accelerator(table["accelerator"], known_accelerators, where)
     named = values.pop("software", None) or _named_software(table.get("stack"))
-    chosen = chosen_software(accelerator.name, software or named, where)
-    group = constant_group(accelerator.name, chosen.name)
+    software, _ = chosen_software(accelerator.name, software or named, where)
+    group = constant_group(accelerator.name, software)
     tiers = _tiers(table["tiers"], values["accelerators"], where)
     return Cluster(
         **values,

@@ -6,7 +6,7 @@ function for those listed under `shares`. What was never measured has no deviati
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from costmodel.inputs import ALSO_KNOWN_AS, SOFTWARE
 from costmodel.specs.checks import fail, nearest
@@ -20,13 +20,6 @@ _XLA_ONLY = ("tpu", "trainium")
 _OLD = ("v100", "a100")
 
 
-class Chosen(NamedTuple):
-    """A class of software, and why it is that one."""
-
-    name: str
-    reason: str
-
-
 def family_of(accelerator: str) -> str:
     """The family whose constants an accelerator has, by its name in data/accelerators.toml."""
     name = next((family for family in _FAMILIES if accelerator.startswith(family)), accelerator)
@@ -38,8 +31,8 @@ def die_of(family: str) -> str:
     return _DIES.get(family, family)
 
 
-def chosen_software(accelerator: str, asked: Any = None, where: str = "cluster") -> Chosen:
-    """The class that was asked for, by its own name or a framework's; else the default of the accelerator."""
+def chosen_software(accelerator: str, asked: Any = None, where: str = "cluster") -> tuple[str, str]:
+    """The class that was asked for, by its own name or a framework's, else the default of the accelerator; and why."""
     family = family_of(accelerator)
     if asked is None:
         return _default_software(family)
@@ -52,15 +45,15 @@ def chosen_software(accelerator: str, asked: Any = None, where: str = "cluster")
     if name == "megatron-2022" and family not in _OLD:
         allowed = ", ".join(other for other in SOFTWARE if other != name)
         fail(where, "software", asked, f"one of {allowed}: {accelerator} is newer than what Megatron-LM of 2022 ran on")
-    return Chosen(name, "asked for" if name == asked else f"what {asked} is")
+    return name, "asked for" if name == asked else f"what {asked} is"
 
 
-def _default_software(family: str) -> Chosen:
+def _default_software(family: str) -> tuple[str, str]:
     if family in _XLA_ONLY:
-        return Chosen("xla", f"what runs on {family}")
+        return "xla", f"what runs on {family}"
     if family in _OLD:
-        return Chosen("megatron-2022", f"the default for {family}, where it was measured")
-    return Chosen("megatron-core", "the default")
+        return "megatron-2022", f"the default for {family}, where it was measured"
+    return "megatron-core", "the default"
 
 
 def constant_group(accelerator: str, software: str, fabric: str | None = None) -> dict[str, str]:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel import Exact, map_leaves
-from costmodel.formulas import as_floats, cost
+from costmodel import Exact, as_floats, map_leaves
+from costmodel.formulas import cost
 from costmodel.inputs import Cluster, Offload, Plan, PlanPoint, Workload, layers
 from experiments.budget_125m.prices import ACCELERATOR_USD, GIB, HBM, HBM_CURVE, SECOND, Sizes, listed_usd, unit_usd
 from optimize.lattice import Lattice, lattice

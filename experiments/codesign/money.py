@@ -1,6 +1,7 @@
 """What the money of an answer is spent on."""
 
-from costmodel.formulas import CurveRange, as_floats, bill, hardware_of
+from costmodel import as_floats
+from costmodel.formulas import CurveRange, bill, hardware_of
 from optimize.clusters import Answer
 
 PARTS: tuple[str, ...] = (

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodel import Exact
-from costmodel.formulas import as_floats, counts, hardware_of, memory, step, with_hardware
+from costmodel import Exact, as_floats
+from costmodel.formulas import counts, hardware_of, memory, step, with_hardware
 from costmodel.inputs import PlanPoint
 from optimize.hardware import project
 from optimize.question import RATES, Objective, Problem

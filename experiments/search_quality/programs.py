@@ -26,7 +26,7 @@ def exhaustive_plans(question: Question, recorder: Recorder, seed: int) -> float
             return None
         chunk = whole.chunk(number * CHUNK, (number + 1) * CHUNK)
         costs = exactly(whole, chunk.indices)
-        values = np.where(whole.needed(costs) <= 1.0, value(chunk, costs), np.inf)
+        values = np.where(whole.needed(costs.peak_bytes, costs.second_bytes) <= 1.0, value(chunk, costs), np.inf)
         recorder.evaluations += len(chunk)
         best = int(values.argmin())
         if np.isfinite(values[best]):

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import CurveRange, as_floats
+from costmodel import as_floats
+from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.specs import load_cluster, load_curves, load_workload
 from optimize.lattice import CHUNK, lattice, thinned

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,16 +28,9 @@ CANDIDATES: dict[str, dict[str, bool | str]] = {
 """Compiler options that are compared. Fast-math variants (another 10 to 20 %) give up NaN and infinity."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Effort:
-    """How long to measure."""
-
-    seconds: float  # for each figure
-    sizes: tuple[int, ...]
-    gradient_sizes: tuple[int, ...]
-    candidates: tuple[str, ...]
-    roles: tuple[str, ...]  # whose compilation is timed
-    links: tuple[int, ...]  # lengths of the chains that measure the machine
+Effort = Mapping[str, Any]
+"""How long to measure: `seconds` for each figure, `sizes` and `gradient_sizes` of batches, `candidates` of compiler
+options, `roles` whose compilation is timed, `links`: lengths of the chains that measure the machine."""
 
 
 class Bench:
@@ -63,7 +57,7 @@ class Bench:
 
         starts = range(0, len(points), PYTHON_SLICE)
         slices = [functools.partial(loop, points[start : start + PYTHON_SLICE]) for start in starts]
-        return len(points) / best_sum_s(slices, 3 * self.effort.seconds)
+        return len(points) / best_sum_s(slices, 3 * self.effort["seconds"])
 
     def numpy_per_s(self, size: int) -> float:
         """Plans a second of NumPy, in batches whose temporaries fit the cache."""
@@ -74,7 +68,9 @@ class Bench:
         def run(index: int) -> None:
             kept[index] = cost(workload, cluster, pieces[index], Exact(np))
 
-        return size / best_sum_s([functools.partial(run, index) for index in range(len(pieces))], self.effort.seconds)
+        return size / best_sum_s(
+            [functools.partial(run, index) for index in range(len(pieces))], self.effort["seconds"]
+        )
 
     def compiled_per_s(self, evaluator: Any, size: int, batch: int) -> float:
         """Results of a compiled evaluator, its inputs in JAX's arrays, called from Python batch by batch."""
@@ -88,17 +84,17 @@ class Bench:
             jax.block_until_ready(evaluator(workload, cluster, piece))
 
         runs = [functools.partial(run, piece) for piece in pieces]
-        return len(runs) * batch / best_sum_s(runs, self.effort.seconds)
+        return len(runs) * batch / best_sum_s(runs, self.effort["seconds"])
 
     def batch_cost_per_s(self, size: int) -> float:
         """`compiled.batch_cost` from NumPy arrays to NumPy arrays."""
         points = self.pool.batch(size)
-        return size / best_s(lambda: compiled.batch_cost(*self.floats, points), self.effort.seconds)
+        return size / best_s(lambda: compiled.batch_cost(*self.floats, points), self.effort["seconds"])
 
     def throughput(self) -> dict[str, Any]:
         """Every library at every batch size."""
         value, gradient = compiled.value(), compiled.gradient()
-        sizes, gradient_sizes = self.effort.sizes, self.effort.gradient_sizes
+        sizes, gradient_sizes = self.effort["sizes"], self.effort["gradient_sizes"]
         return {
             "python_per_s": self.python_per_s(),
             "numpy_per_s": {size: self.numpy_per_s(size) for size in sizes},
@@ -124,10 +120,10 @@ class Bench:
             ),
         }
         rows = []
-        for role in self.effort.roles:
+        for role in self.effort["roles"]:
             function, batch, hardware = programs[role]
             chosen = compiled.COMPILER_OPTIONS[role.split()[0]]
-            for name in self.effort.candidates:
+            for name in self.effort["candidates"]:
                 options = CANDIDATES[name]
                 if options == chosen or not hardware:  # which compiles for a minute
                     measured = self._compile(function, options, batch, hardware)
@@ -147,7 +143,7 @@ class Bench:
         traced = time.perf_counter()
         program = lowered.compile(compiler_options=options)
         finished = time.perf_counter()
-        run_s = best_s(lambda: jax.block_until_ready(program(workload, cluster, points)), self.effort.seconds)
+        run_s = best_s(lambda: jax.block_until_ready(program(workload, cluster, points)), self.effort["seconds"])
         return {
             "trace_s": traced - started,
             "compile_s": finished - traced,
@@ -196,8 +192,8 @@ class Bench:
             placed = jax.device_put(points)
             in_jax = best_s(
                 lambda placed=placed: jax.block_until_ready(compiled.value()(workload, cluster, placed)),
-                self.effort.seconds,
+                self.effort["seconds"],
             )
-            seconds[layout] = {"numpy_s": best_s(in_numpy, self.effort.seconds), "jax_s": in_jax}
+            seconds[layout] = {"numpy_s": best_s(in_numpy, self.effort["seconds"]), "jax_s": in_jax}
             seconds["plans"] = int(np.size(results[0].step_s))
         return seconds

@@ -62,7 +62,7 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
 
 
 def _effort(config: Config) -> dict[str, Any]:
-    """The fields of `evaluators.Effort`."""
+    """An `evaluators.Effort`."""
     if config.quick:
         return {
             "seconds": QUICK_SECONDS,

@@ -6,8 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from costmodel import map_leaves
-from costmodel.formulas import as_floats
+from costmodel import as_floats, map_leaves
 from costmodel.inputs import SCHEDULES, Cluster, Kind, Plan, PlanPoint, Workload, embed, options, schedule_rows
 from costmodel.specs import load_cluster, load_workload
 

@@ -15,12 +15,12 @@ def pin(cores: list[int]) -> None:
 
 def one_core(order: dict[str, Any]) -> dict[str, Any]:
     """Everything that is compared within one run on one core."""
-    from experiments.speed.evaluators import Bench, Effort
+    from experiments.speed.evaluators import Bench
     from experiments.speed.machine import limit_s, rates_per_s
 
-    effort = Effort(**order["effort"])
+    effort = order["effort"]
     bench = Bench(effort, order["plans"], order["seed"])
-    rates = rates_per_s(effort.seconds / 4, effort.links)
+    rates = rates_per_s(effort["seconds"] / 4, effort["links"])
     counts = bench.operation_counts()
     return {
         "throughput": bench.throughput(),

@@ -71,7 +71,7 @@ def answer_of(
     jobs = tuple(_job(job, cluster, plan) for job, plan in zip(problem.jobs, plans, strict=True))
     train_s = sum(answer.job.weight * answer.train_s for answer in jobs)
     own = quantities(cluster, domain, train_s, problem.limits.rent)
-    least = problem.objective.minimised(own, sum(job.weight * job.steps for job in problem.jobs))
+    least = own.minimised(problem.objective, sum(job.weight * job.steps for job in problem.jobs))
     bound, tokens = min(math.exp(log_bound), least), sum(job.tokens for job in problem.jobs)
     peak_bytes = max(answer.validation.peak_bytes for answer in jobs)
     return Answer(

@@ -16,11 +16,11 @@ import numpy as np
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster
 from optimize.clusters import one_job
-from optimize.clusters.answers import Answer, continuous_answer, misses
+from optimize.clusters.answers import Answer, answer_of, continuous_answer, misses
 from optimize.clusters.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
 from optimize.clusters.infeasible import why_infeasible
 from optimize.clusters.progress import Progress, Relaxed
-from optimize.clusters.real_parts import catalogue_answer, search_parts
+from optimize.clusters.real_parts import PartsProgress, search_parts
 from optimize.clusters.several_jobs import MixProgress, search_mix
 from optimize.clusters.several_jobs_bound import shared_bound
 from optimize.hardware import shadow_prices, solve_plans
@@ -80,7 +80,7 @@ def design(
     progress("real parts")
     rest_s = max(1.0, start + PARTS_SHARE * seconds - time.monotonic())
     parts = search_parts(problem.jobs, limits, objective, rest_s, kept)
-    catalogue = catalogue_answer(problem, parts) if parts.plans else None
+    catalogue = _catalogue(problem, parts) if parts.plans else None
     if continuous is None and catalogue is None:
         raise CommandError(Status.infeasible, why_infeasible(problem))
     _check_met(continuous, catalogue)
@@ -170,6 +170,32 @@ def _several(
         bound_is="every plan of every job on every count was bounded over the hardware that the jobs share",
     )
     return answer, search
+
+
+def _catalogue(problem: Problem, parts: PartsProgress) -> Answer:
+    """The answer of the best cluster of real parts."""
+    assert parts.best is not None
+    cluster, chip = parts.best.cluster, parts.best.cluster.accelerator
+    hardware = {
+        "flop_per_s": float(chip.peak_16bit_flop_per_s),
+        "hbm_bytes_per_s": float(chip.hbm_bytes_per_s),
+        "scale_up_bytes_per_s": float(cluster.tiers[0].bandwidth_bytes_per_s),
+        "scale_out_bytes_per_s": float(cluster.tiers[-1].bandwidth_bytes_per_s),
+        "hbm_bytes": float(chip.hbm_bytes),
+        "accelerators": parts.best.bought,
+    }
+    return answer_of(
+        problem,
+        cluster,
+        parts.best.domain,
+        parts.plans,
+        hardware=hardware,
+        name=parts.best.name,
+        log_bound=parts.log_bound,
+        evaluations=parts.evaluations,
+        shadow_prices={},
+        bound_is="every plan on every listed part and count that could be better was evaluated",
+    )
 
 
 def _frontier(

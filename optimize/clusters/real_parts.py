@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import as_floats, hardware_of
+from costmodel import as_floats
+from costmodel.formulas import hardware_of
 from costmodel.inputs import Cluster, Plan
-from optimize.clusters.answers import Answer, answer_of
 from optimize.clusters.best_plan import best_plan
 from optimize.clusters.counts import grid, least_products_s
 from optimize.lattice import Families, lattice
-from optimize.question import RATES, Job, Limits, Objective, Problem, Quantities, known_clusters, quantities, sized
+from optimize.question import RATES, Job, Limits, Objective, Quantities, known_clusters, quantities, sized
 
 NETWORKS_BYTES_PER_S = (25e9, 50e9, 100e9)
 """InfiniBand of 200, 400 and 800 Gb/s for each accelerator, priced in proportion, as `prices.toml` says."""
@@ -76,32 +76,6 @@ def search_parts(
     return parts
 
 
-def catalogue_answer(problem: Problem, parts: PartsProgress) -> Answer:
-    """The answer of the best cluster of real parts."""
-    assert parts.best is not None
-    cluster, chip = parts.best.cluster, parts.best.cluster.accelerator
-    hardware = {
-        "flop_per_s": float(chip.peak_16bit_flop_per_s),
-        "hbm_bytes_per_s": float(chip.hbm_bytes_per_s),
-        "scale_up_bytes_per_s": float(cluster.tiers[0].bandwidth_bytes_per_s),
-        "scale_out_bytes_per_s": float(cluster.tiers[-1].bandwidth_bytes_per_s),
-        "hbm_bytes": float(chip.hbm_bytes),
-        "accelerators": parts.best.bought,
-    }
-    return answer_of(
-        problem,
-        cluster,
-        parts.best.domain,
-        parts.plans,
-        hardware=hardware,
-        name=parts.best.name,
-        log_bound=parts.log_bound,
-        evaluations=parts.evaluations,
-        shadow_prices={},
-        bound_is="every plan on every listed part and count that could be better was evaluated",
-    )
-
-
 def _within_limits(parts: PartsProgress) -> list[Candidate]:
     """All clusters, networks and counts within the limits."""
     kept = []
@@ -136,7 +110,7 @@ def _counts(parts: PartsProgress, cluster: Cluster) -> list[Candidate]:
         value = quantities(part, domain, least_s, parts.limits.rent)
         if _misses(parts, value):
             continue
-        log_bound = math.log(parts.objective.minimised(value, parts.steps))
+        log_bound = math.log(value.minimised(parts.objective, parts.steps))
         kept.append(Candidate(cluster=part, domain=domain, bought=count * size / domain, log_bound=log_bound))
     return kept
 

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodel import Scalar, total
+from costmodel import Scalar, as_floats, total
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import OpCounts, as_floats, counts, hardware_of, memory, step, with_hardware
+from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, with_hardware
 from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, Split, embed, layers, schedule_rows
 from costmodel.specs import demands
 from optimize.lattice import OVERLAPS

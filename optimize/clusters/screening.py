@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import Exact, map_leaves
-from costmodel.evaluators import compiled, dual
-from costmodel.formulas import as_floats, cost, counts, hardware_of, memory, with_hardware
+from costmodel import Exact, as_floats, map_leaves
+from costmodel.evaluators import COMPILER_OPTIONS, anonymous, dual, in_jax
+from costmodel.formulas import cost, counts, hardware_of, memory, with_hardware
 from costmodel.inputs import RECOMPUTES, Cluster, Plan, PlanPoint, RecomputeRow, Workload, embed
 from optimize.question import RATES, Problem, Tangents
 
@@ -28,7 +28,7 @@ _FULL: RecomputeRow = RECOMPUTES["full"]
 def _program() -> Any:
     import jax
 
-    semantics = compiled.in_jax()
+    semantics = in_jax()
 
     def evaluate(workload: Workload, template: Cluster, point: PlanPoint, rates: tuple[Any, ...]) -> tuple[Any, ...]:
         def step_s(rates: tuple[Any, ...]) -> Any:
@@ -42,7 +42,7 @@ def _program() -> Any:
         ]
         return value, *(slope * rate / value for slope, rate in zip(slopes, rates, strict=True)), *peaks
 
-    return jax.jit(evaluate, compiler_options={**compiled.COMPILER_OPTIONS["gradient"]})
+    return jax.jit(evaluate, compiler_options={**COMPILER_OPTIONS["gradient"]})
 
 
 def _with_rates(template: Cluster, rates: Any) -> Cluster:
@@ -52,8 +52,8 @@ def _with_rates(template: Cluster, rates: Any) -> Cluster:
 def screen(workload: Workload, machine: Cluster, points: PlanPoint, y: np.ndarray, batch: int = BATCH) -> Tangents:
     """Tangents of one step of each plan of `points` (arrays of one length), at its own logarithms of the rates."""
     program = _program()
-    workload = map_leaves(np.float32, compiled.anonymous(workload))
-    template = map_leaves(np.float32, compiled.anonymous(machine))
+    workload = map_leaves(np.float32, anonymous(workload))
+    template = map_leaves(np.float32, anonymous(machine))
     rates = np.exp(y).astype(np.float32)
     pieces = []
     for start in range(0, len(rates), batch):

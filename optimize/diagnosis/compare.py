@@ -1,6 +1,5 @@
 """Two answers to one question side by side: another plan on the same cluster, or the same plan on another cluster."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,25 +9,15 @@ if TYPE_CHECKING:
     from costmodel.measured import Comparison
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Difference:
-    """One quantity of both answers."""
-
-    name: str
-    first: float
-    second: float
-
-    @property
-    def change(self) -> float:
-        """The second over the first, as a difference."""
-        return self.second - self.first
+Difference = tuple[str, float, float]
+"""One quantity of both answers: its name, the first and the second."""
 
 
 def largest_first(first: Mapping[str, float], second: Mapping[str, float]) -> list[Difference]:
     """Every name of either, by the size of its change."""
     names = dict.fromkeys((*first, *second))
-    differences = [Difference(name=name, first=first.get(name, 0.0), second=second.get(name, 0.0)) for name in names]
-    return sorted(differences, key=lambda difference: -abs(difference.change))
+    differences = [(name, first.get(name, 0.0), second.get(name, 0.0)) for name in names]
+    return sorted(differences, key=lambda difference: -abs(difference[2] - difference[1]))
 
 
 def times(first: Explanation, second: Explanation) -> list[Difference]:
@@ -60,10 +49,6 @@ def differences_json(first: Explanation, second: Explanation) -> dict[str, Any]:
         "log_ratio": sure.log_ratio,
         "log_ratio_sd": sure.log_sd,
         "probability_faster": sure.probability_faster,
-        "terms": [
-            {"name": d.name, "exposed_s": [d.first, d.second], "change_s": d.change} for d in times(first, second)
-        ],
-        "memory": [
-            {"name": d.name, "bytes": [d.first, d.second], "change_bytes": d.change} for d in memories(first, second)
-        ],
+        "terms": [{"name": name, "exposed_s": [a, b], "change_s": b - a} for name, a, b in times(first, second)],
+        "memory": [{"name": name, "bytes": [a, b], "change_bytes": b - a} for name, a, b in memories(first, second)],
     }

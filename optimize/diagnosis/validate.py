@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from costmodel import Exact
-from costmodel.evaluators import evaluate, memory_by_stage, prepare
-from costmodel.formulas import Breakdown, StageMemory, parts, peak
+from costmodel.evaluators import memory_by_stage, prepare
+from costmodel.formulas import Breakdown, StageMemory, breakdown, parts, peak
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.specs import violations
 from optimize.diagnosis.played import PipelineCheck, check_pipeline
@@ -25,7 +25,7 @@ class Validation:
 
     plan: Plan
     violations: tuple[str, ...]
-    breakdown: Breakdown | None
+    breakdown: Breakdown | None  # without money
     stages: tuple[StageMemory, ...]
     limit_bytes: float
     pipeline: PipelineCheck | None
@@ -84,12 +84,13 @@ def validate(workload: Workload, cluster: Cluster, plan: Plan) -> Validation:
             messages=broken,
         )
     numbers, cluster_numbers, point = prepare(workload, cluster, plan)
-    pipeline = check_pipeline(plan, point, parts(numbers, cluster_numbers, point, _EXACT))
+    done = parts(numbers, cluster_numbers, point, _EXACT)
+    pipeline = check_pipeline(plan, point, done)
     stages = memory_by_stage(workload, cluster, plan)
     return Validation(
         plan=plan,
         violations=(),
-        breakdown=evaluate(workload, cluster, plan),
+        breakdown=breakdown(numbers, cluster_numbers, point, done, _EXACT),
         stages=stages,
         limit_bytes=limit_bytes,
         pipeline=pipeline,

@@ -13,18 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from costmodel import Exact, Scalar, Semantics, map_leaves, total
+from costmodel import Exact, Scalar, Semantics, as_floats, map_leaves, total
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import (
-    Hardware,
-    OpCounts,
-    as_floats,
-    counts,
-    hardware_of,
-    memory,
-    step,
-    with_hardware,
-)
+from costmodel.formulas import Hardware, OpCounts, counts, hardware_of, memory, step, with_hardware
 from costmodel.inputs import Cluster, PlanPoint, Workload
 from costmodel.models import run_by
 from optimize.question import Problem, Quantities
@@ -133,7 +124,7 @@ class HardwareModel:
     def objective(self, of: Quantities) -> Scalar:
         """The positive quantity that is minimised."""
         steps = total(job.weight * job.steps for job in self.problem.jobs)
-        return self.problem.objective.minimised(of, steps)
+        return of.minimised(self.problem.objective, steps)
 
     def residuals(self, of: Quantities) -> dict[str, Scalar]:
         """Positive quantities that must be at most 1, by name."""

@@ -6,16 +6,16 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from optimize.lattice.axes import LARGEST_VIRTUAL as LARGEST_VIRTUAL
-    from optimize.lattice.axes import Axis as Axis
+    from optimize.lattice.axis import Axis as Axis
     from optimize.lattice.default_plan import choose_plan as choose_plan
     from optimize.lattice.default_plan import enlarged as enlarged
     from optimize.lattice.default_plan import plan_precision as plan_precision
+    from optimize.lattice.enumeration import lattice as lattice
     from optimize.lattice.lattice import CHUNK as CHUNK
     from optimize.lattice.lattice import OVERLAPS as OVERLAPS
     from optimize.lattice.lattice import SEARCHED as SEARCHED
     from optimize.lattice.lattice import Chunk as Chunk
     from optimize.lattice.lattice import Lattice as Lattice
-    from optimize.lattice.lattice import lattice as lattice
     from optimize.lattice.narrowing import thinned as thinned
     from optimize.lattice.recompute_families import Families as Families
 

@@ -6,41 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import map_leaves
 from costmodel.formulas import domain_sizes
 from costmodel.inputs import SCHEDULES, Plan, embed, options, schedule_rows
-from costmodel.specs import Demands, kept
+from costmodel.specs import Demands
+from optimize.lattice.axis import Axis, Fixed, Keeps, wanted
 
-Fixed = Mapping[str, Any]
 Rows = Mapping[str, np.ndarray]
 LARGEST_VIRTUAL = 256
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of the layers, for full recompute
-
-
-@dataclasses.dataclass(frozen=True)
-class Axis:
-    """Options of all rows one after another; those of row i start at `offset[i]`."""
-
-    table: Mapping[str, np.ndarray]  # one entry for each option, by column
-    offset: np.ndarray
-    count: np.ndarray
-    embedded: Mapping[Any, Mapping[str, Any]]  # by dtype: fields of a `PlanPoint`, one entry for each option
-
-    def at(self, kept: np.ndarray) -> "Axis":
-        """The axis of some of the rows."""
-        return dataclasses.replace(self, offset=self.offset[kept], count=self.count[kept])
-
-    def fields(self, entry: np.ndarray, dtype: Any) -> dict[str, Any]:
-        """Fields of a `PlanPoint` at these entries."""
-        return {name: map_leaves(lambda leaf: leaf[entry], tree) for name, tree in self.embedded[dtype].items()}
-
-
-def wanted(fixed: Fixed, name: str, values: Any) -> Any:
-    """Whether values are those that a field is fixed to: any where it is free or None."""
-    allowed = fixed.get(name)
-    if allowed is None:
-        return np.ones(np.shape(values), bool)
-    return np.isin(values, list(allowed) if isinstance(allowed, set | frozenset) else [allowed])
 
 
 def axis(
@@ -67,7 +40,7 @@ def _rows_of(table: Mapping[Any, Any], chosen: np.ndarray, dtype: Any) -> Any:
     return type(rows[0])(**{name: np.array([getattr(row, name) for row in rows], dtype)[chosen] for name in names})
 
 
-def stages_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
+def stages_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
     """Schedules and virtual stages."""
     names, several = list(SCHEDULES), [schedule.interleaves for schedule in SCHEDULES.values()]
     most = min(d.layers, LARGEST_VIRTUAL)
@@ -86,7 +59,7 @@ def stages_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
         for index, name in enumerate(names):
             v = virtual[schedule == index]
             chosen = {"schedule": name, "virtual_stages": v, "stage_layers": held}
-            legal[:, schedule == index] = kept(d, {**key, **chosen}, new=chosen) & (fullest % v == 0)
+            legal[:, schedule == index] = keeps({**key, **chosen}, new=chosen) & (fullest % v == 0)
         plain = legal[:, schedule == first].any(axis=1, keepdims=True)
         legal &= (stages > 1) | ~plain | (schedule == first)
         return {"schedule": schedule[None], "virtual_stages": virtual[None]}, legal
@@ -106,17 +79,7 @@ def _layers_of_stages(layers: int, stages: np.ndarray, given: Sequence[int] | No
     return (odd * stages, odd * layers, odd * (layers // stages)), -(-layers // stages)
 
 
-def even_layers(count: int, pipeline: int) -> tuple[int, ...] | None:
-    """None where the layers divide; otherwise the odd ones go to late middle stages, then to the ends."""
-    share, odd = divmod(count, pipeline)
-    if odd == 0 or share == 0:
-        return None
-    order = [*range(pipeline - 2, 0, -1), pipeline - 1, 0]
-    heavier = set(order[:odd])
-    return tuple(share + (stage in heavier) for stage in range(pipeline))
-
-
-def shards_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
+def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
     """ZeRO stages, each over all of data x context (0) or over the ranks of one domain of some tier."""
     stages = np.array([z for z in options.ZERO_STAGES if wanted(fixed, "zero_stage", z)], int)
     counted = {"accelerators": int(d.cluster.accelerators)}
@@ -135,7 +98,7 @@ def shards_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
         shard = np.repeat(np.concatenate(shards, axis=1), len(stages), axis=1)
         possible = (shard >= 0) & ((shard == 0) | (zero > 0))
         chosen = {"zero_stage": zero, "data_shard": np.maximum(shard, 0)}
-        legal = possible & kept(d, {**key, **counted, **chosen}, new=chosen)
+        legal = possible & keeps({**key, **counted, **chosen}, new=chosen)
         undivided = (ranks == 1) & legal[:, zero[0] == 0].any(axis=1, keepdims=True)
         idle = (zero > 0) & ((zero < 3) | (copy_bytes == 0))
         return {"zero_stage": zero, "data_shard": shard}, legal & ~(undivided & idle)
@@ -147,14 +110,14 @@ def shards_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
     return axis(rows, ("domain", "tensor", "context", "data", "expert", "expert_tensor"), make, embedded)
 
 
-def switches_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
+def switches_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
     """Sequence parallelism off and on, ring and all-to-all."""
     parallel, exchange = np.array([[1, 0, 1, 0], [0, 0, 1, 1]])
     kinds = np.array(["ring", "all_to_all"])
 
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
         chosen = {"sequence_parallel": parallel, "context_kind": kinds[exchange]}
-        legal = kept(d, {**key, **chosen}, new=chosen) & wanted(fixed, "sequence_parallel", parallel.astype(bool))
+        legal = keeps({**key, **chosen}, new=chosen) & wanted(fixed, "sequence_parallel", parallel.astype(bool))
         legal = legal & wanted(fixed, "context_kind", kinds[exchange])
         alike = (key["context"] == 1) & (exchange == 1) & (fixed.get("context_kind") != "all_to_all")
         return {"sequence_parallel": parallel[None], "all_to_all": exchange[None]}, legal & ~alike
@@ -166,7 +129,7 @@ def switches_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
     return axis(rows, ("tensor", "context"), make, embedded)
 
 
-def recompute_axis(d: Demands, rows: Rows, fixed: Fixed) -> Axis:
+def recompute_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
     """Nothing, the attention's core, or everything in a share of the layers that is whole layers of each stage."""
     names = list(options.RECOMPUTES)
     shares = SHARES if fixed.get("recompute_share") is None else (float(fixed["recompute_share"]),)

@@ -10,7 +10,7 @@ from costmodel.evaluators import prepare
 from costmodel.formulas import cost
 from costmodel.inputs import SCHEDULES, Cluster, Plan, Workload, layers
 from costmodel.specs import violations
-from optimize.lattice.axes import even_layers
+from optimize.lattice.axis import even_layers
 from optimize.status import CommandError, Status
 
 LARGEST_DEGREE = 1024  # that is tried; degrees that are given may be larger

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import Cluster, Split, Workload
-from costmodel.specs import Demands, kept
-from optimize.lattice.axes import wanted
+from costmodel.specs import Demands
+from optimize.lattice.axis import DEGREES, Keeps, wanted
 from optimize.status import CommandError, Status
 
-DEGREES = ("domain", "tensor", "context", "pipeline", "data", "expert", "expert_tensor", "microbatch")
 LARGEST = 10**9  # accelerators, and sequences of a step
 MOST_ROWS = 20_000_000  # of degrees: some 2 GB
 _TOO_MANY = (
@@ -22,12 +21,12 @@ _TOO_MANY = (
 )
 
 
-def rows_of_degrees(d: Demands, fixed: Mapping[str, Any]) -> Iterator[dict[str, np.ndarray]]:
+def rows_of_degrees(d: Demands, keeps: Keeps, fixed: Mapping[str, Any]) -> Iterator[dict[str, np.ndarray]]:
     """Part by part, in a fixed order: the usual domain first, then the least tensor degree."""
     _check_sizes(d.workload, d.cluster)
     count = 0
-    for domain, tensor in _outer(d, fixed):
-        part = _rows(d, fixed, domain, tensor)
+    for domain, tensor in _outer(d, keeps, fixed):
+        part = _rows(d, keeps, fixed, domain, tensor)
         count += len(part["tensor"])
         if count > MOST_ROWS:
             cluster = d.cluster
@@ -43,25 +42,25 @@ def _check_sizes(workload: Workload, cluster: Cluster) -> None:
             raise CommandError(Status.bad_input, f"`{name}` is {value}; expected at most {LARGEST} for a search")
 
 
-def _outer(d: Demands, fixed: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+def _outer(d: Demands, keeps: Keeps, fixed: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
     """Domains and tensor degrees, the usual domain first."""
     total = int(d.cluster.accelerators)
     widths = divisors(math.gcd(total, *(int(size) for size, _ in d.tensor_divides)))
-    tensors = [t for t in widths if kept(d, {"tensor": t}) and wanted(fixed, "tensor", t)]
-    return itertools.product(_domains(d, fixed), tensors)
+    tensors = [t for t in widths if keeps({"tensor": t}) and wanted(fixed, "tensor", t)]
+    return itertools.product(_domains(d, keeps, fixed), tensors)
 
 
-def _domains(d: Demands, fixed: Mapping[str, Any]) -> list[int]:
+def _domains(d: Demands, keeps: Keeps, fixed: Mapping[str, Any]) -> list[int]:
     inner, total = d.cluster.tiers[0], int(d.cluster.accelerators)
     usable, size = int(inner.usable_size), int(inner.size)
     domains = [usable, *(n for n in divisors(total) if size / 2 < n <= size and n != usable)]
     if fixed.get("domain") is not None:
         domains = [fixed["domain"]] if isinstance(fixed["domain"], int) else sorted(fixed["domain"])
     domains = domains[:1] if total <= domains[0] else domains
-    return [n for n in domains if kept(d, {"domain": n, "accelerators": total})]
+    return [n for n in domains if keeps({"domain": n, "accelerators": total})]
 
 
-def _rows(d: Demands, fixed: Mapping[str, Any], domain: int, tensor: int) -> dict[str, np.ndarray]:
+def _rows(d: Demands, keeps: Keeps, fixed: Mapping[str, Any], domain: int, tensor: int) -> dict[str, np.ndarray]:
     """Legal degrees under one domain and tensor degree, each with every microbatch."""
     inside = int(d.cluster.accelerators) // tensor
     batch = int(d.workload.batch)
@@ -73,7 +72,7 @@ def _rows(d: Demands, fixed: Mapping[str, Any], domain: int, tensor: int) -> dic
     c = {"context": context, "pipeline": pipeline, "expert": expert, "expert_tensor": expert_tensor}
     c |= {"data": np.where(whole, inside // (context * pipeline), 1), "microbatch": np.ones_like(context)}
     product = tensor * context * c["data"] * pipeline
-    legal = whole & kept(d, {**c, "tensor": tensor, "domain": domain, "accelerators": product})
+    legal = whole & keeps({**c, "tensor": tensor, "domain": domain, "accelerators": product})
     for name in DEGREES[2:-1]:
         legal = legal & wanted(fixed, name, c[name])
     c = {name: column[legal] for name, column in c.items()}

@@ -9,7 +9,7 @@ What is left out because something that stays is never worse in time nor in memo
 - overlap that is switched off (timing.overlapped_s is at most compute + communication, and takes no memory);
 - ZeRO 1 to 3 on one rank (3: unless the precision keeps cast copies), all-to-all with one context rank;
 - schedules other than 1F1B without a pipeline (equal time, no less memory).
-And for the sake of size, in words: layers that do not divide go to late middle stages (`axes.even_layers`),
+And for the sake of size, in words: layers that do not divide go to late middle stages (`axis.even_layers`),
 and virtual stages divide those of the fullest stage (where they do not, the closed form is up to 18 % too fast);
 weights are shared by all of data x context or by the ranks inside one domain; recompute covers quarters of the layers,
 as far as those are whole layers; domains are used by more than half.
@@ -17,17 +17,14 @@ as far as those are whole layers; domains are used by more than half.
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import Cost
 from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Workload, embed, options
-from costmodel.models import run_by
-from costmodel.specs import PLAN_CHECKS, Demands, SpecError, demands, fail, nearest, violations
-from optimize.lattice.axes import Axis, even_layers, recompute_axis, shards_axis, stages_axis, switches_axis
-from optimize.lattice.degrees import DEGREES, rows_of_degrees
+from costmodel.specs import Demands, demands
+from optimize.lattice.axis import DEGREES, Axis, even_layers
 
 CHUNK = 65_536
 AXES = ("schedule", "virtual_stages", "zero_stage", "data_shard", "sequence_parallel", "context_kind", "recompute")
@@ -154,12 +151,12 @@ class Lattice:
             return tuple(self.fixed["stage_layers"])
         return even_layers(self.demands.layers, pipeline)
 
-    def needed(self, found: Cost) -> np.ndarray:
+    def needed(self, peak_bytes: np.ndarray, second_bytes: np.ndarray | float) -> np.ndarray:
         """Memory over what there is: of HBM or, where more of it is lacking, of the second memory. Above 1: no fit."""
-        chip, share = self.cluster.accelerator, found.peak_bytes / self.cluster.accelerator.hbm_bytes
+        chip, share = self.cluster.accelerator, peak_bytes / self.cluster.accelerator.hbm_bytes
         if self._plain.offload is None:
             return share
-        return np.maximum(share, found.second_bytes / chip.second_memory_bytes)
+        return np.maximum(share, second_bytes / chip.second_memory_bytes)
 
     @functools.cached_property
     def demands(self) -> Demands:
@@ -189,44 +186,3 @@ class Lattice:
         }
         given = {name: value for name, value in self.fixed.items() if name not in fields}
         return Plan(**(on | fields | given))
-
-
-def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Lattice:
-    """All legal plans that keep the fields in `fixed`. A set among its values allows any of its members.
-
-    The workload of the lattice has the operators that the cluster's software has.
-    """
-    _check_fields(fixed)
-    workload = run_by(workload, cluster.stack.habits)
-    asked = demands(workload, cluster)
-    parts = list(rows_of_degrees(asked, fixed))
-    rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}
-    makers = (stages_axis, shards_axis, switches_axis, recompute_axis) if len(rows["tensor"]) else ()
-    axes = tuple(make(asked, rows, fixed) for make in makers)
-    sizes = functools.reduce(np.multiply, (axis.count for axis in axes), np.ones(len(rows["tensor"]), int))
-    single = {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}
-    whole = Lattice(workload, cluster, single, rows, axes, np.cumsum(sizes)).with_rows(np.flatnonzero(sizes > 0))
-    if len(whole) and violations(whole.plan(0), workload, cluster):  # by a field that is the same in all plans
-        return dataclasses.replace(whole, ends=whole.ends[:0])
-    return whole
-
-
-def _check_fields(fixed: Mapping[str, Any]) -> None:
-    """Raise for a field that no plan has, and for a value that it does not take."""
-    for name, value in fixed.items():
-        if name not in PLAN_CHECKS:
-            raise SpecError(f"fixed: `{name}` is not a field of a plan; {nearest(name, PLAN_CHECKS)}")
-        for one in value if isinstance(value, set | frozenset) else (value,):
-            if not PLAN_CHECKS[name](one):
-                fail("fixed", name, one, PLAN_CHECKS[name].expected)
-
-
-def chunks(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], size: int = CHUNK) -> Iterator[Chunk]:
-    """All legal plans in a fixed order, `size` at a time: memory does not grow with their number."""
-    whole = lattice(workload, cluster, fixed)
-    return (whole.chunk(start, start + size) for start in range(0, len(whole), size))
-
-
-def count(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> int:
-    """How many legal plans there are."""
-    return len(lattice(workload, cluster, fixed))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from costmodel.inputs import Cluster, Workload
-from optimize.lattice.lattice import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.lattice.recompute_families import Families
 from optimize.question import sized
 

@@ -9,16 +9,16 @@ if TYPE_CHECKING:
     from optimize.plans.evaluation import exactly as exactly
     from optimize.plans.evaluation import in_numpy as in_numpy
     from optimize.plans.exhaustive import chunk_count as chunk_count
-    from optimize.plans.find_plan import PlanResult as PlanResult
-    from optimize.plans.find_plan import Ranked as Ranked
     from optimize.plans.find_plan import find_plan as find_plan
+    from optimize.plans.find_plan import find_plan_for as find_plan_for
     from optimize.plans.inputs import PlanInputs as PlanInputs
     from optimize.plans.plan_values import plan_value as plan_value
     from optimize.plans.processes import connect as connect
     from optimize.plans.processes import search_shared as search_shared
     from optimize.plans.processes import standard_output_for_errors as standard_output_for_errors
-    from optimize.plans.restricted import find_plan_for as find_plan_for
-    from optimize.plans.restricted import restriction_cost as restriction_cost
+    from optimize.plans.result import PlanResult as PlanResult
+    from optimize.plans.result import Ranked as Ranked
+    from optimize.plans.result import restriction_cost as restriction_cost
     from optimize.plans.runner_ups import RunnerUp as RunnerUp
     from optimize.plans.sharding import WAIT_S as WAIT_S
     from optimize.plans.sharding import Sharding as Sharding

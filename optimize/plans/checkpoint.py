@@ -12,7 +12,6 @@ from typing import Any
 
 from costmodel.inputs import schedule_rows
 from optimize.lattice import Lattice
-from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.sharding import Sharding
@@ -35,8 +34,8 @@ def check_checkpoint(directory: Path | None) -> None:
 class Checkpoint:
     """What one process has finished, and what it reads in the files of others."""
 
-    def __init__(self, sharding: Sharding, lattice: Lattice, value: PlanValue, top: int) -> None:
-        signature = _signature(lattice, value, top)
+    def __init__(self, sharding: Sharding, lattice: Lattice, value: PlanValue, top: int, chunk: int) -> None:
+        signature = _signature(lattice, value, top, chunk)
         self.folder, self.signature, self.chunks, self.saved = sharding.checkpoint, signature, set[int](), 0.0
         self.name = f"plan-{signature}-{sharding.process}of{sharding.processes}.json"
         self.of_this_run = [f"plan-{signature}-{i}of{sharding.processes}.json" for i in range(sharding.processes)]
@@ -77,10 +76,10 @@ class Checkpoint:
         self.saved = time.perf_counter()
 
 
-def _signature(lattice: Lattice, value: PlanValue, top: int) -> str:
+def _signature(lattice: Lattice, value: PlanValue, top: int, chunk: int) -> str:
     """A name of the question: files of another one are not read."""
     question = (lattice.workload, lattice.cluster, sorted(map(_named, lattice.fixed.items())), len(lattice), top)
-    named = (value.name, sorted(value.factors.items()), exhaustive.CHUNK, schedule_rows())
+    named = (value.name, sorted(value.factors.items()), chunk, schedule_rows())
     return hashlib.sha256(repr((question, named)).encode()).hexdigest()[:16]
 
 

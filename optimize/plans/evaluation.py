@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import Exact, map_leaves
-from costmodel.formulas import Cost, as_floats, cost
+from costmodel import Exact, as_floats, map_leaves
+from costmodel.formulas import Cost, cost
 from optimize.lattice import Chunk, Lattice
 
 MARGIN = 1e-4

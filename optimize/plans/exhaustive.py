@@ -48,7 +48,7 @@ def search(
         costs = evaluate(chunk)
         best = best.merged(_best_of(chunk, costs, value, best, top), top)
         if looked is not None:
-            looked(chunk, costs, lattice.needed(costs))
+            looked(chunk, costs, lattice.needed(costs.peak_bytes, costs.second_bytes))
         if done is not None:
             rest = numbers[place + 1 :]
             unseen = min(floor(lattice, value, rest[0]), best.unseen) if rest else np.inf
@@ -93,7 +93,7 @@ def compiled_batches(lattice: Lattice) -> Evaluate:
 
 def _best_of(chunk: Chunk, costs: Cost, value: PlanValue, best: Best, top: int) -> Best:
     """The best few of one chunk that may stand beside `best`."""
-    values, share = value(chunk, costs), chunk.lattice.needed(costs)
+    values, share = value(chunk, costs), chunk.lattice.needed(costs.peak_bytes, costs.second_bytes)
     sure, lightest = np.flatnonzero(share <= 1 - MARGIN), int(np.argmin(share))
     return Best(
         top=_top(chunk, values, share, value, best, top),
@@ -118,7 +118,7 @@ def _top(
         return ()
     asked = Chunk(chunk.lattice, chunk.indices[near])
     exact = exactly(chunk.lattice, asked.indices)
-    fits = chunk.lattice.needed(exact) <= 1
+    fits = chunk.lattice.needed(exact.peak_bytes, exact.second_bytes) <= 1
     entries = zip(value(asked, exact)[fits], asked.indices[fits], strict=True)
     return tuple(sorted((Entry(float(v), int(i)) for v, i in entries), key=lambda entry: entry.key)[:top])
 

@@ -1,78 +1,36 @@
-"""The best plan of a workload on a cluster: the whole lattice evaluated, the best few validated and explained."""
+"""The best plan of a workload on a cluster: the whole lattice evaluated, the best few validated and explained.
 
-import dataclasses
+Also of the plans that one launcher can run: each of its alternatives is a lattice of its own (`restricted`).
+"""
+
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from costmodel.inputs import Cluster, Plan, Workload
-from optimize.diagnosis import Elasticity, Validation, elasticities, validate
+from costmodel.inputs import Cluster, Workload
+from costmodel.specs import SpecError, nearest
+from optimize.diagnosis import Validation, elasticities, validate
 from optimize.lattice import SEARCHED, Lattice, lattice, plan_precision
+from optimize.launch import FRAMEWORKS
 from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
 from optimize.plans.plan_values import PlanValue, UserObjective, plan_value
+from optimize.plans.restricted import Search, narrow, search_tellable
+from optimize.plans.result import PlanResult, Ranked, merged
 from optimize.plans.row_bounds import in_order_of_bounds
-from optimize.plans.runner_ups import RunnerUp, runner_ups
-from optimize.status import Status
+from optimize.plans.runner_ups import runner_ups
+from optimize.status import CommandError, Status
 from optimize.versions import versions
 
-Search = Callable[[Lattice, PlanValue, int], Best]
 ENUMERATED = 10_000_000
 """Plans up to which all are evaluated (some 3 s); beyond, as many as the proof needs (`row_bounds`)."""
 AMONG = (1, 8, 64)
 """Plans that are checked for each one told, more and more until one fits in every stage."""
 SIMPLER_WITHIN = 0.01  # of the best value: what a simpler plan may cost
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Ranked:
-    """One plan of the answer, scored in float64 and validated."""
-
-    plan: Plan
-    value: float  # as the objective reports it
-    gap: float  # over the lower bound
-    step_s: float
-    mfu: float
-    peak_bytes: float
-    reason: str
-    validation: Validation
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PlanResult:
-    """The answer. `lower_bound` holds for every legal plan that fits; it is the value where the search is complete."""
-
-    status: Status
-    message: str
-    objective: str
-    unit: str
-    maximised: bool  # whether a larger value is better
-    value: float
-    lower_bound: float
-    lower_bound_s: float  # of the step
-    gap: float
-    plans: tuple[Ranked, ...]  # best first
-    simplest: Ranked | None  # of those within 1 %, where it is not the best itself
-    elasticities: tuple[Elasticity, ...]
-    runner_ups: tuple[RunnerUp, ...]  # the best of other tensor and pipeline degrees
-    cells: Mapping[tuple[int, int], float]  # the best value of each tensor and pipeline degree that fits
-    legal_cells: frozenset[tuple[int, int]]
-    restriction: float | None  # how much worse the fixed fields make the value, relative to the best of all plans
-    plans_in_lattice: int
-    evaluations: int
-    fitting: int
-    seconds: float
-    seed: int
-    versions: Mapping[str, str]
-
-    @property
-    def plan(self) -> Plan:
-        """The best plan."""
-        return self.plans[0].plan
 
 
 def find_plan(
@@ -127,6 +85,42 @@ def find_plan(
         seed=0,
         versions=versions(),
     )
+
+
+def find_plan_for(
+    name: str,
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    top: int = 10,
+    search: Search = exhaustive.search,
+    **options: Any,
+) -> tuple[PlanResult, PlanResult | None]:
+    """The answer of `find_plan` for plans that the framework can be told; and that for all, unless it was stopped."""
+    if name not in FRAMEWORKS:
+        raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
+    framework, given = FRAMEWORKS[name], dict(fixed or {})
+    results, why = [], None
+    for alternative in framework.alternatives:
+        narrowed = narrow(given, alternative, plan_precision(cluster))
+        if narrowed is None:
+            continue
+        tellable = search_tellable(framework, workload, search)
+        try:
+            results.append(find_plan(workload, cluster, fixed=narrowed, top=top, search=tellable, **options))
+        except CommandError as error:
+            why = error if why is None or error.status is Status.infeasible else why
+        if results and results[-1].status is Status.incomplete:
+            break  # interrupted: what is known so far is the answer
+    if not results:
+        message = "no plan that keeps what is fixed" if why is None else why.message
+        raise CommandError(Status.infeasible, f"for {framework.title}: {message}")
+    result, every = merged(results, top), None
+    if result.status is Status.ok:
+        every = find_plan(workload, cluster, fixed=given, top=1, search=search, **options)
+        every = None if every.status is Status.incomplete else every
+    return result, every
 
 
 def _ordered(whole: Lattice, value: PlanValue) -> Lattice:

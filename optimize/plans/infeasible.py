@@ -46,7 +46,7 @@ def nothing_fits(whole: Lattice, best: Best) -> CommandError:
         told = "the seconds of a step are not finite; expected hardware and sizes of a physical magnitude"
         return CommandError(Status.bad_input, told)
     workload, cluster, plan = whole.workload, whole.cluster, whole.plan(least.index)
-    exact = float(whole.needed(exactly(whole, np.array([least.index])))[0])
+    exact = float(_needed(whole, np.array([least.index]))[0])
     hbm_bytes = float(cluster.accelerator.hbm_bytes)
     message = (
         f"memory: {workload.name} does not fit on {cluster.accelerators:,} {cluster.name}; of {len(whole):,} legal "
@@ -82,8 +82,13 @@ def _least(workload: Workload, cluster: Cluster, given: Mapping[str, Any]) -> fl
     whole = lattice(workload, cluster, {**given, **saving})
     least = np.inf
     for start in range(0, len(whole), CHUNK):
-        needed = whole.needed(exactly(whole, whole.chunk(start, start + CHUNK).indices))
+        needed = _needed(whole, whole.chunk(start, start + CHUNK).indices)
         least = min(least, float(needed.min()))
         if least <= 1:
             break
     return least
+
+
+def _needed(whole: Lattice, indices: np.ndarray) -> np.ndarray:
+    exact = exactly(whole, indices)
+    return whole.needed(exact.peak_bytes, exact.second_bytes)

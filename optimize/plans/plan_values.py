@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import Exact
-from costmodel.formulas import Breakdown, Cost, as_floats, breakdown, economics, parts
+from costmodel import Exact, as_floats
+from costmodel.formulas import Breakdown, Cost, breakdown, economics, parts
 from costmodel.inputs import Cluster, Workload
 from optimize.lattice import Chunk
 from optimize.question import Objective

@@ -37,7 +37,7 @@ def search_shared(
 
     `looked` is told of every plan that this process evaluates.
     """
-    start, checkpoint = time.perf_counter(), Checkpoint(sharding, lattice, value, top)
+    start, checkpoint = time.perf_counter(), Checkpoint(sharding, lattice, value, top, exhaustive.CHUNK)
     foreign, own, finished = checkpoint.read(top)
     numbers = range(sharding.process, chunk_count(lattice), sharding.processes)
     left = [number for number in numbers if number not in finished]

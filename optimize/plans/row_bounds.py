@@ -12,8 +12,8 @@ import itertools
 
 import numpy as np
 
-from costmodel import Exact
-from costmodel.formulas import as_floats, counts, in_flight, memory, stages, timing
+from costmodel import Exact, as_floats
+from costmodel.formulas import counts, in_flight, memory, stages, timing
 from costmodel.inputs import SCHEDULES, PlanPoint, options
 from optimize.lattice import LARGEST_VIRTUAL, Lattice
 from optimize.question import products_s

@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING
 from costmodel import door
 
 if TYPE_CHECKING:
+    from optimize.question.asked import design_problem as design_problem
     from optimize.question.clusters import known_bounds as known_bounds
     from optimize.question.clusters import known_clusters as known_clusters
     from optimize.question.clusters import products_s as products_s
     from optimize.question.clusters import quantities as quantities
     from optimize.question.clusters import sized as sized
     from optimize.question.objective import SECONDS_A_DAY as SECONDS_A_DAY
-    from optimize.question.objective import Job as Job
     from optimize.question.objective import Limits as Limits
     from optimize.question.objective import Objective as Objective
-    from optimize.question.objective import Quantities as Quantities
-    from optimize.question.objective import residuals as residuals
     from optimize.question.problem import Problem as Problem
-    from optimize.question.problem import design_problem as design_problem
+    from optimize.question.quantities import Job as Job
+    from optimize.question.quantities import Quantities as Quantities
+    from optimize.question.quantities import residuals as residuals
     from optimize.question.rates import RATES as RATES
     from optimize.question.rates import Left as Left
     from optimize.question.rates import Money as Money

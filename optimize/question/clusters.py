@@ -5,11 +5,11 @@ import functools
 import math
 from collections.abc import Mapping
 
-from costmodel import Scalar
-from costmodel.formulas import as_floats, economics, hardware_of, rates
+from costmodel import Scalar, as_floats
+from costmodel.formulas import economics, hardware_of, rates
 from costmodel.inputs import Cluster, PlanPoint, Workload, model_flop
 from costmodel.specs import SpecError, cluster_names, load_cluster
-from optimize.question.objective import Quantities
+from optimize.question.quantities import Quantities
 from optimize.question.rates import RATES
 
 LEAST_SHARE = 0.5  # of the least accelerator known by name: cheaper parts than those that are sold for training

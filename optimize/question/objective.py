@@ -1,23 +1,16 @@
-r"""What is asked of a cluster and its plans: jobs, an objective, limits; and by how much an answer breaks a limit.
+r"""What is asked of a cluster and its plans: an objective and limits.
 
 Every objective is a product of powers of three quantities, which are log-convex in the hardware at fixed plans:
 seconds $T$ to train, dollars a second $K$ (the purchase written off over its busy life, and electricity) and watts $P$
 at the meter. So one tangent in logarithms bounds them all.
 
     time $T$    cost $T K$    energy $T P$    tokens a dollar $D / (T K)$    tokens a joule $D / (T P)$
-
-A limit is a signed residual in logarithms, `log(value / limit)`: at most 0 where it is met, 0.01 where it is missed by
-one per cent.
 """
 
 import dataclasses
 import enum
-import math
-from collections.abc import Mapping
 
 from costmodel import Scalar
-from costmodel.formulas import Hardware
-from costmodel.inputs import Workload
 
 SECONDS_A_DAY = 86_400.0
 
@@ -55,29 +48,9 @@ class Objective(enum.Enum):
             return usd_per_s
         return meter_w if self.watt_power else 1.0
 
-    def minimised(self, of: "Quantities", steps: float) -> Scalar:
-        """The quantity whose logarithm a search minimises."""
-        seconds = of.train_s / steps if self is Objective.step else of.train_s
-        return seconds * self.price(of.usd_per_s, of.meter_w)
-
     def reported(self, least: float, tokens: float) -> float:
         """The value of a minimised quantity for so many tokens: itself, or tokens over it."""
         return tokens / least if self.maximised else least
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Job:
-    """One model to train. With several on one cluster, they run one after the other."""
-
-    workload: Workload
-    tokens: float
-    weight: float = 1.0  # of its seconds (dollars, joules) in the sum over jobs
-    deadline_s: float | None = None  # for this job alone
-
-    @property
-    def steps(self) -> float:
-        """Steps that the tokens take."""
-        return self.tokens / (self.workload.batch * self.workload.sequence)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,32 +62,3 @@ class Limits:
     power_w: float | None = None  # at the facility's meter
     accelerators: int | None = None
     deadline_s: float | None = None  # for all jobs together
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Quantities:
-    """What objectives and limits read: of one cluster with the plans of its jobs, or of arrays of them.
-
-    A residual of one's own may also read the hardware, and the seconds of a step of each job.
-    """
-
-    train_s: Scalar  # all jobs, one after the other, by weight
-    usd_per_s: Scalar
-    meter_w: Scalar
-    capital_usd: Scalar
-    accelerators: Scalar
-    hardware: Hardware | None = None
-    step_s: tuple[Scalar, ...] = ()
-
-
-def residuals(limits: Limits, of: Quantities, peak_bytes: float, hbm_bytes: float) -> dict[str, float]:
-    """`log(value / limit)` by the name of the limit, those that are set."""
-    spent_usd = of.usd_per_s * of.train_s if limits.rent else of.capital_usd
-    pairs: Mapping[str, tuple[float, float | None]] = {
-        "memory": (peak_bytes, hbm_bytes),
-        "budget_usd": (spent_usd, limits.budget_usd),
-        "power_w": (of.meter_w, limits.power_w),
-        "accelerators": (of.accelerators, limits.accelerators),
-        "deadline_s": (of.train_s, limits.deadline_s),
-    }
-    return {name: math.log(value / limit) for name, (value, limit) in pairs.items() if limit is not None and value > 0}

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import Scalar, total
-from costmodel.formulas import CurveRange, Curves, Hardware, as_floats, capital_usd, hardware_of, meter_w
-from costmodel.inputs import Cluster, PriceRange
-from costmodel.models import run_by
-from costmodel.specs import SpecError
-from optimize.question.clusters import known_bounds, whole_domains
-from optimize.question.objective import Job, Limits, Objective, Quantities
+from costmodel import Scalar, as_floats, total
+from costmodel.formulas import Curves, Hardware, capital_usd, hardware_of, meter_w
+from costmodel.inputs import Cluster
+from optimize.question.objective import Limits, Objective
+from optimize.question.quantities import Job, Quantities
 from optimize.question.rates import RATES, Money, money
 
 FREE = ("flop_per_s", "hbm_bytes", "hbm_bytes_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")
@@ -148,22 +146,3 @@ class Problem:
             hardware=hardware,
             step_s=step_s,
         )
-
-
-def design_problem(
-    template: Cluster, curves: CurveRange, bounds: Mapping[str, tuple[float, float]] | None = None, **asked: Any
-) -> Problem:
-    """The question of a design: rates between the least and the most of the accelerators known by name.
-
-    `asked`: jobs, limits, objective, fixed. Raises `SpecError` for a template that cannot be varied.
-    """
-    if template.prices is None or len(template.tiers) < 2:
-        raise SpecError(f"cluster {template.name}: expected a template with prices and two tiers or more")
-    base = as_floats(template.prices.base)
-    whole = whole_domains(as_floats(dataclasses.replace(template, prices=None)))
-    whole = dataclasses.replace(whole, prices=PriceRange(low=base, base=base, high=base))
-    if "jobs" in asked:  # with operators as the template's software has them
-        asked["jobs"] = tuple(
-            dataclasses.replace(job, workload=run_by(job.workload, template.stack.habits)) for job in asked["jobs"]
-        )
-    return Problem(template=whole, curves=as_floats(curves.base), bounds=bounds or known_bounds(), **asked)

@@ -88,30 +88,30 @@ def time_table(first: Explanation, second: Explanation) -> Table:
     """Exposed seconds by term, the largest change first."""
     a, b = first.breakdown.step_s, second.breakdown.step_s
     factor, unit = units.unit_for(max(a, b), units.SECONDS)
-    return _changes(f"time, {unit}", times(first, second), Difference(name="step", first=a, second=b), factor)
+    return _changes(f"time, {unit}", times(first, second), ("step", a, b), factor)
 
 
 def memory_table(first: Explanation, second: Explanation) -> Table:
     """Bytes by term on the fullest stage of each, the largest change first."""
-    whole = Difference(name="peak", first=first.fullest.peak_bytes, second=second.fullest.peak_bytes)
+    whole = ("peak", first.fullest.peak_bytes, second.fullest.peak_bytes)
     return _changes("memory of the fullest stage, GiB", memories(first, second), whole, 2.0**30)
 
 
 def _changes(title: str, differences: list[Difference], whole: Difference, factor: float) -> Table:
     table = new_table(title, "A", "B", "B - A", "of A's total")
-    largest = max(whole.first, whole.second)
-    alike = all(abs(difference.change) < _SAME * largest for difference in differences)
+    largest = max(whole[1:])
+    alike = all(abs(second - first) < _SAME * largest for _, first, second in differences)
     for difference in differences:
-        if not alike and max(abs(difference.first), abs(difference.second)) >= _SEEN * largest:
+        if not alike and max(map(abs, difference[1:])) >= _SEEN * largest:
             table.add_row(*_cells(difference, whole, factor))
     table.add_row(*_cells(whole, whole, factor), style="bold")
     return table
 
 
 def _cells(difference: Difference, whole: Difference, factor: float) -> tuple[str, ...]:
-    values = (units.fixed(value / factor, 3) for value in (difference.first, difference.second))
-    change, share = _signed(difference.change / factor, 3), _signed(100 * difference.change / whole.first, 1)
-    return (difference.name, *values, change, f"{share} %")
+    name, first, second = difference
+    values, change = (units.fixed(value / factor, 3) for value in (first, second)), second - first
+    return (name, *values, _signed(change / factor, 3), f"{_signed(100 * change / whole[1], 1)} %")
 
 
 def _signed(value: float, decimals: int) -> str:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from costmodel.formulas.curves import capital_usd, meter_w, with_hardware
-from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from costmodel.specs.loading import load_cluster, load_curves
+from costmodel.specs.workloads import load_workload
 from optimize.clusters import one_job as joint
 from optimize.clusters.descent import descend
 from optimize.clusters.frontier import frontier, monotone
@@ -21,13 +22,15 @@ from optimize.clusters.several_jobs_bound import shared_bound
 from optimize.hardware.shadow_prices import shadow_prices
 from optimize.hardware.solving import solve_plans
 from optimize.hardware.tangents import dual_bound, project
-from optimize.lattice.lattice import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.lattice.narrowing import thinned
 from optimize.lattice.recompute_families import Families
 from optimize.plans.find_plan import find_plan
+from optimize.question.asked import design_problem
 from optimize.question.clusters import sized
-from optimize.question.objective import Job, Limits, Objective
-from optimize.question.problem import Problem, design_problem
+from optimize.question.objective import Limits, Objective
+from optimize.question.problem import Problem
+from optimize.question.quantities import Job
 from optimize.question.rates import RATES
 
 MODEL = load_workload("llama3-8b", sequence=2048, batch=32)

@@ -5,14 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from costmodel.specs.loading import load_cluster, load_curves
+from costmodel.specs.workloads import load_workload
 from optimize.clusters.screening import tangents_of
 from optimize.clusters.several_jobs_bound import SharedBound, shared_bound
-from optimize.lattice.lattice import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.lattice.recompute_families import Families
+from optimize.question.asked import design_problem
 from optimize.question.clusters import sized
-from optimize.question.objective import Job, Limits
-from optimize.question.problem import Problem, design_problem
+from optimize.question.objective import Limits
+from optimize.question.problem import Problem
+from optimize.question.quantities import Job
 from optimize.question.rates import RATES
 from tests.support import often
 

@@ -10,8 +10,9 @@ import pytest
 from costmodel.evaluators.evaluate import evaluate
 from costmodel.inputs.plan import Plan
 from costmodel.specs.files import SpecError
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
 from costmodel.specs.rules import violations
+from costmodel.specs.workloads import load_workload
 from optimize.cli.explain import resolve
 from optimize.diagnosis.explain import explain_inputs, explanation_json, limiting
 from optimize.diagnosis.operators import operators

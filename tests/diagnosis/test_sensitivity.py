@@ -8,13 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.evaluators.prepare import prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.formulas.counts import counts
 from costmodel.formulas.roofline import matmul_roofs, rates
 from costmodel.inputs.plan import Plan
-from costmodel.semantics import Exact
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from optimize.diagnosis.sensitivity import elasticities, largest, parameters, read_leaf, with_leaves
 from tests.support.strategies import double
 

@@ -5,15 +5,17 @@ import math
 
 import pytest
 
-from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.evaluators.prepare import prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import parts
 from costmodel.inputs import Position
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.stack import Stack
-from costmodel.semantics import Exact
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
 from costmodel.specs.rules import violations
+from costmodel.specs.workloads import load_workload
 from optimize.diagnosis import played
 from optimize.diagnosis.validate import validate
 from tests.support.builders import accelerator, cluster, small_decoder, small_moe

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators.dual import DIRECTIONAL, SUBGRADIENT, Dual, gradient, log_gradient, one_sided
-from costmodel.evaluators.evaluate import prepare
+from costmodel.evaluators.prepare import prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan
-from costmodel.semantics import Exact
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from tests.support.builders import cluster, small_decoder, small_moe
 from tests.support.registry import FAMILIES
 from tests.support.strategies import double

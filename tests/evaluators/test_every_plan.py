@@ -6,14 +6,15 @@ import math
 import numpy as np
 
 from costmodel.evaluators import batch_cost
-from costmodel.formulas.cost import as_floats, cost
+from costmodel.exact import Exact
+from costmodel.formulas.cost import cost
 from costmodel.inputs import options
 from costmodel.inputs.cluster import Cluster
-from costmodel.inputs.plan import Plan, PlanPoint, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan, PlanPoint
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.workload import Workload
-from costmodel.pytree import map_leaves
-from costmodel.semantics import Exact
+from costmodel.pytree import as_floats, map_leaves
 from costmodel.specs.rules import violations
 
 

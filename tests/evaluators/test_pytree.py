@@ -14,17 +14,19 @@ import pytest
 
 import costmodel
 from costmodel.evaluators.evaluate import evaluate
+from costmodel.exact import Exact
 from costmodel.formulas.breakdown import breakdown
 from costmodel.formulas.cost import Cost, cost, parts
 from costmodel.formulas.curves import hardware_of
 from costmodel.inputs import options
 from costmodel.inputs.cluster import Cluster
-from costmodel.inputs.plan import Plan, embed, with_offload
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan, with_offload
 from costmodel.inputs.schedules import schedule_rows
 from costmodel.inputs.workload import Workload
 from costmodel.pytree import map_leaves
-from costmodel.semantics import Exact
-from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from costmodel.specs.loading import load_cluster, load_curves
+from costmodel.specs.workloads import load_workload
 from tests.support.builders import small_moe
 
 NUMPY = Exact(np)

@@ -8,17 +8,18 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import prepare
+from costmodel.evaluators.prepare import prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan
-from costmodel.semantics import Exact
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from experiments import runner as _runner
 from experiments.budget_125m import answers, prices, space
 from experiments.budget_125m import experiment as budget_125m
 from experiments.budget_125m.prices import COMBINATIONS, GIB, HBM_CURVE, SECOND_CURVE, listed_usd, unit_usd
 from experiments.budget_125m.space import ALL_OR_NOTHING, FIXED, Choice
-from optimize.lattice.lattice import lattice
+from optimize.lattice.enumeration import lattice
 
 
 def template(second_gb_per_s=100.0):

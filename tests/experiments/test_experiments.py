@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators import compiled
-from costmodel.formulas.cost import as_floats, cost
-from costmodel.inputs.plan import embed
-from costmodel.pytree import map_leaves
-from costmodel.semantics import Exact
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.exact import Exact
+from costmodel.formulas.cost import cost
+from costmodel.inputs.embedding import embed
+from costmodel.pytree import as_floats, map_leaves
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from experiments import __main__ as command
 from experiments import runner as _runner
 from experiments.speed import bars, machine, processes

@@ -10,8 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from costmodel.specs.loading import load_cluster, load_curves
 from costmodel.specs.rules import violations
+from costmodel.specs.workloads import load_workload
 from experiments.search_quality import summary
 from experiments.search_quality.black_boxes import scipy_differential
 from experiments.search_quality.encoding import Encoding
@@ -22,10 +23,11 @@ from experiments.search_quality.recorder import Recorder
 from experiments.search_quality.score import score_design
 from experiments.search_quality.suite import EXPERTS, KINDS, MODELS, Question, draw, problem_of
 from optimize.clusters import one_job as joint
-from optimize.lattice.lattice import lattice
+from optimize.lattice.enumeration import lattice
+from optimize.question.asked import design_problem
 from optimize.question.clusters import sized
-from optimize.question.objective import Job, Limits, Objective
-from optimize.question.problem import design_problem
+from optimize.question.objective import Limits, Objective
+from optimize.question.quantities import Job
 from tests.support import ROOT
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators import prepare
+from costmodel.exact import Exact
 from costmodel.formulas import breakdown, parts
 from costmodel.formulas.roofline import attention_s, matmul_s, memory_s
 from costmodel.inputs import Plan, Position
 from costmodel.models import freeze
-from costmodel.semantics import Exact
 from costmodel.specs import load_cluster, load_workload
 from optimize.diagnosis.explain import limiting
 

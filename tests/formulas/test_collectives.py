@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costmodel.exact import Exact
 from costmodel.formulas import collectives
 from costmodel.formulas.placement import ranks_by_tier
-from costmodel.inputs.cluster import Tier
+from costmodel.inputs.hardware import Tier
 from costmodel.inputs.stack import Stack
-from costmodel.semantics import Exact
 from tests.oracles import ring
 
 SEM = Exact(math)

@@ -11,12 +11,12 @@ from importlib import import_module
 import numpy as np
 import pytest
 
+from costmodel.exact import Exact
 from costmodel.formulas import collectives, traffic
 from costmodel.formulas.cost import cost
 from costmodel.inputs.cluster import Cluster
 from costmodel.inputs.plan import PlanPoint
 from costmodel.inputs.workload import Workload
-from costmodel.semantics import Exact
 from tests.support import often
 from tests.support.strategies import PEAKS, Array, cluster_batch, point_batch, workload_batch
 

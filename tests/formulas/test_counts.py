@@ -7,13 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from costmodel.formulas.cost import as_floats
+from costmodel.exact import Exact
 from costmodel.formulas.counts import counts
 from costmodel.inputs import Position
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import model_flop, parameters
 from costmodel.models.decoder import decoder
-from costmodel.semantics import Exact, total
+from costmodel.pytree import as_floats
+from costmodel.semantics import total
 from tests.oracles import decoder as oracle
 
 SMALL = {

@@ -8,7 +8,6 @@ import pytest
 
 from costmodel.evaluators.dual import log_gradient
 from costmodel.evaluators.evaluate import evaluate
-from costmodel.formulas.cost import as_floats
 from costmodel.formulas.curves import (
     Hardware,
     PowerLaw,
@@ -20,9 +19,12 @@ from costmodel.formulas.curves import (
 )
 from costmodel.formulas.economics import bill, draw
 from costmodel.inputs.plan import Plan
+from costmodel.pytree import as_floats
 from costmodel.specs.curves import anchored, priced
 from costmodel.specs.files import SpecError
-from costmodel.specs.loading import load_cluster, load_curves, load_workload, read_tables
+from costmodel.specs.loading import load_cluster, load_curves
+from costmodel.specs.tables import read_tables
+from costmodel.specs.workloads import load_workload
 from tests.support.strategies import double
 
 CURVES = load_curves()
@@ -51,7 +53,7 @@ def test_real_parts_within_the_stated_errors(name):
 
 
 def test_the_header_of_the_file_tells_these_errors():
-    from costmodel.specs.loading import DATA
+    from costmodel.specs.tables import DATA
 
     header = (DATA / "curves.toml").read_text().partition("\n\n")[0]
     for error in ("H100 0.0 %, H200 -1.4 %, B200 +6.4 %", "H100 -1.0 %, H200 +0.8 %, B200 +2.6 %"):

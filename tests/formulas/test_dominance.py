@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from costmodel.formulas.cost import as_floats, cost
+from costmodel.exact import Exact
+from costmodel.formulas.cost import cost
 from costmodel.inputs import options
 from costmodel.inputs.schedules import SCHEDULES, schedule_rows
 from costmodel.models.decoder import decoder
-from costmodel.semantics import Exact
+from costmodel.pytree import as_floats
 from tests.support.builders import small_moe
 from tests.support.strategies import cluster_batch, point_batch, rows_batch, sizes_batch
 

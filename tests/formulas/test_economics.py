@@ -9,14 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import evaluate, prepare
-from costmodel.formulas.cost import as_floats, cost
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.evaluators.prepare import prepare
+from costmodel.exact import Exact
+from costmodel.formulas.cost import cost
 from costmodel.formulas.economics import economics
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.prices import Prices, TierPrices
-from costmodel.semantics import Exact
+from costmodel.pytree import as_floats
 from costmodel.specs.files import SpecError
-from costmodel.specs.loading import cluster_names, load_cluster, load_workload, read_tables
+from costmodel.specs.loading import cluster_names, load_cluster
+from costmodel.specs.tables import read_tables
+from costmodel.specs.workloads import load_workload
 from tests.support.builders import cluster, small_decoder
 from tests.support.strategies import double
 from tests.support.trees import flatten, unflatten

@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators import compiled, compiled_kinds
-from costmodel.evaluators.evaluate import prepare
+from costmodel.evaluators.prepare import prepare
+from costmodel.exact import Exact
 from costmodel.formulas.breakdown import breakdown
-from costmodel.formulas.cost import as_floats, cost, parts
+from costmodel.formulas.cost import cost, parts
 from costmodel.inputs.plan import Plan
 from costmodel.models.dlrm import dlrm
 from costmodel.models.encoder import encoder
 from costmodel.models.encoder_decoder import encoder_decoder
 from costmodel.models.evoformer import evoformer
 from costmodel.models.swin import swin
-from costmodel.semantics import Exact
+from costmodel.pytree import as_floats
 from tests.formulas.test_convexity import TOLERANCE, gaps, log_step
 from tests.formulas.test_gradients import KINK, STEP, units
 from tests.support.builders import cluster, small_decoder, small_moe

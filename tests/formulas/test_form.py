@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel import formulas
+from costmodel.exact import Exact
 from costmodel.formulas import roofline
 from costmodel.formulas.cost import cost
-from costmodel.inputs.plan import Plan, embed
-from costmodel.semantics import Exact
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from tests.support.families import NETWORK, Args, Family
 from tests.support.jobs import job_values, report_values
 from tests.support.registry import FAMILIES, REGISTRY
@@ -27,12 +28,12 @@ NUMPY = Exact(np)
 # Reached through another entry: they return counts and trees, not times, or are called by what is registered.
 INSIDE = {
     "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.links_by_tier_s",
-    "counts.split_shares", "counts.expert_shard", "counts.single_stage", "counts.on_heaviest_stage",
+    "counts.split_shares", "counts.expert_shard", "counts.on_heaviest_stage",
     "counts.kept_bytes",
     "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
     "memory.dropped_bytes", "memory.gathered_bytes", "breakdown.roofs",
-    "cost.parts", "cost.step", "cost.work", "cost.finished", "cost.step_time", "cost.stages", "cost.hops",
-    "cost.as_floats", "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
+    "cost.parts", "cost.step", "cost.work", "cost.finished", "cost.step_time", "timing.stages", "timing.hops",
+    "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
     "pipeline.run_of", "pipeline.warm_up_s", "pipeline.first_backward_s", "pipeline.overtime_s", "pipeline.longest_s",
     "curves.hardware_of", "curves.with_hardware",
     "economics.economics", "economics.economics_range", "economics.idle_per_domain",  # test_economics.py

@@ -17,15 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from costmodel.exact import Exact
 from costmodel.formulas import collectives, roofline
 from costmodel.formulas.counts import MatmulCount
-from costmodel.inputs.cluster import Tier
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.hardware import Tier
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.stack import Stack
 from costmodel.inputs.workload import model_flop
 from costmodel.models.decoder import decoder
 from costmodel.pytree import as_float
-from costmodel.semantics import Exact
 from tests.support.families import Args
 from tests.support.jobs import job_args, job_of
 from tests.support.registry import FAMILIES, REGISTRY

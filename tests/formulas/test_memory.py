@@ -6,16 +6,19 @@ import tomllib
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import memory_by_stage, prepare
-from costmodel.formulas.cost import as_floats, parts
+from costmodel.evaluators.prepare import prepare
+from costmodel.evaluators.stage_memory import memory_by_stage
+from costmodel.exact import Exact
+from costmodel.formulas.cost import parts
 from costmodel.formulas.counts import counts
 from costmodel.formulas.memory import in_flight, memory, peak
 from costmodel.inputs import Position
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
-from costmodel.semantics import Exact
+from costmodel.pytree import as_floats
 from tests.support import GOLDEN
 from tests.support.builders import cluster, small_decoder
 

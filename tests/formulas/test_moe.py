@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.evaluators.prepare import prepare
+from costmodel.exact import Exact
 from costmodel.formulas.breakdown import breakdown
 from costmodel.formulas.cost import cost, parts
 from costmodel.formulas.counts import counts
@@ -17,7 +19,7 @@ from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import model_flop
 from costmodel.models.moe import Latent
 from costmodel.pytree import map_leaves
-from costmodel.semantics import Exact, total
+from costmodel.semantics import total
 from costmodel.specs.rules import violations
 from tests.oracles import moe as oracle
 from tests.support.builders import cluster, small_moe

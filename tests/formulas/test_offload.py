@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators import compiled
-from costmodel.evaluators.evaluate import evaluate, memory_by_stage, prepare
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.evaluators.prepare import prepare
+from costmodel.evaluators.stage_memory import memory_by_stage
+from costmodel.exact import Exact
 from costmodel.formulas.cost import cost, parts
 from costmodel.formulas.counts import kept_bytes
 from costmodel.inputs import Position
 from costmodel.inputs.plan import Offload, Plan, with_offload
 from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
-from costmodel.semantics import Exact
-from costmodel.specs.loading import load_workload
 from costmodel.specs.rules import violations
+from costmodel.specs.workloads import load_workload
 from tests.support import builders
 from tests.support.builders import small_decoder, small_moe
 from tests.support.strategies import point_batch

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import prepare
+from costmodel.evaluators.prepare import prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import parts
 from costmodel.formulas.counts import AttentionCount, MatmulCount, counts
 from costmodel.formulas.roofline import attention_roofs, busiest, matmul_s, rates
@@ -15,7 +16,6 @@ from costmodel.inputs import Position
 from costmodel.inputs.options import PRECISIONS
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.stack import Stack
-from costmodel.semantics import Exact
 from tests.support.builders import cluster, small_decoder, small_moe
 
 SEM = Exact(math)

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from costmodel.exact import Exact
 from costmodel.formulas.placement import nests, ranks_by_tier
-from costmodel.inputs.cluster import Tier
+from costmodel.inputs.hardware import Tier
 from costmodel.inputs.plan import Plan
-from costmodel.semantics import Exact
 from costmodel.specs.loading import cluster_names, load_cluster
 from costmodel.specs.rules import columns, groups
 

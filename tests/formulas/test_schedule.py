@@ -6,11 +6,12 @@ import math
 import numpy as np
 import pytest
 
+from costmodel.exact import Exact
 from costmodel.formulas.memory import in_flight
 from costmodel.formulas.pipeline import Hops, Pipeline, Stage, pipeline_s
 from costmodel.graph.play import play
-from costmodel.inputs.plan import Plan, embed
-from costmodel.semantics import Exact
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from tests.support.builders import small_decoder
 
 SEM = Exact(math)

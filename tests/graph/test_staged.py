@@ -6,7 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import memory_by_stage, prepare
+from costmodel.evaluators.prepare import prepare
+from costmodel.evaluators.stage_memory import memory_by_stage
+from costmodel.exact import Exact
 from costmodel.formulas.cost import parts
 from costmodel.formulas.memory import peak
 from costmodel.formulas.pipeline import Hops
@@ -14,7 +16,6 @@ from costmodel.graph import staged
 from costmodel.graph.play import play
 from costmodel.graph.staged import MODES
 from costmodel.inputs.plan import Plan
-from costmodel.semantics import Exact
 from optimize.layers.one_f_one_b import played_s
 from optimize.layers.tables import tables
 from tests.support.builders import cluster, small_decoder, small_moe

@@ -7,10 +7,10 @@ import pytest
 
 from costmodel.formulas.curves import hardware_of, with_hardware
 from costmodel.inputs.plan import Offload, Plan, with_offload
-from costmodel.specs.loading import load_workload
+from costmodel.specs.workloads import load_workload
 from optimize.hardware.model import HardwareModel
 from optimize.hardware.solving import HardwareStatus, solve_hardware
-from optimize.lattice.lattice import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.question.objective import Limits, Objective
 from optimize.question.problem import FREE
 from tests.hardware.test_hardware import TEMPLATE, points_of, problem

@@ -5,16 +5,18 @@ import dataclasses
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import prepare
+from costmodel.evaluators.prepare import prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.formulas.curves import hardware_of, with_hardware
 from costmodel.inputs.plan import Plan
-from costmodel.semantics import Exact
-from costmodel.specs.loading import load_cluster, load_curves, load_workload
+from costmodel.specs.loading import load_cluster, load_curves
+from costmodel.specs.workloads import load_workload
 from optimize.hardware.model import HardwareModel, bought
 from optimize.hardware.solving import HardwareStatus, solve_hardware, stack
-from optimize.question.objective import Job, Limits, Objective
+from optimize.question.objective import Limits, Objective
 from optimize.question.problem import FREE, Problem
+from optimize.question.quantities import Job
 from tests.support.builders import cluster, small_decoder
 
 CURVES = load_curves().base

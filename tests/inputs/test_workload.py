@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import pytest
 
 from costmodel.evaluators import prepare
+from costmodel.exact import Exact
 from costmodel.formulas import cost, counts
 from costmodel.formulas.counts import split_shares
 from costmodel.inputs import AttentionKernel, Block, Kind, Op, Plan, Position, Role, Saved, Size, Split
-from costmodel.semantics import Exact
 from tests.support.builders import cluster, small_decoder
 
 ROWS = (Size(value=8, split=(Split.CONTEXT,)),)

@@ -6,18 +6,21 @@ import itertools
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import prepare
-from costmodel.formulas.cost import as_floats, cost
+from costmodel.evaluators.prepare import prepare
+from costmodel.exact import Exact
+from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan, layers
 from costmodel.inputs.schedules import SCHEDULES
-from costmodel.semantics import Exact
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.pytree import as_floats
+from costmodel.specs.loading import load_cluster
 from costmodel.specs.rules import all_rules, columns, demands, kept, violations
-from optimize.lattice import axes, degrees
-from optimize.lattice.axes import even_layers
+from costmodel.specs.workloads import load_workload
+from optimize.lattice import enumeration
+from optimize.lattice.axis import even_layers
 from optimize.lattice.default_plan import plan_precision
 from optimize.lattice.degrees import divisors
-from optimize.lattice.lattice import SEARCHED, chunks, count, lattice
+from optimize.lattice.enumeration import chunks, count, lattice
+from optimize.lattice.lattice import SEARCHED
 from tests.oracles.legal import MODELS, legal
 from tests.oracles.plans import brute_force
 from tests.support.builders import cluster, small_decoder, small_moe
@@ -181,8 +184,7 @@ def test_the_lattice_asks_every_rule(monkeypatch):
         )
         return kept(d, fields, new)
 
-    for module in (axes, degrees):
-        monkeypatch.setattr(module, "kept", watched)
+    monkeypatch.setattr(enumeration, "kept", watched)
     for family, machine in (("dense", cluster(8, domain=4)), ("experts", cluster(8, tiers=3))):
         asked.clear()
         lattice(FAMILIES[family], machine, {})

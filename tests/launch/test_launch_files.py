@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from costmodel.inputs.plan import Plan
 from costmodel.specs.files import SpecError
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from optimize.launch.frameworks import FRAMEWORKS, Known, framework_of, launch, read
 from tests.support import GOLDEN
 

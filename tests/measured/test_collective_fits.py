@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
+from costmodel.exact import Exact
 from costmodel.formulas import collectives
-from costmodel.inputs.cluster import Tier
+from costmodel.inputs.hardware import Tier
 from costmodel.inputs.stack import Stack
 from costmodel.measured.collective_fit import FIELDS, LAWS, CollectiveRow, fit_collectives, log_errors, times_s
-from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster
 from tests import support as places
 from tests.support import GOLDEN, often

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from costmodel import specs
+from costmodel.exact import Exact
 from costmodel.formulas import roofline
 from costmodel.formulas.cost import cost
 from costmodel.formulas.counts import AttentionCount, MatmulCount
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.stack import Stack
 from costmodel.measured import posterior
 from costmodel.measured.fit.evaluate import Evaluator, best_free, group, linearised
@@ -22,7 +24,6 @@ from costmodel.measured.fit.regimes import features, fit_weights, likely_slow, s
 from costmodel.measured.fit.solve import Loss, solve
 from costmodel.measured.fit.train import scatter, train
 from costmodel.measured.rows.batches import point
-from costmodel.semantics import Exact
 from costmodel.specs.stacks import constant_group, constants
 from tests.support.measured_rows import VARIED, made, with_times
 

@@ -7,14 +7,16 @@ import tomllib
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.evaluators.prepare import prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import parts
 from costmodel.formulas.counts import counts
 from costmodel.inputs import Kind, Position, Split
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import Block, Op, Size, Workload
 from costmodel.models.decoder import decoder
-from costmodel.semantics import Exact
 from costmodel.specs.loading import load_cluster
 from tests.support import GOLDEN
 

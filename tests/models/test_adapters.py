@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from costmodel import evaluate
-from costmodel.formulas.cost import as_floats
+from costmodel.exact import Exact
 from costmodel.formulas.counts import counts
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import model_flop, parameters, trained_parameters
 from costmodel.models.adapters import freeze, low_rank, weighted
 from costmodel.models.decoder import decoder
-from costmodel.semantics import Exact
+from costmodel.pytree import as_floats
 from costmodel.specs.files import SpecError
-from costmodel.specs.loading import load_workload
+from costmodel.specs.workloads import load_workload
 from tests.oracles.decoder import forward, parameter_count, product_flop, weights
 from tests.support.builders import cluster, small_decoder
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators.evaluate import evaluate
-from costmodel.formulas.cost import as_floats
+from costmodel.exact import Exact
 from costmodel.formulas.counts import counts
 from costmodel.inputs import Position
-from costmodel.inputs.plan import Plan, embed
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import model_flop, parameters
 from costmodel.models.decoder import decoder
 from costmodel.models.dlrm import dlrm
@@ -17,8 +18,10 @@ from costmodel.models.encoder import encoder
 from costmodel.models.encoder_decoder import encoder_decoder
 from costmodel.models.evoformer import evoformer
 from costmodel.models.swin import swin
-from costmodel.semantics import Exact, total
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.pytree import as_floats
+from costmodel.semantics import total
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from tests.oracles import evoformer as evoformer_oracle
 from tests.oracles import families as oracle
 

@@ -6,13 +6,16 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.evaluators.prepare import prepare
+from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan
-from costmodel.semantics import Exact
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from optimize.diagnosis.validate import validate
-from optimize.lattice.lattice import CHUNK, lattice
+from optimize.lattice.enumeration import lattice
+from optimize.lattice.lattice import CHUNK
 from optimize.plans import exhaustive
 from optimize.plans.exhaustive import MARGIN, Best, search
 from optimize.plans.find_plan import find_plan

@@ -10,11 +10,13 @@ from costmodel.evaluators.evaluate import evaluate
 from costmodel.inputs.plan import Plan
 from costmodel.specs.rules import violations
 from optimize.cli.plan import Answer, as_json, resolve
-from optimize.lattice.lattice import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.launch.frameworks import FRAMEWORKS, canonical
 from optimize.plans import exhaustive
 from optimize.plans.checkpoint import _named
-from optimize.plans.restricted import find_plan_for, narrow, restriction_cost
+from optimize.plans.find_plan import find_plan_for
+from optimize.plans.restricted import narrow
+from optimize.plans.result import restriction_cost
 from optimize.status import CommandError, Status
 from tests.cli.test_cli import answer, ask, refusal
 from tests.support.builders import accelerator, cluster, small_decoder, small_moe

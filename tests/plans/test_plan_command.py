@@ -14,10 +14,11 @@ import sys
 import pytest
 
 from costmodel.specs.files import SpecError
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
 from costmodel.specs.rules import violations
+from costmodel.specs.workloads import load_workload
 from optimize import cli
-from optimize.lattice.lattice import count
+from optimize.lattice.enumeration import count
 from optimize.plans.exhaustive import COMPILE_FROM
 from optimize.plans.find_plan import find_plan
 from optimize.status import CommandError, Status

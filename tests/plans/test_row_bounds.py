@@ -8,8 +8,9 @@ import pytest
 
 from costmodel.inputs.schedules import SCHEDULES, Schedule, ScheduleRow
 from costmodel.register.schedules import register_schedule
-from costmodel.specs.loading import load_cluster, load_workload
-from optimize.lattice.lattice import lattice
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
+from optimize.lattice.enumeration import lattice
 from optimize.plans import exhaustive, find_plan, processes, row_bounds
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds, row_bounds_s
@@ -38,7 +39,10 @@ def test_no_plan_is_below_the_bound_of_its_row(name):
         np.arange(len(whole)) if len(whole) < 100_000 else np.random.default_rng(0).integers(len(whole), size=100_000)
     )
     exact = exhaustive.exactly(whole, indices)
-    row, fits = np.searchsorted(whole.ends, indices, side="right"), whole.needed(exact) <= 1
+    row, fits = (
+        np.searchsorted(whole.ends, indices, side="right"),
+        whole.needed(exact.peak_bytes, exact.second_bytes) <= 1,
+    )
     assert (exact.step_s[fits] >= bounds_s[row[fits]]).all()
     assert fits[np.isinf(bounds_s[row])].sum() == 0
     assert (exact.step_s >= flop_bound_s(whole)).all()
@@ -80,7 +84,7 @@ def test_a_schedule_that_holds_fewer_microbatches_than_1f1b_is_not_left_out(monk
         whole = lattice(workload, machine, {"pipeline": 8})
         exact = exhaustive.exactly(whole, np.arange(len(whole)))
         names = np.array(list(SCHEDULES))[whole.columns(np.arange(len(whole)))["schedule"]]
-        fits = whole.needed(exact) <= 1
+        fits = whole.needed(exact.peak_bytes, exact.second_bytes) <= 1
         row = np.searchsorted(whole.ends, np.arange(len(whole)), side="right")
         assert set(names[fits]) == {"one_at_a_time"}
         assert np.isfinite(row_bounds_s(whole)[row[fits]]).all()

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators.evaluate import evaluate
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
 from optimize.diagnosis.sensitivity import read_leaf, with_leaves
-from optimize.lattice.lattice import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.plans import exhaustive
 from optimize.plans.find_plan import find_plan
 
@@ -38,7 +39,7 @@ def test_a_change_that_makes_a_runner_up_win(found):
 def test_runner_ups_are_the_best_of_their_shape(found):
     whole = lattice(WORKLOAD, MACHINE, FIXED)
     exact, chosen = exhaustive.exactly(whole, np.arange(len(whole))), whole.columns(np.arange(len(whole)))
-    fits = whole.needed(exact) <= 1
+    fits = whole.needed(exact.peak_bytes, exact.second_bytes) <= 1
     for each in found.runner_ups:
         shape = (chosen["tensor"] == each.plan.tensor) & (chosen["pipeline"] == each.plan.pipeline)
         assert each.value == pytest.approx(exact.step_s[fits & shape].min(), rel=1e-5)
@@ -53,7 +54,7 @@ def test_the_simplest_plan_within_one_percent(found):
     whole = lattice(WORKLOAD, MACHINE, FIXED)
     indices = np.arange(len(whole))
     exact = exhaustive.exactly(whole, indices)
-    near = (whole.needed(exact) <= 1) & (exact.step_s <= 1.01 * found.value)
+    near = (whole.needed(exact.peak_bytes, exact.second_bytes) <= 1) & (exact.step_s <= 1.01 * found.value)
     levels = exhaustive.level_of(exhaustive.Chunk(whole, indices))
     simplest = found.simplest or found.plans[0]
     chosen = next(i for i in indices[near] if whole.plan(int(i)) == simplest.plan)

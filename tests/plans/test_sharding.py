@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from optimize.lattice.lattice import lattice
+from optimize.lattice.enumeration import lattice
 from optimize.plans import exhaustive, processes
 from optimize.plans.exhaustive import Best, search
 from optimize.plans.find_plan import find_plan

@@ -11,7 +11,7 @@ from costmodel.models.decoder import decoder
 from costmodel.specs.files import SpecError
 from costmodel.specs.huggingface.config import from_config
 from costmodel.specs.huggingface.table import READERS
-from costmodel.specs.loading import load_workload
+from costmodel.specs.workloads import load_workload
 from tests.support.configs import CONFIGS, PARAMETERS
 
 SEEDS = range(220)

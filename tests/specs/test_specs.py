@@ -12,8 +12,10 @@ from costmodel import specs
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import active_parameters, parameters
 from costmodel.models.swin import swin
-from costmodel.specs.loading import load_cluster, load_plan, load_workload, read_tables
+from costmodel.specs.loading import load_cluster, load_plan
 from costmodel.specs.plans import PLAN_CHECKS, plan_from
+from costmodel.specs.tables import read_tables
+from costmodel.specs.workloads import load_workload
 
 # Billions of parameters, to the digits that the publications print.
 PRINTED = {

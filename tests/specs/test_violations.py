@@ -8,9 +8,10 @@ import pytest
 from costmodel.inputs.plan import Plan
 from costmodel.models.decoder import decoder
 from costmodel.specs.files import SpecError
-from costmodel.specs.loading import load_cluster, load_workload
+from costmodel.specs.loading import load_cluster
 from costmodel.specs.plans import PLAN_CHECKS
 from costmodel.specs.rules import check_plan, violations
+from costmodel.specs.workloads import load_workload
 
 LLAMA = load_workload("llama3-70b", batch=512)  # 80 layers, 64 heads, 8 key-value heads, ffn 28672, 8192 tokens
 H100 = load_cluster("h100", 1024)

@@ -1,6 +1,7 @@
 """Small workloads and clusters by hand, for tests that read no files."""
 
-from costmodel.inputs.cluster import Accelerator, Cluster, Tier
+from costmodel.inputs.cluster import Cluster
+from costmodel.inputs.hardware import Accelerator, Tier
 from costmodel.inputs.stack import Stack
 from costmodel.inputs.workload import Workload
 from costmodel.models.decoder import decoder

@@ -5,7 +5,8 @@ import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
-from costmodel.inputs.cluster import Cluster, Tier
+from costmodel.inputs.cluster import Cluster
+from costmodel.inputs.hardware import Tier
 from costmodel.inputs.stack import Stack
 from costmodel.measured.collective_fit import CollectiveRow
 from costmodel.specs.loading import load_cluster

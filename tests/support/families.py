@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import collectives, curves, offload, placement, roofline
+from costmodel.formulas import collectives, curves, pipeline, placement, roofline
 from costmodel.formulas.counts import AttentionCount, MatmulCount, MemoryCount, share
 from costmodel.formulas.memory import in_flight
 from costmodel.formulas.timing import exposed_s, overlapped_s
-from costmodel.inputs.cluster import Accelerator, Tier
-from costmodel.inputs.plan import Plan, PlanPoint, embed, with_offload
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.hardware import Accelerator, Tier
+from costmodel.inputs.plan import Plan, PlanPoint, with_offload
 from costmodel.inputs.schedules import schedule_rows
 from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
@@ -229,9 +230,9 @@ SMALL: dict[str, Range] = {
 }
 
 
-def _streams(a: Args) -> offload.Streams:
+def _streams(a: Args) -> pipeline.Streams:
     zero = 0.0 * a["share"]
-    return offload.Streams(
+    return pipeline.Streams(
         reads_s=zero, weights_s=zero, activations_s=zero, s_per_byte=zero, hidden=a["share"], layers=zero
     )
 
@@ -242,7 +243,7 @@ def small_values(a: Args, sem: Semantics) -> Values:
         "timing.overlapped_s": overlapped_s(*both),
         "timing.exposed_s": exposed_s(*both),
         "counts.share": share(a["share"], a["ranks"]),
-        "offload.streamed_s": offload.streamed_s(a["compute_s"], a["traffic_s"], _streams(a), sem),
+        "pipeline.streamed_s": pipeline.streamed_s(a["compute_s"], a["traffic_s"], _streams(a), sem),
     }
     for name, row in schedule_rows().items():
         point = dataclasses.replace(TEMPLATE, schedule=row, pipeline=a["pipeline"], virtual_stages=a["virtual_stages"])

@@ -173,7 +173,7 @@ _KERNEL_ENTRIES = {
     "roofline.memory_s:backward": Entry("kernel", "_s", **_STREAM),
     "timing.overlapped_s": Entry("small", "_s", ("*_s", "contention"), ("share",)),
     "timing.exposed_s": Entry("small", "_s", ("traffic_s", "contention"), ("compute_s", "share")),
-    "offload.streamed_s": Entry("small", "_s", ("*_s",), ("share",)),
+    "pipeline.streamed_s": Entry("small", "_s", ("*_s",), ("share",)),
     "counts.share": Entry("small", "", (), ("share", "ranks")),
     **{f"memory.in_flight:{name}": Entry("small", "", ("microbatches", "remaining", "pipeline")) for name in SCHEDULES},
 }

@@ -12,7 +12,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from costmodel.inputs import options
-from costmodel.inputs.cluster import Accelerator, Cluster, Tier
+from costmodel.inputs.cluster import Cluster
+from costmodel.inputs.hardware import Accelerator, Tier
 from costmodel.inputs.plan import Offload, PlanPoint
 from costmodel.inputs.schedules import SCHEDULES, schedule_rows
 from costmodel.inputs.stack import Stack

@@ -15,18 +15,20 @@ import numpy as np
 import pytest
 
 import costmodel
-from costmodel.evaluators.evaluate import evaluate, prepare
+from costmodel.evaluators.evaluate import evaluate
+from costmodel.evaluators.prepare import prepare
+from costmodel.exact import Exact
 from costmodel.formulas import collectives
 from costmodel.formulas.cost import cost
 from costmodel.formulas.memory import in_flight
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.schedules import SCHEDULES, Schedule, ScheduleRow
 from costmodel.inputs.workload import parameters
-from costmodel.semantics import Exact
-from costmodel.specs.loading import load_cluster, load_workload, model_names
+from costmodel.specs.loading import load_cluster
 from costmodel.specs.models import MODELS
 from costmodel.specs.rules import violations
-from optimize.lattice.lattice import lattice
+from costmodel.specs.workloads import load_workload, model_names
+from optimize.lattice.enumeration import lattice
 from optimize.plans.find_plan import find_plan
 from tests.formulas.test_convexity import TOLERANCE, gaps
 from tests.formulas.test_schedule import closed_s, played

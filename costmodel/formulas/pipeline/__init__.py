@@ -10,5 +10,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.pipeline.stages import Pipeline as Pipeline
     from costmodel.formulas.pipeline.stages import Stage as Stage
     from costmodel.formulas.pipeline.stages import plain_s as plain_s
+    from costmodel.formulas.pipeline.streams import Streams as Streams
+    from costmodel.formulas.pipeline.streams import streamed_s as streamed_s
 
 door.hang(__name__)

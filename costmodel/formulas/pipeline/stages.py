@@ -3,8 +3,7 @@
 import dataclasses
 from typing import NamedTuple
 
-from costmodel.formulas.counts import single_stage
-from costmodel.formulas.offload import Streams, streamed_s
+from costmodel.formulas.pipeline.streams import Streams, streamed_s
 from costmodel.inputs import PlanPoint, ScheduleRow
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics
@@ -162,7 +161,7 @@ def run_of(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoint, s
         m=m,
         p=p,
         v=v,
-        single=single_stage(point, sem),
+        single=point.single_stage(sem),
         fill=(1 - row.folds) * (p - 1) / v,
         reach=reach,
         after=reach - (p - 1),

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from costmodel.evaluators import SUBGRADIENT, Dual
+from costmodel.exact import Exact
 from costmodel.formulas import cost
 from costmodel.inputs import Kind
 from costmodel.measured.fit.fitted import Fitted
 from costmodel.measured.fit.parameters import LEVELS, PARAMETERS, SLOW, Group, Key, Parameter, designs
 from costmodel.measured.fit.regimes import likely_slow
 from costmodel.measured.rows import Batch, Case, stacked
-from costmodel.semantics import Exact
 
 _HOST_WORK = ("routing_s", "microbatch_s", "step_s")  # beside the issue of kernels
 Free = Mapping[str, np.ndarray]

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from costmodel.exact import Exact
 from costmodel.formulas import parts
 from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed
 from costmodel.measured.rows.records import Case
 from costmodel.models import run_by
-from costmodel.semantics import Exact
 
 T = TypeVar("T")
 _LABELLED = (Workload, Cluster, Accelerator, Tier, Stack)

@@ -1,6 +1,6 @@
 """Workloads from a HuggingFace `config.json`, read as plain JSON. No transformers needed.
 
-`READERS` (in `_huggingface_table.py`) maps each `model_type` to the keys that it has and to a function that calls a
+`READERS` (table.py) maps each `model_type` to the keys that it has and to a function that calls a
 builder. A key that is neither read nor known to be irrelevant is an error: it may be structure that is not counted.
 """
 

@@ -5,8 +5,7 @@ from typing import Any
 from costmodel.inputs import Workload
 from costmodel.models import Latent, moe_decoder
 from costmodel.specs import fail
-from costmodel.specs.huggingface.keys import Job, Values
-from costmodel.specs.huggingface.readers import check_heads, density
+from costmodel.specs.huggingface.keys import Job, Values, check_heads, density
 
 
 def read_mixtral(values: Values, job: Job) -> Workload:

@@ -139,3 +139,37 @@ class Reader:
 
 def missing(where: str, field: str) -> str:
     return f"{where}: `{field}` is missing; expected {COUNT.expected} beside the config.json, which does not hold it"
+
+
+def check_divides(values: Values, heads: str, width: str, where: str) -> None:
+    if values[width] % values[heads]:
+        fail(where, heads, values[heads], f"a divisor of `{width}` ({values[width]})")
+
+
+def check_heads(values: Values, where: str) -> None:
+    """Heads divide the width unless their size is given, and key-value heads divide the heads."""
+    heads, key_value_heads = values["num_attention_heads"], values["num_key_value_heads"]
+    if values.get("head_dim") is None:
+        check_divides(values, "num_attention_heads", "hidden_size", where)
+    if key_value_heads is not None and heads % key_value_heads:
+        fail(where, "num_key_value_heads", key_value_heads, f"a divisor of `num_attention_heads` ({heads})")
+
+
+def density(values: Values, tokens: int, where: str) -> float:
+    """Share of the score matrix under a causal mask, with windows on some layers."""
+    window, layers = values.get("sliding_window"), values["num_hidden_layers"]
+    kinds = values.get("layer_types")
+    if kinds is not None and len(kinds) != layers:
+        fail(where, "layer_types", list(kinds), f"one for each of the {layers} layers")
+    if kinds is not None:
+        windowed = kinds.count("sliding_attention")
+        if windowed and window is None:
+            fail(where, "sliding_window", window, COUNT.expected)
+    elif not values.get("use_sliding_window", True):
+        windowed = 0
+    else:
+        windowed = max(0, layers - values.get("max_window_layers", 0))
+    if not windowed or window is None or window >= tokens:
+        return 0.5
+    share = window / tokens
+    return 0.5 + windowed / layers * (share - share**2 / 2 - 0.5)

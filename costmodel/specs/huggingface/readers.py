@@ -2,13 +2,8 @@
 
 from costmodel.inputs import Workload
 from costmodel.models import decoder, encoder, encoder_decoder, swin
-from costmodel.specs import COUNT, fail
-from costmodel.specs.huggingface.keys import Job, Values
-
-
-def _divisor(values: Values, heads: str, width: str, where: str) -> None:
-    if values[width] % values[heads]:
-        fail(where, heads, values[heads], f"a divisor of `{width}` ({values[width]})")
+from costmodel.specs import fail
+from costmodel.specs.huggingface.keys import Job, Values, check_divides, check_heads, density
 
 
 def read_llama(values: Values, job: Job) -> Workload:
@@ -36,37 +31,8 @@ def read_llama(values: Values, job: Job) -> Workload:
     )
 
 
-def check_heads(values: Values, where: str) -> None:
-    """Heads divide the width unless their size is given, and key-value heads divide the heads."""
-    heads, key_value_heads = values["num_attention_heads"], values["num_key_value_heads"]
-    if values.get("head_dim") is None:
-        _divisor(values, "num_attention_heads", "hidden_size", where)
-    if key_value_heads is not None and heads % key_value_heads:
-        fail(where, "num_key_value_heads", key_value_heads, f"a divisor of `num_attention_heads` ({heads})")
-
-
-def density(values: Values, tokens: int, where: str) -> float:
-    """Share of the score matrix under a causal mask, with windows on some layers."""
-    window, layers = values.get("sliding_window"), values["num_hidden_layers"]
-    kinds = values.get("layer_types")
-    if kinds is not None and len(kinds) != layers:
-        fail(where, "layer_types", list(kinds), f"one for each of the {layers} layers")
-    if kinds is not None:
-        windowed = kinds.count("sliding_attention")
-        if windowed and window is None:
-            fail(where, "sliding_window", window, COUNT.expected)
-    elif not values.get("use_sliding_window", True):
-        windowed = 0
-    else:
-        windowed = max(0, layers - values.get("max_window_layers", 0))
-    if not windowed or window is None or window >= tokens:
-        return 0.5
-    share = window / tokens
-    return 0.5 + windowed / layers * (share - share**2 / 2 - 0.5)
-
-
 def read_gpt2(values: Values, job: Job) -> Workload:
-    _divisor(values, "n_head", "n_embd", job.where)
+    check_divides(values, "n_head", "n_embd", job.where)
     return decoder(
         layers=values["n_layer"],
         hidden=values["n_embd"],
@@ -86,7 +52,7 @@ def read_gpt2(values: Values, job: Job) -> Workload:
 
 def read_neox(values: Values, job: Job) -> Workload:
     """The parallel formulation of its blocks is counted as the sequential one."""
-    _divisor(values, "num_attention_heads", "hidden_size", job.where)
+    check_divides(values, "num_attention_heads", "hidden_size", job.where)
     return decoder(
         layers=values["num_hidden_layers"],
         hidden=values["hidden_size"],
@@ -105,7 +71,7 @@ def read_neox(values: Values, job: Job) -> Workload:
 
 
 def read_bert(values: Values, job: Job) -> Workload:
-    _divisor(values, "num_attention_heads", "hidden_size", job.where)
+    check_divides(values, "num_attention_heads", "hidden_size", job.where)
     return encoder(
         layers=values["num_hidden_layers"],
         hidden=values["hidden_size"],
@@ -124,7 +90,7 @@ def read_bert(values: Values, job: Job) -> Workload:
 def read_mbart(values: Values, job: Job) -> Workload:
     """Both sides at the sequence; two more rows than positions in each table."""
     for heads in ("encoder_attention_heads", "decoder_attention_heads"):
-        _divisor(values, heads, "d_model", job.where)
+        check_divides(values, heads, "d_model", job.where)
     return encoder_decoder(
         layers=values["encoder_layers"],
         decoder_layers=values["decoder_layers"],

@@ -93,3 +93,8 @@ def _expert_sizes(op: Op) -> Iterator[tuple[Split, Any, str]]:
             yield Split.EXPERT, size.value, "experts"
         if Split.EXPERT_TENSOR in size.split:
             yield Split.EXPERT_TENSOR, size.value, f"elements of `{op.name}`"
+
+
+def domain_of(d: Demands, p: Columns) -> Any:
+    """Accelerators used of each innermost domain: the tier's usable size where the plan leaves it open."""
+    return p.domain + (p.domain == 0) * d.cluster.tiers[0].usable_size

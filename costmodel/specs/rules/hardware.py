@@ -1,16 +1,10 @@
 """Rules of what a plan uses of the hardware: accelerators of each domain, number formats, the second memory."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from costmodel.inputs import PRECISION_TYPES
 from costmodel.specs.files import show
-from costmodel.specs.rules.demands import Columns, Demands, Rule
-
-
-def domain_of(d: Demands, p: Columns) -> Any:
-    """Accelerators used of each innermost domain: the tier's usable size where the plan leaves it open."""
-    return p.domain + (p.domain == 0) * d.cluster.tiers[0].usable_size
+from costmodel.specs.rules.demands import Demands, Rule, domain_of
 
 
 def domain(d: Demands) -> Iterator[Rule]:

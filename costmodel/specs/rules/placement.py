@@ -5,8 +5,7 @@ from typing import Any
 
 from costmodel.formulas import domain_sizes, nests
 from costmodel.specs.files import show
-from costmodel.specs.rules.demands import Columns, Demands, Mask, Rule
-from costmodel.specs.rules.hardware import domain_of
+from costmodel.specs.rules.demands import Columns, Demands, Mask, Rule, domain_of
 
 
 def data_shard(_: Demands) -> Iterator[Rule]:

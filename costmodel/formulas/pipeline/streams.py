@@ -1,0 +1,37 @@
+"""What streams past the layers of a stage from a second memory, and the passes that hide it (offload.py)."""
+
+import dataclasses
+
+from costmodel.pytree import pytree
+from costmodel.semantics import Scalar, Semantics
+
+
+@pytree
+class Streams:
+    """Seconds of a plain stage's traffic with the second memory, before any overlap."""
+
+    reads_s: Scalar  # weights, in the forward passes of one microbatch
+    weights_s: Scalar  # weights, once
+    activations_s: Scalar  # of one microbatch, once
+    s_per_byte: Scalar  # each direction
+    hidden: Scalar  # share of a pass that may hide them
+    layers: Scalar  # of a plain stage
+
+    def scaled(self, factor: Scalar) -> "Streams":
+        """Of a stage with `factor` times the layers."""
+        moved = {name: factor * getattr(self, name) for name in ("reads_s", "weights_s", "activations_s", "layers")}
+        return dataclasses.replace(self, **moved)
+
+    @property
+    def backward_s(self) -> Scalar:
+        """Of one microbatch."""
+        return self.weights_s + self.activations_s
+
+    def forward_s(self, sem: Semantics) -> Scalar:
+        """Of one microbatch."""
+        return sem.maximum(self.reads_s, self.activations_s)
+
+
+def streamed_s(compute_s: Scalar, traffic_s: Scalar, moved: Streams, sem: Semantics) -> Scalar:
+    """Compute beside the traffic that a share of it may hide."""
+    return sem.maximum(compute_s, traffic_s + (1 - moved.hidden) * compute_s)

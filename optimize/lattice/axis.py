@@ -1,0 +1,50 @@
+"""What an axis of a lattice is, and the words that its makers share."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from costmodel import map_leaves
+
+Fixed = Mapping[str, Any]
+Keeps = Callable[..., Any]
+"""Which plans keep the rules that read only these columns (and one that is `new`): `specs.kept` of one question."""
+DEGREES = ("domain", "tensor", "context", "pipeline", "data", "expert", "expert_tensor", "microbatch")
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """Options of all rows one after another; those of row i start at `offset[i]`."""
+
+    table: Mapping[str, np.ndarray]  # one entry for each option, by column
+    offset: np.ndarray
+    count: np.ndarray
+    embedded: Mapping[Any, Mapping[str, Any]]  # by dtype: fields of a `PlanPoint`, one entry for each option
+
+    def at(self, kept: np.ndarray) -> "Axis":
+        """The axis of some of the rows."""
+        return dataclasses.replace(self, offset=self.offset[kept], count=self.count[kept])
+
+    def fields(self, entry: np.ndarray, dtype: Any) -> dict[str, Any]:
+        """Fields of a `PlanPoint` at these entries."""
+        return {name: map_leaves(lambda leaf: leaf[entry], tree) for name, tree in self.embedded[dtype].items()}
+
+
+def wanted(fixed: Fixed, name: str, values: Any) -> Any:
+    """Whether values are those that a field is fixed to: any where it is free or None."""
+    allowed = fixed.get(name)
+    if allowed is None:
+        return np.ones(np.shape(values), bool)
+    return np.isin(values, list(allowed) if isinstance(allowed, set | frozenset) else [allowed])
+
+
+def even_layers(count: int, pipeline: int) -> tuple[int, ...] | None:
+    """None where the layers divide; otherwise the odd ones go to late middle stages, then to the ends."""
+    share, odd = divmod(count, pipeline)
+    if odd == 0 or share == 0:
+        return None
+    order = [*range(pipeline - 2, 0, -1), pipeline - 1, 0]
+    heavier = set(order[:odd])
+    return tuple(share + (stage in heavier) for stage in range(pipeline))

@@ -1,0 +1,63 @@
+"""Jobs, what objectives and limits read of them on a cluster, and by how much an answer breaks a limit.
+
+A limit is a signed residual in logarithms, `log(value / limit)`: at most 0 where it is met, 0.01 where it is missed by
+one per cent.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from costmodel import Scalar
+from costmodel.formulas import Hardware
+from costmodel.inputs import Workload
+from optimize.question.objective import Limits, Objective
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """One model to train. With several on one cluster, they run one after the other."""
+
+    workload: Workload
+    tokens: float
+    weight: float = 1.0  # of its seconds (dollars, joules) in the sum over jobs
+    deadline_s: float | None = None  # for this job alone
+
+    @property
+    def steps(self) -> float:
+        """Steps that the tokens take."""
+        return self.tokens / (self.workload.batch * self.workload.sequence)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Quantities:
+    """What objectives and limits read: of one cluster with the plans of its jobs, or of arrays of them.
+
+    A residual of one's own may also read the hardware, and the seconds of a step of each job.
+    """
+
+    train_s: Scalar  # all jobs, one after the other, by weight
+    usd_per_s: Scalar
+    meter_w: Scalar
+    capital_usd: Scalar
+    accelerators: Scalar
+    hardware: Hardware | None = None
+    step_s: tuple[Scalar, ...] = ()
+
+    def minimised(self, objective: Objective, steps: float) -> Scalar:
+        """The quantity whose logarithm a search minimises."""
+        seconds = self.train_s / steps if objective is Objective.step else self.train_s
+        return seconds * objective.price(self.usd_per_s, self.meter_w)
+
+
+def residuals(limits: Limits, of: Quantities, peak_bytes: float, hbm_bytes: float) -> dict[str, float]:
+    """`log(value / limit)` by the name of the limit, those that are set."""
+    spent_usd = of.usd_per_s * of.train_s if limits.rent else of.capital_usd
+    pairs: Mapping[str, tuple[float, float | None]] = {
+        "memory": (peak_bytes, hbm_bytes),
+        "budget_usd": (spent_usd, limits.budget_usd),
+        "power_w": (of.meter_w, limits.power_w),
+        "accelerators": (of.accelerators, limits.accelerators),
+        "deadline_s": (of.train_s, limits.deadline_s),
+    }
+    return {name: math.log(value / limit) for name, (value, limit) in pairs.items() if limit is not None and value > 0}
