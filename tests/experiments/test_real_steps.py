@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators.evaluate import evaluate
-from costmodel.formulas import as_floats, counts
-from costmodel.inputs.plan import embed
+from costmodel.exact import Exact
+from costmodel.formulas import counts
+from costmodel.inputs.embedding import embed
 from costmodel.inputs.workload import parameters
 from costmodel.measured.node.own import COMMON
-from costmodel.semantics import Exact
+from costmodel.pytree import as_floats
 from costmodel.specs.loading import load_cluster
 from experiments.real_steps import prediction
 from experiments.real_steps.layouts import MODELS, Layout, Model, layouts

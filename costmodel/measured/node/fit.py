@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import as_floats
 from costmodel.inputs import Accelerator, Cluster, Stack, Tier
 from costmodel.measured.collective_fit import fit_collectives, log_errors
 from costmodel.measured.node.devices import Node
 from costmodel.measured.node.observations import Observation, observation
 from costmodel.measured.node.table import LINEAR, Measured
 from costmodel.measured.rows import known_cluster
+from costmodel.pytree import as_floats
 from costmodel.specs import CollectiveRow, constant_group, read_tables, stack_values
 
 HEADROOM = 0.8

@@ -4,11 +4,11 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 
+from costmodel.exact import Exact
 from costmodel.formulas import OpCounts, counts, optimizer_s, rates, timing
 from costmodel.inputs import Block, Cluster, Op, Plan, PlanPoint, Position, Size, Stack, Workload, embed
 from costmodel.measured.node.table import LINEAR, Measured
 from costmodel.models import Heads, activation, core, head, linear, norm
-from costmodel.semantics import Exact
 
 _SEM = Exact(math)
 _ALONE = {"overlap_data": False, "overlap_context": False, "gradient_dtype": "fp32", "zero_stage": 0}
