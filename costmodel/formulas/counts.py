@@ -317,9 +317,9 @@ class _Counter:
         r"""$1 - 1/c$ under a causal mask, whose last rows see all keys; nothing where every row does (density 1).
 
         At most so under windows, and at most $(1/d - 1)(1 - 1/c)$ at densities between. Ranks that exchange heads hold
-        whole sequences.
+        whole sequences, and unfused kernels compute all of every row.
         """
-        masked = self.sem.minimum(1.0, 1.0 / self.density(op) - 1.0)
+        masked = self.point.attention.flash * self.sem.minimum(1.0, 1.0 / op.density - 1.0)
         return self.point.context_ring * masked * (1 - self.shares[Split.CONTEXT])
 
     def memory(self, op: Op) -> MemoryCount:

@@ -59,7 +59,8 @@ def instances(tree) -> list:
         return [found for item in tree for found in instances(item)]
     if not dataclasses.is_dataclass(tree):
         return []
-    return [tree, *(found for f in dataclasses.fields(tree) for found in instances(getattr(tree, f.name)))]
+    inside = [f.name for f in dataclasses.fields(tree) if not f.metadata.get("static")]  # habits are no tree of leaves
+    return [tree, *(found for name in inside for found in instances(getattr(tree, name)))]
 
 
 @pytest.fixture(scope="module")

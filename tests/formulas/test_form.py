@@ -28,7 +28,7 @@ NUMPY = Exact(np)
 # Reached through another entry: they return counts and trees, not times, or are called by what is registered.
 INSIDE = {
     "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.links_by_tier_s",
-    "counts.split_shares", "counts.expert_shard", "counts.on_heaviest_stage",
+    "counts.split_shares", "counts.expert_shard", "counts.sharding", "traffic.spread", "counts.on_heaviest_stage",
     "counts.kept_bytes",
     "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
     "memory.dropped_bytes", "memory.gathered_bytes", "breakdown.roofs",
