@@ -103,8 +103,11 @@ def test_known_constants_are_found_again():
 
 def test_kernels_follow_the_rooflines():
     found = kernels(ROWS)
-    assert [k.kind for k in found] == ["matmul", "matmul", "attention", "hbm"]  # the small product is left out
-    stack, plain = Stack(matmul_8bit_ceiling=0.9), embed(Plan(precision="fp8_tensor"), CASES[0].workload, 8.0)
+    assert [k.kind for k in found] == ["matmul", "matmul", "attention_2", "hbm"]  # the small product is left out
+    stack, plain = (
+        Stack(matmul_8bit_ceiling=0.9, attention_2_ceiling=0.4),
+        embed(Plan(precision="fp8_tensor", attention="flash_2"), CASES[0].workload, 8.0),
+    )
     values = {p.name: np.full(4, float(getattr(stack, p.name, 1.0))) for p in PARAMETERS}
     predicted, slopes = log_shares(found, values)
     chip = specs.load_cluster("h100").accelerator
@@ -176,7 +179,7 @@ def test_the_shipped_constants_are_one_set():
 
 def test_an_unknown_chip_has_the_shared_values_and_a_wider_interval():
     tables = specs.read_tables("stacks")
-    unknown = constants(tables, {"family": "none of these", "stack": "", "fabric": ""})
+    unknown = constants(tables, dict.fromkeys(("die", "family", "stack", "fabric"), "none of these"))
     assert unknown == pytest.approx(tables["shared"])
     known, strange = made(), dataclasses.replace(made(), family="none of these", fabric="other")
     narrow, wide = posterior.log_sd([known, strange])

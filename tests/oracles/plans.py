@@ -9,17 +9,26 @@ from costmodel.inputs.cluster import Cluster
 from costmodel.inputs.plan import Plan, layers
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.workload import Workload, is_expert
+from costmodel.specs.rules import violations
 from tests.oracles.legal import Model, legal
 
 
-def brute_force(workload: Workload, model: Model, cluster: Cluster, fixed: Mapping[str, Any]) -> Iterator[Plan]:
-    """Legal plans with the fixed fields, without those that `optimize.lattice` says it leaves out."""
+def brute_force(workload: Workload, model: Model | None, cluster: Cluster, fixed: Mapping[str, Any]) -> Iterator[Plan]:
+    """Legal plans with the fixed fields, without those that `optimize.lattice` says it leaves out.
+
+    Where nobody has written the model's sizes down by hand, `violations` judges, which `tests/specs/test_rules.py`
+    compares with the rules as documented.
+    """
     for degrees in _degrees(workload, cluster, fixed):
         for chosen in _options(workload, cluster, fixed, degrees):
             fields: dict[str, Any] = degrees | chosen | _overlaps(degrees) | dict(fixed)
             plan = Plan(**fields)
-            if not _left_out(plan, fixed) and legal(plan, model, cluster):
+            if not _left_out(plan, fixed) and _is_legal(plan, workload, model, cluster):
                 yield plan
+
+
+def _is_legal(plan: Plan, workload: Workload, model: Model | None, cluster: Cluster) -> bool:
+    return not violations(plan, workload, cluster) if model is None else legal(plan, model, cluster)
 
 
 def _menu(fixed: Mapping[str, Any], name: str, values: Any) -> list[Any]:

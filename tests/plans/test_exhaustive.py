@@ -53,7 +53,7 @@ def _random_case(number: int):
 def _loop(workload, machine, fixed) -> tuple[int, list[tuple[float, Plan]]]:
     """How many plans are legal, and those that fit with their seconds, fastest first."""
     legal, fitting = 0, []
-    for plan in brute_force(workload, machine, fixed):
+    for plan in brute_force(workload, None, machine, fixed):
         found = cost(*prepare(workload, machine, plan), Exact(math))
         legal += 1
         if found.peak_bytes <= machine.accelerator.hbm_bytes:
@@ -105,7 +105,7 @@ def _compare(found, workload, machine, legal, fitting):
 def test_real_models_against_evaluate(model, machine, total, batch, fixed):
     workload, machine = load_workload(model, batch=batch), load_cluster(machine, total)
     found = find_plan(workload, machine, fixed=fixed)
-    every = {plan: evaluate(workload, machine, plan) for plan in brute_force(workload, machine, fixed)}
+    every = {plan: evaluate(workload, machine, plan) for plan in brute_force(workload, None, machine, fixed)}
     seconds = {plan: told.step_s for plan, told in every.items() if told.fits}
     assert (found.plans_in_lattice, found.fitting) == (len(every), len(seconds))
     assert found.plans[0].step_s == pytest.approx(min(seconds.values()), rel=1e-12)
