@@ -28,6 +28,7 @@ _CLUSTERS = (
     (r"Gaudi3", "gaudi3", "gaudi"),
     (r"TPU v6e", "tpu-v6e", "tpu"),
 )
+_FAR_BELOW = 0.4  # of the log, of a median: beyond what shapes and library versions differ by
 _SMALLEST = 3.0 / 3000.0  # reciprocal sizes of products that are long enough for launches not to matter
 _SCATTER = {"matmul": 0.05, "attention": 0.10, "attention_2": 0.10, "hbm": 0.05}
 
@@ -49,8 +50,28 @@ class Kernel:
 
 
 def kernels(rows: Sequence[Mapping[str, str]]) -> list[Kernel]:
-    """The observations among the rows of the microbenchmarks' table."""
-    return [kernel for kernel in map(_kernel, rows) if kernel is not None]
+    """The observations among the rows of the microbenchmarks' table.
+
+    Products of a machine that stay far below what another one reaches on the same chip say that the machine is slow,
+    not what the chip does.
+    """
+    read = [(row["source"], kernel) for row in rows if (kernel := _kernel(row)) is not None]
+    shares: dict[tuple[str, bool], dict[str, list[float]]] = {}
+    for source, kernel in read:
+        if kernel.kind == "matmul":
+            shares.setdefault(_format(kernel), {}).setdefault(source, []).append(kernel.log_share)
+    slow = {
+        (source, chip)
+        for chip, by_source in shares.items()
+        for source, own in by_source.items()
+        if np.median(own) < max(map(max, by_source.values())) - _FAR_BELOW
+    }
+    return [kernel for source, kernel in read if kernel.kind != "matmul" or (source, _format(kernel)) not in slow]
+
+
+def _format(kernel: Kernel) -> tuple[str, bool]:
+    """The chip, and whether its units for 8 bits worked."""
+    return kernel.group["family"], kernel.eight_bits
 
 
 def _kernel(row: Mapping[str, str]) -> Kernel | None:
