@@ -93,7 +93,7 @@ def _source(entry: Unreadable) -> dict[str, str]:
 
 
 def _one_constant_s(case: Case) -> float:
-    """Model FLOP (attention as its kernel computes it, nothing recomputed) at a fraction of the precision's peak."""
+    """Model FLOP (nothing masked, nothing recomputed) at a fraction of the precision's peak."""
     width = _WIDTHS.get(case.plan.precision, "8bit")
     peak = float(getattr(case.cluster.accelerator, f"peak_{width}_flop_per_s"))
     flop = float(model_flop(case.workload) * case.workload.batch)

@@ -63,7 +63,7 @@ def _recompute(case: Case) -> Case:
 
 _LITTLE = 1 / _NOTHING
 DROPPED: Mapping[str, Change] = {
-    "attention": _stack(attention_ceiling=_NOTHING),
+    "attention": _stack(attention_ceiling=_NOTHING, attention_2_ceiling=_NOTHING),
     "8- and 4-bit rates": _narrow,
     "recompute": _recompute,
     "sizes of matmuls": _stack(matmul_size0=_LITTLE),
