@@ -1,7 +1,7 @@
 r"""Adapt the fitted constants to a user's own rows: three suffice.
 
 The user's software is a new member of its class: each constant gets a deviation of its own, with a prior as wide as
-that between classes, beside what the posterior of the shipped fit leaves open. Gauss-Newton steps from there on those
+that between classes or dies, beside what the posterior of the shipped fit leaves open. Gauss-Newton steps from there on those
 rows, robustly, are the Bayesian update, linearised anew at each step. The error before and after is that of each row
 predicted by the others.
 """
@@ -152,8 +152,8 @@ class Update:
 
 
 def _width(parameter: Parameter) -> float:
-    """Width of the user's own deviation: that between classes, else half of the shared uncertainty."""
-    return max(parameter.stack, 0.5 * parameter.shared)
+    """Width of the user's own deviation: that between classes or dies, else half of the shared uncertainty."""
+    return max(parameter.stack, parameter.die, 0.5 * parameter.shared)
 
 
 def _possible(cases: Sequence[Case]) -> tuple[list[int], list[str]]:

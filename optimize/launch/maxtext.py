@@ -84,7 +84,7 @@ def maxtext_settings(job: Job) -> Settings:
         "shard_optimizer_over_data": plan.zero_stage == 1,
         "remat_policy": REMATS[plan.recompute],
         "te_comm_gemm_overlap": "full" if plan.overlap_tensor else "disabled",
-        "attention": "flash" if plan.attention == "flash" else "dot_product",
+        "attention": "flash" if plan.attention.startswith("flash") else "dot_product",
         "opt_type": OPTIMIZERS.get(plan.optimizer, "adamw"),
         "grad_dtype": DTYPES.get(plan.gradient_dtype, "float32"),
         **PRECISIONS.get(plan.precision, PRECISIONS["bf16"]),

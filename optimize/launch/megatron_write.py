@@ -31,7 +31,7 @@ def _switches(plan: Plan) -> Settings:
         "sequence-parallel": plan.sequence_parallel,
         "tp-comm-overlap": plan.overlap_tensor,
         "overlap-moe-expert-parallel-comm": plan.overlap_expert,
-        "attention-backend": plan.attention,
+        "attention-backend": "flash" if plan.attention.startswith("flash") else "unfused",
         **dict.fromkeys(UNFUSED, not plan.fused_kernels),
     }
 

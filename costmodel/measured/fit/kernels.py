@@ -55,7 +55,7 @@ def kernels(rows: Sequence[Mapping[str, str]]) -> list[Kernel]:
     Products of a machine that stay far below what another one reaches on the same chip say that the machine is slow,
     not what the chip does.
     """
-    read = [(row["source"], kernel) for row in rows if (kernel := _kernel(row)) is not None]
+    read = [(row.get("source", ""), kernel) for row in rows if (kernel := _kernel(row)) is not None]
     shares: dict[tuple[str, bool], dict[str, list[float]]] = {}
     for source, kernel in read:
         if kernel.kind == "matmul":
