@@ -1,9 +1,9 @@
 r"""Adapt the fitted constants to a user's own rows: three suffice.
 
 The user's software is a new member of its class: each constant gets a deviation of its own, with a prior as wide as
-that between classes or dies, beside what the posterior of the shipped fit leaves open. Gauss-Newton steps from there on those
-rows, robustly, are the Bayesian update, linearised anew at each step. The error before and after is that of each row
-predicted by the others.
+that between classes or dies, beside what the posterior of the shipped fit leaves open. Gauss-Newton steps from there on
+those rows, robustly, are the Bayesian update, linearised anew at each step. The error before and after is that of each
+row predicted by the others.
 """
 
 import dataclasses
