@@ -76,8 +76,12 @@ def _limits(inputs: DesignInputs) -> str:
     return "within " + ", ".join(parts)
 
 
+_LABELS = len("nothing is better by more than")  # the names of answers may be long: they are cut, not the labels
+
+
 def _table(answers: list[Answer], objective: Objective) -> Table:
     table = new_table("", *(answer.name for answer in answers))
+    table.columns[0].min_width = _LABELS
 
     def row(label: str, text: Callable[[Answer], str]) -> None:
         table.add_row(label, *(text(answer) for answer in answers))
