@@ -40,13 +40,13 @@ def _show_header(console: Console, explanation: Explanation) -> None:
     inputs, breakdown = explanation.inputs, explanation.breakdown
     workload, cluster, chip = inputs.workload, inputs.cluster, inputs.cluster.accelerator
     tiers = ", ".join(f"{t.name} {units.rate(t.bandwidth_bytes_per_s, 'B/s')}" for t in cluster.tiers)
-    console.print(f"{workload.name}: {workload.batch:,} sequences of {workload.sequence:,} tokens", style="bold")
+    job = f"{workload.name}: {workload.batch:,} sequences of {workload.sequence:,} tokens"
+    console.print(f"{job}, {software_line(cluster)}", style="bold")
     say(
         console,
         f"on {cluster.accelerators:,} {cluster.name}: {units.rate(chip.peak_16bit_flop_per_s, 'FLOP/s')} (16 bit), "
         f"{units.scaled(chip.hbm_bytes, units.BYTES)} at {units.rate(chip.hbm_bytes_per_s, 'B/s')}; {tiers}",
     )
-    say(console, software_line(cluster))
     say(console, f"plan {units.shorten_runs(str(inputs.plan))}")
     if inputs.chosen:
         say(console, f"     chosen here: {inputs.chosen} (not for speed)", style="dim")

@@ -32,10 +32,8 @@ def say(console: Console, text: str, style: str | None = None) -> None:
 
 def software_line(cluster: Cluster) -> str:
     """The software whose habits and constants count, and whether somebody named it."""
-    software, (usual, reason) = cluster.stack.software, chosen_software(cluster.accelerator.name)
-    if software != usual:
-        return f"software {software}, as named"
-    return f"software {software}, {reason} (--software names another)"
+    software, (usual, _) = cluster.stack.software, chosen_software(cluster.accelerator.name)
+    return f"software {software} ({'named' if software != usual else 'default'})"
 
 
 def new_table(*headers: str, left: int = 1) -> Table:

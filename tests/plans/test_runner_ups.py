@@ -1,5 +1,7 @@
 """What would make a runner-up win does, and a little less does not; the simplest plan is simple and near the best."""
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,8 @@ from optimize.plans.find_plan import find_plan
 
 WORKLOAD, MACHINE = load_workload("llama3-70b", batch=256), load_cluster("h100", 256)
 FIXED = {"context": 1, "recompute": "none"}
+
+runner_ups = importlib.import_module("optimize.plans.runner_ups")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,8 @@ def test_a_change_that_makes_a_runner_up_win(found):
     assert changes
     for plan, change in changes:
         there = [_seconds(each, change.parameter, change.factor) for each in (plan, found.plan)]
-        nearer = change.factor**0.97
+        step = np.log(runner_ups.RANGE) / runner_ups._STEPS  # of the grid of factors that was tried, in logarithms
+        nearer = np.exp(np.log(change.factor) - np.sign(np.log(change.factor)) * step)
         before = [_seconds(each, change.parameter, nearer) for each in (plan, found.plan)]
         assert there[0] <= there[1]
         assert before[0] > before[1]

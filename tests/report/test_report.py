@@ -86,7 +86,7 @@ def test_plain_letters_where_there_are_no_others(monkeypatch, explanations):
     monkeypatch.setattr("sys.stdout", narrow)
     show_explanation(explanations["pipeline"])
     narrow.flush()
-    assert "#####" in narrow.buffer.getvalue().decode("ascii")  # pyright: ignore[reportAttributeAccessIssue]
+    assert "##" in narrow.buffer.getvalue().decode("ascii")  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize("name", ["one accelerator", "pipeline", "heavy late"])
