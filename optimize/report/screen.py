@@ -31,9 +31,9 @@ def say(console: Console, text: str, style: str | None = None) -> None:
 
 
 def software_line(cluster: Cluster) -> str:
-    """The software whose habits and constants count, and whether somebody named it."""
-    software, (usual, _) = cluster.stack.software, chosen_software(cluster.accelerator.name)
-    return f"software {software} ({'named' if software != usual else 'default'})"
+    """The software whose habits and constants count, and why: named, or the accelerator's default."""
+    software, (usual, reason) = cluster.stack.software, chosen_software(cluster.accelerator.name)
+    return f"software {software} ({reason if software == usual else 'named'})"
 
 
 def new_table(*headers: str, left: int = 1) -> Table:

@@ -84,9 +84,10 @@ def test_utilisation_with_recompute(capsys, monkeypatch, explanations):
 def test_plain_letters_where_there_are_no_others(monkeypatch, explanations):
     narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr("sys.stdout", narrow)
+    monkeypatch.setenv("COLUMNS", "100")  # at 80 a bar has six cells
     show_explanation(explanations["pipeline"])
     narrow.flush()
-    assert "##" in narrow.buffer.getvalue().decode("ascii")  # pyright: ignore[reportAttributeAccessIssue]
+    assert "#####" in narrow.buffer.getvalue().decode("ascii")  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize("name", ["one accelerator", "pipeline", "heavy late"])
