@@ -117,6 +117,7 @@ class Stack:
     collective_s: Scalar = 8e-6  # start of one collective
     all_reduce_tree: Scalar = 1.0  # share of all-reduces whose latency grows with the logarithm of the ranks
     tree_hop: Scalar = 1.0  # what one level of a tree costs, in hops of its tier: copies and reductions add to the wire
+    network_hop: Scalar = 10.0  # the same of tiers beyond the first, whose hops go through proxies and adapters
     collective_ramp: Scalar = 0.0  # weight of sqrt(latency * traffic): messages of middling size (collectives.py)
     chunk_fill: Scalar = 0.05  # share of a hierarchical collective in which its tiers do not overlap
     contention: Scalar = 0.10  # share of overlapped communication that slows the compute it hides behind

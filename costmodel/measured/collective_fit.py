@@ -23,7 +23,9 @@ LAWS: dict[str, Callable[..., Law]] = {
     "all_to_all": collectives.all_to_all,
     "neighbour": collectives.neighbour,
 }
-FIELDS = ("link_ceiling", "network_ceiling", "peer_ceiling", "collective_s", "tree_hop", "collective_ramp")
+FIELDS = (
+    "link_ceiling", "network_ceiling", "peer_ceiling", "collective_s", "tree_hop", "network_hop", "collective_ramp"
+)  # fmt: skip
 PULL = 0.02  # per unit of a logarithm, beside residuals that are logarithms too
 KNEE = 0.1  # residuals above it count by their logarithm, not by their square
 _RAMPS = (0.0, 0.5, 2.0, 6.0)  # starts: with outliers forgiven there are local minima
@@ -33,6 +35,7 @@ _RANGES = {
     "peer_ceiling": (0.01, 1.0),
     "collective_s": (1e-9, 1.0),
     "tree_hop": (1e-3, 1e4),
+    "network_hop": (1e-3, 1e4),
 }  # logarithmic
 _SHARES = {"collective_ramp": (0.0, 100.0), "chunk_fill": (0.0, 1.0)}  # linear: may be zero
 _SEM = Exact(np)

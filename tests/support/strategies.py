@@ -60,6 +60,7 @@ STACK: dict[str, Range] = {
     "collective_s": (1e-7, 1e-3),
     "all_reduce_tree": (1e-2, 1.0),
     "tree_hop": (1.0, 50.0),
+    "network_hop": (1.0, 50.0),
     "collective_ramp": (1e-2, 5.0),
     "chunk_fill": (1e-2, 1.0),
     "contention": (1e-2, 1.0),
