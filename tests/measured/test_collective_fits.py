@@ -103,7 +103,8 @@ def test_the_law_holds_for_node_counts_left_out():
 def test_the_h100_that_ships_gives_the_table():
     """Bus bandwidth of 4 to 512 nodes at 32 MiB and more, by the constants of the named cluster."""
     cluster = load_cluster("h100", accelerators=4096)
-    rows = [CollectiveRow(op="all_reduce", payload_bytes=p, ranks=int(n), time_s=t) for p, n, t in zip(*SHIPPED)]
+    table = zip(*SHIPPED, strict=True)
+    rows = [CollectiveRow(op="all_reduce", payload_bytes=p, ranks=int(n), time_s=t) for p, n, t in table]
     found = np.abs(np.expm1(-log_errors(rows, cluster, cluster.stack)))
     assert found.mean() <= TABLE["tolerance_shipped"]
     for nodes in np.unique(NODES):

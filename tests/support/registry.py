@@ -118,7 +118,8 @@ _TIME = {
     "rises": (
         *_SIZES, "*.latency_s", "*.oversubscription", "*kernel_s", "*.routing_s", "*.microbatch_s", "*.step_s",
         "*.jitter_s", "*.update_passes", "*.cast_passes", "*.congestion", "*.collective_s", "*.chunk_fill",
-        "*.collective_ramp", "*.tree_hop", "*.network_hop", "*_size0", "*.context_imbalance", "*.attention_backward_ratio",
+        "*.collective_ramp", "*.tree_hop", "*.network_hop", "*_size0", "*.context_imbalance",
+        "*.attention_backward_ratio",
         "*.unfused_touches", "*.contention", "*.regather_exposed", "point.gradient_bytes", "point.state_bytes",
         "point.precision.*_bytes", "point.precision.operand_share",
         "point.precision.casts", "point.zero.gathers*",
