@@ -174,6 +174,16 @@ def repeat(law: Law, times: Scalar) -> Law:
     )
 
 
+def parted(law: Law, share: Scalar) -> Law:
+    """The law of a payload of which each call moves only a share."""
+    return Law(
+        by_tier=tuple(share * busy for busy in law.by_tier),
+        seconds_per_byte=share * law.seconds_per_byte,
+        latency_s=law.latency_s,
+        ramp=share**0.5 * law.ramp,
+    )
+
+
 def in_turn(*laws: Law) -> Law:
     """The law of calls one after another, each of the same payload."""
     return Law(

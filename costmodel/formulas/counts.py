@@ -112,7 +112,7 @@ class OpCounts:
 
     blocks: tuple[BlockCounts, ...]
     microbatches: Scalar  # of one pipeline in one step
-    boundary_bytes: Scalar  # activation that crosses a stage boundary
+    boundary_bytes: Scalar  # activation that crosses a stage boundary, of all tensor ranks
     tied: Scalar  # 1 where the head reuses the embedding's weights
 
     @property
@@ -138,7 +138,7 @@ def counts(workload: Workload, point: PlanPoint, sem: Semantics) -> OpCounts:
     return OpCounts(
         blocks=tuple(_block(block, point, shares, workload.expert_imbalance, sem) for block in workload.blocks),
         microbatches=workload.batch / (point.data * point.microbatch),
-        boundary_bytes=tokens * workload.hidden * shares[Split.SEQUENCE] * point.precision.activation_bytes,
+        boundary_bytes=tokens * workload.hidden * point.precision.activation_bytes,
         tied=workload.tied,
     )
 

@@ -25,7 +25,7 @@ class Laws:
     exchange: Law  # all-to-all over the context group
     shard: Law  # all-gather or reduce-scatter over the ranks that share weights
     replica: Law  # all-reduce of what is sharded over the groups that hold copies
-    boundary: Law  # activation to the next pipeline stage
+    boundary: Law  # activation to the next pipeline stage, by the whole of it
     experts: "ExpertLaws | None"  # where the model has experts
 
 
@@ -40,7 +40,11 @@ class ExpertLaws:
 
 
 def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, sem: Semantics) -> Laws:
-    """Place every group over the tiers and take its law."""
+    """Place every group over the tiers and take its law.
+
+    Each tensor rank sends its share of an activation to the next stage, which gathers it where it needs the whole
+    (scatter/gather: Narayanan et al. 2021, section 4.1; under sequence parallelism each rank needs its share only).
+    """
     tiers = tiers_in_training(cluster, point, stack, sem)
 
     def ranks(group: Scalar, stride: Scalar) -> tuple[Scalar, ...]:
@@ -51,6 +55,7 @@ def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, se
     replicas = stage / (point.tensor * point.data_shard)
     gather = collectives.all_gather(tensor, tiers, stack, sem)
     reduce = collectives.all_reduce(tensor, tiers, stack, sem)
+    hop = collectives.neighbour(ranks(point.pipeline, stage), tiers, stack, sem)
     return Laws(
         sync=collectives.blend(reduce, collectives.repeat(gather, 2.0), point.sequence_parallel),
         regather=collectives.repeat(gather, point.sequence_parallel),
@@ -58,7 +63,10 @@ def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, se
         exchange=collectives.all_to_all(context, tiers, stack, sem),
         shard=collectives.all_gather(ranks(point.data_shard, point.tensor), tiers, stack, sem),
         replica=collectives.all_reduce(ranks(replicas, point.tensor * point.data_shard), tiers, stack, sem),
-        boundary=collectives.neighbour(ranks(point.pipeline, stage), tiers, stack, sem),
+        boundary=collectives.in_turn(
+            collectives.parted(hop, 1.0 / point.tensor),
+            collectives.repeat(gather, (1 - point.sequence_parallel) * (1 - point.single_stage(sem))),
+        ),
         experts=expert_laws(counted, point, tiers, stack, sem),
     )
 

@@ -68,6 +68,7 @@ def play(
     Zero-bubble schedules send the gradient after B and run W on its own; the others run B and W as one operation,
     and send after both. `steady_transfer_s` (default: the same) is what is felt of a transfer once others run beside
     it: of all but the first microbatch's activations and the last one's gradients, on whose way nothing else runs.
+    Devices that hold chunks in rounds (`Schedule.interleaves`) are busy while they exchange, for what is felt of it.
     """
     orders, entry = order(schedule, stages, microbatches, virtual_stages), SCHEDULES[schedule]
     forward, backward, weight = (_by_chunk(s, stages, virtual_stages) for s in (forward_s, backward_s, weight_s))
@@ -75,6 +76,9 @@ def play(
         backward = tuple(b + w for b, w in zip(backward, weight, strict=True))
     where = tuple(entry.device_of(chunk, stages) for chunk in range(stages * virtual_stages))
     steady_s = transfer_s if steady_transfer_s is None else steady_transfer_s
+    if entry.interleaves and stages > 1:
+        forward, backward = (tuple(each + steady_s for each in side) for side in (forward, backward))
+        transfer_s, steady_s = transfer_s - steady_s, 0.0
     seconds = {"F": forward, "B": backward, "W": weight}
     times = longest_path(orders, seconds, where, microbatches, transfer_s, steady_s)
     last_use = "W" if entry.splits else "B"

@@ -190,7 +190,7 @@ _JOB_ENTRIES = {
     "counts.counts:flop": Entry("job", "", (*_SIZE_RISES, "ffn"), ("point.context", "point.tensor")),
     "counts.counts:parameters": Entry("job", "", ("heads", "head_size", "key_value_heads", "ffn"), ("point.tensor",)),
     "counts.counts:saved_bytes": Entry("job", "_bytes", (*_SIZE_RISES, "ffn", "*.activation_bytes"), _SIZE_FALLS),
-    "counts.counts:boundary_bytes": Entry("job", "_bytes", (*_SIZE_RISES, "*.activation_bytes"), _SIZE_FALLS),
+    "counts.counts:boundary_bytes": Entry("job", "_bytes", (*_SIZE_RISES, "*.activation_bytes"), ("point.context",)),
     "counts.counts:microbatches": Entry("job", "", ("batch", "point.tensor", "point.pipeline"), ("point.microbatch",)),
     **{name: Entry("job", **_TIME) for name in TRAFFIC},
     "traffic.tiers_in_training": Entry("job", "", ("*.congestion",), ("*.scale_out_ceiling",)),

@@ -31,11 +31,3 @@ def first_backward_s(run: Run, sem: Semantics) -> Scalar:
 def _head_waits_s(run: Run) -> Scalar:
     """The head's turns in the first microbatches of all stages but the last."""
     return (run.p - 1) * run.stages.last.both_s
-
-
-def overtime_s(run: Run, sem: Semantics) -> Scalar:
-    """A transfer longer than a chunk delays each of the v visits of a turn."""
-    v, plain, hop_s = run.v, run.stages.plain, run.row.interleaves * run.hops.steady_s
-    forward_s, backward_s = (sem.maximum(hop_s - seconds / v, 0.0) for seconds in (plain.forward_s, plain.backward_s))
-    turn_s = sem.maximum((v - 1) * forward_s + backward_s, (v - 1) * backward_s + forward_s)
-    return sem.maximum(run.m - run.p, 0.0) * turn_s

@@ -10,11 +10,11 @@ the turns that a heavy first stage can hide in its warm-up.
 For plain stages the longest path is
   GPipe        $(m+p-1)(F+B) + 2(p-1)c$
   1F1B         the same $+ 2c \lfloor (m-1)(p-1)/p \rfloor$
-  interleaved  $(m + (p-1)/v)(F+B) + 2(pv-1)c$ while $c \le \min(F,B)/v$; beyond, turns of $X(F,B)$ (interleaved.py)
+  interleaved  $(m + (p-1)/v)(F+B+2ve) + 2(pv-1)(c-e)$ with the share $e$ of $c$ that nothing hides: devices wait for it
   ZB-H1, H2    $\max((m+p-1)(F+B) + (m-N+1) W,\; (m+p-1) F + m(B+W),\; ...)$
   ZB-V         folded.py
 with transfers of $c$ seconds between stages. `tests/formulas/test_schedule.py` plays the schedules out and states the
-errors: none for plain stages (interleaved with large transfers: 2.3 %), at most 3 % with heavier first and last stages.
+errors: none for plain stages, at most 3 % with heavier first and last stages.
 Sources: Narayanan et al. 2021 (1F1B, interleaving), Qi et al. 2023 (zero bubble). Every coefficient is non-negative
 for legal plans, so the result is log-convex in rates and latencies.
 """
@@ -47,7 +47,7 @@ def _through_all_stages(run: Run, sem: Semantics) -> tuple[Scalar, ...]:
     steady_s = turns_s + run.after * plain.weights_s
     return (
         _middle_stage_s(run, steady_s, sem),
-        _last_stage_s(run, steady_s, sem),
+        _last_stage_s(run, steady_s),
         _paced_by_transfers_s(run, turns_s, sem),
         _all_on_the_last_stage_s(run),
         _two_phases_s(run, ends_s, sem),
@@ -66,12 +66,11 @@ def _middle_stage_s(run: Run, steady_s: Scalar, sem: Semantics) -> Scalar:
     return held_s + 2.0 * _pace_s(run) * sem.minimum(run.p - 1, _waiting_turns(run, sem))
 
 
-def _last_stage_s(run: Run, steady_s: Scalar, sem: Semantics) -> Scalar:
+def _last_stage_s(run: Run, steady_s: Scalar) -> Scalar:
     """Turns on the last stage, which the head makes longer."""
     m = run.m
     held_s = steady_s + run.stages.last.passes_s(m - 1, m - 1, run.after - 1)
-    more_s = interleaved.overtime_s(run, sem) + run.row.interleaves * (run.p - 1) * run.stages.first.both_s
-    return held_s + more_s
+    return held_s + run.row.interleaves * (run.p - 1) * run.stages.first.both_s
 
 
 def _paced_by_transfers_s(run: Run, turns_s: Scalar, sem: Semantics) -> Scalar:

@@ -81,6 +81,11 @@ class Pipeline:
     streams: Streams | None = None
     layers: Stage | None = None  # of a plain stage that streams: without the host's work, which no layer has
 
+    def longer(self, each_s: Scalar) -> "Pipeline":
+        """With every forward and every backward pass longer by so much."""
+        more = Stage(forward_s=each_s, backward_s=each_s, weights_s=0.0)
+        return dataclasses.replace(self, plain=self.plain + more)
+
     def merged(self, split: Scalar) -> "Pipeline":
         """Every stage with its weight gradients inside the backward pass, unless the schedule splits them off (1)."""
         return dataclasses.replace(
@@ -148,16 +153,22 @@ class Run(NamedTuple):
 
 
 def run_of(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoint, sem: Semantics) -> Run:
-    """One step of so many microbatches."""
+    """One step of so many microbatches.
+
+    Devices of an interleaved schedule exchange after every chunk and wait for it (Megatron-LM's
+    `forward_backward_pipelining_with_interleaving` without `overlap_p2p_comm`): what is not hidden of a transfer makes
+    each pass over a chunk longer, and does not delay its consumer again.
+    """
     row, m, p, v = point.schedule, microbatches, point.pipeline, point.virtual_stages
-    stages = pipe.merged(row.splits)
+    waits = row.interleaves * (1 - row.folds) * (1 - point.single_stage(sem))
+    stages = pipe.longer(waits * v * hops.steady_s).merged(row.splits)
     chunks = (row.depth_in_flight + row.stages_in_flight) * p + row.extra_in_flight
     warm = chunks / v + row.virtual_in_flight * p * (1 - 1 / v)  # forwards before the first stage's first backward
     reach = sem.maximum((1 - row.all_in_flight) * (m - (warm - p)), p)
     return Run(
         row=row,
         stages=stages if pipe.streams is None else stages.streamed(pipe.streams, point, sem),
-        hops=hops,
+        hops=Hops(ends_s=hops.ends_s - waits * hops.steady_s, steady_s=(1 - waits) * hops.steady_s),
         m=m,
         p=p,
         v=v,
