@@ -92,6 +92,7 @@ class BlockCounts:
     exchange_bytes: Scalar  # payload of all `exchanges` together
     exchange_spread: Scalar
     exchange_copies: int = static(default=1)
+    experts: Scalar = 0.0  # on this rank, those that are products
     gather_bytes: Scalar
     parameters: Scalar  # of one block on this rank, experts apart, before ZeRO
     trained_parameters: Scalar  # those of them with a gradient and optimizer states
@@ -221,6 +222,7 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
         exchange_bytes=activation_bytes * total(map(counter.elements, exchanges)),
         exchange_spread=exchanges[0].spread if len(exchanges) else 1.0,
         exchange_copies=exchanges[0].copies if len(exchanges) else 1,
+        experts=next((counter.size(op.groups) for op in own if is_expert(op)), 0.0),
         gather_bytes=activation_bytes * total(map(counter.elements, gathers)),
         parameters=total(map(counter.parameters, block.ops)),
         trained_parameters=total(op.trained * counter.parameters(op) for op in block.ops),

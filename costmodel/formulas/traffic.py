@@ -14,6 +14,9 @@ from costmodel.inputs import Cluster, PlanPoint, Stack, Tier, ZeroRow
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
+_ROUTER = 5.0  # experts whose host work is that of the router
+_USUAL = 11.0  # experts on a rank for which `Stack.routing_s` stands
+
 
 @pytree
 class Laws:
@@ -148,13 +151,19 @@ def sharded_s(block: BlockCounts, point: PlanPoint, law: Laws) -> tuple[Scalar, 
 
 
 def tokens_s(block: BlockCounts, law: Laws, stack: Stack) -> Scalar:
-    """Seconds of tokens to their experts and back, in each direction of the pass, and of the host's work in between
-    (it reads how many go where)."""
+    """Seconds of tokens to their experts and back, in each direction of the pass, and of the host's work in between.
+
+    The host reads how many tokens go where, and then starts the products of one expert after another, so its work
+    grows with the experts of a rank; the rest of it is that of `_ROUTER` experts. C: on 51 rows of four chips without
+    captured iterations 0.47 ms a pass and 0.096 ms for each expert explain the times better (median error .135) than
+    1.64 ms a pass (.173); rows that drop tokens do not differ.
+    """
     experts = law.experts
     if experts is None or not block.exchanges:
         return 0.0
     gathered_s = time_s(experts.gather, block.gather_bytes, block.gathers) if block.gathers else 0.0
-    return time_s(experts.exchange, block.exchange_bytes, block.exchanges) + gathered_s + stack.routing_s
+    host_s = stack.routing_s * (_ROUTER + block.experts) / (_ROUTER + _USUAL)
+    return time_s(experts.exchange, block.exchange_bytes, block.exchanges) + gathered_s + host_s
 
 
 def _sharded_s(block: BlockCounts, dense_bytes: Scalar, expert_bytes: Scalar, law: Laws) -> Scalar:

@@ -102,7 +102,7 @@ class Stack:
     hbm_ceiling: Scalar = 0.85  # share of the memory bandwidth that streams reach
     kernel_s: Scalar = 4e-6  # launch and drain of one kernel
     host_kernel_s: Scalar = 0.0  # host work to issue one kernel, ahead of the accelerator: no block takes less
-    routing_s: Scalar = 0.0  # host work of one pass over a block of experts that nothing hides
+    routing_s: Scalar = 0.0  # host work of a pass over a block with eleven experts on a rank (traffic.py), unhidden
     microbatch_s: Scalar = 0.0  # host work of one microbatch on one stage that nothing hides
     step_s: Scalar = 5e-3  # host work of a step that nothing hides
     jitter_s: Scalar = 0.0  # wait for the slowest rank, for each doubling of their number

@@ -14,7 +14,7 @@ from costmodel.exact import Exact
 from costmodel.formulas.breakdown import breakdown
 from costmodel.formulas.cost import cost, parts
 from costmodel.formulas.counts import counts
-from costmodel.formulas.traffic import laws
+from costmodel.formulas.traffic import laws, tokens_s
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import model_flop
 from costmodel.models.moe import Latent
@@ -76,6 +76,20 @@ def test_tokens_sent_to_experts_by_hand():
     workload, _, point = prepare(small_moe(), cluster(32), plan)
     layer = counts(workload, point, SEM).blocks[2]
     assert layer.exchange_bytes == 2 * (16 * 128 / 4) * 4 * 128 * 2
+
+
+def test_the_hosts_work_grows_with_the_experts_of_a_rank():
+    """16 experts over 8 and over 4 ranks: 2 and 4 products of each kind to start, the rest as for 5 experts."""
+    stack = dataclasses.replace(cluster().stack, routing_s=16e-3)
+    added_s = []
+    for degree, here in ((8, 2), (4, 4)):
+        workload, machine, point = prepare(small_moe(), cluster(), Plan(data=64, expert=degree))
+        counted = counts(workload, point, SEM)
+        layer, law = counted.blocks[2], laws(counted, point, machine, machine.stack, SEM)
+        assert layer.experts == here
+        times = [tokens_s(layer, law, each) for each in (stack, dataclasses.replace(stack, routing_s=0.0))]
+        added_s.append(times[0] - times[1])
+    np.testing.assert_allclose(added_s, [7e-3, 9e-3], rtol=1e-9)
 
 
 def test_copies_for_one_domain_are_sent_once():

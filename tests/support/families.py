@@ -89,6 +89,7 @@ def network_values(a: Args, sem: Semantics) -> Values:
         "collectives.time_s": collectives.time_s(laws["all_gather"], a["payload_bytes"], 1.0),
         "collectives.blend": _time(mixed, a),
         "collectives.repeat": _time(again, a),
+        "collectives.parted": _time(collectives.parted(laws["neighbour"], a["weight"]), a),
         "collectives.in_turn": _time(collectives.in_turn(laws["all_gather"], laws["all_to_all"]), a),
         "collectives.all_gather:by_tier": busy,
     }

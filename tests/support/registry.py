@@ -147,6 +147,7 @@ _NETWORK_ENTRIES = {
     "collectives.time_s": Entry("network", **_LINK),
     "collectives.blend": Entry("network", **_LINK),
     "collectives.repeat": Entry("network", **_LINK),
+    "collectives.parted": Entry("network", **_LINK | {"rises": (*_LINK["rises"], "weight")}),
     "collectives.in_turn": Entry("network", **_LINK),
     "collectives.all_gather:by_tier": Entry("network", "_s_per_byte", ("*oversubscription",), _LINK["falls"]),
     "placement.ranks_by_tier:inner": Entry("placement", "", ("group", "domain"), ("stride",)),

@@ -161,13 +161,14 @@ def run_of(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoint, s
     """
     row, m, p, v = point.schedule, microbatches, point.pipeline, point.virtual_stages
     waits = row.interleaves * (1 - row.folds) * (1 - point.single_stage(sem))
-    stages = pipe.longer(waits * v * hops.steady_s).merged(row.splits)
+    stages = pipe.merged(row.splits)
+    stages = stages if pipe.streams is None else stages.streamed(pipe.streams, point, sem)
     chunks = (row.depth_in_flight + row.stages_in_flight) * p + row.extra_in_flight
     warm = chunks / v + row.virtual_in_flight * p * (1 - 1 / v)  # forwards before the first stage's first backward
     reach = sem.maximum((1 - row.all_in_flight) * (m - (warm - p)), p)
     return Run(
         row=row,
-        stages=stages if pipe.streams is None else stages.streamed(pipe.streams, point, sem),
+        stages=stages.longer(waits * v * hops.steady_s),
         hops=Hops(ends_s=hops.ends_s - waits * hops.steady_s, steady_s=(1 - waits) * hops.steady_s),
         m=m,
         p=p,
