@@ -8,6 +8,7 @@ from costmodel.exact import Exact
 from costmodel.formulas import (
     Breakdown,
     breakdown,
+    busy,
     economics_range,
     parts,
 )
@@ -31,8 +32,9 @@ def evaluate(
         check_plan(plan, workload, cluster)
     prices = as_floats(cluster.prices)
     workload, cluster, point = prepare(workload, cluster, plan, stack)
-    found = breakdown(workload, cluster, point, parts(workload, cluster, point, _EXACT), _EXACT)
+    done = parts(workload, cluster, point, _EXACT)
+    found = breakdown(workload, cluster, point, done, _EXACT)
     if prices is None:
         return found
-    asked = (point.accelerators, point.domain, found.step_s, found.tokens)
+    asked = (point.accelerators, point.domain, found.step_s, found.tokens, busy(found, cluster, point, done))
     return dataclasses.replace(found, economics=economics_range(cluster, prices, *asked))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.breakdown import Breakdown as Breakdown
     from costmodel.formulas.breakdown import Term as Term
     from costmodel.formulas.breakdown import breakdown as breakdown
+    from costmodel.formulas.busy import busy as busy
     from costmodel.formulas.collectives import COLLECTIVES as COLLECTIVES
     from costmodel.formulas.collectives import Law as Law
     from costmodel.formulas.cost import Cost as Cost
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.curves import meter_w as meter_w
     from costmodel.formulas.curves import with_hardware as with_hardware
     from costmodel.formulas.economics import Bill as Bill
+    from costmodel.formulas.economics import Busy as Busy
     from costmodel.formulas.economics import Draw as Draw
     from costmodel.formulas.economics import Economics as Economics
     from costmodel.formulas.economics import EconomicsRange as EconomicsRange

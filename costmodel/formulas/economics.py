@@ -3,13 +3,27 @@ r"""Money, power and energy: the bill of a cluster, what it draws, and what a st
 $$\text{step} = \frac{\text{purchase}}{\text{life} \cdot \text{busy share}}\,T + P_\text{meter}\,T\,p_\text{electricity}
 \quad\text{or}\quad \text{rental} \cdot N\,T$$
 
+Servers that train draw $P\,(s_0 + \sum_u s_u b_u / T)$ with $P$ the mean power in training, $b_u$ the seconds in which
+the units of a kind are busy (busy.py) and shares $s$ (`Prices`); $P$ itself where nobody says how busy they are: designs
+count it, and their limits are limits of it.
+
 Arithmetic only. The bill is a posynomial in prices, the draw in powers, both in bandwidths; their products with the
-time of a step, and so dollars and joules of a step, are generalized posynomials in prices, powers and rates.
+time of a step, and so dollars and joules of a step, are generalized posynomials in prices, powers and rates: the joules
+of busy units are sums of watts times busy seconds.
 """
 
 from costmodel.inputs import Cluster, PriceRange, Prices, Tier, TierPrices
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, total
+
+
+@pytree
+class Busy:
+    """Seconds of a step in which the units of an accelerator are busy, in the mean over the stages."""
+
+    compute_s: Scalar
+    hbm_s: Scalar
+    links_s: Scalar  # messages are under way, of one kind or another
 
 
 @pytree
@@ -49,6 +63,7 @@ class Draw:
     """Mean power while training."""
 
     servers_w: Scalar
+    full_w: Scalar  # the same by `Prices.training_draw` alone
     idle_w: Scalar  # servers of accelerators that the plan leaves idle
     network_w: tuple[Scalar, ...]  # by tier; one number where tiers have no prices
     facility_factor: Scalar
@@ -110,16 +125,24 @@ class EconomicsRange:
 
 
 def economics(
-    cluster: Cluster, prices: Prices, accelerators: Scalar, domain: Scalar, step_s: Scalar, tokens: Scalar
+    cluster: Cluster,
+    prices: Prices,
+    accelerators: Scalar,
+    domain: Scalar,
+    step_s: Scalar,
+    tokens: Scalar,
+    busy: Busy | None = None,
 ) -> Economics:
     """A step of `step_s` seconds and `tokens` on `accelerators`, `domain` of which are used of each innermost domain.
 
-    `cluster.accelerators` may be larger: what a plan does not use is another job's.
+    Without `busy` they draw what is usual in training. `cluster.accelerators` may be larger: what a plan does not use
+    is another job's.
     """
     idle = prices.idle_paid * (accelerators / domain) * idle_per_domain(cluster, domain)
     paid_for = accelerators + idle
     bought = None if prices.price_usd is None else bill(cluster, prices, paid_for)
-    drawn = None if cluster.accelerator.power_w is None else draw(cluster, prices, accelerators, idle)
+    share = 1.0 if busy is None else load(prices, busy, step_s)
+    drawn = None if cluster.accelerator.power_w is None else draw(cluster, prices, accelerators, idle, share)
     rental = prices.rental_usd_per_s
     return Economics(
         step_s=step_s,
@@ -133,10 +156,16 @@ def economics(
 
 
 def economics_range(
-    cluster: Cluster, prices: PriceRange, accelerators: Scalar, domain: Scalar, step_s: Scalar, tokens: Scalar
+    cluster: Cluster,
+    prices: PriceRange,
+    accelerators: Scalar,
+    domain: Scalar,
+    step_s: Scalar,
+    tokens: Scalar,
+    busy: Busy | None = None,
 ) -> EconomicsRange:
     """The same step under the low, the base and the high set."""
-    asked = (accelerators, domain, step_s, tokens)
+    asked = (accelerators, domain, step_s, tokens, busy)
     return EconomicsRange(
         low=economics(cluster, prices.low, *asked),
         base=economics(cluster, prices.base, *asked),
@@ -175,16 +204,23 @@ def network_bill(tier: Tier, price: TierPrices, accelerators: Scalar) -> Network
     )
 
 
-def draw(cluster: Cluster, prices: Prices, accelerators: Scalar, idle: Scalar) -> Draw:
+def load(prices: Prices, busy: Busy, step_s: Scalar) -> Scalar:
+    """What a step draws over what is usual in training."""
+    units = prices.compute_load * busy.compute_s + prices.hbm_load * busy.hbm_s + prices.link_load * busy.links_s
+    return prices.idle_load + units / step_s
+
+
+def draw(cluster: Cluster, prices: Prices, accelerators: Scalar, idle: Scalar, load: Scalar = 1.0) -> Draw:
     """Mean power of so many training accelerators and of the idle ones beside them."""
     server_w = cluster.accelerator.power_w * prices.server_draw_factor
-    servers_w, idle_w = accelerators * prices.training_draw * server_w, idle * prices.idle_draw * server_w
+    full_w, idle_w = accelerators * prices.training_draw * server_w, idle * prices.idle_draw * server_w
     share = prices.network_draw_share
     if prices.tiers is None:
-        network_w = ((servers_w + idle_w) * share / (1 - share),)
+        network_w = ((full_w + idle_w) * share / (1 - share),)
     else:
         network_w = tuple(
             (accelerators + idle) * (price.draw_w + price.draw_w_per_bytes_per_s * tier.bandwidth_bytes_per_s)
             for tier, price in zip(cluster.tiers, prices.tiers, strict=True)
         )
-    return Draw(servers_w=servers_w, idle_w=idle_w, network_w=network_w, facility_factor=prices.facility_factor)
+    facility = prices.facility_factor
+    return Draw(servers_w=load * full_w, full_w=full_w, idle_w=idle_w, network_w=network_w, facility_factor=facility)

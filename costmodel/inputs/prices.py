@@ -37,6 +37,11 @@ class Prices:
     tiers: tuple[TierPrices, ...] | None = None
     server_draw_factor: Scalar  # rated power of a server over that of its accelerators
     training_draw: Scalar  # mean power in training over the rated one
+    # shares of it that are drawn whatever runs, and by each kind of unit that is busy all the time
+    idle_load: Scalar
+    compute_load: Scalar
+    hbm_load: Scalar
+    link_load: Scalar
     idle_draw: Scalar  # mean power of an idle server over the rated one
     network_draw_share: Scalar
     idle_paid: Scalar  # share of the accelerators left idle by plans that is bought and powered

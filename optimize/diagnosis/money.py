@@ -60,6 +60,7 @@ def _bill(bill: Bill) -> dict[str, Any]:
 def _draw(draw: Draw) -> dict[str, Any]:
     return {
         "servers_w": draw.servers_w,
+        "servers_full_w": draw.full_w,
         "idle_w": draw.idle_w,
         "network_w": list(draw.network_w),
         "facility_factor": draw.facility_factor,

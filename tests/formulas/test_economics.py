@@ -12,8 +12,10 @@ import pytest
 from costmodel.evaluators.evaluate import evaluate
 from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
-from costmodel.formulas.cost import cost
-from costmodel.formulas.economics import economics
+from costmodel.formulas.breakdown import breakdown
+from costmodel.formulas.busy import busy
+from costmodel.formulas.cost import cost, parts
+from costmodel.formulas.economics import Busy, economics
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.prices import Prices, TierPrices
 from costmodel.pytree import as_floats
@@ -44,6 +46,10 @@ LISTED = Prices(
     tiers=(LEVEL, dataclasses.replace(LEVEL, link_usd=90.0)),
     server_draw_factor=1.82,
     training_draw=0.75,
+    idle_load=0.2,
+    compute_load=0.8,
+    hbm_load=0.3,
+    link_load=0.1,
     idle_draw=0.16,
     network_draw_share=0.1,
     idle_paid=1.0,
@@ -54,6 +60,7 @@ LISTED = Prices(
 )
 UNLISTED = dataclasses.replace(LISTED, tiers=None)
 ASKED = {"accelerators": 64.0, "domain": 6.0, "step_s": 12.0, "tokens": 4e6}
+BUSY = {"compute": 0.7, "hbm": 0.2, "links": 0.4}  # shares of the step
 
 
 def hardware():
@@ -65,7 +72,7 @@ def hardware():
 
 def arguments(prices):
     """All numbers of one call by path."""
-    found = flatten(prices, "prices") | ASKED
+    found = flatten(prices, "prices") | ASKED | BUSY
     found["power_w"] = 700.0
     found["second_memory_bytes"] = 2.5e11
     return found | {f"tier{i}_bandwidth_bytes_per_s": x for i, x in enumerate((3e11, 3.75e10))}
@@ -83,7 +90,8 @@ def values(prices, numbers):
         for i, tier in enumerate(machine.tiers)
     )
     machine = dataclasses.replace(machine, accelerator=chip, tiers=tiers)
-    found = economics(machine, asked, *(numbers[name] for name in ASKED))
+    busy = Busy(**{f"{name}_s": numbers[name] * numbers["step_s"] for name in BUSY})
+    found = economics(machine, asked, *(numbers[name] for name in ASKED), busy)
     assert found.bill is not None
     assert found.draw is not None
     return {
@@ -199,6 +207,41 @@ def test_bill_and_power_add_up_by_hand():
     np.testing.assert_allclose(found.rental_usd, paid * 2.35 * 12 / 3600, rtol=1e-12)
     np.testing.assert_allclose(found.capital_usd, found.bill.usd * 12 / (4 * 365.25 * 86400 * 0.85), rtol=1e-12)
     np.testing.assert_allclose(found.usd_per_token, (found.capital_usd + found.energy_usd) / 4e6, rtol=1e-12)
+
+
+def test_power_goes_by_busy_units_by_hand():
+    """8 of 12 seconds at the arithmetic units, 3 of the HBM, 6 of messages; idle servers and the network stay."""
+    usual, found = (
+        economics(hardware(), LISTED, **ASKED, busy=busy)
+        for busy in (None, Busy(compute_s=8.0, hbm_s=3.0, links_s=6.0))
+    )
+    assert usual.draw is not None
+    assert found.draw is not None
+    watts = 64 * 700 * 1.82 * 0.75 * (0.2 + 0.8 * 8 / 12 + 0.3 * 3 / 12 + 0.1 * 6 / 12)
+    np.testing.assert_allclose(found.draw.servers_w, watts, rtol=1e-12)
+    assert found.draw.full_w == usual.draw.servers_w
+    assert (found.draw.idle_w, found.draw.network_w) == (usual.draw.idle_w, usual.draw.network_w)
+    np.testing.assert_allclose(found.joule_per_step, 12 * found.draw.meter_w, rtol=1e-12)
+
+
+@pytest.mark.parametrize("plan", [Plan(data=8, tensor=2, pipeline=2, sequence_parallel=True), Plan(data=32)], ids=str)
+def test_busy_units_against_the_terms_of_the_step(plan):
+    """Without recompute: the sides of rooflines that `explain` tells, and more for embedding and head."""
+    workload, machine, point = prepare(small_decoder(), cluster(plan.accelerators), plan)
+    done = parts(workload, machine, point, Exact(math))
+    found = breakdown(workload, machine, point, done, Exact(math))
+    units, terms = busy(found, machine, point, done), {term.name: term for term in found.terms}
+
+    def told_s(limit):
+        return sum(sum(x for n, x in zip(t.limit_names, t.limits, strict=True) if n == limit) for t in terms.values())
+
+    edges_s = sum(block.forward_s + block.backward_s + block.weights.seconds for block in done.times.blocks[::2])
+    edges_s = edges_s * done.counts.microbatches / plan.pipeline
+    assert told_s("FLOP/s") < units.compute_s < told_s("FLOP/s") + edges_s
+    assert told_s("HBM bandwidth") < units.hbm_s < told_s("HBM bandwidth") + edges_s
+    data = terms["data traffic"]
+    assert units.links_s >= data.exposed_s + data.hidden_s
+    assert units.compute_s < found.step_s
 
 
 def test_an_h100_with_server_and_network_costs_what_independent_estimates_say():
