@@ -4,7 +4,7 @@ $$\text{step} = \frac{\text{purchase}}{\text{life} \cdot \text{busy share}}\,T +
 \quad\text{or}\quad \text{rental} \cdot N\,T$$
 
 Servers that train draw $P\,(s_0 + \sum_u s_u b_u / T)$ with $P$ the mean power in training, $b_u$ the seconds in which
-the units of a kind are busy (busy.py) and shares $s$ (`Prices`); $P$ itself where nobody says how busy they are: designs
+the units of a kind are busy (busy.py) and shares $s$ (`Prices`); $P$ itself where nobody says how busy: designs
 count it, and their limits are limits of it.
 
 Arithmetic only. The bill is a posynomial in prices, the draw in powers, both in bandwidths; their products with the

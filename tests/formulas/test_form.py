@@ -37,7 +37,7 @@ INSIDE = {
     "pipeline.run_of", "pipeline.warm_up_s", "pipeline.first_backward_s", "pipeline.overtime_s", "pipeline.longest_s",
     "curves.hardware_of", "curves.with_hardware",
     "economics.economics", "economics.economics_range", "economics.idle_per_domain",  # test_economics.py
-    "economics.bill", "economics.network_bill", "economics.draw",
+    "economics.bill", "economics.network_bill", "economics.draw", "economics.load", "busy.busy",
 }  # fmt: skip
 seeds = st.integers(0, 2**32 - 1)
 powers_of_two = st.integers(-20, 20).map(lambda k: 2.0**k)
