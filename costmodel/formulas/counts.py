@@ -301,7 +301,7 @@ class _Counter:
         both_ends = rows * (2.0 * width + key_values) * activation_bytes
         return AttentionCount(
             name=op.name,
-            flop=4.0 * self.point.attention.work * scores * self.size(op.inner),
+            flop=4.0 * scores * self.size(op.inner),
             operand_bytes=both_ends,
             score_elements=scores,
             reciprocal_keys=1.0 / keys,

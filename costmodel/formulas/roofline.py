@@ -119,7 +119,7 @@ def attention_roofs(count: AttentionCount, point: PlanPoint, speed: Rates, stack
     """
     row, pass_s = point.attention, score_s(count, point, speed, stack)
     slope = 1 + stack.attention_size0 * count.reciprocal_keys
-    compute_s = count.flop * speed.attention_s_per_flop * slope * busiest(count, stack)
+    compute_s = row.work * count.flop * speed.attention_s_per_flop * slope * busiest(count, stack)
     operands_s = speed.memory_s_per_byte * count.operand_bytes
     backward_flop = row.flash * stack.attention_backward_ratio + (1 - row.flash) * 2.0
     forward = Roof(

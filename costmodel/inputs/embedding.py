@@ -6,7 +6,7 @@ from costmodel.inputs import options
 from costmodel.inputs.plan import Offload, Plan, PlanPoint, layers
 from costmodel.inputs.schedules import SCHEDULES
 from costmodel.inputs.stack import Habits
-from costmodel.inputs.workload import Workload
+from costmodel.inputs.workload import Kind, Workload, whole
 
 
 def embed(plan: Plan, workload: Workload, domain: float, habits: Habits = Habits()) -> PlanPoint:  # noqa: B008
@@ -42,7 +42,7 @@ def embed(plan: Plan, workload: Workload, domain: float, habits: Habits = Habits
         recompute=_recompute_row(plan, habits),
         precision=habits.precision_row(plan.precision),
         optimizer=options.OPTIMIZERS[plan.optimizer],
-        attention=habits.attention_row(plan.attention),
+        attention=_attention_row(plan, workload, habits),
         overlap=options.OverlapRow(
             tensor=float(plan.overlap_tensor),
             context=float(plan.overlap_context),
@@ -59,6 +59,14 @@ def _extra_layers(plan: Plan, workload: Workload) -> tuple[float, float, float]:
     counts, mean = plan.stage_layers, layers(workload) / plan.pipeline
     middle = max(counts[1:-1] or (counts[0], counts[-1]))
     return (counts[0] - mean, middle - mean, counts[-1] - mean)
+
+
+def _attention_row(plan: Plan, workload: Workload, habits: Habits) -> options.AttentionRow:
+    """The row of the kernel for the model's heads, of the slowest size where it has several."""
+    row = habits.attention_row(plan.attention)
+    cores = [op for block in workload.blocks for op in block.ops if op.kind == Kind.ATTENTION]
+    slowest = max((options.alignment_work(row, float(whole(op.inner))) for op in cores), default=1.0)
+    return row if slowest == 1.0 else dataclasses.replace(row, work=slowest * row.work)
 
 
 def _offload(plan: Plan) -> Offload | None:

@@ -219,3 +219,20 @@ def test_the_busiest_rank_delays_the_attention():
         for stack in (Stack(), CONTIGUOUS)
     ]
     assert steps[0] < steps[1] < 1.75 * steps[0]
+
+
+@pytest.mark.parametrize(
+    ("attention", "heads", "work"),
+    [("unfused", 12, 1.0), ("unfused", 16, 10.0), ("flash", 12, 1.0), ("flash", 16, 64 / 60)],
+)
+def test_heads_that_are_no_multiple_of_8_cost_more(attention, heads, work):
+    """Heads of 80 and of 60 elements: the FLOP are the same, the units take `work` times as long."""
+    workload = small_decoder(hidden=960, heads=heads, key_value_heads=heads)
+    workload, machine, point = prepare(workload, cluster(), Plan(data=16, attention=attention))
+    assert point.attention.work == pytest.approx(work)
+    counted = counts(workload, point, SEM)
+    plain = dataclasses.replace(point, attention=dataclasses.replace(point.attention, work=1.0))
+    speed, (count,) = rates(machine.accelerator, point, machine.stack), counted.blocks[1].attentions
+    own, usual = (attention_roofs(count, each, speed, machine.stack)[0].compute_s for each in (point, plain))
+    assert own == pytest.approx(work * usual)
+    assert count.flop == counts(workload, plain, SEM).blocks[1].attentions[0].flop
