@@ -27,6 +27,7 @@ class Term:
 
     name: str = static()
     limit_names: tuple[str, ...] = static()
+    sends: bool = static(default=False)  # whether it is messages
     exposed_s: Scalar
     hidden_s: Scalar
     limits: tuple[Scalar, ...]
@@ -285,6 +286,7 @@ def _traffic(name: str, exposed_s: Scalar, alone_s: Scalar, cluster: Cluster, la
     return Term(
         name=name,
         limit_names=(*names, "latency"),
+        sends=True,
         exposed_s=exposed_s,
         hidden_s=alone_s - exposed_s,
         limits=(*limits, law.latency_s),

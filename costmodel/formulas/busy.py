@@ -10,8 +10,6 @@ from costmodel.formulas.roofline import Roof
 from costmodel.inputs import Cluster, PlanPoint, Position
 from costmodel.semantics import Scalar, total
 
-_TRAFFIC = ("traffic", "transfers")  # last words of the terms of messages
-
 
 def busy(found: Breakdown, cluster: Cluster, point: PlanPoint, done: Parts) -> Busy:
     """Seconds at the arithmetic units and of the HBM by the rooflines of all operators, in the mean over the stages;
@@ -20,9 +18,7 @@ def busy(found: Breakdown, cluster: Cluster, point: PlanPoint, done: Parts) -> B
     return Busy(
         compute_s=_of_operators(cluster, point, done, lambda roof: roof.compute_s) + work.orthogonal_s,
         hbm_s=_of_operators(cluster, point, done, _memory_s) + work.optimizer_s - work.orthogonal_s,
-        links_s=total(
-            term.exposed_s + term.hidden_s for term in found.terms if term.name.rpartition(" ")[2] in _TRAFFIC
-        ),
+        links_s=total(term.exposed_s + term.hidden_s for term in found.terms if term.sends),
     )
 
 
