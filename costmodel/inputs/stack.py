@@ -49,6 +49,15 @@ class Habits:
     dropout: bool = False  # in models of GPT's kind
     memory: tuple[tuple[str, float], ...] = ()  # fields of the Stack that hold bytes outside tensors
 
+    @property
+    def host_shares(self) -> dict[str, float]:
+        """What is left of the Stack's host work, by field: what a graph holds is not issued again.
+
+        Graphs of parts of a layer hold its kernels and not the products of experts, whose sizes the host reads.
+        """
+        beside = float(not self.captured_iteration)
+        return {"host_kernel_s": 1.0 - self.captured} | dict.fromkeys(("routing_s", "microbatch_s", "step_s"), beside)
+
     def precision_row(self, name: str) -> PrecisionRow:
         """The row of a precision as this software has it."""
         row = options.PRECISIONS[name]

@@ -9,13 +9,12 @@ import numpy as np
 from costmodel.evaluators import SUBGRADIENT, Dual
 from costmodel.exact import Exact
 from costmodel.formulas import cost
-from costmodel.inputs import Kind
+from costmodel.inputs import Habits, Kind
 from costmodel.measured.fit.fitted import Fitted
 from costmodel.measured.fit.parameters import LEVELS, PARAMETERS, SLOW, Group, Key, Parameter, designs
 from costmodel.measured.fit.regimes import likely_slow
 from costmodel.measured.rows import Batch, Case, stacked
 
-_HOST_WORK = ("routing_s", "microbatch_s", "step_s")  # beside the issue of kernels
 Free = Mapping[str, np.ndarray]
 """The unbounded variable of each parameter, by case."""
 
@@ -31,10 +30,9 @@ class Evaluator:
     def __init__(self, cases: Sequence[Case], parameters: Sequence[Parameter] = PARAMETERS) -> None:
         self.cases, self.parameters = cases, parameters
         self.batches: list[Batch] = stacked(cases)
-        habits = [case.cluster.stack.habits for case in cases]
         self.slow = np.zeros(len(cases))
-        self.issued = np.array([1.0 - each.captured for each in habits])  # what a graph holds is not issued again
-        self.hosted = np.array([float(not each.captured_iteration) for each in habits])
+        left = [case.cluster.stack.habits.host_shares for case in cases]
+        self.hosted = {name: np.array([shares[name] for shares in left]) for name in Habits().host_shares}
 
     def centre(self, parameter: Parameter) -> np.ndarray:
         """Unbounded variable of each case where every deviation is zero."""
@@ -71,9 +69,8 @@ class Evaluator:
             leaves[p.name] = Dual(value, {p.name: p.slope(value)})
         slower = leaves.pop(SLOW) * self.slow[at]
         leaves["microbatch_s"] = leaves["microbatch_s"] + slower
-        leaves["host_kernel_s"] = leaves["host_kernel_s"] * self.issued[at]
-        for name in _HOST_WORK:
-            leaves[name] = leaves[name] * self.hosted[at]
+        for name, left in self.hosted.items():
+            leaves[name] = leaves[name] * left[at]
         return leaves
 
 

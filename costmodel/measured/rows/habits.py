@@ -22,8 +22,8 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
         "softmax_in_32_bits": bool(facts.get("framework_attention")),
         "drops_inputs": bool(facts.get("offloaded_projections")),
         "offloaded_activations": _offloaded(columns, facts),
-        "captured": facts.get("cuda_graphs", 0.0),
-        "captured_iteration": bool(facts.get("captured_iteration")),
+        "captured": facts.get("cuda_graphs", usual.captured),
+        "captured_iteration": bool(facts.get("captured_iteration", usual.captured_iteration)),
     }
     fused = facts.get("fused_kernels", facts.get("compiled"))
     if fused is not None:
