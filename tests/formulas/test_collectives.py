@@ -8,12 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas import collectives
+from costmodel.formulas.counts import counts
 from costmodel.formulas.placement import ranks_by_tier
+from costmodel.formulas.traffic import laws
 from costmodel.inputs.hardware import Tier
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.stack import Stack
 from tests.oracles import ring
+from tests.support.builders import cluster, small_decoder
 
 SEM = Exact(math)
 CEILINGS = dict.fromkeys(("link_ceiling", "network_ceiling", "peer_ceiling"), 1.0)
@@ -118,3 +123,18 @@ def test_golden_runs_of_the_cluster_design_papers_simulator(megabytes, ranks, pu
     tiers = [tier(16, 150 * 2**30, 1e-9), tier(1024, 12.5 * 2**30, 1e-9)]
     seconds = collectives.time_s(law("all_reduce", ranks, tiers), megabytes * 2**20)
     np.testing.assert_allclose(seconds * 1e6, published_us, rtol=5e-3)
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_stage_sends_its_activation_in_parts_and_gathers_what_it_needs_whole(parallel):
+    """Domains of 8 = 4 tensor ranks x 2 data ranks, 2 stages: a quarter over the network, three quarters of a gather
+    inside the domain, which sequence parallelism does not need."""
+    plan = Plan(data=2, tensor=4, pipeline=2, sequence_parallel=parallel, microbatch=2)
+    stack = dataclasses.replace(RING, collective_s=1e-5)
+    workload, machine, point = prepare(small_decoder(), cluster(16, stack=stack), plan)
+    counted = counts(workload, point, SEM)
+    found = collectives.time_s(laws(counted, point, machine, machine.stack, SEM).boundary, counted.boundary_bytes)
+    whole_bytes, (inner, outer, *_) = 2 * 128 * 256 * 2, machine.tiers
+    sent_s = 1e-5 + outer.latency_s + whole_bytes / 4 / outer.bandwidth_bytes_per_s
+    gathered_s = 1e-5 + 3 * (inner.latency_s + whole_bytes / 4 / inner.bandwidth_bytes_per_s)
+    np.testing.assert_allclose(found, sent_s if parallel else sent_s + gathered_s, rtol=1e-12)
