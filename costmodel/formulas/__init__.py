@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.memory import memory as memory
     from costmodel.formulas.memory import peak as peak
     from costmodel.formulas.memory import stage_memory as stage_memory
+    from costmodel.formulas.optimizer import accelerator_update_s as accelerator_update_s
     from costmodel.formulas.optimizer import optimizer_s as optimizer_s
     from costmodel.formulas.pipeline import Hops as Hops
     from costmodel.formulas.pipeline import Pipeline as Pipeline

@@ -238,8 +238,10 @@ def _pipeline_parts(point: PlanPoint, done: Parts, sem: Semantics) -> tuple[Scal
 
 
 def _optimizer_term(done: Parts) -> Term:
-    update_s, products_s = done.step.work.optimizer_s, done.step.work.orthogonal_s
-    return _term("optimizer", update_s, ("HBM bandwidth", "FLOP/s"), (update_s - products_s, products_s))
+    work = done.step.work
+    streams_s = work.optimizer_s - work.host_update_s - work.orthogonal_s
+    names = ("HBM bandwidth", "FLOP/s", "host memory bandwidth")
+    return _term("optimizer", work.optimizer_s, names, (streams_s, work.orthogonal_s, work.host_update_s))
 
 
 def _offload_term(done: Parts, waits_s: Scalar, sem: Semantics) -> Term:
@@ -247,7 +249,7 @@ def _offload_term(done: Parts, waits_s: Scalar, sem: Semantics) -> Term:
     moved, exposed_s = done.times.streams, waits_s + done.step.optimizer_waits_s
     alone_s = done.step.work.update_traffic_s
     if moved is not None:
-        alone_s = alone_s + done.counts.microbatches * (moved.forward_s(sem) + moved.backward_s)
+        alone_s = alone_s + done.counts.microbatches * (moved.forward_s(sem) + moved.backward_s(sem))
     hidden_s = sem.maximum(alone_s - exposed_s, 0.0)  # a pipeline waits in its bubble too
     return Term(
         name="offload",

@@ -9,7 +9,12 @@ offloads (offload.py) lie in the second memory; HBM keeps two layers of what str
 from collections.abc import Callable
 
 from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, kept_bytes, sharding, share
-from costmodel.formulas.offload import BUFFERED_LAYERS, layer_states_bytes, layer_weights_bytes
+from costmodel.formulas.offload import (
+    BUFFERED_LAYERS,
+    layer_gradients_bytes,
+    layer_states_bytes,
+    layer_weights_bytes,
+)
 from costmodel.inputs import Offload, PlanPoint, Position, Stack
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
@@ -48,6 +53,7 @@ class StageMemory:
     second_weights_bytes: Scalar  # in the second memory
     second_optimizer_bytes: Scalar
     second_activations_bytes: Scalar
+    second_gradients_bytes: Scalar
 
     @property
     def held_bytes(self) -> Scalar:
@@ -64,7 +70,8 @@ class StageMemory:
     @property
     def second_bytes(self) -> Scalar:
         """What lies in the second memory."""
-        return self.second_weights_bytes + self.second_optimizer_bytes + self.second_activations_bytes
+        states = self.second_weights_bytes + self.second_optimizer_bytes
+        return states + self.second_activations_bytes + self.second_gradients_bytes
 
 
 @pytree
@@ -128,11 +135,12 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     updated = divided(trained, point.zero.states)
     edges = layers.trained_edges(sem) * share(point.zero.states, point.data_shard)
     states_bytes = states * updated + row.edge_states * point.state_bytes * edges
-    buffers, second = _buffers(states, layers, sem), _second(states_bytes, live, layers, sem)
+    buffers, second = _buffers(states, layers, sem), _second(states_bytes, updated, live, layers, sem)
+    added_to = divided(layers.trained_elements(sem, 1 - layers.offload.gradients), sharding(point, sem).gradients)
     kept = live * layers.saved_bytes() + buffers.activations
     return StageMemory(
         weights_bytes=point.precision.weight_bytes * divided(held, point.zero.weights) + copies + buffers.weights,
-        gradients_bytes=point.gradient_bytes * divided(trained, sharding(point, sem).gradients),
+        gradients_bytes=point.gradient_bytes * added_to + buffers.gradients,
         optimizer_bytes=(1 - layers.offload.optimizer) * states_bytes,
         activations_bytes=kept + kind.last * head,
         logits_bytes=kind.last * stack.logit_bytes * logits,
@@ -145,18 +153,21 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
         second_weights_bytes=second.weights,
         second_optimizer_bytes=second.optimizer,
         second_activations_bytes=second.activations,
+        second_gradients_bytes=second.gradients,
     )
 
 
-def _second(states_bytes: Scalar, live: Scalar, layers: "_Layers", sem: Semantics) -> Offload:
-    """Bytes in the second memory."""
+def _second(states_bytes: Scalar, updated: Scalar, live: Scalar, layers: "_Layers", sem: Semantics) -> Offload:
+    """Bytes in the second memory. The host has the gradients of what it updates, if only for the update."""
     point = layers.point
     if point.offload is None:
         return Offload()
+    sums = divided(layers.offloaded_gradients(sem), sharding(point, sem).gradients)
     return Offload(
         weights=point.precision.weight_bytes * divided(layers.offloaded_elements(sem), point.zero.weights),
         optimizer=point.offload.optimizer * states_bytes,
         activations=live * layers.offloaded_bytes(),
+        gradients=point.gradient_bytes * sem.maximum(sums, point.offload.on_host * updated),
     )
 
 
@@ -167,9 +178,11 @@ def _buffers(states: Scalar, layers: "_Layers", sem: Semantics) -> Offload:
         return Offload()
     return Offload(
         weights=shares.weights * layers.buffer(lambda block: layer_weights_bytes(block, counted, point, sem), sem),
-        optimizer=shares.optimizer
+        optimizer=(shares.optimizer - shares.on_host)
         * layers.buffer(lambda block: layer_states_bytes(block, states, counted, point, sem), sem),
         activations=shares.activations * layers.buffer(lambda block: kept_bytes(block, point), sem),
+        gradients=shares.gradients
+        * layers.buffer(lambda block: layer_gradients_bytes(block, counted, point, sem), sem),
     )
 
 
@@ -231,13 +244,21 @@ class _Layers:
         dense, experts = self._in_layers(lambda block: block.parameters, lambda block: block.expert_parameters, kept)
         return self._meshes(dense, experts, sem)
 
-    def trained_elements(self, sem: Semantics) -> Held:
-        """Those of them with a gradient and optimizer states."""
+    def trained_elements(self, sem: Semantics, kept: Scalar = 1.0) -> Held:
+        """Those with a gradient and optimizer states, of layers the share `kept`."""
         return self._held(
             lambda block: block.trained_parameters,
             lambda block: block.trained_head_parameters,
             lambda block: block.trained_expert_parameters,
             sem,
+            kept=kept,
+        )
+
+    def offloaded_gradients(self, sem: Semantics) -> Held:
+        """Gradients of layers in the second memory before ZeRO."""
+        kept = self.offload.gradients
+        return self._meshes(
+            *self._in_layers(lambda b: b.trained_parameters, lambda b: b.trained_expert_parameters, kept), sem
         )
 
     def matrices(self, sem: Semantics) -> Scalar:

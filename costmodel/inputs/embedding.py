@@ -36,7 +36,7 @@ def embed(plan: Plan, workload: Workload, domain: float, habits: Habits = Habits
         state_bytes=options.DTYPE_BYTES[plan.state_dtype],
         fused_kernels=float(plan.fused_kernels and habits.fused_kernels),
         whole_inputs=float(habits.whole_inputs),
-        offload=_offload(plan),
+        offload=_offload(plan, habits),
         schedule=SCHEDULES[plan.schedule].row,
         zero=options.ZERO_STAGES[plan.zero_stage],
         recompute=_recompute_row(plan, habits),
@@ -61,9 +61,10 @@ def _extra_layers(plan: Plan, workload: Workload) -> tuple[float, float, float]:
     return (counts[0] - mean, middle - mean, counts[-1] - mean)
 
 
-def _offload(plan: Plan) -> Offload | None:
-    shares = {name: float(getattr(plan, f"offload_{name}")) for name in ("weights", "optimizer", "activations")}
-    return Offload(**shares) if any(shares.values()) else None
+def _offload(plan: Plan, habits: Habits) -> Offload | None:
+    names = ("weights", "optimizer", "activations", "gradients")
+    shares = {name: float(getattr(plan, f"offload_{name}")) for name in names}
+    return Offload(**shares, host=float(habits.updates_on_host)) if any(shares.values()) else None
 
 
 def _recompute_row(plan: Plan, habits: Habits) -> options.RecomputeRow:

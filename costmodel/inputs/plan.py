@@ -49,11 +49,18 @@ class Plan:
     offload_weights: float = 0.0  # of the layers
     offload_optimizer: float = 0.0
     offload_activations: float = 0.0  # of the layers
+    offload_gradients: float = 0.0  # of the layers
 
     @property
     def accelerators(self) -> int:
         """Accelerators that the plan uses, all of them."""
         return self.tensor * self.context * self.data * self.pipeline
+
+    @property
+    def offloads(self) -> bool:
+        """Whether anything lies in the second memory."""
+        shares = (self.offload_weights, self.offload_optimizer, self.offload_activations, self.offload_gradients)
+        return max(shares) > 0
 
     def microbatches(self, batch: int) -> float:
         """Microbatches of each pipeline in a step of `batch` sequences."""
@@ -85,6 +92,13 @@ class Offload:
     weights: Scalar = 0.0  # of the layers
     optimizer: Scalar = 0.0
     activations: Scalar = 0.0  # of the layers
+    gradients: Scalar = 0.0  # of the layers
+    host: Scalar = 0.0  # 1 where the host's processors make the update; 0: states stream past the accelerator
+
+    @property
+    def on_host(self) -> Scalar:
+        """Share of the update that the host makes."""
+        return self.host * self.optimizer
 
 
 @pytree

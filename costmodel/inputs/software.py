@@ -53,6 +53,8 @@ def _memory(**fields: float) -> tuple[tuple[str, float], ...]:
     return tuple(fields.items())
 
 
+# K, `updates_on_host`: DeepSpeed's CPUAdam, Megatron-Core's hybrid optimizer and FSDP's CPUOffload step on processors;
+# MaxText's `optimizer_memory_host_offload` brings the states to the accelerator
 SOFTWARE: Mapping[str, Habits] = MappingProxyType({
     # K: NeMo and Megatron-Bridge performance guides: distributed optimizer, overlap of all traffic, fused kernels,
     # gradients reduced in 16 bits (grad_reduce_in_fp32 off) and 8-bit weights (fp8_param_gather) in the recipes
@@ -62,6 +64,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         overlap_tensor=True,
         overlap_pipeline=True,
         keeps_8bit_weights=True,
+        updates_on_host=True,
         memory=_memory(logit_bytes=8.0, **_TORCH),
     ),
     # K: Korthikanti 2022 and Narayanan 2021: plain data parallelism, scores in memory, 32-bit gradients
@@ -71,6 +74,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         overlap_data=False,
         attention="flash_2",
         dropout=True,
+        updates_on_host=True,
         memory=_memory(logit_bytes=8.0, **_TORCH),
     ),
     # K: torchtitan and llm-foundry documents: FSDP prefetches the next layer's weights
@@ -81,6 +85,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         selective=TORCH_SELECTIVE,
         eager=True,
         keeps_32bit_weights=True,
+        updates_on_host=True,
         memory=_memory(logit_bytes=UNFUSED_LOSS_BYTES, **_TORCH),
     ),
     # K: DeepSpeed's documents: gradients in the weights' own type
@@ -90,6 +95,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         gradient_dtype="fp16",
         attention="flash_2",
         dropout=True,
+        updates_on_host=True,
         memory=_memory(logit_bytes=12.0, **_TORCH),
     ),
     # K: nanotron's README: 32-bit accumulation, asynchronous column-linear layers

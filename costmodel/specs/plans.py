@@ -50,7 +50,7 @@ PLAN_CHECKS: dict[str, Check] = {
     "optimizer": one_of(options.OPTIMIZERS),
     "attention": one_of(options.ATTENTIONS),
     "fused_kernels": FLAG,
-    **dict.fromkeys(("offload_weights", "offload_optimizer", "offload_activations"), SHARE),
+    **dict.fromkeys(("offload_weights", "offload_optimizer", "offload_activations", "offload_gradients"), SHARE),
 }
 
 

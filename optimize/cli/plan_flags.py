@@ -40,6 +40,7 @@ _PLAN_HELP = {
     "offload_weights": "share of the layers' weights in the second memory, 0 to 1",
     "offload_optimizer": "share of the optimizer states in the second memory, 0 to 1",
     "offload_activations": "share of the layers' activations in the second memory, 0 to 1",
+    "offload_gradients": "share of the layers' gradients in the second memory, 0 to 1",
 }
 _CHOICES: dict[str, Any] = {
     "zero_stage": Literal[0, 1, 2, 3],

@@ -158,7 +158,7 @@ def problem(
     layers = sum(int(block.repeats) for block in workload.blocks if block.position == Position.LAYER)
     if not 1 < plan.pipeline <= layers:
         raise CommandError(Status.bad_input, f"`pipeline` is {plan.pipeline}; expected 2 to the {layers} layers")
-    if max(plan.offload_weights, plan.offload_optimizer, plan.offload_activations) > 0:
+    if plan.offloads:
         raise CommandError(Status.bad_input, "the plan offloads; expected none where layers are placed one by one")
     if plan.accelerators != cluster.accelerators:
         asked = f"`accelerators` of the plan is {plan.accelerators}"

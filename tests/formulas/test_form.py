@@ -34,6 +34,8 @@ INSIDE = {
     "memory.dropped_bytes", "memory.gathered_bytes", "breakdown.roofs",
     "cost.parts", "cost.step", "cost.work", "cost.finished", "cost.step_time", "timing.stages", "timing.hops",
     "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
+    "offload.layer_gradients_bytes", "optimizer.accelerator_update_s", "optimizer.streamed_update_s",
+    "optimizer.update_bytes",
     "pipeline.run_of", "pipeline.warm_up_s", "pipeline.first_backward_s", "pipeline.overtime_s", "pipeline.longest_s",
     "curves.hardware_of", "curves.with_hardware",
     "economics.economics", "economics.economics_range", "economics.idle_per_domain",  # test_economics.py

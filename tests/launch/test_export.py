@@ -22,6 +22,7 @@ OPTIONS = {
     "optimizer": tuple(options.OPTIMIZERS),
     "attention": tuple(options.ATTENTIONS),
     "offload_optimizer": (0.0, 0.5, 1.0),
+    "offload_gradients": (0.0, 1.0),
     **{f.name: (True, False) for f in dataclasses.fields(Plan) if isinstance(f.default, bool)},
 }
 DEFAULTS = {f.name: (f.default,) for f in dataclasses.fields(Plan)}

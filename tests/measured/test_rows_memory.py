@@ -74,3 +74,29 @@ def test_eight_bit_inputs_take_half():
         2048 * 16 * (3 * 2048 + 8192)
     )  # of the projections to queries, keys, values and out, and of both of the ffn
     assert wide - narrow == pytest.approx(1.05 * inputs, rel=0.01)
+
+
+HOSTS = (
+    "3 + CPU optimizer offload", "ZeRO-3, optimizer offloaded to CPU", "ZeRO-2 (CPU Adam)", "stage 3, DeepSpeedCPUAdam",
+    "ZeRO-3; optimizer states in host memory", "ZeRO-3 with CPU AdamW offload", "zero_offload stage 3",
+    "ZeRO 3; optimizer on the host", "3; offload_optimizer", "ZeRO-3, optimizer state offloading",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", HOSTS)
+@pytest.mark.parametrize("column", ["notes", "zero_stage_or_fsdp"])
+def test_an_optimizer_on_the_host_is_read_in_any_words(words, column):
+    """In the cell of the sharding or in the notes; DeepSpeed takes the gradients along."""
+    changes = {"source": "DeepSpeed guide", "tp": "1", "pp": "1", "dp": "64", "hardware": "H100-80GB-SXM"}
+    found = read(**changes | {"zero_stage_or_fsdp": "ZeRO-3", column: words})
+    assert (found.plan.offload_optimizer, found.plan.offload_gradients) == (1.0, 1.0)
+
+
+def test_megatron_leaves_the_gradients_of_such_an_optimizer():
+    found = read(source="NeMo", hardware="H100-80GB-SXM", notes="optimizer CPU offload")
+    assert (found.plan.offload_optimizer, found.plan.offload_gradients) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("words", ["no offload", "CPU activation offload of 20 layers", "cpu bound optimizer loop", ""])
+def test_other_words_leave_the_optimizer_on_the_accelerator(words):
+    assert not read(source="DeepSpeed guide", notes=words).plan.offloads

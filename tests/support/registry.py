@@ -122,7 +122,8 @@ _TIME = {
         "*.unfused_touches", "*.contention", "*.regather_exposed", "point.gradient_bytes", "point.state_bytes",
         "point.precision.*_bytes", "point.precision.operand_share",
         "point.precision.casts", "point.zero.gathers*",
-        "point.zero.reduces*", "point.recompute.*", "point.offload.*", "point.attention.score*", "point.optimizer.*",
+        "point.zero.reduces*", "point.recompute.*", "point.offload.weights", "point.offload.activations",
+        "point.attention.score*", "point.optimizer.*",
     ),
     "falls": ("*_per_s", "*_ceiling", "*.in_network_reduction", "*.hide_*", "point.overlap.*", "point.fused_kernels"),
 }  # fmt: skip

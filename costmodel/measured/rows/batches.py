@@ -51,8 +51,9 @@ def stacked(cases: Sequence[Case]) -> list[Batch]:
         return known[id(part)]
 
     for index, case in enumerate(cases):
-        offloads = bool(case.plan.offload_optimizer)
-        groups.setdefault((structure(adapted(case).blocks), structure(case.cluster), offloads), []).append(index)
+        groups.setdefault((structure(adapted(case).blocks), structure(case.cluster), case.plan.offloads), []).append(
+            index
+        )
     return [_batch([cases[i] for i in indices], np.array(indices)) for indices in groups.values()]
 
 

@@ -39,7 +39,8 @@ def layout(
     tensor = degrees["tensor"] > 1
     printed = columns.flag("sp")
     sequence_parallel = tensor and (habits.sequence_parallel if printed is None else printed)
-    given: dict[str, Any] = degrees | zero | stages | recompute | number | expert | overlap
+    offload = _offload(facts, software)
+    given: dict[str, Any] = degrees | zero | stages | recompute | number | expert | overlap | offload
     plan = Plan(
         **given,
         microbatch=micro,
@@ -190,6 +191,13 @@ def selective(facts: Mapping[str, float]) -> dict[str, Any]:
     if facts.get("selective_layers"):
         return {"recompute": "full", "recompute_share": 0.5}
     return {"recompute": "selective"}
+
+
+def _offload(facts: Mapping[str, float], software: str) -> dict[str, float]:
+    """An optimizer in the host's memory; DeepSpeed keeps the gradients beside it (K: ZeRO-Offload)."""
+    if not facts.get("host_optimizer"):
+        return {}
+    return {"offload_optimizer": 1.0, "offload_gradients": float(software == "deepspeed")}
 
 
 _PRECISIONS = (
