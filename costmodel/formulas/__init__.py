@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.memory import dropped_bytes as dropped_bytes
     from costmodel.formulas.memory import gathered_bytes as gathered_bytes
     from costmodel.formulas.memory import in_flight as in_flight
+    from costmodel.formulas.memory import limit_bytes as limit_bytes
     from costmodel.formulas.memory import memory as memory
     from costmodel.formulas.memory import peak as peak
     from costmodel.formulas.memory import stage_memory as stage_memory

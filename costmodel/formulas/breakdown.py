@@ -10,7 +10,7 @@ from costmodel.formulas.collectives import Law
 from costmodel.formulas.cost import Parts
 from costmodel.formulas.counts import BlockCounts, OpCounts
 from costmodel.formulas.economics import EconomicsRange
-from costmodel.formulas.memory import MemoryUse
+from costmodel.formulas.memory import MemoryUse, limit_bytes
 from costmodel.formulas.pipeline import Pipeline, pipeline_s
 from costmodel.formulas.roofline import Roof, attention_roofs, matmul_roofs, memory_roofs
 from costmodel.formulas.timing import BlockPasses, Pass, exposed_s
@@ -38,7 +38,7 @@ class Breakdown:
 
     terms: tuple[Term, ...]
     memory: MemoryUse
-    limit_bytes: Scalar
+    limit_bytes: Scalar  # with the stack's margin off
     second_limit_bytes: Scalar
     model_flop: Scalar  # per accelerator and step, without recompute
     hardware_flop: Scalar  # with it
@@ -91,7 +91,7 @@ def breakdown(workload: Workload, cluster: Cluster, point: PlanPoint, done: Part
             _links_term(done, sem),
         ),
         memory=done.memory,
-        limit_bytes=cluster.accelerator.hbm_bytes,
+        limit_bytes=limit_bytes(cluster),
         second_limit_bytes=cluster.accelerator.second_memory_bytes,
         model_flop=flop,
         hardware_flop=flop + _repeated_flop(done.counts, point),

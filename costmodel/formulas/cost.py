@@ -23,7 +23,7 @@ class Cost:
     """What a search compares."""
 
     step_s: Scalar
-    peak_bytes: Scalar  # of the fullest stage
+    peak_bytes: Scalar  # of the fullest stage, with the stack's margin
     second_bytes: Scalar = 0.0  # of the second memory, on the stage that has most there
 
 
@@ -66,7 +66,7 @@ class Parts(NamedTuple):
     def cost(self) -> Cost:
         """What a search compares of it."""
         held = self.memory
-        return Cost(step_s=self.step.step_s, peak_bytes=held.peak_bytes, second_bytes=held.second_bytes)
+        return Cost(step_s=self.step.step_s, peak_bytes=held.needed_bytes, second_bytes=held.second_bytes)
 
 
 def cost(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:

@@ -15,7 +15,7 @@ from costmodel.formulas.offload import (
     layer_states_bytes,
     layer_weights_bytes,
 )
-from costmodel.inputs import Offload, PlanPoint, Position, Stack
+from costmodel.inputs import Cluster, Offload, PlanPoint, Position, Stack
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
@@ -82,6 +82,7 @@ class MemoryUse:
     second: StageMemory
     last: StageMemory
     peak_bytes: Scalar
+    needed_bytes: Scalar  # with the stack's margin: what is compared with the memory that there is
     second_bytes: Scalar  # of the second memory, on the stage that has most there
 
 
@@ -103,8 +104,18 @@ def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) ->
     peak_bytes = sem.maximum(peak(stages[0], sem), *(others * peak(stage, sem) for stage in stages[1:]))
     second_bytes = sem.maximum(stages[0].second_bytes, *(others * stage.second_bytes for stage in stages[1:]))
     return MemoryUse(
-        first=stages[0], second=stages[1], last=stages[2], peak_bytes=peak_bytes, second_bytes=second_bytes
+        first=stages[0],
+        second=stages[1],
+        last=stages[2],
+        peak_bytes=peak_bytes,
+        needed_bytes=stack.memory_margin * peak_bytes,
+        second_bytes=second_bytes,
     )
+
+
+def limit_bytes(cluster: Cluster) -> Scalar:
+    """Peak that a stage may be predicted to have: the accelerator's memory over the stack's margin."""
+    return cluster.accelerator.hbm_bytes / cluster.stack.memory_margin
 
 
 def peak(stage: StageMemory, sem: Semantics) -> Scalar:
@@ -140,10 +151,10 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     kept = live * layers.saved_bytes() + buffers.activations
     return StageMemory(
         weights_bytes=point.precision.weight_bytes * divided(held, point.zero.weights) + copies + buffers.weights,
-        gradients_bytes=point.gradient_bytes * added_to + buffers.gradients,
+        gradients_bytes=(point.gradient_bytes + point.gradient_copy_bytes) * added_to + buffers.gradients,
         optimizer_bytes=(1 - layers.offload.optimizer) * states_bytes,
         activations_bytes=kept + kind.last * head,
-        logits_bytes=kind.last * stack.logit_bytes * logits,
+        logits_bytes=kind.last * _loss_bytes(logits, counted, point, stack),
         recompute_bytes=working,
         gathered_bytes=point.zero.weights * layers.largest(gathered_bytes(point), sem),
         buffers_bytes=stack.communicator_bytes * communicators(point, sem),
@@ -155,6 +166,12 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
         second_activations_bytes=second.activations,
         second_gradients_bytes=second.gradients,
     )
+
+
+def _loss_bytes(logits: Scalar, counted: OpCounts, point: PlanPoint, stack: Stack) -> Scalar:
+    """What the loss holds at its peak, beside the activations of the head."""
+    row, inputs = point.loss, counted.boundary_bytes / point.precision.activation_bytes
+    return (row.own * stack.logit_bytes + row.logit_bytes) * logits + row.input_bytes * inputs
 
 
 def _second(states_bytes: Scalar, updated: Scalar, live: Scalar, layers: "_Layers", sem: Semantics) -> Offload:

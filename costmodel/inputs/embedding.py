@@ -33,7 +33,9 @@ def embed(plan: Plan, workload: Workload, domain: float, habits: Habits = Habits
         extra_layers_middle=extra[1],
         extra_layers_last=extra[2],
         gradient_bytes=options.DTYPE_BYTES[plan.gradient_dtype],
+        gradient_copy_bytes=_gradient_copy_bytes(plan, habits),
         state_bytes=options.DTYPE_BYTES[plan.state_dtype],
+        masters=float(plan.master_weights),
         fused_kernels=float(plan.fused_kernels and habits.fused_kernels),
         whole_inputs=float(habits.whole_inputs),
         offload=_offload(plan, habits),
@@ -43,6 +45,7 @@ def embed(plan: Plan, workload: Workload, domain: float, habits: Habits = Habits
         precision=habits.precision_row(plan.precision),
         optimizer=options.OPTIMIZERS[plan.optimizer],
         attention=habits.attention_row(plan.attention),
+        loss=options.LOSSES[plan.loss],
         overlap=options.OverlapRow(
             tensor=float(plan.overlap_tensor),
             context=float(plan.overlap_context),
@@ -59,6 +62,12 @@ def _extra_layers(plan: Plan, workload: Workload) -> tuple[float, float, float]:
     counts, mean = plan.stage_layers, layers(workload) / plan.pipeline
     middle = max(counts[1:-1] or (counts[0], counts[-1]))
     return (counts[0] - mean, middle - mean, counts[-1] - mean)
+
+
+def _gradient_copy_bytes(plan: Plan, habits: Habits) -> float:
+    """Where sums are wider than the weights, software may hold the gradients of one microbatch beside them."""
+    own = float(options.PRECISIONS[plan.precision].weight_bytes)
+    return own if habits.keeps_own_gradients and options.DTYPE_BYTES[plan.gradient_dtype] > own else 0.0
 
 
 def _offload(plan: Plan, habits: Habits) -> Offload | None:

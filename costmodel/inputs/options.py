@@ -193,6 +193,25 @@ ATTENTIONS = {
 
 
 @pytree
+class LossRow:
+    """Bytes of the loss at its peak, for each logit and for each element of the head's input."""
+
+    own: Scalar = 0.0  # 1: `Stack.logit_bytes` for each logit
+    logit_bytes: Scalar = 0.0
+    input_bytes: Scalar = 0.0
+
+
+LOSSES = {
+    "usual": LossRow(own=1.0),  # as the software has it
+    # loss and gradient in one kernel, in place: 16-bit logits, and their gradient in a second copy
+    "fused": LossRow(logit_bytes=4.0),
+    # head and loss in one operator over chunks of tokens: in 16 bits, at most twice as many logits at a time as the
+    # input has elements, and the input's gradient. Source: Liger-Kernel (Hsu et al. 2024), fused_linear_cross_entropy
+    "chunked": LossRow(input_bytes=6.0),
+}
+
+
+@pytree
 class OverlapRow:
     """1 for each kind of traffic that may run beside compute."""
 

@@ -42,9 +42,13 @@ class Plan:
     precision: str = "bf16"
     gradient_dtype: str = "fp32"
     state_dtype: str = "fp32"
+    master_weights: bool = (
+        True  # float32 copies of weights in fewer bits; without them, training is in those bits alone
+    )
     optimizer: str = "adam"
     attention: str = "flash"
     fused_kernels: bool = True
+    loss: str = "usual"  # as the software computes it, or in a kernel that keeps fewer logits
     # shares of what a rank holds that lie in the accelerator's second memory (offload.py)
     offload_weights: float = 0.0  # of the layers
     offload_optimizer: float = 0.0
@@ -121,7 +125,9 @@ class PlanPoint:
     extra_layers_middle: Scalar = 0.0  # of the heaviest stage between the first and the last
     extra_layers_last: Scalar = 0.0
     gradient_bytes: Scalar = 4.0
+    gradient_copy_bytes: Scalar = 0.0  # of gradients in the weights' own type, beside their sums
     state_bytes: Scalar = 4.0
+    masters: Scalar = 1.0  # 0 where there are no 32-bit copies of the weights
     fused_kernels: Scalar = 1.0
     whole_inputs: Scalar = 0.0  # 1 where inputs of column-parallel layers are kept as they were gathered
     offload: Offload | None = None  # None where nothing is: a trace of its own, without the sums of these shares
@@ -131,6 +137,7 @@ class PlanPoint:
     precision: options.PrecisionRow
     optimizer: options.OptimizerRow
     attention: options.AttentionRow
+    loss: options.LossRow = options.LOSSES["usual"]
     overlap: options.OverlapRow
 
     @property
@@ -142,7 +149,7 @@ class PlanPoint:
     def master_bytes(self) -> Scalar:
         """Bytes of the 32-bit copy of a weight beside the weight; less where the weight itself is a part of it."""
         row = self.precision
-        return row.master_bytes - row.shared_master * self.zero.weights * row.weight_bytes
+        return self.masters * (row.master_bytes - row.shared_master * self.zero.weights * row.weight_bytes)
 
     @property
     def data_shard(self) -> Scalar:

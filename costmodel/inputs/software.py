@@ -95,6 +95,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         gradient_dtype="fp16",
         attention="flash_2",
         dropout=True,
+        keeps_own_gradients=True,
         updates_on_host=True,
         memory=_memory(logit_bytes=12.0, **_TORCH),
     ),

@@ -31,6 +31,7 @@ class Habits:
     offloaded_activations: float = 0.0  # share of the kept activations that waits in the host's memory, beside compute
     keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
     keeps_8bit_weights: bool = False  # under 8-bit precisions weights are held, gathered, and inputs saved, in 8 bits
+    keeps_own_gradients: bool = False  # gradients in the weights' own type beside sums in 32 bits
     whole_inputs: bool = False  # without a pipeline, inputs of column-parallel layers are kept as they were gathered
     fused_kernels: bool = True  # norms and activations in one kernel each, where the plan wants them
     # operators (models.variants)
@@ -139,4 +140,6 @@ class Stack:
     communicator_bytes: Scalar = 0.25e9  # buffers of one communicator
     fragmentation: Scalar = 0.03  # share of activations lost between allocations
     logit_bytes: Scalar = 8.0  # bytes of one logit at the peak of the loss: float32 values and their gradient
+    memory_log_sd: Scalar = 0.0  # standard deviation of log(measured / predicted) bytes of this software
+    memory_margin: Scalar = 1.0  # bytes that a plan is taken to need over those predicted (measured.certainty)
     update_copies: Scalar = 0.0  # float32 copies of a rank's updated weights held inside the optimizer step

@@ -50,6 +50,8 @@ PLAN_CHECKS: dict[str, Check] = {
     "optimizer": one_of(options.OPTIMIZERS),
     "attention": one_of(options.ATTENTIONS),
     "fused_kernels": FLAG,
+    "master_weights": FLAG,
+    "loss": one_of(options.LOSSES),
     **dict.fromkeys(("offload_weights", "offload_optimizer", "offload_activations", "offload_gradients"), SHARE),
 }
 

@@ -37,6 +37,8 @@ _PLAN_HELP = {
     "optimizer": "optimizer",
     "attention": "fused or materialised attention",
     "fused_kernels": "fused norms and activations",
+    "master_weights": "32-bit copies of weights in fewer bits",
+    "loss": "as the software has it, fused with its gradient, or head and loss in chunks (Liger)",
     "offload_weights": "share of the layers' weights in the second memory, 0 to 1",
     "offload_optimizer": "share of the optimizer states in the second memory, 0 to 1",
     "offload_activations": "share of the layers' activations in the second memory, 0 to 1",
@@ -52,6 +54,7 @@ _CHOICES: dict[str, Any] = {
     "state_dtype": Literal[*options.DTYPE_BYTES],
     "optimizer": Literal[*options.OPTIMIZERS],
     "attention": Literal[*options.ATTENTIONS],
+    "loss": Literal[*options.LOSSES],
 }
 
 

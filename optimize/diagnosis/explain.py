@@ -7,6 +7,7 @@ from typing import Any
 from costmodel.evaluators import evaluate, memory_by_stage
 from costmodel.formulas import MFU_CONVENTION, Breakdown, StageMemory, Term
 from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.measured import fits_probability
 from optimize.diagnosis.inputs import Inputs
 from optimize.diagnosis.money import economics_json
 from optimize.diagnosis.operators import Operator, operators
@@ -16,7 +17,7 @@ from optimize.versions import SCHEMA
 
 _PASSING = ("activations", "logits", "recompute", "gathered", "fragmentation")
 _HELD = ("weights", "gradients", "optimizer", "buffers", "outside")
-_SECOND = ("weights", "optimizer", "activations")
+_SECOND = ("weights", "optimizer", "activations", "gradients")
 _ABSENT_S = 1e-12  # below it a term is rounding
 
 
@@ -59,6 +60,11 @@ class Explanation:
     def fits(self) -> bool:
         """Whether every stage does. (`Breakdown.fits` takes the heaviest middle stage to be the second: a bound.)"""
         return bool(self.fullest.peak_bytes <= self.breakdown.limit_bytes) and self.second_fits
+
+    @property
+    def fits_probability(self) -> float:
+        """The probability that the fullest stage fits, by how far predictions of memory are off."""
+        return fits_probability(self.fullest.peak_bytes, self.inputs.cluster)
 
     @property
     def second_bytes(self) -> float:
@@ -148,6 +154,7 @@ def _memory_json(explanation: Explanation) -> dict[str, Any]:
         "peak_bytes": fullest.peak_bytes,
         "limit_bytes": explanation.breakdown.limit_bytes,
         "fits": explanation.fits,
+        "fits_probability": explanation.fits_probability,
         "peak_stage": fullest.number,
         "peak_moment": fullest.moment,
         "stages": [stage.terms for stage in explanation.stages],

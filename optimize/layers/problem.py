@@ -14,6 +14,7 @@ import itertools
 
 import numpy as np
 
+from costmodel.formulas import limit_bytes
 from costmodel.graph import MODES
 from costmodel.inputs import Cluster, Plan, Position, Workload
 from optimize.layers.one_f_one_b import played_s
@@ -70,8 +71,8 @@ class LayeredProblem:
 
     @property
     def limit_bytes(self) -> float:
-        """Memory of one accelerator."""
-        return float(self.cluster.accelerator.hbm_bytes)
+        """Memory of one accelerator, with the stack's margin off."""
+        return float(limit_bytes(self.cluster))
 
     def at(self, size: int) -> tuple[Tables, np.ndarray, float, tuple[int, ...]]:
         """What the searches of one microbatch read: its tables, the layers' kinds, the memory, the modes."""

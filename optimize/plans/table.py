@@ -48,5 +48,6 @@ def _columns(chunk: Chunk, costs: Cost, needed: np.ndarray) -> list[np.ndarray]:
     c["schedule"] = np.array(list(SCHEDULES))[c["schedule"]]
     c["recompute"] = np.array(list(options.RECOMPUTES))[c["recompute"]]
     c["context_kind"] = np.array(["ring", "all_to_all"])[c["all_to_all"]]
-    figures = [np.round(costs.step_s.astype(float), 7), costs.peak_bytes.astype(float).astype(np.int64)]
+    peak_bytes = costs.peak_bytes.astype(float) / float(chunk.lattice.cluster.stack.memory_margin)
+    figures = [np.round(costs.step_s.astype(float), 7), peak_bytes.astype(np.int64)]
     return [*(c[name] for name in (*DEGREES, *OPTIONS)), *figures, (needed <= 1).astype(int)]

@@ -131,7 +131,8 @@ def _show_margin(console: Console, explanation: Explanation) -> None:
         over_bytes = explanation.second_bytes - breakdown.second_limit_bytes
         say(console, f"the second memory is too small by {units.scaled(over_bytes, units.BYTES)}", "bold red")
     if margin_bytes >= 0:
-        say(console, f"fits in memory: the peak, {where}, is {size} ({share}) below the limit", style="green")
+        sure = f", and fits with a probability of {units.percent(explanation.fits_probability)}"
+        say(console, f"fits in memory: the peak, {where}, is {size} ({share}) below the limit{sure}", style="green")
     else:
         say(console, f"does not fit in memory: the peak, {where}, is {size} ({share}) over the limit", "bold red")
 

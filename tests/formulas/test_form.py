@@ -31,7 +31,7 @@ INSIDE = {
     "counts.split_shares", "counts.expert_shard", "counts.sharding", "traffic.spread", "counts.on_heaviest_stage",
     "counts.kept_bytes",
     "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
-    "memory.dropped_bytes", "memory.gathered_bytes", "breakdown.roofs",
+    "memory.dropped_bytes", "memory.gathered_bytes", "memory.limit_bytes", "breakdown.roofs",
     "cost.parts", "cost.step", "cost.work", "cost.finished", "cost.step_time", "timing.stages", "timing.hops",
     "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
     "offload.layer_gradients_bytes", "optimizer.accelerator_update_s", "optimizer.streamed_update_s",

@@ -130,7 +130,8 @@ _TIME = {
 _MEMORY = {
     "unit": "_bytes",
     "rises": (
-        *_SIZES, "cluster.stack.*_bytes", "*.fragmentation", "*.update_copies", "point.*_bytes", "point.microbatch",
+        *_SIZES, "cluster.stack.*_bytes", "*.fragmentation", "*.update_copies", "*.memory_margin",
+        "point.*_bytes", "point.microbatch",
         "point.recompute.keep*", "point.recompute.working*", "point.optimizer.*",
     ),
     "falls": ("point.sequence_parallel", "point.zero.gradients", "point.zero.states", "*_per_s"),

@@ -81,6 +81,8 @@ STACK: dict[str, Range] = {
     "update_copies": (1e-2, 1.0),
     "hide_offload": (1e-2, 1.0),
     "host_ceiling": (1e-2, 1.0),
+    "memory_log_sd": (1e-2, 0.3),
+    "memory_margin": (1.0, 1.5),
 }
 ARCHITECTURE: dict[str, Range] = {
     "layers": (1, 200),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from costmodel.exact import Exact
-from costmodel.formulas import parts
+from costmodel.formulas import StageMemory, parts
 from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed
 from costmodel.measured.rows.records import Case
 from costmodel.models import run_by
@@ -63,7 +63,8 @@ class Figures(NamedTuple):
     step_s: np.ndarray
     peak_bytes: np.ndarray  # of the device, as its driver counts
     tensor_bytes: np.ndarray
-    """Bytes of the framework's tensors, as logs print them: workspaces among them, context and communicators not."""
+    """Of the framework's allocator, with what is lost between allocations: not the context, not the communicators."""
+    allocated_bytes: np.ndarray  # of that, what tensors and workspaces hold
 
 
 def evaluated(cases: Sequence[Case]) -> Figures:
@@ -74,10 +75,27 @@ def evaluated(cases: Sequence[Case]) -> Figures:
             result = parts(batch.workload, batch.cluster, batch.point, Exact(np))
             memory = result.memory
             outside_bytes = batch.cluster.stack.context_bytes + memory.first.buffers_bytes  # the same on every stage
+            tensors = [_allocated_bytes(stage) for stage in (memory.first, memory.second, memory.last)]
             figures.step_s[batch.indices] = result.step.step_s
             figures.peak_bytes[batch.indices] = memory.peak_bytes
             figures.tensor_bytes[batch.indices] = memory.peak_bytes - outside_bytes
+            figures.allocated_bytes[batch.indices] = np.maximum.reduce(tensors) - outside_bytes
     return figures
+
+
+def _allocated_bytes(stage: StageMemory) -> np.ndarray:
+    """The peak of a stage without what is lost between allocations."""
+    return stage.held_bytes + np.maximum(stage.passing_bytes - stage.fragmentation_bytes, stage.update_bytes)
+
+
+def logged_bytes(cases: Sequence[Case], figures: Figures) -> np.ndarray:
+    """The memory that each row prints, by what its words mean: of the device as nvidia-smi shows it, of the allocator's
+    tensors alone (`max_allocated`), or all that the allocator holds, where nothing is said."""
+    of_device = np.array([bool(case.facts.get("device_memory")) for case in cases], bool)
+    of_tensors = np.array([bool(case.facts.get("allocated_memory")) for case in cases], bool)
+    return np.where(
+        of_device, figures.peak_bytes, np.where(of_tensors, figures.allocated_bytes, figures.tensor_bytes)
+    )
 
 
 def point(case: Case) -> PlanPoint:

@@ -6,6 +6,7 @@ from typing import Any
 
 from costmodel.inputs import SOFTWARE, XLA_OFFLOADED, XLA_SELECTIVE, Habits
 from costmodel.measured.rows.columns import Columns
+from costmodel.measured.rows.layouts import own_zero
 
 _NORM_COPIES_BYTES = 10.0  # of eager norms: input and normalised input in 32 bits, and in 16 before the scale
 
@@ -20,6 +21,7 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
         "rotation_passes": prints_kernels or "eager" in facts,
         "gathered_loss": prints_kernels,
         "softmax_in_32_bits": bool(facts.get("framework_attention")),
+        "keeps_own_gradients": usual.keeps_own_gradients or own_zero(columns, software),
         "drops_inputs": bool(facts.get("offloaded_projections")),
         "offloaded_activations": _offloaded(columns, facts),
         "captured": facts.get("cuda_graphs", 0.0),

@@ -71,6 +71,11 @@ _FLAGS = {
     "host_optimizer": r"(cpu|host)[- ](adam\w*|optimi[sz]er)|cpu_?adam|zero[-_ ]offload"
     r"|optimi[sz]er[- \w]{0,16} (in|on|to) (the )?(cpu|host)|offload(ed|s|ing)?[-_ ](the )?optimi[sz]er"
     r"|optimi[sz]er[- ](cpu[- ])?(state[s ]*)?offload",
+    "allocated_memory": r"(memory|mem|peak)[^;(]{0,60}max_(memory_)?allocated|memory allocated|allocated memory",
+    "wide_gradients": r"(fp32|float32|32[- ]bit|single[- ]precision) (main[- ])?(grad\w*[- ])?(accum|sums)",
+    "chunked_loss": r"liger|chunk(ed)?[- ](fused[- ])?(linear[- ])?(loss|cross|logit|ce\b)"
+    r"|fused[- ]linear[- ]cross|cut[- ]cross",
+    "pure_narrow": r"pure (bf16|fp16|16[- ]bit|bfloat16|half)|(no|without) (fp32 |32[- ]bit )?master",
     "fast_dispatcher": r"deepep|hybridep",
     "vboost": r"vboost",
     "packed": r"packed|pack_sample_into_one=true",
