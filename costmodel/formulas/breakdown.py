@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from costmodel.formulas.collectives import Law
 from costmodel.formulas.cost import Parts
-from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.counts import BlockCounts, MatmulCount, MemoryCount, OpCounts
 from costmodel.formulas.economics import EconomicsRange
 from costmodel.formulas.memory import MemoryUse, limit_bytes
 from costmodel.formulas.pipeline import Pipeline, pipeline_s
@@ -105,7 +105,14 @@ def _repeated_flop(counted: OpCounts, point: PlanPoint) -> Scalar:
     row = point.recompute
     core = total(b.repeats * total(a.flop for a in b.attentions) for b in counted.layers)
     rest = total(b.repeats * total(a.flop for a in b.matmuls) for b in counted.layers)
-    return counted.microbatches / point.pipeline * (row.redo_core * core + row.redo_rest * rest)
+    alone = total(b.repeats * total(_redone(c, point) * c.flop for c in b.matmuls) for b in counted.layers)
+    return counted.microbatches / point.pipeline * (row.redo_core * core + row.redo_rest * rest + alone)
+
+
+def _redone(count: MatmulCount | MemoryCount, point: PlanPoint) -> Scalar:
+    """Share of the layers in which the operator is computed again with its module."""
+    row = point.modules
+    return 0.0 if row is None or not count.module else getattr(row, count.module)
 
 
 def _on_stage_s(point: PlanPoint, done: Parts, quantity: Callable[[BlockPasses], Scalar]) -> Scalar:
@@ -141,7 +148,7 @@ def roofs(block: BlockCounts, point: PlanPoint, done: Parts, cluster: Cluster) -
     for count in block.matmuls:
         product, weights = matmul_roofs(count, *common)
         matmuls += [(block.forwards + 1.0, product), (count.trained, weights)]
-        again.append((row.redo_rest, product))
+        again.append((row.redo_rest + _redone(count, point), product))
     for count in block.attentions:
         forward, backward = attention_roofs(count, *common)
         attentions += [(block.forwards, forward), (1.0, backward)]
@@ -149,7 +156,7 @@ def roofs(block: BlockCounts, point: PlanPoint, done: Parts, cluster: Cluster) -
     for count in block.memories:
         forward, backward = memory_roofs(count, *common)
         memories += [(block.forwards, forward), (1.0, backward)]
-        again.append((row.redo_rest, forward))
+        again.append((row.redo_rest + _redone(count, point), forward))
     return matmuls, attentions, memories, again
 
 
@@ -172,6 +179,9 @@ def _sides(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[tuple[Scala
 def _recompute_term(point: PlanPoint, done: Parts, names: tuple[str, ...], sides: tuple[Scalar, ...]) -> Term:
     """Forward work that is repeated: operators, and the traffic that they wait for."""
     row, repeated_s = point.recompute, _on_stage_s(point, done, lambda block: block.recompute_s)
+    if point.modules is not None:
+        sent_s = point.modules.feed_forward * _on_stage_s(point, done, lambda block: block.forward.expert_s)
+        return _term("recompute", repeated_s, (*names, "repeated traffic"), (*sides, sent_s))
     work_s = _on_stage_s(
         point,
         done,

@@ -8,7 +8,7 @@ offloads (offload.py) lie in the second memory; HBM keeps two layers of what str
 
 from collections.abc import Callable
 
-from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, kept_bytes, sharding, share
+from costmodel.formulas.counts import BlockCounts, OpCounts, by_module, expert_shard, kept_bytes, sharding, share
 from costmodel.formulas.offload import (
     BUFFERED_LAYERS,
     layer_gradients_bytes,
@@ -142,7 +142,7 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     logits = total(b.logits for b in counted.blocks if b.position == Position.LAST)
     copies = (1 - point.zero.weights) * point.precision.copy_bytes * layers.matrices(sem)
     row = point.optimizer
-    states = row.states * point.state_bytes + point.master_bytes + row.own_bytes
+    states = row.states * point.state_bytes + point.master_bytes + row.own_bytes + point.update_copy_bytes
     updated = divided(trained, point.zero.states)
     edges = layers.trained_edges(sem) * share(point.zero.states, point.data_shard)
     states_bytes = states * updated + row.edge_states * point.state_bytes * edges
@@ -217,7 +217,12 @@ def communicators(point: PlanPoint, sem: Semantics) -> Scalar:
 def dropped_bytes(point: PlanPoint) -> BlockQuantity:
     """Of a block, the activations that come back while its backward pass runs."""
     row = point.recompute
-    return lambda block: row.working_core * block.saved.core + row.working_rest * block.saved.rest
+
+    def dropped_bytes(block: BlockCounts) -> Scalar:
+        whole = row.working_core * block.saved.core + row.working_rest * block.saved.rest
+        return whole + by_module(lambda dropped, size_bytes: dropped * size_bytes, point.modules, block.saved.modules)
+
+    return dropped_bytes
 
 
 def gathered_bytes(point: PlanPoint) -> BlockQuantity:

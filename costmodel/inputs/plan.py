@@ -48,6 +48,8 @@ class Plan:
     optimizer: str = "adam"
     attention: str = "flash"
     fused_kernels: bool = True
+    gates_in_8bit: bool = False  # inputs of activation functions wait for the backward pass in 8 bits
+    dispatcher: str = "usual"  # of tokens to experts
     loss: str = "usual"  # as the software computes it, or in a kernel that keeps fewer logits
     # shares of what a rank holds that lie in the accelerator's second memory (offload.py)
     offload_weights: float = 0.0  # of the layers
@@ -126,10 +128,12 @@ class PlanPoint:
     extra_layers_last: Scalar = 0.0
     gradient_bytes: Scalar = 4.0
     gradient_copy_bytes: Scalar = 0.0  # of gradients in the weights' own type, beside their sums
+    update_copy_bytes: Scalar = 0.0  # of gradients in 32 bits that lie beside the states of what a rank updates
     state_bytes: Scalar = 4.0
     masters: Scalar = 1.0  # 0 where there are no 32-bit copies of the weights
     fused_kernels: Scalar = 1.0
     whole_inputs: Scalar = 0.0  # 1 where inputs of column-parallel layers are kept as they were gathered
+    modules: options.ModuleRow | None = None  # None where none is computed again alone: a trace of its own
     offload: Offload | None = None  # None where nothing is: a trace of its own, without the sums of these shares
     schedule: ScheduleRow
     zero: options.ZeroRow
@@ -138,6 +142,8 @@ class PlanPoint:
     optimizer: options.OptimizerRow
     attention: options.AttentionRow
     loss: options.LossRow = options.LOSSES["usual"]
+    gate_inputs: Scalar = 1.0  # share of their own bytes in which inputs of activation functions wait
+    dispatcher: options.DispatcherRow = options.DISPATCHERS["usual"]
     overlap: options.OverlapRow
 
     @property

@@ -14,6 +14,10 @@ from costmodel.inputs.stack import Habits
 # C: of the allocator, by the memory of nanotron's calibration rows: 0.3 GB that no tensor needs, 5 % of activations
 _TORCH = {"workspace_bytes": 0.3e9, "fragmentation": 0.05}
 
+DEEPSPEED_BUCKETS = {"workspace_bytes": 2.3e9}
+"""Beside the allocator's 0.3 GB, buckets of 5e8 elements in 16 bits for reductions and gathers. K: DeepSpeed's defaults
+`reduce_bucket_size` and `allgather_bucket_size`."""
+
 FUSED_LOSS_BYTES = 4.0
 """Bytes of one logit where loss and gradient are one kernel: 16-bit logits, and their gradient in a second copy."""
 
@@ -95,9 +99,9 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         gradient_dtype="fp16",
         attention="flash_2",
         dropout=True,
-        keeps_own_gradients=True,
+        deepspeed_zero=True,
         updates_on_host=True,
-        memory=_memory(logit_bytes=12.0, **_TORCH),
+        memory=_memory(logit_bytes=12.0, **_TORCH | DEEPSPEED_BUCKETS),
     ),
     # K: nanotron's README: 32-bit accumulation, asynchronous column-linear layers
     "nanotron": Habits(

@@ -31,7 +31,9 @@ class Habits:
     offloaded_activations: float = 0.0  # share of the kept activations that waits in the host's memory, beside compute
     keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
     keeps_8bit_weights: bool = False  # under 8-bit precisions weights are held, gathered, and inputs saved, in 8 bits
-    keeps_own_gradients: bool = False  # gradients in the weights' own type beside sums in 32 bits
+    # DeepSpeed's ZeRO: gradients in the weights' own type beside sums in 32 bits, and those of a rank's part of the
+    # update in 32 bits. K: `stage_1_and_2.py`, `bf16_optimizer.py`; C: what BLOOM's rows lack is a third of the states
+    deepspeed_zero: bool = False
     whole_inputs: bool = False  # without a pipeline, inputs of column-parallel layers are kept as they were gathered
     fused_kernels: bool = True  # norms and activations in one kernel each, where the plan wants them
     # operators (models.variants)

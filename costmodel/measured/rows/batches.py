@@ -14,7 +14,7 @@ import numpy as np
 
 from costmodel.exact import Exact
 from costmodel.formulas import StageMemory, parts
-from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed
+from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed, options
 from costmodel.measured.rows.records import Case
 from costmodel.models import run_by
 
@@ -51,10 +51,14 @@ def stacked(cases: Sequence[Case]) -> list[Batch]:
         return known[id(part)]
 
     for index, case in enumerate(cases):
-        groups.setdefault((structure(adapted(case).blocks), structure(case.cluster), case.plan.offloads), []).append(
-            index
-        )
+        key = structure(adapted(case).blocks), structure(case.cluster), _kind_of(case)
+        groups.setdefault(key, []).append(index)
     return [_batch([cases[i] for i in indices], np.array(indices)) for indices in groups.values()]
+
+
+def _kind_of(case: Case) -> tuple[bool, bool]:
+    """What gives points a structure of their own: a second memory, modules that are computed again alone."""
+    return case.plan.offloads, bool(options.modules_of(case.plan.recompute))
 
 
 class Figures(NamedTuple):
@@ -93,9 +97,7 @@ def logged_bytes(cases: Sequence[Case], figures: Figures) -> np.ndarray:
     tensors alone (`max_allocated`), or all that the allocator holds, where nothing is said."""
     of_device = np.array([bool(case.facts.get("device_memory")) for case in cases], bool)
     of_tensors = np.array([bool(case.facts.get("allocated_memory")) for case in cases], bool)
-    return np.where(
-        of_device, figures.peak_bytes, np.where(of_tensors, figures.allocated_bytes, figures.tensor_bytes)
-    )
+    return np.where(of_device, figures.peak_bytes, np.where(of_tensors, figures.allocated_bytes, figures.tensor_bytes))
 
 
 def point(case: Case) -> PlanPoint:

@@ -220,7 +220,7 @@ def _numbers(columns: Columns, facts: Mapping[str, float], software: str, assume
         raise RowError(f"`precision` is {cell!r}; expected one of {', '.join(word for word, _ in _PRECISIONS)}")
     if precision is None:
         assumed.append("bf16")
-    gradient = "bf16" if own_zero(columns, software) else SOFTWARE[software].gradient_dtype
+    gradient = "bf16" if own_zero(columns, facts, software) else SOFTWARE[software].gradient_dtype
     return {
         "precision": precision or "bf16",
         "attention": _attention(columns, facts),
@@ -249,10 +249,11 @@ _KERNELS = (
 )
 
 
-def own_zero(columns: Columns, software: str) -> bool:
+def own_zero(columns: Columns, facts: Mapping[str, float], software: str) -> bool:
     """Software that names its ZeRO stage and is no Megatron: as DeepSpeed, gradients in the weights' own type."""
     cell = columns.text("zero_stage_or_fsdp").lower()
-    return software == "megatron-2022" and "zero-1" in cell and "megatron" not in software_words(columns.row)
+    named = "zero-1" in cell and "megatron" not in software_words(columns.row)
+    return software == "megatron-2022" and (named or bool(facts.get("optimizer_sharded")))
 
 
 def _experts(
