@@ -5,6 +5,7 @@ Counts have analytic truths (6ND, payload sums); times only have measurements. S
 
 from collections.abc import Callable
 
+from costmodel.formulas.modules import by_module
 from costmodel.inputs import (
     LOGITS,
     MODULES,
@@ -171,13 +172,6 @@ def kept_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
     return kept + by_module(lambda dropped, size_bytes: (1 - dropped) * size_bytes, point.modules, saved.modules)
 
 
-def by_module(of: Callable[[Scalar, Scalar], Scalar], *rows: ModuleRow | None) -> Scalar:
-    """The sum over modules of a function of each one's numbers; nothing where a row is absent."""
-    if any(row is None for row in rows):
-        return 0.0
-    return total(of(*(getattr(row, name) for row in rows)) for name in MODULES)
-
-
 def share(divided: Scalar, ranks: Scalar) -> Scalar:
     """What one rank holds of something that is divided over `ranks` (1) or replicated (0)."""
     return (1 - divided) + divided / ranks
@@ -232,7 +226,7 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
         memories=tuple(map(counter.memory, moving)),
         sync_bytes=activation_bytes * total(map(counter.elements, syncs)),
         backward_sync_bytes=activation_bytes * total(map(counter.elements, backward_syncs)),
-        exchange_bytes=point.dispatcher.sent * activation_bytes * total(map(counter.elements, exchanges)),
+        exchange_bytes=activation_bytes * total(_sent(op, point) * counter.elements(op) for op in exchanges),
         exchange_spread=exchanges[0].spread if len(exchanges) else 1.0,
         exchange_copies=exchanges[0].copies if len(exchanges) else 1,
         gather_bytes=activation_bytes * total(map(counter.elements, gathers)),
@@ -248,6 +242,12 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
         saved=_saved(block, counter),
         logits=total(map(counter.elements, by_kind[Kind.LOSS])),
     )
+
+
+def _sent(op: Op, point: PlanPoint) -> Scalar:
+    """Payload of an exchange over the tokens' copies: a gather carries the tokens of the whole group, each once."""
+    row = point.dispatcher
+    return row.sent * ((1 - row.gathers) + row.gathers * point.expert / op.copies)
 
 
 def _saved(block: Block, counter: "_Counter") -> SavedBytes:

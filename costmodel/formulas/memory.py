@@ -8,7 +8,8 @@ offloads (offload.py) lie in the second memory; HBM keeps two layers of what str
 
 from collections.abc import Callable
 
-from costmodel.formulas.counts import BlockCounts, OpCounts, by_module, expert_shard, kept_bytes, sharding, share
+from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, kept_bytes, sharding, share
+from costmodel.formulas.modules import by_module
 from costmodel.formulas.offload import (
     BUFFERED_LAYERS,
     layer_gradients_bytes,
@@ -121,6 +122,18 @@ def limit_bytes(cluster: Cluster) -> Scalar:
 def peak(stage: StageMemory, sem: Semantics) -> Scalar:
     """The larger of the backward pass and the optimizer step."""
     return stage.held_bytes + sem.maximum(stage.passing_bytes, stage.update_bytes)
+
+
+def reserved_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:
+    """What the framework's allocator holds at the peak: all but the context and the communicators."""
+    return peak(stage, sem) - stack.context_bytes - stage.buffers_bytes
+
+
+def allocated_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:
+    """Of that, what is in tensors and workspaces: without what is lost between allocations."""
+    passing_bytes = stage.passing_bytes - stage.fragmentation_bytes
+    held_bytes = stage.held_bytes - stack.context_bytes - stage.buffers_bytes
+    return held_bytes + sem.maximum(passing_bytes, stage.update_bytes)
 
 
 def in_flight(point: PlanPoint, microbatches: Scalar, remaining: Scalar, sem: Semantics) -> Scalar:

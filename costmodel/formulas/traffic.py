@@ -93,8 +93,11 @@ def expert_laws(
     shard = expert_shard(point, sem)
     copies = point.accelerators / (point.pipeline * mesh * shard)
     exchanged = ranks(point.expert, point.expert_tensor)
+    tokens = collectives.all_to_all(exchanged, tiers, stack, sem, spread(sending, point, stack, sem))
     return ExpertLaws(
-        exchange=collectives.all_to_all(exchanged, tiers, stack, sem, spread(sending, point, stack, sem)),
+        exchange=collectives.blend(
+            tokens, collectives.all_gather(exchanged, tiers, stack, sem), point.dispatcher.gathers
+        ),
         gather=collectives.all_gather(ranks(point.expert_tensor, 1.0), tiers, stack, sem),
         shard=collectives.all_gather(ranks(shard, mesh), tiers, stack, sem),
         replica=collectives.all_reduce(ranks(copies, mesh * shard), tiers, stack, sem),

@@ -11,6 +11,7 @@ import costmodel
 from costmodel.evaluators import compiled, evaluate, prepare
 from costmodel.evaluators.dual import SUBGRADIENT, Dual
 from costmodel.exact import Exact
+from costmodel.formulas import collectives, traffic
 from costmodel.formulas.cost import cost, parts
 from costmodel.formulas.counts import kept_bytes
 from costmodel.formulas.roofline import matmul_s, memory_s
@@ -200,6 +201,20 @@ def test_dispatchers_send_what_they_say():
         outside[name] = done.counts.layers[0].exchange_bytes * done.times.laws.experts.exchange.by_tier[1]
     assert outside["fused"] / outside["all_to_all"] == pytest.approx(8 * (1 - (7 / 8) ** 8) / 8, rel=1e-9)
     assert outside["fused_8bit"] == pytest.approx(0.75 * outside["fused"], rel=1e-12)
+
+
+def test_a_gathering_dispatcher_brings_every_token_to_every_rank():
+    """As one all-gather of the group's tokens there and one reduce-scatter back, whatever the copies."""
+    sizes = {"layers": 2, "hidden": 64, "heads": 4, "vocabulary": 100, "sequence": 64, "batch": 16, "experts": 16}
+    for top_k in (2, 8):
+        plan = Plan(data=16, expert=16, dispatcher="all_gather")
+        where, point, done = run(plan, moe_decoder(**sizes, top_k=top_k, expert_ffn=32))
+        layer, laws = done.counts.layers[0], done.times.laws
+        assert layer.exchange_bytes == pytest.approx(2 * 16 * 64 * 64 * 2, rel=1e-12)
+        tiers = traffic.tiers_in_training(where, point, where.stack, SEM)
+        gather = collectives.all_gather((8.0, 2.0), tiers, where.stack, SEM)
+        expected = collectives.time_s(gather, layer.exchange_bytes, 2.0) + where.stack.routing_s
+        assert traffic.tokens_s(layer, laws, where.stack) == pytest.approx(expected, rel=1e-12)
 
 
 # experts shared by the tensor ranks

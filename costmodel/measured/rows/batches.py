@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from costmodel.exact import Exact
-from costmodel.formulas import StageMemory, parts
+from costmodel.formulas import allocated_bytes, parts
 from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed, options
 from costmodel.measured.rows.records import Case
 from costmodel.models import run_by
@@ -79,17 +79,13 @@ def evaluated(cases: Sequence[Case]) -> Figures:
             result = parts(batch.workload, batch.cluster, batch.point, Exact(np))
             memory = result.memory
             outside_bytes = batch.cluster.stack.context_bytes + memory.first.buffers_bytes  # the same on every stage
-            tensors = [_allocated_bytes(stage) for stage in (memory.first, memory.second, memory.last)]
+            stages, stack = (memory.first, memory.second, memory.last), batch.cluster.stack
+            tensors = [allocated_bytes(stage, stack, Exact(np)) for stage in stages]
             figures.step_s[batch.indices] = result.step.step_s
             figures.peak_bytes[batch.indices] = memory.peak_bytes
             figures.tensor_bytes[batch.indices] = memory.peak_bytes - outside_bytes
-            figures.allocated_bytes[batch.indices] = np.maximum.reduce(tensors) - outside_bytes
+            figures.allocated_bytes[batch.indices] = np.maximum.reduce(tensors)
     return figures
-
-
-def _allocated_bytes(stage: StageMemory) -> np.ndarray:
-    """The peak of a stage without what is lost between allocations."""
-    return stage.held_bytes + np.maximum(stage.passing_bytes - stage.fragmentation_bytes, stage.update_bytes)
 
 
 def logged_bytes(cases: Sequence[Case], figures: Figures) -> np.ndarray:
