@@ -15,7 +15,7 @@ OPTIONS = {
     "zero_stage": (0, 1, 2, 3),
     "context_kind": ("ring", "all_to_all"),
     "schedule": ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_v"),
-    "recompute": tuple(options.RECOMPUTES),
+    "recompute": (*options.RECOMPUTES, "norms", "gates+latent", "norms+feed_forward"),
     "precision": tuple(options.PRECISIONS),
     "gradient_dtype": ("fp32", "bf16", "fp16"),
     "state_dtype": tuple(options.DTYPE_BYTES),
