@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from costmodel.formulas.collectives import Law
 from costmodel.formulas.cost import Parts
-from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.counts import BlockCounts, MatmulCount, MemoryCount, OpCounts
 from costmodel.formulas.economics import EconomicsRange
-from costmodel.formulas.memory import MemoryUse
+from costmodel.formulas.memory import MemoryUse, limit_bytes
 from costmodel.formulas.pipeline import Pipeline, pipeline_s
 from costmodel.formulas.roofline import Roof, attention_roofs, matmul_roofs, memory_roofs
 from costmodel.formulas.timing import BlockPasses, Pass, exposed_s
@@ -39,7 +39,7 @@ class Breakdown:
 
     terms: tuple[Term, ...]
     memory: MemoryUse
-    limit_bytes: Scalar
+    limit_bytes: Scalar  # with the stack's margin off
     second_limit_bytes: Scalar
     model_flop: Scalar  # per accelerator and step, without recompute
     hardware_flop: Scalar  # with it
@@ -92,7 +92,7 @@ def breakdown(workload: Workload, cluster: Cluster, point: PlanPoint, done: Part
             _links_term(done, sem),
         ),
         memory=done.memory,
-        limit_bytes=cluster.accelerator.hbm_bytes,
+        limit_bytes=limit_bytes(cluster),
         second_limit_bytes=cluster.accelerator.second_memory_bytes,
         model_flop=flop,
         hardware_flop=flop + _repeated_flop(done.counts, point),
@@ -106,7 +106,14 @@ def _repeated_flop(counted: OpCounts, point: PlanPoint) -> Scalar:
     row = point.recompute
     core = total(b.repeats * total(a.flop for a in b.attentions) for b in counted.layers)
     rest = total(b.repeats * total(a.flop for a in b.matmuls) for b in counted.layers)
-    return counted.microbatches / point.pipeline * (row.redo_core * core + row.redo_rest * rest)
+    alone = total(b.repeats * total(_redone(c, point) * c.flop for c in b.matmuls) for b in counted.layers)
+    return counted.microbatches / point.pipeline * (row.redo_core * core + row.redo_rest * rest + alone)
+
+
+def _redone(count: MatmulCount | MemoryCount, point: PlanPoint) -> Scalar:
+    """Share of the layers in which the operator is computed again with its module."""
+    row = point.modules
+    return 0.0 if row is None or not count.module else getattr(row, count.module)
 
 
 def _on_stage_s(point: PlanPoint, done: Parts, quantity: Callable[[BlockPasses], Scalar]) -> Scalar:
@@ -142,7 +149,7 @@ def roofs(block: BlockCounts, point: PlanPoint, done: Parts, cluster: Cluster) -
     for count in block.matmuls:
         product, weights = matmul_roofs(count, *common)
         matmuls += [(block.forwards + 1.0, product), (count.trained, weights)]
-        again.append((row.redo_rest, product))
+        again.append((row.redo_rest + _redone(count, point), product))
     for count in block.attentions:
         forward, backward = attention_roofs(count, *common)
         attentions += [(block.forwards, forward), (1.0, backward)]
@@ -150,7 +157,7 @@ def roofs(block: BlockCounts, point: PlanPoint, done: Parts, cluster: Cluster) -
     for count in block.memories:
         forward, backward = memory_roofs(count, *common)
         memories += [(block.forwards, forward), (1.0, backward)]
-        again.append((row.redo_rest, forward))
+        again.append((row.redo_rest + _redone(count, point), forward))
     return matmuls, attentions, memories, again
 
 
@@ -173,6 +180,9 @@ def _sides(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[tuple[Scala
 def _recompute_term(point: PlanPoint, done: Parts, names: tuple[str, ...], sides: tuple[Scalar, ...]) -> Term:
     """Forward work that is repeated: operators, and the traffic that they wait for."""
     row, repeated_s = point.recompute, _on_stage_s(point, done, lambda block: block.recompute_s)
+    if point.modules is not None:
+        sent_s = point.modules.feed_forward * _on_stage_s(point, done, lambda block: block.forward.expert_s)
+        return _term("recompute", repeated_s, (*names, "repeated traffic"), (*sides, sent_s))
     work_s = _on_stage_s(
         point,
         done,
@@ -239,8 +249,10 @@ def _pipeline_parts(point: PlanPoint, done: Parts, sem: Semantics) -> tuple[Scal
 
 
 def _optimizer_term(done: Parts) -> Term:
-    update_s, products_s = done.step.work.optimizer_s, done.step.work.orthogonal_s
-    return _term("optimizer", update_s, ("HBM bandwidth", "FLOP/s"), (update_s - products_s, products_s))
+    work = done.step.work
+    streams_s = work.optimizer_s - work.host_update_s - work.orthogonal_s
+    names = ("HBM bandwidth", "FLOP/s", "host memory bandwidth")
+    return _term("optimizer", work.optimizer_s, names, (streams_s, work.orthogonal_s, work.host_update_s))
 
 
 def _offload_term(done: Parts, waits_s: Scalar, sem: Semantics) -> Term:
@@ -248,7 +260,7 @@ def _offload_term(done: Parts, waits_s: Scalar, sem: Semantics) -> Term:
     moved, exposed_s = done.times.streams, waits_s + done.step.optimizer_waits_s
     alone_s = done.step.work.update_traffic_s
     if moved is not None:
-        alone_s = alone_s + done.counts.microbatches * (moved.forward_s(sem) + moved.backward_s)
+        alone_s = alone_s + done.counts.microbatches * (moved.forward_s(sem) + moved.backward_s(sem))
     hidden_s = sem.maximum(alone_s - exposed_s, 0.0)  # a pipeline waits in its bubble too
     return Term(
         name="offload",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from costmodel.formulas.counts import OpCounts, counts
 from costmodel.formulas.memory import MemoryUse, memory
-from costmodel.formulas.optimizer import optimizer_s, orthogonal_s, update_traffic_s
+from costmodel.formulas.optimizer import host_update_s, optimizer_s, orthogonal_s, update_traffic_s
 from costmodel.formulas.pipeline import Hops, Pipeline, pipeline_s, plain_s, streamed_s
 from costmodel.formulas.timing import OpTimes, hops, stages, timing
 from costmodel.formulas.traffic import busiest_links_s, gradient_traffic_s
@@ -23,7 +23,7 @@ class Cost:
     """What a search compares."""
 
     step_s: Scalar
-    peak_bytes: Scalar  # of the fullest stage
+    peak_bytes: Scalar  # of the fullest stage, with the stack's margin
     second_bytes: Scalar = 0.0  # of the second memory, on the stage that has most there
 
 
@@ -35,7 +35,8 @@ class Work:
     hops: Hops
     gradient_traffic_s: Scalar
     optimizer_s: Scalar
-    orthogonal_s: Scalar  # of the optimizer's, its matmuls
+    host_update_s: Scalar  # of the optimizer's, what the host's processors do
+    orthogonal_s: Scalar  # of that on the accelerator, its matmuls
     update_traffic_s: Scalar  # with the second memory
     links_s: Scalar  # the busiest tier's links: no step is shorter
 
@@ -65,7 +66,7 @@ class Parts(NamedTuple):
     def cost(self) -> Cost:
         """What a search compares of it."""
         held = self.memory
-        return Cost(step_s=self.step.step_s, peak_bytes=held.peak_bytes, second_bytes=held.second_bytes)
+        return Cost(step_s=self.step.step_s, peak_bytes=held.needed_bytes, second_bytes=held.second_bytes)
 
 
 def cost(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:
@@ -103,7 +104,8 @@ def work(counted: OpCounts, times: OpTimes, point: PlanPoint, cluster: Cluster, 
         pipe=stages(counted, times, point),
         hops=hops(counted, times),
         gradient_traffic_s=gradient_traffic_s(counted, times.laws, point, sem),
-        optimizer_s=optimizer_s(counted, point, cluster.stack, times.rates, sem),
+        optimizer_s=optimizer_s(counted, point, cluster.accelerator, cluster.stack, times.rates, sem),
+        host_update_s=host_update_s(counted, point, cluster.accelerator, cluster.stack, sem),
         orthogonal_s=orthogonal_s(counted, point, times.rates, sem),
         update_traffic_s=update_traffic_s(counted, times.streams, point, sem),
         links_s=busiest_links_s(counted, times.laws, point, sem),

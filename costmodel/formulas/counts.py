@@ -5,11 +5,15 @@ Counts have analytic truths (6ND, payload sums); times only have measurements. S
 
 from collections.abc import Callable
 
+from costmodel.formulas.modules import by_module
 from costmodel.inputs import (
     LOGITS,
+    MODULES,
     AttentionKernel,
     Block,
     Kind,
+    Module,
+    ModuleRow,
     Op,
     PlanPoint,
     Position,
@@ -38,6 +42,7 @@ class MatmulCount:
     weight_elements: Scalar  # of the matrix, or of the second operand
     reciprocal_sizes: Scalar  # 1/m + 1/k + 1/n
     trained: Scalar = 1.0  # 0: no weight gradient
+    module: Module = static(default=Module.NONE)
 
 
 @pytree
@@ -59,6 +64,7 @@ class MemoryCount:
     """An operator bound by memory: bytes through it, forward and backward."""
 
     name: str = static()
+    module: Module = static(default=Module.NONE)
     forward_bytes: Scalar
     backward_bytes: Scalar
 
@@ -69,7 +75,8 @@ class SavedBytes:
 
     input: Scalar
     core: Scalar
-    rest: Scalar
+    rest: Scalar  # of what no module of the plan drops alone
+    modules: ModuleRow | None = None  # of the others, where the plan drops some
 
 
 @pytree
@@ -162,7 +169,8 @@ def split_shares(point: PlanPoint) -> Shares:
 def kept_bytes(block: BlockCounts, point: PlanPoint) -> Scalar:
     """Activations that one block keeps per microbatch under the plan's recompute row."""
     row, saved = point.recompute, block.saved
-    return saved.input + row.keep_core * saved.core + row.keep_rest * saved.rest
+    kept = saved.input + row.keep_core * saved.core + row.keep_rest * saved.rest
+    return kept + by_module(lambda dropped, size_bytes: (1 - dropped) * size_bytes, point.modules, saved.modules)
 
 
 def share(divided: Scalar, ranks: Scalar) -> Scalar:
@@ -219,7 +227,7 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
         memories=tuple(map(counter.memory, moving)),
         sync_bytes=activation_bytes * total(map(counter.elements, syncs)),
         backward_sync_bytes=activation_bytes * total(map(counter.elements, backward_syncs)),
-        exchange_bytes=activation_bytes * total(map(counter.elements, exchanges)),
+        exchange_bytes=activation_bytes * total(_sent(op, point) * counter.elements(op) for op in exchanges),
         exchange_spread=exchanges[0].spread if len(exchanges) else 1.0,
         exchange_copies=exchanges[0].copies if len(exchanges) else 1,
         experts=next((counter.size(op.groups) for op in own if is_expert(op)), 0.0),
@@ -233,12 +241,25 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
         trained_head_parameters=total(op.trained * counter.matrix(op) for op in heads),
         orthogonal_flop=total(op.trained * counter.orthogonal_flop(op) for op in own if not is_expert(op)),
         expert_orthogonal_flop=total(op.trained * counter.orthogonal_flop(op) for op in own if is_expert(op)),
-        saved=SavedBytes(
-            input=counter.saved(block, Role.INPUT),
-            core=counter.saved(block, Role.CORE),
-            rest=counter.saved(block, Role.REST),
-        ),
+        saved=_saved(block, counter),
         logits=total(map(counter.elements, by_kind[Kind.LOSS])),
+    )
+
+
+def _sent(op: Op, point: PlanPoint) -> Scalar:
+    """Payload of an exchange over the tokens' copies: a gather carries the tokens of the whole group, each once."""
+    row = point.dispatcher
+    return row.sent * ((1 - row.gathers) + row.gathers * point.expert / op.copies)
+
+
+def _saved(block: Block, counter: "_Counter") -> SavedBytes:
+    """What a block keeps; by module where the plan drops some, of layers."""
+    alone = counter.point.modules is not None and block.position == Position.LAYER
+    return SavedBytes(
+        input=counter.saved(block, Role.INPUT),
+        core=counter.saved(block, Role.CORE),
+        rest=counter.saved(block, Role.REST, Module.NONE if alone else None),
+        modules=ModuleRow(**{m: counter.saved(block, Role.REST, Module(m)) for m in MODULES}) if alone else None,
     )
 
 
@@ -292,6 +313,7 @@ class _Counter:
             weight_elements=weight,
             reciprocal_sizes=1.0 / m + 1.0 / k + 1.0 / n,
             trained=op.trained,
+            module=op.module,
         )
 
     def attention(self, op: Op) -> AttentionCount:
@@ -327,7 +349,10 @@ class _Counter:
     def memory(self, op: Op) -> MemoryCount:
         moved = self.elements(op) * self.point.precision.activation_bytes
         return MemoryCount(
-            name=op.name, forward_bytes=op.touches_forward * moved, backward_bytes=op.touches_backward * moved
+            name=op.name,
+            module=op.module,
+            forward_bytes=op.touches_forward * moved,
+            backward_bytes=op.touches_backward * moved,
         )
 
     def matrix(self, op: Op) -> Scalar:
@@ -347,14 +372,19 @@ class _Counter:
         vectors = total(map(self._part, op.parameters))
         return self.matrix(op) + vectors if op.kind in (Kind.MATMUL, Kind.LOOKUP) and not is_expert(op) else vectors
 
-    def saved(self, block: Block, role: Role) -> Scalar:
+    def saved(self, block: Block, role: Role, module: Module | None = None) -> Scalar:
+        """Of one role, and of one module unless that is None."""
         inputs = self.inputs()
         return total(
-            inputs.saved_input_bytes(kept, op.name) if op.kind == Kind.MATMUL else self.saved_bytes(kept)
+            inputs.saved_input_bytes(kept, op.name) if op.kind == Kind.MATMUL else self.saved_beside(kept, op.kind)
             for op in block.ops
             for kept in op.saved
-            if kept.role == role
+            if kept.role == role and module in (None, kept.module)
         )
+
+    def saved_beside(self, kept: Saved, kind: Kind) -> Scalar:
+        """Of what is no product: inputs of activation functions may wait in 8 bits."""
+        return self.saved_bytes(kept) * (self.point.gate_inputs if kind == Kind.ACTIVATION else 1.0)
 
     def saved_input_bytes(self, kept: Saved, name: str) -> Scalar:
         """Of a product: those of 8-bit products may wait in 8 bits (Transformer Engine), those of the head do not."""

@@ -9,8 +9,14 @@ offloads (offload.py) lie in the second memory; HBM keeps two layers of what str
 from collections.abc import Callable
 
 from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, kept_bytes, sharding, share
-from costmodel.formulas.offload import BUFFERED_LAYERS, layer_states_bytes, layer_weights_bytes
-from costmodel.inputs import Offload, PlanPoint, Position, Stack
+from costmodel.formulas.modules import by_module
+from costmodel.formulas.offload import (
+    BUFFERED_LAYERS,
+    layer_gradients_bytes,
+    layer_states_bytes,
+    layer_weights_bytes,
+)
+from costmodel.inputs import Cluster, Offload, PlanPoint, Position, Stack
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
@@ -48,6 +54,7 @@ class StageMemory:
     second_weights_bytes: Scalar  # in the second memory
     second_optimizer_bytes: Scalar
     second_activations_bytes: Scalar
+    second_gradients_bytes: Scalar
 
     @property
     def held_bytes(self) -> Scalar:
@@ -64,7 +71,8 @@ class StageMemory:
     @property
     def second_bytes(self) -> Scalar:
         """What lies in the second memory."""
-        return self.second_weights_bytes + self.second_optimizer_bytes + self.second_activations_bytes
+        states = self.second_weights_bytes + self.second_optimizer_bytes
+        return states + self.second_activations_bytes + self.second_gradients_bytes
 
 
 @pytree
@@ -75,6 +83,7 @@ class MemoryUse:
     second: StageMemory
     last: StageMemory
     peak_bytes: Scalar
+    needed_bytes: Scalar  # with the stack's margin: what is compared with the memory that there is
     second_bytes: Scalar  # of the second memory, on the stage that has most there
 
 
@@ -96,13 +105,35 @@ def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) ->
     peak_bytes = sem.maximum(peak(stages[0], sem), *(others * peak(stage, sem) for stage in stages[1:]))
     second_bytes = sem.maximum(stages[0].second_bytes, *(others * stage.second_bytes for stage in stages[1:]))
     return MemoryUse(
-        first=stages[0], second=stages[1], last=stages[2], peak_bytes=peak_bytes, second_bytes=second_bytes
+        first=stages[0],
+        second=stages[1],
+        last=stages[2],
+        peak_bytes=peak_bytes,
+        needed_bytes=stack.memory_margin * peak_bytes,
+        second_bytes=second_bytes,
     )
+
+
+def limit_bytes(cluster: Cluster) -> Scalar:
+    """Peak that a stage may be predicted to have: the accelerator's memory over the stack's margin."""
+    return cluster.accelerator.hbm_bytes / cluster.stack.memory_margin
 
 
 def peak(stage: StageMemory, sem: Semantics) -> Scalar:
     """The larger of the backward pass and the optimizer step."""
     return stage.held_bytes + sem.maximum(stage.passing_bytes, stage.update_bytes)
+
+
+def reserved_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:
+    """What the framework's allocator holds at the peak: all but the context and the communicators."""
+    return peak(stage, sem) - stack.context_bytes - stage.buffers_bytes
+
+
+def allocated_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:
+    """Of that, what is in tensors and workspaces: without what is lost between allocations."""
+    passing_bytes = stage.passing_bytes - stage.fragmentation_bytes
+    held_bytes = stage.held_bytes - stack.context_bytes - stage.buffers_bytes
+    return held_bytes + sem.maximum(passing_bytes, stage.update_bytes)
 
 
 def in_flight(point: PlanPoint, microbatches: Scalar, remaining: Scalar, sem: Semantics) -> Scalar:
@@ -124,18 +155,19 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     logits = total(b.logits for b in counted.blocks if b.position == Position.LAST)
     copies = (1 - point.zero.weights) * point.precision.copy_bytes * layers.matrices(sem)
     row = point.optimizer
-    states = row.states * point.state_bytes + point.master_bytes + row.own_bytes
+    states = row.states * point.state_bytes + point.master_bytes + row.own_bytes + point.update_copy_bytes
     updated = divided(trained, point.zero.states)
     edges = layers.trained_edges(sem) * share(point.zero.states, point.data_shard)
     states_bytes = states * updated + row.edge_states * point.state_bytes * edges
-    buffers, second = _buffers(states, layers, sem), _second(states_bytes, live, layers, sem)
+    buffers, second = _buffers(states, layers, sem), _second(states_bytes, updated, live, layers, sem)
+    added_to = divided(layers.trained_elements(sem, 1 - layers.offload.gradients), sharding(point, sem).gradients)
     kept = live * layers.saved_bytes() + buffers.activations
     return StageMemory(
         weights_bytes=point.precision.weight_bytes * divided(held, point.zero.weights) + copies + buffers.weights,
-        gradients_bytes=point.gradient_bytes * divided(trained, sharding(point, sem).gradients),
+        gradients_bytes=(point.gradient_bytes + point.gradient_copy_bytes) * added_to + buffers.gradients,
         optimizer_bytes=(1 - layers.offload.optimizer) * states_bytes,
         activations_bytes=kept + kind.last * head,
-        logits_bytes=kind.last * stack.logit_bytes * logits,
+        logits_bytes=kind.last * _loss_bytes(logits, counted, point, stack),
         recompute_bytes=working,
         gathered_bytes=point.zero.weights * layers.largest(gathered_bytes(point), sem),
         buffers_bytes=stack.communicator_bytes * communicators(point, sem),
@@ -145,18 +177,27 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
         second_weights_bytes=second.weights,
         second_optimizer_bytes=second.optimizer,
         second_activations_bytes=second.activations,
+        second_gradients_bytes=second.gradients,
     )
 
 
-def _second(states_bytes: Scalar, live: Scalar, layers: "_Layers", sem: Semantics) -> Offload:
-    """Bytes in the second memory."""
+def _loss_bytes(logits: Scalar, counted: OpCounts, point: PlanPoint, stack: Stack) -> Scalar:
+    """What the loss holds at its peak, beside the activations of the head."""
+    row, inputs = point.loss, counted.boundary_bytes / point.precision.activation_bytes
+    return (row.own * stack.logit_bytes + row.logit_bytes) * logits + row.input_bytes * inputs
+
+
+def _second(states_bytes: Scalar, updated: Scalar, live: Scalar, layers: "_Layers", sem: Semantics) -> Offload:
+    """Bytes in the second memory. The host has the gradients of what it updates, if only for the update."""
     point = layers.point
     if point.offload is None:
         return Offload()
+    sums = divided(layers.offloaded_gradients(sem), sharding(point, sem).gradients)
     return Offload(
         weights=point.precision.weight_bytes * divided(layers.offloaded_elements(sem), point.zero.weights),
         optimizer=point.offload.optimizer * states_bytes,
         activations=live * layers.offloaded_bytes(),
+        gradients=point.gradient_bytes * sem.maximum(sums, point.offload.on_host * updated),
     )
 
 
@@ -167,9 +208,11 @@ def _buffers(states: Scalar, layers: "_Layers", sem: Semantics) -> Offload:
         return Offload()
     return Offload(
         weights=shares.weights * layers.buffer(lambda block: layer_weights_bytes(block, counted, point, sem), sem),
-        optimizer=shares.optimizer
+        optimizer=(shares.optimizer - shares.on_host)
         * layers.buffer(lambda block: layer_states_bytes(block, states, counted, point, sem), sem),
         activations=shares.activations * layers.buffer(lambda block: kept_bytes(block, point), sem),
+        gradients=shares.gradients
+        * layers.buffer(lambda block: layer_gradients_bytes(block, counted, point, sem), sem),
     )
 
 
@@ -187,7 +230,12 @@ def communicators(point: PlanPoint, sem: Semantics) -> Scalar:
 def dropped_bytes(point: PlanPoint) -> BlockQuantity:
     """Of a block, the activations that come back while its backward pass runs."""
     row = point.recompute
-    return lambda block: row.working_core * block.saved.core + row.working_rest * block.saved.rest
+
+    def dropped_bytes(block: BlockCounts) -> Scalar:
+        whole = row.working_core * block.saved.core + row.working_rest * block.saved.rest
+        return whole + by_module(lambda dropped, size_bytes: dropped * size_bytes, point.modules, block.saved.modules)
+
+    return dropped_bytes
 
 
 def gathered_bytes(point: PlanPoint) -> BlockQuantity:
@@ -231,13 +279,21 @@ class _Layers:
         dense, experts = self._in_layers(lambda block: block.parameters, lambda block: block.expert_parameters, kept)
         return self._meshes(dense, experts, sem)
 
-    def trained_elements(self, sem: Semantics) -> Held:
-        """Those of them with a gradient and optimizer states."""
+    def trained_elements(self, sem: Semantics, kept: Scalar = 1.0) -> Held:
+        """Those with a gradient and optimizer states, of layers the share `kept`."""
         return self._held(
             lambda block: block.trained_parameters,
             lambda block: block.trained_head_parameters,
             lambda block: block.trained_expert_parameters,
             sem,
+            kept=kept,
+        )
+
+    def offloaded_gradients(self, sem: Semantics) -> Held:
+        """Gradients of layers in the second memory before ZeRO."""
+        kept = self.offload.gradients
+        return self._meshes(
+            *self._in_layers(lambda b: b.trained_parameters, lambda b: b.trained_expert_parameters, kept), sem
         )
 
     def matrices(self, sem: Semantics) -> Scalar:

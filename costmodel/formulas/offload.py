@@ -6,14 +6,17 @@ rate in each direction: in forward, weights come in while activations leave; in 
 seconds hides behind the share $h$ of the same pass (or update) of $t$ seconds: $\max(t, c + (1-h) t)$.
 
 The pass is that of a plain stage: layers of different sizes prefetch across each other. A backward pass hides traffic
-with its recompute and its weight gradients, unless the schedule runs those on their own. Embedding and head stay in
-HBM, and so do gradients (they are added to in every microbatch) and the cast copies of 8- and 4-bit formats. The update
-runs on the accelerator; an optimizer on the host (ZeRO-Offload, Ren et al. 2021) would move gradients and weights
-instead of states. Sources: Rajbhandari et al. 2021 (ZeRO-Infinity) for the streams; Isaev et al. 2023 (Calculon) for
-two layers in HBM and for what shares a direction.
+with its recompute and its weight gradients, unless the schedule runs those on their own. Gradients leave in every
+microbatch, and the sums so far come back to be added to, because DeepSpeed adds on the accelerator (`stage3.py`,
+`partition_grads`). Embedding and head stay in HBM, and so do the cast copies of 8- and 4-bit formats.
+
+Optimizer states are updated on the accelerator, past which they stream, or by the host's processors (ZeRO-Offload, Ren
+et al. 2021; Megatron-Core's hybrid optimizer; FSDP's CPUOffload): then gradients leave and weights come back, and the
+update takes what the host's memory needs for the bytes that pass. Other sources: Rajbhandari et al. 2021
+(ZeRO-Infinity) for the streams; Isaev et al. 2023 (Calculon) for two layers in HBM and for what shares a direction.
 """
 
-from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, kept_bytes, share
+from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, kept_bytes, sharding, share
 from costmodel.formulas.pipeline import Streams
 from costmodel.inputs import Accelerator, Offload, PlanPoint, Stack
 from costmodel.semantics import Scalar, Semantics, total
@@ -33,21 +36,39 @@ def streams(
     weights = [block.repeats * layer_weights_bytes(block, counted, point, sem) for block in layers]
     reads = total(block.forwards * size_bytes for block, size_bytes in zip(layers, weights, strict=True))
     kept = total(block.repeats * kept_bytes(block, point) for block in layers)
+    gradients = total(block.repeats * layer_gradients_bytes(block, counted, point, sem) for block in layers)
     s_per_byte = 1.0 / accelerator.second_memory_bytes_per_s
     stage_s_per_byte = s_per_byte / point.pipeline
+    gradients_s = stage_s_per_byte * shares.gradients * gradients
     return Streams(
         reads_s=stage_s_per_byte * shares.weights * reads,
         weights_s=stage_s_per_byte * shares.weights * total(weights),
         activations_s=stage_s_per_byte * shares.activations * kept,
+        gradients_s=gradients_s,
+        sums_s=gradients_s * (1 - 1.0 / counted.microbatches),
         s_per_byte=s_per_byte,
         hidden=stack.hide_offload,
         layers=counted.layer_count / point.pipeline,
     )
 
 
-def update_s(moved: Streams, states_bytes: Scalar, point: PlanPoint) -> Scalar:
-    """Once a step: optimizer states leave, with the new weights, beside others that come in."""
-    return moved.weights_s + moved.s_per_byte * (point.offload or Offload()).optimizer * states_bytes
+def update_s(
+    moved: Streams,
+    states_bytes: Scalar,
+    gradients_bytes: Scalar,
+    weights_bytes: Scalar,
+    point: PlanPoint,
+    sem: Semantics,
+) -> Scalar:
+    """Once a step, the busier direction. Updated on the accelerator, states leave, with the new weights, beside others
+    that come in with their gradients; updated on the host, gradients leave that are not there, and weights come back.
+    """
+    shares = point.offload or Offload()
+    here, there = 1 - shares.on_host, shares.on_host
+    states = (1 - shares.host) * shares.optimizer * states_bytes
+    out_bytes = states + there * (1 - shares.gradients) * gradients_bytes
+    in_bytes = states + here * shares.gradients * gradients_bytes + there * weights_bytes
+    return sem.maximum(here * moved.weights_s + moved.s_per_byte * out_bytes, moved.s_per_byte * in_bytes)
 
 
 def layer_weights_bytes(block: BlockCounts, counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
@@ -56,6 +77,15 @@ def layer_weights_bytes(block: BlockCounts, counted: OpCounts, point: PlanPoint,
     if counted.has_experts:
         elements = elements + block.expert_parameters * share(point.zero.weights, expert_shard(point, sem))
     return point.precision.weight_bytes * elements
+
+
+def layer_gradients_bytes(block: BlockCounts, counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
+    """Gradients of one layer that a rank holds."""
+    row = sharding(point, sem)
+    elements = block.trained_parameters * share(row.gradients, point.data_shard)
+    if counted.has_experts:
+        elements = elements + block.trained_expert_parameters * share(row.gradients, expert_shard(point, sem))
+    return point.gradient_bytes * elements
 
 
 def layer_states_bytes(

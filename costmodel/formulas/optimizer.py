@@ -4,27 +4,61 @@ from costmodel.formulas import offload
 from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, on_heaviest_stage, share
 from costmodel.formulas.pipeline import Streams
 from costmodel.formulas.roofline import Rates
-from costmodel.inputs import PlanPoint, Position, Stack
+from costmodel.inputs import Accelerator, PlanPoint, Position, Stack
 from costmodel.semantics import Scalar, Semantics, total
 
 
-def optimizer_s(counted: OpCounts, point: PlanPoint, stack: Stack, speed: Rates, sem: Semantics) -> Scalar:
-    """The update streams through memory: states and master weights in and out, gradients in, weights out.
+def optimizer_s(
+    counted: OpCounts, point: PlanPoint, accelerator: Accelerator, stack: Stack, speed: Rates, sem: Semantics
+) -> Scalar:
+    """The update on the accelerator, and the share of it that the host makes, one after the other.
 
-    An update in several kernels does so `Stack.update_passes` times.
+    Matmuls of the optimizer are the accelerator's in any case.
+    """
+    if point.offload is None:
+        return accelerator_update_s(counted, point, stack, speed, sem)
+    own_s = (1 - point.offload.on_host) * streamed_update_s(counted, point, stack, speed, sem)
+    host_s = host_update_s(counted, point, accelerator, stack, sem)
+    return own_s + orthogonal_s(counted, point, speed, sem) + host_s
+
+
+def accelerator_update_s(counted: OpCounts, point: PlanPoint, stack: Stack, speed: Rates, sem: Semantics) -> Scalar:
+    """All of the update on the accelerator: what streams through memory, and the optimizer's matmuls.
 
     Where the optimizer makes matrices orthogonal, ranks that divide its states divide these products too, each whole
-    matrix on one rank (its gradient is gathered with the traffic that is there already). Weights that products read in
-    a format of fewer bits are cast after it, each rank all that it computes with.
+    matrix on one rank (its gradient is gathered with the traffic that is there already).
     """
+    return streamed_update_s(counted, point, stack, speed, sem) + orthogonal_s(counted, point, speed, sem)
+
+
+def streamed_update_s(counted: OpCounts, point: PlanPoint, stack: Stack, speed: Rates, sem: Semantics) -> Scalar:
+    """States and master weights in and out, gradients in, weights out; in several kernels, `Stack.update_passes` times.
+
+    Weights that products read in a format of fewer bits are cast after it, each rank all that it computes with.
+    """
+    moved_s = speed.memory_s_per_byte * update_bytes(counted, point, sem)
+    casts_bytes = (1 - point.zero.weights) * point.precision.weight_cast_bytes * _matrices(counted, point, sem)
+    moved_s = moved_s + speed.memory_s_per_byte * casts_bytes
+    return stack.update_passes * moved_s
+
+
+def update_bytes(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
+    """Bytes that the update of one rank's elements reads and writes, wherever it is made."""
     row, (elements, edges) = point.optimizer, _updated(counted, point, sem)
     states_bytes = 2.0 * (row.states * point.state_bytes + point.master_bytes + row.own_bytes)
     per_element = states_bytes + row.gradient_reads * point.gradient_bytes + point.precision.weight_bytes
-    edges_bytes = 2.0 * row.edge_states * point.state_bytes * edges
-    moved_s = speed.memory_s_per_byte * per_element * elements + speed.memory_s_per_byte * edges_bytes
-    casts_bytes = (1 - point.zero.weights) * point.precision.weight_cast_bytes * _matrices(counted, point, sem)
-    moved_s = moved_s + speed.memory_s_per_byte * casts_bytes
-    return stack.update_passes * moved_s + orthogonal_s(counted, point, speed, sem)
+    return per_element * elements + 2.0 * row.edge_states * point.state_bytes * edges
+
+
+def host_update_s(
+    counted: OpCounts, point: PlanPoint, accelerator: Accelerator, stack: Stack, sem: Semantics
+) -> Scalar:
+    """The host's share of the update, at what its processors reach of their memory's bandwidth. A part of
+    `optimizer_s`. Source of the form: Ren et al. 2021 (ZeRO-Offload), whose CPU-Adam is bound by memory."""
+    if point.offload is None:
+        return 0.0
+    s_per_byte = 1.0 / (stack.host_ceiling * accelerator.host_bytes_per_s)
+    return point.offload.on_host * s_per_byte * update_bytes(counted, point, sem)
 
 
 def update_traffic_s(counted: OpCounts, moved: Streams | None, point: PlanPoint, sem: Semantics) -> Scalar:
@@ -34,7 +68,8 @@ def update_traffic_s(counted: OpCounts, moved: Streams | None, point: PlanPoint,
     row, (elements, edges) = point.optimizer, _updated(counted, point, sem)
     per_element = row.states * point.state_bytes + point.master_bytes + row.own_bytes
     states_bytes = per_element * elements + row.edge_states * point.state_bytes * edges
-    return offload.update_s(moved, states_bytes, point)
+    gradients_bytes, weights_bytes = point.gradient_bytes * elements, point.precision.weight_bytes * elements
+    return offload.update_s(moved, states_bytes, gradients_bytes, weights_bytes, point, sem)
 
 
 def _updated(counted: OpCounts, point: PlanPoint, sem: Semantics) -> tuple[Scalar, Scalar]:
@@ -49,7 +84,7 @@ def _updated(counted: OpCounts, point: PlanPoint, sem: Semantics) -> tuple[Scala
 
 
 def orthogonal_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semantics) -> Scalar:
-    """Matmuls of the optimizer, a part of `optimizer_s`."""
+    """Matmuls of the optimizer, a part of `accelerator_update_s`."""
     return speed.update_s_per_flop * point.optimizer.orthogonalisations * _orthogonal_flop(counted, point, sem)
 
 

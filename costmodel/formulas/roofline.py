@@ -8,7 +8,7 @@ $m$ and $n$ and for the pipeline fill in $k$, in the mean over shapes; it does n
 """
 
 from costmodel.formulas.counts import AttentionCount, BlockCounts, MatmulCount, MemoryCount
-from costmodel.inputs import Accelerator, PlanPoint, Stack
+from costmodel.inputs import MODULES, Accelerator, ModuleRow, PlanPoint, Stack
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total
 
@@ -69,6 +69,17 @@ def block_times(
     products_s = total(product_s for product_s, _ in matmuls)
     forward, backward = ([total(times[i] for times in each) for each in (attentions, memories)] for i in (0, 1))
     return (products_s, *forward), (products_s, *backward), total(weights_s for _, weights_s in matmuls)
+
+
+def module_times(block: BlockCounts, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics) -> ModuleRow:
+    """Seconds of one forward pass over the operators of each module, without traffic."""
+    return ModuleRow(
+        **{
+            name: total(matmul_s(c, point, speed, stack, sem)[0] for c in block.matmuls if c.module == name)
+            + total(memory_s(c, point, speed, stack)[0] for c in block.memories if c.module == name)
+            for name in MODULES
+        }
+    )
 
 
 def matmul_roofs(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> tuple[Roof, Roof]:

@@ -7,9 +7,10 @@ contends with it: $(1-h) t + (1-k)\max(h t, c) + k (h t + c)$. It is $t + c$ at 
 from costmodel.formulas import traffic
 from costmodel.formulas.collectives import time_s
 from costmodel.formulas.counts import BlockCounts, OpCounts, sharding
+from costmodel.formulas.modules import by_module
 from costmodel.formulas.offload import streams
 from costmodel.formulas.pipeline import Hops, Pipeline, Stage, Streams
-from costmodel.formulas.roofline import Rates, block_times, rates
+from costmodel.formulas.roofline import Rates, block_times, module_times, rates
 from costmodel.formulas.traffic import Laws
 from costmodel.inputs import Cluster, OverlapRow, PlanPoint, Position, Stack, ZeroRow
 from costmodel.pytree import pytree, static
@@ -201,7 +202,7 @@ def _passes(
         forward=forward,
         backward=over(backward_work, back, backward_issue_s, experts),
         weights=over((weights_s, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0, reduce_s), weights_issue_s, False),
-        recompute_s=_recompute_s(forward, block, point, sem),
+        recompute_s=_recompute_s(forward, block, point, sem) + modules_s(forward, block, point, speed, stack, sem),
     )
 
 
@@ -240,6 +241,17 @@ def _pass(
         busy_s=busy_s,
         seconds=sem.maximum(busy_s, issue_s),
     )
+
+
+def modules_s(
+    forward: Pass, block: BlockCounts, point: PlanPoint, speed: Rates, stack: Stack, sem: Semantics
+) -> Scalar:
+    """Forward work of the modules that the plan computes again alone; experts with their traffic."""
+    row = point.modules
+    if row is None or block.position != Position.LAYER:
+        return 0.0
+    own_s = by_module(lambda redone, seconds: redone * seconds, row, module_times(block, point, speed, stack, sem))
+    return own_s + row.feed_forward * forward.expert_s
 
 
 def _recompute_s(forward: Pass, block: BlockCounts, point: PlanPoint, sem: Semantics) -> Scalar:

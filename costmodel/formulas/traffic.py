@@ -104,8 +104,11 @@ def expert_laws(
     shard = expert_shard(point, sem)
     copies = point.accelerators / (point.pipeline * mesh * shard)
     exchanged = ranks(point.expert, point.expert_tensor)
+    tokens = collectives.all_to_all(exchanged, tiers, stack, sem, spread(sending, point, stack, sem))
     return ExpertLaws(
-        exchange=collectives.all_to_all(exchanged, tiers, stack, sem, spread(sending, point, stack, sem)),
+        exchange=collectives.blend(
+            tokens, collectives.all_gather(exchanged, tiers, stack, sem), point.dispatcher.gathers
+        ),
         gather=collectives.all_gather(ranks(point.expert_tensor, 1.0), tiers, stack, sem),
         shard=collectives.all_gather(ranks(shard, mesh), tiers, stack, sem),
         replica=collectives.all_reduce(ranks(copies, mesh * shard), tiers, stack, sem),
@@ -120,7 +123,8 @@ def spread(sending: BlockCounts, point: PlanPoint, stack: Stack, sem: Semantics)
     """
     domains, copies = sem.maximum(point.expert * point.expert_tensor / point.domain, 1.0), sending.exchange_copies
     once = domains * (1 - (1 - 1.0 / domains) ** copies) / copies
-    return sem.minimum(sending.exchange_spread, 1 - stack.sent_once * (1 - once))
+    share = point.dispatcher.own * stack.sent_once + point.dispatcher.once
+    return sem.minimum(sending.exchange_spread, 1 - share * (1 - once))
 
 
 def sync_s(block: BlockCounts, law: Laws, stack: Stack) -> tuple[Scalar, Scalar]:
@@ -233,7 +237,8 @@ def _step_payloads(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semanti
     gathers = zero.gathers_once + m * zero.gathers_per_microbatch
     reduces = zero.reduces_once + m * zero.reduces_per_microbatch
     weights_bytes, gradients_bytes = gathers * point.precision.weight_bytes, reduces * point.gradient_bytes
-    redone = 1.0 + point.recompute.redo_rest
+    alone = point.modules
+    redone = 1.0 + point.recompute.redo_rest + (0.0 if alone is None else alone.feed_forward)
     elements, trained = of(lambda b: b.parameters), of(lambda b: b.trained_parameters)
     dense = (
         (

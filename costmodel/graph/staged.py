@@ -100,7 +100,9 @@ def seconds(given: Model, held: Held, at: StageKind, sem: Semantics) -> StageSec
         + total(there * b.repeats * (b.backward_s + b.weights.seconds) for b, there in edges)
         + half_s,
         traffic_s=traffic_s(given, held, at, sem),
-        update_s=optimizer_s(_own(given, held, at), point, given.cluster.stack, plain.rates, sem),
+        update_s=optimizer_s(
+            _own(given, held, at), point, given.cluster.accelerator, given.cluster.stack, plain.rates, sem
+        ),
         links_s=_links_s(given, held, at, sem),
     )
 

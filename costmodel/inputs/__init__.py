@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from costmodel.inputs.hardware import PRECISION_WIDTHS as PRECISION_WIDTHS
     from costmodel.inputs.hardware import Accelerator as Accelerator
     from costmodel.inputs.hardware import Tier as Tier
+    from costmodel.inputs.options import MODULES as MODULES
     from costmodel.inputs.options import PRECISION_TYPES as PRECISION_TYPES
     from costmodel.inputs.options import PRECISIONS as PRECISIONS
     from costmodel.inputs.options import RECOMPUTES as RECOMPUTES
     from costmodel.inputs.options import ZERO_STAGES as ZERO_STAGES
     from costmodel.inputs.options import AttentionRow as AttentionRow
+    from costmodel.inputs.options import ModuleRow as ModuleRow
     from costmodel.inputs.options import OverlapRow as OverlapRow
     from costmodel.inputs.options import RecomputeRow as RecomputeRow
     from costmodel.inputs.options import ZeroRow as ZeroRow
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from costmodel.inputs.schedules import Turn as Turn
     from costmodel.inputs.schedules import schedule_rows as schedule_rows
     from costmodel.inputs.software import ALSO_KNOWN_AS as ALSO_KNOWN_AS
+    from costmodel.inputs.software import DEEPSPEED_BUCKETS as DEEPSPEED_BUCKETS
     from costmodel.inputs.software import FUSED_LOSS_BYTES as FUSED_LOSS_BYTES
     from costmodel.inputs.software import GATHERED_LOSS_BYTES as GATHERED_LOSS_BYTES
     from costmodel.inputs.software import SOFTWARE as SOFTWARE
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from costmodel.inputs.workload import AttentionKernel as AttentionKernel
     from costmodel.inputs.workload import Block as Block
     from costmodel.inputs.workload import Kind as Kind
+    from costmodel.inputs.workload import Module as Module
     from costmodel.inputs.workload import Op as Op
     from costmodel.inputs.workload import Position as Position
     from costmodel.inputs.workload import Role as Role

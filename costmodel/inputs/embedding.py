@@ -33,16 +33,23 @@ def embed(plan: Plan, workload: Workload, domain: float, habits: Habits = Habits
         extra_layers_middle=extra[1],
         extra_layers_last=extra[2],
         gradient_bytes=options.DTYPE_BYTES[plan.gradient_dtype],
+        gradient_copy_bytes=_gradient_copy_bytes(plan, habits),
+        update_copy_bytes=4.0 * float(habits.deepspeed_zero and plan.zero_stage > 0),
         state_bytes=options.DTYPE_BYTES[plan.state_dtype],
+        masters=float(plan.master_weights),
         fused_kernels=float(plan.fused_kernels and habits.fused_kernels),
         whole_inputs=float(habits.whole_inputs),
-        offload=_offload(plan),
+        offload=_offload(plan, habits),
         schedule=SCHEDULES[plan.schedule].row,
         zero=options.ZERO_STAGES[plan.zero_stage],
         recompute=_recompute_row(plan, habits),
+        modules=_modules(plan),
         precision=habits.precision_row(plan.precision),
         optimizer=options.OPTIMIZERS[plan.optimizer],
         attention=_attention_row(plan, workload, habits),
+        loss=options.LOSSES[plan.loss],
+        gate_inputs=0.5 if plan.gates_in_8bit else 1.0,
+        dispatcher=options.DISPATCHERS[plan.dispatcher],
         overlap=options.OverlapRow(
             tensor=float(plan.overlap_tensor),
             context=float(plan.overlap_context),
@@ -69,15 +76,28 @@ def _attention_row(plan: Plan, workload: Workload, habits: Habits) -> options.At
     return row if slowest == 1.0 else dataclasses.replace(row, work=slowest * row.work)
 
 
-def _offload(plan: Plan) -> Offload | None:
-    shares = {name: float(getattr(plan, f"offload_{name}")) for name in ("weights", "optimizer", "activations")}
-    return Offload(**shares) if any(shares.values()) else None
+def _gradient_copy_bytes(plan: Plan, habits: Habits) -> float:
+    """Where sums are wider than the weights, software may hold the gradients of one microbatch beside them."""
+    own = float(options.PRECISIONS[plan.precision].weight_bytes)
+    return own if habits.deepspeed_zero and options.DTYPE_BYTES[plan.gradient_dtype] > own else 0.0
+
+
+def _offload(plan: Plan, habits: Habits) -> Offload | None:
+    names = ("weights", "optimizer", "activations", "gradients")
+    shares = {name: float(getattr(plan, f"offload_{name}")) for name in names}
+    return Offload(**shares, host=float(habits.updates_on_host)) if any(shares.values()) else None
+
+
+def _modules(plan: Plan) -> options.ModuleRow | None:
+    """Modules that are computed again alone, in `recompute_share` of the blocks."""
+    chosen = options.modules_of(plan.recompute)
+    return options.ModuleRow(**dict.fromkeys(chosen, plan.recompute_share)) if chosen else None
 
 
 def _recompute_row(plan: Plan, habits: Habits) -> options.RecomputeRow:
     """The row of the mode on `recompute_share` of the blocks and of none on the others."""
     rows = habits.recompute_rows()
-    chosen, none = rows[plan.recompute], rows["none"]
+    chosen, none = rows[plan.recompute if plan.recompute in rows else "none"], rows["none"]
     share = plan.recompute_share
     mixed = {
         f.name: share * getattr(chosen, f.name) + (1 - share) * getattr(none, f.name)

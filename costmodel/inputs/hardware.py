@@ -25,6 +25,7 @@ class Accelerator:
     sustained_clock: Scalar = 1.0  # share of the peaks that a power cap below the rated power leaves
     second_memory_bytes: Scalar = 0.0  # of the host or of an expansion, for what is offloaded
     second_memory_bytes_per_s: Scalar = 1.0  # per direction
+    host_bytes_per_s: Scalar = 1.0  # one accelerator's part of the memory bandwidth of the host's processors
     power_w: Scalar | None = None  # rated, or capped; None: not published
 
 

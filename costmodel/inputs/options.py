@@ -52,6 +52,20 @@ ZERO_STAGES = {
 
 
 @pytree
+class ModuleRow:
+    """A number for each module (workload.Module). In a plan: the share of the layers in which its outputs are dropped
+    and computed again."""
+
+    norms: Scalar = 0.0
+    gates: Scalar = 0.0
+    latent: Scalar = 0.0
+    feed_forward: Scalar = 0.0
+
+
+MODULES = tuple(f.name for f in dataclasses.fields(ModuleRow))  # pyright: ignore[reportArgumentType]
+
+
+@pytree
 class RecomputeRow:
     """Shares of the saved activations that are kept, and of the forward work that the backward pass repeats."""
 
@@ -68,6 +82,16 @@ RECOMPUTES = {
     "selective": RecomputeRow(keep_rest=1.0, redo_core=1.0, working_core=1.0),
     "full": RecomputeRow(redo_core=1.0, redo_rest=1.0, working_core=1.0, working_rest=1.0),
 }
+
+
+def modules_of(recompute: str) -> tuple[str, ...]:
+    """The modules that a plan's `recompute` names, joined by `+`; none for the modes of `RECOMPUTES`.
+
+    Everything is kept but their outputs. Source: Megatron-Core's `recompute_modules` (layernorm, moe_act, mla_up_proj,
+    mlp, moe); DeepSeek-AI 2024 (V3), section 3.2.3.
+    """
+    names = tuple(recompute.split("+"))
+    return names if set(names) <= set(MODULES) and len(set(names)) == len(names) else ()
 
 
 @pytree
@@ -205,6 +229,45 @@ def alignment_work(row: AttentionRow, head_size: float) -> float:
     """
     padded = _ALIGNED * -(-head_size // _ALIGNED)
     return padded / head_size if row.flash or padded == head_size else _UNALIGNED_WORK
+
+
+@pytree
+class LossRow:
+    """Bytes of the loss at its peak, for each logit and for each element of the head's input."""
+
+    own: Scalar = 0.0  # 1: `Stack.logit_bytes` for each logit
+    logit_bytes: Scalar = 0.0
+    input_bytes: Scalar = 0.0
+
+
+LOSSES = {
+    "usual": LossRow(own=1.0),  # as the software has it
+    # loss and gradient in one kernel, in place: 16-bit logits, and their gradient in a second copy
+    "fused": LossRow(logit_bytes=4.0),
+    # head and loss in one operator over chunks of tokens: in 16 bits, at most twice as many logits at a time as the
+    # input has elements, and the input's gradient. Source: Liger-Kernel (Hsu et al. 2024), fused_linear_cross_entropy
+    "chunked": LossRow(input_bytes=6.0),
+}
+
+
+@pytree
+class DispatcherRow:
+    """How tokens go to their experts and back."""
+
+    own: Scalar = 0.0  # 1: `Stack.sent_once` says how many copies for one domain are sent there once
+    once: Scalar = 0.0  # share of them where the plan says it
+    sent: Scalar = 1.0  # bytes over those of the activations' own type, in the mean of the way there and the way back
+    gathers: Scalar = 0.0  # 1: every rank gets all tokens of the group, and sums are scattered
+
+
+DISPATCHERS = {
+    "usual": DispatcherRow(own=1.0),  # as the software's users run it
+    "all_to_all": DispatcherRow(),
+    "all_gather": DispatcherRow(gathers=1.0),
+    "fused": DispatcherRow(once=1.0),  # DeepEP, HybridEP: one copy to each domain
+    # DeepSeek-AI 2024 (V3), 3.3.2: tokens, and gradients, leave in 8 bits and come back in 16
+    "fused_8bit": DispatcherRow(once=1.0, sent=0.75),
+}
 
 
 @pytree

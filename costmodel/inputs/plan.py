@@ -42,18 +42,31 @@ class Plan:
     precision: str = "bf16"
     gradient_dtype: str = "fp32"
     state_dtype: str = "fp32"
+    master_weights: bool = (
+        True  # float32 copies of weights in fewer bits; without them, training is in those bits alone
+    )
     optimizer: str = "adam"
     attention: str = "flash"
     fused_kernels: bool = True
+    gates_in_8bit: bool = False  # inputs of activation functions wait for the backward pass in 8 bits
+    dispatcher: str = "usual"  # of tokens to experts
+    loss: str = "usual"  # as the software computes it, or in a kernel that keeps fewer logits
     # shares of what a rank holds that lie in the accelerator's second memory (offload.py)
     offload_weights: float = 0.0  # of the layers
     offload_optimizer: float = 0.0
     offload_activations: float = 0.0  # of the layers
+    offload_gradients: float = 0.0  # of the layers
 
     @property
     def accelerators(self) -> int:
         """Accelerators that the plan uses, all of them."""
         return self.tensor * self.context * self.data * self.pipeline
+
+    @property
+    def offloads(self) -> bool:
+        """Whether anything lies in the second memory."""
+        shares = (self.offload_weights, self.offload_optimizer, self.offload_activations, self.offload_gradients)
+        return max(shares) > 0
 
     def microbatches(self, batch: int) -> float:
         """Microbatches of each pipeline in a step of `batch` sequences."""
@@ -85,6 +98,13 @@ class Offload:
     weights: Scalar = 0.0  # of the layers
     optimizer: Scalar = 0.0
     activations: Scalar = 0.0  # of the layers
+    gradients: Scalar = 0.0  # of the layers
+    host: Scalar = 0.0  # 1 where the host's processors make the update; 0: states stream past the accelerator
+
+    @property
+    def on_host(self) -> Scalar:
+        """Share of the update that the host makes."""
+        return self.host * self.optimizer
 
 
 @pytree
@@ -107,9 +127,13 @@ class PlanPoint:
     extra_layers_middle: Scalar = 0.0  # of the heaviest stage between the first and the last
     extra_layers_last: Scalar = 0.0
     gradient_bytes: Scalar = 4.0
+    gradient_copy_bytes: Scalar = 0.0  # of gradients in the weights' own type, beside their sums
+    update_copy_bytes: Scalar = 0.0  # of gradients in 32 bits that lie beside the states of what a rank updates
     state_bytes: Scalar = 4.0
+    masters: Scalar = 1.0  # 0 where there are no 32-bit copies of the weights
     fused_kernels: Scalar = 1.0
     whole_inputs: Scalar = 0.0  # 1 where inputs of column-parallel layers are kept as they were gathered
+    modules: options.ModuleRow | None = None  # None where none is computed again alone: a trace of its own
     offload: Offload | None = None  # None where nothing is: a trace of its own, without the sums of these shares
     schedule: ScheduleRow
     zero: options.ZeroRow
@@ -117,6 +141,9 @@ class PlanPoint:
     precision: options.PrecisionRow
     optimizer: options.OptimizerRow
     attention: options.AttentionRow
+    loss: options.LossRow = options.LOSSES["usual"]
+    gate_inputs: Scalar = 1.0  # share of their own bytes in which inputs of activation functions wait
+    dispatcher: options.DispatcherRow = options.DISPATCHERS["usual"]
     overlap: options.OverlapRow
 
     @property
@@ -128,7 +155,7 @@ class PlanPoint:
     def master_bytes(self) -> Scalar:
         """Bytes of the 32-bit copy of a weight beside the weight; less where the weight itself is a part of it."""
         row = self.precision
-        return row.master_bytes - row.shared_master * self.zero.weights * row.weight_bytes
+        return self.masters * (row.master_bytes - row.shared_master * self.zero.weights * row.weight_bytes)
 
     @property
     def data_shard(self) -> Scalar:

@@ -14,6 +14,10 @@ from costmodel.inputs.stack import Habits
 # C: of the allocator, by the memory of nanotron's calibration rows: 0.3 GB that no tensor needs, 5 % of activations
 _TORCH = {"workspace_bytes": 0.3e9, "fragmentation": 0.05}
 
+DEEPSPEED_BUCKETS = {"workspace_bytes": 2.3e9}
+"""Beside the allocator's 0.3 GB, buckets of 5e8 elements in 16 bits for reductions and gathers. K: DeepSpeed's defaults
+`reduce_bucket_size` and `allgather_bucket_size`."""
+
 FUSED_LOSS_BYTES = 4.0
 """Bytes of one logit where loss and gradient are one kernel: 16-bit logits, and their gradient in a second copy."""
 
@@ -53,6 +57,8 @@ def _memory(**fields: float) -> tuple[tuple[str, float], ...]:
     return tuple(fields.items())
 
 
+# K, `updates_on_host`: DeepSpeed's CPUAdam, Megatron-Core's hybrid optimizer and FSDP's CPUOffload step on processors;
+# MaxText's `optimizer_memory_host_offload` brings the states to the accelerator
 SOFTWARE: Mapping[str, Habits] = MappingProxyType({
     # K: NeMo and Megatron-Bridge performance guides: distributed optimizer, overlap of all traffic, fused kernels,
     # gradients reduced in 16 bits (grad_reduce_in_fp32 off) and 8-bit weights (fp8_param_gather) in the recipes
@@ -62,6 +68,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         overlap_tensor=True,
         overlap_pipeline=True,
         keeps_8bit_weights=True,
+        updates_on_host=True,
         memory=_memory(logit_bytes=8.0, **_TORCH),
     ),
     # K: Korthikanti 2022 and Narayanan 2021: plain data parallelism, scores in memory, 32-bit gradients
@@ -71,6 +78,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         overlap_data=False,
         attention="flash_2",
         dropout=True,
+        updates_on_host=True,
         memory=_memory(logit_bytes=8.0, **_TORCH),
     ),
     # K: torchtitan and llm-foundry documents: FSDP prefetches the next layer's weights
@@ -81,6 +89,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         selective=TORCH_SELECTIVE,
         eager=True,
         keeps_32bit_weights=True,
+        updates_on_host=True,
         memory=_memory(logit_bytes=UNFUSED_LOSS_BYTES, **_TORCH),
     ),
     # K: DeepSpeed's documents: gradients in the weights' own type
@@ -90,7 +99,9 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         gradient_dtype="fp16",
         attention="flash_2",
         dropout=True,
-        memory=_memory(logit_bytes=12.0, **_TORCH),
+        deepspeed_zero=True,
+        updates_on_host=True,
+        memory=_memory(logit_bytes=12.0, **_TORCH | DEEPSPEED_BUCKETS),
     ),
     # K: nanotron's README: 32-bit accumulation, asynchronous column-linear layers
     "nanotron": Habits(

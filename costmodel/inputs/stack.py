@@ -31,6 +31,9 @@ class Habits:
     offloaded_activations: float = 0.0  # share of the kept activations that waits in the host's memory, beside compute
     keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
     keeps_8bit_weights: bool = False  # under 8-bit precisions weights are held, gathered, and inputs saved, in 8 bits
+    # DeepSpeed's ZeRO: gradients in the weights' own type beside sums in 32 bits, and those of a rank's part of the
+    # update in 32 bits. K: `stage_1_and_2.py`, `bf16_optimizer.py`; C: what BLOOM's rows lack is a third of the states
+    deepspeed_zero: bool = False
     whole_inputs: bool = False  # without a pipeline, inputs of column-parallel layers are kept as they were gathered
     fused_kernels: bool = True  # norms and activations in one kernel each, where the plan wants them
     # operators (models.variants)
@@ -43,6 +46,7 @@ class Habits:
     softmax_in_32_bits: bool = False
     drops_inputs: bool = False  # what recompute starts from waits in the host's memory
     # the host
+    updates_on_host: bool = False  # optimizer states in the host's memory are updated by its processors
     captured: float = 0.0  # share of the kernels that CUDA graphs hold: the host does not issue them again
     captured_iteration: bool = False  # a graph holds the whole step: no host work for experts, microbatches or the step
     # the model
@@ -139,10 +143,15 @@ class Stack:
     hide_data: Scalar = 0.9
     hide_pipeline: Scalar = 0.9
     hide_offload: Scalar = 0.9
+    # of the host's memory bandwidth, the share that an optimizer on its processors reaches, all ranks at once. C: the
+    # steps of ml-engineering's H200 at 8k and 32k tokens (DeepSpeed's CPUAdam) leave 1.9 s for 1.0e9 parameters a rank
+    host_ceiling: Scalar = 0.2
     # memory outside tensors
     context_bytes: Scalar = 1.0e9
     workspace_bytes: Scalar = 0.5e9
     communicator_bytes: Scalar = 0.25e9  # buffers of one communicator
     fragmentation: Scalar = 0.03  # share of activations lost between allocations
     logit_bytes: Scalar = 8.0  # bytes of one logit at the peak of the loss: float32 values and their gradient
+    memory_log_sd: Scalar = 0.0  # standard deviation of log(measured / predicted) bytes of this software
+    memory_margin: Scalar = 1.0  # bytes that a plan is taken to need over those predicted (measured.certainty)
     update_copies: Scalar = 0.0  # float32 copies of a rank's updated weights held inside the optimizer step

@@ -68,6 +68,16 @@ class Role(StrEnum):
     REST = "rest"
 
 
+class Module(StrEnum):
+    """Parts of a layer that a plan may compute again alone; none: only with the whole layer."""
+
+    NONE = ""
+    NORMS = "norms"  # outputs of norms, which the products after them would keep
+    GATES = "gates"  # outputs of activation functions
+    LATENT = "latent"  # queries, keys and values, up from their latents
+    FEED_FORWARD = "feed_forward"  # everything else of feed-forward and experts, with what is sent to them
+
+
 class AttentionKernel(StrEnum):
     """The kernels that save a tensor of the attention's core."""
 
@@ -78,7 +88,9 @@ class AttentionKernel(StrEnum):
 
 # Words are checked where an object is made. Only static fields are looked at: leaves may be tracers, or the
 # placeholders of which JAX rebuilds trees.
-_KINDS, _POSITIONS, _SPLITS, _ROLES, _KERNELS = map(frozenset, (Kind, Position, Split, Role, AttentionKernel))
+_KINDS, _POSITIONS, _SPLITS, _ROLES, _KERNELS, _MODULES = map(
+    frozenset, (Kind, Position, Split, Role, AttentionKernel, Module)
+)
 
 
 def _unknown(what: str, field: str, words: Iterable[str], allowed: Iterable[str]) -> ValueError:
@@ -125,6 +137,7 @@ class Saved:
     activations: Scalar = 1.0  # elements in the activation's own type
     fixed_bytes: Scalar = 0.0  # bytes per element of a type of its own (masks, row maxima)
     role: Role = static(default=Role.REST)
+    module: Module = static(default=Module.NONE)  # whose output it is
     attention: AttentionKernel = static(default=AttentionKernel.ANY)
 
     def __post_init__(self) -> None:
@@ -132,6 +145,8 @@ class Saved:
             raise _unknown("saved tensor", "role", (self.role,), _ROLES)
         if self.attention not in _KERNELS:
             raise _unknown("saved tensor", "attention", (self.attention,), _KERNELS)
+        if self.module not in _MODULES:
+            raise _unknown("saved tensor", "module", (self.module,), _MODULES)
 
 
 @pytree
@@ -161,11 +176,14 @@ class Op:
     touches_backward: Scalar = 0.0
     forward: bool = static(default=True)
     backward: bool = static(default=True)
+    module: Module = static(default=Module.NONE)  # that it is computed again with
     saved: tuple[Saved, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
             raise _unknown(f'operator "{self.name}"', "kind", (self.kind,), _KINDS)
+        if self.module not in _MODULES:
+            raise _unknown(f'operator "{self.name}"', "module", (self.module,), _MODULES)
 
 
 @pytree

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from costmodel.inputs import Kind, Op, Role, Saved, Size, Split
-from costmodel.models.pieces import SPREAD, TOKENS, Heads, Style, activation, core, linear, norm, residual, sync
+from costmodel.inputs import Kind, Module, Op, Role, Saved, Size, Split
+from costmodel.models.pieces import TOKENS, Heads, Style, activation, core, linear, norm, residual, sync
 from costmodel.semantics import Scalar
 
 
@@ -15,7 +15,15 @@ def attention(style: Style, heads: Heads, name: str = "attention") -> tuple[Op, 
     bias = projections if style.qkv_bias else None
     return (
         norm(f"{name} norm", tokens, hidden, style.layer_norm, role=Role.INPUT),
-        linear("qkv" if name == "attention" else f"{name} qkv", tokens, whole, columns, bias=bias, matrices=3),
+        linear(
+            "qkv" if name == "attention" else f"{name} qkv",
+            tokens,
+            whole,
+            columns,
+            bias=bias,
+            matrices=3,
+            of=Module.NORMS,
+        ),
         *((_query_key_norm(style, heads, name),) if style.qk_norm else ()),
         core(name, tokens, heads, style.dropout),
         *closing(style, heads, name),
@@ -56,11 +64,12 @@ def feed_forward(style: Style, ffn: Scalar, gated: bool = False) -> tuple[Op, ..
     whole, middle = (Size(value=hidden),), (Size(value=ffn, split=(Split.TENSOR,)),)
     opened = (Size(value=gates * ffn, split=(Split.TENSOR,)),)
     up, down = (gates * ffn, hidden) if style.ffn_bias else (None, None)
+    feed = Module.FEED_FORWARD
     return (
         norm("ffn norm", tokens, hidden, style.layer_norm),
-        linear("ffn up", tokens, whole, opened, input_split=SPREAD, bias=up, matrices=gates),
+        linear("ffn up", tokens, whole, opened, bias=up, matrices=gates, module=feed, of=Module.NORMS),
         activation("activation", tokens, middle, opened, float(gates)),
-        linear("ffn down", tokens, middle, whole, input_split=TOKENS, bias=down),
+        linear("ffn down", tokens, middle, whole, input_split=TOKENS, bias=down, module=feed, of=Module.GATES),
         sync("ffn sync", tokens, hidden),
         residual("ffn residual", tokens, hidden, style.dropout),
     )

@@ -6,7 +6,7 @@ are divided over it, and every token travels to its `top_k` experts and back.
 
 import dataclasses
 
-from costmodel.inputs import Block, Kind, Op, Position, Role, Saved, Size, Split, Workload
+from costmodel.inputs import Block, Kind, Module, Op, Position, Role, Saved, Size, Split, Workload
 from costmodel.models.layers import attention as whole_attention
 from costmodel.models.layers import feed_forward
 from costmodel.models.pieces import SPREAD, TOKENS, Heads, Style, core, embedding, head, linear, norm, residual, sync
@@ -120,11 +120,19 @@ def _latent_attention(sequence: int, hidden: int, heads: int, latent: Latent, de
     )
     return (
         norm("attention norm", sequence, hidden, layer_norm=False, role=Role.INPUT),
-        linear("latent down", sequence, whole, down, input_split=SPREAD),
+        linear("latent down", sequence, whole, down, of=Module.NORMS),
         norms,
-        linear("query up", sequence, query_rank, queries, input_split=TOKENS),
-        linear("key value up", sequence, value_rank, opened, input_split=TOKENS),
-        core("attention", sequence, looks, dropout=False, saved=queries + key_values, key_values=key_values),
+        linear("query up", sequence, query_rank, queries, input_split=TOKENS, module=Module.LATENT),
+        linear("key value up", sequence, value_rank, opened, input_split=TOKENS, module=Module.LATENT),
+        core(
+            "attention",
+            sequence,
+            looks,
+            dropout=False,
+            saved=queries + key_values,
+            key_values=key_values,
+            of=Module.LATENT,
+        ),
         linear("attention out", sequence, values, whole, input_split=TOKENS),
         sync("attention sync", sequence, hidden),
         residual("attention residual", sequence, hidden, dropout=False),
@@ -146,6 +154,7 @@ def _experts(
         rows=(Size(value=sequence, split=SPREAD),),
         inner=whole,
         columns=(Size(value=experts),),
+        module=Module.FEED_FORWARD,
     )
     ops = (
         norm("ffn norm", sequence, hidden, layer_norm=False),
@@ -153,9 +162,9 @@ def _experts(
         _moved("permute", sent, whole),
         Op(name="dispatch", kind=Kind.EXCHANGE, rows=sent, columns=whole, spread=spread, copies=int(top_k)),
         Op(name="dispatch gather", kind=Kind.GATHER, rows=arrived, columns=whole),
-        _grouped("expert up", sequence * top_k / experts, whole, opened, groups, arrived, matrices=2),
+        _grouped("expert up", sequence * top_k / experts, whole, opened, groups, arrived, 2, Module.FEED_FORWARD),
         _activation("expert activation", arrived, middle, opened),
-        _grouped("expert down", sequence * top_k / experts, middle, whole, groups, arrived),
+        _grouped("expert down", sequence * top_k / experts, middle, whole, groups, arrived, 1, Module.GATES),
         Op(name="return gather", kind=Kind.GATHER, rows=arrived, columns=whole),
         Op(name="return", kind=Kind.EXCHANGE, rows=sent, columns=whole, spread=spread, copies=int(top_k)),
         _moved("unpermute", sent, whole),
@@ -168,9 +177,9 @@ def _experts(
 
 
 def _grouped(
-    name: str, rows: float, inner: tuple, columns: tuple, groups: tuple, arrived: tuple, matrices: int = 1
+    name: str, rows: float, inner: tuple, columns: tuple, groups: tuple, arrived: tuple, matrices: int, of: Module
 ) -> Op:
-    """One product for each expert on the rank; the input of all of them is saved."""
+    """One product for each expert on the rank; the input of all of them, an output of the module `of`, is saved."""
     return Op(
         name=name,
         kind=Kind.MATMUL,
@@ -179,7 +188,8 @@ def _grouped(
         columns=columns,
         groups=groups,
         matrices=matrices,
-        saved=(Saved(rows=arrived, columns=inner),),
+        module=Module.FEED_FORWARD,
+        saved=(Saved(rows=arrived, columns=inner, module=of),),
     )
 
 
@@ -191,10 +201,19 @@ def _activation(name: str, rows: tuple, middle: tuple, opened: tuple) -> Op:
         columns=middle,
         touches_forward=3.0,
         touches_backward=5.0,
-        saved=(Saved(rows=rows, columns=opened),),
+        module=Module.GATES,
+        saved=(Saved(rows=rows, columns=opened, module=Module.FEED_FORWARD),),
     )
 
 
 def _moved(name: str, rows: tuple, columns: tuple) -> Op:
     """Tokens copied into the order of their experts, or back."""
-    return Op(name=name, kind=Kind.MEMORY, rows=rows, columns=columns, touches_forward=2.0, touches_backward=2.0)
+    return Op(
+        name=name,
+        kind=Kind.MEMORY,
+        rows=rows,
+        columns=columns,
+        touches_forward=2.0,
+        touches_backward=2.0,
+        module=Module.FEED_FORWARD,
+    )

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from costmodel.inputs import LOGITS, AttentionKernel, Block, Kind, Op, Position, Role, Saved, Size, Sizes, Split
+from costmodel.inputs import LOGITS, AttentionKernel, Block, Kind, Module, Op, Position, Role, Saved, Size, Sizes, Split
 from costmodel.semantics import Scalar
 
 TOKENS = (Split.CONTEXT,)  # the split of token rows inside a tensor-parallel region
@@ -62,6 +62,7 @@ def norm(name: str, tokens: Scalar, width: Scalar, layer_norm: bool, role: Role 
         parameters=(Size(value=(2 if layer_norm else 1) * width),),
         touches_forward=2.0,  # read, write
         touches_backward=4.0,  # read the input, the gradient and the other branch's gradient; write
+        module=Module.NORMS,
         saved=(Saved(rows=rows, columns=columns, role=role),),
     )
 
@@ -75,8 +76,13 @@ def linear(
     input_split: tuple[Split, ...] = SPREAD,
     bias: Scalar | None = None,
     matrices: int = 1,
+    module: Module = Module.NONE,
+    of: Module = Module.NONE,
 ) -> Op:
-    """A linear layer that saves its input, divided by `input_split` (`SPREAD` where it is gathered again)."""
+    """A linear layer that saves its input, divided by `input_split` (`SPREAD` where it is gathered again).
+
+    `module` is what it is computed again with, `of` whose output its input is.
+    """
     return Op(
         name=name,
         kind=Kind.MATMUL,
@@ -85,7 +91,8 @@ def linear(
         columns=columns,
         parameters=() if bias is None else (Size(value=bias),),
         matrices=matrices,
-        saved=(Saved(rows=(Size(value=tokens, split=input_split),), columns=inner),),
+        module=module,
+        saved=(Saved(rows=(Size(value=tokens, split=input_split),), columns=inner, module=of),),
     )
 
 
@@ -119,7 +126,8 @@ def activation(name: str, tokens: Scalar, width: Sizes, opened: Sizes, inputs: f
         columns=width,
         touches_forward=inputs + 1.0,  # read each input, write the output
         touches_backward=2.0 * inputs + 1.0,  # read the inputs and the gradient, write the inputs' gradients
-        saved=(Saved(rows=rows, columns=opened),),
+        module=Module.GATES,
+        saved=(Saved(rows=rows, columns=opened, module=Module.FEED_FORWARD),),
     )
 
 
@@ -132,6 +140,7 @@ def core(
     moved: Scalar = 1,
     saved: Sizes | None = None,
     key_values: Sizes | None = None,
+    of: Module = Module.NONE,
 ) -> Op:
     """Scores, softmax and weighted values. Unfused, it saves the probabilities (2 bytes; with dropout 5).
 
@@ -151,7 +160,7 @@ def core(
         key_values=key_values,
         density=heads.density,
         saved=(
-            Saved(rows=rows, columns=heads.query + heads.key_value if saved is None else saved),
+            Saved(rows=rows, columns=heads.query + heads.key_value if saved is None else saved, module=of),
             Saved(
                 rows=rows,
                 columns=keys,

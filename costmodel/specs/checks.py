@@ -70,6 +70,7 @@ NON_NEGATIVE = Check("a number >= 0", lambda value: is_number(value) and value >
 AT_LEAST_ONE = Check("a number >= 1", lambda value: is_number(value) and value >= 1, keep=float)
 SHARE = Check("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1, keep=float)
 POSITIVE_SHARE = Check("a number > 0 and <= 1", lambda value: is_number(value) and 0 < value <= 1, keep=float)
+PROBABILITY = Check("a number > 0 and < 1", lambda value: is_number(value) and 0 < value < 1, keep=float)
 FLAG = Check("true or false", lambda value: isinstance(value, bool))
 TEXT = Check("text on one line", _is_text)
 

@@ -55,6 +55,7 @@ _ACCELERATOR_CHECKS: dict[str, Check] = {
     "sustained_clock": POSITIVE_SHARE,
     "second_memory_bytes": NON_NEGATIVE,
     "second_memory_bytes_per_s": POSITIVE,
+    "host_bytes_per_s": POSITIVE,
     "power_w": POSITIVE,
 }
 _TYPES_OF_WIDTH = {"32bit": ("fp32",), "16bit": ("fp16", "bf16"), "8bit": ("fp8",), "4bit": ("nvfp4",)}
@@ -178,6 +179,8 @@ def _accelerator(value: Any, known: Mapping[str, Any], where: str) -> Accelerato
     if values.keys() & set(_SECOND_MEMORY):
         required += _SECOND_MEMORY
     require(values, (*required, "hbm_bytes", "hbm_bytes_per_s"), _ACCELERATOR_CHECKS, where)
+    if "second_memory_bytes_per_s" in values:  # of an unknown host: what its link carries is the least that it can do
+        values.setdefault("host_bytes_per_s", values["second_memory_bytes_per_s"])
     return Accelerator(**_with_emulated(values))
 
 

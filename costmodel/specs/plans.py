@@ -21,6 +21,11 @@ _ZERO_STAGE = Check(
     keep=int,
 )
 
+_RECOMPUTE = Check(
+    f"one of {', '.join(options.RECOMPUTES)}, or some of {', '.join(options.MODULES)} joined by +",
+    lambda value: isinstance(value, str) and (value in options.RECOMPUTES or bool(options.modules_of(value))),
+)
+
 PLAN_CHECKS: dict[str, Check] = {
     "data": COUNT,
     "tensor": COUNT,
@@ -36,7 +41,7 @@ PLAN_CHECKS: dict[str, Check] = {
     "sequence_parallel": FLAG,
     "context_kind": one_of(("ring", "all_to_all")),
     "schedule": one_of(SCHEDULES),
-    "recompute": one_of(options.RECOMPUTES),
+    "recompute": _RECOMPUTE,
     "recompute_share": SHARE,
     "stage_layers": _STAGE_LAYERS,
     "overlap_data": FLAG,
@@ -47,10 +52,14 @@ PLAN_CHECKS: dict[str, Check] = {
     "precision": one_of(options.PRECISIONS),
     "gradient_dtype": one_of(options.DTYPE_BYTES),
     "state_dtype": one_of(options.DTYPE_BYTES),
+    "master_weights": FLAG,
     "optimizer": one_of(options.OPTIMIZERS),
     "attention": one_of(options.ATTENTIONS),
     "fused_kernels": FLAG,
-    **dict.fromkeys(("offload_weights", "offload_optimizer", "offload_activations"), SHARE),
+    "gates_in_8bit": FLAG,
+    "dispatcher": one_of(options.DISPATCHERS),
+    "loss": one_of(options.LOSSES),
+    **dict.fromkeys(("offload_weights", "offload_optimizer", "offload_activations", "offload_gradients"), SHARE),
 }
 
 

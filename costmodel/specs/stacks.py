@@ -66,7 +66,9 @@ def constant_group(accelerator: str, software: str, fabric: str | None = None) -
 def stack_values(tables: Mapping[str, Any], group: Mapping[str, str]) -> dict[str, Any]:
     """Fields of the Stack of one group: its name, habits and memory, and its constants from the tables of the file."""
     habits = SOFTWARE[group["stack"]]
-    return {"software": group["stack"], "habits": habits, **dict(habits.memory), **constants(tables, group)}
+    spread = tables.get("memory", {})
+    own = {"memory_log_sd": spread.get(group["stack"], spread["other"])} if spread else {}
+    return {"software": group["stack"], "habits": habits, **dict(habits.memory), **own, **constants(tables, group)}
 
 
 def constants(tables: Mapping[str, Any], group: Mapping[str, str]) -> dict[str, float]:

@@ -64,9 +64,11 @@ def joined(parts: Iterable[Plans]) -> Plans:
 
 
 def cluster_of(template: Cluster, accelerators: int) -> Cluster:
-    """The template with so many accelerators."""
+    """The template with so many accelerators, and a second memory without processors: states stream past them."""
     last = dataclasses.replace(template.tiers[-1], size=accelerators, usable_size=accelerators)
-    return dataclasses.replace(template, accelerators=accelerators, tiers=(*template.tiers[:-1], last))
+    habits = dataclasses.replace(template.stack.habits, updates_on_host=False)
+    stack, tiers = dataclasses.replace(template.stack, habits=habits), (*template.tiers[:-1], last)
+    return dataclasses.replace(template, accelerators=accelerators, tiers=tiers, stack=stack)
 
 
 def cluster_sizes(workload: Workload, budget_usd: float, least: int) -> list[int]:

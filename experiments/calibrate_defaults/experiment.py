@@ -27,6 +27,7 @@ from costmodel.measured import (
     kernels,
     left_out_errors,
     likely_slow,
+    memory_scatter,
     narrowed,
     read_cases,
     scatter,
@@ -78,7 +79,9 @@ def _fitted(trained: Trained, outside: np.ndarray) -> Fitted:
     keys, z, factor = narrowed(trained.problem.keys, trained.solution.z[:size], covariance)
     cases = trained.problem.cases
     own = scatter(cases, outside) | {"within": within_scatter(cases, trained.errors())}
-    return Fitted(keys=keys, z=z, factor=factor, regime_weights=trained.regime_weights, scatter=own)
+    return Fitted(
+        keys=keys, z=z, factor=factor, regime_weights=trained.regime_weights, scatter=own, memory=memory_scatter(cases)
+    )
 
 
 def _provenance(trained: Trained) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class Evaluator:
         return Evaluated(np.where(worst > 0, INFEASIBLE + worst, value), count, y, hbm_bytes, plans)
 
     def _peak(self, counted: Any, point: PlanPoint, n: int) -> np.ndarray:
-        peak_bytes = memory(counted, point, self.problem.machine.stack, _EXACT).peak_bytes
+        peak_bytes = memory(counted, point, self.problem.machine.stack, _EXACT).needed_bytes
         return np.broadcast_to(np.asarray(peak_bytes, float), n)
 
     def _machine(self, y: np.ndarray) -> Any:

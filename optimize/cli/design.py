@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from costmodel.measured import FITS
 from costmodel.specs import (
     COUNT,
     FLAG,
+    PROBABILITY,
     TEXT,
     Check,
     SpecError,
@@ -38,6 +40,7 @@ _CHECKS: dict[str, Check] = {
         "an integer >= 0", lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0
     ),
     "rent": FLAG,
+    "margin": PROBABILITY,
     "sweep": one_of(SWEPT),
     "objective": one_of(_OBJECTIVES),
 }
@@ -78,6 +81,8 @@ class Request:
     """file of what rates and sizes cost and draw; default: prices of early 2026"""
     fix: Text = None
     """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
+    margin: Number = None
+    """the probability that every plan must fit in memory with; default: 0.9"""
     sweep: Text = None
     """limit that the frontier sweeps: budget_usd, power_w or accelerators; default: the first of them that is given"""
     seconds: Number = None
@@ -126,6 +131,7 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
         seconds=given.values.get("seconds", SECONDS),
         seed=given.values.get("seed", 0),
         sweep=given.values.get("sweep"),
+        margin=given.values.get("margin", FITS),
         out=Path(given.values["out"]) if "out" in given.values else None,
     )
 
@@ -192,6 +198,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
                 "train_s": job.train_s,
                 "mfu": job.mfu,
                 "peak_bytes": job.validation.peak_bytes,
+                "fits_probability": job.validation.fits_probability,
                 "validation": job.validation.as_json(),
             }
             for job in answer.jobs

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from costmodel.specs import COUNT, TEXT, Check, SpecError, fail, one_of, show
+from costmodel.measured import FITS, with_margin
+from costmodel.specs import COUNT, PROBABILITY, TEXT, Check, SpecError, fail, one_of, show
 from optimize import report, units
 from optimize.cli.command import AMOUNT, Command, Count, Number, Switch, Text, given
 from optimize.cli.inputs import Given, fixed_fields, job, merge
@@ -38,6 +39,7 @@ _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("fix", "out", "checkpoint", "software"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch", "top", "processes", "process"), COUNT),
     **dict.fromkeys(("tokens", "wait"), AMOUNT),
+    "margin": PROBABILITY,
     "layers": Check("true or false", lambda value: isinstance(value, bool)),
     "coordinator": Check("host:port", lambda value: isinstance(value, str) and _is_address(value)),
     **dict.fromkeys(("only", "launch"), one_of(FRAMEWORKS)),
@@ -72,6 +74,8 @@ class Request:
     """only plans that a launcher can run: megatron, megatron-bridge, torchtitan, maxtext or deepspeed"""
     launch: Text = None
     """print the best plan as the flags or the file of one of them; the table goes to standard error"""
+    margin: Number = None
+    """the probability that a plan must fit in memory with; default: 0.9"""
     top: Count = None
     """how many of the best plans are told; default: 10"""
     layers: Switch = False
@@ -120,10 +124,12 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> PlanInputs:
         raise SpecError(f"{given.place('top')}: `top` is {show(given.values['top'])}; expected at most {MOST_PLANS:,}")
     framework = given.values.get("only", given.values.get("launch"))
     workload, cluster = job(given, given.values.get("accelerators"), framework)
+    margin = given.values.get("margin", FITS)
     return PlanInputs(
         model=str(given.values["model"]),
         workload=workload,
-        cluster=cluster,
+        cluster=with_margin(cluster, margin),
+        margin=margin,
         fixed=fixed_fields(given),
         objective=given.values.get("objective", "step_s"),
         tokens=given.values.get("tokens"),
@@ -163,7 +169,7 @@ def run(inputs: PlanInputs) -> Answer:
     table = PlanTable() if inputs.out is not None and inputs.sharding.process == 0 else None
     search = functools.partial(search_shared, sharding=inputs.sharding, looked=None if table is None else table.add)
     question: dict[str, Any] = {"fixed": inputs.fixed, "objective": inputs.objective, "tokens": inputs.tokens}
-    question |= {"top": inputs.top, "search": search}
+    question |= {"top": inputs.top, "search": search, "margin": inputs.margin}
     if inputs.only is None:
         result, best_of_all = find_plan(inputs.workload, inputs.cluster, **question, unrestricted=True), None
     else:
@@ -220,6 +226,7 @@ def _ranked(ranked: Ranked) -> dict[str, Any]:
         "step_s": ranked.step_s,
         "mfu": ranked.mfu,
         "peak_bytes": ranked.peak_bytes,
+        "fits_probability": ranked.validation.fits_probability,
         "reason": ranked.reason,
     }
 

@@ -23,7 +23,8 @@ _PLAN_HELP = {
     "sequence_parallel": "divide activations between tensor-parallel regions too",
     "context_kind": "how context ranks exchange keys and values",
     "schedule": "pipeline schedule",
-    "recompute": "activations that the backward pass computes again",
+    "recompute": "activations that the backward pass computes again: none, selective, full, or modules joined by + "
+    "(norms, gates, latent, feed_forward)",
     "recompute_share": "share of the blocks that --recompute applies to, 0 to 1",
     "stage_layers": "layers of each stage, where they differ",
     "overlap_data": "gradient and weight traffic beside compute",
@@ -37,20 +38,26 @@ _PLAN_HELP = {
     "optimizer": "optimizer",
     "attention": "fused or materialised attention",
     "fused_kernels": "fused norms and activations",
+    "master_weights": "32-bit copies of weights in fewer bits",
+    "gates_in_8bit": "inputs of activation functions wait for the backward pass in 8 bits",
+    "dispatcher": "how tokens go to their experts: as the software's users run it, or as named",
+    "loss": "as the software has it, fused with its gradient, or head and loss in chunks (Liger)",
     "offload_weights": "share of the layers' weights in the second memory, 0 to 1",
     "offload_optimizer": "share of the optimizer states in the second memory, 0 to 1",
     "offload_activations": "share of the layers' activations in the second memory, 0 to 1",
+    "offload_gradients": "share of the layers' gradients in the second memory, 0 to 1",
 }
 _CHOICES: dict[str, Any] = {
     "zero_stage": Literal[0, 1, 2, 3],
     "context_kind": Literal["ring", "all_to_all"],
     "schedule": Literal[*SCHEDULES],
-    "recompute": Literal[*options.RECOMPUTES],
     "precision": Literal[*options.PRECISIONS],
     "gradient_dtype": Literal[*options.DTYPE_BYTES],
     "state_dtype": Literal[*options.DTYPE_BYTES],
     "optimizer": Literal[*options.OPTIMIZERS],
     "attention": Literal[*options.ATTENTIONS],
+    "loss": Literal[*options.LOSSES],
+    "dispatcher": Literal[*options.DISPATCHERS],
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.formulas import CurveRange, Hardware
+from costmodel.formulas import CurveRange, Hardware, limit_bytes
 from costmodel.inputs import Cluster, Plan
 from costmodel.specs import priced
 from optimize.diagnosis import Elasticity, Validation, elasticities, validate
@@ -82,7 +82,7 @@ def answer_of(
         lower_bound=problem.objective.reported(bound, tokens),
         gap=least / bound - 1,
         quantities=own,
-        residuals=_residuals(problem, own, jobs, peak_bytes, float(cluster.accelerator.hbm_bytes)),
+        residuals=_residuals(problem, own, jobs, peak_bytes, float(limit_bytes(cluster))),
         elasticities=_elasticities(cluster, jobs),
         **known,
     )
@@ -103,10 +103,10 @@ def _job(job: Job, cluster: Cluster, plan: Plan) -> JobAnswer:
 
 
 def _residuals(
-    problem: Problem, own: Quantities, jobs: tuple[JobAnswer, ...], peak_bytes: float, hbm_bytes: float
+    problem: Problem, own: Quantities, jobs: tuple[JobAnswer, ...], peak_bytes: float, most_bytes: float
 ) -> dict[str, float]:
     """Of the limits of all jobs, and of each job's deadline."""
-    shared = residuals(problem.limits, own, peak_bytes, hbm_bytes)
+    shared = residuals(problem.limits, own, peak_bytes, most_bytes)
     late = [answer for answer in jobs if answer.job.deadline_s is not None]
     return shared | {
         f"deadline_s of {answer.job.workload.name}": math.log(answer.train_s / float(answer.job.deadline_s or 1.0))

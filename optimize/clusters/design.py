@@ -15,6 +15,7 @@ import numpy as np
 
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster
+from costmodel.measured import FITS, with_margin
 from optimize.clusters import one_job
 from optimize.clusters.answers import Answer, answer_of, continuous_answer, misses
 from optimize.clusters.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
@@ -65,21 +66,23 @@ def design(
     seconds: float = 60.0,
     seed: int = 0,
     sweep: str | None = None,
+    margin: float = FITS,
     progress: Told = lambda _: None,
 ) -> DesignResult:
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be.
 
     `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched; `bounds` the
-    least and the most of each rate and of HBM bytes (default: of the accelerators known by name).
+    least and the most of each rate and of HBM bytes (default: of the accelerators known by name). Every plan fits with
+    the probability `margin` (`find_plan`), on designed hardware and on real parts.
     """
-    start = time.monotonic()
+    start, template = time.monotonic(), with_margin(template, margin)
     asked = design_problem(template, curves, bounds, jobs=tuple(jobs), limits=limits, objective=objective)
     kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
     problem = dataclasses.replace(asked, fixed=kept)
     continuous, search = _continuous(problem, template, curves, CONTINUOUS_SHARE * seconds, seed, progress)
     progress("real parts")
     rest_s = max(1.0, start + PARTS_SHARE * seconds - time.monotonic())
-    parts = search_parts(problem.jobs, limits, objective, rest_s, kept)
+    parts = search_parts(problem.jobs, limits, objective, rest_s, kept, margin)
     catalogue = _catalogue(problem, parts) if parts.plans else None
     if continuous is None and catalogue is None:
         raise CommandError(Status.infeasible, why_infeasible(problem))

@@ -7,6 +7,7 @@ from typing import Any
 
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster
+from costmodel.measured import FITS
 from optimize.question import SECONDS_A_DAY, Job, Limits, Objective
 
 
@@ -25,10 +26,11 @@ class DesignInputs:
     seed: int
     sweep: str | None
     out: Path | None
+    margin: float = FITS  # the probability that every plan must fit with
 
     def settings(self) -> dict[str, Any]:
         """The keywords of `design`, as these inputs set them."""
-        names = ("template", "curves", "objective", "fixed", "seconds", "seed", "sweep")
+        names = ("template", "curves", "objective", "fixed", "seconds", "seed", "sweep", "margin")
         return {name: getattr(self, name) for name in names}
 
     def as_json(self) -> dict[str, Any]:
@@ -53,6 +55,7 @@ class DesignInputs:
             "power_is": "mean power at the facility's meter while training, cooling and losses included",
             "accelerators": limits.accelerators,
             "deadline_days": None if limits.deadline_s is None else limits.deadline_s / SECONDS_A_DAY,
+            "margin": self.margin,
             "cluster": self.template.name,
             "software": self.template.stack.software,
             "curves": self.curves.name,

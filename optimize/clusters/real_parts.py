@@ -16,6 +16,7 @@ import numpy as np
 from costmodel import as_floats
 from costmodel.formulas import hardware_of
 from costmodel.inputs import Cluster, Plan
+from costmodel.measured import with_margin
 from optimize.clusters.best_plan import best_plan
 from optimize.clusters.counts import grid, least_products_s
 from optimize.lattice import Families, lattice
@@ -48,6 +49,7 @@ class PartsProgress:
     limits: Limits
     objective: Objective
     fixed: Mapping[str, Any]
+    margin: float = 0.5
     log_value: float = math.inf
     best: Candidate | None = None
     plans: tuple[Plan, ...] = ()
@@ -61,11 +63,19 @@ class PartsProgress:
 
 
 def search_parts(
-    jobs: Sequence[Job], limits: Limits, objective: Objective, seconds: float, fixed: Mapping[str, Any] | None = None
+    jobs: Sequence[Job],
+    limits: Limits,
+    objective: Objective,
+    seconds: float,
+    fixed: Mapping[str, Any] | None = None,
+    margin: float = 0.5,
 ) -> PartsProgress:
-    """The best cluster known by name, of those whose prices and powers the limits and the objective read."""
+    """The best cluster known by name, of those whose prices and powers the limits and the objective read.
+
+    Plans fit with the probability `margin`; one half takes predictions as they are.
+    """
     end = time.monotonic() + seconds
-    parts = PartsProgress(jobs=jobs, limits=limits, objective=objective, fixed=fixed or {})
+    parts = PartsProgress(jobs=jobs, limits=limits, objective=objective, fixed=fixed or {}, margin=margin)
     todo = sorted(_within_limits(parts), key=lambda part: part.log_bound)
     for number, part in enumerate(todo):
         if part.log_bound >= parts.log_value or time.monotonic() > end:
@@ -79,7 +89,7 @@ def search_parts(
 def _within_limits(parts: PartsProgress) -> list[Candidate]:
     """All clusters, networks and counts within the limits."""
     kept = []
-    for known in known_clusters():
+    for known in (with_margin(cluster, parts.margin) for cluster in known_clusters()):
         if len(known.tiers) != 2 or known.prices is None or not _priced(parts, known):
             continue
         own = float(known.tiers[-1].bandwidth_bytes_per_s)

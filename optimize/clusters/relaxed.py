@@ -138,7 +138,7 @@ class RelaxedModel:
         points = [self._point(i, v) for i, v in enumerate(named)]
         counted = [counts(w, point, sem) for w, point in zip(self.workloads, points, strict=True)]
         stack = problem.machine.stack
-        needs = [memory(c, point, stack, sem).peak_bytes for c, point in zip(counted, points, strict=True)]
+        needs = [memory(c, point, stack, sem).needed_bytes for c, point in zip(counted, points, strict=True)]
         need, count = sem.maximum(*needs), sem.maximum(*(point.accelerators for point in points))
         excess, scales, raw = [need / problem.most_hbm_bytes], [], variables[-len(RATES) :]
         for law, spare in self._limits(count, need):

@@ -37,7 +37,7 @@ def _program() -> Any:
         value, pull = jax.vjp(step_s, rates)
         (slopes,) = pull(jax.numpy.ones_like(value))
         peaks = [
-            memory(counts(workload, at, semantics), at, template.stack, semantics).peak_bytes
+            memory(counts(workload, at, semantics), at, template.stack, semantics).needed_bytes
             for at in (point, dataclasses.replace(point, recompute=_FULL))
         ]
         return value, *(slope * rate / value for slope, rate in zip(slopes, rates, strict=True)), *peaks
@@ -98,7 +98,7 @@ def tangents_of(workload: Workload, machine: Cluster, points: PlanPoint, y: np.n
     log_step_s, slopes = dual.log_gradient(step_s, at)
     exact, stack = Exact(np), machine.stack
     peak = [
-        np.broadcast_to(memory(counts(workload, at, exact), at, stack, exact).peak_bytes, len(y))
+        np.broadcast_to(memory(counts(workload, at, exact), at, stack, exact).needed_bytes, len(y))
         for at in (points, dataclasses.replace(points, recompute=_FULL))
     ]
     return Tangents(log_step_s, np.stack([slopes[name] for name in RATES], -1), y, peak[0], np.minimum(*peak))

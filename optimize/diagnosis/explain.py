@@ -4,9 +4,11 @@ import dataclasses
 import math
 from typing import Any
 
+from costmodel import Exact, as_floats
 from costmodel.evaluators import evaluate, memory_by_stage
-from costmodel.formulas import MFU_CONVENTION, Breakdown, StageMemory, Term
-from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.formulas import MFU_CONVENTION, Breakdown, StageMemory, Term, allocated_bytes, reserved_bytes
+from costmodel.inputs import Cluster, Plan, Stack, Workload
+from costmodel.measured import fits_probability
 from optimize.diagnosis.inputs import Inputs
 from optimize.diagnosis.money import economics_json
 from optimize.diagnosis.operators import Operator, operators
@@ -16,7 +18,8 @@ from optimize.versions import SCHEMA
 
 _PASSING = ("activations", "logits", "recompute", "gathered", "fragmentation")
 _HELD = ("weights", "gradients", "optimizer", "buffers", "outside")
-_SECOND = ("weights", "optimizer", "activations")
+_SECOND = ("weights", "optimizer", "activations", "gradients")
+_EXACT = Exact(math)
 _ABSENT_S = 1e-12  # below it a term is rounding
 
 
@@ -27,6 +30,8 @@ class Stage:
     number: int  # from 1
     terms: dict[str, float]
     moment: str  # when the peak occurs
+    reserved_bytes: float  # of it, what the framework's allocator holds,
+    allocated_bytes: float  # and what is in tensors: the figures of training logs
     second: dict[str, float]  # terms of the second memory
 
     @property
@@ -61,6 +66,11 @@ class Explanation:
         return bool(self.fullest.peak_bytes <= self.breakdown.limit_bytes) and self.second_fits
 
     @property
+    def fits_probability(self) -> float:
+        """The probability that the fullest stage fits, by how far predictions of memory are off."""
+        return fits_probability(self.fullest.peak_bytes, self.inputs.cluster)
+
+    @property
     def second_bytes(self) -> float:
         """What the stage that offloads most has in the second memory."""
         return max(stage.second_bytes for stage in self.stages)
@@ -79,12 +89,12 @@ def explain(workload: Workload, cluster: Cluster, plan: Plan) -> Explanation:
 def explain_inputs(inputs: Inputs) -> Explanation:
     """The same, with where each of them was read."""
     job = inputs.workload, inputs.cluster, inputs.plan
-    breakdown = evaluate(*job)
+    breakdown, stack = evaluate(*job), as_floats(inputs.cluster.stack)
     _check_finite(breakdown)
     return Explanation(
         inputs=inputs,
         breakdown=breakdown,
-        stages=tuple(_stage(i + 1, stage) for i, stage in enumerate(memory_by_stage(*job))),
+        stages=tuple(_stage(i + 1, stage, stack) for i, stage in enumerate(memory_by_stage(*job))),
         elasticities=elasticities(*job),
         operators=operators(*job),
     )
@@ -100,13 +110,20 @@ def _check_finite(breakdown: Breakdown) -> None:
             raise CommandError(Status.bad_input, message)
 
 
-def _stage(number: int, memory: StageMemory) -> Stage:
+def _stage(number: int, memory: StageMemory, stack: Stack) -> Stage:
     backward = memory.passing_bytes >= memory.update_bytes
     terms = {name: float(getattr(memory, f"{name}_bytes")) for name in _HELD}
     terms |= {name: float(getattr(memory, f"{name}_bytes")) if backward else 0.0 for name in _PASSING}
     terms["update"] = 0.0 if backward else float(memory.update_bytes)
     second = {name: float(getattr(memory, f"second_{name}_bytes")) for name in _SECOND}
-    return Stage(number=number, terms=terms, moment="backward pass" if backward else "optimizer step", second=second)
+    return Stage(
+        number=number,
+        terms=terms,
+        moment="backward pass" if backward else "optimizer step",
+        reserved_bytes=float(reserved_bytes(memory, stack, _EXACT)),
+        allocated_bytes=float(allocated_bytes(memory, stack, _EXACT)),
+        second=second,
+    )
 
 
 def limiting(term: Term) -> str | None:
@@ -148,8 +165,11 @@ def _memory_json(explanation: Explanation) -> dict[str, Any]:
         "peak_bytes": fullest.peak_bytes,
         "limit_bytes": explanation.breakdown.limit_bytes,
         "fits": explanation.fits,
+        "fits_probability": explanation.fits_probability,
         "peak_stage": fullest.number,
         "peak_moment": fullest.moment,
+        "reserved_bytes": fullest.reserved_bytes,
+        "allocated_bytes": fullest.allocated_bytes,
         "stages": [stage.terms for stage in explanation.stages],
         "second_memory": {
             "peak_bytes": explanation.second_bytes,

@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.measured import Case, Unreadable, alternatives, case, evaluated, lightened, posterior, settle
+from costmodel.measured import (
+    Case,
+    Unreadable,
+    alternatives,
+    case,
+    evaluated,
+    lightened,
+    logged_bytes,
+    posterior,
+    settle,
+)
 from costmodel.specs import read_rows, write_table
 
 HEADER = ("predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note")
@@ -52,12 +62,12 @@ def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None =
     open_to = [alternatives(row) for row in settled]
     times_s = evaluated([reading for readings in open_to for reading in readings]).step_s
     held = evaluated(lightened(settled))
+    printed = logged_bytes(settled, held)
     answers = [Prediction(note=row.reason) if isinstance(row, Unreadable) else None for row in rows]
     start = 0
     for k, (i, _) in enumerate(readable):
         mine = slice(start, start + len(open_to[k]))
         start += len(open_to[k])
-        printed = held.peak_bytes if settled[k].facts.get("device_memory") else held.tensor_bytes
         memory = float(held.peak_bytes[k]), float(printed[k])
         answers[i] = _prediction(settled[k], float(np.mean(times_s[mine])), float(spread[k]), *memory)
     return tuple(answer for answer in answers if answer is not None)

@@ -99,8 +99,8 @@ def _accelerator_leaves(plan: Plan) -> list[tuple[str, str, bool]]:
     row = PRECISIONS[plan.precision]
     used = {32: row.at_32bit, 16: 1 - row.at_32bit, 8: row.at_8bit, 4: row.at_4bit}
     peaks = [(f"peak_{width}bit_flop_per_s", f"{width}-bit FLOP/s", True) for width in used if used[width]]
-    offloads = plan.offload_weights or plan.offload_optimizer or plan.offload_activations
-    second = [("second_memory_bytes_per_s", "second memory bandwidth", True)] if offloads else []
+    second = [("second_memory_bytes_per_s", "second memory bandwidth", True)] if plan.offloads else []
+    second += [("host_bytes_per_s", "host memory bandwidth", True)] if plan.offload_optimizer else []
     return [*peaks, ("hbm_bytes_per_s", "HBM bandwidth", True), *second]
 
 

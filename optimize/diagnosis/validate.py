@@ -10,8 +10,9 @@ from typing import Any
 
 from costmodel import Exact
 from costmodel.evaluators import memory_by_stage, prepare
-from costmodel.formulas import Breakdown, StageMemory, breakdown, parts, peak
+from costmodel.formulas import Breakdown, StageMemory, breakdown, limit_bytes, parts, peak
 from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.measured import fits_probability
 from costmodel.specs import violations
 from optimize.diagnosis.played import PipelineCheck, check_pipeline
 
@@ -27,7 +28,8 @@ class Validation:
     violations: tuple[str, ...]
     breakdown: Breakdown | None  # without money
     stages: tuple[StageMemory, ...]
-    limit_bytes: float
+    limit_bytes: float  # with the stack's margin off
+    fits_probability: float  # into all of the accelerator's memory
     pipeline: PipelineCheck | None
     messages: tuple[str, ...]
 
@@ -60,6 +62,7 @@ class Validation:
             "peak_bytes": self.peak_bytes,
             "limit_bytes": self.limit_bytes,
             "fits": self.fits,
+            "fits_probability": self.fits_probability,
             "stage_bytes": list(self.stage_bytes),
             "pipeline_closed_s": None if check is None else check.closed_s,
             "pipeline_played_s": None if check is None else check.played_s,
@@ -72,14 +75,15 @@ class Validation:
 
 def validate(workload: Workload, cluster: Cluster, plan: Plan) -> Validation:
     """Check one plan. Nothing is raised for a bad one: what is wrong is in the answer."""
-    broken, limit_bytes = violations(plan, workload, cluster), float(cluster.accelerator.hbm_bytes)
+    broken, allowed_bytes = violations(plan, workload, cluster), float(limit_bytes(cluster))
     if broken:
         return Validation(
             plan=plan,
             violations=broken,
             breakdown=None,
             stages=(),
-            limit_bytes=limit_bytes,
+            limit_bytes=allowed_bytes,
+            fits_probability=0.0,
             pipeline=None,
             messages=broken,
         )
@@ -92,21 +96,22 @@ def validate(workload: Workload, cluster: Cluster, plan: Plan) -> Validation:
         violations=(),
         breakdown=breakdown(numbers, cluster_numbers, point, done, _EXACT),
         stages=stages,
-        limit_bytes=limit_bytes,
+        limit_bytes=allowed_bytes,
+        fits_probability=fits_probability(max(float(peak(stage, _EXACT)) for stage in stages), cluster),
         pipeline=pipeline,
-        messages=(*_memory_messages(stages, limit_bytes), *_pipeline_messages(pipeline)),
+        messages=(*_memory_messages(stages, allowed_bytes), *_pipeline_messages(pipeline)),
     )
 
 
-def _memory_messages(stages: tuple[StageMemory, ...], limit_bytes: float) -> tuple[str, ...]:
+def _memory_messages(stages: tuple[StageMemory, ...], allowed_bytes: float) -> tuple[str, ...]:
     full = [(float(peak(stage, _EXACT)), i + 1) for i, stage in enumerate(stages)]
     most_bytes, number = max(full, key=lambda pair: pair[0])
-    if most_bytes <= limit_bytes:
+    if most_bytes <= allowed_bytes:
         return ()
-    over = sum(1 for stage_bytes, _ in full if stage_bytes > limit_bytes)
+    over = sum(1 for stage_bytes, _ in full if stage_bytes > allowed_bytes)
     return (
         f"{over} of {len(full)} stages do not fit: stage {number} needs {most_bytes / 2**30:.1f} GiB of "
-        f"{limit_bytes / 2**30:.1f}",
+        f"{allowed_bytes / 2**30:.1f}",
     )
 
 

@@ -43,7 +43,7 @@ def _count(workload: Workload, point: PlanPoint, template: Cluster) -> _Counted:
     workload = run_by(workload, template.stack.habits)
     counted = counts(workload, point, _EXACT)
     need = memory(counted, point, template.stack, _EXACT)
-    return _Counted(workload, point, counted, need.peak_bytes, need.second_bytes)
+    return _Counted(workload, point, counted, need.needed_bytes, need.second_bytes)
 
 
 class HardwareModel:

@@ -6,6 +6,7 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from optimize.lattice.axes import LARGEST_VIRTUAL as LARGEST_VIRTUAL
+    from optimize.lattice.axes import recompute_names as recompute_names
     from optimize.lattice.axis import Axis as Axis
     from optimize.lattice.default_plan import choose_plan as choose_plan
     from optimize.lattice.default_plan import enlarged as enlarged

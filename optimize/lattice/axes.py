@@ -131,15 +131,16 @@ def switches_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
 
 def recompute_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
     """Nothing, the attention's core, or everything in a share of the layers that is whole layers of each stage."""
-    names = list(options.RECOMPUTES)
+    names = recompute_names(fixed)
     shares = SHARES if fixed.get("recompute_share") is None else (float(fixed["recompute_share"]),)
     pairs = [(names.index(name), share) for name in names for share in _shares_of(name, shares, fixed)]
     mode, share = (np.array(column) for column in zip(*pairs, strict=True))
+    whole = np.array([name == "full" for name in names])[mode]
 
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
         each = d.layers // key["pipeline"]
         quarters = np.ceil(share * each - 1e-9) / np.maximum(each, 1)
-        partial = (mode == names.index("full")) & (share < 1) & (fixed.get("recompute_share") is None)
+        partial = whole & (share < 1) & (fixed.get("recompute_share") is None)
         found = np.where(partial, quarters, share)
         legal = np.broadcast_to(wanted(fixed, "recompute", np.array(names)[mode]), found.shape).copy()
         legal &= ~partial | ((d.layers % key["pipeline"] == 0) & (quarters < 1))
@@ -151,6 +152,12 @@ def recompute_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
         return {"recompute": _recompute_rows(d, names, entries, dtype)}
 
     return axis(rows, ("pipeline",), make, embedded)
+
+
+def recompute_names(fixed: Fixed) -> list[str]:
+    """The modes that the column `recompute` numbers: all, or the modules that it is fixed to."""
+    given = fixed.get("recompute")
+    return [given] if isinstance(given, str) and options.modules_of(given) else list(options.RECOMPUTES)
 
 
 def _shares_of(name: str, shares: Sequence[float], fixed: Fixed) -> Sequence[float]:

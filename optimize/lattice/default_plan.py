@@ -8,7 +8,7 @@ from typing import Any
 from costmodel import Exact
 from costmodel.evaluators import prepare
 from costmodel.formulas import cost
-from costmodel.inputs import SCHEDULES, Cluster, Plan, Workload, layers
+from costmodel.inputs import SCHEDULES, Cluster, Kind, Plan, Workload, is_expert, layers
 from costmodel.specs import violations
 from optimize.lattice.axis import even_layers
 from optimize.status import CommandError, Status
@@ -50,7 +50,11 @@ def choose_plan(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
 
 
 def _candidates(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> Iterator[Plan]:
-    """Plans that multiply to the cluster, least tensor first, then least pipeline."""
+    """Plans that multiply to the cluster, least tensor first, then least pipeline.
+
+    Experts that no expert rank divides are shared by the tensor ranks, as Megatron-Core does where nothing is said.
+    """
+    routed = any(is_expert(op) for block in workload.blocks for op in block.ops if op.kind == Kind.MATMUL)
     count, stages = int(cluster.accelerators), layers(workload)
     for tensor in [given["tensor"]] if "tensor" in given else _divisors(count, int(cluster.tiers[0].usable_size)):
         for pipeline in [given["pipeline"]] if "pipeline" in given else _divisors(count, stages):
@@ -61,6 +65,7 @@ def _candidates(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
             free = {"tensor": tensor, "pipeline": pipeline, "data": data}
             free |= {"sequence_parallel": tensor > 1} if "tensor" not in given else {}
             free |= {"stage_layers": even_layers(stages, pipeline)} if _may_be_uneven(given) else {}
+            free |= {"expert_tensor": tensor} if routed and given.get("expert", 1) == 1 else {}
             yield Plan(**(free | dict(given)))
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Workload, embed, options
 from costmodel.specs import Demands, demands
+from optimize.lattice.axes import recompute_names
 from optimize.lattice.axis import DEGREES, Axis, even_layers
 
 CHUNK = 65_536
@@ -134,6 +135,8 @@ class Lattice:
         others = {f.name for f in dataclasses.fields(Plan)} - {*DEGREES, *AXES, "stage_layers", "recompute_share"}
         chosen: dict[str, Any] = dict.fromkeys(OVERLAPS, True)
         chosen |= {name: value for name, value in self.fixed.items() if name in others}
+        if recompute_names(self.fixed) != list(options.RECOMPUTES):
+            chosen |= {name: self.fixed[name] for name in ("recompute", "recompute_share") if self.fixed.get(name)}
         return embed(Plan(**chosen), self.workload, float(self.cluster.tiers[0].usable_size), self.cluster.stack.habits)
 
     @functools.cached_property
@@ -175,7 +178,7 @@ class Lattice:
             "sequence_parallel": bool(found["sequence_parallel"]),
             "context_kind": "all_to_all" if found["all_to_all"] else "ring",
             "schedule": list(SCHEDULES)[found["schedule"]],
-            "recompute": list(options.RECOMPUTES)[found["recompute"]],
+            "recompute": recompute_names(self.fixed)[found["recompute"]],
             "recompute_share": float(found["recompute_share"]),
             "stage_layers": self.stage_layers(int(found["pipeline"])),
         }

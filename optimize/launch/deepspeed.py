@@ -9,7 +9,8 @@ stages the file repeats under `pipeline.stages`; recompute, in the model's code 
 for which a section `activation_checkpointing` stands here; the tensor degree is AutoTP's `tensor_parallel.autotp_size`,
 the context degree that of Ulysses (`sequence_parallel_size` beside `data_parallel_size`), the expert degree AutoEP's.
 ZeRO 2 and 3 do not go with a pipeline (PipelineEngine), AutoEP not with AutoTP. `overlap_comm` belongs to ZeRO.
-`mics_shard_size` are ranks that share weights under ZeRO 3 (MiCS).
+`mics_shard_size` are ranks that share weights under ZeRO 3 (MiCS). `offload_optimizer` takes the gradients along under
+ZeRO 2 and 3, and its update is the host's.
 """
 
 from collections.abc import Iterator
@@ -37,11 +38,14 @@ _ANY = {
     "offload_optimizer": (0.0,),
     "offload_weights": (0.0,),
 }
+_HOST = {"offload_optimizer": (1.0,), "offload_gradients": (1.0,)}
 _SHARDS = (
     {"zero_stage": (0, 1), "data_shard": (None,)},
     {"zero_stage": (1,), "data_shard": (None,), "offload_optimizer": (1.0,)},
-    {"zero_stage": (2,), "pipeline": (1,), "data_shard": (None,), "offload_optimizer": (0.0, 1.0)},
-    {"zero_stage": (3,), "pipeline": (1,), "offload_optimizer": (0.0, 1.0), "offload_weights": (0.0, 1.0)},
+    {"zero_stage": (2,), "pipeline": (1,), "data_shard": (None,)},
+    {"zero_stage": (2,), "pipeline": (1,), "data_shard": (None,), **_HOST},
+    {"zero_stage": (3,), "pipeline": (1,), "offload_weights": (0.0, 1.0)},
+    {"zero_stage": (3,), "pipeline": (1,), "offload_weights": (0.0, 1.0), **_HOST},
 )
 ALTERNATIVES: tuple[Alternative, ...] = tuple(
     _ANY | shards | context for context in ({"context": (1,)}, {"context_kind": ("all_to_all",)}) for shards in _SHARDS
@@ -109,6 +113,7 @@ def deepspeed_fields(reader: Reader, known: Known) -> dict[str, Any]:
     for name, section in (("offload_optimizer", "offload_optimizer"), ("offload_weights", "offload_param")):
         fields[name] = reader.word(f"{ZERO}{section}.device", {"none": 0.0, "cpu": 1.0}, 0.0)
         reader.flag(f"{ZERO}{section}.pin_memory")
+    fields["offload_gradients"] = fields["offload_optimizer"] if stage > 1 else 0.0
     return fields | _numbers_read(reader) | _batch_read(reader, known, tensor * context * stages)
 
 

@@ -82,7 +82,7 @@ def maxtext_settings(job: Job) -> Settings:
         settings["context_parallel_strategy"] = KINDS[plan.context_kind, plan.overlap_context]
     settings |= {
         "shard_optimizer_over_data": plan.zero_stage == 1,
-        "remat_policy": REMATS[plan.recompute],
+        "remat_policy": REMATS.get(plan.recompute, REMATS["none"]),
         "te_comm_gemm_overlap": "full" if plan.overlap_tensor else "disabled",
         "attention": "flash" if plan.attention.startswith("flash") else "dot_product",
         "opt_type": OPTIMIZERS.get(plan.optimizer, "adamw"),

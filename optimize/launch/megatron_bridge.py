@@ -82,7 +82,8 @@ def bridge_settings(job: Job) -> Settings:
     flags |= {switch: False for switch in SWITCHES if switch not in flags}
     settings = {NAMES[flag]: value for flag, value in flags.items() if flag in NAMES}
     if "model.recompute_modules" in settings:
-        settings["model.recompute_modules"] = [settings["model.recompute_modules"]]
+        modules = settings["model.recompute_modules"]
+        settings["model.recompute_modules"] = modules if isinstance(modules, list) else [modules]
     settings.setdefault("model.recompute_granularity", None)
     if job.plan.virtual_stages > 1:
         settings |= {"model.virtual_pipeline_model_parallel_size": job.plan.virtual_stages}

@@ -5,7 +5,7 @@ from typing import Any
 from costmodel.specs import SpecError
 from optimize.launch.framework import Known, Reader, divided
 from optimize.launch.layout import chunk_layers, stage_layers
-from optimize.launch.megatron_words import OPTIMIZERS, SHARDING, UNFUSED
+from optimize.launch.megatron_words import MODULES, OPTIMIZERS, SHARDING, UNFUSED
 
 RECIPES = {"delayed": "fp8_tensor", "tensorwise": "fp8_tensor", "blockwise": "fp8_block", "mxfp8": "mxfp8"}
 BACKENDS = {"auto": "flash", "flash": "flash", "fused": "flash", "unfused": "unfused", "local": "unfused"}
@@ -83,14 +83,29 @@ def _recompute_read(reader: Reader, fields: dict[str, Any], total: int | None) -
     modes = {"full": "full", "selective": "selective"}
     mode = reader.word("recompute-granularity", modes, "selective" if reader.flag("recompute-activations") else "none")
     method, share = reader.word("recompute-method", {"uniform": "uniform", "block": "block"}, "uniform"), 1.0
-    reader.word("recompute-modules", {"core_attn": 1}, 1)
+    modules = _modules_read(reader)
     count = reader.count("recompute-num-layers", 1)
     if mode == "full" and method == "block":
         whole = _needed(reader, "recompute-num-layers", total)
         chunks = fields["pipeline"] * fields["virtual_stages"]
         each = divided(reader, "recompute-num-layers", whole, chunks, "all layers")
         share = min(1.0, count / each)
+    if mode == "selective" and modules:
+        mode = modules
     return {"recompute": mode, "recompute_share": share}
+
+
+def _modules_read(reader: Reader) -> str:
+    """The modules as a plan names them; none for the attention's core."""
+    value = reader.raw("recompute-modules")
+    words = [] if value is None else value if isinstance(value, list) else [value]
+    known = {word: name for name, own in MODULES.items() for word in own}
+    if words in ([], ["core_attn"]):
+        return ""
+    if not set(words) <= set(known):
+        raise reader.wrong("recompute-modules", f"core_attn, or some of {', '.join(known)}")
+    found = {known[word] for word in words}
+    return "+".join(name for name in MODULES if name in found)
 
 
 def _shards_read(reader: Reader) -> dict[str, Any]:

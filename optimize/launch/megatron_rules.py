@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from costmodel.inputs import Plan, Workload, layers
+from costmodel.inputs import Plan, Workload, layers, options
 from optimize.launch.framework import Alternative, has_experts
-from optimize.launch.megatron_words import OPTIMIZERS, PRECISIONS
+from optimize.launch.megatron_words import MODULE_SETS, OPTIMIZERS, PRECISIONS
 
 _ANY = {
     "zero_stage": (0, 1, 2, 3),
     "context_kind": ("ring", "all_to_all"),
-    "recompute": ("none", "selective", "full"),
+    "recompute": ("none", "selective", "full", *MODULE_SETS),
     "overlap_data": (True, False),
     "overlap_context": (True,),
     "overlap_expert": (True, False),
@@ -45,6 +45,8 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
         yield "`overlap_pipeline` is off with `pipeline` 2; Megatron interleaves two stages with overlap only"
     if plan.recompute_share < 1:
         yield from _share_rules(plan, None if workload is None else layers(workload))
+    if workload is not None and "gates" in options.modules_of(plan.recompute) and not has_experts(workload):
+        yield f"`recompute` is {plan.recompute}; Megatron computes gates again alone for experts only"
     if workload is not None and not has_experts(workload) and plan.expert * plan.expert_tensor > 1:
         yield f"`expert` is {plan.expert} for a model without experts"
     if workload is not None and plan.context > 1 and int(workload.sequence) % (2 * plan.context):

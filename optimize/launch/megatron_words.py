@@ -1,5 +1,6 @@
 """Words of Megatron's core for the options of a plan, as they are written and read."""
 
+import itertools
 from typing import Any
 
 PRECISIONS: dict[str, dict[str, Any]] = {
@@ -14,3 +15,13 @@ PRECISIONS: dict[str, dict[str, Any]] = {
 OPTIMIZERS = ("adam", "sgd", "muon")
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 UNFUSED = ("no-masked-softmax-fusion", "no-bias-gelu-fusion", "no-bias-swiglu-fusion", "no-bias-dropout-fusion")
+
+MODULES = {
+    "norms": ("layernorm",),
+    "gates": ("moe_act",),
+    "latent": ("mla_up_proj",),
+    "feed_forward": ("mlp", "moe"),
+}
+"""Modules that are computed again alone, in the words of `recompute_modules`."""
+
+MODULE_SETS = tuple("+".join(c) for n in range(1, 5) for c in itertools.combinations(MODULES, n))

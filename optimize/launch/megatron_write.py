@@ -1,9 +1,9 @@
 """A plan as the options of Megatron's core, under the names of Megatron-LM's flags (megatron.py has their source)."""
 
-from costmodel.inputs import Plan
+from costmodel.inputs import Plan, options
 from optimize.launch.framework import Job, Settings
 from optimize.launch.layout import layout
-from optimize.launch.megatron_words import OPTIMIZERS, PRECISIONS, SHARDING, UNFUSED
+from optimize.launch.megatron_words import MODULES, OPTIMIZERS, PRECISIONS, SHARDING, UNFUSED
 
 
 def megatron_settings(job: Job) -> Settings:
@@ -54,6 +54,9 @@ def _recompute(job: Job) -> Settings:
         return {}
     if plan.recompute == "selective":
         return {"recompute-granularity": "selective", "recompute-modules": "core_attn"}
+    if modules := options.modules_of(plan.recompute):
+        words = [word for name in modules for word in MODULES[name] if job.has_experts or word != "moe"]
+        return {"recompute-granularity": "selective", "recompute-modules": words if len(words) > 1 else words[0]}
     settings: Settings = {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1}
     if plan.recompute_share < 1 and plan.stage_layers is None:
         each = job.layers // (plan.pipeline * plan.virtual_stages)

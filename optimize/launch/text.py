@@ -60,7 +60,7 @@ def dump_flags(settings: Settings, notes: tuple[str, ...]) -> str:
 
 
 def _shell(value: Any) -> str:
-    return shlex.quote(str(value))
+    return " ".join(map(shlex.quote, map(str, value if isinstance(value, list) else [value])))
 
 
 def parse_flags(text: str) -> Settings:

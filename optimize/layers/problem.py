@@ -14,6 +14,7 @@ import itertools
 
 import numpy as np
 
+from costmodel.formulas import limit_bytes
 from costmodel.graph import MODES
 from costmodel.inputs import Cluster, Plan, Position, Workload
 from optimize.layers.one_f_one_b import played_s
@@ -70,8 +71,8 @@ class LayeredProblem:
 
     @property
     def limit_bytes(self) -> float:
-        """Memory of one accelerator."""
-        return float(self.cluster.accelerator.hbm_bytes)
+        """Memory of one accelerator, with the stack's margin off."""
+        return float(limit_bytes(self.cluster))
 
     def at(self, size: int) -> tuple[Tables, np.ndarray, float, tuple[int, ...]]:
         """What the searches of one microbatch read: its tables, the layers' kinds, the memory, the modes."""
@@ -158,7 +159,7 @@ def problem(
     layers = sum(int(block.repeats) for block in workload.blocks if block.position == Position.LAYER)
     if not 1 < plan.pipeline <= layers:
         raise CommandError(Status.bad_input, f"`pipeline` is {plan.pipeline}; expected 2 to the {layers} layers")
-    if max(plan.offload_weights, plan.offload_optimizer, plan.offload_activations) > 0:
+    if plan.offloads:
         raise CommandError(Status.bad_input, "the plan offloads; expected none where layers are placed one by one")
     if plan.accelerators != cluster.accelerators:
         asked = f"`accelerators` of the plan is {plan.accelerators}"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import Cluster, Workload
+from costmodel.measured import FITS, with_margin
 from costmodel.specs import SpecError, nearest
 from optimize.diagnosis import Validation, elasticities, validate
 from optimize.lattice import SEARCHED, Lattice, lattice, plan_precision
@@ -43,14 +44,16 @@ def find_plan(
     top: int = 10,
     search: Search = exhaustive.search,
     unrestricted: bool = False,
+    margin: float = FITS,
 ) -> PlanResult:
     """The best of all legal plans that fit in memory, by `objective` (a key of `Objective`, or your function).
 
-    `fixed` holds fields of `Plan` that are not searched (a set among its values: any of its members); with
-    `unrestricted` the answer says what they cost. Raises `CommandError` where no plan is legal (bad input), or none
-    fits (infeasible).
+    A plan fits where it does so with the probability `margin`, by how far predictions of memory were off on measured
+    runs of the software; 0.5 takes them as they are. `fixed` holds fields of `Plan` that are not searched (a set among
+    its values: any of its members); with `unrestricted` the answer says what they cost. Raises `CommandError` where no
+    plan is legal (bad input), or none fits (infeasible).
     """
-    start = time.perf_counter()
+    start, cluster = time.perf_counter(), with_margin(cluster, margin)
     whole = lattice(workload, cluster, plan_precision(cluster) | dict(fixed or {}))
     value = plan_value(objective, workload, cluster, sorted(set(whole.rows["domain"].tolist())), tokens)
     if not len(whole):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.formulas import limit_bytes
 from costmodel.inputs import Cluster, Workload
 from costmodel.specs import SpecError
 from optimize import units
@@ -47,13 +48,23 @@ def nothing_fits(whole: Lattice, best: Best) -> CommandError:
         return CommandError(Status.bad_input, told)
     workload, cluster, plan = whole.workload, whole.cluster, whole.plan(least.index)
     exact = float(_needed(whole, np.array([least.index]))[0])
-    hbm_bytes = float(cluster.accelerator.hbm_bytes)
+    allowed_bytes = float(limit_bytes(cluster))
+    needs, allowed = (units.scaled(size_bytes, units.BYTES) for size_bytes in (exact * allowed_bytes, allowed_bytes))
     message = (
         f"memory: {workload.name} does not fit on {cluster.accelerators:,} {cluster.name}; of {len(whole):,} legal "
-        f"plans the one that needs least needs {units.scaled(exact * hbm_bytes, units.BYTES)} of "
-        f"{units.scaled(hbm_bytes, units.BYTES)}, {units.percent(exact - 1)} too much ({units.shorten_runs(str(plan))})"
+        f"plans the one that needs least needs {needs} of {allowed}{_margin(cluster)}, {units.percent(exact - 1)} too "
+        f"much ({units.shorten_runs(str(plan))})"
     )
     return CommandError(Status.infeasible, f"{message}; {_change(whole, exact)}")
+
+
+def _margin(cluster: Cluster) -> str:
+    """How the limit follows from the memory that there is, where it is not all of it."""
+    if cluster.stack.memory_margin == 1.0:
+        return ""
+    return (
+        f" ({units.scaled(float(cluster.accelerator.hbm_bytes), units.BYTES)} less the margin that `margin` asks for)"
+    )
 
 
 def nothing_fits_in_order(whole: Lattice, count: int) -> CommandError:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.inputs import Cluster, Workload
+from costmodel.measured import FITS
 from optimize.plans.sharding import Sharding
 
 
@@ -24,6 +25,7 @@ class PlanInputs:
     sharding: Sharding = Sharding()
     only: str | None = None  # a framework whose launcher the plans must suit
     launch: str | None = None  # a framework whose launch file is asked for
+    margin: float = FITS  # the probability that a plan must fit with
     layers: bool = False  # whether the layers of the best plans are placed one by one
 
     def as_json(self) -> dict[str, Any]:
@@ -39,6 +41,7 @@ class PlanInputs:
             "tokens": self.tokens,
             "top": self.top,
             "fix": dict(self.fixed),
+            "margin": self.margin,
             "only": self.only,
             "launch": self.launch,
             "layers": self.layers,

@@ -47,7 +47,7 @@ def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
     leanest = _leanest(point, counted.microbatches)
     for held, stage, recompute in itertools.product(leanest, (2, 3), rows_of_modes):
         chosen = dataclasses.replace(held, zero=options.ZERO_STAGES[stage], recompute=recompute)
-        least = np.minimum(least, memory(counted, chosen, stack, _EXACT).peak_bytes)
+        least = np.minimum(least, memory(counted, chosen, stack, _EXACT).needed_bytes)
     return _SAFE * least <= lattice.cluster.accelerator.hbm_bytes
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodel import Exact
 from costmodel.evaluators import memory_by_stage, prepare
-from costmodel.formulas import cost, peak
+from costmodel.formulas import cost, limit_bytes, peak
 from costmodel.inputs import Cluster, Plan, Workload
 from optimize.diagnosis import Parameter, parameters, read_leaf, with_leaves
 from optimize.lattice import Lattice
@@ -51,7 +51,7 @@ def runner_ups(whole: Lattice, best: Best, count: int = 3) -> tuple[RunnerUp, ..
 def _fits(whole: Lattice, entry: Entry) -> bool:
     """Whether a plan fits in every stage, each with its own kinds of layer."""
     stages = memory_by_stage(whole.workload, whole.cluster, whole.plan(entry.index))
-    return all(peak(stage, Exact(math)) <= whole.cluster.accelerator.hbm_bytes for stage in stages)
+    return all(peak(stage, Exact(math)) <= limit_bytes(whole.cluster) for stage in stages)
 
 
 def _runner_up(whole: Lattice, first: Plan, value: float, entry: Entry) -> RunnerUp:

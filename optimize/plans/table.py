@@ -6,8 +6,8 @@ import io
 import numpy as np
 
 from costmodel.formulas import Cost
-from costmodel.inputs import SCHEDULES, options
-from optimize.lattice import Chunk
+from costmodel.inputs import SCHEDULES
+from optimize.lattice import Chunk, recompute_names
 
 MOST_ROWS = 2_000_000
 """Some 20 MB. Larger searches write their first plans; `result.json` says how many of how many."""
@@ -46,7 +46,8 @@ class PlanTable:
 def _columns(chunk: Chunk, costs: Cost, needed: np.ndarray) -> list[np.ndarray]:
     c = dict(chunk.columns)
     c["schedule"] = np.array(list(SCHEDULES))[c["schedule"]]
-    c["recompute"] = np.array(list(options.RECOMPUTES))[c["recompute"]]
+    c["recompute"] = np.array(recompute_names(chunk.lattice.fixed))[c["recompute"]]
     c["context_kind"] = np.array(["ring", "all_to_all"])[c["all_to_all"]]
-    figures = [np.round(costs.step_s.astype(float), 7), costs.peak_bytes.astype(float).astype(np.int64)]
+    peak_bytes = costs.peak_bytes.astype(float) / float(chunk.lattice.cluster.stack.memory_margin)
+    figures = [np.round(costs.step_s.astype(float), 7), peak_bytes.astype(np.int64)]
     return [*(c[name] for name in (*DEGREES, *OPTIONS)), *figures, (needed <= 1).astype(int)]

@@ -127,6 +127,8 @@ def _show_margin(console: Console, explanation: Explanation) -> None:
     margin_bytes = breakdown.limit_bytes - fullest.peak_bytes
     where = f"in the {fullest.moment}" + (f" of stage {fullest.number}" if len(explanation.stages) > 1 else "")
     share, size = units.percent(abs(margin_bytes) / breakdown.limit_bytes), units.scaled(abs(margin_bytes), units.BYTES)
+    logged = f"reserved {_gib(fullest.reserved_bytes)}, allocated {_gib(fullest.allocated_bytes)} GiB"
+    say(console, f"memory of that peak as it is shown: nvidia-smi {_gib(fullest.peak_bytes)}, {logged}", style="dim")
     if not explanation.second_fits:
         over_bytes = explanation.second_bytes - breakdown.second_limit_bytes
         say(console, f"the second memory is too small by {units.scaled(over_bytes, units.BYTES)}", "bold red")
@@ -134,6 +136,8 @@ def _show_margin(console: Console, explanation: Explanation) -> None:
         say(console, f"fits in memory: the peak, {where}, is {size} ({share}) below the limit", style="green")
     else:
         say(console, f"does not fit in memory: the peak, {where}, is {size} ({share}) over the limit", "bold red")
+    sure = units.percent(explanation.fits_probability)
+    say(console, f"probability that it fits, by how far memory was off on measured runs: {sure}")
 
 
 def _show_elasticities(console: Console, explanation: Explanation) -> None:

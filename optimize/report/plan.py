@@ -30,6 +30,13 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
     if result.simplest is not None:
         more = units.percent(result.simplest.step_s / best.step_s - 1)
         say(console, f"simplest within 1 %: {units.shorten_runs(str(result.simplest.plan))} ({more} longer)")
+    validation = best.validation
+    room = f"{validation.peak_bytes / 2**30:.1f} of {inputs.cluster.accelerator.hbm_bytes / 2**30:.1f} GiB"
+    asked = f"asked: {units.percent(inputs.margin)}"
+    say(
+        console,
+        f"memory: {room}, which fits with a probability of {units.percent(validation.fits_probability)} ({asked})",
+    )
     for message in best.validation.messages:
         say(console, f"note: {message}")
     if result.runner_ups:

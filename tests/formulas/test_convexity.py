@@ -23,7 +23,7 @@ from tests.support.strategies import PEAKS, Array, cluster_batch, point_batch, w
 NUMPY = Exact(np)
 TOLERANCE = 1e-9
 CHORDS = often(20_000, 100_000)  # of 4,000 chords of each mutant below, 9 or more bend the wrong way, with five seeds
-RATES = (*PEAKS, "hbm_bytes_per_s", "second_memory_bytes_per_s", "bandwidth_bytes_per_s")
+RATES = (*PEAKS, "hbm_bytes_per_s", "second_memory_bytes_per_s", "host_bytes_per_s", "bandwidth_bytes_per_s")
 LATENCIES = ("latency_s", "kernel_s", "host_kernel_s", "microbatch_s", "jitter_s", "collective_s")
 
 

@@ -31,9 +31,13 @@ INSIDE = {
     "counts.split_shares", "counts.expert_shard", "counts.sharding", "traffic.spread", "counts.on_heaviest_stage",
     "counts.kept_bytes",
     "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
-    "memory.dropped_bytes", "memory.gathered_bytes", "breakdown.roofs",
+    "memory.dropped_bytes", "memory.gathered_bytes", "memory.limit_bytes", "memory.reserved_bytes",
+    "memory.allocated_bytes", "breakdown.roofs",
     "cost.parts", "cost.step", "cost.work", "cost.finished", "cost.step_time", "timing.stages", "timing.hops",
     "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
+    "modules.by_module", "timing.modules_s", "roofline.module_times",  # test_modules.py
+    "offload.layer_gradients_bytes", "optimizer.accelerator_update_s", "optimizer.streamed_update_s",
+    "optimizer.update_bytes",
     "pipeline.run_of", "pipeline.warm_up_s", "pipeline.first_backward_s", "pipeline.longest_s",
     "curves.hardware_of", "curves.with_hardware",
     "economics.economics", "economics.economics_range", "economics.idle_per_domain",  # test_economics.py

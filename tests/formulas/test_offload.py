@@ -16,7 +16,7 @@ from costmodel.formulas.cost import cost, parts
 from costmodel.formulas.counts import kept_bytes
 from costmodel.inputs import Position
 from costmodel.inputs.plan import Offload, Plan, with_offload
-from costmodel.inputs.stack import Stack
+from costmodel.inputs.stack import Habits, Stack
 from costmodel.models.decoder import decoder
 from costmodel.specs.rules import violations
 from costmodel.specs.workloads import load_workload
@@ -25,14 +25,19 @@ from tests.support.builders import small_decoder, small_moe
 from tests.support.strategies import point_batch
 
 SEM = Exact(math)
-ALL = {"offload_weights": 1.0, "offload_optimizer": 1.0, "offload_activations": 1.0}
+ALL = {f"offload_{what}": 1.0 for what in ("weights", "optimizer", "activations", "gradients")}
 
 
 def machine(accelerators: int = 64, bytes_per_s: float = 5e10, second_bytes: float = 5e11, **stack):
     """The round cluster with a second memory."""
     found = builders.cluster(accelerators, stack=Stack(**stack))
-    chip = builders.accelerator(second_memory_bytes=second_bytes, second_memory_bytes_per_s=bytes_per_s)
+    chip = builders.accelerator(
+        second_memory_bytes=second_bytes, second_memory_bytes_per_s=bytes_per_s, host_bytes_per_s=8e10
+    )
     return dataclasses.replace(found, accelerator=chip)
+
+
+ON_HOST = {"habits": Habits(updates_on_host=True)}
 
 
 def run(plan, workload=None, **cluster):
@@ -86,6 +91,26 @@ def test_states_in_the_second_memory_by_hand(stage, shard):
     np.testing.assert_allclose(held.second_bytes, 12 * elements / shard, rtol=1e-12)
     assert held.optimizer_bytes == 0
     np.testing.assert_allclose(held.update_bytes, 2 * 12 * layer_elements() / shard, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("stage", "shard"), [(0, 1), (1, 1), (2, 4), (3, 4)])
+def test_gradients_in_the_second_memory_by_hand(stage, shard):
+    """Float32 gradients of the layers, of which two stay in HBM; divided as ZeRO divides them."""
+    plan = Plan(data=4, zero_stage=stage, offload_gradients=0.75)
+    workload = small_decoder(layers=8)
+    moved, still = (run(p, workload)[1].memory.first for p in (plan, dataclasses.replace(plan, offload_gradients=0.0)))
+    each = 4.0 * layer_elements() / shard
+    np.testing.assert_allclose(moved.second_bytes, 0.75 * 8 * each, rtol=1e-12)
+    np.testing.assert_allclose(still.gradients_bytes - moved.gradients_bytes, 0.75 * (8 - 2) * each, rtol=1e-9)
+
+
+def test_the_host_holds_the_gradients_of_what_it_updates():
+    """Sixteen-bit gradients beside twelve bytes of states; HBM holds no layers of states that would stream."""
+    plan = Plan(data=4, zero_stage=1, gradient_dtype="bf16", offload_optimizer=1.0)
+    _, done = run(plan, **ON_HOST)
+    elements = 4 * layer_elements() + 2 * 1000 * 256 + 256
+    np.testing.assert_allclose(done.memory.first.second_bytes, (12 + 2) * elements / 4, rtol=1e-12)
+    assert done.memory.first.update_bytes == 0
 
 
 @pytest.mark.parametrize("recompute", ["none", "full"])
@@ -203,7 +228,7 @@ def test_a_slow_link_sets_the_pace_of_every_schedule(schedule):
     _, moved = run(plan, workload, bytes_per_s=1e9)
     _, still = run(Plan(data=2, pipeline=4, **other), workload)
     link, m = moved.times.streams, 32
-    each_s = max(link.reads_s, link.activations_s) + link.backward_s
+    each_s = max(link.reads_s, link.activations_s) + link.backward_s(SEM)
     assert m * each_s < moved.step.passes_s <= still.step.passes_s + (m + 3) * each_s * (1 + 1e-12)
 
 
@@ -235,6 +260,59 @@ def test_the_update_waits_for_its_states(hidden):
     assert done.step.optimizer_waits_s > 0
 
 
+@pytest.mark.parametrize(("share", "gradients"), [(1.0, 1.0), (0.25, 0.5), (1.0, 0.0)])
+def test_the_host_updates_by_hand(share, gradients):
+    """Twice twelve bytes of states, four of gradients and two of weights an element, at a quarter of its bandwidth;
+    gradients that are not there leave, new weights come back; the rest is the accelerator's, after it."""
+    plan = Plan(data=4, zero_stage=1, offload_optimizer=share, offload_gradients=gradients)
+    _, done = run(plan, bytes_per_s=5e10, hide_offload=0.5, host_ceiling=0.25, **ON_HOST)
+    _, still = run(Plan(data=4, zero_stage=1))
+    elements = (4 * layer_elements() + 2 * 1000 * 256 + 256) / 4
+    host_s = share * 30 * elements / (0.25 * 8e10)
+    np.testing.assert_allclose(done.step.work.host_update_s, host_s, rtol=1e-12)
+    update_s = host_s + (1 - share) * still.step.work.optimizer_s
+    np.testing.assert_allclose(done.step.work.optimizer_s, update_s, rtol=1e-12)
+    out_s, in_s = share * (1 - gradients) * 4 * elements, (share * 2 + (1 - share) * gradients * 4) * elements
+    moved_s = max(out_s, in_s) / 5e10
+    np.testing.assert_allclose(done.step.work.update_traffic_s, moved_s, rtol=1e-12)
+    expected_s = max(update_s, moved_s + 0.5 * update_s)
+    np.testing.assert_allclose(update_s + done.step.optimizer_waits_s, expected_s, rtol=1e-12)
+
+
+def test_states_that_stream_are_not_the_hosts():
+    """The same shares where no processor updates: nothing of the step depends on the host's memory."""
+    plan = Plan(data=4, offload_optimizer=1.0)
+    job, where, point = prepare(small_decoder(), machine(4), plan)
+    faster = dataclasses.replace(where, accelerator=dataclasses.replace(where.accelerator, host_bytes_per_s=1e15))
+    assert cost(job, where, point, SEM).step_s == cost(job, faster, point, SEM).step_s
+
+
+@pytest.mark.parametrize("bytes_per_s", [2e9, 1e10, 4e10, 1e12])
+@pytest.mark.parametrize("microbatches", [1, 8])
+def test_gradients_against_streams_played_out(microbatches, bytes_per_s):
+    """Backward passes alone, layer by layer: gradients leave, and from the second microbatch on their sums come in."""
+    workload = decoder(
+        layers=24,
+        hidden=1024,
+        heads=16,
+        ffn=4096,
+        vocabulary=512,
+        sequence=1024,
+        batch=microbatches,
+        key_value_heads=16,
+    )
+    plan = Plan(offload_gradients=1.0, zero_stage=0)
+    _, done = run(plan, workload, bytes_per_s=bytes_per_s, hide_offload=1.0)
+    _, still = run(Plan(zero_stage=0), workload, hide_offload=1.0)
+    layer, times = done.counts.blocks[1], done.times.blocks[1]
+    out_s, backward_s = 4 * layer.parameters / bytes_per_s, times.backward.seconds + times.weights.seconds
+    first_s, later_s = (play_streams(24, backward_s, in_s, out_s) for in_s in (0.0, out_s))
+    expected_s = first_s + (microbatches - 1) * later_s
+    found_s = done.step.passes_s - still.step.passes_s + microbatches * 24 * backward_s
+    assert found_s <= expected_s * (1 + 1e-12)
+    assert expected_s <= found_s + microbatches * (2 * out_s + min(backward_s, out_s))
+
+
 def test_gradient_free_passes_read_the_weights_again():
     """Three forward passes of the Evoformer, of which one keeps activations."""
     workload = load_workload("alphafold2-512x256")
@@ -251,7 +329,7 @@ def test_gradient_free_passes_read_the_weights_again():
 def test_leaves_of_zero_are_no_offload():
     rng = np.random.default_rng(4)
     point, batch = point_batch(rng, 500, uneven=True)
-    none = Offload(weights=np.zeros(500), optimizer=np.zeros(500), activations=np.zeros(500))
+    none = Offload(**{f.name: np.zeros(500) for f in dataclasses.fields(Offload)})
     workload, where = small_decoder(layers=48, batch=batch), machine()
     absent, zero = (
         cost(workload, where, dataclasses.replace(point, offload=offload), Exact(np)) for offload in (None, none)
@@ -283,7 +361,7 @@ def test_terms_sum_to_the_step_and_say_what_is_hidden():
         assert (term.hidden_s > term.exposed_s) == (bytes_per_s == 1e13)
 
 
-@pytest.mark.parametrize("share", ["weights", "optimizer", "activations"])
+@pytest.mark.parametrize("share", ["weights", "optimizer", "activations", "gradients"])
 def test_gradients_of_the_second_memory(share):
     """In the one-sided derivatives of `compiled`: stages hold as much as others, and each maximum has to pick one."""
     import jax

@@ -15,13 +15,14 @@ OPTIONS = {
     "zero_stage": (0, 1, 2, 3),
     "context_kind": ("ring", "all_to_all"),
     "schedule": ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_v"),
-    "recompute": tuple(options.RECOMPUTES),
+    "recompute": (*options.RECOMPUTES, "norms", "gates+latent", "norms+feed_forward"),
     "precision": tuple(options.PRECISIONS),
     "gradient_dtype": ("fp32", "bf16", "fp16"),
     "state_dtype": tuple(options.DTYPE_BYTES),
     "optimizer": tuple(options.OPTIMIZERS),
     "attention": tuple(options.ATTENTIONS),
     "offload_optimizer": (0.0, 0.5, 1.0),
+    "offload_gradients": (0.0, 1.0),
     **{f.name: (True, False) for f in dataclasses.fields(Plan) if isinstance(f.default, bool)},
 }
 DEFAULTS = {f.name: (f.default,) for f in dataclasses.fields(Plan)}

@@ -5,7 +5,8 @@ import csv
 import numpy as np
 import pytest
 
-from costmodel.measured import posterior
+from costmodel.evaluators import evaluate
+from costmodel.measured import logged_bytes, memory_errors, posterior
 from costmodel.measured.rows import Case, case, evaluated, lightened, settle
 from tests.support.row_by_hand import BULK, ROW, needs_bulk, read
 
@@ -74,3 +75,111 @@ def test_eight_bit_inputs_take_half():
         2048 * 16 * (3 * 2048 + 8192)
     )  # of the projections to queries, keys, values and out, and of both of the ffn
     assert wide - narrow == pytest.approx(1.05 * inputs, rel=0.01)
+
+
+HOSTS = (
+    "3 + CPU optimizer offload", "ZeRO-3, optimizer offloaded to CPU", "ZeRO-2 (CPU Adam)", "stage 3, DeepSpeedCPUAdam",
+    "ZeRO-3; optimizer states in host memory", "ZeRO-3 with CPU AdamW offload", "zero_offload stage 3",
+    "ZeRO 3; optimizer on the host", "3; offload_optimizer", "ZeRO-3, optimizer state offloading",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", HOSTS)
+@pytest.mark.parametrize("column", ["notes", "zero_stage_or_fsdp"])
+def test_an_optimizer_on_the_host_is_read_in_any_words(words, column):
+    """In the cell of the sharding or in the notes; DeepSpeed takes the gradients along."""
+    changes = {"source": "DeepSpeed guide", "tp": "1", "pp": "1", "dp": "64", "hardware": "H100-80GB-SXM"}
+    found = read(**changes | {"zero_stage_or_fsdp": "ZeRO-3", column: words})
+    assert (found.plan.offload_optimizer, found.plan.offload_gradients) == (1.0, 1.0)
+
+
+def test_megatron_leaves_the_gradients_of_such_an_optimizer():
+    found = read(source="NeMo", hardware="H100-80GB-SXM", notes="optimizer CPU offload")
+    assert (found.plan.offload_optimizer, found.plan.offload_gradients) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("words", ["no offload", "CPU activation offload of 20 layers", "cpu bound optimizer loop", ""])
+def test_other_words_leave_the_optimizer_on_the_accelerator(words):
+    assert not read(source="DeepSpeed guide", notes=words).plan.offloads
+
+
+WIDE = (
+    "fp32 grad accumulation",
+    "gradients: float32 accumulation",
+    "BF16 optimizer with fp32 grad accumulation",
+    "32-bit sums",
+)
+CHUNKED = (
+    "Liger fused kernels",
+    "chunked cross-entropy",
+    "chunked loss",
+    "fused linear cross entropy",
+    "cut cross-entropy",
+)
+PURE = ("pure bf16 training", "no fp32 master weights", "pure 16-bit", "without master weights")
+
+
+@pytest.mark.parametrize("words", WIDE)
+def test_gradients_in_32_bits_are_read_in_any_words(words):
+    core = {"source": "NeMo", "hardware": "H100-80GB-SXM", "precision": "bf16"}
+    assert read(**core).plan.gradient_dtype == "bf16"
+    assert read(**core, notes=words).plan.gradient_dtype == "fp32"
+
+
+@pytest.mark.parametrize("words", CHUNKED)
+def test_chunked_losses_are_read_in_any_words(words):
+    assert (read().plan.loss, read(notes=words).plan.loss) == ("usual", "chunked")
+
+
+@pytest.mark.parametrize("words", PURE)
+def test_training_without_masters_is_read_in_any_words(words):
+    assert read().plan.master_weights
+    assert not read(notes=words).plan.master_weights
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("memory is max_memory_allocated of rank 0", "allocated_bytes"),
+        ("memory = max over ranks of torch max_allocated (max_reserved 70.88 GiB)", "allocated_bytes"),
+        ("memory is max_memory_reserved of the worst rank", "tensor_bytes"),
+        ("Mem = nvidia-smi max on first and last nodes", "peak_bytes"),
+        ("", "tensor_bytes"),
+    ],
+)
+def test_which_memory_a_row_prints(words, meant):
+    """nvidia-smi shows more than the allocator has reserved, and that is more than its tensors."""
+    found = [read(notes=words)]
+    figures = evaluated(found)
+    assert logged_bytes(found, figures)[0] == getattr(figures, meant)[0]
+    assert figures.allocated_bytes[0] < figures.tensor_bytes[0] < figures.peak_bytes[0]
+
+
+def test_deepspeeds_zero_holds_more():
+    """For one rank's 2 x n parameters: 16-bit gradients beside 32-bit sums, and 4 bytes of what it updates; buckets."""
+    plain = {
+        "hardware": "A100-80GB-SXM",
+        "tp": "8",
+        "pp": "1",
+        "dp": "8",
+        "zero_stage_or_fsdp": "ZeRO-1",
+        "precision": "bf16",
+    }
+    own = read(**plain, source="somebody's table", notes="fp32 grad accumulation")
+    core = read(**plain, source="Megatron-LM table", notes="fp32 grad accumulation")
+    assert (own.plan, own.stack) == (core.plan, core.stack)
+    one, other = evaluated([own, core]).tensor_bytes
+    held = [evaluate(c.workload, c.cluster, c.plan, checked=False).memory.first for c in (own, core)]
+    elements = held[1].weights_bytes / 2
+    assert held[0].gradients_bytes - held[1].gradients_bytes == pytest.approx(2 * elements, rel=1e-9)
+    assert held[0].optimizer_bytes - held[1].optimizer_bytes == pytest.approx(4 * elements / 8, rel=1e-9)
+    assert one - other == pytest.approx(2.5 * elements + 2e9, rel=1e-9)
+
+
+@needs_bulk
+@pytest.mark.parametrize(("source", "most"), [("SimuMax", 0.05), ("BLOOM", 0.10), ("ml-engineering", 0.11)])
+def test_what_calibration_rows_print_of_memory(source, most):
+    """Medians of what remains after the readings above (before them 0.19, 0.21 and 2.2)."""
+    cases = predicted("calibration", source)[0]
+    cases, errors = memory_errors(cases)
+    assert np.median(np.abs(errors)) < most

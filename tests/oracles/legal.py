@@ -70,7 +70,7 @@ def _kept(plan: Plan, model: Model, cluster: Cluster) -> Iterator[bool]:
     yield cluster.accelerators <= domain or _divides(domain, cluster.accelerators)
     yield TYPES.get(plan.precision, plan.precision) in cluster.accelerator.types
     if cluster.accelerator.second_memory_bytes == 0:
-        yield plan.offload_weights == plan.offload_optimizer == plan.offload_activations == 0
+        yield not plan.offloads
     yield from _mixed(plan, model)
 
 

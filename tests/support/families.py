@@ -234,7 +234,10 @@ SMALL: dict[str, Range] = {
 def _streams(a: Args) -> pipeline.Streams:
     zero = 0.0 * a["share"]
     return pipeline.Streams(
-        reads_s=zero, weights_s=zero, activations_s=zero, s_per_byte=zero, hidden=a["share"], layers=zero
+        **dict.fromkeys(("reads_s", "weights_s", "activations_s", "gradients_s", "sums_s"), zero),
+        s_per_byte=zero,
+        hidden=a["share"],
+        layers=zero,
     )
 
 

@@ -124,8 +124,9 @@ TRAFFIC = (
 STEP = {
     "traffic.gradient_traffic_s": "gradient_traffic_s",
     "optimizer.optimizer_s": "optimizer_s",
+    "optimizer.host_update_s": "host_update_s",
     "optimizer.orthogonal_s": "orthogonal_s",
     "traffic.busiest_links_s": "links_s",
 }
-STREAMS = ("reads_s", "weights_s", "activations_s")
+STREAMS = ("reads_s", "weights_s", "activations_s", "gradients_s", "sums_s")
 HELD = tuple(f.name for f in dataclasses.fields(StageMemory))

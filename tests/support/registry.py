@@ -123,14 +123,16 @@ _TIME = {
         "*.unfused_touches", "*.contention", "*.regather_exposed", "point.gradient_bytes", "point.state_bytes",
         "point.precision.*_bytes", "point.precision.operand_share",
         "point.precision.casts", "point.zero.gathers*",
-        "point.zero.reduces*", "point.recompute.*", "point.offload.*", "point.attention.score*", "point.optimizer.*",
+        "point.zero.reduces*", "point.recompute.*", "point.offload.weights", "point.offload.activations",
+        "point.attention.score*", "point.optimizer.*",
     ),
     "falls": ("*_per_s", "*_ceiling", "*.in_network_reduction", "*.hide_*", "point.overlap.*", "point.fused_kernels"),
 }  # fmt: skip
 _MEMORY = {
     "unit": "_bytes",
     "rises": (
-        *_SIZES, "cluster.stack.*_bytes", "*.fragmentation", "*.update_copies", "point.*_bytes", "point.microbatch",
+        *_SIZES, "cluster.stack.*_bytes", "*.fragmentation", "*.update_copies", "*.memory_margin",
+        "point.*_bytes", "point.microbatch",
         "point.recompute.keep*", "point.recompute.working*", "point.optimizer.*",
     ),
     "falls": ("point.sequence_parallel", "point.zero.gradients", "point.zero.states", "*_per_s"),

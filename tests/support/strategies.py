@@ -25,7 +25,11 @@ Range = tuple[float, float]
 
 PEAKS = {f"peak_{bits}bit_flop_per_s": (1e13, 1e16) for bits in (32, 16, 8, 4)}
 ACCELERATOR: dict[str, Range] = {**PEAKS, "hbm_bytes": (1e10, 1e12), "hbm_bytes_per_s": (3e11, 3e13)}
-SECOND_MEMORY: dict[str, Range] = {"second_memory_bytes": (1e10, 1e13), "second_memory_bytes_per_s": (1e10, 1e12)}
+SECOND_MEMORY: dict[str, Range] = {
+    "second_memory_bytes": (1e10, 1e13),
+    "second_memory_bytes_per_s": (1e10, 1e12),
+    "host_bytes_per_s": (1e10, 1e12),
+}
 TIER: dict[str, Range] = {
     "bandwidth_bytes_per_s": (2e9, 2e12),
     "latency_s": (1e-7, 1e-4),
@@ -77,6 +81,9 @@ STACK: dict[str, Range] = {
     "logit_bytes": (2.0, 16.0),
     "update_copies": (1e-2, 1.0),
     "hide_offload": (1e-2, 1.0),
+    "host_ceiling": (1e-2, 1.0),
+    "memory_log_sd": (1e-2, 0.3),
+    "memory_margin": (1.0, 1.5),
 }
 ARCHITECTURE: dict[str, Range] = {
     "layers": (1, 200),

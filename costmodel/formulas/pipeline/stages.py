@@ -46,7 +46,7 @@ class Stage:
         """With traffic of the second memory behind forward and backward."""
         return Stage(
             forward_s=streamed_s(self.forward_s, moved.forward_s(sem), moved, sem),
-            backward_s=streamed_s(self.backward_s, moved.backward_s, moved, sem),
+            backward_s=streamed_s(self.backward_s, moved.backward_s(sem), moved, sem),
             weights_s=self.weights_s,
         )
 

@@ -5,6 +5,8 @@ import dataclasses
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics
 
+_SECONDS = ("reads_s", "weights_s", "activations_s", "gradients_s", "sums_s")
+
 
 @pytree
 class Streams:
@@ -13,19 +15,20 @@ class Streams:
     reads_s: Scalar  # weights, in the forward passes of one microbatch
     weights_s: Scalar  # weights, once
     activations_s: Scalar  # of one microbatch, once
+    gradients_s: Scalar  # of one microbatch, out of its backward pass
+    sums_s: Scalar  # in the mean over microbatches, of the sums that they are added to: the first one finds none
     s_per_byte: Scalar  # each direction
     hidden: Scalar  # share of a pass that may hide them
     layers: Scalar  # of a plain stage
 
     def scaled(self, factor: Scalar) -> "Streams":
         """Of a stage with `factor` times the layers."""
-        moved = {name: factor * getattr(self, name) for name in ("reads_s", "weights_s", "activations_s", "layers")}
+        moved = {name: factor * getattr(self, name) for name in (*_SECONDS, "layers")}
         return dataclasses.replace(self, **moved)
 
-    @property
-    def backward_s(self) -> Scalar:
+    def backward_s(self, sem: Semantics) -> Scalar:
         """Of one microbatch."""
-        return self.weights_s + self.activations_s
+        return sem.maximum(self.weights_s + self.activations_s + self.sums_s, self.gradients_s)
 
     def forward_s(self, sem: Semantics) -> Scalar:
         """Of one microbatch."""

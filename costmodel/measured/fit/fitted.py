@@ -26,6 +26,7 @@ class Fitted:
     factor: np.ndarray
     regime_weights: Weights
     scatter: Mapping[str, float]  # standard deviation of log(predicted / measured) by software class; "" for others
+    memory: Mapping[str, float] = dataclasses.field(default_factory=dict)  # the same of bytes
 
 
 def narrowed(
@@ -59,6 +60,7 @@ def as_tables(fitted: Fitted, provenance: Mapping[str, Any]) -> dict[str, Any]:
     slow_s = tables["shared"].pop(SLOW)
     tables["regime"] = {"stack": TWO_REGIMES, SLOW: slow_s, "weights": [_rounded(w) for w in fitted.regime_weights]}
     tables["scatter"] = {name or "other": _rounded(sd) for name, sd in fitted.scatter.items()}
+    tables["memory"] = {name or "other": _rounded(sd) for name, sd in fitted.memory.items()}
     return tables
 
 
@@ -74,13 +76,17 @@ def from_files(tables: Mapping[str, Any], posterior: Mapping[str, Any]) -> Fitte
     factor = np.zeros((size, size))
     for i, row in enumerate(posterior["factor"]):
         factor[i, : i + 1] = row
-    scatter = {"" if name == "other" else name: sd for name, sd in tables["scatter"].items()}
+    scatter, memory = (
+        {"" if name == "other" else name: sd for name, sd in tables.get(table, {}).items()}
+        for table in ("scatter", "memory")
+    )
     return Fitted(
         keys=tuple((str(n), str(level), str(m)) for n, level, m in posterior["keys"]),
         z=np.array(posterior["z"], float),
         factor=factor,
         regime_weights=tuple(tables["regime"]["weights"]),
         scatter=scatter,
+        memory=memory,
     )
 
 

@@ -1,7 +1,7 @@
 """The fit: constants and regimes in turn, until the regimes stay; and the same fit without each source."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -56,13 +56,15 @@ def left_out_errors(trained: Trained) -> np.ndarray:
     return errors
 
 
-def scatter(cases: Sequence[Case], errors: np.ndarray) -> dict[str, float]:
+def scatter(
+    cases: Sequence[Case], errors: np.ndarray, member_of: Callable[[Case], str] = scatter_class
+) -> dict[str, float]:
     """Scatter of each software class, drawn towards that of all: root mean square of a robust scale by source.
 
     The scale of a source left out is its median absolute error over that of a normal distribution. Models with experts
     are a class of their own: what their kernels and dispatchers do differs more from one release to the next.
     """
-    sources, classes = np.array([c.source for c in cases]), np.array([scatter_class(c) for c in cases])
+    sources, classes = np.array([c.source for c in cases]), np.array([member_of(c) for c in cases])
     scales: dict[str, list[float]] = {}
     for source in dict.fromkeys(sources):
         for member in dict.fromkeys(classes[sources == source]):

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from costmodel.exact import Exact
-from costmodel.formulas import OpCounts, counts, optimizer_s, rates, timing
+from costmodel.formulas import OpCounts, accelerator_update_s, counts, rates, timing
 from costmodel.inputs import Block, Cluster, Op, Plan, PlanPoint, Position, Size, Stack, Workload, embed
 from costmodel.measured.node.table import LINEAR, Measured
 from costmodel.models import Heads, activation, core, head, linear, norm
@@ -68,7 +68,7 @@ def _sum_of(*names: str) -> Asked:
 
 def _update_s(seen: Observation, cluster: Cluster, stack: Stack) -> float:
     speed = rates(cluster.accelerator, seen.point, stack)
-    return float(optimizer_s(seen.counted, seen.point, stack, speed, _SEM))
+    return float(accelerator_update_s(seen.counted, seen.point, stack, speed, _SEM))
 
 
 def _product(measured: Measured, sizes: Sizes) -> Built:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from costmodel.measured.rows.batches import Batch as Batch
     from costmodel.measured.rows.batches import Figures as Figures
     from costmodel.measured.rows.batches import evaluated as evaluated
+    from costmodel.measured.rows.batches import logged_bytes as logged_bytes
     from costmodel.measured.rows.batches import stacked as stacked
     from costmodel.measured.rows.cases import case as case
     from costmodel.measured.rows.cases import read_cases as read_cases

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from costmodel.exact import Exact
-from costmodel.formulas import parts
-from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed
+from costmodel.formulas import allocated_bytes, parts
+from costmodel.inputs import Accelerator, Cluster, PlanPoint, Stack, Tier, Workload, embed, options
 from costmodel.measured.rows.records import Case
 from costmodel.models import run_by
 
@@ -51,9 +51,14 @@ def stacked(cases: Sequence[Case]) -> list[Batch]:
         return known[id(part)]
 
     for index, case in enumerate(cases):
-        offloads = bool(case.plan.offload_optimizer)
-        groups.setdefault((structure(adapted(case).blocks), structure(case.cluster), offloads), []).append(index)
+        key = structure(adapted(case).blocks), structure(case.cluster), _kind_of(case)
+        groups.setdefault(key, []).append(index)
     return [_batch([cases[i] for i in indices], np.array(indices)) for indices in groups.values()]
+
+
+def _kind_of(case: Case) -> tuple[bool, bool]:
+    """What gives points a structure of their own: a second memory, modules that are computed again alone."""
+    return case.plan.offloads, bool(options.modules_of(case.plan.recompute))
 
 
 class Figures(NamedTuple):
@@ -62,7 +67,8 @@ class Figures(NamedTuple):
     step_s: np.ndarray
     peak_bytes: np.ndarray  # of the device, as its driver counts
     tensor_bytes: np.ndarray
-    """Bytes of the framework's tensors, as logs print them: workspaces among them, context and communicators not."""
+    """Of the framework's allocator, with what is lost between allocations: not the context, not the communicators."""
+    allocated_bytes: np.ndarray  # of that, what tensors and workspaces hold
 
 
 def evaluated(cases: Sequence[Case]) -> Figures:
@@ -73,10 +79,21 @@ def evaluated(cases: Sequence[Case]) -> Figures:
             result = parts(batch.workload, batch.cluster, batch.point, Exact(np))
             memory = result.memory
             outside_bytes = batch.cluster.stack.context_bytes + memory.first.buffers_bytes  # the same on every stage
+            stages, stack = (memory.first, memory.second, memory.last), batch.cluster.stack
+            tensors = [allocated_bytes(stage, stack, Exact(np)) for stage in stages]
             figures.step_s[batch.indices] = result.step.step_s
             figures.peak_bytes[batch.indices] = memory.peak_bytes
             figures.tensor_bytes[batch.indices] = memory.peak_bytes - outside_bytes
+            figures.allocated_bytes[batch.indices] = np.maximum.reduce(tensors)
     return figures
+
+
+def logged_bytes(cases: Sequence[Case], figures: Figures) -> np.ndarray:
+    """The memory that each row prints, by what its words mean: of the device as nvidia-smi shows it, of the allocator's
+    tensors alone (`max_allocated`), or all that the allocator holds, where nothing is said."""
+    of_device = np.array([bool(case.facts.get("device_memory")) for case in cases], bool)
+    of_tensors = np.array([bool(case.facts.get("allocated_memory")) for case in cases], bool)
+    return np.where(of_device, figures.peak_bytes, np.where(of_tensors, figures.allocated_bytes, figures.tensor_bytes))
 
 
 def point(case: Case) -> PlanPoint:

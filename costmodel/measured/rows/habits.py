@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel.inputs import SOFTWARE, XLA_OFFLOADED, XLA_SELECTIVE, Habits
+from costmodel.inputs import DEEPSPEED_BUCKETS, SOFTWARE, XLA_OFFLOADED, XLA_SELECTIVE, Habits
 from costmodel.measured.rows.columns import Columns
+from costmodel.measured.rows.layouts import own_zero
 
 _NORM_COPIES_BYTES = 10.0  # of eager norms: input and normalised input in 32 bits, and in 16 before the scale
 
@@ -13,6 +14,7 @@ _NORM_COPIES_BYTES = 10.0  # of eager norms: input and normalised input in 32 bi
 def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Habits:
     """What the row says of kernels, recompute and offload, over what its class of software does."""
     usual = SOFTWARE[software]
+    own = usual.deepspeed_zero or own_zero(columns, facts, software)
     prints_kernels = "unfused_attention" in facts  # the mark of eager software (evidence V: accuracy.md, section 6)
     said: dict[str, Any] = {
         "eager": (usual.eager or prints_kernels) and not facts.get("compiled"),
@@ -20,6 +22,7 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
         "rotation_passes": prints_kernels or "eager" in facts,
         "gathered_loss": prints_kernels,
         "softmax_in_32_bits": bool(facts.get("framework_attention")),
+        "deepspeed_zero": own,
         "drops_inputs": bool(facts.get("offloaded_projections")),
         "offloaded_activations": _offloaded(columns, facts),
         "captured": facts.get("cuda_graphs", usual.captured),
@@ -31,6 +34,8 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
     if "eager" in facts or facts.get("fused_norms") == 0.0:
         recomputed = columns.text("recompute") == "selective"  # which drops the copies
         said["norm_copies_bytes"] = 0.0 if recomputed else _NORM_COPIES_BYTES
+    if own:  # with the buckets of its reductions
+        said["memory"] = tuple((dict(usual.memory) | DEEPSPEED_BUCKETS).items())
     if not said["eager"]:
         said["rotation_copies"] = 0.0
     if usual.selective is XLA_SELECTIVE and facts.get("offloaded_projections"):

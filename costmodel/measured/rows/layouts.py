@@ -39,7 +39,8 @@ def layout(
     tensor = degrees["tensor"] > 1
     printed = columns.flag("sp")
     sequence_parallel = tensor and (habits.sequence_parallel if printed is None else printed)
-    given: dict[str, Any] = degrees | zero | stages | recompute | number | expert | overlap
+    offload = _offload(facts, software)
+    given: dict[str, Any] = degrees | zero | stages | recompute | number | expert | overlap | offload
     plan = Plan(
         **given,
         microbatch=micro,
@@ -192,6 +193,13 @@ def selective(facts: Mapping[str, float]) -> dict[str, Any]:
     return {"recompute": "selective"}
 
 
+def _offload(facts: Mapping[str, float], software: str) -> dict[str, float]:
+    """An optimizer in the host's memory; DeepSpeed keeps the gradients beside it (K: ZeRO-Offload)."""
+    if not facts.get("host_optimizer"):
+        return {}
+    return {"offload_optimizer": 1.0, "offload_gradients": float(software == "deepspeed")}
+
+
 _PRECISIONS = (
     ("nvfp4", "nvfp4"),
     ("mxfp8", "mxfp8"),
@@ -212,8 +220,14 @@ def _numbers(columns: Columns, facts: Mapping[str, float], software: str, assume
         raise RowError(f"`precision` is {cell!r}; expected one of {', '.join(word for word, _ in _PRECISIONS)}")
     if precision is None:
         assumed.append("bf16")
-    gradient = "bf16" if _own_zero(columns, software) else SOFTWARE[software].gradient_dtype
-    return {"precision": precision or "bf16", "attention": _attention(columns, facts), "gradient_dtype": gradient}
+    gradient = "bf16" if own_zero(columns, facts, software) else SOFTWARE[software].gradient_dtype
+    return {
+        "precision": precision or "bf16",
+        "attention": _attention(columns, facts),
+        "gradient_dtype": "fp32" if facts.get("wide_gradients") else gradient,
+        "loss": "chunked" if facts.get("chunked_loss") else "usual",
+        "master_weights": not facts.get("pure_narrow"),
+    }
 
 
 def _attention(columns: Columns, facts: Mapping[str, float]) -> str:
@@ -235,16 +249,18 @@ _KERNELS = (
 )
 
 
-def _own_zero(columns: Columns, software: str) -> bool:
+def own_zero(columns: Columns, facts: Mapping[str, float], software: str) -> bool:
     """Software that names its ZeRO stage and is no Megatron: as DeepSpeed, gradients in the weights' own type."""
     cell = columns.text("zero_stage_or_fsdp").lower()
-    return software == "megatron-2022" and "zero-1" in cell and "megatron" not in software_words(columns.row)
+    named = "zero-1" in cell and "megatron" not in software_words(columns.row)
+    return software == "megatron-2022" and (named or bool(facts.get("optimizer_sharded")))
 
 
 def _experts(
     columns: Columns, facts: Mapping[str, float], degrees: Mapping[str, int], assumed: list[str]
 ) -> dict[str, int]:
-    """Ranks over which experts are divided; each expert is whole on its rank."""
+    """Ranks over which experts are divided. Undivided, each is shared by the tensor ranks (K: Megatron-Core's default
+    `expert_tensor_parallel_size`); divided, each is whole on its rank (its recipes)."""
     experts, ranks = columns.count("experts"), degrees["tensor"] * degrees["context"] * degrees["data"]
     if not experts:
         return {}
@@ -258,7 +274,7 @@ def _experts(
         expert -= 1
     if printed and expert != printed:
         assumed.append(f"experts over {expert} ranks: {printed} does not divide them")
-    return {"expert": expert}
+    return {"expert": expert, "expert_tensor": degrees["tensor"] if expert == 1 else 1}
 
 
 def _overlap(facts: Mapping[str, float], habits: Habits) -> dict[str, bool]:

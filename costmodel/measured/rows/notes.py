@@ -37,6 +37,8 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
     """Numbers that `notes` and names give; a fact that is not there is absent."""
     notes, model = words(row, "notes"), words(row, "model")
     facts = {name: 1.0 for name, pattern in _FLAGS.items() if re.search(pattern, notes)}
+    if re.search(_FLAGS["host_optimizer"], words(row, "zero_stage_or_fsdp")):
+        facts["host_optimizer"] = 1.0
     if "vanilla tp" in notes:
         facts.pop("async_tp", None)
     if "tokendrop" in model or "token drop" in notes:
@@ -66,6 +68,14 @@ _FLAGS = {
     r"( is| are|:|=)? ?(off|disabled|false|none)",
     "force_balanced": r"force-balanced|balanced gate",
     "optimizer_sharded": r"megatron-deepspeed",  # K: ZeRO 1 in its examples; C: BigScience's rows fit in no other way
+    "host_optimizer": r"(cpu|host)[- ](adam\w*|optimi[sz]er)|cpu_?adam|zero[-_ ]offload"
+    r"|optimi[sz]er[- \w]{0,16} (in|on|to) (the )?(cpu|host)|offload(ed|s|ing)?[-_ ](the )?optimi[sz]er"
+    r"|optimi[sz]er[- ](cpu[- ])?(state[s ]*)?offload",
+    "allocated_memory": r"(memory|mem|peak)[^;(]{0,60}max_(memory_)?allocated|memory allocated|allocated memory",
+    "wide_gradients": r"(fp32|float32|32[- ]bit|single[- ]precision) (main[- ])?(grad\w*[- ])?(accum|sums)",
+    "chunked_loss": r"liger|chunk(ed)?[- ](fused[- ])?(linear[- ])?(loss|cross|logit|ce\b)"
+    r"|fused[- ]linear[- ]cross|cut[- ]cross",
+    "pure_narrow": r"pure (bf16|fp16|16[- ]bit|bfloat16|half)|(no|without) (fp32 |32[- ]bit )?master",
     "fast_dispatcher": r"deepep|hybridep",
     "vboost": r"vboost",
     "packed": r"packed|pack_sample_into_one=true",

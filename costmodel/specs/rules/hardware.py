@@ -45,7 +45,7 @@ def precision(d: Demands) -> Iterator[Rule]:
 def second_memory(d: Demands) -> Iterator[Rule]:
     """What is offloaded has somewhere to go."""
     chip = d.cluster.accelerator
-    for name in ("offload_weights", "offload_optimizer", "offload_activations"):
+    for name in ("offload_weights", "offload_optimizer", "offload_activations", "offload_gradients"):
         yield Rule(
             (name,),
             lambda p, name=name: (chip.second_memory_bytes > 0) | (getattr(p, name) <= 0),

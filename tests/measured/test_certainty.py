@@ -1,0 +1,89 @@
+"""The probability that a plan fits: against draws, against all plans of a lattice, and off at one half."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import optimize
+from costmodel.evaluators import evaluate, memory_by_stage, prepare
+from costmodel.exact import Exact
+from costmodel.formulas import cost, parts, peak
+from costmodel.inputs import Plan, Stack
+from costmodel.measured import fits_probability, with_margin
+from optimize.diagnosis import explain, validate
+from optimize.lattice import lattice
+from tests.support import builders
+from tests.support.builders import small_decoder
+
+LOG_SD = 0.1
+SEM = Exact(math)
+
+
+def machine(accelerators: int = 8, hbm_bytes: float = 80 * 2**30, log_sd: float = LOG_SD):
+    """The round cluster, whose software's memory is known to a tenth."""
+    found = builders.cluster(accelerators, stack=Stack(memory_log_sd=log_sd))
+    return dataclasses.replace(found, accelerator=dataclasses.replace(found.accelerator, hbm_bytes=hbm_bytes))
+
+
+@pytest.mark.parametrize("probability", [0.2, 0.5, 0.9, 0.99])
+def test_a_plan_at_the_limit_fits_as_often_as_was_asked(probability):
+    """A plan that needs all of the memory with its margin, on 100,000 machines whose needs are drawn."""
+    where = with_margin(machine(), probability)
+    peak_bytes = where.accelerator.hbm_bytes / where.stack.memory_margin
+    needs = peak_bytes * np.exp(LOG_SD * np.random.default_rng(0).standard_normal(100_000))
+    assert np.mean(needs <= where.accelerator.hbm_bytes) == pytest.approx(probability, abs=0.005)
+    assert fits_probability(peak_bytes, where) == pytest.approx(probability, rel=1e-12)
+
+
+def test_one_half_is_the_prediction_itself():
+    assert with_margin(machine(), 0.5).stack.memory_margin == 1.0
+    assert with_margin(with_margin(machine(), 0.99), 0.5) == machine()
+    assert (fits_probability(79e9, machine(hbm_bytes=80e9, log_sd=0.0)), fits_probability(1e9, machine())) == (1.0, 1.0)
+    assert fits_probability(81e9, machine(hbm_bytes=80e9, log_sd=0.0)) == 0.0
+
+
+@pytest.mark.parametrize("probability", [0.0, 1.0, -0.1, math.nan])
+def test_no_certainty(probability):
+    with pytest.raises(ValueError, match=r"`margin` is .*; expected a probability between 0 and 1"):
+        with_margin(machine(), probability)
+
+
+def test_what_a_search_compares_has_the_margin_and_what_is_told_has_not():
+    plan, where = Plan(data=2, pipeline=4), with_margin(machine(), 0.9)
+    workload, cluster, point = prepare(small_decoder(layers=16), where, plan)
+    plain = parts(*prepare(small_decoder(layers=16), machine(), plan), SEM).memory.peak_bytes
+    margin = where.stack.memory_margin
+    assert margin == pytest.approx(math.exp(1.2815515655446004 * LOG_SD), rel=1e-12)
+    assert cost(workload, cluster, point, SEM).peak_bytes == margin * plain
+    assert explain(small_decoder(layers=16), where, plan).fullest.peak_bytes == pytest.approx(plain, rel=1e-12)
+    needed = margin * plain
+    for hbm_bytes, fits in ((1.001 * needed, True), (0.999 * needed, False)):
+        tight = with_margin(machine(hbm_bytes=hbm_bytes), 0.9)
+        assert evaluate(small_decoder(layers=16), tight, plan).fits == fits
+        assert validate(small_decoder(layers=16), tight, plan).fits == fits
+        assert explain(small_decoder(layers=16), tight, plan).fits == fits
+
+
+@pytest.fixture(scope="module")
+def tight():
+    """A machine on which half of the plans fit as predicted, and fewer with a margin."""
+    workload, where = small_decoder(layers=8, batch=16), machine()
+    whole = lattice(workload, where, {"precision": "bf16"})
+    stages = [memory_by_stage(workload, where, whole.plan(i)) for i in range(len(whole))]
+    peaks = np.array([max(peak(stage, SEM) for stage in each) for each in stages])
+    return workload, machine(hbm_bytes=float(np.median(peaks))), whole, peaks
+
+
+@pytest.mark.parametrize("margin", [0.5, 0.9])
+def test_the_best_plan_is_the_best_of_those_that_fit_as_surely(tight, margin):
+    """Against every plan of the lattice, its stages one by one: bounds and checks hold at the same limit."""
+    workload, where, whole, peaks = tight
+    fitting = [i for i in range(len(whole)) if fits_probability(peaks[i], where) >= margin]
+    steps = [evaluate(workload, where, whole.plan(i)).step_s for i in fitting]
+    answer = optimize.find_plan(workload, where, fixed={"precision": "bf16"}, margin=margin)
+    assert answer.value == pytest.approx(min(steps), rel=1e-9)
+    assert answer.gap == pytest.approx(0.0, abs=1e-6)
+    assert answer.plans[0].validation.fits_probability >= margin
+    assert answer.plans[0].peak_bytes <= where.accelerator.hbm_bytes * math.exp(-LOG_SD * (1.28 if margin > 0.5 else 0))
