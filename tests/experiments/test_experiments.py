@@ -21,12 +21,12 @@ from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload
 from experiments import __main__ as command
 from experiments import runner as _runner
-from experiments.speed import bars, machine, processes
+from experiments.speed import bars, machine, processes, startup
 from experiments.speed import experiment as speed
 from experiments.speed.clock import best_sum_s
 from experiments.speed.operations import operations
 from experiments.speed.subject import LAYOUTS, Pool, cast, grid, random_plans, subject
-from tests.support import ROOT
+from tests.support import GOLDEN, ROOT
 
 BATCH = 256
 
@@ -72,6 +72,7 @@ def test_results_are_replaced_only_when_an_experiment_has_finished(tmp_path, mon
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_speed_runs_and_says_where_its_figures_come_from(tmp_path):
     words = [sys.executable, "-m", "experiments", "run", "speed", "--quick"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -79,7 +80,31 @@ def test_speed_runs_and_says_where_its_figures_come_from(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # no progress: not a terminal
     assert "Bars" in done.stdout
-    folder = tmp_path / "results" / "speed"
+    _is_complete(tmp_path / "results" / "speed")
+
+
+def test_speed_tells_and_draws_what_its_processes_measured(tmp_path, monkeypatch, capsys):
+    """With the answers of a run by night (golden), and the memory of ten thousand plans measured anew."""
+    answers = json.loads((GOLDEN / "speed_answers.json").read_text())
+    measure = processes.measure
+
+    def measured(role, on, **order):
+        return answers[role] if role in answers else measure(role, on, **order)
+
+    monkeypatch.setattr(processes, "measure", measured)
+    monkeypatch.setattr(processes, "two_cores", lambda *order: answers["two_cores"])
+    monkeypatch.setattr(startup, "seconds", lambda *order: answers["startup"])
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    assert command.main(["run", "speed", "--quick", "--plans", "10000"]) == 0
+    shown = capsys.readouterr()
+    assert "Bars" in shown.out
+    assert shown.err == ""
+    assert _is_complete(tmp_path / "results" / "speed")["memory"]["plans"] == 10_000
+
+
+def _is_complete(folder: Path) -> dict:
+    """The results in a folder of `speed`, which holds all of them, where they come from, and the figures."""
     result = json.loads((folder / "result.json").read_text())
     assert {"experiment", "question", "inputs", "date", "versions", "git_commit", "machine", "seconds"} <= set(result)
     assert result["inputs"]["quick"] is True
@@ -92,6 +117,7 @@ def test_speed_runs_and_says_where_its_figures_come_from(tmp_path):
     passed = {bar["name"]: bar["passed"] for bar in result["results"]["bars"]}
     assert passed["values, one core, over Python floats"]
     assert passed["gradients by the plan over Python floats' values"]
+    return result["results"]
 
 
 X, Y = np.ones(8, np.float32), np.full(8, 2.0, np.float32)

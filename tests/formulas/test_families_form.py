@@ -24,8 +24,9 @@ from costmodel.models.evoformer import evoformer
 from costmodel.models.swin import swin
 from costmodel.pytree import as_floats
 from tests.formulas.test_convexity import TOLERANCE, gaps, log_step
-from tests.formulas.test_gradients import KINK, STEP, units
+from tests.formulas.test_gradients import KINK, QUICK, STEP, units
 from tests.support.builders import cluster, small_decoder, small_moe
+from tests.support.interpreted import interpreted
 from tests.support.strategies import cluster_batch, double, point_batch
 from tests.support.trees import flatten, unflatten
 
@@ -71,7 +72,7 @@ def alone(n):
 def slopes():
     """The gradient of the logs of step and peak, with weights of their own, by everything but the workload.
 
-    In plain JAX, operation by operation: compiling all families would take two minutes.
+    Traced by JAX and run by NumPy: compiling all families would take two minutes.
     """
 
     def logs(args, job, weights):
@@ -79,7 +80,7 @@ def slopes():
         at = cost(job[0], unflatten(machine, args, "cluster"), unflatten(point, args, "point"), Exact(jnp))
         return jnp.sum(weights[0] * jnp.log(at.step_s) + weights[1] * jnp.log(at.peak_bytes))
 
-    return jax.grad(logs)
+    return interpreted(jax.grad(logs))
 
 
 def leaves(job):
@@ -96,7 +97,8 @@ def test_gradients_equal_central_differences(family):
     job = jobs(family, BATCH, seed=11)
     args = {name: np.broadcast_to(value, BATCH).astype(float) for name, value in leaves(job).items()}
     with double():
-        found = [slopes()(args, job, jnp.asarray(row)) for row in np.eye(2)]
+        pulled = slopes()
+        found = [pulled(args, job, row) for row in np.eye(2)]
     automatic = np.stack([[np.asarray(by[name]) * units(args)[name] for name in args] for by in found])
     middle, sides = logs_of(job, args), []
     for sign in (-1, 1):
@@ -114,16 +116,16 @@ def test_gradients_equal_central_differences(family):
 
 @families
 def test_float32_gradients_are_finite_at_every_degree_1(family):
-    """In plain JAX, operation by operation."""
+    """Traced by JAX and run by NumPy, which keep to 32 bits."""
     point, machine = alone(BATCH), cluster_batch(np.random.default_rng(6), BATCH, 3)
     workload = dataclasses.replace(as_floats(FAMILIES[family]), batch=8 * point.microbatch)
-    job = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), (workload, machine, point))
+    job = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), (workload, machine, point))
 
     def total_s(workload, machine, point):
         found = cost(workload, machine, point, Exact(jnp))
         return jnp.sum(jnp.log(found.step_s) + jnp.log(found.peak_bytes))
 
-    found = jax.grad(total_s, argnums=(1, 2))(*job)
+    found = interpreted(jax.grad(total_s, argnums=(1, 2)))(*job)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
     assert (np.asarray(found[0].accelerator.hbm_bytes_per_s) < 0).all()
 
@@ -178,16 +180,27 @@ def test_terms_sum_to_the_step(family, plan):
     assert sum(term.exposed_s for term in answer.terms) == pytest.approx(step_s, rel=1e-12)
 
 
-@pytest.mark.slow
-def test_many_kinds_of_layer_are_evaluated_apart():
+FOUR = swin(depths=(1, 2, 2, 2), hidden=24, heads=(2, 4, 8, 8), image=64, window=(4, 4, 4, 2), classes=10, batch=64)
+
+
+@pytest.mark.parametrize(
+    ("workload", "most_together"),
+    [
+        pytest.param(FAMILIES["encoder-decoder"], 1, id="as if two were many"),
+        pytest.param(FOUR, compiled_kinds.KINDS_TOGETHER, id="four stages", marks=pytest.mark.nightly),
+    ],
+)
+def test_many_kinds_of_layer_are_evaluated_apart(workload, most_together, monkeypatch):
     """`compiled` ends fusion between kinds, and pulls gradients back through programs of their own."""
-    four = swin(depths=(1, 2, 2, 2), hidden=24, heads=(2, 4, 8, 8), image=64, window=(4, 4, 4, 2), classes=10, batch=64)
-    assert compiled_kinds.many_kinds(four)
-    workload, (_, machine, point) = as_floats(four), jobs("swin", 8, seed=2)
+    monkeypatch.setattr(compiled_kinds, "KINDS_TOGETHER", most_together)
+    monkeypatch.setattr(compiled, "COMPILER_OPTIONS", {"gradient": QUICK})
+    compiled._gradient.cache_clear()
+    assert compiled_kinds.many_kinds(workload)
+    workload, (_, machine, point) = as_floats(workload), jobs("swin", 8, seed=2)
     single = jax.tree.map(np.float32, (compiled.anonymous(workload), compiled.anonymous(machine), point))
-    found, expected = compiled.value_program()(*single), cost(workload, machine, point, NUMPY)
-    np.testing.assert_allclose(found.step_s, expected.step_s, rtol=2e-5)
-    np.testing.assert_allclose(found.peak_bytes, expected.peak_bytes, rtol=2e-5)
+    values, expected = compiled.value_program()(*single), cost(workload, machine, point, NUMPY)
+    np.testing.assert_allclose(values.step_s, expected.step_s, rtol=2e-5)
+    np.testing.assert_allclose(values.peak_bytes, expected.peak_bytes, rtol=2e-5)
     slopes = compiled.gradient(("tensor", "microbatch"))(*single)
     np.testing.assert_allclose(slopes.value, expected.step_s, rtol=2e-5)
     for name, slope in slopes.plan.items():

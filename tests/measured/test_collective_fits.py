@@ -26,7 +26,7 @@ from tests.support.fabrics import OPS, cluster_of, measured
 TABLE = tomllib.loads((GOLDEN / "nccl_h100_allreduce.toml").read_text())
 SERIES = tomllib.loads((GOLDEN / "nccl_collectives.toml").read_text())
 SHARED = places.SHARED / "measurements/microbenchmarks.csv"
-EVERY = often(4, 1)  # of the measured operations and fabrics; the shipped ones are all tried
+EVERY = often(8, 1)  # of the measured operations and fabrics; the shipped ones are all tried
 NEEDS_SHARED = pytest.mark.skipif(not SHARED.exists(), reason="the golden tables stand for the measurements")
 MATH, NUMPY = Exact(math), Exact(np)
 
