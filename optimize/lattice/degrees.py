@@ -44,10 +44,17 @@ def _check_sizes(workload: Workload, cluster: Cluster) -> None:
 
 def _outer(d: Demands, keeps: Keeps, fixed: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
     """Domains and tensor degrees, the usual domain first."""
-    total = int(d.cluster.accelerators)
-    widths = divisors(math.gcd(total, *(int(size) for size, _ in d.tensor_divides)))
-    tensors = [t for t in widths if keeps({"tensor": t}) and wanted(fixed, "tensor", t)]
+    tensors = [t for t in tensor_widths(d, fixed, int(d.cluster.accelerators)) if keeps({"tensor": t})]
     return itertools.product(_domains(d, keeps, fixed), tensors)
+
+
+def tensor_widths(d: Demands, fixed: Mapping[str, Any], total: int = 0) -> list[int]:
+    """Tensor degrees that divide all that they must, and so many accelerators (0: any number).
+
+    Where nothing is divided, more ranks do the same work again: one is enough where the number is open.
+    """
+    widths = divisors(math.gcd(total, *(int(size) for size, _ in d.tensor_divides)) or 1)
+    return [t for t in widths if wanted(fixed, "tensor", t)]
 
 
 def _domains(d: Demands, keeps: Keeps, fixed: Mapping[str, Any]) -> list[int]:
@@ -65,7 +72,7 @@ def _rows(d: Demands, keeps: Keeps, fixed: Mapping[str, Any], domain: int, tenso
     inside = int(d.cluster.accelerators) // tensor
     batch = int(d.workload.batch)
     stages = [p for p in divisors(inside) if p <= d.layers]
-    experts, shares = _expert_degrees(d, inside * tensor)
+    experts, shares = expert_degrees(d, inside * tensor)
     grid = np.meshgrid(divisors(math.gcd(inside, int(d.workload.sequence))), stages, experts, shares, indexing="ij")
     context, pipeline, expert, expert_tensor = (axis.ravel() for axis in grid)
     whole = inside % (context * pipeline) == 0
@@ -77,24 +84,26 @@ def _rows(d: Demands, keeps: Keeps, fixed: Mapping[str, Any], domain: int, tenso
         legal = legal & wanted(fixed, name, c[name])
     c = {name: column[legal] for name, column in c.items()}
     c |= {name: np.full_like(c["context"], value) for name, value in (("tensor", tensor), ("domain", domain))}
-    return _with_microbatches(c, batch, fixed)
+    return with_microbatches(c, batch, fixed)
 
 
-def _with_microbatches(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def with_microbatches(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Each row with every size of a microbatch that its data ranks have."""
     each = {int(data): divisors(batch // int(data)) for data in np.unique(c["data"])}
     each = {data: [m for m in sizes if wanted(fixed, "microbatch", m)] for data, sizes in each.items()}
     lists = [each[int(data)] for data in c["data"]]
     times = np.array([len(sizes) for sizes in lists], int)
-    rows = {name: np.repeat(column, times) for name, column in c.items()}
+    rows = {name: np.repeat(column, times) for name, column in c.items() if name != "microbatch"}
     return rows | {"microbatch": np.array(list(itertools.chain.from_iterable(lists)), int)}
 
 
-def _expert_degrees(d: Demands, ranks: int) -> tuple[list[int], list[int]]:
-    """Degrees of the second mesh that divide what they share."""
+def expert_degrees(d: Demands, ranks: int = 0) -> tuple[list[int], list[int]]:
+    """Degrees of the second mesh that divide what they share, and so many ranks (0: any number)."""
     degrees = []
     for name in (Split.EXPERT, Split.EXPERT_TENSOR):
         values = [int(size) for degree, size, _ in d.expert_divides if degree == name]
-        degrees.append(divisors(math.gcd(ranks, *values)) if d.has_experts else [1])
+        whole = math.gcd(ranks, *values) or int(d.workload.sequence * d.workload.batch)
+        degrees.append(divisors(whole) if d.has_experts else [1])
     return degrees[0], degrees[1]
 
 
