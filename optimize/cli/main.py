@@ -1,7 +1,7 @@
 """The console command `equipoise`: which command, its exit status, and errors in one line.
 
-Exit status: 0 an answer, 2 wrong input, 3 no feasible answer. With `--json`, standard output holds one JSON object,
-whatever happens.
+Exit status: 0 an answer, 2 wrong input, 3 no feasible answer, 4 time was up before there was one. With `--json`,
+standard output holds one JSON object, whatever happens.
 """
 
 import importlib
@@ -53,7 +53,7 @@ examples:
   equipoise explain --help
   equipoise models --json
 
-exit status: 0 an answer, 2 wrong input, 3 no feasible answer"""
+exit status: 0 an answer, 2 wrong input, 3 no feasible answer, 4 time was up before there was one"""
 
 
 def main(words: Sequence[str] | None = None) -> Never:

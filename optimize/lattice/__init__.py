@@ -7,7 +7,7 @@ from costmodel import door
 if TYPE_CHECKING:
     from optimize.lattice.axes import LARGEST_VIRTUAL as LARGEST_VIRTUAL
     from optimize.lattice.axis import Axis as Axis
-    from optimize.lattice.counts import lattice_of_counts as lattice_of_counts
+    from optimize.lattice.counts import legal_counts as legal_counts
     from optimize.lattice.default_plan import choose_plan as choose_plan
     from optimize.lattice.default_plan import enlarged as enlarged
     from optimize.lattice.default_plan import plan_precision as plan_precision

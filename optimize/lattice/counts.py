@@ -1,35 +1,28 @@
-"""Rows of degrees on every count of accelerators at once: which counts have a legal plan, and what may run on them."""
+"""Which counts of accelerators have a legal plan: the products of all rows of degrees that keep the rules."""
 
 import dataclasses
-import functools
 
 import numpy as np
 
 from costmodel.inputs import Cluster, Workload
 from costmodel.models import run_by
 from costmodel.specs import Demands, demands, kept
-from optimize.lattice.axes import switches_axis
 from optimize.lattice.axis import Fixed, wanted
-from optimize.lattice.degrees import divisors, expert_degrees, tensor_widths, with_microbatches
-from optimize.lattice.lattice import Lattice
+from optimize.lattice.degrees import divisors, expert_degrees, tensor_widths
 
 
-def lattice_of_counts(workload: Workload, cluster: Cluster, fixed: Fixed, most: int) -> Lattice:
-    """Every legal row of degrees on up to `most` accelerators in whole innermost domains of `fixed["domain"]`.
+def legal_counts(workload: Workload, cluster: Cluster, fixed: Fixed, most: int) -> np.ndarray:
+    """Every count up to `most`, in order, that some row of degrees fills in whole domains of `fixed["domain"]`.
 
-    The column `accelerators` is the product of a row's degrees, `cluster` gives the tiers, whatever its own count. Of
-    the options that are left to rows only the switches are an axis (sequence parallelism, kind of context).
+    `cluster` gives the tiers, whatever its own count. What options ask of degrees is left out: a count that is listed
+    may have no plan, none that has one is missing.
     """
-    workload = run_by(workload, cluster.stack.habits)
-    d, domain = demands(workload, cluster), int(fixed["domain"])
+    d, domain = demands(run_by(workload, cluster.stack.habits), cluster), int(fixed["domain"])
     parts = [_of_tensor(d, fixed, domain, tensor, most) for tensor in tensor_widths(d, fixed)]
-    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
-    axis = switches_axis(d, functools.partial(kept, d), rows, fixed)
-    whole = Lattice(workload, cluster, fixed, rows, (axis,), np.cumsum(axis.count))
-    return whole.with_rows(np.flatnonzero(axis.count > 0))
+    return np.unique(np.concatenate([np.zeros(0, int), *parts]))
 
 
-def _of_tensor(d: Demands, fixed: Fixed, domain: int, tensor: int, most: int) -> dict[str, np.ndarray]:
+def _of_tensor(d: Demands, fixed: Fixed, domain: int, tensor: int, most: int) -> np.ndarray:
     axes = {"context": divisors(int(d.workload.sequence)), "pipeline": list(range(1, d.layers + 1))}
     axes |= {"data": divisors(int(d.workload.batch))}
     axes |= dict(zip(("expert", "expert_tensor"), expert_degrees(d), strict=True))
@@ -43,4 +36,4 @@ def _of_tensor(d: Demands, fixed: Fixed, domain: int, tensor: int, most: int) ->
     c |= {"accelerators": total[whole], "microbatch": np.ones_like(c["context"])}
     sized = dataclasses.replace(d, cluster=dataclasses.replace(d.cluster, accelerators=c["accelerators"]))
     legal = np.broadcast_to(kept(sized, c), c["context"].shape)  # each row on a cluster of its own size
-    return with_microbatches({name: column[legal] for name, column in c.items()}, int(d.workload.batch), fixed)
+    return np.unique(c["accelerators"][legal])

@@ -84,16 +84,15 @@ def _rows(d: Demands, keeps: Keeps, fixed: Mapping[str, Any], domain: int, tenso
         legal = legal & wanted(fixed, name, c[name])
     c = {name: column[legal] for name, column in c.items()}
     c |= {name: np.full_like(c["context"], value) for name, value in (("tensor", tensor), ("domain", domain))}
-    return with_microbatches(c, batch, fixed)
+    return _with_microbatches(c, batch, fixed)
 
 
-def with_microbatches(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Each row with every size of a microbatch that its data ranks have."""
+def _with_microbatches(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str, Any]) -> dict[str, np.ndarray]:
     each = {int(data): divisors(batch // int(data)) for data in np.unique(c["data"])}
     each = {data: [m for m in sizes if wanted(fixed, "microbatch", m)] for data, sizes in each.items()}
     lists = [each[int(data)] for data in c["data"]]
     times = np.array([len(sizes) for sizes in lists], int)
-    rows = {name: np.repeat(column, times) for name, column in c.items() if name != "microbatch"}
+    rows = {name: np.repeat(column, times) for name, column in c.items()}
     return rows | {"microbatch": np.array(list(itertools.chain.from_iterable(lists)), int)}
 
 

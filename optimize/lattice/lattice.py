@@ -111,7 +111,7 @@ class Lattice:
         plain, rows = self.points_of_rows(row, dtype), {}
         for axis, entry in zip(self.axes, entries, strict=True):
             rows |= axis.fields(entry, dtype)
-        shard = rows.pop("data_shard", dtype(0))
+        shard = rows.pop("data_shard")
         ranks = (self.rows["data"] * self.rows["context"]).astype(dtype)[row]
         copies = np.where(shard > 0, ranks / np.maximum(shard, 1), dtype(1.0))
         return dataclasses.replace(plain, **rows, copies=copies)
@@ -120,8 +120,7 @@ class Lattice:
         """The degrees of rows; their options are left as in the default plan."""
         degrees = {name: column[row].astype(dtype) for name, column in self.rows.items() if name != "data"}
         extra = {name: values.astype(dtype)[row] for name, values in self._extra_layers.items()}
-        count = {"accelerators": dtype(self.cluster.accelerators)}  # unless rows differ in it (`of_counts`)
-        return dataclasses.replace(self._plain, **{**count, **degrees}, **extra)
+        return dataclasses.replace(self._plain, **degrees, **extra, accelerators=dtype(self.cluster.accelerators))
 
     def with_rows(self, order: np.ndarray) -> "Lattice":
         """The lattice of these rows, in this order."""

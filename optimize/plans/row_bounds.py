@@ -12,9 +12,9 @@ import itertools
 
 import numpy as np
 
-from costmodel import Exact, Scalar, Semantics, as_floats
-from costmodel.formulas import counts, in_flight, memory, optimizer_s, stages, timing
-from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Stack, Workload, options
+from costmodel import Exact, as_floats
+from costmodel.formulas import counts, in_flight, memory, stages, timing
+from costmodel.inputs import SCHEDULES, PlanPoint, options
 from optimize.lattice import LARGEST_VIRTUAL, Lattice
 from optimize.question import products_s
 
@@ -35,26 +35,20 @@ def row_bounds_s(lattice: Lattice) -> np.ndarray:
 
 
 def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
-    """Whether any plan of a row may fit."""
-    point = _cheapest(lattice, rows, *max(_switches(lattice)))
-    least = least_peak_bytes(as_floats(lattice.workload), lattice.cluster.stack, point)
-    return least <= lattice.cluster.accelerator.hbm_bytes
-
-
-def least_peak_bytes(workload: Workload, stack: Stack, point: PlanPoint) -> np.ndarray:
-    """Bytes below which no plan of these rows is, under the options that take least memory.
+    """Whether any plan of a row may fit, under the options that take least memory.
 
     The leanest schedules keep fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1
     (3 gathers); weights shared by all ranks are the least; a share of the layers under recompute keeps more than all.
     """
-    stack, least = as_floats(stack), np.full(np.shape(point.pipeline), np.inf)
-    counted = counts(workload, point, _EXACT)
-    for held, stage, recompute in itertools.product(
-        _leanest(point, counted.microbatches), (2, 3), stack.habits.recompute_rows().values()
-    ):
+    workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
+    point = _cheapest(lattice, rows, *max(_switches(lattice)))
+    counted, least = counts(workload, point, _EXACT), np.full(rows.stop - rows.start, np.inf)
+    rows_of_modes = lattice.cluster.stack.habits.recompute_rows().values()
+    leanest = _leanest(point, counted.microbatches)
+    for held, stage, recompute in itertools.product(leanest, (2, 3), rows_of_modes):
         chosen = dataclasses.replace(held, zero=options.ZERO_STAGES[stage], recompute=recompute)
         least = np.minimum(least, memory(counted, chosen, stack, _EXACT).peak_bytes)
-    return _SAFE * least
+    return _SAFE * least <= lattice.cluster.accelerator.hbm_bytes
 
 
 def _leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
@@ -86,33 +80,25 @@ def _switches(lattice: Lattice) -> set[tuple[float, float]]:
 
 
 def _bound_s(lattice: Lattice, rows: slice, parallel: float, ring: float) -> np.ndarray:
+    workload = as_floats(lattice.workload)
     cluster = as_floats(dataclasses.replace(lattice.cluster, prices=None))
     point = _cheapest(lattice, rows, parallel, ring)
-    return least_step_s(as_floats(lattice.workload), cluster, point, _EXACT)
-
-
-def least_step_s(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Scalar:
-    """The bound at the head of this file, of a point with the options that take least: any rates, any semantics."""
-    counted = counts(workload, point, sem)
-    times = timing(counted, point, cluster, sem)
-    pipe, m = stages(counted, times, point), counted.microbatches
+    counted = counts(workload, point, _EXACT)
+    pipe = stages(counted, timing(counted, point, cluster, _EXACT), point)
+    single = np.maximum(2.0 - point.pipeline, 0.0)
     first_s, last_s, middle_s = (getattr(pipe, name).seconds for name in ("first", "last", "middle"))
-    single = point.single_stage(sem)
-    beyond_s = sem.maximum(m * (first_s + single * last_s), m * last_s, (m - 1) * middle_s)
-    shared = dataclasses.replace(point, zero=options.ZERO_STAGES[3])  # an update of the least share of the weights
-    update_s = optimizer_s(counted, shared, cluster.stack, times.rates, sem)
-    return m * pipe.plain.seconds + beyond_s + update_s + cluster.stack.step_s
+    m = counted.microbatches
+    beyond_s = np.maximum(m * (first_s + single * last_s), np.maximum(m * last_s, (m - 1) * middle_s))
+    return m * pipe.plain.seconds + beyond_s + cluster.stack.step_s
 
 
 def _cheapest(lattice: Lattice, rows: slice, parallel: float, ring: float) -> PlanPoint:
+    """Rows of degrees under the options that take least time in a stage."""
     point = lattice.points_of_rows(np.arange(rows.start, rows.stop), np.float64)
-    return cheapest(dataclasses.replace(point, sequence_parallel=parallel, context_ring=ring))
-
-
-def cheapest(point: PlanPoint) -> PlanPoint:
-    """Degrees under the options that take least time in a stage."""
     return dataclasses.replace(
         point,
+        sequence_parallel=parallel,
+        context_ring=ring,
         schedule=SCHEDULES["one_f_one_b"].row,
         zero=options.ZERO_STAGES[0],
         recompute=options.RECOMPUTES["none"],
