@@ -133,7 +133,9 @@ def _counts(problem: Problem) -> list[int]:
 
 
 def _lattice(problem: Problem, workload: Workload, count: int) -> Lattice:
-    return lattice(workload, sized(problem.machine, count), {**problem.fixed, "domain": problem.domain})
+    return lattice(
+        workload, sized(problem.machine, count), {**problem.fixed, "domain": problem.domain}, every_shard=False
+    )
 
 
 def _merged(lattices: list[Lattice], counts: np.ndarray) -> Plans:

@@ -28,7 +28,9 @@ Solve = Callable[[Problem, PlanPoint, float], Any]
 def families_of(cell: Cell) -> Families:
     """Every family of plans of a cell: enumerated when asked for, a lattice is not kept."""
     p = cell.problem
-    return Families(lattice(p.job.workload, sized(p.machine, cell.accelerators), {**p.fixed, "domain": p.domain}))
+    return Families(
+        lattice(p.job.workload, sized(p.machine, cell.accelerators), {**p.fixed, "domain": p.domain}, every_shard=False)
+    )
 
 
 def reference(cell: Cell, y: np.ndarray) -> np.ndarray:

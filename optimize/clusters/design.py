@@ -247,6 +247,7 @@ def _notes(
 ) -> tuple[str, ...]:
     """What the figures do not say."""
     said = [f"plans with {', '.join(left_out)} only: all of them would be too many here"] if left_out else []
+    said.append("plans whose weights are shared by all data ranks or inside one domain (`plan` searches other shares)")
     if problem.limits.rent:
         said.append("rates of any size have no rental price: real parts only")
     elif continuous is None:

@@ -149,7 +149,9 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
         if spare <= 0:
             return
         cut = math.log(spare / (job.weight * job.steps)) if math.isfinite(spare) else math.inf
-        families = Families(lattice(job.workload, part.cluster, {**parts.fixed, "domain": part.domain}))
+        families = Families(
+            lattice(job.workload, part.cluster, {**parts.fixed, "domain": part.domain}, every_shard=False)
+        )
         log_step_s, plan, evaluations = best_plan(job.workload, cluster, families, np.log(rates), hbm_bytes, cut)
         parts.evaluations += evaluations
         if plan is None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from optimize.lattice.default_plan import plan_precision as plan_precision
     from optimize.lattice.enumeration import lattice as lattice
     from optimize.lattice.lattice import CHUNK as CHUNK
+    from optimize.lattice.lattice import LEFT_OUT as LEFT_OUT
     from optimize.lattice.lattice import OVERLAPS as OVERLAPS
     from optimize.lattice.lattice import SEARCHED as SEARCHED
     from optimize.lattice.lattice import Chunk as Chunk

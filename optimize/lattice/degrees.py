@@ -21,12 +21,19 @@ _TOO_MANY = (
 )
 
 
-def rows_of_degrees(d: Demands, keeps: Keeps, fixed: Mapping[str, Any]) -> Iterator[dict[str, np.ndarray]]:
-    """Part by part, in a fixed order: the usual domain first, then the least tensor degree."""
+def rows_of_degrees(
+    d: Demands, keeps: Keeps, fixed: Mapping[str, Any], half: bool = True
+) -> Iterator[dict[str, np.ndarray]]:
+    """Part by part, in a fixed order: the usual domain first, then the least tensor degree; none is empty.
+
+    Domains of which more than `half` is used, or else those of which less is.
+    """
     _check_sizes(d.workload, d.cluster)
     count = 0
-    for domain, tensor in _outer(d, keeps, fixed):
+    for domain, tensor in _outer(d, keeps, fixed, half):
         part = _rows(d, keeps, fixed, domain, tensor)
+        if not len(part["tensor"]):
+            continue
         count += len(part["tensor"])
         if count > MOST_ROWS:
             cluster = d.cluster
@@ -42,10 +49,10 @@ def _check_sizes(workload: Workload, cluster: Cluster) -> None:
             raise CommandError(Status.bad_input, f"`{name}` is {value}; expected at most {LARGEST} for a search")
 
 
-def _outer(d: Demands, keeps: Keeps, fixed: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+def _outer(d: Demands, keeps: Keeps, fixed: Mapping[str, Any], half: bool) -> Iterator[tuple[int, int]]:
     """Domains and tensor degrees, the usual domain first."""
     tensors = [t for t in tensor_widths(d, fixed, int(d.cluster.accelerators)) if keeps({"tensor": t})]
-    return itertools.product(_domains(d, keeps, fixed), tensors)
+    return itertools.product(_domains(d, keeps, fixed, half), tensors)
 
 
 def tensor_widths(d: Demands, fixed: Mapping[str, Any], total: int = 0) -> list[int]:
@@ -57,13 +64,16 @@ def tensor_widths(d: Demands, fixed: Mapping[str, Any], total: int = 0) -> list[
     return [t for t in widths if wanted(fixed, "tensor", t)]
 
 
-def _domains(d: Demands, keeps: Keeps, fixed: Mapping[str, Any]) -> list[int]:
+def _domains(d: Demands, keeps: Keeps, fixed: Mapping[str, Any], half: bool) -> list[int]:
     inner, total = d.cluster.tiers[0], int(d.cluster.accelerators)
     usable, size = int(inner.usable_size), int(inner.size)
-    domains = [usable, *(n for n in divisors(total) if size / 2 < n <= size and n != usable)]
+    if half:
+        domains = [usable, *(n for n in divisors(total) if size / 2 < n <= size and n != usable)]
+    else:
+        domains = [n for n in divisors(total) if n <= size / 2 and n != usable]
     if fixed.get("domain") is not None:
         domains = [fixed["domain"]] if isinstance(fixed["domain"], int) else sorted(fixed["domain"])
-    domains = domains[:1] if total <= domains[0] else domains
+    domains = domains[:1] if domains and total <= domains[0] else domains
     return [n for n in domains if keeps({"domain": n, "accelerators": total})]
 
 
