@@ -7,6 +7,7 @@ from costmodel import door
 if TYPE_CHECKING:
     from optimize.lattice.axes import LARGEST_VIRTUAL as LARGEST_VIRTUAL
     from optimize.lattice.axis import Axis as Axis
+    from optimize.lattice.axis import even_layers as even_layers
     from optimize.lattice.counts import legal_counts as legal_counts
     from optimize.lattice.default_plan import choose_plan as choose_plan
     from optimize.lattice.default_plan import enlarged as enlarged

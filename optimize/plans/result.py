@@ -25,7 +25,7 @@ class Ranked:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanResult:
-    """The answer. `lower_bound` holds for every plan of the lattice that fits; where that is complete, it is the value."""
+    """The answer. `lower_bound` holds for every plan of the lattice that fits; it is the value of a complete search."""
 
     status: Status
     message: str
