@@ -19,6 +19,7 @@ from optimize.diagnosis.operators import operators
 from optimize.lattice.default_plan import choose_plan
 from optimize.lattice.enumeration import lattice
 from optimize.status import CommandError, Status
+from tests.support.builders import cluster, small_decoder
 
 PLANS = {
     "one accelerator": {"model": "gpt-1.7b", "accelerators": 1, "batch": 4, "tensor": 1, "pipeline": 1},
@@ -198,10 +199,10 @@ def test_experts_are_divided_before_it_is_said_that_nothing_fits():
 
 def test_what_needs_least_is_taken_before_it_is_said_that_nothing_fits():
     """A machine that the leanest plan of all just fills."""
-    workload, machine = load_workload("llama3-70b", batch=64), load_cluster("h100", 64)
+    workload, machine = small_decoder(batch=8), cluster(4, domain=4)
     saving = {"recompute": "full", "recompute_share": 1.0, "zero_stage": 3, "microbatch": 1}
     whole = lattice(workload, machine, saving)
-    least = min(float(evaluate(workload, machine, whole.plan(i)).memory.peak_bytes) for i in range(0, len(whole)))
+    least = min(float(evaluate(workload, machine, whole.plan(i)).memory.peak_bytes) for i in range(len(whole)))
     for bytes_of, fits in ((1.001, True), (0.999, False)):
         chip = dataclasses.replace(machine.accelerator, hbm_bytes=bytes_of * least)
         tight = dataclasses.replace(machine, accelerator=chip)
