@@ -20,7 +20,7 @@ examples:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The exit status: 0, or 2 for wrong input."""
+    """The exit status: 0, 1 where an experiment refutes what it is about, 2 for wrong input."""
     words = sys.argv[1:] if words is None else list(words)
     match words:
         case ["list"]:
@@ -66,7 +66,11 @@ def _run(name: str, fields: list[str]) -> int:
     for table in module.tables(result["results"]):
         console.print(table)
     console.print(f"results/{name}/result.json, {result['seconds']:.0f} s", highlight=False)
-    return 0
+    wrong = module.failure(result["results"]) if hasattr(module, "failure") else None
+    if wrong is None:
+        return 0
+    print(f"experiments: {name} failed: {wrong}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

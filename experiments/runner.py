@@ -2,7 +2,7 @@
 
 An experiment is a package; its module `experiment` has a docstring whose first line is its question, a frozen dataclass
 `Config` of its settings, `run(config, folder, say) -> results` (a dictionary for JSON; figures and tables go into
-`folder`) and `tables(results)`, what the terminal shows.
+`folder`) and `tables(results)`, what the terminal shows. It may have `failure(results)`: what makes the run a failure.
 """
 
 import difflib

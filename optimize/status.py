@@ -8,12 +8,13 @@ class Status(enum.Enum):
 
     ok = "answered"
     bad_input = "the input is wrong"
+    out_of_time = "time was up before any answer was found"
     infeasible = "no answer meets the constraints"
     incomplete = "stopped before everything was evaluated: the best so far, with a lower bound"
 
     @property
     def exit_status(self) -> int:
-        return {Status.ok: 0, Status.bad_input: 2, Status.infeasible: 3, Status.incomplete: 130}[self]
+        return {Status.ok: 0, Status.bad_input: 2, Status.infeasible: 3, Status.out_of_time: 4}.get(self, 130)
 
 
 class CommandError(Exception):

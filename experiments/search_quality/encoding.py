@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodel import map_leaves
 from costmodel.inputs import Plan, PlanPoint, Workload
-from optimize.clusters import between, cells
+from optimize.clusters import cells
 from optimize.lattice import Axis, Lattice, lattice
 from optimize.question import RATES, Problem, sized
 
@@ -128,17 +128,14 @@ class Encoding:
 
 
 def _counts(problem: Problem) -> list[int]:
-    """The grid of the solver, and what it may look at between its points."""
-    grid = cells(problem)
-    counts = [cell.accelerators for cell in grid]
-    if not grid:
-        return []
-    pairs = zip(counts, counts[1:], strict=False)
-    return sorted({*counts, *(n for low, high in pairs for n in between(low, high, problem.domain))})
+    """Every count, as the solver has them."""
+    return [cell.accelerators for cell in cells(problem)]
 
 
 def _lattice(problem: Problem, workload: Workload, count: int) -> Lattice:
-    return lattice(workload, sized(problem.machine, count), {**problem.fixed, "domain": problem.domain})
+    return lattice(
+        workload, sized(problem.machine, count), {**problem.fixed, "domain": problem.domain}, every_shard=False
+    )
 
 
 def _merged(lattices: list[Lattice], counts: np.ndarray) -> Plans:

@@ -147,3 +147,8 @@ def tables(results: dict[str, Any]) -> Iterator[Any]:
         table.add_row(target["target"], target["measured"], {True: "yes", False: "no", None: "-"}[target["met"]])
     yield table
     yield from results["losses"]
+
+
+def failure(results: dict[str, Any]) -> str | None:
+    """What makes the whole run a failure: an answer below what was told to be a bound."""
+    return "; ".join(results["refuted"]) or None

@@ -24,20 +24,22 @@ HEADINGS = {
 evaluations to 0.1 %."""
 
 NEVER = math.inf
+BELOW = 1e-6  # of a bound: by which an exact value may be below it, for rounding
 
 
 def judge(cases: Sequence[Case], runs: dict[tuple[str, str], dict[str, Any]], run_s: float, clock: str) -> dict:
     """Everything of result.json."""
     best = {case.name: _best(case, runs) for case in cases}
     rows = [_row(case, method, run, best[case.name], run_s, clock) for case, method, run in _in_order(cases, runs)]
-    kinds = list(dict.fromkeys(case.kind for case in cases))
+    kinds, refuted = list(dict.fromkeys(case.kind for case in cases)), _refuted(cases, runs)
     by_kind = {kind: _by_method([row for row in rows if row["kind"] == kind]) for kind in kinds}
     return {
         "problems": [{"name": c.name, "kind": c.kind, "best": _json(best[c.name]), "case": vars(c)} for c in cases],
         "clock": clock,
         "run_s": run_s,
         "by_kind": by_kind,
-        "targets": [target for kind in kinds for target in _targets(kind, rows)],
+        "targets": [_refutation(refuted), *(target for kind in kinds for target in _targets(kind, rows))],
+        "refuted": refuted,
         "losses": _losses(rows, runs),
         "rows": rows,
         "traces": {f"{c.name} {method}": _trace(run, best[c.name], clock) for c, method, run in _in_order(cases, runs)},
@@ -141,6 +143,25 @@ def _targets(kind: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             ]
         case _:
             return [*_ahead(kind, own, others), _target(f"{kind}: gap of the bound, worst", max(certified), None)]
+
+
+def _refuted(cases: Sequence[Case], runs: dict[tuple[str, str], dict[str, Any]]) -> list[str]:
+    """Words for every exact value of any method that is below a bound of the same problem: that bound is wrong."""
+    said = []
+    for name in [case.name for case in cases]:
+        own = {method: run for (of, method), run in runs.items() if of == name}
+        bounds = {method: run["log_bound"] for method, run in own.items() if run["log_bound"] is not None}
+        for bounding, log_bound in bounds.items():
+            for method, run in own.items():
+                below = math.expm1(log_bound - math.log(min(_values(run), default=NEVER)))
+                if below > BELOW:
+                    said.append(f"{name}: {method} is {100 * below:.3g} % below the bound of {bounding}")
+    return said
+
+
+def _refutation(refuted: list[str]) -> dict[str, Any]:
+    measured = "none" if not refuted else "; ".join(refuted)
+    return {"target": "no method is below any bound", "measured": measured, "met": not refuted}
 
 
 def _target(words: str, figure: float, met: bool | None, unit: str = "") -> dict[str, Any]:

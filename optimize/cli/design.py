@@ -172,6 +172,7 @@ def as_json(inputs: DesignInputs, result: DesignResult) -> dict[str, Any]:
         "catalogue": None if result.catalogue is None else answer_json(result.catalogue),
         "runners_up": [dict(other) for other in result.runners_up],
         "counts": list(result.counts),
+        "counts_not_searched": list(result.others),
         "notes": list(result.notes),
         "seed": result.seed,
     }

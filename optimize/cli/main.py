@@ -1,13 +1,15 @@
 """The console command `equipoise`: which command, its exit status, and errors in one line.
 
-Exit status: 0 an answer, 2 wrong input, 3 no feasible answer. With `--json`, standard output holds one JSON object,
-whatever happens.
+Exit status: 0 an answer, 2 wrong input, 3 no feasible answer, 4 time was up before there was one. With `--json`,
+standard output holds one JSON object, whatever happens.
 """
 
+import contextlib
 import importlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,7 +55,7 @@ examples:
   equipoise explain --help
   equipoise models --json
 
-exit status: 0 an answer, 2 wrong input, 3 no feasible answer"""
+exit status: 0 an answer, 2 wrong input, 3 no feasible answer, 4 time was up before there was one"""
 
 
 def main(words: Sequence[str] | None = None) -> Never:
@@ -69,7 +71,17 @@ def main(words: Sequence[str] | None = None) -> Never:
     except BrokenPipeError:  # `equipoise ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
-    sys.exit(status)
+    _end_now(status)
+
+
+def _end_now(status: int) -> Never:
+    """Exit; where a thread still compiles what nobody waits for any more, without it."""
+    if threading.active_count() == 1:
+        sys.exit(status)
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
 
 
 def _keep_compiled_programs() -> None:

@@ -297,7 +297,7 @@ def _worse(cost: float | None, objective: str) -> str:
 
 PLAN = Command(
     request=Request,
-    about="The best plan of a model on a cluster: every legal plan evaluated, the best validated and explained.",
+    about="The best plan of a model on a cluster: all searched that can be best, the best validated and explained.",
     examples="""
 examples:
   equipoise plan --model llama3-405b --cluster h100 --accelerators 16384 --batch 2048

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from optimize.clusters.answers import Answer as Answer
     from optimize.clusters.answers import continuous_answer as continuous_answer
     from optimize.clusters.answers import misses as misses
-    from optimize.clusters.counts import between as between
     from optimize.clusters.counts import cells as cells
     from optimize.clusters.design import DesignResult as DesignResult
     from optimize.clusters.design import design as design

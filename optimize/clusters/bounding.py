@@ -28,7 +28,9 @@ Solve = Callable[[Problem, PlanPoint, float], Any]
 def families_of(cell: Cell) -> Families:
     """Every family of plans of a cell: enumerated when asked for, a lattice is not kept."""
     p = cell.problem
-    return Families(lattice(p.job.workload, sized(p.machine, cell.accelerators), {**p.fixed, "domain": p.domain}))
+    return Families(
+        lattice(p.job.workload, sized(p.machine, cell.accelerators), {**p.fixed, "domain": p.domain}, every_shard=False)
+    )
 
 
 def reference(cell: Cell, y: np.ndarray) -> np.ndarray:
@@ -81,6 +83,8 @@ def _bounded(progress: Progress, families: Families, part: Open, place: np.ndarr
         progress.evaluations += len(y)
         points = families.points(part.indices, np.float32 if len(y) > FEW else np.float64)
         of = screen if len(y) > FEW else tangents_of
+        if len(y) > FEW and progress.compiling is not None:
+            progress.compiling.join()
         return of(progress.problem.job.workload, progress.problem.machine, points, y)
 
     whole = np.isneginf(part.log_bound).all() and place is None
@@ -178,7 +182,7 @@ def close(progress: Progress, end: float, solve: Solve | None = None) -> None:
 
     What tangents do not decide is left to `solve`. (Which cannot where the objective of the cell is tilted.)
     """
-    progress.open = [trim(progress, part) for part in progress.open]
+    progress.open = [part for part in (trim(progress, part) for part in progress.open) if len(part.indices)]
     progress.open.sort(key=lambda part: part.log_bound.min(initial=np.inf))
     for number, part in enumerate(progress.open):
         families, done = families_of(part.cell), []

@@ -1,5 +1,6 @@
 """Which numbers of accelerators a design looks at, and which of them cannot hold the best answer."""
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +10,10 @@ import numpy as np
 from costmodel.inputs import Cluster, Plan, Workload, embed
 from optimize.clusters.progress import Cell
 from optimize.hardware import largest_alone
+from optimize.lattice import legal_counts
 from optimize.question import Job, Limits, Objective, Problem, products_s
 
+MOST = 2**22  # accelerators
 STEPS = (4, 5, 6, 7)  # of an octave: counts of a domain times 2**i times a quarter of these
 
 
@@ -22,29 +25,50 @@ def grid(limits: Limits, domain: int, least_usd: float, least_w: float) -> list[
     if limits.power_w is not None:
         most = min(most, limits.power_w / least_w)
     counts = {part for part in (1, 2, 4) if part < domain and domain % part == 0} if domain <= most else set()
-    octaves = range(-2, max(0, math.ceil(math.log2(max(1.0, min(most, 2**22) / domain)))) + 1)
+    octaves = range(-2, max(0, math.ceil(math.log2(max(1.0, min(most, MOST) / domain)))) + 1)
     counts |= {domain * step * 2**i // 4 for i in octaves if i >= 0 for step in STEPS}
     counts |= {domain * part for part in (1, 2, 3)}
     return sorted(count for count in counts if count <= most)
 
 
-def between(low: int, high: int, domain: int) -> list[int]:
-    """Counts strictly between two others: multiples of the domain whose prime factors are 2, 3, 5 and 7."""
-    return [domain * k for k in range(low // domain + 1, -(-high // domain)) if _smooth(k)]
+def most_accelerators(problem: Problem) -> int:
+    """The largest count that the limits can pay for, of the least parts; no more than any plan can use."""
+    (least_usd, least_w), limits, most = _least(problem), problem.limits, MOST
+    if limits.accelerators is not None:
+        most = min(most, limits.accelerators)
+    if limits.budget_usd is not None and not limits.rent:
+        most = min(most, limits.budget_usd / least_usd)
+    if limits.power_w is not None:
+        most = min(most, limits.power_w / least_w)
+    return int(most)
 
 
-def _smooth(value: int) -> bool:
-    for prime in (2, 3, 5, 7):
-        while value % prime == 0:
-            value //= prime
-    return value == 1
+def _least(problem: Problem) -> tuple[float, float]:
+    """Dollars and watts of one accelerator of the least rates."""
+    money, (low, _) = problem.money, problem.ends
+    return float(money.usd(low)), max(1e-9, float(money.watt(low)))
 
 
 def cells(problem: Problem) -> list[Cell]:
-    """The cells of a problem: every count that the limits can pay for, with whole innermost domains."""
-    money, (low, _) = problem.money, problem.ends
-    least = float(money.usd(low)), max(1e-9, float(money.watt(low)))
-    return [Cell(problem, count) for count in grid(problem.limits, problem.domain, *least)]
+    """The cells of a problem: every count that has a plan of every job and that the limits can pay for, in whole
+    innermost domains."""
+    most, fixed = most_accelerators(problem), {**problem.fixed, "domain": problem.domain}
+    legal = (legal_counts(job.workload, problem.machine, fixed, most) for job in problem.jobs)
+    return [Cell(problem, count) for count in functools.reduce(np.intersect1d, legal).tolist()]
+
+
+def near_grid(problem: Problem) -> tuple[list[int], tuple[int, ...]]:
+    """The legal counts nearest to those of the grid, and the other legal ones."""
+    every = [cell.accelerators for cell in cells(problem)]
+    logs = np.log(every)
+    near = {int(np.abs(logs - math.log(count)).argmin()) for count in counts_of_grid(problem)} if every else set()
+    kept = [count for place, count in enumerate(every) if place in near]
+    return kept, tuple(count for place, count in enumerate(every) if place not in near)
+
+
+def counts_of_grid(problem: Problem) -> list[int]:
+    """Four for each octave, as many as the limits can pay for, legal or not."""
+    return grid(problem.limits, problem.domain, *_least(problem))
 
 
 def cell_bounds(cells: list[Cell]) -> np.ndarray:

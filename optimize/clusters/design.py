@@ -19,7 +19,7 @@ from costmodel.measured import FITS, with_margin
 from optimize.clusters import one_job
 from optimize.clusters.answers import Answer, answer_of, continuous_answer, misses
 from optimize.clusters.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
-from optimize.clusters.infeasible import why_infeasible
+from optimize.clusters.infeasible import in_the_way, why_infeasible
 from optimize.clusters.progress import Progress, Relaxed
 from optimize.clusters.real_parts import PartsProgress, search_parts
 from optimize.clusters.several_jobs import MixProgress, search_mix
@@ -47,6 +47,7 @@ class DesignResult:
     frontier: tuple[Mapping[str, Any], ...]
     runners_up: tuple[Mapping[str, Any], ...]  # other plans and counts, each with its own best hardware
     counts: tuple[int, ...]  # of accelerators that the continuous bound is about
+    others: tuple[int, ...]  # that have legal plans too, and that there was no time for
     relaxed: Relaxed | None
     notes: tuple[str, ...]
     seconds: float
@@ -85,7 +86,7 @@ def design(
     parts = search_parts(problem.jobs, limits, objective, rest_s, kept, margin)
     catalogue = _catalogue(problem, parts) if parts.plans else None
     if continuous is None and catalogue is None:
-        raise CommandError(Status.infeasible, why_infeasible(problem))
+        raise _nothing(problem, search, parts)
     _check_met(continuous, catalogue)
     one = search if isinstance(search, Progress) and continuous is not None else None
     points: tuple[Mapping[str, Any], ...] = ()
@@ -103,7 +104,8 @@ def design(
         runners_up=() if one is None else runners_up(problem, one),
         counts=() if search is None or continuous is None else search.counts,
         relaxed=None if search is None else search.relaxed,
-        notes=_notes(problem, continuous, catalogue, left_out),
+        others=() if search is None or continuous is None else search.others,
+        notes=_notes(problem, continuous, catalogue, left_out, search, parts),
         seconds=time.monotonic() - start,
         seed=seed,
         versions=versions(),
@@ -148,7 +150,7 @@ def _one(
         log_bound=search.log_bound,
         evaluations=search.evaluations + solved.evaluations,
         shadow_prices=shadow_prices(problem, (best.plan,), solved),
-        bound_is="every plan on every count was bounded over all hardware that the limits allow",
+        bound_is=f"every plan on {_told_counts(search)} was bounded over all hardware that the limits allow",
     )
     return answer, search
 
@@ -170,7 +172,7 @@ def _several(
         log_bound=search.log_bound,
         evaluations=search.evaluations,
         shadow_prices=shadow_prices(problem, best.plans, best.solved),
-        bound_is="every plan of every job on every count was bounded over the hardware that the jobs share",
+        bound_is=f"every plan of every job on {_told_counts(search)} was bounded over the hardware that the jobs share",
     )
     return answer, search
 
@@ -218,16 +220,47 @@ def _frontier(
     return tuple(monotone([*points, point_of(limit, problem, search)], limit, problem.objective.maximised))
 
 
+def _told_counts(search: Progress | MixProgress) -> str:
+    """The counts that a bound is about: those that have a legal plan, in whole domains."""
+    if not search.others:
+        return f"every legal count of accelerators ({len(search.counts)})"
+    return f"{len(search.counts)} of {len(search.counts) + len(search.others)} legal counts of accelerators"
+
+
+def _nothing(problem: Problem, search: Progress | MixProgress | None, parts: PartsProgress) -> CommandError:
+    """There is no answer: none is possible, or time was up before one was found."""
+    searched = search is None or search.finished
+    if (searched and not parts.left_over) or in_the_way(problem):
+        return CommandError(Status.infeasible, why_infeasible(problem, searched))
+    return CommandError(Status.out_of_time, f"{why_infeasible(problem)}; {_unfinished(parts)}")
+
+
+def _unfinished(parts: PartsProgress) -> str:
+    left = f"{parts.left_over:,} of {parts.candidates:,}"
+    return f"time was up for {left} clusters of real parts: more `seconds` may find a better one"
+
+
 def _notes(
-    problem: Problem, continuous: Answer | None, catalogue: Answer | None, left_out: tuple[str, ...]
+    problem: Problem,
+    continuous: Answer | None,
+    catalogue: Answer | None,
+    left_out: tuple[str, ...],
+    search: Progress | MixProgress | None,
+    parts: PartsProgress,
 ) -> tuple[str, ...]:
     """What the figures do not say."""
     said = [f"plans with {', '.join(left_out)} only: all of them would be too many here"] if left_out else []
+    said.append("plans whose weights are shared by all data ranks or inside one domain (`plan` searches other shares)")
     if problem.limits.rent:
         said.append("rates of any size have no rental price: real parts only")
     elif continuous is None:
-        said.append(f"no cluster of any rates meets the limits: {why_infeasible(problem)}")
-    if catalogue is None:
+        finished = search is not None and search.finished
+        said.append(f"no cluster of any rates: {why_infeasible(problem, finished)}")
+    elif search is not None and search.others:
+        said.append(f"rates of any size: the bound is over {_told_counts(search)}; there was no time for the others")
+    if parts.left_over:
+        said.append(_unfinished(parts))
+    elif catalogue is None:
         said.append("no cluster of real parts whose price and power are known meets the limits")
     for answer in (continuous, catalogue):
         said += _missed(answer)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from optimize.clusters.bounding import families_of
-from optimize.clusters.counts import cells
+from optimize.clusters.counts import counts_of_grid
 from optimize.clusters.progress import Cell
 from optimize.clusters.screening import tangents_of
 from optimize.question import Limits, Problem
@@ -14,8 +14,11 @@ from optimize.question import Limits, Problem
 MOST = 16_384  # accelerators up to which a way out is looked for
 
 
-def why_infeasible(problem: Problem) -> str:
-    """One line that says why. Memory decides: with it, the least rates must be paid for and powered."""
+def why_infeasible(problem: Problem, finished: bool = False) -> str:
+    """One line that says why. Memory decides: with it, the least rates must be paid for and powered.
+
+    `finished`: everything was looked at. Otherwise, where no limit alone is in the way, only time was up.
+    """
     least = least_needed(problem)
     name = problem.job.workload.name
     if least is None:
@@ -29,14 +32,25 @@ def why_infeasible(problem: Problem) -> str:
                 f"`{limit}` is {_number(have)}, the least that any cluster for {name} needs is {_number(need)}"
                 f" ({need / have:.3g} times); {_flag(limit, need)} makes it feasible"
             )
-    return said[0] if said else f"no plan of {name} was found within the limits; more `seconds` may find one"
+    if said:
+        return said[0]
+    if finished:
+        return f"no plan of {name} meets all limits together; more of each would"
+    return f"no plan of {name} was found before time was up; more `seconds` may find one"
+
+
+def in_the_way(problem: Problem) -> bool:
+    """Whether one limit alone rules out every cluster, or memory does."""
+    least = least_needed(problem)
+    limits = {name: getattr(problem.limits, name) for name in least or ()}
+    return least is None or any(have is not None and least[name] > have for name, have in limits.items())
 
 
 def least_needed(problem: Problem) -> dict[str, float] | None:
     """The least of each limit alone at which some plan can be built with the least rates; None: memory forbids all."""
     free = dataclasses.replace(problem, limits=Limits(accelerators=MOST))
     least: dict[str, float] = {}
-    for cell in cells(free):
+    for cell in (Cell(free, count) for count in counts_of_grid(free)):
         for hbm_bytes in _least_bytes(cell):
             own = _needs(cell, hbm_bytes)
             least = {name: min(need, least.get(name, math.inf)) for name, need in own.items()}

@@ -4,8 +4,11 @@
 2. Of the others every family of plans is bounded by one tangent at a reference (`hardware.dual_bound`), in batches.
 3. What stays below the best answer is expanded into plans and bounded again, each at hardware nearer to its own best,
    in float64, until the gap closes or time is up.
+4. So for the counts of a grid and between the best of its neighbours; then, while there is time, for every other count
+   that has a legal plan, from the best one outwards.
 
-The bound is the least over everything that was dismissed or is still open, so it is true whenever the search stops.
+The bound is the least over everything that was dismissed or is still open, so it is true whenever the search stops, for
+the counts that were looked at (`counts`); the others are told (`others`).
 """
 
 import math
@@ -16,13 +19,15 @@ import numpy as np
 
 from costmodel.inputs import PlanPoint
 from optimize.clusters.bounding import close, expand, families_of, polish, scan
-from optimize.clusters.counts import between, cell_bounds, cells
+from optimize.clusters.counts import cell_bounds, cells, near_grid
 from optimize.clusters.descent import again, descend
 from optimize.clusters.progress import TOLERANCE, Cell, Open, Progress, Relaxed
 from optimize.clusters.rounding import modes, nearest
 from optimize.clusters.screening import warm_up
 from optimize.hardware import HardwareSolutions, solve_hardware
 from optimize.question import Problem
+
+BETWEEN = 16  # counts between the neighbours of the best one that are looked at with the grid
 
 
 def search(
@@ -36,17 +41,50 @@ def search(
     end, progress = time.monotonic() + seconds, Progress(problem)
     if after is not None:
         progress.seen = after.seen
-    affordable = cells(problem)
-    if not affordable:
+    every = cells(problem)
+    if not every:
         return progress
+    first, _ = near_grid(problem)
+    affordable = [cell for cell in every if cell.accelerators in first]
     progress.unseen = _by_count(affordable)
     try:
-        _descend(progress, affordable, seed, told, after)
+        _descend(progress, affordable, every, seed, told, after)
         _scan_all(progress, affordable, end, told)
         close(progress, end, _solve)
+        if after is None:
+            _look_at_others(progress, every, end, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
+    progress.others = tuple(cell.accelerators for cell in every if cell.accelerators not in progress.counts)
     return progress
+
+
+def _look_at_others(progress: Progress, every: list[Cell], end: float, told: Callable[[str], None]) -> None:
+    """Counts that are not of the grid: what their products do not dismiss is scanned and closed, one by one."""
+    if progress.unseen or progress.best is None:
+        return  # time was up
+    todo, (undecided, progress.open) = _dismissed(progress, every), (progress.open, [])
+    here = math.log(progress.best.cell.accelerators)
+    for cell in sorted(todo, key=lambda cell: (abs(math.log(cell.accelerators) - here), cell.accelerators)):
+        if time.monotonic() > end:
+            break
+        progress.counts = tuple(sorted({*progress.counts, cell.accelerators}))
+        progress.unseen |= _by_count([cell])
+        _scan_all(progress, [cell], math.inf, told)
+        close(progress, end, _solve)
+        undecided, progress.open = [*undecided, *progress.open], []
+    progress.open = undecided
+
+
+def _dismissed(progress: Progress, every: list[Cell]) -> list[Cell]:
+    """The counts that are left when those are dismissed whose products alone take longer than the best answer."""
+    others = [cell for cell in every if cell.accelerators not in progress.counts]
+    bounds = cell_bounds(others)
+    above = bounds >= progress.cut
+    progress.dismiss(bounds[above])
+    gone = [cell.accelerators for cell, is_above in zip(others, above, strict=True) if is_above]
+    progress.counts = tuple(sorted({*progress.counts, *gone}))
+    return [cell for cell, is_above in zip(others, above, strict=True) if not is_above]
 
 
 def _by_count(cells: list[Cell]) -> dict[int, float]:
@@ -59,19 +97,23 @@ def _solve(problem: Problem, points: PlanPoint, cutoff: float) -> HardwareSoluti
 
 
 def _descend(
-    progress: Progress, cells: list[Cell], seed: int, told: Callable[[str], None], after: Progress | None
+    progress: Progress,
+    cells: list[Cell],
+    every: list[Cell],
+    seed: int,
+    told: Callable[[str], None],
+    after: Progress | None,
 ) -> None:
     """Relaxed points, then plans near them; counts between the neighbours of the best one are added to `cells`."""
     problem = progress.problem
     told("descent")
-    compiling = warm_up(problem)
+    progress.compiling = warm_up(problem)
     progress.relaxed = descend(problem, seed) if after is None else again(problem, after.relaxed, seed)
     progress.evaluations += progress.relaxed.evaluations
     for cell in _near(cells, progress.relaxed):
         told(f"rounding to {cell.accelerators:,} accelerators")
         round_to(progress, cell)
-    compiling.join()
-    _refine(progress, cells)
+    _refine(progress, cells, every)
 
 
 def _scan_all(progress: Progress, cells: list[Cell], end: float, told: Callable[[str], None]) -> None:
@@ -97,12 +139,13 @@ def _center(progress: Progress) -> float:
     return float(progress.relaxed.accelerators[0])
 
 
-def _refine(progress: Progress, cells: list[Cell]) -> None:
+def _refine(progress: Progress, cells: list[Cell], every: list[Cell]) -> None:
     """Counts between the neighbours of the one that looks best."""
-    problem, counts, center = progress.problem, [cell.accelerators for cell in cells], _center(progress)
+    counts, center = [cell.accelerators for cell in cells], _center(progress)
     low = max((count for count in counts if count < center), default=counts[0])
     high = min((count for count in counts if count > center), default=counts[-1])
-    new = [Cell(problem, n) for n in between(low, high, problem.domain) if n not in counts]
+    new = [cell for cell in every if low < cell.accelerators < high and cell.accelerators not in counts]
+    new = sorted(new, key=lambda cell: abs(math.log(cell.accelerators / center)))[:BETWEEN]
     cells += new
     progress.unseen |= _by_count(new)
     progress.counts = tuple(sorted(cell.accelerators for cell in cells))

@@ -55,6 +55,8 @@ class PartsProgress:
     plans: tuple[Plan, ...] = ()
     log_bound: float = math.inf  # nothing that was dismissed is below
     evaluations: int = 0
+    candidates: int = 0  # within the limits, by their products
+    left_over: int = 0  # of them, those that time was up for
     by_name: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -77,9 +79,11 @@ def search_parts(
     end = time.monotonic() + seconds
     parts = PartsProgress(jobs=jobs, limits=limits, objective=objective, fixed=fixed or {}, margin=margin)
     todo = sorted(_within_limits(parts), key=lambda part: part.log_bound)
+    parts.candidates = len(todo)
     for number, part in enumerate(todo):
         if part.log_bound >= parts.log_value or time.monotonic() > end:
             parts.log_bound = min([parts.log_bound, *(left.log_bound for left in todo[number:])])
+            parts.left_over = sum(left.log_bound < parts.log_value for left in todo[number:])
             break
         _look(parts, part)
     parts.log_bound = min(parts.log_bound, parts.log_value)
@@ -155,7 +159,9 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
         if spare <= 0:
             return
         cut = math.log(spare / (job.weight * job.steps)) if math.isfinite(spare) else math.inf
-        families = Families(lattice(job.workload, part.cluster, {**parts.fixed, "domain": part.domain}))
+        families = Families(
+            lattice(job.workload, part.cluster, {**parts.fixed, "domain": part.domain}, every_shard=False)
+        )
         log_step_s, plan, evaluations = best_plan(job.workload, cluster, families, np.log(rates), hbm_bytes, cut)
         parts.evaluations += evaluations
         if plan is None:

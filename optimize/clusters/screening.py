@@ -67,7 +67,10 @@ def screen(workload: Workload, machine: Cluster, points: PlanPoint, y: np.ndarra
 
 
 def warm_up(problem: Problem) -> threading.Thread:
-    """Compile for every job on another core, while this one has other work."""
+    """Compile for every job on another core, while this one has other work.
+
+    An interpreter that ends while XLA compiles is aborted, so that it waits for the thread.
+    """
     low, high = problem.rate_ends
     y = np.log(0.5 * (low + high))[None]
 
@@ -75,7 +78,7 @@ def warm_up(problem: Problem) -> threading.Thread:
         for job in problem.jobs:
             screen(job.workload, problem.machine, embed(Plan(), job.workload, 1.0, problem.machine.stack.habits), y)
 
-    thread = threading.Thread(target=compile_all, daemon=True)
+    thread = threading.Thread(target=compile_all)
     thread.start()
     return thread
 

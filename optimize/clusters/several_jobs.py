@@ -19,7 +19,7 @@ import numpy as np
 from costmodel.inputs import Plan
 from optimize.clusters.best_plan import best_plan
 from optimize.clusters.bounding import families_of, reference
-from optimize.clusters.counts import cells, flop_bound_s
+from optimize.clusters.counts import flop_bound_s, near_grid
 from optimize.clusters.descent import descend
 from optimize.clusters.progress import TOLERANCE, Cell, Relaxed
 from optimize.clusters.screening import warm_up
@@ -61,6 +61,12 @@ class MixProgress:
     evaluations: int = 0
     turns: int = 0
     interrupted: bool = False
+    others: tuple[int, ...] = ()  # counts that have legal plans too, and were not looked at
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything was looked at: without an answer, there is none."""
+        return not self.others and not any(np.isfinite(list(self.log_bounds.values())))
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -78,7 +84,7 @@ def search_mix(
 ) -> MixProgress:
     """Search for answers at the counts of the best relaxed points; then raise bounds, until the time is up."""
     end, progress = time.monotonic() + seconds, MixProgress(problem=problem)
-    counts = _counts(problem)
+    counts, progress.others = near_grid(problem)
     progress.log_bounds = {count: _products_bound(problem, count) for count in counts}
     if not counts:
         return progress
@@ -107,11 +113,6 @@ def _answers(progress: MixProgress, counts: list[int], end: float, seed: int, to
     if progress.best is not None:
         solved = solve_plans(problem, progress.best.plans)
         progress.best = dataclasses.replace(progress.best, solved=solved)
-
-
-def _counts(problem: Problem) -> list[int]:
-    """Counts that the limits can pay for."""
-    return sorted({cell.accelerators for cell in cells(problem)})
 
 
 def _products_bound(problem: Problem, count: int) -> float:

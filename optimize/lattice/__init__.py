@@ -8,11 +8,14 @@ if TYPE_CHECKING:
     from optimize.lattice.axes import LARGEST_VIRTUAL as LARGEST_VIRTUAL
     from optimize.lattice.axes import recompute_names as recompute_names
     from optimize.lattice.axis import Axis as Axis
+    from optimize.lattice.axis import even_layers as even_layers
+    from optimize.lattice.counts import legal_counts as legal_counts
     from optimize.lattice.default_plan import choose_plan as choose_plan
     from optimize.lattice.default_plan import enlarged as enlarged
     from optimize.lattice.default_plan import plan_precision as plan_precision
     from optimize.lattice.enumeration import lattice as lattice
     from optimize.lattice.lattice import CHUNK as CHUNK
+    from optimize.lattice.lattice import LEFT_OUT as LEFT_OUT
     from optimize.lattice.lattice import OVERLAPS as OVERLAPS
     from optimize.lattice.lattice import SEARCHED as SEARCHED
     from optimize.lattice.lattice import Chunk as Chunk

@@ -10,6 +10,7 @@ from costmodel.formulas import domain_sizes
 from costmodel.inputs import SCHEDULES, Plan, embed, options, schedule_rows
 from costmodel.specs import Demands
 from optimize.lattice.axis import Axis, Fixed, Keeps, wanted
+from optimize.lattice.degrees import divisors
 
 Rows = Mapping[str, np.ndarray]
 LARGEST_VIRTUAL = 256
@@ -79,8 +80,11 @@ def _layers_of_stages(layers: int, stages: np.ndarray, given: Sequence[int] | No
     return (odd * stages, odd * layers, odd * (layers // stages)), -(-layers // stages)
 
 
-def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
-    """ZeRO stages, each over all of data x context (0) or over the ranks of one domain of some tier."""
+def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool = True) -> Axis:
+    """ZeRO stages, each over all of data x context (0), or over fewer ranks.
+
+    `every`: any divisor of theirs; otherwise the ranks of one domain of some tier.
+    """
     stages = np.array([z for z in options.ZERO_STAGES if wanted(fixed, "zero_stage", z)], int)
     counted = {"accelerators": int(d.cluster.accelerators)}
     copy_bytes = d.cluster.stack.habits.precision_row(
@@ -89,13 +93,13 @@ def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
 
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
         ranks = key["data"] * key["context"]
-        sizes = domain_sizes(d.cluster.tiers, key["domain"].astype(float))[:-1]
-        inside = [(size // key["tensor"]).astype(int) for size in sizes]
-        inside = [np.where((shard > 1) & (shard < ranks), shard, -1) for shard in inside]
-        given = fixed.get("data_shard")
-        shards = [np.zeros_like(ranks), *inside] if given is None else [np.full_like(ranks, int(given))]
-        zero = np.tile(stages, len(shards))[None]
-        shard = np.repeat(np.concatenate(shards, axis=1), len(stages), axis=1)
+        if fixed.get("data_shard") is not None:
+            shards = np.full_like(ranks, int(fixed["data_shard"]))
+        else:
+            fewer = _divisors_of(ranks) if every else _in_domains(d, key)
+            shards = np.concatenate([np.zeros_like(ranks), np.where((fewer > 1) & (fewer < ranks), fewer, -1)], axis=1)
+        zero = np.tile(stages, shards.shape[1])[None]
+        shard = np.repeat(shards, len(stages), axis=1)
         possible = (shard >= 0) & ((shard == 0) | (zero > 0))
         chosen = {"zero_stage": zero, "data_shard": np.maximum(shard, 0)}
         legal = possible & keeps({**key, **counted, **chosen}, new=chosen)
@@ -108,6 +112,19 @@ def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
         return {"zero": row, "data_shard": entries["data_shard"].astype(dtype)}
 
     return axis(rows, ("domain", "tensor", "context", "data", "expert", "expert_tensor"), make, embedded)
+
+
+def _divisors_of(ranks: np.ndarray) -> np.ndarray:
+    """Divisors of any of the numbers of ranks as columns; 1 where one is no divisor of the row's own."""
+    every = np.unique(np.concatenate([divisors(int(n)) for n in np.unique(ranks)] or [np.ones(1, int)]))
+    return np.where(ranks % every == 0, every, 1)
+
+
+def _in_domains(d: Demands, key: Rows) -> np.ndarray:
+    """Ranks of one tensor rank inside a domain of each tier."""
+    sizes = domain_sizes(d.cluster.tiers, key["domain"].astype(float))[:-1]
+    inside = [(size // key["tensor"]).astype(int) for size in sizes]
+    return np.concatenate([np.broadcast_to(column, key["tensor"].shape) for column in inside], axis=1)
 
 
 def switches_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:

@@ -1,20 +1,26 @@
-"""The plan that is evaluated where none is given: the least tensor, then the least pipeline degree that fits."""
+"""The plan that is evaluated where none is given: the least tensor, pipeline and expert degrees that fit."""
 
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from costmodel import Exact
+import numpy as np
+
+from costmodel import Exact, as_floats
 from costmodel.evaluators import prepare
-from costmodel.formulas import cost
-from costmodel.inputs import SCHEDULES, Cluster, Kind, Plan, Workload, is_expert, layers
-from costmodel.specs import violations
+from costmodel.formulas import cost, counts, memory
+from costmodel.inputs import SCHEDULES, Cluster, Kind, Plan, Workload, is_expert
+from costmodel.specs import demands, violations
 from optimize.lattice.axis import even_layers
+from optimize.lattice.degrees import expert_degrees
+from optimize.lattice.enumeration import lattice
 from optimize.status import CommandError, Status
 
 LARGEST_DEGREE = 1024  # that is tried; degrees that are given may be larger
-_EXACT = Exact(math)
+_LEAST_MEMORY = {"recompute": "full", "recompute_share": 1.0, "zero_stage": 3, "microbatch": 1}
+_TOGETHER = 16_384  # plans whose memory is computed at once
+_EXACT, _ARRAYS = Exact(math), Exact(np)
 _MORE_MEMORY: tuple[dict[str, Any], ...] = (
     {"sequence_parallel": True},
     {"recompute": "full"},
@@ -24,11 +30,36 @@ _MORE_MEMORY: tuple[dict[str, Any], ...] = (
 
 
 def choose_plan(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> tuple[Plan, str]:
-    """The first plan that keeps all rules and fits, in the order of tensor, then pipeline; and why it was chosen.
+    """The first plan that keeps all rules and fits, in the order of tensor, pipeline, then expert; and why.
 
-    Fields in `given` stay as they are. Raises `CommandError`: bad input where no candidate is legal, infeasible where
-    none of the legal ones fits.
+    Fields in `given` stay as they are. Where nothing fits otherwise, what saves memory is taken too (`_MORE_MEMORY`),
+    then whatever needs least. Raises `CommandError`: bad input where no candidate is legal, infeasible where nothing
+    fits.
     """
+    plan, tightest, illegal = _first_that_fits(given, workload, cluster)
+    if plan is not None:
+        return plan, _reason(given, workload)
+    if tightest is None:
+        raise _nothing_legal(given, cluster, illegal)
+    needed, leanest = _leanest(given, workload, cluster)
+    if needed > 1:
+        raise CommandError(Status.infeasible, _nothing_fits(given, workload, cluster, leanest or tightest[0], needed))
+    for change in _MORE_MEMORY:
+        if not change.keys() & given.keys():
+            plan, _, _ = _first_that_fits({**given, **change}, workload, cluster)
+        if plan is not None:
+            return plan, f"{_reason(given, workload)}, with {_flags(change)}: nothing fits without"
+    assert leanest is not None
+    return leanest, "a plan that needs least memory: no usual one fits"
+
+
+_Illegal = tuple[Plan, tuple[str, ...]] | None
+
+
+def _first_that_fits(
+    given: Mapping[str, Any], workload: Workload, cluster: Cluster
+) -> tuple[Plan | None, tuple[Plan, float] | None, _Illegal]:
+    """That; without one the legal one that needs least, and the one that breaks fewest rules with what it breaks."""
     illegal, tightest = None, None
     for plan in _candidates(given, workload, cluster):
         broken = violations(plan, workload, cluster)
@@ -37,36 +68,53 @@ def choose_plan(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
             continue
         needed = _needed(plan, workload, cluster)
         if needed <= 1:
-            return plan, _reason(given)
+            return plan, None, None
         if tightest is None or needed < tightest[1]:
             tightest = plan, needed
-    if tightest is not None:
-        raise CommandError(Status.infeasible, _nothing_fits(given, workload, cluster, *tightest))
-    if illegal is not None:
-        plan, broken = illegal
-        told = f"plan (closest of those tried: {_short(plan)}): {broken[0]}"
-        raise CommandError(Status.bad_input, told, broken)
-    raise CommandError(Status.bad_input, _no_product(given, cluster))
+    return None, tightest, illegal
+
+
+def _nothing_legal(given: Mapping[str, Any], cluster: Cluster, illegal: _Illegal) -> CommandError:
+    if illegal is None:
+        return CommandError(Status.bad_input, _no_product(given, cluster))
+    plan, broken = illegal
+    told = f"plan (closest of those tried: {_short(plan)}): {broken[0]}"
+    return CommandError(Status.bad_input, told, broken)
+
+
+def _leanest(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> tuple[float, Plan | None]:
+    """What the plan that needs least memory needs over what there is, of all that save it; and that plan."""
+    saving = {name: value for name, value in _LEAST_MEMORY.items() if name not in given}
+    whole = lattice(workload, cluster, {**given, **saving})
+    numbers, stack, least = as_floats(whole.workload), as_floats(cluster.stack), (math.inf, -1)
+    for start in range(0, len(whole), _TOGETHER):
+        points = whole.points(whole.chunk(start, start + _TOGETHER).indices, np.float64)
+        held = memory(counts(numbers, points, _ARRAYS), points, stack, _ARRAYS)
+        needed = whole.needed(np.asarray(held.peak_bytes), held.second_bytes)
+        least = min(least, (float(needed.min()), start + int(needed.argmin())))
+    return least[0], whole.plan(least[1]) if least[1] >= 0 else None
 
 
 def _candidates(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> Iterator[Plan]:
-    """Plans that multiply to the cluster, least tensor first, then least pipeline.
+    """Plans that multiply to the cluster, least tensor first, then least pipeline, then least expert.
 
     Experts that no expert rank divides are shared by the tensor ranks, as Megatron-Core does where nothing is said.
     """
     routed = any(is_expert(op) for block in workload.blocks for op in block.ops if op.kind == Kind.MATMUL)
-    count, stages = int(cluster.accelerators), layers(workload)
+    count, demanded = int(cluster.accelerators), demands(workload, cluster)
     for tensor in [given["tensor"]] if "tensor" in given else _divisors(count, int(cluster.tiers[0].usable_size)):
-        for pipeline in [given["pipeline"]] if "pipeline" in given else _divisors(count, stages):
+        for pipeline in [given["pipeline"]] if "pipeline" in given else _divisors(count, demanded.layers):
             inside = tensor * pipeline * given.get("context", 1)
             data = given.get("data", max(1, count // inside))
             if data * inside != count:
                 continue
             free = {"tensor": tensor, "pipeline": pipeline, "data": data}
             free |= {"sequence_parallel": tensor > 1} if "tensor" not in given else {}
-            free |= {"stage_layers": even_layers(stages, pipeline)} if _may_be_uneven(given) else {}
-            free |= {"expert_tensor": tensor} if routed and given.get("expert", 1) == 1 else {}
-            yield Plan(**(free | dict(given)))
+            free |= {"stage_layers": even_layers(demanded.layers, pipeline)} if _may_be_uneven(given) else {}
+            experts, _ = expert_degrees(demanded, count // pipeline)
+            for expert in [1] if "expert" in given else experts:
+                shared = {"expert_tensor": tensor} if routed and given.get("expert", expert) == 1 else {}
+                yield Plan(**({"expert": expert} | free | shared | dict(given)))
 
 
 def _short(plan: Plan) -> str:
@@ -91,8 +139,10 @@ def _needed(plan: Plan, workload: Workload, cluster: Cluster) -> float:
     return max(found.peak_bytes / chip.hbm_bytes, second)
 
 
-def _reason(given: Mapping[str, Any]) -> str:
-    free = [name for name in ("tensor", "pipeline") if name not in given]
+def _reason(given: Mapping[str, Any], workload: Workload) -> str:
+    experts = any(is_expert(op) for block in workload.blocks for op in block.ops)
+    searched = ("tensor", "pipeline", "expert") if experts else ("tensor", "pipeline")
+    free = [name for name in searched if name not in given]
     return f"the least {', then '.join(free)} degree that fits in memory"
 
 
@@ -113,9 +163,12 @@ def _nothing_fits(given: Mapping[str, Any], workload: Workload, cluster: Cluster
             if change.keys() & given.keys() or not _any_fits({**given, **change}, workload, enlarged(cluster, times)):
                 continue
             asked = {"accelerators": cluster.accelerators * times} if times > 1 else {}
-            flags = " ".join(_flag(name, value) for name, value in (asked | change).items())
-            return f"{shortage}; it fits with {flags}"
+            return f"{shortage}; it fits with {_flags(asked | change)}"
     return f"{shortage}; a smaller sequence would need less"
+
+
+def _flags(fields: Mapping[str, Any]) -> str:
+    return " ".join(_flag(name, value) for name, value in fields.items())
 
 
 def _flag(name: str, value: Any) -> str:
@@ -131,8 +184,7 @@ def enlarged(cluster: Cluster, times: int) -> Cluster:
 
 
 def _any_fits(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> bool:
-    legal = (plan for plan in _candidates(given, workload, cluster) if not violations(plan, workload, cluster))
-    return any(_needed(plan, workload, cluster) <= 1 for plan in legal)
+    return _first_that_fits(given, workload, cluster)[0] is not None
 
 
 def plan_precision(cluster: Cluster) -> dict[str, str]:

@@ -21,12 +21,19 @@ _TOO_MANY = (
 )
 
 
-def rows_of_degrees(d: Demands, keeps: Keeps, fixed: Mapping[str, Any]) -> Iterator[dict[str, np.ndarray]]:
-    """Part by part, in a fixed order: the usual domain first, then the least tensor degree."""
+def rows_of_degrees(
+    d: Demands, keeps: Keeps, fixed: Mapping[str, Any], half: bool = True
+) -> Iterator[dict[str, np.ndarray]]:
+    """Part by part, in a fixed order: the usual domain first, then the least tensor degree; none is empty.
+
+    Domains of which more than `half` is used, or else those of which less is.
+    """
     _check_sizes(d.workload, d.cluster)
     count = 0
-    for domain, tensor in _outer(d, keeps, fixed):
+    for domain, tensor in _outer(d, keeps, fixed, half):
         part = _rows(d, keeps, fixed, domain, tensor)
+        if not len(part["tensor"]):
+            continue
         count += len(part["tensor"])
         if count > MOST_ROWS:
             cluster = d.cluster
@@ -42,21 +49,31 @@ def _check_sizes(workload: Workload, cluster: Cluster) -> None:
             raise CommandError(Status.bad_input, f"`{name}` is {value}; expected at most {LARGEST} for a search")
 
 
-def _outer(d: Demands, keeps: Keeps, fixed: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+def _outer(d: Demands, keeps: Keeps, fixed: Mapping[str, Any], half: bool) -> Iterator[tuple[int, int]]:
     """Domains and tensor degrees, the usual domain first."""
-    total = int(d.cluster.accelerators)
-    widths = divisors(math.gcd(total, *(int(size) for size, _ in d.tensor_divides)))
-    tensors = [t for t in widths if keeps({"tensor": t}) and wanted(fixed, "tensor", t)]
-    return itertools.product(_domains(d, keeps, fixed), tensors)
+    tensors = [t for t in tensor_widths(d, fixed, int(d.cluster.accelerators)) if keeps({"tensor": t})]
+    return itertools.product(_domains(d, keeps, fixed, half), tensors)
 
 
-def _domains(d: Demands, keeps: Keeps, fixed: Mapping[str, Any]) -> list[int]:
+def tensor_widths(d: Demands, fixed: Mapping[str, Any], total: int = 0) -> list[int]:
+    """Tensor degrees that divide all that they must, and so many accelerators (0: any number).
+
+    Where nothing is divided, more ranks do the same work again: one is enough where the number is open.
+    """
+    widths = divisors(math.gcd(total, *(int(size) for size, _ in d.tensor_divides)) or 1)
+    return [t for t in widths if wanted(fixed, "tensor", t)]
+
+
+def _domains(d: Demands, keeps: Keeps, fixed: Mapping[str, Any], half: bool) -> list[int]:
     inner, total = d.cluster.tiers[0], int(d.cluster.accelerators)
     usable, size = int(inner.usable_size), int(inner.size)
-    domains = [usable, *(n for n in divisors(total) if size / 2 < n <= size and n != usable)]
+    if half:
+        domains = [usable, *(n for n in divisors(total) if size / 2 < n <= size and n != usable)]
+    else:
+        domains = [n for n in divisors(total) if n <= size / 2 and n != usable]
     if fixed.get("domain") is not None:
         domains = [fixed["domain"]] if isinstance(fixed["domain"], int) else sorted(fixed["domain"])
-    domains = domains[:1] if total <= domains[0] else domains
+    domains = domains[:1] if domains and total <= domains[0] else domains
     return [n for n in domains if keeps({"domain": n, "accelerators": total})]
 
 
@@ -65,7 +82,7 @@ def _rows(d: Demands, keeps: Keeps, fixed: Mapping[str, Any], domain: int, tenso
     inside = int(d.cluster.accelerators) // tensor
     batch = int(d.workload.batch)
     stages = [p for p in divisors(inside) if p <= d.layers]
-    experts, shares = _expert_degrees(d, inside * tensor)
+    experts, shares = expert_degrees(d, inside * tensor)
     grid = np.meshgrid(divisors(math.gcd(inside, int(d.workload.sequence))), stages, experts, shares, indexing="ij")
     context, pipeline, expert, expert_tensor = (axis.ravel() for axis in grid)
     whole = inside % (context * pipeline) == 0
@@ -89,12 +106,13 @@ def _with_microbatches(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str,
     return rows | {"microbatch": np.array(list(itertools.chain.from_iterable(lists)), int)}
 
 
-def _expert_degrees(d: Demands, ranks: int) -> tuple[list[int], list[int]]:
-    """Degrees of the second mesh that divide what they share."""
+def expert_degrees(d: Demands, ranks: int = 0) -> tuple[list[int], list[int]]:
+    """Degrees of the second mesh that divide what they share, and so many ranks (0: any number)."""
     degrees = []
     for name in (Split.EXPERT, Split.EXPERT_TENSOR):
         values = [int(size) for degree, size, _ in d.expert_divides if degree == name]
-        degrees.append(divisors(math.gcd(ranks, *values)) if d.has_experts else [1])
+        whole = math.gcd(ranks, *values) or int(d.workload.sequence * d.workload.batch)
+        degrees.append(divisors(whole) if d.has_experts else [1])
     return degrees[0], degrees[1]
 
 

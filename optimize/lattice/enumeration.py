@@ -16,18 +16,20 @@ from optimize.lattice.degrees import rows_of_degrees
 from optimize.lattice.lattice import CHUNK, Chunk, Lattice
 
 
-def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Lattice:
+def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], every_shard: bool = True) -> Lattice:
     """All legal plans that keep the fields in `fixed`. A set among its values allows any of its members.
 
-    The workload of the lattice has the operators that the cluster's software has.
+    Without `every_shard` weights are shared by all of data x context or by the ranks inside one domain alone. The
+    workload of the lattice has the operators that the cluster's software has.
     """
     _check_fields(fixed)
     workload = run_by(workload, cluster.stack.habits)
     asked = demands(workload, cluster)
     keeps = functools.partial(kept, asked)
-    parts = list(rows_of_degrees(asked, keeps, fixed))
+    parts = list(rows_of_degrees(asked, keeps, fixed)) or list(rows_of_degrees(asked, keeps, fixed, half=False))
     rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}
-    makers = (stages_axis, shards_axis, switches_axis, recompute_axis) if len(rows["tensor"]) else ()
+    shards = functools.partial(shards_axis, every=every_shard)
+    makers = (stages_axis, shards, switches_axis, recompute_axis) if len(rows["tensor"]) else ()
     axes = tuple(make(asked, keeps, rows, fixed) for make in makers)
     sizes = functools.reduce(np.multiply, (axis.count for axis in axes), np.ones(len(rows["tensor"]), int))
     single = {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}

@@ -9,10 +9,7 @@ What is left out because something that stays is never worse in time nor in memo
 - overlap that is switched off (timing.overlapped_s is at most compute + communication, and takes no memory);
 - ZeRO 1 to 3 on one rank (3: unless the precision keeps cast copies), all-to-all with one context rank;
 - schedules other than 1F1B without a pipeline (equal time, no less memory).
-And for the sake of size, in words: layers that do not divide go to late middle stages (`axis.even_layers`),
-and virtual stages divide those of the fullest stage (where they do not, the closed form is up to 18 % too fast);
-weights are shared by all of data x context or by the ranks inside one domain; recompute covers quarters of the layers,
-as far as those are whole layers; domains are used by more than half.
+And what `LEFT_OUT` says, for the sake of size; of a design also all that `lattice(every_shard=False)` leaves out.
 """
 
 import dataclasses
@@ -28,6 +25,13 @@ from optimize.lattice.axes import recompute_names
 from optimize.lattice.axis import DEGREES, Axis, even_layers
 
 CHUNK = 65_536
+LEFT_OUT = (
+    "layers that do not divide given to other stages than late middle ones",  # `axis.even_layers`
+    "virtual stages that do not divide the layers of the fullest stage",  # where the closed form is up to 18 % too fast
+    "recompute of other shares of the layers than quarters, as far as those are whole layers",
+    "innermost domains used by half or less, unless there is no other plan",
+)
+"""Legal plans that are not searched: a bound says nothing of them."""
 AXES = ("schedule", "virtual_stages", "zero_stage", "data_shard", "sequence_parallel", "context_kind", "recompute")
 SEARCHED = {*DEGREES, *AXES, "recompute_share", "stage_layers"}
 """Fields of `Plan` that differ between plans of a lattice."""

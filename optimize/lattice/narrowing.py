@@ -37,5 +37,5 @@ def thinned(
 
 def _families(workload: Workload, machine: Cluster, fixed: Mapping[str, Any]) -> int:
     domain = int(machine.tiers[0].usable_size)
-    whole = lattice(workload, sized(machine, TRIED * domain), {**fixed, "domain": domain})
+    whole = lattice(workload, sized(machine, TRIED * domain), {**fixed, "domain": domain}, every_shard=False)
     return len(Families(whole))

@@ -1,4 +1,4 @@
-"""The best plan on a given cluster: every legal plan evaluated."""
+"""The best plan on a given cluster: every plan of the lattice evaluated, or bounded."""
 
 from typing import TYPE_CHECKING
 

@@ -21,6 +21,8 @@ from optimize.plans.row_bounds import flop_bound_s
 COMPILE_FROM = 600_000
 """Plans from which compiled batches are sooner than NumPy: starting JAX takes as long as so many plans in NumPy."""
 
+SIMPLER_WITHIN = 0.01  # of the best value: what a simpler plan may cost, so that all up to it are of interest
+
 Looked = Callable[[Chunk, Cost, np.ndarray], None]
 
 
@@ -57,11 +59,12 @@ def search(
 
 
 def _proved(lattice: Lattice, value: PlanValue, number: int, best: Best, top: int) -> bool:
-    """Whether no plan from this chunk on can be among the best few: too slow by its bound, or none that fits."""
+    """Whether no plan from this chunk on can be among the best few or a simpler one: too slow, or none that fits."""
     if lattice.floor_s is None or not best.top:
         return False
     least = floor(lattice, value, number)
-    return least == np.inf or (len(best.top) >= top and least > best.top[-1].value * (1 + MARGIN))
+    reached = max(best.top[-1].value, best.top[0].value * (1 + SIMPLER_WITHIN))
+    return least == np.inf or (len(best.top) >= top and least > reached * (1 + MARGIN))
 
 
 def floor(lattice: Lattice, value: PlanValue, number: int) -> float:

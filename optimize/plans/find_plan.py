@@ -27,11 +27,10 @@ from optimize.plans.runner_ups import runner_ups
 from optimize.status import CommandError, Status
 from optimize.versions import versions
 
-ENUMERATED = 10_000_000
-"""Plans up to which all are evaluated (some 3 s); beyond, as many as the proof needs (`row_bounds`)."""
+ENUMERATED = exhaustive.COMPILE_FROM
+"""Plans up to which all are evaluated; beyond, as many as the proof needs (`row_bounds`)."""
 AMONG = (1, 8, 64)
 """Plans that are checked for each one told, more and more until one fits in every stage."""
-SIMPLER_WITHIN = 0.01  # of the best value: what a simpler plan may cost
 
 
 def find_plan(
@@ -205,7 +204,7 @@ def _terms(validation: Validation) -> dict[str, float]:
 
 def _simplest(whole: Lattice, value: PlanValue, best: Best, bound: float, first: Ranked) -> Ranked | None:
     """The plan that makes use of least among those within 1 % of the best."""
-    reached = best.top[0].value * (1 + SIMPLER_WITHIN)
+    reached = best.top[0].value * (1 + exhaustive.SIMPLER_WITHIN)
     level = min((level for level, entry in best.levels.items() if entry.value <= reached), default=None)
     if level is None or best.levels[level].index == best.top[0].index:
         return None

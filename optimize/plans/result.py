@@ -25,7 +25,7 @@ class Ranked:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanResult:
-    """The answer. `lower_bound` holds for every legal plan that fits; it is the value where the search is complete."""
+    """The answer. `lower_bound` holds for every plan of the lattice that fits; it is the value of a complete search."""
 
     status: Status
     message: str

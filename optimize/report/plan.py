@@ -6,6 +6,7 @@ from rich.table import Table
 from costmodel.inputs import SCHEDULES
 from optimize import units
 from optimize.diagnosis import largest
+from optimize.lattice import LEFT_OUT
 from optimize.plans import PlanInputs, PlanResult, Ranked
 from optimize.report.screen import new_console, new_table, say, software_line
 
@@ -16,7 +17,7 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
     workload, cluster, best = inputs.workload, inputs.cluster, result.plans[0]
     console.print(f"{workload.name}: {workload.batch:,} sequences of {workload.sequence:,} tokens", style="bold")
     say(console, f"on {cluster.accelerators:,} {cluster.name}, {software_line(cluster)}")
-    say(console, f"{result.evaluations:,} of {result.plans_in_lattice:,} legal plans evaluated, {result.fitting:,} fit")
+    say(console, f"{result.evaluations:,} of {result.plans_in_lattice:,} plans evaluated, {result.fitting:,} fit")
     console.print()
     console.print(_table(result))
     mesh = "; experts: expert, expert_tensor" if _divides_experts(result) else ""
@@ -24,6 +25,7 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
     console.print()
     say(console, f"best plan: {units.shorten_runs(str(best.plan))}", style="bold")
     say(console, _bound(result))
+    say(console, f"not searched: {'; '.join(LEFT_OUT)}", style="dim")
     if result.restriction is not None:
         worse = f"{units.percent(result.restriction)} worse than" if result.restriction > 1e-9 else "no worse than"
         say(console, f"with what is fixed ({_fixed(inputs)}) the best plan is {worse} the best of all plans")
@@ -69,14 +71,14 @@ def _divides_experts(result: PlanResult) -> bool:
 def _bound(result: PlanResult) -> str:
     if result.status.name == "incomplete":
         bound = units.scaled(result.lower_bound_s, units.SECONDS)
-        return f"stopped early: no legal plan is faster than {bound}, {units.percent(result.gap)} below this one"
+        return f"stopped early: no plan searched is faster than {bound}, {units.percent(result.gap)} below this one"
     if result.gap == 0:
         how = (
             "all were evaluated"
             if result.evaluations == result.plans_in_lattice
             else "the others are bounded from below"
         )
-        return f"no legal plan that fits is better: {how}"
+        return f"no plan searched that fits is better: {how}"
     return (
         f"no plan is more than {units.percent(result.gap)} better (lower bound {units.significant(result.lower_bound)})"
     )

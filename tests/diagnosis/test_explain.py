@@ -17,7 +17,9 @@ from optimize.cli.explain import resolve
 from optimize.diagnosis.explain import explain_inputs, explanation_json, limiting
 from optimize.diagnosis.operators import operators
 from optimize.lattice.default_plan import choose_plan
+from optimize.lattice.enumeration import lattice
 from optimize.status import CommandError, Status
+from tests.support.builders import cluster, small_decoder
 
 PLANS = {
     "one accelerator": {"model": "gpt-1.7b", "accelerators": 1, "batch": 4, "tensor": 1, "pipeline": 1},
@@ -182,8 +184,33 @@ def test_layers_that_do_not_divide():
     assert layers[0] == layers[-1] == min(layers)
     with pytest.raises(CommandError, match="`stage_layers`"):
         resolve({**asked, "pipeline": 16})
-    with pytest.raises(CommandError, match="it fits with --sequence-parallel$"):
-        resolve(asked)
+    assert resolve(asked).plan.sequence_parallel
+    assert resolve(asked).chosen.endswith("with --sequence-parallel: nothing fits without")
+
+
+def test_experts_are_divided_before_it_is_said_that_nothing_fits():
+    workload, machine = load_workload("deepseek-v3"), load_cluster("h100", 2048)
+    plan, reason = choose_plan({}, workload, machine)
+    assert plan.expert > 1
+    assert not violations(plan, workload, machine)
+    assert evaluate(workload, machine, plan).fits
+    assert reason == "the least tensor, then pipeline, then expert degree that fits in memory"
+
+
+def test_what_needs_least_is_taken_before_it_is_said_that_nothing_fits():
+    """A machine that the leanest plan of all just fills."""
+    workload, machine = small_decoder(batch=8), cluster(4, domain=4)
+    saving = {"recompute": "full", "recompute_share": 1.0, "zero_stage": 3, "microbatch": 1}
+    whole = lattice(workload, machine, saving)
+    least = min(float(evaluate(workload, machine, whole.plan(i)).memory.peak_bytes) for i in range(len(whole)))
+    for bytes_of, fits in ((1.001, True), (0.999, False)):
+        chip = dataclasses.replace(machine.accelerator, hbm_bytes=bytes_of * least)
+        tight = dataclasses.replace(machine, accelerator=chip)
+        if fits:
+            assert evaluate(workload, tight, choose_plan({}, workload, tight)[0]).fits
+        else:
+            with pytest.raises(CommandError, match="does not fit"):
+                choose_plan({}, workload, tight)
 
 
 def test_sixteen_bits_where_the_chip_has_no_bf16():

@@ -13,7 +13,7 @@ import pytest
 from costmodel.specs.loading import load_cluster, load_curves
 from costmodel.specs.rules import violations
 from costmodel.specs.workloads import load_workload
-from experiments.search_quality import summary
+from experiments.search_quality import experiment, summary
 from experiments.search_quality.black_boxes import scipy_differential
 from experiments.search_quality.encoding import Encoding
 from experiments.search_quality.evaluator import INFEASIBLE, Evaluator
@@ -169,6 +169,7 @@ def test_the_judge_says_who_is_ahead_and_what_is_not_met():
     assert found["by_kind"]["joint"]["evolution"]["to_0.1_percent_s"] == 1.0
     met = {target["target"]: target["met"] for target in found["targets"]}
     assert met == {
+        "no method is below any bound": True,
         "joint: certified gap at most 0.1 % on 80 %": False,
         "joint: certified gap at most 1 %, all": False,
         "joint: at most 0.1 % behind the best other method at 5 s": False,
@@ -181,7 +182,16 @@ def test_no_answer_is_not_a_good_answer():
     runs = {("mix-0", "equipoise"): run_of(None, 0.0), ("mix-0", "evolution"): run_of(2.0, 1.0)}
     found = summary.judge(cases, runs, 5.0, "wall")
     assert found["by_kind"]["mix"]["equipoise"]["answered"] == 0
-    assert not any(target["met"] for target in found["targets"])
+    assert not any(target["met"] for target in found["targets"][1:])
+
+
+def test_a_bound_that_is_refuted_fails_loudly():
+    runs = {("joint-0", "equipoise"): run_of(1.02, 4.0, math.log(1.01)), ("joint-0", "evolution"): run_of(1.0, 1.0)}
+    found = summary.judge(draw(0, ("joint",), 1), runs, 5.0, "wall")
+    assert found["targets"][0]["met"] is False
+    assert experiment.failure(found) == "joint-0: evolution is 1 % below the bound of equipoise"
+    runs["joint-0", "equipoise"]["log_bound"] = math.log(1.0 + 1e-7)
+    assert experiment.failure(summary.judge(draw(0, ("joint",), 1), runs, 5.0, "wall")) is None
 
 
 def test_the_recorder_keeps_improvements_and_stops():

@@ -68,7 +68,7 @@ def by_hand(name: str, **changes: int):
             small_decoder(layers=2, batch=144),
             by_hand("dense", layers=2, batch=144),
             WIDE,
-            {"tensor": 2, "expert": 1, "expert_tensor": 1, "pipeline": 1, "zero_stage": 1},
+            {"tensor": 2, "expert": 1, "expert_tensor": 1, "pipeline": 1, "zero_stage": 1, "microbatch": 1},
         ),
         (FAMILIES["encoder-decoder"], by_hand("encoder-decoder"), cluster(6, domain=3), {"recompute": "none"}),
         (FAMILIES["swin"], by_hand("swin"), cluster(8, domain=4), {"recompute": "none", "microbatch": 1}),
@@ -269,6 +269,21 @@ def test_sets_allow_any_of_their_members():
         for p in brute_force(DENSE, MODELS["dense"], machine, {"schedule": name, "recompute": "none"})
     }
     assert plans == {p for p in alone if p.pipeline > 1 or p.schedule == "one_f_one_b"}
+
+
+def test_domains_of_half_or_less_are_used_where_nothing_else_is_legal():
+    workload, machine = load_workload("gpt-39.1b", batch=16), load_cluster("tpu-v7x", 1536)
+    domains = set(np.unique(lattice(workload, machine, {"recompute": "none"}).rows["domain"]))
+    assert domains == {1, 2, 4}
+    plan = lattice(workload, machine, {"recompute": "none"}).plan(0)
+    assert violations(plan, workload, machine) == ()
+
+
+def test_a_narrow_lattice_shares_weights_inside_one_domain_or_over_all_ranks():
+    machine = cluster(16, domain=4)
+    narrow, whole = (lattice(DENSE, machine, {"zero_stage": 1}, every_shard=every) for every in (False, True))
+    shards = [np.unique(of.columns(np.arange(len(of)))["data_shard"]).tolist() for of in (narrow, whole)]
+    assert shards == [[0, 2, 4], [0, 2, 4, 8]]
 
 
 def test_nothing_legal_is_an_empty_lattice():

@@ -87,10 +87,8 @@ def _options(
     workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], degrees: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     each = -(-layers(workload) // degrees["pipeline"])
-    domain = degrees["domain"] or cluster.tiers[0].usable_size
-    scale = domain / cluster.tiers[0].usable_size
-    inside = {int(tier.usable_size * scale // degrees["tensor"]) for tier in cluster.tiers[:-1]}
-    shards = [None, *(shard for shard in sorted(inside) if 1 < shard < degrees["data"] * degrees["context"])]
+    ranks = degrees["data"] * degrees["context"]
+    shards = [None, *(shard for shard in _divisors(ranks) if 1 < shard < ranks)]
     menus = {
         "schedule": SCHEDULES,
         "virtual_stages": _divisors(each),
