@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from costmodel.measured.fit.evaluate import Evaluator, group
-from costmodel.measured.fit.kernels import Kernel, log_shares
+from costmodel.measured.fit.kernels import Kernel, linearised_kernels
 from costmodel.measured.fit.parameters import PARAMETERS, designs, deviations
 from costmodel.measured.fit.solve import Loss, Solution, solve
 from costmodel.measured.rows import Case
@@ -75,15 +75,11 @@ class Problem:
         jacobian = np.zeros((len(self.kernels), len(z)))
         if not self.kernels:
             return np.zeros(0), jacobian
-        values, slopes_of = {}, {}
-        for p in PARAMETERS:
-            values[p.name] = p.value(p.free(p.centre) + self.kernel_design[p.name].of(z))
-            slopes_of[p.name] = p.slope(values[p.name])
-        logs, slopes = log_shares(self.kernels, values)
-        unit = self.loss.scale / np.array([kernel.scatter for kernel in self.kernels])
+        free = {p.name: p.free(p.centre) + self.kernel_design[p.name].of(z) for p in PARAMETERS}
+        residuals, slopes = linearised_kernels(self.kernels, free, self.loss.scale)
         for name, slope in slopes.items():
-            self.kernel_design[name].add(jacobian, unit * slope * slopes_of[name])
-        return unit * (logs - np.array([kernel.log_share for kernel in self.kernels])), jacobian
+            self.kernel_design[name].add(jacobian, slope)
+        return residuals, jacobian
 
     def solve(self, start: np.ndarray | None = None, left_out: str | None = None) -> Solution:
         """The deviations that explain the data best."""

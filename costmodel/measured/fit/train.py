@@ -1,11 +1,12 @@
 """The fit: constants and regimes in turn, until the regimes stay; and the same fit without each source."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from costmodel.measured.fit.evaluate import scatter_class
+from costmodel.measured.fit.fitted import Fitted, narrowed
 from costmodel.measured.fit.parameters import TWO_REGIMES, Weights
 from costmodel.measured.fit.problem import Problem
 from costmodel.measured.fit.regimes import fit_weights, likely_slow
@@ -42,18 +43,31 @@ def train(problem: Problem) -> Trained:
     return Trained(problem, solution, fit_weights(problem.cases, problem.evaluator.slow))
 
 
-def left_out_errors(trained: Trained) -> np.ndarray:
-    """Log predicted over measured of each case, by constants that saw no row of its source.
+def without_each(trained: Trained) -> dict[str, Trained]:
+    """The fit without the rows of each source in turn, from that of all.
 
     The rule of the regimes has seen its rows: one source alone has two regimes.
     """
-    problem, errors = trained.problem, np.zeros(len(trained.problem.cases))
-    sources = np.array([case.source for case in problem.cases])
-    for source in problem.sources:
-        solution = problem.solve(trained.solution.z, left_out=source)
-        at = sources == source
-        errors[at] = _errors(problem, solution.z, trained.regime_weights)[at]
+    problem, start = trained.problem, trained.solution.z
+    solutions = {source: problem.solve(start, left_out=source) for source in problem.sources}
+    return {source: dataclasses.replace(trained, solution=found) for source, found in solutions.items()}
+
+
+def left_out_errors(without: Mapping[str, Trained]) -> np.ndarray:
+    """Log predicted over measured of each case, by constants that saw no row of its source."""
+    cases = next(iter(without.values())).problem.cases
+    sources, errors = np.array([case.source for case in cases]), np.zeros(len(cases))
+    for source, own in without.items():
+        errors[sources == source] = own.errors()[sources == source]
     return errors
+
+
+def as_fitted(trained: Trained, scatter: Mapping[str, float]) -> Fitted:
+    """What is kept of a fit: deviations, and their covariance by Laplace's approximation."""
+    size = trained.problem.size
+    covariance = np.linalg.inv(trained.solution.curvature)[:size, :size]
+    keys, z, factor = narrowed(trained.problem.keys, trained.solution.z[:size], covariance)
+    return Fitted(keys=keys, z=z, factor=factor, regime_weights=trained.regime_weights, scatter=scatter)
 
 
 def scatter(cases: Sequence[Case], errors: np.ndarray) -> dict[str, float]:
