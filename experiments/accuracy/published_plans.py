@@ -27,6 +27,7 @@ class Run:
     published_s: float
     source: str
     assumed: str
+    miss: str  # why the prediction is known to be off
     fitted: bool
 
 
@@ -51,6 +52,7 @@ def _run(table: Mapping[str, Any]) -> Run:
         published_s=_published_s(table, workload, cluster, plan),
         source=table["source"],
         assumed=table.get("assumed", ""),
+        miss=table.get("miss", ""),
         fitted=table.get("fitted", False),
     )
 
@@ -82,6 +84,7 @@ def predicted() -> list[dict[str, Any]]:
                 "largest": max(found.terms, key=lambda term: term.exposed_s).name,
                 "fitted": run.fitted,
                 "assumed": run.assumed,
+                "miss": run.miss,
                 "source": run.source,
             }
         )

@@ -22,7 +22,7 @@ from costmodel.measured.fit.parameters import PARAMETERS, SHARED, SLOW
 from costmodel.measured.fit.problem import Problem
 from costmodel.measured.fit.regimes import features, fit_weights, likely_slow, slow_probability
 from costmodel.measured.fit.solve import Loss, solve
-from costmodel.measured.fit.train import scatter, train
+from costmodel.measured.fit.train import left_out_errors, scatter, train, without_each
 from costmodel.measured.rows.batches import point
 from costmodel.specs.stacks import constant_group, constants
 from tests.support.measured_rows import VARIED, made, with_times
@@ -99,6 +99,20 @@ def test_known_constants_are_found_again():
     assert abs(own[~core].mean()) < 0.35
     again = train(Problem(trained.problem.cases, [], **choices))
     np.testing.assert_allclose(again.solution.z, trained.solution.z, rtol=1e-6, atol=1e-9)
+
+
+def test_a_source_left_out_near_the_whole_fit_is_the_refit():
+    sources = ("NeMo", "MaxText", "vTrain")
+    cases = [made(source=sources[i % 3], **cells) for i, cells in enumerate((*VARIED, *VARIED[:8]))]
+    posed = Problem(with_times(cases, np.random.default_rng(5).normal(0, 0.1, len(cases)) + 1.0), kernels(ROWS))
+    trained = train(posed)
+    quick = without_each(trained)
+    errors = left_out_errors(quick)
+    for source in sources:
+        refit = dataclasses.replace(trained, solution=posed.solve(left_out=source))
+        own = np.array([case.source == source for case in cases])
+        assert np.abs(errors - refit.errors())[own].max() < 0.02, source
+        assert np.abs(errors - trained.errors())[own].max() > 0.02
 
 
 def test_kernels_follow_the_rooflines():

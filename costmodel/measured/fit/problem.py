@@ -15,6 +15,8 @@ SOURCE_ROWS = 20.0
 SOURCE_SD = 0.02
 """Standard deviation of what all rows of a source have in common, in the log. Chosen in the same way."""
 
+_STEPS = 2
+
 
 class Problem:
     """Rows with a measured time, and kernels. A vector holds the deviations, then one number for each source."""
@@ -81,7 +83,21 @@ class Problem:
             self.kernel_design[name].add(jacobian, slope)
         return residuals, jacobian
 
-    def solve(self, start: np.ndarray | None = None, left_out: str | None = None) -> Solution:
+    def solve(self, start: np.ndarray | None = None, left_out: str | None = None, steps: int = 60) -> Solution:
         """The deviations that explain the data best."""
         first = np.zeros(self.size + len(self.sources)) if start is None else start
-        return solve(self.residuals, self.linearised, self.weights(left_out), self.loss, first)
+        return solve(self.residuals, self.linearised, self.weights(left_out), self.loss, first, steps)
+
+    def solve_without_each(self, start: np.ndarray) -> dict[str, Solution]:
+        """The solution without each source in turn, near that of all: of the problem linearised at `start`, then steps
+        of the problem itself (a refit to the end moves the median error of a source by .00 to .02, mean .002)."""
+        residuals, jacobian = self.linearised(start)
+
+        def near(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return residuals + jacobian @ (z - start), jacobian
+
+        found = {}
+        for source in self.sources:
+            first = solve(lambda z: near(z)[0], near, self.weights(source), self.loss, start, tolerance=1e-6)
+            found[source] = self.solve(first.z, left_out=source, steps=_STEPS)
+        return found

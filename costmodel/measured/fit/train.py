@@ -48,8 +48,7 @@ def without_each(trained: Trained) -> dict[str, Trained]:
 
     The rule of the regimes has seen its rows: one source alone has two regimes.
     """
-    problem, start = trained.problem, trained.solution.z
-    solutions = {source: problem.solve(start, left_out=source) for source in problem.sources}
+    solutions = trained.problem.solve_without_each(trained.solution.z)
     return {source: dataclasses.replace(trained, solution=found) for source, found in solutions.items()}
 
 
