@@ -64,8 +64,16 @@ def predict(
         start += len(open_to[k])
         printed = held.peak_bytes if settled[k].facts.get("device_memory") else held.tensor_bytes
         memory = float(held.peak_bytes[k]), float(printed[k])
-        answers[i] = _prediction(settled[k], float(np.mean(times_s[mine])), float(spread[k]), *memory)
+        log_sd = math.hypot(float(spread[k]), _between(times_s[mine]))
+        answers[i] = _prediction(settled[k], float(np.mean(times_s[mine])), log_sd, *memory)
     return tuple(answer for answer in answers if answer is not None)
+
+
+def _between(times_s: np.ndarray) -> float:
+    """Standard deviation of the logarithm between the readings that a row leaves open."""
+    with np.errstate(all="ignore"):
+        spread = float(np.std(np.log(times_s)))
+    return spread if math.isfinite(spread) else 0.0
 
 
 def _with_stack(row: Case, fields: Mapping[str, Any]) -> Case:

@@ -21,8 +21,9 @@ from costmodel.measured.fit.kernels import Kernel, kernels, log_shares
 from costmodel.measured.fit.parameters import PARAMETERS, SHARED, SLOW
 from costmodel.measured.fit.problem import Problem
 from costmodel.measured.fit.regimes import features, fit_weights, likely_slow, slow_probability
+from costmodel.measured.fit.scatter import scatter
 from costmodel.measured.fit.solve import Loss, solve
-from costmodel.measured.fit.train import left_out_errors, scatter, train, without_each
+from costmodel.measured.fit.train import left_out_errors, train, without_each
 from costmodel.measured.rows.batches import point
 from costmodel.specs.stacks import constant_group, constants
 from tests.support.measured_rows import VARIED, made, with_times
@@ -152,11 +153,21 @@ def test_a_rule_separates_what_can_be_separated():
     assert slow_probability(fit_weights(CASES, np.zeros(len(CASES))), CASES).max() == 0
 
 
-def test_scatter_is_drawn_to_that_of_all_classes():
-    cases = CASES[:4] * 10
-    found = scatter(cases, np.tile([0.1, -0.1, 0.1, -0.1], 10))
-    assert found[""] == pytest.approx(0.1 / 0.6745)
-    assert found[cases[0].stack] == pytest.approx(0.1 / 0.6745)
+def test_scatter_of_few_sources_is_wider_than_their_scale():
+    """Student's t by the sources of a class: the fewer, the wider; never below what sites differ by."""
+    cases = [made(source=f"NeMo {i}") for i in range(4) for _ in range(10)]
+    found = scatter(cases, np.tile([0.1, -0.1], 20))
+    scale = 0.1 / 0.6745
+    assert scale < found[cases[0].stack] < found[""] < 1.25 * scale
+    assert scatter(cases[:10], np.tile([0.1, -0.1], 5))[cases[0].stack] > found[cases[0].stack]
+    assert min(scatter(cases, np.full(40, 1e-3)).values()) > 0.04
+
+
+def test_one_wild_source_hardly_widens_a_class():
+    cases = [made(source=f"NeMo {i}") for i in range(5) for _ in range(10)]
+    calm = scatter(cases, np.tile([0.1, -0.1], 25))
+    wild = scatter(cases, np.concatenate([np.tile([0.1, -0.1], 20), np.full(10, 2.0)]))
+    assert calm[""] < wild[""] < 1.5 * calm[""]
 
 
 def test_what_is_kept_gives_the_same_constants():

@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from costmodel.measured.fit.problem import Problem as Problem
     from costmodel.measured.fit.regimes import likely_slow as likely_slow
     from costmodel.measured.fit.regimes import slow_probability as slow_probability
+    from costmodel.measured.fit.scatter import scatter as scatter
+    from costmodel.measured.fit.scatter import within_scatter as within_scatter
     from costmodel.measured.fit.solve import Loss as Loss
     from costmodel.measured.fit.solve import Solution as Solution
     from costmodel.measured.fit.solve import solve as solve
     from costmodel.measured.fit.train import Trained as Trained
     from costmodel.measured.fit.train import as_fitted as as_fitted
     from costmodel.measured.fit.train import left_out_errors as left_out_errors
-    from costmodel.measured.fit.train import scatter as scatter
     from costmodel.measured.fit.train import train as train
-    from costmodel.measured.fit.train import within_scatter as within_scatter
     from costmodel.measured.fit.train import without_each as without_each
 
 door.hang(__name__)

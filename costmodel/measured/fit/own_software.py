@@ -12,12 +12,12 @@ import numpy as np
 from costmodel.measured.fit.fitted import Fitted
 from costmodel.measured.fit.parameters import PARAMETERS, SHARED, Parameter
 
-OWN = 0.7
+OWN = 0.5
 """Width of a constant's own deviation over that between software classes. Chosen on calibration rows, each source left
 out of the fit and three of its rows given."""
-COMMON = 0.15
+COMMON = 0.12
 """Standard deviation of the logarithm of the common factor. Chosen in the same way."""
-_STEP = 0.3  # of that logarithm, over which a share's slope is taken: it must stay below 1
+_STEP = 0.15  # of that logarithm, over which a share's slope is taken: it must stay below 1
 _RATES = (
     "matmul_ceiling", "attention_ceiling", "attention_2_ceiling", "hbm_ceiling", "scale_up_ceiling",
     "scale_out_ceiling",
