@@ -7,30 +7,37 @@ from costmodel import door
 if TYPE_CHECKING:
     from costmodel.measured import posterior as posterior
     from costmodel.measured.calibrate import Calibrated as Calibrated
+    from costmodel.measured.calibrate import Update as Update
     from costmodel.measured.calibrate import calibrate as calibrate
     from costmodel.measured.certainty import FITS as FITS
     from costmodel.measured.certainty import fits_probability as fits_probability
     from costmodel.measured.certainty import with_margin as with_margin
+    from costmodel.measured.calibrate import calibrate_kernels as calibrate_kernels
     from costmodel.measured.collective_fit import fit_collectives as fit_collectives
     from costmodel.measured.collective_fit import log_errors as log_errors
     from costmodel.measured.comparison import Comparison as Comparison
     from costmodel.measured.comparison import compare as compare
+    from costmodel.measured.deviations import as_deviations as as_deviations
+    from costmodel.measured.deviations import deviated as deviated
+    from costmodel.measured.deviations import with_deviations as with_deviations
     from costmodel.measured.fit import TWO_REGIMES as TWO_REGIMES
     from costmodel.measured.fit import Fitted as Fitted
     from costmodel.measured.fit import Problem as Problem
     from costmodel.measured.fit import Trained as Trained
+    from costmodel.measured.fit import as_fitted as as_fitted
     from costmodel.measured.fit import as_posterior as as_posterior
     from costmodel.measured.fit import as_tables as as_tables
     from costmodel.measured.fit import kernels as kernels
     from costmodel.measured.fit import left_out_errors as left_out_errors
     from costmodel.measured.fit import likely_slow as likely_slow
-    from costmodel.measured.fit import narrowed as narrowed
+    from costmodel.measured.fit import own_kernels as own_kernels
     from costmodel.measured.fit import scatter as scatter
     from costmodel.measured.fit import slow_probability as slow_probability
     from costmodel.measured.fit import train as train
     from costmodel.measured.fit import within_scatter as within_scatter
     from costmodel.measured.memory_scatter import memory_errors as memory_errors
     from costmodel.measured.memory_scatter import memory_scatter as memory_scatter
+    from costmodel.measured.fit import without_each as without_each
     from costmodel.measured.node import COLUMNS as COLUMNS
     from costmodel.measured.node import Devices as Devices
     from costmodel.measured.node import Measured as Measured
@@ -42,6 +49,9 @@ if TYPE_CHECKING:
     from costmodel.measured.node import fit_node as fit_node
     from costmodel.measured.node import measure as measure
     from costmodel.measured.node import own_constants as own_constants
+    from costmodel.measured.own_table import collectives_of as collectives_of
+    from costmodel.measured.own_table import is_microbenchmarks as is_microbenchmarks
+    from costmodel.measured.own_table import read_microbenchmarks as read_microbenchmarks
     from costmodel.measured.rows import Case as Case
     from costmodel.measured.rows import Unreadable as Unreadable
     from costmodel.measured.rows import alternatives as alternatives

@@ -1,9 +1,10 @@
 r"""Adapt the fitted constants to a user's own rows: three suffice.
 
 The user's software is a new member of its class: each constant gets a deviation of its own, with a prior as wide as
-that between classes or dies, beside what the posterior of the shipped fit leaves open. Gauss-Newton steps from there on
-those rows, robustly, are the Bayesian update, linearised anew at each step. The error before and after is that of each
-row predicted by the others.
+that between classes or dies, and all of them one in common (a machine that is uniformly slower), beside what the
+posterior of the shipped fit leaves open. Gauss-Newton steps from there on those rows and kernels, robustly, are the
+Bayesian update, linearised anew at each step. What is found are deviations, which every accelerator applies to its own
+constants. The error before and after is that of each row predicted by the others.
 """
 
 import dataclasses
@@ -14,28 +15,30 @@ import numpy as np
 
 from costmodel.inputs import Stack, model_flop
 from costmodel.measured.fit import (
+    COMMON,
     PARAMETERS,
     SLOW,
-    Design,
     Evaluator,
     Fitted,
+    Kernel,
     Key,
     Loss,
-    Parameter,
+    Solution,
     best_free,
+    common_direction,
     designs,
     evaluator,
     group,
+    linearised_kernels,
+    of_own_software,
     shipped,
     solve,
 )
 from costmodel.measured.rows import Case
 
-OWN = 0.7
-"""Width of a constant's own deviation over that between software classes. Chosen on calibration rows, each source left
-out of the fit and three of its rows given."""
 LOSS = Loss(scale=0.05)
 _CONTRADICTION = 0.2  # of the log: rows alike in all that is asked differ by more than repeated runs do
+_MOVED, _LISTED = 0.05, 8  # of a logarithm: constants that moved less are not listed, nor more of them
 _STRANGE = 4.0  # scales of the loss from what the other rows say
 
 
@@ -45,6 +48,9 @@ class Calibrated:
 
     case: Case  # the row whose cluster the stack belongs to
     stack: Stack
+    fitted: Fitted | None  # with what was found: predicts further rows of this software; None where a node was measured
+    common: float  # factor of all times, beside the constants' own deviations
+    moved: tuple[tuple[str, float, float], ...]  # constants of the stack before and after, the most moved first
     before: np.ndarray
     after: np.ndarray  # of each row by constants that did not see it; as `before` for a single row
     used: tuple[int, ...]  # rows, of those given
@@ -78,25 +84,28 @@ class Known(Protocol):
         ...
 
 
-def calibrate(cases: Sequence[Case], fitted: Fitted | Known | None = None, own: float = OWN) -> Calibrated:
-    """The update by all rows that have a time and can be true. At least one must."""
-    fitted = fitted or shipped()
+def calibrate(
+    cases: Sequence[Case], fitted: Fitted | Known | None = None, kernels: Sequence[Kernel] = ()
+) -> Calibrated:
+    """The update by all rows that have a time and can be true, and by kernels. At least one row must."""
     possible, problems = _possible(cases)
     if not possible:
         raise ValueError("; ".join(problems) or "no row has a measured time; expected `measured_step_s`")
-    update = Update([cases[i] for i in possible], fitted, own)
+    update = Update([cases[i] for i in possible], fitted or shipped(), kernels)
     everything = np.ones(len(possible))
-    u = update.solve(everything)
-    before = update.residuals(np.zeros(update.size))
+    found = update.solve(everything)
+    before = update.residuals(np.zeros(update.size))[: len(possible)]
     after = before.copy()
     for i in range(len(possible) if len(possible) > 1 else 0):
-        after[i] = update.residuals(update.solve(everything - (np.arange(len(possible)) == i)))[i]
-    problems += _contradictions(cases, possible) + _strange(cases, possible, update.residuals(u))
+        after[i] = update.residuals(update.solve(everything - (np.arange(len(possible)) == i)).z)[i]
+    problems += _contradictions(cases, possible) + _strange(cases, possible, update.residuals(found.z))
     chosen = cases[possible[0]]
-    stack = dataclasses.replace(chosen.cluster.stack, **update.constants(u, 0))
     return Calibrated(
         case=chosen,
-        stack=stack,
+        stack=dataclasses.replace(chosen.cluster.stack, **update.constants(found.z, 0)),
+        fitted=update.fitted(found),
+        common=update.common(found),
+        moved=_moved(update.constants(np.zeros(update.size), 0), update.constants(found.z, 0)),
         before=np.abs(before),
         after=np.abs(after),
         used=tuple(possible),
@@ -104,70 +113,105 @@ def calibrate(cases: Sequence[Case], fitted: Fitted | Known | None = None, own: 
     )
 
 
-class Update:
-    """Rows of one software. Unknowns: the posterior's standard normal variables, then the user's own deviations."""
+def calibrate_kernels(kernels: Sequence[Kernel], fitted: Fitted | None = None) -> tuple[Fitted, np.ndarray, np.ndarray]:
+    """The fit after kernels that were measured alone, and their absolute logarithmic errors before and after."""
+    update = Update([], fitted or shipped(), kernels)
+    found = update.solve(np.ones(0))
+    after = update.fitted(found)
+    assert after is not None
+    # what a training step adds to kernels alone stays as uncertain as it was
+    after = dataclasses.replace(after, scatter=(fitted or shipped()).scatter)
+    unit = np.array([kernel.scatter for kernel in kernels]) / LOSS.scale
+    return after, *(np.abs(unit * update.residuals(u)) for u in (np.zeros(update.size), found.z))
 
-    def __init__(self, cases: Sequence[Case], fitted: Fitted | Known, own: float = OWN) -> None:
-        self.fitted, self.own = fitted, own
-        if isinstance(fitted, Fitted):
-            self.evaluator, self.start = evaluator(fitted, cases), best_free(fitted, cases)
+
+class Update:
+    """Rows and kernels of one software. Unknowns: standard normal variables behind the deviations' covariance."""
+
+    def __init__(self, cases: Sequence[Case], known: Fitted | Known, kernels: Sequence[Kernel] = ()) -> None:
+        self.known = of_own_software(known) if isinstance(known, Fitted) else known
+        self.kernels, self.count = kernels, len(cases)
+        if isinstance(known, Fitted):
+            self.evaluator, self.start = evaluator(known, cases), best_free(known, cases)
         else:
-            self.evaluator, self.start = fitted.evaluator(cases), fitted.free(cases)
+            self.evaluator, self.start = known.evaluator(cases), known.free(cases)
         self.log_measured = np.log([case.measured_step_s or np.nan for case in cases])
-        self.design = designs(fitted.keys, [group(case) for case in cases])
-        self.size = len(fitted.z) + len(PARAMETERS)
+        self.design = designs(self.known.keys, [group(case) for case in cases])
+        self.kernel_design = designs(self.known.keys, [kernel.group for kernel in kernels]) if kernels else {}
+        self.size = len(self.known.z)
 
     def free(self, u: np.ndarray) -> dict[str, np.ndarray]:
         """The unbounded variable of each parameter, by row."""
-        moved, count = self.fitted.factor @ u[: len(self.fitted.z)], len(self.fitted.z)
-        return {
-            p.name: self.start[p.name] + self.design[p.name].of(moved) + self.own * _width(p) * u[count + j]
-            for j, p in enumerate(PARAMETERS)
-        }
+        moved = self.known.factor @ u
+        return {p.name: self.start[p.name] + self.design[p.name].of(moved) for p in PARAMETERS}
 
     def residuals(self, u: np.ndarray) -> np.ndarray:
-        """Log predicted over measured."""
-        return self.evaluator.log_times(self.free(u)) - self.log_measured
+        """Log predicted over measured of each row, then of each kernel (in units of its scatter over the loss's)."""
+        rows = self.evaluator.log_times(self.free(u)) - self.log_measured
+        return np.concatenate([rows, self._kernels(u)[0]])
 
     def linearised(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Residuals and their Jacobian."""
         log_times, slopes = self.evaluator.log_slopes(self.free(u))
-        count = len(self.fitted.z)
-        by_z, jacobian = np.zeros((len(log_times), count)), np.zeros((len(log_times), self.size))
-        for j, p in enumerate(PARAMETERS):
-            design: Design = self.design[p.name]
-            design.add(by_z, slopes[p.name])
-            jacobian[:, count + j] = self.own * _width(p) * slopes[p.name]
-        jacobian[:, :count] = by_z @ self.fitted.factor
-        return log_times - self.log_measured, jacobian
+        jacobian = np.zeros((self.count, self.size))
+        for p in PARAMETERS:
+            self.design[p.name].add(jacobian, slopes[p.name])
+        of_kernels, by_kernel = self._kernels(u)
+        residuals = np.concatenate([log_times - self.log_measured, of_kernels])
+        return residuals, np.concatenate([jacobian, by_kernel]) @ self.known.factor
 
-    def solve(self, weights: np.ndarray) -> np.ndarray:
-        """The most probable unknowns."""
-        return solve(self.residuals, self.linearised, weights, LOSS, np.zeros(self.size), steps=8, tolerance=1e-5).z
+    def _kernels(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Residuals of the kernels, and their Jacobian by the deviations."""
+        jacobian = np.zeros((len(self.kernels), self.size))
+        if not self.kernels:
+            return np.zeros(0), jacobian
+        z = self.known.z + self.known.factor @ u
+        free = {p.name: p.free(p.centre) + self.kernel_design[p.name].of(z) for p in PARAMETERS}
+        residuals, slopes = linearised_kernels(self.kernels, free, LOSS.scale)
+        for name, slope in slopes.items():
+            self.kernel_design[name].add(jacobian, slope)
+        return residuals, jacobian
+
+    def solve(self, weights: np.ndarray) -> Solution:
+        """The most probable unknowns, by rows of these weights and all kernels."""
+        weights = np.concatenate([weights, np.ones(len(self.kernels))])
+        return solve(self.residuals, self.linearised, weights, LOSS, np.zeros(self.size), steps=8, tolerance=1e-5)
 
     def constants(self, u: np.ndarray, row: int) -> dict[str, float]:
         """Fields of the stack of one row."""
         values = self.evaluator.values(self.free(u))
         return {name: float(value[row]) for name, value in values.items() if name != SLOW}
 
+    def fitted(self, found: Solution) -> Fitted | None:
+        """The fit as it is known after the rows: what is left is the scatter inside one software."""
+        if not isinstance(self.known, Fitted):
+            return None
+        left = self.known.factor @ np.linalg.cholesky(np.linalg.inv(found.curvature))
+        scatter = dict.fromkeys(("", "within"), self.known.scatter["within"])
+        return dataclasses.replace(
+            self.known, z=self.known.z + self.known.factor @ found.z, factor=left, scatter=scatter
+        )
 
-def _width(parameter: Parameter) -> float:
-    """Width of the user's own deviation: that between classes or dies, else half of the shared uncertainty."""
-    return max(parameter.stack, parameter.die, 0.5 * parameter.shared)
+    def common(self, found: Solution) -> float:
+        """The factor of all times, as far as what was found is likely to be one: its mean given the deviations."""
+        if not isinstance(self.known, Fitted):
+            return 1.0
+        along = np.linalg.solve(self.known.factor, COMMON * common_direction(self.known))
+        return float(np.exp(COMMON * (along @ found.z)))
+
+
+def _moved(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[tuple[str, float, float], ...]:
+    """The constants that moved most, by the ratio of their values."""
+    ratio = {name: abs(float(np.log(after[name] / before[name]))) for name in before if before[name] > 0}
+    order = sorted((name for name in ratio if ratio[name] > _MOVED), key=lambda name: -ratio[name])
+    return tuple((name, before[name], after[name]) for name in order[:_LISTED])
 
 
 def _possible(cases: Sequence[Case]) -> tuple[list[int], list[str]]:
-    """Rows of the first row's hardware with a time that the accelerators can reach."""
-    possible, problems = [], []
-    for i, case in enumerate(cases):
-        reason = _impossible(case)
-        if reason is None and possible and case.cluster.accelerator.name != cases[possible[0]].cluster.accelerator.name:
-            reason = f"ran on {case.cluster.accelerator.name}, the rows before on another accelerator"
-        if reason is None:
-            possible.append(i)
-        else:
-            problems.append(f"row {i + 1} is left out: it {reason}")
-    return possible, problems
+    """Rows with a time that the accelerators can reach."""
+    reasons = [_impossible(case) for case in cases]
+    problems = [f"row {i + 1} is left out: it {reason}" for i, reason in enumerate(reasons) if reason]
+    return [i for i, reason in enumerate(reasons) if reason is None], problems
 
 
 def _impossible(case: Case) -> str | None:
@@ -203,7 +247,7 @@ def _contradictions(cases: Sequence[Case], used: Sequence[int]) -> list[str]:
 def _strange(cases: Sequence[Case], used: Sequence[int], errors: np.ndarray) -> list[str]:
     """Rows that the constants of all rows together do not explain."""
     problems = []
-    for i, error in zip(used, errors, strict=True):
+    for i, error in zip(used, errors, strict=False):
         took_s = cases[i].measured_step_s or 0.0
         if abs(error) > _STRANGE * LOSS.scale:
             problems.append(f"row {i + 1} took {took_s:.4g} s, all rows together say {took_s * np.exp(error):.4g} s")

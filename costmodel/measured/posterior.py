@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from costmodel.measured.fit import EXPERTS, Fitted, best_free, evaluator, linearised, scatter_class, shipped
-from costmodel.measured.rows import Case
+from costmodel.measured.rows import OPEN_LAYOUT, Case
 
+_OPEN_LAYOUT = 0.3  # of a row whose degrees are not printed: two calibration rows are off by .21 and 1.20
 P90 = 1.2815515655446004  # of the standard normal distribution
 
 
@@ -39,12 +40,21 @@ def log_sd(cases: Sequence[Case], fitted: Fitted | None = None) -> np.ndarray:
     """Standard deviation of the logarithm of each step's time."""
     fitted = fitted or shipped()
     _, jacobian, unseen = linearised(fitted, cases)
-    scatter = np.array([scatter_of(fitted.scatter, scatter_class(case)) for case in cases])
-    return np.sqrt(((jacobian @ fitted.factor) ** 2).sum(axis=1) + unseen + scatter**2)
+    scatter = np.array([scatter_of(fitted.scatter, scatter_class(case), case.family) for case in cases])
+    of_layout = np.array([_OPEN_LAYOUT * (OPEN_LAYOUT in case.open) for case in cases])
+    return np.sqrt(((jacobian @ fitted.factor) ** 2).sum(axis=1) + unseen + scatter**2 + of_layout**2)
 
 
-def scatter_of(scatter: Mapping[str, float], member: str) -> float:
-    """The scatter of a class; of one that was never measured the widest of those with experts, or that of all."""
+def on(family: str) -> str:
+    """The scatter's name of one accelerator, on which the software itself was measured."""
+    return f"on {family}"
+
+
+def scatter_of(scatter: Mapping[str, float], member: str, family: str = "") -> float:
+    """The scatter of this software on an accelerator where it was measured, else that of its class; of a class that
+    was never measured the widest of those with experts, or that of all."""
+    if on(family) in scatter:
+        return scatter[on(family)]
     if member in scatter:
         return scatter[member]
     experts = [sd for name, sd in scatter.items() if name.endswith(EXPERTS)]

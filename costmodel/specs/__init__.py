@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from costmodel.specs.checks import convert as convert
     from costmodel.specs.checks import fail as fail
     from costmodel.specs.checks import is_count as is_count
+    from costmodel.specs.checks import is_number as is_number
     from costmodel.specs.checks import nearest as nearest
     from costmodel.specs.checks import one_of as one_of
     from costmodel.specs.checks import require as require

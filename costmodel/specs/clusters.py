@@ -124,7 +124,7 @@ def _unwrap(table: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     if not isinstance(inner, Mapping):
         return table
     for key in table:
-        if key not in ("cluster", "stack"):
+        if key not in ("cluster", "stack", "deviations"):
             raise SpecError(
                 f"{where}: `{plain(key)}` stands beside the table `cluster`; expected it inside, or only `stack`"
             )

@@ -15,10 +15,13 @@ import numpy as np
 
 from costmodel import specs
 from costmodel.inputs import model_flop
-from costmodel.measured import Case, Unreadable, posterior, read_cases, settle
-from experiments.accuracy import figures, reasons, terms
+from costmodel.measured import Case, Fitted, Unreadable, posterior, read_cases, settle
+from experiments.accuracy import figures, published_plans, reasons, terms
+from experiments.accuracy import tables as shown
+from experiments.accuracy.few_rows import after_rows
+from experiments.accuracy.left_out import fits_without
 from experiments.accuracy.scoring import APART, SMALL, Scored, score
-from optimize.diagnosis import predict
+from optimize.diagnosis import Prediction, predict
 
 FRACTION_OF_PEAK = 0.34
 """The baseline's fraction of the peak, chosen on calibration rows by `shared/tools/baseline.py --fit`."""
@@ -32,13 +35,15 @@ class Config:
     measurements: str = "../shared/measurements"
     """Folder of calibration.csv and validation.csv; what is not there is left out."""
     leave_out: bool = True
-    """Also fit without each calibration source in turn and predict it so (a minute or two)."""
+    """Also fit without each calibration source in turn and predict it so (five minutes or so)."""
+    after_rows: bool = True
+    """Also predict each source after three of its rows, by six draws."""
     ablation: bool = True
     """Also drop each term of the model."""
 
 
 def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Predict every table, score, drop terms, name the worst rows, draw."""
+    """Predict every table, score, leave sources out, drop terms, name the worst rows, draw."""
     files = {"published": specs.DATA / "published.csv"}
     files |= {name: Path(config.measurements) / f"{name}.csv" for name in ("calibration", "validation")}
     scored: dict[str, list[Scored]] = {}
@@ -48,47 +53,74 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
         if not path.is_file():
             continue
         say(f"{name}: predicting")
-        scored[name], plain, cases[name] = _table(path)
-        results[name] = score(scored[name]) | {"baseline": score(plain)}
+        read = read_cases(path)
+        scored[name], cases[name] = _scored(read, {}), _settled(read)
+        results[name] = score(scored[name]) | {"baseline": score(_plain(read))}
         results[name]["worst"] = _worst(cases[name], scored[name])
         _write(scored[name], folder / f"predictions_{name}.csv")
+        fits: dict[str, Fitted] = {}
+        if config.leave_out and name == "calibration":
+            say("leaving out each source in turn")
+            fits = fits_without([case for case in read if isinstance(case, Case) and case.measured_step_s], path.parent)
+            outside = _scored(read, fits)
+            results[name]["left_out"] = score(outside)
+            _write(outside, folder / f"predictions_{name}_left_out.csv")
+        if config.after_rows and name != "published":
+            say(f"{name}: after three rows")
+            results[name]["after_rows"] = after_rows(cases[name], fits, APART)
     if config.ablation:
         say("dropping terms")
         _ablate(cases, scored, results)
-    if config.leave_out and "calibration" in cases:
-        say("leaving out each source in turn")
-        results["calibration"]["left_out"] = _left_out(Path(config.measurements), scored["calibration"])
     figures.draw(scored, results, folder)
-    return results
+    say("published plans")
+    return results | {"published_plans": published_plans.predicted()}
 
 
-def _table(path: Path) -> tuple[list[Scored], list[Scored], list[Case]]:
-    """Predictions of all rows, the baseline's, and the cases that have a time, as they were predicted."""
-    read = read_cases(path)
-    plain = []
-    scored = []
-    for entry, predicted in zip(read, predict(read), strict=True):
-        if isinstance(entry, Unreadable):
-            scored.append(Scored(_source(entry), None, None))
-            plain.append(scored[-1])
-            continue
-        one = Scored(
-            dict(entry.row),
-            entry.measured_step_s,
-            predicted.step_s,
-            p10_s=predicted.step_s_p10,
-            p90_s=predicted.step_s_p90,
-            measured_bytes=entry.measured_mem_bytes,
-            predicted_bytes=predicted.mem_bytes,
-            fits=predicted.fits,
-        )
-        scored.append(one)
-        plain.append(Scored(dict(entry.row), entry.measured_step_s, _one_constant_s(entry)))
+def _scored(read: Sequence[Case | Unreadable], fits: Mapping[str, Fitted]) -> list[Scored]:
+    """Predictions of all rows, each by the fit that its source has, by default the shipped one."""
+    predictions: list[Prediction | None] = [None] * len(read)
+    by_fit: dict[str, list[int]] = {}
+    for i, entry in enumerate(read):
+        source = _source(entry)["source"]
+        by_fit.setdefault(source if source in fits else "", []).append(i)
+    for source, at in by_fit.items():
+        for i, predicted in zip(at, predict([read[i] for i in at], fitted=fits.get(source)), strict=True):
+            predictions[i] = predicted
+    return [_row(entry, one) for entry, one in zip(read, predictions, strict=True) if one is not None]
+
+
+def _row(entry: Case | Unreadable, predicted: Prediction) -> Scored:
+    if isinstance(entry, Unreadable):
+        return Scored(_source(entry), None, None)
+    return Scored(
+        dict(entry.row),
+        entry.measured_step_s,
+        predicted.step_s,
+        p10_s=predicted.step_s_p10,
+        p90_s=predicted.step_s_p90,
+        measured_bytes=entry.measured_mem_bytes,
+        predicted_bytes=predicted.mem_bytes,
+        fits=predicted.fits,
+    )
+
+
+def _plain(read: Sequence[Case | Unreadable]) -> list[Scored]:
+    """The baseline's predictions."""
+    return [
+        Scored(_source(entry), None, None)
+        if isinstance(entry, Unreadable)
+        else Scored(dict(entry.row), entry.measured_step_s, _one_constant_s(entry))
+        for entry in read
+    ]
+
+
+def _settled(read: Sequence[Case | Unreadable]) -> list[Case]:
+    """The rows that have a time, as they were predicted."""
     timed = [case for case in read if isinstance(case, Case) and case.measured_step_s]
-    return scored, plain, settle(posterior.with_constants(timed))
+    return settle(posterior.with_constants(timed))
 
 
-def _source(entry: Unreadable) -> dict[str, str]:
+def _source(entry: Case | Unreadable) -> dict[str, str]:
     return {"source": "?", **entry.row}
 
 
@@ -144,23 +176,6 @@ def _factor(scored: Sequence[Scored], seconds: np.ndarray) -> float:
     return float(np.exp(np.median([np.median(own) for own in by_source.values()])))
 
 
-def _left_out(folder: Path, scored: Sequence[Scored]) -> dict[str, Any]:
-    """Scores of calibration rows by constants that saw no row of their source."""
-    from costmodel.measured import Problem, kernels, left_out_errors, train
-
-    cases = [case for case in read_cases(folder / "calibration.csv") if isinstance(case, Case) and case.measured_step_s]
-    with open(folder / "microbenchmarks.csv", newline="", encoding="utf-8") as file:
-        measured_kernels = kernels(list(csv.DictReader(file)))
-    errors = left_out_errors(train(Problem(settle(cases), measured_kernels)))
-    rows = _timed(scored)
-    outside = [
-        row._replace(predicted_s=float(row.measured_s * np.exp(error)), p10_s=None, p90_s=None)  # pyright: ignore[reportOperatorIssue]
-        for row, error in zip(rows, errors, strict=True)
-    ]
-    table = score(outside)
-    return {"headline": table["headline"], "groups": table["groups"], "rank": table["rank"]}
-
-
 def _write(scored: Sequence[Scored], path: Path) -> None:
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -171,74 +186,5 @@ def _write(scored: Sequence[Scored], path: Path) -> None:
 
 
 def tables(results: Mapping[str, Any]) -> list[Any]:
-    """What the terminal shows: errors by group, terms, worst rows."""
-    shown = [_groups_table(name, results[name]) for name in results]
-    shown += [_sources_table(name, results[name]) for name in results if name != "published"]
-    last = "validation" if "validation" in results else "published"
-    if "ablation" in results[last]:
-        shown.append(_ablation_table(results))
-    return [*shown, _worst_table(last, results[last]["worst"])]
-
-
-def _groups_table(name: str, result: Mapping[str, Any]) -> Any:
-    from rich.table import Table
-
-    head, plain = result["headline"], result["baseline"]["headline"]
-    title = (
-        f"{name}: {result['covered']:,} of {result['timed']:,} timed rows; mean of medians {head['median']:.3f} "
-        f"(one constant {plain['median']:.3f}), of 90th percentiles {head['p90']:.3f} ({plain['p90']:.3f})"
-    )
-    outside = result.get("left_out")
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    for column in ("group", "rows", "median", "p90", "bias", "inside", "constant", *(("left out",) if outside else ())):
-        table.add_column(column, justify="left" if column == "group" else "right", no_wrap=True)
-    for group, own in result["groups"].items():
-        other = result["baseline"]["groups"][group]["median"]
-        figures_of = (f"{own['median']:.3f}", f"{own['p90']:.3f}", f"{own['bias']:+.3f}", f"{own['inside']:.0%}")
-        more = (f"{outside['groups'][group]['median']:.3f}",) if outside else ()
-        table.add_row(figures.short(group, 30), f"{own['rows']:,}", *figures_of, f"{other:.3f}", *more)
-    return table
-
-
-def _sources_table(name: str, result: Mapping[str, Any]) -> Any:
-    """Ranks of layouts, memory and fit, by source."""
-    from rich.table import Table
-
-    columns = ("sweeps", "tau", "regret", "memory", "median", "ran", "said to fit", "out", "said so")
-    table = Table("source", *columns, title=f"{name}: ranks, memory, fit", title_justify="left", box=None)
-    kinds = (("rank", ("sweeps", "tau", "regret")), ("memory", ("rows", "median")), ("fit", columns[5:]))
-    keys = (("ran", "said to fit", "out of memory", "said so") if kind == "fit" else own for kind, own in kinds)
-    shown = list(zip((kind for kind, _ in kinds), keys, strict=True))
-    for source in sorted({source for kind, _ in shown[:2] for source in result[kind]}):
-        cells = [_cell(result[kind].get(source, {}).get(key)) for kind, own in shown for key in own]
-        table.add_row(figures.short(source, 24), *cells)
-    return table
-
-
-def _cell(figure: float | None) -> str:
-    if figure is None:
-        return ""
-    return f"{figure:,}" if isinstance(figure, int) else f"{figure:.3f}"
-
-
-def _ablation_table(results: Mapping[str, Any]) -> Any:
-    from rich.table import Table
-
-    names = [name for name in results if "ablation" in results[name]]
-    title = "change of the headline's median and 90th percentile"
-    table = Table("without", *names, title=title, title_justify="left", box=None)
-    for term in results[names[0]]["ablation"]:
-        own = [results[name]["ablation"][term] for name in names]
-        table.add_row(term, *(f"{change['median']:+.3f}, {change['p90']:+.3f}" for change in own))
-    return table
-
-
-def _worst_table(name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
-    from rich.table import Table
-
-    table = Table(
-        "row", "error", "reason", title=f"worst rows of {name}, without {APART}", title_justify="left", box=None
-    )
-    for row in rows:
-        table.add_row(f"{row['source']}: {row['row']}", f"{row['error']:+.2f}", row["reason"])
-    return table
+    """What the terminal shows: the headlines, errors by source, ranks and memory, terms, worst rows."""
+    return shown.tables(results)

@@ -46,21 +46,22 @@ def score(rows: Sequence[Scored]) -> dict[str, Any]:
     for source, own in by_source.items():
         named.setdefault(source if len(own) >= SMALL else f"sources with fewer than {SMALL} rows", []).extend(own)
     groups = {name: _errors(own) for name, own in named.items()}
-    usual = [figures for name, figures in groups.items() if not name.startswith(APART)]
+    ranks, memory = _ranks(timed), _memory(rows)
+    count = sum(row.measured_s is not None for row in rows)
     return {
-        "timed": sum(row.measured_s is not None for row in rows),
+        "timed": count,
         "covered": len(timed),
-        "headline": _headline(usual),
+        "headline": _headline(groups, ranks, memory) | {"coverage": len(timed) / max(count, 1)},
         "groups": groups,
-        "rank": _ranks(timed),
-        "memory": _memory(rows),
+        "rank": ranks,
+        "memory": memory,
         "fit": _fit(rows),
     }
 
 
-def _errors(rows: Sequence[Scored]) -> dict[str, float]:
+def _errors(rows: Sequence[Scored]) -> dict[str, Any]:
     logs = np.array([row.error for row in rows], float)
-    size = np.sort(np.abs(logs))
+    size, worst = np.sort(np.abs(logs)), rows[int(np.argmax(np.abs(logs)))]
     bounded = [row for row in rows if row.p10_s and row.p90_s]
     inside = [float(row.p10_s <= row.measured_s <= row.p90_s) for row in bounded]  # pyright: ignore[reportOperatorIssue]
     return {
@@ -70,13 +71,24 @@ def _errors(rows: Sequence[Scored]) -> dict[str, float]:
         "bias": float(np.median(logs)),
         "mean_percent": float(np.mean(np.abs(np.expm1(logs)))),
         "inside": float(np.mean(inside)) if inside else math.nan,
+        "worst": f"{worst.row.get('model', '')} on {worst.row.get('gpus', '')} {worst.row.get('hardware', '')}",
+        "worst_error": float(logs[np.argmax(np.abs(logs))]),
     }
 
 
-def _headline(groups: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Means over groups."""
-    means = {key: float(np.mean([group[key] for group in groups])) for key in ("median", "p90", "inside") if groups}
-    return means | {"groups": len(groups)}
+def _headline(
+    groups: dict[str, dict[str, Any]], ranks: dict[str, dict[str, float]], memory: dict[str, dict[str, float]]
+) -> dict[str, float]:
+    """Means over groups without those that stand apart, and over sources: of Kendall's tau and of memory's error."""
+    usual = [figures for name, figures in groups.items() if not name.startswith(APART)]
+    means = {key: _mean([group[key] for group in usual]) for key in ("median", "p90", "inside")}
+    tau, of_memory = _mean([own["tau"] for own in ranks.values()]), _mean([own["median"] for own in memory.values()])
+    return means | {"tau": tau, "memory": of_memory, "groups": len(usual), "rows": sum(g["rows"] for g in usual)}
+
+
+def _mean(figures: list[float]) -> float:
+    known = [figure for figure in figures if not math.isnan(figure)]
+    return float(np.mean(known)) if known else math.nan
 
 
 def _ranks(timed: Sequence[Scored]) -> dict[str, dict[str, float]]:
@@ -91,7 +103,7 @@ def _ranks(timed: Sequence[Scored]) -> dict[str, dict[str, float]]:
     return {
         source: {
             "sweeps": len(sweeps),
-            "tau": float(np.nanmean([tau for tau, _ in sweeps])),
+            "tau": _mean([tau for tau, _ in sweeps]),
             "regret": float(np.mean([regret for _, regret in sweeps])),
         }
         for source, sweeps in by_source.items()

@@ -19,21 +19,21 @@ from costmodel import specs
 from costmodel.measured import (
     TWO_REGIMES,
     Case,
-    Fitted,
     Problem,
     Trained,
+    as_fitted,
     as_posterior,
     as_tables,
     kernels,
     left_out_errors,
     likely_slow,
     memory_scatter,
-    narrowed,
     read_cases,
     scatter,
     settle,
     train,
     within_scatter,
+    without_each,
 )
 
 
@@ -56,8 +56,9 @@ def run(config: Config, folder: Path, say: Any) -> dict[str, Any]:
     say(f"fitting {len(cases)} rows and {len(measured_kernels)} kernels")
     trained = train(Problem(cases, measured_kernels))
     inside = trained.errors()
-    outside = left_out_errors(trained) if config.leave_out else inside
-    fitted = _fitted(trained, outside)
+    outside = left_out_errors(without_each(trained)) if config.leave_out else inside
+    between = scatter(cases, outside) | {"within": within_scatter(cases, inside)}
+    fitted = as_fitted(trained, between, memory_scatter(cases))
     provenance = _provenance(trained)
     written = (as_tables(fitted, provenance), as_posterior(fitted))
     for place in (folder, *((specs.DATA,) if config.write else ())):
@@ -71,17 +72,6 @@ def timed(path: Path) -> list[Case]:
     """The rows of a file that can be modelled and have a time."""
     read = [case for case in read_cases(path) if isinstance(case, Case)]
     return [case for case in settle(read) if case.measured_step_s]
-
-
-def _fitted(trained: Trained, outside: np.ndarray) -> Fitted:
-    size = trained.problem.size
-    covariance = np.linalg.inv(trained.solution.curvature)[:size, :size]
-    keys, z, factor = narrowed(trained.problem.keys, trained.solution.z[:size], covariance)
-    cases = trained.problem.cases
-    own = scatter(cases, outside) | {"within": within_scatter(cases, trained.errors())}
-    return Fitted(
-        keys=keys, z=z, factor=factor, regime_weights=trained.regime_weights, scatter=own, memory=memory_scatter(cases)
-    )
 
 
 def _provenance(trained: Trained) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def after(
     """The clusters, by the number of devices, after some layouts were given to `calibrate`."""
     cases = [case(layout, clusters[layout.devices], measured[layout.name]) for layout in given]
     before = cases[0].cluster.stack
-    stack = calibrate(cases, own_constants(before), own=0.0).stack
+    stack = calibrate(cases, own_constants(before)).stack
     return {devices: carried(before, stack, cluster) for devices, cluster in clusters.items()}
 
 

@@ -9,8 +9,24 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import Cluster
-from costmodel.measured import Calibrated, Case, Unreadable, calibrate, fit_collectives, log_errors, read_cases, settle
-from costmodel.specs import SpecError, is_nccl, load_cluster, plain, read_nccl
+from costmodel.measured import (
+    Calibrated,
+    Case,
+    Unreadable,
+    as_deviations,
+    calibrate,
+    calibrate_kernels,
+    collectives_of,
+    deviated,
+    fit_collectives,
+    is_microbenchmarks,
+    log_errors,
+    own_kernels,
+    read_cases,
+    read_microbenchmarks,
+    settle,
+)
+from costmodel.specs import SpecError, constant_group, is_nccl, load_cluster, plain, read_nccl
 from optimize.cli.command import COMMAND_LINE, Command, Switch, Text, answered, needed
 
 
@@ -19,18 +35,19 @@ class Request:
     """The options of `equipoise calibrate`."""
 
     rows: Text = None
-    """CSV file of measured runs, or output of nccl-tests; may stand first, without the flag"""
+    """CSV file of measured runs, or of kernels and collectives (in the columns of `measure`), or output
+    of nccl-tests; may stand first, without the flag"""
     out: Text = None
     """TOML file with the tables `cluster` and `stack`, which every command takes"""
     cluster: Text = None
-    """name or file of the cluster it was measured on; default: as the rows say. nccl-tests: needed"""
+    """name or file of the cluster it was measured on; default: as the rows say. Kernels, nccl-tests: needed"""
     json: Switch = False
     """print one JSON object and nothing else"""
 
 
-Answer = tuple[Cluster, dict[str, Any]]
-"""The cluster with its new stack, and what a program may want to know before it opens the file. Errors are medians of
-absolute logarithms; after: of rows, each predicted without itself; of collectives, of the fit."""
+Answer = tuple[Cluster, dict[str, Any], dict[str, Any]]
+"""The cluster with its new stack, what a program may want to know before it opens the file, and deviations. Errors are
+medians of absolute logarithms; after: of rows, each predicted without itself; of collectives, of the fit."""
 
 
 def ask(request: Request) -> Request:
@@ -41,9 +58,9 @@ def ask(request: Request) -> Request:
 
 def run(request: Request) -> Answer:
     """Calibrate and write."""
-    cluster, told = calibrated(str(request.rows), request.cluster)
-    write(cluster, str(request.out))
-    return cluster, told
+    cluster, told, deviations = calibrated(str(request.rows), request.cluster)
+    write(cluster, str(request.out), deviations)
+    return cluster, told, deviations
 
 
 def calibrated(rows: str, cluster: str | None) -> Answer:
@@ -52,6 +69,12 @@ def calibrated(rows: str, cluster: str | None) -> Answer:
         if cluster is None:
             raise SpecError(f"{COMMAND_LINE}: `cluster` is missing; expected the cluster that the collectives ran on")
         return _collectives(rows, load_cluster(cluster))
+    if is_microbenchmarks(rows):
+        if cluster is None:
+            raise SpecError(
+                f"{COMMAND_LINE}: `cluster` is missing; expected the cluster that the table was measured on"
+            )
+        return _kernels(rows, load_cluster(cluster))
     return _runs(rows, None if cluster is None else load_cluster(cluster))
 
 
@@ -63,18 +86,29 @@ def _runs(path: str, base: Cluster | None) -> Answer:
         raise SpecError(
             f"rows ({plain(path)}): no row can be modelled; {unreadable[0] if unreadable else 'the table has none'}"
         )
+    settled = settle(cases)
     try:
-        calibrated = calibrate(settle(cases))
+        found = calibrate(settled)
     except ValueError as error:
         raise SpecError(f"rows ({plain(path)}): {error}") from None
-    own = base if base is not None else _general(calibrated)
-    problems = unreadable + calibrated.problems
-    told = _told(len(read), len(calibrated.used), calibrated.before, calibrated.after, problems)
-    return dataclasses.replace(own, stack=calibrated.stack), told
+    assert found.fitted is not None
+    deviations = as_deviations(found.fitted, [settled[i] for i in found.used])
+    told = _told(len(read), len(found.used), found.before, found.after, unreadable + found.problems) | _found(found)
+    return _own(found, base, deviations), told, deviations
 
 
-def _general(calibrated: Calibrated) -> Cluster:
-    return dataclasses.replace(calibrated.case.cluster, name=f"calibrated {calibrated.case.cluster.name}")
+def _own(found: Calibrated, base: Cluster | None, deviations: Mapping[str, Any]) -> Cluster:
+    """The named cluster, whose constants move by what was found, or that of the first row."""
+    if base is None:
+        cluster = dataclasses.replace(found.case.cluster, name=f"calibrated {found.case.cluster.name}")
+        return dataclasses.replace(cluster, stack=found.stack)
+    group = constant_group(base.accelerator.name, base.stack.software)
+    return dataclasses.replace(base, stack=deviated(base.stack, deviations, group))
+
+
+def _found(found: Calibrated) -> dict[str, Any]:
+    moved = [{"constant": name, "before": before, "after": after} for name, before, after in found.moved]
+    return {"common_factor": found.common, "moved": moved}
 
 
 def _told(
@@ -84,15 +118,36 @@ def _told(
     return {"rows": rows, "used": used} | errors | {"problems": list(problems)}
 
 
+def _kernels(path: str, cluster: Cluster) -> Answer:
+    """From a table of products, attention, streams and collectives."""
+    rows = read_microbenchmarks(path)
+    calls, kernels = collectives_of(rows), own_kernels(rows, cluster)
+    if not calls and not kernels:
+        raise SpecError(f"rows ({plain(path)}): no row can be used; expected a gemm or attention in TFLOP/s, or others")
+    before, after, deviations = [np.zeros(0)], [np.zeros(0)], {}
+    if calls:
+        stack = fit_collectives(calls, cluster)
+        before, after = ([np.abs(log_errors(calls, cluster, each))] for each in (cluster.stack, stack))
+        cluster = dataclasses.replace(cluster, stack=stack)
+    if kernels:
+        fitted, first, last = calibrate_kernels(kernels)
+        before, after, deviations = [*before, first], [*after, last], as_deviations(fitted, [])
+        group = constant_group(cluster.accelerator.name, cluster.stack.software)
+        cluster = dataclasses.replace(cluster, stack=deviated(cluster.stack, deviations, group))
+    told = _told(len(rows), len(calls) + len(kernels), np.concatenate(before), np.concatenate(after))
+    return cluster, told, deviations
+
+
 def _collectives(path: str, cluster: Cluster) -> Answer:
     rows = read_nccl(path)
     stack = fit_collectives(rows, cluster)
     before, after = (np.abs(log_errors(rows, cluster, each)) for each in (cluster.stack, stack))
-    return dataclasses.replace(cluster, stack=stack), _told(len(rows), len(rows), before, after)
+    return dataclasses.replace(cluster, stack=stack), _told(len(rows), len(rows), before, after), {}
 
 
-def as_toml(cluster: Cluster, by: str = "calibrate") -> str:
-    """The tables `cluster` and `stack`, in SI units. The last tier has no size: it is as large as the cluster."""
+def as_toml(cluster: Cluster, by: str = "calibrate", deviations: Mapping[str, Any] | None = None) -> str:
+    """The tables `cluster` and `stack`, in SI units, and deviations. The last tier has no size: it is as large as the
+    cluster."""
     own = {"name": cluster.name, "accelerators": int(cluster.accelerators)}
     lines = [f"# Written by `equipoise {by}`.", "[cluster]", *_fields(own), "", "[cluster.accelerator]"]
     lines += _fields(_known(cluster.accelerator))
@@ -101,7 +156,12 @@ def as_toml(cluster: Cluster, by: str = "calibrate") -> str:
         if i == len(cluster.tiers) - 1 and i > 0:
             values = {name: value for name, value in values.items() if name not in ("size", "usable_size")}
         lines += ["", "[[cluster.tiers]]", *_fields(values)]
-    return "\n".join([*lines, "", "[stack]", *_fields(_known(cluster.stack))]) + "\n"
+    lines += ["", "[stack]", *_fields(_known(cluster.stack))]
+    for level, table in (deviations or {}).items():
+        members = {level: table} if level in ("shared", "log_sd") else {f"{level}.{k}": v for k, v in table.items()}
+        for name, values in members.items():
+            lines += ["", f"[deviations.{name}]", *_fields({key: round(value, 5) for key, value in values.items()})]
+    return "\n".join(lines) + "\n"
 
 
 _COUNTS = ("size", "usable_size")
@@ -116,10 +176,10 @@ def _fields(values: Mapping[str, Any]) -> list[str]:
     return [f"{name} = {json.dumps(list(v) if isinstance(v, tuple) else v)}" for name, v in values.items()]
 
 
-def write(cluster: Cluster, out: str) -> None:
+def write(cluster: Cluster, out: str, deviations: Mapping[str, Any] | None = None) -> None:
     """The file, or a `SpecError` that says why it cannot be written."""
     try:
-        Path(out).write_text(as_toml(cluster), encoding="utf-8")
+        Path(out).write_text(as_toml(cluster, deviations=deviations), encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SpecError(f"{COMMAND_LINE}: `out` is {plain(out)!r}, which cannot be written ({reason})") from None
@@ -128,25 +188,30 @@ def write(cluster: Cluster, out: str) -> None:
 def as_json(request: Request, answer: Answer) -> dict[str, Any]:
     """What a program may want to know before it opens the file."""
     inputs = {"rows": request.rows, "out": request.out, "cluster": request.cluster}
-    cluster, told = answer
+    cluster, told, _ = answer
     return answered(inputs) | told | {"cluster": cluster.name}
 
 
 def show(request: Request, answer: Answer) -> None:
     """How many rows were used, and what is wrong with the others."""
-    _, told = answer
+    _, told, _ = answer
     print(f"{request.out}: {told['used']} of {told['rows']} rows used")
     print(f"median error {told['error_before']:.1%} before, {told['error_after']:.1%} after")
+    if "common_factor" in told:
+        print(f"all times x {told['common_factor']:.3g}; what moved most on the first row's accelerator:")
+    for one in told.get("moved", ()):
+        print(f"  {one['constant']} {one['before']:.3g} -> {one['after']:.3g}")
     for problem in told["problems"]:
         print(f"  {problem}")
 
 
 CALIBRATE = Command(
     request=Request,
-    about="A cluster file adapted to measured runs (three suffice), or to what nccl-tests printed.",
+    about="A cluster file adapted to measured runs (three suffice), to kernels, or to what nccl-tests printed.",
     examples="""
 examples:
   equipoise calibrate my_rows.csv --out my_cluster.toml
+  equipoise calibrate my_kernels.csv --cluster h100 --out my_cluster.toml
   equipoise calibrate all_reduce_perf.txt --cluster h100 --out my_cluster.toml
   equipoise explain --model llama3-8b --cluster my_cluster.toml""",
     first="--rows",

@@ -3,7 +3,8 @@
 import dataclasses
 from typing import Any
 
-from costmodel.specs import load_stack
+from costmodel.measured import Fitted, with_deviations
+from costmodel.specs import load_stack, plain, read_mapping
 from optimize.cli.command import COMMAND_LINE, Command, Switch, Text, answered, needed, placed
 from optimize.diagnosis import Prediction, predict_file, prediction_json
 
@@ -17,7 +18,7 @@ class Request:
     out: Text = None
     """CSV file of predictions, one row for each, in order"""
     stack: Text = None
-    """TOML or JSON file with the table `stack` (as `calibrate` writes it), for all rows"""
+    """TOML or JSON file as `calibrate` writes it, for all rows: its deviations, else its table `stack`"""
     json: Switch = False
     """print one JSON object and nothing else"""
 
@@ -30,8 +31,17 @@ def ask(request: Request) -> Request:
 
 def run(request: Request) -> tuple[Prediction, ...]:
     """Read, predict and write."""
-    stack = None if request.stack is None else placed(COMMAND_LINE, "stack", load_stack, request.stack)
-    return predict_file(str(request.rows), str(request.out), stack)
+    stack, fitted = None, None
+    if request.stack is not None:
+        fitted = placed(COMMAND_LINE, "stack", _deviations, request.stack)
+        stack = None if fitted else placed(COMMAND_LINE, "stack", load_stack, request.stack)
+    return predict_file(str(request.rows), str(request.out), stack, fitted)
+
+
+def _deviations(path: str) -> Fitted | None:
+    """The fit with what `calibrate` found, which each accelerator applies to its own constants; None in other files."""
+    tables = read_mapping(path).get("deviations")
+    return None if tables is None else with_deviations(tables, f"stack ({plain(path)})")
 
 
 def as_json(request: Request, predictions: tuple[Prediction, ...]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from costmodel.measured import (
     Case,
+    Fitted,
     Unreadable,
     alternatives,
     case,
@@ -43,22 +44,27 @@ class Prediction:
         return (*("" if figure is None else f"{figure:.7g}" for figure in figures), said, self.note)
 
 
-def predict_file(rows: str | Path, out: str | Path, stack: Mapping[str, Any] | None = None) -> tuple[Prediction, ...]:
+def predict_file(
+    rows: str | Path, out: str | Path, stack: Mapping[str, Any] | None = None, fitted: Fitted | None = None
+) -> tuple[Prediction, ...]:
     """Read, predict and write. One prediction for each row, in order."""
     read = [Unreadable(row={}, reason=row) if isinstance(row, str) else case(row) for row in read_rows(rows)]
-    predictions = predict(read, stack)
+    predictions = predict(read, stack, fitted)
     write_table(out, HEADER, (prediction.cells() for prediction in predictions))
     return predictions
 
 
-def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None = None) -> tuple[Prediction, ...]:
-    """A prediction for each row. `stack` holds fields of the Stack that replace the fitted ones everywhere."""
+def predict(
+    rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None = None, fitted: Fitted | None = None
+) -> tuple[Prediction, ...]:
+    """A prediction for each row. `stack` holds fields of the Stack that replace the fitted ones everywhere; `fitted` is
+    the fit that predicts, by default the shipped one."""
     readable = [(i, row) for i, row in enumerate(rows) if isinstance(row, Case)]
     if not readable:
         return tuple(Prediction(note=row.reason) for row in rows if isinstance(row, Unreadable))
-    constant = posterior.with_constants([row for _, row in readable])
+    constant = posterior.with_constants([row for _, row in readable], fitted)
     settled = settle([_with_stack(row, stack or {}) for row in constant])
-    spread = posterior.log_sd(settled)
+    spread = posterior.log_sd(settled, fitted)
     open_to = [alternatives(row) for row in settled]
     times_s = evaluated([reading for readings in open_to for reading in readings]).step_s
     held = evaluated(lightened(settled))
@@ -69,8 +75,16 @@ def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None =
         mine = slice(start, start + len(open_to[k]))
         start += len(open_to[k])
         memory = float(held.peak_bytes[k]), float(printed[k])
-        answers[i] = _prediction(settled[k], float(np.mean(times_s[mine])), float(spread[k]), *memory)
+        log_sd = math.hypot(float(spread[k]), _between(times_s[mine]))
+        answers[i] = _prediction(settled[k], float(np.mean(times_s[mine])), log_sd, *memory)
     return tuple(answer for answer in answers if answer is not None)
+
+
+def _between(times_s: np.ndarray) -> float:
+    """Standard deviation of the logarithm between the readings that a row leaves open."""
+    with np.errstate(all="ignore"):
+        spread = float(np.std(np.log(times_s)))
+    return spread if math.isfinite(spread) else 0.0
 
 
 def _with_stack(row: Case, fields: Mapping[str, Any]) -> Case:

@@ -2,10 +2,11 @@
 
 import csv
 import json
+import math
 
 import pytest
 
-from costmodel.measured.rows import Unreadable
+from costmodel.measured.rows import Unreadable, alternatives, case
 from optimize import cli
 from optimize.diagnosis.predict import predict
 from tests.support.row_by_hand import ROW, needs_bulk, table
@@ -103,3 +104,18 @@ def test_a_calibration_set_is_predicted(tmp_path, capsys):
 def test_a_table_without_rows_is_an_empty_answer():
     assert predict([]) == ()
     assert [told.note for told in predict([Unreadable(row={}, reason="spoilt")])] == ["spoilt"]
+
+
+def test_what_a_row_leaves_open_widens_its_interval():
+    """Three sizes of the microbatch of plain data ranks, and the spread between their times."""
+    row = ROW | {"tp": "1", "pp": "1", "dp": "64", "micro_batch": "", "global_batch_sequences": "512", "hidden": "1024"}
+    row |= {"ffn_hidden": "4096", "heads": "16", "layers": "12", "zero_stage_or_fsdp": "", "recompute": "none"}
+    open_row, printed = (case(one) for one in (row, row | {"micro_batch": "4"}))
+    assert not isinstance(open_row, Unreadable)
+    assert len(alternatives(open_row)) > 1
+    wide, narrow = (
+        math.log(one.step_s_p90 / one.step_s_p10)
+        for one in predict([open_row, printed])
+        if one.step_s_p90 and one.step_s_p10
+    )
+    assert wide > narrow * (1 + 1e-6)

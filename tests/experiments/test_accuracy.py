@@ -12,7 +12,7 @@ import pytest
 from costmodel import specs
 from costmodel.measured.rows import Case, read_cases
 from experiments.accuracy import experiment as accuracy
-from experiments.accuracy import terms
+from experiments.accuracy import published_plans, terms
 from experiments.accuracy.scoring import Scored, score
 from tests.support import SHARED
 
@@ -55,7 +55,7 @@ def test_small_sources_are_one_group_and_nanotron_stands_apart():
 def test_scores_are_those_of_the_measurements_own_scorer():
     with open(specs.DATA / "published.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    scored, _, _ = accuracy._table(specs.DATA / "published.csv")
+    scored = accuracy._scored(read_cases(specs.DATA / "published.csv"), {})
     told = [
         dict(
             zip(
@@ -102,12 +102,20 @@ def test_a_dropped_term_makes_no_row_slower(term):
 def test_a_run_writes_scores_tables_and_figures(tmp_path):
     config = accuracy.Config(measurements=str(tmp_path / "absent"), leave_out=False)
     results = accuracy.run(config, tmp_path, lambda _: None)
-    assert set(results) == {"published"}
+    assert set(results) == {"published", "published_plans"}
     assert results["published"]["headline"]["median"] < results["published"]["baseline"]["headline"]["median"]
     assert len(results["published"]["worst"]) == 20
     assert all(row["reason"] for row in results["published"]["worst"])
-    assert len(accuracy.tables(results)) == 3
+    assert len(accuracy.tables(results)) == 5  # headlines, sources, terms, worst rows, plans
     json.dumps(results | {"inputs": dataclasses.asdict(config)})
     assert {"scatter_published.png", "groups_published.svg", "predictions_published.csv"} <= {
         path.name for path in tmp_path.iterdir()
     }
+
+
+def test_published_plans_are_near_what_was_published():
+    """Twelve large runs, each with its software; the bars of the whole table, and what is known to miss them."""
+    lines = published_plans.predicted()
+    assert len(lines) == 12
+    assert all(line["source"] for line in lines)
+    assert sum(abs(math.expm1(line["error"])) <= 0.15 for line in lines) >= 10

@@ -14,6 +14,8 @@ from costmodel.measured import posterior
 from costmodel.measured.calibrate import Update, calibrate
 from costmodel.measured.collective_fit import CollectiveRow, times_s
 from costmodel.measured.comparison import compare
+from costmodel.measured.deviations import as_deviations, deviated, with_deviations
+from costmodel.measured.fit.evaluate import best_free, evaluator
 from optimize import cli
 from tests.support.measured_rows import made, with_times
 
@@ -40,7 +42,7 @@ def test_three_rows_teach_the_other_three():
     update = Update(rows[3:], posterior.shipped())
     before = np.abs(update.residuals(np.zeros(update.size)))
     slopes = Update(rows[:3], posterior.shipped())
-    after = np.abs(update.residuals(slopes.solve(np.ones(3))))
+    after = np.abs(update.residuals(slopes.solve(np.ones(3)).z))
     assert after.max() < 0.4 * before.min()
     assert found.stack.attention_ceiling < posterior.with_constants(rows[:1])[0].cluster.stack.attention_ceiling
     assert found.problems == ()
@@ -58,16 +60,85 @@ def test_what_cannot_be_true_is_told():
     rows = measured_elsewhere()
     too_fast = dataclasses.replace(rows[1], measured_step_s=1e-3)
     twice = dataclasses.replace(rows[0], measured_step_s=2.0 * (rows[0].measured_step_s or 0.0))
-    other = dataclasses.replace(made(hardware="A100-80GB-SXM"), measured_step_s=20.0)
-    found = calibrate([rows[0], too_fast, twice, *rows[2:], other, made()])
+    found = calibrate([rows[0], too_fast, twice, *rows[2:], made()])
     told = "\n".join(found.problems)
     assert found.used == (0, 2, 3, 4, 5, 6)
     assert "row 2 is left out: it is faster than the accelerators' peak" in told
-    assert "row 8 is left out: it ran on a100-80gb" in told
-    assert "row 9 is left out: it has no measured time" in told
+    assert "row 8 is left out: it has no measured time" in told
     assert "rows 1, 3 are the same run" in told
     with pytest.raises(ValueError, match="no measured time"):
         calibrate([made()])
+
+
+def uniformly_slower(rows, factor):
+    """Times of the shipped constants, all of them longer by one factor."""
+    update = Update(rows, posterior.shipped())
+    return with_times(rows, update.evaluator.log_times(update.free(np.zeros(update.size))) + math.log(factor))
+
+
+def test_a_uniformly_slow_machine_is_one_factor():
+    rows = uniformly_slower(ROWS, 1.25)
+    found = calibrate(rows[:3])
+    assert found.common == pytest.approx(1.25, abs=0.1)
+    assert found.fitted is not None
+    after = np.abs(left_errors(rows[3:], found.fitted))
+    assert after.max() < 0.3 * math.log(1.25)
+
+
+def left_errors(rows, fitted):
+    """Log of what a fit predicts over what was measured."""
+    log_times = evaluator(fitted, rows).log_times(best_free(fitted, rows))
+    return log_times - np.log([row.measured_step_s for row in rows])
+
+
+def test_every_accelerator_moves_from_its_own_constants():
+    """Three rows of one accelerator, all slower; predictions of another one become slower too, and stay its own."""
+    rows = uniformly_slower(ROWS, 1.25)
+    found = calibrate(rows[:3]).fitted
+    assert found is not None
+    others = uniformly_slower(
+        [made(source="NeMo", hardware="B200", tp=1, dp=64), made(source="NeMo", hardware="B200")], 1
+    )
+    assert left_errors(others, found) == pytest.approx(np.full(2, math.log(1.25)), abs=0.1)
+
+
+def test_intervals_narrow_where_rows_were_given():
+    rows = uniformly_slower(ROWS, 1.1)
+    before = posterior.log_sd(rows[3:])
+    one, three = (posterior.log_sd(rows[3:], calibrate(rows[:n]).fitted) for n in (1, 3))
+    assert (one < before).all()
+    assert (three < one + 1e-9).all()
+    elsewhere = [made(source="NeMo", hardware="MI300X", interconnect_note="RoCE")]
+    assert posterior.log_sd(elsewhere, calibrate(rows[:3]).fitted)[0] > three.max()
+
+
+def test_deviations_of_the_file_predict_as_the_update_does(tmp_path):
+    rows = measured_elsewhere()
+    found = calibrate(rows[:3])
+    assert found.fitted is not None
+    tables = as_deviations(found.fitted, rows[:3])
+    read = with_deviations(tables, "mine.toml")
+    np.testing.assert_allclose(left_errors(rows[3:], read), left_errors(rows[3:], found.fitted), atol=5e-3)
+    assert posterior.log_sd(rows[:1], read)[0] == pytest.approx(tables["log_sd"]["h100"], rel=0.05)
+    base = specs.load_cluster("h100")
+    own = deviated(base.stack, tables, specs.constant_group("h100", base.stack.software))
+    case = posterior.with_constants([made(source="NeMo", hardware="H100")], found.fitted)[0]
+    assert own.attention_ceiling == pytest.approx(case.cluster.stack.attention_ceiling, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"shared": {"matmul_ceilin": 0.1}}, "`deviations.shared` is 'matmul_ceilin'; expected one of matmul_ceiling"),
+        ({"shared": {"kernel_s": "x"}}, "`deviations.shared.kernel_s` is 'x'; expected a number"),
+        ({"shard": {}}, "`deviations.shard` is a table; expected tables named shared, log_sd, die"),
+        ({"die": {"h100": 1}}, "`deviations.die.h100` is 1; expected a table of constants"),
+    ],
+)
+def test_bad_deviations_are_one_line(tables, told):
+    with pytest.raises(specs.SpecError) as error:
+        with_deviations(tables, "stack (mine.toml)")
+    assert told in str(error.value)
 
 
 def write_rows(path, rows):

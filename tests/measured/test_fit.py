@@ -21,8 +21,9 @@ from costmodel.measured.fit.kernels import Kernel, kernels, log_shares
 from costmodel.measured.fit.parameters import PARAMETERS, SHARED, SLOW
 from costmodel.measured.fit.problem import Problem
 from costmodel.measured.fit.regimes import features, fit_weights, likely_slow, slow_probability
+from costmodel.measured.fit.scatter import scatter
 from costmodel.measured.fit.solve import Loss, solve
-from costmodel.measured.fit.train import scatter, train
+from costmodel.measured.fit.train import left_out_errors, train, without_each
 from costmodel.measured.rows.batches import point
 from costmodel.specs.stacks import constant_group, constants
 from tests.support.measured_rows import VARIED, made, with_times
@@ -101,6 +102,20 @@ def test_known_constants_are_found_again():
     np.testing.assert_allclose(again.solution.z, trained.solution.z, rtol=1e-6, atol=1e-9)
 
 
+def test_a_source_left_out_near_the_whole_fit_is_the_refit():
+    sources = ("NeMo", "MaxText", "vTrain")
+    cases = [made(source=sources[i % 3], **cells) for i, cells in enumerate((*VARIED, *VARIED[:8]))]
+    posed = Problem(with_times(cases, np.random.default_rng(5).normal(0, 0.1, len(cases)) + 1.0), kernels(ROWS))
+    trained = train(posed)
+    quick = without_each(trained)
+    errors = left_out_errors(quick)
+    for source in sources:
+        refit = dataclasses.replace(trained, solution=posed.solve(left_out=source))
+        own = np.array([case.source == source for case in cases])
+        assert np.abs(errors - refit.errors())[own].max() < 0.02, source
+        assert np.abs(errors - trained.errors())[own].max() > 0.02
+
+
 def test_kernels_follow_the_rooflines():
     found = kernels(ROWS)
     assert [k.kind for k in found] == ["matmul", "matmul", "attention_2", "hbm"]  # the small product is left out
@@ -138,11 +153,21 @@ def test_a_rule_separates_what_can_be_separated():
     assert slow_probability(fit_weights(CASES, np.zeros(len(CASES))), CASES).max() == 0
 
 
-def test_scatter_is_drawn_to_that_of_all_classes():
-    cases = CASES[:4] * 10
-    found = scatter(cases, np.tile([0.1, -0.1, 0.1, -0.1], 10))
-    assert found[""] == pytest.approx(0.1 / 0.6745)
-    assert found[cases[0].stack] == pytest.approx(0.1 / 0.6745)
+def test_scatter_of_few_sources_is_wider_than_their_scale():
+    """Student's t by the sources of a class: the fewer, the wider; never below what sites differ by."""
+    cases = [made(source=f"NeMo {i}") for i in range(4) for _ in range(10)]
+    found = scatter(cases, np.tile([0.1, -0.1], 20))
+    scale = 0.1 / 0.6745
+    assert scale < found[cases[0].stack] < found[""] < 1.25 * scale
+    assert scatter(cases[:10], np.tile([0.1, -0.1], 5))[cases[0].stack] > found[cases[0].stack]
+    assert min(scatter(cases, np.full(40, 1e-3)).values()) > 0.04
+
+
+def test_one_wild_source_hardly_widens_a_class():
+    cases = [made(source=f"NeMo {i}") for i in range(5) for _ in range(10)]
+    calm = scatter(cases, np.tile([0.1, -0.1], 25))
+    wild = scatter(cases, np.concatenate([np.tile([0.1, -0.1], 20), np.full(10, 2.0)]))
+    assert calm[""] < wild[""] < 1.5 * calm[""]
 
 
 def test_what_is_kept_gives_the_same_constants():

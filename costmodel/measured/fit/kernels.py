@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from costmodel.measured.fit.parameters import Group
+from costmodel.inputs import Accelerator, Cluster
+from costmodel.measured.fit.parameters import PARAMETERS, Group
 from costmodel.measured.rows import lenient
-from costmodel.specs import die_of, load_cluster
+from costmodel.specs import die_of, family_of, load_cluster
 
 _CLUSTERS = (
     (r"GB200", "gb200-nvl72", "gb200"),
@@ -49,6 +50,13 @@ class Kernel:
         return _SCATTER[self.kind]
 
 
+def own_kernels(rows: Sequence[Mapping[str, str]], cluster: Cluster) -> list[Kernel]:
+    """The observations of a user's own machine, whatever its table calls the accelerator."""
+    chip = cluster.accelerator
+    read = [_observed(row, chip, _group(family_of(chip.name)), r"fwd\+bwd") for row in rows]
+    return [kernel for kernel in read if kernel is not None]
+
+
 def kernels(rows: Sequence[Mapping[str, str]]) -> list[Kernel]:
     """The observations among the rows of the microbenchmarks' table.
 
@@ -76,10 +84,15 @@ def _format(kernel: Kernel) -> tuple[str, bool]:
 
 def _kernel(row: Mapping[str, str]) -> Kernel | None:
     known = next(((name, family) for words, name, family in _CLUSTERS if re.search(words, row["hardware"])), None)
+    return None if known is None else _observed(row, load_cluster(known[0]).accelerator, _group(known[1]))
+
+
+def _observed(
+    row: Mapping[str, str], chip: Accelerator, group: Group, attention_op: str = r"FA2 fwd\+bwd causal|in-step fwd\+bwd"
+) -> Kernel | None:
     value = lenient(row, "value")
-    if known is None or value is None:
+    if value is None:
         return None
-    chip, group = load_cluster(known[0]).accelerator, _group(known[1])
     if row["kind"] == "gemm" and row["unit"] == "TFLOP/s":
         eight = row["dtype"] == "fp8"
         peak = chip.peak_8bit_flop_per_s if eight else chip.peak_16bit_flop_per_s
@@ -90,7 +103,7 @@ def _kernel(row: Mapping[str, str]) -> Kernel | None:
         return Kernel(kind="matmul", group=group, **own)
     if row["kind"] == "hbm" and row["op"].endswith("triad"):
         return Kernel(kind="hbm", group=group, log_share=float(np.log(1e12 * value / chip.hbm_bytes_per_s)))
-    attention = re.search(r"FA2 fwd\+bwd causal|in-step fwd\+bwd", row["op"])
+    attention = row["unit"] == "TFLOP/s" and re.search(attention_op, row["op"])
     length = re.search(r"seq(\d+)", row["shape_or_bytes"])
     if attention and length and "headdim64" not in row["shape_or_bytes"]:
         kind = "attention_2" if "FA2" in row["op"] else "attention"
@@ -115,6 +128,18 @@ _TERMS = {
     "attention": ("attention_ceiling", "attention_size0"),
     "attention_2": ("attention_2_ceiling", "attention_size0"),
 }
+
+
+def linearised_kernels(
+    measured: Sequence[Kernel], free: Mapping[str, np.ndarray], scale: float
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Residuals of the logarithms in units in which `scale` is each kernel's scatter, and their derivatives by the
+    unbounded variables, by kernel."""
+    values = {p.name: p.value(free[p.name]) for p in PARAMETERS}
+    logs, slopes = log_shares(measured, values)
+    unit = scale / np.array([kernel.scatter for kernel in measured])
+    found = unit * (logs - np.array([kernel.log_share for kernel in measured]))
+    return found, {p.name: unit * slopes[p.name] * p.slope(values[p.name]) for p in PARAMETERS}
 
 
 def log_shares(

@@ -138,7 +138,9 @@ def designs(
     for p in parameters:
         own = [j for j, key in enumerate(keys) if key[0] == p.name]
         table = [[_weight(p, keys[j], group) for j in own] for group in unique]
-        by_parameter[p.name] = Design(np.array(own, dtype=int), np.array(table, float).reshape(len(unique), -1), place)
+        by_parameter[p.name] = Design(
+            np.array(own, dtype=int), np.array(table, float).reshape(len(unique), len(own)), place
+        )
     return by_parameter
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from costmodel.measured.fit.evaluate import Evaluator, group
-from costmodel.measured.fit.kernels import Kernel, log_shares
+from costmodel.measured.fit.kernels import Kernel, linearised_kernels
 from costmodel.measured.fit.parameters import PARAMETERS, designs, deviations
 from costmodel.measured.fit.solve import Loss, Solution, solve
 from costmodel.measured.rows import Case
@@ -14,6 +14,8 @@ SOURCE_ROWS = 20.0
 """Rows that one source counts as, whatever their number. Chosen on calibration rows, leaving one source out."""
 SOURCE_SD = 0.02
 """Standard deviation of what all rows of a source have in common, in the log. Chosen in the same way."""
+
+_STEPS = 2
 
 
 class Problem:
@@ -75,17 +77,27 @@ class Problem:
         jacobian = np.zeros((len(self.kernels), len(z)))
         if not self.kernels:
             return np.zeros(0), jacobian
-        values, slopes_of = {}, {}
-        for p in PARAMETERS:
-            values[p.name] = p.value(p.free(p.centre) + self.kernel_design[p.name].of(z))
-            slopes_of[p.name] = p.slope(values[p.name])
-        logs, slopes = log_shares(self.kernels, values)
-        unit = self.loss.scale / np.array([kernel.scatter for kernel in self.kernels])
+        free = {p.name: p.free(p.centre) + self.kernel_design[p.name].of(z) for p in PARAMETERS}
+        residuals, slopes = linearised_kernels(self.kernels, free, self.loss.scale)
         for name, slope in slopes.items():
-            self.kernel_design[name].add(jacobian, unit * slope * slopes_of[name])
-        return unit * (logs - np.array([kernel.log_share for kernel in self.kernels])), jacobian
+            self.kernel_design[name].add(jacobian, slope)
+        return residuals, jacobian
 
-    def solve(self, start: np.ndarray | None = None, left_out: str | None = None) -> Solution:
+    def solve(self, start: np.ndarray | None = None, left_out: str | None = None, steps: int = 60) -> Solution:
         """The deviations that explain the data best."""
         first = np.zeros(self.size + len(self.sources)) if start is None else start
-        return solve(self.residuals, self.linearised, self.weights(left_out), self.loss, first)
+        return solve(self.residuals, self.linearised, self.weights(left_out), self.loss, first, steps)
+
+    def solve_without_each(self, start: np.ndarray) -> dict[str, Solution]:
+        """The solution without each source in turn, near that of all: of the problem linearised at `start`, then steps
+        of the problem itself (a refit to the end moves the median error of a source by .00 to .02, mean .002)."""
+        residuals, jacobian = self.linearised(start)
+
+        def near(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return residuals + jacobian @ (z - start), jacobian
+
+        found = {}
+        for source in self.sources:
+            first = solve(lambda z: near(z)[0], near, self.weights(source), self.loss, start, tolerance=1e-6)
+            found[source] = self.solve(first.z, left_out=source, steps=_STEPS)
+        return found

@@ -1,19 +1,17 @@
 """The fit: constants and regimes in turn, until the regimes stay; and the same fit without each source."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
-from costmodel.measured.fit.evaluate import scatter_class
+from costmodel.measured.fit.fitted import Fitted, narrowed
 from costmodel.measured.fit.parameters import TWO_REGIMES, Weights
 from costmodel.measured.fit.problem import Problem
 from costmodel.measured.fit.regimes import fit_weights, likely_slow
 from costmodel.measured.fit.solve import Solution
-from costmodel.measured.rows import Case
 
 _ROUNDS = 6
-_LARGEST_SCALE = 0.4  # of a source: beyond it a formula is wrong, which no scatter describes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,47 +40,33 @@ def train(problem: Problem) -> Trained:
     return Trained(problem, solution, fit_weights(problem.cases, problem.evaluator.slow))
 
 
-def left_out_errors(trained: Trained) -> np.ndarray:
-    """Log predicted over measured of each case, by constants that saw no row of its source.
+def without_each(trained: Trained) -> dict[str, Trained]:
+    """The fit without the rows of each source in turn, from that of all.
 
     The rule of the regimes has seen its rows: one source alone has two regimes.
     """
-    problem, errors = trained.problem, np.zeros(len(trained.problem.cases))
-    sources = np.array([case.source for case in problem.cases])
-    for source in problem.sources:
-        solution = problem.solve(trained.solution.z, left_out=source)
-        at = sources == source
-        errors[at] = _errors(problem, solution.z, trained.regime_weights)[at]
+    solutions = trained.problem.solve_without_each(trained.solution.z)
+    return {source: dataclasses.replace(trained, solution=found) for source, found in solutions.items()}
+
+
+def left_out_errors(without: Mapping[str, Trained]) -> np.ndarray:
+    """Log predicted over measured of each case, by constants that saw no row of its source."""
+    cases = next(iter(without.values())).problem.cases
+    sources, errors = np.array([case.source for case in cases]), np.zeros(len(cases))
+    for source, own in without.items():
+        errors[sources == source] = own.errors()[sources == source]
     return errors
 
 
-def scatter(
-    cases: Sequence[Case], errors: np.ndarray, member_of: Callable[[Case], str] = scatter_class
-) -> dict[str, float]:
-    """Scatter of each software class, drawn towards that of all: root mean square of a robust scale by source.
-
-    The scale of a source left out is its median absolute error over that of a normal distribution. Models with experts
-    are a class of their own: what their kernels and dispatchers do differs more from one release to the next.
-    """
-    sources, classes = np.array([c.source for c in cases]), np.array([member_of(c) for c in cases])
-    scales: dict[str, list[float]] = {}
-    for source in dict.fromkeys(sources):
-        for member in dict.fromkeys(classes[sources == source]):
-            own = np.abs(errors[(sources == source) & (classes == member)])
-            scales.setdefault(str(member), []).append(min(float(np.median(own)) / 0.6745, _LARGEST_SCALE))
-    overall = float(np.mean(np.concatenate([np.square(own) for own in scales.values()])))
-    drawn = {name: float(np.sqrt((np.square(own).sum() + overall) / (len(own) + 1))) for name, own in scales.items()}
-    return drawn | {"": float(np.sqrt(overall))}
-
-
-def within_scatter(cases: Sequence[Case], errors: np.ndarray) -> float:
-    """The scatter that is left inside one software: the median over sources of a robust scale about each."""
-    sources = np.array([case.source for case in cases])
-    scales = []
-    for source in dict.fromkeys(sources):
-        own = errors[sources == source]
-        scales.append(float(np.median(np.abs(own - np.median(own)))) / 0.6745)
-    return float(np.median(scales))
+def as_fitted(trained: Trained, scatter: Mapping[str, float], memory: Mapping[str, float]) -> Fitted:
+    """What is kept of a fit: deviations, their covariance by Laplace's approximation, and the scatter of time and
+    memory."""
+    size = trained.problem.size
+    covariance = np.linalg.inv(trained.solution.curvature)[:size, :size]
+    keys, z, factor = narrowed(trained.problem.keys, trained.solution.z[:size], covariance)
+    return Fitted(
+        keys=keys, z=z, factor=factor, regime_weights=trained.regime_weights, scatter=scatter, memory=memory
+    )
 
 
 def _errors(problem: Problem, z: np.ndarray, weights: Weights) -> np.ndarray:

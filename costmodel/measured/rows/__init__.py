@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from costmodel.measured.rows.cases import read_cases as read_cases
     from costmodel.measured.rows.columns import lenient as lenient
     from costmodel.measured.rows.known import known_cluster as known_cluster
+    from costmodel.measured.rows.layouts import OPEN_LAYOUT as OPEN_LAYOUT
     from costmodel.measured.rows.readings import alternatives as alternatives
     from costmodel.measured.rows.readings import lightened as lightened
     from costmodel.measured.rows.readings import settle as settle

@@ -1,0 +1,138 @@
+"""What the terminal shows of the accuracy: headlines, one line for each source, ranks and memory, terms, worst rows."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.accuracy import figures
+from experiments.accuracy.scoring import APART
+
+_HEAD = ("rows", "sources", "median", "90 %", "inside", "tau", "memory", "covered", "after 3", "one factor")
+
+
+def tables(results: Mapping[str, Any]) -> list[Any]:
+    """All tables, the headlines first."""
+    plans = _plans_table(results["published_plans"])
+    results = {name: own for name, own in results.items() if name != "published_plans"}
+    shown = [_headlines(results)]
+    shown += [_groups_table(name, results[name]) for name in results]
+    shown += [_sources_table(name, results[name]) for name in results if name != "published"]
+    last = "validation" if "validation" in results else "published"
+    if "ablation" in results[last]:
+        shown.append(_ablation_table(results))
+    return [*shown, _worst_table(last, results[last]["worst"]), plans]
+
+
+def _headlines(results: Mapping[str, Any]) -> Any:
+    """Means over sources. What unseen software gets comes first."""
+    table = _table("means over sources", ("predicted", *_HEAD))
+    if "left_out" in results.get("calibration", {}):
+        own = results["calibration"]
+        table.add_row("calibration, each source left out", *_head(own["left_out"]["headline"], own.get("after_rows")))
+    for name, own in results.items():
+        after = None if "left_out" in own else own.get("after_rows")
+        table.add_row(name, *_head(own["headline"], after))
+        table.add_row(f"{name}, one constant", *_head(own["baseline"]["headline"], None))
+    return table
+
+
+def _head(headline: Mapping[str, float], after: Mapping[str, Mapping[str, float]] | None) -> list[str]:
+    keys = ("rows", "groups", "median", "p90", "inside", "tau", "memory", "coverage")
+    cells = [_cell(headline[key], share=key in ("inside", "coverage")) for key in keys]
+    few = [float(np.median([own[key] for own in (after or {}).values()])) if after else None for key in _AFTER]
+    return [*cells, *map(_cell, few)]
+
+
+_AFTER = ("after", "one_factor")
+
+
+def _groups_table(name: str, result: Mapping[str, Any]) -> Any:
+    """One line for each source: errors, those left out of the fit, the simplest model's, and after three rows."""
+    outside, after = result.get("left_out"), result.get("after_rows", {})
+    beyond = ("left out", "90 %", "inside") if outside else ()
+    last = ("after 3", "factor", "without") if after else ()
+    errors = ("rows", "median", "90 %", "bias", "inside")
+    columns = ("source", *errors, *beyond, "constant", "90 %", *last, "worst row", "error")
+    covered = f"{result['covered']:,} of {result['timed']:,} timed rows"
+    table = _table(f"{name}: {covered}", columns)
+    for group, own in result["groups"].items():
+        other = result["baseline"]["groups"][group]
+        cells = [f"{own['rows']:,}", *(_cell(own[key]) for key in ("median", "p90", "bias"))]
+        cells.append(_cell(own["inside"], True))
+        if outside:
+            left = outside["groups"][group]
+            cells += [_cell(left["median"]), _cell(left["p90"]), _cell(left["inside"], True)]
+        cells += [_cell(other["median"]), _cell(other["p90"])]
+        cells += [_cell(after.get(group, {}).get(key)) for key in (*_AFTER, "without")] if after else []
+        worst = (outside or result)["groups"][group]
+        cells += [figures.short(worst["worst"], 34), f"{worst['worst_error']:+.2f}"]
+        table.add_row(figures.short(group, 30), *cells)
+    return table
+
+
+def _table(title: str, columns: Sequence[str]) -> Any:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    for i, column in enumerate(columns):
+        left = i == 0 or column in ("worst row", "software", _PLAN_COLUMNS[-1])
+        table.add_column(column, justify="left" if left else "right", no_wrap=column != _PLAN_COLUMNS[-1])
+    return table
+
+
+def _sources_table(name: str, result: Mapping[str, Any]) -> Any:
+    """Ranks of layouts, memory and fit, by source."""
+    columns = ("sweeps", "tau", "regret", "memory", "median", "ran", "said to fit", "out", "said so")
+    table = _table(f"{name}: ranks, memory, fit", ("source", *columns))
+    kinds = (("rank", ("sweeps", "tau", "regret")), ("memory", ("rows", "median")), ("fit", columns[5:]))
+    keys = (("ran", "said to fit", "out of memory", "said so") if kind == "fit" else own for kind, own in kinds)
+    shown = list(zip((kind for kind, _ in kinds), keys, strict=True))
+    for source in sorted({source for kind, _ in shown[:2] for source in result[kind]}):
+        cells = [_cell(result[kind].get(source, {}).get(key)) for kind, own in shown for key in own]
+        table.add_row(figures.short(source, 24), *cells)
+    return table
+
+
+def _plans_table(lines: Sequence[Mapping[str, Any]]) -> Any:
+    """Published plans of large runs, and where each leaves the published time."""
+    off = [abs(math.expm1(line["error"])) for line in lines]
+    near, nearer = (sum(x <= bar for x in off) for bar in (0.15, 0.08))
+    table = _table(f"published plans: {near} of {len(lines)} within 15 %, {nearer} within 8 %", _PLAN_COLUMNS)
+    for line in lines:
+        percent = f"{100 * math.expm1(line['error']):+.1f} %"
+        seconds = (f"{line['published_s']:.2f}", f"{line['predicted_s']:.2f}", percent)
+        table.add_row(line["run"], line["software"], *seconds, line["miss"] or line["assumed"])
+    return table
+
+
+_PLAN_COLUMNS = ("run", "software", "published, s", "predicted, s", "error", "assumed; why it misses")
+
+
+def _cell(figure: float | None, share: bool = False) -> str:
+    if figure is None or figure != figure:
+        return ""
+    if share:
+        return f"{figure:.0%}"
+    return f"{figure:,}" if isinstance(figure, int) else f"{figure:.3f}"
+
+
+def _ablation_table(results: Mapping[str, Any]) -> Any:
+    names = [name for name in results if "ablation" in results[name]]
+    table = _table("change of the headline's median and 90th percentile", ("without", *names))
+    for term in results[names[0]]["ablation"]:
+        own = [results[name]["ablation"][term] for name in names]
+        table.add_row(term, *(f"{change['median']:+.3f}, {change['p90']:+.3f}" for change in own))
+    return table
+
+
+def _worst_table(name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
+    from rich.table import Table
+
+    table = Table(
+        "row", "error", "reason", title=f"worst rows of {name}, without {APART}", title_justify="left", box=None
+    )
+    for row in rows:
+        table.add_row(f"{row['source']}: {row['row']}", f"{row['error']:+.2f}", row["reason"])
+    return table
