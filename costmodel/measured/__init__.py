@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from costmodel.measured.calibrate import Calibrated as Calibrated
     from costmodel.measured.calibrate import Update as Update
     from costmodel.measured.calibrate import calibrate as calibrate
+    from costmodel.measured.calibrate import calibrate_kernels as calibrate_kernels
     from costmodel.measured.certainty import FITS as FITS
     from costmodel.measured.certainty import fits_probability as fits_probability
     from costmodel.measured.certainty import with_margin as with_margin
-    from costmodel.measured.calibrate import calibrate_kernels as calibrate_kernels
     from costmodel.measured.collective_fit import fit_collectives as fit_collectives
     from costmodel.measured.collective_fit import log_errors as log_errors
     from costmodel.measured.comparison import Comparison as Comparison
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from costmodel.measured.fit import slow_probability as slow_probability
     from costmodel.measured.fit import train as train
     from costmodel.measured.fit import within_scatter as within_scatter
+    from costmodel.measured.fit import without_each as without_each
     from costmodel.measured.memory_scatter import memory_errors as memory_errors
     from costmodel.measured.memory_scatter import memory_scatter as memory_scatter
-    from costmodel.measured.fit import without_each as without_each
     from costmodel.measured.node import COLUMNS as COLUMNS
     from costmodel.measured.node import Devices as Devices
     from costmodel.measured.node import Measured as Measured

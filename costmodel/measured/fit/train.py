@@ -64,9 +64,7 @@ def as_fitted(trained: Trained, scatter: Mapping[str, float], memory: Mapping[st
     size = trained.problem.size
     covariance = np.linalg.inv(trained.solution.curvature)[:size, :size]
     keys, z, factor = narrowed(trained.problem.keys, trained.solution.z[:size], covariance)
-    return Fitted(
-        keys=keys, z=z, factor=factor, regime_weights=trained.regime_weights, scatter=scatter, memory=memory
-    )
+    return Fitted(keys=keys, z=z, factor=factor, regime_weights=trained.regime_weights, scatter=scatter, memory=memory)
 
 
 def _errors(problem: Problem, z: np.ndarray, weights: Weights) -> np.ndarray:
