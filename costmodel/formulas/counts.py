@@ -3,12 +3,12 @@
 Counts have analytic truths (6ND, payload sums); times only have measurements. So they are apart.
 """
 
+import dataclasses
 from collections.abc import Callable
 
 from costmodel.formulas.modules import by_module
 from costmodel.inputs import (
     LOGITS,
-    MODULES,
     AttentionKernel,
     Block,
     Kind,
@@ -249,18 +249,21 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
 def _sent(op: Op, point: PlanPoint) -> Scalar:
     """Payload of an exchange over the tokens' copies: a gather carries the tokens of the whole group, each once."""
     row = point.dispatcher
-    return row.sent * ((1 - row.gathers) + row.gathers * point.expert / op.copies)
+    return row.sent * ((1 - row.gathered) + row.gathered * point.expert / op.copies)
 
 
 def _saved(block: Block, counter: "_Counter") -> SavedBytes:
     """What a block keeps; by module where the plan drops some, of layers."""
-    alone = counter.point.modules is not None and block.position == Position.LAYER
-    return SavedBytes(
+    whole = SavedBytes(
         input=counter.saved(block, Role.INPUT),
         core=counter.saved(block, Role.CORE),
-        rest=counter.saved(block, Role.REST, Module.NONE if alone else None),
-        modules=ModuleRow(**{m: counter.saved(block, Role.REST, Module(m)) for m in MODULES}) if alone else None,
+        rest=counter.saved(block, Role.REST),
     )
+    if counter.point.modules is None or block.position != Position.LAYER:
+        return whole
+    by_module = {module: counter.saved_of(block, module) for module in Module}
+    rest = by_module.pop(Module.NONE)
+    return dataclasses.replace(whole, rest=rest, modules=ModuleRow(**by_module))
 
 
 _MOVING = (Kind.MEMORY, Kind.NORM, Kind.ACTIVATION, Kind.LOSS, Kind.LOOKUP)
@@ -372,15 +375,23 @@ class _Counter:
         vectors = total(map(self._part, op.parameters))
         return self.matrix(op) + vectors if op.kind in (Kind.MATMUL, Kind.LOOKUP) and not is_expert(op) else vectors
 
-    def saved(self, block: Block, role: Role, module: Module | None = None) -> Scalar:
-        """Of one role, and of one module unless that is None."""
-        inputs = self.inputs()
+    def saved(self, block: Block, role: Role) -> Scalar:
+        """Of one role."""
+        return total(self.kept_bytes_of(op, kept) for op in block.ops for kept in op.saved if kept.role == role)
+
+    def saved_of(self, block: Block, module: Module) -> Scalar:
+        """Of what one module of a layer keeps beside inputs and the attention's core."""
         return total(
-            inputs.saved_input_bytes(kept, op.name) if op.kind == Kind.MATMUL else self.saved_beside(kept, op.kind)
+            self.kept_bytes_of(op, kept)
             for op in block.ops
             for kept in op.saved
-            if kept.role == role and module in (None, kept.module)
+            if kept.role == Role.REST and kept.module == module
         )
+
+    def kept_bytes_of(self, op: Op, kept: Saved) -> Scalar:
+        """Of one tensor that an operator keeps."""
+        matmul = op.kind == Kind.MATMUL
+        return self.inputs().saved_input_bytes(kept, op.name) if matmul else self.saved_beside(kept, op.kind)
 
     def saved_beside(self, kept: Saved, kind: Kind) -> Scalar:
         """Of what is no product: inputs of activation functions may wait in 8 bits."""

@@ -90,7 +90,7 @@ def test_unfused_attention_computes_the_masked_half_too():
         counted = costmodel.parts(*answer, Exact(np)).counts
         flop[attention] = sum(a.flop for block in counted.blocks for a in block.attentions)
     assert flop["unfused"] == flop["framework"] == pytest.approx(2 * flop["flash"])
-    assert flop["flash_1"] == pytest.approx(1.6 * flop["flash"])
+    assert flop["flash_1"] == flop["flash"]  # it takes longer, and computes no more
 
 
 @pytest.mark.parametrize("name", sorted(SOFTWARE))
