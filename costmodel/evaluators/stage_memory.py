@@ -36,7 +36,8 @@ def memory_by_stage(workload: Workload, cluster: Cluster, plan: Plan) -> tuple[S
 def _memory_in_order(workload: Workload, cluster: Cluster, plan: Plan, point: PlanPoint) -> tuple[StageMemory, ...]:
     """Stages with the layers that they hold when these follow one another; kinds that a stage lacks do not count."""
     given, share = staged.model(workload, cluster, point, _EXACT), plan.recompute_share
-    shares = [share * (mode == plan.recompute) + (1 - share) * (mode == "none") for mode in staged.MODES]
+    chosen = plan.recompute if plan.recompute in staged.MODES else "none"  # beside modules, everything is kept
+    shares = [share * (mode == chosen) + (1 - share) * (mode == "none") for mode in staged.MODES]
     found = []
     for stage, numbers in enumerate(kinds_by_stage(plan, [kind.repeats for kind in given.kinds])):
         lacks = {id(kind) for kind, n in zip(given.kinds, numbers, strict=True) if n <= _NO_LAYER}

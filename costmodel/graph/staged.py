@@ -218,7 +218,12 @@ def _parts(given: Model, held: Held) -> list[tuple[BlockCounts, int, Scalar]]:
 def _under(block: BlockCounts, layers: Scalar, point: PlanPoint) -> BlockCounts:
     """The block with what it keeps under a point's recompute row, as many times as a mean over stages asks for."""
     row, saved = point.recompute, block.saved
-    kept = SavedBytes(input=saved.input, core=row.keep_core * saved.core, rest=row.keep_rest * saved.rest)
+    kept = SavedBytes(
+        input=saved.input,
+        core=row.keep_core * saved.core,
+        rest=row.keep_rest * saved.rest,
+        modules=None if saved.modules is None else saved.modules.scaled(row.keep_rest),
+    )
     return dataclasses.replace(block, repeats=layers * point.pipeline, saved=kept)
 
 

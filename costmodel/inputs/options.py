@@ -61,6 +61,10 @@ class ModuleRow:
     latent: Scalar = 0.0
     feed_forward: Scalar = 0.0
 
+    def scaled(self, factor: Scalar) -> "ModuleRow":
+        """All numbers times a factor."""
+        return ModuleRow(**{name: factor * getattr(self, name) for name in MODULES})
+
 
 MODULES = tuple(f.name for f in dataclasses.fields(ModuleRow))  # pyright: ignore[reportArgumentType]
 

@@ -119,7 +119,7 @@ def _streamed(chunk: Seconds, layers: float, plan: Plan, done: Parts) -> Seconds
     if not SCHEDULES[plan.schedule].splits:
         b, w = b + w, 0.0
     part = layers / moved.layers
-    there_s, back_s = part * moved.forward_s(_EXACT), part * moved.backward_s
+    there_s, back_s = part * moved.forward_s(_EXACT), part * moved.backward_s(_EXACT)
     return streamed_s(f, there_s, moved, _EXACT), streamed_s(b, back_s, moved, _EXACT), w
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from costmodel.formulas import limit_bytes
 from costmodel.graph import MODES
-from costmodel.inputs import Cluster, Plan, Position, Workload
+from costmodel.inputs import Cluster, Plan, Position, Workload, options
 from optimize.layers.one_f_one_b import played_s
 from optimize.layers.tables import Tables, tables
 from optimize.status import CommandError, Status
@@ -161,6 +161,9 @@ def problem(
         raise CommandError(Status.bad_input, f"`pipeline` is {plan.pipeline}; expected 2 to the {layers} layers")
     if plan.offloads:
         raise CommandError(Status.bad_input, "the plan offloads; expected none where layers are placed one by one")
+    if options.modules_of(plan.recompute):
+        told = f"the plan computes {plan.recompute} again; expected one of {', '.join(MODES)} where layers choose"
+        raise CommandError(Status.bad_input, told)
     if plan.accelerators != cluster.accelerators:
         asked = f"`accelerators` of the plan is {plan.accelerators}"
         raise CommandError(Status.bad_input, f"{asked}; expected the {cluster.accelerators} of the cluster")

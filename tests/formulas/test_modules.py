@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import costmodel
-from costmodel.evaluators import compiled, evaluate, prepare
+from costmodel.evaluators import compiled, evaluate, memory_by_stage, prepare
 from costmodel.evaluators.dual import SUBGRADIENT, Dual
 from costmodel.exact import Exact
 from costmodel.formulas import collectives, traffic
@@ -21,7 +21,7 @@ from costmodel.measured import fits_probability, with_margin
 from costmodel.models.moe import Latent, moe_decoder
 from costmodel.specs import violations
 from tests.support import builders
-from tests.support.builders import small_decoder
+from tests.support.builders import small_decoder, small_moe
 
 SEM = Exact(math)
 TOKENS, HIDDEN, FFN = 128, 256, 1024  # of the small decoder, gated
@@ -150,6 +150,18 @@ def test_the_same_on_floats_arrays_duals_and_jax():
     traced = jax.grad(lambda share: both(compiled.in_jax(), gates=share).step_s)(0.5)
     low, high = both(SEM, gates=0.4).step_s, both(SEM, gates=0.6).step_s
     np.testing.assert_allclose(traced, (high - low) / 0.2, rtol=1e-4)
+
+
+def test_stages_in_the_order_of_the_model_hold_what_the_formula_says():
+    """With several kinds of layer: stages of their own kinds, whose sum over stages is that of the even spread."""
+    workload, where = small_moe(layers=8, dense_layers=4), builders.cluster(8)
+    for recompute in ("none", "norms+gates+latent", "feed_forward"):
+        plan = Plan(data=2, pipeline=4, expert=2, recompute=recompute, schedule="gpipe")
+        stages = memory_by_stage(workload, where, plan)
+        even = evaluate(workload, where, plan).memory
+        whole = sum(stage.activations_bytes for stage in stages)
+        spread = even.first.activations_bytes + 2 * even.second.activations_bytes + even.last.activations_bytes
+        assert whole == pytest.approx(spread, rel=1e-9), recompute
 
 
 def test_plans_without_modules_have_no_leaves_for_them():

@@ -206,6 +206,7 @@ def test_descent_gets_better_and_ends_near_the_bound():
         ({"pipeline": 16, "data": 1}, "expected 2 to the 8 layers"),
         ({"data": 8}, "`accelerators`"),
         ({"offload_weights": 0.5}, "offloads"),
+        ({"recompute": "norms+gates"}, "computes norms\\+gates again"),
     ],
 )
 def test_a_wrong_plan_is_said(change, told):

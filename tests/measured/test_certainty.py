@@ -6,16 +6,19 @@ import math
 import numpy as np
 import pytest
 
+import costmodel
 import optimize
 from costmodel.evaluators import evaluate, memory_by_stage, prepare
 from costmodel.exact import Exact
 from costmodel.formulas import cost, parts, peak
 from costmodel.inputs import Plan, Stack
-from costmodel.measured import fits_probability, with_margin
+from costmodel.measured import evaluated, fits_probability, logged_bytes, memory_errors, memory_scatter, with_margin
+from costmodel.measured.fit import shipped
 from optimize.diagnosis import explain, validate
 from optimize.lattice import lattice
 from tests.support import builders
 from tests.support.builders import small_decoder
+from tests.support.row_by_hand import read
 
 LOG_SD = 0.1
 SEM = Exact(math)
@@ -87,3 +90,30 @@ def test_the_best_plan_is_the_best_of_those_that_fit_as_surely(tight, margin):
     assert answer.gap == pytest.approx(0.0, abs=1e-6)
     assert answer.plans[0].validation.fits_probability >= margin
     assert answer.plans[0].peak_bytes <= where.accelerator.hbm_bytes * math.exp(-LOG_SD * (1.28 if margin > 0.5 else 0))
+
+
+def test_how_far_memory_is_off_is_learnt_by_software():
+    """Rows of two sources whose memory is a tenth and two tenths of a logarithm above the prediction: medians over
+    that of a normal distribution, each drawn towards the mean of both."""
+    sizes = [str(n) for n in range(1, 9)]
+    rows = [read(micro_batch=n, global_batch_sequences="512", source=s) for s in ("Megatron-LM", "NeMo") for n in sizes]
+    predicted = logged_bytes(rows, evaluated(rows))
+    above = np.repeat([0.1, 0.2], len(sizes))
+    known = [
+        dataclasses.replace(row, measured_mem_bytes=float(size_bytes), stack=row.source)
+        for row, size_bytes in zip(rows, predicted * np.exp(above), strict=True)
+    ]
+    np.testing.assert_allclose(memory_errors(known)[1], above, rtol=1e-12)
+    own, whole = (above[[0, -1]] / 0.6745) ** 2, np.mean((np.array([0.1, 0.2]) / 0.6745) ** 2)
+    expected = dict(zip(("Megatron-LM", "NeMo"), np.sqrt((own + whole) / 2), strict=True)) | {"": np.sqrt(whole)}
+    assert memory_scatter(known) == pytest.approx(expected, rel=1e-9)
+    assert memory_scatter(rows) == {}
+
+
+def test_named_clusters_have_what_was_learnt():
+    """The shipped tables, by software, and that of all where one was never measured."""
+    for name, software in (("h100", "megatron-core"), ("a100-80gb", "megatron-2022"), ("h100", "fsdp")):
+        stack = costmodel.load_cluster(name, software=software).stack
+        table = shipped().memory
+        assert stack.memory_log_sd == table.get(software, table[""]) > 0.03
+        assert stack.memory_margin == 1.0
