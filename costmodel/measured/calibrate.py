@@ -36,7 +36,7 @@ from costmodel.measured.fit import (
 )
 from costmodel.measured.rows import Case
 
-LOSS = Loss(scale=0.05)
+LOSS = Loss(scale=0.05, freedom=4.0)
 _CONTRADICTION = 0.2  # of the log: rows alike in all that is asked differ by more than repeated runs do
 _MOVED, _LISTED = 0.05, 8  # of a logarithm: constants that moved less are not listed, nor more of them
 _STRANGE = 4.0  # scales of the loss from what the other rows say

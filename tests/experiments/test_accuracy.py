@@ -118,4 +118,6 @@ def test_published_plans_are_near_what_was_published():
     lines = published_plans.predicted()
     assert len(lines) == 12
     assert all(line["source"] for line in lines)
-    assert sum(abs(math.expm1(line["error"])) <= 0.15 for line in lines) >= 10
+    far = [line for line in lines if abs(math.expm1(line["error"])) > 0.15]
+    assert len(far) <= 2
+    assert all(line["miss"] for line in far)
