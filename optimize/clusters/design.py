@@ -226,10 +226,20 @@ def _told_counts(search: Progress | MixProgress) -> str:
 
 def _nothing(problem: Problem, search: Progress | MixProgress | None, parts: PartsProgress) -> CommandError:
     """There is no answer: none is possible, or time was up before one was found."""
+    if problem.limits.rent:
+        status = Status.out_of_time if parts.left_over else Status.infeasible
+        return CommandError(status, _nothing_rented(problem, parts))
     searched = search is None or search.finished
     if (searched and not parts.left_over) or in_the_way(problem):
         return CommandError(Status.infeasible, why_infeasible(problem, searched))
     return CommandError(Status.out_of_time, f"{why_infeasible(problem)}; {_unfinished(parts)}")
+
+
+def _nothing_rented(problem: Problem, parts: PartsProgress) -> str:
+    told = f"no cluster of real parts whose rental price is known trains {problem.job.workload.name} within the limits"
+    if parts.left_over:
+        return f"{told} among those looked at; {_unfinished(parts)}"
+    return f"{told}; expected more `budget_usd`, or more `deadline_days`"
 
 
 def _unfinished(parts: PartsProgress) -> str:
