@@ -213,14 +213,17 @@ def _offer(progress: Progress, part: Open, plans: Lattice, at: Tangents, have: L
             progress.offer(Best(log_value=float(value[place]), cell=part.cell, index=index, **own))
 
 
-def close(progress: Progress, end: float, solve: Solve | None = None) -> None:
-    """Expand what is open into plans and bound them until nothing is below the best answer, or until `end`.
+def close(progress: Progress, end: float, solve: Solve | None = None, only: Cell | None = None) -> None:
+    """Expand what is open (of `only` one cell) into plans and bound them until nothing is below the best answer, or
+    until `end`.
 
     What tangents do not decide is left to `solve`. (Which cannot where the objective of the cell is tilted.)
     """
     progress.open = [part for part in (trim(progress, part) for part in progress.open) if len(part.indices)]
     progress.open.sort(key=lambda part: part.log_bound.min(initial=np.inf))
     for number, part in enumerate(progress.open):
+        if only is not None and part.cell is not only:
+            continue
         families, done = families_of(part.cell), []
         for piece in _pieces(trim(progress, part)):
             if time.monotonic() > end:

@@ -26,6 +26,7 @@ from optimize.clusters.rounding import modes, nearest
 from optimize.clusters.screening import warm_up
 from optimize.hardware import HardwareSolutions, solve_hardware
 from optimize.question import Problem
+from optimize.time_limit import until
 
 BETWEEN = 16  # counts between the neighbours of the best one that are looked at with the grid
 
@@ -48,11 +49,12 @@ def search(
     affordable = [cell for cell in every if cell.accelerators in first]
     progress.unseen = _by_count(affordable)
     try:
-        _descend(progress, affordable, every, seed, told, after)
-        _scan_all(progress, affordable, end, told)
-        close(progress, end, _solve)
-        if after is None:
-            _look_at_others(progress, every, end, told)
+        with until(end):
+            _descend(progress, affordable, every, seed, told, after)
+            _scan_all(progress, affordable, end, told)
+            close(progress, end, _solve)
+            if after is None:
+                _look_at_others(progress, every, end, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
     progress.others = tuple(cell.accelerators for cell in every if cell.accelerators not in progress.counts)
@@ -63,17 +65,15 @@ def _look_at_others(progress: Progress, every: list[Cell], end: float, told: Cal
     """Counts that are not of the grid: what their products do not dismiss is scanned and closed, one by one."""
     if progress.unseen or progress.best is None:
         return  # time was up
-    todo, (undecided, progress.open) = _dismissed(progress, every), (progress.open, [])
+    todo = _dismissed(progress, every)
     here = math.log(progress.best.cell.accelerators)
     for cell in sorted(todo, key=lambda cell: (abs(math.log(cell.accelerators) - here), cell.accelerators)):
         if time.monotonic() > end:
             break
-        progress.counts = tuple(sorted({*progress.counts, cell.accelerators}))
         progress.unseen |= _by_count([cell])
+        progress.counts = tuple(sorted({*progress.counts, cell.accelerators}))
         _scan_all(progress, [cell], math.inf, told)
-        close(progress, end, _solve)
-        undecided, progress.open = [*undecided, *progress.open], []
-    progress.open = undecided
+        close(progress, end, _solve, cell)
 
 
 def _dismissed(progress: Progress, every: list[Cell]) -> list[Cell]:

@@ -22,6 +22,7 @@ from optimize.clusters.counts import grid, least_products_s
 from optimize.lattice import Families, lattice
 from optimize.plans import row_bounds_s
 from optimize.question import RATES, Job, Limits, Objective, Quantities, known_clusters, quantities, sized
+from optimize.time_limit import until
 
 USUAL_SHARE = 0.4  # of the speed of products alone, that a good plan reaches
 USUAL_TOKENS = 4096  # of a step on one accelerator, from which it does
@@ -58,7 +59,9 @@ class PartsProgress:
     log_bound: float = math.inf  # nothing that was dismissed is below
     evaluations: int = 0
     candidates: int = 0  # within the limits, by their products
+    listed: bool = False  # whether there was time to find them
     left_over: int = 0  # of them, those that time was up for
+    interrupted: bool = False
     by_name: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -72,16 +75,20 @@ def search_parts(
     """The best cluster known by name, of those whose prices and powers the limits and the objective read."""
     end = time.monotonic() + seconds
     parts = PartsProgress(jobs=jobs, limits=limits, objective=objective, fixed=fixed or {})
-    todo = sorted(_within_limits(parts), key=lambda part: _likely(parts, part))
-    parts.candidates = len(todo)
-    for number, part in enumerate(todo):
-        if time.monotonic() > end:
-            left = [other.log_bound for other in todo[number:] if other.log_bound < parts.log_value]
-            parts.log_bound, parts.left_over = min([parts.log_bound, *left]), len(left)
-            break
-        if part.log_bound < parts.log_value:
-            _look(parts, part)
-    parts.log_bound = min(parts.log_bound, parts.log_value)
+    todo: list[Candidate] = []
+    try:
+        with until(end):
+            todo += sorted(_within_limits(parts), key=lambda part: _likely(parts, part))
+            parts.candidates, parts.listed = len(todo), True
+            while todo:
+                if todo[0].log_bound < parts.log_value:
+                    _look(parts, todo[0])
+                todo.pop(0)
+    except KeyboardInterrupt:  # what is known so far is an answer
+        parts.interrupted = True
+    left = [part.log_bound for part in todo if part.log_bound < parts.log_value]
+    parts.left_over = len(left)
+    parts.log_bound = min([parts.log_bound, parts.log_value, *left]) if parts.listed else -math.inf
     return parts
 
 
