@@ -8,7 +8,10 @@ if TYPE_CHECKING:
     from optimize.lattice.axes import LARGEST_VIRTUAL as LARGEST_VIRTUAL
     from optimize.lattice.axis import Axis as Axis
     from optimize.lattice.axis import even_layers as even_layers
+    from optimize.lattice.counts import lattice_of_rows as lattice_of_rows
     from optimize.lattice.counts import legal_counts as legal_counts
+    from optimize.lattice.counts import rows_of_counts as rows_of_counts
+    from optimize.lattice.counts import with_microbatch as with_microbatch
     from optimize.lattice.default_plan import choose_plan as choose_plan
     from optimize.lattice.default_plan import enlarged as enlarged
     from optimize.lattice.default_plan import plan_precision as plan_precision
