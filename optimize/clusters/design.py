@@ -201,7 +201,7 @@ def _catalogue(problem: Problem, parts: PartsProgress) -> Answer:
         log_bound=parts.log_bound,
         evaluations=parts.evaluations,
         shadow_prices={},
-        bound_is="every plan on every listed part and count that could be better was evaluated",
+        bound_is="every plan on every part known by name, on four counts an octave, was evaluated or bounded",
     )
 
 

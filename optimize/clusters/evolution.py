@@ -21,8 +21,8 @@ from optimize.hardware import project
 from optimize.lattice import Lattice, lattice_of_rows, rows_of_counts, with_microbatch
 from optimize.question import RATES, Objective, Problem
 
-GENERATIONS, CHILDREN, PARENTS = 24, 224, 14
-ELITE = 6  # plans that are handed on
+LIVES, YOUNG, GENERATIONS = 3, 12, 16  # populations that start anew, their generations, and those of all together
+CHILDREN, PARENTS = 224, 14
 _DEGREES = ("tensor", "context", "pipeline", "data", "expert", "expert_tensor")
 _SIZES = np.array([0.003, 0.01, 0.03, 0.1, 0.3])  # of a gene's step
 _INFEASIBLE = 1e3  # of a logarithm: above every feasible one
@@ -39,11 +39,12 @@ class Found(NamedTuple):
 
 
 class _Born(NamedTuple):
-    """Decoded individuals: their plans by number in a lattice of their rows, and their count."""
+    """Decoded individuals that have an option: their plans by number in a lattice of their rows, and their count."""
 
     lattice: Lattice
     index: np.ndarray
     accelerators: np.ndarray
+    places: np.ndarray  # of them among all
 
     @property
     def points(self) -> PlanPoint:
@@ -51,21 +52,24 @@ class _Born(NamedTuple):
         return dataclasses.replace(points, accelerators=self.accelerators.astype(float))
 
 
-def evolve(problem: Problem, seed: int, generations: int = GENERATIONS) -> tuple[list[Found], int]:
+def evolve(problem: Problem, seed: int) -> tuple[list[Found], int]:
     """The best different plans, best first, and how many were evaluated."""
     decoder, generator = _Decoder(problem), np.random.default_rng(seed)
     if not len(decoder.rows["tensor"]):
         return [], 0
-    genes = generator.random((2 * CHILDREN, decoder.genes))
-    population, scores = genes, decoder.values(genes)[0]
+    lives = [_live(decoder, generator.random((2 * CHILDREN, decoder.genes)), generator, YOUNG) for _ in range(LIVES)]
+    return decoder.found(_live(decoder, np.concatenate(lives), generator, GENERATIONS)), decoder.evaluations
+
+
+def _live(decoder: "_Decoder", population: np.ndarray, generator: np.random.Generator, generations: int) -> np.ndarray:
+    """The best of a population after some generations, best first."""
+    scores = decoder.values(population)[0]
     for _ in range(generations):
         first = np.unique(scores, return_index=True)[1][:PARENTS]  # of equal values one: the same plan
-        population, scores = population[first], scores[first]
-        born = _children(population, generator)
-        population = np.concatenate([population, born])
-        scores = np.concatenate([scores, decoder.values(born)[0]])
-    best = population[np.unique(scores, return_index=True)[1][:ELITE]]
-    return decoder.found(best), decoder.evaluations
+        born = _children(population[first], generator)
+        population = np.concatenate([population[first], born])
+        scores = np.concatenate([scores[first], decoder.values(born)[0]])
+    return population[np.unique(scores, return_index=True)[1][:PARENTS]]
 
 
 def _children(parents: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -120,14 +124,13 @@ class _Decoder:
             place = place * count + np.minimum((gene * count).astype(int), count - 1)
         index = whole.ends[kept] - np.diff(whole.ends, prepend=0)[kept] + place
         y = low + (high - low) * genes[kept, k + 5 :]
-        self._kept = kept
-        return _Born(whole, index, accelerators[kept]), y
+        return _Born(whole, index, accelerators[kept], kept), y
 
     def values(self, genes: np.ndarray) -> tuple[np.ndarray, _Born, np.ndarray]:
         """Logarithms of the minimised value of each, and plans and rates of those that have an option."""
         born, y = self.decode(genes)
         scores = np.full(len(genes), 2 * _INFEASIBLE)
-        scores[self._kept], y = self._evaluate(born, y)
+        scores[born.places], y = self._evaluate(born, y)
         self.evaluations += len(genes)
         return scores, born, y
 
@@ -150,10 +153,11 @@ class _Decoder:
         return np.where(worst > 0, _INFEASIBLE + worst, value), y
 
     def found(self, genes: np.ndarray) -> list[Found]:
-        """Feasible ones as plans."""
+        """Feasible ones as plans, each once."""
         scores, born, y = self.values(genes)
-        return [
-            Found(float(scores[i]), int(born.accelerators[place]), born.lattice.plan(int(born.index[place])), y[place])
-            for place, i in enumerate(self._kept)
-            if scores[i] < _INFEASIBLE
-        ]
+        found: dict[tuple[int, Plan], Found] = {}
+        for place, i in enumerate(born.places):
+            key = int(born.accelerators[place]), born.lattice.plan(int(born.index[place]))
+            if scores[i] < _INFEASIBLE:
+                found.setdefault(key, Found(float(scores[i]), *key, y[place]))
+        return sorted(found.values(), key=lambda each: each.log_value)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from optimize.lattice.lattice import SEARCHED as SEARCHED
     from optimize.lattice.lattice import Chunk as Chunk
     from optimize.lattice.lattice import Lattice as Lattice
+    from optimize.lattice.lattice import number_of as number_of
     from optimize.lattice.narrowing import thinned as thinned
     from optimize.lattice.recompute_families import Families as Families
 
