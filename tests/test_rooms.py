@@ -14,7 +14,18 @@ ROOT = Path(costmodel.__file__).parents[1]
 ORDER = {  # from the top down
     "costmodel": ("door", "pytree", "semantics", "exact", "inputs", "models", "formulas", "graph", "specs", "register")
     + ("evaluators", "measured"),
-    "optimize": ("status", "units", "versions", "question", "lattice", "diagnosis", "launch", "plans", "layers")
+    "optimize": (
+        "status",
+        "time_limit",
+        "units",
+        "versions",
+        "question",
+        "lattice",
+        "diagnosis",
+        "launch",
+        "plans",
+        "layers",
+    )
     + ("hardware", "clusters", "report", "cli"),
     "experiments": (),  # each stands alone
 }

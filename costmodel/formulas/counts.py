@@ -261,9 +261,9 @@ def _saved(block: Block, counter: "_Counter") -> SavedBytes:
     )
     if counter.point.modules is None or block.position != Position.LAYER:
         return whole
-    by_module = {module: counter.saved_of(block, module) for module in Module}
-    rest = by_module.pop(Module.NONE)
-    return dataclasses.replace(whole, rest=rest, modules=ModuleRow(**by_module))
+    apart = {module: counter.saved_of(block, module) for module in Module}
+    rest = apart.pop(Module.NONE)
+    return dataclasses.replace(whole, rest=rest, modules=ModuleRow(**apart))
 
 
 _MOVING = (Kind.MEMORY, Kind.NORM, Kind.ACTIVATION, Kind.LOSS, Kind.LOOKUP)

@@ -159,7 +159,7 @@ def _grouped(
     group: list[Batch] = []
     for accelerators in counts:
         say(f"{workload.name}: {accelerators} accelerators")
-        space = lattice(workload, cluster_of(template, accelerators), FIXED)
+        space = lattice(workload, cluster_of(template, accelerators), FIXED, every_shard=False)
         for start in range(0, len(space), _BLOCK):
             group.append(batch_of(space, np.arange(start, min(start + _BLOCK, len(space)))))
             if sum(len(batch.number) for batch in group) >= _BLOCK:
@@ -184,7 +184,7 @@ def _refined(workload: Workload, template: Cluster, plans: Plans) -> Plans:
     """The same plans with every combination of quarters offloaded."""
     job, parts = in_float32(workload, template), []
     for accelerators in np.unique(plans.accelerators):
-        space = lattice(workload, cluster_of(template, int(accelerators)), FIXED)
+        space = lattice(workload, cluster_of(template, int(accelerators)), FIXED, every_shard=False)
         own = batch_of(space, np.unique(plans.number[plans.accelerators == accelerators]))
         parts.append(evaluate(job, [own], QUARTERS))
     return joined(parts)
@@ -192,6 +192,6 @@ def _refined(workload: Workload, template: Cluster, plans: Plans) -> Plans:
 
 def plan_of(workload: Workload, template: Cluster, plans: Plans, i: int) -> Plan:
     """The plan in one place."""
-    space = lattice(workload, cluster_of(template, int(plans.accelerators[i])), FIXED)
+    space = lattice(workload, cluster_of(template, int(plans.accelerators[i])), FIXED, every_shard=False)
     shares = {f"offload_{name}": float(getattr(plans, name)[i]) for name in ("weights", "optimizer", "activations")}
     return dataclasses.replace(space.plan(int(plans.number[i])), **shares)

@@ -124,7 +124,7 @@ def _some_plan(case: Case) -> dict[str, Any]:
     """The best of 2,000 random plans of the template, or the one that needs least memory."""
     workload, cluster = workloads(case)[0], sized(load_cluster(case.template), case.accelerators)
     whole = {"domain": int(cluster.tiers[0].usable_size)}  # no idle accelerators, as where a cluster is designed
-    plans = lattice(workload, cluster, fixed_of(case) | whole)
+    plans = lattice(workload, cluster, fixed_of(case) | whole, every_shard=False)
     generator = np.random.default_rng(case.seed)
     chosen = np.unique(generator.integers(len(plans), size=min(CHUNK, 2000)))
     costs = in_numpy(plans)(dataclasses.replace(plans.chunk(0, 0), indices=chosen))

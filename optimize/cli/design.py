@@ -24,7 +24,7 @@ from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, S
 from optimize.cli.inputs import Given, fixed_fields, merge, named_cluster
 from optimize.cli.jobs import read_jobs
 from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult, design
-from optimize.question import SECONDS_A_DAY, Job, Limits, Objective
+from optimize.question import RENTALS, SECONDS_A_DAY, Job, Limits, Objective
 from optimize.versions import SCHEMA
 
 TEMPLATE = "gb200-nvl72"
@@ -41,6 +41,7 @@ _CHECKS: dict[str, Check] = {
     ),
     "rent": FLAG,
     "margin": PROBABILITY,
+    "rental": one_of(RENTALS),
     "sweep": one_of(SWEPT),
     "objective": one_of(_OBJECTIVES),
 }
@@ -59,7 +60,9 @@ class Request:
     budget_usd: Number = None
     """what the cluster may cost: its purchase, or with --rent what is spent while training"""
     rent: Switch = False
-    """the budget is rent; for clusters whose rental price is known"""
+    """dollars are rent: of the budget, and of cost_usd and tokens_per_usd; for clusters whose rental price is known"""
+    rental: Text = None
+    """with --rent: reserved (for a year or more) or on_demand prices; default: the usual ones between them"""
     power_mw: Number = None
     """what it may draw at the facility's meter, cooling and losses included"""
     accelerators: Count = None
@@ -105,15 +108,14 @@ def ask(request: Request) -> DesignInputs:
 def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> DesignInputs:
     """Read, merge and check. Raises `SpecError` for a wrong value."""
     given = merge(flags, config, _CHECKS)
-    if not given.values.keys() & {"budget_usd", "power_mw"}:
-        raise SpecError(f"{COMMAND_LINE}: `budget_usd` is missing; expected it, or `power_mw`, or both")
-    if given.values.get("rent") and "budget_usd" not in given.values:
-        raise SpecError(f"{given.place('rent')}: `rent` is given without `budget_usd`; expected the rent to spend")
+    objective = _OBJECTIVES[given.values.get("objective", Objective.time.key)]
+    _check_limits(given, objective)
     models, jobs = _jobs(given)
     days, megawatt = given.values.get("deadline_days"), given.values.get("power_mw")
     limits = Limits(
         budget_usd=given.values.get("budget_usd"),
         rent=given.values.get("rent", False),
+        rental=RENTALS.get(given.values.get("rental", ""), "base"),
         power_w=None if megawatt is None else 1e6 * megawatt,
         accelerators=given.values.get("accelerators"),
         deadline_s=None if days is None else SECONDS_A_DAY * days,
@@ -124,7 +126,7 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
         jobs=jobs,
         models=models,
         limits=limits,
-        objective=_OBJECTIVES[given.values.get("objective", Objective.time.key)],
+        objective=objective,
         template=template,
         curves=curves if "curves" in given.values else anchored(curves, template),
         fixed=fixed_fields(given),
@@ -134,6 +136,19 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
         margin=given.values.get("margin", FITS),
         out=Path(given.values["out"]) if "out" in given.values else None,
     )
+
+
+def _check_limits(given: Given, objective: Objective) -> None:
+    """Raise where nothing says how large a cluster may be, or dollars are rent that nobody counts."""
+    limited = given.values.keys() & {"budget_usd", "power_mw"}
+    if not limited and not objective.priced:
+        raise SpecError(f"{COMMAND_LINE}: `budget_usd` is missing; expected it, or `power_mw`, or both")
+    rented = given.values.get("rent", False)
+    if rented and "budget_usd" not in given.values and not objective.usd_power:
+        told = "`rent` is given without `budget_usd`; expected the rent to spend, or the objective cost_usd"
+        raise SpecError(f"{given.place('rent')}: {told}")
+    if "rental" in given.values and not rented:
+        raise SpecError(f"{given.place('rental')}: `rental` is given without `rent`; expected both")
 
 
 def _jobs(given: Given) -> tuple[tuple[str, ...], tuple[Job, ...]]:
@@ -227,6 +242,7 @@ examples:
   equipoise design --model megatron-1t --budget-usd 500e6 --power-mw 50 --tokens 20e12
   equipoise design --model llama3-405b --power-mw 30 --tokens 15e12 --objective energy_j --out results/design
   equipoise design --model deepseek-v3 --budget-usd 100e6 --tokens 14.8e12 --objective cost_usd --json
+  equipoise design --model llama3-8b --tokens 1e12 --rent --rental on_demand --objective cost_usd --deadline-days 30
   equipoise design --jobs jobs.toml --budget-usd 300e6""",
     ask=ask,
     run=run,

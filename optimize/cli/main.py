@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Never
@@ -62,12 +63,20 @@ def main(words: Sequence[str] | None = None) -> Never:
     """Run one command and exit with its status."""
     words = sys.argv[1:] if words is None else list(words)
     _keep_compiled_programs()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # so that temporary files go
+    warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy, of plans far from any answer
+    terminated: list[int] = []
+
+    def terminate(number: int, _: object) -> Never:
+        """As for an interruption by the user: temporary files go, and searches answer with the best so far."""
+        terminated.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, terminate)
     try:
         status = run(words)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        status = INTERRUPTED
+        status = TERMINATED if terminated else INTERRUPTED
     except BrokenPipeError:  # `equipoise ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0

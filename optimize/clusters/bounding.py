@@ -17,6 +17,7 @@ from optimize.question import RATES, Left, Problem, Tangents, sized
 POLISHED = 64  # plans of each count whose hardware is solved for at once
 FEW = 2048  # families below which gradients without compilation are sooner
 ROUNDS = 10  # of tangents for what stays
+DEADLINE_ROUNDS = 7  # of the multiplier of a deadline
 TOGETHER = 16  # plans whose hardware is solved by cutting planes at once
 SAME = 1e-9  # of a logarithm: solved hardware that is better by less is not (and may hold more HBM than the plan needs)
 MOST_SEEN = 8_000_000  # families whose screens are kept: some 200 MB
@@ -116,7 +117,40 @@ def _screened_once(progress: Progress, cell: Cell, first: int, make: Callable[[]
 def _bound(cell: Cell, have: Left, at: Tangents) -> tuple[np.ndarray, np.ndarray]:
     """What no hardware is below, for each plan, and where."""
     log_value, y = dual_bound(cell.problem, have, at)
+    if cell.log_deadline is not None and len(y):
+        log_value, y = _in_time(cell, have, at, (log_value, y))
     return log_value + cell.log_count, y
+
+
+def _in_time(
+    cell: Cell, have: Left, at: Tangents, known: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of hardware that meets the deadline: the tangent of the seconds weighs more by a multiplier.
+
+    Seconds are convex in the logarithms of the rates, so every multiplier gives a bound; the one at which the tangent
+    just meets the deadline gives most (by bisection of its logarithm).
+    """
+    (log_value, y), deadline = known, cell.log_deadline
+    assert deadline is not None
+    least, most = np.full(len(y), -5.0), np.full(len(y), 5.0)
+    y = np.where(_late(at, y, deadline)[:, None], at.y, y)
+    for _ in range(DEADLINE_ROUNDS):
+        middle = 0.5 * (least + most)
+        more = np.exp(middle)
+        weighed = at._replace(
+            log_value=at.log_value + more * (at.log_value - deadline), slopes=at.slopes * (1 + more)[:, None]
+        )
+        value, where = dual_bound(cell.problem, have, weighed)
+        late = _late(at, where, deadline)
+        log_value = np.maximum(log_value, value)
+        y = np.where(late[:, None], y, where)
+        least, most = np.where(late, middle, least), np.where(late, most, middle)
+    return log_value, y
+
+
+def _late(at: Tangents, y: np.ndarray, deadline: float) -> np.ndarray:
+    """Whether even the tangent of the seconds is above the deadline."""
+    return at.log_value + (at.slopes * (y - at.y)).sum(-1) > deadline
 
 
 def _drop(cell: Cell, have: Left, at: Tangents) -> np.ndarray:
@@ -151,7 +185,7 @@ def polish(progress: Progress, part: Open, plans: Lattice, rounds: int, dismiss:
         at = cell.tangents(tangents_of(problem.job.workload, problem.machine, points, y))
         progress.evaluations += len(y)
         _offer(progress, part, plans, at, have)
-        if number < 3 or mean is None:
+        if number < 3 or mean is None or cell.log_deadline is not None:
             mean, (log_value, y) = at, _bound(cell, have, at)
         else:
             mean, (log_value, y) = aggregated(cell.problem, have, mean, at)
@@ -169,6 +203,8 @@ def _offer(progress: Progress, part: Open, plans: Lattice, at: Tangents, have: L
     """The best four of the plans whose tangents were taken within the limits."""
     money = part.cell.problem.money
     fits = (money.usd(at.y) <= have.usd * (1 + 1e-9)) & (money.watt(at.y) <= have.watt * (1 + 1e-9))
+    deadline = part.cell.log_deadline
+    fits &= at.log_value <= (np.inf if deadline is None else deadline + 1e-9)
     value = np.where(fits & (have.usd > 0), part.cell.log_value(have, at), np.inf)
     for place in np.argsort(value, kind="stable")[:4]:
         if np.isfinite(value[place]):
@@ -177,14 +213,17 @@ def _offer(progress: Progress, part: Open, plans: Lattice, at: Tangents, have: L
             progress.offer(Best(log_value=float(value[place]), cell=part.cell, index=index, **own))
 
 
-def close(progress: Progress, end: float, solve: Solve | None = None) -> None:
-    """Expand what is open into plans and bound them until nothing is below the best answer, or until `end`.
+def close(progress: Progress, end: float, solve: Solve | None = None, only: Cell | None = None) -> None:
+    """Expand what is open (of `only` one cell) into plans and bound them until nothing is below the best answer, or
+    until `end`.
 
     What tangents do not decide is left to `solve`. (Which cannot where the objective of the cell is tilted.)
     """
     progress.open = [part for part in (trim(progress, part) for part in progress.open) if len(part.indices)]
     progress.open.sort(key=lambda part: part.log_bound.min(initial=np.inf))
     for number, part in enumerate(progress.open):
+        if only is not None and part.cell is not only:
+            continue
         families, done = families_of(part.cell), []
         for piece in _pieces(trim(progress, part)):
             if time.monotonic() > end:

@@ -24,7 +24,7 @@ def grid(limits: Limits, domain: int, least_usd: float, least_w: float) -> list[
         most = min(most, limits.budget_usd / least_usd)
     if limits.power_w is not None:
         most = min(most, limits.power_w / least_w)
-    counts = {part for part in (1, 2, 4) if part < domain and domain % part == 0} if domain <= most else set()
+    counts = {part for part in (1, 2, 4) if part < domain and domain % part == 0}
     octaves = range(-2, max(0, math.ceil(math.log2(max(1.0, min(most, MOST) / domain)))) + 1)
     counts |= {domain * step * 2**i // 4 for i in octaves if i >= 0 for step in STEPS}
     counts |= {domain * part for part in (1, 2, 3)}

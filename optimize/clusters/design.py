@@ -19,18 +19,19 @@ from costmodel.measured import FITS, with_margin
 from optimize.clusters import one_job
 from optimize.clusters.answers import Answer, answer_of, continuous_answer, misses
 from optimize.clusters.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
-from optimize.clusters.infeasible import in_the_way, why_infeasible
+from optimize.clusters.notes import missed, notes, nothing, told_counts
 from optimize.clusters.progress import Progress, Relaxed
 from optimize.clusters.real_parts import PartsProgress, search_parts
 from optimize.clusters.several_jobs import MixProgress, search_mix
 from optimize.clusters.several_jobs_bound import shared_bound
 from optimize.hardware import shadow_prices, solve_plans
 from optimize.lattice import thinned
-from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, Problem, design_problem
+from optimize.question import Job, Limits, Objective, Problem, design_problem
 from optimize.status import CommandError, Status
 from optimize.versions import versions
 
 CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.7, 0.87, 0.92  # of the time, until which each may take
+LEAST_S = 0.5  # of each, however little time there is
 Told = Callable[[str], None]
 
 
@@ -82,20 +83,24 @@ def design(
     problem = dataclasses.replace(asked, fixed=kept)
     continuous, search = _continuous(problem, template, curves, CONTINUOUS_SHARE * seconds, seed, progress)
     progress("real parts")
-    rest_s = max(1.0, start + PARTS_SHARE * seconds - time.monotonic())
+    stopped = search is not None and search.interrupted
+    rest_s = 0.0 if stopped else max(LEAST_S, start + PARTS_SHARE * seconds - time.monotonic())
     parts = search_parts(problem.jobs, limits, objective, rest_s, kept, margin)
+    stopped = stopped or parts.interrupted
     catalogue = _catalogue(problem, parts) if parts.plans else None
     if continuous is None and catalogue is None:
-        raise _nothing(problem, search, parts)
+        raise nothing(problem, search, parts)
     _check_met(continuous, catalogue)
     one = search if isinstance(search, Progress) and continuous is not None else None
     points: tuple[Mapping[str, Any], ...] = ()
     if one is not None:
         progress("frontier")
-        points = _frontier(problem, one, start + FRONTIER_SHARE * seconds - time.monotonic(), seed, sweep)
+        rest_s = 0.0 if stopped else start + FRONTIER_SHARE * seconds - time.monotonic()
+        points = _frontier(problem, one, rest_s, seed, sweep)
+    status = Status.incomplete if stopped else Status.ok
     return DesignResult(
-        status=Status.ok,
-        message=Status.ok.value,
+        status=status,
+        message=status.value,
         objective=objective,
         limits=limits,
         continuous=continuous,
@@ -105,7 +110,7 @@ def design(
         counts=() if search is None or continuous is None else search.counts,
         relaxed=None if search is None else search.relaxed,
         others=() if search is None or continuous is None else search.others,
-        notes=_notes(problem, continuous, catalogue, left_out, search, parts),
+        notes=notes(problem, continuous, catalogue, left_out, search, parts),
         seconds=time.monotonic() - start,
         seed=seed,
         versions=versions(),
@@ -133,7 +138,7 @@ def _one(
     best, solved = search.best, solve_plans(problem, (search.best.plan,))
     if not np.isfinite(solved.value[0]) and not problem.fill:  # the cheapest plan is late: the fastest may not be
         told("plans that meet the deadline")
-        rest_s = max(5.0, seconds - (time.monotonic() - start))
+        rest_s = max(LEAST_S, seconds - (time.monotonic() - start))
         fast = one_job.search(dataclasses.replace(problem, objective=Objective.time), rest_s, seed, told, search)
         best = fast.best or best
         solved = solve_plans(problem, (best.plan,))
@@ -150,7 +155,7 @@ def _one(
         log_bound=search.log_bound,
         evaluations=search.evaluations + solved.evaluations,
         shadow_prices=shadow_prices(problem, (best.plan,), solved),
-        bound_is=f"every plan on {_told_counts(search)} was bounded over all hardware that the limits allow",
+        bound_is=f"every plan on {told_counts(search)} was bounded over all hardware that the limits allow",
     )
     return answer, search
 
@@ -172,7 +177,7 @@ def _several(
         log_bound=search.log_bound,
         evaluations=search.evaluations,
         shadow_prices=shadow_prices(problem, best.plans, best.solved),
-        bound_is=f"every plan of every job on {_told_counts(search)} was bounded over the hardware that the jobs share",
+        bound_is=f"every plan of every job on {told_counts(search)} was bounded over the hardware that the jobs share",
     )
     return answer, search
 
@@ -199,7 +204,7 @@ def _catalogue(problem: Problem, parts: PartsProgress) -> Answer:
         log_bound=parts.log_bound,
         evaluations=parts.evaluations,
         shadow_prices={},
-        bound_is="every plan on every listed part and count that could be better was evaluated",
+        bound_is="every plan on every part known by name, on four counts an octave, was evaluated or bounded",
     )
 
 
@@ -220,68 +225,9 @@ def _frontier(
     return tuple(monotone([*points, point_of(limit, problem, search)], limit, problem.objective.maximised))
 
 
-def _told_counts(search: Progress | MixProgress) -> str:
-    """The counts that a bound is about: those that have a legal plan, in whole domains."""
-    if not search.others:
-        return f"every legal count of accelerators ({len(search.counts)})"
-    return f"{len(search.counts)} of {len(search.counts) + len(search.others)} legal counts of accelerators"
-
-
-def _nothing(problem: Problem, search: Progress | MixProgress | None, parts: PartsProgress) -> CommandError:
-    """There is no answer: none is possible, or time was up before one was found."""
-    searched = search is None or search.finished
-    if (searched and not parts.left_over) or in_the_way(problem):
-        return CommandError(Status.infeasible, why_infeasible(problem, searched))
-    return CommandError(Status.out_of_time, f"{why_infeasible(problem)}; {_unfinished(parts)}")
-
-
-def _unfinished(parts: PartsProgress) -> str:
-    left = f"{parts.left_over:,} of {parts.candidates:,}"
-    return f"time was up for {left} clusters of real parts: more `seconds` may find a better one"
-
-
-def _notes(
-    problem: Problem,
-    continuous: Answer | None,
-    catalogue: Answer | None,
-    left_out: tuple[str, ...],
-    search: Progress | MixProgress | None,
-    parts: PartsProgress,
-) -> tuple[str, ...]:
-    """What the figures do not say."""
-    said = [f"plans with {', '.join(left_out)} only: all of them would be too many here"] if left_out else []
-    said.append("plans whose weights are shared by all data ranks or inside one domain (`plan` searches other shares)")
-    if problem.limits.rent:
-        said.append("rates of any size have no rental price: real parts only")
-    elif continuous is None:
-        finished = search is not None and search.finished
-        said.append(f"no cluster of any rates: {why_infeasible(problem, finished)}")
-    elif search is not None and search.others:
-        said.append(f"rates of any size: the bound is over {_told_counts(search)}; there was no time for the others")
-    if parts.left_over:
-        said.append(_unfinished(parts))
-    elif catalogue is None:
-        said.append("no cluster of real parts whose price and power are known meets the limits")
-    for answer in (continuous, catalogue):
-        said += _missed(answer)
-    return tuple(said)
-
-
-def _missed(answer: Answer | None) -> list[str]:
-    """The limits that an answer breaks, by how much, and what would be enough."""
-    said = []
-    for name in misses(answer):
-        assert answer is not None
-        missed = f"{answer.name}: `{name}` is missed by {100 * math.expm1(answer.residuals[name]):.1f} %"
-        days = answer.quantities.train_s / SECONDS_A_DAY
-        enough = f"; --deadline-days {math.ceil(10 * days) / 10:g} is met" if name == "deadline_s" else ""
-        said.append(missed + enough)
-    return said
-
-
 def _check_met(continuous: Answer | None, catalogue: Answer | None) -> None:
     """Raise where every answer breaks a limit. (These are the fastest: what they miss, all miss.)"""
     answers = [answer for answer in (continuous, catalogue) if answer is not None]
     if answers and all(misses(answer) for answer in answers):
         nearest = min(answers, key=lambda answer: max(answer.residuals.values()))
-        raise CommandError(Status.infeasible, f"no answer meets the limits; the nearest, {_missed(nearest)[0]}")
+        raise CommandError(Status.infeasible, f"no answer meets the limits; the nearest, {missed(nearest)[0]}")

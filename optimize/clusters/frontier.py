@@ -60,8 +60,10 @@ def frontier(
             break
         own = int(value) if limit == "accelerators" else float(value)
         asked = dataclasses.replace(problem, limits=dataclasses.replace(problem.limits, **{limit: own}))
-        last = search(asked, max(1.0, end - start), seed, after=after)
+        last = search(asked, end - start, seed, after=after)
         after = last if last.relaxed is not None else after
+        if last.interrupted:
+            break
         if not last.unseen:  # all counts were bounded: else time was up, and the point would say little
             points.append(point_of(limit, asked, last))
         cost_s = time.monotonic() - start

@@ -8,7 +8,7 @@ from typing import Any
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster
 from costmodel.measured import FITS
-from optimize.question import SECONDS_A_DAY, Job, Limits, Objective
+from optimize.question import RENTALS, SECONDS_A_DAY, Job, Limits, Objective
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,7 @@ class DesignInputs:
             "objective": self.objective.key,
             "budget_usd": limits.budget_usd,
             "budget_is": "rent while training" if limits.rent else "capital",
+            "rental": {price: name for name, price in RENTALS.items()}.get(limits.rental) if limits.rent else None,
             "power_mw": None if limits.power_w is None else limits.power_w / 1e6,
             "power_is": "mean power at the facility's meter while training, cooling and losses included",
             "accelerators": limits.accelerators,

@@ -1,5 +1,7 @@
 """One job, its cluster and its plan together: search and certificate over all plans, counts and hardware.
 
+0. Evolution gives the first answers, while the program of large batches is compiled on another core; then descent over
+   relaxed points.
 1. Counts of accelerators whose products alone take longer than the best answer so far are dismissed.
 2. Of the others every family of plans is bounded by one tangent at a reference (`hardware.dual_bound`), in batches.
 3. What stays below the best answer is expanded into plans and bounded again, each at hardware nearer to its own best,
@@ -21,12 +23,16 @@ from costmodel.inputs import PlanPoint
 from optimize.clusters.bounding import close, expand, families_of, polish, scan
 from optimize.clusters.counts import cell_bounds, cells, near_grid
 from optimize.clusters.descent import again, descend
+from optimize.clusters.evolution import evolve
 from optimize.clusters.progress import TOLERANCE, Cell, Open, Progress, Relaxed
 from optimize.clusters.rounding import modes, nearest
 from optimize.clusters.screening import warm_up
 from optimize.hardware import HardwareSolutions, solve_hardware
+from optimize.lattice import number_of
 from optimize.question import Problem
+from optimize.time_limit import until
 
+EVOLVED = 3  # counts whose evolved plans are polished
 BETWEEN = 16  # counts between the neighbours of the best one that are looked at with the grid
 
 
@@ -47,12 +53,14 @@ def search(
     first, _ = near_grid(problem)
     affordable = [cell for cell in every if cell.accelerators in first]
     progress.unseen = _by_count(affordable)
+    progress.counts = tuple(sorted(progress.unseen))
     try:
-        _descend(progress, affordable, every, seed, told, after)
-        _scan_all(progress, affordable, end, told)
-        close(progress, end, _solve)
-        if after is None:
-            _look_at_others(progress, every, end, told)
+        with until(end):
+            _descend(progress, affordable, every, seed, told, after)
+            _scan_all(progress, affordable, end, told)
+            close(progress, end, _solve)
+            if after is None:
+                _look_at_others(progress, every, end, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
     progress.others = tuple(cell.accelerators for cell in every if cell.accelerators not in progress.counts)
@@ -63,17 +71,15 @@ def _look_at_others(progress: Progress, every: list[Cell], end: float, told: Cal
     """Counts that are not of the grid: what their products do not dismiss is scanned and closed, one by one."""
     if progress.unseen or progress.best is None:
         return  # time was up
-    todo, (undecided, progress.open) = _dismissed(progress, every), (progress.open, [])
+    todo = _dismissed(progress, every)
     here = math.log(progress.best.cell.accelerators)
     for cell in sorted(todo, key=lambda cell: (abs(math.log(cell.accelerators) - here), cell.accelerators)):
         if time.monotonic() > end:
             break
-        progress.counts = tuple(sorted({*progress.counts, cell.accelerators}))
         progress.unseen |= _by_count([cell])
+        progress.counts = tuple(sorted({*progress.counts, cell.accelerators}))
         _scan_all(progress, [cell], math.inf, told)
-        close(progress, end, _solve)
-        undecided, progress.open = [*undecided, *progress.open], []
-    progress.open = undecided
+        close(progress, end, _solve, cell)
 
 
 def _dismissed(progress: Progress, every: list[Cell]) -> list[Cell]:
@@ -104,16 +110,35 @@ def _descend(
     told: Callable[[str], None],
     after: Progress | None,
 ) -> None:
-    """Relaxed points, then plans near them; counts between the neighbours of the best one are added to `cells`."""
+    """First answers by evolution; relaxed points, then plans near them; counts between the neighbours of the best one
+    are added to `cells`."""
     problem = progress.problem
-    told("descent")
     progress.compiling = warm_up(problem)
+    if after is None:
+        told("evolution")
+        offer_evolved(progress, every, seed)
+    told("descent")
     progress.relaxed = descend(problem, seed) if after is None else again(problem, after.relaxed, seed)
     progress.evaluations += progress.relaxed.evaluations
     for cell in _near(cells, progress.relaxed):
         told(f"rounding to {cell.accelerators:,} accelerators")
         round_to(progress, cell)
     _refine(progress, cells, every)
+
+
+def offer_evolved(progress: Progress, every: list[Cell], seed: int) -> None:
+    """Polish the best plans that evolution finds, on the best counts that it finds."""
+    found, evaluations = evolve(progress.problem, seed)
+    progress.evaluations += evaluations
+    of_count = {cell.accelerators: cell for cell in every}
+    for count in list(dict.fromkeys(each.accelerators for each in found if each.accelerators in of_count))[:EVOLVED]:
+        families, own = families_of(of_count[count]), [each for each in found if each.accelerators == count]
+        places = [(number_of(families.lattice, each.plan), each.y) for each in own]
+        known = [(place, y) for place, y in places if place is not None]
+        if known:
+            indices, y = np.array([place for place, _ in known]), np.stack([y for _, y in known])
+            part = Open(of_count[count], indices, np.full(len(indices), -np.inf), y)
+            polish(progress, part, families.lattice, rounds=5, dismiss=False)
 
 
 def _scan_all(progress: Progress, cells: list[Cell], end: float, told: Callable[[str], None]) -> None:

@@ -54,6 +54,12 @@ class Cell:
         return at._replace(log_value=at.log_value + moved, slopes=at.slopes + self.tilt)
 
     @property
+    def log_deadline(self) -> float | None:
+        """Logarithm of the seconds that are allowed, where more hardware can be worse; None: the least is best."""
+        deadline_s = self.problem.limits.deadline_s
+        return None if deadline_s is None or self.problem.fill or self.tilt is not None else math.log(deadline_s)
+
+    @property
     def log_count(self) -> float:
         """Logarithm of the accelerators, which is added where the objective has a price; else 0."""
         return 0.0 if self.problem.fill else math.log(self.accelerators)

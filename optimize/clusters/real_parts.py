@@ -1,8 +1,9 @@
 """The best cluster of real parts: which accelerator known by name, how many, how fast a network between domains.
 
-Hardware is not varied here but enumerated, so the answer is exhaustive: a count whose products alone take longer than
-the best answer so far is dismissed, of the others every plan of every job is evaluated. The gap that remains is 0
-unless time is up.
+Hardware is not varied here but enumerated, so the answer is exhaustive: a count whose products alone, or whose rows of
+degrees, take longer than the best answer so far or miss a limit is dismissed, of the others every plan of every job is
+evaluated. What a usual share of the products' speed makes best is looked at first, so that there is an answer soon. The
+gap that remains is 0 unless time is up.
 """
 
 import dataclasses
@@ -20,8 +21,12 @@ from costmodel.measured import with_margin
 from optimize.clusters.best_plan import best_plan
 from optimize.clusters.counts import grid, least_products_s
 from optimize.lattice import Families, lattice
+from optimize.plans import row_bounds_s
 from optimize.question import RATES, Job, Limits, Objective, Quantities, known_clusters, quantities, sized
+from optimize.time_limit import until
 
+USUAL_SHARE = 0.4  # of the speed of products alone, that a good plan reaches
+USUAL_TOKENS = 4096  # of a step on one accelerator, from which it does
 NETWORKS_BYTES_PER_S = (25e9, 50e9, 100e9)
 """InfiniBand of 200, 400 and 800 Gb/s for each accelerator, priced in proportion, as `prices.toml` says."""
 
@@ -56,7 +61,9 @@ class PartsProgress:
     log_bound: float = math.inf  # nothing that was dismissed is below
     evaluations: int = 0
     candidates: int = 0  # within the limits, by their products
+    listed: bool = False  # whether there was time to find them
     left_over: int = 0  # of them, those that time was up for
+    interrupted: bool = False
     by_name: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -78,16 +85,34 @@ def search_parts(
     """
     end = time.monotonic() + seconds
     parts = PartsProgress(jobs=jobs, limits=limits, objective=objective, fixed=fixed or {}, margin=margin)
-    todo = sorted(_within_limits(parts), key=lambda part: part.log_bound)
-    parts.candidates = len(todo)
-    for number, part in enumerate(todo):
-        if part.log_bound >= parts.log_value or time.monotonic() > end:
-            parts.log_bound = min([parts.log_bound, *(left.log_bound for left in todo[number:])])
-            parts.left_over = sum(left.log_bound < parts.log_value for left in todo[number:])
-            break
-        _look(parts, part)
-    parts.log_bound = min(parts.log_bound, parts.log_value)
+    todo: list[Candidate] = []
+    try:
+        with until(end):
+            todo += sorted(_within_limits(parts), key=lambda part: _likely(parts, part))
+            parts.candidates, parts.listed = len(todo), True
+            while todo:
+                if todo[0].log_bound < parts.log_value:
+                    _look(parts, todo[0])
+                todo.pop(0)
+    except KeyboardInterrupt:  # what is known so far is an answer
+        parts.interrupted = True
+    left = [part.log_bound for part in todo if part.log_bound < parts.log_value]
+    parts.left_over = len(left)
+    parts.log_bound = min([parts.log_bound, parts.log_value, *left]) if parts.listed else -math.inf
     return parts
+
+
+def _likely(parts: PartsProgress, part: Candidate) -> tuple[bool, float, float]:
+    """The order of candidates: whether one misses a limit at a usual speed, its value there, and its size."""
+    steps_s = [_products_s(parts, job, part.cluster) / _usual_share(job, part) for job in parts.jobs]
+    there = quantities(part.cluster, part.domain, _train_s(parts, steps_s), parts.limits.rent)
+    return _misses(parts, there), round(math.log(there.minimised(parts.objective, parts.steps)), 1), part.bought
+
+
+def _usual_share(job: Job, part: Candidate) -> float:
+    """Of the speed of the products alone: less where an accelerator has few tokens of a step."""
+    tokens = job.workload.batch * job.workload.sequence / float(part.cluster.accelerators)
+    return USUAL_SHARE * min(1.0, tokens / USUAL_TOKENS)
 
 
 def _within_limits(parts: PartsProgress) -> list[Candidate]:
@@ -96,12 +121,21 @@ def _within_limits(parts: PartsProgress) -> list[Candidate]:
     for known in (with_margin(cluster, parts.margin) for cluster in known_clusters()):
         if len(known.tiers) != 2 or known.prices is None or not _priced(parts, known):
             continue
+        known = _rented(known, parts.limits.rental)
         own = float(known.tiers[-1].bandwidth_bytes_per_s)
         speeds = {own, *(NETWORKS_BYTES_PER_S if known.tiers[-1].name == "infiniband" else ())}
         for speed in sorted(speeds):
             outer = dataclasses.replace(known.tiers[-1], bandwidth_bytes_per_s=speed)
             kept += _counts(parts, dataclasses.replace(known, tiers=(*known.tiers[:-1], outer)))
     return kept
+
+
+def _rented(cluster: Cluster, rental: str) -> Cluster:
+    """The cluster whose usual rental price is that end of its range."""
+    assert cluster.prices is not None
+    price = getattr(cluster.prices, rental).rental_usd_per_s
+    base = dataclasses.replace(cluster.prices.base, rental_usd_per_s=price)
+    return dataclasses.replace(cluster, prices=dataclasses.replace(cluster.prices, base=base))
 
 
 def _priced(parts: PartsProgress, cluster: Cluster) -> bool:
@@ -159,9 +193,7 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
         if spare <= 0:
             return
         cut = math.log(spare / (job.weight * job.steps)) if math.isfinite(spare) else math.inf
-        families = Families(
-            lattice(job.workload, part.cluster, {**parts.fixed, "domain": part.domain}, every_shard=False)
-        )
+        families = _open_families(parts, i, part, (step_s, cut))
         log_step_s, plan, evaluations = best_plan(job.workload, cluster, families, np.log(rates), hbm_bytes, cut)
         parts.evaluations += evaluations
         if plan is None:
@@ -174,3 +206,27 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
     parts.by_name[part.name] = min(log_value, parts.by_name.get(part.name, math.inf))
     if log_value < parts.log_value:
         parts.log_value, parts.best, parts.plans = log_value, part, tuple(plans)
+
+
+def _open_families(parts: PartsProgress, i: int, part: Candidate, known: tuple[list[float], float]) -> Families:
+    """The families of one job in rows that may be better than `cut` and within the limits, by the steps known."""
+    (step_s, cut), job = known, parts.jobs[i]
+    fixed = {**parts.fixed, "domain": part.domain}
+    whole = lattice(job.workload, part.cluster, fixed, every_shard=False)
+    if not len(whole):
+        return Families(whole)
+    others_s = _train_s(parts, [*step_s[:i], 0.0, *step_s[i + 1 :]])
+    latest_s = (_latest_s(parts, part) - others_s) / (job.weight * job.steps)
+    kept = row_bounds_s(whole) < min(math.exp(cut) if math.isfinite(cut) else math.inf, latest_s)
+    return Families(whole.with_rows(np.flatnonzero(kept)))
+
+
+def _latest_s(parts: PartsProgress, part: Candidate) -> float:
+    """Seconds of all jobs that the deadline and the rent of a cluster allow."""
+    limits, most_s = parts.limits, math.inf
+    if limits.deadline_s is not None:
+        most_s = limits.deadline_s
+    if limits.rent and limits.budget_usd is not None:
+        each = quantities(part.cluster, part.domain, 1.0, rent=True)
+        most_s = min(most_s, limits.budget_usd / each.usd_per_s)
+    return most_s * (1 + 1e-9)

@@ -26,6 +26,7 @@ from optimize.clusters.screening import warm_up
 from optimize.hardware import HardwareSolutions, solve_plans
 from optimize.lattice import Families
 from optimize.question import RATES, Problem
+from optimize.time_limit import until
 
 Bound = Callable[..., Any]
 """`several_jobs_bound.shared_bound`: what is left of a count, with its bound, and steps that raise it."""
@@ -89,8 +90,9 @@ def search_mix(
     if not counts:
         return progress
     try:
-        _answers(progress, counts, end - 0.4 * seconds, seed, told)
-        bound_all(progress, bound, counts, end, told)
+        with until(end):
+            _answers(progress, counts, end - 0.4 * seconds, seed, told)
+            bound_all(progress, bound, counts, end, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
     return progress

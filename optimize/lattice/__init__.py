@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from optimize.lattice.axes import recompute_names as recompute_names
     from optimize.lattice.axis import Axis as Axis
     from optimize.lattice.axis import even_layers as even_layers
+    from optimize.lattice.counts import lattice_of_rows as lattice_of_rows
     from optimize.lattice.counts import legal_counts as legal_counts
+    from optimize.lattice.counts import rows_of_counts as rows_of_counts
+    from optimize.lattice.counts import with_microbatch as with_microbatch
     from optimize.lattice.default_plan import choose_plan as choose_plan
     from optimize.lattice.default_plan import enlarged as enlarged
     from optimize.lattice.default_plan import plan_precision as plan_precision
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from optimize.lattice.lattice import SEARCHED as SEARCHED
     from optimize.lattice.lattice import Chunk as Chunk
     from optimize.lattice.lattice import Lattice as Lattice
+    from optimize.lattice.lattice import number_of as number_of
     from optimize.lattice.narrowing import thinned as thinned
     from optimize.lattice.recompute_families import Families as Families
 

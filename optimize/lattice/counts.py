@@ -1,28 +1,67 @@
-"""Which counts of accelerators have a legal plan: the products of all rows of degrees that keep the rules."""
+"""Rows of degrees on every count of accelerators at once: which counts have a legal plan, and plans of any of them."""
 
 import dataclasses
+import functools
+from collections.abc import Mapping
 
 import numpy as np
 
 from costmodel.inputs import Cluster, Workload
 from costmodel.models import run_by
 from costmodel.specs import Demands, demands, kept
-from optimize.lattice.axis import Fixed, wanted
-from optimize.lattice.degrees import divisors, expert_degrees, tensor_widths
+from optimize.lattice.axes import recompute_axis, shards_axis, stages_axis, switches_axis
+from optimize.lattice.axis import DEGREES, Fixed, wanted
+from optimize.lattice.degrees import LARGEST, divisors, expert_degrees, tensor_widths
+from optimize.lattice.lattice import Lattice
+
+Rows = Mapping[str, np.ndarray]
 
 
 def legal_counts(workload: Workload, cluster: Cluster, fixed: Fixed, most: int) -> np.ndarray:
-    """Every count up to `most`, in order, that some row of degrees fills in whole domains of `fixed["domain"]`.
+    """Every count up to `most`, in order, that some row of degrees fills.
 
-    `cluster` gives the tiers, whatever its own count. What options ask of degrees is left out: a count that is listed
-    may have no plan, none that has one is missing.
+    What options ask of degrees is left out: a count that is listed may have no plan, none that has one is missing.
+    """
+    return np.unique(rows_of_counts(workload, cluster, fixed, most)["accelerators"])
+
+
+def rows_of_counts(workload: Workload, cluster: Cluster, fixed: Fixed, most: int) -> dict[str, np.ndarray]:
+    """Every legal row of degrees on up to `most` accelerators in whole domains of `fixed["domain"]`, one of each.
+
+    `cluster` gives the tiers, whatever its own count; `accelerators` is the product of a row's degrees, its microbatch
+    is one sequence.
     """
     d, domain = demands(run_by(workload, cluster.stack.habits), cluster), int(fixed["domain"])
     parts = [_of_tensor(d, fixed, domain, tensor, most) for tensor in tensor_widths(d, fixed)]
-    return np.unique(np.concatenate([np.zeros(0, int), *parts]))
+    names = (*DEGREES, "accelerators")
+    return {name: np.concatenate([np.zeros(0, int), *(part[name] for part in parts)]) for name in names}
 
 
-def _of_tensor(d: Demands, fixed: Fixed, domain: int, tensor: int, most: int) -> np.ndarray:
+def with_microbatch(rows: Rows, workload: Workload, gene: np.ndarray, fixed: Fixed) -> dict[str, np.ndarray]:
+    """Rows with a microbatch of each one's data ranks: the smallest where `gene` is 0, the largest where it is 1."""
+    sizes = np.ones(len(gene), int)
+    for data in np.unique(rows["data"]):
+        legal = [m for m in divisors(int(workload.batch) // int(data)) if wanted(fixed, "microbatch", m)] or [1]
+        chosen = rows["data"] == data
+        sizes[chosen] = np.array(legal)[np.minimum((gene[chosen] * len(legal)).astype(int), len(legal) - 1)]
+    return {**rows, "microbatch": sizes}
+
+
+def lattice_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> Lattice:
+    """The plans of some rows of any counts of several domains or one, with a few of the legal shares of weights.
+
+    Its rows stay in order, those without an option too; `accelerators` of its points are the cluster's, not theirs.
+    """
+    workload = run_by(workload, cluster.stack.habits)
+    many = dataclasses.replace(cluster, accelerators=LARGEST)  # so that groups nest as on several domains
+    d = demands(workload, many)
+    keeps, shards = functools.partial(kept, d), functools.partial(shards_axis, every=False)
+    axes = tuple(make(d, keeps, rows, fixed) for make in (stages_axis, shards, switches_axis, recompute_axis))
+    sizes = functools.reduce(np.multiply, (axis.count for axis in axes))
+    return Lattice(workload, many, fixed, {name: rows[name] for name in DEGREES}, axes, np.cumsum(sizes))
+
+
+def _of_tensor(d: Demands, fixed: Fixed, domain: int, tensor: int, most: int) -> dict[str, np.ndarray]:
     axes = {"context": divisors(int(d.workload.sequence)), "pipeline": list(range(1, d.layers + 1))}
     axes |= {"data": divisors(int(d.workload.batch))}
     axes |= dict(zip(("expert", "expert_tensor"), expert_degrees(d), strict=True))
@@ -36,4 +75,4 @@ def _of_tensor(d: Demands, fixed: Fixed, domain: int, tensor: int, most: int) ->
     c |= {"accelerators": total[whole], "microbatch": np.ones_like(c["context"])}
     sized = dataclasses.replace(d, cluster=dataclasses.replace(d.cluster, accelerators=c["accelerators"]))
     legal = np.broadcast_to(kept(sized, c), c["context"].shape)  # each row on a cluster of its own size
-    return np.unique(c["accelerators"][legal])
+    return {name: column[legal] for name, column in c.items()}

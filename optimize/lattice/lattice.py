@@ -193,3 +193,16 @@ class Lattice:
         }
         given = {name: value for name, value in self.fixed.items() if name not in fields}
         return Plan(**(on | fields | given))
+
+
+def number_of(lattice: Lattice, plan: Plan) -> int | None:
+    """The number of a plan in a lattice; None where it is not there."""
+    usable = int(lattice.cluster.tiers[0].usable_size)
+    degrees = {name: getattr(plan, name) for name in DEGREES} | {"domain": plan.domain or usable}
+    same = np.logical_and.reduce([lattice.rows[name] == value for name, value in degrees.items()])
+    for row in np.flatnonzero(same):
+        start = int(lattice.ends[row - 1]) if row else 0
+        for number in range(start, int(lattice.ends[row])):
+            if lattice.plan(number) == plan:
+                return number
+    return None

@@ -62,7 +62,8 @@ def find_plan(
     bound = min(best.top[0].value, best.unseen)
     ranked = _ranked(value, kept, checked, bound)
     status = Status.ok if best.unseen == math.inf else Status.incomplete
-    restriction = _restriction(whole, value, search, best) if unrestricted and fixed else None
+    whole_answer = unrestricted and fixed and status is Status.ok
+    restriction = _restriction(whole, value, search, best) if whole_answer else None
     return PlanResult(
         status=status,
         message=status.value,

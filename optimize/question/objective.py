@@ -54,12 +54,17 @@ class Objective(enum.Enum):
         return tokens / least if self.maximised else least
 
 
+RENTALS = {"reserved": "low", "on_demand": "high"}
+"""Ends of the range of each rental price: reserved for a year or more (or spot), and by the hour."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
     """What the cluster may cost, draw and hold. None: not limited."""
 
     budget_usd: float | None = None
     rent: bool = False  # the budget is spent while training; else it is the purchase
+    rental: str = "base"  # which of the rental prices is paid: one of `RENTALS`' values
     power_w: float | None = None  # at the facility's meter
     accelerators: int | None = None
     deadline_s: float | None = None  # for all jobs together

@@ -18,10 +18,12 @@ def show_design(inputs: DesignInputs, result: DesignResult) -> None:
         console.print(f"{job.workload.name}: {units.significant(job.tokens / 1e12)} T tokens", style="bold")
     say(console, _limits(inputs))
     say(console, software_line(inputs.template))
-    say(console, f"best is the least (or most) of: {result.objective.meaning}")
+    rented = inputs.limits.rent and result.objective.usd_power
+    meaning = f"dollars of rent, as {result.objective.key}" if rented else result.objective.meaning
+    say(console, f"best is the least (or most) of: {meaning}")
     console.print()
     answers = [answer for answer in (result.continuous, result.catalogue) if answer is not None]
-    console.print(_table(answers, result.objective))
+    console.print(_table(answers, result.objective, inputs.limits.rent))
     console.print()
     for answer in answers:
         for job in answer.jobs:
@@ -64,8 +66,9 @@ def _show_frontier(result: DesignResult, console: Console) -> None:
 
 def _limits(inputs: DesignInputs) -> str:
     limits, parts = inputs.limits, []
+    rent = "rent while training" + {"low": ", reserved", "high": ", on demand"}.get(limits.rental, "")
     if limits.budget_usd is not None:
-        kind = "rent while training" if limits.rent else "capital"
+        kind = rent if limits.rent else "capital"
         parts.append(f"{units.significant(limits.budget_usd / 1e6)} M USD ({kind})")
     if limits.power_w is not None:
         parts.append(f"{units.rate(limits.power_w, 'W')} at the meter")
@@ -73,13 +76,15 @@ def _limits(inputs: DesignInputs) -> str:
         parts.append(f"{limits.accelerators:,} accelerators")
     if limits.deadline_s is not None:
         parts.append(f"{units.significant(limits.deadline_s / SECONDS_A_DAY)} days")
-    return "within " + ", ".join(parts)
+    if limits.rent and limits.budget_usd is None:
+        parts.append(f"dollars are {rent}")
+    return "within " + ", ".join(parts) if parts else "without limits"
 
 
 _LABELS = len("nothing is better by more than")  # the names of answers may be long: they are cut, not the labels
 
 
-def _table(answers: list[Answer], objective: Objective) -> Table:
+def _table(answers: list[Answer], objective: Objective, rented: bool) -> Table:
     table = new_table("", *(answer.name for answer in answers))
     table.columns[0].min_width = _LABELS
 
@@ -92,6 +97,8 @@ def _table(answers: list[Answer], objective: Objective) -> Table:
     row("HBM bandwidth", lambda a: units.rate(a.hardware["hbm_bytes_per_s"], "B/s"))
     row("scale-up, domain", lambda a: f"{units.rate(a.hardware['scale_up_bytes_per_s'], 'B/s')} among {a.domain}")
     row("scale-out", lambda a: units.rate(a.hardware["scale_out_bytes_per_s"], "B/s"))
+    if rented:
+        row("rent, USD", lambda a: f"{a.quantities.usd_per_s * a.quantities.train_s:,.0f}")
     row("purchase, M USD", lambda a: units.significant(a.quantities.capital_usd / 1e6))
     row("power at the meter", lambda a: units.rate(a.quantities.meter_w, "W"))
     for i, first in enumerate(answers[0].jobs):

@@ -80,9 +80,37 @@ def test_several_jobs_and_the_screen(capsys, tmp_path, model):
         assert word in text
 
 
+def test_rent_from_end_to_end(capsys, model):
+    """The least rent without a budget, by both prices; and the fastest for a little more than it."""
+    words = ("--model", model, "--tokens", "1e10", "--accelerators", "2", "--rent", "--seconds", "600", "--json", *FEW)
+    least = {}
+    for rental in ("reserved", "on_demand"):
+        status, text, _ = ask(capsys, *words, "--objective", "cost_usd", "--rental", rental)
+        told = json.loads(text)
+        assert status == 0
+        assert told["value"] is None  # rates of any size have no rental price
+        assert told["inputs"]["rental"] == rental
+        found = told["catalogue"]
+        least[rental] = found["value"]
+        assert found["gap"] == pytest.approx(0, abs=1e-9)
+        assert found["value"] == pytest.approx(found["cluster"]["usd_per_s"] * found["jobs"][0]["train_s"])
+    assert least["reserved"] < least["on_demand"]
+    status, text, _ = ask(capsys, *words, "--rental", "reserved", "--budget-usd", str(1.05 * least["reserved"]))
+    fastest = json.loads(text)["catalogue"]
+    assert status == 0
+    assert fastest["cluster"]["usd_per_s"] * fastest["value"] <= 1.05 * least["reserved"] * (1 + 1e-9)
+    status, _, err = ask(capsys, *words, "--rental", "reserved", "--budget-usd", str(0.5 * least["reserved"]))
+    assert status == 3
+    assert "rental price is known" in err
+    status, text, _ = ask(capsys, *[word for word in words if word != "--json"], "--objective", "cost_usd")
+    assert status == 0
+    assert "rent, USD" in text
+
+
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
+        (("--budget-usd", "1", "--rental", "reserved", "--tokens", "1e9"), 2, "`rental` is given without `rent`"),
         (("--tokens", "1e9"), 2, "`budget_usd` is missing"),
         (("--budget-usd", "1e6"), 2, "`tokens` is missing"),
         (("--budget-usd", "0", "--tokens", "1e9"), 2, "`budget_usd` is 0.0; expected a number > 0"),

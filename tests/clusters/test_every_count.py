@@ -68,7 +68,7 @@ def drawn(seed: int) -> Problem:
 
 def best_on(problem: Problem, count: int, grid: np.ndarray) -> float:
     """The least value on one count: all plans at some hardware points within the limits."""
-    families = Families(lattice(problem.job.workload, sized(problem.machine, count), {**FIXED, "domain": 8}))
+    families = Families(lattice(problem.job.workload, sized(problem.machine, count), {**FIXED, "domain": 8}, False))
     members, best = families.members(families.first(0, len(families)))[0], math.inf
     for member in members[:: max(1, len(members) // 10)]:
         points = families.lattice.points(np.array([member]), np.float64)

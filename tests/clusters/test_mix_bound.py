@@ -34,7 +34,7 @@ ASKED = design_problem(load_cluster("h100"), load_curves(), jobs=JOBS, fixed=FIX
 
 def every_plan(workload, grid: np.ndarray) -> tuple[Families, np.ndarray, np.ndarray, np.ndarray]:
     """Numbers of all plans that can be built, their bytes, and logarithms of seconds on every point of the grid."""
-    families = Families(lattice(workload, sized(ASKED.machine, COUNT), {**FIXED, "domain": DOMAIN}))
+    families = Families(lattice(workload, sized(ASKED.machine, COUNT), {**FIXED, "domain": DOMAIN}, every_shard=False))
     members, _ = families.members(families.first(0, len(families)))
     members = members[:: max(1, len(members) // 24)]
     points = [families.lattice.points(np.array([member]), np.float64) for member in members]

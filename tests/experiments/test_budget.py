@@ -56,7 +56,7 @@ def test_no_memory_costs_nothing_and_the_least_hbm_is_twenty():
 def small():
     """One cluster of 64, a batch of 64."""
     workload = load_workload("llama3-8b", sequence=2048, batch=64)
-    return workload, lattice(workload, space.cluster_of(template(), 64), FIXED)
+    return workload, lattice(workload, space.cluster_of(template(), 64), FIXED, every_shard=False)
 
 
 def test_a_batch_of_shares_equals_plan_by_plan():
@@ -98,7 +98,7 @@ def test_cluster_sizes_are_products_of_degrees():
     counts = space.cluster_sizes(workload, 125e6, 4096)
     assert counts[-1] <= 125e6 / 22_250 < counts[-1] + 256
     for count in counts:
-        assert len(lattice(workload, space.cluster_of(template(), count), FIXED)) > 0
+        assert len(lattice(workload, space.cluster_of(template(), count), FIXED, every_shard=False)) > 0
 
 
 def test_shadow_prices_agree_with_evaluating_again():

@@ -1,0 +1,84 @@
+"""What is told beside the figures of a design: what its bound covers, what was left out, and why there is no answer."""
+
+import math
+
+from optimize.clusters.answers import Answer, misses
+from optimize.clusters.infeasible import in_the_way, why_infeasible
+from optimize.clusters.progress import Progress
+from optimize.clusters.real_parts import PartsProgress
+from optimize.clusters.several_jobs import MixProgress
+from optimize.question import SECONDS_A_DAY, Problem
+from optimize.status import CommandError, Status
+
+
+def told_counts(search: Progress | MixProgress) -> str:
+    """The counts that a bound is about: those that have a legal plan, in whole domains."""
+    if not search.others:
+        return f"every legal count of accelerators ({len(search.counts)})"
+    return f"{len(search.counts)} of {len(search.counts) + len(search.others)} legal counts of accelerators"
+
+
+def nothing(problem: Problem, search: Progress | MixProgress | None, parts: PartsProgress) -> CommandError:
+    """There is no answer: none is possible, or time was up before one was found."""
+    if problem.limits.rent:
+        status = Status.infeasible if parts.listed and not parts.left_over else Status.out_of_time
+        return CommandError(status, _nothing_rented(problem, parts))
+    searched = search is None or search.finished
+    if (searched and parts.listed and not parts.left_over) or in_the_way(problem):
+        return CommandError(Status.infeasible, why_infeasible(problem, searched))
+    return CommandError(Status.out_of_time, f"{why_infeasible(problem)}; {_unfinished(parts)}")
+
+
+def _nothing_rented(problem: Problem, parts: PartsProgress) -> str:
+    told = f"no cluster of real parts whose rental price is known trains {problem.job.workload.name} within the limits"
+    if parts.left_over or not parts.listed:
+        return f"{told} among those looked at; {_unfinished(parts)}"
+    return f"{told}; expected more `budget_usd`, or more `deadline_days`"
+
+
+def _unfinished(parts: PartsProgress) -> str:
+    if not parts.listed:
+        return "time was up before clusters of real parts were looked at"
+    left = f"{parts.left_over:,} of {parts.candidates:,}"
+    return f"time was up for {left} clusters of real parts: more `seconds` may find a better one"
+
+
+def notes(
+    problem: Problem,
+    continuous: Answer | None,
+    catalogue: Answer | None,
+    left_out: tuple[str, ...],
+    search: Progress | MixProgress | None,
+    parts: PartsProgress,
+) -> tuple[str, ...]:
+    """What the figures do not say."""
+    said = [f"plans with {', '.join(left_out)} only: all of them would be too many here"] if left_out else []
+    said.append("plans whose weights are shared by all data ranks or inside one domain (`plan` searches other shares)")
+    if problem.limits.rent:
+        said.append("rates of any size have no rental price: real parts only")
+    elif continuous is None:
+        finished = search is not None and search.finished
+        said.append(f"no cluster of any rates: {why_infeasible(problem, finished)}")
+    elif search is not None and search.others:
+        said.append(f"rates of any size: the bound is over {told_counts(search)}; there was no time for the others")
+    if (search is not None and search.interrupted) or parts.interrupted:
+        said.append("interrupted: the best so far")
+    if parts.left_over or not parts.listed:
+        said.append(_unfinished(parts))
+    elif catalogue is None:
+        said.append("no cluster of real parts whose price and power are known meets the limits")
+    for answer in (continuous, catalogue):
+        said += missed(answer)
+    return tuple(said)
+
+
+def missed(answer: Answer | None) -> list[str]:
+    """The limits that an answer breaks, by how much, and what would be enough."""
+    said = []
+    for name in misses(answer):
+        assert answer is not None
+        missed = f"{answer.name}: `{name}` is missed by {100 * math.expm1(answer.residuals[name]):.1f} %"
+        days = answer.quantities.train_s / SECONDS_A_DAY
+        enough = f"; --deadline-days {math.ceil(10 * days) / 10:g} is met" if name == "deadline_s" else ""
+        said.append(missed + enough)
+    return said

@@ -1,0 +1,80 @@
+"""A search ends when it is told to, by the clock or by a signal, with the best so far and a bound that is true."""
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from optimize.clusters import one_job
+from optimize.time_limit import until
+from tests.clusters.test_design_cli import FEW, MODEL
+from tests.clusters.test_joint import problem
+from tests.support import ROOT
+
+
+def test_the_body_ends_at_the_moment():
+    start, ended = time.monotonic(), []
+    with until(start + 0.2):
+        while True:
+            time.sleep(10.0)
+    assert time.monotonic() - start < 2.0
+    with until(time.monotonic() + 60.0):
+        ended.append("in time")
+    assert ended
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_in_another_thread_nothing_happens():
+    ended = []
+
+    def work() -> None:
+        with until(time.monotonic() + 1e-3):
+            time.sleep(0.05)
+            ended.append("whole")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert ended == ["whole"]
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.7])
+def test_a_search_that_is_cut_short_has_a_true_bound(seconds, monkeypatch):
+    monkeypatch.setattr(one_job, "warm_up", lambda problem: None)
+    start = time.monotonic()
+    found = one_job.search(problem(), seconds)
+    assert time.monotonic() - start < seconds + 5.0  # a loaded machine; where it is quiet, a tenth of a second
+    assert not found.finished
+    least = math.inf if found.best is None else found.best.log_value
+    assert found.log_bound <= min(least, 14.0)
+
+
+def test_a_signal_ends_a_design_with_the_best_so_far(tmp_path):
+    (tmp_path / "model.toml").write_text(MODEL)
+    script = (
+        "import functools, sys, time, optimize.clusters.one_job as one\n"
+        "scan, seen = one.scan, []\n"
+        "def slow(*arguments):\n"
+        "    if len(seen) == 1: print('one', file=sys.stderr, flush=True); time.sleep(60)\n"
+        "    seen.append(1); return scan(*arguments)\n"
+        "one.scan, one.descend = slow, functools.partial(one.descend, each=2, steps=3)\n"
+        "one.warm_up = lambda problem: None\n"
+        "import optimize.cli; optimize.cli.main(sys.argv[1:])\n"
+    )
+    words = ["design", "--model", str(tmp_path / "model.toml"), "--tokens", "1e9", "--budget-usd", "3e5", *FEW]
+    words += ["--accelerators", "16", "--cluster", "h100", "--seconds", "600", "--json"]
+    command = [sys.executable, "-c", script, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, text=True) as running:
+        assert running.stderr is not None
+        assert running.stderr.readline() == "one\n"
+        running.send_signal(signal.SIGTERM)
+        out, _ = running.communicate(timeout=60)
+    told = json.loads(out)
+    assert (running.returncode, told["status"]) == (130, "incomplete")
+    assert 0 < told["lower_bound"] < told["value"]
+    assert "interrupted: the best so far" in told["notes"]
