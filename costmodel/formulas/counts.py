@@ -390,8 +390,9 @@ class _Counter:
 
     def kept_bytes_of(self, op: Op, kept: Saved) -> Scalar:
         """Of one tensor that an operator keeps."""
-        matmul = op.kind == Kind.MATMUL
-        return self.inputs().saved_input_bytes(kept, op.name) if matmul else self.saved_beside(kept, op.kind)
+        if op.kind == Kind.MATMUL:
+            return self.inputs().saved_input_bytes(kept, op.name)
+        return self.saved_beside(kept, op.kind)
 
     def saved_beside(self, kept: Saved, kind: Kind) -> Scalar:
         """Of what is no product: inputs of activation functions may wait in 8 bits."""
