@@ -14,10 +14,10 @@ from costmodel.inputs.cluster import Cluster
 from costmodel.inputs.workload import Workload
 from costmodel.models.decoder import decoder
 from costmodel.pytree import as_floats
-from tests.support import NIGHTLY, ROOT
+from tests.support import NIGHTLY, ROOT, often
 from tests.support.builders import cluster
 
-settings.register_profile("equipoise", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("equipoise", deadline=None, derandomize=True, max_examples=often(25, 50))
 settings.load_profile("equipoise")
 
 # for this process, other workers, notebooks and the programs that tests start: nothing is compiled twice

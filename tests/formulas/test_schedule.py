@@ -12,6 +12,7 @@ from costmodel.formulas.pipeline import Hops, Pipeline, Stage, pipeline_s
 from costmodel.graph.play import play
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
+from tests.support import often
 from tests.support.builders import small_decoder
 
 SEM = Exact(math)
@@ -119,7 +120,7 @@ def test_heavier_first_and_last_stages(schedule):
         for times in UNEQUAL
     ]
     stated = {"zb_h1": 0.008, "interleaved": 0.03}.get(schedule, 1e-12)
-    assert worst(cases) <= stated
+    assert worst(cases[:: often(3, 1)]) <= stated
 
 
 def v_errors(transfers, ends, hidden=(0.0, 1.0)) -> np.ndarray:
