@@ -100,9 +100,15 @@ def _memory_table(explanation: Explanation) -> Table:
 
 
 def _add_second_memory(table: Table, shown: list[Stage], limit_bytes: float) -> None:
-    for name in shown[0].second:
-        if any(stage.second[name] > 0 for stage in shown):
-            table.add_row(f"second memory: {name}", *(_gib(stage.second[name]) for stage in shown))
+    rows = {name: [stage.second[name] for stage in shown] for name in shown[0].second}
+    gradients = rows.pop("gradients")
+    rows["optimizer"] = [
+        sum(both) for both in zip(rows["optimizer"], gradients, strict=True)
+    ]  # one row: they go together
+    for name, row in rows.items():
+        if any(row):
+            beside = ", gradients" if name == "optimizer" and any(gradients) else ""
+            table.add_row(f"second memory: {name}{beside}", *map(_gib, row))
     table.add_row(f"margin there to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.second_bytes) for stage in shown))
 
 
@@ -128,16 +134,19 @@ def _show_margin(console: Console, explanation: Explanation) -> None:
     where = f"in the {fullest.moment}" + (f" of stage {fullest.number}" if len(explanation.stages) > 1 else "")
     share, size = units.percent(abs(margin_bytes) / breakdown.limit_bytes), units.scaled(abs(margin_bytes), units.BYTES)
     logged = f"reserved {_gib(fullest.reserved_bytes)}, allocated {_gib(fullest.allocated_bytes)} GiB"
-    say(console, f"memory of that peak as it is shown: nvidia-smi {_gib(fullest.peak_bytes)}, {logged}", style="dim")
     if not explanation.second_fits:
         over_bytes = explanation.second_bytes - breakdown.second_limit_bytes
         say(console, f"the second memory is too small by {units.scaled(over_bytes, units.BYTES)}", "bold red")
+    sure = f"probability {units.percent(explanation.fits_probability)}; {logged}"
     if margin_bytes >= 0:
-        say(console, f"fits in memory: the peak, {where}, is {size} ({share}) below the limit", style="green")
+        told = f"fits in memory: the peak, {where}, is {size} ({share}) below the limit; {sure}"
+        say(console, told, style="green")
     else:
-        say(console, f"does not fit in memory: the peak, {where}, is {size} ({share}) over the limit", "bold red")
-    sure = units.percent(explanation.fits_probability)
-    say(console, f"probability that it fits, by how far memory was off on measured runs: {sure}")
+        say(
+            console,
+            f"does not fit in memory: the peak, {where}, is {size} ({share}) over the limit; {sure}",
+            "bold red",
+        )
 
 
 def _show_elasticities(console: Console, explanation: Explanation) -> None:

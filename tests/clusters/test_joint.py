@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from costmodel.formulas.curves import capital_usd, meter_w, with_hardware
+from costmodel.measured import FITS
 from costmodel.specs.loading import load_cluster, load_curves
 from costmodel.specs.workloads import load_workload
 from optimize.clusters import one_job as joint
@@ -250,7 +251,7 @@ def test_shadow_prices_agree_with_solving_again(searched):
 
 
 def test_real_parts_agree_with_the_search_for_a_plan():
-    found = search_parts((JOB,), Limits(budget_usd=1e6, accelerators=16), Objective.time, 120.0, FIXED)
+    found = search_parts((JOB,), Limits(budget_usd=1e6, accelerators=16), Objective.time, 120.0, FIXED, FITS)
     plan = find_plan(MODEL, found.best.cluster, fixed={**FIXED, "domain": found.best.domain})
     assert math.exp(found.log_value) == pytest.approx(plan.plans[0].step_s * JOB.steps, rel=1e-9)
     assert found.log_bound == found.log_value

@@ -69,7 +69,8 @@ def everything(small_decoder, two_tiers):
     point = embed(Plan(data=4, tensor=4, pipeline=4), small_decoder, 8)
     done = parts(small_decoder, two_tiers, point, NUMPY)
     report = breakdown(small_decoder, two_tiers, point, done, NUMPY)
-    experts = parts(small_moe(), two_tiers, embed(Plan(data=64, expert=4), small_moe(), 8), NUMPY)
+    again = embed(Plan(data=64, expert=4, recompute="norms+latent"), small_moe(), 8)
+    experts = (again, *parts(small_moe(), two_tiers, again, NUMPY))
     priced = load_cluster("h100", accelerators=8)
     answer = evaluate(load_workload("llama3-8b", batch=8), priced, Plan(data=8))
     bought = (load_curves(), hardware_of(priced))
@@ -120,7 +121,15 @@ def test_leaves_are_numbers(everything):
 
 
 def test_option_rows_have_one_structure():
-    for table in (schedule_rows(), options.ZERO_STAGES, options.RECOMPUTES, options.PRECISIONS, options.ATTENTIONS):
+    for table in (
+        schedule_rows(),
+        options.ZERO_STAGES,
+        options.RECOMPUTES,
+        options.PRECISIONS,
+        options.ATTENTIONS,
+        options.LOSSES,
+        options.DISPATCHERS,
+    ):
         assert len({jax.tree.structure(row) for row in table.values()}) == 1
 
 

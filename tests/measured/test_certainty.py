@@ -21,6 +21,7 @@ from tests.support.builders import small_decoder
 from tests.support.row_by_hand import read
 
 LOG_SD = 0.1
+FIXED = {"precision": "bf16", "schedule": "one_f_one_b", "context": 1, "microbatch": 2, "sequence_parallel": False}
 SEM = Exact(math)
 
 
@@ -73,7 +74,7 @@ def test_what_a_search_compares_has_the_margin_and_what_is_told_has_not():
 def tight():
     """A machine on which half of the plans fit as predicted, and fewer with a margin."""
     workload, where = small_decoder(layers=8, batch=16), machine()
-    whole = lattice(workload, where, {"precision": "bf16"})
+    whole = lattice(workload, where, FIXED)
     stages = [memory_by_stage(workload, where, whole.plan(i)) for i in range(len(whole))]
     peaks = np.array([max(peak(stage, SEM) for stage in each) for each in stages])
     return workload, machine(hbm_bytes=float(np.median(peaks))), whole, peaks
@@ -85,7 +86,7 @@ def test_the_best_plan_is_the_best_of_those_that_fit_as_surely(tight, margin):
     workload, where, whole, peaks = tight
     fitting = [i for i in range(len(whole)) if fits_probability(peaks[i], where) >= margin]
     steps = [evaluate(workload, where, whole.plan(i)).step_s for i in fitting]
-    answer = optimize.find_plan(workload, where, fixed={"precision": "bf16"}, margin=margin)
+    answer = optimize.find_plan(workload, where, fixed=FIXED, margin=margin)
     assert answer.value == pytest.approx(min(steps), rel=1e-9)
     assert answer.gap == pytest.approx(0.0, abs=1e-6)
     assert answer.plans[0].validation.fits_probability >= margin

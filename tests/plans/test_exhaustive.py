@@ -11,6 +11,7 @@ from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas.cost import cost
 from costmodel.inputs.plan import Plan
+from costmodel.measured import FITS, with_margin
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload
 from optimize.diagnosis.validate import validate
@@ -103,7 +104,7 @@ def _compare(found, workload, machine, legal, fitting):
     ],
 )
 def test_real_models_against_evaluate(model, machine, total, batch, fixed):
-    workload, machine = load_workload(model, batch=batch), load_cluster(machine, total)
+    workload, machine = load_workload(model, batch=batch), with_margin(load_cluster(machine, total), FITS)
     found = find_plan(workload, machine, fixed=fixed)
     every = {plan: evaluate(workload, machine, plan) for plan in brute_force(workload, None, machine, fixed)}
     seconds = {plan: told.step_s for plan, told in every.items() if told.fits}

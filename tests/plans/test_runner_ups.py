@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from costmodel.evaluators.evaluate import evaluate
+from costmodel.measured import FITS, with_margin
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload
 from optimize.diagnosis.sensitivity import read_leaf, with_leaves
@@ -13,7 +14,7 @@ from optimize.lattice.enumeration import lattice
 from optimize.plans import exhaustive
 from optimize.plans.find_plan import find_plan
 
-WORKLOAD, MACHINE = load_workload("llama3-70b", batch=256), load_cluster("h100", 256)
+WORKLOAD, MACHINE = load_workload("llama3-70b", batch=256), with_margin(load_cluster("h100", 256), FITS)
 FIXED = {"context": 1, "recompute": "none"}
 
 runner_ups = importlib.import_module("optimize.plans.runner_ups")
