@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from costmodel.measured.node import fit_node as fit_node
     from costmodel.measured.node import measure as measure
     from costmodel.measured.node import own_constants as own_constants
+    from costmodel.measured.rows import COLUMN_WORDS as COLUMN_WORDS
     from costmodel.measured.rows import Case as Case
     from costmodel.measured.rows import Unreadable as Unreadable
     from costmodel.measured.rows import alternatives as alternatives

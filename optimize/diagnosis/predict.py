@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.measured import Case, Unreadable, alternatives, case, evaluated, lightened, posterior, settle
-from costmodel.specs import read_rows, write_table
+from costmodel.measured import Case, Unreadable, alternatives, evaluated, lightened, posterior, read_cases, settle
+from costmodel.specs import write_table
+from optimize.status import Status
 
+ID = "id"
+"""A column of the rows that the predictions keep, in front."""
 HEADER = ("predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note")
 _LARGEST_SD = 5.0  # of a logarithm: beyond it an interval says nothing, and its ends leave the floats
 
@@ -33,12 +36,23 @@ class Prediction:
         return (*("" if figure is None else f"{figure:.7g}" for figure in figures), said, self.note)
 
 
-def predict_file(rows: str | Path, out: str | Path, stack: Mapping[str, Any] | None = None) -> tuple[Prediction, ...]:
+def predict_file(
+    rows: str | Path, out: str | Path, stack: Mapping[str, Any] | None = None, software: str | None = None
+) -> tuple[Prediction, ...]:
     """Read, predict and write. One prediction for each row, in order."""
-    read = [Unreadable(row={}, reason=row) if isinstance(row, str) else case(row) for row in read_rows(rows)]
+    read = read_cases(rows, software)
     predictions = predict(read, stack)
-    write_table(out, HEADER, (prediction.cells() for prediction in predictions))
+    _write(out, read, predictions)
     return predictions
+
+
+def _write(out: str | Path, rows: Sequence[Case | Unreadable], predictions: Sequence[Prediction]) -> None:
+    """The table of predictions, with the rows' own names in front where they have any."""
+    if not any(ID in row.row for row in rows):
+        write_table(out, HEADER, (prediction.cells() for prediction in predictions))
+        return
+    named = zip(rows, predictions, strict=True)
+    write_table(out, (ID, *HEADER), ((row.row.get(ID) or "", *prediction.cells()) for row, prediction in named))
 
 
 def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None = None) -> tuple[Prediction, ...]:
@@ -47,7 +61,7 @@ def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None =
     if not readable:
         return tuple(Prediction(note=row.reason) for row in rows if isinstance(row, Unreadable))
     constant = posterior.with_constants([row for _, row in readable])
-    settled = settle([_with_stack(row, stack or {}) for row in constant])
+    settled = settle([with_stack(row, stack or {}) for row in constant])
     spread = posterior.log_sd(settled)
     open_to = [alternatives(row) for row in settled]
     times_s = evaluated([reading for readings in open_to for reading in readings]).step_s
@@ -63,7 +77,8 @@ def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None =
     return tuple(answer for answer in answers if answer is not None)
 
 
-def _with_stack(row: Case, fields: Mapping[str, Any]) -> Case:
+def with_stack(row: Case, fields: Mapping[str, Any]) -> Case:
+    """The row under a stack of which these fields were given."""
     if not fields:
         return row
     stack = dataclasses.replace(row.cluster.stack, **fields)
@@ -87,9 +102,12 @@ def _prediction(row: Case, step_s: float, log_sd: float, peak_bytes: float, tens
 
 
 def prediction_json(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """What a program may want to know before it opens the file."""
+    """What a program may want to know before it opens the file. Where no row could be predicted, that is no answer."""
     unreadable = [(i + 1, p.note) for i, p in enumerate(predictions) if p.step_s is None]
+    status = Status.infeasible if len(unreadable) == len(predictions) else Status.ok
     return {
+        "status": status.name,
+        "message": status.value if status is Status.ok else "no row could be predicted",
         "rows": len(predictions),
         "predicted": len(predictions) - len(unreadable),
         "unreadable": [{"row": row, "note": note} for row, note in unreadable],

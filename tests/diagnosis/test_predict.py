@@ -103,3 +103,87 @@ def test_a_calibration_set_is_predicted(tmp_path, capsys):
 def test_a_table_without_rows_is_an_empty_answer():
     assert predict([]) == ()
     assert [told.note for told in predict([Unreadable(row={}, reason="spoilt")])] == ["spoilt"]
+
+
+# one row, and what rows are
+
+
+def test_a_row_is_explained_as_it_is_predicted(tmp_path, capsys):
+    rows = table(tmp_path, [ROW | {"micro_batch": "4"}, ROW | {"notes": "kernel=torch", "zero_stage_or_fsdp": ""}])
+    assert ask(capsys, rows, "--out", tmp_path / "out.csv")[0] == 0
+    predicted_s = float(predictions(tmp_path / "out.csv")[1][COLUMNS[0]])
+    status, out, err = ask(capsys, rows, "--explain", "2", "--json")
+    told = json.loads(out)
+    assert (status, err, told["row"]["number"]) == (0, "", 2)
+    assert told["step_s"] == pytest.approx(predicted_s, rel=1e-6)
+    assert sum(term["exposed_s"] for term in told["terms"]) == pytest.approx(told["step_s"], rel=1e-9)
+    assert told["row"]["read"]["hardware"] == ROW["hardware"]
+    assert told["row"]["assumed"] == ["ZeRO 0"]
+    assert told["row"]["words"]["unfused_attention"] == 1
+    status, out, _ = ask(capsys, rows, "--explain", "2")
+    assert status == 0
+    for word in ("row 2", "assumed: ZeRO 0", "GPT 22B: 64 sequences of 2,048 tokens", "limited by", "margin to"):
+        assert word in out
+
+
+@needs_bulk
+def test_layouts_that_break_rules_are_explained_too(capsys):
+    from tests.support.row_by_hand import BULK
+
+    status, out, err = ask(capsys, f"{BULK}/calibration.csv", "--explain", "1700", "--json")
+    assert (status, err) == (0, ""), err
+    assert json.loads(out)["row"]["number"] == 1700
+
+
+def test_software_of_rows_that_do_not_say_theirs(tmp_path, capsys):
+    rows = table(tmp_path, [ROW | {"source": "somebody"}, ROW])
+    notes = {}
+    for name in ("", "torchtitan", "deepspeed"):
+        words = (rows, "--out", tmp_path / "out.csv", *(("--software", name) if name else ()))
+        assert ask(capsys, *words)[0] == 0
+        notes[name] = [row["note"].split(" on ")[0] for row in predictions(tmp_path / "out.csv")]
+    assert notes == {
+        "": ["megatron-2022", "megatron-2022"],
+        "torchtitan": ["fsdp", "megatron-2022"],
+        "deepspeed": ["deepspeed", "megatron-2022"],
+    }
+
+
+def test_rows_keep_their_names(tmp_path, capsys):
+    path = tmp_path / "named.csv"
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["id", *ROW])
+        writer.writeheader()
+        writer.writerows([ROW | {"id": "first"}, ROW | {"id": "x,y", "hardware": "abacus"}])
+    assert ask(capsys, path, "--out", tmp_path / "out.csv")[0] == 0
+    found = predictions(tmp_path / "out.csv")
+    assert list(found[0]) == ["id", *COLUMNS]
+    assert [row["id"] for row in found] == ["first", "x,y"]
+
+
+def test_no_row_predicted_is_no_answer(tmp_path, capsys):
+    rows = table(tmp_path, [ROW | {"hardware": "abacus"}])
+    status, out, _ = ask(capsys, rows, "--out", tmp_path / "out.csv", "--json")
+    assert (status, json.loads(out)["status"]) == (3, "infeasible")
+    assert len(predictions(tmp_path / "out.csv")) == 1
+    status, _, err = ask(capsys, rows, "--explain", "1")
+    assert (status, err.count("\n"), "`hardware` is 'abacus'" in err) == (3, 1, True)
+    assert ask(capsys, rows, "--explain", "2")[0] == 2
+    assert ask(capsys, rows, "--software", "lightning", "--out", tmp_path / "out.csv")[0] == 2
+
+
+def test_columns_are_documented(capsys):
+    status, out, err = ask(capsys, "--columns", "--json")
+    told = json.loads(out)["columns"]
+    assert (status, err) == (0, "")
+    assert set(ROW) <= told.keys()
+    status, out, _ = ask(capsys, "--columns")
+    assert all(name in out for name in told)
+
+
+@needs_bulk
+def test_every_published_column_is_documented(capsys):
+    from tests.support.row_by_hand import bulk_rows
+
+    told = json.loads(ask(capsys, "--columns", "--json")[1])["columns"]
+    assert set(bulk_rows("calibration")[0]) <= told.keys()

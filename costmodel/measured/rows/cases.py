@@ -27,26 +27,26 @@ from costmodel.models import map_operators
 from costmodel.specs import read_rows
 
 
-def read_cases(path: str | Path) -> list[Case | Unreadable]:
+def read_cases(path: str | Path, software: str | None = None) -> list[Case | Unreadable]:
     """One entry for each row of a file, in order. A malformed row costs that row alone."""
-    return [Unreadable(row={}, reason=row) if isinstance(row, str) else case(row) for row in read_rows(path)]
+    return [Unreadable(row={}, reason=row) if isinstance(row, str) else case(row, software) for row in read_rows(path)]
 
 
-def case(row: Mapping[str, str]) -> Case | Unreadable:
-    """What the model takes of one row, or why it takes nothing."""
+def case(row: Mapping[str, str], software: str | None = None) -> Case | Unreadable:
+    """What the model takes of one row, or why it takes nothing. `software` is that of rows that do not say theirs."""
     try:
-        return _case(row)
+        return _case(row, software)
     except RowError as error:
         return Unreadable(row=row, reason=str(error))
     except (ArithmeticError, ValueError) as error:  # sizes that no model has
         return Unreadable(row=row, reason=f"not a training step: {' '.join(str(error).split())}")
 
 
-def _case(row: Mapping[str, str]) -> Case:
+def _case(row: Mapping[str, str], software: str | None) -> Case:
     columns = Columns(row)
     hardware, facts = machine(columns), facts_of(row)
     divided = any((columns.count(name) or 1) > 1 for name in ("tp", "pp"))
-    stack = stack_of(row, hardware.family, divided)
+    stack = stack_of(row, hardware.family, divided, software)
     habits = habits_of(columns, facts, stack)
     work, of_model = workload(columns, facts, habits)
     plan, of_plan, open_marks = layout(columns, facts, hardware, stack, habits, layers(work), int(work.batch))

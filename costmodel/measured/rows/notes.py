@@ -19,15 +19,16 @@ _CLASSES = (
 _OLD_HARDWARE = ("v100", "a100")
 
 
-def stack_of(row: Mapping[str, str], family: str, divided: bool) -> str:
-    """The software class: by the words of the row, else by its hardware and whether tensors or layers are divided."""
+def stack_of(row: Mapping[str, str], family: str, divided: bool, software: str | None = None) -> str:
+    """The software class: by the words of the row, else the one that was named for rows that do not say theirs, else
+    by the hardware and whether tensors or layers are divided."""
     if family == "tpu":
         return "xla"
     text = software_words(row)
     old = family in _OLD_HARDWARE
-    for pattern, name in _CLASSES:
-        if re.search(pattern, text):
-            return "megatron-core" if name == "megatron-2022" and not old else name
+    named = next((name for pattern, name in _CLASSES if re.search(pattern, text)), software)
+    if named is not None:
+        return "megatron-core" if named == "megatron-2022" and not old else named
     if old:
         return "megatron-2022"
     return "megatron-core" if divided else "fsdp"
