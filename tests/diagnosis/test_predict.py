@@ -56,13 +56,13 @@ def test_outcomes_may_be_absent_and_are_never_read(tmp_path, capsys):
 def test_json_and_a_stack_of_your_own(tmp_path, capsys):
     slow = tmp_path / "slow.toml"
     slow.write_text("[cluster]\nname = 'mine'\n[stack]\nmatmul_ceiling = 0.2\n")
-    rows = table(tmp_path, [ROW, ROW | {"seq": ""}])
+    rows = table(tmp_path, [ROW, ROW | {"seq": "long"}])
     status, out, err = ask(capsys, rows, "--out", tmp_path / "a.csv", "--json")
     told = json.loads(out)
     assert (status, err) == (0, "")
     assert {"schema", "status", "message", "inputs", "versions", "seconds"} <= told.keys()
     assert (told["rows"], told["predicted"]) == (2, 1)
-    assert told["unreadable"] == [{"row": 2, "note": "`seq` is empty; expected an integer above 0"}]
+    assert told["unreadable"] == [{"row": 2, "note": "`seq` is 'long'; expected a number or nothing"}]
     assert ask(capsys, "--rows", rows, "--stack", slow, "--out", tmp_path / "b.csv")[0] == 0
     fast_s, slow_s = (float(predictions(tmp_path / f"{name}.csv")[0][COLUMNS[0]]) for name in "ab")
     assert slow_s > 2 * fast_s

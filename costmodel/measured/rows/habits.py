@@ -17,7 +17,7 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
     said: dict[str, Any] = {
         "eager": (usual.eager or prints_kernels) and not facts.get("compiled"),
         "norms_alone_fused": facts.get("fused_norms") == 1.0,
-        "rotation_passes": prints_kernels or "eager" in facts,
+        "rotation_passes": prints_kernels or bool(facts.get("eager")),
         "gathered_loss": prints_kernels,
         "softmax_in_32_bits": bool(facts.get("framework_attention")),
         "drops_inputs": bool(facts.get("offloaded_projections")),
@@ -25,11 +25,10 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
         "captured": facts.get("cuda_graphs", 0.0),
         "captured_iteration": bool(facts.get("captured_iteration")),
     }
-    fused = facts.get("fused_kernels", facts.get("compiled"))
-    if fused is not None:
-        said["fused_kernels"] = bool(fused)
-    if "eager" in facts or facts.get("fused_norms") == 0.0:
-        recomputed = columns.text("recompute") == "selective"  # which drops the copies
+    if "fused_kernels" in facts or facts.get("compiled"):
+        said["fused_kernels"] = bool(facts.get("fused_kernels", 1.0))
+    if facts.get("eager") or facts.get("fused_norms") == 0.0:
+        recomputed = columns.text("recompute").lower() == "selective"  # which drops the copies
         said["norm_copies_bytes"] = 0.0 if recomputed else _NORM_COPIES_BYTES
     if not said["eager"]:
         said["rotation_copies"] = 0.0

@@ -7,6 +7,7 @@ import re
 from costmodel.inputs import Cluster, Tier
 from costmodel.measured.rows.columns import Columns, RowError
 from costmodel.measured.rows.records import Machine
+from costmodel.measured.rows.words import between_nodes, inside
 from costmodel.pytree import as_float, map_leaves
 from costmodel.specs import load_cluster
 
@@ -35,7 +36,6 @@ _KNOWN = (
     (r"gaudi3", "gaudi3", "gaudi"),
     (r"trainium2|trn2", "trainium2", "trainium"),
 )
-_GENERATIONS_BITS = {"EDR": 100e9, "HDR": 200e9, "NDR": 400e9, "XDR": 800e9}
 
 
 def machine(columns: Columns) -> Machine:
@@ -98,11 +98,12 @@ def _nodes(cluster: Cluster, family: str, note: str, accelerators: int, per_node
     if not rack and domain != inner.size:
         inner = dataclasses.replace(inner, size=float(domain), usable_size=float(domain))
     host = per_node or int(min(8, inner.size))
-    printed_bytes_per_s = between_nodes(note, host)
+    printed_bytes_per_s = between_nodes(note, host, float(outer.bandwidth_bytes_per_s))
     if printed_bytes_per_s is None and accelerators > domain:
         assumed = (f"{8e-9 * outer.bandwidth_bytes_per_s:g} Gb/s per accelerator between nodes",)
     outer = dataclasses.replace(outer, bandwidth_bytes_per_s=printed_bytes_per_s or outer.bandwidth_bytes_per_s)
-    inner = dataclasses.replace(inner, bandwidth_bytes_per_s=_inside(note) or inner.bandwidth_bytes_per_s)
+    usual = float(inner.bandwidth_bytes_per_s)
+    inner = dataclasses.replace(inner, bandwidth_bytes_per_s=inside(note, usual) or usual)
     outer = dataclasses.replace(
         outer, size=float(max(accelerators, domain)), usable_size=float(max(accelerators, domain))
     )
@@ -115,31 +116,6 @@ def _nodes(cluster: Cluster, family: str, note: str, accelerators: int, per_node
         slice_size=accelerators,
         assumed=assumed,
     )
-
-
-def between_nodes(note: str, per_node: int) -> float | None:
-    """Bytes per second, accelerator and direction between nodes, as the note says it; None where it does not.
-
-    `8x200 Gb/s per node`, `800 Gb/s per node`, `400 Gb/s RDMA per GPU`, `4x HDR ConnectX-6 per node`, ...
-    """
-    cards = re.search(r"(\d+)\s*x\s*(\d+)\s*Gb(?:it)?/s", note)
-    if cards:
-        return int(cards[1]) * int(cards[2]) * 1e9 / 8 / per_node
-    generation = re.search(r"(\d+)\s*x\s*(EDR|HDR|NDR|XDR)\b", note)
-    if generation:
-        return int(generation[1]) * _GENERATIONS_BITS[generation[2]] / 8 / per_node
-    total = re.search(r"(\d+(?:\.\d+)?)\s*(Gb|Gbit|GB)/s[^,;]*?per (node|host|GPU|chip)", note)
-    if total:
-        share = per_node if total[3] in ("node", "host") else 1
-        return float(total[1]) * 1e9 / (1 if total[2] == "GB" else 8) / share
-    whole = re.search(r"EFA (\d+) Gb/s", note) or re.search(r"(\d+) Gb/s \w+ node-to-node", note)
-    return float(whole[1]) * 1e9 / 8 / per_node if whole else None
-
-
-def _inside(note: str) -> float | None:
-    """Bytes per second inside a node where the note prints it (H800: `NVLink 160 GB/s in node`)."""
-    printed = re.search(r"NVLink (\d+) GB/s in node", note)
-    return float(printed[1]) * 1e9 if printed else None
 
 
 def _fabric(note: str, cluster: str) -> str:

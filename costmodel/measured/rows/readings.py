@@ -6,7 +6,8 @@ from typing import Any
 
 from costmodel.inputs import layers
 from costmodel.measured.rows.batches import evaluated
-from costmodel.measured.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_RECOMPUTE, selective
+from costmodel.measured.rows.choices import selective
+from costmodel.measured.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_RECOMPUTE
 from costmodel.measured.rows.records import Case
 from costmodel.measured.rows.stages import stage_layers
 
