@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from costmodel.measured.rows import Unreadable as Unreadable
     from costmodel.measured.rows import alternatives as alternatives
     from costmodel.measured.rows import case as case
+    from costmodel.measured.rows import doubts as doubts
     from costmodel.measured.rows import evaluated as evaluated
     from costmodel.measured.rows import lightened as lightened
     from costmodel.measured.rows import read_cases as read_cases

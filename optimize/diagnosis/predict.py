@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.measured import Case, Unreadable, alternatives, evaluated, lightened, posterior, read_cases, settle
+from costmodel.measured import (
+    Case,
+    Unreadable,
+    alternatives,
+    doubts,
+    evaluated,
+    lightened,
+    posterior,
+    read_cases,
+    settle,
+)
 from costmodel.specs import write_table
 from optimize.status import Status
 
@@ -62,7 +72,7 @@ def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None =
         return tuple(Prediction(note=row.reason) for row in rows if isinstance(row, Unreadable))
     constant = posterior.with_constants([row for _, row in readable])
     settled = settle([with_stack(row, stack or {}) for row in constant])
-    spread = posterior.log_sd(settled)
+    spread = np.hypot(posterior.log_sd(settled), open_log_sd(settled))
     open_to = [alternatives(row) for row in settled]
     times_s = evaluated([reading for readings in open_to for reading in readings]).step_s
     held = evaluated(lightened(settled))
@@ -75,6 +85,20 @@ def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None =
         memory = float(held.peak_bytes[k]), float(printed[k])
         answers[i] = _prediction(settled[k], float(np.mean(times_s[mine])), float(spread[k]), *memory)
     return tuple(answer for answer in answers if answer is not None)
+
+
+def open_log_sd(settled: Sequence[Case]) -> np.ndarray:
+    """Standard deviation of the logarithm of each step's time that comes of what its row leaves open."""
+    other = [doubts(row) for row in settled]
+    at = [i for i, readings in enumerate(other) for _ in readings]
+    if not at:
+        return np.zeros(len(settled))
+    own_s = evaluated([settled[i] for i in at]).step_s
+    other_s = evaluated([reading for readings in other for _, reading in readings]).step_s
+    weights = np.array([weight for readings in other for weight, _ in readings])
+    with np.errstate(all="ignore"):
+        squares = np.nan_to_num(weights * np.log(other_s / own_s) ** 2, posinf=0.0)
+    return np.sqrt(np.bincount(at, squares, minlength=len(settled)))
 
 
 def with_stack(row: Case, fields: Mapping[str, Any]) -> Case:

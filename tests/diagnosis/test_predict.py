@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from costmodel.measured.rows import Unreadable
+from costmodel.measured.rows import Case, Unreadable, case, doubts, settle
 from optimize import cli
-from optimize.diagnosis.predict import predict
-from tests.support.row_by_hand import ROW, needs_bulk, table
+from optimize.diagnosis.predict import open_log_sd, predict
+from tests.support.row_by_hand import ROW, needs_bulk, read, table
 
 COLUMNS = ["predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note"]
 
@@ -187,3 +187,34 @@ def test_every_published_column_is_documented(capsys):
 
     told = json.loads(ask(capsys, "--columns", "--json")[1])["columns"]
     assert set(bulk_rows("calibration")[0]) <= told.keys()
+
+
+# what a row leaves open
+
+
+def test_what_a_row_leaves_open_widens_its_interval():
+    closed = {"hardware": "H100", "source": "NeMo", "precision": "bf16"}
+    opened = {"recompute": {"recompute": ""}, "precision": {"precision": ""}, "layout": {"tp": "", "pp": "", "dp": ""}}
+    opened |= {"batch": {"global_batch_sequences": ""}}
+    rows = [read(**closed), *(read(**(closed | blank)) for blank in opened.values())]
+    assert rows[0].open == ()
+    spreads = open_log_sd(rows)
+    assert spreads[0] == 0
+    assert (spreads[1:] > 0.01).all(), dict(zip(opened, spreads[1:], strict=True))
+    certain, doubtful = predict([rows[0], rows[1]])
+    assert doubtful.step_s_p90 / doubtful.step_s > certain.step_s_p90 / certain.step_s
+
+
+@needs_bulk
+def test_open_readings_have_probabilities_and_keep_to_the_batch():
+    from tests.support.row_by_hand import bulk_rows
+
+    found = [row for row in map(case, bulk_rows("calibration")[1970:2080]) if isinstance(row, Case)]
+    other = [(row, weight, reading) for row in settle(found) for weight, reading in doubts(row)]
+    assert len(other) > 40
+    for row, weight, reading in other:
+        assert 0 < weight < 0.5
+        assert reading.plan.accelerators == row.plan.accelerators
+        assert reading.plan.data <= reading.workload.batch
+    for row in found:
+        assert sum(weight for weight, _ in doubts(row)) < 1

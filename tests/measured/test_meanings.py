@@ -443,3 +443,47 @@ def test_batches_follow_from_words():
         found = case(row | {"notes": notes})
         assert isinstance(found, Case)
         assert found.workload.batch == batch, notes
+
+
+# machines
+
+
+@pytest.mark.parametrize(
+    ("hardware", "tflops"),
+    [("MI250X (one GCD)", 191.5), ("MI350X", 2300), ("TPU v3-256 (128 chips)", 123), ("NVIDIA L40S", 362)]
+    + [("H20", 148), ("Trainium1 (trn1.32xlarge)", 190), ("Ascend 910B", 313), ("RTX 4090", 165), ("H200", 989.5)],
+)  # fmt: skip
+def test_other_accelerators_have_their_own_rates(hardware, tflops):
+    found = read(hardware=hardware)
+    assert found.cluster.accelerator.peak_16bit_flop_per_s == pytest.approx(1e12 * tflops, rel=0.001)
+
+
+def test_a_power_cap_slows():
+    assert read(hardware="H100", notes="500 W cap").cluster.accelerator.sustained_clock == pytest.approx((5 / 7) ** 0.8)
+    assert read(hardware="H100", notes="TDP 700 W").cluster.accelerator.sustained_clock == 1
+
+
+# layouts that the batch tells
+
+
+def test_the_batch_excludes_layouts():
+    bare = {"tp": "", "pp": "", "dp": "", "vpp": "", "hardware": "H100", "global_batch_sequences": "64"}
+    found = read(**(bare | {"micro_batch": "2", "notes": "4 gradient accumulation steps"}))
+    assert (found.plan.data, found.plan.tensor, found.plan.pipeline) == (8, 8, 1)
+    found = read(**(bare | {"global_batch_sequences": "4", "micro_batch": "", "notes": "without CP"}))
+    assert (found.plan.data, found.plan.tensor, found.plan.pipeline, found.plan.context) == (4, 8, 2, 1)
+    found = read(**(bare | {"global_batch_sequences": "4", "micro_batch": ""}))
+    assert (found.plan.data, found.plan.context) == (4, 16)
+
+
+def test_layouts_in_words():
+    bare = {"tp": "", "pp": "", "dp": "", "vpp": "", "hardware": "H100"}
+    for notes in (
+        "TP 8, PP 2",
+        "tp=8 pp=2 dp=4",
+        "8-way tensor, 2-way pipeline",
+        "tensor-model-parallel-size 8; 2 pipeline stages",
+    ):
+        found = read(**(bare | {"notes": notes}))
+        assert (found.plan.tensor, found.plan.pipeline, found.plan.data) == (8, 2, 4), notes
+        assert "layout" not in found.open

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from costmodel.measured.rows.columns import lenient as lenient
     from costmodel.measured.rows.known import known_cluster as known_cluster
     from costmodel.measured.rows.readings import alternatives as alternatives
+    from costmodel.measured.rows.readings import doubts as doubts
     from costmodel.measured.rows.readings import lightened as lightened
     from costmodel.measured.rows.readings import settle as settle
     from costmodel.measured.rows.records import Case as Case

@@ -48,7 +48,7 @@ def _case(row: Mapping[str, str], software: str | None) -> Case:
     facts = facts_of(row)
     columns, of_dimensions = filled(Columns(row), facts.get("layers"))
     columns, of_sizes = completed(columns, facts)
-    hardware = machine(columns)
+    hardware = machine(columns, facts.get("power_w"))
     divided = any((columns.count(name) or 1) > 1 for name in ("tp", "pp"))
     stack = stack_of(row, hardware.family, divided, software)
     habits = habits_of(columns, facts, stack)

@@ -1,5 +1,6 @@
 """Degrees of parallelism: as columns or words print them, as the others and the batch leave them, else one."""
 
+import math
 from collections.abc import Mapping
 
 from costmodel.measured.rows.columns import Columns, RowError
@@ -16,7 +17,9 @@ def degree(columns: Columns, facts: Mapping[str, float], name: str) -> int | Non
     return told if told and columns.needed("gpus") % told == 0 else None
 
 
-def degrees_of(columns: Columns, facts: Mapping[str, float], batch: int, assumed: list[str]) -> dict[str, int]:
+def degrees_of(
+    columns: Columns, facts: Mapping[str, float], domain: int, batch: int, assumed: list[str]
+) -> dict[str, int]:
     """Tensor, context, pipeline as printed, one where not; the rest of the accelerators are data ranks."""
     accelerators = columns.needed("gpus")
     said = {name: degree(columns, facts, name) for name in _WORDS}
@@ -27,7 +30,9 @@ def degrees_of(columns: Columns, facts: Mapping[str, float], batch: int, assumed
         tensor, missing = accelerators // (context * pipeline * printed), []
         assumed.append(f"tp {tensor}, what the other degrees leave")
     if missing:
-        assumed.append(" ".join(f"{name} 1" for name in missing))
+        if len(missing) == 2:
+            tensor, pipeline = _by_batch(columns, facts, accelerators // context, domain, batch)
+        assumed.append(" ".join(f"{name} {dict(tp=tensor, pp=pipeline)[name]}" for name in missing))
     data, rest = said["dp"], tensor * context * pipeline
     if rest > accelerators:
         raise RowError(f"`tp` x `cp` x `pp` is {rest}; expected at most the {accelerators} of `gpus`")
@@ -39,6 +44,22 @@ def degrees_of(columns: Columns, facts: Mapping[str, float], batch: int, assumed
         context, data = context * (data // batch), batch
         assumed.append(f"context {context}: there are fewer sequences than ranks")
     return {"tensor": tensor, "context": context, "pipeline": pipeline, "data": data}
+
+
+def _by_batch(columns: Columns, facts: Mapping[str, float], ranks: int, domain: int, batch: int) -> tuple[int, int]:
+    """Tensor and pipeline degrees that nobody prints, as far as the batch tells: as many ranks hold one copy of the
+    model as are left beside those that microbatches and their number need, or that there are sequences for."""
+    micro = columns.count("micro_batch") or int(facts.get("micro_batch", 0)) or int(facts.get("local_batch", 0))
+    data = ranks
+    if micro and facts.get("accumulation") and batch % int(micro * facts["accumulation"]) == 0:
+        data = batch // int(micro * facts["accumulation"])
+    elif facts.get("context_parallel") == 0:
+        data = min(batch, ranks)
+    if data < 1 or ranks % data:
+        return 1, 1
+    each = ranks // data
+    tensor = math.gcd(each, domain)
+    return tensor, each // tensor
 
 
 def printed_microbatch(columns: Columns, facts: Mapping[str, float], pipeline: int) -> int | None:

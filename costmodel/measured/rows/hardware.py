@@ -6,6 +6,7 @@ import re
 
 from costmodel.inputs import Cluster, Tier
 from costmodel.measured.rows.columns import Columns, RowError
+from costmodel.measured.rows.other_accelerators import as_other, other_accelerator
 from costmodel.measured.rows.records import Machine
 from costmodel.measured.rows.words import between_nodes, inside
 from costmodel.pytree import as_float, map_leaves
@@ -38,19 +39,23 @@ _KNOWN = (
 )
 
 
-def machine(columns: Columns) -> Machine:
-    """The machine of a row."""
+def machine(columns: Columns, power_w: float | None = None) -> Machine:
+    """The machine of a row, whose accelerators may be capped at so many watts."""
     accelerators = columns.needed("gpus")
     if accelerators > 2**24:
         raise RowError(f"`gpus` is {accelerators}; expected at most {2**24}")
+    name = re.sub(r"[\s\-]", "", columns.text("hardware").lower())
+    name_is_rare = other_accelerator(name) is not None  # only then notes make a machine of their own
     return _machine(
-        re.sub(r"[\s\-]", "", columns.text("hardware").lower()),
+        name,
         columns.number("gpu_mem_GB"),
         columns.text("interconnect_note"),
         columns.text("zero_stage_or_fsdp").lower(),
         accelerators,
         columns.count("gpus_per_node"),
         columns.text("hardware"),
+        columns.text("notes") if name_is_rare else "",
+        power_w,
     )
 
 
@@ -63,15 +68,30 @@ def _machine(
     accelerators: int,
     per_node: int | None,
     printed: str,
+    words: str,
+    power_w: float | None,
 ) -> Machine:
-    cluster_name, family = _known(name, memory_gb, printed)
+    sheet = other_accelerator(name)
+    cluster_name, family = _known(name, memory_gb, printed) if sheet is None else (sheet["like"], sheet["family"])
     cluster = map_leaves(as_float, dataclasses.replace(_shipped(cluster_name), prices=None))
+    if sheet is not None:
+        cluster = as_other(cluster, sheet, f"{printed} | {words}")
+    cluster = _capped(cluster, power_w)
     if cluster_name == "v100" and memory_gb == 16:
         cluster = dataclasses.replace(cluster, accelerator=dataclasses.replace(cluster.accelerator, hbm_bytes=_V100_16))
     cluster = dataclasses.replace(cluster, accelerators=float(accelerators))
     if family == "tpu":
         return _torus(cluster, family, note, sharding, accelerators)
     return _nodes(cluster, family, note, accelerators, per_node)
+
+
+def _capped(cluster: Cluster, power_w: float | None) -> Cluster:
+    """The cluster under a power cap: speed as the cap to the 0.8th power (data/accelerators.toml, h100-96gb)."""
+    rated_w = cluster.accelerator.power_w
+    if power_w is None or rated_w is None or not 0.3 < power_w / rated_w < 1:
+        return cluster
+    clock = cluster.accelerator.sustained_clock * (power_w / rated_w) ** 0.8
+    return dataclasses.replace(cluster, accelerator=dataclasses.replace(cluster.accelerator, sustained_clock=clock))
 
 
 _V100_16 = 16160.0 * 2**20
@@ -91,7 +111,7 @@ def _known(name: str, memory_gb: float | None, printed: str) -> tuple[str, str]:
 
 def _nodes(cluster: Cluster, family: str, note: str, accelerators: int, per_node: int | None) -> Machine:
     """Nodes (or racks) of one tier, a fabric between them."""
-    inner, outer = cluster.tiers
+    inner, *between, outer = cluster.tiers
     assumed: tuple[str, ...] = ()
     rack = inner.size > 16 and "nodes of" not in note
     domain = int(inner.usable_size) if rack else (per_node or int(inner.size))
@@ -109,7 +129,7 @@ def _nodes(cluster: Cluster, family: str, note: str, accelerators: int, per_node
     )
     fabric = "node" if accelerators <= domain else _fabric(note, cluster.name)
     return Machine(
-        cluster=dataclasses.replace(cluster, tiers=(inner, outer)),
+        cluster=dataclasses.replace(cluster, tiers=(inner, *(t for t in between if t.size < accelerators), outer)),
         family=family,
         fabric=fabric,
         domain=domain,

@@ -11,7 +11,7 @@ from costmodel.measured.rows.records import Machine
 from costmodel.measured.rows.sharding import sharding, stage_of
 from costmodel.measured.rows.stages import by_cost, stage_layers
 
-OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT = "recompute", "microbatch", "layout"
+OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT, OPEN_PRECISION = "recompute", "microbatch", "layout", "precision"
 """Marks of what a row does not print (`Case.open`)."""
 
 
@@ -29,7 +29,7 @@ def layout(
     Not all rules of `violations` need to hold: `cost` is defined beside them too.
     """
     assumed: list[str] = []
-    degrees = degrees_of(columns, facts, batch, assumed)
+    degrees = degrees_of(columns, facts, machine.domain, batch, assumed)
     zero = sharding(columns, facts, machine, software, degrees, assumed)
     micro = _microbatch(columns, facts, degrees, software, zero["zero_stage"], batch, assumed)
     stages = _stages(columns, facts, habits, degrees["pipeline"], layers, assumed)
@@ -51,6 +51,7 @@ def layout(
     unknown = {
         OPEN_RECOMPUTE: is_open,
         OPEN_MICROBATCH: "accumulation" not in facts and not printed_microbatch(columns, facts, plan.pipeline),
+        OPEN_PRECISION: f"{plan.precision}" in assumed,
         OPEN_LAYOUT: not is_printed(columns, facts) and plan.zero_stage < 3,
     }
     return plan, tuple(assumed), tuple(mark for mark, is_unknown in unknown.items() if is_unknown)

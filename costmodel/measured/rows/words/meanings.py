@@ -28,6 +28,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "overlap_expert": (f"{_MIXED} & overlap*", "dual pipe*", "delay* wgrad"),  # K: DualPipe hides it (DeepSeek-V3)
     "overlap_any": (f"{_COMM} & overlap*", "overlap* of? all|any? comm*|collective*", "overlaps", "overlap!"),
     "sequence_parallel": ("sequence|seq parallel*", "sp!"),
+    "context_parallel": ("context parallel*", "cp!"),
     "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8"),
     "eager": ("eager",),
     "parallel_block": (
