@@ -463,6 +463,19 @@ def test_a_power_cap_slows():
     assert read(hardware="H100", notes="TDP 700 W").cluster.accelerator.sustained_clock == 1
 
 
+def test_what_notes_alone_say_of_the_model_and_its_numbers():
+    assert Columns({"seq": "4k"}).number("seq") == 4096
+    for text in wordings("{fp32|float32} {grad accumulation|gradient reduction|grads}", "grad_reduce_in_fp32"):
+        assert read(**(H100 | {"notes": text})).plan.gradient_dtype == "fp32", text
+    for text in wordings("{bf16|bfloat16} {grad accumulation|gradient reduction|gradients}", "reduce_dtype bf16"):
+        assert read(**(H100 | {"notes": text, "source": "nanotron"})).plan.gradient_dtype == "bf16", text
+    for text in wordings("{Ulysses|DeepSpeed-Ulysses|CP by all-to-all|a2a context parallelism|context parallel a2a}"):
+        assert read(**(H100 | {"notes": text})).plan.context_kind == "all_to_all", text
+    for text in wordings("{8 KV heads|GQA groups 8|num query groups 8|8 query groups|kv heads: 8}"):
+        assert facts_of({"notes": text})["kv_heads"] == 8, text
+    assert read(notes="untied embeddings").workload.tied == 0
+
+
 # layouts that the batch tells
 
 

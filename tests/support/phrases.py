@@ -9,7 +9,16 @@ from costmodel.measured.rows import Case, Unreadable, case
 from costmodel.measured.rows.notes import facts_of
 from costmodel.measured.rows.words import grammar, meanings
 
-_CHOICES = ("SOFTWARE_NAMES", "SHARDINGS", "PRECISIONS", "ATTENTIONS", "RECOMPUTES", "RECOMPUTE_CELLS", "SCHEDULES")
+_CHOICES = (
+    "SOFTWARE_NAMES",
+    "SHARDINGS",
+    "PRECISIONS",
+    "GRADIENTS",
+    "ATTENTIONS",
+    "RECOMPUTES",
+    "RECOMPUTE_CELLS",
+    "SCHEDULES",
+)
 _CACHED = (grammar.said, grammar.chosen, grammar.named, grammar.number)
 _WORDS = ("notes", "source", "zero_stage_or_fsdp", "flash_attention", "recompute", "precision", "schedule", "model")
 

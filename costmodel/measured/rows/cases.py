@@ -46,7 +46,7 @@ def case(row: Mapping[str, str], software: str | None = None) -> Case | Unreadab
 
 def _case(row: Mapping[str, str], software: str | None) -> Case:
     facts = facts_of(row)
-    columns, of_dimensions = filled(Columns(row), facts.get("layers"))
+    columns, of_dimensions = filled(Columns(row), facts)
     columns, of_sizes = completed(columns, facts)
     hardware = machine(columns, facts.get("power_w"))
     divided = any((columns.count(name) or 1) > 1 for name in ("tp", "pp"))

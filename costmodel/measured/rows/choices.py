@@ -81,6 +81,11 @@ def _about_products(notes: str) -> str:
     return "; ".join(clause for clause in clauses(notes) if not _ELSEWHERE.search(clause))
 
 
+def gradient_type(columns: Columns) -> str | None:
+    """The format in which gradients add up, where the notes say it."""
+    return _of(columns.text("notes"), meanings.GRADIENTS)
+
+
 _VERSIONS = {"3": "flash_3", "4": "flash_3", "2": "flash_2", "2.0": "flash_2"}
 
 

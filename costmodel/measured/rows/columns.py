@@ -55,7 +55,7 @@ class Columns:
         text = self.text(name)
         if not text or text.lower() == "none":
             return None
-        value = _value(text.lower(), params=name == "params_B")
+        value = _value(text.lower(), {"params_B": 1e-9, "seq": 1.024}.get(name, 1.0))
         if value is None:
             raise RowError(f"`{name}` is {show(text)}; expected a number or nothing")
         if value == 0 and name in _NONE_IS_ZERO:
@@ -87,14 +87,15 @@ class Columns:
             return True
         if text in NO_WORDS:
             return False
-        degree = _value(text, params=False)
+        degree = _value(text)
         if degree is None or degree < 0:
             raise RowError(f"`{name}` is {show(text)}; expected 0, 1 or nothing")
         return degree >= 1
 
 
-def _value(text: str, params: bool) -> float | None:
-    """`8`, `1,024`, `4k`, `80 GB`, `64 GPUs`, `2-way`, `1e3`; `8B` is eight of a column in 1e9, as parameters are."""
+def _value(text: str, scaled: float = 1.0) -> float | None:
+    """`8`, `1,024`, `4k`, `80 GB`, `64 GPUs`, `2-way`. An amount with its letter is `scaled`: `8B` parameters are
+    eight of their column, `4k` tokens of a sequence 4,096."""
     try:
         return float(text.replace("_", "x"))  # 1_000 is nobody's number
     except ValueError:
@@ -102,7 +103,7 @@ def _value(text: str, params: bool) -> float | None:
     found = re.fullmatch(rf"[~\u2248]?\s*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*([kmbgt]?)[\s-]*(?:{_UNITS})?", text)
     if not found:
         return None
-    scale = _SCALES[found[2]] * (1e-9 if params and found[2] else 1.0)
+    scale = _SCALES[found[2]] * (scaled if found[2] else 1.0)
     return float(found[1].replace(",", "")) * scale
 
 

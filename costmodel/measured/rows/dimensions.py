@@ -22,11 +22,10 @@ _HEAD, _WIDEST = 128, 2**17
 _TYPICAL_ASPECT = 128.0  # width over layers: GPT-3 and Llama have 96 to 210
 
 
-def filled(columns: Columns, layers: float | None = None) -> tuple[Columns, tuple[str, ...]]:
-    """The row with all its dimensions, and what was taken from where. `layers` are those of a model cut short."""
+def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple[str, ...]]:
+    """The row with all its dimensions, and what was taken from where; words count before names."""
     given = {name: columns.text(name) for name in (*_SIZES, "seq")}
-    if layers and not given["layers"]:
-        given["layers"] = str(int(layers))
+    given |= {name: str(int(facts[name])) for name in ("layers", "kv_heads") if name in facts and not given[name]}
     assumed: list[str] = []
     by_name = _known_sizes(columns, given)
     missing = [name for name, cell in given.items() if not cell and by_name.get(name)]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.inputs import SCHEDULES, SOFTWARE, Habits, Plan
-from costmodel.measured.rows.choices import attention, precision, recompute, schedule
+from costmodel.measured.rows.choices import attention, gradient_type, precision, recompute, schedule
 from costmodel.measured.rows.columns import Columns, RowError, software_words
 from costmodel.measured.rows.degrees import degrees_of, printed_microbatch
 from costmodel.measured.rows.records import Machine
@@ -124,11 +124,12 @@ def _numbers(
     columns: Columns, facts: Mapping[str, float], software: str, family: str, assumed: list[str]
 ) -> dict[str, Any]:
     """The formats of numbers, and how attention is computed."""
-    gradient = "bf16" if _own_zero(columns, software) else SOFTWARE[software].gradient_dtype
+    usual = "bf16" if _own_zero(columns, software) else SOFTWARE[software].gradient_dtype
     return {
         "precision": precision(columns, family, assumed),
         "attention": attention(columns, facts),
-        "gradient_dtype": gradient,
+        "gradient_dtype": gradient_type(columns) or usual,
+        "context_kind": "all_to_all" if facts.get("whole_heads") else "ring",
     }
 
 

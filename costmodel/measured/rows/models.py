@@ -82,7 +82,7 @@ def _shared(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> tuple
         "head_size": by_name.get("head_size", printed),
         "vocabulary": vocabulary,
         "sequence": sizes["seq"],
-        "tied": _tied(columns, gated),
+        "tied": not facts.get("untied") and _tied(columns, gated),
         "causal_density": _density(columns, facts, by_name),
     }
     return keywords, assumed

@@ -29,6 +29,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "overlap_any": (f"{_COMM} & overlap*", "overlap* of? all|any? comm*|collective*", "overlaps", "overlap!"),
     "sequence_parallel": ("sequence|seq parallel*", "sp!"),
     "context_parallel": ("context parallel*", "cp!"),
+    "whole_heads": ("ulysses", "cp|context_parallel* & all_to_all|a2a"),
+    "untied": ("untied", "embed* & not tied"),
     "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8"),
     "eager": ("eager",),
     "parallel_block": (
@@ -81,6 +83,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# layer* fully? recomputed|checkpointed",
     ),
     "head_size": ("head dim*|size #", "heads of #", "# dim* heads"),
+    "kv_heads": ("# kv|key_value heads", "kv heads #", "gqa groups? #", "num? query groups #", "# query groups"),
     "dense_layers": (
         "first k dense replace? #",
         "# dense ffn|mlp? layer*",
@@ -147,7 +150,7 @@ SOFTWARE_NAMES = (
     ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("colossal|colossalai", "deepspeed"),
     ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
     ("vtrain|v_train|intern_evo|galvatron|aceso|merak|libai", "megatron-2022"),
-    ("paddle*|mindspore", "megatron-2022"),
+    ("paddle*|mindspore", "megatron-2022"), ("mlperf", "megatron-core"),  # K: its reference of Llama 3.1 is NeMo
 )  # fmt: skip
 """Names of software, and its class; of several the first counts, because forks name what they came from."""
 
@@ -174,6 +177,13 @@ PRECISIONS = (
     ("amp|mixed|16_bit|16bit|16", "16"),
 )  # fmt: skip
 """Formats of numbers by name; `16` is the 16-bit format that the accelerator has."""
+
+GRADIENTS = (
+    ("fp32|float32|32_bit & grad*|grad_accum*|reduc*", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
+    ("bf16|bfloat16|16_bit & grad*_accum*|grad*_reduc*|reduc*", "bf16"),
+    ("bf16|bfloat16|fp16|16_bit gradient|grad", "bf16"),
+)  # fmt: skip
+"""The format in which gradients add up."""
 
 ATTENTIONS = (
     ("fa|flash|flash_attention|flash_attn v? 3", "flash_3"), ("fa|flash|flash_attention|flash_attn v? 4", "flash_3"),
