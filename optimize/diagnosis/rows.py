@@ -4,11 +4,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from costmodel.measured import COLUMN_WORDS, Case, Unreadable, posterior, settle
+from costmodel.measured import COLUMN_WORDS, Case, Unreadable, alternatives, posterior, settle
 from optimize.diagnosis.explain import Explanation, explain_inputs, explanation_json
 from optimize.diagnosis.inputs import Inputs
 from optimize.diagnosis.predict import Prediction, predict, with_stack
 from optimize.status import CommandError, Status
+
+_ASIDE = ("id", "source", "source_ref", "trust", "oom", "flops_convention", "notes")
 
 
 class ExplainedRow(NamedTuple):
@@ -21,11 +23,14 @@ class ExplainedRow(NamedTuple):
 
     @property
     def cells(self) -> dict[str, str]:
-        """What the row prints of itself, by column; outcomes and notes aside."""
-        given = {name: (self.row.row.get(name) or "").strip() for name in COLUMN_WORDS}
-        return {
-            name: cell for name, cell in given.items() if cell and not name.startswith("measured") and name != "notes"
-        }
+        """What the row prints of itself, by column; outcomes, sources and notes aside."""
+        given = {name: (self.row.row.get(name) or "").strip() for name in COLUMN_WORDS if name not in _ASIDE}
+        return {name: cell for name, cell in given.items() if cell and not name.startswith("measured")}
+
+    @property
+    def readings(self) -> int:
+        """Over how many microbatches the prediction is a mean, because the row leaves them open."""
+        return len(alternatives(self.row))
 
 
 def explain_row(rows: Sequence[Case | Unreadable], number: int, stack: Mapping[str, Any] | None = None) -> ExplainedRow:

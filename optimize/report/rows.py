@@ -15,14 +15,20 @@ def show_row(explained: ExplainedRow) -> None:
     say(console, f"row {explained.number}: {plain(row.source or 'no source')}", "bold")
     say(console, f"read: {', '.join(f'{name} {plain(cell)}' for name, cell in explained.cells.items())}")
     if row.facts:
-        said = (name.replace("_", " ") + ("" if value == 1 else f" {value:g}") for name, value in row.facts.items())
-        say(console, f"in its words: {', '.join(said)}")
+        say(console, f"in its words: {', '.join(_in_words(name, value) for name, value in row.facts.items())}")
     say(console, f"assumed: {'; '.join(row.assumed) or 'nothing'}")
     if predicted.step_s is not None:
         low, middle, high = (units.scaled(s or 0.0, units.SECONDS, 4) for s in _ends(explained))
-        say(console, f"predicted: {middle}, of ten runs eight from {low} to {high}")
+        mean = f", the mean over {explained.readings} microbatches" if explained.readings > 1 else ""
+        say(console, f"predicted: {middle}{mean}; of ten runs eight from {low} to {high}")
     console.print()
     show_explanation(explained.explanation)
+
+
+def _in_words(name: str, value: float) -> str:
+    """`no overlap data`, `compiled`, `accumulation 4`."""
+    words = name.replace("_", " ")
+    return f"no {words}" if value == 0 else words if value == 1 else f"{words} {value:g}"
 
 
 def _ends(explained: ExplainedRow) -> tuple[float | None, ...]:

@@ -81,8 +81,12 @@ def _machine(
         cluster = dataclasses.replace(cluster, accelerator=dataclasses.replace(cluster.accelerator, hbm_bytes=_V100_16))
     cluster = dataclasses.replace(cluster, accelerators=float(accelerators))
     if family == "tpu":
-        return _torus(cluster, family, note, sharding, accelerators)
-    return _nodes(cluster, family, note, accelerators, per_node)
+        found = _torus(cluster, family, note, sharding, accelerators)
+    else:
+        found = _nodes(cluster, family, note, accelerators, per_node)
+    if sheet is None:
+        return found
+    return dataclasses.replace(found, assumed=(f"{printed} as {cluster_name}, by its data sheet", *found.assumed))
 
 
 def _capped(cluster: Cluster, power_w: float | None) -> Cluster:

@@ -9,7 +9,7 @@ from costmodel.measured.rows.degrees import degree, printed_microbatch
 
 OPEN_BATCH = "batch is not printed"
 """The mark of a row that says nowhere how many sequences a step has (`Case.open`)."""
-_USUAL_SEQUENCE = 2048
+_USUAL_SEQUENCE, _SHORTEST = 2048, 64  # tokens; fewer are no sequence's
 # C: of a step of GPT-3 (arXiv 2005.14165, table 2.1), from 6.7B and below 1B; not more than this of a rank
 _USUAL_TOKENS, _SMALL_TOKENS, _RANK_TOKENS = 4e6, 0.5e6, 16384
 _AMOUNT = r"(\d+(?:\.\d+)?)\s*([km])[\s-]*(?:tokens?|toks?)\b"
@@ -26,7 +26,8 @@ def completed(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tu
     given: dict[str, str] = {}
     assumed: list[str] = []
     if not columns.text("seq"):
-        sequence = int(facts.get("sequence", 0)) or _USUAL_SEQUENCE
+        told = int(facts.get("sequence", 0))
+        sequence = told if told >= _SHORTEST else _USUAL_SEQUENCE
         given["seq"] = str(sequence)
         assumed.append(f"sequences of {sequence} tokens")
     own = Columns(columns.row | given)

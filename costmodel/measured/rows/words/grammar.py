@@ -1,9 +1,10 @@
 """How people say a thing: phrases with regular grammar, and whether a text says, denies or leaves open what they mean.
 
 A phrase is words with blanks between them. A word stands for its plural too and is joined to its neighbours by blanks,
-hyphens, underscores, slashes or nothing, in any case and in camel case. `wor*` has any ending, `one|other` is either,
-`word?` may be absent, `#` is a number, `a b & c d` are both in one clause, in any order, few words apart. A phrase
-that ends in `!` counts only where it is switched: `sp!` is said by `sp on`, `with sp`, `sp=1`, and not by `sp` alone.
+hyphens, underscores, slashes or nothing, in any case and in camel case. `wor*` has any ending, `word~` no plural,
+`one|other` is either, `word?` may be absent, `#` is a number, `a b & c d` are both in one clause, in any order, few
+words apart. A phrase that ends in `!` counts only where it is switched: `sp!` is said by `sp on` and `with sp`, and
+not by `sp` alone.
 """
 
 import functools
@@ -36,7 +37,7 @@ def _compiled(phrase: str) -> tuple[tuple[_Run, ...], bool]:
 
 def _run(words: list[str]) -> _Run:
     first = next(word for word in words if not word.endswith("?") and word != "#")
-    stems = tuple(each.partition("_")[0].rstrip("*") for each in first.split("|"))
+    stems = tuple(each.partition("_")[0].rstrip("*~") for each in first.split("|"))
     pieces = [_piece(word, i == 0, i == len(words) - 1) for i, word in enumerate(words)]
     return _Run(re.compile(r"(?<![a-z*])" + "".join(pieces)), stems)
 
@@ -53,8 +54,9 @@ def _piece(word: str, first: bool, last: bool) -> str:
 
 
 def _alternative(text: str) -> str:
-    parts = (re.escape(part.rstrip("*")) + (r"[a-z]*" if part.endswith("*") else "") for part in text.split("_"))
-    return _JOIN.join(parts) + ("(?:e?s)?" if text[-1].isalpha() else "")
+    plural = "(?:e?s)?" if text[-1].isalpha() else ""
+    parts = (re.escape(part.rstrip("*~")) + (r"[a-z]*" if part.endswith("*") else "") for part in text.split("_"))
+    return _JOIN.join(parts) + plural
 
 
 @functools.lru_cache(maxsize=4096)
@@ -141,7 +143,7 @@ _NOT = (
 _NOT_BEFORE = re.compile(_NOT + r"[\s:\-]*(?:(?!with\b|and\b|using\b|use\b|only\b|on\b|enabled\b)\w+[\s_/\-]+){0,3}$")
 _INSTEAD = re.compile(r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$")
 _NOT_AFTER = re.compile(
-    r"^(?:[\s_:=(\"'\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode)\b)*"
+    r"^(?:\s(?:kernels?|comm\w*|support|mode|loss|scaling|training))?(?:[\s_:=(\"'\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode)\b)*"
     r"(?:off\b|disabled?\b|false\b|none\b|no\b|not (?:used|enabled|applied|on|active|in use)|unused\b|deactivated\b"
     r"|inactive\b|0(?![\d.]))"
 )

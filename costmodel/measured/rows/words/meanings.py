@@ -95,17 +95,18 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "accumulation": (
         "gradient|grad? accum* steps|count|factor? #",
         "ga|gas #",
-        "num|number? of? micro_batch* number|count? #",
+        "num|number of? micro_batch* #",
+        "micro_batch* number|count #",
         "micro num #",
         "# gradient|grad? accum* step*",
         "# micro_batches",
     ),
-    "micro_batch": ("micro_batch|micro_bsz|mbs size? #",),
+    "micro_batch": ("micro_batch~|micro_bsz|mbs size? #",),
     "local_batch": (
         "local batch size? #",
         "per device|gpu|rank train? batch size? #",
         f"batch size? {_BATCH_OF} #",
-        f"batch size? # sequence*|sample*? {_BATCH_OF}",
+        f"batch|bs size? # sequence*|sample*? {_BATCH_OF}",
     ),
     "virtual_stages": (
         "vpp|vp size? #",
