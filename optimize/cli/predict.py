@@ -60,7 +60,7 @@ def run(request: Request) -> Answer:
         return None
     stack = None if request.stack is None else placed(COMMAND_LINE, "stack", load_stack, request.stack)
     if request.explain is None:
-        return predict_file(str(request.rows), str(request.out), stack, request.software)
+        return predict_file(str(request.rows), str(request.out), stack, software=request.software)
     return explain_row(read_cases(str(request.rows), request.software), request.explain, stack)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from costmodel.measured import (
     Case,
+    Fitted,
     Unreadable,
     alternatives,
     doubts,
@@ -47,11 +48,15 @@ class Prediction:
 
 
 def predict_file(
-    rows: str | Path, out: str | Path, stack: Mapping[str, Any] | None = None, software: str | None = None
+    rows: str | Path,
+    out: str | Path,
+    stack: Mapping[str, Any] | None = None,
+    fitted: Fitted | None = None,
+    software: str | None = None,
 ) -> tuple[Prediction, ...]:
     """Read, predict and write. One prediction for each row, in order."""
     read = read_cases(rows, software)
-    predictions = predict(read, stack)
+    predictions = predict(read, stack, fitted)
     _write(out, read, predictions)
     return predictions
 
@@ -65,14 +70,17 @@ def _write(out: str | Path, rows: Sequence[Case | Unreadable], predictions: Sequ
     write_table(out, (ID, *HEADER), ((row.row.get(ID) or "", *prediction.cells()) for row, prediction in named))
 
 
-def predict(rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None = None) -> tuple[Prediction, ...]:
-    """A prediction for each row. `stack` holds fields of the Stack that replace the fitted ones everywhere."""
+def predict(
+    rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None = None, fitted: Fitted | None = None
+) -> tuple[Prediction, ...]:
+    """A prediction for each row. `stack` holds fields of the Stack that replace the fitted ones everywhere; `fitted` is
+    the fit that predicts, by default the shipped one."""
     readable = [(i, row) for i, row in enumerate(rows) if isinstance(row, Case)]
     if not readable:
         return tuple(Prediction(note=row.reason) for row in rows if isinstance(row, Unreadable))
-    constant = posterior.with_constants([row for _, row in readable])
+    constant = posterior.with_constants([row for _, row in readable], fitted)
     settled = settle([with_stack(row, stack or {}) for row in constant])
-    spread = np.hypot(posterior.log_sd(settled), open_log_sd(settled))
+    spread = np.hypot(posterior.log_sd(settled, fitted), open_log_sd(settled))
     open_to = [alternatives(row) for row in settled]
     times_s = evaluated([reading for readings in open_to for reading in readings]).step_s
     held = evaluated(lightened(settled))

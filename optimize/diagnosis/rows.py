@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from costmodel.measured import COLUMN_WORDS, Case, Unreadable, alternatives, posterior, settle
+from costmodel.measured import COLUMN_WORDS, Case, Fitted, Unreadable, alternatives, posterior, settle
 from optimize.diagnosis.explain import Explanation, explain_inputs, explanation_json
 from optimize.diagnosis.inputs import Inputs
 from optimize.diagnosis.predict import Prediction, predict, with_stack
@@ -33,7 +33,12 @@ class ExplainedRow(NamedTuple):
         return len(alternatives(self.row))
 
 
-def explain_row(rows: Sequence[Case | Unreadable], number: int, stack: Mapping[str, Any] | None = None) -> ExplainedRow:
+def explain_row(
+    rows: Sequence[Case | Unreadable],
+    number: int,
+    stack: Mapping[str, Any] | None = None,
+    fitted: Fitted | None = None,
+) -> ExplainedRow:
     """Row `number`, whose step is the one that `predict` gives (of several readings of an open row, the first)."""
     if not 1 <= number <= len(rows):
         allowed = f"a row from 1 to {len(rows)}" if rows else "a table with rows"
@@ -41,9 +46,9 @@ def explain_row(rows: Sequence[Case | Unreadable], number: int, stack: Mapping[s
     row = rows[number - 1]
     if isinstance(row, Unreadable):
         raise CommandError(Status.infeasible, f"row {number}: {row.reason}")
-    settled = settle([with_stack(each, stack or {}) for each in posterior.with_constants([row])])[0]
+    settled = settle([with_stack(each, stack or {}) for each in posterior.with_constants([row], fitted)])[0]
     explanation = explain_inputs(_inputs(settled, number), checked=False)
-    return ExplainedRow(number, settled, predict([row], stack)[0], explanation)
+    return ExplainedRow(number, settled, predict([row], stack, fitted)[0], explanation)
 
 
 def _inputs(row: Case, number: int) -> Inputs:

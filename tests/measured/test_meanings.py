@@ -109,6 +109,14 @@ SAID = {  # fact: wordings
     ),
     "eager": ("eager{| mode| execution| PyTorch}", "{in|run in} eager{| mode}", "PyTorch eager"),
     "fast_dispatcher": ("DeepEP", "{deep_ep|deepep} {dispatcher|kernels}", "HybridEP", "dispatcher {hybridep|deepep}"),
+    "allocated_memory": (
+        "max{_memory|}_allocated",
+        "{peak|memory|mem} allocated",
+        "torch max_memory_allocated",
+        "allocated {memory|peak}",
+        "{memory|peak} is what torch has allocated",
+    ),
+    "pure_narrow": ("pure {bf16|fp16|16-bit|half} training", "{no|without} {fp32 |32-bit |}master {weights|copy}"),
     "device_memory": ("memory by nvidia-smi", "{rocm|nvidia|amd}{-| }smi {peak|memory|shows}"),
     "selective_layers": (
         "selective {layer|layers} {AC|checkpointing|recompute}",
@@ -124,7 +132,14 @@ def test_wordings_are_read_alike(fact):
     said = wordings(*SAID[fact])
     unread = [text for text in said if facts_of({"notes": in_context(text)}).get(fact, 0) <= 0]
     assert unread == []
-    assert len(said) >= 20 or fact in ("eager", "fast_dispatcher", "device_memory", "selective_layers")
+    assert len(said) >= 20 or fact in (
+        "eager",
+        "fast_dispatcher",
+        "device_memory",
+        "selective_layers",
+        "allocated_memory",
+        "pure_narrow",
+    )
 
 
 DENIED = {

@@ -57,6 +57,12 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "fused_loss": ("fused|fusion & cross_entropy|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
     "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce_loss|loss|logit*", "liger*"),
     "device_memory": ("nvidia|rocm|amd smi", "bigscience|big_science"),  # K: BigScience prints what nvidia-smi shows
+    "allocated_memory": ("max memory? allocated", "memory|mem|peak & allocated"),
+    "pure_narrow": (
+        "pure bf16|bfloat16|fp16|half|16_bit",
+        "no fp32|float32|32_bit? master*",
+        "without fp32|float32|32_bit? master*",
+    ),
     "graphs": ("cuda|hip|gpu|device graph*", "graph* capture*", "captur* graph*|step*|iteration*", "cudagraph*"),
     "whole_graph": (
         "full*|entire* captur* iteration|step",
