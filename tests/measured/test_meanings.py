@@ -380,6 +380,8 @@ def test_flags_of_cells(words, value):
         assert Columns({"sp": word}).flag("sp") is value
         assert read(sp=word).plan.sequence_parallel is value
     assert Columns({"sp": "-"}).flag("sp") is None
+    assert [read(gated_ffn=word).assumed for word in ("SwiGLU", "GELU")] == [(), ()]
+    assert read(sp="Ulysses (8)").plan.sequence_parallel is True
 
 
 @pytest.mark.parametrize(
@@ -431,7 +433,13 @@ def test_dimensions_follow_from_names_and_sizes():
     from costmodel.inputs.workload import parameters
 
     empty = dict.fromkeys(("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "gated_ffn", "vocab"), "")
-    for model, size in (("Llama 3.1 405B", 405e9), ("Qwen/Qwen2.5-72B", 72.7e9), ("GPT-OSS-120B", 117e9)):
+    for model, size in (
+        ("Llama 3.1 405B", 405e9),
+        ("DeepSeek-V3 671B", 671e9),
+        ("Mistral 7B v0.3", 7.2e9),
+        ("Qwen/Qwen2.5-72B", 72.7e9),
+        ("GPT-OSS-120B", 117e9),
+    ):
         found = read(**(H100 | empty | {"model": model, "pp": "1", "zero_stage_or_fsdp": "FSDP"}))
         assert parameters(found.workload) == pytest.approx(size, rel=0.02), model
     for size in (0.35, 1.3, 7.0, 30.0, 175.0):
@@ -489,6 +497,11 @@ def test_what_notes_alone_say_of_the_model_and_its_numbers():
     for text in wordings("{8 KV heads|GQA groups 8|num query groups 8|8 query groups|kv heads: 8}"):
         assert facts_of({"notes": text})["kv_heads"] == 8, text
     assert read(notes="untied embeddings").workload.tied == 0
+
+
+def test_layers_in_the_recompute_column():
+    for cell in ("full (6 layers)", "full, recompute_num_layers=6", "full recompute of 6 layers"):
+        assert read(recompute=cell, pp="2").plan.recompute_share == 6 * 2 / 48, cell
 
 
 # layouts that the batch tells

@@ -23,11 +23,17 @@ def recompute(
         return {"recompute": habits.recompute or "none"}, True
     if mode == "selective":
         return selective(facts), False
-    if mode == "full" and "recompute_layers" in facts:
-        virtual = columns.count("vpp") or 1
-        share = min(1.0, facts["recompute_layers"] * pipeline * virtual / layers)
+    held = _recomputed_layers(columns, facts)
+    if mode == "full" and held:
+        share = min(1.0, held * pipeline * (columns.count("vpp") or 1) / layers)
         return {"recompute": "full", "recompute_share": share}, False
     return {"recompute": mode}, False
+
+
+def _recomputed_layers(columns: Columns, facts: Mapping[str, float]) -> float:
+    """Layers of a virtual stage that are computed again; 0: all."""
+    found = re.search(r"(\d+) layers?|num[ _]layers\D{0,3}(\d+)", columns.text("recompute").lower())
+    return float(found[1] or found[2]) if found else facts.get("recompute_layers", 0.0)
 
 
 def _recompute_mode(columns: Columns) -> str | None:

@@ -26,6 +26,11 @@ NOTHING = (
     "default",
 )
 """Words of a cell for no, for yes, and for what is not said."""
+_KINDS = {
+    "gated_ffn": (("swiglu", "geglu", "reglu", "gated", "glu"), ("gelu", "relu", "squared", "plain", "mlp")),
+    "sp": (("ulysses", "ring", "megatron", "sp", "tp"), ()),
+}
+"""Words of a flag's own for yes and for no."""
 _SOFTWARE = ("source", "zero_stage_or_fsdp", "flash_attention", "notes")
 _NONE_IS_ZERO = ("tp", "cp", "pp", "vpp", "dp", "ep", "experts", "topk", "kv_heads", "vocab", "micro_batch")
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
@@ -83,9 +88,10 @@ class Columns:
         text = self.text(name).lower()
         if not text:
             return None
-        if text in YES_WORDS:
+        first = re.split(r"[\s(,;:]", text)[0]
+        if {text, first} & {*YES_WORDS, *_KINDS.get(name, ((), ()))[0]}:
             return True
-        if text in NO_WORDS:
+        if {text, first} & {*NO_WORDS, *_KINDS.get(name, ((), ()))[1]}:
             return False
         degree = _value(text)
         if degree is None or degree < 0:

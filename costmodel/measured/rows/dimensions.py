@@ -54,7 +54,8 @@ def known_dimensions(model: str) -> Mapping[str, str]:
     """The columns of a model that is known by name, among the shipped models or in data/dimensions.csv."""
     name, found = _normal(model), ""
     for key in _dimensions():
-        if len(key) > len(found) and re.search(rf"(?<![a-z0-9]){re.escape(key)}(?![0-9.])", name):
+        ending = r"(?=$|\D|\d[\d.]*b)" if key[-1].isdigit() else ""  # a size may follow a version
+        if len(key) > len(found) and re.search(rf"(?<![a-z0-9]){re.escape(key)}{ending}", name):
             found = key
     return _dimensions().get(found, {})
 
