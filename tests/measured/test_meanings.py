@@ -512,7 +512,7 @@ def test_the_batch_excludes_layouts():
     found = read(**(bare | {"micro_batch": "2", "notes": "4 gradient accumulation steps"}))
     assert (found.plan.data, found.plan.tensor, found.plan.pipeline) == (8, 8, 1)
     found = read(**(bare | {"global_batch_sequences": "4", "micro_batch": "", "notes": "without CP"}))
-    assert (found.plan.data, found.plan.tensor, found.plan.pipeline, found.plan.context) == (4, 8, 2, 1)
+    assert (found.plan.data, found.plan.tensor, found.plan.pipeline, found.plan.context) == (4, 16, 1, 1)
     found = read(**(bare | {"global_batch_sequences": "4", "micro_batch": ""}))
     assert (found.plan.data, found.plan.context) == (4, 16)
 

@@ -1,6 +1,8 @@
 """Every phrase of the reader, and the sources whose rows are read differently without it."""
 
 import dataclasses
+import functools
+import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -36,24 +38,19 @@ def phrases() -> Iterator[Phrase]:
         yield from ((table, "", phrase) for phrase, _ in getattr(meanings, table))
 
 
-def sample(rows: list[Row], of_each: int) -> list[Row]:
-    """So many rows of each source, spread over those that differ in words or in what they leave open."""
-    by_source: dict[str, dict[tuple, Row]] = {}
+def distinct(rows: list[Row], by_number: bool) -> list[Row]:
+    """The rows of each source that differ in words, or with `by_number` also in the numbers among them."""
+    kinds: dict[tuple, Row] = {}
     for row in rows:
-        kind = tuple(row.get(name) or "" for name in _WORDS)
-        by_source.setdefault(row["source"], {}).setdefault(kind, row)
-    chosen = []
-    for kinds in by_source.values():
-        distinct = list(kinds.values())
-        chosen += distinct[:: max(1, -(-len(distinct) // of_each))]
-    return chosen
+        words = " | ".join(row.get(name) or "" for name in _WORDS)
+        words = words if by_number else re.sub(r"\d{2,}(\.\d+)?|\d\.\d+", "#", words)
+        divided = tuple(row.get(name) not in ("", "1", None) for name in ("tp", "pp", "cp"))
+        kinds.setdefault((row["source"], words, divided), row)
+    return list(kinds.values())
 
 
-def sources_without(
-    monkeypatch: Any, phrase: Phrase, rows: list[Row], read: Mapping[int, Any], of_each: int = 10_000
-) -> set[str]:
-    """The sources of which a row is read differently where the phrase is taken away; no more than two are looked for,
-    in so many rows of each that say the phrase."""
+def sources_without(monkeypatch: Any, phrase: Phrase, rows: list[Row], read: Mapping[int, Any]) -> set[str]:
+    """The sources of which a row is read differently where the phrase is taken away; two at most are looked for."""
     by_source: dict[str, list[Row]] = {}
     for row in rows:
         if _says(row, phrase[2]):
@@ -63,7 +60,7 @@ def sources_without(
         if by_source:
             _take_away(patch, phrase)
         for source, saying in by_source.items():
-            if len(changed) < 2 and any(reading(row) != read[id(row)] for row in saying[:of_each]):
+            if len(changed) < 2 and any(reading(row) != read[id(row)] for row in saying):
                 changed.add(source)
     _forget()
     return changed
@@ -84,8 +81,23 @@ def _of_case(found: Case) -> Any:
 
 
 def _says(row: Row, phrase: str) -> bool:
-    text = " | ".join(row.get(name) or "" for name in _WORDS)
+    text = _text(tuple(row.get(name) or "" for name in _WORDS))
+    if not all(any(stem in text for stem in stems) for stems in _stems(phrase)):
+        return False
     return grammar.said(text, (phrase,)) is not None or bool(grammar.named(text, ((phrase, True),)))
+
+
+@functools.cache
+def _text(cells: tuple[str, ...]) -> str:
+    return " | ".join(grammar.clauses(" | ".join(cells)))
+
+
+@functools.cache
+def _stems(phrase: str) -> list[list[str]]:
+    """Of each part of the phrase, texts of which one must be there: the alternatives of its longest word."""
+    parts = [[word for word in part.rstrip("!").split() if not word.endswith("?")] for part in phrase.split("&")]
+    longest = [max(words, key=len) for words in parts]
+    return [[each.partition("_")[0].rstrip("*~") for each in word.split("|")] for word in longest if word != "#"]
 
 
 def _take_away(patch: Any, phrase: Phrase) -> None:

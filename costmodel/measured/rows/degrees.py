@@ -59,6 +59,8 @@ def _by_batch(columns: Columns, facts: Mapping[str, float], ranks: int, domain: 
         return 1, 1
     each = ranks // data
     tensor = math.gcd(each, domain)
+    if each // tensor > batch // data:  # stages would wait for microbatches that there are not
+        tensor = math.gcd(each, columns.count("heads") or domain)
     return tensor, each // tensor
 
 

@@ -33,9 +33,9 @@ def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple
         given |= {name: by_name[name] for name in missing}
         shown = [name for name in missing if name not in ("experts", "topk")]
         assumed.append(f"{', '.join(shown)} of {columns.text('model')}")
-    own = Columns(columns.row | given)
+    own = Columns({**columns.row, **given})
     more = _followed(own, assumed)
-    return Columns(own.row | more), tuple(assumed)
+    return Columns({**own.row, **more}), tuple(assumed)
 
 
 def _known_sizes(columns: Columns, given: Mapping[str, str]) -> Mapping[str, str]:
@@ -96,13 +96,9 @@ def _followed(columns: Columns, assumed: list[str]) -> dict[str, str]:
     size = _parameters(columns)
     if (hidden is None or layers is None) and size is None:
         return {} if columns.text("gated_ffn") else {"gated_ffn": str(int(gated))}
-    wide = 3.0 * columns.number("ffn_hidden") if gated and columns.number("ffn_hidden") else None  # pyright: ignore
     hidden = hidden or _width(size or 0.0, layers, _vocabulary(columns))
     ffn = columns.count("ffn_hidden") or (math.ceil(8 * hidden / 3 / 256) * 256 if gated else 4 * hidden)
-    each = 4.0 * hidden**2 + (wide * hidden if wide else (3.0 if gated else 2.0) * hidden * ffn)
-    each = (
-        each if not columns.count("experts") else 4.0 * hidden**2 + 3.0 * hidden * ffn * (columns.count("experts") or 1)
-    )
+    each = 4.0 * hidden**2 + (3.0 if gated else 2.0) * hidden * ffn * (columns.count("experts") or 1)
     layers = layers or max(1, round(((size or 0.0) - (1 + gated) * _vocabulary(columns) * hidden) / each))
     heads = columns.count("heads") or max(1, hidden // _HEAD)
     sizes = {"layers": layers, "hidden": hidden, "heads": heads, "ffn_hidden": ffn, "gated_ffn": int(gated)}

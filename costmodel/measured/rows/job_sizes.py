@@ -30,12 +30,12 @@ def completed(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tu
         sequence = told if told >= _SHORTEST else _USUAL_SEQUENCE
         given["seq"] = str(sequence)
         assumed.append(f"sequences of {sequence} tokens")
-    own = Columns(columns.row | given)
+    own = Columns({**columns.row, **given})
     if columns.count("global_batch_sequences") is None:
         batch, told = _batch(own, facts)
         given["global_batch_sequences"] = str(batch)
         assumed.append(told)
-    return Columns(columns.row | given), tuple(assumed)
+    return Columns({**columns.row, **given}), tuple(assumed)
 
 
 def _batch(columns: Columns, facts: Mapping[str, float]) -> tuple[int, str]:

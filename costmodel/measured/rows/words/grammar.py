@@ -78,13 +78,12 @@ def _each_denied(match: re.Match[str]) -> str:
 def said(text: str, phrases: tuple[str, ...]) -> bool | None:
     """Whether the text says it is so anywhere, or else that it is not; None where it says neither."""
     denied = None
-    for clause in clauses(text):
-        for phrase in phrases:
-            for start, end in _spans(clause, phrase):
-                verdict = _verdict(clause, start, end, _compiled(phrase)[1])
-                if verdict:
-                    return True
-                denied = verdict if denied is None else denied
+    for phrase in phrases:
+        for clause, start, end in _places(text, phrase):
+            verdict = _verdict(clause, start, end, _compiled(phrase)[1])
+            if verdict:
+                return True
+            denied = verdict if denied is None else denied
     return denied
 
 
@@ -99,8 +98,7 @@ def named(text: str, table: Table) -> object | None:
     """The same for names, which are not denied by what is left open beside them."""
 
     def is_named(phrase: str) -> bool:
-        places = ((clause, *span) for clause in clauses(text) for span in _spans(clause, phrase))
-        return any(not _denied(clause, start, end) for clause, start, end in places)
+        return any(not _denied(*place) for place in _places(text, phrase))
 
     return next((value for phrase, value in table if is_named(phrase)), None)
 
@@ -110,15 +108,23 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
     """The number in the first of the phrases that the text says."""
     for phrase in phrases:
         (run, *_), _ = _compiled(phrase)
-        for clause in clauses(text):
-            found = _found(run, clause)
-            if found is not None and _verdict(clause, found.start(), found.end(), False):
+        for clause, start, end in _places(text, phrase):
+            found = run.expression.match(clause, start)
+            if found is not None and _verdict(clause, start, end, False):
                 return float(found[1])
     return None
 
 
-def _found(run: _Run, clause: str) -> re.Match[str] | None:
-    return run.expression.search(clause) if any(stem in clause for stem in run.stems) else None
+def _places(text: str, phrase: str) -> Iterator[tuple[str, int, int]]:
+    """Clauses in which the phrase stands, and where."""
+    whole, (runs, _) = _whole(text), _compiled(phrase)
+    if all(any(stem in whole for stem in run.stems) for run in runs):
+        yield from ((clause, *span) for clause in clauses(text) for span in _spans(clause, phrase))
+
+
+@functools.lru_cache(maxsize=4096)
+def _whole(text: str) -> str:
+    return "\n".join(clauses(text))
 
 
 def _spans(clause: str, phrase: str) -> Iterator[tuple[int, int]]:
