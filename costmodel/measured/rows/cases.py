@@ -62,7 +62,7 @@ def _case(row: Mapping[str, str], software: str | None) -> Case:
         fabric=hardware.fabric,
         stack=stack,
         workload=work,
-        cluster=_cluster(hardware.cluster, stack, habits, _logit_bytes(columns, facts, stack), _in_integers(columns)),
+        cluster=_cluster(hardware.cluster, stack, habits, _logit_bytes(facts, stack), _in_integers(columns)),
         plan=plan,
         facts=facts,
         assumed=(*of_dimensions, *of_sizes, *of_model, *hardware.assumed, *of_plan),
@@ -112,18 +112,11 @@ def _in_integers(columns: Columns) -> bool:
     return "int8" in columns.text("precision").lower()
 
 
-def _logit_bytes(columns: Columns, facts: Mapping[str, float], software: str) -> float | None:
-    """What the words of the row say about the loss; None: as its software does by habit.
+def _logit_bytes(facts: Mapping[str, float], software: str) -> float | None:
+    """What the words of the row say about the loss; None: as its software does by habit (and chunked ones by the plan).
 
-    Megatron's fused loss keeps what its class says (K: `fused_cross_entropy.py` holds 32-bit exponentials). Chunked
-    losses hold logits of as many tokens at once as make them as large as their input (K: Liger-Kernel,
-    `fused_linear_cross_entropy.py`), in 16 and 32 bits.
+    Megatron's fused loss keeps what its class says (K: `fused_cross_entropy.py` holds 32-bit exponentials).
     """
-    if facts.get("chunked_loss"):
-        return _CHUNK_BYTES * columns.needed("hidden") / max(columns.count("vocab") or 0, columns.needed("hidden"))
     if facts.get("fused_loss") and not software.startswith("megatron"):
         return FUSED_LOSS_BYTES
     return GATHERED_LOSS_BYTES if "unfused_attention" in facts else None
-
-
-_CHUNK_BYTES = 8.0
