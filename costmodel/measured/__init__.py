@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from costmodel.measured.own_table import is_microbenchmarks as is_microbenchmarks
     from costmodel.measured.own_table import read_microbenchmarks as read_microbenchmarks
     from costmodel.measured.rows import COLUMN_WORDS as COLUMN_WORDS
+    from costmodel.measured.rows import OPEN_LAYOUT as OPEN_LAYOUT
     from costmodel.measured.rows import Case as Case
     from costmodel.measured.rows import Unreadable as Unreadable
     from costmodel.measured.rows import alternatives as alternatives

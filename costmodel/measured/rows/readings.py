@@ -122,7 +122,7 @@ def doubts(case: Case) -> tuple[tuple[float, Case], ...]:
     """Other readings of what a row leaves open, each with its probability; its own reading has the rest.
 
     Probabilities are assumptions: an unnamed format is of 8 bits on one of five machines that have them, unnamed
-    recompute is another than the least that fits in three of ten, a layout that nobody prints another in four of ten.
+    recompute is another than the least that fits in three of ten. Layouts are too many to list (`open_log_sd`).
     """
     other: list[tuple[float, Case]] = []
     if OPEN_PRECISION in case.open and "fp8" in case.cluster.accelerator.types:
@@ -130,10 +130,6 @@ def doubts(case: Case) -> tuple[tuple[float, Case], ...]:
     if OPEN_RECOMPUTE in case.open:
         heavier = _MODES[_MODES.index(case.plan.recompute) + 1 :]  # lighter ones do not fit, or are no habit
         other += [(0.3 / len(heavier), _planned(case, recompute=mode, recompute_share=1.0)) for mode in heavier]
-    if OPEN_LAYOUT in case.open:
-        tried = [_with_layout(case, rung) for rung in range(1, len(_LAYOUTS))]
-        changed = [each for each in tried if each is not case and each.plan != case.plan][:2]
-        other += [(0.4 / len(changed), each) for each in changed]
     if OPEN_BATCH in case.open:
         sizes = (0.5 * case.workload.batch, 2.0 * case.workload.batch)
         other += [(0.25, _of_batch(case, size)) for size in sizes]
