@@ -14,6 +14,12 @@ def wordings(*templates: str) -> list[str]:
     return [_SPELLINGS[i % len(_SPELLINGS)](text) for i, text in enumerate(plain)]
 
 
+def spelt(*templates: str) -> list[str]:
+    """Every choice of every template in every spelling."""
+    plain = [text for template in templates for text in _choices(template)]
+    return list(dict.fromkeys(spell(text) for text in plain for spell in _SPELLINGS))
+
+
 def denied(*subjects: str) -> list[str]:
     """Ways to say that it is not so, of every subject."""
     ways = ("no {}", "without {}", "{} off", "{}: disabled", "{} is not used", "{}=False", "w/o {}", "{} not enabled")

@@ -46,7 +46,7 @@ def stage_of(cell: str) -> int | None:
     if bare:
         return int(bare[1])
     stage = chosen(cell, meanings.SHARDINGS)
-    if stage is None and (_PLAIN.match(cell.lower()) or cell.lower() in NO_WORDS):
+    if stage is None and (_PLAIN.match(cell.lower().replace("_", " ")) or cell.lower() in NO_WORDS):
         return 0
     return None if stage is None else int(str(stage))
 

@@ -149,9 +149,10 @@ _NOT = (
 _NOT_BEFORE = re.compile(_NOT + r"[\s:\-]*(?:(?!with\b|and\b|using\b|use\b|only\b|on\b|enabled\b)\w+[\s_/\-]+){0,3}$")
 _INSTEAD = re.compile(r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$")
 _NOT_AFTER = re.compile(
-    r"^(?:\s(?:kernels?|comm\w*|support|mode|loss|scaling|training))?(?:[\s_:=(\"'\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode)\b)*"
-    r"(?:off\b|disabled?\b|false\b|none\b|no\b|not (?:used|enabled|applied|on|active|in use)|unused\b|deactivated\b"
-    r"|inactive\b|0(?![\d.]))"
+    r"^(?:\s(?:kernels?|comm\w*|support|mode|loss|scaling|training))?"
+    r"(?:[\s_:=(\"'\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode)\b)*"
+    r"(?:off\b|disabled?\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?![\d.])"
+    r"|not (?:used|enabled|applied|on|active|in use))"
 )
 _OPEN_BEFORE = re.compile(
     r"\b(?:whether|if|maybe|perhaps|possibly|unknown|available|may|can|no (?:mention|word|information|details?)"
