@@ -52,10 +52,13 @@ if TYPE_CHECKING:
     from costmodel.measured.own_table import collectives_of as collectives_of
     from costmodel.measured.own_table import is_microbenchmarks as is_microbenchmarks
     from costmodel.measured.own_table import read_microbenchmarks as read_microbenchmarks
+    from costmodel.measured.rows import COLUMN_WORDS as COLUMN_WORDS
+    from costmodel.measured.rows import OPEN_LAYOUT as OPEN_LAYOUT
     from costmodel.measured.rows import Case as Case
     from costmodel.measured.rows import Unreadable as Unreadable
     from costmodel.measured.rows import alternatives as alternatives
     from costmodel.measured.rows import case as case
+    from costmodel.measured.rows import doubts as doubts
     from costmodel.measured.rows import evaluated as evaluated
     from costmodel.measured.rows import lightened as lightened
     from costmodel.measured.rows import logged_bytes as logged_bytes

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from costmodel.measured.fit import EXPERTS, Fitted, best_free, evaluator, linearised, scatter_class, shipped
-from costmodel.measured.rows import OPEN_LAYOUT, Case
+from costmodel.measured.rows import Case
 
-_OPEN_LAYOUT = 0.3  # of a row whose degrees are not printed: two calibration rows are off by .21 and 1.20
 P90 = 1.2815515655446004  # of the standard normal distribution
 
 
@@ -41,8 +40,7 @@ def log_sd(cases: Sequence[Case], fitted: Fitted | None = None) -> np.ndarray:
     fitted = fitted or shipped()
     _, jacobian, unseen = linearised(fitted, cases)
     scatter = np.array([scatter_of(fitted.scatter, scatter_class(case), case.family) for case in cases])
-    of_layout = np.array([_OPEN_LAYOUT * (OPEN_LAYOUT in case.open) for case in cases])
-    return np.sqrt(((jacobian @ fitted.factor) ** 2).sum(axis=1) + unseen + scatter**2 + of_layout**2)
+    return np.sqrt(((jacobian @ fitted.factor) ** 2).sum(axis=1) + unseen + scatter**2)
 
 
 def on(family: str) -> str:

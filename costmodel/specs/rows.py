@@ -11,18 +11,18 @@ from pathlib import Path
 from costmodel.specs.files import SpecError, plain, show
 
 LARGEST_TABLE_BYTES = 256 * 2**20
-_NEEDED = ("hardware", "gpus", "seq")
+_NEEDED = ("hardware", "gpus")
 
 
-def read_rows(path: str | Path) -> list[Mapping[str, str] | str]:
+def read_rows(path: str | Path, needed: Sequence[str] = _NEEDED) -> list[Mapping[str, str] | str]:
     """One entry for each row, in order: its cells by column, or why it cannot be read."""
     where = f"rows ({plain(str(path))})"
     lines = text_of(path, where).splitlines(keepends=True)
     rows = _rows(lines)
     header = next(rows, None)
-    if not isinstance(header, list) or not set(_NEEDED) <= set(header):
+    if not isinstance(header, list) or not set(needed) <= set(header):
         raise SpecError(
-            f"{where}: the first line is {show(header)}; expected column names with at least {', '.join(_NEEDED)}"
+            f"{where}: the first line is {show(header)}; expected column names with at least {', '.join(needed)}"
         )
     return [_cells(row, header) for row in rows]
 

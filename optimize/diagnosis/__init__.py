@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from optimize.diagnosis.predict import predict as predict
     from optimize.diagnosis.predict import predict_file as predict_file
     from optimize.diagnosis.predict import prediction_json as prediction_json
+    from optimize.diagnosis.rows import ExplainedRow as ExplainedRow
+    from optimize.diagnosis.rows import explain_row as explain_row
+    from optimize.diagnosis.rows import explained_row_json as explained_row_json
     from optimize.diagnosis.sensitivity import Elasticity as Elasticity
     from optimize.diagnosis.sensitivity import Parameter as Parameter
     from optimize.diagnosis.sensitivity import elasticities as elasticities

@@ -9,20 +9,26 @@ from typing import Any
 import numpy as np
 
 from costmodel.measured import (
+    OPEN_LAYOUT,
     Case,
     Fitted,
     Unreadable,
     alternatives,
-    case,
+    doubts,
     evaluated,
     lightened,
     logged_bytes,
     posterior,
+    read_cases,
     settle,
 )
-from costmodel.specs import read_rows, write_table
+from costmodel.specs import write_table
+from optimize.status import Status
 
+ID = "id"
+"""A column of the rows that the predictions keep, in front."""
 HEADER = ("predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note")
+_OPEN_LAYOUT = 0.3  # of a row whose degrees are not printed: four calibration rows are off by .14, .19, .38 and 1.28
 _LARGEST_SD = 5.0  # of a logarithm: beyond it an interval says nothing, and its ends leave the floats
 
 
@@ -45,13 +51,26 @@ class Prediction:
 
 
 def predict_file(
-    rows: str | Path, out: str | Path, stack: Mapping[str, Any] | None = None, fitted: Fitted | None = None
+    rows: str | Path,
+    out: str | Path,
+    stack: Mapping[str, Any] | None = None,
+    fitted: Fitted | None = None,
+    software: str | None = None,
 ) -> tuple[Prediction, ...]:
     """Read, predict and write. One prediction for each row, in order."""
-    read = [Unreadable(row={}, reason=row) if isinstance(row, str) else case(row) for row in read_rows(rows)]
+    read = read_cases(rows, software)
     predictions = predict(read, stack, fitted)
-    write_table(out, HEADER, (prediction.cells() for prediction in predictions))
+    _write(out, read, predictions)
     return predictions
+
+
+def _write(out: str | Path, rows: Sequence[Case | Unreadable], predictions: Sequence[Prediction]) -> None:
+    """The table of predictions, with the rows' own names in front where they have any."""
+    if not any(ID in row.row for row in rows):
+        write_table(out, HEADER, (prediction.cells() for prediction in predictions))
+        return
+    named = zip(rows, predictions, strict=True)
+    write_table(out, (ID, *HEADER), ((row.row.get(ID) or "", *prediction.cells()) for row, prediction in named))
 
 
 def predict(
@@ -63,31 +82,45 @@ def predict(
     if not readable:
         return tuple(Prediction(note=row.reason) for row in rows if isinstance(row, Unreadable))
     constant = posterior.with_constants([row for _, row in readable], fitted)
-    settled = settle([_with_stack(row, stack or {}) for row in constant])
-    spread = posterior.log_sd(settled, fitted)
-    open_to = [alternatives(row) for row in settled]
-    times_s = evaluated([reading for readings in open_to for reading in readings]).step_s
+    settled = settle([with_stack(row, stack or {}) for row in constant])
+    times_s = readings_s(settled)
+    spread = np.hypot(posterior.log_sd(settled, fitted), open_log_sd(settled, times_s))
     held = evaluated(lightened(settled))
     printed = logged_bytes(settled, held)
     answers = [Prediction(note=row.reason) if isinstance(row, Unreadable) else None for row in rows]
-    start = 0
     for k, (i, _) in enumerate(readable):
-        mine = slice(start, start + len(open_to[k]))
-        start += len(open_to[k])
         memory = float(held.peak_bytes[k]), float(printed[k])
-        log_sd = math.hypot(float(spread[k]), _between(times_s[mine]))
-        answers[i] = _prediction(settled[k], float(np.mean(times_s[mine])), log_sd, *memory)
+        answers[i] = _prediction(settled[k], float(np.mean(times_s[k])), float(spread[k]), *memory)
     return tuple(answer for answer in answers if answer is not None)
 
 
-def _between(times_s: np.ndarray) -> float:
-    """Standard deviation of the logarithm between the readings that a row leaves open."""
+def readings_s(settled: Sequence[Case]) -> list[np.ndarray]:
+    """Times of the readings of each row over which its prediction is the mean: of one, unless microbatches are open."""
+    readings = [alternatives(row) for row in settled]
+    times_s = evaluated([reading for own in readings for reading in own]).step_s
+    return np.split(times_s, np.cumsum([len(own) for own in readings])[:-1])
+
+
+def open_log_sd(settled: Sequence[Case], times_s: Sequence[np.ndarray]) -> np.ndarray:
+    """Standard deviation of the logarithm of each step's time that comes of what its row leaves open.
+
+    What is open counts once: readings over which the prediction is the mean (microbatches, whose times are given) about
+    it; other formats, recompute and batches (`doubts`) by their probability, about the row's own; layouts as a whole.
+    """
+    other = [doubts(row) for row in settled]
+    at = [i for i, readings in enumerate(other) for _ in readings]
+    assumed_s = evaluated([settled[i] for i in at]).step_s
+    other_s = evaluated([reading for readings in other for _, reading in readings]).step_s
+    weights = np.array([weight for readings in other for weight, _ in readings])
     with np.errstate(all="ignore"):
-        spread = float(np.std(np.log(times_s)))
-    return spread if math.isfinite(spread) else 0.0
+        squares = np.nan_to_num(weights * np.log(other_s / assumed_s) ** 2, posinf=0.0)
+        between = np.nan_to_num([np.var(np.log(own_s)) for own_s in times_s], posinf=0.0)
+    layouts = np.array([_OPEN_LAYOUT**2 * (OPEN_LAYOUT in row.open) for row in settled])
+    return np.sqrt(between + layouts + np.bincount(np.array(at, int), squares, minlength=len(settled)))
 
 
-def _with_stack(row: Case, fields: Mapping[str, Any]) -> Case:
+def with_stack(row: Case, fields: Mapping[str, Any]) -> Case:
+    """The row under a stack of which these fields were given."""
     if not fields:
         return row
     stack = dataclasses.replace(row.cluster.stack, **fields)
@@ -111,9 +144,12 @@ def _prediction(row: Case, step_s: float, log_sd: float, peak_bytes: float, tens
 
 
 def prediction_json(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """What a program may want to know before it opens the file."""
+    """What a program may want to know before it opens the file. Where no row could be predicted, that is no answer."""
     unreadable = [(i + 1, p.note) for i, p in enumerate(predictions) if p.step_s is None]
+    status = Status.infeasible if len(unreadable) == len(predictions) else Status.ok
     return {
+        "status": status.name,
+        "message": status.value if status is Status.ok else "no row could be predicted",
         "rows": len(predictions),
         "predicted": len(predictions) - len(unreadable),
         "unreadable": [{"row": row, "note": note} for row, note in unreadable],

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from costmodel.measured.rows import Unreadable, alternatives, case
+from costmodel.measured.rows import Case, Unreadable, alternatives, case, doubts, settle
 from optimize import cli
-from optimize.diagnosis.predict import predict
-from tests.support.row_by_hand import ROW, needs_bulk, table
+from optimize.diagnosis.predict import open_log_sd, predict, readings_s
+from tests.support.row_by_hand import ROW, needs_bulk, read, table
 
 COLUMNS = ["predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note"]
 
@@ -57,13 +57,13 @@ def test_outcomes_may_be_absent_and_are_never_read(tmp_path, capsys):
 def test_json_and_a_stack_of_your_own(tmp_path, capsys):
     slow = tmp_path / "slow.toml"
     slow.write_text("[cluster]\nname = 'mine'\n[stack]\nmatmul_ceiling = 0.2\n")
-    rows = table(tmp_path, [ROW, ROW | {"seq": ""}])
+    rows = table(tmp_path, [ROW, ROW | {"seq": "long"}])
     status, out, err = ask(capsys, rows, "--out", tmp_path / "a.csv", "--json")
     told = json.loads(out)
     assert (status, err) == (0, "")
     assert {"schema", "status", "message", "inputs", "versions", "seconds"} <= told.keys()
     assert (told["rows"], told["predicted"]) == (2, 1)
-    assert told["unreadable"] == [{"row": 2, "note": "`seq` is empty; expected an integer above 0"}]
+    assert told["unreadable"] == [{"row": 2, "note": "`seq` is 'long'; expected a number or nothing"}]
     assert ask(capsys, "--rows", rows, "--stack", slow, "--out", tmp_path / "b.csv")[0] == 0
     fast_s, slow_s = (float(predictions(tmp_path / f"{name}.csv")[0][COLUMNS[0]]) for name in "ab")
     assert slow_s > 2 * fast_s
@@ -106,7 +106,122 @@ def test_a_table_without_rows_is_an_empty_answer():
     assert [told.note for told in predict([Unreadable(row={}, reason="spoilt")])] == ["spoilt"]
 
 
+# one row, and what rows are
+
+
+def test_a_row_is_explained_as_it_is_predicted(tmp_path, capsys):
+    rows = table(tmp_path, [ROW | {"micro_batch": "4"}, ROW | {"notes": "kernel=torch", "zero_stage_or_fsdp": ""}])
+    assert ask(capsys, rows, "--out", tmp_path / "out.csv")[0] == 0
+    predicted_s = float(predictions(tmp_path / "out.csv")[1][COLUMNS[0]])
+    status, out, err = ask(capsys, rows, "--explain", "2", "--json")
+    told = json.loads(out)
+    assert (status, err, told["row"]["number"]) == (0, "", 2)
+    assert told["step_s"] == pytest.approx(predicted_s, rel=1e-6)
+    assert sum(term["exposed_s"] for term in told["terms"]) == pytest.approx(told["step_s"], rel=1e-9)
+    assert told["row"]["read"]["hardware"] == ROW["hardware"]
+    assert told["row"]["assumed"] == ["ZeRO 0"]
+    assert told["row"]["words"]["unfused_attention"] == 1
+    status, out, _ = ask(capsys, rows, "--explain", "2")
+    assert status == 0
+    for word in ("row 2", "assumed: ZeRO 0", "GPT 22B: 64 sequences of 2,048 tokens", "limited by", "margin to"):
+        assert word in out
+
+
+@needs_bulk
+def test_layouts_that_break_rules_are_explained_too(capsys):
+    from tests.support.row_by_hand import BULK
+
+    status, out, err = ask(capsys, f"{BULK}/calibration.csv", "--explain", "1700", "--json")
+    assert (status, err) == (0, ""), err
+    assert json.loads(out)["row"]["number"] == 1700
+
+
+def test_software_of_rows_that_do_not_say_theirs(tmp_path, capsys):
+    rows = table(tmp_path, [ROW | {"source": "somebody"}, ROW])
+    notes = {}
+    for name in ("", "torchtitan", "deepspeed"):
+        words = (rows, "--out", tmp_path / "out.csv", *(("--software", name) if name else ()))
+        assert ask(capsys, *words)[0] == 0
+        notes[name] = [row["note"].split(" on ")[0] for row in predictions(tmp_path / "out.csv")]
+    assert notes == {
+        "": ["megatron-2022", "megatron-2022"],
+        "torchtitan": ["fsdp", "megatron-2022"],
+        "deepspeed": ["deepspeed", "megatron-2022"],
+    }
+
+
+def test_rows_keep_their_names(tmp_path, capsys):
+    path = tmp_path / "named.csv"
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["id", *ROW])
+        writer.writeheader()
+        writer.writerows([ROW | {"id": "first"}, ROW | {"id": "x,y", "hardware": "abacus"}])
+    assert ask(capsys, path, "--out", tmp_path / "out.csv")[0] == 0
+    found = predictions(tmp_path / "out.csv")
+    assert list(found[0]) == ["id", *COLUMNS]
+    assert [row["id"] for row in found] == ["first", "x,y"]
+
+
+def test_no_row_predicted_is_no_answer(tmp_path, capsys):
+    rows = table(tmp_path, [ROW | {"hardware": "abacus"}])
+    status, out, _ = ask(capsys, rows, "--out", tmp_path / "out.csv", "--json")
+    assert (status, json.loads(out)["status"]) == (3, "infeasible")
+    assert len(predictions(tmp_path / "out.csv")) == 1
+    status, _, err = ask(capsys, rows, "--explain", "1")
+    assert (status, err.count("\n"), "`hardware` is 'abacus'" in err) == (3, 1, True)
+    assert ask(capsys, rows, "--explain", "2")[0] == 2
+    assert ask(capsys, rows, "--software", "lightning", "--out", tmp_path / "out.csv")[0] == 2
+
+
+def test_columns_are_documented(capsys):
+    status, out, err = ask(capsys, "--columns", "--json")
+    told = json.loads(out)["columns"]
+    assert (status, err) == (0, "")
+    assert set(ROW) <= told.keys()
+    status, out, _ = ask(capsys, "--columns")
+    assert all(name in out for name in told)
+
+
+@needs_bulk
+def test_every_published_column_is_documented(capsys):
+    from tests.support.row_by_hand import bulk_rows
+
+    told = json.loads(ask(capsys, "--columns", "--json")[1])["columns"]
+    assert set(bulk_rows("calibration")[0]) <= told.keys()
+
+
+# what a row leaves open
+
+
 def test_what_a_row_leaves_open_widens_its_interval():
+    closed = {"hardware": "H100", "source": "NeMo", "precision": "bf16"}
+    opened = {"recompute": {"recompute": ""}, "precision": {"precision": ""}, "layout": {"tp": "", "pp": "", "dp": ""}}
+    opened |= {"batch": {"global_batch_sequences": ""}}
+    rows = [read(**closed), *(read(**(closed | blank)) for blank in opened.values())]
+    assert rows[0].open == ()
+    spreads = open_log_sd(rows, readings_s(rows))
+    assert spreads[0] == 0
+    assert (spreads[1:] > 0.01).all(), dict(zip(opened, spreads[1:], strict=True))
+    certain, doubtful = predict([rows[0], rows[1]])
+    assert doubtful.step_s_p90 / doubtful.step_s > certain.step_s_p90 / certain.step_s
+
+
+@needs_bulk
+def test_open_readings_have_probabilities_and_keep_to_the_batch():
+    from tests.support.row_by_hand import bulk_rows
+
+    found = [row for row in map(case, bulk_rows("calibration")[1970:2080]) if isinstance(row, Case)]
+    other = [(row, weight, reading) for row in settle(found) for weight, reading in doubts(row)]
+    assert len(other) > 40
+    for row, weight, reading in other:
+        assert 0 < weight < 0.5
+        assert reading.plan.accelerators == row.plan.accelerators
+        assert reading.plan.data <= reading.workload.batch
+    for row in found:
+        assert sum(weight for weight, _ in doubts(row)) < 1
+
+
+def test_the_mean_over_microbatches_widens_the_interval():
     """Three sizes of the microbatch of plain data ranks, and the spread between their times."""
     row = ROW | {"tp": "1", "pp": "1", "dp": "64", "micro_batch": "", "global_batch_sequences": "512", "hidden": "1024"}
     row |= {"ffn_hidden": "4096", "heads": "16", "layers": "12", "zero_stage_or_fsdp": "", "recompute": "none"}

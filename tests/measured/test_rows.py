@@ -13,8 +13,8 @@ from costmodel.measured.rows import (
     settle,
     stacked,
 )
-from costmodel.measured.rows.hardware import between_nodes
 from costmodel.measured.rows.stages import by_cost, stage_layers
+from costmodel.measured.rows.words import between_nodes
 from tests.support.row_by_hand import read
 
 
@@ -65,7 +65,7 @@ def test_notes_change_the_model_and_the_plan():
 def test_defaults_are_said():
     found = read(precision="", micro_batch="", zero_stage_or_fsdp="", interconnect_note="", vocab="")
     assert found.plan.precision == "bf16"
-    for word in ("bf16", "microbatch", "ZeRO", "Gb/s", "vocabulary"):
+    for word in ("bf16", "microbatch", "ZeRO", "Gb/s", "vocab"):
         assert any(word in told for told in found.assumed)
     assert read().assumed == ()
 

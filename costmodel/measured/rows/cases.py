@@ -17,8 +17,10 @@ from costmodel.inputs import (
     model_flop,
 )
 from costmodel.measured.rows.columns import Columns, RowError, lenient, measured_step_s
+from costmodel.measured.rows.dimensions import filled
 from costmodel.measured.rows.habits import habits_of
 from costmodel.measured.rows.hardware import machine
+from costmodel.measured.rows.job_sizes import OPEN_BATCH, completed
 from costmodel.measured.rows.layouts import layout
 from costmodel.measured.rows.models import workload
 from costmodel.measured.rows.notes import facts_of, stack_of
@@ -27,26 +29,28 @@ from costmodel.models import map_operators
 from costmodel.specs import read_rows
 
 
-def read_cases(path: str | Path) -> list[Case | Unreadable]:
+def read_cases(path: str | Path, software: str | None = None) -> list[Case | Unreadable]:
     """One entry for each row of a file, in order. A malformed row costs that row alone."""
-    return [Unreadable(row={}, reason=row) if isinstance(row, str) else case(row) for row in read_rows(path)]
+    return [Unreadable(row={}, reason=row) if isinstance(row, str) else case(row, software) for row in read_rows(path)]
 
 
-def case(row: Mapping[str, str]) -> Case | Unreadable:
-    """What the model takes of one row, or why it takes nothing."""
+def case(row: Mapping[str, str], software: str | None = None) -> Case | Unreadable:
+    """What the model takes of one row, or why it takes nothing. `software` is that of rows that do not say theirs."""
     try:
-        return _case(row)
+        return _case(row, software)
     except RowError as error:
         return Unreadable(row=row, reason=str(error))
     except (ArithmeticError, ValueError) as error:  # sizes that no model has
         return Unreadable(row=row, reason=f"not a training step: {' '.join(str(error).split())}")
 
 
-def _case(row: Mapping[str, str]) -> Case:
-    columns = Columns(row)
-    hardware, facts = machine(columns), facts_of(row)
+def _case(row: Mapping[str, str], software: str | None) -> Case:
+    facts = facts_of(row)
+    columns, of_dimensions = filled(Columns(row), facts)
+    columns, of_sizes = completed(columns, facts)
+    hardware = machine(columns, facts.get("power_w"))
     divided = any((columns.count(name) or 1) > 1 for name in ("tp", "pp"))
-    stack = stack_of(row, hardware.family, divided)
+    stack = stack_of(row, hardware.family, divided, software)
     habits = habits_of(columns, facts, stack)
     work, of_model = workload(columns, facts, habits)
     plan, of_plan, open_marks = layout(columns, facts, hardware, stack, habits, layers(work), int(work.batch))
@@ -58,11 +62,11 @@ def _case(row: Mapping[str, str]) -> Case:
         fabric=hardware.fabric,
         stack=stack,
         workload=work,
-        cluster=_cluster(hardware.cluster, stack, habits, _logit_bytes(facts), _in_integers(columns)),
+        cluster=_cluster(hardware.cluster, stack, habits, _logit_bytes(facts, stack), _in_integers(columns)),
         plan=plan,
         facts=facts,
-        assumed=(*of_model, *hardware.assumed, *of_plan),
-        open=open_marks,
+        assumed=(*of_dimensions, *of_sizes, *of_model, *hardware.assumed, *of_plan),
+        open=open_marks + ((OPEN_BATCH,) if any(OPEN_BATCH in told for told in of_sizes) else ()),
         measured_step_s=measured_step_s(row) or _by_rate_s(row, work, hardware, stack),
         measured_mem_bytes=None if measured_gb is None else 1e9 * measured_gb,
         oom=row.get("oom") == "1",
@@ -108,8 +112,11 @@ def _in_integers(columns: Columns) -> bool:
     return "int8" in columns.text("precision").lower()
 
 
-def _logit_bytes(facts: Mapping[str, float]) -> float | None:
-    """What the words of the row say about the loss; None: as its software does by habit."""
-    if facts.get("fused_loss"):
+def _logit_bytes(facts: Mapping[str, float], software: str) -> float | None:
+    """What the words of the row say about the loss; None: as its software does by habit (and chunked ones by the plan).
+
+    Megatron's fused loss keeps what its class says (K: `fused_cross_entropy.py` holds 32-bit exponentials).
+    """
+    if facts.get("fused_loss") and not software.startswith("megatron"):
         return FUSED_LOSS_BYTES
     return GATHERED_LOSS_BYTES if "unfused_attention" in facts else None

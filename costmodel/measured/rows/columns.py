@@ -6,9 +6,38 @@ from collections.abc import Mapping
 
 from costmodel.specs import show
 
-UNFUSED_WORDS = ("0", "no", "0.0", "false", "none")
-"""Words of the column `flash_attention` for attention through the framework's operators."""
+NO_WORDS = ("0", "0.0", "no", "n", "false", "off", "none", "disabled", "disable", "unused", "without")
+YES_WORDS = ("1", "1.0", "yes", "y", "true", "on", "enabled", "enable", "used", "with", "\u2713", "\u2714")
+NOTHING = (
+    "",
+    "-",
+    "--",
+    "\u2013",
+    "\u2014",
+    "?",
+    "n/a",
+    "na",
+    "nan",
+    "null",
+    "nil",
+    "unknown",
+    "n.a.",
+    "tbd",
+    "default",
+)
+"""Words of a cell for no, for yes, and for what is not said."""
+_KINDS = {
+    "gated_ffn": (("swiglu", "geglu", "reglu", "gated", "glu"), ("gelu", "relu", "squared", "plain", "mlp")),
+    "sp": (("ulysses", "ring", "megatron", "sp", "tp"), ()),
+}
+"""Words of a flag's own for yes and for no."""
 _SOFTWARE = ("source", "zero_stage_or_fsdp", "flash_attention", "notes")
+_NONE_IS_ZERO = ("tp", "cp", "pp", "vpp", "dp", "ep", "experts", "topk", "kv_heads", "vocab", "micro_batch")
+_SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+_UNITS = (
+    r"gib|gb|tokens?|toks?|seqs?|sequences?|samples?|gpus?|chips?|devices?|cores?|accelerators?|layers?|heads?|stages?|ways?"
+    r"|parameters?|params?|experts?|ranks?|nodes?|per (?:node|host|gpu|device|rank)|s|sec|seconds?|billion"
+)
 
 
 class RowError(ValueError):
@@ -22,18 +51,20 @@ class Columns:
         self.row = row
 
     def text(self, name: str) -> str:
-        """The cell, stripped; an absent column is an empty cell."""
-        return (self.row.get(name) or "").strip()
+        """The cell, stripped; an absent column, and a word for what is not said, is an empty cell."""
+        cell = (self.row.get(name) or "").strip()
+        return "" if cell.lower() in NOTHING else cell
 
     def number(self, name: str) -> float | None:
-        """A finite number above zero, or None for an empty cell."""
+        """A finite number above zero, with or without its unit, or None for a cell that says none."""
         text = self.text(name)
-        if not text:
+        if not text or text.lower() == "none":
             return None
-        try:
-            value = float(text)
-        except ValueError:
-            raise RowError(f"`{name}` is {show(text)}; expected a number or nothing") from None
+        value = _value(text.lower(), {"params_B": 1e-9, "seq": 1.024}.get(name, 1.0))
+        if value is None:
+            raise RowError(f"`{name}` is {show(text)}; expected a number or nothing")
+        if value == 0 and name in _NONE_IS_ZERO:
+            return None
         if not math.isfinite(value) or value <= 0 or value > 1e12:
             raise RowError(f"`{name}` is {show(text)}; expected a number above 0 and at most 1e12")
         return value
@@ -53,15 +84,33 @@ class Columns:
         return value
 
     def flag(self, name: str) -> bool | None:
-        """Yes, no, or None for an empty cell."""
+        """Yes, no, or None for a cell that says neither; a degree above one is a yes."""
         text = self.text(name).lower()
-        if text in ("", "?"):
+        if not text:
             return None
-        if text in ("1", "1.0", "true", "yes"):
+        first = re.split(r"[\s(,;:]", text)[0]
+        if {text, first} & {*YES_WORDS, *_KINDS.get(name, ((), ()))[0]}:
             return True
-        if text in ("0", "0.0", "false", "no"):
+        if {text, first} & {*NO_WORDS, *_KINDS.get(name, ((), ()))[1]}:
             return False
-        raise RowError(f"`{name}` is {show(text)}; expected 0, 1 or nothing")
+        degree = _value(text)
+        if degree is None or degree < 0:
+            raise RowError(f"`{name}` is {show(text)}; expected 0, 1 or nothing")
+        return degree >= 1
+
+
+def _value(text: str, scaled: float = 1.0) -> float | None:
+    """`8`, `1,024`, `4k`, `80 GB`, `64 GPUs`, `2-way`. An amount with its letter is `scaled`: `8B` parameters are
+    eight of their column, `4k` tokens of a sequence 4,096."""
+    try:
+        return float(text.replace("_", "x"))  # 1_000 is nobody's number
+    except ValueError:
+        pass
+    found = re.fullmatch(rf"[~\u2248]?\s*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*([kmbgt]?)[\s-]*(?:{_UNITS})?", text)
+    if not found:
+        return None
+    scale = _SCALES[found[2]] * (scaled if found[2] else 1.0)
+    return float(found[1].replace(",", "")) * scale
 
 
 def measured_step_s(row: Mapping[str, str]) -> float | None:
@@ -90,6 +139,16 @@ def words(row: Mapping[str, str], *names: str) -> str:
     return re.sub(r"\s+", " ", " | ".join(row.get(name) or "" for name in names)).lower()
 
 
+def cells(row: Mapping[str, str], *names: str) -> str:
+    """Cells put together as they are, to read meanings in."""
+    return " | ".join(row.get(name) or "" for name in names)
+
+
 def software_words(row: Mapping[str, str]) -> str:
     """What names the software; a formula for FLOP/s after Megatron's paper does not."""
-    return re.sub(r"megatron[ -](flops )?formula", "", words(row, *_SOFTWARE))
+    return _FORMULA.sub("", cells(row, *_SOFTWARE))
+
+
+_FORMULA = re.compile(
+    r"megatron[ -]?(lm)?('s)?[ -]?((t?flops?|tflop/s|paper)[ -]?)?(formula|convention|estimate)", re.IGNORECASE
+)

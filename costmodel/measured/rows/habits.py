@@ -6,7 +6,7 @@ from typing import Any
 
 from costmodel.inputs import DEEPSPEED_BUCKETS, SOFTWARE, XLA_OFFLOADED, XLA_SELECTIVE, Habits
 from costmodel.measured.rows.columns import Columns
-from costmodel.measured.rows.layouts import own_zero
+from costmodel.measured.rows.sharding import own_zero
 
 _NORM_COPIES_BYTES = 10.0  # of eager norms: input and normalised input in 32 bits, and in 16 before the scale
 
@@ -19,7 +19,7 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
     said: dict[str, Any] = {
         "eager": (usual.eager or prints_kernels) and not facts.get("compiled"),
         "norms_alone_fused": facts.get("fused_norms") == 1.0,
-        "rotation_passes": prints_kernels or "eager" in facts,
+        "rotation_passes": prints_kernels or bool(facts.get("eager")),
         "gathered_loss": prints_kernels,
         "softmax_in_32_bits": bool(facts.get("framework_attention")),
         "deepspeed_zero": own,
@@ -28,11 +28,10 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
         "captured": facts.get("cuda_graphs", usual.captured),
         "captured_iteration": bool(facts.get("captured_iteration", usual.captured_iteration)),
     }
-    fused = facts.get("fused_kernels", facts.get("compiled"))
-    if fused is not None:
-        said["fused_kernels"] = bool(fused)
-    if "eager" in facts or facts.get("fused_norms") == 0.0:
-        recomputed = columns.text("recompute") == "selective"  # which drops the copies
+    if "fused_kernels" in facts or facts.get("compiled"):
+        said["fused_kernels"] = bool(facts.get("fused_kernels", 1.0))
+    if facts.get("eager") or facts.get("fused_norms") == 0.0:
+        recomputed = columns.text("recompute").lower() == "selective"  # which drops the copies
         said["norm_copies_bytes"] = 0.0 if recomputed else _NORM_COPIES_BYTES
     if own:  # with the buckets of its reductions
         said["memory"] = tuple((dict(usual.memory) | DEEPSPEED_BUCKETS).items())

@@ -6,7 +6,9 @@ import re
 
 from costmodel.inputs import Cluster, Tier
 from costmodel.measured.rows.columns import Columns, RowError
+from costmodel.measured.rows.other_accelerators import as_other, other_accelerator
 from costmodel.measured.rows.records import Machine
+from costmodel.measured.rows.words import between_nodes, inside
 from costmodel.pytree import as_float, map_leaves
 from costmodel.specs import load_cluster
 
@@ -20,7 +22,7 @@ _KNOWN = (
     (r"h800", "h800", "h100"),
     (r"h100.*(9[456]gb|hbm2e|lowertdp)", "h100-96gb", "h100-96gb"),
     (r"h100", "h100", "h100"),
-    (r"a100.*40gb", "a100-40gb", "a100"),
+    (r"a100.*40g", "a100-40gb", "a100"),
     (r"a100|a800", "a100-80gb", "a100"),
     (r"v100", "v100", "v100"),
     (r"mi300", "mi300x", "mi300x"),
@@ -35,22 +37,25 @@ _KNOWN = (
     (r"gaudi3", "gaudi3", "gaudi"),
     (r"trainium2|trn2", "trainium2", "trainium"),
 )
-_GENERATIONS_BITS = {"EDR": 100e9, "HDR": 200e9, "NDR": 400e9, "XDR": 800e9}
 
 
-def machine(columns: Columns) -> Machine:
-    """The machine of a row."""
+def machine(columns: Columns, power_w: float | None = None) -> Machine:
+    """The machine of a row, whose accelerators may be capped at so many watts."""
     accelerators = columns.needed("gpus")
     if accelerators > 2**24:
         raise RowError(f"`gpus` is {accelerators}; expected at most {2**24}")
+    name = re.sub(r"[\s\-]", "", columns.text("hardware").lower())
+    name_is_rare = other_accelerator(name) is not None  # only then notes make a machine of their own
     return _machine(
-        re.sub(r"[\s\-]", "", columns.text("hardware").lower()),
+        name,
         columns.number("gpu_mem_GB"),
         columns.text("interconnect_note"),
         columns.text("zero_stage_or_fsdp").lower(),
         accelerators,
         columns.count("gpus_per_node"),
         columns.text("hardware"),
+        columns.text("notes") if name_is_rare else "",
+        power_w,
     )
 
 
@@ -63,15 +68,34 @@ def _machine(
     accelerators: int,
     per_node: int | None,
     printed: str,
+    words: str,
+    power_w: float | None,
 ) -> Machine:
-    cluster_name, family = _known(name, memory_gb, printed)
+    sheet = other_accelerator(name)
+    cluster_name, family = _known(name, memory_gb, printed) if sheet is None else (sheet["like"], sheet["family"])
     cluster = map_leaves(as_float, dataclasses.replace(_shipped(cluster_name), prices=None))
+    if sheet is not None:
+        cluster = as_other(cluster, sheet, f"{printed} | {words}")
+    cluster = _capped(cluster, power_w)
     if cluster_name == "v100" and memory_gb == 16:
         cluster = dataclasses.replace(cluster, accelerator=dataclasses.replace(cluster.accelerator, hbm_bytes=_V100_16))
     cluster = dataclasses.replace(cluster, accelerators=float(accelerators))
     if family == "tpu":
-        return _torus(cluster, family, note, sharding, accelerators)
-    return _nodes(cluster, family, note, accelerators, per_node)
+        found = _torus(cluster, family, note, sharding, accelerators)
+    else:
+        found = _nodes(cluster, family, note, accelerators, per_node)
+    if sheet is None:
+        return found
+    return dataclasses.replace(found, assumed=(f"{printed} as {cluster_name}, by its data sheet", *found.assumed))
+
+
+def _capped(cluster: Cluster, power_w: float | None) -> Cluster:
+    """The cluster under a power cap: speed as the cap to the 0.8th power (data/accelerators.toml, h100-96gb)."""
+    rated_w = cluster.accelerator.power_w
+    if power_w is None or rated_w is None or not 0.3 < power_w / rated_w < 1:
+        return cluster
+    clock = cluster.accelerator.sustained_clock * (power_w / rated_w) ** 0.8
+    return dataclasses.replace(cluster, accelerator=dataclasses.replace(cluster.accelerator, sustained_clock=clock))
 
 
 _V100_16 = 16160.0 * 2**20
@@ -91,55 +115,31 @@ def _known(name: str, memory_gb: float | None, printed: str) -> tuple[str, str]:
 
 def _nodes(cluster: Cluster, family: str, note: str, accelerators: int, per_node: int | None) -> Machine:
     """Nodes (or racks) of one tier, a fabric between them."""
-    inner, outer = cluster.tiers
+    inner, *between, outer = cluster.tiers
     assumed: tuple[str, ...] = ()
     rack = inner.size > 16 and "nodes of" not in note
     domain = int(inner.usable_size) if rack else (per_node or int(inner.size))
     if not rack and domain != inner.size:
         inner = dataclasses.replace(inner, size=float(domain), usable_size=float(domain))
     host = per_node or int(min(8, inner.size))
-    printed_bytes_per_s = between_nodes(note, host)
+    printed_bytes_per_s = between_nodes(note, host, float(outer.bandwidth_bytes_per_s))
     if printed_bytes_per_s is None and accelerators > domain:
         assumed = (f"{8e-9 * outer.bandwidth_bytes_per_s:g} Gb/s per accelerator between nodes",)
     outer = dataclasses.replace(outer, bandwidth_bytes_per_s=printed_bytes_per_s or outer.bandwidth_bytes_per_s)
-    inner = dataclasses.replace(inner, bandwidth_bytes_per_s=_inside(note) or inner.bandwidth_bytes_per_s)
+    usual = float(inner.bandwidth_bytes_per_s)
+    inner = dataclasses.replace(inner, bandwidth_bytes_per_s=inside(note, usual) or usual)
     outer = dataclasses.replace(
         outer, size=float(max(accelerators, domain)), usable_size=float(max(accelerators, domain))
     )
     fabric = "node" if accelerators <= domain else _fabric(note, cluster.name)
     return Machine(
-        cluster=dataclasses.replace(cluster, tiers=(inner, outer)),
+        cluster=dataclasses.replace(cluster, tiers=(inner, *(t for t in between if t.size < accelerators), outer)),
         family=family,
         fabric=fabric,
         domain=domain,
         slice_size=accelerators,
         assumed=assumed,
     )
-
-
-def between_nodes(note: str, per_node: int) -> float | None:
-    """Bytes per second, accelerator and direction between nodes, as the note says it; None where it does not.
-
-    `8x200 Gb/s per node`, `800 Gb/s per node`, `400 Gb/s RDMA per GPU`, `4x HDR ConnectX-6 per node`, ...
-    """
-    cards = re.search(r"(\d+)\s*x\s*(\d+)\s*Gb(?:it)?/s", note)
-    if cards:
-        return int(cards[1]) * int(cards[2]) * 1e9 / 8 / per_node
-    generation = re.search(r"(\d+)\s*x\s*(EDR|HDR|NDR|XDR)\b", note)
-    if generation:
-        return int(generation[1]) * _GENERATIONS_BITS[generation[2]] / 8 / per_node
-    total = re.search(r"(\d+(?:\.\d+)?)\s*(Gb|Gbit|GB)/s[^,;]*?per (node|host|GPU|chip)", note)
-    if total:
-        share = per_node if total[3] in ("node", "host") else 1
-        return float(total[1]) * 1e9 / (1 if total[2] == "GB" else 8) / share
-    whole = re.search(r"EFA (\d+) Gb/s", note) or re.search(r"(\d+) Gb/s \w+ node-to-node", note)
-    return float(whole[1]) * 1e9 / 8 / per_node if whole else None
-
-
-def _inside(note: str) -> float | None:
-    """Bytes per second inside a node where the note prints it (H800: `NVLink 160 GB/s in node`)."""
-    printed = re.search(r"NVLink (\d+) GB/s in node", note)
-    return float(printed[1]) * 1e9 if printed else None
 
 
 def _fabric(note: str, cluster: str) -> str:

@@ -17,14 +17,17 @@ Keywords = tuple[tuple[str, Any], ...]
 
 _VOCABULARY_GPT, _VOCABULARY_LLAMA = 51_200, 32_000
 _LARGEST = 10**9
+_FEW_EXPERTS = 16  # of which a token takes two (Mixtral, Grok), of more eight (DeepSeek, Qwen)
 
 # Parts of a model's name, without blanks and dashes, and what no column holds. Sources: data/models.toml (DeepSeek-V3),
-# config.json of moonshotai/Kimi-K2-Instruct and moonshotai/Moonlight-16B-A3B (latent ranks, first dense layer of 18,432
-# and 11,264, one and two shared experts), of openai/gpt-oss-120b (heads of 64, window 128 on every second layer),
-# of Qwen/Qwen3-* (heads of 128), of google/gemma-3-12b (heads of 256, window 1,024 on five layers of six).
+# config.json of moonshotai/Kimi-K2-Instruct, moonshotai/Moonlight-16B-A3B and deepseek-ai/DeepSeek-V2 (latent ranks,
+# first dense layer of 18,432, 11,264 and 12,288, one, two and two shared experts), of openai/gpt-oss-120b (heads of 64,
+# window 128 on every second layer), of Qwen/Qwen3-* (heads of 128), of google/gemma-3-12b (heads of 256, window 1,024
+# on five layers of six).
 _LATENT = Latent(query_rank=1536, key_value_rank=512, nope_size=128, rope_size=64, value_size=128)
 _BY_NAME: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("deepseekv3", {"latent": _LATENT, "dense_layers": 3, "ffn": 18432, "shared_experts": 1}),
+    ("deepseekv2", {"latent": _LATENT, "dense_layers": 1, "ffn": 12288, "shared_experts": 2}),
     ("kimik2", {"latent": _LATENT, "dense_layers": 1, "ffn": 18432, "shared_experts": 1}),
     ("moonlight", {"latent": _LATENT, "dense_layers": 1, "ffn": 11264, "shared_experts": 2}),
     ("gptoss", {"head_size": 64, "window": 128, "window_share": 0.5}),
@@ -38,7 +41,8 @@ def workload(columns: Columns, facts: Facts, habits: Habits) -> tuple[Workload, 
     by_name = _by_name(columns.text("model"))
     shared, assumed = _shared(columns, facts, by_name)
     if columns.count("experts"):
-        builder, own = moe_decoder, _expert_keywords(columns, by_name)
+        builder, own = moe_decoder, _expert_keywords(columns, facts, by_name)
+        assumed += () if columns.count("topk") else (f"{own['top_k']} experts of one token",)
     else:
         builder, own = decoder, _dense_keywords(columns, facts, habits)
     batch = columns.count("global_batch_sequences")
@@ -78,22 +82,22 @@ def _shared(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> tuple
         "head_size": by_name.get("head_size", printed),
         "vocabulary": vocabulary,
         "sequence": sizes["seq"],
-        "tied": _tied(columns, gated),
+        "tied": not facts.get("untied") and _tied(columns, gated),
         "causal_density": _density(columns, facts, by_name),
     }
     return keywords, assumed
 
 
-def _expert_keywords(columns: Columns, by_name: Mapping[str, Any]) -> dict[str, Any]:
-    if not columns.count("topk"):
-        raise RowError("`topk` is empty; expected the experts of one token")
+def _expert_keywords(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> dict[str, Any]:
+    experts = columns.needed("experts")
+    dense = int(facts.get("dense_layers", by_name.get("dense_layers", 0)))
     return {
-        "experts": columns.count("experts"),
-        "top_k": columns.count("topk"),
+        "experts": experts,
+        "top_k": min(columns.count("topk") or (2 if experts <= _FEW_EXPERTS else 8), experts),
         "expert_ffn": columns.needed("ffn_hidden"),
         "ffn": by_name.get("ffn"),
-        "dense_layers": min(by_name.get("dense_layers", 0), columns.needed("layers") - 1),
-        "shared_experts": by_name.get("shared_experts", 0),
+        "dense_layers": min(dense, columns.needed("layers") - 1),
+        "shared_experts": int(facts.get("shared_experts", by_name.get("shared_experts", 0))),
         "latent": by_name.get("latent"),
     }
 
@@ -125,7 +129,8 @@ def _density(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> floa
     """
     sequence = columns.needed("seq")
     # a window that the notes only name is a quarter of the sequence: an assumption
-    window = by_name.get("window", sequence // 4 if facts.get("sliding_window") else 0)
+    printed = int(facts.get("window", 0)) or sequence // 4
+    window = by_name.get("window", printed if facts.get("sliding_window") else 0)
     layers_share = by_name.get("window_share", 1.0) if 0 < window < sequence else 0.0
     seen = window / sequence
     return layers_share * (seen - 0.5 * seen**2) + (1 - layers_share) * 0.5

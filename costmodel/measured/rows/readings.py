@@ -6,7 +6,9 @@ from typing import Any
 
 from costmodel.inputs import layers
 from costmodel.measured.rows.batches import evaluated
-from costmodel.measured.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_RECOMPUTE, selective
+from costmodel.measured.rows.choices import selective
+from costmodel.measured.rows.job_sizes import OPEN_BATCH
+from costmodel.measured.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_PRECISION, OPEN_RECOMPUTE
 from costmodel.measured.rows.records import Case
 from costmodel.measured.rows.stages import stage_layers
 
@@ -114,3 +116,34 @@ def alternatives(case: Case) -> tuple[Case, ...]:
     own = case.workload.batch / plan.data
     sizes = [size for size in (plan.microbatch // 2, plan.microbatch, 2 * plan.microbatch) if size <= own]
     return tuple(dataclasses.replace(case, plan=dataclasses.replace(plan, microbatch=size)) for size in sizes)
+
+
+def doubts(case: Case) -> tuple[tuple[float, Case], ...]:
+    """Other readings of what a row leaves open, each with its probability; its own reading has the rest.
+
+    Probabilities are assumptions: an unnamed format is of 8 bits on one of five machines that have them, unnamed
+    recompute is another than the least that fits in three of ten. Layouts are too many to list (`open_log_sd`).
+    """
+    other: list[tuple[float, Case]] = []
+    if OPEN_PRECISION in case.open and "fp8" in case.cluster.accelerator.types:
+        other.append((0.2, _planned(case, precision="fp8_tensor")))
+    if OPEN_RECOMPUTE in case.open:
+        heavier = _MODES[_MODES.index(case.plan.recompute) + 1 :]  # lighter ones do not fit, or are no habit
+        other += [(0.3 / len(heavier), _planned(case, recompute=mode, recompute_share=1.0)) for mode in heavier]
+    if OPEN_BATCH in case.open:
+        sizes = (0.5 * case.workload.batch, 2.0 * case.workload.batch)
+        other += [(0.25, _of_batch(case, size)) for size in sizes]
+    return tuple(other)
+
+
+_MODES = ("none", "selective", "full")
+
+
+def _planned(case: Case, **fields: Any) -> Case:
+    return dataclasses.replace(case, plan=dataclasses.replace(case.plan, **fields))
+
+
+def _of_batch(case: Case, batch: float) -> Case:
+    micro = max(1, min(case.plan.microbatch, int(batch / case.plan.data)))
+    changed = dataclasses.replace(case.workload, batch=batch)
+    return dataclasses.replace(_planned(case, microbatch=micro), workload=changed)

@@ -1,0 +1,70 @@
+"""Degrees of parallelism: as columns or words print them, as the others and the batch leave them, else one."""
+
+import math
+from collections.abc import Mapping
+
+from costmodel.measured.rows.columns import Columns, RowError
+
+_WORDS = {"tp": "tensor", "cp": "context", "pp": "pipeline", "dp": "data"}
+
+
+def degree(columns: Columns, facts: Mapping[str, float], name: str) -> int | None:
+    """A degree of the column, else of the words where the accelerators divide by it."""
+    printed = columns.count(name)
+    if printed is not None:
+        return printed
+    told = int(facts.get(_WORDS[name], 0))
+    return told if told and columns.needed("gpus") % told == 0 else None
+
+
+def degrees_of(
+    columns: Columns, facts: Mapping[str, float], domain: int, batch: int, assumed: list[str]
+) -> dict[str, int]:
+    """Tensor, context, pipeline as printed, one where not; the rest of the accelerators are data ranks."""
+    accelerators = columns.needed("gpus")
+    said = {name: degree(columns, facts, name) for name in _WORDS}
+    tensor, context, pipeline = (said[name] or 1 for name in ("tp", "cp", "pp"))
+    missing = [name for name in ("tp", "pp") if said[name] is None]
+    printed = said["dp"] or 0
+    if missing == ["tp"] and printed > 1 and accelerators % (context * pipeline * printed) == 0:
+        tensor, missing = accelerators // (context * pipeline * printed), []
+        assumed.append(f"tp {tensor}, what the other degrees leave")
+    if missing:
+        if len(missing) == 2:
+            tensor, pipeline = _by_batch(columns, facts, accelerators // context, domain, batch)
+        assumed.append(" ".join(f"{name} {dict(tp=tensor, pp=pipeline)[name]}" for name in missing))
+    data, rest = said["dp"], tensor * context * pipeline
+    if rest > accelerators:
+        raise RowError(f"`tp` x `cp` x `pp` is {rest}; expected at most the {accelerators} of `gpus`")
+    if data is None or data * rest != accelerators:
+        if data is not None:
+            assumed.append(f"{accelerators // rest} data ranks, because tp x cp x pp x dp is not gpus")
+        data = max(1, accelerators // rest)
+    if batch < data and data % batch == 0:
+        context, data = context * (data // batch), batch
+        assumed.append(f"context {context}: there are fewer sequences than ranks")
+    return {"tensor": tensor, "context": context, "pipeline": pipeline, "data": data}
+
+
+def _by_batch(columns: Columns, facts: Mapping[str, float], ranks: int, domain: int, batch: int) -> tuple[int, int]:
+    """Tensor and pipeline degrees that nobody prints, as far as the batch tells: as many ranks hold one copy of the
+    model as are left beside those that microbatches and their number need, or that there are sequences for."""
+    micro = columns.count("micro_batch") or int(facts.get("micro_batch", 0)) or int(facts.get("local_batch", 0))
+    data = ranks
+    if micro and facts.get("accumulation") and batch % int(micro * facts["accumulation"]) == 0:
+        data = batch // int(micro * facts["accumulation"])
+    elif facts.get("context_parallel") == 0:
+        data = min(batch, ranks)
+    if data < 1 or ranks % data:
+        return 1, 1
+    each = ranks // data
+    tensor = math.gcd(each, domain)
+    if each // tensor > batch // data:  # stages would wait for microbatches that there are not
+        tensor = math.gcd(each, columns.count("heads") or domain)
+    return tensor, each // tensor
+
+
+def printed_microbatch(columns: Columns, facts: Mapping[str, float], pipeline: int) -> int | None:
+    """Sequences of a microbatch as printed; those of a rank at a time where no pipeline cuts them further."""
+    printed = columns.count("micro_batch") or int(facts.get("micro_batch", 0))
+    return printed or (int(facts.get("local_batch", 0)) if pipeline == 1 else 0) or None

@@ -1,0 +1,69 @@
+"""Sequences of a step and tokens of a sequence: as printed in any way, or what microbatches and ranks make of them."""
+
+import math
+import re
+from collections.abc import Mapping
+
+from costmodel.measured.rows.columns import Columns
+from costmodel.measured.rows.degrees import degree, printed_microbatch
+
+OPEN_BATCH = "batch is not printed"
+"""The mark of a row that says nowhere how many sequences a step has (`Case.open`)."""
+_USUAL_SEQUENCE, _SHORTEST = 2048, 64  # tokens; fewer are no sequence's
+# C: of a step of GPT-3 (arXiv 2005.14165, table 2.1), from 6.7B and below 1B; not more than this of a rank
+_USUAL_TOKENS, _SMALL_TOKENS, _RANK_TOKENS = 4e6, 0.5e6, 16384
+_AMOUNT = r"(\d+(?:\.\d+)?)\s*([km])[\s-]*(?:tokens?|toks?)\b"
+_TOKENS = re.compile(
+    rf"{_AMOUNT}[\s-]*(?:per|/|a|in each|for each|global)?[\s-]*(?:global[\s-]*)?(?:batch|step|iteration)"
+    rf"|(?:batch|gbs)\w*(?: size)?(?: of|:|=)?[\s(~]*{_AMOUNT}"
+)
+_OF_A_RANK = re.compile(r"(?:per|each|local)[ -](?:gpu|device|chip|rank|accelerator)?[ -]*(?:batch)?[ \w]*$")
+
+
+def completed(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple[str, ...]]:
+    """The row with its sequence length and its batch, and what was assumed for them; `OPEN_BATCH` among the latter's
+    words where nothing says the batch."""
+    given: dict[str, str] = {}
+    assumed: list[str] = []
+    if not columns.text("seq"):
+        told = int(facts.get("sequence", 0))
+        sequence = told if told >= _SHORTEST else _USUAL_SEQUENCE
+        given["seq"] = str(sequence)
+        assumed.append(f"sequences of {sequence} tokens")
+    own = Columns({**columns.row, **given})
+    if columns.count("global_batch_sequences") is None:
+        batch, told = _batch(own, facts)
+        given["global_batch_sequences"] = str(batch)
+        assumed.append(told)
+    return Columns({**columns.row, **given}), tuple(assumed)
+
+
+def _batch(columns: Columns, facts: Mapping[str, float]) -> tuple[int, str]:
+    stages, ranks = degree(columns, facts, "pp") or 1, _data_ranks(columns, facts)
+    if facts.get("global_batch"):
+        return int(facts["global_batch"]), f"batch {int(facts['global_batch'])}, by its words"
+    each = printed_microbatch(columns, facts, stages) or int(facts.get("local_batch", 0))
+    if each and (facts.get("accumulation") or facts.get("local_batch")):
+        batch = int(each * facts.get("accumulation", 1.0)) * ranks
+        return batch, f"batch {batch}: {each} at a time on {ranks} ranks"
+    sequence, notes = columns.needed("seq"), columns.text("notes").lower()
+    found = _TOKENS.search(notes)
+    if found:
+        tokens = _tokens(found) * (ranks if _OF_A_RANK.search(notes[: found.start()]) else 1)
+        batch = max(1, round(tokens / sequence))
+        return batch, f"batch {batch}: {tokens / 1e6:g}M tokens a step"
+    usual = _SMALL_TOKENS if (columns.number("params_B") or 1e3) < 2 else _USUAL_TOKENS
+    most = max((each or 1) * (4 * stages if stages > 1 else 1), _RANK_TOKENS // sequence)
+    batch = ranks * min(max(1, math.ceil(usual / sequence / ranks)), most)
+    return batch, f"batch {batch}: the {OPEN_BATCH}"
+
+
+def _data_ranks(columns: Columns, facts: Mapping[str, float]) -> int:
+    others = math.prod(degree(columns, facts, name) or 1 for name in ("tp", "cp", "pp"))
+    return degree(columns, facts, "dp") or max(1, columns.needed("gpus") // others)
+
+
+def _tokens(found: re.Match[str]) -> float:
+    """`0.5M tokens per batch`, `a 4M-token batch`, `batch of 16M tokens`."""
+    size, scale = (found[1], found[2]) if found[1] else (found[3], found[4])
+    return float(size) * {"k": 1e3, "m": 1e6}[scale]

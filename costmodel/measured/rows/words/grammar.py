@@ -1,0 +1,188 @@
+"""How people say a thing: phrases with regular grammar, and whether a text says, denies or leaves open what they mean.
+
+A phrase is words with blanks between them. A word stands for its plural too and is joined to its neighbours by blanks,
+hyphens, underscores, slashes or nothing, in any case and in camel case. `wor*` has any ending, `word~` no plural,
+`one|other` is either, `word?` may be absent, `#` is a number, `a b & c d` are both in one clause, in any order, few
+words apart. A phrase that ends in `!` counts only where it is switched: `sp!` is said by `sp on` and `with sp`, and
+not by `sp` alone.
+"""
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+Table = tuple[tuple[str, object], ...]
+"""Phrases and what each means, the first that is said counting."""
+
+_remembered = functools.lru_cache(maxsize=2**14)  # rows of one source say the same words
+_JOIN = r"[\s\-/.:=]*"
+_END = r"(?![a-uw-z]|v[a-z]|(?<=\d)\d)"  # no letter, but a version; after a number no digit
+_NUMBER = r"(\d+(?:\.\d+)?)(?!\.?\d)(?![km]\b|\s*[km]?[\s\-]*tok)"
+_APART = 6  # words between the parts of a phrase with `&`
+
+
+class _Run(NamedTuple):
+    """Words in a row: their expression, and texts of which one is in whatever it matches."""
+
+    expression: re.Pattern[str]
+    stems: tuple[str, ...]
+
+
+@functools.cache
+def _compiled(phrase: str) -> tuple[tuple[_Run, ...], bool]:
+    switched = phrase.endswith("!")
+    return tuple(_run(part.split()) for part in phrase.rstrip("!").split("&")), switched
+
+
+def _run(words: list[str]) -> _Run:
+    first = next(word for word in words if not word.endswith("?") and word != "#")
+    stems = tuple(each.partition("_")[0].rstrip("*~") for each in first.split("|"))
+    pieces = [_piece(word, i == 0, i == len(words) - 1) for i, word in enumerate(words)]
+    return _Run(re.compile(r"(?<![a-z*])" + "".join(pieces)), stems)
+
+
+def _piece(word: str, first: bool, last: bool) -> str:
+    if word == "#":
+        return (
+            (r"(?<![\w.])" if first else r"[\s:=(~\-]*(?:of|is|to|at)?[\s:=(~\-]*") + _NUMBER + ("" if last else _JOIN)
+        )
+    optional, word = word.endswith("?"), word.rstrip("?")
+    ending = _END if last else _JOIN
+    piece = "(?:" + "|".join(map(_alternative, sorted(word.split("|"), key=len, reverse=True))) + ")" + ending
+    return f"(?:{piece})?" if optional else piece
+
+
+def _alternative(text: str) -> str:
+    plural = "(?:e?s)?" if text[-1].isalpha() else ""
+    parts = (re.escape(part.rstrip("*~")) + (r"[a-z]*" if part.endswith("*") else "") for part in text.split("_"))
+    return _JOIN.join(parts) + plural
+
+
+@functools.lru_cache(maxsize=4096)
+def clauses(text: str) -> tuple[str, ...]:
+    """The text in lower case, camel case parted, cut where a negation ends; lists of what is absent are spelt out."""
+    text = re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", text).replace("\u00d7", "x").replace("_", " ").lower()
+    text = re.sub(r"\bw/o\b", "without", re.sub(r"[\s\u2010-\u2014]+", lambda m: " " if m[0].isspace() else "-", text))
+    text = re.sub(r"\b(without|no|neither)\b([^;|.]{1,60}?),?\s(?:or|nor)\s", _each_denied, text)
+    parts = re.split(r"[;|]|,(?!\d)|\.(?=\s|$)|\s\+\s|\s(?:but|while|whereas)\s", text)
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _each_denied(match: re.Match[str]) -> str:
+    word = "no" if match[1] == "neither" else match[1]
+    return f"{word}{match[2].replace(',', f'; {word}')}; {word} "
+
+
+@_remembered
+def said(text: str, phrases: tuple[str, ...]) -> bool | None:
+    """Whether the text says it is so anywhere, or else that it is not; None where it says neither."""
+    denied = None
+    for phrase in phrases:
+        for clause, start, end in _places(text, phrase):
+            verdict = _verdict(clause, start, end, _compiled(phrase)[1])
+            if verdict:
+                return True
+            denied = verdict if denied is None else denied
+    return denied
+
+
+@_remembered
+def chosen(text: str, table: Table) -> object | None:
+    """What the first phrase of the table that the text says and does not deny stands for."""
+    return next((value for phrase, value in table if said(text, (phrase,))), None)
+
+
+@_remembered
+def named(text: str, table: Table) -> object | None:
+    """The same for names, which are not denied by what is left open beside them."""
+
+    def is_named(phrase: str) -> bool:
+        return any(not _denied(*place) for place in _places(text, phrase))
+
+    return next((value for phrase, value in table if is_named(phrase)), None)
+
+
+@_remembered
+def number(text: str, phrases: tuple[str, ...]) -> float | None:
+    """The number in the first of the phrases that the text says."""
+    for phrase in phrases:
+        (run, *_), _ = _compiled(phrase)
+        for clause, start, end in _places(text, phrase):
+            found = run.expression.match(clause, start)
+            if found is not None and _verdict(clause, start, end, False):
+                return float(found[1])
+    return None
+
+
+def _places(text: str, phrase: str) -> Iterator[tuple[str, int, int]]:
+    """Clauses in which the phrase stands, and where."""
+    whole, (runs, _) = _whole(text), _compiled(phrase)
+    if all(any(stem in whole for stem in run.stems) for run in runs):
+        yield from ((clause, *span) for clause in clauses(text) for span in _spans(clause, phrase))
+
+
+@functools.lru_cache(maxsize=4096)
+def _whole(text: str) -> str:
+    return "\n".join(clauses(text))
+
+
+def _spans(clause: str, phrase: str) -> Iterator[tuple[int, int]]:
+    """Where the phrase stands in the clause: its runs, not far apart."""
+    runs, _ = _compiled(phrase)
+    if not all(any(stem in clause for stem in run.stems) for run in runs):
+        return
+    spans = [[found.span() for found in run.expression.finditer(clause)] for run in runs]
+    if len(runs) == 1:
+        yield from spans[0]
+        return
+    for start, end in spans[0]:
+        for other, other_end in spans[1]:
+            between = clause[end:other] if end <= other else clause[other_end:start]
+            if (end <= other or other_end <= start) and len(re.findall(r"\w+", between)) <= _APART:
+                yield min(start, other), max(end, other_end)
+
+
+_NOT = (
+    r"(?:\b(?:no|not|non|without|never|nor|minus|lacks?|lacking|disables?|disabling|excluding|except)\b|^\W*disabled\b)"
+)
+_NOT_BEFORE = re.compile(_NOT + r"[\s:\-]*(?:(?!with\b|and\b|using\b|use\b|only\b|on\b|enabled\b)\w+[\s_/\-]+){0,3}$")
+_INSTEAD = re.compile(r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$")
+_NOT_AFTER = re.compile(
+    r"^(?:\s(?:kernels?|comm\w*|support|mode|loss|scaling|training))?"
+    r"(?:[\s_:=(\"'\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode)\b)*"
+    r"(?:off\b|disabled?\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?![\d.])"
+    r"|not (?:used|enabled|applied|on|active|in use))"
+)
+_OPEN_BEFORE = re.compile(
+    r"\b(?:whether|if|maybe|perhaps|possibly|unknown|available|may|can|no (?:mention|word|information|details?)"
+    r" (?:of|on|about))\W+(?:\w+\W+){0,2}$"
+)
+_OPEN_AFTER = re.compile(
+    r"\b(?:not|never|nowhere|un)[\s\-]*(?:re)?(?:stated|printed|given|listed|known|specified|mentioned|transcribed|read"
+    r"|reported|named|disclosed|published|described|shown|found|clear)|\b(?:unclear|available|optional|possible|varied)\b"
+    r"|\bassumed from\b|\bper (?:repo|preset|config|script)|\b(?:settings?|columns?|flags?) (?:from|per|as)\b"
+    r"|\bfrom (?:conf|preset)"
+)
+_SWITCHED = re.compile(
+    r"^[\s_:=(\"'\-]*(?:is |are |was |were )?(?:on\b|true\b|enabled?\b|yes\b|used\b|active\b|1(?![\d.]))"
+)
+_WITH_BEFORE = re.compile(r"(?:\b(?:with|using|plus|tp and|tp)|[+&])[\s+&/\-]*$")
+
+
+def _denied(clause: str, start: int, end: int) -> bool:
+    before, within = clause[:start], clause[start:end]
+    found = _NOT_BEFORE.search(before) or _INSTEAD.search(before) or _NOT_AFTER.match(clause[end:])
+    return bool(found) or bool(re.search(r"\s(?:off|disabled|not|without)\s", within))
+
+
+def _verdict(clause: str, start: int, end: int, switched: bool) -> bool | None:
+    if _OPEN_BEFORE.search(clause[:start]):
+        return None
+    if _denied(clause, start, end):
+        return False
+    if _OPEN_AFTER.search(clause[end:]):
+        return None
+    if switched and not (_SWITCHED.match(clause[end:]) or _WITH_BEFORE.search(clause[:start])):
+        return None
+    return True

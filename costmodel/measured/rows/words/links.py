@@ -1,0 +1,103 @@
+"""Links in words: bytes per second between nodes and inside them, per accelerator and direction."""
+
+import re
+from collections.abc import Iterator
+
+_BITS = {"edr": 100e9, "hdr": 200e9, "ndr": 400e9, "xdr": 800e9}  # of one port of each generation of InfiniBand
+_CARDS_BITS = {"5": 100e9, "6": 200e9, "7": 400e9, "8": 800e9}  # NVIDIA's data sheets of ConnectX-5 to 8, one card
+_RATE = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)[\s-]?([GgTt])([Bb](?:it|yte)?s?)?(/s(?:ec)?|ps|E)?(?!\w)")
+_SAME = 0.01
+_COUNTS = (
+    r"(?<![\w.])(\d+)\s*[x*]\s*(?=[a-z\d])",  # 8x400, 8 x NDR
+    r"(?<![\w.])(\d+)\s+(?=\d+\s?[gt]|hdr|ndr|edr|xdr|nics?\b|ports?\b|hcas?\b|rails?\b|links?\b|cards?\b)",
+    r"(?:gb?/?p?s|[ehnx]dr\d*|g)\s*[x*]\s*(\d+)\b",  # 400 Gb/s x 8
+)
+
+
+def _any_case(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_INSIDE = _any_case(r"nvlink|nvswitch|nvl\d|xgmi|infinity fabric|in[- ](?:the )?node|intra|\bici\b|neuronlink")
+_NETWORK = _any_case(
+    r"infiniband|\bib\b|roce|ethernet|gbe\b|\befa|rdma|\bnics?\b|[ehnx]dr|connect-?x|\bcx-?\d|inter|between|network"
+    r"|slingshot|omni-?path|opa\b|hca|node[- ]to[- ]node|tcpx|rail|fabric"
+)
+_IN_BITS = re.compile(r"\d\s?[GT]b|\d\s?G\b|\d\s*x\s*\d+\s?[GT]")  # links of a node are told in bytes
+_ASIDE = _any_case(r"pcie?\b|storage|management|data bandwidth|controller|not stated|unknown|not published")
+_PER_NODE = _any_case(
+    r"(?:per|/|\ba\b|each|every)[\s-]*(?:node|host|server|machine|vm|instance|box)|node[- ]to[- ]node|\befa\b"
+)
+_PER_CHIP = _any_case(r"(?:per|/|\ba\b|each|every)[\s-]*(?:gpu|chip|accelerator|device|rank|card|nic|xpu|npu)s?\b")
+
+
+def between_nodes(note: str, per_node: int, usual: float | None = None) -> float | None:
+    """Bytes per second, accelerator and direction between nodes, as the note says it; None where it does not.
+
+    `8x200 Gb/s per node`, `400G NDR per GPU`, `4x HDR ConnectX-6 per node`, `8x400G`, `3.2 Tbps`, ... A rate of which
+    nobody says whose it is is an accelerator's where that is `usual`, the node's above that, and below it one of
+    unknown number.
+    """
+    rates = (_rate(clause, per_node, usual) for clause in _of_network(note))
+    return next((rate for rate in rates if rate is not None), None)
+
+
+def _of_network(note: str) -> Iterator[str]:
+    """The clauses that are not about links inside a node, nor about storage."""
+    for sentence in re.split(r"[;|]|\.\s", note.replace("\u00d7", "x")):
+        is_inside = False
+        for clause in re.split(r"[,(]|\s\+\s", sentence):
+            if _NETWORK.search(clause) or _IN_BITS.search(clause):
+                is_inside = False
+            elif _INSIDE.search(clause):
+                is_inside = True
+            if not is_inside and not _ASIDE.search(clause):
+                yield clause
+
+
+def _rate(clause: str, per_node: int, usual: float | None) -> float | None:
+    """The rate of one clause: of so many cards, of the node, or of each accelerator."""
+    rate = _printed(clause)
+    if rate is None:
+        return None
+    found = next((found for pattern in _COUNTS if (found := re.search(pattern, clause, re.IGNORECASE))), None)
+    count = int(found[1]) if found else 1
+    if _PER_CHIP.search(clause) and not _PER_NODE.search(clause):
+        return count * rate
+    if found or usual is None or _PER_NODE.search(clause):
+        return count * rate / per_node
+    if rate > usual * (1 + _SAME):
+        return rate / per_node
+    return rate if rate > usual * (1 - _SAME) else None
+
+
+def _printed(clause: str) -> float | None:
+    """The largest rate that the clause prints, or that of the generation or the card it names."""
+    rates = [rate for found in _RATE.finditer(clause) if (rate := _bytes_per_s(found)) is not None]
+    if rates:
+        return max(rates)
+    generation = re.search(r"\b([ehnx]dr)\d*\b", clause, re.IGNORECASE)
+    if generation:
+        return _BITS[generation[1].lower()] / 8
+    card = re.search(r"(?:connect-?x|cx)-?([5-8])\b", clause, re.IGNORECASE)
+    return _CARDS_BITS[card[1]] / 8 if card else None
+
+
+def _bytes_per_s(found: re.Match[str]) -> float | None:
+    """`GB/s` and `GBps` are bytes; `Gb/s`, `Gbps`, `GbE` and a bare `G` are bits; `GB` alone is memory."""
+    amount = float(found[1]) * (1e12 if found[2] in "Tt" else 1e9)
+    unit = found[3] or ""
+    if not (unit.startswith("B") or unit.lower().startswith("byte")):
+        return amount / 8
+    return amount if found[4] else None
+
+
+def inside(note: str, usual: float) -> float | None:
+    """Bytes per second inside a node where the note prints it; above the data sheet's it counts both directions."""
+    found = re.search(
+        r"(?:nvlink|nvswitch|xgmi)\s*(?:gen\s?\d\s)?:?\s*(\d+(?:\.\d+)?)\s*GB(?:/s|ps)", note, re.IGNORECASE
+    )
+    if not found:
+        return None
+    rate = 1e9 * float(found[1])
+    return rate / 2 if rate > 1.05 * usual else rate

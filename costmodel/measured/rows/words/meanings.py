@@ -1,0 +1,237 @@
+"""What the reader knows of words: meanings, and the phrases that say them (grammar.py).
+
+A phrase says what people mean, not what one source prints; evidence for readings that are not plain words is beside
+them (K: the software's documentation, C: calibration rows). `tests/measured/test_phrases.py` takes each away and
+names the sources whose rows change.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_COMM = "comm*"
+_DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
+_MIXED = "expert*|ep|moe|all_to_all|a2a|dispatch*"
+_RECOMPUTE = "recomput*|checkpointing|checkpoint|remat*|rematerial*|ac"
+
+FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "overlap_data": (f"{_DATA} & overlap*", "async* gradient|grad|dp|data_parallel*"),
+    "async_tp": (
+        "tp|tensor|tensor_parallel* & overlap*",
+        "async* tp|tensor|tensor_parallel*",
+        "userbuffer* & overlap*",
+        "ub overlap*",
+    ),
+    "overlap_pipeline": (
+        "pp|pipeline|pipeline_parallel*|p2p|send_recv & overlap*",
+        "async* p2p|pipeline_parallel*",
+    ),
+    "overlap_expert": (f"{_MIXED} & overlap*", "dual pipe*", "delay* wgrad"),  # K: DualPipe hides it (DeepSeek-V3)
+    "overlap_any": (f"{_COMM} & overlap*", "overlap* of? all|any? comm*|collective*", "overlaps", "overlap!"),
+    "sequence_parallel": ("sequence|seq parallel*", "sp!"),
+    "context_parallel": ("context parallel*", "cp!"),
+    "whole_heads": ("ulysses", "cp|context_parallel* & all_to_all|a2a"),
+    "untied": ("untied", "embed* & not tied"),
+    "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8"),
+    "eager": ("eager",),
+    "parallel_block": (
+        "parallel transformer? block|layer*",
+        "parallel attention|attn & mlp|ffn|feed_forward",
+        "parallel residual*",
+    ),
+    "sliding_window": ("sliding window*", "swa", "windowed attention", "local attention"),
+    "host_optimizer": (
+        "offload* & optimizer",
+        "optimizer state? in|on|to the? cpu|host",
+        "cpu|host adam*|optimizer",
+        "deep_speed? cpu adam*",
+        "zero offload*|infinity",
+    ),
+    "optimizer_sharded": ("megatron deep_speed",),  # K: ZeRO 1 in its examples; C: its rows fit in no other way
+    "fast_dispatcher": ("deepep|deep_ep", "hybridep|hybrid_ep"),
+    "selective_layers": (
+        f"selective layer* {_RECOMPUTE}",
+        f"{_RECOMPUTE} & every other|second|two|2 layer*|block*",
+        f"{_RECOMPUTE} & alternat* layer*|block*",
+    ),
+    "offloaded_projections": ("qkv proj* offload*", "remat policy & custom"),  # K: tpu-recipes' custom policy
+    "fused_loss": ("fused|fusion & cross_entropy|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
+    "chunked_loss": ("chunk*|tiled|tiling|linear|cut|streamed & cross_entropy|ce_loss|loss|logit*", "liger*"),
+    "device_memory": ("nvidia|rocm|amd smi", "bigscience|big_science"),  # K: BigScience prints what nvidia-smi shows
+    "allocated_memory": ("max memory? allocated", "memory|mem|peak & allocated"),
+    "pure_narrow": (
+        "pure bf16|bfloat16|fp16|half|16_bit",
+        "no fp32|float32|32_bit? master*",
+        "without fp32|float32|32_bit? master*",
+    ),
+    "graphs": ("cuda|hip|gpu|device graph*", "graph* capture*", "captur* graph*|step*|iteration*", "cudagraph*"),
+    "whole_graph": (
+        "full*|entire* captur* iteration|step",
+        "full*|whole|entire|complete captur*? iteration|step & graph*|captur*",
+        "graph* & full|whole|entire iteration|step|model",
+    ),
+})  # fmt: skip
+"""Yes or no: a meaning and the phrases that say it. What is denied is a no, what nobody says is neither."""
+
+_RECOMPUTED = "recomput*|checkpointing|checkpoint|remat*"
+_BATCH_OF = "per|a|each gpu|device|chip|rank|dp"
+
+NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "offload_layers": (
+        "activation* offload* of? #",
+        "offload* activation* of? #",
+        "offload* num? layer* #",
+        "offload* of? # layer*",
+        "# layer* offloaded",
+    ),
+    "recompute_layers": (
+        f"{_RECOMPUTED} num? layer* #",
+        f"{_RECOMPUTED} of? first? # layer*",
+        "# layer* fully? recomputed|checkpointed",
+    ),
+    "head_size": ("head dim*|size #", "heads of #", "# dim* heads"),
+    "kv_heads": ("# kv|key_value heads", "kv heads #", "gqa groups? #", "num? query groups #", "# query groups"),
+    "dense_layers": (
+        "first k dense replace? #",
+        "# dense ffn|mlp? layer*",
+        "first # layer* are? dense",
+        "dense layer* #",
+    ),
+    "shared_experts": ("# shared expert*", "shared experts #"),
+    "window": ("window size? #",),
+    "accumulation": (
+        "gradient|grad? accum* steps|count|factor? #",
+        "ga|gas #",
+        "num|number of? micro_batch* #",
+        "micro_batch* number|count #",
+        "micro num #",
+        "# gradient|grad? accum* step*",
+        "# micro_batches",
+    ),
+    "micro_batch": ("micro_batch~|micro_bsz|mbs size? #",),
+    "local_batch": (
+        "local batch size? #",
+        "per device|gpu|rank train? batch size? #",
+        f"batch size? {_BATCH_OF} #",
+        f"batch|bs size? # sequence*|sample*? {_BATCH_OF}",
+    ),
+    "virtual_stages": (
+        "vpp|vp size? #",
+        "virtual pipeline parallel? size|degree|stages|chunks? #",
+        "virtual stages #",
+        "interleav* degree|factor|size #",
+        "model chunks #",
+        "# virtual|interleaved pipeline? stage*|chunk*",
+        "# model chunk*",
+    ),
+    "tensor": ("tp size|degree? #", "tensor model? parallel* size|degree? #", "# way tensor|tp|model"),
+    "pipeline": (
+        "pp size|degree? #",
+        "pipeline model? parallel* size|degree? #",
+        "# way pipeline|pp",
+        "# pipeline stage*",
+    ),
+    "context": ("cp size|degree? #", "context parallel* size|degree? #", "# way context|cp"),
+    "data": ("dp size|degree? #", "data parallel* size|degree? #", "# way data|dp"),
+    "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep"),
+    "global_batch": ("global batch size? #", "gbs #"),
+    "sequence": ("sequence|seq|context len|length #", "sequence|seq #"),
+    "power_w": ("tdp #", "power cap|limit|capped|limited #", "# w|watt* cap|limit|tdp|power"),
+    "layers": ("truncated|cut|reduced|shortened|proxy down? # layer*", "truncated|proxy model? with? # layer*"),
+})  # fmt: skip
+"""Numbers: a meaning and the phrases whose number it is."""
+
+SOFTWARE_NAMES = (
+    ("nanotron", "nanotron"),
+    ("max text", "xla"), ("pax|paxml|praxis", "xla"), ("jax", "xla"), ("levanter|haliax", "xla"),
+    ("xla|gspmd", "xla"), ("tpu", "xla"), ("flax|t5x|easylm|easy_lm|axlearn|alpa", "xla"), ("tensorflow", "xla"),
+    ("neuron|neuronx", "xla"),
+    ("megatron deep_speed|llama", "megatron-2022"), ("gpt neox", "megatron-2022"),
+    ("torch titan|torchtitan", "fsdp"), ("fms fsdp", "fsdp"), ("fairscale|fair_scale|metaseq", "fsdp"),
+    ("lightning|litgpt|lit_gpt|axolotl|accelerate|olmo|veomni", "fsdp"),
+    ("megatron bridge", "megatron-core"), ("megatron core", "megatron-core"), ("mcore|m_core", "megatron-core"),
+    ("nemo launcher|framework|megatron", "megatron-core"), ("dgxc", "megatron-core"),
+    ("transformer engine", "megatron-core"), ("te", "megatron-core"), ("primus", "megatron-core"),
+    ("mindspeed|mind_speed|modellink|pai_megatron", "megatron-core"),
+    ("auto model", "fsdp"), ("nemo", "megatron-core"),
+    ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full shard", "fsdp"), ("shard grad op", "fsdp"),
+    ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("colossal|colossalai", "deepspeed"),
+    ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
+    ("vtrain|v_train|intern_evo|galvatron|aceso|merak|libai", "megatron-2022"),
+    ("paddle*|mindspore", "megatron-2022"), ("mlperf", "megatron-core"),  # K: its reference of Llama 3.1 is NeMo
+)  # fmt: skip
+"""Names of software, and its class; of several the first counts, because forks name what they came from."""
+
+SHARDINGS = (
+    ("zero stage? 0", 0),
+    ("zero stage? 2|ii", 2), ("shard grad op", 2), ("hybrid shard zero2", 2), ("sharding? stage 2", 2),
+    ("sharded ddp", 2),
+    ("zero stage? 1|i", 1), ("distributed|sharded optimizer", 1), ("optimizer state? shard*|partition*", 1),
+    ("zero redundancy optimizer", 1), ("sharding? stage 1", 1), ("shard*|partition* optimizer state?", 1),
+    ("zero stage? 3|iii", 3), ("fsdp|fsdp2|hsdp", 3), ("full* shard*", 3), ("hybrid shard*", 3),
+    ("sharding? stage 3", 3), ("gemini", 3), ("zero infinity|plus", 3), ("sharding? stage 0", 0),
+    ("no sharding|zero", 0),
+)  # fmt: skip
+"""Ways to share states, and the stage of ZeRO that each is."""
+
+PRECISIONS = (
+    ("nvfp4|nv_fp4|mxfp4|fp4|fp_4|e2m1", "nvfp4"),
+    ("mxfp8|mx_fp8|fp8_mx|mx_8", "mxfp8"), ("fp8|float8 & mx|microscaling", "mxfp8"),
+    ("fp8|float8|fp_8 & block*|blockwise|subchannel|tile*|128x128|1x128", "fp8_block"),
+    ("fp8|float8|fp_8|f8|e4m3|hfp8|8_bit|8bit", "fp8_tensor"), ("int8", "fp8_tensor"),
+    ("bf16|bfloat16|bfloat|bf_16", "bf16"),
+    ("fp16|float16|f16|fp_16|half", "fp16"),
+    ("fp32|float32|f32|fp_32|tf32|single", "fp32"), ("32 true|bit", "fp32"),
+    ("amp|mixed|16_bit|16bit|16", "16"),
+)  # fmt: skip
+"""Formats of numbers by name; `16` is the 16-bit format that the accelerator has."""
+
+GRADIENTS = (
+    ("fp32|float32|32_bit|single_precision & grad*|grad_accum*|reduc*", "fp32"),
+    ("fp32|float32|32_bit|single_precision accum*|sum", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
+    ("bf16|bfloat16|16_bit & grad*_accum*|grad*_reduc*|reduc*", "bf16"),
+    ("bf16|bfloat16|fp16|16_bit gradient|grad", "bf16"),
+)  # fmt: skip
+"""The format in which gradients add up."""
+
+ATTENTIONS = (
+    ("fa|flash|flash_attention|flash_attn v? 3", "flash_3"), ("fa|flash|flash_attention|flash_attn v? 4", "flash_3"),
+    ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
+    ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"), ("triton", "flash_2"),
+    ("flex attention|attn", "flash_2"), ("scaled dot product attention", "flash_2"), ("xformers", "flash_2"),
+    ("fa|flash|flash_attention|flash_attn v? 1", "flash_1"),
+    ("te", "flash_3"), ("transformer engine", "flash_3"),
+    ("flash|flash_attention|flash_attn", "flash"), ("fused attention", "flash"), ("memory efficient", "flash_2"),
+    ("unfused", "unfused"), ("naive|vanilla|standard|math|core attention|attn", "unfused"),
+    ("fused? scaled? masked? softmax", "unfused"),
+)  # fmt: skip
+"""Attention kernels by name; `flash` is the one that the software calls."""
+
+RECOMPUTES = (
+    (f"selective & {_RECOMPUTE}", "selective"), ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
+    ("recompute*|checkpoint* activations", "selective"),  # K: Megatron's --recompute-activations
+    (f"core|attention|attn & {_RECOMPUTE}", "selective"),
+    ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
+    (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
+    (f"{_RECOMPUTE} & layer_wise|layerwise|block|uniform", "full"), ("use checkpoint", "full"),
+    ("gradient|activation checkpointing|checkpoint|recompute*|recomputation", "full"), ("recompute*!", "full"),
+    ("checkpointing|checkpoint|remat*|recomputation!", "full"),
+)  # fmt: skip
+"""What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""
+
+RECOMPUTE_CELLS = (
+    ("selective", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
+    ("minimal*|dots|save*|custom|qkv*", "selective"), ("core|attention|attn", "selective"),
+    ("full", "full"), ("all|every|entire|whole|block|uniform|layer*", "full"),
+    ("gradient|activation|grad|act checkpoint*", "full"), ("checkpoint*|remat*|recomput*", "full"),
+)  # fmt: skip
+"""The same in the column, where nothing else is spoken of."""
+
+SCHEDULES = (
+    ("zb v", "zb_v"), ("zero bubble v", "zb_v"), ("v half|min|shape*|schedule", "zb_v"),
+    ("zb h2|2p", "zb_h2"), ("zero bubble h2", "zb_h2"), ("zb|zbb|zbpp|zb_pp", "zb_h1"), ("zero bubble", "zb_h1"),
+    ("interleav*", "interleaved"), ("1f1b i|int", "interleaved"),
+    ("looped|looping|circular|breadth_first", "interleaved"),
+    ("gpipe|g_pipe|afab", "gpipe"), ("fill drain", "gpipe"), ("all forward all? backward", "gpipe"),
+    ("1f1b|dapple|pipedream|pipe_dream", "one_f_one_b"), ("one forward one backward", "one_f_one_b"),
+)  # fmt: skip
+"""Pipeline schedules by name."""

@@ -1,0 +1,69 @@
+"""No phrase of the reader serves one source alone, but those that are listed with their reason (CHANGELOG)."""
+
+import pytest
+
+from tests.support import NIGHTLY, often
+from tests.support.phrases import distinct, phrases, reading, sources_without
+from tests.support.row_by_hand import bulk_rows, needs_bulk
+
+_NAME = "the name of software, of a kernel or of a format"
+_PLAIN = "plain words that paraphrases test (test_meanings.py); one source here happens to say them"
+_RECOMPUTE = "recomput*|checkpointing|checkpoint|remat*|rematerial*|ac"
+_DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
+
+ONE_SOURCE = {
+    **dict.fromkeys(
+        [("SOFTWARE_NAMES", name) for name in ("nanotron", "max text", "te", "primus", "deep speed", "nemo")]
+        + [("SOFTWARE_NAMES", "colossal|colossalai"), ("SHARDINGS", "shard grad op"), ("PRECISIONS", "int8")]
+        + [("ATTENTIONS", f"fa|flash|flash_attention|flash_attn v? {version}") for version in (1, 2, 3, 4)]
+        + [("ATTENTIONS", name) for name in ("splash|pallas", "triton", "flex attention|attn", "xformers")]
+        + [("ATTENTIONS", "transformer engine"), ("chunked_loss", "liger*"), ("overlap_expert", "dual pipe*")]
+        + [("SCHEDULES", name) for name in ("zb v", "v half|min|shape*|schedule", "zb|zbb|zbpp|zb_pp", "zero bubble")],
+        _NAME,
+    ),
+    **dict.fromkeys(
+        [("overlap_data", f"{_DATA} & overlap*"), ("async_tp", "tp|tensor|tensor_parallel* & overlap*")]
+        + [("overlap_any", "overlaps"), ("eager", "eager"), ("sliding_window", "sliding window*")]
+        + [("parallel_block", "parallel transformer? block|layer*"), ("dense_layers", "# dense ffn|mlp? layer*")]
+        + [("selective_layers", f"selective layer* {_RECOMPUTE}")]
+        + [("local_batch", "batch size? per|a|each gpu|device|chip|rank|dp #")]
+        + [("tensor", "tp size|degree? #"), ("pipeline", "pp size|degree? #")]
+        + [("accumulation", "# gradient|grad? accum* step*"), ("untied", "untied")]
+        + [("whole_heads", "cp|context_parallel* & all_to_all|a2a")]
+        + [("recompute_layers", "recomput*|checkpointing|checkpoint|remat* of? first? # layer*")],
+        _PLAIN,
+    ),
+    ("compiled", "float8"): "torchao casts to float8 in compiled kernels only, whoever runs it",
+    ("SOFTWARE_NAMES", "mlperf"): "its reference of Llama 3.1 is NeMo; two submissions do not say what they ran",
+    ("offloaded_projections", "remat policy & custom"): "tpu-recipes prints no more of its policies",
+}
+"""Meaning or table, and phrase: why it stays although one source alone needs it."""
+
+
+@needs_bulk
+def test_no_phrase_serves_a_single_source(monkeypatch):
+    """By day every twelfth phrase, on rows that differ in more than numbers; by night all phrases."""
+    rows = distinct(bulk_rows("calibration") + bulk_rows("validation"), by_number=NIGHTLY)
+    read = {id(row): reading(row) for row in rows}
+    taken = list(phrases())[:: often(12, 1)]
+    needed = {phrase: sources_without(monkeypatch, phrase, rows, read) for phrase in taken}
+    alone = {(phrase[1] or phrase[0], phrase[2]): found for phrase, found in needed.items() if len(found) == 1}
+    assert {key: found for key, found in alone.items() if key not in ONE_SOURCE} == {}
+    exceptions = {(phrase[1] or phrase[0], phrase[2]) for phrase in taken} & set(ONE_SOURCE)
+    assert exceptions - set(alone) == set()  # what others need by now is no exception any more
+
+
+def test_phrases_are_named_once():
+    known = [phrase for phrase in phrases()]
+    assert len(known) == len(set(known))
+    assert {key for key in ONE_SOURCE} <= {(phrase[1] or phrase[0], phrase[2]) for phrase in known}
+
+
+@pytest.mark.parametrize("phrase", [("FLAGS", "compiled", "torch compile*")])
+def test_what_a_phrase_serves_is_found(monkeypatch, phrase):
+    notes = {"FSDP one": "torch.compile", "FSDP two": "eager", "FSDP three": "torch compiled"}
+    row = {"hardware": "H100", "gpus": "8", "model": "Llama-3-8B", "tp": "1"}
+    rows = [row | {"source": name, "notes": said} for name, said in notes.items()]
+    read = {id(row): reading(row) for row in rows}
+    assert sources_without(monkeypatch, phrase, rows, read) == {"FSDP one", "FSDP three"}
+    assert {id(row): reading(row) for row in rows} == read
