@@ -77,6 +77,11 @@ class Draw:
         """At the facility's meter: cooling and losses included."""
         return self.facility_factor * self.machines_w
 
+    @property
+    def full_meter_w(self) -> Scalar:
+        """The same at the usual draw in training: what designs and their limits count."""
+        return self.facility_factor * (self.full_w + self.idle_w + total(self.network_w))
+
 
 @pytree
 class Economics:

@@ -51,8 +51,4 @@ def _purchase(economics: EconomicsRange) -> str:
 
 
 def _power(economics: EconomicsRange) -> str:
-    draw = economics.base.draw
-    if draw is None:
-        return ""
-    share = units.percent(draw.servers_w / draw.full_w)
-    return f"{units.rate(draw.meter_w, 'W')} at the meter (servers at {share} of their usual draw in training)"
+    return "" if economics.base.draw is None else f"{units.rate(economics.base.draw.meter_w, 'W')} at the meter"

@@ -16,6 +16,7 @@ import costmodel
 from costmodel.evaluators.evaluate import evaluate
 from costmodel.exact import Exact
 from costmodel.formulas.breakdown import breakdown
+from costmodel.formulas.busy import busy
 from costmodel.formulas.cost import Cost, cost, parts
 from costmodel.formulas.curves import hardware_of
 from costmodel.inputs import options
@@ -76,7 +77,9 @@ def everything(small_decoder, two_tiers):
     bought = (load_curves(), hardware_of(priced))
     job = (small_decoder, two_tiers, point, priced, answer, *bought)
     moved = parts(small_decoder, two_tiers, with_offload(point), NUMPY)
-    return instances((*job, with_offload(point), *done, *moved, *experts, report, Cost(step_s=1.0, peak_bytes=2.0)))
+    units = busy(report, two_tiers, point, done)
+    shown = (report, units, Cost(step_s=1.0, peak_bytes=2.0))
+    return instances((*job, with_offload(point), *done, *moved, *experts, *shown))
 
 
 def test_the_evaluation_holds_nearly_every_class(everything):

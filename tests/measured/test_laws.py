@@ -50,14 +50,15 @@ def fsdp(accelerators: int, software: str | None = None):
 
 @pytest.mark.parametrize("software", [None, "fsdp"])
 def test_accelerators_that_wait_draw_little_less(software):
-    """Power falls by 4 to 8 % from 8 to 2,048 (published -5.9 %: a text that quotes arXiv 2411.13055), far less than
-    the utilisation."""
+    """Power falls by 4 to 8 % from 8 to 2,048 (published -5.9 %: a text that quotes arXiv 2411.13055), utilisation by
+    more."""
     few, many = fsdp(8, software), fsdp(2048, software)
     assert few.economics is not None
     assert many.economics is not None
     watts = [each.economics.base.draw.servers_w / n for each, n in ((few, 8), (many, 2048))]
-    assert 0.04 <= 1 - watts[1] / watts[0] <= 0.08
-    assert many.mfu < (1 - 0.1) * few.mfu
+    saved = 1 - watts[1] / watts[0]
+    assert 0.04 <= saved <= 0.08
+    assert 1 - many.mfu / few.mfu > 1.5 * saved
 
 
 @pytest.mark.parametrize("sequence", [4096, 65536])

@@ -83,14 +83,16 @@ def test_copies_of_a_token_for_one_domain_cross_the_network_once(domains, copies
 def test_unfused_attention_computes_the_masked_half_too():
     workload, cluster = costmodel.load_workload("gpt3-175b", batch=64), costmodel.load_cluster("a100-80gb", 64)
     plan = Plan(tensor=8, pipeline=8, attention="unfused")
-    flop = {}
+    flop, work = {}, {}
     for attention in ("flash", "unfused", "framework", "flash_1"):
         chosen = dataclasses.replace(plan, attention=attention)
         answer = costmodel.prepare(workload, cluster, chosen)
         counted = costmodel.parts(*answer, Exact(np)).counts
         flop[attention] = sum(a.flop for block in counted.blocks for a in block.attentions)
+        work[attention] = answer[2].attention.work
     assert flop["unfused"] == flop["framework"] == pytest.approx(2 * flop["flash"])
-    assert flop["flash_1"] == flop["flash"]  # it takes longer, and computes no more
+    assert flop["flash_1"] == flop["flash"]
+    assert work == {"flash": 1.0, "unfused": 1.0, "framework": 1.0, "flash_1": 1.6}
 
 
 @pytest.mark.parametrize("name", sorted(SOFTWARE))
