@@ -38,6 +38,7 @@ from costmodel.measured.rows import Case
 
 LOSS = Loss(scale=0.05, freedom=4.0)
 _CONTRADICTION = 0.2  # of the log: rows alike in all that is asked differ by more than repeated runs do
+_FOLDS = 10  # that rows are predicted in by the others: each row alone where there are not more of them
 _MOVED, _LISTED = 0.05, 8  # of a logarithm: constants that moved less are not listed, nor more of them
 _STRANGE = 4.0  # scales of the loss from what the other rows say
 
@@ -92,12 +93,13 @@ def calibrate(
     if not possible:
         raise ValueError("; ".join(problems) or "no row has a measured time; expected `measured_step_s`")
     update = Update([cases[i] for i in possible], fitted or shipped(), kernels)
-    everything = np.ones(len(possible))
-    found = update.solve(everything)
+    folds = np.arange(len(possible)) % _FOLDS
+    found = update.solve(np.ones(len(possible)))
     before = update.residuals(np.zeros(update.size))[: len(possible)]
     after = before.copy()
-    for i in range(len(possible) if len(possible) > 1 else 0):
-        after[i] = update.residuals(update.solve(everything - (np.arange(len(possible)) == i)).z)[i]
+    for fold in range(min(len(possible), _FOLDS) if len(possible) > 1 else 0):
+        held = np.flatnonzero(folds == fold)
+        after[held] = update.residuals(update.solve((folds != fold).astype(float)).z)[held]
     problems += _contradictions(cases, possible) + _strange(cases, possible, update.residuals(found.z))
     chosen = cases[possible[0]]
     return Calibrated(
@@ -122,7 +124,8 @@ def calibrate_kernels(kernels: Sequence[Kernel], fitted: Fitted | None = None) -
     # what a training step adds to kernels alone stays as uncertain as it was
     after = dataclasses.replace(after, scatter=(fitted or shipped()).scatter)
     unit = np.array([kernel.scatter for kernel in kernels]) / LOSS.scale
-    return after, *(np.abs(unit * update.residuals(u)) for u in (np.zeros(update.size), found.z))
+    first, last = (np.abs(unit * update.residuals(u)) for u in (np.zeros(update.size), found.z))
+    return after, first, last
 
 
 class Update:

@@ -17,7 +17,7 @@ from costmodel.measured.fit import LEVELS, PARAMETERS, SHARED, SLOW, Fitted, Gro
 from costmodel.measured.rows import Case
 from costmodel.specs import fail, is_number
 
-_NOTHING = 1e-4  # of an unbounded variable
+_NOTHING = 2e-3  # of an unbounded variable
 _LARGEST_SHARE = 0.999
 _BY_NAME = {p.name: p for p in PARAMETERS if p.name != SLOW}
 
