@@ -25,7 +25,7 @@ from tests.oracles.plans import brute_force
 from tests.support import often
 from tests.support.builders import accelerator, cluster, small_decoder, small_moe
 
-CASES = often(30, 100)
+CASES = often(15, 100)
 
 
 def _random_case(number: int):
