@@ -84,8 +84,8 @@ def main(words: Sequence[str] | None = None) -> Never:
 
 
 def _end_now(status: int) -> Never:
-    """Exit; where a thread still compiles what nobody waits for any more, without it."""
-    if threading.active_count() == 1:
+    """Exit; where a thread still compiles what nobody waits for any more, without it (Python would wait)."""
+    if all(thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         sys.exit(status)
     with contextlib.suppress(OSError):
         sys.stdout.flush()

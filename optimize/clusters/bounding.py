@@ -84,8 +84,6 @@ def _bounded(progress: Progress, families: Families, part: Open, place: np.ndarr
         progress.evaluations += len(y)
         points = families.points(part.indices, np.float32 if len(y) > FEW else np.float64)
         of = screen if len(y) > FEW else tangents_of
-        if len(y) > FEW and progress.compiling is not None:
-            progress.compiling.join()
         return of(progress.problem.job.workload, progress.problem.machine, points, y)
 
     whole = np.isneginf(part.log_bound).all() and place is None

@@ -113,7 +113,7 @@ def _descend(
     """First answers by evolution; relaxed points, then plans near them; counts between the neighbours of the best one
     are added to `cells`."""
     problem = progress.problem
-    progress.compiling = warm_up(problem)
+    warm_up(problem)
     if after is None:
         told("evolution")
         offer_evolved(progress, every, seed)

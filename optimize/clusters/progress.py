@@ -6,7 +6,6 @@ Also the cell that it searches at a time, and the two kinds of points in it: pla
 import dataclasses
 import enum
 import math
-import threading
 
 import numpy as np
 
@@ -148,7 +147,6 @@ class Progress:
     relaxed: Relaxed | None = None
     interrupted: bool = False
     counts: tuple[int, ...] = ()  # of accelerators, that the bound is about
-    compiling: threading.Thread | None = None  # the program of large batches, on another core
     others: tuple[int, ...] = ()  # that have legal plans too, and were not looked at
     seen: dict[tuple[int, int], Tangents] = dataclasses.field(default_factory=dict)
     """Screens of whole batches by count and first family: they hold for every budget (float32 to save room)."""

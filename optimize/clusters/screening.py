@@ -21,6 +21,7 @@ BATCH = 32_768
 FLOAT32_SLACK = (
     1e-4  # of a logarithm: rounding of values and of slopes over the whole box (tests/clusters/test_joint.py)
 )
+_COMPILING: list[threading.Thread] = []  # whoever needs the program waits for it instead of compiling it twice
 _FULL: RecomputeRow = RECOMPUTES["full"]
 
 
@@ -51,6 +52,8 @@ def _with_rates(template: Cluster, rates: Any) -> Cluster:
 
 def screen(workload: Workload, machine: Cluster, points: PlanPoint, y: np.ndarray, batch: int = BATCH) -> Tangents:
     """Tangents of one step of each plan of `points` (arrays of one length), at its own logarithms of the rates."""
+    for thread in [] if threading.current_thread() in _COMPILING else _COMPILING:
+        thread.join()
     program = _program()
     workload = map_leaves(np.float32, anonymous(workload))
     template = map_leaves(np.float32, anonymous(machine))
@@ -66,8 +69,8 @@ def screen(workload: Workload, machine: Cluster, points: PlanPoint, y: np.ndarra
     return Tangents(np.log(columns[0]), columns[1:5].T, y, columns[5], np.minimum(columns[5], columns[6]))
 
 
-def warm_up(problem: Problem) -> threading.Thread:
-    """Compile for every job on another core, while this one has other work.
+def warm_up(problem: Problem) -> None:
+    """Compile for every job on another core, while this one has other work. Whoever screens waits for it.
 
     An interpreter that ends while XLA compiles is aborted, so that it waits for the thread.
     """
@@ -78,9 +81,8 @@ def warm_up(problem: Problem) -> threading.Thread:
         for job in problem.jobs:
             screen(job.workload, problem.machine, embed(Plan(), job.workload, 1.0, problem.machine.stack.habits), y)
 
-    thread = threading.Thread(target=compile_all)
-    thread.start()
-    return thread
+    _COMPILING[:] = [*(thread for thread in _COMPILING if thread.is_alive()), threading.Thread(target=compile_all)]
+    _COMPILING[-1].start()
 
 
 def _piece(leaf: Any, rows: slice, batch: int) -> np.ndarray:

@@ -102,10 +102,9 @@ def _answers(progress: MixProgress, counts: list[int], end: float, seed: int, to
     """At the counts nearest to the best relaxed point."""
     problem = progress.problem
     told("descent")
-    compiling = warm_up(problem)
+    warm_up(problem)
     progress.relaxed = descend(problem, seed)
     progress.evaluations += progress.relaxed.evaluations
-    compiling.join()
     near = progress.relaxed.accelerators[0]
     for count in sorted(counts, key=lambda count: abs(math.log(count / near)))[:COUNTS]:
         if time.monotonic() > end and progress.best is not None:

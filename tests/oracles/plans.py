@@ -17,9 +17,17 @@ def brute_force(workload: Workload, model: Model | None, cluster: Cluster, fixed
     """Legal plans with the fixed fields, without those that `optimize.lattice` says it leaves out.
 
     Where nobody has written the model's sizes down by hand, `violations` judges, which `tests/specs/test_rules.py`
-    compares with the rules as documented.
+    compares with the rules as documented. Innermost domains of half or less are used where nothing else is legal.
     """
-    for degrees in _degrees(workload, cluster, fixed):
+    first = _with_domains(workload, model, cluster, fixed, half=True)
+    one = next(first, None)
+    yield from _with_domains(workload, model, cluster, fixed, half=False) if one is None else (one, *first)
+
+
+def _with_domains(
+    workload: Workload, model: Model | None, cluster: Cluster, fixed: Mapping[str, Any], half: bool
+) -> Iterator[Plan]:
+    for degrees in _degrees(workload, cluster, fixed, half):
         for chosen in _options(workload, cluster, fixed, degrees):
             fields: dict[str, Any] = degrees | chosen | _overlaps(degrees) | dict(fixed)
             plan = Plan(**fields)
@@ -39,7 +47,7 @@ def _divisors(value: int) -> list[int]:
     return [d for d in range(1, value + 1) if value % d == 0]
 
 
-def _degrees(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _degrees(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], half: bool) -> Iterator[dict[str, Any]]:
     total = int(cluster.accelerators)
     names = ("tensor", "context", "pipeline", "data")
     for values in itertools.product(*(_menu(fixed, name, _divisors(total)) for name in names)):
@@ -50,7 +58,7 @@ def _degrees(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> 
         mesh = _divisors(tensor * context * data) if _has_experts(workload) else [1]  # a rule again, for speed
         experts = [_menu(fixed, name, mesh) for name in ("expert", "expert_tensor")]
         for microbatch, expert, expert_tensor, domain in itertools.product(
-            microbatches, *experts, _domains(cluster, fixed)
+            microbatches, *experts, _domains(cluster, fixed, half)
         ):
             yield dict(zip(names, values, strict=True)) | {
                 "microbatch": microbatch,
@@ -65,10 +73,12 @@ def _has_experts(workload: Workload) -> bool:
     return any(is_expert(op) for block in workload.blocks for op in block.ops)
 
 
-def _domains(cluster: Cluster, fixed: Mapping[str, Any]) -> list[int | None]:
+def _domains(cluster: Cluster, fixed: Mapping[str, Any], half: bool) -> list[int | None]:
     inner, total = cluster.tiers[0], int(cluster.accelerators)
     if "domain" in fixed:
         return [fixed["domain"]]
+    if not half:
+        return [d for d in range(1, int(inner.size) // 2 + 1) if total % d == 0]
     others = range(int(inner.size) // 2 + 1, int(inner.size) + 1) if total > inner.usable_size else []
     return [None, *(d for d in others if total % d == 0 and d != inner.usable_size)]
 
