@@ -6,14 +6,23 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from costmodel.graph import staged as staged
+    from costmodel.graph.graph import Edges as Edges
+    from costmodel.graph.graph import Graph as Graph
+    from costmodel.graph.graph import graph_of as graph_of
     from costmodel.graph.layout import chunk_count as chunk_count
     from costmodel.graph.layout import kinds_by_chunk as kinds_by_chunk
     from costmodel.graph.layout import kinds_by_stage as kinds_by_stage
     from costmodel.graph.layout import layers_by_chunk as layers_by_chunk
+    from costmodel.graph.pipelines import pipeline as pipeline
     from costmodel.graph.play import Played as Played
     from costmodel.graph.play import Task as Task
     from costmodel.graph.play import order as order
     from costmodel.graph.play import play as play
+    from costmodel.graph.run import Costs as Costs
+    from costmodel.graph.run import Idle as Idle
+    from costmodel.graph.run import Run as Run
+    from costmodel.graph.run import makespan_s as makespan_s
+    from costmodel.graph.run import run as run
     from costmodel.graph.staged import MODES as MODES
     from costmodel.graph.staged import Model as Model
     from costmodel.graph.staged import StageSeconds as StageSeconds

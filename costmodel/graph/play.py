@@ -7,14 +7,19 @@ delays the consumer by `transfer_s` and occupies neither device (asynchronous co
 The makespan is the step with synchronised optimizer updates: from the first start to the last end anywhere.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, zip_longest
+from itertools import pairwise
 from typing import NamedTuple
 
-from costmodel.graph.longest_path import longest_path
-from costmodel.inputs import SCHEDULES, Schedule, Turn
+import numpy as np
+
+from costmodel.exact import Exact
+from costmodel.graph.pipelines import KINDS, Orders, orders, pipeline_of
+from costmodel.graph.run import Costs, run
+from costmodel.inputs import SCHEDULES
+
+_NUMPY = Exact(np)
 
 Seconds = float | Sequence[float]
 """Seconds of a device's whole stage for one microbatch, or of each model chunk in turn."""
@@ -69,86 +74,46 @@ def play(
     and send after both. `steady_transfer_s` (default: the same) is what is felt of a transfer once others run beside
     it: of all but the first microbatch's activations and the last one's gradients, on whose way nothing else runs.
     """
-    orders, entry = order(schedule, stages, microbatches, virtual_stages), SCHEDULES[schedule]
+    entry, given = SCHEDULES[schedule], orders(schedule, stages, microbatches, virtual_stages)
     forward, backward, weight = (_by_chunk(s, stages, virtual_stages) for s in (forward_s, backward_s, weight_s))
     if not entry.splits:
         backward = tuple(b + w for b, w in zip(backward, weight, strict=True))
-    where = tuple(entry.device_of(chunk, stages) for chunk in range(stages * virtual_stages))
-    steady_s = transfer_s if steady_transfer_s is None else steady_transfer_s
-    seconds = {"F": forward, "B": backward, "W": weight}
-    times = longest_path(orders, seconds, where, microbatches, transfer_s, steady_s)
-    last_use = "W" if entry.splits else "B"
+    lags_s = (transfer_s, transfer_s if steady_transfer_s is None else steady_transfer_s)
+    seconds = np.array([*forward, *backward, *weight], dtype=float)
+    taken, freed = _activations(entry.splits, stages, virtual_stages)
+    costs = Costs(seconds=seconds, lags_s=np.array(lags_s, float), taken_bytes=taken, freed_bytes=freed)
+    done = run(pipeline_of(given, schedule, stages, virtual_stages), costs, _NUMPY)
     return Played(
-        makespan_s=max(ends_s[-1] for _, ends_s in times),
-        order=orders,
-        starts_s=tuple(tuple(starts_s) for starts_s, _ in times),
-        ends_s=tuple(tuple(ends_s) for _, ends_s in times),
-        in_flight=tuple(_peak(device, last_use) / virtual_stages for device in orders),
-        in_flight_until_b=tuple(_peak(device, "B") / virtual_stages for device in orders),
+        makespan_s=float(done.makespan_s),
+        order=_tasks(given),
+        starts_s=_by_device(done.starts_s, given),
+        ends_s=_by_device(done.ends_s, given),
+        in_flight=tuple(done.peak_bytes[:, 0].tolist()),
+        in_flight_until_b=tuple(done.peak_bytes[:, 1].tolist()),
     )
 
 
 def order(schedule: str, stages: int, microbatches: int, virtual_stages: int = 1) -> tuple[DeviceOrder, ...]:
     """The order of operations on each device; it does not depend on their durations."""
-    _check(schedule, stages, microbatches, virtual_stages)
-    entry, shape = SCHEDULES[schedule], (stages, microbatches, virtual_stages)
-    if entry.order is not None:
-        return tuple(_numbered(entry.order(*shape, device), microbatches) for device in range(stages))
-    return tuple(_alternating(entry, *shape, device) for device in range(stages))
+    return _tasks(orders(schedule, stages, microbatches, virtual_stages))
 
 
-def _check(schedule: str, stages: int, microbatches: int, virtual_stages: int) -> None:
-    if schedule not in SCHEDULES:
-        raise ValueError(f"`schedule` is {schedule!r}; expected one of {', '.join(SCHEDULES)}")
-    if min(stages, microbatches, virtual_stages) < 1:
-        raise ValueError(f"degrees are {(stages, microbatches, virtual_stages)}; expected each >= 1")
-    entry = SCHEDULES[schedule]
-    if entry.folds and virtual_stages != 2:
-        raise ValueError(f"`virtual_stages` is {virtual_stages}; {schedule} expects 2")
-    if virtual_stages > 1 and not (entry.interleaves or entry.folds):
-        raise ValueError(f"`virtual_stages` is {virtual_stages}; expected 1 with schedule {schedule}")
-    if entry.interleaves and microbatches % stages:
-        raise ValueError(f"`microbatches` is {microbatches}; {schedule} expects a multiple of the {stages} stages")
+def _activations(splits: bool, stages: int, virtual_stages: int) -> tuple[np.ndarray, np.ndarray]:
+    """What each class of operation takes and frees, in microbatches of a stage: till the last use, and till B."""
+    each = np.repeat(np.eye(len(KINDS)), stages * virtual_stages, axis=1) / virtual_stages
+    forward, backward, weight = each[..., None]
+    return forward, np.concatenate([weight if splits else backward, backward], axis=1)
 
 
-def _numbered(turns: Iterable[Turn], microbatches: int) -> DeviceOrder:
-    """Turns of a device as operations: each takes the next microbatch, and those beyond the last are left out."""
-    done: Counter[Turn] = Counter()
-    tasks = []
-    for kind, chunk in turns:
-        tasks.append(Task(kind=kind, microbatch=done[kind, chunk], chunk=chunk))
-        done[kind, chunk] += 1
-    return tuple(task for task in tasks if task.microbatch < microbatches)
+def _by_device(values: np.ndarray, given: Orders) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(own.tolist()) for own in np.split(values, np.flatnonzero(np.diff(given.devices)) + 1))
 
 
-def _alternating(schedule: Schedule, stages: int, microbatches: int, virtual_stages: int, device: int) -> DeviceOrder:
-    """Warm-up forwards; then B, W and F in turn.
-
-    W trails B by as many microbatches as the warm-up is shorter than on the first device (Qi et al. 2023): every
-    device then holds what the first one holds, and the last ones run W while gradients travel to the first.
-    """
-
-    def tasks(kind: str) -> list[Task | None]:
-        return list(_tasks(kind, stages, microbatches, virtual_stages, device))
-
-    if schedule.warm_up is None:
-        raise ValueError("a schedule has neither `warm_up` nor `order`; expected one of them")
-    warm_up, longest = (schedule.warm_up(stages, microbatches, virtual_stages, d) for d in (device, 0))
-    trailing = [None] * (longest - warm_up) + tasks("W") if schedule.splits else []
-    turns = zip_longest(tasks("B"), trailing, tasks("F")[warm_up:])
-    return tuple(task for task in (*tasks("F")[:warm_up], *chain.from_iterable(turns)) if task)
-
-
-def _tasks(kind: str, stages: int, microbatches: int, virtual_stages: int, device: int) -> Iterator[Task]:
-    """The operations of a kind on a device: groups of `stages` microbatches go through its chunks in turn.
-
-    Backward visits the chunks in reverse. With one chunk it is simply one microbatch after another.
-    """
-    chunks = range(device, stages * virtual_stages, stages)
-    for first in range(0, microbatches, stages):
-        group = range(first, min(first + stages, microbatches))
-        for chunk in chunks if kind == "F" else reversed(chunks):
-            yield from (Task(kind, microbatch, chunk) for microbatch in group)
+def _tasks(given: Orders) -> tuple[DeviceOrder, ...]:
+    kinds = [KINDS[kind] for kind in given.kinds.tolist()]
+    tasks = list(map(Task, kinds, given.microbatches.tolist(), given.chunks.tolist()))
+    cuts = [0, *(np.flatnonzero(np.diff(given.devices)) + 1).tolist(), len(tasks)]
+    return tuple(tuple(tasks[first:last]) for first, last in pairwise(cuts))
 
 
 def _by_chunk(seconds: Seconds, stages: int, virtual_stages: int) -> tuple[float, ...]:
@@ -172,8 +137,3 @@ def producers(task: Task, chunks: int) -> tuple[Task, ...]:
         return (other("B", task.chunk),)
     own = other("F", task.chunk)
     return (own, other("B", task.chunk + 1)) if task.chunk + 1 < chunks else (own,)
-
-
-def _peak(device: DeviceOrder, last_use: str) -> int:
-    """The most microbatches live at once; a device is serial, so its order alone decides."""
-    return max(accumulate((task.kind == "F") - (task.kind == last_use) for task in device))

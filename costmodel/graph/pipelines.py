@@ -1,0 +1,133 @@
+"""The orders of pipeline schedules as arrays, and the graphs that `run` plays: built from their pattern.
+
+Kinds are places in `KINDS`. F follows the chunk before it, B its own F and the chunk after it, W its own B.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.graph.graph import Edges, Graph, Integers, graph_of
+from costmodel.inputs import SCHEDULES, Schedule, Turn
+
+KINDS = "FBW"
+"""Forward, backward, and weight gradient where it runs apart."""
+
+LONE, STEADY = 1, 2
+"""Classes of lag: a message while nothing else runs (the first one down, the last one back), and any other."""
+
+
+class Orders(NamedTuple):
+    """The operations of a pipeline, device by device in order."""
+
+    devices: Integers
+    kinds: Integers
+    microbatches: Integers
+    chunks: Integers
+
+
+def orders(schedule: str, stages: int, microbatches: int, virtual_stages: int = 1) -> Orders:
+    """The order of operations on each device; it does not depend on their durations."""
+    _check(schedule, stages, microbatches, virtual_stages)
+    entry, shape = SCHEDULES[schedule], (stages, microbatches, virtual_stages)
+    one = _given if entry.order is not None else _alternating
+    found = [one(entry, *shape, device) for device in range(stages)]
+    devices = np.repeat(np.arange(stages), [len(kinds) for kinds, _, _ in found])
+    return Orders(devices, *(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
+def pipeline(schedule: str, stages: int, microbatches: int, virtual_stages: int = 1) -> Graph:
+    """A schedule as a graph: the class of an operation is its kind's place times the chunks, plus its chunk."""
+    return pipeline_of(orders(schedule, stages, microbatches, virtual_stages), schedule, stages, virtual_stages)
+
+
+def pipeline_of(given: Orders, schedule: str, stages: int, virtual_stages: int) -> Graph:
+    """The same, of orders that are there already."""
+    chunks = stages * virtual_stages
+    where = np.array([SCHEDULES[schedule].device_of(chunk, stages) for chunk in range(chunks)])
+    return graph_of(given.devices, given.kinds * chunks + given.chunks, edges(given, where), name_of(given))
+
+
+def edges(given: Orders, where: Integers) -> Edges:
+    """What waits for what, given the device of each chunk."""
+    chunks, count = len(where), int(given.microbatches.max()) + 1
+    place = np.full((len(KINDS), chunks, count), -1)
+    numbers = np.arange(len(given.kinds))
+    place[given.kinds, given.chunks, given.microbatches] = numbers
+    step = np.array([-1, 1, 0])[given.kinds]
+    far = given.chunks + step
+    moved = (step != 0) & (far >= 0) & (far < chunks)
+    producers = place[given.kinds[moved], far[moved], given.microbatches[moved]]
+    lone = np.where(given.kinds == 0, 0, count - 1) == given.microbatches
+    lags = np.where(where[far * moved] == where[given.chunks], 0, np.where(lone, LONE, STEADY))[moved]
+    later = given.kinds > 0
+    own = place[given.kinds[later] - 1, given.chunks[later], given.microbatches[later]]
+    nothing, consumers = np.zeros(len(own), int), np.concatenate([numbers[moved], numbers[later]])
+    missing = np.flatnonzero(np.append(producers, own) < 0)
+    if len(missing):
+        raise ValueError(f"{name_of(given)(consumers[missing[0]])} waits for an operation that no device runs")
+    return Edges(*(np.concatenate(p) for p in ((producers, own), (consumers,), (lags, nothing))))
+
+
+def name_of(given: Orders) -> Callable[[int], str]:
+    """Names of operations for messages: `B3.1` is the backward pass of microbatch 3 on chunk 1."""
+    return lambda i: f"{KINDS[given.kinds[i]]}{given.microbatches[i]}.{given.chunks[i]}"
+
+
+def _check(schedule: str, stages: int, microbatches: int, virtual_stages: int) -> None:
+    if schedule not in SCHEDULES:
+        raise ValueError(f"`schedule` is {schedule!r}; expected one of {', '.join(SCHEDULES)}")
+    if min(stages, microbatches, virtual_stages) < 1:
+        raise ValueError(f"degrees are {(stages, microbatches, virtual_stages)}; expected each >= 1")
+    entry = SCHEDULES[schedule]
+    if entry.folds and virtual_stages != 2:
+        raise ValueError(f"`virtual_stages` is {virtual_stages}; {schedule} expects 2")
+    if virtual_stages > 1 and not (entry.interleaves or entry.folds):
+        raise ValueError(f"`virtual_stages` is {virtual_stages}; expected 1 with schedule {schedule}")
+    if entry.interleaves and microbatches % stages:
+        raise ValueError(f"`microbatches` is {microbatches}; {schedule} expects a multiple of the {stages} stages")
+
+
+Columns = tuple[Integers, Integers, Integers]
+"""Kinds, microbatches and chunks of one device's operations in order."""
+
+
+def _given(entry: Schedule, stages: int, microbatches: int, virtual_stages: int, device: int) -> Columns:
+    """Turns of a device as operations: each takes the next microbatch, and those beyond the last are left out."""
+    assert entry.order is not None
+    turns = list(entry.order(stages, microbatches, virtual_stages, device))
+    codes: dict[Turn, int] = {turn: KINDS.index(turn[0]) * stages * virtual_stages + turn[1] for turn in set(turns)}
+    taken = np.fromiter((codes[turn] for turn in turns), int, len(turns))
+    by_turn = np.argsort(taken, kind="stable")
+    starts = np.flatnonzero(np.diff(taken[by_turn], prepend=-1))
+    counts = np.diff(starts, append=len(taken))
+    numbers = np.empty(len(taken), int)
+    numbers[by_turn] = np.arange(len(taken)) - np.repeat(starts, counts)
+    kept = numbers < microbatches
+    kinds, chunks = np.divmod(taken[kept], stages * virtual_stages)
+    return kinds, numbers[kept], chunks
+
+
+def _alternating(entry: Schedule, stages: int, microbatches: int, virtual_stages: int, device: int) -> Columns:
+    """Warm-up forwards; then B, W and F in turn.
+
+    W trails B by as many microbatches as the warm-up is shorter than on the first device (Qi et al. 2023): every
+    device then holds what the first one holds, and the last ones run W while gradients travel to the first.
+    Groups of `stages` microbatches go through the device's chunks in turn, backward in reverse.
+    """
+    if entry.warm_up is None:
+        raise ValueError("a schedule has neither `warm_up` nor `order`; expected one of them")
+    warm_up, longest = (entry.warm_up(stages, microbatches, virtual_stages, d) for d in (device, 0))
+    numbers = np.arange(microbatches * virtual_stages)
+    group, place = np.divmod(numbers, stages * virtual_stages)
+    turn, inside = np.divmod(place, np.minimum(stages, microbatches - group * stages))
+    tasks = group * stages + inside
+    down, up = (device + stages * t for t in (turn, virtual_stages - 1 - turn))
+    forward = np.where(numbers < warm_up, numbers - len(KINDS) * len(numbers), len(KINDS) * (numbers - warm_up) + 2)
+    columns = [(forward, 0, down), (len(KINDS) * numbers, 1, up)]
+    if entry.splits:
+        columns.append((len(KINDS) * (numbers + max(0, longest - warm_up)) + 1, 2, up))
+    order = np.argsort(np.concatenate([key for key, _, _ in columns]), kind="stable")
+    kinds = np.repeat([kind for _, kind, _ in columns], len(numbers))
+    return kinds[order], np.tile(tasks, len(columns))[order], np.concatenate([c for _, _, c in columns])[order]
