@@ -4,6 +4,7 @@ Kinds are places in `KINDS`. F follows the chunk before it, B its own F and the 
 """
 
 from collections.abc import Callable
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +20,21 @@ LONE, STEADY = 1, 2
 
 
 class Orders(NamedTuple):
-    """The operations of a pipeline, device by device in order."""
+    """The parts of all operations of a pipeline, device by device in order; most operations are one part.
+
+    Chunks of a second way follow those of the first.
+    """
 
     devices: Integers
     kinds: Integers
     microbatches: Integers
     chunks: Integers
+    joined: Integers  # 1 where the part runs together with the one before it, as one operation
+
+    @property
+    def operations(self) -> Integers:
+        """The number of the operation of each part."""
+        return np.cumsum(1 - self.joined) - 1
 
 
 def orders(schedule: str, stages: int, microbatches: int, virtual_stages: int = 1) -> Orders:
@@ -33,45 +43,65 @@ def orders(schedule: str, stages: int, microbatches: int, virtual_stages: int = 
     entry, shape = SCHEDULES[schedule], (stages, microbatches, virtual_stages)
     one = _given if entry.order is not None else _alternating
     found = [one(entry, *shape, device) for device in range(stages)]
-    devices = np.repeat(np.arange(stages), [len(kinds) for kinds, _, _ in found])
+    devices = np.repeat(np.arange(stages), [len(kinds) for kinds, *_ in found])
     return Orders(devices, *(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
-def pipeline(schedule: str, stages: int, microbatches: int, virtual_stages: int = 1) -> Graph:
-    """A schedule as a graph: the class of an operation is its kind's place times the chunks, plus its chunk."""
+def pipeline(schedule: str, stages: int, microbatches: int, virtual_stages: int = 1) -> tuple[Graph, Integers]:
+    """A schedule as a graph, and its classes: the parts of each as rows of places, kind by kind and chunk by chunk."""
     return pipeline_of(orders(schedule, stages, microbatches, virtual_stages), schedule, stages, virtual_stages)
 
 
-def pipeline_of(given: Orders, schedule: str, stages: int, virtual_stages: int) -> Graph:
+def pipeline_of(given: Orders, schedule: str, stages: int, virtual_stages: int) -> tuple[Graph, Integers]:
     """The same, of orders that are there already."""
-    chunks = stages * virtual_stages
+    ways = SCHEDULES[schedule].ways
+    chunks = stages * virtual_stages * ways
     where = np.array([SCHEDULES[schedule].device_of(chunk, stages) for chunk in range(chunks)])
-    return graph_of(given.devices, given.kinds * chunks + given.chunks, edges(given, where), name_of(given))
+    heads, (kinds, parts) = given.joined == 0, _classes(given, chunks)
+    first = np.flatnonzero(heads)
+    name = name_of(given)
+    built = graph_of(given.devices[heads], kinds, edges(given, where, ways), lambda i: name(int(first[i])))
+    return built, parts
 
 
-def edges(given: Orders, where: Integers) -> Edges:
+def _classes(given: Orders, chunks: int) -> tuple[Integers, Integers]:
+    """The class of each operation, and each class's parts; -1 beyond its last."""
+    codes = given.kinds * chunks + given.chunks
+    if not given.joined.any():
+        return codes, np.arange(len(KINDS) * chunks)[:, None]
+    operations = given.operations
+    rank = np.arange(len(codes)) - np.flatnonzero(given.joined == 0)[operations]
+    rows = np.full((operations[-1] + 1, rank.max() + 1), -1)
+    rows[operations, rank] = codes
+    parts, kinds = np.unique(rows, axis=0, return_inverse=True)
+    return kinds.reshape(-1), parts
+
+
+def edges(given: Orders, where: Integers, ways: int = 1) -> Edges:
     """What waits for what, given the device of each chunk."""
-    chunks, count = len(where), int(given.microbatches.max()) + 1
-    place = np.full((len(KINDS), chunks, count), -1)
-    numbers = np.arange(len(given.kinds))
+    count, numbers = int(given.microbatches.max()) + 1, given.operations
+    place = np.full((len(KINDS), len(where), count), -1)
     place[given.kinds, given.chunks, given.microbatches] = numbers
+    way, inside = np.divmod(given.chunks, len(where) // ways)
     step = np.array([-1, 1, 0])[given.kinds]
-    far = given.chunks + step
-    moved = (step != 0) & (far >= 0) & (far < chunks)
-    producers = place[given.kinds[moved], far[moved], given.microbatches[moved]]
-    lone = np.where(given.kinds == 0, 0, count - 1) == given.microbatches
-    lags = np.where(where[far * moved] == where[given.chunks], 0, np.where(lone, LONE, STEADY))[moved]
+    moved = (step != 0) & (inside + step >= 0) & (inside + step < len(where) // ways)
+    far = (given.chunks + step)[moved]
+    producers = place[given.kinds[moved], far, given.microbatches[moved]]
+    alone = np.where(given.kinds == 0, 0, count // ways - 1) + way * (count // ways) == given.microbatches
+    lags = np.where(where[far] == where[given.chunks[moved]], 0, np.where(alone[moved], LONE, STEADY))
     later = given.kinds > 0
     own = place[given.kinds[later] - 1, given.chunks[later], given.microbatches[later]]
-    nothing, consumers = np.zeros(len(own), int), np.concatenate([numbers[moved], numbers[later]])
-    missing = np.flatnonzero(np.append(producers, own) < 0)
+    columns = (producers, own), (numbers[moved], numbers[later]), (lags, np.zeros(len(own), int))
+    found = np.stack([np.concatenate(column) for column in columns])
+    missing = np.flatnonzero(found[0] < 0)
     if len(missing):
-        raise ValueError(f"{name_of(given)(consumers[missing[0]])} waits for an operation that no device runs")
-    return Edges(*(np.concatenate(p) for p in ((producers, own), (consumers,), (lags, nothing))))
+        reader = np.flatnonzero(numbers == found[1, missing[0]])[0]
+        raise ValueError(f"{name_of(given)(int(reader))} waits for an operation that no device runs")
+    return Edges(*found[:, found[0] != found[1]])
 
 
 def name_of(given: Orders) -> Callable[[int], str]:
-    """Names of operations for messages: `B3.1` is the backward pass of microbatch 3 on chunk 1."""
+    """Names of parts for messages: `B3.1` is the backward pass of microbatch 3 on chunk 1."""
     return lambda i: f"{KINDS[given.kinds[i]]}{given.microbatches[i]}.{given.chunks[i]}"
 
 
@@ -85,28 +115,37 @@ def _check(schedule: str, stages: int, microbatches: int, virtual_stages: int) -
         raise ValueError(f"`virtual_stages` is {virtual_stages}; {schedule} expects 2")
     if virtual_stages > 1 and not (entry.interleaves or entry.folds):
         raise ValueError(f"`virtual_stages` is {virtual_stages}; expected 1 with schedule {schedule}")
+    if entry.ways > 1 and (stages % 2 or microbatches % 2):
+        raise ValueError(f"there are {stages} stages and {microbatches} microbatches; {schedule} expects even numbers")
     if entry.interleaves and microbatches % stages:
         raise ValueError(f"`microbatches` is {microbatches}; {schedule} expects a multiple of the {stages} stages")
 
 
-Columns = tuple[Integers, Integers, Integers]
-"""Kinds, microbatches and chunks of one device's operations in order."""
+Columns = tuple[Integers, Integers, Integers, Integers]
+"""Kinds, microbatches, chunks and what is joined, of one device's operations in order."""
 
 
 def _given(entry: Schedule, stages: int, microbatches: int, virtual_stages: int, device: int) -> Columns:
     """Turns of a device as operations: each takes the next microbatch, and those beyond the last are left out."""
     assert entry.order is not None
-    turns = list(entry.order(stages, microbatches, virtual_stages, device))
-    codes: dict[Turn, int] = {turn: KINDS.index(turn[0]) * stages * virtual_stages + turn[1] for turn in set(turns)}
+    turns: list[Turn] = []
+    joined: list[int] = []
+    for given in entry.order(stages, microbatches, virtual_stages, device):
+        parts = (given,) if isinstance(given[0], str) else given
+        turns += parts
+        joined += [0, *repeat(1, len(parts) - 1)]
+    chunks = stages * virtual_stages * entry.ways
+    codes = {turn: KINDS.index(turn[0]) * chunks + turn[1] for turn in set(turns)}
     taken = np.fromiter((codes[turn] for turn in turns), int, len(turns))
     by_turn = np.argsort(taken, kind="stable")
     starts = np.flatnonzero(np.diff(taken[by_turn], prepend=-1))
     counts = np.diff(starts, append=len(taken))
     numbers = np.empty(len(taken), int)
     numbers[by_turn] = np.arange(len(taken)) - np.repeat(starts, counts)
-    kept = numbers < microbatches
-    kinds, chunks = np.divmod(taken[kept], stages * virtual_stages)
-    return kinds, numbers[kept], chunks
+    kept = numbers < microbatches // entry.ways
+    (kinds, places), numbers = np.divmod(taken[kept], chunks), numbers[kept]
+    way = places // (stages * virtual_stages)
+    return kinds, numbers + (entry.ways > 1) * way * (microbatches // entry.ways), places, np.array(joined)[kept]
 
 
 def _alternating(entry: Schedule, stages: int, microbatches: int, virtual_stages: int, device: int) -> Columns:
@@ -130,4 +169,9 @@ def _alternating(entry: Schedule, stages: int, microbatches: int, virtual_stages
         columns.append((len(KINDS) * (numbers + max(0, longest - warm_up)) + 1, 2, up))
     order = np.argsort(np.concatenate([key for key, _, _ in columns]), kind="stable")
     kinds = np.repeat([kind for _, kind, _ in columns], len(numbers))
-    return kinds[order], np.tile(tasks, len(columns))[order], np.concatenate([c for _, _, c in columns])[order]
+    return (
+        kinds[order],
+        np.tile(tasks, len(columns))[order],
+        np.concatenate([c for _, _, c in columns])[order],
+        0 * kinds,
+    )

@@ -17,7 +17,7 @@ import numpy as np
 from costmodel.exact import Exact
 from costmodel.graph.pipelines import KINDS, Orders, orders, pipeline_of
 from costmodel.graph.run import Costs, run
-from costmodel.inputs import SCHEDULES
+from costmodel.inputs import SCHEDULES, Schedule
 
 _NUMPY = Exact(np)
 
@@ -28,7 +28,8 @@ Seconds = float | Sequence[float]
 class Task(NamedTuple):
     """One operation on one microbatch: F (forward), B (backward), or W (weight gradient, where it is split off).
 
-    Model chunk c of stages * virtual_stages runs on `Schedule.device_of(c)`.
+    Model chunk c of stages * virtual_stages runs on `Schedule.device_of(c)`. Where microbatches go both ways, chunks
+    of the way up follow those of the way down.
     """
 
     kind: str
@@ -67,27 +68,36 @@ def play(
     weight_s: Seconds = 0.0,
     transfer_s: float = 0.0,
     steady_transfer_s: float | None = None,
+    hidden_s: Seconds = 0.0,
 ) -> Played:
     """Play one training step. B is the gradient of the input, W that of the weights.
 
     Zero-bubble schedules send the gradient after B and run W on its own; the others run B and W as one operation,
     and send after both. `steady_transfer_s` (default: the same) is what is felt of a transfer once others run beside
     it: of all but the first microbatch's activations and the last one's gradients, on whose way nothing else runs.
+    `hidden_s` is what a forward pass and a backward pass of a stage that run as one operation take less than alone.
     """
     entry, given = SCHEDULES[schedule], orders(schedule, stages, microbatches, virtual_stages)
-    forward, backward, weight = (_by_chunk(s, stages, virtual_stages) for s in (forward_s, backward_s, weight_s))
+    forward, backward, weight, hidden = (
+        _by_chunk(seconds, stages, virtual_stages) * entry.ways
+        for seconds in (forward_s, backward_s, weight_s, hidden_s)
+    )
     if not entry.splits:
         backward = tuple(b + w for b, w in zip(backward, weight, strict=True))
-    lags_s = (transfer_s, transfer_s if steady_transfer_s is None else steady_transfer_s)
-    seconds = np.array([*forward, *backward, *weight], dtype=float)
-    taken, freed = _activations(entry.splits, stages, virtual_stages)
-    costs = Costs(seconds=seconds, lags_s=np.array(lags_s, float), taken_bytes=taken, freed_bytes=freed)
-    done = run(pipeline_of(given, schedule, stages, virtual_stages), costs, _NUMPY)
+    built, parts = pipeline_of(given, schedule, stages, virtual_stages)
+    taken, freed = _activations(entry, stages, virtual_stages)
+    costs = Costs(
+        seconds=_together([*forward, *backward, *weight], hidden, parts),
+        lags_s=np.array([transfer_s, transfer_s if steady_transfer_s is None else steady_transfer_s], float),
+        taken_bytes=_summed(taken, parts),
+        freed_bytes=_summed(freed, parts),
+    )
+    done = run(built, costs, _NUMPY)
     return Played(
         makespan_s=float(done.makespan_s),
         order=_tasks(given),
-        starts_s=_by_device(done.starts_s, given),
-        ends_s=_by_device(done.ends_s, given),
+        starts_s=_by_device(done.starts_s[given.operations], given),
+        ends_s=_by_device(done.ends_s[given.operations], given),
         in_flight=tuple(done.peak_bytes[:, 0].tolist()),
         in_flight_until_b=tuple(done.peak_bytes[:, 1].tolist()),
     )
@@ -98,11 +108,24 @@ def order(schedule: str, stages: int, microbatches: int, virtual_stages: int = 1
     return _tasks(orders(schedule, stages, microbatches, virtual_stages))
 
 
-def _activations(splits: bool, stages: int, virtual_stages: int) -> tuple[np.ndarray, np.ndarray]:
-    """What each class of operation takes and frees, in microbatches of a stage: till the last use, and till B."""
-    each = np.repeat(np.eye(len(KINDS)), stages * virtual_stages, axis=1) / virtual_stages
+def _activations(entry: Schedule, stages: int, virtual_stages: int) -> tuple[np.ndarray, np.ndarray]:
+    """What each part takes and frees, in microbatches of a stage: till the last use, and till B."""
+    each = np.repeat(np.eye(len(KINDS)), stages * virtual_stages * entry.ways, axis=1) / virtual_stages
     forward, backward, weight = each[..., None]
-    return forward, np.concatenate([weight if splits else backward, backward], axis=1)
+    return forward, np.concatenate([weight if entry.splits else backward, backward], axis=1)
+
+
+def _summed(by_part: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """Sums over the parts of each class of operation."""
+    return np.concatenate([by_part, np.zeros_like(by_part[:1])])[parts].sum(axis=1)
+
+
+def _together(seconds: Sequence[float], hidden_s: Sequence[float], parts: np.ndarray) -> np.ndarray:
+    """What each class of operation takes: a forward and a backward pass that run together hide some of each other."""
+    passes, chunks = parts // len(hidden_s), parts % len(hidden_s)
+    both = (passes == 0).any(axis=1) & (passes == 1).any(axis=1)
+    half_s = 0.5 * np.array(hidden_s, float)[chunks] * ((passes == 0) | (passes == 1))
+    return _summed(np.array(seconds, float), parts) - both * half_s.sum(axis=1)
 
 
 def _by_device(values: np.ndarray, given: Orders) -> tuple[tuple[float, ...], ...]:
@@ -123,17 +146,3 @@ def _by_chunk(seconds: Seconds, stages: int, virtual_stages: int) -> tuple[float
     if len(seconds) != chunks:
         raise ValueError(f"{len(seconds)} durations are given; expected one for each of {chunks} chunks")
     return tuple(seconds)
-
-
-def producers(task: Task, chunks: int) -> tuple[Task, ...]:
-    """The operations whose results `task` reads: F the chunk before it, B its own F and the chunk after it, W its B."""
-
-    def other(kind: str, chunk: int) -> Task:
-        return Task(kind=kind, microbatch=task.microbatch, chunk=chunk)
-
-    if task.kind == "F":
-        return (other("F", task.chunk - 1),) if task.chunk else ()
-    if task.kind == "W":
-        return (other("B", task.chunk),)
-    own = other("F", task.chunk)
-    return (own, other("B", task.chunk + 1)) if task.chunk + 1 < chunks else (own,)

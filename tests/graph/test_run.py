@@ -4,15 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from costmodel.exact import Exact
 from costmodel.graph import Costs, Edges, graph_of, makespan_s, pipeline, run
-from costmodel.graph.play import order, play, producers
+from costmodel.graph.pipelines import orders
+from costmodel.graph.play import order, play
 from costmodel.inputs.schedules import SCHEDULES
 from tests.graph.test_play import legal_shapes
-from tests.oracles.orders import live, played
+from tests.oracles.orders import live, played, producers
 from tests.support.strategies import double
 
 NUMPY, JAX = Exact(np), Exact(jnp)
@@ -22,7 +23,9 @@ NUMPY, JAX = Exact(np), Exact(jnp)
 def test_schedules_are_played_as_one_operation_at_a_time(shape, seed, transfer_s, hidden):
     """Every start and end, bit by bit, with chunks that all differ and two kinds of transfers."""
     schedule, stages, microbatches, virtual = shape
-    chunks, entry = stages * virtual, SCHEDULES[schedule]
+    assume(SCHEDULES[schedule].ways == 1)  # whose operations have several parts: below
+    entry = SCHEDULES[schedule]
+    chunks = stages * virtual
     seconds = dict(zip("FBW", np.random.default_rng(seed).uniform(0.5, 2, (3, chunks)).tolist(), strict=True))
     if not entry.splits:
         seconds["W"] = [0.0] * chunks
@@ -40,6 +43,42 @@ def test_schedules_are_played_as_one_operation_at_a_time(shape, seed, transfer_s
     for tasks, starts_s, ends_s in zip(found.order, found.starts_s, found.ends_s, strict=True):
         assert [expected[task] for task in tasks] == list(zip(starts_s, ends_s, strict=True))
     assert found.makespan_s == max(end for _, end in expected.values())
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), [(2, 4), (4, 10), (6, 12)])
+def test_operations_of_several_parts_wait_for_all_of_them(stages, microbatches):
+    """DualPipe with chunks that all differ: what runs together starts when all its inputs are there."""
+    rng, ways = np.random.default_rng(stages), 2
+    seconds = dict(zip("FBW", rng.uniform(0.5, 2, (3, stages)).tolist(), strict=True))
+    hidden, device_of = rng.uniform(0, 0.4, stages).tolist(), SCHEDULES["dualpipe"].device_of
+    given_orders = orders("dualpipe", stages, microbatches)
+    numbers, tasks = given_orders.operations, [t for own in order("dualpipe", stages, microbatches) for t in own]
+    parts = {n: [t for t, i in zip(tasks, numbers, strict=True) if i == n] for n in numbers.tolist()}
+    home = dict(zip(tasks, numbers.tolist(), strict=True))
+
+    def seconds_of(number):
+        kinds = {task.kind for task in parts[number]}
+        whole_s = sum(seconds[t.kind][t.chunk % stages] for t in parts[number])
+        both = [t.chunk % stages for t in parts[number] if t.kind in "FB"] if {"F", "B"} <= kinds else []
+        return whole_s - sum(0.5 * hidden[chunk] for chunk in both)
+
+    def waits(number):
+        found = []
+        for task in parts[number]:
+            lone = task.microbatch % (microbatches // 2) == {"F": 0, "B": microbatches // 2 - 1}.get(task.kind, -1)
+            for needed in producers(task, ways * stages, ways):
+                away = device_of(needed.chunk, stages) != device_of(task.chunk, stages)
+                if home[needed] != number:
+                    found.append((home[needed], away * (0.3 if lone else 0.1)))
+        return found
+
+    listed = [np.unique(numbers[given_orders.devices == d]).tolist() for d in range(stages)]
+    expected = played(listed, seconds_of, waits)
+    passes = {"forward_s": seconds["F"], "backward_s": seconds["B"], "weight_s": seconds["W"]}
+    found = play("dualpipe", stages, microbatches, **passes, hidden_s=hidden, transfer_s=0.3, steady_transfer_s=0.1)
+    for own, starts_s, ends_s in zip(found.order, found.starts_s, found.ends_s, strict=True):
+        times = list(zip(starts_s, ends_s, strict=True))
+        np.testing.assert_allclose(times, [expected[home[task]] for task in own], rtol=1e-12)
 
 
 def random_order(seed: int, devices: int = 5, count: int = 60):
@@ -158,7 +197,7 @@ def test_the_gradient_of_the_makespan_is_the_critical_path(seed):
 def test_the_critical_path_of_gpipe():
     """All forwards of the first stage, the way down, the way back: (m + p - 1)(f + b) and 2(p - 1) transfers."""
     costs = Costs(seconds=np.array([1.0] * 4 + [2.0] * 4 + [0.0] * 4), lags_s=np.array([0.1, 0.1]))
-    built = pipeline("gpipe", 4, 8)
+    built, _ = pipeline("gpipe", 4, 8)
     slopes = jax.grad(lambda s, t: makespan_s(built, Costs(seconds=s, lags_s=t), JAX), argnums=(0, 1))(
         jnp.asarray(costs.seconds), jnp.asarray(costs.lags_s)
     )

@@ -36,3 +36,16 @@ def live(order: Sequence[Any], taken: Callable[[Any], float], freed: Callable[[A
         found.append(held)
         held -= freed(task)
     return found
+
+
+def producers(task: Any, chunks: int, ways: int = 1) -> tuple[Any, ...]:
+    """What a pipeline's `task` reads: F the chunk before it, B its own F and the chunk after it, W its B.
+
+    Chunks of a second way follow those of the first, which do not depend on them.
+    """
+    way, inside = divmod(task.chunk, chunks // ways)
+    if task.kind == "F":
+        return (task._replace(chunk=task.chunk - 1),) if inside else ()
+    own = task._replace(kind={"B": "F", "W": "B"}[task.kind])
+    last = task.kind == "W" or inside == chunks // ways - 1
+    return (own,) if last else (own, task._replace(chunk=task.chunk + 1))

@@ -80,6 +80,7 @@ class Pipeline:
     last: Stage
     streams: Streams | None = None
     layers: Stage | None = None  # of a plain stage that streams: without the host's work, which no layer has
+    hidden_s: Scalar = 0.0  # what a forward and a backward pass of a plain stage that run together take less than alone
 
     def merged(self, split: Scalar) -> "Pipeline":
         """Every stage with its weight gradients inside the backward pass, unless the schedule splits them off (1)."""
@@ -109,6 +110,7 @@ class Pipeline:
             first=self.first + waits(point.extra_layers_first),
             middle=self.middle + waits(point.extra_layers_middle),
             last=self.last + waits(point.extra_layers_last),
+            hidden_s=self.hidden_s,
         )
 
 
@@ -140,6 +142,7 @@ class Run(NamedTuple):
     fill: Scalar  # turns of F or of B that fill or drain the pipeline
     reach: Scalar  # turns from the end of the first stage's warm-up on, over all stages
     after: Scalar  # those of them that are the first stage's own
+    together_s: Scalar  # a forward and a backward pass of a plain stage that run together
 
     @property
     def round_trips(self) -> Scalar:
@@ -154,9 +157,10 @@ def run_of(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoint, s
     chunks = (row.depth_in_flight + row.stages_in_flight) * p + row.extra_in_flight
     warm = chunks / v + row.virtual_in_flight * p * (1 - 1 / v)  # forwards before the first stage's first backward
     reach = sem.maximum((1 - row.all_in_flight) * (m - (warm - p)), p)
+    stages = stages if pipe.streams is None else stages.streamed(pipe.streams, point, sem)
     return Run(
         row=row,
-        stages=stages if pipe.streams is None else stages.streamed(pipe.streams, point, sem),
+        stages=stages,
         hops=hops,
         m=m,
         p=p,
@@ -165,6 +169,7 @@ def run_of(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoint, s
         fill=(1 - row.folds) * (p - 1) / v,
         reach=reach,
         after=reach - (p - 1),
+        together_s=stages.plain.seconds - stages.hidden_s,
     )
 
 
