@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from costmodel.inputs.stack import Habits as Habits
     from costmodel.inputs.stack import Stack as Stack
     from costmodel.inputs.turns import Turn as Turn
+    from costmodel.inputs.turns import Turns as Turns
     from costmodel.inputs.workload import LOGITS as LOGITS
     from costmodel.inputs.workload import AttentionKernel as AttentionKernel
     from costmodel.inputs.workload import Block as Block

@@ -6,8 +6,8 @@ $$T = (m - k - 3) J + (k + 3)(F + B + W) + \max(2kF, (k-1)F + kB) + k \max(B - W
 
 (m even, at least $2p$): the published bubble $(p/2 - 1)(J + B - 2W)$ where $F = B = W$, with $B + W$ for the $B$ of its
 source (DeepSeek-V3 2024, table 2). Read off schedules played out: exact for plain stages without transfers, within
-0.7 % with transfers of 0.3 F. Embedding and head, which both outer stages hold, count for half of the microbatches each:
-errors of up to 6 % where they are 0.6 of a stage (2 stages), 10 % with such transfers.
+0.7 % with transfers of 0.3 F. Embedding and head, which both outer stages hold, count for half of the microbatches
+each: errors of up to 6 % where they are 0.6 of a stage (2 stages), 10 % with such transfers.
 """
 
 from costmodel.formulas.pipeline.stages import Run
