@@ -37,26 +37,36 @@ class Orders(NamedTuple):
         return np.cumsum(1 - self.joined) - 1
 
 
-def orders(schedule: str, stages: int, microbatches: int, virtual_stages: int = 1) -> Orders:
+def orders(schedule: str | Schedule, stages: int, microbatches: int, virtual_stages: int = 1) -> Orders:
     """The order of operations on each device; it does not depend on their durations."""
-    _check(schedule, stages, microbatches, virtual_stages)
-    entry, shape = SCHEDULES[schedule], (stages, microbatches, virtual_stages)
+    if schedule not in SCHEDULES and not isinstance(schedule, Schedule):
+        raise ValueError(f"`schedule` is {schedule!r}; expected one of {', '.join(SCHEDULES)}")
+    entry, shape = entry_of(schedule), (stages, microbatches, virtual_stages)
+    _check(entry, str(entry.short if isinstance(schedule, Schedule) else schedule), *shape)
     one = _given if entry.order is not None else _alternating
     found = [one(entry, *shape, device) for device in range(stages)]
     devices = np.repeat(np.arange(stages), [len(kinds) for kinds, *_ in found])
     return Orders(devices, *(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
-def pipeline(schedule: str, stages: int, microbatches: int, virtual_stages: int = 1) -> tuple[Graph, Integers]:
+def entry_of(schedule: str | Schedule) -> Schedule:
+    """A schedule by its name in the table, or one that stands in none."""
+    return schedule if isinstance(schedule, Schedule) else SCHEDULES[schedule]
+
+
+def pipeline(
+    schedule: str | Schedule, stages: int, microbatches: int, virtual_stages: int = 1
+) -> tuple[Graph, Integers]:
     """A schedule as a graph, and its classes: the parts of each as rows of places, kind by kind and chunk by chunk."""
-    return pipeline_of(orders(schedule, stages, microbatches, virtual_stages), schedule, stages, virtual_stages)
+    given = orders(schedule, stages, microbatches, virtual_stages)
+    return pipeline_of(given, entry_of(schedule), stages, virtual_stages)
 
 
-def pipeline_of(given: Orders, schedule: str, stages: int, virtual_stages: int) -> tuple[Graph, Integers]:
+def pipeline_of(given: Orders, entry: Schedule, stages: int, virtual_stages: int) -> tuple[Graph, Integers]:
     """The same, of orders that are there already."""
-    ways = SCHEDULES[schedule].ways
+    ways = entry.ways
     chunks = stages * virtual_stages * ways
-    where = np.array([SCHEDULES[schedule].device_of(chunk, stages) for chunk in range(chunks)])
+    where = np.array([entry.device_of(chunk, stages) for chunk in range(chunks)])
     heads, (kinds, parts) = given.joined == 0, _classes(given, chunks)
     first = np.flatnonzero(heads)
     name = name_of(given)
@@ -105,12 +115,9 @@ def name_of(given: Orders) -> Callable[[int], str]:
     return lambda i: f"{KINDS[given.kinds[i]]}{given.microbatches[i]}.{given.chunks[i]}"
 
 
-def _check(schedule: str, stages: int, microbatches: int, virtual_stages: int) -> None:
-    if schedule not in SCHEDULES:
-        raise ValueError(f"`schedule` is {schedule!r}; expected one of {', '.join(SCHEDULES)}")
+def _check(entry: Schedule, schedule: str, stages: int, microbatches: int, virtual_stages: int) -> None:
     if min(stages, microbatches, virtual_stages) < 1:
         raise ValueError(f"degrees are {(stages, microbatches, virtual_stages)}; expected each >= 1")
-    entry = SCHEDULES[schedule]
     if entry.folds and virtual_stages != 2:
         raise ValueError(f"`virtual_stages` is {virtual_stages}; {schedule} expects 2")
     if virtual_stages > 1 and not (entry.interleaves or entry.folds):

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.exact import Exact
-from costmodel.graph.pipelines import KINDS, Orders, orders, pipeline_of
+from costmodel.graph.pipelines import KINDS, Orders, entry_of, orders, pipeline_of
 from costmodel.graph.run import Costs, run
-from costmodel.inputs import SCHEDULES, Schedule
+from costmodel.inputs import Schedule
 
 _NUMPY = Exact(np)
 
@@ -58,7 +58,7 @@ class Played:
 
 
 def play(
-    schedule: str,
+    schedule: str | Schedule,
     stages: int,
     microbatches: int,
     virtual_stages: int = 1,
@@ -77,14 +77,14 @@ def play(
     it: of all but the first microbatch's activations and the last one's gradients, on whose way nothing else runs.
     `hidden_s` is what a forward pass and a backward pass of a stage that run as one operation take less than alone.
     """
-    entry, given = SCHEDULES[schedule], orders(schedule, stages, microbatches, virtual_stages)
+    entry, given = entry_of(schedule), orders(schedule, stages, microbatches, virtual_stages)
     forward, backward, weight, hidden = (
         _by_chunk(seconds, stages, virtual_stages) * entry.ways
         for seconds in (forward_s, backward_s, weight_s, hidden_s)
     )
     if not entry.splits:
         backward = tuple(b + w for b, w in zip(backward, weight, strict=True))
-    built, parts = pipeline_of(given, schedule, stages, virtual_stages)
+    built, parts = pipeline_of(given, entry, stages, virtual_stages)
     taken, freed = _activations(entry, stages, virtual_stages)
     costs = Costs(
         seconds=_together([*forward, *backward, *weight], hidden, parts),
@@ -103,7 +103,7 @@ def play(
     )
 
 
-def order(schedule: str, stages: int, microbatches: int, virtual_stages: int = 1) -> tuple[DeviceOrder, ...]:
+def order(schedule: str | Schedule, stages: int, microbatches: int, virtual_stages: int = 1) -> tuple[DeviceOrder, ...]:
     """The order of operations on each device; it does not depend on their durations."""
     return _tasks(orders(schedule, stages, microbatches, virtual_stages))
 

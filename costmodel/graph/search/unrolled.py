@@ -1,5 +1,6 @@
 """A repeating order with its warm-up and cool-down: all operations of so many microbatches, played by `run`."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ Operation = tuple[int, int]
 
 
 class Unrolled(NamedTuple):
-    """Microbatches played in a repeating order, each block as soon as it can."""
+    """Microbatches of a placement played in an order, each block as soon as it can."""
 
     order: tuple[tuple[Operation, ...], ...]  # of each device
     graph: Graph  # a block on several devices is an operation on each, behind one that waits for all of them
@@ -39,9 +40,14 @@ def unroll(placement: Placement, found: Repeat, microbatches: int, *, transfer_s
     size = len(placement)
     turns = ((m, i, found.starts[m % found.copies * size + i]) for m in range(microbatches) for i in range(size))
     listed = sorted((start + found.period * (m // found.copies), m, i) for m, i, start in turns)
-    own = work_s(placement)
-    order = tuple(tuple((m, i) for _, m, i in listed if d in placement[i].devices) for d in own)
-    graph, costs = _graph(placement, [(m, i) for _, m, i in listed], list(own), transfer_s)
+    return in_order(placement, [(m, i) for _, m, i in listed], transfer_s=transfer_s)
+
+
+def in_order(placement: Placement, listed: Sequence[Operation], *, transfer_s: float = 0.0) -> Unrolled:
+    """Play operations of a placement: each device runs those that are its own in the order in which they are listed."""
+    own, microbatches = work_s(placement), 1 + max(m for m, _ in listed)
+    order = tuple(tuple((m, i) for m, i in listed if d in placement[i].devices) for d in own)
+    graph, costs = _graph(placement, listed, list(own), transfer_s)
     played = run(graph, costs, Exact(np))
     devices, makespan_s = len(own), float(played.makespan_s)
     peaks = tuple(np.asarray(played.peak_bytes)[:devices].tolist())
@@ -59,7 +65,7 @@ def unroll(placement: Placement, found: Repeat, microbatches: int, *, transfer_s
     )
 
 
-def _graph(placement: Placement, listed: list[Operation], own: list[int], transfer_s: float) -> tuple[Graph, Costs]:
+def _graph(placement: Placement, listed: Sequence[Operation], own: list[int], transfer_s: float) -> tuple[Graph, Costs]:
     """Operations device by device. Blocks on the same several devices wait on a device of their own, in no time."""
     groups = list(dict.fromkeys(block.devices for block in placement if len(block.devices) > 1))
     rows: list[list[Operation]] = [[o for o in listed if d in placement[o[1]].devices] for d in own]
