@@ -8,9 +8,7 @@ from costmodel.graph.search import in_order, placements
 
 
 def bubble(played, devices):
-    busy_s = sum(
-        b - a for starts, ends in zip(played.starts_s, played.ends_s, strict=True) for a, b in zip(starts, ends)
-    )
+    busy_s = sum(map(sum, played.ends_s)) - sum(map(sum, played.starts_s))
     return 1 - busy_s / (devices * played.makespan_s)
 
 
