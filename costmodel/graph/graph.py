@@ -89,7 +89,42 @@ _UNKNOWN = 1 << 60
 
 
 def _levels(bounds: Sequence[tuple[int, int]], inputs: Integers, name: Callable[[int], str]) -> Integers:
-    """The level of each operation: sweep over the devices; each goes on until an input has no level yet."""
+    """The level of each operation: one above all that it waits for and what its device runs before it."""
+    levels, at = (_level_by_level if len(bounds) >= _WIDE else _device_by_device)(bounds, inputs)
+    if any(head < last for head, (_, last) in zip(at, bounds, strict=True)):
+        raise ValueError(_cycle(at, bounds, inputs, levels, name))
+    return np.array(levels[:-1], dtype=np.int64)
+
+
+_WIDE = 16
+"""Devices from which on it is quicker to look at all of them at once."""
+
+Levels = tuple[Sequence[int], Sequence[int]]
+"""Levels of the operations, and one of no input; and the operation at which each device stopped."""
+
+
+def _level_by_level(bounds: Sequence[tuple[int, int]], inputs: Integers) -> Levels:
+    """All devices whose next operation has all its inputs run it."""
+    count = len(inputs)
+    levels = np.full(count + 2, _UNKNOWN)
+    levels[count] = -1  # of no input; the last one is that of a device that is done
+    waits = np.vstack([np.where(inputs < 0, count, inputs), np.full((1, inputs.shape[1]), count + 1)])
+    following = np.arange(1, count + 2)
+    following[[last - 1 for _, last in bounds]] = count
+    at, level = np.array([first for first, _ in bounds]), 0
+    while True:
+        ready = (levels[waits[at]] < level).all(axis=1)
+        run = at[ready]
+        if not len(run):
+            lasts = [last for _, last in bounds]
+            return levels[:-1].tolist(), [last if head == count else head for head, last in zip(at, lasts, strict=True)]
+        levels[run] = level
+        at[ready] = following[run]
+        level += 1
+
+
+def _device_by_device(bounds: Sequence[tuple[int, int]], inputs: Integers) -> Levels:
+    """Sweep over the devices; each goes on until an input has no level yet."""
     levels = [*repeat(_UNKNOWN, len(inputs)), -1]  # the last one: of no input
     needed = inputs[:, 0].tolist()
     more = {i: inputs[i, 1:].tolist() for i in np.flatnonzero((inputs[:, 1:] >= 0).any(axis=1)).tolist()}
@@ -102,8 +137,8 @@ def _levels(bounds: Sequence[tuple[int, int]], inputs: Integers, name: Callable[
             at[device] = _advance(range(first, last), above, device, needed, more, levels)
             left -= at[device] - first
         if left == before:
-            raise ValueError(_cycle(at, bounds, inputs, levels, name))
-    return np.array(levels[:-1], dtype=np.int64)
+            break
+    return levels, at
 
 
 def _advance(
@@ -128,10 +163,10 @@ def _advance(
 
 
 def _cycle(
-    at: list[int],
+    at: Sequence[int],
     bounds: Sequence[tuple[int, int]],
     inputs: Integers,
-    levels: list[int],
+    levels: Sequence[int],
     name: Callable[[int], str],
 ) -> str:
     """From a device that is stuck to the operation that it waits for, and on from that one's, round and round."""

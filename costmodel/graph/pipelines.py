@@ -81,10 +81,10 @@ def _classes(given: Orders, chunks: int) -> tuple[Integers, Integers]:
         return codes, np.arange(len(KINDS) * chunks)[:, None]
     operations = given.operations
     rank = np.arange(len(codes)) - np.flatnonzero(given.joined == 0)[operations]
-    rows = np.full((operations[-1] + 1, rank.max() + 1), -1)
-    rows[operations, rank] = codes
-    parts, kinds = np.unique(rows, axis=0, return_inverse=True)
-    return kinds.reshape(-1), parts
+    base, most = len(KINDS) * chunks + 1, int(rank.max()) + 1
+    keys = np.bincount(operations, (codes + 1) * float(base) ** rank).astype(np.int64)
+    found, kinds = np.unique(keys, return_inverse=True)
+    return kinds, found[:, None] // base ** np.arange(most) % base - 1
 
 
 def edges(given: Orders, where: Integers, ways: int = 1) -> Edges:

@@ -225,3 +225,24 @@ def test_a_message_that_arrives_late_enough_is_waited_for():
     found = run(built, Costs(seconds=np.array([2.0, 3.0]), lags_s=np.array([0.5])), NUMPY)
     assert found.ends_s.tolist() == [2.0, 5.5]
     assert [each.tolist() for each in found.idle] == [[0, 2.5], [0, 0], [0, 0], [3.5, 0]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_devices_are_laid_out_like_few(seed):
+    """The two ways to levels, one for few devices and one for many, against the definition."""
+    for devices in (3, 20):
+        built, device, _, edges = random_order(seed, devices, 120)
+        levels = built.cells // devices
+        before = {i: [j for j, k, _ in edges if k == i] for i in range(len(device))}
+        for i in range(len(device)):
+            own = [i - 1] if i and device[i - 1] == device[i] else []
+            assert levels[i] == max(
+                [levels[j] + 1 for j in (*own, *(j for j in before[i] if device[j] != device[i]))] or [0]
+            )
+
+
+def test_a_cycle_of_many_devices_is_named():
+    devices = np.repeat(np.arange(20), 2)
+    waits = np.array([(2 * d + 1, (2 * d + 2) % 40) for d in range(20)])
+    with pytest.raises(ValueError, match="cycle: 0 waits for 39, which its device runs after 38, 38 waits for 37"):
+        graph_of(devices, 0 * devices, Edges(*waits.T, np.zeros(20, int)))
