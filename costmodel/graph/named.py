@@ -5,9 +5,7 @@ GPipe, 1F1B, interleaved, ZB-H1, ZB-H2, ZB-V and DualPipe are schedules of `Plan
 
 from collections.abc import Iterator
 
-from costmodel.graph.search import Placement
-from costmodel.graph.search.placements import chain
-from costmodel.graph.search.unrolled import Operation
+from costmodel.graph.search import Operation, Placement, chain
 from costmodel.inputs import Schedule, ScheduleRow, Turns
 
 

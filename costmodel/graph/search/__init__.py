@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from costmodel.graph.search.schedules import found_schedule as found_schedule
     from costmodel.graph.search.search import Found as Found
     from costmodel.graph.search.search import search as search
+    from costmodel.graph.search.unrolled import Operation as Operation
     from costmodel.graph.search.unrolled import Unrolled as Unrolled
     from costmodel.graph.search.unrolled import in_order as in_order
     from costmodel.graph.search.unrolled import unroll as unroll
