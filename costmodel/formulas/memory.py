@@ -94,8 +94,9 @@ def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) ->
     stages = [stage_memory(counted, point, kind, stack, sem) for kind in (first, second, last)]
     # where the first stage holds both ends it is the fullest or the only one: its equals would share the gradient
     others = 1 - single
-    peak_bytes = sem.maximum(peak(stages[0], sem), *(others * peak(stage, sem) for stage in stages[1:]))
-    second_bytes = sem.maximum(stages[0].second_bytes, *(others * stage.second_bytes for stage in stages[1:]))
+    beyond = ((others, stages[1]), (others * (1 - point.schedule.both_ways), stages[2]))
+    peak_bytes = sem.maximum(peak(stages[0], sem), *(there * peak(stage, sem) for there, stage in beyond))
+    second_bytes = sem.maximum(stages[0].second_bytes, *(there * stage.second_bytes for there, stage in beyond))
     return MemoryUse(
         first=stages[0], second=stages[1], last=stages[2], peak_bytes=peak_bytes, second_bytes=second_bytes
     )
