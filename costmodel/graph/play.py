@@ -7,6 +7,7 @@ delays the consumer by `transfer_s` and occupies neither device (asynchronous co
 The makespan is the step with synchronised optimizer updates: from the first start to the last end anywhere.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,9 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.exact import Exact
-from costmodel.graph.pipelines import KINDS, Orders, entry_of, orders, pipeline_of
+from costmodel.graph.graph import Graph
+from costmodel.graph.pipelines import KINDS, Orders, orders, pipeline_of
 from costmodel.graph.run import Costs, run
-from costmodel.inputs import Schedule
+from costmodel.inputs import SCHEDULES, Schedule
 
 _NUMPY = Exact(np)
 
@@ -77,27 +79,25 @@ def play(
     it: of all but the first microbatch's activations and the last one's gradients, on whose way nothing else runs.
     `hidden_s` is what a forward pass and a backward pass of a stage that run as one operation take less than alone.
     """
-    entry, given = entry_of(schedule), orders(schedule, stages, microbatches, virtual_stages)
+    laid = _laid_out(schedule, stages, microbatches, virtual_stages)
     forward, backward, weight, hidden = (
-        _by_chunk(seconds, stages, virtual_stages) * entry.ways
+        _by_chunk(seconds, stages, virtual_stages) * laid.entry.ways
         for seconds in (forward_s, backward_s, weight_s, hidden_s)
     )
-    if not entry.splits:
+    if not laid.entry.splits:
         backward = tuple(b + w for b, w in zip(backward, weight, strict=True))
-    built, parts = pipeline_of(given, entry, stages, virtual_stages)
-    taken, freed = _activations(entry, stages, virtual_stages)
     costs = Costs(
-        seconds=_together([*forward, *backward, *weight], hidden, parts),
+        seconds=_together([*forward, *backward, *weight], hidden, laid.parts),
         lags_s=np.array([transfer_s, transfer_s if steady_transfer_s is None else steady_transfer_s], float),
-        taken_bytes=_summed(taken, parts),
-        freed_bytes=_summed(freed, parts),
+        taken_bytes=laid.taken,
+        freed_bytes=laid.freed,
     )
-    done = run(built, costs, _NUMPY)
+    done = run(laid.graph, costs, _NUMPY)
     return Played(
         makespan_s=float(done.makespan_s),
-        order=_tasks(given),
-        starts_s=_by_device(done.starts_s[given.operations], given),
-        ends_s=_by_device(done.ends_s[given.operations], given),
+        order=laid.order,
+        starts_s=_by_device(done.starts_s, laid),
+        ends_s=_by_device(done.ends_s, laid),
         in_flight=tuple(done.peak_bytes[:, 0].tolist()),
         in_flight_until_b=tuple(done.peak_bytes[:, 1].tolist()),
     )
@@ -106,6 +106,43 @@ def play(
 def order(schedule: str | Schedule, stages: int, microbatches: int, virtual_stages: int = 1) -> tuple[DeviceOrder, ...]:
     """The order of operations on each device; it does not depend on their durations."""
     return _tasks(orders(schedule, stages, microbatches, virtual_stages))
+
+
+class _Laid(NamedTuple):
+    """All of a play that durations do not change."""
+
+    entry: Schedule
+    graph: Graph
+    parts: np.ndarray  # of each class of operation
+    operations: np.ndarray  # of each part
+    cuts: np.ndarray  # the first part of each device but the first
+    order: tuple[DeviceOrder, ...]
+    taken: np.ndarray  # microbatches of a stage, by class
+    freed: np.ndarray  # at its last use, and with B
+
+
+def _laid_out(schedule: str | Schedule, stages: int, microbatches: int, virtual_stages: int) -> _Laid:
+    """Laid out once for many durations where that is small to keep."""
+    entry = schedule if isinstance(schedule, Schedule) else SCHEDULES.get(schedule)
+    make = _kept if stages * microbatches * virtual_stages <= _SMALL else _kept.__wrapped__
+    return make(schedule, entry, stages, microbatches, virtual_stages)
+
+
+_SMALL = 2_000  # microbatches on chunks: about a megabyte
+
+
+@functools.lru_cache(maxsize=32)
+def _kept(
+    schedule: str | Schedule, entry: Schedule | None, stages: int, microbatches: int, virtual_stages: int
+) -> _Laid:
+    """An entry of the table by its name now: another one may have the name later."""
+    given = orders(schedule, stages, microbatches, virtual_stages)
+    assert entry is not None
+    graph, parts = pipeline_of(given, entry, stages, virtual_stages)
+    taken, freed = _activations(entry, stages, virtual_stages)
+    cuts = np.flatnonzero(np.diff(given.devices)) + 1
+    held = _summed(taken, parts), _summed(freed, parts)
+    return _Laid(entry, graph, parts, given.operations, cuts, _tasks(given), *held)
 
 
 def _activations(entry: Schedule, stages: int, virtual_stages: int) -> tuple[np.ndarray, np.ndarray]:
@@ -128,8 +165,9 @@ def _together(seconds: Sequence[float], hidden_s: Sequence[float], parts: np.nda
     return _summed(np.array(seconds, float), parts) - both * half_s.sum(axis=1)
 
 
-def _by_device(values: np.ndarray, given: Orders) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(own.tolist()) for own in np.split(values, np.flatnonzero(np.diff(given.devices)) + 1))
+def _by_device(by_operation: np.ndarray, laid: _Laid) -> tuple[tuple[float, ...], ...]:
+    values, cuts = by_operation[laid.operations].tolist(), [0, *laid.cuts.tolist(), len(laid.operations)]
+    return tuple(tuple(values[first:last]) for first, last in pairwise(cuts))
 
 
 def _tasks(given: Orders) -> tuple[DeviceOrder, ...]:

@@ -36,14 +36,18 @@ def sweep(graph: Graph, seconds: Any, lags_s: Any, library: Any, *, keep: bool =
 
 def _level(free: Any, near: Any, lags_s: Any, seconds: Any, library: Any) -> Any:
     """An operation starts when its device is free and all that it waits for is there."""
-    return library.maximum(free, (near + lags_s).max(0)) + seconds
+    arrived = near + lags_s
+    return library.maximum(free, arrived[0] if len(arrived) == 1 else arrived.max(0)) + seconds
 
 
 def _sweep_numpy(steps: tuple[Any, ...], seconds: Any, lags_s: Any, start: tuple[Any, Any], keep: bool) -> Any:
     ring, free = start
     ends_s = np.empty((len(steps[0]) if keep else 0, *free.shape), seconds.dtype)
-    for level, (first, kinds, sources, ways) in enumerate(zip(*steps, strict=True)):
-        free = _level(free, ring[sources], lags_s[ways], seconds[kinds], np)
+    firsts, kinds, sources, ways = steps
+    single = seconds.ndim == 1  # looked up for all levels at once: a batch would take its size times as much memory
+    rows = (firsts, seconds[kinds] if single else kinds, sources, lags_s[ways] if single else ways)
+    for level, (first, work, near, way) in enumerate(zip(*rows, strict=True)):
+        free = _level(free, ring[near], way if single else lags_s[way], work if single else seconds[work], np)
         ring[first : first + len(free)] = free
         if keep:
             ends_s[level] = free
