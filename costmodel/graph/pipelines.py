@@ -139,7 +139,7 @@ def _given(entry: Schedule, stages: int, microbatches: int, virtual_stages: int,
     joined: list[int] = []
     for given in entry.order(stages, microbatches, virtual_stages, device):
         parts = (given,) if isinstance(given[0], str) else given
-        turns += parts
+        turns += parts  # pyright: ignore[reportOperatorIssue]
         joined += [0, *repeat(1, len(parts) - 1)]
     chunks = stages * virtual_stages * entry.ways
     codes = {turn: KINDS.index(turn[0]) * chunks + turn[1] for turn in set(turns)}

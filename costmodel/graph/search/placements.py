@@ -76,7 +76,7 @@ def _branches(
 
 def _recycled(devices: Sequence[int], forward_s: float) -> list[Link]:
     """Three forward passes through all stages, of which the last one keeps activations, and one backward pass."""
-    forwards = [(f"F{r}{d}", [d], forward_s, float(r == 3)) for r in (1, 2, 3) for d in devices]
+    forwards: list[Link] = [(f"F{r}{d}", [d], forward_s, float(r == 3)) for r in (1, 2, 3) for d in devices]
     return forwards + [(f"B{d}", [d], forward_s, -1.0) for d in reversed(devices)]
 
 

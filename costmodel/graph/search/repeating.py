@@ -102,7 +102,7 @@ class _Tries:
 
     def best(self, until: float, shortest: bool) -> tuple[tuple[int, ...] | None, bool]:
         """The order of least waiting in the time that there is, and whether the search came to its end."""
-        self.until, found = until, None
+        self.until, found, ended = until, None, True
         most = (self.period - 1) * len(self.placement)
         rising = takewhile(lambda budget: budget < most, (self.period << n for n in count()))
         for budget, nodes in ((most, _FIRST_NODES), *((budget, math.inf) for budget in (*rising, most))):

@@ -1,7 +1,7 @@
 """A repeating order with its warm-up and cool-down: all operations of so many microbatches, played by `run`."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,7 +74,9 @@ def _graph(placement: Placement, listed: Sequence[Operation], own: list[int], tr
         (row, operation): number
         for number, (row, operation) in enumerate((row, o) for row, each in enumerate(rows) for o in each)
     }
-    rank = {device: row for row, device in enumerate(own)} | {g: len(own) + n for n, g in enumerate(groups)}
+    rank: dict[Any, int] = {device: row for row, device in enumerate(own)} | {
+        g: len(own) + n for n, g in enumerate(groups)
+    }
     edges = []
     for m, i in listed:
         block, gathers = placement[i], len(placement[i].devices) > 1
