@@ -23,14 +23,17 @@ def memory_by_stage(workload: Workload, cluster: Cluster, plan: Plan) -> tuple[S
         return _memory_in_order(workload, cluster, plan, point)
     counted, mean = counts(workload, point, _EXACT), layers(workload) / plan.pipeline
     held = plan.stage_layers or (mean,) * plan.pipeline
-    head = 0 if SCHEDULES[plan.schedule].folds else plan.pipeline - 1
-    kinds = (
-        StageKind(
-            remaining=float(plan.pipeline - i), first=float(i == 0), last=float(i == head), extra_layers=held[i] - mean
-        )
-        for i in range(plan.pipeline)
-    )
+    kinds = (_kind(plan, i, held[i] - mean) for i in range(plan.pipeline))
     return tuple(stage_memory(counted, point, kind, cluster.stack, _EXACT) for kind in kinds)
+
+
+def _kind(plan: Plan, stage: int, extra_layers: float = 0.0) -> StageKind:
+    """What a stage holds beside layers: both ends of the model where it folds, or where two copies go both ways."""
+    entry, end = SCHEDULES[plan.schedule], plan.pipeline - 1
+    embeddings, heads = ({0, end}, {0, end}) if entry.ways > 1 else ({0}, {0 if entry.folds else end})
+    remaining = float(plan.pipeline - stage)
+    first, last = float(stage in embeddings), float(stage in heads)
+    return StageKind(remaining=remaining, first=first, last=last, extra_layers=extra_layers)
 
 
 def _memory_in_order(workload: Workload, cluster: Cluster, plan: Plan, point: PlanPoint) -> tuple[StageMemory, ...]:
@@ -44,7 +47,7 @@ def _memory_in_order(workload: Workload, cluster: Cluster, plan: Plan, point: Pl
         blocks = tuple(block for block in given.counted.blocks if id(block) not in lacks)
         own = given._replace(counted=dataclasses.replace(given.counted, blocks=blocks))
         held = [[n * part if part > 0 else None for part in shares] for n in numbers if n > _NO_LAYER]
-        found.append(staged.memory_of_stages(own, held, staged.where(plan.pipeline, stage), _EXACT))
+        found.append(staged.memory_of_stages(own, held, _kind(plan, stage), _EXACT))
     return tuple(found)
 
 

@@ -202,6 +202,17 @@ def on_heaviest_stage(
     return at(Position.LAYER) / point.pipeline + edges
 
 
+def held_on_heaviest_stage(
+    counted: OpCounts, quantity: Callable[[BlockCounts], Scalar], point: PlanPoint, sem: Semantics
+) -> Scalar:
+    """The same of what a stage holds: twice the layers and both ends where it has chunks of two copies."""
+    copies = point.schedule.both_ways
+    layers = total(b.repeats * quantity(b) for b in counted.layers) / point.pipeline
+    edges = total(b.repeats * quantity(b) for b in counted.blocks if b.position != Position.LAYER)
+    one_way = on_heaviest_stage(counted, quantity, point, sem)
+    return (1 - copies) * one_way + copies * (2.0 * layers + edges)
+
+
 def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, sem: Semantics) -> BlockCounts:
     counter = _Counter(point, shares, imbalance, sem)
     by_kind = {kind: [op for op in block.ops if op.kind == kind] for kind in Kind}

@@ -90,7 +90,8 @@ class MemoryUse:
 def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) -> MemoryUse:
     """Memory of the stages that can need most."""
     single = point.single_stage(sem)
-    first = StageKind(remaining=point.pipeline, first=1.0, last=single, extra_layers=point.extra_layers_first)
+    both_ends = sem.maximum(single, point.schedule.both_ways)
+    first = StageKind(remaining=point.pipeline, first=1.0, last=both_ends, extra_layers=point.extra_layers_first)
     second = StageKind(
         remaining=sem.maximum(point.pipeline - 1, 1.0),
         first=0.0,
@@ -98,12 +99,13 @@ def memory(counted: OpCounts, point: PlanPoint, stack: Stack, sem: Semantics) ->
         extra_layers=point.extra_layers_middle,
     )
     head = 1 - point.schedule.folds
-    last = StageKind(remaining=1.0, first=0.0, last=head, extra_layers=point.extra_layers_last)
+    last = StageKind(remaining=1.0, first=point.schedule.both_ways, last=head, extra_layers=point.extra_layers_last)
     stages = [stage_memory(counted, point, kind, stack, sem) for kind in (first, second, last)]
     # where the first stage holds both ends it is the fullest or the only one: its equals would share the gradient
     others = 1 - single
-    peak_bytes = sem.maximum(peak(stages[0], sem), *(others * peak(stage, sem) for stage in stages[1:]))
-    second_bytes = sem.maximum(stages[0].second_bytes, *(others * stage.second_bytes for stage in stages[1:]))
+    beyond = ((others, stages[1]), (others * (1 - point.schedule.both_ways), stages[2]))
+    peak_bytes = sem.maximum(peak(stages[0], sem), *(there * peak(stage, sem) for there, stage in beyond))
+    second_bytes = sem.maximum(stages[0].second_bytes, *(there * stage.second_bytes for there, stage in beyond))
     return MemoryUse(
         first=stages[0],
         second=stages[1],
@@ -326,16 +328,17 @@ class _Layers:
         return self._meshes(dense + first + last, experts, sem)
 
     def _in_layers(self, own: BlockQuantity, expert: BlockQuantity, kept: Scalar) -> tuple[Scalar, Scalar]:
-        share_kept = self._stage_share() * kept
+        share_kept = (1 + self.point.schedule.both_ways) * self._stage_share() * kept
         dense, experts = (
             share_kept * total(block.repeats * quantity(block) for block in self.blocks) for quantity in (own, expert)
         )
         return dense, experts
 
     def _meshes(self, dense: Scalar, experts: Scalar, sem: Semantics) -> Held:
+        copies = 1 + self.point.schedule.both_ways  # of every layer, which share their shards
         if not self.counted.has_experts:
-            return ((dense, self.point.data_shard),)
-        return ((dense, self.point.data_shard), (experts, expert_shard(self.point, sem)))
+            return ((dense, copies * self.point.data_shard),)
+        return ((dense, copies * self.point.data_shard), (experts, copies * expert_shard(self.point, sem)))
 
     def saved_bytes(self) -> Scalar:
         """Activations of one microbatch that stay in HBM."""

@@ -1,7 +1,7 @@
 """Seconds of the optimizer's update on the heaviest stage: what streams through memory, and the optimizer's matmuls."""
 
 from costmodel.formulas import offload
-from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, on_heaviest_stage, share
+from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, held_on_heaviest_stage, share
 from costmodel.formulas.pipeline import Streams
 from costmodel.formulas.roofline import Rates
 from costmodel.inputs import Accelerator, PlanPoint, Position, Stack
@@ -74,13 +74,14 @@ def update_traffic_s(counted: OpCounts, moved: Streams | None, point: PlanPoint,
 
 def _updated(counted: OpCounts, point: PlanPoint, sem: Semantics) -> tuple[Scalar, Scalar]:
     """Elements that one rank of the heaviest stage updates, and those of them in embedding and head."""
-    divided, data_shard = point.zero.states, point.data_shard
-    dense = on_heaviest_stage(counted, lambda block: block.trained_parameters, point, sem)
+    divided, copies = point.zero.states, 1 + point.schedule.both_ways
+    data_shard = copies * point.data_shard
+    dense = held_on_heaviest_stage(counted, lambda block: block.trained_parameters, point, sem)
     elements = dense * share(divided, data_shard)
     if counted.has_experts:
-        own = on_heaviest_stage(counted, lambda block: block.trained_expert_parameters, point, sem)
-        elements = elements + own * share(divided, expert_shard(point, sem))
-    return elements, on_heaviest_stage(counted, _edge_parameters, point, sem) * share(divided, data_shard)
+        own = held_on_heaviest_stage(counted, lambda block: block.trained_expert_parameters, point, sem)
+        elements = elements + own * share(divided, copies * expert_shard(point, sem))
+    return elements, held_on_heaviest_stage(counted, _edge_parameters, point, sem) * share(divided, data_shard)
 
 
 def orthogonal_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semantics) -> Scalar:
@@ -93,7 +94,7 @@ def _edge_parameters(block: BlockCounts) -> Scalar:
 
 
 def _matrices(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
-    return on_heaviest_stage(counted, lambda block: block.matrix_parameters + block.expert_parameters, point, sem)
+    return held_on_heaviest_stage(counted, lambda block: block.matrix_parameters + block.expert_parameters, point, sem)
 
 
 def _orthogonal_flop(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:

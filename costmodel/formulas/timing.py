@@ -91,7 +91,7 @@ def timing(counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics
     hide = OverlapRow(
         tensor=point.overlap.tensor * stack.hide_tensor,
         context=point.overlap.context * stack.hide_context,
-        expert=point.overlap.expert * stack.hide_expert,
+        expert=sem.maximum(point.overlap.expert, point.schedule.both_ways) * stack.hide_expert,
         data=point.overlap.data * stack.hide_data,
         pipeline=point.overlap.pipeline * stack.hide_pipeline,
     )

@@ -8,7 +8,14 @@ from collections.abc import Callable
 
 from costmodel.formulas import collectives
 from costmodel.formulas.collectives import Law, time_s
-from costmodel.formulas.counts import BlockCounts, OpCounts, expert_shard, on_heaviest_stage, sharding
+from costmodel.formulas.counts import (
+    BlockCounts,
+    OpCounts,
+    expert_shard,
+    held_on_heaviest_stage,
+    on_heaviest_stage,
+    sharding,
+)
 from costmodel.formulas.placement import ranks_by_tier
 from costmodel.inputs import Cluster, PlanPoint, Stack, Tier, ZeroRow
 from costmodel.pytree import pytree
@@ -181,20 +188,26 @@ def _sharded_s(block: BlockCounts, dense_bytes: Scalar, expert_bytes: Scalar, la
 def gradient_traffic_s(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semantics) -> Scalar:
     """Gradient reduction and weight gathering once a step, in one bucket for each layer."""
     dense, trained = (
-        on_heaviest_stage(counted, quantity, point, sem)
+        held_on_heaviest_stage(counted, quantity, point, sem)
         for quantity in (lambda block: block.parameters, lambda block: block.trained_parameters)
     )
     zero = sharding(point, sem)
     dense_s = _reduced_s(dense, trained, laws.shard, laws.replica, point.data_shard, zero, counted, point)
+    dense_s = dense_s + _between_copies_s(trained, point.data_shard, laws, point)
     if laws.experts is None:
         return dense_s
     own, trained = (
-        on_heaviest_stage(counted, quantity, point, sem)
+        held_on_heaviest_stage(counted, quantity, point, sem)
         for quantity in (lambda block: block.expert_parameters, lambda block: block.trained_expert_parameters)
     )
     ranks = expert_shard(point, sem)
     own_s = _reduced_s(own, trained, laws.experts.shard, laws.experts.replica, ranks, zero, counted, point)
-    return dense_s + own_s
+    return dense_s + own_s + _between_copies_s(trained, ranks, laws, point)
+
+
+def _between_copies_s(trained: Scalar, ranks: Scalar, laws: Laws, point: PlanPoint) -> Scalar:
+    """Two stages that hold the same chunks reduce the shards of their gradients, half each, and share the result."""
+    return point.schedule.both_ways * time_s(laws.boundary, point.gradient_bytes * trained / ranks)
 
 
 def _reduced_s(
@@ -233,13 +246,16 @@ def _step_payloads(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semanti
     def of(quantity: Callable[[BlockCounts], Scalar]) -> Scalar:
         return on_heaviest_stage(counted, quantity, point, sem)
 
+    def held(quantity: Callable[[BlockCounts], Scalar]) -> Scalar:
+        return held_on_heaviest_stage(counted, quantity, point, sem)
+
     hops, exchanges = point.context_ring * (point.context - 1), 1 - point.context_ring
     gathers = zero.gathers_once + m * zero.gathers_per_microbatch
     reduces = zero.reduces_once + m * zero.reduces_per_microbatch
     weights_bytes, gradients_bytes = gathers * point.precision.weight_bytes, reduces * point.gradient_bytes
     alone = point.modules
     redone = 1.0 + point.recompute.redo_rest + (0.0 if alone is None else alone.feed_forward)
-    elements, trained = of(lambda b: b.parameters), of(lambda b: b.trained_parameters)
+    elements, trained = held(lambda b: b.parameters), held(lambda b: b.trained_parameters)
     dense = (
         (
             laws.sync,
@@ -256,7 +272,7 @@ def _step_payloads(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semanti
     )
     if laws.experts is None:
         return dense
-    own, trained = of(lambda b: b.expert_parameters), of(lambda b: b.trained_expert_parameters)
+    own, trained = held(lambda b: b.expert_parameters), held(lambda b: b.trained_expert_parameters)
     return (
         *dense,
         (laws.experts.exchange, m * of(lambda b: (b.forwards + redone) * b.exchange_bytes)),

@@ -6,17 +6,39 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from costmodel.graph import staged as staged
+    from costmodel.graph.arranged import Arranged as Arranged
+    from costmodel.graph.arranged import arrange as arrange
+    from costmodel.graph.graph import Edges as Edges
+    from costmodel.graph.graph import Graph as Graph
+    from costmodel.graph.graph import graph_of as graph_of
     from costmodel.graph.layout import chunk_count as chunk_count
     from costmodel.graph.layout import kinds_by_chunk as kinds_by_chunk
     from costmodel.graph.layout import kinds_by_stage as kinds_by_stage
     from costmodel.graph.layout import layers_by_chunk as layers_by_chunk
+    from costmodel.graph.layouts import cheapest as cheapest
+    from costmodel.graph.layouts import cheapest_across as cheapest_across
+    from costmodel.graph.layouts import layouts as layouts
+    from costmodel.graph.layouts import seconds_on as seconds_on
+    from costmodel.graph.pipelines import pipeline as pipeline
     from costmodel.graph.play import Played as Played
     from costmodel.graph.play import Task as Task
     from costmodel.graph.play import order as order
     from costmodel.graph.play import play as play
+    from costmodel.graph.run import Costs as Costs
+    from costmodel.graph.run import Idle as Idle
+    from costmodel.graph.run import Run as Run
+    from costmodel.graph.run import makespan_s as makespan_s
+    from costmodel.graph.run import run as run
     from costmodel.graph.staged import MODES as MODES
     from costmodel.graph.staged import Model as Model
     from costmodel.graph.staged import StageSeconds as StageSeconds
     from costmodel.graph.staged import paths as paths
+    from costmodel.graph.views import Operator as Operator
+    from costmodel.graph.views import Tensor as Tensor
+    from costmodel.graph.views import View as View
+    from costmodel.graph.views import layout_of as layout_of
+    from costmodel.graph.views import replicate as replicate
+    from costmodel.graph.views import split as split
+    from costmodel.graph.views import whole as whole
 
 door.hang(__name__)

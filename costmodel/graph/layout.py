@@ -28,9 +28,11 @@ def kinds_by_chunk(plan: Plan, repeats: Sequence[float]) -> list[list[float]]:
 
 
 def kinds_by_stage(plan: Plan, repeats: Sequence[float]) -> list[list[float]]:
-    """Layers of each kind on each stage, with all its chunks."""
+    """Layers of each kind on each stage, with all its chunks; where it holds two copies, in the mean of them."""
     held = [[0.0] * len(repeats) for _ in range(plan.pipeline)]
     for chunk, kinds in enumerate(kinds_by_chunk(plan, repeats)):
         stage = SCHEDULES[plan.schedule].device_of(chunk, plan.pipeline)
         held[stage] = [a + b for a, b in zip(held[stage], kinds, strict=True)]
+    if SCHEDULES[plan.schedule].ways > 1:  # a copy of each of two chunks
+        return [[0.5 * (a + b) for a, b in zip(*both, strict=True)] for both in zip(held, held[::-1], strict=True)]
     return held

@@ -7,14 +7,21 @@ delays the consumer by `transfer_s` and occupies neither device (asynchronous co
 The makespan is the step with synchronised optimizer updates: from the first start to the last end anywhere.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, zip_longest
+from itertools import pairwise
 from typing import NamedTuple
 
-from costmodel.graph.longest_path import longest_path
-from costmodel.inputs import SCHEDULES, Schedule, Turn
+import numpy as np
+
+from costmodel.exact import Exact
+from costmodel.graph.graph import Graph
+from costmodel.graph.pipelines import KINDS, Orders, orders, pipeline_of
+from costmodel.graph.run import Costs, run
+from costmodel.inputs import SCHEDULES, Schedule
+
+_NUMPY = Exact(np)
 
 Seconds = float | Sequence[float]
 """Seconds of a device's whole stage for one microbatch, or of each model chunk in turn."""
@@ -23,7 +30,8 @@ Seconds = float | Sequence[float]
 class Task(NamedTuple):
     """One operation on one microbatch: F (forward), B (backward), or W (weight gradient, where it is split off).
 
-    Model chunk c of stages * virtual_stages runs on `Schedule.device_of(c)`.
+    Model chunk c of stages * virtual_stages runs on `Schedule.device_of(c)`. Where microbatches go both ways, chunks
+    of the way up follow those of the way down.
     """
 
     kind: str
@@ -52,7 +60,7 @@ class Played:
 
 
 def play(
-    schedule: str,
+    schedule: str | Schedule,
     stages: int,
     microbatches: int,
     virtual_stages: int = 1,
@@ -62,6 +70,7 @@ def play(
     weight_s: Seconds = 0.0,
     transfer_s: float = 0.0,
     steady_transfer_s: float | None = None,
+    hidden_s: Seconds = 0.0,
 ) -> Played:
     """Play one training step. B is the gradient of the input, W that of the weights.
 
@@ -69,90 +78,108 @@ def play(
     and send after both. `steady_transfer_s` (default: the same) is what is felt of a transfer once others run beside
     it: of all but the first microbatch's activations and the last one's gradients, on whose way nothing else runs.
     Devices that hold chunks in rounds (`Schedule.interleaves`) are busy while they exchange, for what is felt of it.
+    `hidden_s` is what a forward pass and a backward pass of a stage that run as one operation take less than alone.
     """
-    orders, entry = order(schedule, stages, microbatches, virtual_stages), SCHEDULES[schedule]
-    forward, backward, weight = (_by_chunk(s, stages, virtual_stages) for s in (forward_s, backward_s, weight_s))
-    if not entry.splits:
+    laid = _laid_out(schedule, stages, microbatches, virtual_stages)
+    forward, backward, weight, hidden = (
+        _by_chunk(seconds, stages, virtual_stages) * laid.entry.ways
+        for seconds in (forward_s, backward_s, weight_s, hidden_s)
+    )
+    if not laid.entry.splits:
         backward = tuple(b + w for b, w in zip(backward, weight, strict=True))
-    where = tuple(entry.device_of(chunk, stages) for chunk in range(stages * virtual_stages))
     steady_s = transfer_s if steady_transfer_s is None else steady_transfer_s
-    if entry.interleaves and stages > 1:
+    if laid.entry.interleaves and stages > 1:
         forward, backward = (tuple(each + steady_s for each in side) for side in (forward, backward))
         transfer_s, steady_s = transfer_s - steady_s, 0.0
-    seconds = {"F": forward, "B": backward, "W": weight}
-    times = longest_path(orders, seconds, where, microbatches, transfer_s, steady_s)
-    last_use = "W" if entry.splits else "B"
+    costs = Costs(
+        seconds=_together([*forward, *backward, *weight], hidden, laid.parts),
+        lags_s=np.array([transfer_s, steady_s], float),
+        taken_bytes=laid.taken,
+        freed_bytes=laid.freed,
+    )
+    done = run(laid.graph, costs, _NUMPY)
     return Played(
-        makespan_s=max(ends_s[-1] for _, ends_s in times),
-        order=orders,
-        starts_s=tuple(tuple(starts_s) for starts_s, _ in times),
-        ends_s=tuple(tuple(ends_s) for _, ends_s in times),
-        in_flight=tuple(_peak(device, last_use) / virtual_stages for device in orders),
-        in_flight_until_b=tuple(_peak(device, "B") / virtual_stages for device in orders),
+        makespan_s=float(done.makespan_s),
+        order=laid.order,
+        starts_s=_by_device(done.starts_s, laid),
+        ends_s=_by_device(done.ends_s, laid),
+        in_flight=tuple(done.peak_bytes[:, 0].tolist()),
+        in_flight_until_b=tuple(done.peak_bytes[:, 1].tolist()),
     )
 
 
-def order(schedule: str, stages: int, microbatches: int, virtual_stages: int = 1) -> tuple[DeviceOrder, ...]:
+def order(schedule: str | Schedule, stages: int, microbatches: int, virtual_stages: int = 1) -> tuple[DeviceOrder, ...]:
     """The order of operations on each device; it does not depend on their durations."""
-    _check(schedule, stages, microbatches, virtual_stages)
-    entry, shape = SCHEDULES[schedule], (stages, microbatches, virtual_stages)
-    if entry.order is not None:
-        return tuple(_numbered(entry.order(*shape, device), microbatches) for device in range(stages))
-    return tuple(_alternating(entry, *shape, device) for device in range(stages))
+    return _tasks(orders(schedule, stages, microbatches, virtual_stages))
 
 
-def _check(schedule: str, stages: int, microbatches: int, virtual_stages: int) -> None:
-    if schedule not in SCHEDULES:
-        raise ValueError(f"`schedule` is {schedule!r}; expected one of {', '.join(SCHEDULES)}")
-    if min(stages, microbatches, virtual_stages) < 1:
-        raise ValueError(f"degrees are {(stages, microbatches, virtual_stages)}; expected each >= 1")
-    entry = SCHEDULES[schedule]
-    if entry.folds and virtual_stages != 2:
-        raise ValueError(f"`virtual_stages` is {virtual_stages}; {schedule} expects 2")
-    if virtual_stages > 1 and not (entry.interleaves or entry.folds):
-        raise ValueError(f"`virtual_stages` is {virtual_stages}; expected 1 with schedule {schedule}")
-    if entry.interleaves and microbatches % stages:
-        raise ValueError(f"`microbatches` is {microbatches}; {schedule} expects a multiple of the {stages} stages")
+class _Laid(NamedTuple):
+    """All of a play that durations do not change."""
+
+    entry: Schedule
+    graph: Graph
+    parts: np.ndarray  # of each class of operation
+    operations: np.ndarray  # of each part
+    cuts: np.ndarray  # the first part of each device but the first
+    order: tuple[DeviceOrder, ...]
+    taken: np.ndarray  # microbatches of a stage, by class
+    freed: np.ndarray  # at its last use, and with B
 
 
-def _numbered(turns: Iterable[Turn], microbatches: int) -> DeviceOrder:
-    """Turns of a device as operations: each takes the next microbatch, and those beyond the last are left out."""
-    done: Counter[Turn] = Counter()
-    tasks = []
-    for kind, chunk in turns:
-        tasks.append(Task(kind=kind, microbatch=done[kind, chunk], chunk=chunk))
-        done[kind, chunk] += 1
-    return tuple(task for task in tasks if task.microbatch < microbatches)
+def _laid_out(schedule: str | Schedule, stages: int, microbatches: int, virtual_stages: int) -> _Laid:
+    """Laid out once for many durations where that is small to keep."""
+    entry = schedule if isinstance(schedule, Schedule) else SCHEDULES.get(schedule)
+    make = _kept if stages * microbatches * virtual_stages <= _SMALL else _kept.__wrapped__
+    return make(schedule, entry, stages, microbatches, virtual_stages)
 
 
-def _alternating(schedule: Schedule, stages: int, microbatches: int, virtual_stages: int, device: int) -> DeviceOrder:
-    """Warm-up forwards; then B, W and F in turn.
-
-    W trails B by as many microbatches as the warm-up is shorter than on the first device (Qi et al. 2023): every
-    device then holds what the first one holds, and the last ones run W while gradients travel to the first.
-    """
-
-    def tasks(kind: str) -> list[Task | None]:
-        return list(_tasks(kind, stages, microbatches, virtual_stages, device))
-
-    if schedule.warm_up is None:
-        raise ValueError("a schedule has neither `warm_up` nor `order`; expected one of them")
-    warm_up, longest = (schedule.warm_up(stages, microbatches, virtual_stages, d) for d in (device, 0))
-    trailing = [None] * (longest - warm_up) + tasks("W") if schedule.splits else []
-    turns = zip_longest(tasks("B"), trailing, tasks("F")[warm_up:])
-    return tuple(task for task in (*tasks("F")[:warm_up], *chain.from_iterable(turns)) if task)
+_SMALL = 2_000  # microbatches on chunks: about a megabyte
 
 
-def _tasks(kind: str, stages: int, microbatches: int, virtual_stages: int, device: int) -> Iterator[Task]:
-    """The operations of a kind on a device: groups of `stages` microbatches go through its chunks in turn.
+@functools.lru_cache(maxsize=32)
+def _kept(
+    schedule: str | Schedule, entry: Schedule | None, stages: int, microbatches: int, virtual_stages: int
+) -> _Laid:
+    """An entry of the table by its name now: another one may have the name later."""
+    given = orders(schedule, stages, microbatches, virtual_stages)
+    assert entry is not None
+    graph, parts = pipeline_of(given, entry, stages, virtual_stages)
+    taken, freed = _activations(entry, stages, virtual_stages)
+    cuts = np.flatnonzero(np.diff(given.devices)) + 1
+    held = _summed(taken, parts), _summed(freed, parts)
+    return _Laid(entry, graph, parts, given.operations, cuts, _tasks(given), *held)
 
-    Backward visits the chunks in reverse. With one chunk it is simply one microbatch after another.
-    """
-    chunks = range(device, stages * virtual_stages, stages)
-    for first in range(0, microbatches, stages):
-        group = range(first, min(first + stages, microbatches))
-        for chunk in chunks if kind == "F" else reversed(chunks):
-            yield from (Task(kind, microbatch, chunk) for microbatch in group)
+
+def _activations(entry: Schedule, stages: int, virtual_stages: int) -> tuple[np.ndarray, np.ndarray]:
+    """What each part takes and frees, in microbatches of a stage: till the last use, and till B."""
+    each = np.repeat(np.eye(len(KINDS)), stages * virtual_stages * entry.ways, axis=1) / virtual_stages
+    forward, backward, weight = each[..., None]
+    return forward, np.concatenate([weight if entry.splits else backward, backward], axis=1)
+
+
+def _summed(by_part: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """Sums over the parts of each class of operation."""
+    return np.concatenate([by_part, np.zeros_like(by_part[:1])])[parts].sum(axis=1)
+
+
+def _together(seconds: Sequence[float], hidden_s: Sequence[float], parts: np.ndarray) -> np.ndarray:
+    """What each class of operation takes: a forward and a backward pass that run together hide some of each other."""
+    passes, chunks = parts // len(hidden_s), parts % len(hidden_s)
+    both = (passes == 0).any(axis=1) & (passes == 1).any(axis=1)
+    half_s = 0.5 * np.array(hidden_s, float)[chunks] * ((passes == 0) | (passes == 1))
+    return _summed(np.array(seconds, float), parts) - both * half_s.sum(axis=1)
+
+
+def _by_device(by_operation: np.ndarray, laid: _Laid) -> tuple[tuple[float, ...], ...]:
+    values, cuts = by_operation[laid.operations].tolist(), [0, *laid.cuts.tolist(), len(laid.operations)]
+    return tuple(tuple(values[first:last]) for first, last in pairwise(cuts))
+
+
+def _tasks(given: Orders) -> tuple[DeviceOrder, ...]:
+    kinds = [KINDS[kind] for kind in given.kinds.tolist()]
+    tasks = list(map(Task, kinds, given.microbatches.tolist(), given.chunks.tolist()))
+    cuts = [0, *(np.flatnonzero(np.diff(given.devices)) + 1).tolist(), len(tasks)]
+    return tuple(tuple(tasks[first:last]) for first, last in pairwise(cuts))
 
 
 def _by_chunk(seconds: Seconds, stages: int, virtual_stages: int) -> tuple[float, ...]:
@@ -162,22 +189,3 @@ def _by_chunk(seconds: Seconds, stages: int, virtual_stages: int) -> tuple[float
     if len(seconds) != chunks:
         raise ValueError(f"{len(seconds)} durations are given; expected one for each of {chunks} chunks")
     return tuple(seconds)
-
-
-def producers(task: Task, chunks: int) -> tuple[Task, ...]:
-    """The operations whose results `task` reads: F the chunk before it, B its own F and the chunk after it, W its B."""
-
-    def other(kind: str, chunk: int) -> Task:
-        return Task(kind=kind, microbatch=task.microbatch, chunk=chunk)
-
-    if task.kind == "F":
-        return (other("F", task.chunk - 1),) if task.chunk else ()
-    if task.kind == "W":
-        return (other("B", task.chunk),)
-    own = other("F", task.chunk)
-    return (own, other("B", task.chunk + 1)) if task.chunk + 1 < chunks else (own,)
-
-
-def _peak(device: DeviceOrder, last_use: str) -> int:
-    """The most microbatches live at once; a device is serial, so its order alone decides."""
-    return max(accumulate((task.kind == "F") - (task.kind == last_use) for task in device))

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from costmodel.inputs.schedules import SCHEDULES as SCHEDULES
     from costmodel.inputs.schedules import Schedule as Schedule
     from costmodel.inputs.schedules import ScheduleRow as ScheduleRow
-    from costmodel.inputs.schedules import Turn as Turn
     from costmodel.inputs.schedules import schedule_rows as schedule_rows
     from costmodel.inputs.software import ALSO_KNOWN_AS as ALSO_KNOWN_AS
     from costmodel.inputs.software import DEEPSPEED_BUCKETS as DEEPSPEED_BUCKETS
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
     from costmodel.inputs.software import XLA_SELECTIVE as XLA_SELECTIVE
     from costmodel.inputs.stack import Habits as Habits
     from costmodel.inputs.stack import Stack as Stack
+    from costmodel.inputs.turns import Turn as Turn
+    from costmodel.inputs.turns import Turns as Turns
     from costmodel.inputs.workload import LOGITS as LOGITS
     from costmodel.inputs.workload import AttentionKernel as AttentionKernel
     from costmodel.inputs.workload import Block as Block

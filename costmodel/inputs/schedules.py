@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from costmodel.inputs.turns import Turns, dual_order, v_order
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar
 
@@ -23,11 +24,8 @@ class ScheduleRow:
     stages_in_flight: Scalar = 0.0  # live chunks per stage of the pipeline, on every stage
     virtual_in_flight: Scalar = 0.0  # those of the earlier virtual stages
     extra_in_flight: Scalar = 0.0  # chunks
+    both_ways: Scalar = 0.0  # 1 where half of the microbatches go up the stages: each holds the chunks of two
     folds: Scalar = 0.0  # 1 where the second half of the layers comes back over the stages: the first holds both ends
-
-
-Turn = tuple[str, int]
-"""A kind of operation (F forward, B backward, W weight gradient) and the model chunk that it runs on."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +38,7 @@ class Schedule:
 
     row: ScheduleRow
     warm_up: Callable[[int, int, int, int], int] | None = None
-    order: Callable[[int, int, int, int], Iterator[Turn]] | None = None
+    order: Callable[[int, int, int, int], Iterator[Turns]] | None = None
     least_microbatches: Callable[[Any], Any] = lambda stages: 1  # which its row needs to be true; for arrays too
     short: str | None = None  # its name in tables for people
 
@@ -63,26 +61,14 @@ class Schedule:
         """Model chunks of a stage."""
         return 2 if self.folds else virtual_stages
 
+    @property
+    def ways(self) -> int:
+        """Ways that microbatches take through the stages, each with its own copy of the model: down, and up."""
+        return 2 if self.row.both_ways else 1
+
     def device_of(self, chunk: int, stages: int) -> int:
-        """The stage that holds a chunk: round and round, or down and back again."""
-        return 2 * stages - 1 - chunk if self.folds and chunk >= stages else chunk % stages
-
-
-def _v_order(stages: int, microbatches: int, _: int, device: int) -> Iterator[Turn]:
-    """ZB-V: forwards until the first microbatch is back, then F, B and W of both chunks in turn; late W fill the end.
-
-    Source: Qi et al. 2024 (Pipeline parallelism with controllable memory), figure of V-ZB; the order is that of
-    PyTorch's `ScheduleZBVZeroBubble`, which leaves out what lies beyond the last microbatch.
-    """
-    down, back, to_end = device, 2 * stages - 1 - device, stages - device
-    least = max(microbatches, 2 * stages - 1)
-    turn = [("F", back), ("B", back), ("W", back)]
-    steady = [("F", down), ("B", down), ("W", down), *turn]
-    rounds = least - (2 * to_end - 1 + device)
-    yield from [("F", down)] * (2 * to_end - 1) + [("F", back), ("F", down)] * device + turn * to_end
-    yield from steady * rounds + [("B", down), ("W", down), *turn] * (least - to_end - device - rounds)
-    yield from [("B", down), ("B", back)] * device + [("B", down), ("W", down)] * to_end
-    yield from [("W", back)] * device + [("W", down)] * device
+        """The stage that holds a chunk: round and round, or down and back again; chunks of the way up come last."""
+        return 2 * stages - 1 - chunk if (self.folds or self.ways > 1) and chunk >= stages else chunk % stages
 
 
 SCHEDULES: dict[str, Schedule] = {
@@ -117,9 +103,15 @@ SCHEDULES: dict[str, Schedule] = {
     ),
     "zb_v": Schedule(
         row=ScheduleRow(splits=1.0, interleaves=1.0, stages_in_flight=1.0, folds=1.0),
-        order=_v_order,
+        order=v_order,
         least_microbatches=lambda stages: 2 * stages,
         short="ZB-V",
+    ),
+    "dualpipe": Schedule(
+        row=ScheduleRow(splits=1.0, both_ways=1.0, stages_in_flight=1.0, extra_in_flight=1.0),
+        order=dual_order,
+        least_microbatches=lambda stages: 2 * stages,
+        short="DualPipe",
     ),
 }
 

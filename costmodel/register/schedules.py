@@ -24,7 +24,7 @@ TOLERANCE = 0.02
 _STAGES, _TURNS, _VIRTUAL = (2, 4), (1.0, 1.5, 2.0, 4.0), (2, 3)
 _PASSES = ((1.0, 1.0, 1.0), (1.0, 1.2, 0.8), (1.0, 2.0, 1.0))  # seconds of F, B and W on a stage
 _TRANSFERS_S = (0.0, 0.1)
-_FLAGS = ("splits", "interleaves", "all_in_flight", "folds")
+_FLAGS = ("splits", "interleaves", "all_in_flight", "both_ways", "folds")
 _EXACT = Exact(math)
 
 Shape = tuple[int, int, int]
@@ -69,7 +69,8 @@ def _shapes(where: str, schedule: Schedule) -> Iterator[Shape]:
         least, microbatches = _least(where, schedule)[stages], int(turns * stages)
         if schedule.interleaves:
             least, microbatches = -(-least // stages) * stages, microbatches // stages * stages
-        yield stages, max(least, microbatches), chunks
+        most = max(least, microbatches)
+        yield stages, most + most % schedule.ways, chunks
 
 
 def _least(where: str, schedule: Schedule) -> dict[int, int]:
@@ -107,8 +108,10 @@ def _check_order(where: str, name: str, shape: Shape) -> None:
     (stages, microbatches, chunks), schedule = shape, SCHEDULES[name]
     kinds = "FBW" if schedule.splits else "FB"
     for device, tasks in enumerate(called(where, order, name, *shape)):
-        own = [chunk for chunk in range(stages * chunks) if schedule.device_of(chunk, stages) == device]
-        due = Counter(Task(*task) for task in itertools.product(kinds, range(microbatches), own))
+        ways, half = schedule.ways, microbatches // schedule.ways
+        own = [chunk for chunk in range(stages * chunks * ways) if schedule.device_of(chunk, stages) == device]
+        numbers = [(range(half * (c // (stages * chunks)), half * (c // (stages * chunks) + 1)), c) for c in own]
+        due = Counter(Task(kind, m, c) for kind in kinds for each, c in numbers for m in each)
         wrong = next(iter((due - Counter(tasks)) or (Counter(tasks) - due)), None)
         if wrong is not None:
             kind, microbatch, chunk = wrong

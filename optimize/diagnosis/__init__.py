@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from optimize.diagnosis.sensitivity import parameters as parameters
     from optimize.diagnosis.sensitivity import read_leaf as read_leaf
     from optimize.diagnosis.sensitivity import with_leaves as with_leaves
+    from optimize.diagnosis.timeline import Span as Span
+    from optimize.diagnosis.timeline import Timeline as Timeline
+    from optimize.diagnosis.timeline import chrome_trace as chrome_trace
+    from optimize.diagnosis.timeline import timeline as timeline
     from optimize.diagnosis.validate import Validation as Validation
     from optimize.diagnosis.validate import validate as validate
 

@@ -66,6 +66,14 @@ def check_pipeline(plan: Plan, point: PlanPoint, done: Parts) -> PipelineCheck |
     )
 
 
+def played_passes(plan: Plan, done: Parts) -> Played | None:
+    """The passes of a legal plan, each stage with its own layers; None where they are more than `MOST_OPERATIONS`."""
+    microbatches = round(done.counts.microbatches)
+    if microbatches * chunk_count(plan) * len("FBW") > MOST_OPERATIONS:
+        return None
+    return _play(plan, done, _in_order(plan, done) or _spread_evenly(plan, done), microbatches)
+
+
 def _play(plan: Plan, done: Parts, chunks: Sequence[Seconds], microbatches: int) -> Played:
     forward_s, backward_s, weight_s = zip(*chunks, strict=True)
     hop = done.step.work.hops

@@ -2,7 +2,8 @@ r"""A lower bound of the step for each row of degrees of a lattice, and the latt
 
 No schedule ends before every stage has passed all microbatches: with $m$ microbatches, a plain stage of $s$ seconds and
 $f$, $l$ beyond it on the first and the last, a step takes at least $m s + \max(m f, m l)$ and the host's time, under
-the options that take least for themselves (no recompute, no traffic for ZeRO). A search in this order may stop where
+the options that take least for themselves (no recompute, no traffic for ZeRO). Where microbatches may go both ways, the
+outer stages pass half of them at each end of the model, at least $m (f + l) / 2$. A search in this order may stop where
 the bound passes its worst kept value: the rest is proved to be no better, unevaluated. So it is branch and bound
 over rows; where the lattice is small, everything is evaluated instead (`exhaustive`).
 """
@@ -84,12 +85,26 @@ def _bound_s(lattice: Lattice, rows: slice, parallel: float, ring: float) -> np.
     cluster = as_floats(dataclasses.replace(lattice.cluster, prices=None))
     point = _cheapest(lattice, rows, parallel, ring)
     counted = counts(workload, point, _EXACT)
+    m = counted.microbatches
+    both_ways = _may_go_both_ways(lattice, point.pipeline, m)
+    expert = np.maximum(point.overlap.expert, both_ways)
+    point = dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert))
     pipe = stages(counted, timing(counted, point, cluster, _EXACT), point)
     single = np.maximum(2.0 - point.pipeline, 0.0)
     first_s, last_s, middle_s = (getattr(pipe, name).seconds for name in ("first", "last", "middle"))
-    m = counted.microbatches
     beyond_s = np.maximum(m * (first_s + single * last_s), np.maximum(m * last_s, (m - 1) * middle_s))
+    beyond_s = np.where(both_ways, 0.5 * m * (first_s + last_s), beyond_s)
     return m * pipe.plain.seconds + beyond_s + cluster.stack.step_s
+
+
+def _may_go_both_ways(lattice: Lattice, pipeline: np.ndarray, microbatches: np.ndarray) -> np.ndarray:
+    """1 where some schedule of the lattice lets half of the microbatches go up the stages."""
+    listed = list(SCHEDULES.values())
+    tables = [np.unique(axis.table["schedule"]) for axis in lattice.axes if "schedule" in axis.table]
+    named = [listed[i] for i in np.concatenate(tables)]
+    least = [entry.least_microbatches(pipeline) for entry in named if entry.ways > 1]
+    even = (pipeline >= 2) & (pipeline % 2 == 0) & (microbatches % 2 == 0)
+    return np.any([even & (microbatches >= fewest) for fewest in least] or [0 * even], axis=0).astype(float)
 
 
 def _cheapest(lattice: Lattice, rows: slice, parallel: float, ring: float) -> PlanPoint:

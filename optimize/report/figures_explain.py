@@ -15,12 +15,15 @@ from costmodel.formulas import Term, rates
 from optimize import units
 from optimize.diagnosis import Explanation, Operator, limiting
 from optimize.report.drawing import BLACK, PALETTE, files_of
+from optimize.report.figures_timeline import draw_timeline
 
 
 def draw_explanation(explanation: Explanation) -> dict[str, bytes]:
-    """The content of each file by its name: three figures, each as PNG and SVG."""
+    """The content of each file by its name: four figures, each as PNG and SVG, and the trace of the pipeline."""
     figures = {"step_time": _step_time, "memory": _memory, "roofline": _roofline}
-    return files_of({name: functools.partial(draw, explanation) for name, draw in figures.items()})
+    drawn = files_of({name: functools.partial(draw, explanation) for name, draw in figures.items()})
+    inputs = explanation.inputs
+    return drawn | draw_timeline(inputs.workload, inputs.cluster, inputs.plan)
 
 
 def _axes(explanation: Explanation, title: str, box: tuple[float, float, float, float]) -> tuple[Figure, Axes]:

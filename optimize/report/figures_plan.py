@@ -12,15 +12,17 @@ from optimize import units
 from optimize.diagnosis import Elasticity
 from optimize.plans import PlanInputs, PlanResult
 from optimize.report.drawing import BLACK, PALETTE, files_of
+from optimize.report.figures_timeline import draw_timeline
 
 _WORST = 3.0  # times the best value: colours end there
 _BARS = 12
 
 
 def draw_plans(inputs: PlanInputs, result: PlanResult) -> dict[str, bytes]:
-    """The content of each file by its name, as PNG and SVG."""
+    """The content of each file by its name, as PNG and SVG, and the best plan's trace."""
     figures = {"plan_space": _plan_space, "elasticities": _tornado}
-    return files_of({name: functools.partial(draw, inputs, result) for name, draw in figures.items()})
+    drawn = files_of({name: functools.partial(draw, inputs, result) for name, draw in figures.items()})
+    return drawn | draw_timeline(inputs.workload, inputs.cluster, result.plan)
 
 
 def _figure(inputs: PlanInputs, title: str, height: float, box: tuple[float, float, float, float]) -> tuple[Any, Axes]:

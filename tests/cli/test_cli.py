@@ -16,7 +16,8 @@ from tests.support import ROOT
 from tests.support.bad_inputs import BAD_INPUTS
 
 EXPLAIN = ("explain", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "64")
-FILES = {f"{name}.{kind}" for name in ("step_time", "memory", "roofline") for kind in ("png", "svg")} | {"result.json"}
+FIGURES = {f"{name}.{kind}" for name in ("step_time", "memory", "roofline", "timeline") for kind in ("png", "svg")}
+FILES = FIGURES | {"trace.json", "result.json"}
 
 
 def ask(capsys, *words: str) -> tuple[int, str, str]:

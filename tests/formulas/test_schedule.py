@@ -29,14 +29,15 @@ def point_of(schedule, p, v=1):
     return embed(Plan(pipeline=p, schedule=schedule, virtual_stages=v), WORKLOAD, 8.0)
 
 
-def closed_s(schedule, p, m, v=1, *, times=(1.0, 1.0, 1.0), transfer=0.0, first=0.0, last=0.0, hidden=0.0):
+def closed_s(schedule, p, m, v=1, *, times=(1.0, 1.0, 1.0), transfer=0.0, first=0.0, last=0.0, hidden=0.0, both=0.0):
     """The closed form. `first` and `last` are what the first and last chunk take more, as shares of a plain stage."""
-    pipe = Pipeline(plain=stage(times), first=stage(times, first), middle=stage(times, 0.0), last=stage(times, last))
+    ends = {"first": stage(times, first), "middle": stage(times, 0.0), "last": stage(times, last)}
+    pipe = Pipeline(plain=stage(times), **ends, hidden_s=both * times[0])
     hops = Hops(ends_s=transfer * times[0], steady_s=(1 - hidden) * transfer * times[0])
     return pipeline_s(pipe, hops, float(m), point_of(schedule, p, v), SEM)
 
 
-def played(schedule, p, m, v=1, *, times=(1.0, 1.0, 1.0), transfer=0.0, first=0.0, last=0.0, hidden=0.0):
+def played(schedule, p, m, v=1, *, times=(1.0, 1.0, 1.0), transfer=0.0, first=0.0, last=0.0, hidden=0.0, both=0.0):
     """The same, simulated."""
     rows = []
     for seconds in times:
@@ -48,7 +49,7 @@ def played(schedule, p, m, v=1, *, times=(1.0, 1.0, 1.0), transfer=0.0, first=0.
     transfer_s = transfer * times[0]
     return play(
         schedule, p, m, v, forward_s=forward_s, backward_s=backward_s, weight_s=weight_s, transfer_s=transfer_s,
-        steady_transfer_s=(1 - hidden) * transfer_s,
+        steady_transfer_s=(1 - hidden) * transfer_s, hidden_s=both * times[0],
     )  # fmt: skip
 
 
@@ -156,6 +157,32 @@ def test_zb_v_holds_on_every_stage_what_1f1b_holds_on_its_first():
         m = 2 * p + more
         found = [in_flight(point_of("zb_v", p), float(m), float(p - i), SEM) for i in range(p)]
         np.testing.assert_allclose(found, played("zb_v", p, m, 2).in_flight, rtol=1e-12, err_msg=f"p={p} m={m}")
+
+
+def dual_cases(**axes):
+    names = tuple(axes)
+    for p, times, both, *values in itertools.product((2, 4, 6, 8), UNEQUAL, (0.0, 0.5), *axes.values()):
+        for m in range(2 * p, 33, 6 if axes else 2):
+            yield ("dualpipe", p, m), {"times": times, "both": both, **dict(zip(names, values, strict=True))}
+
+
+def test_dualpipe_of_plain_stages():
+    """Exact without transfers, whatever forwards and backwards that run together hide; else within 0.7 %."""
+    assert worst(dual_cases()) < 1e-12
+    assert worst(dual_cases(transfer=(0.1, 0.3), hidden=(0.0, 1.0))) <= 0.007
+
+
+def test_dualpipe_with_both_ends_on_its_outer_stages():
+    """Up to 0.6 of a stage more at either end: 5.8 % off without transfers, 7.5 % with 0.1 F, 10.2 % with 0.3."""
+    for transfer, error in ((0.0, 0.058), (0.1, 0.075), (0.3, 0.102)):
+        cases = dual_cases(transfer=(transfer,), first=(0.0, 0.1, 0.6), last=(0.0, 0.3, 0.6))
+        assert worst(case for case in cases if case[0][2] in (2 * case[0][1], 16, 24, 32)) <= error
+
+
+def test_dualpipe_holds_one_microbatch_more_than_it_has_stages():
+    for (_, p, m), _ in dual_cases():
+        found = [in_flight(point_of("dualpipe", p), float(m), float(p - i), SEM) for i in range(p)]
+        assert found == [p + 1.0] * p == list(played("dualpipe", p, m).in_flight)
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2"])

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.graph.play import Played, Task, order, play, producers
+from costmodel.graph.play import Played, Task, order, play
 from costmodel.inputs.schedules import SCHEDULES
+from tests.oracles.orders import producers
 
 DURATIONS = [(1, 1, 1), (1, 1.2, 0.8), (1, 2, 1), (2, 1, 1), (1, 0.7, 0.5), (1, 0.9, 1.3), (1, 1.3, 1.3), (1, 2.5, 1.2)]
 
@@ -21,6 +22,8 @@ def legal_shapes(draw):
         virtual, microbatches = draw(st.integers(1, 4)), stages * draw(st.integers(1, 4))
     if SCHEDULES[schedule].folds:
         virtual = 2
+    if SCHEDULES[schedule].ways > 1:
+        stages, microbatches = 2 * draw(st.integers(1, 3)), 2 * draw(st.integers(6, 9))
     return schedule, stages, microbatches, virtual
 
 
@@ -34,7 +37,7 @@ def ends(played: Played, device: int) -> dict[str, float]:
     return dict(zip(names, played.ends_s[device], strict=True))
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", [name for name, entry in SCHEDULES.items() if entry.ways == 1])
 def test_one_stage_is_busy_all_the_time(schedule):
     # 3 x (1 + 2 + 0.5); no transfer, for there is no other device
     virtual = SCHEDULES[schedule].chunks(1)
@@ -99,18 +102,24 @@ def test_durations_of_single_chunks_by_hand():
 def test_orders_are_valid(shape, seconds, transfer_s):
     schedule, stages, microbatches, virtual = shape
     forward_s, backward_s, weight_s = seconds
-    chunks, device_of = stages * virtual, SCHEDULES[schedule].device_of
+    ways, device_of = SCHEDULES[schedule].ways, SCHEDULES[schedule].device_of
+    chunks = stages * virtual * ways
     played = play(*shape, forward_s=forward_s, backward_s=backward_s, weight_s=weight_s, transfer_s=transfer_s)
     time = spans(played)
     kinds = "FBW" if SCHEDULES[schedule].splits else "FB"
-    grid = {Task(kind=k, microbatch=m, chunk=c) for k in kinds for m in range(microbatches) for c in range(chunks)}
+    own = {c: c * ways // chunks for c in range(chunks)}  # the way of a chunk
+    grid = {
+        Task(k, m, c) for k in kinds for m in range(microbatches) for c in own if m * ways // microbatches == own[c]
+    }
     assert set(time) == grid
     assert sum(map(len, played.order)) == len(grid)
     for device, tasks in enumerate(played.order):
         assert all(device_of(task.chunk, stages) == device for task in tasks)
-        assert all(time[a][1] <= time[b][0] for a, b in pairwise(tasks))
+        assert all(time[a][1] <= time[b][0] or time[a] == time[b] for a, b in pairwise(tasks))
     for task, (start_s, _) in time.items():
-        for needed in producers(task, chunks):
+        for needed in producers(task, chunks, ways):
+            if time[task] == time[needed]:  # parts of one operation
+                continue
             away = device_of(needed.chunk, stages) != device_of(task.chunk, stages)
             assert start_s >= time[needed][1] + transfer_s * away
     assert played.makespan_s == max(end for _, end in time.values())
@@ -196,9 +205,37 @@ def test_zb_v_of_unequal_passes(forward_s, backward_s, weight_s):
             assert 0.98 * played.makespan_s <= closed_s <= 1.05 * played.makespan_s
 
 
+def test_dualpipe_by_hand():
+    """Two devices, four microbatches: 0 and 1 go down over chunks 0, 1; 2 and 3 up over 2, 3. F&B takes 2.5 s."""
+    played = play("dualpipe", 2, 4, forward_s=1, backward_s=1, weight_s=1, hidden_s=0.5)
+    # device 0: F of both ways, F alone and B with W alone (not overlapped at first), then F with B and W, B with W, ...
+    first = {"F0.0": 1, "F2.3": 2, "F1.0": 3, "B2.3": 5, "W2.3": 5, "F3.3": 7.5, "B0.0": 7.5, "W0.0": 7.5}
+    first |= {"B3.3": 9.5, "W3.3": 9.5, "B1.0": 10.5, "W1.0": 11.5}
+    assert ends(played, 0) == first
+    assert set(ends(played, 1).values()) == set(first.values())  # its mirror image
+
+
+PUBLISHED = [(2, 4), (2, 16), (4, 8), (4, 20), (6, 12), (6, 32), (8, 16), (8, 32)]
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), PUBLISHED)
+@pytest.mark.parametrize("hidden", [0.0, 0.25, 1.0])
+def test_dualpipe_has_its_published_bubble_and_activations(stages, microbatches, hidden):
+    """DeepSeek-V3 2024, table 2, for the passes of its figure: (PP/2 - 1)(F&B + B - 3W) idle, PP + 1 activations."""
+    both_s = 3.0 - hidden
+    played = play("dualpipe", stages, microbatches, forward_s=1, backward_s=1, weight_s=1, hidden_s=hidden)
+    for device in (stages // 2 - 1, stages // 2):  # those in the middle overlap as many as there are
+        spans_s = set(zip(played.starts_s[device], played.ends_s[device], strict=True))
+        idle_s = played.makespan_s - sum(b - a for a, b in spans_s)
+        assert idle_s == pytest.approx((stages / 2 - 1) * (both_s + 2.0 - 3.0))
+    assert played.in_flight == (stages + 1.0,) * stages
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
+        (("dualpipe", 3, 8), "even"),
+        (("dualpipe", 4, 9), "even"),
         (("1f1b", 2, 2), "schedule"),
         (("gpipe", 0, 2), "degrees"),
         (("one_f_one_b", 2, 2, 2), "virtual_stages"),

@@ -13,7 +13,7 @@ from costmodel.formulas.cost import cost
 from costmodel.formulas.counts import AttentionCount, MatmulCount
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
-from costmodel.inputs.stack import Stack
+from costmodel.inputs.stack import Habits, Stack
 from costmodel.measured import posterior
 from costmodel.measured.fit.evaluate import Evaluator, best_free, group, linearised
 from costmodel.measured.fit.fitted import Fitted, as_posterior, as_tables, from_files, narrowed
@@ -220,3 +220,11 @@ def test_steps_are_those_of_the_formula():
     assert math.exp(log_times[0]) == pytest.approx(found.step_s, rel=1e-9)
     assert np.isfinite(jacobian).all()
     assert unseen[0] >= 0
+
+
+def test_graphs_leave_the_host_what_they_do_not_hold():
+    """Of kernels their share; experts, microbatches and the step only where a graph holds the whole iteration."""
+    parts, whole = Habits(captured=0.75), Habits(captured=1.0, captured_iteration=True)
+    assert parts.host_shares == {"host_kernel_s": 0.25, "routing_s": 1.0, "microbatch_s": 1.0, "step_s": 1.0}
+    assert set(whole.host_shares.values()) == {0.0}
+    assert set(Habits().host_shares.values()) == {1.0}

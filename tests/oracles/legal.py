@@ -37,7 +37,12 @@ MODELS = {
     "deepseek-v3": Model(61, 4096, 96, (128, 18432, 2048), (), (128,), (256,), (2048, 4096)),
 }
 WHOLE_STAGES = ("gpipe", "one_f_one_b", "interleaved")  # schedules whose passes are not split
-FEWEST = {"zb_h1": lambda stages: stages, "zb_h2": lambda stages: 2 * stages - 1, "zb_v": lambda stages: 2 * stages}
+FEWEST = {
+    "zb_h1": lambda stages: stages,
+    "zb_h2": lambda stages: 2 * stages - 1,
+    "zb_v": lambda stages: 2 * stages,
+    "dualpipe": lambda stages: 2 * stages,
+}
 TYPES = {"fp8_tensor": "fp8", "fp8_block": "fp8"}  # other precisions are called as their number formats
 
 
@@ -83,6 +88,7 @@ def _pipelined(plan: Plan, model: Model) -> Iterator[bool]:
         yield microbatches >= FEWEST.get(plan.schedule, lambda _: 1)(plan.pipeline)
     chunks = 2 if plan.schedule == "zb_v" else plan.virtual_stages
     yield plan.schedule != "zb_v" or plan.pipeline > 1
+    yield plan.schedule != "dualpipe" or plan.pipeline % 2 == microbatches % 2 == 0
     if plan.stage_layers is None:
         yield _divides(plan.pipeline * chunks, model.layers)
     else:

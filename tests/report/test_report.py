@@ -93,8 +93,9 @@ def test_plain_letters_where_there_are_no_others(monkeypatch, explanations):
 @pytest.mark.parametrize("name", ["one accelerator", "pipeline", "heavy late"])
 def test_figures(explanations, name):
     files = draw_explanation(explanations[name])
-    assert sorted(files) == [f"{n}.{k}" for n in ("memory", "roofline", "step_time") for k in ("png", "svg")]
-    assert all(files[name].startswith(b"\x89PNG" if name.endswith("png") else b"<?xml") for name in files)
+    drawn = [f"{n}.{k}" for n in ("memory", "roofline", "step_time", "timeline") for k in ("png", "svg")]
+    assert sorted(files) == [*drawn, "trace.json"]
+    assert all(files[name].startswith(b"\x89PNG" if name.endswith("png") else b"<?xml") for name in drawn)
     again = draw_explanation(explanations[name])
     assert {name for name in files if files[name] != again[name]} == set()
 

@@ -203,7 +203,8 @@ def point_batch(
     tensor, context, pipeline, inner, outer = degrees.values()
     data, microbatch = inner * outer, rng.choice([1.0, 2.0, 4.0], n) * (rng.uniform(1, 1.9, n) if relaxed else 1.0)
     names = rng.choice(list(SCHEDULES), n)
-    names[_rows_named(schedule_rows(), names).interleaves.astype(bool) & (pipeline < 1.01)] = "one_f_one_b"
+    several = _rows_named(schedule_rows(), names)
+    names[(several.interleaves + several.both_ways > 0) & (pipeline < 1.99)] = "one_f_one_b"
     microbatches = _microbatches(rng, names, pipeline, n) * (rng.uniform(1.01, 1.5, n) if relaxed else 1.0)
     tables = {name: mix_rows(rng, table, n, mixed) for name, table in TABLES.items() if name != "schedule"}
     sharded = np.where(rng.random(n) < 0.5, inner, data) * context

@@ -237,7 +237,8 @@ WRONG = {
     "a schedule that waits for ever": (
         "my_schedules.py",
         ("2 * (stages - device) - 1", "stages - device - 1"),
-        r'line 14: schedule "eager_1f1b", 2 stages, 2 microbatches: RuntimeError: .*deadlocks',
+        r'line 14: schedule "eager_1f1b", 2 stages, 2 microbatches: ValueError: device 1 runs B0.1 before F0.1, '
+        "whose result it reads",
     ),
     "a collective that talks to itself": (
         "my_collectives.py",

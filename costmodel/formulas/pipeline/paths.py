@@ -13,13 +13,14 @@ For plain stages the longest path is
   interleaved  $(m + (p-1)/v)(F+B+2ve) + 2(pv-1)(c-e)$ with the share $e$ of $c$ that nothing hides: devices wait for it
   ZB-H1, H2    $\max((m+p-1)(F+B) + (m-N+1) W,\; (m+p-1) F + m(B+W),\; ...)$
   ZB-V         folded.py
+  DualPipe     both_ways.py
 with transfers of $c$ seconds between stages. `tests/formulas/test_schedule.py` plays the schedules out and states the
 errors: none for plain stages, at most 3 % with heavier first and last stages.
 Sources: Narayanan et al. 2021 (1F1B, interleaving), Qi et al. 2023 (zero bubble). Every coefficient is non-negative
 for legal plans, so the result is log-convex in rates and latencies.
 """
 
-from costmodel.formulas.pipeline import folded, interleaved
+from costmodel.formulas.pipeline import both_ways, folded, interleaved
 from costmodel.formulas.pipeline.stages import Hops, Pipeline, Run, run_of
 from costmodel.inputs import PlanPoint
 from costmodel.semantics import Scalar, Semantics
@@ -31,13 +32,14 @@ def pipeline_s(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoin
     Every path holds all microbatches once on some stage: at least `microbatches` times a plain one.
     """
     run = run_of(pipe, hops, microbatches, point, sem)
-    return sem.maximum(
+    one_way_s = sem.maximum(
         *_through_all_stages(run, sem),
         *_held_by_the_first_stage(run, sem),
         interleaved.warm_up_s(run),
         interleaved.first_backward_s(run, sem),
         folded.longest_s(run, sem),
     )
+    return sem.maximum((1 - run.row.both_ways) * one_way_s, both_ways.longest_s(run, sem))
 
 
 def _through_all_stages(run: Run, sem: Semantics) -> tuple[Scalar, ...]:

@@ -80,6 +80,7 @@ class Pipeline:
     last: Stage
     streams: Streams | None = None
     layers: Stage | None = None  # of a plain stage that streams: without the host's work, which no layer has
+    hidden_s: Scalar = 0.0  # what a forward and a backward pass of a plain stage that run together take less than alone
 
     def longer(self, each_s: Scalar) -> "Pipeline":
         """With every forward and every backward pass longer by so much."""
@@ -114,6 +115,7 @@ class Pipeline:
             first=self.first + waits(point.extra_layers_first),
             middle=self.middle + waits(point.extra_layers_middle),
             last=self.last + waits(point.extra_layers_last),
+            hidden_s=self.hidden_s,
         )
 
 
@@ -145,6 +147,7 @@ class Run(NamedTuple):
     fill: Scalar  # turns of F or of B that fill or drain the pipeline
     reach: Scalar  # turns from the end of the first stage's warm-up on, over all stages
     after: Scalar  # those of them that are the first stage's own
+    together_s: Scalar  # a forward and a backward pass of a plain stage that run together
 
     @property
     def round_trips(self) -> Scalar:
@@ -177,6 +180,7 @@ def run_of(pipe: Pipeline, hops: Hops, microbatches: Scalar, point: PlanPoint, s
         fill=(1 - row.folds) * (p - 1) / v,
         reach=reach,
         after=reach - (p - 1),
+        together_s=stages.plain.seconds - stages.hidden_s,
     )
 
 

@@ -81,6 +81,14 @@ def schedule(d: Demands) -> Iterator[Rule]:
         ),
     )
     yield Rule(
+        ("schedule", "pipeline", "data", "microbatch"),
+        lambda p: (SCHEDULES[p.schedule].ways == 1) | (p.pipeline % 2 == 0) & (microbatches(p) % 2 == 0),
+        lambda p: (
+            f"`schedule` is {p.schedule} with `pipeline` {show(p.pipeline)} and {microbatches(p):g} microbatches; "
+            "expected even numbers: half of the microbatches go each way"
+        ),
+    )
+    yield Rule(
         ("schedule", "virtual_stages"),
         lambda p: SCHEDULES[p.schedule].interleaves | (p.virtual_stages == 1),
         lambda p: (

@@ -1,0 +1,72 @@
+"""The best repeating order of a placement, whatever its spans: on grids that grow finer, played on its own seconds."""
+
+import time
+from typing import NamedTuple
+
+from costmodel.graph.search.placements import Placement
+from costmodel.graph.search.repeating import Repeat, repeat
+from costmodel.graph.search.unrolled import unroll
+
+UNITS = (6, 10, 16, 24, 40)
+"""Units of the least period in each grid, where spans are no whole numbers."""
+
+_PLAYED = 24  # periods after which a played order is steady, and as many to see its pace
+
+
+class Found(NamedTuple):
+    """A repeating order and its pace."""
+
+    order: Repeat
+    period_s: float  # for each microbatch, as played on its own seconds
+    least_period_s: float  # no order is better
+    seconds: float  # of the search
+
+    @property
+    def bubble(self) -> float:
+        """How much longer a period is than the work that bounds it."""
+        return self.period_s / self.least_period_s - 1
+
+
+def search(
+    placement: Placement,
+    limit: float,
+    *,
+    transfer_s: float = 0.0,
+    copies: int = 1,
+    shortest: bool = True,
+    deadline_s: float = 10.0,
+) -> Found | None:
+    """The order of least period within the live microbatches that each device may hold; None if none was found.
+
+    The `shortest` of these waits least from a microbatch's start to its end, and so holds least: as time allows.
+    """
+    begun, best = time.monotonic(), None
+    grids = _grids_s(placement, transfer_s)
+    for place, unit_s in enumerate(grids):
+        left_s = deadline_s - (time.monotonic() - begun)
+        ways = {"transfer_s": transfer_s, "copies": copies, "deadline_s": left_s / (len(grids) - place)}
+        order = repeat(placement, limit, unit_s=unit_s, shortest=shortest, **ways)
+        if order is None:
+            continue
+        paced_s = _period_s(placement, order, transfer_s)
+        if best is None or paced_s < best.period_s:
+            best = Found(order, paced_s, order.least_period_s, 0.0)
+        if best.bubble < 1e-9:
+            break
+    return None if best is None else best._replace(seconds=time.monotonic() - begun)
+
+
+def _grids_s(placement: Placement, transfer_s: float) -> tuple[float, ...]:
+    """The unit itself for whole spans."""
+    spans = [*(block.seconds for block in placement), transfer_s]
+    if all(abs(span - round(span)) < 1e-9 for span in spans):
+        return (1.0,)
+    busiest_s = max(sum(b.seconds for b in placement if d in b.devices) for b in placement for d in b.devices)
+    return tuple(busiest_s / units for units in UNITS)
+
+
+def _period_s(placement: Placement, order: Repeat, transfer_s: float) -> float:
+    """Seconds from one microbatch to the next in the steady state."""
+    count = _PLAYED * order.copies
+    short, long = (unroll(placement, order, m, transfer_s=transfer_s).makespan_s for m in (count, 2 * count))
+    return (long - short) / count

@@ -1,0 +1,118 @@
+"""A repeating order with its warm-up and cool-down: all operations of so many microbatches, played by `run`."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from costmodel.exact import Exact
+from costmodel.graph.graph import Edges, Graph, graph_of
+from costmodel.graph.run import Costs, Run, run
+from costmodel.graph.search.bounds import least_makespan_s, work_s
+from costmodel.graph.search.placements import Placement
+from costmodel.graph.search.repeating import Repeat
+
+Operation = tuple[int, int]
+"""A microbatch and the number of its block."""
+
+
+class Unrolled(NamedTuple):
+    """Microbatches of a placement played in an order, each block as soon as it can."""
+
+    order: tuple[tuple[Operation, ...], ...]  # of each device
+    graph: Graph  # a block on several devices is an operation on each, behind one that waits for all of them
+    costs: Costs
+    played: Run
+    makespan_s: float
+    least_makespan_s: float
+    peak: tuple[float, ...]  # what each device holds
+    warm_up: int  # operations before the first that frees, on the device that holds most
+    idle: float  # share of the devices' seconds
+
+    @property
+    def gap(self) -> float:
+        """How far the makespan can be from the best."""
+        return self.makespan_s / self.least_makespan_s - 1
+
+
+def unroll(placement: Placement, found: Repeat, microbatches: int, *, transfer_s: float = 0.0) -> Unrolled:
+    """Play so many microbatches of a placement in the order that was found, on the seconds of its own blocks."""
+    size = len(placement)
+    turns = ((m, i, found.starts[m % found.copies * size + i]) for m in range(microbatches) for i in range(size))
+    listed = sorted((start + found.period * (m // found.copies), m, i) for m, i, start in turns)
+    return in_order(placement, [(m, i) for _, m, i in listed], transfer_s=transfer_s)
+
+
+def in_order(placement: Placement, listed: Sequence[Operation], *, transfer_s: float = 0.0) -> Unrolled:
+    """Play operations of a placement: each device runs those that are its own in the order in which they are listed."""
+    own, microbatches = work_s(placement), 1 + max(m for m, _ in listed)
+    order = tuple(tuple((m, i) for m, i in listed if d in placement[i].devices) for d in own)
+    graph, costs = _graph(placement, listed, list(own), transfer_s)
+    played = run(graph, costs, Exact(np))
+    devices, makespan_s = len(own), float(played.makespan_s)
+    peaks = tuple(np.asarray(played.peak_bytes)[:devices].tolist())
+    fullest = order[int(np.argmax(peaks))]
+    return Unrolled(
+        order=order,
+        graph=graph,
+        costs=costs,
+        played=played,
+        makespan_s=makespan_s,
+        least_makespan_s=least_makespan_s(placement, microbatches, transfer_s),
+        peak=peaks,
+        warm_up=next((n for n, (_, i) in enumerate(fullest) if placement[i].held < 0), len(fullest)),
+        idle=1 - float(played.busy_s[:devices].sum()) / (devices * makespan_s),
+    )
+
+
+def _graph(placement: Placement, listed: Sequence[Operation], own: list[int], transfer_s: float) -> tuple[Graph, Costs]:
+    """Operations device by device. Blocks on the same several devices wait on a device of their own, in no time."""
+    groups = list(dict.fromkeys(block.devices for block in placement if len(block.devices) > 1))
+    rows: list[list[Operation]] = [[o for o in listed if d in placement[o[1]].devices] for d in own]
+    rows += [[o for o in listed if placement[o[1]].devices == group] for group in groups]
+    place = {
+        (row, operation): number
+        for number, (row, operation) in enumerate((row, o) for row, each in enumerate(rows) for o in each)
+    }
+    rank: dict[Any, int] = {device: row for row, device in enumerate(own)} | {
+        g: len(own) + n for n, g in enumerate(groups)
+    }
+    edges = []
+    for m, i in listed:
+        block, gathers = placement[i], len(placement[i].devices) > 1
+        home = rank[block.devices] if gathers else rank[block.devices[0]]
+        for producer in block.after:
+            sender = placement[producer].devices
+            away = transfer_s > 0 and not set(sender) & set(block.devices)
+            edges.append((place[rank[sender[0]], (m, producer)], place[home, (m, i)], int(away)))
+        if gathers:
+            edges += _together(rows, place, [rank[d] for d in block.devices], home, (m, i))
+    devices = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    kinds = np.array([o[1] if row < len(own) else len(placement) for row, each in enumerate(rows) for o in each])
+    columns = np.array(edges, int).reshape(-1, 3).T
+    names = {number: f"{placement[o[1]].name} of microbatch {o[0]}" for (_, o), number in place.items()}
+    held = np.array([block.held for block in placement] + [0.0])
+    costs = Costs(
+        seconds=np.array([block.seconds for block in placement] + [0.0]),
+        lags_s=np.array([transfer_s]),
+        taken_bytes=np.maximum(held, 0.0),
+        freed_bytes=np.maximum(-held, 0.0),
+    )
+    return graph_of(devices, kinds, Edges(*columns), names.__getitem__), costs
+
+
+def _together(
+    rows: list[list[Operation]],
+    place: dict[tuple[int, Operation], int],
+    devices: list[int],
+    home: int,
+    operation: Operation,
+) -> list[tuple[int, int, int]]:
+    """All devices are done with what they ran before, and then start at once."""
+    found = []
+    for row in devices:
+        number = place[row, operation]
+        if number and place[row, rows[row][0]] < number:
+            found.append((number - 1, place[home, operation], 0))
+        found.append((place[home, operation], number, 0))
+    return found

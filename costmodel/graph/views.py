@@ -1,0 +1,150 @@
+"""Logical tensors, the parts of them that operators see, and what waits for what: derived from the parts, never kept.
+
+A view is a box of indices of a tensor of the undivided model, and, of a sum that several compute, one part of it. One
+operator waits for another where a view that it reads meets one that the other writes.
+Source: the masks of nnScaler (Lin et al. 2024).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from costmodel.graph.layouts import Layout
+
+
+class Tensor(NamedTuple):
+    """A tensor of the undivided model."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+class View(NamedTuple):
+    """What an operator reads or writes of a tensor: first and last index, exclusive, of each dimension."""
+
+    tensor: Tensor
+    box: tuple[tuple[int, int], ...]
+    part: tuple[int, int] = (0, 1)  # of a sum: which, of how many
+
+    @property
+    def elements(self) -> int:
+        """Elements in the box."""
+        return math.prod(last - first for first, last in self.box)
+
+
+class Operator(NamedTuple):
+    """A piece of work: its dimensions by name, as `m k+, k+ n -> m n`, and its views in that order.
+
+    A plain dimension may be divided where every output has it; one with `+` is summed over, so that outputs without it
+    become parts of a sum; one with `^` stays whole.
+    """
+
+    name: str
+    dimensions: str
+    reads: tuple[View, ...]
+    writes: tuple[View, ...]
+
+
+class Dependency(NamedTuple):
+    """The consumer reads elements that the producer writes: operators by number."""
+
+    producer: int
+    consumer: int
+    elements: int
+
+
+def whole(tensor: Tensor) -> View:
+    """All of a tensor."""
+    return View(tensor, tuple((0, length) for length in tensor.shape))
+
+
+def split(operator: Operator, dimension: str, pieces: int) -> tuple[Operator, ...]:
+    """Operators that together do the same, each a piece of one dimension. Raises a `ValueError` of one line."""
+    reads, writes = _named(operator)
+    marks = {mark for names in (*reads, *writes) for name, mark in names if name == dimension}
+    if not marks or "^" in marks:
+        told = "which it does not have" if not marks else "which stays whole"
+        raise ValueError(f"operator {operator.name} cannot be split by {dimension!r}, {told}: {operator.dimensions}")
+    summed = all(dimension not in dict(names) for names in writes)
+    if "+" not in marks and not all(dimension in dict(names) for names in writes):
+        raise ValueError(f"operator {operator.name} cannot be split by {dimension!r}, which no output has")
+    found = []
+    for place in range(pieces):
+        inputs = [_piece(operator, *pair, dimension, place, pieces) for pair in zip(operator.reads, reads, strict=True)]
+        outputs = [
+            _piece(operator, *pair, dimension, place, pieces) for pair in zip(operator.writes, writes, strict=True)
+        ]
+        if summed:
+            outputs = [view._replace(part=_inside(view.part, place, pieces)) for view in outputs]
+        found.append(Operator(f"{operator.name}.{place}", operator.dimensions, tuple(inputs), tuple(outputs)))
+    return tuple(found)
+
+
+def replicate(operator: Operator, copies: int) -> tuple[Operator, ...]:
+    """The same work, so many times."""
+    return tuple(operator._replace(name=f"{operator.name}.{place}") for place in range(copies))
+
+
+def dependencies(operators: Sequence[Operator]) -> Iterator[Dependency]:
+    """What waits for what, from the views alone."""
+    for j, consumer in enumerate(operators):
+        for i, producer in enumerate(operators):
+            met = sum(_met(a, b) for a in producer.writes for b in consumer.reads)
+            if i != j and met:
+                yield Dependency(i, j, met)
+
+
+def layout_of(views: Sequence[View]) -> Layout:
+    """How equal pieces of one tensor lie on devices, one view on each: replicas, parts of sums, splits by dimension."""
+    tensor, boxes = views[0].tensor, {view.box for view in views}
+    splits = [len({view.box[place] for view in views}) for place in range(len(tensor.shape))]
+    sums = views[0].part[1]
+    replicas, rest = divmod(len(views), sums * math.prod(splits))
+    even = {view.elements for view in views} == {math.prod(tensor.shape) // math.prod(splits)}
+    alike = {sum(other[1:] == view[1:] for other in views) for view in views} == {replicas}
+    if rest or not even or not alike or len(boxes) != math.prod(splits) or {v.part[1] for v in views} != {sums}:
+        raise ValueError(
+            f"the pieces of {tensor.name} form no layout; expected equal ones, each as often as the others"
+        )
+    return (replicas, sums, *splits)
+
+
+def _met(written: View, read: View) -> int:
+    """Elements that two views share; parts of the same sum meet where one lies in the other."""
+    if written.tensor != read.tensor:
+        return 0
+    (few_at, few), (many_at, many) = sorted((written.part, read.part), key=lambda part: part[1])
+    if many % few == 0 and many_at // (many // few) != few_at:
+        return 0
+    ends = ((max(a, c), min(b, d)) for (a, b), (c, d) in zip(written.box, read.box, strict=True))
+    return math.prod(max(0, last - first) for first, last in ends)
+
+
+def _named(operator: Operator) -> tuple[list[list[tuple[str, str]]], list[list[tuple[str, str]]]]:
+    """Names and marks of the dimensions of each view."""
+    sides = []
+    for side in operator.dimensions.split("->"):
+        words = [view.split() for view in side.split(",")]
+        sides.append([[(word.rstrip("+^"), word[len(word.rstrip("+^")) :]) for word in names] for names in words])
+    return sides[0], sides[1]
+
+
+def _piece(
+    operator: Operator, view: View, names: list[tuple[str, str]], dimension: str, place: int, pieces: int
+) -> View:
+    box = list(view.box)
+    for at, (name, _) in enumerate(names):
+        if name == dimension:
+            first, last = box[at]
+            step, rest = divmod(last - first, pieces)
+            if rest or not step:
+                raise ValueError(
+                    f"operator {operator.name} cannot be split by {dimension!r} into {pieces}; expected a divisor of "
+                    f"{last - first}, the length of it in {view.tensor.name}"
+                )
+            box[at] = (first + place * step, first + (place + 1) * step)
+    return view._replace(box=tuple(box))
+
+
+def _inside(part: tuple[int, int], place: int, pieces: int) -> tuple[int, int]:
+    return part[0] * pieces + place, part[1] * pieces
