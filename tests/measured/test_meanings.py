@@ -163,6 +163,12 @@ def test_what_is_left_open_is_not_said(fact):
         assert fact not in facts_of({"notes": in_context(text)}), text
 
 
+def test_what_sounds_alike_is_not_said():
+    assert "host_optimizer" not in facts_of({"notes": "cpu bound optimizer loop; activation offload to the host"})
+    assert "overlap_data" not in facts_of({"notes": "gradient clipping; tokens of documents may overlap"})
+    assert facts_of({"notes": "micro-batches and checkpoints are not counted"}) == {}
+
+
 def test_lists_of_what_is_absent():
     found = facts_of({"notes": "without TP overlap, CUDA graphs or sequence parallelism; with torch.compile"})
     assert found == {"async_tp": 0, "cuda_graphs": 0, "sequence_parallel": 0, "compiled": 1}

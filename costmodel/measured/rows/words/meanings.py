@@ -41,7 +41,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "sliding_window": ("sliding window*", "swa", "windowed attention", "local attention"),
     "host_optimizer": (
         "offload* & optimizer",
-        "optimizer state? in|on|to the? cpu|host",
+        "optimizer state? is? in|on|to the? cpu|host",
         "cpu|host adam*|optimizer",
         "deep_speed? cpu adam*",
         "zero offload*|infinity",
@@ -187,7 +187,7 @@ PRECISIONS = (
 
 GRADIENTS = (
     ("fp32|float32|32_bit|single_precision & grad*|grad_accum*|reduc*", "fp32"),
-    ("fp32|float32|32_bit|single_precision accum*|sum", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
+    ("fp32|float32|32_bit|single_precision sum*", "fp32"), ("accum*_gradients & fp32|float32", "fp32"),
     ("bf16|bfloat16|16_bit & grad*_accum*|grad*_reduc*|reduc*", "bf16"),
     ("bf16|bfloat16|fp16|16_bit gradient|grad", "bf16"),
 )  # fmt: skip
