@@ -29,6 +29,7 @@ NUMPY = Exact(np)
 INSIDE = {
     "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.links_by_tier_s",
     "counts.split_shares", "counts.expert_shard", "counts.sharding", "traffic.spread", "counts.on_heaviest_stage",
+    "counts.held_on_heaviest_stage",  # test_both_ways.py
     "counts.kept_bytes",
     "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
     "memory.dropped_bytes", "memory.gathered_bytes", "memory.limit_bytes", "memory.reserved_bytes",
