@@ -247,18 +247,16 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
 def _sent(op: Op, point: PlanPoint) -> Scalar:
     """Payload of an exchange over the tokens' copies: a gather carries the tokens of the whole group, each once."""
     row = point.dispatcher
-    return row.sent * ((1 - row.gathers) + row.gathers * point.expert / op.copies)
+    return row.sent * ((1 - row.gathering) + row.gathering * point.expert / op.copies)
 
 
 def _saved(block: Block, counter: "_Counter") -> SavedBytes:
     """What a block keeps; by module where the plan drops some, of layers."""
-    alone = counter.point.modules is not None and block.position == Position.LAYER
-    return SavedBytes(
-        input=counter.saved(block, Role.INPUT),
-        core=counter.saved(block, Role.CORE),
-        rest=counter.saved(block, Role.REST, Module.NONE if alone else None),
-        modules=ModuleRow(**{m: counter.saved(block, Role.REST, Module(m)) for m in MODULES}) if alone else None,
-    )
+    ends = {"input": counter.saved(block, Role.INPUT), "core": counter.saved(block, Role.CORE)}
+    if counter.point.modules is None or block.position != Position.LAYER:
+        return SavedBytes(**ends, rest=counter.saved(block, Role.REST))
+    modules = ModuleRow(**{name: counter.saved_in(block, Module(name)) for name in MODULES})
+    return SavedBytes(**ends, rest=counter.saved_in(block, Module.NONE), modules=modules)
 
 
 _MOVING = (Kind.MEMORY, Kind.NORM, Kind.ACTIVATION, Kind.LOSS, Kind.LOOKUP)
@@ -370,14 +368,19 @@ class _Counter:
         vectors = total(map(self._part, op.parameters))
         return self.matrix(op) + vectors if op.kind in (Kind.MATMUL, Kind.LOOKUP) and not is_expert(op) else vectors
 
-    def saved(self, block: Block, role: Role, module: Module | None = None) -> Scalar:
-        """Of one role, and of one module unless that is None."""
-        inputs = self.inputs()
+    def saved(self, block: Block, role: Role) -> Scalar:
+        return self._kept([(op, kept) for op in block.ops for kept in op.saved if kept.role == role])
+
+    def saved_in(self, block: Block, module: Module) -> Scalar:
+        """Of what only a whole layer drops otherwise, the outputs of one module."""
+        rest = [(op, kept) for op in block.ops for kept in op.saved if kept.role == Role.REST]
+        return self._kept([(op, kept) for op, kept in rest if kept.module == module])
+
+    def _kept(self, pairs: list[tuple[Op, Saved]]) -> Scalar:
+        gathered = self.inputs().saved_input_bytes
         return total(
-            inputs.saved_input_bytes(kept, op.name) if op.kind == Kind.MATMUL else self.saved_beside(kept, op.kind)
-            for op in block.ops
-            for kept in op.saved
-            if kept.role == role and module in (None, kept.module)
+            gathered(kept, op.name) if op.kind == Kind.MATMUL else self.saved_beside(kept, op.kind)
+            for op, kept in pairs
         )
 
     def saved_beside(self, kept: Saved, kind: Kind) -> Scalar:
