@@ -373,8 +373,7 @@ class _Counter:
 
     def saved_in(self, block: Block, module: Module) -> Scalar:
         """Of what only a whole layer drops otherwise, the outputs of one module."""
-        rest = [(op, kept) for op in block.ops for kept in op.saved if kept.role == Role.REST]
-        return self._kept([(op, kept) for op, kept in rest if kept.module == module])
+        return self._kept([(op, k) for op in block.ops for k in op.saved if k.role == Role.REST and k.module == module])
 
     def _kept(self, pairs: list[tuple[Op, Saved]]) -> Scalar:
         gathered = self.inputs().saved_input_bytes
