@@ -3,7 +3,6 @@
 Counts have analytic truths (6ND, payload sums); times only have measurements. So they are apart.
 """
 
-import dataclasses
 from collections.abc import Callable
 
 from costmodel.formulas.modules import by_module
@@ -260,21 +259,16 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
 def _sent(op: Op, point: PlanPoint) -> Scalar:
     """Payload of an exchange over the tokens' copies: a gather carries the tokens of the whole group, each once."""
     row = point.dispatcher
-    return row.sent * ((1 - row.gathered) + row.gathered * point.expert / op.copies)
+    return row.sent * ((1 - row.gathering) + row.gathering * point.expert / op.copies)
 
 
 def _saved(block: Block, counter: "_Counter") -> SavedBytes:
     """What a block keeps; by module where the plan drops some, of layers."""
-    whole = SavedBytes(
-        input=counter.saved(block, Role.INPUT),
-        core=counter.saved(block, Role.CORE),
-        rest=counter.saved(block, Role.REST),
-    )
+    ends = {"input": counter.saved(block, Role.INPUT), "core": counter.saved(block, Role.CORE)}
     if counter.point.modules is None or block.position != Position.LAYER:
-        return whole
-    apart = {module: counter.saved_of(block, module) for module in Module}
-    rest = apart.pop(Module.NONE)
-    return dataclasses.replace(whole, rest=rest, modules=ModuleRow(**apart))
+        return SavedBytes(**ends, rest=counter.saved(block, Role.REST))
+    modules = ModuleRow(**{name: counter.saved_in(block, Module(name)) for name in MODULES})
+    return SavedBytes(**ends, rest=counter.saved_in(block, Module.NONE), modules=modules)
 
 
 _MOVING = (Kind.MEMORY, Kind.NORM, Kind.ACTIVATION, Kind.LOSS, Kind.LOOKUP)
@@ -387,23 +381,18 @@ class _Counter:
         return self.matrix(op) + vectors if op.kind in (Kind.MATMUL, Kind.LOOKUP) and not is_expert(op) else vectors
 
     def saved(self, block: Block, role: Role) -> Scalar:
-        """Of one role."""
-        return total(self.kept_bytes_of(op, kept) for op in block.ops for kept in op.saved if kept.role == role)
+        return self._kept([(op, kept) for op in block.ops for kept in op.saved if kept.role == role])
 
-    def saved_of(self, block: Block, module: Module) -> Scalar:
-        """Of what one module of a layer keeps beside inputs and the attention's core."""
+    def saved_in(self, block: Block, module: Module) -> Scalar:
+        """Of what only a whole layer drops otherwise, the outputs of one module."""
+        return self._kept([(op, k) for op in block.ops for k in op.saved if k.role == Role.REST and k.module == module])
+
+    def _kept(self, pairs: list[tuple[Op, Saved]]) -> Scalar:
+        gathered = self.inputs().saved_input_bytes
         return total(
-            self.kept_bytes_of(op, kept)
-            for op in block.ops
-            for kept in op.saved
-            if kept.role == Role.REST and kept.module == module
+            gathered(kept, op.name) if op.kind == Kind.MATMUL else self.saved_beside(kept, op.kind)
+            for op, kept in pairs
         )
-
-    def kept_bytes_of(self, op: Op, kept: Saved) -> Scalar:
-        """Of one tensor that an operator keeps."""
-        if op.kind == Kind.MATMUL:
-            return self.inputs().saved_input_bytes(kept, op.name)
-        return self.saved_beside(kept, op.kind)
 
     def saved_beside(self, kept: Saved, kind: Kind) -> Scalar:
         """Of what is no product: inputs of activation functions may wait in 8 bits."""

@@ -114,7 +114,7 @@ def expert_laws(
     tokens = collectives.all_to_all(exchanged, tiers, stack, sem, spread(sending, point, stack, sem))
     return ExpertLaws(
         exchange=collectives.blend(
-            tokens, collectives.all_gather(exchanged, tiers, stack, sem), point.dispatcher.gathered
+            tokens, collectives.all_gather(exchanged, tiers, stack, sem), point.dispatcher.gathering
         ),
         gather=collectives.all_gather(ranks(point.expert_tensor, 1.0), tiers, stack, sem),
         shard=collectives.all_gather(ranks(shard, mesh), tiers, stack, sem),
