@@ -8,6 +8,7 @@ from collections.abc import Callable
 from costmodel.formulas.modules import by_module
 from costmodel.inputs import (
     LOGITS,
+    MODULES,
     AttentionKernel,
     Block,
     Kind,
