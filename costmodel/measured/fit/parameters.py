@@ -89,7 +89,7 @@ PARAMETERS = (
     _positive("update_passes", 1.5, 0.4, stack=0.4),
     _share("scale_up_ceiling", 0.9, 0.5, family=0.2, stack=0.5),
     _share("scale_out_ceiling", 0.75, 0.5, family=0.2, stack=0.3, fabric=0.4),
-    _positive("congestion", 0.04, 0.6, stack=0.3, fabric=0.4),
+    _positive("congestion", 0.04, 0.6, fabric=0.4),
     _positive("collective_s", 1e-5, 0.5, stack=0.4),
     _share("contention", 0.15, 0.7, stack=0.4),
     _share("regather_exposed", 0.3, 0.7),

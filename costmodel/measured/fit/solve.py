@@ -19,7 +19,7 @@ class Loss:
     """Scale and degrees of freedom of the residuals' distribution."""
 
     scale: float = 0.08
-    freedom: float = 8.0
+    freedom: float = 4.0
 
     def value(self, residuals: np.ndarray) -> np.ndarray:
         """Minus the log density of each residual, up to a constant."""

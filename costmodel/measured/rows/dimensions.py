@@ -94,7 +94,8 @@ def _followed(columns: Columns, assumed: list[str]) -> dict[str, str]:
     gated = _is_gated(columns)
     hidden, layers = columns.count("hidden"), columns.count("layers")
     size = _parameters(columns)
-    if (hidden is None or layers is None) and size is None:
+    mixture = (columns.count("ep") or 1) > 1 and not columns.count("experts")  # whose shape no size tells
+    if (hidden is None or layers is None) and (size is None or mixture):
         return {} if columns.text("gated_ffn") else {"gated_ffn": str(int(gated))}
     hidden = hidden or _width(size or 0.0, layers, _vocabulary(columns))
     ffn = columns.count("ffn_hidden") or (math.ceil(8 * hidden / 3 / 256) * 256 if gated else 4 * hidden)
