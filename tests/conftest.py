@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,8 +17,9 @@ from costmodel.models.decoder import decoder
 from costmodel.pytree import as_floats
 from tests.support import NIGHTLY, ROOT, often
 from tests.support.builders import cluster
+from tests.support.nightly import LONG
 
-settings.register_profile("equipoise", deadline=None, derandomize=True, max_examples=often(25, 50))
+settings.register_profile("equipoise", deadline=None, derandomize=True, max_examples=often(20, 50))
 settings.load_profile("equipoise")
 
 # for this process, other workers, notebooks and the programs that tests start: nothing is compiled twice
@@ -34,11 +36,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+ENOUGH_BYTES = 900e6
+"""Of one worker, beyond which it forgets what it has compiled: two stay below 2 GiB each."""
+
+
+def _resident_bytes() -> float:
+    """Memory of this process; without Linux' way to say it, too much."""
+    try:
+        return float(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except OSError:
+        return float("inf")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def compiled_programs_end_with_their_file() -> Iterator[None]:
     """Programs that no later file calls, and what the compiler asked of the system for them, go back."""
     yield
-    if "jax" in sys.modules:
+    if "jax" in sys.modules and _resident_bytes() > ENOUGH_BYTES:
         sys.modules["jax"].clear_caches()
         gc.collect()
         if sys.platform == "linux":
@@ -49,10 +63,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Files with slow tests first, so that no worker is left alone with one at the end; nightly tests by night."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
-    left = [] if NIGHTLY else [item for item in items if item.get_closest_marker("nightly")]
+    left = [] if NIGHTLY or _are_named(config) else [item for item in items if _is_nightly(item)]
     if left:
-        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        items[:] = [item for item in items if not _is_nightly(item)]
         config.hook.pytest_deselected(items=left)
+
+
+def _is_nightly(item: pytest.Item) -> bool:
+    return item.get_closest_marker("nightly") is not None or item.nodeid.startswith(LONG)
+
+
+def _are_named(config: pytest.Config) -> bool:
+    """Whether single tests are asked for: they run, whatever they take."""
+    return any("::" in word for word in config.args)
 
 
 @pytest.fixture(scope="session")

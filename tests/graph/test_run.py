@@ -30,14 +30,18 @@ def test_schedules_are_played_as_one_operation_at_a_time(shape, seed, transfer_s
     if not entry.splits:
         seconds["W"] = [0.0] * chunks
     steady_s = (1 - hidden) * transfer_s
+    busy_s = steady_s if entry.interleaves and stages > 1 else 0.0  # such devices wait while they exchange
 
     def waits(task):
         lone = task.microbatch == {"F": 0, "B": microbatches - 1}.get(task.kind, -1)
         for needed in producers(task, chunks):
             away = entry.device_of(needed.chunk, stages) != entry.device_of(task.chunk, stages)
-            yield needed, away * (transfer_s if lone else steady_s)
+            yield needed, away * ((transfer_s if lone else steady_s) - busy_s)
 
-    expected = played(order(*shape), lambda t: seconds[t.kind][t.chunk], lambda t: tuple(waits(t)))
+    def takes(task):
+        return seconds[task.kind][task.chunk] + (busy_s if task.kind in "FB" else 0.0)
+
+    expected = played(order(*shape), takes, lambda t: tuple(waits(t)))
     passes = {"forward_s": seconds["F"], "backward_s": seconds["B"], "weight_s": seconds["W"]}
     found = play(*shape, **passes, transfer_s=transfer_s, steady_transfer_s=steady_s)
     for tasks, starts_s, ends_s in zip(found.order, found.starts_s, found.ends_s, strict=True):

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import norm, t
 
 import costmodel
 import optimize
@@ -95,7 +96,7 @@ def test_the_best_plan_is_the_best_of_those_that_fit_as_surely(tight, margin):
 
 def test_how_far_memory_is_off_is_learnt_by_software():
     """Rows of two sources whose memory is a tenth and two tenths of a logarithm above the prediction: medians over
-    that of a normal distribution, each drawn towards the mean of both."""
+    that of a normal distribution, each drawn by two sources towards the geometric mean of both, with Student's t."""
     sizes = [str(n) for n in range(1, 9)]
     rows = [read(micro_batch=n, global_batch_sequences="512", source=s) for s in ("Megatron-LM", "NeMo") for n in sizes]
     predicted = logged_bytes(rows, evaluated(rows))
@@ -105,8 +106,10 @@ def test_how_far_memory_is_off_is_learnt_by_software():
         for row, size_bytes in zip(rows, predicted * np.exp(above), strict=True)
     ]
     np.testing.assert_allclose(memory_errors(known)[1], above, rtol=1e-12)
-    own, whole = (above[[0, -1]] / 0.6745) ** 2, np.mean((np.array([0.1, 0.2]) / 0.6745) ** 2)
-    expected = dict(zip(("Megatron-LM", "NeMo"), np.sqrt((own + whole) / 2), strict=True)) | {"": np.sqrt(whole)}
+    own, whole = np.log(above[[0, -1]] / 0.6745), np.mean(np.log(np.array([0.1, 0.2]) / 0.6745))
+    tails = {sources: t.ppf(0.9, 4 + sources) / norm.ppf(0.9) for sources in (0, 1)}
+    drawn = np.exp((own + 2 * whole) / 3) * tails[1]
+    expected = dict(zip(("Megatron-LM", "NeMo"), drawn, strict=True)) | {"": np.exp(whole) * tails[0]}
     assert memory_scatter(known) == pytest.approx(expected, rel=1e-9)
     assert memory_scatter(rows) == {}
 

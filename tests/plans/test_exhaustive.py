@@ -26,7 +26,7 @@ from tests.oracles.plans import brute_force
 from tests.support import often
 from tests.support.builders import accelerator, cluster, small_decoder, small_moe
 
-CASES = often(15, 100)
+CASES = often(8, 100)
 
 
 def _random_case(number: int):

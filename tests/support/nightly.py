@@ -1,0 +1,58 @@
+"""What runs in `.ci/nightly` alone, because it takes long, and what stands for it by day.
+
+The beginnings of node ids. Tests that are nightly for another reason carry the marker themselves.
+"""
+
+_SHADOW = "tests/hardware/test_hardware.py::test_shadow_prices_agree_with_solving_again"
+_FAMILIES = "tests/formulas/test_families_form.py::test_"
+_EDGES = "tests/formulas/test_gradients.py::test_float32_gradients_equal_float64_ones_at_the_edges"
+_LEFT_OUT = "tests/measured/test_collective_fits.py::test_"
+_ONLY = "tests/plans/test_only.py::test_the_best_of_what_can_be_told_is_that_of_all_plans_that_can"
+_LAUNCH = "tests/plans/test_only.py::test_the_best_plan_as_a_launch_file_is_explained_alike"
+_USUAL = ("decoder", "encoder", "encoder-decoder", "dlrm")
+
+LONG = (
+    # by day: notebooks of a plan and of a calibration, the README's example
+    *(f"tests/whole/test_notebooks.py::test_runs[{name}]" for name in ("design_a_cluster", "loss_in_your_code")),
+    "tests/whole/test_notebooks.py::test_runs[first_steps]",
+    # by day: the parts of the experiments, and one design from end to end
+    "tests/experiments/test_search_quality.py::test_a_quick_run_reports_and_is_taken_up_again",
+    "tests/experiments/test_codesign.py",
+    "tests/clusters/test_design_cli.py::test_several_jobs_and_the_screen",
+    "tests/clusters/test_design_cli.py::test_rent_from_end_to_end",
+    "tests/experiments/test_real_steps.py::test_the_compiled_step",
+    "tests/experiments/test_real_steps.py::test_divided_programs",
+    # by day: one of several objectives, seeds, counts or limits
+    "tests/clusters/test_joint.py::test_float32_is_within_its_slack",
+    "tests/clusters/test_joint.py::test_the_same_seed_gives_the_same_answer",
+    "tests/clusters/test_joint.py::test_more_money_is_never_worse",
+    "tests/clusters/test_joint.py::test_other_objectives_are_certified[Objective.energy]",
+    *(f"tests/clusters/test_every_count.py::test_nothing_on_any_count_is_below_the_bound[{i}]" for i in (1, 2)),
+    *(f"{_SHADOW}[{name}" for name in ("time for", "cost within", "tokens per", "time within both", "energy")),
+    "tests/hardware/test_hardware.py::test_the_price_of_memory_agrees_with_solving_again",
+    "tests/plans/test_exhaustive.py::test_real_models_against_evaluate[mixtral",
+    "tests/plans/test_exhaustive.py::test_errors_of_float32_stay_far_within_the_margin[deepseek",
+    "tests/plans/test_row_bounds.py::test_the_order_of_bounds_gives_the_same_answer_sooner[experts]",
+    # by day: Megatron's files, and those of torchtitan
+    *(f"{_ONLY}[True-{name}" for name in ("megatron-bridge", "maxtext", "deepspeed", "torchtitan")),
+    *(f"{_ONLY}[False-{name}" for name in ("megatron-bridge", "maxtext", "deepspeed", "torchtitan")),
+    *(f"{_LAUNCH}[{name}]" for name in ("maxtext", "megatron-bridge", "deepspeed")),
+    # by day: gradients of experts, windows and Evoformers, which hold what the others do; three of the edges
+    *(f"{_FAMILIES}gradients_equal_central_differences[{name}]" for name in _USUAL),
+    *(f"{_FAMILIES}float32_gradients_are_finite_at_every_degree_1[{name}]" for name in _USUAL),
+    f"{_FAMILIES}many_kinds_of_layer_are_evaluated_apart",
+    "tests/formulas/test_moe.py::test_gradients_equal_finite_differences_and_float32_equals_float64",
+    *(f"{_EDGES}[{name}]" for name in ("every degree 1, one microbatch", "no latency", "131,072 accelerators")),
+    "tests/formulas/test_gradients.py::test_gradients_equal_central_differences[report-float64]",
+    "tests/experiments/test_experiments.py::test_gradients_of_batches_lie_between_one_sided_differences",
+    # by day: the shipped fits
+    f"{_LEFT_OUT}all_measured_operations_with_each_size_left_out",
+    f"{_LEFT_OUT}one_stack_for_all_operations_of_a_fabric_with_each_size_left_out",
+    f"{_LEFT_OUT}each_published_fabric_with_each_size_left_out[HGX",
+    f"{_LEFT_OUT}each_published_fabric_with_each_size_left_out[AWS",
+    # by day: one tournament less, and times, which say little on a busy machine
+    "tests/clusters/test_mix_bound.py",
+    "tests/plans/test_plan_command.py::test_it_answers_within_times_of_import_jax",
+    "tests/cli/test_cli.py::test_start_up_time",
+    "tests/measured/test_node.py::test_an_interrupted_run_leaves_nothing",
+)
