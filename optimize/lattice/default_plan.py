@@ -113,8 +113,10 @@ def _candidates(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
             free |= {"stage_layers": even_layers(demanded.layers, pipeline)} if _may_be_uneven(given) else {}
             experts, _ = expert_degrees(demanded, count // pipeline)
             for expert in [1] if "expert" in given else experts:
-                shared = {"expert_tensor": tensor} if routed and given.get("expert", expert) == 1 else {}
-                yield Plan(**({"expert": expert} | free | shared | dict(given)))
+                own: dict[str, Any] = {"expert": expert, **free}
+                if routed and given.get("expert", expert) == 1:
+                    own["expert_tensor"] = tensor
+                yield Plan(**{**own, **given})
 
 
 def _short(plan: Plan) -> str:

@@ -89,7 +89,9 @@ def _kept(workload: Workload, cluster: Cluster, plan: Plan) -> tuple[dict[str, A
     best, evaluations = with_own_schedule(workload, cluster, plan)
     own = best.plan
     told = (_layers_of(workload, own), _recompute_of(workload, own), own.microbatch, played_step_s(best), None, None)
-    values = dict(zip(_NAMES, (*told, best.peak_bytes, evaluations, time.perf_counter() - start, 0), strict=True))
+    values: dict[str, Any] = dict(
+        zip(_NAMES, (*told, best.peak_bytes, evaluations, time.perf_counter() - start, 0), strict=True)
+    )
     return values, _fields(own)
 
 

@@ -40,7 +40,7 @@ def test_keys_and_files(capsys, tmp_path, model):
         "--power-mw",
         "0.05",
         "--accelerators",
-        "16",
+        "8",
         *FEW,
     )
     status, text, err = ask(capsys, *words, "--cluster", "h100", "--out", str(out), "--json", "--seconds", "600")

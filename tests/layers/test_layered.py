@@ -86,7 +86,7 @@ def test_the_answer_and_the_bound_against_all_divisions(kind, memory):
 def test_the_bound_is_never_above_the_optimum():
     """Over random problems: sizes, stages, latencies, bandwidths and memory."""
     rng, gaps = np.random.default_rng(0), []
-    while len(gaps) < often(60, 200):
+    while len(gaps) < often(40, 200):
         given, size = random_problem(rng)
         optimum_s = brute_force(given, size)
         bound_s = solve(given.tables[size], segments(*given.at(size)))[0]

@@ -9,7 +9,7 @@ _EDGES = "tests/formulas/test_gradients.py::test_float32_gradients_equal_float64
 _LEFT_OUT = "tests/measured/test_collective_fits.py::test_"
 _ONLY = "tests/plans/test_only.py::test_the_best_of_what_can_be_told_is_that_of_all_plans_that_can"
 _LAUNCH = "tests/plans/test_only.py::test_the_best_plan_as_a_launch_file_is_explained_alike"
-_USUAL = ("decoder", "encoder", "encoder-decoder", "dlrm")
+_USUAL = ("decoder", "encoder", "encoder-decoder", "dlrm", "evoformer")
 
 LONG = (
     # by day: notebooks of a plan and of a calibration, the README's example
@@ -26,7 +26,8 @@ LONG = (
     "tests/clusters/test_joint.py::test_float32_is_within_its_slack",
     "tests/clusters/test_joint.py::test_the_same_seed_gives_the_same_answer",
     "tests/clusters/test_joint.py::test_more_money_is_never_worse",
-    "tests/clusters/test_joint.py::test_other_objectives_are_certified[Objective.energy]",
+    "tests/clusters/test_joint.py::test_other_objectives_are_certified",
+    "tests/hardware/test_hardware.py::test_a_residual_of_ones_own",
     *(f"tests/clusters/test_every_count.py::test_nothing_on_any_count_is_below_the_bound[{i}]" for i in (1, 2)),
     *(f"{_SHADOW}[{name}" for name in ("time for", "cost within", "tokens per", "time within both", "energy")),
     "tests/hardware/test_hardware.py::test_the_price_of_memory_agrees_with_solving_again",
@@ -37,11 +38,13 @@ LONG = (
     *(f"{_ONLY}[True-{name}" for name in ("megatron-bridge", "maxtext", "deepspeed", "torchtitan")),
     *(f"{_ONLY}[False-{name}" for name in ("megatron-bridge", "maxtext", "deepspeed", "torchtitan")),
     *(f"{_LAUNCH}[{name}]" for name in ("maxtext", "megatron-bridge", "deepspeed")),
-    # by day: gradients of experts, windows and Evoformers, which hold what the others do; three of the edges
+    # by day: gradients of experts and windows, which hold what the others do; a job in 32 bits; three of the edges
     *(f"{_FAMILIES}gradients_equal_central_differences[{name}]" for name in _USUAL),
     *(f"{_FAMILIES}float32_gradients_are_finite_at_every_degree_1[{name}]" for name in _USUAL),
     f"{_FAMILIES}many_kinds_of_layer_are_evaluated_apart",
     "tests/formulas/test_moe.py::test_gradients_equal_finite_differences_and_float32_equals_float64",
+    "tests/formulas/test_moe.py::test_every_degree_one_has_finite_gradients",
+    "tests/formulas/test_gradients.py::test_gradients_equal_central_differences[job-float64]",
     *(f"{_EDGES}[{name}]" for name in ("every degree 1, one microbatch", "no latency", "131,072 accelerators")),
     "tests/formulas/test_gradients.py::test_gradients_equal_central_differences[report-float64]",
     "tests/experiments/test_experiments.py::test_gradients_of_batches_lie_between_one_sided_differences",
