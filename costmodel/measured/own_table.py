@@ -24,7 +24,7 @@ def is_microbenchmarks(path: str | Path) -> bool:
 
 def read_microbenchmarks(path: str | Path) -> list[Mapping[str, str]]:
     """The rows, by column."""
-    rows = list(csv.DictReader(read_text(path).splitlines()))
+    rows: list[Mapping[str, str]] = [*csv.DictReader(read_text(path).splitlines())]
     short = next((i for i, row in enumerate(rows) if any(row.get(name) is None for name in _NEEDED)), None)
     if short is not None:
         raise SpecError(f"rows ({plain(str(path))}): row {short + 1} has fewer cells than the header")

@@ -42,13 +42,13 @@ class _Born(NamedTuple):
     """Decoded individuals that have an option: their plans by number in a lattice of their rows, and their count."""
 
     lattice: Lattice
-    index: np.ndarray
+    numbers: np.ndarray
     accelerators: np.ndarray
     places: np.ndarray  # of them among all
 
     @property
     def points(self) -> PlanPoint:
-        points = self.lattice.points(self.index, np.float64)
+        points = self.lattice.points(self.numbers, np.float64)
         return dataclasses.replace(points, accelerators=self.accelerators.astype(float))
 
 
@@ -105,9 +105,9 @@ class _Decoder:
 
     @functools.cached_property
     def _tree(self):
-        from scipy.spatial import cKDTree
+        from scipy.spatial import KDTree
 
-        return cKDTree(self.logs)
+        return KDTree(self.logs)
 
     def decode(self, genes: np.ndarray) -> tuple[_Born, np.ndarray]:
         """Plans and logarithms of rates; of those without an option nothing is left."""
@@ -157,7 +157,7 @@ class _Decoder:
         scores, born, y = self.values(genes)
         found: dict[tuple[int, Plan], Found] = {}
         for place, i in enumerate(born.places):
-            key = int(born.accelerators[place]), born.lattice.plan(int(born.index[place]))
+            key = int(born.accelerators[place]), born.lattice.plan(int(born.numbers[place]))
             if scores[i] < _INFEASIBLE:
                 found.setdefault(key, Found(float(scores[i]), *key, y[place]))
         return sorted(found.values(), key=lambda each: each.log_value)
