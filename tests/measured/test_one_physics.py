@@ -25,7 +25,7 @@ def _settled(name: str, step: int) -> list[Case]:
 
 @pytest.mark.parametrize("name", ["calibration", "validation"])
 def test_rows_are_evaluated_as_they_are_predicted(name):
-    """On every sixth row, time and memory, to 1e-9; open readings one by one."""
+    """On every twelfth row (by night every sixth), time and memory, to 1e-9; open readings one by one."""
     readings = [reading for case in _settled(name, EVERY) for reading in alternatives(case)]
     figures = evaluated(readings)
     for reading, step_s, peak_bytes in zip(readings, figures.step_s, figures.peak_bytes, strict=True):
