@@ -100,7 +100,7 @@ def calibrate(
     for fold in range(min(len(possible), _FOLDS) if len(possible) > 1 else 0):
         held = np.flatnonzero(folds == fold)
         after[held] = update.residuals(update.solve((folds != fold).astype(float)).z)[held]
-    problems += _contradictions(cases, possible) + _strange(cases, possible, update.residuals(found.z))
+    problems += _contradictions(cases, possible) + _strange(cases, possible, update.residuals(found.z)[: len(possible)])
     chosen = cases[possible[0]]
     return Calibrated(
         case=chosen,
@@ -250,7 +250,7 @@ def _contradictions(cases: Sequence[Case], used: Sequence[int]) -> list[str]:
 def _strange(cases: Sequence[Case], used: Sequence[int], errors: np.ndarray) -> list[str]:
     """Rows that the constants of all rows together do not explain."""
     problems = []
-    for i, error in zip(used, errors, strict=False):
+    for i, error in zip(used, errors, strict=True):
         took_s = cases[i].measured_step_s or 0.0
         if abs(error) > _STRANGE * LOSS.scale:
             problems.append(f"row {i + 1} took {took_s:.4g} s, all rows together say {took_s * np.exp(error):.4g} s")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from costmodel.measured import (
     read_microbenchmarks,
     settle,
 )
-from costmodel.specs import SpecError, constant_group, is_nccl, load_cluster, plain, read_nccl
+from costmodel.specs import CollectiveRow, SpecError, constant_group, is_nccl, load_cluster, plain, read_nccl
 from optimize.cli.command import COMMAND_LINE, Command, Switch, Text, answered, needed
 
 
@@ -126,9 +126,8 @@ def _kernels(path: str, cluster: Cluster) -> Answer:
         raise SpecError(f"rows ({plain(path)}): no row can be used; expected a gemm or attention in TFLOP/s, or others")
     before, after, deviations = [np.zeros(0)], [np.zeros(0)], {}
     if calls:
-        stack = fit_collectives(calls, cluster)
-        before, after = ([np.abs(log_errors(calls, cluster, each))] for each in (cluster.stack, stack))
-        cluster = dataclasses.replace(cluster, stack=stack)
+        cluster, first, last = _with_collectives(calls, cluster)
+        before, after = [first], [last]
     if kernels:
         fitted, first, last = calibrate_kernels(kernels)
         before, after, deviations = [*before, first], [*after, last], as_deviations(fitted, [])
@@ -140,9 +139,15 @@ def _kernels(path: str, cluster: Cluster) -> Answer:
 
 def _collectives(path: str, cluster: Cluster) -> Answer:
     rows = read_nccl(path)
+    cluster, before, after = _with_collectives(rows, cluster)
+    return cluster, _told(len(rows), len(rows), before, after), {}
+
+
+def _with_collectives(rows: Sequence[CollectiveRow], cluster: Cluster) -> tuple[Cluster, np.ndarray, np.ndarray]:
+    """The cluster with the laws fitted to its collectives, and absolute logarithmic errors before and after."""
     stack = fit_collectives(rows, cluster)
     before, after = (np.abs(log_errors(rows, cluster, each)) for each in (cluster.stack, stack))
-    return dataclasses.replace(cluster, stack=stack), _told(len(rows), len(rows), before, after), {}
+    return dataclasses.replace(cluster, stack=stack), before, after
 
 
 def as_toml(cluster: Cluster, by: str = "calibrate", deviations: Mapping[str, Any] | None = None) -> str:

@@ -17,9 +17,8 @@ from optimize.question.objective import Limits
 from optimize.question.problem import Problem
 from optimize.question.quantities import Job
 from optimize.question.rates import RATES
-from tests.support import often
 
-COUNT, DOMAIN, INSTANCES = 16, 8, often(6, 44)
+COUNT, DOMAIN, INSTANCES = 16, 8, 44
 WORKLOADS = (
     load_workload("llama3-8b", sequence=2048, batch=32),
     load_workload("llama3-8b", sequence=1024, batch=16),

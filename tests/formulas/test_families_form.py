@@ -187,7 +187,7 @@ FOUR = swin(depths=(1, 2, 2, 2), hidden=24, heads=(2, 4, 8, 8), image=64, window
     ("workload", "most_together"),
     [
         pytest.param(FAMILIES["encoder-decoder"], 1, id="as if two were many"),
-        pytest.param(FOUR, compiled_kinds.KINDS_TOGETHER, id="four stages", marks=pytest.mark.nightly),
+        pytest.param(FOUR, compiled_kinds.KINDS_TOGETHER, id="four stages"),
     ],
 )
 def test_many_kinds_of_layer_are_evaluated_apart(workload, most_together, monkeypatch):

@@ -20,13 +20,12 @@ from costmodel.inputs.stack import Stack
 from costmodel.measured.collective_fit import FIELDS, LAWS, CollectiveRow, fit_collectives, log_errors, times_s
 from costmodel.specs.loading import load_cluster
 from tests import support as places
-from tests.support import GOLDEN, often
+from tests.support import GOLDEN
 from tests.support.fabrics import OPS, cluster_of, measured
 
 TABLE = tomllib.loads((GOLDEN / "nccl_h100_allreduce.toml").read_text())
 SERIES = tomllib.loads((GOLDEN / "nccl_collectives.toml").read_text())
 SHARED = places.SHARED / "measurements/microbenchmarks.csv"
-EVERY = often(8, 1)  # of the measured operations and fabrics; the shipped ones are all tried
 NEEDS_SHARED = pytest.mark.skipif(not SHARED.exists(), reason="the golden tables stand for the measurements")
 MATH, NUMPY = Exact(math), Exact(np)
 
@@ -165,7 +164,7 @@ ABOVE_A_TENTH = {
 @NEEDS_SHARED
 def test_all_measured_operations_with_each_size_left_out():
     everything = []
-    for (hardware, interconnect, op), rows in list(measured(SHARED).items())[::EVERY]:
+    for (hardware, interconnect, op), rows in measured(SHARED).items():
         found = left_out_sizes(rows, cluster_of(hardware, interconnect))
         limit = ABOVE_A_TENTH.get((interconnect, op), SERIES["tolerance"])
         assert np.median(found) <= limit, (hardware, interconnect, op)
@@ -180,7 +179,7 @@ ONE_STACK_ABOVE_A_TENTH = {"HGX B200 NVLink5 + 8x NDR 400 Gb/s per node": 0.13}
 @pytest.mark.slow
 @NEEDS_SHARED
 def test_one_stack_for_all_operations_of_a_fabric_with_each_size_left_out():
-    for (hardware, interconnect), rows in list(by_fabric().items())[::EVERY]:
+    for (hardware, interconnect), rows in by_fabric().items():
         found = left_out_sizes(rows, cluster_of(hardware, interconnect))
         limit = ONE_STACK_ABOVE_A_TENTH.get(interconnect, SERIES["tolerance"])
         assert np.median(found) <= limit, (hardware, interconnect)
