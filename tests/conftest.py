@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_nightly(item: pytest.Item) -> bool:
-    return item.get_closest_marker("nightly") is not None or item.nodeid.startswith(LONG)
+    return item.nodeid.startswith(LONG)
 
 
 def _are_named(config: pytest.Config) -> bool:

@@ -63,7 +63,7 @@ class Draw:
     """Mean power while training."""
 
     servers_w: Scalar
-    full_w: Scalar  # the same by `Prices.training_draw` alone
+    full_w: Scalar  # the same by `Prices.training_draw` alone: what designs and their limits count
     idle_w: Scalar  # servers of accelerators that the plan leaves idle
     network_w: tuple[Scalar, ...]  # by tier; one number where tiers have no prices
     facility_factor: Scalar
@@ -76,11 +76,6 @@ class Draw:
     def meter_w(self) -> Scalar:
         """At the facility's meter: cooling and losses included."""
         return self.facility_factor * self.machines_w
-
-    @property
-    def full_meter_w(self) -> Scalar:
-        """The same at the usual draw in training: what designs and their limits count."""
-        return self.facility_factor * (self.full_w + self.idle_w + total(self.network_w))
 
 
 @pytree

@@ -72,7 +72,6 @@ def test_results_are_replaced_only_when_an_experiment_has_finished(tmp_path, mon
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
 def test_speed_runs_and_says_where_its_figures_come_from(tmp_path):
     words = [sys.executable, "-m", "experiments", "run", "speed", "--quick"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -150,7 +150,6 @@ def test_draws_differ_and_come_back_with_their_seed():
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
 def test_a_quick_run_writes_what_the_readme_needs(tmp_path, monkeypatch):
     from experiments import runner
     from experiments.real_steps.experiment import Config, tables

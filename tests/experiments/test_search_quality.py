@@ -119,7 +119,6 @@ def test_every_plan_of_the_lattices_has_a_vector():
     np.testing.assert_array_equal(row, rows)
 
 
-@pytest.mark.nightly
 def test_strong_baselines_reach_the_certified_optimum_of_a_joint_problem():
     """In the median of three seeds: evolution within 1e4 evaluations, differential evolution within 1e5.
 

@@ -139,7 +139,9 @@ def test_a_designed_cluster_is_billed_as_its_curves_say():
     for case in CASES:
         paid = getattr(found.economics, case)
         np.testing.assert_allclose(paid.bill.usd, capital_usd(hardware, getattr(CURVES, case)), rtol=1e-12)
-    np.testing.assert_allclose(found.economics.base.draw.full_meter_w, meter_w(hardware, CURVES.base), rtol=1e-12)
+    draw = found.economics.base.draw
+    usual_w = draw.facility_factor * (draw.full_w + draw.idle_w + sum(draw.network_w))
+    np.testing.assert_allclose(usual_w, meter_w(hardware, CURVES.base), rtol=1e-12)
     assert found.economics.base.rental_usd is None
 
 

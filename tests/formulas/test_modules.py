@@ -13,7 +13,7 @@ from costmodel.evaluators.dual import SUBGRADIENT, Dual
 from costmodel.exact import Exact
 from costmodel.formulas import collectives, traffic
 from costmodel.formulas.cost import cost, parts
-from costmodel.formulas.counts import kept_bytes
+from costmodel.formulas.held import kept_bytes
 from costmodel.formulas.roofline import matmul_s, memory_s
 from costmodel.inputs import MODULES, ModuleRow
 from costmodel.inputs.plan import Plan

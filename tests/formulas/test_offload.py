@@ -13,7 +13,7 @@ from costmodel.evaluators.prepare import prepare
 from costmodel.evaluators.stage_memory import memory_by_stage
 from costmodel.exact import Exact
 from costmodel.formulas.cost import cost, parts
-from costmodel.formulas.counts import kept_bytes
+from costmodel.formulas.held import kept_bytes
 from costmodel.inputs import Position
 from costmodel.inputs.plan import Offload, Plan, with_offload
 from costmodel.inputs.stack import Habits, Stack

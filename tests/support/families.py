@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from costmodel.formulas import collectives, curves, pipeline, placement, roofline
-from costmodel.formulas.counts import AttentionCount, MatmulCount, MemoryCount, share
+from costmodel.formulas.counts import AttentionCount, MatmulCount, MemoryCount
+from costmodel.formulas.held import share
 from costmodel.formulas.memory import in_flight
 from costmodel.formulas.timing import exposed_s, overlapped_s
 from costmodel.inputs.embedding import embed

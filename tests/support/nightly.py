@@ -1,6 +1,6 @@
 """What runs in `.ci/nightly` alone, because it takes long, and what stands for it by day.
 
-The beginnings of node ids. Tests that are nightly for another reason carry the marker themselves.
+The beginnings of node ids.
 """
 
 _SHADOW = "tests/hardware/test_hardware.py::test_shadow_prices_agree_with_solving_again"
@@ -17,7 +17,10 @@ LONG = (
     *(f"tests/whole/test_notebooks.py::test_runs[{name}]" for name in ("first_steps", "loss_in_your_code")),
     # by day: the parts of the experiments, and one design from end to end
     "tests/experiments/test_search_quality.py::test_a_quick_run_reports_and_is_taken_up_again",
+    "tests/experiments/test_search_quality.py::test_strong_baselines_reach_the_certified_optimum",
     "tests/experiments/test_codesign.py",
+    "tests/experiments/test_experiments.py::test_speed_runs_and_says_where_its_figures_come_from",
+    "tests/experiments/test_real_steps.py::test_a_quick_run_writes_what_the_readme_needs",
     "tests/clusters/test_design_cli.py::test_several_jobs_and_the_screen",
     "tests/clusters/test_design_cli.py::test_rent_from_end_to_end",
     "tests/experiments/test_real_steps.py::test_the_compiled_step",
