@@ -93,6 +93,19 @@ def test_dimensions_follow_from_names_and_sizes():
         ("Mistral 7B v0.3", 7.2e9),
         ("Qwen/Qwen2.5-72B", 72.7e9),
         ("GPT-OSS-120B", 117e9),
+        ("Llama-4-Scout", 109e9),  # this and what follows: the models' own cards
+        ("llama4-17b-128e", 400e9),
+        ("Gemma 2 2B", 2.61e9),
+        ("gemma-7b", 8.54e9),
+        ("gemma3-27b", 27.4e9),
+        ("Qwen3 0.6B", 0.596e9),
+        ("Qwen3-Coder-480B-A35B", 480e9),
+        ("GLM-4.5-Air", 106e9),
+        ("zai-org/GLM-4.5", 355e9),
+        ("OLMo2-13B", 13.7e9),
+        ("OLMoE-1B-7B", 6.9e9),
+        ("SmolLM2 1.7B", 1.71e9),
+        ("pythia-6.9b", 6.86e9),
     ):
         found = read(**(H100 | empty | {"model": model, "pp": "1", "zero_stage_or_fsdp": "FSDP"}))
         assert parameters(found.workload) == pytest.approx(size, rel=0.02), model

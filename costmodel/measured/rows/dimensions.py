@@ -10,9 +10,25 @@ from costmodel.measured.rows.columns import Columns
 from costmodel.measured.rows.words import said
 from costmodel.specs import DATA, read_rows, read_tables
 
-_SIZES = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "gated_ffn", "vocab", "experts", "topk")
+_SIZES = (
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "head_size",
+    "ffn_hidden",
+    "gated_ffn",
+    "vocab",
+    "tied",
+    "experts",
+    "topk",
+)
 _OF_TABLE = dict(
-    zip(_SIZES, "layers hidden heads key_value_heads ffn gated vocabulary experts top_k".split(), strict=True)
+    zip(
+        _SIZES,
+        "layers hidden heads key_value_heads head_size ffn gated vocabulary tied experts top_k".split(),
+        strict=True,
+    )
 )
 _GATED = re.compile(
     r"llama|mistral|mixtral|qwen|deepseek|gemma|yi-|phi-?[34]|kimi|moonlight|olmo|internlm|baichuan|palm"
@@ -31,8 +47,8 @@ def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple
     missing = [name for name, cell in given.items() if not cell and by_name.get(name)]
     if missing:
         given |= {name: by_name[name] for name in missing}
-        shown = [name for name in missing if name not in ("experts", "topk")]
-        assumed.append(f"{', '.join(shown)} of {columns.text('model')}")
+        shown = [name for name in missing if name not in ("head_size", "tied", "experts", "topk")]
+        assumed.extend([f"{', '.join(shown)} of {columns.text('model')}"] if shown else [])
     own = Columns({**columns.row, **given})
     more = _followed(own, assumed)
     return Columns({**own.row, **more}), tuple(assumed)

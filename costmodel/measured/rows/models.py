@@ -23,7 +23,8 @@ _FEW_EXPERTS = 16  # of which a token takes two (Mixtral, Grok), of more eight (
 # config.json of moonshotai/Kimi-K2-Instruct, moonshotai/Moonlight-16B-A3B and deepseek-ai/DeepSeek-V2 (latent ranks,
 # first dense layer of 18,432, 11,264 and 12,288, one, two and two shared experts), of openai/gpt-oss-120b (heads of 64,
 # window 128 on every second layer), of Qwen/Qwen3-* (heads of 128), of google/gemma-3-12b (heads of 256, window 1,024
-# on five layers of six).
+# on five layers of six); of Gemma 2 and 4 (a feed-forward beside the experts, three times as wide) and Llama 4 (every
+# second layer of Maverick is dense: here the first half) MaxText's configs/models; of GLM 4.5 Megatron-Bridge's.
 _LATENT = Latent(query_rank=1536, key_value_rank=512, nope_size=128, rope_size=64, value_size=128)
 _BY_NAME: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("deepseekv3", {"latent": _LATENT, "dense_layers": 3, "ffn": 18432, "shared_experts": 1}),
@@ -33,6 +34,13 @@ _BY_NAME: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("gptoss", {"head_size": 64, "window": 128, "window_share": 0.5}),
     ("qwen3", {"head_size": 128}),
     ("gemma3", {"head_size": 256, "window": 1024, "window_share": 5 / 6}),
+    ("gemma4", {"head_size": 256, "window": 1024, "window_share": 5 / 6, "shared_experts": 3}),
+    ("gemma2", {"head_size": 256, "window": 4096, "window_share": 1 / 2}),
+    ("llama4maverick", {"dense_layers": 24, "ffn": 16384, "shared_experts": 1}),
+    ("llama417b128e", {"dense_layers": 24, "ffn": 16384, "shared_experts": 1}),
+    ("llama4", {"shared_experts": 1}),
+    ("glm4.5air", {"head_size": 128, "dense_layers": 1, "ffn": 10944, "shared_experts": 1}),
+    ("glm4.", {"head_size": 128, "dense_layers": 3, "ffn": 12288, "shared_experts": 1}),
 )
 
 
@@ -73,13 +81,13 @@ def _shared(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> tuple
     if vocabulary is None:
         vocabulary = _VOCABULARY_LLAMA if gated else _VOCABULARY_GPT
         assumed = (f"vocabulary {vocabulary}",)
-    printed = int(facts.get("head_size", 0)) or sizes["hidden"] // sizes["heads"] or 1
+    printed = int(facts.get("head_size", 0)) or columns.count("head_size") or by_name.get("head_size")
     keywords = {
         "layers": sizes["layers"],
         "hidden": sizes["hidden"],
         "heads": sizes["heads"],
         "key_value_heads": min(columns.count("kv_heads") or sizes["heads"], sizes["heads"]),
-        "head_size": by_name.get("head_size", printed),
+        "head_size": printed or sizes["hidden"] // sizes["heads"] or 1,
         "vocabulary": vocabulary,
         "sequence": sizes["seq"],
         "tied": not facts.get("untied") and _tied(columns, gated),
@@ -118,8 +126,8 @@ def _dense_keywords(columns: Columns, facts: Facts, habits: Habits) -> dict[str,
 
 def _tied(columns: Columns, gated: bool) -> bool:
     """GPTs share embedding and head, and small models of the Llama kind do (Llama 3.2 1B and 3B)."""
-    size = columns.number("params_B")
-    return not gated or (size is not None and size < 4)
+    said, size = columns.flag("tied"), columns.number("params_B")
+    return said if said is not None else not gated or (size is not None and size < 4)
 
 
 def _density(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> float:
