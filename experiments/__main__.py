@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from costmodel.specs import SpecError
 from experiments import runner
@@ -64,13 +65,35 @@ def _run(name: str, fields: list[str]) -> int:
     result = runner.run(name, config)
     console = Console()
     for table in module.tables(result["results"]):
-        console.print(table)
+        console.print(_fitting(table, console))
     console.print(f"results/{name}/result.json, {result['seconds']:.0f} s", highlight=False)
     wrong = module.failure(result["results"]) if hasattr(module, "failure") else None
     if wrong is None:
         return 0
     print(f"experiments: {name} failed: {wrong}", file=sys.stderr)
     return 1
+
+
+def _fitting(table: Any, console: Any) -> Any:
+    """The table without the last columns where it is wider than the screen; its caption names them."""
+    from rich.table import Table
+
+    if not isinstance(table, Table):
+        return table
+    left_out: list[str] = []
+    while len(table.columns) > 2 and sum(_width(column, console) for column in table.columns) > console.width:
+        left_out.insert(0, str(table.columns.pop().header))
+    if left_out:
+        table.caption, table.caption_justify = f"too wide for this screen: {', '.join(left_out)}", "left"
+    return table
+
+
+def _width(column: Any, console: Any) -> int:
+    """Characters that a column needs: of its longest cell, or of its longest word where cells go on below."""
+    from rich.measure import Measurement
+
+    needed = [Measurement.get(console, console.options, cell) for cell in (column.header, *column.cells)]
+    return 2 + max(each.maximum if column.no_wrap else each.minimum for each in needed)
 
 
 if __name__ == "__main__":
