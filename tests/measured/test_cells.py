@@ -69,6 +69,14 @@ def test_links_that_are_no_network():
     assert inside("NVLink 160 GB/s in node", 200e9) == 160e9
 
 
+def test_links_of_a_node_by_their_number():
+    for note in ("NVLink 4 inter-gpu connects", "NVLink with 4 links, 4 Omni-Path links", "4 NVLinks per GPU"):
+        assert inside(note, 300e9) == 100e9, note
+    assert inside("18 NVLinks/GPU", 900e9) == 900e9
+    assert inside("NVLink 4 links", 450e9) is None  # the generation of an H100's
+    assert inside("18x 5th Gen NVLink", 900e9) is None
+
+
 # what a row lacks
 
 

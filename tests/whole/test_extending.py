@@ -1,4 +1,4 @@
-"""The additions of the README, as they stand there: chip, model, collectives, schedules, in Python and by command."""
+"""The additions of docs/extending.md, as they stand there: chip, model, collectives, schedules; by code and command."""
 
 import dataclasses
 import importlib.util
@@ -35,9 +35,9 @@ from tests.formulas.test_schedule import closed_s, played
 from tests.support import ROOT
 from tests.support.builders import cluster, small_decoder
 from tests.support.strategies import cluster_batch
-from tests.whole.test_readme import README
+from tests.whole.test_readme import EXTENDING
 
-SECTION = README[README.index("## Add your own") : README.index("## How it is built")]
+SECTION = EXTENDING[EXTENDING.index("## Add your own") :]
 FILES = {
     re.match(r"# (\S+)\n", block).group(1): block
     for block in re.findall(r"^```(?:toml|python)\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
@@ -50,7 +50,7 @@ TABLES = (*collectives.COLLECTIVES.values(), SCHEDULES, MODELS)
 
 @pytest.fixture
 def folder(tmp_path):
-    """All files of the README's section."""
+    """All files of that section."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     return tmp_path

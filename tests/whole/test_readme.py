@@ -7,10 +7,11 @@ from costmodel import load_cluster
 from tests.support import ROOT
 
 README = (ROOT / "README.md").read_text()
+EXTENDING = (ROOT / "docs" / "extending.md").read_text()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def test_the_python_example_runs_and_its_gradients_are_finite():
@@ -25,9 +26,9 @@ def test_the_python_example_runs_and_its_gradients_are_finite():
 
 def test_the_cluster_file_is_read(tmp_path):
     path = tmp_path / "my_cluster.toml"
-    path.write_text(blocks("toml")[0])
+    path.write_text(blocks("toml", EXTENDING)[0])
     cluster = load_cluster(str(path))
-    assert cluster.accelerators == tomllib.loads(blocks("toml")[0])["accelerators"]
+    assert cluster.accelerators == tomllib.loads(blocks("toml", EXTENDING)[0])["accelerators"]
     assert cluster.tiers[1].oversubscription == 2
     assert cluster.stack.matmul_ceiling == 0.8
 
@@ -37,3 +38,9 @@ def test_the_first_two_blocks_install_with_the_tested_versions():
     assert all("-c constraints.txt" in block for block in (first, second))
     assert "equipoise plan" in first
     assert "pytest" in second
+
+
+def test_links_lead_somewhere():
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+?)\)", page.read_text()):
+            assert target.startswith("http") or (page.parent / target).exists(), (page.name, target)

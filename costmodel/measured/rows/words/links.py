@@ -92,12 +92,33 @@ def _bytes_per_s(found: re.Match[str]) -> float | None:
     return amount if found[4] else None
 
 
+_LINK_BYTES_PER_S = {2: 25e9, 3: 25e9, 4: 25e9, 5: 50e9}  # of one NVLink and direction, by generation: data sheets
+_GENERATION_OF = {150e9: 2, 300e9: 3, 450e9: 4, 900e9: 5}  # by what a whole accelerator has
+_LINKS = _any_case(
+    r"nvlink,?\s*(?:with\s*)?(\d+)\s*(?:inter-?gpu\s*(?:inter)?connect(?:ion)?s?|links?)\b"
+    r"|(?<![\w.])(\d+)\s*nvlinks?\s*(?:per|/)\s*gpu"
+)
+
+
 def inside(note: str, usual: float) -> float | None:
-    """Bytes per second inside a node where the note prints it; above the data sheet's it counts both directions."""
+    """Bytes per second inside a node where the note prints it, or how many links; None where it does not.
+
+    A rate above the data sheet's counts both directions. `NVLink 4 inter-gpu connects` are four links of an A100 (C:
+    BLOOM's rows, whose tensor traffic takes three times that of twelve); a number that is the accelerator's generation
+    of NVLink says nothing of links.
+    """
     found = re.search(
         r"(?:nvlink|nvswitch|xgmi)\s*(?:gen\s?\d\s)?:?\s*(\d+(?:\.\d+)?)\s*GB(?:/s|ps)", note, re.IGNORECASE
     )
     if not found:
-        return None
+        return _of_links(note, usual)
     rate = 1e9 * float(found[1])
     return rate / 2 if rate > 1.05 * usual else rate
+
+
+def _of_links(note: str, usual: float) -> float | None:
+    found, generation = _LINKS.search(note), _GENERATION_OF.get(usual)
+    if found is None or generation is None:
+        return None
+    links = int(found[1] or found[2])
+    return None if links == generation else min(usual, links * _LINK_BYTES_PER_S[generation])
