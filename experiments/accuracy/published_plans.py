@@ -40,9 +40,10 @@ def _run(table: Mapping[str, Any]) -> Run:
     sizes = {"sequence": table["sequence"], "batch": table["batch"]}
     workload = load_workload(table["model"], **sizes) if "model" in table else decoder(**table["dimensions"], **sizes)
     cluster = load_cluster(table["cluster"], accelerators=table["accelerators"], software=table["software"])
-    if "network_gbit_per_s" in table:
-        outer = dataclasses.replace(cluster.tiers[-1], bandwidth_bytes_per_s=1.25e8 * table["network_gbit_per_s"])
-        cluster = dataclasses.replace(cluster, tiers=(*cluster.tiers[:-1], outer))
+    for key, tier, unit in (("node_gb_per_s", 0, 1e9), ("network_gbit_per_s", len(cluster.tiers) - 1, 1.25e8)):
+        if key in table:
+            own = dataclasses.replace(cluster.tiers[tier], bandwidth_bytes_per_s=unit * table[key])
+            cluster = dataclasses.replace(cluster, tiers=(*cluster.tiers[:tier], own, *cluster.tiers[tier + 1 :]))
     plan = plan_from(table["plan"], f"published_plans.toml, {table['name']}")
     return Run(
         name=f"{table['name']}, {table['accelerators']:,} {table['cluster']}",
