@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from optimize.report.files import write as write
     from optimize.report.lists import show_clusters as show_clusters
     from optimize.report.lists import show_models as show_models
+    from optimize.report.page import page as page
+    from optimize.report.page import page_of as page_of
     from optimize.report.plan import show_plans as show_plans
     from optimize.report.rows import show_columns as show_columns
     from optimize.report.rows import show_row as show_row
+    from optimize.report.screen import kept as kept
     from optimize.report.screen import progress as progress
 
 door.hang(__name__)

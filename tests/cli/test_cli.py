@@ -17,7 +17,7 @@ from tests.support.bad_inputs import BAD_INPUTS
 
 EXPLAIN = ("explain", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "64")
 FIGURES = {f"{name}.{kind}" for name in ("step_time", "memory", "roofline", "timeline") for kind in ("png", "svg")}
-FILES = FIGURES | {"trace.json", "result.json"}
+FILES = FIGURES | {"trace.json", "result.json", "index.html"}
 
 
 def ask(capsys, *words: str) -> tuple[int, str, str]:
