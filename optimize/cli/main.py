@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Never
 
-from costmodel.specs import SpecError, nearest, show
+from costmodel.specs import SpecError, nearest, plain, show, why_not
 from optimize import report
 from optimize.cli.own_files import run_file, taken_out
 from optimize.status import CommandError, Status
@@ -62,30 +62,79 @@ exit status: 0 an answer, 2 wrong input, 3 no feasible answer, 4 time was up bef
 def main(words: Sequence[str] | None = None) -> Never:
     """Run one command and exit with its status."""
     words = sys.argv[1:] if words is None else list(words)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 (closed by the shell: as if it led nowhere)
     _keep_compiled_programs()
     warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy, of plans far from any answer
-    terminated: list[int] = []
+    warnings.showwarning = _one_line
+    heard: list[int] = []
 
-    def terminate(number: int, _: object) -> Never:
-        """As for an interruption by the user: temporary files go, and searches answer with the best so far."""
-        terminated.append(number)
+    def interrupt(number: int, _: object) -> Never:
+        """The same for every signal: temporary files go, and searches answer with the best so far."""
+        heard.append(number)
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, terminate)
     try:
-        status = run(words)
-        sys.stdout.flush()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and a shell's background have it
+                signal.signal(number, interrupt)
+        status = _written(words)
     except KeyboardInterrupt:
-        status = TERMINATED if terminated else INTERRUPTED
-    except BrokenPipeError:  # `equipoise ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 0
+        status = TERMINATED if signal.SIGTERM in heard else INTERRUPTED
+    except Exception:  # of a library that was interrupted while it was loaded
+        if not heard:
+            raise
+        status = TERMINATED if signal.SIGTERM in heard else INTERRUPTED
     _end_now(status)
 
 
+def _written(words: Sequence[str]) -> int:
+    """Run, and see that all of the answer is written; the exit status."""
+    if sys.stdout is None:
+        return _unwritten("it is closed")
+    try:
+        status = run(words)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `equipoise ... | head`
+        _lead_nowhere()
+        return 0
+    except OSError as error:
+        _lead_nowhere()
+        return _unwritten(why_not(error), error.filename)
+    return status
+
+
+def _lead_nowhere() -> None:
+    """Nothing more can be written: what Python still holds of it must not fail again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _unwritten(reason: str, name: Any = None) -> int:
+    with contextlib.suppress(OSError):
+        place = "standard output" if name is None else plain(str(name))
+        print(f"equipoise: {place}: cannot be written ({reason})", file=sys.stderr)
+    return Status.bad_input.exit_status
+
+
+_told: set[str] = set()
+
+
+def _one_line(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning as one line, once; of compiled programs that cannot be read, what helps."""
+    text = " ".join(str(message).split())[:300]
+    if "compilation cache" in text:
+        folder = plain(os.environ["JAX_COMPILATION_CACHE_DIR"])
+        text = f"{folder}: a compiled program there cannot be read or written; it is compiled anew (delete the folder)"
+    if text not in _told:
+        _told.add(text)
+        print(f"equipoise: {text}", file=sys.stderr)
+
+
 def _end_now(status: int) -> Never:
-    """Exit; where a thread still compiles what nobody waits for any more, without it (Python would wait)."""
-    if all(thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+    """Exit; where another thread lives, such as one that compiles what nobody waits for any more, without it: Python
+    would wait for it, or end it in the middle of what it does."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    if threading.active_count() == 1:
         sys.exit(status)
     with contextlib.suppress(OSError):
         sys.stdout.flush()
@@ -138,7 +187,7 @@ def _answer(name: str, words: Sequence[str], start: float) -> int:
     request = read(command, name, words)
     inputs = command.ask(request)
     files_of = command.files
-    directory = None if files_of is None else inputs.out
+    directory = None if files_of is None else command.directory(inputs)
     if directory is not None:
         report.check_directory(directory)
     answer = command.run(inputs)

@@ -8,7 +8,7 @@ import textwrap
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Never
 
 from rich.console import Console
 from rich.table import Table
@@ -28,10 +28,16 @@ def new_console() -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 100
     console.width = max(_NARROWEST, min(console.width, _WIDEST))
+    console.on_broken_pipe = _broken_pipe
     if (kept := _KEPT.get()) is not None:
         console.width = _WIDEST
         console.print = lambda *shown, style=None: kept.extend(_part(each, style) for each in shown)
     return console
+
+
+def _broken_pipe() -> Never:
+    """`equipoise ... | head`: for `main`, where rich would end the process with status 1."""
+    raise BrokenPipeError
 
 
 def _part(shown: Any, style: str | None) -> Part:
