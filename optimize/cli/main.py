@@ -1,7 +1,8 @@
 """The console command `equipoise`: which command, its exit status, and errors in one line.
 
-Exit status: 0 an answer, 2 wrong input, 3 no feasible answer, 4 time was up before there was one. With `--json`,
-standard output holds one JSON object, whatever happens.
+Exit status: 0 an answer, 2 wrong input or an output that cannot be written, 3 no feasible answer, 4 time was up before
+there was one, 130 interrupted (with the best so far where there is one), 143 ended by SIGTERM before there was one. With
+`--json`, standard output holds one JSON object, whatever happens.
 """
 
 import contextlib
@@ -56,7 +57,10 @@ examples:
   equipoise explain --help
   equipoise models --json
 
-exit status: 0 an answer, 2 wrong input, 3 no feasible answer, 4 time was up before there was one"""
+--version says which this is; `equipoise COMMAND --tyro-print-completion bash` (or zsh, tcsh) completes its options
+
+exit status: 0 an answer, 2 wrong input or an output that cannot be written, 3 no feasible answer, 4 time was up before
+there was one, 130 interrupted (with the best so far where there is one), 143 ended by SIGTERM before there was one"""
 
 
 def main(words: Sequence[str] | None = None) -> Never:

@@ -14,7 +14,7 @@ from tests.support import ROOT, often
 from tests.support.row_by_hand import ROW, table
 
 ENDED = {signal.SIGINT: (0, 3, 4, 130), signal.SIGTERM: (0, 3, 4, 130, 143, -signal.SIGTERM)}
-"""An answer, none, none in time, or that of a signal; a process that has not begun to run yet dies of SIGTERM itself."""
+"""An answer, none, none in time, or that of a signal; before a process begins to run it dies of SIGTERM itself."""
 START = "import sys, optimize.cli; print('begun', flush=True); optimize.cli.main(sys.argv[1:])"
 BROKEN = ("Traceback", "terminate called", "Fatal", "Exception ignored", "Aborted")
 
