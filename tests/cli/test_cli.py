@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from optimize import cli
-from optimize.cli.main import COMMANDS
+from optimize.cli.run import COMMANDS
 from tests.support import ROOT
 from tests.support.bad_inputs import BAD_INPUTS
 

@@ -47,7 +47,7 @@ def test_a_signal_at_any_moment(name, tmp_path):
     most_s, words = commands(tmp_path)[name]
     before, draw, wrong = sorted(tmp_path.iterdir()), random.Random(7), []
     for number in range(often(2, 50)):
-        sent, moment_s = (signal.SIGTERM, signal.SIGINT)[number % 2], draw.uniform(0.0, most_s)
+        sent, moment_s = (signal.SIGTERM, signal.SIGINT)[number % 2], draw.uniform(0.05, most_s)
         status, err = _interrupted(words, sent, moment_s)
         left = [path.name for path in tmp_path.iterdir() if path not in before and path.name.startswith(".")]
         if status not in ENDED[sent] or any(word in err for word in BROKEN) or left:

@@ -96,7 +96,7 @@ def test_a_warning_is_one_line_and_said_once(capsys, monkeypatch):
             warnings.warn(f"Error reading persistent compilation cache entry for '{name}':\n damaged", stacklevel=1)
         return 0
 
-    monkeypatch.setattr(importlib.import_module("optimize.cli.main"), "run", warn)
+    monkeypatch.setattr(importlib.import_module("optimize.cli.run"), "run", warn)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
