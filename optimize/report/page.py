@@ -31,6 +31,8 @@ th{border-bottom:1px solid var(--line)}td.text{white-space:normal;min-width:12re
 figure{margin:.8rem 0;overflow-x:auto}figure img{background:#fff;border-radius:4px;max-width:100%;min-width:32rem}
 figcaption{font-size:.875rem;color:var(--dim)}pre{overflow-x:auto;font-size:.8rem;line-height:1.35}
 nav a{margin-right:1rem}
+@media(max-width:40rem){body{padding:.6rem;font-size:15px}h1{font-size:1.15rem}table{font-size:.75rem}
+td,th{padding-right:.45rem}th,td:first-child{white-space:normal}pre{white-space:pre-wrap}}
 """
 _BAR, _LONG = re.compile(r"[█▏▎▍▌▋▊▉#]+"), 48  # characters, beyond which a cell is broken into lines
 
@@ -48,23 +50,16 @@ def page(title: str, sections: Sequence[tuple[str, Sequence[Part]]]) -> bytes:
 
 def page_of(command: str, answer: Mapping[str, Any], shown: Sequence[Part], files: Mapping[str, bytes]) -> bytes:
     """The page of a command's answer: what the terminal shows, the figures among the files, and what was asked."""
-    figures = [(_caption(name), content) for name, content in files.items() if name.endswith(".png")]
+    title, *rest = shown or [command]
+    figures = [content for name, content in files.items() if name.endswith(".png")]
     others = ", ".join(name for name in ("result.json", *files) if not name.endswith((".png", ".svg")))
     asked = [(name, _value(value)) for name, value in _flat("", answer.get("inputs", {}))]
     sections = (
-        ("Answer", shown),
+        ("Answer", rest),
         ("Figures", figures),
         ("What was asked", [(("input", "value"), asked), f"Beside this page: {others}"]),
     )
-    return page(f"equipoise {command}: {_first_line(shown)}", sections)
-
-
-def _first_line(shown: Sequence[Part]) -> str:
-    return next((str(part).strip() for part in shown if isinstance(part, str | Text) and str(part).strip()), "")
-
-
-def _caption(name: str) -> str:
-    return name.rpartition(".")[0].replace("_", " ")
+    return page(f"equipoise {command}: {title}", sections)
 
 
 def _flat(prefix: str, value: Any) -> list[tuple[str, Any]]:

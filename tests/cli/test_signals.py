@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from costmodel.specs import write_table
 from tests.clusters.test_design_cli import FEW, MODEL
 from tests.support import ROOT, often
-from tests.support.row_by_hand import ROW, table
+from tests.support.row_by_hand import ROW
 
 ENDED = {signal.SIGINT: (0, 3, 4, 130), signal.SIGTERM: (0, 3, 4, 130, 143, -signal.SIGTERM)}
 """An answer, none, none in time, or that of a signal; before a process begins to run it dies of SIGTERM itself."""
@@ -22,10 +23,9 @@ BROKEN = ("Traceback", "terminate called", "Fatal", "Exception ignored", "Aborte
 def commands(folder: Path) -> dict[str, tuple[float, list[str]]]:
     """Seconds in which each is cut, and its words."""
     (folder / "model.toml").write_text(MODEL)
-    rows, out = (
-        str(table(folder, [ROW, ROW | {"micro_batch": "4"}, ROW | {"tp": "4", "dp": "16"}])),
-        str(folder / "out"),
-    )
+    own = [{**ROW, "micro_batch": str(n), "measured_step_s": str(2.0 + n)} for n in (1, 2, 4)]
+    write_table(folder / "rows.csv", list(own[0]), [list(row.values()) for row in own])
+    rows, out = str(folder / "rows.csv"), str(folder / "out")
     job = ["--model", "llama3-8b", "--cluster", "h100", "--accelerators", "64"]
     little = ["--model", str(folder / "model.toml"), "--tokens", "1e9", "--budget-usd", "3e5", *FEW]
     return {

@@ -2,10 +2,12 @@
 
 from html.parser import HTMLParser
 
+import numpy as np
 from rich.text import Text
 
 from optimize import report
 from optimize.cli.explain import EXPLAIN, resolve
+from optimize.report.figures_plan import front
 from optimize.report.page import fragment, page
 from optimize.report.screen import new_console, new_table, say
 
@@ -49,6 +51,15 @@ def test_parts_become_text_tables_and_figures():
     assert '<td class="right">2.5</td><td>more of it</td>' in fragment(parts)
 
 
+def test_nothing_is_better_in_both_than_the_front():
+    gib, step = np.random.default_rng(3).uniform(size=(2, 200))
+    found = front(gib, step)
+    better = (gib[:, None] <= gib[None]) & (step[:, None] <= step[None])
+    assert set(found) == set(np.flatnonzero(better.sum(0) == 1))
+    assert (np.diff(gib[found]) > 0).all()
+    assert (np.diff(step[found]) < 0).all()
+
+
 def test_what_a_screen_shows_is_kept_and_not_printed(capsys):
     def show() -> None:
         console = new_console()
@@ -73,6 +84,6 @@ def test_the_page_of_an_answer_needs_no_other_file():
     seen = _Checked(report.page_of("explain", content, shown, {"step_time.png": PNG, "step_time.svg": b"<svg/>"}))
     assert all(source.startswith(("data:", "#")) for source in seen.sources)
     words = " ".join(seen.words)
-    for word in ("matmuls", "of step", "peak", "would make the step", "plan.tensor", "step time", "result.json"):
+    for word in ("matmuls", "of step", "peak", "would make the step", "plan.tensor", "result.json"):
         assert word in words
     assert seen.tags.count("img") == 1
