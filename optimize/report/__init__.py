@@ -26,6 +26,5 @@ if TYPE_CHECKING:
     from optimize.report.rows import show_predictions as show_predictions
     from optimize.report.rows import show_row as show_row
     from optimize.report.screen import kept as kept
-    from optimize.report.screen import progress as progress
 
 door.hang(__name__)

@@ -3,9 +3,7 @@
 import contextlib
 import io
 import os
-import sys
 import textwrap
-import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Never
@@ -77,14 +75,3 @@ def new_table(*headers: str, left: int = 1) -> Table:
     for index, header in enumerate(headers):
         table.add_column(header, justify="left" if index < left else "right", no_wrap=True, overflow="ellipsis")
     return table
-
-
-def progress(command: str) -> Callable[[str], None]:
-    """Print what a command is at on standard error, where that is a terminal and more than a second has passed."""
-    start = time.monotonic()
-
-    def say_where(words: str) -> None:
-        if sys.stderr.isatty() and time.monotonic() > start + 1.0:
-            print(f"equipoise {command}: {words}", file=sys.stderr)
-
-    return say_where

@@ -26,7 +26,7 @@ _LLAMA = {
 _STACK = "[stack]\nmatmul_ceiling = 0.8\nhbm_ceiling = 0.9\nkernel_s = 2e-6\n"
 _JOBS = '[[jobs]]\nmodel = "llama3-8b"\ntokens = 1e12\nweight = 2.0\n[[jobs]]\nmodel = "llama2-7b"\ntokens = 2e11\n'
 _CONFIG = 'model = "llama3-8b"\ncluster = "h100"\naccelerators = 64\ntensor = 4\npipeline = 2\nrecompute = "full"\n'
-_NCCL = """# nThread 1 nGpus 8 minBytes 8 maxBytes 134217728
+NCCL = """# nThread 1 nGpus 8 minBytes 8 maxBytes 134217728
 #       size         count      type   redop    root     time   algbw   busbw #wrong
      1048576        262144     float     sum      -1    32.10   32.67   57.17      0
    134217728      33554432     float     sum      -1   560.20  239.59  419.28      0
@@ -74,7 +74,7 @@ def seeds() -> dict[str, tuple[str, ...]]:
         "stack.toml": (_STACK, "predict", "{rows.csv}", "--out", "{out.csv}", "--stack", "{stack.toml}"),
         "rows.csv": (_rows(), "predict", "{rows.csv}", "--out", "{out.csv}"),
         "explained/rows.csv": (_rows(), "predict", "{explained/rows.csv}", "--explain", "2"),
-        "nccl.txt": (_NCCL, "calibrate", "{nccl.txt}", "--cluster", "h100", "--out", "{out.toml}"),
+        "nccl.txt": (NCCL, "calibrate", "{nccl.txt}", "--cluster", "h100", "--out", "{out.toml}"),
         "kernels.csv": (_KERNELS, "calibrate", "{kernels.csv}", "--cluster", "h100", "--out", "{out.toml}"),
     }
 
