@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from costmodel.specs.files import show as show
     from costmodel.specs.files import why_not as why_not
     from costmodel.specs.files import write_file as write_file
+    from costmodel.specs.given import expect as expect
     from costmodel.specs.loading import cluster_names as cluster_names
     from costmodel.specs.loading import load_cluster as load_cluster
     from costmodel.specs.loading import load_curves as load_curves

@@ -26,16 +26,8 @@ def main(words: Sequence[str] | None = None) -> Never:
     warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy, of plans far from any answer
     warnings.showwarning = _one_line
     heard: list[int] = []
-
-    def interrupt(number: int, _: object) -> Never:
-        """The same for every signal: temporary files go, and searches answer with the best so far."""
-        heard.append(number)
-        raise KeyboardInterrupt
-
     try:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and a shell's background have it
-                signal.signal(number, interrupt)
+        _hear(heard)
         status = _written(words)
     except KeyboardInterrupt:
         status = TERMINATED if signal.SIGTERM in heard else INTERRUPTED
@@ -44,6 +36,28 @@ def main(words: Sequence[str] | None = None) -> Never:
             raise
         status = TERMINATED if signal.SIGTERM in heard else INTERRUPTED
     _end_now(status)
+
+
+def _hear(heard: list[int]) -> None:
+    """Keep every signal that ends a command, and interrupt it: files go, searches answer with the best so far."""
+
+    def interrupt(number: int, _: object) -> Never:
+        heard.append(number)
+        raise KeyboardInterrupt
+
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        """What came inside a callback of Python's, which can only print it, comes once more."""
+        if not heard or lost.exc_type is not KeyboardInterrupt:
+            sys.__unraisablehook__(lost)
+            return
+        repeated = threading.Timer(0.02, os.kill, (os.getpid(), heard[-1]))
+        repeated.daemon = True
+        repeated.start()
+
+    sys.unraisablehook = again
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and a shell's background have it
+            signal.signal(number, interrupt)
 
 
 def _written(words: Sequence[str]) -> int:
