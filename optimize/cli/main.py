@@ -45,16 +45,16 @@ def _hear(heard: list[int]) -> None:
         heard.append(number)
         raise KeyboardInterrupt
 
-    def again(lost: sys.UnraisableHookArgs) -> None:
+    def again(lost: Any) -> None:
         """What came inside a callback of Python's, which can only print it, comes once more."""
         if not heard or lost.exc_type is not KeyboardInterrupt:
-            sys.__unraisablehook__(lost)
+            usual(lost)
             return
         repeated = threading.Timer(0.02, os.kill, (os.getpid(), heard[-1]))
         repeated.daemon = True
         repeated.start()
 
-    sys.unraisablehook = again
+    usual, sys.unraisablehook = sys.unraisablehook, again
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and a shell's background have it
             signal.signal(number, interrupt)
