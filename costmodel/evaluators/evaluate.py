@@ -14,7 +14,7 @@ from costmodel.formulas import (
 )
 from costmodel.inputs import Cluster, Plan, Stack, Workload
 from costmodel.pytree import as_floats
-from costmodel.specs import check_plan
+from costmodel.specs import check_plan, expect
 
 _EXACT = Exact(math)
 
@@ -28,6 +28,7 @@ def evaluate(
     not to be `checked`: runs were measured whose layouts no rule foresees); a plan that does not fit in memory is an
     answer, not an error (`Breakdown.fits`).
     """
+    expect(workload=workload, cluster=cluster, plan=plan)
     if checked:
         check_plan(plan, workload, cluster)
     prices = as_floats(cluster.prices)

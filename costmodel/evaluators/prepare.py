@@ -5,6 +5,7 @@ import dataclasses
 from costmodel.inputs import Cluster, Plan, PlanPoint, Stack, Workload, embed
 from costmodel.models import run_by
 from costmodel.pytree import as_floats, register_pytrees
+from costmodel.specs import expect
 
 
 def prepare(
@@ -15,6 +16,7 @@ def prepare(
     Operators and option rows are those that the software of the stack has. Prices stay behind: `cost` does not read
     them, and leaves that are not there cost nothing.
     """
+    expect(workload=workload, cluster=cluster, plan=plan)
     register_pytrees()
     cluster = dataclasses.replace(cluster, stack=stack or cluster.stack, prices=None)
     habits = cluster.stack.habits

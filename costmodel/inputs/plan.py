@@ -1,6 +1,8 @@
 """How the work is laid out: `Plan` (what people write) and `PlanPoint` (what formulas read)."""
 
 import dataclasses
+from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any
 
 from costmodel.inputs import options
@@ -57,6 +59,12 @@ class Plan:
     offload_activations: float = 0.0  # of the layers
     offload_gradients: float = 0.0  # of the layers
 
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a value of another type or below 0: where it is written, not where it is used."""
+        for name, (is_right, words) in _OF_TYPE.items():
+            if not is_right(value := getattr(self, name)):
+                raise ValueError(f"Plan: `{name}` is {value!r}; expected {words}")
+
     @property
     def accelerators(self) -> int:
         """Accelerators that the plan uses, all of them."""
@@ -78,6 +86,23 @@ class Plan:
         return " ".join(shown)
 
 
+def _is_count(value: Any) -> bool:
+    """From 0: ZeRO stages begin there, and a degree of 0 is a plan that breaks rules."""
+    return (type(value) is int or (isinstance(value, Integral) and type(value) is not bool)) and value >= 0
+
+
+_KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
+    int: (_is_count, "an integer >= 0"),
+    int | None: (lambda value: value is None or _is_count(value), "an integer >= 0, or None"),
+    tuple[int, ...] | None: (
+        lambda value: value is None or (isinstance(value, tuple) and all(map(_is_count, value))),
+        "a tuple of integers, or None",
+    ),
+    float: (lambda value: isinstance(value, Real) and not isinstance(value, bool), "a number"),
+    str: (lambda value: isinstance(value, str), "a name"),
+    bool: (lambda value: type(value).__name__ in ("bool", "bool_"), "True or False"),  # Python's and NumPy's
+}
+_OF_TYPE = {field.name: _KINDS[field.type] for field in dataclasses.fields(Plan)}
 _ALWAYS_SHOWN = ("data", "tensor", "pipeline", "microbatch")
 
 

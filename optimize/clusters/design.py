@@ -16,6 +16,7 @@ import numpy as np
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster
 from costmodel.measured import FITS, with_margin
+from costmodel.specs import expect
 from optimize.clusters import one_job
 from optimize.clusters.answers import Answer, answer_of, continuous_answer, misses
 from optimize.clusters.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
@@ -77,6 +78,7 @@ def design(
     least and the most of each rate and of HBM bytes (default: of the accelerators known by name). Every plan fits with
     the probability `margin` (`find_plan`), on designed hardware and on real parts.
     """
+    expect(template=template)
     start, template = time.monotonic(), with_margin(template, margin)
     asked = design_problem(template, curves, bounds, jobs=tuple(jobs), limits=limits, objective=objective)
     kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})

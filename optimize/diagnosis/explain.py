@@ -9,6 +9,7 @@ from costmodel.evaluators import evaluate, memory_by_stage
 from costmodel.formulas import MFU_CONVENTION, Breakdown, StageMemory, Term, allocated_bytes, reserved_bytes
 from costmodel.inputs import Cluster, Plan, Stack, Workload
 from costmodel.measured import fits_probability
+from costmodel.specs import expect
 from optimize.diagnosis.inputs import Inputs
 from optimize.diagnosis.money import economics_json
 from optimize.diagnosis.operators import Operator, operators
@@ -83,6 +84,7 @@ class Explanation:
 
 def explain(workload: Workload, cluster: Cluster, plan: Plan) -> Explanation:
     """Evaluate a plan and everything that explains its cost."""
+    expect(workload=workload, cluster=cluster, plan=plan)
     return explain_inputs(Inputs(workload=workload, cluster=cluster, plan=plan))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from costmodel.inputs import Cluster, Workload
 from costmodel.measured import FITS, with_margin
-from costmodel.specs import SpecError, nearest
+from costmodel.specs import SpecError, expect, nearest
 from optimize.diagnosis import Validation, elasticities, validate
 from optimize.lattice import SEARCHED, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS
@@ -52,6 +52,7 @@ def find_plan(
     its values: any of its members); with `unrestricted` the answer says what they cost. Raises `CommandError` where no
     plan is legal (bad input), or none fits (infeasible).
     """
+    expect(workload=workload, cluster=cluster)
     start, cluster = time.perf_counter(), with_margin(cluster, margin)
     whole = lattice(workload, cluster, plan_precision(cluster) | dict(fixed or {}))
     value = plan_value(objective, workload, cluster, sorted(set(whole.rows["domain"].tolist())), tokens)

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from costmodel import evaluate, prepare
 from costmodel.inputs.plan import Plan
 from costmodel.models.decoder import decoder
 from costmodel.specs.files import SpecError
@@ -12,14 +13,23 @@ from costmodel.specs.loading import load_cluster
 from costmodel.specs.plans import PLAN_CHECKS
 from costmodel.specs.rules import check_plan, violations
 from costmodel.specs.workloads import load_workload
+from optimize import explain, find_plan
 
 LLAMA = load_workload("llama3-70b", batch=512)  # 80 layers, 64 heads, 8 key-value heads, ffn 28672, 8192 tokens
 H100 = load_cluster("h100", 1024)
 LEGAL = Plan(tensor=8, pipeline=4, data=32)
 
 
+def unsound(**changes) -> Plan:
+    """The legal plan with any values, which `Plan` itself refuses."""
+    plan = dataclasses.replace(LEGAL)
+    for name, value in changes.items():
+        object.__setattr__(plan, name, value)
+    return plan
+
+
 def broken(cluster=H100, workload=LLAMA, **changes):
-    return violations(dataclasses.replace(LEGAL, **changes), workload, cluster)
+    return violations(unsound(**changes), workload, cluster)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +101,7 @@ def test_broken_rules_are_named(changes, words):
     for word in words:
         assert word in said
     with pytest.raises(SpecError) as caught:
-        check_plan(dataclasses.replace(LEGAL, **changes), LLAMA, H100)
+        check_plan(unsound(**changes), LLAMA, H100)
     assert str(caught.value).isprintable()
 
 
@@ -153,8 +163,41 @@ def test_weird_values_never_raise(field):
 
 def test_everything_weird_at_once():
     fields = [field.name for field in dataclasses.fields(Plan)]
-    said = violations(Plan(**dict.fromkeys(fields, object())), LLAMA, H100)
+    said = violations(unsound(**dict.fromkeys(fields, object())), LLAMA, H100)
     assert len(said) == len(fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"tensor": "8"}, "Plan: `tensor` is '8'; expected an integer >= 0"),
+        ({"data": -1}, "Plan: `data` is -1; expected an integer >= 0"),
+        ({"pipeline": True}, "Plan: `pipeline` is True; expected an integer >= 0"),
+        ({"domain": 4.0}, "Plan: `domain` is 4.0; expected an integer >= 0, or None"),
+        ({"stage_layers": [40, 40]}, "Plan: `stage_layers` is [40, 40]; expected a tuple of integers, or None"),
+        ({"recompute_share": "half"}, "Plan: `recompute_share` is 'half'; expected a number"),
+        ({"schedule": None}, "Plan: `schedule` is None; expected a name"),
+        ({"overlap_data": 1}, "Plan: `overlap_data` is 1; expected True or False"),
+    ],
+)
+def test_a_plan_refuses_other_types_where_it_is_written(fields, said):
+    with pytest.raises(ValueError, match="Plan") as caught:
+        Plan(**fields)
+    assert str(caught.value) == said
+
+
+def test_names_are_no_objects():
+    for given, said in (
+        (("llama3-8b", H100, LEGAL), "`workload` is 'llama3-8b'; expected a Workload, such as load_workload"),
+        ((LLAMA, "h100", LEGAL), "`cluster` is 'h100'; expected a Cluster, such as load_cluster"),
+        ((LLAMA, H100, "data=8"), "`plan` is 'data=8'; expected a Plan"),
+    ):
+        for call in (evaluate, prepare, explain):
+            with pytest.raises(SpecError) as caught:
+                call(*given)
+            assert str(caught.value).startswith(said)
+    with pytest.raises(SpecError, match="`cluster` is 'h100'"):
+        find_plan(LLAMA, "h100")  # pyright: ignore[reportArgumentType]
 
 
 def test_relaxed_degrees_are_no_plans():
