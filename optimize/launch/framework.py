@@ -10,8 +10,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from costmodel.inputs import Plan, Workload, is_expert
+from costmodel.inputs import Cluster, Plan, Workload, is_expert
 from costmodel.specs import SpecError, show
+from optimize.launch.dimensions import Dimensions
 
 Settings = dict[str, Any]
 Alternative = Mapping[str, tuple[Any, ...]]
@@ -37,6 +38,8 @@ class Job:
     has_experts: bool
     accelerators: int
     slice_size: int  # accelerators that the inner network joins
+    machine: str = "gpu"  # or tpu
+    model: Dimensions | None = None  # None: not a model whose flags can be written
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,6 +59,7 @@ class Launch:
     fields: Mapping[str, Any]
     facts: Mapping[str, int]  # batch, sequence, accelerators, layers: where the file says them
     unread: tuple[str, ...]
+    model: Dimensions | str = "the file does not say the model"  # or why it could not be read
 
 
 class Reader:
@@ -63,6 +67,11 @@ class Reader:
 
     def __init__(self, settings: Mapping[str, Any], where: str, shown: Mapping[str, str] | None = None) -> None:
         self.settings, self.where, self.used, self.shown = settings, where, set[str](), shown or {}
+
+    def sharing(self, other: "Reader") -> "Reader":
+        """Itself, so that what it reads counts as read in the other one too."""
+        self.used = other.used
+        return self
 
     def has(self, name: str) -> bool:
         """Whether the file gives the option."""
@@ -150,12 +159,14 @@ def divided(reader: Reader, name: str, total: int, by: int, what: str) -> int:
 class Framework:
     """One launch format.
 
-    `rules` yields what a plan asks for beyond the table of alternatives. `fields` reads fields of `Plan` and facts
+    `rules` yields what a plan asks for beyond the table of alternatives, `machine_rules` what it asks of a machine
+    (`gpu` or `tpu`). `version` is the one whose names and rules these are. `fields` reads fields of `Plan` and facts
     (`FACTS`); `copies` stands for `data_shard` where a file counts the groups instead of their ranks.
     """
 
     name: str
     title: str
+    version: str
     file: str  # its usual name
     alternatives: tuple[Alternative, ...]
     settings: Callable[[Job], Settings]
@@ -165,13 +176,19 @@ class Framework:
     parse: Callable[[str], Settings]
     recognises: Callable[[str], bool]
     about_model: frozenset[str]  # options of the model, the data and the logs: read past
+    model: Callable[[Mapping[str, Any]], Dimensions | str] = lambda settings: "the file does not say the model"
     elsewhere: Callable[[Plan], Iterable[str]] = lambda plan: ()  # what is set outside the file, in words
+    machine_rules: Callable[[Plan, str], Iterable[str]] = lambda plan, machine: ()
 
-    def cannot(self, plan: Plan, workload: Workload | None = None) -> tuple[str, ...]:
-        """What of a plan this framework cannot be told; empty for one that reads back as it was written."""
+    def cannot(self, plan: Plan, workload: Workload | None = None, cluster: Cluster | None = None) -> tuple[str, ...]:
+        """What of a plan this framework cannot be told; empty for one that reads back as it was written.
+
+        Without a cluster nothing is asked of the machine.
+        """
         plan = canonical(plan)
         told = [tuple(_outside(plan, alternative, self.title)) for alternative in self.alternatives]
-        return (*min(told, key=len), *self.rules(plan, workload))
+        machine = () if cluster is None else self.machine_rules(plan, machine_of(cluster))
+        return (*min(told, key=len), *self.rules(plan, workload), *machine)
 
 
 def _outside(plan: Plan, alternative: Alternative, title: str) -> Iterator[str]:
@@ -186,6 +203,11 @@ def _outside(plan: Plan, alternative: Alternative, title: str) -> Iterator[str]:
 
 def _shown(value: Any) -> str:
     return "none" if value is None else show(value)
+
+
+def machine_of(cluster: Cluster) -> str:
+    """`tpu` where the accelerators are TPUs, `gpu` elsewhere."""
+    return "tpu" if cluster.accelerator.name.startswith("tpu") else "gpu"
 
 
 def has_experts(workload: Workload) -> bool:

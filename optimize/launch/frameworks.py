@@ -12,24 +12,42 @@ from typing import Any
 from costmodel.inputs import Cluster, Plan, Workload, layers
 from costmodel.specs import SpecError, nearest
 from optimize.launch import deepspeed, maxtext, megatron, megatron_bridge, torchtitan
-from optimize.launch.framework import FACTS, Framework, Job, Known, Launch, Reader, canonical, has_experts
+from optimize.launch.dimensions import dimensions_of
+from optimize.launch.framework import FACTS, Framework, Job, Known, Launch, Reader, canonical, has_experts, machine_of
 
 FRAMEWORKS: dict[str, Framework] = {
     module.FRAMEWORK.name: module.FRAMEWORK for module in (megatron, megatron_bridge, torchtitan, maxtext, deepspeed)
 }
-_SIZE = re.compile(r"^\W*equipoise: .*?(\d+) accelerators(?:, (\d+) of each innermost domain)?", re.MULTILINE)
+VERSIONS = {("torchtitan", "main"): torchtitan.MAIN}
+"""Other versions than those of `FRAMEWORKS`, by `--framework-version`."""
+_SIZE = re.compile(r"^\W*equipoise\W+.*?(\d+) accelerators(?:, (\d+) of each innermost domain)?", re.MULTILINE)
 
 
-def launch(name: str, plan: Plan, workload: Workload, cluster: Cluster) -> str:
-    """The plan as text. What the framework cannot be told stands in comments at the head (JSON has none)."""
+def framework_at(name: str, version: str | None = None) -> Framework:
+    """The framework, in a version that it is known in. Raises `SpecError` for another one."""
     if name not in FRAMEWORKS:
         raise SpecError(f"`launch` is {name!r}; {nearest(name, FRAMEWORKS)}")
-    framework, plan = FRAMEWORKS[name], canonical(plan)
+    if version is None or FRAMEWORKS[name].version.split()[0] == version:
+        return FRAMEWORKS[name]
+    if (name, version) not in VERSIONS:
+        known = [FRAMEWORKS[name].version.split()[0], *(each for other, each in VERSIONS if other == name)]
+        raise SpecError(f"`framework-version` is {version!r}; {name} is known at {' and '.join(known)}")
+    return VERSIONS[name, version]
+
+
+def launch(
+    name: str, plan: Plan, workload: Workload, cluster: Cluster, version: str | None = None, said: tuple[str, ...] = ()
+) -> str:
+    """The plan as text, in the framework's version. What it cannot be told stands in comments at the head, after what
+    else is `said` there."""
+    framework, plan = framework_at(name, version), canonical(plan)
     where = f", {plan.domain} of each innermost domain" if plan.domain is not None else ""
     notes = (
-        f"equipoise: {workload.name} on {cluster.name}, {plan.accelerators} accelerators{where}, for {framework.title}",
-        *(f"not said below: {told}" for told in framework.cannot(plan, workload)),
+        f"equipoise: {workload.name} on {cluster.name}, {plan.accelerators} accelerators{where}, for {framework.title} "
+        f"{framework.version}",
+        *(f"not said below: {told}" for told in framework.cannot(plan, workload, cluster)),
         *(f"set outside this file: {told}" for told in framework.elsewhere(plan)),
+        *said,
     )
     job = Job(
         plan=plan,
@@ -39,6 +57,8 @@ def launch(name: str, plan: Plan, workload: Workload, cluster: Cluster) -> str:
         has_experts=has_experts(workload),
         accelerators=plan.accelerators,
         slice_size=_slice_size(plan, cluster),
+        machine=machine_of(cluster),
+        model=dimensions_of(workload),
     )
     return framework.dump(framework.settings(job), notes)
 
@@ -78,6 +98,7 @@ def read(text: str, where: str = "launch file", known: Known | None = None) -> L
         fields=_completed(fields, count, where),
         facts=facts | ({} if count is None else {"accelerators": count}),
         unread=reader.left(framework.about_model),
+        model=framework.model(reader.settings),
     )
 
 

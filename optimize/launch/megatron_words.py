@@ -14,6 +14,8 @@ PRECISIONS: dict[str, dict[str, Any]] = {
 }
 OPTIMIZERS = ("adam", "sgd", "muon")
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
+FSDP_GRADIENTS = ("megatron-fsdp-main-grads-dtype", "megatron-fsdp-grad-comm-dtype")
+"""The types in which Megatron-FSDP holds and sends gradients; `auto`, their default, is the weights' own."""
 UNFUSED = ("no-masked-softmax-fusion", "no-bias-gelu-fusion", "no-bias-swiglu-fusion", "no-bias-dropout-fusion")
 
 MODULES = {

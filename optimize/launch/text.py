@@ -15,6 +15,8 @@ from costmodel.specs import SpecError
 
 Settings = dict[str, Any]
 _WORDS = {"true": True, "false": False, "null": None, "none": None, "~": None}
+_PLAIN = re.compile(r"[\w./:=,-]+")
+"""A word that the shell leaves as it is."""
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-[^}]*)?\}|\$(\w+)")
 _SETS = re.compile(r"^\s*(?:export\s+)?(\w+)=([^\s#(]+)\s*(?:#.*)?$", re.MULTILINE)
 
@@ -80,13 +82,23 @@ def parse_flags(text: str) -> Settings:
 
 def dump_overrides(settings: Settings, notes: tuple[str, ...]) -> str:
     """`section.name=value`, one a line, to be put behind a command."""
-    return comments(notes) + "".join(f"{name}={_plain(value)}\n" for name, value in settings.items())
+    words = [f"{name}={_hydra(value)}" for name, value in settings.items()]
+    return comments(notes) + "".join(f"{word if _PLAIN.fullmatch(word) else repr(word)}\n" for word in words)
+
+
+def _hydra(value: Any) -> str:
+    """A value in Hydra's grammar: a text of other than plain letters in double quotes, the word then in single ones."""
+    return f'"{value}"' if isinstance(value, str) and not re.fullmatch(r"[\w./:-]+", value) else _plain(value)
 
 
 def parse_overrides(text: str) -> Settings:
     """`section.name=value` words, or the nested YAML of an override file."""
     pairs = [word.lstrip("+-").partition("=") for word in _words(text.replace("\\\n", " ")) if "=" in word]
-    settings = {name: literal(value) for name, _, value in pairs if re.fullmatch(r"\w+(\.\w+)+|mixed_precision", name)}
+    settings = {
+        name: literal(value)
+        for name, _, value in pairs
+        if re.fullmatch(r"\w+(\.\w+)+|mixed_precision|comm_overlap", name)
+    }
     return settings or parse_yaml(text)
 
 
@@ -119,7 +131,7 @@ def parse_pairs(text: str) -> Settings:
     return settings | {name: literal(value) for name, _, value in words}
 
 
-IMPORTS = {"FullActivationRematConfig": "torchtitan.distributed.activation_checkpoint"}
+IMPORTS = dict.fromkeys(("FullAC", "FullActivationRematConfig"), "torchtitan.distributed.activation_checkpoint")
 """Modules of the objects of a configuration."""
 
 
@@ -150,8 +162,8 @@ def parse_python(text: str) -> Settings:
 
 
 def dump_json(settings: Settings, notes: tuple[str, ...]) -> str:
-    """Dotted names as nested objects. JSON has no comments: the notes are shown elsewhere."""
-    nested: dict[str, Any] = {}
+    """Dotted names as nested objects. JSON has no comments: the notes are a key of their own."""
+    nested: dict[str, Any] = {"equipoise": [note.removeprefix("equipoise: ") for note in notes]} if notes else {}
     for name, value in settings.items():
         *sections, last = name.split(".")
         inner = nested

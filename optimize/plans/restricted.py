@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from costmodel.inputs import Plan, Workload
+from costmodel.inputs import Cluster, Plan, Workload
 from optimize.lattice import Lattice
 from optimize.launch import FREE, Framework
 from optimize.plans.best import Best, Entry
@@ -58,11 +58,11 @@ def narrow(
     return fields
 
 
-def search_tellable(framework: Framework, workload: Workload, search: Search) -> Search:
+def search_tellable(framework: Framework, workload: Workload, cluster: Cluster, search: Search) -> Search:
     """A search whose best plans are those that the framework can be told."""
 
     def keeps(lattice: Lattice, entry: Entry) -> bool:
-        return not framework.cannot(lattice.plan(entry.index), workload)
+        return not framework.cannot(lattice.plan(entry.index), workload, cluster)
 
     def run(lattice: Lattice, value: PlanValue, top: int) -> Best:
         best, kept = Best(), []
@@ -72,7 +72,7 @@ def search_tellable(framework: Framework, workload: Workload, search: Search) ->
             if kept or len(best.top) < factor * top:
                 break
         if best.top and not kept:
-            why = "; ".join(framework.cannot(lattice.plan(best.top[0].index), workload))
+            why = "; ".join(framework.cannot(lattice.plan(best.top[0].index), workload, cluster))
             raise CommandError(Status.infeasible, f"none of the {len(best.top)} best plans can be told: {why}")
         levels = {level: entry for level, entry in best.levels.items() if keeps(lattice, entry)}
         return dataclasses.replace(best, top=tuple(kept[:top]), levels=levels)
