@@ -20,7 +20,7 @@ from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
 from optimize.plans.plan_values import PlanValue, UserObjective, plan_value
-from optimize.plans.restricted import Search, narrow, search_tellable
+from optimize.plans.restricted import Search, in_usual_formats, narrow, search_tellable
 from optimize.plans.result import PlanResult, Ranked, merged
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import runner_ups
@@ -106,7 +106,7 @@ def find_plan_for(
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
     framework, given = framework_at(name, version), dict(fixed or {})
     results, why = [], None
-    for alternative in framework.alternatives:
+    for alternative in in_usual_formats(framework.alternatives, given, plan_precision(cluster)):
         narrowed = narrow(given, alternative, plan_precision(cluster))
         if narrowed is None:
             continue

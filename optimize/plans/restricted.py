@@ -5,7 +5,7 @@ fields that it allows; what lies beyond the table (`Framework.cannot`) is left o
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from costmodel.inputs import Cluster, Plan, Workload
@@ -56,6 +56,18 @@ def narrow(
             preferred = usual.get(name, _DEFAULTS[name])
             fields[name] = preferred if preferred in allowed else allowed[0]
     return fields
+
+
+def in_usual_formats(
+    alternatives: Sequence[Mapping[str, tuple[Any, ...]]], fixed: Mapping[str, Any], usual: Mapping[str, Any]
+) -> list[Mapping[str, tuple[Any, ...]]]:
+    """The alternatives that allow the usual number format; all of them where none does, or where it is fixed.
+
+    A format is never chosen because another option goes with it alone.
+    """
+    wanted = usual.get("precision", _DEFAULTS["precision"])
+    kept = [each for each in alternatives if wanted in each.get("precision", (_DEFAULTS["precision"],))]
+    return list(alternatives) if "precision" in fixed or not kept else kept
 
 
 def search_tellable(framework: Framework, workload: Workload, cluster: Cluster, search: Search) -> Search:

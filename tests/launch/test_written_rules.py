@@ -193,3 +193,15 @@ def without_groups(workload):
         for block in workload.blocks
     )
     return dataclasses.replace(workload, blocks=blocks)
+
+
+def test_a_number_format_is_not_chosen_for_what_goes_with_it():
+    """MaxText overlaps tensor traffic in 8 bits alone; the search stays in 16."""
+    from optimize.plans.restricted import in_usual_formats
+
+    alternatives, usual = FRAMEWORKS["maxtext"].alternatives, {"precision": "bf16"}
+    kept = in_usual_formats(alternatives, {}, usual)
+    assert 0 < len(kept) < len(alternatives)
+    assert all("bf16" in each["precision"] for each in kept)
+    assert len(in_usual_formats(alternatives, {"precision": "fp8_tensor"}, usual)) == len(alternatives)
+    assert len(in_usual_formats(alternatives, {}, {"precision": "fp16"})) == len(alternatives)
