@@ -199,10 +199,17 @@ FRAMEWORK = Framework(
     elsewhere=elsewhere,
     dump=_text.dump_json,
     parse=_text.parse_json,
-    recognises=lambda text: (
-        text.lstrip().startswith("{")
-        and any(f'"{name}"' in text for name in ("train_micro_batch_size_per_gpu", "train_batch_size", ZERO[:-1]))
+    signs=frozenset(
+        {
+            "train_batch_size",
+            "train_micro_batch_size_per_gpu",
+            "gradient_accumulation_steps",
+            ZERO + "stage",
+            "tensor_parallel.autotp_size",
+            "sequence_parallel_size",
+        }
     ),
+    hint=r'"(?:train_micro_batch_size_per_gpu|train_batch_size|zero_optimization)"',
     about_model=frozenset(
         "gradient_clipping steps_per_print wall_clock_breakdown optimizer.params.lr optimizer.params.betas "
         "optimizer.params.eps optimizer.params.weight_decay scheduler.type scheduler.params.warmup_min_lr "

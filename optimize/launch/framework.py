@@ -7,6 +7,7 @@ framework says how it writes it.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -65,12 +66,15 @@ class Launch:
 class Reader:
     """The options of one file. A look-up that is not there gives its default. `shown` are names for messages."""
 
-    def __init__(self, settings: Mapping[str, Any], where: str, shown: Mapping[str, str] | None = None) -> None:
-        self.settings, self.where, self.used, self.shown = settings, where, set[str](), shown or {}
+    def __init__(
+        self, settings: Mapping[str, Any], where: str, shown: Mapping[str, str] | None = None, text: str = ""
+    ) -> None:
+        self.settings, self.where, self.used, self.shown, self.text = settings, where, set[str](), shown or {}, text
+        self.more: list[str] = []  # words that may hold more options
 
     def sharing(self, other: "Reader") -> "Reader":
         """Itself, so that what it reads counts as read in the other one too."""
-        self.used = other.used
+        self.used, self.text, self.more = other.used, other.text, other.more
         return self
 
     def has(self, name: str) -> bool:
@@ -107,6 +111,9 @@ class Reader:
         value = self.raw(name)
         if value is None:
             return default
+        if isinstance(value, str) and value.startswith("$"):
+            self.more.append(value)  # a flag without a value, and behind it a variable that is not known
+            return True
         if not isinstance(value, bool):
             raise self.wrong(name, "true or false")
         return value
@@ -136,13 +143,21 @@ class Reader:
 
     def wrong(self, name: str, expected: str) -> SpecError:
         """The error of an option that cannot be right."""
-        return SpecError(
-            f"{self.where}: `{self.shown.get(name, name)}` is {show(self.settings.get(name))}; expected {expected}"
-        )
+        shown = self.shown.get(name, name)
+        said = f"{self.where}: `{shown}` is {show(self.settings.get(name))}; expected {expected}"
+        return SpecError(f"{said}{line_of(self.text, shown)}")
 
     def left(self, neutral: frozenset[str]) -> tuple[str, ...]:
-        """Names that were neither read nor are known to leave the cost of a step alone."""
-        return tuple(name for name in self.settings if name not in self.used and name not in neutral)
+        """Names that were neither read nor are known to leave the cost of a step alone: alone, or by their section."""
+        left = (name for name in self.settings if name not in self.used and name not in neutral)
+        return (*(name for name in left if f"{name.split('.')[0]}." not in neutral), *self.more)
+
+
+def line_of(text: str, name: str) -> str:
+    """` (line 12)`: where a text first has an option; nothing where it has not."""
+    last = re.escape(name.rpartition(".")[2]).replace("_", "[-_]").replace(r"\-", "[-_]")
+    found = re.search(rf"(?<![\w-]){last}(?![\w-])", text)
+    return f" (line {text.count(chr(10), 0, found.start()) + 1})" if found else ""
 
 
 def divided(reader: Reader, name: str, total: int, by: int, what: str) -> int:
@@ -173,8 +188,9 @@ class Framework:
     fields: Callable[[Reader, Known], dict[str, Any]]
     rules: Callable[[Plan, Workload | None], Iterator[str]]
     dump: Callable[[Settings, tuple[str, ...]], str]
-    parse: Callable[[str], Settings]
-    recognises: Callable[[str], bool]
+    parse: Callable[[str], list[tuple[int, Settings]]]  # what a text may mean, with lines
+    signs: frozenset[str]  # options of degrees and batches: a file has one at least
+    hint: str  # a regular expression of lines that are written for this framework, whether or not they can be read
     about_model: frozenset[str]  # options of the model, the data and the logs: read past
     model: Callable[[Mapping[str, Any]], Dimensions | str] = lambda settings: "the file does not say the model"
     elsewhere: Callable[[Plan], Iterable[str]] = lambda plan: ()  # what is set outside the file, in words

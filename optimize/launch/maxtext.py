@@ -287,7 +287,9 @@ FRAMEWORK = Framework(
     model=model_read,
     dump=_text.dump_yaml,
     parse=_text.parse_pairs,
-    recognises=lambda text: any(f"ici_{axis}_parallelism" in text for axis in AXES) or "per_device_batch_size" in text,
+    signs=frozenset(f"{part}_{axis}_parallelism" for part in ("ici", "dcn") for axis in AXES)
+    | {"per_device_batch_size", "num_pipeline_microbatches"},
+    hint=r"\b(?:ici|dcn)_\w+_parallelism\b|\bper_device_batch_size\b",
     about_model=frozenset(
         "base_config model_name run_name base_output_directory dataset_path dataset_type dataset_name tokenizer_path "
         "tokenizer_type steps learning_rate warmup_steps_fraction enable_checkpointing async_checkpointing "

@@ -16,6 +16,7 @@ from optimize.launch.framework import Framework
 from optimize.launch.megatron_model import model_read
 from optimize.launch.megatron_read import megatron_fields
 from optimize.launch.megatron_rules import ALTERNATIVES, elsewhere, rules
+from optimize.launch.megatron_words import SIGNS
 from optimize.launch.megatron_write import megatron_settings
 
 ABOUT_MODEL = frozenset(
@@ -49,7 +50,8 @@ FRAMEWORK = Framework(
     elsewhere=elsewhere,
     dump=_text.dump_flags,
     parse=_text.parse_flags,
-    recognises=lambda text: any(f"--{name}" in text for name in ("tensor-model-parallel-size", "micro-batch-size")),
+    signs=SIGNS,
+    hint=rf"--(?:{'|'.join(sorted(SIGNS)).replace('-', '[-_]')})",
     about_model=ABOUT_MODEL,
     model=model_read,
 )

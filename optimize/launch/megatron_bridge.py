@@ -22,7 +22,7 @@ from optimize.launch.dimensions import Dimensions
 from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings
 from optimize.launch.megatron_model import RANKS, model_read
 from optimize.launch.megatron_read import megatron_fields
-from optimize.launch.megatron_words import PRECISIONS, UNFUSED
+from optimize.launch.megatron_words import PRECISIONS, SIGNS, UNFUSED
 from optimize.launch.megatron_write import megatron_settings
 
 NAMES = {
@@ -254,7 +254,8 @@ FRAMEWORK = Framework(
     model=bridge_model,
     dump=_text.dump_overrides,
     parse=_text.parse_overrides,
-    recognises=lambda text: any(word in text for word in ("tensor_model_parallel_size", "train.micro_batch_size")),
+    signs=frozenset(NAMES[flag] for flag in SIGNS),
+    hint=r"model_parallel_size\s*[=:]|train\.(?:micro|global)_batch_size",
     about_model=frozenset(MODEL.values())
     | frozenset(
         "model.add_bias_linear model.share_embeddings_and_output_weights model.moe_layer_freq "

@@ -280,8 +280,17 @@ FRAMEWORK = Framework(
     rules=rules,
     elsewhere=released_elsewhere,
     dump=_text.dump_python,
-    parse=_text.parse_python,
-    recognises=lambda text: "parallelism." in text and "parallel" in text.split("parallelism.", 1)[1],
+    parse=_text.parse_titan,
+    signs=frozenset(
+        {
+            *(f"{P}{name}_parallel_degree" for name in ("tensor", "context", "expert", "pipeline")),
+            *(f"{P}data_parallel_{name}_degree" for name in ("replicate", "shard")),
+            *(f"{T}{name}_batch_size" for name in ("local", "global")),
+            T + "num_tokens_per_microbatch_per_dp_rank",
+            T + "num_tokens_per_train_step",
+        }
+    ),
+    hint=r"\bparallelism\.\w*parallel|\b(?:tensor|pipeline|context)_parallel_degree\b|\bdata_parallel_(?:shard|replicate)_degree",
     about_model=frozenset(
         "training.steps training.max_norm training.dtype training.gc_freq checkpoint.enable metrics.log_freq "
         "optimizer.lr lr_scheduler.warmup_steps debug.seed hf_assets_path dump_folder".split()

@@ -110,7 +110,7 @@ def test_fsdps_gradients_have_flags_of_their_own():
 
 
 def test_bridge_writes_what_a_recipe_may_have_left_set():
-    settings = parse_overrides(of("megatron-bridge")[1])
+    ((_, settings),) = parse_overrides(of("megatron-bridge")[1])
     assert settings["comm_overlap"] is None
     off = (
         "virtual_pipeline_model_parallel_size", "recompute_method", "recompute_num_layers", "recompute_modules",
@@ -120,7 +120,7 @@ def test_bridge_writes_what_a_recipe_may_have_left_set():
     assert settings["ddp.num_distributed_optimizer_instances"] == 1
     assert settings["optimizer.use_precision_aware_optimizer"] is False
     overlapped = {"pipeline": 4, "data": 16, "virtual_stages": 2, "schedule": "interleaved", "overlap_expert": True}
-    experts = parse_overrides(of("megatron-bridge", "experts", **overlapped)[1])
+    ((_, experts),) = parse_overrides(of("megatron-bridge", "experts", **overlapped)[1])
     assert experts["model.overlap_moe_expert_parallel_comm"] is True
     assert experts["model.moe_shared_expert_overlap"] is False
 
