@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from costmodel.specs.loading import load_plan as load_plan
     from costmodel.specs.loading import load_stack as load_stack
     from costmodel.specs.models import MODELS as MODELS
+    from costmodel.specs.models import workload_from as workload_from
     from costmodel.specs.nccl import CollectiveRow as CollectiveRow
     from costmodel.specs.nccl import is_nccl as is_nccl
     from costmodel.specs.nccl import read_nccl as read_nccl

@@ -28,7 +28,7 @@ from optimize.cli.inputs import Given, job, merge
 from optimize.cli.plan_flags import PlanFlags
 from optimize.diagnosis import Explanation, Inputs, differences_json, explain_inputs, explanation_json
 from optimize.lattice import choose_plan, plan_precision
-from optimize.launch import is_launch_file
+from optimize.launch import TABLE, is_launch_file
 from optimize.status import CommandError, Status
 
 _CHECKS: dict[str, Check] = {
@@ -78,9 +78,13 @@ def ask(request: Request) -> Inputs:
     return inputs if request.against is None else dataclasses.replace(inputs, against=_other(inputs, request.against))
 
 
-def resolve(flags: Mapping[str, Any], config: str | None = None) -> Inputs:
+def resolve(
+    flags: Mapping[str, Any], config: str | None = None, model_table: Mapping[str, Any] | None = None
+) -> Inputs:
     """Read, merge, check and complete. Raises `CommandError`, or `SpecError` for a wrong value."""
     given = merge(flags, config, _CHECKS | PLAN_CHECKS)
+    if model_table is not None:
+        given = dataclasses.replace(given, values={**given.values, TABLE: model_table})
     workload, cluster = job(given, given.values.get("accelerators") or _product(given))
     fields, origin = plan_precision(cluster) | given.pick(*PLAN_CHECKS), _plan_origin(given)
     if "tensor" in fields and "pipeline" in fields:
@@ -100,6 +104,7 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> Inputs:
         chosen=chosen,
         out=Path(given.values["out"]) if "out" in given.values else None,
         unread=given.unread,
+        model_table=given.values.get(TABLE),
         software_named="software" in given.values,
     )
 
@@ -140,7 +145,7 @@ def _other(inputs: Inputs, other: str) -> Inputs:
     machine = {"cluster": inputs.cluster_from, "accelerators": inputs.cluster.accelerators}
     if inputs.software_named:
         machine["software"] = inputs.cluster.stack.software
-    return resolve({"model": inputs.model, **machine, **sizes, "plan": other})
+    return resolve({"model": inputs.model, **machine, **sizes, "plan": other}, model_table=inputs.model_table)
 
 
 def _is_cluster_file(other: str) -> bool:

@@ -22,7 +22,7 @@ from costmodel.specs import (
     show,
 )
 from optimize.cli.command import COMMAND_LINE, placed
-from optimize.launch import read_plan_file
+from optimize.launch import TABLE, model_in_file, read_plan_file
 
 LARGEST_PIPELINE = 100_000  # stages, each of which is reported
 
@@ -49,9 +49,11 @@ def job(given: Given, accelerators: int | None, framework: str | None = None) ->
     for field, example in (("model", "llama3-8b"), ("cluster", "h100")):
         if field not in given.values:
             raise SpecError(f"{COMMAND_LINE}: `{field}` is missing; expected a name such as {example}, or a file")
-    workload = placed(
-        given.place("model"), "model", load_workload, given.values["model"], **given.pick("sequence", "batch")
-    )
+    if TABLE in given.values:
+        workload = placed(given.place(TABLE), "model", model_in_file, given.values)
+    else:
+        sizes = given.pick("sequence", "batch")
+        workload = placed(given.place("model"), "model", load_workload, given.values["model"], **sizes)
     return workload, named_cluster(given, given.values["cluster"], accelerators, framework)
 
 

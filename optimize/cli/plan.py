@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import COUNT, PROBABILITY, TEXT, Check, SpecError, fail, one_of, show
 from optimize import report, units
-from optimize.cli.command import AMOUNT, Command, Count, Number, Switch, Text, given
+from optimize.cli.command import AMOUNT, Command, Count, Number, Switch, Text, given, placed
 from optimize.cli.inputs import Given, fixed_fields, job, merge
-from optimize.launch import FRAMEWORKS, launch
+from optimize.cli.launching import chosen_framework, launch_text, launched
+from optimize.launch import FRAMEWORKS, framework_at
 from optimize.layers import ImprovedLayers, improve_layers
 from optimize.plans import (
     WAIT_S,
@@ -36,7 +37,7 @@ from optimize.versions import SCHEMA
 MOST_PLANS = 1_000  # plans: each is scored exactly and validated
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster"), Check("a name or a file", lambda value: isinstance(value, str))),
-    **dict.fromkeys(("fix", "out", "checkpoint", "software"), TEXT),
+    **dict.fromkeys(("fix", "out", "checkpoint", "software", "framework_version"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch", "top", "processes", "process"), COUNT),
     **dict.fromkeys(("tokens", "wait"), AMOUNT),
     "margin": PROBABILITY,
@@ -74,6 +75,8 @@ class Request:
     """only plans that a launcher can run: megatron, megatron-bridge, torchtitan, maxtext or deepspeed"""
     launch: Text = None
     """print the best plan as the flags or the file of one of them; the table goes to standard error"""
+    framework_version: Text = None
+    """version of that framework: main for torchtitan's names after its release; default: the one the file names"""
     margin: Number = None
     """the probability that a plan must fit in memory with; default: 0.9"""
     top: Count = None
@@ -138,8 +141,19 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> PlanInputs:
         sharding=_sharding(given),
         only=given.values.get("only"),
         launch=given.values.get("launch"),
+        framework_version=_framework_version(given, framework),
         layers=given.values.get("layers", False),
     )
+
+
+def _framework_version(given: Given, framework: str | None) -> str | None:
+    """A version of the framework that was asked for."""
+    version = given.values.get("framework_version")
+    if version is not None and framework is None:
+        raise SpecError(f"{given.place('framework_version')}: `framework_version` is given without --launch or --only")
+    if framework is not None:
+        placed(given.place("framework_version"), "framework_version", framework_at, framework, version)
+    return version
 
 
 def _sharding(given: Given) -> Sharding:
@@ -173,7 +187,9 @@ def run(inputs: PlanInputs) -> Answer:
     if inputs.only is None:
         result, best_of_all = find_plan(inputs.workload, inputs.cluster, **question, unrestricted=True), None
     else:
-        result, best_of_all = find_plan_for(inputs.only, inputs.workload, inputs.cluster, **question)
+        result, best_of_all = find_plan_for(
+            inputs.only, inputs.workload, inputs.cluster, **question, version=inputs.framework_version
+        )
     layers = improve_layers(inputs.workload, inputs.cluster, result) if inputs.layers else None
     return Answer(result, best_of_all, layers, table)
 
@@ -209,11 +225,11 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
     if inputs.only is not None:
         content |= {"only": _only_json(inputs.only, answer)}
     if inputs.launch is not None:
-        framework = FRAMEWORKS[inputs.launch]
+        framework, plan = chosen_framework(inputs), launched(inputs, answer.result, answer.layers)
         content |= {
-            "launch": _launch_text(inputs, result),
-            "launch_cannot": list(framework.cannot(result.plan, inputs.workload)),
-            "launch_elsewhere": list(framework.elsewhere(result.plan)),
+            "launch": launch_text(inputs, answer.result, answer.layers),
+            "launch_cannot": list(framework.cannot(plan, inputs.workload, inputs.cluster)),
+            "launch_elsewhere": list(framework.elsewhere(plan)),
         }
     return content if answer.layers is None else content | {"layers": answer.layers.as_json()}
 
@@ -249,18 +265,13 @@ def _only_json(framework: str, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _launch_text(inputs: PlanInputs, result: PlanResult) -> str:
-    """The best plan as the launch file that was asked for."""
-    return launch(str(inputs.launch), result.plan, inputs.workload, inputs.cluster)
-
-
 def files(inputs: PlanInputs, answer: Answer) -> dict[str, bytes] | None:
     """Figures, every plan that was looked at, and the launch file. The first of several processes writes them."""
     if inputs.sharding.process > 0:
         return None
     own = report.draw_plans(inputs, answer.result, None if answer.table is None else answer.table.points())
     if inputs.launch is not None:
-        own[FRAMEWORKS[inputs.launch].file] = _launch_text(inputs, answer.result).encode()
+        own[FRAMEWORKS[inputs.launch].file] = launch_text(inputs, answer.result, answer.layers).encode()
     return own if answer.table is None else own | {"plans.csv.gz": answer.table.content()}
 
 
@@ -271,19 +282,20 @@ def show_screen(inputs: PlanInputs, answer: Answer) -> None:
         for line in _notes(inputs, answer):
             print(line)
     if inputs.launch is not None:
-        print(_launch_text(inputs, answer.result), end="")
+        print(launch_text(inputs, answer.result, answer.layers), end="")
 
 
 def _notes(inputs: PlanInputs, answer: Answer) -> list[str]:
     """Lines below the table: what `--layers`, `--only` and `--launch` add."""
-    plan, lines = answer.result.plan, [] if answer.layers is None else [answer.layers.message]
+    lines = [] if answer.layers is None else [answer.layers.message]
     if inputs.only is not None:
         worse = _worse(restriction_cost(answer.result, answer.best_of_all), answer.result.objective)
         lines.append(f"only what {FRAMEWORKS[inputs.only].title} can be told: {worse}")
     if inputs.launch is not None:
-        cannot = FRAMEWORKS[inputs.launch].cannot(plan, inputs.workload)
+        framework, plan = chosen_framework(inputs), launched(inputs, answer.result, answer.layers)
+        cannot = framework.cannot(plan, inputs.workload, inputs.cluster)
         lines += [f"not in the launch file: {what}" for what in cannot]
-        lines += [f"set outside it: {what}" for what in FRAMEWORKS[inputs.launch].elsewhere(plan)]
+        lines += [f"set outside it: {what}" for what in framework.elsewhere(plan)]
         if cannot and inputs.only != inputs.launch:
             lines.append(f"--only {inputs.launch} searches the plans that it can be told")
     return lines

@@ -1,6 +1,7 @@
 """What one evaluation needs, and where each part of it was read."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ class Inputs:
     out: Path | None = None
     against: "Inputs | None" = None  # what is put beside it
     unread: tuple[str, ...] = ()  # options of a launch file that may change the cost and were not read
+    model_table: Mapping[str, Any] | None = None  # dimensions of a model that a launch file describes
     software_named: bool = False  # by a flag, a config or a launch file; else the accelerator's default
 
     def as_json(self) -> dict[str, Any]:

@@ -9,8 +9,11 @@ stages the file repeats under `pipeline.stages`; recompute, in the model's code 
 for which a section `activation_checkpointing` stands here; the tensor degree is AutoTP's `tensor_parallel.autotp_size`,
 the context degree that of Ulysses (`sequence_parallel_size` beside `data_parallel_size`), the expert degree AutoEP's.
 ZeRO 2 and 3 do not go with a pipeline (PipelineEngine), AutoEP not with AutoTP. `overlap_comm` belongs to ZeRO.
-`mics_shard_size` are ranks that share weights under ZeRO 3 (MiCS). `offload_optimizer` takes the gradients along under
-ZeRO 2 and 3, and its update is the host's.
+`mics_shard_size`, ranks that shared weights under ZeRO 3 (MiCS), is read from older files; 0.19 has none. Without a
+pipeline's topology DeepSpeed takes AutoTP's ranks for data ranks when it checks the batch, so that `train_batch_size`
+is left out with them. `offload_optimizer` takes the gradients along under ZeRO 2 and 3, and its update is the host's.
+
+JSON has no comments: what other files say at their head stands under the key `equipoise`, which DeepSpeed leaves alone.
 """
 
 from collections.abc import Iterator
@@ -23,6 +26,8 @@ from optimize.launch.framework import Alternative, Framework, Job, Known, Reader
 OPTIMIZERS = {"adam": "AdamW", "sgd": "SGD", "muon": "Muon", "adafactor": "Adafactor"}
 PRECISIONS = ("fp32", "fp16", "bf16")
 ZERO = "zero_optimization."
+UNTESTED = ("sgd", "adafactor")
+"""Optimizers that DeepSpeed takes under ZeRO only where it is told so."""
 
 _ANY = {
     "domain": (None,),
@@ -40,12 +45,14 @@ _ANY = {
 }
 _HOST = {"offload_optimizer": (1.0,), "offload_gradients": (1.0,)}
 _SHARDS = (
-    {"zero_stage": (0, 1), "data_shard": (None,)},
+    {"zero_stage": (0,), "data_shard": (None,), "overlap_data": (False,), "gradient_dtype": ("bf16", "fp16")},
+    {"zero_stage": (0,), "data_shard": (None,), "overlap_data": (False,), "precision": ("fp32",)},
+    {"zero_stage": (1,), "data_shard": (None,)},
     {"zero_stage": (1,), "data_shard": (None,), "offload_optimizer": (1.0,)},
     {"zero_stage": (2,), "pipeline": (1,), "data_shard": (None,)},
     {"zero_stage": (2,), "pipeline": (1,), "data_shard": (None,), **_HOST},
-    {"zero_stage": (3,), "pipeline": (1,), "offload_weights": (0.0, 1.0)},
-    {"zero_stage": (3,), "pipeline": (1,), "offload_weights": (0.0, 1.0), **_HOST},
+    {"zero_stage": (3,), "pipeline": (1,), "data_shard": (None,), "offload_weights": (0.0, 1.0)},
+    {"zero_stage": (3,), "pipeline": (1,), "data_shard": (None,), "offload_weights": (0.0, 1.0), **_HOST},
 )
 ALTERNATIVES: tuple[Alternative, ...] = tuple(
     _ANY | shards | context for context in ({"context": (1,)}, {"context_kind": ("all_to_all",)}) for shards in _SHARDS
@@ -55,19 +62,20 @@ ALTERNATIVES: tuple[Alternative, ...] = tuple(
 def deepspeed_settings(job: Job) -> Settings:
     """Dotted names of the file's sections."""
     plan = job.plan
-    settings: Settings = {
-        "train_batch_size": job.batch,
+    whole = {} if plan.tensor > 1 and plan.pipeline == 1 else {"train_batch_size": job.batch}
+    settings: Settings = whole | {
         "train_micro_batch_size_per_gpu": plan.microbatch,
         "gradient_accumulation_steps": int(plan.microbatches(job.batch)),
         ZERO + "stage": plan.zero_stage,
         ZERO + "overlap_comm": plan.overlap_data and plan.zero_stage > 0,
     }
-    settings |= {f"{ZERO}mics_shard_size": plan.data_shard} if plan.data_shard else {}
     for share, section in ((plan.offload_optimizer, "offload_optimizer"), (plan.offload_weights, "offload_param")):
         settings |= {f"{ZERO}{section}.device": "cpu", f"{ZERO}{section}.pin_memory": True} if share else {}
     settings |= {"bf16.enabled": plan.precision == "bf16", "fp16.enabled": plan.precision == "fp16"}
     settings |= {"data_types.grad_accum_dtype": plan.gradient_dtype}
     settings |= {"optimizer.type": OPTIMIZERS.get(plan.optimizer, "AdamW")}
+    if plan.optimizer in UNTESTED and plan.zero_stage:
+        settings["zero_allow_untested_optimizer"] = True
     return settings | _elsewhere(job)
 
 
@@ -152,6 +160,9 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
     """What goes together, beyond the table."""
     if plan.zero_stage == 0 and plan.overlap_data:
         yield "`overlap_data` is true with `zero_stage` 0; DeepSpeed overlaps ZeRO's traffic only"
+    if plan.zero_stage == 0 and plan.gradient_dtype != plan.precision:
+        wanted = f"{plan.precision} with `zero_stage` 0"
+        yield f"`gradient_dtype` is {plan.gradient_dtype}; DeepSpeed adds gradients up in {wanted}"
     if plan.expert > 1 and plan.tensor > 1:
         yield f"`expert` is {plan.expert} with `tensor` {plan.tensor}; AutoEP does not go with AutoTP"
     if plan.zero_stage == 3 and plan.expert > 1 and plan.context > 1:
@@ -162,19 +173,24 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
 
 def elsewhere(plan: Plan) -> Iterator[str]:
     """What the training script does."""
-    if plan.pipeline > 1:
+    yield "the model and the length of its sequences, in the training script"
+    if plan.pipeline > 1 and plan.tensor > 1:
+        degrees = f"num_pp={plan.pipeline}, num_mp={plan.tensor}, num_dp={plan.data * plan.context}"
+        yield f"PipelineModule(layers, topology=PipeModelDataParallelTopology({degrees})) in the training script"
+    elif plan.pipeline > 1:
         yield f"PipelineModule(layers, num_stages={plan.pipeline}) in the training script"
     if plan.recompute == "full":
         yield "deepspeed.checkpointing.checkpoint around every layer of the model"
     if plan.context > 1:
         yield "attention that exchanges heads (DeepSpeed-Ulysses) in the model"
     if plan.optimizer == "adafactor":
-        yield "zero_allow_untested_optimizer for an optimizer of PyTorch's"
+        yield "an Adafactor of PyTorch's, passed to deepspeed.initialize"
 
 
 FRAMEWORK = Framework(
     name="deepspeed",
     title="DeepSpeed",
+    version="0.19.8",
     file="launch-deepspeed.json",
     alternatives=ALTERNATIVES,
     settings=deepspeed_settings,
@@ -183,15 +199,22 @@ FRAMEWORK = Framework(
     elsewhere=elsewhere,
     dump=_text.dump_json,
     parse=_text.parse_json,
-    recognises=lambda text: (
-        text.lstrip().startswith("{")
-        and any(f'"{name}"' in text for name in ("train_micro_batch_size_per_gpu", "train_batch_size", ZERO[:-1]))
+    signs=frozenset(
+        {
+            "train_batch_size",
+            "train_micro_batch_size_per_gpu",
+            "gradient_accumulation_steps",
+            ZERO + "stage",
+            "tensor_parallel.autotp_size",
+            "sequence_parallel_size",
+        }
     ),
+    hint=r'"(?:train_micro_batch_size_per_gpu|train_batch_size|zero_optimization)"',
     about_model=frozenset(
         "gradient_clipping steps_per_print wall_clock_breakdown optimizer.params.lr optimizer.params.betas "
         "optimizer.params.eps optimizer.params.weight_decay scheduler.type scheduler.params.warmup_min_lr "
         "scheduler.params.warmup_max_lr scheduler.params.warmup_num_steps fp16.loss_scale fp16.loss_scale_window "
         "fp16.initial_scale_power fp16.hysteresis fp16.min_loss_scale zero_allow_untested_optimizer "
-        "expert_parallel.preset_model optimizer.params".split()
+        "expert_parallel.preset_model optimizer.params equipoise".split()
     ),
 )

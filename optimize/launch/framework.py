@@ -7,11 +7,13 @@ framework says how it writes it.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from costmodel.inputs import Plan, Workload, is_expert
+from costmodel.inputs import Cluster, Plan, Workload, is_expert
 from costmodel.specs import SpecError, show
+from optimize.launch.dimensions import Dimensions
 
 Settings = dict[str, Any]
 Alternative = Mapping[str, tuple[Any, ...]]
@@ -37,6 +39,8 @@ class Job:
     has_experts: bool
     accelerators: int
     slice_size: int  # accelerators that the inner network joins
+    machine: str = "gpu"  # or tpu
+    model: Dimensions | None = None  # None: not a model whose flags can be written
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,13 +60,22 @@ class Launch:
     fields: Mapping[str, Any]
     facts: Mapping[str, int]  # batch, sequence, accelerators, layers: where the file says them
     unread: tuple[str, ...]
+    model: Dimensions | str = "the file does not say the model"  # or why it could not be read
 
 
 class Reader:
     """The options of one file. A look-up that is not there gives its default. `shown` are names for messages."""
 
-    def __init__(self, settings: Mapping[str, Any], where: str, shown: Mapping[str, str] | None = None) -> None:
-        self.settings, self.where, self.used, self.shown = settings, where, set[str](), shown or {}
+    def __init__(
+        self, settings: Mapping[str, Any], where: str, shown: Mapping[str, str] | None = None, text: str = ""
+    ) -> None:
+        self.settings, self.where, self.used, self.shown, self.text = settings, where, set[str](), shown or {}, text
+        self.more: list[str] = []  # words that may hold more options
+
+    def sharing(self, other: "Reader") -> "Reader":
+        """Itself, so that what it reads counts as read in the other one too."""
+        self.used, self.text, self.more = other.used, other.text, other.more
+        return self
 
     def has(self, name: str) -> bool:
         """Whether the file gives the option."""
@@ -98,6 +111,9 @@ class Reader:
         value = self.raw(name)
         if value is None:
             return default
+        if isinstance(value, str) and value.startswith("$"):
+            self.more.append(value)  # a flag without a value, and behind it a variable that is not known
+            return True
         if not isinstance(value, bool):
             raise self.wrong(name, "true or false")
         return value
@@ -127,13 +143,21 @@ class Reader:
 
     def wrong(self, name: str, expected: str) -> SpecError:
         """The error of an option that cannot be right."""
-        return SpecError(
-            f"{self.where}: `{self.shown.get(name, name)}` is {show(self.settings.get(name))}; expected {expected}"
-        )
+        shown = self.shown.get(name, name)
+        said = f"{self.where}: `{shown}` is {show(self.settings.get(name))}; expected {expected}"
+        return SpecError(f"{said}{line_of(self.text, shown)}")
 
     def left(self, neutral: frozenset[str]) -> tuple[str, ...]:
-        """Names that were neither read nor are known to leave the cost of a step alone."""
-        return tuple(name for name in self.settings if name not in self.used and name not in neutral)
+        """Names that were neither read nor are known to leave the cost of a step alone: alone, or by their section."""
+        left = (name for name in self.settings if name not in self.used and name not in neutral)
+        return (*(name for name in left if f"{name.split('.')[0]}." not in neutral), *self.more)
+
+
+def line_of(text: str, name: str) -> str:
+    """` (line 12)`: where a text first has an option; nothing where it has not."""
+    last = re.escape(name.rpartition(".")[2]).replace("_", "[-_]").replace(r"\-", "[-_]")
+    found = re.search(rf"(?<![\w-]){last}(?![\w-])", text)
+    return f" (line {text.count(chr(10), 0, found.start()) + 1})" if found else ""
 
 
 def divided(reader: Reader, name: str, total: int, by: int, what: str) -> int:
@@ -150,28 +174,37 @@ def divided(reader: Reader, name: str, total: int, by: int, what: str) -> int:
 class Framework:
     """One launch format.
 
-    `rules` yields what a plan asks for beyond the table of alternatives. `fields` reads fields of `Plan` and facts
+    `rules` yields what a plan asks for beyond the table of alternatives, `machine_rules` what it asks of a machine
+    (`gpu` or `tpu`). `version` is the one whose names and rules these are. `fields` reads fields of `Plan` and facts
     (`FACTS`); `copies` stands for `data_shard` where a file counts the groups instead of their ranks.
     """
 
     name: str
     title: str
+    version: str
     file: str  # its usual name
     alternatives: tuple[Alternative, ...]
     settings: Callable[[Job], Settings]
     fields: Callable[[Reader, Known], dict[str, Any]]
     rules: Callable[[Plan, Workload | None], Iterator[str]]
     dump: Callable[[Settings, tuple[str, ...]], str]
-    parse: Callable[[str], Settings]
-    recognises: Callable[[str], bool]
+    parse: Callable[[str], list[tuple[int, Settings]]]  # what a text may mean, with lines
+    signs: frozenset[str]  # options of degrees and batches: a file has one at least
+    hint: str  # a regular expression of lines that are written for this framework, whether or not they can be read
     about_model: frozenset[str]  # options of the model, the data and the logs: read past
+    model: Callable[[Mapping[str, Any]], Dimensions | str] = lambda settings: "the file does not say the model"
     elsewhere: Callable[[Plan], Iterable[str]] = lambda plan: ()  # what is set outside the file, in words
+    machine_rules: Callable[[Plan, str], Iterable[str]] = lambda plan, machine: ()
 
-    def cannot(self, plan: Plan, workload: Workload | None = None) -> tuple[str, ...]:
-        """What of a plan this framework cannot be told; empty for one that reads back as it was written."""
+    def cannot(self, plan: Plan, workload: Workload | None = None, cluster: Cluster | None = None) -> tuple[str, ...]:
+        """What of a plan this framework cannot be told; empty for one that reads back as it was written.
+
+        Without a cluster nothing is asked of the machine.
+        """
         plan = canonical(plan)
         told = [tuple(_outside(plan, alternative, self.title)) for alternative in self.alternatives]
-        return (*min(told, key=len), *self.rules(plan, workload))
+        machine = () if cluster is None else self.machine_rules(plan, machine_of(cluster))
+        return (*min(told, key=len), *self.rules(plan, workload), *machine)
 
 
 def _outside(plan: Plan, alternative: Alternative, title: str) -> Iterator[str]:
@@ -186,6 +219,11 @@ def _outside(plan: Plan, alternative: Alternative, title: str) -> Iterator[str]:
 
 def _shown(value: Any) -> str:
     return "none" if value is None else show(value)
+
+
+def machine_of(cluster: Cluster) -> str:
+    """`tpu` where the accelerators are TPUs, `gpu` elsewhere."""
+    return "tpu" if cluster.accelerator.name.startswith("tpu") else "gpu"
 
 
 def has_experts(workload: Workload) -> bool:

@@ -5,6 +5,7 @@ Only this room knows names that belong to others; each framework's module says w
 """
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,24 +13,54 @@ from typing import Any
 from costmodel.inputs import Cluster, Plan, Workload, layers
 from costmodel.specs import SpecError, nearest
 from optimize.launch import deepspeed, maxtext, megatron, megatron_bridge, torchtitan
-from optimize.launch.framework import FACTS, Framework, Job, Known, Launch, Reader, canonical, has_experts
+from optimize.launch.dimensions import Dimensions, dimensions_of
+from optimize.launch.framework import (
+    FACTS,
+    Framework,
+    Job,
+    Known,
+    Launch,
+    Reader,
+    Settings,
+    canonical,
+    has_experts,
+    machine_of,
+)
+from optimize.launch.shell import UNDECIDED
 
 FRAMEWORKS: dict[str, Framework] = {
     module.FRAMEWORK.name: module.FRAMEWORK for module in (megatron, megatron_bridge, torchtitan, maxtext, deepspeed)
 }
-_SIZE = re.compile(r"^\W*equipoise: .*?(\d+) accelerators(?:, (\d+) of each innermost domain)?", re.MULTILINE)
+VERSIONS = {("torchtitan", "main"): torchtitan.MAIN}
+"""Other versions than those of `FRAMEWORKS`, by `--framework-version`."""
+_SIZE = re.compile(r"^\W*equipoise\W+.*?(\d+) accelerators(?:, (\d+) of each innermost domain)?", re.MULTILINE)
 
 
-def launch(name: str, plan: Plan, workload: Workload, cluster: Cluster) -> str:
-    """The plan as text. What the framework cannot be told stands in comments at the head (JSON has none)."""
+def framework_at(name: str, version: str | None = None) -> Framework:
+    """The framework, in a version that it is known in. Raises `SpecError` for another one."""
     if name not in FRAMEWORKS:
         raise SpecError(f"`launch` is {name!r}; {nearest(name, FRAMEWORKS)}")
-    framework, plan = FRAMEWORKS[name], canonical(plan)
+    if version is None or FRAMEWORKS[name].version.split()[0] == version:
+        return FRAMEWORKS[name]
+    if (name, version) not in VERSIONS:
+        known = [FRAMEWORKS[name].version.split()[0], *(each for other, each in VERSIONS if other == name)]
+        raise SpecError(f"`framework-version` is {version!r}; {name} is known at {' and '.join(known)}")
+    return VERSIONS[name, version]
+
+
+def launch(
+    name: str, plan: Plan, workload: Workload, cluster: Cluster, version: str | None = None, said: tuple[str, ...] = ()
+) -> str:
+    """The plan as text, in the framework's version. What it cannot be told stands in comments at the head, after what
+    else is `said` there."""
+    framework, plan = framework_at(name, version), canonical(plan)
     where = f", {plan.domain} of each innermost domain" if plan.domain is not None else ""
     notes = (
-        f"equipoise: {workload.name} on {cluster.name}, {plan.accelerators} accelerators{where}, for {framework.title}",
-        *(f"not said below: {told}" for told in framework.cannot(plan, workload)),
+        f"equipoise: {workload.name} on {cluster.name}, {plan.accelerators} accelerators{where}, for {framework.title} "
+        f"{framework.version}",
+        *(f"not said below: {told}" for told in framework.cannot(plan, workload, cluster)),
         *(f"set outside this file: {told}" for told in framework.elsewhere(plan)),
+        *said,
     )
     job = Job(
         plan=plan,
@@ -39,6 +70,8 @@ def launch(name: str, plan: Plan, workload: Workload, cluster: Cluster) -> str:
         has_experts=has_experts(workload),
         accelerators=plan.accelerators,
         slice_size=_slice_size(plan, cluster),
+        machine=machine_of(cluster),
+        model=dimensions_of(workload),
     )
     return framework.dump(framework.settings(job), notes)
 
@@ -51,18 +84,66 @@ def _slice_size(plan: Plan, cluster: Cluster) -> int:
 
 
 def framework_of(text: str) -> Framework | None:
-    """The framework whose options a text holds, if it is a launch file at all."""
+    """The framework of whose options a text has most, or that it seems to be for, if it is a launch file at all."""
+    found = _recognised(text)
+    return None if found is None else found[0]
+
+
+def _recognised(text: str) -> tuple[Framework, str, Settings | None] | None:
+    """The framework of a text; what is wrong, or its options."""
     json = text.lstrip().startswith("{")  # which may hold the text of another launch file
-    asked = [FRAMEWORKS["deepspeed"]] if json else FRAMEWORKS.values()
-    return next((framework for framework in asked if framework.recognises(text)), None)
+    asked = [FRAMEWORKS["deepspeed"]] if json else list(FRAMEWORKS.values())
+    tried = [(framework, *_parsed(framework, text)) for framework in asked]
+    best = max(tried, key=lambda each: len(each[0].signs & (each[2] or {}).keys()))
+    if best[2] is not None:
+        return best
+    hinted = [each for each in tried if (each[1] or not json) and _hint(each[0], text)]
+    return next(iter(hinted), None)
+
+
+def _hint(framework: Framework, text: str) -> re.Match[str] | None:
+    """A line that is no comment, with an option of the framework's."""
+    return re.search(rf"^(?!\s*(?:#|//)).*(?:{framework.hint})", text, re.MULTILINE)
+
+
+def _parsed(framework: Framework, text: str) -> tuple[str, Settings | None]:
+    """What is wrong with a text, or the options of the one launch in it."""
+    try:
+        found = framework.parse(text)
+    except SpecError as error:
+        return str(error), None
+    undecided = [(line, name) for line, settings in found for name in settings if name.startswith(UNDECIDED)]
+    launches = [(line, settings) for line, settings in found if framework.signs & settings.keys()]
+    if undecided and (len(launches) != 1 or undecided[0][1] in launches[0][1]):
+        line, name = undecided[0]
+        return f"line {line}: `${name[1:]}` holds options in branches that the file does not decide", None
+    if not launches:
+        hint = _hint(framework, text)
+        line = "" if hint is None else f"line {text.count(chr(10), 0, hint.start()) + 1}: "
+        return f"{line}no degree of {framework.title} and no batch can be read from it", None
+    for (first, one), (second, other) in itertools.pairwise(launches):
+        if name := next((n for n in sorted(framework.signs) if one.get(n) != other.get(n)), ""):
+            return f"lines {first} and {second} launch with different `{name}`; expected one launch", None
+    return "", max((settings for _, settings in launches), key=len)
+
+
+def model_of(text: str) -> Dimensions | str:
+    """The dimensions of the model that a launch file describes, or its known name; or what keeps it from being read."""
+    found = _recognised(text)
+    if found is None or found[2] is None:
+        return "the file does not say the model"
+    return found[0].model(found[2])
 
 
 def read(text: str, where: str = "launch file", known: Known | None = None) -> Launch:
     """The fields of a plan that a launch file says. Raises `SpecError` for what cannot be read."""
-    framework, known = framework_of(text), known or Known()
-    if framework is None:
+    found, known = _recognised(text), known or Known()
+    if found is None:
         raise SpecError(f"{where}: not a launch file; expected one of {', '.join(FRAMEWORKS)}")
-    reader = Reader(_parsed(framework, text, where), where)
+    framework, wrong, settings = found
+    if settings is None:
+        raise SpecError(f"{where}: {wrong}")
+    reader = Reader(settings, where, text=text)
     size = _SIZE.search(text)
     said = dataclasses.replace(known, accelerators=known.accelerators or (int(size[1]) if size else None))
     fields = framework.fields(reader, said)
@@ -78,14 +159,8 @@ def read(text: str, where: str = "launch file", known: Known | None = None) -> L
         fields=_completed(fields, count, where),
         facts=facts | ({} if count is None else {"accelerators": count}),
         unread=reader.left(framework.about_model),
+        model=framework.model(reader.settings),
     )
-
-
-def _parsed(framework: Framework, text: str, where: str) -> dict[str, Any]:
-    try:
-        return framework.parse(text)
-    except SpecError as error:
-        raise SpecError(f"{where}: {error}") from None
 
 
 def _completed(fields: dict[str, Any], accelerators: int | None, where: str) -> Mapping[str, Any]:

@@ -12,6 +12,10 @@ are divided by the tensor axes of its layer (rule `mlp_moe`). The axis tensor_se
 pipeline runs all forward passes before the backward ones: GPipe, and gradient accumulation without a pipeline.
 `remat_policy` minimal_with_context keeps every product and the attention (none), minimal all but the attention's
 inside (selective).
+
+Products overlap with tensor traffic under Transformer Engine's 8-bit recipes alone, with one process for each GPU.
+All-to-all of heads (ulysses) is for TPUs, which take rings with Tokamax's kernels only. Values of base.yml are read
+where a file says nothing.
 """
 
 import math
@@ -21,6 +25,7 @@ from typing import Any
 from costmodel.inputs import Plan, Workload
 from optimize.launch import text as _text
 from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings, divided, has_experts
+from optimize.launch.maxtext_model import MODEL_NAMES, model_read, model_settings
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
 """Axes of the mesh, from the inside out."""
@@ -31,7 +36,14 @@ PRECISIONS: dict[str, Settings] = {
     "fp32": {"dtype": "float32", "quantization": ""},
     "bf16": {"dtype": "bfloat16", "quantization": ""},
     "fp8_tensor": {"dtype": "bfloat16", "quantization": "fp8"},
+    "mxfp8": {"dtype": "bfloat16", "quantization": "te_mxfp8"},
 }
+OVERLAPPED = {"fp8_tensor": "te_fp8_delayedscaling", "mxfp8": "te_mxfp8"}
+"""Recipes whose products overlap with tensor traffic."""
+QUANTIZATIONS = {
+    "": None, "fp8": "fp8_tensor", "fp8_full": "fp8_tensor", "fp8_gpu": "fp8_tensor", "te_mxfp8": "mxfp8",
+    "te_fp8_delayedscaling": "fp8_tensor", "te_fp8_currentscaling": "fp8_tensor",
+}  # fmt: skip
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 
 _ANY = {
@@ -49,7 +61,8 @@ _ANY = {
 }
 _STAGES = ({"schedule": ("gpipe",)}, {"pipeline": (1,), "schedule": ("one_f_one_b",)})
 _SEQUENCES = (
-    {"sequence_parallel": (True,), "overlap_tensor": (True, False)},
+    {"sequence_parallel": (True,), "overlap_tensor": (False,)},
+    {"sequence_parallel": (True,), "overlap_tensor": (True,), "precision": tuple(OVERLAPPED)},
     {"sequence_parallel": (False,), "overlap_tensor": (False,)},
 )
 _SHARDS = (
@@ -80,16 +93,29 @@ def maxtext_settings(job: Job) -> Settings:
         settings |= {"num_layers_per_pipeline_stage": max(1, job.layers // plan.pipeline), "num_pipeline_repeats": 1}
     if plan.context > 1:
         settings["context_parallel_strategy"] = KINDS[plan.context_kind, plan.overlap_context]
-    settings |= {
+    settings |= _machine(job) | {
         "shard_optimizer_over_data": plan.zero_stage == 1,
         "remat_policy": REMATS.get(plan.recompute, REMATS["none"]),
-        "te_comm_gemm_overlap": "full" if plan.overlap_tensor else "disabled",
-        "attention": "flash" if plan.attention.startswith("flash") else "dot_product",
+        "te_comm_gemm_overlap": "full" if plan.overlap_tensor and plan.precision in OVERLAPPED else "disabled",
         "opt_type": OPTIMIZERS.get(plan.optimizer, "adamw"),
         "grad_dtype": DTYPES.get(plan.gradient_dtype, "float32"),
         **PRECISIONS.get(plan.precision, PRECISIONS["bf16"]),
     }
-    return settings
+    if plan.overlap_tensor and plan.precision in OVERLAPPED:
+        settings["quantization"] = OVERLAPPED[plan.precision]
+    return settings | (model_settings(job.model) or {})
+
+
+def _machine(job: Job) -> Settings:
+    """The hardware and its attention kernels: Tokamax's for context parallelism on TPUs, cuDNN's on GPUs."""
+    plan, fused = job.plan, job.plan.attention.startswith("flash")
+    if job.machine == "tpu":
+        settings: Settings = {"hardware": "tpu", "attention": "flash" if fused else "dot_product"}
+        exchanged = {"context_parallel_load_balance": False} if plan.context_kind == "all_to_all" else {}
+        return settings | ({"use_tokamax_splash": True} | exchanged if plan.context > 1 and fused else {})
+    settings = {"hardware": "gpu_multiprocess" if plan.overlap_tensor else "gpu"}
+    settings |= {"attention": "cudnn_flash_te" if fused else "dot_product"}
+    return settings | ({"packing": False} if plan.context > 1 else {"max_segments_per_seq": 32} if fused else {})
 
 
 def _degrees(plan: Plan) -> dict[str, int]:
@@ -191,12 +217,12 @@ def _batch_read(reader: Reader, fields: dict[str, Any], known: Known) -> dict[st
 def _options_read(reader: Reader) -> dict[str, Any]:
     modes = {name: mode for mode, name in REMATS.items()}
     narrow, dtype = reader.raw("quantization"), reader.word("dtype", {v: k for k, v in DTYPES.items()}, "bf16")
-    if narrow not in (None, "", "fp8"):
-        raise reader.wrong("quantization", "nothing or fp8")
+    if narrow not in (None, *QUANTIZATIONS):
+        raise reader.wrong("quantization", f"nothing or one of {', '.join(filter(None, QUANTIZATIONS))}")
     backends = {"autoselected": "flash", "flash": "flash", "cudnn_flash_te": "flash", "dot_product": "unfused"}
     return {
         "recompute": reader.word("remat_policy", modes, "full"),
-        "precision": "fp8_tensor" if narrow else dtype,
+        "precision": QUANTIZATIONS[narrow or ""] or dtype,
         "gradient_dtype": reader.word("grad_dtype", {v: k for k, v in DTYPES.items()}, "fp32"),
         "optimizer": reader.word("opt_type", {v: k for k, v in OPTIMIZERS.items()}, "adam"),
         "attention": reader.word("attention", backends, "flash"),
@@ -220,30 +246,56 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
         yield from _job_rules(plan, workload)
 
 
+def machine_rules(plan: Plan, machine: str) -> Iterator[str]:
+    """What the kernels of a machine ask for."""
+    exchanged = plan.context > 1 and plan.context_kind == "all_to_all"
+    if machine == "gpu" and exchanged:
+        yield "`context_kind` is all_to_all; MaxText exchanges heads (ulysses) on TPUs only"
+    if machine == "tpu" and plan.overlap_tensor:
+        yield "`overlap_tensor` is on; MaxText overlaps tensor traffic on GPUs only"
+    if machine == "tpu" and plan.context > 1 and plan.attention == "unfused":
+        yield f"`attention` is {plan.attention} with `context` {plan.context}; MaxText divides it in flash on TPUs"
+
+
 def _job_rules(plan: Plan, workload: Workload) -> Iterator[str]:
     if has_experts(workload) and plan.expert == 1 and plan.expert_tensor != plan.tensor:
         yield f"`expert_tensor` is {plan.expert_tensor}; MaxText divides experts by the tensor axis, {plan.tensor}"
+    if plan.context > 1 and int(workload.sequence) % plan.context**2:
+        yield f"`context` is {plan.context}; MaxText divides the sequence by its square"
     count = plan.microbatches(int(workload.batch))
     if plan.pipeline > 1 and count % plan.pipeline:
         yield f"there are {count:g} microbatches; MaxText wants a multiple of `pipeline` {plan.pipeline}"
 
 
+def elsewhere(plan: Plan) -> Iterator[str]:
+    """How the processes are started."""
+    if plan.overlap_tensor:
+        yield "one process for each GPU, which overlapped tensor traffic wants"
+
+
 FRAMEWORK = Framework(
     name="maxtext",
     title="MaxText",
+    version="e591f30c (2026-08-22)",
     file="launch-maxtext.yml",
     alternatives=ALTERNATIVES,
     settings=maxtext_settings,
     fields=maxtext_fields,
     rules=rules,
+    elsewhere=elsewhere,
+    machine_rules=machine_rules,
+    model=model_read,
     dump=_text.dump_yaml,
     parse=_text.parse_pairs,
-    recognises=lambda text: any(f"ici_{axis}_parallelism" in text for axis in AXES) or "per_device_batch_size" in text,
+    signs=frozenset(f"{part}_{axis}_parallelism" for part in ("ici", "dcn") for axis in AXES)
+    | {"per_device_batch_size", "num_pipeline_microbatches"},
+    hint=r"\b(?:ici|dcn)_\w+_parallelism\b|\bper_device_batch_size\b",
     about_model=frozenset(
         "base_config model_name run_name base_output_directory dataset_path dataset_type dataset_name tokenizer_path "
         "tokenizer_type steps learning_rate warmup_steps_fraction enable_checkpointing async_checkpointing "
-        "checkpoint_period base_emb_dim base_num_query_heads base_num_kv_heads base_mlp_dim base_num_decoder_layers "
-        "head_dim vocab_size num_experts num_experts_per_tok decoder_block mlp_activations weight_dtype hardware "
-        "profiler log_period adam_b1 adam_b2 adam_eps adam_weight_decay gradient_clipping_threshold scan_layers".split()
-    ),
+        "checkpoint_period profiler log_period "
+        "weight_dtype hardware packing max_segments_per_seq use_tokamax_splash context_parallel_load_balance "
+        "adam_b1 adam_b2 adam_eps adam_weight_decay gradient_clipping_threshold scan_layers".split()
+    )
+    | MODEL_NAMES,
 )

@@ -13,30 +13,35 @@ only (`validate_args`). An expert's tensor degree is that of the layer unless gi
 
 from optimize.launch import text as _text
 from optimize.launch.framework import Framework
+from optimize.launch.megatron_model import model_read
 from optimize.launch.megatron_read import megatron_fields
 from optimize.launch.megatron_rules import ALTERNATIVES, elsewhere, rules
+from optimize.launch.megatron_words import SIGNS
 from optimize.launch.megatron_write import megatron_settings
 
 ABOUT_MODEL = frozenset(
-    "num-layers hidden-size ffn-hidden-size num-attention-heads group-query-attention num-query-groups kv-channels "
-    "max-position-embeddings position-embedding-type use-rotary-position-embeddings rotary-base rotary-percent "
-    "swiglu normalization norm-epsilon disable-bias-linear add-qkv-bias untie-embeddings-and-output-weights num- "
-    "experts moe-ffn-hidden-size moe-router-topk moe-layer-freq moe-shared-expert-intermediate-size vocab-size "
-    "tokenizer-type tokenizer-model data-path split mock-data data-cache-path num-workers train-iters train-samples "
-    "lr min-lr lr-decay-style lr-decay-iters lr-warmup-iters lr-warmup-fraction weight-decay clip-grad adam-beta1 "
-    "adam-beta2 adam-eps init-method-std attention-dropout hidden-dropout seed save load save-interval ckpt-format "
-    "log-interval log-throughput eval-interval eval-iters tensorboard-dir wandb-project wandb-exp-name distributed- "
-    "backend distributed-timeout-minutes transformer-impl nnodes nproc-per-node node-rank rdzv-backend rdzv- "
-    "endpoint master-addr master-port use-mcore-models moe-grouped-gemm moe-permute-fusion moe-router-load- "
-    "balancing-type moe-aux-loss-coeff moe-router-dtype moe-router-num-groups moe-router-group-topk moe-router- "
-    "score-function moe-router-enable-expert-bias moe-router-topk-scaling-factor multi-latent-attention q-lora-rank "
-    "kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim qk-layernorm no-gradient-accumulation-fusion manual-gc "
-    "manual-gc-interval".split()
+    """
+    num-layers hidden-size ffn-hidden-size num-attention-heads group-query-attention num-query-groups kv-channels
+    max-position-embeddings position-embedding-type use-rotary-position-embeddings rotary-base rotary-percent swiglu
+    normalization norm-epsilon disable-bias-linear add-qkv-bias untie-embeddings-and-output-weights num-experts
+    moe-ffn-hidden-size moe-router-topk moe-layer-freq moe-shared-expert-intermediate-size vocab-size tokenizer-type
+    tokenizer-model data-path split mock-data data-cache-path num-workers train-iters train-samples lr min-lr
+    lr-decay-style lr-decay-iters lr-warmup-iters lr-warmup-fraction weight-decay clip-grad adam-beta1 adam-beta2
+    adam-eps init-method-std attention-dropout hidden-dropout seed save load save-interval ckpt-format log-interval
+    log-throughput eval-interval eval-iters tensorboard-dir wandb-project wandb-exp-name distributed-backend
+    distributed-timeout-minutes transformer-impl nnodes nproc-per-node node-rank rdzv-backend rdzv-endpoint master-addr
+    master-port use-mcore-models moe-grouped-gemm moe-permute-fusion moe-router-load-balancing-type moe-aux-loss-coeff
+    moe-router-dtype moe-router-num-groups moe-router-group-topk moe-router-score-function
+    moe-router-enable-expert-bias moe-router-topk-scaling-factor multi-latent-attention q-lora-rank kv-lora-rank
+    qk-head-dim qk-pos-emb-head-dim v-head-dim qk-layernorm no-gradient-accumulation-fusion manual-gc
+    manual-gc-interval
+    """.split()
 )
 
 FRAMEWORK = Framework(
     name="megatron",
     title="Megatron-LM",
+    version="core 0.20 (d98e8a64, 2026-08-22)",
     file="launch-megatron.sh",
     alternatives=ALTERNATIVES,
     settings=megatron_settings,
@@ -45,6 +50,8 @@ FRAMEWORK = Framework(
     elsewhere=elsewhere,
     dump=_text.dump_flags,
     parse=_text.parse_flags,
-    recognises=lambda text: any(f"--{name}" in text for name in ("tensor-model-parallel-size", "micro-batch-size")),
+    signs=SIGNS,
+    hint=rf"--(?:{'|'.join(sorted(SIGNS)).replace('-', '[-_]')})",
     about_model=ABOUT_MODEL,
+    model=model_read,
 )

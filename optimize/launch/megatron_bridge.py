@@ -3,18 +3,26 @@
 Names: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/config.py at 003e863 (sections), comm_overlap.py at
 0685ff5 and mixed_precision.py at 0509780 (recipes by name); the fields of `model`, `ddp` and `optimizer` are those of
 Megatron's core, megatron/core/model_parallel_config.py at 02aa3ee. A recipe has defaults of its own, so every option
-that a plan decides is written, off as well as on. Without `mixed_precision` bf16 is read.
+that a plan decides is written, off as well as on (`OFF`). Without `mixed_precision` bf16 is read.
+
+`comm_overlap` is written as null: a section that a recipe has resets the fields of `model` and `ddp` to values of its
+own, and one that it has not cannot be overridden field by field. The fields themselves are written instead; those of a
+section are read, and win. Megatron-FSDP takes the type of its gradients from a field that no override can set, so they
+have that of the weights.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from costmodel.inputs import Plan, Workload
 from optimize.launch import megatron_rules
 from optimize.launch import text as _text
+from optimize.launch.dimensions import Dimensions
 from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings
+from optimize.launch.megatron_model import RANKS, model_read
 from optimize.launch.megatron_read import megatron_fields
-from optimize.launch.megatron_words import PRECISIONS, UNFUSED
+from optimize.launch.megatron_words import PRECISIONS, SIGNS, UNFUSED
 from optimize.launch.megatron_write import megatron_settings
 
 NAMES = {
@@ -36,9 +44,9 @@ NAMES = {
     "num-layers": "model.num_layers",
     "seq-length": "model.seq_length",
     "overlap-moe-expert-parallel-comm": "model.overlap_moe_expert_parallel_comm",
+    "tp-comm-overlap": "model.tp_comm_overlap",
     "micro-batch-size": "train.micro_batch_size",
     "global-batch-size": "train.global_batch_size",
-    "tp-comm-overlap": "comm_overlap.tp_comm_overlap",
     "use-distributed-optimizer": "ddp.use_distributed_optimizer",
     "use-megatron-fsdp": "ddp.use_megatron_fsdp",
     "data-parallel-sharding-strategy": "ddp.data_parallel_sharding_strategy",
@@ -51,6 +59,30 @@ NAMES = {
     "optimizer-offload-fraction": "optimizer.optimizer_offload_fraction",
     "ckpt-format": "checkpoint.ckpt_format",
 }
+_MODEL = {
+    "hidden-size": "hidden_size",
+    "ffn-hidden-size": "ffn_hidden_size",
+    "num-attention-heads": "num_attention_heads",
+    "num-query-groups": "num_query_groups",
+    "kv-channels": "kv_channels",
+    "vocab-size": "vocab_size",
+    "swiglu": "gated_linear_unit",
+    "normalization": "normalization",
+    "qk-layernorm": "qk_layernorm",
+    "add-qkv-bias": "add_qkv_bias",
+    "position-embedding-type": "position_embedding_type",
+    "attention-dropout": "attention_dropout",
+    "hidden-dropout": "hidden_dropout",
+    "num-experts": "num_moe_experts",
+    "moe-router-topk": "moe_router_topk",
+    "moe-ffn-hidden-size": "moe_ffn_hidden_size",
+    "moe-shared-expert-intermediate-size": "moe_shared_expert_intermediate_size",
+    "moe-router-group-topk": "moe_router_group_topk",
+    **{rank: rank.replace("-", "_") for rank in RANKS.values()},
+}
+_OFF_IN_A_MODEL = ("swiglu", "qk-layernorm", "add-qkv-bias")
+MODEL = {flag: f"model.{name}" for flag, name in _MODEL.items()}
+"""What a model is like, where it is written under another name than in Megatron-LM's flags."""
 SWITCHES = (
     "sequence-parallel", "tp-comm-overlap", "use-distributed-optimizer", "use-megatron-fsdp", "overlap-grad-reduce",
     "overlap-param-gather",
@@ -58,10 +90,38 @@ SWITCHES = (
 TWICE = {
     "model.seq_length": "dataset.seq_length",
     "ddp.use_distributed_optimizer": "optimizer.use_distributed_optimizer",
+    "ddp.overlap_param_gather": "optimizer.overlap_param_gather",
+}
+"""Options that two sections repeat."""
+SECTION = {
+    "model.tp_comm_overlap": "comm_overlap.tp_comm_overlap",
+    "model.overlap_moe_expert_parallel_comm": "comm_overlap.overlap_moe_expert_parallel_comm",
+    "model.overlap_p2p_comm": "comm_overlap.overlap_p2p_comm",
     "ddp.overlap_grad_reduce": "comm_overlap.overlap_grad_reduce",
     "ddp.overlap_param_gather": "comm_overlap.overlap_param_gather",
 }
-"""Options that two sections repeat."""
+"""Fields that the section `comm_overlap` sets, where a recipe or a file has one."""
+OFF: Settings = {
+    "model.virtual_pipeline_model_parallel_size": None,
+    "model.pipeline_model_parallel_layout": None,
+    "model.num_layers_in_first_pipeline_stage": None,
+    "model.num_layers_in_last_pipeline_stage": None,
+    "model.account_for_embedding_in_pipeline_split": False,
+    "model.account_for_loss_in_pipeline_split": False,
+    "model.overlap_p2p_comm": False,
+    "model.batch_p2p_comm": True,
+    "model.overlap_moe_expert_parallel_comm": False,
+    "model.delay_wgrad_compute": False,
+    "model.recompute_granularity": None,
+    "model.recompute_method": None,
+    "model.recompute_num_layers": None,
+    "model.recompute_modules": None,
+    "ddp.num_distributed_optimizer_instances": 1,
+    "optimizer.use_precision_aware_optimizer": False,
+    "optimizer.optimizer_cpu_offload": False,
+    "comm_overlap": None,
+}
+"""What a recipe may have left set, as it is where a plan says nothing of it."""
 FUSIONS = ("model.bias_activation_fusion", "model.masked_softmax_fusion", "model.bias_dropout_fusion")
 RECIPES = {
     "fp16_mixed": "fp16",
@@ -69,42 +129,90 @@ RECIPES = {
     "bf16_with_fp8_delayed_scaling_mixed": "fp8_tensor",
     "bf16_with_fp8_subchannel_scaling_mixed": "fp8_block",
     "bf16_with_mxfp8_mixed": "mxfp8",
+    "bf16_with_nvfp4_mixed": "nvfp4",
 }
 _READ_AS = {"bf16_with_fp8_current_scaling_mixed": "fp8_tensor"}
-_LIMITED = {"precision": tuple(RECIPES.values()), "gradient_dtype": ("fp32", "fp16"), "state_dtype": ("fp32",)}
-ALTERNATIVES: tuple[Alternative, ...] = tuple({**allowed, **_LIMITED} for allowed in megatron_rules.ALTERNATIVES)
-P2P = "comm_overlap.overlap_p2p_comm"
+_LIMITED = {"precision": tuple(RECIPES.values()), "state_dtype": ("fp32",)}
+_GRADIENTS = (
+    {"zero_stage": (0, 1), "gradient_dtype": ("fp32", "fp16")},
+    {"zero_stage": (2, 3), "gradient_dtype": ("bf16", "fp16")},
+)
+ALTERNATIVES: tuple[Alternative, ...] = tuple(
+    {**allowed, **_LIMITED, **gradients} for allowed in megatron_rules.ALTERNATIVES for gradients in _GRADIENTS
+)
+P2P = "model.overlap_p2p_comm"
 
 
 def bridge_settings(job: Job) -> Settings:
     """The flags of Megatron-LM under their names here, switches spelled out."""
     flags = megatron_settings(job)
     flags |= {switch: False for switch in SWITCHES if switch not in flags}
-    settings = {NAMES[flag]: value for flag, value in flags.items() if flag in NAMES}
-    if "model.recompute_modules" in settings:
-        modules = settings["model.recompute_modules"]
-        settings["model.recompute_modules"] = modules if isinstance(modules, list) else [modules]
-    settings.setdefault("model.recompute_granularity", None)
+    settings = OFF | {NAMES[flag]: value for flag, value in flags.items() if flag in NAMES}
+    settings |= _model_settings(flags)
+    if isinstance(module := settings["model.recompute_modules"], str):
+        settings["model.recompute_modules"] = [module]
     if job.plan.virtual_stages > 1:
         settings |= {"model.virtual_pipeline_model_parallel_size": job.plan.virtual_stages}
-        settings |= {P2P: job.plan.overlap_pipeline}
+        settings |= {P2P: job.plan.overlap_pipeline, "model.batch_p2p_comm": not job.plan.overlap_pipeline}
+    if job.plan.overlap_expert:
+        settings["model.moe_shared_expert_overlap"] = False
     settings |= dict.fromkeys(FUSIONS, job.plan.fused_kernels)
     settings |= {second: settings[first] for first, second in TWICE.items()}
     recipes = {precision: recipe for recipe, precision in RECIPES.items()}
     return settings | {"mixed_precision": recipes.get(job.plan.precision, "bf16_mixed")}
 
 
+def _model_settings(flags: Settings) -> Settings:
+    """What the model is like; nothing where Megatron-LM has no flags for it."""
+    if "hidden-size" not in flags:
+        return {}
+    settings = {name: flags[flag] for flag, name in MODEL.items() if flag in flags}
+    settings |= {name: False for flag, name in MODEL.items() if flag in _OFF_IN_A_MODEL and flag not in flags}
+    settings |= {"model.num_layers": flags["num-layers"], "model.add_bias_linear": "disable-bias-linear" not in flags}
+    settings["model.share_embeddings_and_output_weights"] = "untie-embeddings-and-output-weights" not in flags
+    if frequency := flags.get("moe-layer-freq"):
+        dense, others = map(int, re.findall(r"\*(\d+)", frequency))
+        settings["model.moe_layer_freq"] = [0] * dense + [1] * others
+    return settings
+
+
+def bridge_model(settings: Mapping[str, Any]) -> Dimensions | str:
+    """The model, where the overrides say all of it."""
+    if "model.hidden_size" not in settings:
+        return "a recipe, which is not in the file, describes the model"
+    flags = {flag: settings[name] for flag, name in MODEL.items() if settings.get(name) is not None}
+    if "q-lora-rank" in flags:
+        flags["multi-latent-attention"] = True
+    biased, tied = (
+        settings.get(f"model.{name}") for name in ("add_bias_linear", "share_embeddings_and_output_weights")
+    )
+    flags |= {"disable-bias-linear": biased is False, "untie-embeddings-and-output-weights": tied is False}
+    flags |= {
+        "num-layers": settings.get("model.num_layers"),
+        "max-position-embeddings": settings.get("model.seq_length"),
+    }
+    frequency = settings.get("model.moe_layer_freq")
+    if isinstance(frequency, list):
+        flags["moe-layer-freq"] = "+".join(f"[{kind}]" for kind in frequency)
+    return model_read(flags | {"group-query-attention": "num-query-groups" in flags})
+
+
 def bridge_fields(reader: Reader, known: Known) -> dict[str, Any]:
     """Back to Megatron-LM's flags, and from those to the plan."""
-    flags = {flag: value for flag, name in NAMES.items() if (value := reader.raw(name)) is not None}
+    said = dict(reader.settings)
+    said |= {first: value for first, second in SECTION.items() if (value := reader.raw(second)) is not None}
     for first, second in TWICE.items():
-        if reader.raw(second) is not None and reader.settings.get(first) not in (None, reader.settings[second]):
+        if reader.raw(second) is not None and said.get(first) not in (None, reader.settings[second]):
             raise reader.wrong(second, f"what `{first}` is")
+    reader = Reader(said, reader.where).sharing(reader)
+    flags = {flag: value for flag, name in NAMES.items() if (value := reader.raw(name)) is not None}
+    reader.used.update(OFF)
     if isinstance(modules := flags.get("recompute-modules"), list) and len(modules) == 1:
         flags["recompute-modules"] = modules[0]
     if "pipeline-model-parallel-layout" in flags:
         flags.pop("num-virtual-stages-per-pipeline-rank", None)
-    if not reader.flag(P2P, default=True):
+    virtual = flags.get("num-virtual-stages-per-pipeline-rank", 1) != 1 or "pipeline-model-parallel-layout" in flags
+    if not reader.flag(P2P, default=virtual):
         flags["no-overlap-p2p-communication"] = True
     if not any([reader.flag(name, default=True) for name in FUSIONS]):
         flags |= dict.fromkeys(UNFUSED, True)
@@ -120,25 +228,38 @@ def _hyphened(recipes: dict[str, str]) -> dict[str, str]:
 def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
     """Rules of Megatron, and the gradients that the recipes of number formats reduce."""
     yield from megatron_rules.rules(plan, workload)
-    own = "fp16" if plan.precision == "fp16" else "fp32"
+    own = "fp16" if plan.precision == "fp16" else "fp32" if plan.zero_stage < 2 else "bf16"
     if plan.gradient_dtype != own:
         yield f"`gradient_dtype` is {plan.gradient_dtype}; the recipe for {plan.precision} reduces in {own}"
+
+
+def elsewhere(plan: Plan) -> Iterator[str]:
+    """The environment that Megatron wants, the recipe, and what overrides cannot set."""
+    yield from megatron_rules.elsewhere(plan)
+    yield "a recipe of the same family of models, behind which these words stand"
+    if plan.precision == "fp8_block":
+        yield "cfg.mixed_precision.fp8 = 'e4m3' on the object of that recipe, which is hybrid"
 
 
 FRAMEWORK = Framework(
     name="megatron-bridge",
     title="Megatron-Bridge",
+    version="067f987d (2026-08-22)",
     file="launch-megatron-bridge.txt",
     alternatives=ALTERNATIVES,
     settings=bridge_settings,
     fields=bridge_fields,
     rules=rules,
+    elsewhere=elsewhere,
+    model=bridge_model,
     dump=_text.dump_overrides,
     parse=_text.parse_overrides,
-    recognises=lambda text: any(word in text for word in ("tensor_model_parallel_size", "train.micro_batch_size")),
-    about_model=frozenset(
-        "model.hidden_size model.ffn_hidden_size model.num_attention_heads model.num_query_groups "
-        "model.num_moe_experts model.vocab_size model.moe_router_topk train.train_iters train.eval_iters "
+    signs=frozenset(NAMES[flag] for flag in SIGNS),
+    hint=r"model_parallel_size\s*[=:]|train\.(?:micro|global)_batch_size",
+    about_model=frozenset(MODEL.values())
+    | frozenset(
+        "model.add_bias_linear model.share_embeddings_and_output_weights model.moe_layer_freq "
+        "model.moe_shared_expert_overlap train.train_iters train.eval_iters "
         "train.eval_interval optimizer.lr optimizer.min_lr optimizer.weight_decay optimizer.adam_beta1 "
         "optimizer.adam_beta2 scheduler.lr_warmup_iters scheduler.lr_decay_iters logger.log_interval checkpoint.save "
         "checkpoint.load checkpoint.save_interval dataset.path dataset.blend rng.seed tokenizer.tokenizer_type".split()

@@ -5,7 +5,7 @@ from typing import Any
 from costmodel.specs import SpecError
 from optimize.launch.framework import Known, Reader, divided
 from optimize.launch.layout import chunk_layers, stage_layers
-from optimize.launch.megatron_words import MODULES, OPTIMIZERS, SHARDING, UNFUSED
+from optimize.launch.megatron_words import FSDP_GRADIENTS, MODULES, OPTIMIZERS, SHARDING, UNFUSED
 
 RECIPES = {"delayed": "fp8_tensor", "tensorwise": "fp8_tensor", "blockwise": "fp8_block", "mxfp8": "mxfp8"}
 BACKENDS = {"auto": "flash", "flash": "flash", "fused": "flash", "unfused": "unfused", "local": "unfused"}
@@ -34,6 +34,9 @@ def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
         "fused_kernels": not all([reader.flag(name) for name in UNFUSED]),
     }
     reader.word("moe-token-dispatcher-type", {"alltoall": 1, "flex": 1}, 1)
+    launched = [reader.raw(name) for name in ("nnodes", "nproc-per-node")]
+    if all(type(count) is int and count > 0 for count in launched):
+        fields["accelerators"] = launched[0] * launched[1]
     fields |= _stages_read(reader, fields["pipeline"], layers_said or known.layers)
     return (
         fields
@@ -123,6 +126,20 @@ def _shards_read(reader: Reader) -> dict[str, Any]:
     }
 
 
+def _gradients_read(reader: Reader, base: str) -> str:
+    """The type in which gradients are summed and sent; Megatron-FSDP has flags of its own for it."""
+    in_bf16, in_32_bits = reader.flag("grad-reduce-in-bf16"), reader.flag("accumulate-allreduce-grads-in-fp32")
+    if reader.flag("use-megatron-fsdp") and reader.raw("data-parallel-sharding-strategy") in SHARDING.values():
+        types = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "auto": base}
+        held = reader.word(FSDP_GRADIENTS[0], types, base)
+        if reader.word(FSDP_GRADIENTS[1], types | {"auto": held}, held) != held:
+            raise reader.wrong(FSDP_GRADIENTS[1], f"{held}, as `{FSDP_GRADIENTS[0]}`")
+        return held
+    if base == "fp16":
+        return "fp32" if in_32_bits else "fp16"
+    return "bf16" if in_bf16 and not in_32_bits else "fp32"
+
+
 def _numbers_read(reader: Reader) -> dict[str, Any]:
     base = "bf16" if reader.flag("bf16") else "fp16" if reader.flag("fp16") else "fp32"
     precision = base
@@ -130,9 +147,6 @@ def _numbers_read(reader: Reader) -> dict[str, Any]:
         precision = reader.word("fp8-recipe", RECIPES, "fp8_tensor")
     if reader.word("fp4-format", {"e2m1": True}, False):
         precision = reader.word("fp4-recipe", {"nvfp4": "nvfp4"}, "nvfp4")
-    gradient = "bf16" if reader.flag("grad-reduce-in-bf16") else "fp32"
-    if base == "fp16" and not reader.flag("accumulate-allreduce-grads-in-fp32"):
-        gradient = "fp16"
     types = {name: name for name in ("fp32", "bf16", "fp16", "fp8")}
     aware = reader.flag("use-precision-aware-optimizer")
     offloaded, fraction = reader.flag("optimizer-cpu-offload"), reader.number("optimizer-offload-fraction")
@@ -141,7 +155,7 @@ def _numbers_read(reader: Reader) -> dict[str, Any]:
         raise reader.wrong("exp-avg-sq-dtype", f"{first}, as `exp-avg-dtype`")
     return {
         "precision": precision,
-        "gradient_dtype": gradient,
+        "gradient_dtype": _gradients_read(reader, base),
         "state_dtype": first if aware else "fp32",
         "offload_optimizer": (1.0 if fraction is None else fraction) if offloaded else 0.0,
         "optimizer": reader.word("optimizer", {name: name for name in OPTIMIZERS}, "adam"),

@@ -39,18 +39,40 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
     yield from _number_rules(plan)
     if plan.zero_stage == 0 and plan.data_shard is not None:
         yield "`data_shard` is given with `zero_stage` 0; Megatron shares nothing then"
-    if plan.optimizer == "muon" and plan.zero_stage:
-        yield "`optimizer` is muon; Megatron's does not divide its states (`zero_stage` 0)"
+    if plan.optimizer != "adam" and plan.zero_stage:
+        yield f"`optimizer` is {plan.optimizer}; Megatron divides the states of adam alone (`zero_stage` 0)"
+    if plan.overlap_expert:
+        yield from _expert_overlap_rules(plan)
     if plan.schedule == "interleaved" and plan.pipeline == 2 and not plan.overlap_pipeline:
         yield "`overlap_pipeline` is off with `pipeline` 2; Megatron interleaves two stages with overlap only"
     if plan.recompute_share < 1:
         yield from _share_rules(plan, None if workload is None else layers(workload))
-    if workload is not None and "gates" in options.modules_of(plan.recompute) and not has_experts(workload):
+    if workload is not None:
+        yield from _job_rules(plan, workload)
+
+
+def _job_rules(plan: Plan, workload: Workload) -> Iterator[str]:
+    """What goes together with the model and its sequence."""
+    if "gates" in options.modules_of(plan.recompute) and not has_experts(workload):
         yield f"`recompute` is {plan.recompute}; Megatron computes gates again alone for experts only"
-    if workload is not None and not has_experts(workload) and plan.expert * plan.expert_tensor > 1:
+    if not has_experts(workload) and plan.expert * plan.expert_tensor > 1:
         yield f"`expert` is {plan.expert} for a model without experts"
-    if workload is not None and plan.context > 1 and int(workload.sequence) % (2 * plan.context):
+    if plan.context > 1 and int(workload.sequence) % (2 * plan.context):
         yield f"`context` is {plan.context}; Megatron divides the sequence by twice that"
+
+
+def _expert_overlap_rules(plan: Plan) -> Iterator[str]:
+    """What `TransformerConfig` asks of `overlap_moe_expert_parallel_comm`."""
+    wrong = {
+        f"`expert` {plan.expert}": plan.expert == 1,
+        f"`pipeline` {plan.pipeline} without virtual stages": plan.pipeline > 1 and plan.virtual_stages == 1,
+        "full recompute": plan.recompute == "full",
+        "recompute of the feed-forward": "feed_forward" in options.modules_of(plan.recompute),
+        "fp32": plan.precision == "fp32",
+    }
+    for what, is_wrong in wrong.items():
+        if is_wrong:
+            yield f"`overlap_expert` is on with {what}; Megatron overlaps experts' traffic without that only"
 
 
 def _number_rules(plan: Plan) -> Iterator[str]:
@@ -80,8 +102,11 @@ def _share_rules(plan: Plan, total: int | None) -> Iterator[str]:
 
 
 def elsewhere(plan: Plan) -> Iterator[str]:
-    """The environment that `validate_args` wants."""
+    """The environment that `validate_args` wants, and what a plan does not decide."""
+    yield "data, tokenizer, learning rate and the number of steps"
     if plan.zero_stage > 1:
         yield "CUDA_DEVICE_MAX_CONNECTIONS is not 1, which Megatron-FSDP wants"
+    elif plan.overlap_expert:
+        yield "CUDA_DEVICE_MAX_CONNECTIONS=32, which overlapped traffic of experts wants"
     elif plan.tensor > 1 or plan.context > 1:
         yield "CUDA_DEVICE_MAX_CONNECTIONS=1 before Blackwell, which tensor and context parallelism want"

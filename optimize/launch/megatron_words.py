@@ -12,8 +12,17 @@ PRECISIONS: dict[str, dict[str, Any]] = {
     "mxfp8": {"bf16": True, "fp8-format": "e4m3", "fp8-recipe": "mxfp8"},
     "nvfp4": {"bf16": True, "fp4-format": "e2m1", "fp4-recipe": "nvfp4"},
 }
+SIGNS = frozenset(
+    {
+        "tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size",
+        "expert-model-parallel-size", "micro-batch-size", "global-batch-size",
+    }
+)  # fmt: skip
+"""Flags of degrees and of batches."""
 OPTIMIZERS = ("adam", "sgd", "muon")
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
+FSDP_GRADIENTS = ("megatron-fsdp-main-grads-dtype", "megatron-fsdp-grad-comm-dtype")
+"""The types in which Megatron-FSDP holds and sends gradients; `auto`, their default, is the weights' own."""
 UNFUSED = ("no-masked-softmax-fusion", "no-bias-gelu-fusion", "no-bias-swiglu-fusion", "no-bias-dropout-fusion")
 
 MODULES = {

@@ -3,7 +3,8 @@
 from costmodel.inputs import Plan, options
 from optimize.launch.framework import Job, Settings
 from optimize.launch.layout import layout
-from optimize.launch.megatron_words import MODULES, OPTIMIZERS, PRECISIONS, SHARDING, UNFUSED
+from optimize.launch.megatron_model import model_flags
+from optimize.launch.megatron_words import FSDP_GRADIENTS, MODULES, OPTIMIZERS, PRECISIONS, SHARDING, UNFUSED
 
 
 def megatron_settings(job: Job) -> Settings:
@@ -23,6 +24,7 @@ def megatron_settings(job: Job) -> Settings:
         settings |= {"expert-model-parallel-size": plan.expert, "expert-tensor-parallel-size": plan.expert_tensor}
         settings |= {"moe-token-dispatcher-type": "alltoall"}
     settings |= _switches(plan) | _stages(job) | _recompute(job) | _shards(plan) | _numbers(plan)
+    settings |= model_flags(job.model, job.sequence) or {}
     return {name: value for name, value in settings.items() if value is not None and value is not False}
 
 
@@ -70,6 +72,7 @@ def _shards(plan: Plan) -> Settings:
     if plan.zero_stage > 1:
         settings |= {"use-megatron-fsdp": True, "data-parallel-sharding-strategy": SHARDING[plan.zero_stage]}
         settings |= {"ckpt-format": "fsdp_dtensor"}
+        settings |= dict.fromkeys(FSDP_GRADIENTS, plan.gradient_dtype)
     if plan.data_shard is not None:
         settings["num-distributed-optimizer-instances"] = plan.data * plan.context // plan.data_shard
     settings["overlap-grad-reduce"] = plan.overlap_data
@@ -80,7 +83,8 @@ def _shards(plan: Plan) -> Settings:
 def _numbers(plan: Plan) -> Settings:
     settings: Settings = {"optimizer": plan.optimizer if plan.optimizer in OPTIMIZERS else None}
     settings |= PRECISIONS[plan.precision]
-    settings["grad-reduce-in-bf16"] = "bf16" in settings and plan.gradient_dtype == "bf16"
+    bf16 = "bf16" in settings and plan.gradient_dtype == "bf16"
+    settings["grad-reduce-in-bf16"] = bf16 and plan.zero_stage < 2
     settings["accumulate-allreduce-grads-in-fp32"] = plan.precision == "fp16" and plan.gradient_dtype == "fp32"
     if plan.state_dtype != "fp32":
         settings |= {"use-precision-aware-optimizer": True}

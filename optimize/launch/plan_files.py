@@ -1,16 +1,34 @@
 """Plan files: the fields of `Plan`, an answer that holds them, or a launch file of a training framework."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel.inputs import layers
-from costmodel.specs import PLAN_CHECKS, SpecError, convert, load_workload, plain, plan_from, read_mapping, read_text
+from costmodel.inputs import Workload, layers
+from costmodel.models import Latent
+from costmodel.specs import (
+    PLAN_CHECKS,
+    SpecError,
+    convert,
+    load_workload,
+    plain,
+    plan_from,
+    read_mapping,
+    read_text,
+    workload_from,
+)
 from optimize.launch.framework import Known, has_experts
+
+TABLE = "model_table"
+"""Beside `model`: the dimensions of a model that a launch file describes."""
 
 
 def read_plan_file(path: str, beside: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Fields of the plan, and with a launch file batch, sequence, accelerators and software; and options of a launch
     file that may change the cost and that nothing here stands for.
+
+    Where no model is named `beside` it, the one that a launch file describes: its name, or under `model_table` its
+    dimensions.
 
     A launch file may leave open how many layers or accelerators there are: taken from what was given `beside` it.
     """
@@ -20,13 +38,39 @@ def read_plan_file(path: str, beside: Mapping[str, Any]) -> tuple[dict[str, Any]
     if framework_of(text) is None:
         return _plan_fields(path, where), ()
     known = _known(beside)
+    model = {} if "model" in beside else _model(text, where)
+    if "model" in model:
+        known = _known({**beside, **model, "sequence": beside.get("sequence", 1), "batch": beside.get("batch", 1)})
     launch = read(text, where, known)
     count = launch.facts.get("layers", known.layers)
     if known.layers is not None and count != known.layers:
         raise SpecError(f"{where}: `num-layers` is {count}; expected the {known.layers} layers of the model")
     facts = {name: launch.facts[name] for name in ("batch", "sequence", "accelerators") if name in launch.facts}
     software = {"software": launch.framework}
-    return software | facts | convert(launch.fields, PLAN_CHECKS, where), launch.unread
+    return software | facts | model | convert(launch.fields, PLAN_CHECKS, where), launch.unread
+
+
+def _model(text: str, where: str) -> dict[str, Any]:
+    """The model that the file describes. Raises `SpecError` with what keeps it from being read."""
+    from optimize.launch.frameworks import model_of
+
+    model = model_of(text)
+    if isinstance(model, str):
+        raise SpecError(f"{where}: `model` is missing, and {model}; expected --model with a name such as llama3-8b")
+    return (
+        {"model": model["name"]}
+        if "name" in model
+        else {"model": f"model of {where.removeprefix('plan ')}", TABLE: model}
+    )
+
+
+def model_in_file(given: Mapping[str, Any]) -> Workload:
+    """The model of a launch file, for the sequence and the batch that were given."""
+    sizes = {name: given[name] for name in ("sequence", "batch") if name in given}
+    table = {"family": "moe" if "experts" in given[TABLE] else "decoder", **given[TABLE]}
+    if isinstance(latent := table.get("latent"), Latent):
+        table["latent"] = dataclasses.asdict(latent)
+    return workload_from({"name": given["model"], **table}, sizes, str(given["model"]))
 
 
 def is_launch_file(path: str) -> bool:
@@ -49,7 +93,7 @@ def _known(beside: Mapping[str, Any]) -> Known:
     """What the model and the command line say. A wrong model is told where it is read for good."""
     count = beside.get("accelerators")
     try:
-        workload = load_workload(beside["model"])
+        workload = load_workload(beside["model"]) if TABLE not in beside else model_in_file(beside)
     except (KeyError, SpecError):
         return Known(accelerators=count)
     return Known(layers=layers(workload), accelerators=count, has_experts=has_experts(workload))

@@ -5,18 +5,21 @@ Each pair of functions is inverse to the other on what this package writes; what
 the flat subsets that launch files are made of.
 """
 
+import ast
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from costmodel.specs import SpecError
+from optimize.launch import shell
 
 Settings = dict[str, Any]
 _WORDS = {"true": True, "false": False, "null": None, "none": None, "~": None}
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-[^}]*)?\}|\$(\w+)")
-_SETS = re.compile(r"^\s*(?:export\s+)?(\w+)=([^\s#(]+)\s*(?:#.*)?$", re.MULTILINE)
+_PLAIN = re.compile(r"[\w./:=,-]+")
+"""A word that the shell leaves as it is."""
 
 
 def comments(lines: Iterable[str], mark: str = "#") -> str:
@@ -41,16 +44,35 @@ def literal(text: str) -> Any:
     return text
 
 
-def _words(text: str) -> list[str]:
-    """Words as a shell would see them, with the variables that the text itself sets."""
-    known = {name: value.strip("\"'") for name, value in _SETS.findall(text)}
-    text = _VARIABLE.sub(lambda match: known.get(match[1] or match[2], match[0]), text)
-    words = shlex.shlex(text, posix=True, punctuation_chars="()")
-    words.whitespace_split, words.commenters = True, "#"
-    try:
-        return list(words)
-    except ValueError as error:
-        raise SpecError(f"not valid shell text: {error}") from None
+Found = list[tuple[int, Settings]]
+"""What a text may mean: the line and the options of each command of a script, or of the whole file."""
+
+
+def _by_command(text: str, options: Callable[[list[str]], Settings]) -> Found:
+    """The options of each command; those of what variables hold, where no command has any."""
+    found = [(line, options(_exploded(words))) for line, words in shell.commands(text) if words[0] not in _SAY]
+    if any(settings for _, settings in found):
+        return [(line, settings) for line, settings in found if settings]
+    line, words = shell.held(text)
+    return [(line, options(_exploded(words)))]
+
+
+_SAY = ("echo", "printf", "cat", "mkdir", "cd", "rm", "test", "[", "[[")
+_OPTIONS = re.compile(r"(^|\s)['\"]?(--\w|[+~]*\w[\w.]*=)")
+
+
+def _exploded(words: list[str]) -> list[str]:
+    """Words of which one is a quoted list of options are those options."""
+    split: list[str] = []
+    for word in words:
+        if re.search(r"[\s'\"]", word) and _OPTIONS.search(word) and not word.startswith(("[", "{")):
+            try:
+                split += shlex.split(word, comments=True)
+            except ValueError:
+                split += word.split()
+        else:
+            split.append(word)
+    return split
 
 
 def dump_flags(settings: Settings, notes: tuple[str, ...]) -> str:
@@ -63,31 +85,63 @@ def _shell(value: Any) -> str:
     return " ".join(map(shlex.quote, map(str, value if isinstance(value, list) else [value])))
 
 
-def parse_flags(text: str) -> Settings:
-    """Every `--name`, with its values up to the next one: none is True, several are a list."""
+def parse_flags(text: str) -> Found:
+    """Every `--name` of each command, with its values up to the next one: none is True, several are a list."""
+    return _by_command(text, flags)
+
+
+def flags(words: list[str]) -> Settings:
+    """The options of a command. What stands before the program's file is the launcher's, `nnodes` and so on."""
     settings: Settings = {}
     name, values = "", []
-    for word in (*_words(text.replace("\\\n", " ")), "--"):
-        if not word.startswith("--") and word not in ("(", ")"):
+    for word in (*(word for word in words if word not in ("$@", "$*")), "--"):
+        if word.startswith(shell.UNDECIDED):
+            settings[word] = word
+        elif not re.match(r"--(\w|$)", word):
             values.append(literal(word))
-            continue
-        if name:
-            settings[name] = True if not values else values[0] if len(values) == 1 else values
-        name, equals, value = word.strip("()").removeprefix("--").partition("=")
-        name, values = name.replace("_", "-"), [literal(value)] if equals else []
+        else:
+            while len(values) > 1 and str(values[-1]).startswith("$"):
+                settings[str(values.pop())] = True  # more options, of which nothing is known
+            if name:
+                settings[name] = True if not values else values[0] if len(values) == 1 else values
+            name, equals, value = word.removeprefix("--").partition("=")
+            name, values = name.replace("_", "-"), [literal(value)] if equals else []
+    for name in _LAUNCHERS & settings.keys():
+        value = settings[name]
+        settings[name] = value[0] if isinstance(value, list) else value
     return settings
+
+
+_LAUNCHERS = {"nnodes", "nproc-per-node", "node-rank", "master-addr", "master-port", "rdzv-endpoint", "rdzv-backend"}
 
 
 def dump_overrides(settings: Settings, notes: tuple[str, ...]) -> str:
     """`section.name=value`, one a line, to be put behind a command."""
-    return comments(notes) + "".join(f"{name}={_plain(value)}\n" for name, value in settings.items())
+    words = [f"{name}={_hydra(value)}" for name, value in settings.items()]
+    return comments(notes) + "".join(f"{word if _PLAIN.fullmatch(word) else repr(word)}\n" for word in words)
 
 
-def parse_overrides(text: str) -> Settings:
+def _hydra(value: Any) -> str:
+    """A value in Hydra's grammar: a text of other than plain letters in double quotes, the word then in single ones."""
+    return f'"{value}"' if isinstance(value, str) and not re.fullmatch(r"[\w./:-]+", value) else _plain(value)
+
+
+def parse_overrides(text: str) -> Found:
     """`section.name=value` words, or the nested YAML of an override file."""
-    pairs = [word.lstrip("+-").partition("=") for word in _words(text.replace("\\\n", " ")) if "=" in word]
-    settings = {name: literal(value) for name, _, value in pairs if re.fullmatch(r"\w+(\.\w+)+|mixed_precision", name)}
-    return settings or parse_yaml(text)
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if lines and all(re.match(r"\s*['\"]?[+~]*\w[\w.]*=", line) for line in lines):
+        return [(1, _overrides(_exploded(lines)))]
+    found = [each for each in _by_command(text, _overrides) if each[1]] if "=" in text else []
+    return [*found, (1, parse_yaml(text))]
+
+
+def _overrides(words: list[str]) -> Settings:
+    pairs = [word.lstrip("+-").partition("=") for word in words if "=" in word]
+    settings = {name: literal(value) for name, _, value in pairs if _SECTION.fullmatch(name)}
+    return settings | {word: word for word in words if settings and word.startswith(shell.UNDECIDED)}
+
+
+_SECTION = re.compile(r"\w+(\.\w+)+|mixed_precision|comm_overlap")
 
 
 def dump_yaml(settings: Settings, notes: tuple[str, ...]) -> str:
@@ -112,14 +166,20 @@ def parse_yaml(text: str) -> Settings:
     return settings
 
 
-def parse_pairs(text: str) -> Settings:
-    """Flat YAML, or `name=value` words."""
+def parse_pairs(text: str) -> Found:
+    """Flat YAML, or `name=value` words of each command."""
     settings = parse_yaml(text)
-    words = (word.partition("=") for word in _words(text.replace("\\\n", " ")) if re.match(r"^[a-z]\w*=", word))
-    return settings | {name: literal(value) for name, _, value in words}
+    found = [each for each in _by_command(text, _pairs) if each[1]] if "=" in text else []
+    return [*found, (1, settings)]
 
 
-IMPORTS = {"FullActivationRematConfig": "torchtitan.distributed.activation_checkpoint"}
+def _pairs(words: list[str]) -> Settings:
+    named = [word for word in words if re.match(r"^[a-z]\w*=", word)]
+    settings = {name: literal(value) for name, _, value in (word.partition("=") for word in named)}
+    return settings | {word: word for word in words if settings and word.startswith(shell.UNDECIDED)}
+
+
+IMPORTS = dict.fromkeys(("FullAC", "FullActivationRematConfig"), "torchtitan.distributed.activation_checkpoint")
 """Modules of the objects of a configuration."""
 
 
@@ -138,20 +198,68 @@ def dump_python(settings: Settings, notes: tuple[str, ...]) -> str:
     return comments(notes) + "def use_plan(config):\n" + "".join(imports + lines) + "    return config\n"
 
 
-def parse_python(text: str) -> Settings:
-    """`config.section.name = value` lines, or `--section.name value` words."""
+def parse_titan(text: str) -> Found:
+    """torchtitan: TOML of releases to 0.2, Python of later ones, or `--section.name value` words."""
+    for read in (_toml, _python):
+        if (found := read(text)) is not None:
+            return found
+    return [(line, _dotted(settings)) for line, settings in parse_flags(text)]
+
+
+def _toml(text: str) -> Found | None:
+    try:
+        content = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
+    return [(1, dict(_flat("", content)))]
+
+
+def _dotted(settings: Settings) -> Settings:
+    kept = {name: value for name, value in settings.items() if "." in name or name.startswith(shell.UNDECIDED)}
+    return {name.replace("-", "_"): value for name, value in kept.items()}
+
+
+def _python(text: str) -> Found | None:
+    """Each function that sets `config.section.name = value`, or builds sections with `SectionConfig(name=value)`."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] or [tree]
+    found = [(getattr(node, "lineno", 1), _set_in(node)) for node in functions]
+    return [(line, settings) for line, settings in found if settings] or None
+
+
+def _set_in(function: ast.AST) -> Settings:
     settings: Settings = {}
-    for line in text.splitlines():
-        matched = re.match(r"^\s*\w+\.([a-z_]+(?:\.\w+)*)\s*=\s*([^=].*)$", line)
-        if matched:
-            settings[matched[1]] = literal(re.sub(r"\s+#.*$", "", matched[2]))
-    dotted = {name.replace("-", "_"): value for name, value in parse_flags(text).items() if "." in name}
-    return settings or dotted
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            names = ast.unparse(node.targets[0]).split(".")
+            value = _python_value(node.value)
+            if len(names) > 1 and names[0].isidentifier():
+                settings[".".join(names[1:])] = value
+        called = ast.unparse(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Call) and called in _SECTIONS:
+            settings |= {f"{_SECTIONS[called]}.{each.arg}": _python_value(each.value) for each in node.keywords}
+        if isinstance(node, ast.keyword) and node.arg == "activation_checkpoint":
+            settings[node.arg] = _python_value(node.value)
+    return settings
+
+
+_SECTIONS = {"ParallelismConfig": "parallelism", "TrainingConfig": "training"}
+
+
+def _python_value(node: ast.expr) -> Any:
+    """A literal, or the expression as it stands."""
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return ast.unparse(node)
 
 
 def dump_json(settings: Settings, notes: tuple[str, ...]) -> str:
-    """Dotted names as nested objects. JSON has no comments: the notes are shown elsewhere."""
-    nested: dict[str, Any] = {}
+    """Dotted names as nested objects. JSON has no comments: the notes are a key of their own."""
+    nested: dict[str, Any] = {"equipoise": [note.removeprefix("equipoise: ") for note in notes]} if notes else {}
     for name, value in settings.items():
         *sections, last = name.split(".")
         inner = nested
@@ -161,13 +269,15 @@ def dump_json(settings: Settings, notes: tuple[str, ...]) -> str:
     return json.dumps(nested, indent=2) + "\n"
 
 
-def parse_json(text: str) -> Settings:
+def parse_json(text: str) -> Found:
     """Nested objects as dotted names."""
     try:
         content = json.loads(text)
     except ValueError as error:
         raise SpecError(f"not valid JSON: {error}") from None
-    return dict(_flat("", content))
+    if not isinstance(content, dict):
+        raise SpecError("it is JSON, but no object")
+    return [(1, dict(_flat("", content)))]
 
 
 def _flat(prefix: str, content: Any) -> Iterator[tuple[str, Any]]:

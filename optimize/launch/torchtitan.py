@@ -1,19 +1,20 @@
 """torchtitan: a function that changes a configuration, as recipes are written since TOML went (2026-02-23).
 
-Names: pytorch/torchtitan, torchtitan/config/parallelism.py at 15e2431, training.py at f204eb6 and README.md at 1b4a5ca
-("change the configuration directly ... instead of using CLI flags"; the flags `--parallelism.tensor_parallel_degree 8`
-have the same names and are read too); schedules: torch.distributed.pipelining.schedules.get_schedule_class. Fields of
-older versions (`training.local_batch_size`, `seq_len`, `global_batch_size`, `pipeline_parallel_microbatch_size`,
-configs.py at 0014ac2) are read.
+Names: torchtitan/config/configs.py of the release 0.3.0; with `--framework-version main` those of
+torchtitan/config/parallelism.py at 15e2431, training.py at f204eb6 and README.md at 1b4a5ca ("change the configuration
+directly ... instead of using CLI flags"). Read are both, the flags `--parallelism.tensor_parallel_degree 8` of the same
+names, and the TOML files of releases to 0.2; schedules: torch.distributed.pipelining.schedules.get_schedule_class.
 
 How fields are read: weights are shared by `data_parallel_shard_degree` x context ranks. FSDP that gathers weights
 again for the backward pass ("always") is ZeRO 3; that keeps them and reduces each microbatch's gradients is ZeRO 2;
-that defers the reduction to the last one is ZeRO 1; replicas alone are ZeRO 0. Full recompute is an object of
-torchtitan/distributed/activation_checkpoint.py (as in torchtitan_recipes/models/llama3.py at 03d9819). Number formats
-below 16 bits, asynchronous tensor parallelism and the kind of context parallelism are transforms of the model and not
-fields: context ranks are taken to gather keys and values before the attention.
+that defers the reduction to the last one is ZeRO 1 (which 0.3.0 cannot); replicas alone are ZeRO 0. Full recompute is
+an object of torchtitan/distributed/activation_checkpoint.py (as in torchtitan_recipes/models/llama3.py at 03d9819).
+Number formats below 16 bits, asynchronous tensor parallelism and the kind of context parallelism are transforms of the
+model and not fields: context ranks are taken to gather keys and values before the attention.
 """
 
+import dataclasses
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -40,10 +41,15 @@ _ANY = {
     "precision": tuple(DTYPES),
     "gradient_dtype": tuple(DTYPES),
 }
-ALTERNATIVES: tuple[Alternative, ...] = (_ANY | {"context": (1,)}, _ANY | {"overlap_context": (False,)})
+NEWER: tuple[Alternative, ...] = (_ANY | {"context": (1,)}, _ANY | {"overlap_context": (False,)})
+_RELEASED = {"gradient_dtype": ("fp32",), "zero_stage": (0, 2, 3)}
+ALTERNATIVES: tuple[Alternative, ...] = (
+    *(each | _RELEASED for each in NEWER),
+    NEWER[0] | _RELEASED | {"zero_stage": (1,), "data": (1,)},
+)
 
 
-def titan_settings(job: Job) -> Settings:
+def titan_settings(job: Job, newer: bool = False) -> Settings:
     """Assignments, parallelism first."""
     plan = job.plan
     settings: Settings = {
@@ -57,18 +63,36 @@ def titan_settings(job: Job) -> Settings:
     }
     if plan.zero_stage and plan.data * plan.context > 1:
         reshard, defer = RESHARD[plan.zero_stage]
-        settings |= {P + "fsdp_reshard_after_forward": reshard, P + "fsdp_defer_gradient_reduction": defer}
+        settings |= {P + "fsdp_reshard_after_forward": reshard}
+        settings |= {P + "fsdp_defer_gradient_reduction": defer} if newer else {}
     if plan.pipeline > 1:
         settings |= _stages(job)
-    settings |= {
-        T + "num_tokens_per_microbatch_per_dp_rank": plan.microbatch * job.sequence,
-        T + "num_tokens_per_train_step": job.batch * job.sequence,
-        T + "max_context_length": job.sequence,
+    settings |= (_batch if newer else _released_batch)(job) | {
         T + "mixed_precision_param": DTYPES.get(plan.precision, "bfloat16"),
         T + "mixed_precision_reduce": DTYPES.get(plan.gradient_dtype, "float32"),
     }
-    full = plan.recompute == "full"
-    return settings | {"activation_checkpoint": _text.Name("FullActivationRematConfig()") if full else None}
+    full = "FullActivationRematConfig()" if newer else "FullAC.Config()"
+    return settings | {"activation_checkpoint": _text.Name(full) if plan.recompute == "full" else None}
+
+
+def _batch(job: Job) -> Settings:
+    """Tokens of a microbatch and of a step."""
+    pipelined = {P + "num_pp_microbatches": int(job.plan.microbatches(job.batch))} if job.plan.pipeline > 1 else {}
+    return pipelined | {
+        T + "num_tokens_per_microbatch_per_dp_rank": job.plan.microbatch * job.sequence,
+        T + "num_tokens_per_train_step": job.batch * job.sequence,
+        T + "max_context_length": job.sequence,
+    }
+
+
+def _released_batch(job: Job) -> Settings:
+    """Sequences: the local batch is a microbatch, and under a pipeline all of them."""
+    plan = job.plan
+    names = {T + "global_batch_size": job.batch, T + "seq_len": job.sequence}
+    if plan.pipeline == 1:
+        return {T + "local_batch_size": plan.microbatch} | names
+    own = {T + "local_batch_size": job.batch // plan.data, P + "pipeline_parallel_microbatch_size": plan.microbatch}
+    return own | names
 
 
 def _shard(plan: Plan) -> int:
@@ -83,11 +107,11 @@ def _stages(job: Job) -> Settings:
     plan, less = job.plan, (0, 0)
     settings: Settings = {
         P + "pipeline_parallel_schedule": TITLES.get(plan.schedule, "1F1B"),
-        P + "num_pp_microbatches": int(plan.microbatches(job.batch)),
     }
     if SCHEDULES[plan.schedule].folds:
         each, odd = divmod(job.layers, 2 * plan.pipeline)
-        return settings if odd else settings | {P + "pipeline_parallel_layers_per_stage": each} | _less((0, 0))
+        settings |= {} if odd else {P + "pipeline_parallel_layers_per_stage": each}
+        return settings | _less((0, 0))
     each = job.layers // (plan.pipeline * plan.virtual_stages)
     if plan.stage_layers is not None:
         each = math.ceil(max(plan.stage_layers) / plan.virtual_stages)
@@ -238,20 +262,46 @@ def elsewhere(plan: Plan) -> Iterator[str]:
         yield "apply_transforms(config, [ContextParallelTransform(...)]) with an attention that gathers keys and values"
 
 
+def released_elsewhere(plan: Plan) -> Iterator[str]:
+    """What 0.3.0 takes with the model."""
+    yield "the model, as --module and --config, whose sequence is `training.seq_len`"
+    if plan.expert > 1:
+        yield "config.training.disable_cuda_graphs = True where the dispatch of tokens synchronises"
+
+
 FRAMEWORK = Framework(
     name="torchtitan",
     title="torchtitan",
+    version="0.3.0",
     file="launch_torchtitan.py",
     alternatives=ALTERNATIVES,
     settings=titan_settings,
     fields=titan_fields,
     rules=rules,
-    elsewhere=elsewhere,
+    elsewhere=released_elsewhere,
     dump=_text.dump_python,
-    parse=_text.parse_python,
-    recognises=lambda text: "parallelism." in text and "parallel" in text.split("parallelism.", 1)[1],
+    parse=_text.parse_titan,
+    signs=frozenset(
+        {
+            *(f"{P}{name}_parallel_degree" for name in ("tensor", "context", "expert", "pipeline")),
+            *(f"{P}data_parallel_{name}_degree" for name in ("replicate", "shard")),
+            *(f"{T}{name}_batch_size" for name in ("local", "global")),
+            T + "num_tokens_per_microbatch_per_dp_rank",
+            T + "num_tokens_per_train_step",
+        }
+    ),
+    hint=r"\bparallelism\.\w*parallel|\b(?:tensor|pipeline|context)_parallel_degree\b|\bdata_parallel_(?:shard|replicate)_degree",
     about_model=frozenset(
         "training.steps training.max_norm training.dtype training.gc_freq checkpoint.enable metrics.log_freq "
         "optimizer.lr lr_scheduler.warmup_steps debug.seed hf_assets_path dump_folder".split()
     ),
 )
+
+MAIN = dataclasses.replace(
+    FRAMEWORK,
+    version="15e2431 (after 2026-08-21)",
+    alternatives=NEWER,
+    settings=functools.partial(titan_settings, newer=True),
+    elsewhere=elsewhere,
+)
+"""The names that follow 0.3.0."""

@@ -38,6 +38,20 @@ class ImprovedLayers:
             return {"plan": None, "message": self.message}
         return {"plan": self.plan, **self.best, "gain": self.gain, "message": self.message}
 
+    def launched(self, workload: Workload) -> tuple[Plan, ...]:
+        """The placement as plans that a launch file may say, the exact one first; none where it gains nothing.
+
+        The last one computes every layer again as any of them is, which fits wherever the placement does.
+        """
+        if self.best is None or self.gain <= 0:
+            return ()
+        modes = tuple(self.best["recompute_by_block"])
+        used = sorted(set(modes) - {"none"}) or ["none"]
+        whole = Plan(**self.plan, recompute=used[0] if len(used) == 1 else "full")
+        share = 1 - modes.count("none") / len(modes)
+        exact = dataclasses.replace(whole, recompute_share=share) if 0 < share < 1 else whole
+        return (exact, whole) if _recompute_of(workload, exact) == modes else (whole,)
+
     @property
     def message(self) -> str:
         """The improvement in one line."""

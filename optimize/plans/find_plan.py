@@ -15,12 +15,12 @@ from costmodel.measured import FITS, with_margin
 from costmodel.specs import SpecError, expect, nearest
 from optimize.diagnosis import Validation, elasticities, validate
 from optimize.lattice import SEARCHED, Lattice, lattice, plan_precision
-from optimize.launch import FRAMEWORKS
+from optimize.launch import FRAMEWORKS, framework_at
 from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
 from optimize.plans.plan_values import PlanValue, UserObjective, plan_value
-from optimize.plans.restricted import Search, narrow, search_tellable
+from optimize.plans.restricted import Search, in_usual_formats, narrow, search_tellable
 from optimize.plans.result import PlanResult, Ranked, merged
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import runner_ups
@@ -99,18 +99,19 @@ def find_plan_for(
     fixed: Mapping[str, Any] | None = None,
     top: int = 10,
     search: Search = exhaustive.search,
+    version: str | None = None,
     **options: Any,
 ) -> tuple[PlanResult, PlanResult | None]:
     """The answer of `find_plan` for plans that the framework can be told; and that for all, unless it was stopped."""
     if name not in FRAMEWORKS:
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
-    framework, given = FRAMEWORKS[name], dict(fixed or {})
+    framework, given = framework_at(name, version), dict(fixed or {})
     results, why = [], None
-    for alternative in framework.alternatives:
+    for alternative in in_usual_formats(framework.alternatives, given, plan_precision(cluster)):
         narrowed = narrow(given, alternative, plan_precision(cluster))
         if narrowed is None:
             continue
-        tellable = search_tellable(framework, workload, search)
+        tellable = search_tellable(framework, workload, cluster, search)
         try:
             results.append(find_plan(workload, cluster, fixed=narrowed, top=top, search=tellable, **options))
         except CommandError as error:

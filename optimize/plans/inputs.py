@@ -25,6 +25,7 @@ class PlanInputs:
     sharding: Sharding = Sharding()
     only: str | None = None  # a framework whose launcher the plans must suit
     launch: str | None = None  # a framework whose launch file is asked for
+    framework_version: str | None = None  # of the framework; None: the one that it is written for
     margin: float = FITS  # the probability that a plan must fit with
     layers: bool = False  # whether the layers of the best plans are placed one by one
 
@@ -44,5 +45,6 @@ class PlanInputs:
             "margin": self.margin,
             "only": self.only,
             "launch": self.launch,
+            "framework_version": self.framework_version,
             "layers": self.layers,
         }

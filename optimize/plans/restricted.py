@@ -5,10 +5,10 @@ fields that it allows; what lies beyond the table (`Framework.cannot`) is left o
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from costmodel.inputs import Plan, Workload
+from costmodel.inputs import Cluster, Plan, Workload
 from optimize.lattice import Lattice
 from optimize.launch import FREE, Framework
 from optimize.plans.best import Best, Entry
@@ -58,11 +58,23 @@ def narrow(
     return fields
 
 
-def search_tellable(framework: Framework, workload: Workload, search: Search) -> Search:
+def in_usual_formats(
+    alternatives: Sequence[Mapping[str, tuple[Any, ...]]], fixed: Mapping[str, Any], usual: Mapping[str, Any]
+) -> list[Mapping[str, tuple[Any, ...]]]:
+    """The alternatives that allow the usual number format; all of them where none does, or where it is fixed.
+
+    A format is never chosen because another option goes with it alone.
+    """
+    wanted = usual.get("precision", _DEFAULTS["precision"])
+    kept = [each for each in alternatives if wanted in each.get("precision", (_DEFAULTS["precision"],))]
+    return list(alternatives) if "precision" in fixed or not kept else kept
+
+
+def search_tellable(framework: Framework, workload: Workload, cluster: Cluster, search: Search) -> Search:
     """A search whose best plans are those that the framework can be told."""
 
     def keeps(lattice: Lattice, entry: Entry) -> bool:
-        return not framework.cannot(lattice.plan(entry.index), workload)
+        return not framework.cannot(lattice.plan(entry.index), workload, cluster)
 
     def run(lattice: Lattice, value: PlanValue, top: int) -> Best:
         best, kept = Best(), []
@@ -72,7 +84,7 @@ def search_tellable(framework: Framework, workload: Workload, search: Search) ->
             if kept or len(best.top) < factor * top:
                 break
         if best.top and not kept:
-            why = "; ".join(framework.cannot(lattice.plan(best.top[0].index), workload))
+            why = "; ".join(framework.cannot(lattice.plan(best.top[0].index), workload, cluster))
             raise CommandError(Status.infeasible, f"none of the {len(best.top)} best plans can be told: {why}")
         levels = {level: entry for level, entry in best.levels.items() if keeps(lattice, entry)}
         return dataclasses.replace(best, top=tuple(kept[:top]), levels=levels)

@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from costmodel.inputs import Position, options
 from costmodel.inputs.plan import Plan
-from optimize.launch.frameworks import FRAMEWORKS, Known, canonical, has_experts, launch, read
+from optimize.launch.framework import Framework
+from optimize.launch.frameworks import (
+    FRAMEWORKS,
+    VERSIONS,
+    Known,
+    canonical,
+    framework_at,
+    has_experts,
+    launch,
+    read,
+)
 from tests.support.builders import cluster, small_decoder, small_moe
 
 OPTIONS = {
@@ -28,12 +38,18 @@ OPTIONS = {
 DEFAULTS = {f.name: (f.default,) for f in dataclasses.fields(Plan)}
 
 
+def _often_usual(field, allowed):
+    """One of the values, the default half of the time: few combinations of others go together."""
+    usual = DEFAULTS[field] if DEFAULTS[field][0] in allowed else allowed
+    return st.one_of(st.sampled_from(usual), st.sampled_from(allowed))
+
+
 @st.composite
-def jobs(draw, name: str, experts: bool):
+def jobs(draw, framework: Framework, experts: bool):
     """A workload that the plan's degrees divide; options that the framework has a word for, and now and then others."""
-    table = draw(st.sampled_from(FRAMEWORKS[name].alternatives))
-    foreign = draw(st.sampled_from((None, None, *OPTIONS)))
-    chosen = {field: draw(st.sampled_from(table.get(field, DEFAULTS[field]))) for field in OPTIONS}
+    table = draw(st.sampled_from(framework.alternatives))
+    foreign = draw(st.one_of(st.none(), st.sampled_from(tuple(OPTIONS))))
+    chosen = {field: draw(_often_usual(field, table.get(field, DEFAULTS[field]))) for field in OPTIONS}
     chosen |= {} if foreign is None else {foreign: draw(st.sampled_from(OPTIONS[foreign]))}
     degree = st.sampled_from((1, 1, 2, 4))
     names = ("data", "tensor", "context", "pipeline", "microbatch", *(("expert", "expert_tensor") if experts else ()))
@@ -57,24 +73,24 @@ def jobs(draw, name: str, experts: bool):
     return plan, build(layers=sum(held) if held else 2 * stages * virtual, batch=batch, sequence=128)
 
 
-def back(name, plan, workload):
-    text = launch(name, plan, workload, cluster(plan.accelerators))
+def back(name, version, plan, workload):
+    text = launch(name, plan, workload, cluster(plan.accelerators), version)
     layers = sum(int(block.repeats) for block in workload.blocks if block.position == Position.LAYER)
     return read(text, name, Known(layers=layers, has_experts=has_experts(workload)))
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
+@pytest.mark.parametrize(("name", "version"), [*((name, None) for name in FRAMEWORKS), *VERSIONS])
 @pytest.mark.parametrize("experts", [False, True])
-def test_plans_that_can_be_told_read_back_as_they_were(name, experts):
-    told = []
+def test_plans_that_can_be_told_read_back_as_they_were(name, version, experts):
+    told, framework = [], framework_at(name, version)
 
-    @settings(max_examples=200)
-    @given(jobs(name, experts))
+    @settings(max_examples=120)
+    @given(jobs(framework, experts))
     def check(job):
         plan, workload = job
-        found = back(name, plan, workload)
+        found = back(name, version, plan, workload)
         assert found.framework == name
-        if not FRAMEWORKS[name].cannot(plan, workload):
+        if not framework.cannot(plan, workload):
             told.append(plan)
             assert Plan(**found.fields) == canonical(plan)
             assert found.unread == ()

@@ -23,12 +23,16 @@ PLANS = {
         "virtual_stages": 5, "schedule": "interleaved", "overlap_tensor": True, "overlap_pipeline": True,
         "recompute": "full", "recompute_share": 0.5, "precision": "fp8_block",
     },
-    ("megatron", "experts"): {"stage_layers": (16, 16, 15, 14), "state_dtype": "bf16", "overlap_expert": True},
+    ("megatron", "experts"): {"stage_layers": (16, 16, 15, 14), "state_dtype": "bf16"},
     ("megatron-bridge", "dense"): {"recompute": "selective", "zero_stage": 0, "precision": "mxfp8"},
-    ("megatron-bridge", "experts"): {"stage_layers": (16, 16, 15, 14), "zero_stage": 3, "data_shard": 32},
-    ("torchtitan", "dense"): {"virtual_stages": 5, "schedule": "interleaved", "recompute": "full"},
-    ("torchtitan", "experts"): {"stage_layers": (15, 16, 16, 14), "zero_stage": 2, "gradient_dtype": "bf16"},
-    ("maxtext", "dense"): {"schedule": "gpipe", "overlap_tensor": True, "recompute": "selective"},
+    ("megatron-bridge", "experts"): {
+        "stage_layers": (16, 16, 15, 14), "zero_stage": 3, "data_shard": 32, "gradient_dtype": "bf16",
+    },
+    ("torchtitan", "dense"): {"virtual_stages": 5, "schedule": "interleaved", "recompute": "full", "zero_stage": 2},
+    ("torchtitan", "experts"): {"stage_layers": (15, 16, 16, 14), "zero_stage": 2},
+    ("maxtext", "dense"): {
+        "schedule": "gpipe", "overlap_tensor": True, "recompute": "selective", "precision": "fp8_tensor",
+    },
     ("maxtext", "experts"): {"pipeline": 1, "data": 256, "zero_stage": 3, "precision": "fp8_tensor"},
     ("deepspeed", "dense"): {"sequence_parallel": False, "recompute": "full"},
     ("deepspeed", "experts"): {"pipeline": 1, "data": 128, "context": 2, "context_kind": "all_to_all", "zero_stage": 2},
@@ -58,7 +62,15 @@ def test_files_are_told_apart_by_their_content(name, model):
     found = framework_of(text)
     assert found is not None
     assert found.name == name
-    assert [each.name for each in FRAMEWORKS.values() if each.recognises(text)] == [name]
+    parsed = {each.name: options_of(each, text) for each in FRAMEWORKS.values()}
+    assert [each for each, options in parsed.items() if options & FRAMEWORKS[each].signs] == [name]
+
+
+def options_of(framework, text):
+    try:
+        return {option for _, settings in framework.parse(text) for option in settings}
+    except SpecError:
+        return set()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "tensor = 8\npipeline = 2\n", '{"plan": {"tensor": 8}}', "hello --world"])
@@ -165,11 +177,11 @@ ERRORS = {
     "--micro-batch-size 1 --fp8-format hybrid --fp8-recipe mine": "`fp8-recipe` is 'mine'; expected one of delayed, ",
     "--micro-batch-size $MBS": "`micro-batch-size` is '$MBS'; expected an integer >= 1",
     "--micro-batch-size 1 --num-layers-per-virtual-pipeline-stage 2": "expected `num-layers` with it",
-    "--micro-batch-size 1 --pipeline-model-parallel-layout Etx|tL": "`pipeline-model-parallel-layout` is 'Etx|tL'",
+    "--micro-batch-size 1 --pipeline-model-parallel-layout 'Etx|tL'": "`pipeline-model-parallel-layout` is 'Etx|tL'",
     "--micro-batch-size 1 --exp-avg-dtype bf16": "`exp-avg-sq-dtype` is None; expected bf16",
     "train.micro_batch_size=1 mixed_precision=mine": "`mixed_precision` is 'mine'; expected one of fp16_mixed, ",
     "train.micro_batch_size=1 model.cp_comm_type=allgather": "`model.cp_comm_type` is 'allgather'; expected one of p2p",
-    "--parallelism.pipeline_parallel_schedule DualPipeV": "is 'DualPipeV'; expected one of GPipe, 1F1B, Inter",
+    "--training.local_batch_size 1 --parallelism.pipeline_parallel_schedule DualPipeV": "is 'DualPipeV'; expected one",
     "--parallelism.pipeline_parallel_degree 2": "pipeline_parallel_degree` is 2; expected the model's layers",
     "ici_tensor_parallelism: 0": "`ici_tensor_parallelism` is 0; expected an integer >= 1",
     "per_device_batch_size: 1\nremat_policy: custom": "`remat_policy` is 'custom'; expected one of minimal_with",

@@ -1,0 +1,161 @@
+"""Variables of a shell script: what it sets, and words with them.
+
+A variable that the script does not set stays as it is written (`$X`). One that is set in a branch that cannot be
+decided is a tuple of what it may be, which is not resolved either; where options are among that, it becomes a word of
+its own (`UNDECIDED`), so that it is refused and never guessed.
+"""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterator
+
+from optimize.launch.shell.words import Piece
+
+Value = str | list[str] | tuple[str, ...]
+"""A text, an array, or (a tuple) the values that a variable may have, depending on what cannot be known."""
+Values = dict[str, Value]
+ARRAY = "("
+"""How pieces that begin an array are quoted."""
+MOST = 1_000_000
+"""Letters that a value may grow to."""
+UNDECIDED = "\0"
+"""In front of the name of a variable that holds options in one branch and others in another."""
+_REFERENCE = re.compile(r"\$(?:\{([^{}]*(?:\$\{[^{}]*\}[^{}]*)*)\}|(\w+|[@*#?!$-]))")
+_INNER = re.compile(r"^(\w+|[@*])(\[[@*]\])?(?:(:?[-=])(.*))?$", re.DOTALL)
+_ARITHMETIC = re.compile(r"\$\(\(((?:[^()]|\([^()]*\))*)\)\)")
+
+
+def words_of(value: Value) -> list[str]:
+    return value.split() if isinstance(value, str) else value
+
+
+def _known(name: str, values: Values) -> str | None:
+    """The text of a variable; None where it is not set, or not decided."""
+    value = values.get(name)
+    if isinstance(value, tuple):
+        return None
+    return " ".join(value) if isinstance(value, list) else value
+
+
+def expanded(text: str, values: Values) -> str:
+    """The text with its variables; those that are not known stand as they were written."""
+    text = _ARITHMETIC.sub(lambda match: _computed(match, values), text)
+    return _REFERENCE.sub(lambda match: _referred(match, values), text)[:MOST]
+
+
+def _referred(match: re.Match[str], values: Values) -> str:
+    inner = _INNER.match(match[1] if match[1] is not None else match[2])
+    if inner is None:
+        return match[0]
+    known = _known(inner[1], values)
+    if inner[3] and inner[1] not in values or (inner[3] or "").startswith(":") and known == "":
+        return expanded(inner[4].strip("'\""), values)
+    return match[0] if known is None else known
+
+
+def _computed(match: re.Match[str], values: Values) -> str:
+    """Sums and products of integers."""
+    names = re.sub(r"\$?\{?\b([A-Za-z_]\w*)\b\}?", lambda name: _known(name[1], values) or "?", match[1])
+    try:
+        return str(_integer(ast.parse(expanded(names, values).strip().replace("/", "//"), mode="eval").body))
+    except (SyntaxError, ValueError, ZeroDivisionError, KeyError, RecursionError):
+        return match[0]
+
+
+_SUMS: dict[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}  # fmt: skip
+
+
+def _integer(node: ast.expr) -> int:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.BinOp):
+        result = _SUMS[type(node.op)](_integer(node.left), _integer(node.right))
+        if abs(result) < 10**18:
+            return result
+    raise ValueError(ast.dump(node))
+
+
+def split(pieces: list[Piece], values: Values) -> list[str]:
+    """The words that one word of the script becomes: variables out of quotes are split."""
+    if len(pieces) == 1 and (whole := _whole(pieces[0][1], values)) is not None:
+        return list(whole)
+    words = [""]
+    for quote, text in pieces:
+        if quote == "'":
+            words[-1] += text
+            continue
+        plain = re.sub(r"\\([$`\"\\\n])", r"\1", text) if quote else text
+        whole = expanded(plain, values)
+        if quote or whole == plain:
+            words[-1] += whole
+            continue
+        first, *others = re.split(r"\s+", whole)
+        words[-1] += first
+        words += others
+    return [word for word in words if word] if not any(quote for quote, _ in pieces) else words
+
+
+def _whole(text: str, values: Values) -> list[str] | None:
+    """The words of an array that stands alone, in quotes or not; of options that are not decided, the name."""
+    match = re.fullmatch(r"\$\{?(\w+)(?:\[[@*]\])?\}?", text)
+    value = values.get(match[1]) if match else None
+    if isinstance(value, tuple) and match:
+        options = any("--" in each or re.search(r"\w=", each) for each in value)
+        return [f"{UNDECIDED}{match[1]}"] if options else [f"${match[1]}"]
+    return value if isinstance(value, list) else None
+
+
+def assign(match: re.Match[str], pieces: list[Piece], values: Values, decided: bool) -> None:
+    """`X=...`, `X+=...`, `X=(...)`; where it is not decided whether it runs, the variable is not either."""
+    name, adds = match[1], bool(match[2])
+    rest: list[Piece] = [("", pieces[0][1][match.end() :]), *pieces[1:]]
+    array = any(quote == ARRAY for quote, _ in rest)
+    new: Value
+    if array:
+        new = [word for each in _between(rest) for word in split(each, values)]
+    else:
+        new = _text(rest, values)
+    old = values.get(name, [] if array else "")
+    if adds:
+        new = _added(old, new)
+    if not decided and new != values.get(name):
+        before = old if isinstance(old, tuple) else (" ".join(words_of(old)),)
+        after = new if isinstance(new, tuple) else (" ".join(words_of(new)),)
+        new = (*before, *after)[-64:]
+    values[name] = new
+
+
+def _text(pieces: list[Piece], values: Values) -> str | tuple[str, ...]:
+    """The text that is assigned; not decided where all of it is a variable that is not."""
+    pieces = [piece for piece in pieces if piece[1]]
+    used = [name[1] or name[2] for _, text in pieces for name in re.finditer(r"\$(?:\{(\w+)|(\w+))", text)]
+    unknown = next((each for name in used if isinstance(each := values.get(name), tuple)), None)
+    if unknown is not None:
+        return (*unknown, "".join(text for _, text in pieces))
+    plain = ((quote, re.sub(r"\\([$`\"\\\n])", r"\1", text) if quote == '"' else text) for quote, text in pieces)
+    return "".join(text if quote == "'" else expanded(text, values) for quote, text in plain)
+
+
+def _added(old: Value, new: Value) -> Value:
+    if isinstance(old, tuple) or isinstance(new, tuple):
+        parts = [each if isinstance(each, tuple) else (" ".join(words_of(each)),) for each in (old, new)]
+        return tuple(part for group in parts for part in group)[-64:]
+    if isinstance(new, list) or isinstance(old, list):
+        return [*words_of(old), *words_of(new)]
+    return (old + new)[:MOST]
+
+
+def _between(pieces: list[Piece]) -> Iterator[list[Piece]]:
+    """The words of an array."""
+    word: list[Piece] = []
+    for quote, text in pieces:
+        if quote in (" ", ARRAY):
+            if word:
+                yield word
+            word = []
+        elif text or quote:
+            word.append((quote, text))

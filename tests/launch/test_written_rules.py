@@ -1,0 +1,207 @@
+"""What frameworks refuse, or read otherwise than meant: each is written right, or said to be impossible beforehand.
+
+The real parsers were fed with such files (`.ci/nightly` does it again where the packages are): each case here was a
+fault once.
+"""
+
+import dataclasses
+import json
+import subprocess
+
+import pytest
+
+from costmodel.inputs.plan import Plan
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
+from optimize.launch.frameworks import FRAMEWORKS, Known, framework_at, launch, read
+from optimize.launch.text import parse_overrides
+
+DENSE = {"data": 8, "tensor": 4, "pipeline": 2, "sequence_parallel": True}
+EXPERTS = {"data": 32, "tensor": 1, "pipeline": 2, "expert": 8}
+WORKLOADS = {"dense": load_workload("llama3-70b", batch=256), "experts": load_workload("mixtral-8x7b", batch=256)}
+
+
+def of(name, model="dense", cluster="h100", version=None, **fields):
+    """What the framework cannot be told of a plan, and the file."""
+    plan = Plan(**{**(DENSE if model == "dense" else EXPERTS), **fields})
+    machine, workload = load_cluster(cluster, plan.accelerators), WORKLOADS[model]
+    said = framework_at(name, version).cannot(plan, workload, machine)
+    return " ".join(said), launch(name, plan, workload, machine, version)
+
+
+REFUSED = {
+    "experts' overlap, pipeline": ("megatron", "experts", {"overlap_expert": True}, "`pipeline` 2 without"),
+    "experts' overlap, full recompute": (
+        "megatron", "experts", {"pipeline": 1, "overlap_expert": True, "recompute": "full"}, "with full recompute",
+    ),
+    "experts' overlap, fp32": (
+        "megatron-bridge", "experts", {"pipeline": 1, "overlap_expert": True, "precision": "fp32"}, "with fp32",
+    ),
+    "experts' overlap, no experts apart": (
+        "megatron", "experts", {"pipeline": 1, "overlap_expert": True, "expert": 1, "expert_tensor": 2}, "`expert` 1",
+    ),
+    "sgd with the distributed optimizer": ("megatron", "dense", {"optimizer": "sgd"}, "states of adam alone"),
+    "bridge: gradients of Megatron-FSDP in 32 bits": (
+        "megatron-bridge", "dense", {"zero_stage": 3, "pipeline": 1}, "`gradient_dtype`",
+    ),
+    "deepspeed: ranks that share weights": (
+        "deepspeed", "dense",
+        {"pipeline": 1, "zero_stage": 3, "data_shard": 4, "sequence_parallel": False}, "`data_shard`",
+    ),
+    "deepspeed: ZeRO 0 adds up in the weights' type": (
+        "deepspeed", "dense",
+        {"zero_stage": 0, "overlap_data": False, "sequence_parallel": False}, "`gradient_dtype` is",
+    ),
+    "maxtext: heads exchanged on GPUs": (
+        "maxtext", "dense",
+        {"pipeline": 1, "context": 2, "context_kind": "all_to_all", "zero_stage": 3}, "on TPUs only",
+    ),
+    "maxtext: products overlap in 8 bits alone": (
+        "maxtext", "dense", {"schedule": "gpipe", "overlap_tensor": True}, "`overlap_tensor`",
+    ),
+    "torchtitan 0.3.0: gradients in bf16": (
+        "torchtitan", "dense", {"gradient_dtype": "bf16", "zero_stage": 2}, "`gradient_dtype`",
+    ),
+    "torchtitan 0.3.0: deferred reduction": ("torchtitan", "dense", {"zero_stage": 1}, "`zero_stage` is 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_framework_refuses_is_said_beforehand(case):
+    name, model, fields, words = REFUSED[case]
+    said, text = of(name, model, **fields)
+    assert words in said
+    assert said.split("; ")[0].split("`")[1] in text  # named at the head of the file
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_the_head_names_the_version(name):
+    framework = FRAMEWORKS[name]
+    head = of(name)[1].splitlines()[:4]
+    assert any(f"for {framework.title} {framework.version}" in line for line in head)
+
+
+def test_maxtext_names_the_hardware_and_overlaps_where_it_may():
+    assert "hardware: gpu\n" in of("maxtext", schedule="gpipe")[1]
+    assert "te_comm_gemm_overlap: disabled" in of("maxtext", schedule="gpipe", overlap_tensor=True)[1]
+    said, text = of("maxtext", schedule="gpipe", overlap_tensor=True, precision="fp8_tensor")
+    assert said == ""
+    lines = ("te_comm_gemm_overlap: full", "quantization: te_fp8_delayedscaling", "hardware: gpu_multiprocess")
+    assert all(line in text for line in lines)
+    assert "one process for each GPU" in text
+
+
+@pytest.mark.parametrize("kind", ["ring", "all_to_all"])
+def test_maxtext_on_tpus_takes_tokamax(kind):
+    plan = {"pipeline": 1, "context": 2, "context_kind": kind, "zero_stage": 3}
+    said, text = of("maxtext", cluster="tpu-v5p", **plan)
+    assert said == ""
+    assert "hardware: tpu" in text
+    assert "use_tokamax_splash: true" in text
+    assert ("context_parallel_load_balance: false" in text) == (kind == "all_to_all")
+
+
+def test_fsdps_gradients_have_flags_of_their_own():
+    text = of("megatron", zero_stage=3, pipeline=1)[1]
+    assert "--megatron-fsdp-main-grads-dtype fp32" in text
+    assert read(text).fields["gradient_dtype"] == "fp32"
+    bare = "\n".join(line for line in text.splitlines() if "-grads-dtype" not in line and "-grad-comm" not in line)
+    assert read(bare).fields["gradient_dtype"] == "bf16"  # Megatron's own default is the type of the weights
+
+
+def test_bridge_writes_what_a_recipe_may_have_left_set():
+    ((_, settings),) = parse_overrides(of("megatron-bridge")[1])
+    assert settings["comm_overlap"] is None
+    off = (
+        "virtual_pipeline_model_parallel_size", "recompute_method", "recompute_num_layers", "recompute_modules",
+        "pipeline_model_parallel_layout", "recompute_granularity",
+    )  # fmt: skip
+    assert all(settings[f"model.{name}"] is None for name in off)
+    assert settings["ddp.num_distributed_optimizer_instances"] == 1
+    assert settings["optimizer.use_precision_aware_optimizer"] is False
+    overlapped = {"pipeline": 4, "data": 16, "virtual_stages": 2, "schedule": "interleaved", "overlap_expert": True}
+    ((_, experts),) = parse_overrides(of("megatron-bridge", "experts", **overlapped)[1])
+    assert experts["model.overlap_moe_expert_parallel_comm"] is True
+    assert experts["model.moe_shared_expert_overlap"] is False
+
+
+@pytest.mark.parametrize("field", ["model", "comm_overlap"])
+def test_bridges_overlap_of_experts_is_read_from_both_sections(field):
+    words = f"model.tensor_model_parallel_size=1 train.micro_batch_size=1 {field}.overlap_moe_expert_parallel_comm=true"
+    assert read(words).fields["overlap_expert"] is True
+
+
+def test_a_shell_leaves_bridges_words_as_they_are():
+    text = of("megatron-bridge", stage_layers=(39, 41))[1]
+    words = " ".join(line for line in text.splitlines() if not line.startswith("#"))
+    out = subprocess.run(["bash", "-c", f"printf '%s\\n' {words}"], capture_output=True, text=True, check=True).stdout
+    assert 'model.pipeline_model_parallel_layout="Et*39|t*41L"' in out.splitlines()
+
+
+def test_deepspeed_counts_tensor_ranks_as_data_ranks():
+    """Without a topology; with a pipeline the note has one."""
+    plan = {"data": 16, "pipeline": 1, "sequence_parallel": False}
+    text = of("deepspeed", **plan)[1]
+    assert "train_batch_size" not in json.loads(text)
+    found = read(text)
+    assert (found.fields["data"], found.facts["batch"], found.facts["accelerators"]) == (16, 256, 64)
+    piped = of("deepspeed", sequence_parallel=False)[1]
+    assert json.loads(piped)["train_batch_size"] == 256
+    assert "PipeModelDataParallelTopology(num_pp=2, num_mp=4, num_dp=8)" in piped
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adafactor", "adam"])
+def test_deepspeed_is_told_of_optimizers_that_it_has_not_tested(optimizer):
+    content = json.loads(of("deepspeed", optimizer=optimizer, sequence_parallel=False)[1])
+    assert content.get("zero_allow_untested_optimizer", False) == (optimizer != "adam")
+
+
+def test_torchtitan_is_written_for_its_release_or_for_what_follows():
+    released, later = of("torchtitan", zero_stage=2)[1], of("torchtitan", zero_stage=2, version="main")[1]
+    for name in ("local_batch_size = 32", "global_batch_size", "seq_len", "pipeline_parallel_microbatch_size = 1"):
+        assert name in released
+        assert name not in later
+    for name in ("num_tokens_per_train_step", "num_pp_microbatches", "max_context_length", "fsdp_defer"):
+        assert name in later
+        assert name not in released
+
+
+@pytest.mark.parametrize("name", ["megatron", "megatron-bridge", "maxtext"])
+@pytest.mark.parametrize("model", ["llama3-70b", "mixtral-8x7b", "deepseek-v3", "gpt3-175b", "qwen3-235b-a22b"])
+def test_the_model_stands_in_the_file(name, model):
+    """Its dimensions, so that the file is complete; read back, they build the same model."""
+    workload = load_workload(model, batch=64)
+    plan = Plan(data=8, zero_stage=3, gradient_dtype="bf16")
+    found = read(launch(name, plan, workload, load_cluster("h100", 8)), name, Known())
+    if name == "maxtext" and model == "gpt3-175b":
+        assert isinstance(found.model, str)
+    else:
+        assert workload_of(found).blocks == without_groups(workload).blocks
+
+
+def workload_of(found):
+    from optimize.launch.dimensions import build
+
+    assert not isinstance(found.model, str), found.model
+    return build(found.model, found.facts["sequence"], 64)
+
+
+def without_groups(workload):
+    """Groups of experts' nodes are a matter of routing that no file says here."""
+    blocks = tuple(
+        dataclasses.replace(block, ops=tuple(dataclasses.replace(op, spread=1.0) for op in block.ops))
+        for block in workload.blocks
+    )
+    return dataclasses.replace(workload, blocks=blocks)
+
+
+def test_a_number_format_is_not_chosen_for_what_goes_with_it():
+    """MaxText overlaps tensor traffic in 8 bits alone; the search stays in 16."""
+    from optimize.plans.restricted import in_usual_formats
+
+    alternatives, usual = FRAMEWORKS["maxtext"].alternatives, {"precision": "bf16"}
+    kept = in_usual_formats(alternatives, {}, usual)
+    assert 0 < len(kept) < len(alternatives)
+    assert all("bf16" in each["precision"] for each in kept)
+    assert len(in_usual_formats(alternatives, {"precision": "fp8_tensor"}, usual)) == len(alternatives)
+    assert len(in_usual_formats(alternatives, {}, {"precision": "fp16"})) == len(alternatives)
