@@ -49,9 +49,13 @@ def runner_ups(whole: Lattice, best: Best, count: int = 3) -> tuple[RunnerUp, ..
 
 
 def _fits(whole: Lattice, entry: Entry) -> bool:
+    return fits_by_stage(whole.workload, whole.cluster, whole.plan(entry.index))
+
+
+def fits_by_stage(workload: Workload, cluster: Cluster, plan: Plan) -> bool:
     """Whether a plan fits in every stage, each with its own kinds of layer."""
-    stages = memory_by_stage(whole.workload, whole.cluster, whole.plan(entry.index))
-    return all(peak(stage, Exact(math)) <= limit_bytes(whole.cluster) for stage in stages)
+    stages = memory_by_stage(workload, cluster, plan)
+    return all(peak(stage, Exact(math)) <= limit_bytes(cluster) for stage in stages)
 
 
 def _runner_up(whole: Lattice, first: Plan, value: float, entry: Entry) -> RunnerUp:

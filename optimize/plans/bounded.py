@@ -1,0 +1,79 @@
+"""The best plan of a lattice alone, rows in the order of their lower bounds: for many lattices, one after another.
+
+`find_plan` tells of what is around the best plan too; here nothing is evaluated that is proved to be worse than what
+is known already, from whatever lattice that is.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from costmodel.inputs import Plan
+from costmodel.specs import violations
+from optimize.lattice import Lattice
+from optimize.plans import exhaustive
+from optimize.plans.best import Entry
+from optimize.plans.plan_values import PlanValue
+from optimize.plans.row_bounds import in_order_of_bounds
+from optimize.plans.runner_ups import fits_by_stage
+
+_FIRST, _MOST = 4_096, 65_536  # plans evaluated at once: few at first, for a value to compare bounds with
+_TOPS = (8, 512)  # of those: how many are tried until one is wanted and fits stage by stage
+
+Found = tuple[float, Plan]
+"""The value of a plan, less being better, and the plan."""
+
+
+def ordered(whole: Lattice) -> Lattice:
+    """The lattice with the rows of the lowest bound first, each with its bound in `floor_s`."""
+    return in_order_of_bounds(whole) if len(whole) and whole.floor_s is None else whole
+
+
+def least(whole: Lattice, value: PlanValue) -> float:
+    """A lower bound of the values of all its plans that fit; infinite where none is legal, or none fits."""
+    return math.inf if not len(whole) else exhaustive.floor(ordered(whole), value, 0)
+
+
+def best_below(
+    whole: Lattice,
+    value: PlanValue,
+    reached: float = math.inf,
+    keeps: Callable[[Plan], bool] = lambda plan: True,
+) -> tuple[Found | None, float]:
+    """The best plan below `reached` that fits in every stage and that `keeps` takes; and a value that nothing is below.
+
+    The second is infinite where the answer is proved, that there is none below `reached` too. It is not where the
+    `_TOPS[-1]` best plans of some rows were refused one and all.
+    """
+    whole, found, unseen = ordered(whole), None, math.inf
+    factor, start, size = min(value.factors.values(), default=0.0), 0, _FIRST
+    while start < len(whole.ends) and _bound(whole, start) * factor < reached:
+        before = int(whole.ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(whole.ends, before + size, side="right")))
+        better, open_from = _of_rows(whole.with_rows(np.arange(start, stop)), value, reached, keeps)
+        found, unseen = better or found, min(unseen, open_from)
+        reached, start, size = (found[0] if found else reached), stop, _MOST
+    return found, unseen if unseen < reached else math.inf
+
+
+def _bound(whole: Lattice, row: int) -> float:
+    return -math.inf if whole.floor_s is None else float(whole.floor_s[row])
+
+
+def _of_rows(
+    rows: Lattice, value: PlanValue, reached: float, keeps: Callable[[Plan], bool]
+) -> tuple[Found | None, float]:
+    entries: tuple[Entry, ...] = ()
+    for top in _TOPS:
+        entries = exhaustive.search(rows, value, top).top
+        for entry in entries:
+            if not entry.value < reached:
+                return None, math.inf
+            plan = rows.plan(entry.index)
+            legal = keeps(plan) and not violations(plan, rows.workload, rows.cluster)
+            if legal and fits_by_stage(rows.workload, rows.cluster, plan):
+                return (entry.value, plan), math.inf
+        if len(entries) < top:
+            return None, math.inf
+    return None, entries[-1].value
