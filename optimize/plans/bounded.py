@@ -4,6 +4,7 @@
 is known already, from whatever lattice that is.
 """
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -21,6 +22,8 @@ from optimize.plans.runner_ups import fits_by_stage
 _FIRST, _MOST = 4_096, 65_536  # plans evaluated at once: few at first, for a value to compare bounds with
 _TOPS = (8, 512)  # of those: how many are tried until one is wanted and fits stage by stage
 
+Known = dict[tuple[int, int, int, int], tuple[Lattice, tuple[Entry, ...]]]
+"""By lattice, rows and number of plans: those rows and their best plans."""
 Found = tuple[float, Plan]
 """The value of a plan, less being better, and the plan."""
 
@@ -40,18 +43,21 @@ def best_below(
     value: PlanValue,
     reached: float = math.inf,
     keeps: Callable[[Plan], bool] = lambda plan: True,
+    known: Known | None = None,
 ) -> tuple[Found | None, float]:
     """The best plan below `reached` that fits in every stage and that `keeps` takes; and a value that nothing is below.
 
     The second is infinite where the answer is proved, that there is none below `reached` too. It is not where the
-    `_TOPS[-1]` best plans of some rows were refused one and all.
+    `_TOPS[-1]` best plans of some rows were refused one and all. What is evaluated is kept in `known`, for others that
+    ask of the same lattice.
     """
-    whole, found, unseen = ordered(whole), None, math.inf
+    whole, found, unseen, known = ordered(whole), None, math.inf, {} if known is None else known
     factor, start, size = min(value.factors.values(), default=0.0), 0, _FIRST
     while start < len(whole.ends) and _bound(whole, start) * factor < reached:
         before = int(whole.ends[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(whole.ends, before + size, side="right")))
-        better, open_from = _of_rows(whole.with_rows(np.arange(start, stop)), value, reached, keeps)
+        rows = functools.partial(_rows_of, whole, start, stop, value, known)
+        better, open_from = _of_rows(rows, reached, keeps)
         found, unseen = better or found, min(unseen, open_from)
         reached, start, size = (found[0] if found else reached), stop, _MOST
     return found, unseen if unseen < reached else math.inf
@@ -61,12 +67,23 @@ def _bound(whole: Lattice, row: int) -> float:
     return -math.inf if whole.floor_s is None else float(whole.floor_s[row])
 
 
+def _rows_of(
+    whole: Lattice, start: int, stop: int, value: PlanValue, known: Known, top: int
+) -> tuple[Lattice, tuple[Entry, ...]]:
+    """Some rows, and the best plans of them."""
+    key = id(whole), start, stop, top
+    if key not in known:
+        rows = whole.with_rows(np.arange(start, stop))
+        known[key] = rows, exhaustive.search(rows, value, top).top
+    return known[key]
+
+
 def _of_rows(
-    rows: Lattice, value: PlanValue, reached: float, keeps: Callable[[Plan], bool]
+    rows_of: Callable[[int], tuple[Lattice, tuple[Entry, ...]]], reached: float, keeps: Callable[[Plan], bool]
 ) -> tuple[Found | None, float]:
-    entries: tuple[Entry, ...] = ()
+    least = math.inf
     for top in _TOPS:
-        entries = exhaustive.search(rows, value, top).top
+        rows, entries = rows_of(top)
         for entry in entries:
             if not entry.value < reached:
                 return None, math.inf
@@ -76,4 +93,5 @@ def _of_rows(
                 return (entry.value, plan), math.inf
         if len(entries) < top:
             return None, math.inf
-    return None, entries[-1].value
+        least = entries[-1].value
+    return None, least
