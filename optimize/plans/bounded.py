@@ -19,8 +19,8 @@ from optimize.plans.plan_values import PlanValue
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import fits_by_stage
 
-_FIRST, _MOST = 4_096, 65_536  # plans evaluated at once: few at first, for a value to compare bounds with
-_TOPS = (8, 512)  # of those: how many are tried until one is wanted and fits stage by stage
+_FIRST, _MOST, _TIMES = 4_096, 65_536, 4  # plans evaluated at once: few at first, for a value to compare bounds with
+_TOPS = (8, 256)  # of those: how many are tried until one is wanted and fits stage by stage
 
 Known = dict[tuple[int, int, int, int], tuple[Lattice, tuple[Entry, ...]]]
 """By lattice, rows and number of plans: those rows and their best plans."""
@@ -44,22 +44,26 @@ def best_below(
     reached: float = math.inf,
     keeps: Callable[[Plan], bool] = lambda plan: True,
     known: Known | None = None,
+    most: float = math.inf,
 ) -> tuple[Found | None, float]:
     """The best plan below `reached` that fits in every stage and that `keeps` takes; and a value that nothing is below.
 
     The second is infinite where the answer is proved, that there is none below `reached` too. It is not where the
     `_TOPS[-1]` best plans of some rows were refused one and all. What is evaluated is kept in `known`, for others that
-    ask of the same lattice.
+    ask of the same lattice. After `most` plans the search gives up, with the bound of what is left.
     """
     whole, found, unseen, known = ordered(whole), None, math.inf, {} if known is None else known
     factor, start, size = min(value.factors.values(), default=0.0), 0, _FIRST
     while start < len(whole.ends) and _bound(whole, start) * factor < reached:
         before = int(whole.ends[start - 1]) if start else 0
+        if before >= most:
+            unseen = min(unseen, _bound(whole, start) * factor)
+            break
         stop = max(start + 1, int(np.searchsorted(whole.ends, before + size, side="right")))
         rows = functools.partial(_rows_of, whole, start, stop, value, known)
         better, open_from = _of_rows(rows, reached, keeps)
         found, unseen = better or found, min(unseen, open_from)
-        reached, start, size = (found[0] if found else reached), stop, _MOST
+        reached, start, size = (found[0] if found else reached), stop, min(_TIMES * size, _MOST)
     return found, unseen if unseen < reached else math.inf
 
 
@@ -74,7 +78,8 @@ def _rows_of(
     key = id(whole), start, stop, top
     if key not in known:
         rows = whole.with_rows(np.arange(start, stop))
-        known[key] = rows, exhaustive.search(rows, value, top).top
+        compiled = len(whole) >= exhaustive.COMPILE_FROM and len(rows) > _MOST / 2
+        known[key] = rows, exhaustive.search(rows, value, top, compiled=compiled).top
     return known[key]
 
 

@@ -5,7 +5,7 @@ Also of the plans that one launcher can run: each of its alternatives is a latti
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -98,9 +98,14 @@ def find_plan_for(
     fixed: Mapping[str, Any] | None = None,
     top: int = 10,
     search: Search = exhaustive.search,
+    better: Callable[[Mapping[str, Any], float], bool] | None = None,
     **options: Any,
 ) -> tuple[PlanResult, PlanResult | None]:
-    """The answer of `find_plan` for plans that the framework can be told; and that for all, unless it was stopped."""
+    """The answer of `find_plan` for plans that the framework can be told; and that for all, unless it was stopped.
+
+    With `better`, whether plans that keep some fields are below a value, alternatives that are not are left out, those
+    after the first; and the second answer is None.
+    """
     if name not in FRAMEWORKS:
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
     framework, given = FRAMEWORKS[name], dict(fixed or {})
@@ -108,6 +113,8 @@ def find_plan_for(
     for alternative in framework.alternatives:
         narrowed = narrow(given, alternative, plan_precision(cluster))
         if narrowed is None:
+            continue
+        if results and better is not None and not better(narrowed, _last(merged(results, top), top)):
             continue
         tellable = search_tellable(framework, workload, search)
         try:
@@ -120,10 +127,17 @@ def find_plan_for(
         message = "no plan that keeps what is fixed" if why is None else why.message
         raise CommandError(Status.infeasible, f"for {framework.title}: {message}")
     result, every = merged(results, top), None
-    if result.status is Status.ok:
+    if better is None and result.status is Status.ok:
         every = find_plan(workload, cluster, fixed=given, top=1, search=search, **options)
         every = None if every.status is Status.incomplete else every
     return result, every
+
+
+def _last(result: PlanResult, top: int) -> float:
+    """What a plan must be below to be among the best ones."""
+    if len(result.plans) < top:
+        return math.inf
+    return 1 / result.plans[-1].value if result.maximised else result.plans[-1].value
 
 
 def _ordered(whole: Lattice, value: PlanValue) -> Lattice:

@@ -18,13 +18,15 @@ from optimize.plans.bounded import Found, Known, best_below, ordered
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.restricted import narrow
 
-Made = dict[str, Lattice | None]
-"""Lattices by what is fixed in them; None: no plan is legal."""
+LOOK = 8_192  # plans of each lattice that are looked at for the best of a framework that is not the best of all
+
+Part = tuple[dict[str, Any], Lattice]
+"""What an alternative of a framework fixes, and its lattice with bounds."""
 
 
 def launchers(plan: Plan, workload: Workload) -> tuple[str, ...]:
     """Names of the frameworks whose launch files can say all of a plan."""
-    return tuple(name for name, framework in FRAMEWORKS.items() if not framework.cannot(plan, workload))
+    return tuple(name for name, framework in FRAMEWORKS.items() if framework.can(plan, workload))
 
 
 def refusals(plan: Plan, workload: Workload) -> dict[str, str]:
@@ -33,62 +35,75 @@ def refusals(plan: Plan, workload: Workload) -> dict[str, str]:
     return {name: why[0] for name, why in told.items() if why}
 
 
-def best_for_each(whole: Lattice, value: PlanValue, names: Iterable[str] = tuple(FRAMEWORKS)) -> dict[str, Found]:
-    """The best plan of each framework, of those that have one; `whole` has the rows of all plans, in `ordered` form."""
-    made: Made = {}
-    known: Known = {}
-    found = {name: _best_of(whole, value, FRAMEWORKS[name], math.inf, made, known) for name in names}
-    return {name: best for name, best in found.items() if best is not None}
+def parts_of(whole: Lattice, names: Iterable[str] = tuple(FRAMEWORKS)) -> dict[str, list[Part]]:
+    """The lattices of the frameworks' alternatives, the smallest first, one for all who share it.
+
+    `whole` has the rows of all plans, `ordered`.
+    """
+    made: dict[str, Lattice | None] = {}
+    return {name: sorted(_parts(whole, FRAMEWORKS[name], made), key=lambda part: len(part[1])) for name in names}
 
 
-def best_of_any(whole: Lattice, value: PlanValue, names: Iterable[str], reached: float) -> tuple[str, Found] | None:
+def _parts(whole: Lattice, framework: Framework, made: dict[str, Lattice | None]) -> Iterator[Part]:
+    for alternative in framework.alternatives:
+        fields = narrow(whole.fixed, alternative, plan_precision(whole.cluster))
+        if fields is None:
+            continue
+        key = repr(sorted((name, sorted(map(repr, _members(asked)))) for name, asked in fields.items()))
+        if key not in made:
+            made[key] = _with_bounds(lattice(whole.workload, whole.cluster, fields), whole)
+        if (part := made[key]) is not None:
+            yield fields, part
+
+
+def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Known) -> dict[str, Found]:
+    """The best plan of each framework that has one. That of all is proved; of another there may be a better one still.
+
+    `known` holds what was evaluated.
+    """
+    found = {name: _best_of(name, parts[name], value, math.inf, known, LOOK) for name in parts}
+    for name in sorted(parts, key=lambda name: len(parts[name])):
+        reached = min((best[0] for best in found.values() if best is not None), default=math.inf)
+        found[name] = _best_of(name, parts[name], value, reached, known) or found[name]
+    plans = sorted((best for best in found.values() if best is not None), key=lambda best: best[0])
+    return {name: best for name in parts if (best := _first_told(name, plans, parts[name])) is not None}
+
+
+def _first_told(name: str, plans: list[Found], parts: list[Part]) -> Found | None:
+    """The best of the plans that a framework can be told: another one's may be better than its own."""
+    return next((best for best in plans if parts and told_by(name, parts[0][1].workload)(best[1])), None)
+
+
+def best_of_any(parts: Mapping[str, list[Part]], value: PlanValue, reached: float) -> tuple[str, Found] | None:
     """The best plan below `reached` that one of the frameworks can launch, and which of them."""
-    made: Made = {}
     known: Known = {}
     best: tuple[str, Found] | None = None
-    for name in names:
-        found = _best_of(whole, value, FRAMEWORKS[name], reached, made, known)
-        if found is not None:
-            best, reached = (name, found), found[0]
+    for most in (LOOK, math.inf):
+        for name in parts:
+            found = _best_of(name, parts[name], value, reached, known, most)
+            if found is not None:
+                best, reached = (name, found), found[0]
     return best
 
 
 def _best_of(
-    whole: Lattice, value: PlanValue, framework: Framework, reached: float, made: Made, known: Known
+    name: str, parts: list[Part], value: PlanValue, reached: float, known: Known, most: float = math.inf
 ) -> Found | None:
     best: Found | None = None
-    for part in parts(whole, framework, made):
-        found, _ = best_below(part, value, reached, _told(framework, whole.workload), known)
+    for _, part in parts:
+        found, _ = best_below(part, value, reached, told_by(name, part.workload), known, most)
         if found is not None:
             best, reached = found, found[0]
     return best
 
 
-def _told(framework: Framework, workload: Workload) -> Callable[[Plan], bool]:
-    return lambda plan: not framework.cannot(plan, workload)
-
-
-def parts(whole: Lattice, framework: Framework, made: Made) -> list[Lattice]:
-    """The lattices of a framework's alternatives, the smallest first; `made` holds those that others had, too."""
-    lattices = []
-    for fields in _narrowed(whole, framework):
-        key = repr(sorted((name, sorted(map(repr, _members(asked)))) for name, asked in fields.items()))
-        if key not in made:
-            made[key] = _with_bounds(lattice(whole.workload, whole.cluster, fields), whole)
-        if (part := made[key]) is not None:
-            lattices.append(part)
-    return sorted(lattices, key=len)
+def told_by(name: str, workload: Workload) -> Callable[[Plan], bool]:
+    """Whether the framework can be told a plan."""
+    return lambda plan: FRAMEWORKS[name].can(plan, workload)
 
 
 def _members(asked: Any) -> Iterable[Any]:
     return asked if isinstance(asked, set | frozenset) else (asked,)
-
-
-def _narrowed(whole: Lattice, framework: Framework) -> Iterator[Mapping[str, Any]]:
-    for alternative in framework.alternatives:
-        fields = narrow(whole.fixed, alternative, plan_precision(whole.cluster))
-        if fields is not None:
-            yield fields
 
 
 def _with_bounds(part: Lattice, whole: Lattice) -> Lattice | None:

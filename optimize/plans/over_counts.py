@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from costmodel.inputs import Cluster, Plan, Workload, embed
 from optimize.lattice import SEARCHED, lattice, plan_precision, possible_counts
 from optimize.plans.bounded import best_below, least, ordered
-from optimize.plans.launchable import best_of_any
+from optimize.plans.launchable import best_of_any, parts_of
 from optimize.plans.plan_values import PlanValue, plan_value
 from optimize.question import products_s
 from optimize.status import CommandError, Status
@@ -181,7 +181,7 @@ def _look(question: Question, pair: _Pair, reached: float) -> _Pair | Row:
         if found is not None and question.names is not None:
             return pair._replace(bound=max(found[0] * scale, pair.bound), stage=2)
     else:
-        name, found = best_of_any(whole, value, question.names or (), below) or (None, None)
+        name, found = best_of_any(parts_of(whole, question.names or ()), value, below) or (None, None)
     if found is None:
         return row | ({"outcome": "bounded", "bound": reached} if reached < math.inf else {"outcome": "no memory"})
     factor = value.factors[found[1].domain or int(cluster.tiers[0].usable_size)]

@@ -62,7 +62,7 @@ def search_tellable(framework: Framework, workload: Workload, search: Search) ->
     """A search whose best plans are those that the framework can be told."""
 
     def keeps(lattice: Lattice, entry: Entry) -> bool:
-        return not framework.cannot(lattice.plan(entry.index), workload)
+        return framework.can(lattice.plan(entry.index), workload)
 
     def run(lattice: Lattice, value: PlanValue, top: int) -> Best:
         best, kept = Best(), []
