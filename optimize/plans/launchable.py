@@ -29,6 +29,16 @@ def launchers(plan: Plan, workload: Workload) -> tuple[str, ...]:
     return tuple(name for name, framework in FRAMEWORKS.items() if framework.can(plan, workload))
 
 
+def can_launch(fixed: Mapping[str, Any], usual: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the frameworks of which some alternative keeps what is fixed."""
+    kept = (
+        name
+        for name, framework in FRAMEWORKS.items()
+        if any(narrow(fixed, alternative, usual) is not None for alternative in framework.alternatives)
+    )
+    return tuple(kept)
+
+
 def refusals(plan: Plan, workload: Workload) -> dict[str, str]:
     """By the frameworks that cannot be told a plan: the first thing of it that they cannot be told."""
     told = {name: framework.cannot(plan, workload) for name, framework in FRAMEWORKS.items()}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from costmodel import Exact, as_floats
+from costmodel.evaluators import evaluate
 from costmodel.formulas import cost
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.specs import violations
@@ -35,19 +36,38 @@ _PLAIN: dict[str, Any] = {
 }
 
 
-def fewer(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], plan: Plan | None) -> Row | None:
-    """The fastest plain plan on fewer accelerators than the cluster's."""
-    return _best(workload, cluster, fixed, plan, int(cluster.accelerators) - 1, exactly=False)
+def nearby(
+    workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], plan: Plan | None = None, priced: bool = False
+) -> tuple[Row | None, Row | None]:
+    """A plan on fewer accelerators, and one on all of them (or of their whole domains) with another batch nearby.
+
+    Without `plan`, of a question that no plan answers, they are the fastest; else those that are better than it by
+    `BETTER`: in time, `priced` in time by accelerators, and in tokens per second.
+    """
+    count, batch = int(cluster.accelerators), int(workload.batch)
+    usable = int(cluster.tiers[0].usable_size)
+    whole = count if count < usable or plan is not None else count // usable * usable
+    less = _best(workload, cluster, fixed, plan, count - 1, exactly=False, priced=priced)
+    other = _near_batch(workload, sized(cluster, whole), fixed, plan)
+    if plan is None:
+        return less, other
+    own_s = float(evaluate(workload, cluster, plan).step_s)
+    share = 1.0 if less is None or not priced else less["accelerators"] / count
+    less = less if less is not None and share * less["step_s"] < (1 - BETTER) * own_s else None
+    faster = other is not None and other["step_s"] / other["batch"] < (1 - BETTER) * own_s / batch
+    return less, other if faster else None
 
 
-def near_batch(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], plan: Plan | None) -> Row | None:
-    """The plain plan on all accelerators with most tokens per second, of batches near the one that was asked for."""
+def _near_batch(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], plan: Plan | None) -> Row | None:
+    """The nearest batch of those whose plain plans have most tokens per second, within `BETTER`."""
     found = []
     for batch in near_batches(int(workload.batch), int(cluster.accelerators)):
         own = dataclasses.replace(workload, batch=batch)
         row = _best(own, cluster, fixed, plan, int(cluster.accelerators), exactly=True)
         found += [] if row is None else [row]
-    return min(found, key=lambda row: row["step_s"] / row["batch"], default=None)
+    each_s = [row["step_s"] / row["batch"] for row in found]
+    best = [row for row, own_s in zip(found, each_s, strict=True) if own_s <= (1 + BETTER) * min(each_s)]
+    return min(best, key=lambda row: abs(row["batch"] - int(workload.batch)), default=None)
 
 
 def near_batches(batch: int, accelerators: int) -> list[int]:
@@ -61,7 +81,13 @@ def near_batches(batch: int, accelerators: int) -> list[int]:
 
 
 def _best(
-    workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], plan: Plan | None, most: int, exactly: bool
+    workload: Workload,
+    cluster: Cluster,
+    fixed: Mapping[str, Any],
+    plan: Plan | None,
+    most: int,
+    exactly: bool,
+    priced: bool = False,
 ) -> Row | None:
     """The fastest on up to `most` accelerators and at least half of them, or `exactly` on so many."""
     given = plan_precision(cluster) | {"domain": int(cluster.tiers[0].usable_size)} | _narrow(plan) | dict(fixed)
@@ -79,7 +105,7 @@ def _best(
     whole = (int(workload.batch) // rows["data"]) % rows["microbatch"] == 0
     rows = {name: column[whole] for name, column in rows.items()}
     plans = lattice_of_rows(workload, cluster, given, rows)
-    return _first(workload, cluster, plans, rows["accelerators"]) if len(plans) else None
+    return _first(workload, cluster, plans, rows["accelerators"], priced) if len(plans) else None
 
 
 def _narrow(plan: Plan | None) -> dict[str, Any]:
@@ -90,18 +116,23 @@ def _narrow(plan: Plan | None) -> dict[str, Any]:
     return own | {name: frozenset((1, getattr(plan, name))) for name in ("context", "expert")}
 
 
-def _first(workload: Workload, cluster: Cluster, plans: Lattice, accelerators: np.ndarray) -> Row | None:
-    """The fastest of the plans that fit; `accelerators` by row."""
+def _first(workload: Workload, cluster: Cluster, plans: Lattice, accelerators: np.ndarray, priced: bool) -> Row | None:
+    """The best of the plans that fit; `accelerators` by row."""
     indices = np.arange(len(plans))
     row, _ = plans.select(indices)
     points = dataclasses.replace(plans.points(indices, np.float64), accelerators=accelerators[row].astype(float))
     costs = cost(as_floats(plans.workload), as_floats(dataclasses.replace(cluster, prices=None)), points, Exact(np))
     fits = np.broadcast_to(costs.peak_bytes, len(plans)) <= float(cluster.accelerator.hbm_bytes)
     step_s = np.where(fits, costs.step_s, np.inf)
-    for index in np.argsort(step_s, kind="stable")[:_TRIED]:
+    for index in np.argsort(step_s * accelerators[row] if priced else step_s, kind="stable")[:_TRIED]:
         count, plan = int(accelerators[row[index]]), plans.plan(int(index))
         machine = sized(cluster, count)
         if np.isfinite(step_s[index]) and not violations(plan, workload, machine):
             if fits_by_stage(workload, machine, plan):
-                return {"accelerators": count, "batch": int(workload.batch), "plan": plan, "step_s": step_s[index]}
+                return {
+                    "accelerators": count,
+                    "batch": int(workload.batch),
+                    "plan": plan,
+                    "step_s": float(step_s[index]),
+                }
     return None

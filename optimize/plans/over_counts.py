@@ -95,6 +95,7 @@ def best_over(
     """
     queue = _queue(question, counts, batches, fewest)
     heapq.heapify(queue)
+    listed = {pair.accelerators for pair in queue}
     rows, best, complete, possible = list[Row](), None, True, len(queue)
     try:
         while queue and not _ended(queue[0], best):
@@ -115,6 +116,7 @@ def best_over(
         "rows": rows,
         "pairs": len(counts) * len(batches),
         "possible": possible,
+        "counts": sorted(listed),
         **{outcome: sum(row["outcome"] == outcome for row in rows) for outcome in OUTCOMES},
         "gap": 0.0 if complete else best["compared"] / min(best["compared"], *(pair.bound for pair in queue)) - 1,
         "complete": complete,
@@ -207,7 +209,9 @@ def _nothing(
         return CommandError(Status.bad_input, message)
     if deadline_s is not None and any(row["outcome"] == "bounded" for row in rows):
         days = f"{deadline_s / 86_400:.3g} days"
-        message = f"plan: {name} trains its tokens in {days} on none of {where}; expected more of them, or a later deadline"
+        message = (
+            f"plan: {name} trains its tokens in {days} on none of {where}; expected more of them, or a later deadline"
+        )
         return CommandError(Status.infeasible, message)
     who = "any framework can launch" if question.names is None else " or ".join(question.names) + " can launch"
     told = "" if question.names is None else f" that {who}"

@@ -1,6 +1,7 @@
 """The figures of `equipoise plan --out`: the space of plans by tensor and pipeline degree, and a tornado."""
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,40 @@ def draw_plans(inputs: PlanInputs, result: PlanResult) -> dict[str, bytes]:
     figures = {"plan_space": _plan_space, "elasticities": _tornado}
     drawn = files_of({name: functools.partial(draw, inputs, result) for name, draw in figures.items()})
     return drawn | draw_timeline(inputs.workload, inputs.cluster, result.plan)
+
+
+def draw_counts(inputs: PlanInputs, found: Mapping[str, Any]) -> dict[str, bytes]:
+    """Time and cost over the number of accelerators: the best plan of each count that was taken."""
+    return files_of({"counts": functools.partial(_counts, inputs, found)})
+
+
+def _counts(inputs: PlanInputs, found: Mapping[str, Any]) -> Figure | None:
+    curve, best = found["curve"], found["best"]
+    if len(curve) < 2:
+        return None
+    figure, counts = Figure(figsize=(7.5, 4.6)), [row["accelerators"] for row in curve]
+    priced = all(row["usd_per_million_tokens"] is not None for row in curve)
+    upper = figure.add_axes((0.11, 0.5 if priced else 0.12, 0.86, 0.34 if priced else 0.72))
+    title = f"The best plan on each number of accelerators, with a batch of {best['batch']:,}"
+    figure.suptitle(f"{title}\n{inputs.workload.name} on {inputs.cluster.name}", x=0.01, y=0.98, ha="left", fontsize=9)
+    panels = [(upper, [row["step_s"] for row in curve], "seconds of a step")]
+    if priced:
+        lower = figure.add_axes((0.11, 0.11, 0.86, 0.34))
+        panels.append((lower, [row["usd_per_million_tokens"] for row in curve], "USD for a million tokens"))
+    at = counts.index(best["accelerators"])
+    for axes, values, words in panels:
+        axes.plot(counts, values, "o-", color=PALETTE[0], linewidth=1.2, markersize=4)
+        axes.plot(counts[at], values[at], "o", color=PALETTE[5], markersize=8, label="the answer")
+        axes.set_ylabel(words)
+        axes.set_ylim(bottom=0)
+        axes.margins(x=0.03)
+    ideal = [curve[-1]["step_s"] * counts[-1] / count for count in counts]
+    upper.plot(counts, ideal, "--", color=PALETTE[6], linewidth=1, label=f"as efficient as {counts[-1]:,}")
+    upper.legend(loc="upper right", ncols=2)
+    panels[-1][0].set_xlabel("accelerators")
+    if priced:
+        upper.set_xticklabels([])
+    return figure
 
 
 def _figure(inputs: PlanInputs, title: str, height: float, box: tuple[float, float, float, float]) -> tuple[Any, Axes]:
