@@ -16,6 +16,7 @@ from optimize import report, units
 from optimize.cli.command import AMOUNT, Command, Count, Number, Switch, Text, given
 from optimize.cli.inputs import Given, fixed_fields, job, merge
 from optimize.cli.plan_ranges import RANGE, ranges, search_ranges, with_machine
+from optimize.diagnosis import step_interval_s
 from optimize.lattice import count, plan_precision
 from optimize.launch import FRAMEWORKS, launch
 from optimize.layers import ImprovedLayers, improve_layers
@@ -220,6 +221,8 @@ def _search(inputs: PlanInputs, fixed: Mapping[str, Any]) -> Answer:
         result = find_plan(*job, **question, unrestricted=inputs.machine is None)
     else:
         result, each = find_launchable(*job, **question)
+    if inputs.machine is not None and not inputs.fixed:  # of a range, whose domains are fixed
+        result = dataclasses.replace(result, restriction=None)
     layers = improve_layers(*job, result) if inputs.layers else None
     return Answer(result, best_of_all, layers, table, each)
 
@@ -234,7 +237,8 @@ def _no_plan(inputs: PlanInputs) -> CommandError:
 def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
     """The answer of DESIGN section 9, without the keys that every command adds."""
     result, table, best = answer.result, answer.table, answer.result.plans[0]
-    less, other = answer.near
+    job, (less, other) = answer.job or inputs, answer.near
+    low, high = step_interval_s(job.workload, job.cluster, best.plan, best.step_s)
     content = {
         "schema": SCHEMA,
         "status": result.status.name,
@@ -242,6 +246,9 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
         "inputs": inputs.as_json(),
         "plan": dataclasses.asdict(best.plan),
         "step_s": best.step_s,
+        "step_s_p10": low,
+        "step_s_p90": high,
+        "fits_probability": best.validation.fits_probability,
         "lower_bound_s": result.lower_bound_s,
         "gap": result.gap,
         "objective": result.objective,
@@ -354,8 +361,7 @@ def show_screen(inputs: PlanInputs, answer: Answer) -> None:
             report.show_counts(inputs, answer.found)
         report.show_plans(inputs, answer.result)
         report.show_launchers(inputs, answer.result, answer.each)
-        for line in (*_notes(inputs, answer), *report.near_words(inputs, answer.near, answer.result)):
-            print(line)
+        report.show_notes((*_notes(inputs, answer), *report.near_words(inputs, answer.near, answer.result)))
     if inputs.launch is not None:
         print(_launch_text(inputs, answer.result), end="")
 

@@ -17,7 +17,7 @@ from optimize.question import SECONDS_A_DAY
 from optimize.status import CommandError
 
 MOST_PAIRS = 1_000_000
-SPREAD = 6  # counts that are told beside the best
+SPREAD = 7  # counts that are told beside the best
 _ALL_TOKENS = 1e6  # dollars are told by so many
 
 Span = tuple[int, int]
@@ -134,17 +134,21 @@ def _seldom(tell: Callable[[str], None], every_s: float = 2.0) -> Callable[[str]
 
 
 def _curve(question: Question, found: dict[str, Any], batch: int, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The best of some counts with the best batch, from the least to the most, the best one among them."""
+    """The best of some counts with the best batch, of those that divide best, the answer's among them."""
     best, rows = found["best"], {}
     possible = [count for count in found["counts"] if count != best["accelerators"]]
-    step = max(1, -(-len(possible) // SPREAD))
-    for count in possible[::-1][::step]:
+    for count in sorted(possible, key=lambda count: (_odd_part(count), -count))[:SPREAD]:
         tell(f"the curve: {count:,} accelerators")
         row = best_on(question, count, batch)
         if row["outcome"] == "found":
             rows[count] = row
     rows[best["accelerators"]] = best
     return [_told(question, rows[count]) for count in sorted(rows)]
+
+
+def _odd_part(count: int) -> int:
+    """The count without its factors of two: the smaller, the more ways there are to divide a job over it."""
+    return count // (count & -count)
 
 
 def _told(question: Question, row: dict[str, Any]) -> dict[str, Any]:

@@ -198,12 +198,11 @@ def _rank(value: PlanValue, entry: Entry, bound: float, validation: Validation, 
 
 
 def _reason(validation: Validation, first: Validation) -> str:
-    """What the time of the best plan goes to beside its compute, or what another one loses to it."""
+    """The two terms that the time of the best plan goes to, or what another one loses to it."""
     own, best = _terms(validation), _terms(first)
     if validation is first:
-        own = {name: share for name, share in own.items() if name not in ("matmuls", "attention")}
-        most = max(own, key=lambda name: own[name])
-        return f"{most} {100 * own[most]:.1f} %"
+        most = sorted(own, key=lambda name: -own[name])[:2]
+        return ", ".join(f"{name} {100 * own[name]:.1f} %" for name in most)
     step_s = first.breakdown.step_s if first.breakdown else math.nan
     scale = validation.breakdown.step_s / step_s if validation.breakdown else math.nan
     more = {name: own[name] * scale - best.get(name, 0.0) for name in own}

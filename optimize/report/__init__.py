@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from optimize.report.counts import near_words as near_words
     from optimize.report.counts import show_counts as show_counts
     from optimize.report.counts import show_launchers as show_launchers
+    from optimize.report.counts import show_notes as show_notes
     from optimize.report.design import show_design as show_design
     from optimize.report.drawing import BLACK as BLACK
     from optimize.report.drawing import PALETTE as PALETTE

@@ -1,6 +1,6 @@
 """What `equipoise plan` says beside the best plan: other counts and batches, and which frameworks can launch what."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from costmodel.inputs import Plan
@@ -69,11 +69,18 @@ def show_launchers(inputs: PlanInputs, result: PlanResult, each: Mapping[str, tu
             behind = units.percent(value / least - 1)
             say(console, f"  {FRAMEWORKS[name].title}: at most {behind} behind with {units.shorten_runs(str(plan))}")
     if each and (lacking := [name for name in FRAMEWORKS if name not in each]):
-        say(console, f"  {_titles(lacking)}: no plan that fits")
+        say(console, f"  {_titles(lacking)}: none of their plans is legal here and fits")
 
 
 def _titles(names: Any) -> str:
     return ", ".join(FRAMEWORKS[name].title for name in names)
+
+
+def show_notes(lines: Sequence[str]) -> None:
+    """Lines below an answer, each of which goes on under itself."""
+    console = new_console()
+    for line in lines:
+        say(console, line)
 
 
 def near_words(inputs: PlanInputs, near: tuple[Row | None, Row | None], result: PlanResult | None = None) -> list[str]:
@@ -83,13 +90,13 @@ def near_words(inputs: PlanInputs, near: tuple[Row | None, Row | None], result: 
     if less is not None:
         lines.append(f"{less['accelerators']:,} accelerators take {_at_most(less['step_s'])}{_than(less, result)}")
     if other is not None:
-        whose = f"with --batch {other['batch']} {other['accelerators']:,} accelerators"
+        whose = f"--batch {other['batch']} on {other['accelerators']:,} accelerators"
         each_s = other["step_s"] * batch / other["batch"]
         rate = units.significant(other["batch"] * inputs.workload.sequence / other["step_s"])
         more = (
             "" if result is None else f", {_times(result.plans[0].step_s / each_s)} the tokens per second of {batch:,}"
         )
-        lines.append(f"{whose} take {_at_most(other['step_s'])} ({rate} tokens/s{more})")
+        lines.append(f"{whose} takes {_at_most(other['step_s'])} ({rate} tokens/s{more})")
     if result is not None:
         lines = [
             f"better on fewer: {line}" if "--batch" not in line else f"better with another batch: {line}"

@@ -1,6 +1,7 @@
 """The figures of `equipoise plan --out`: the space of plans by tensor and pipeline degree, and a tornado."""
 
 import functools
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from optimize import units
-from optimize.diagnosis import Elasticity
+from optimize.diagnosis import by_resource
 from optimize.plans import PlanInputs, PlanResult
 from optimize.report.drawing import BLACK, PALETTE, files_of
 from optimize.report.figures_timeline import draw_timeline
 
 _WORST = 3.0  # times the best value: colours end there
 _BARS = 12
+_SEEN = 5e-4  # of the step: less is no bar
 
 
 def draw_plans(inputs: PlanInputs, result: PlanResult) -> dict[str, bytes]:
@@ -115,22 +117,21 @@ def _cell(axes: Axes, row: int, column: int, ratio: float, legal: bool) -> None:
 
 
 def _tornado(inputs: PlanInputs, result: PlanResult) -> Figure:
-    """What 1 % more of each parameter does to the step; where it has a kink, each side for itself."""
-    moving = [e for e in result.elasticities if _size(e) > 5e-4]
-    shown = sorted(moving, key=_size)[-_BARS:]
+    """How much shorter the step is with a tenth more of each rate, or less of each cost; each resource once."""
+    moving = [e for e in by_resource(result.elasticities) if -e.tenth > _SEEN]
+    shown = sorted(moving, key=lambda e: -e.tenth)[-_BARS:]
     height = 1.9 + 0.3 * max(1, len(shown))
-    title = f"The best plan's step of {units.scaled(result.plans[0].step_s, units.SECONDS)}: elasticities"
-    figure, axes = _figure(inputs, title, height, (0.30, 0.6 / height, 0.66, 1 - 1.3 / height))
+    title = f"What would shorten the best plan's step of {units.scaled(result.plans[0].step_s, units.SECONDS)}"
+    figure, axes = _figure(inputs, title, height, (0.52, 0.6 / height, 0.44, 1 - 1.3 / height))
     for row, each in enumerate(shown):
-        axes.barh(row + 0.19, each.right, height=0.36, color=PALETTE[0])
-        axes.barh(row - 0.19, -each.left, height=0.36, color=PALETTE[1])
-    axes.axvline(0, color=BLACK, linewidth=0.8)
-    axes.set_yticks(range(len(shown)), [each.parameter.words for each in shown])
-    axes.set_xlabel("change of the step in % for a change of the parameter by 1 %")
-    handles = [Patch(color=PALETTE[0], label="1 % more"), Patch(color=PALETTE[1], label="1 % less")]
+        axes.barh(row, -100 * each.tenth, height=0.7, color=PALETTE[0 if each.parameter.hardware else 4])
+        axes.annotate(
+            units.percent(-each.tenth), (-100 * each.tenth, row), (4, 0), textcoords="offset points", va="center"
+        )
+    names = [f"10 % {'more' if each.parameter.rate else 'less'}: {each.parameter.words}" for each in shown]
+    axes.set_yticks(range(len(shown)), ["\n".join(textwrap.wrap(name, 48)) for name in names], fontsize=7)
+    axes.set_xlabel("% that the step is shorter")
+    axes.margins(x=0.15)
+    handles = [Patch(color=PALETTE[0], label="the machine"), Patch(color=PALETTE[4], label="what software reaches")]
     axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
     return figure
-
-
-def _size(each: Elasticity) -> float:
-    return max(abs(each.left), abs(each.right))

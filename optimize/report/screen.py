@@ -4,7 +4,7 @@ import os
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -42,6 +42,19 @@ def new_table(*headers: str, left: int = 1) -> Table:
     for index, header in enumerate(headers):
         table.add_column(header, justify="left" if index < left else "right", no_wrap=True, overflow="ellipsis")
     return table
+
+
+def columns_for(
+    names: Sequence[str], rows: Sequence[Sequence[str]], width: int, without: Sequence[str], gap: int = 1
+) -> list[int]:
+    """The places of the columns that fit into a width: `without` are left out one after another, as far as needed."""
+    wide = [max(map(len, column)) + gap for column in zip(names, *rows, strict=True)]
+    kept = list(range(len(names)))
+    for name in without:
+        if sum(wide[i] for i in kept) <= width:
+            break
+        kept = [i for i in kept if names[i] != name]
+    return kept
 
 
 def progress(command: str) -> Callable[[str], None]:
