@@ -52,6 +52,13 @@ def percent(share: float) -> str:
     return f"{fixed(100 * share, 1)} %"
 
 
+def probability(share: float) -> str:
+    """One decimal, never quite none or all: no model is that sure."""
+    if share > 0.999:
+        return "more than 99.9 %"
+    return "less than 0.1 %" if share < 0.001 else percent(share)
+
+
 def shorten_runs(text: str) -> str:
     """`1,2,2,2,1` as `1,2x3,1`."""
     return re.sub(r"\b(\d+)(?:,\1\b)+", lambda run: f"{run[1]}x{run[0].count(',') + 1}", text)

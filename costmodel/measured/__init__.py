@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from costmodel.measured.collective_fit import log_errors as log_errors
     from costmodel.measured.comparison import Comparison as Comparison
     from costmodel.measured.comparison import compare as compare
+    from costmodel.measured.comparison import step_log_sd as step_log_sd
     from costmodel.measured.deviations import as_deviations as as_deviations
     from costmodel.measured.deviations import deviated as deviated
     from costmodel.measured.deviations import with_deviations as with_deviations

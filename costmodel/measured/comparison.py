@@ -15,8 +15,9 @@ import numpy as np
 
 from costmodel.evaluators import SUBGRADIENT, Dual, evaluate, prepare
 from costmodel.formulas import Breakdown, cost
-from costmodel.inputs import Cluster, Plan, Workload
-from costmodel.measured.fit import LEVELS, PARAMETERS, SHARED, Fitted, shipped
+from costmodel.inputs import Cluster, Plan, Workload, is_expert
+from costmodel.measured.fit import EXPERTS, LEVELS, PARAMETERS, SHARED, Fitted, shipped
+from costmodel.measured.posterior import scatter_of
 from costmodel.specs import constant_group
 
 Job = tuple[Workload, Cluster, Plan]
@@ -25,11 +26,16 @@ Key = tuple[str, str, str]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Log of the second step over the first, its standard deviation, and the probability that the first is faster."""
+    """Log of the second step over the first, its standard deviation, and the probability that the first is faster.
+
+    `whole_log_sd` and `probability_apart` are those where nothing cancels: all of the model's error in either step.
+    """
 
     log_ratio: float
     log_sd: float
     probability_faster: float
+    whole_log_sd: float
+    probability_apart: float
 
 
 def compare(first: Job, second: Job, fitted: Fitted | None = None) -> Comparison:
@@ -42,7 +48,34 @@ def compare(first: Job, second: Job, fitted: Fitted | None = None) -> Comparison
     log_ratio = math.log(steps[1].step_s / steps[0].step_s)
     log_sd = math.hypot(_constants_sd(apart, fitted), scatter)
     probability = 0.5 if log_sd < 1e-12 and log_ratio == 0 else _normal(log_ratio / max(log_sd, 1e-12))
-    return Comparison(log_ratio=log_ratio, log_sd=log_sd, probability_faster=probability)
+    own = [_whole_sd(job, slope, fitted) for job, slope in zip((first, second), slopes, strict=True)]
+    whole = max(log_sd, math.hypot(*own))
+    apart = _normal(log_ratio / max(whole, 1e-12))
+    return Comparison(
+        log_ratio=log_ratio,
+        log_sd=log_sd,
+        probability_faster=probability,
+        whole_log_sd=whole,
+        probability_apart=apart,
+    )
+
+
+def step_log_sd(job: Job, fitted: Fitted | None = None) -> float:
+    r"""Standard deviation of the logarithm of a plan's step: $\sqrt{|J L|^2 + s^2}$ as for a row of a table (posterior).
+
+    The constants' posterior, and the scatter between releases and sites of its software. Source: rows left out of the
+    fit (`fit.scatter`). Hardware and software of no calibration row are as far off as the priors say.
+    """
+    fitted = fitted or shipped()
+    return _whole_sd(job, _slopes(job), fitted)
+
+
+def _whole_sd(job: Job, slopes: Mapping[Key, float], fitted: Fitted) -> float:
+    workload, cluster, _ = job
+    experts = any(is_expert(op) for block in workload.blocks for op in block.ops)
+    member = f"{cluster.stack.software}{EXPERTS if experts else ''}"
+    family = constant_group(cluster.accelerator.name, cluster.stack.software)["family"]
+    return math.hypot(_constants_sd(slopes, fitted), scatter_of(fitted.scatter, member, family))
 
 
 def _slopes(job: Job) -> dict[Key, float]:

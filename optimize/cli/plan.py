@@ -3,17 +3,22 @@
 import contextlib
 import dataclasses
 import functools
+import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from costmodel.inputs import Plan
 from costmodel.measured import FITS, with_margin
-from costmodel.specs import COUNT, PROBABILITY, TEXT, Check, SpecError, fail, one_of, show
+from costmodel.specs import COUNT, FLAG, PROBABILITY, TEXT, Check, SpecError, fail, one_of, show
 from optimize import report, units
 from optimize.cli.command import AMOUNT, Command, Count, Number, Switch, Text, given, placed
 from optimize.cli.inputs import Given, fixed_fields, job, merge
 from optimize.cli.launching import chosen_framework, launch_text, launched
+from optimize.cli.plan_ranges import RANGE, ranges, search_ranges, with_machine
+from optimize.diagnosis import step_interval_s
+from optimize.lattice import count, plan_precision
 from optimize.launch import FRAMEWORKS, framework_at
 from optimize.layers import ImprovedLayers, improve_layers
 from optimize.plans import (
@@ -22,26 +27,34 @@ from optimize.plans import (
     PlanResult,
     PlanTable,
     Ranked,
+    Row,
     RunnerUp,
     Sharding,
     check_checkpoint,
     connect,
+    find_launchable,
     find_plan,
     find_plan_for,
+    launchers,
+    nearby,
+    nothing_legal,
+    refusals,
     restriction_cost,
     search_shared,
 )
 from optimize.question import Objective
+from optimize.status import CommandError, Status
 from optimize.versions import SCHEMA
 
 MOST_PLANS = 1_000  # plans: each is scored exactly and validated
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster"), Check("a name or a file", lambda value: isinstance(value, str))),
     **dict.fromkeys(("fix", "out", "checkpoint", "software", "framework_version"), TEXT),
-    **dict.fromkeys(("accelerators", "sequence", "batch", "top", "processes", "process"), COUNT),
-    **dict.fromkeys(("tokens", "wait"), AMOUNT),
+    **dict.fromkeys(("at_most", "sequence", "top", "processes", "process"), COUNT),
+    **dict.fromkeys(("accelerators", "batch"), RANGE),
+    **dict.fromkeys(("tokens", "wait", "deadline_days"), AMOUNT),
     "margin": PROBABILITY,
-    "layers": Check("true or false", lambda value: isinstance(value, bool)),
+    **dict.fromkeys(("layers", "fewest", "any"), FLAG),
     "coordinator": Check("host:port", lambda value: isinstance(value, str) and _is_address(value)),
     **dict.fromkeys(("only", "launch"), one_of(FRAMEWORKS)),
     "objective": one_of([objective.key for objective in Objective]),
@@ -59,12 +72,18 @@ class Request:
     software: Text = None
     """training software, whose habits and constants count: megatron-core, megatron-2022, fsdp, deepspeed, nanotron,
     xla, or a framework's name; default: by the accelerator, and said"""
-    accelerators: Count = None
-    """how many are used, all of them; default: the cluster's own number"""
+    accelerators: Text = None
+    """how many are used, all of them, or a range such as 400:512; default: the cluster's own number"""
+    at_most: Count = None
+    """how many there are: all counts up to it are searched"""
+    fewest: Switch = False
+    """the least accelerators that the model fits on, with --deadline-days those that train --tokens in time"""
+    deadline_days: Number = None
+    """with --fewest: how long training may take"""
     sequence: Count = None
     """tokens of one sequence; default: the model's"""
-    batch: Count = None
-    """sequences of one step, over all accelerators; default: the model's"""
+    batch: Text = None
+    """sequences of one step, over all accelerators, or a range such as 480:544; default: the model's"""
     objective: Text = None
     """step_s (default), time_s, cost_usd, energy_j, tokens_per_usd or tokens_per_j"""
     tokens: Number = None
@@ -73,6 +92,8 @@ class Request:
     """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
     only: Text = None
     """only plans that a launcher can run: megatron, megatron-bridge, torchtitan, maxtext or deepspeed"""
+    any: Switch = False
+    """search plans that no framework can launch, too; default: what at least one of them can"""
     launch: Text = None
     """print the best plan as the flags or the file of one of them; the table goes to standard error"""
     framework_version: Text = None
@@ -108,6 +129,10 @@ class Answer(NamedTuple):
     best_of_all: PlanResult | None  # with `--only`: of all plans, where the search was not stopped before it
     layers: ImprovedLayers | None  # with `--layers`
     table: PlanTable | None  # with `--out`: every plan that was looked at
+    each: Mapping[str, tuple[float, Plan]] = {}  # the best of each framework, where that was asked
+    found: Mapping[str, Any] | None = None  # of a search over ranges (`best_over`)
+    near: tuple[Row | None, Row | None] = (None, None)  # what `nearby` found
+    job: PlanInputs | None = None  # of the best pair of ranges
 
 
 def ask(request: Request) -> PlanInputs:
@@ -122,13 +147,13 @@ def _is_address(text: str) -> bool:
 
 def resolve(flags: Mapping[str, Any], config: str | None = None) -> PlanInputs:
     """Read, merge and check. Raises `SpecError` for a wrong value."""
-    given = merge(flags, config, _CHECKS)
+    given, asked = ranges(merge(flags, config, _CHECKS))
     if given.values.get("top", 1) > MOST_PLANS:
         raise SpecError(f"{given.place('top')}: `top` is {show(given.values['top'])}; expected at most {MOST_PLANS:,}")
     framework = given.values.get("only", given.values.get("launch"))
     workload, cluster = job(given, given.values.get("accelerators"), framework)
     margin = given.values.get("margin", FITS)
-    return PlanInputs(
+    inputs = PlanInputs(
         model=str(given.values["model"]),
         workload=workload,
         cluster=with_margin(cluster, margin),
@@ -143,7 +168,10 @@ def resolve(flags: Mapping[str, Any], config: str | None = None) -> PlanInputs:
         launch=given.values.get("launch"),
         framework_version=_framework_version(given, framework),
         layers=given.values.get("layers", False),
+        every=given.values.get("any", False),
+        **asked,
     )
+    return with_machine(inputs, given, framework)
 
 
 def _framework_version(given: Given, framework: str | None) -> str | None:
@@ -180,23 +208,51 @@ def run(inputs: PlanInputs) -> Answer:
     check_checkpoint(inputs.sharding.checkpoint)
     if inputs.sharding.processes > 1:
         connect(inputs.sharding)
+    if inputs.machine is not None:
+        own, found = search_ranges(inputs)
+        return _search(own, found["fixed"])._replace(found=found, job=own)
+    if not count(inputs.workload, inputs.cluster, plan_precision(inputs.cluster) | dict(inputs.fixed)):
+        raise _no_plan(inputs)
+    answer = _search(inputs, inputs.fixed)
+    priced = {objective.key: objective.priced for objective in Objective}[inputs.objective]
+    alone = inputs.sharding.processes == 1 and answer.result.status is Status.ok
+    job = inputs.workload, inputs.cluster, inputs.fixed
+    return answer._replace(near=nearby(*job, answer.result.plan, priced)) if alone else answer
+
+
+def _search(inputs: PlanInputs, fixed: Mapping[str, Any]) -> Answer:
+    """The best plans on one number of accelerators with one batch."""
     table = PlanTable() if inputs.out is not None and inputs.sharding.process == 0 else None
     search = functools.partial(search_shared, sharding=inputs.sharding, looked=None if table is None else table.add)
-    question: dict[str, Any] = {"fixed": inputs.fixed, "objective": inputs.objective, "tokens": inputs.tokens}
+    question: dict[str, Any] = {"fixed": fixed, "objective": inputs.objective, "tokens": inputs.tokens}
     question |= {"top": inputs.top, "search": search, "margin": inputs.margin}
-    if inputs.only is None:
-        result, best_of_all = find_plan(inputs.workload, inputs.cluster, **question, unrestricted=True), None
+    job, every = (inputs.workload, inputs.cluster), inputs.every or inputs.sharding != Sharding()
+    best_of_all: PlanResult | None = None
+    each: Mapping[str, tuple[float, Plan]] = {}
+    if inputs.only is not None:
+        result, best_of_all = find_plan_for(inputs.only, *job, **question, version=inputs.framework_version)
+    elif every:
+        result = find_plan(*job, **question, unrestricted=inputs.machine is None)
     else:
-        result, best_of_all = find_plan_for(
-            inputs.only, inputs.workload, inputs.cluster, **question, version=inputs.framework_version
-        )
-    layers = improve_layers(inputs.workload, inputs.cluster, result) if inputs.layers else None
-    return Answer(result, best_of_all, layers, table)
+        result, each = find_launchable(*job, **question)
+    if inputs.machine is not None and not inputs.fixed:  # of a range, whose domains are fixed
+        result = dataclasses.replace(result, restriction=None)
+    layers = improve_layers(*job, result) if inputs.layers else None
+    return Answer(result, best_of_all, layers, table, each)
+
+
+def _no_plan(inputs: PlanInputs) -> CommandError:
+    """Why nothing is legal on all of the accelerators, and what is on fewer of them or with another batch."""
+    error = nothing_legal(inputs.workload, inputs.cluster, inputs.fixed)
+    near = nearby(inputs.workload, inputs.cluster, inputs.fixed)
+    return CommandError(error.status, "; ".join((error.message, *report.near_words(inputs, near))))
 
 
 def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
     """The answer of DESIGN section 9, without the keys that every command adds."""
     result, table, best = answer.result, answer.table, answer.result.plans[0]
+    job, (less, other) = answer.job or inputs, answer.near
+    low, high = step_interval_s(job.workload, job.cluster, best.plan, best.step_s)
     content = {
         "schema": SCHEMA,
         "status": result.status.name,
@@ -204,6 +260,9 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
         "inputs": inputs.as_json(),
         "plan": dataclasses.asdict(best.plan),
         "step_s": best.step_s,
+        "step_s_p10": low,
+        "step_s_p90": high,
+        "fits_probability": best.validation.fits_probability,
         "lower_bound_s": result.lower_bound_s,
         "gap": result.gap,
         "objective": result.objective,
@@ -219,12 +278,16 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
         "fitting": result.fitting,
         "elasticities": {e.parameter.key: e.value for e in result.elasticities},
         "validation": best.validation.as_json(),
+        "launch_by": _launch_by(inputs, answer),
+        "nearby": {"fewer": _row_json(less), "batch": _row_json(other)},
+        "range": None if answer.found is None else _found_json(answer.found),
         "table": None if table is None else {"file": "plans.csv.gz", "rows": table.rows, "of": table.seen},
         "seed": result.seed,
     }
     if inputs.only is not None:
         content |= {"only": _only_json(inputs.only, answer)}
     if inputs.launch is not None:
+        inputs = answer.job or inputs
         framework, plan = chosen_framework(inputs), launched(inputs, answer.result, answer.layers)
         content |= {
             "launch": launch_text(inputs, answer.result, answer.layers),
@@ -232,6 +295,28 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
             "launch_elsewhere": list(framework.elsewhere(plan)),
         }
     return content if answer.layers is None else content | {"layers": answer.layers.as_json()}
+
+
+def _launch_by(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
+    """By framework: whether it can launch the best plan, why not, and the best plan that it can."""
+    run = answer.result.plan, inputs.workload, inputs.cluster
+    why, names = refusals(*run), launchers(*run)
+    told: dict[str, Any] = {name: {"can": name in names, "cannot": why.get(name)} for name in FRAMEWORKS}
+    least = min((value for value, _ in answer.each.values()), default=math.nan)
+    for name, (value, own) in answer.each.items():
+        told[name] |= {"plan": dataclasses.asdict(own), "behind": value / least - 1}
+    return told
+
+
+def _row_json(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A row of a range, its plan as fields."""
+    return None if row is None else {**row, "plan": dataclasses.asdict(row["plan"])} if "plan" in row else dict(row)
+
+
+def _found_json(found: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = ("best", "rows", "curve", "fixed")
+    rows = {name: [_row_json(row) for row in found[name]] for name in ("rows", "curve")}
+    return {"best": _row_json(found["best"]), **rows, **{k: v for k, v in found.items() if k not in left_out}}
 
 
 def _ranked(ranked: Ranked) -> dict[str, Any]:
@@ -269,7 +354,10 @@ def files(inputs: PlanInputs, answer: Answer) -> dict[str, bytes] | None:
     """Figures, every plan that was looked at, and the launch file. The first of several processes writes them."""
     if inputs.sharding.process > 0:
         return None
+    inputs = answer.job or inputs
     own = report.draw_plans(inputs, answer.result, None if answer.table is None else answer.table.points())
+    if answer.found is not None:
+        own |= report.draw_counts(inputs, answer.found)
     if inputs.launch is not None:
         own[FRAMEWORKS[inputs.launch].file] = launch_text(inputs, answer.result, answer.layers).encode()
     return own if answer.table is None else own | {"plans.csv.gz": answer.table.content()}
@@ -277,10 +365,13 @@ def files(inputs: PlanInputs, answer: Answer) -> dict[str, bytes] | None:
 
 def show_screen(inputs: PlanInputs, answer: Answer) -> None:
     """The table; with `--launch` that text alone on standard output, so that it can be sent to a file."""
+    inputs = answer.job or inputs
     with contextlib.redirect_stdout(sys.stdout if inputs.launch is None else sys.stderr):
+        if answer.found is not None:
+            report.show_counts(inputs, answer.found)
         report.show_plans(inputs, answer.result)
-        for line in _notes(inputs, answer):
-            print(line)
+        report.show_launchers(inputs, answer.result, answer.each)
+        report.show_notes((*_notes(inputs, answer), *report.near_words(inputs, answer.near, answer.result)))
     if inputs.launch is not None:
         print(launch_text(inputs, answer.result, answer.layers), end="")
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from optimize.diagnosis.explain import explain_inputs as explain_inputs
     from optimize.diagnosis.explain import explanation_json as explanation_json
     from optimize.diagnosis.explain import limiting as limiting
+    from optimize.diagnosis.explain import step_interval_s as step_interval_s
     from optimize.diagnosis.inputs import Inputs as Inputs
     from optimize.diagnosis.money import missing as missing
     from optimize.diagnosis.operators import Operator as Operator
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from optimize.diagnosis.rows import explained_row_json as explained_row_json
     from optimize.diagnosis.sensitivity import Elasticity as Elasticity
     from optimize.diagnosis.sensitivity import Parameter as Parameter
+    from optimize.diagnosis.sensitivity import by_resource as by_resource
     from optimize.diagnosis.sensitivity import elasticities as elasticities
     from optimize.diagnosis.sensitivity import largest as largest
     from optimize.diagnosis.sensitivity import parameters as parameters

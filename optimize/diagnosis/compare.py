@@ -49,6 +49,8 @@ def differences_json(first: Explanation, second: Explanation) -> dict[str, Any]:
         "log_ratio": sure.log_ratio,
         "log_ratio_sd": sure.log_sd,
         "probability_faster": sure.probability_faster,
+        "log_ratio_sd_apart": sure.whole_log_sd,
+        "probability_faster_apart": sure.probability_apart,
         "terms": [{"name": name, "exposed_s": [a, b], "change_s": b - a} for name, a, b in times(first, second)],
         "memory": [{"name": name, "bytes": [a, b], "change_bytes": b - a} for name, a, b in memories(first, second)],
     }

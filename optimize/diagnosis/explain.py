@@ -1,6 +1,7 @@
 """What a step costs under a plan and why; the answer also as plain data, with the keys that programs rely on."""
 
 import dataclasses
+import functools
 import math
 from typing import Any
 
@@ -8,7 +9,7 @@ from costmodel import Exact, as_floats
 from costmodel.evaluators import evaluate, memory_by_stage
 from costmodel.formulas import MFU_CONVENTION, Breakdown, StageMemory, Term, allocated_bytes, reserved_bytes
 from costmodel.inputs import Cluster, Plan, Stack, Workload
-from costmodel.measured import fits_probability
+from costmodel.measured import fits_probability, posterior, step_log_sd
 from costmodel.specs import expect
 from optimize.diagnosis.inputs import Inputs
 from optimize.diagnosis.money import economics_json
@@ -39,6 +40,11 @@ class Stage:
     def peak_bytes(self) -> float:
         """Bytes of the accelerator's memory."""
         return sum(self.terms.values())
+
+    @functools.cached_property
+    def step_interval_s(self) -> tuple[float, float]:
+        """Seconds that one run in ten is below, and one in ten above: the 10th and 90th percentile of the prediction."""
+        return step_interval_s(self.inputs.workload, self.inputs.cluster, self.inputs.plan, self.breakdown.step_s)
 
     @property
     def second_bytes(self) -> float:
@@ -80,6 +86,12 @@ class Explanation:
     def second_fits(self) -> bool:
         """Whether the second memory holds it."""
         return bool(self.second_bytes <= self.breakdown.second_limit_bytes)
+
+
+def step_interval_s(workload: Workload, cluster: Cluster, plan: Plan, step_s: float) -> tuple[float, float]:
+    """The 10th and 90th percentile of a step that is predicted as `step_s`: log-normal, by `step_log_sd`."""
+    spread = math.exp(posterior.P90 * step_log_sd((workload, cluster, plan)))
+    return step_s / spread, step_s * spread
 
 
 def explain(workload: Workload, cluster: Cluster, plan: Plan) -> Explanation:
@@ -144,6 +156,8 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "message": "fits in memory" if explanation.fits else "does not fit in memory",
         "inputs": explanation.inputs.as_json(),
         "step_s": breakdown.step_s,
+        "step_s_p10": explanation.step_interval_s[0],
+        "step_s_p90": explanation.step_interval_s[1],
         "tokens_per_s": breakdown.tokens_per_s,
         "mfu": breakdown.mfu,
         "mfu_convention": MFU_CONVENTION,

@@ -23,26 +23,34 @@ STEP = 1e-5
 KINK = 1e-4
 NOISE = 1e-9  # of an elasticity
 _EXACT = Exact(np)
-_STACK_RATES = (
-    "matmul_ceiling", "attention_ceiling", "hbm_ceiling", "link_ceiling", "network_ceiling", "peer_ceiling",
-    "scale_up_ceiling", "scale_out_ceiling", "hide_data", "hide_context",
-)  # fmt: skip
-_STACK_COSTS = (
-    "matmul_size0",
-    "attention_size0",
-    "contention",
-    "chunk_fill",
-    "regather_exposed",
-    "congestion",
-    "update_passes",
-)
+_STACK_RATES = {
+    "matmul_ceiling": "share of peak that large matmuls reach",
+    "attention_ceiling": "share of peak that attention reaches",
+    "hbm_ceiling": "share of HBM bandwidth that kernels reach",
+    "link_ceiling": "share of the inner network's bandwidth that messages reach",
+    "network_ceiling": "share of the outer networks' bandwidth that collectives reach",
+    "peer_ceiling": "share of the outer networks' bandwidth that messages to one peer reach",
+    "scale_up_ceiling": "share of the inner network that is left beside compute",
+    "scale_out_ceiling": "share of the outer networks that is left beside compute",
+    "hide_data": "share of data traffic that can hide",
+    "hide_context": "share of context traffic that can hide",
+}
+_STACK_COSTS = {
+    "matmul_size0": "size at which a matmul reaches half its speed",
+    "attention_size0": "keys at which attention reaches half its speed",
+    "contention": "slowdown of compute beside traffic",
+    "chunk_fill": "share of a collective in which networks take turns",
+    "regather_exposed": "share of second gathers that nothing hides",
+    "congestion": "slowdown of the outer networks by each doubling of domains",
+    "update_passes": "passes of the optimizer through memory",
+}
 _STACK_OVERHEADS = [
     ("kernel_s", "kernel launch time", False),
     ("collective_s", "collective start-up time", False),
-    ("step_s", "host time per step", False),
-    ("microbatch_s", "host time per microbatch", False),
-    ("host_kernel_s", "host time per kernel", False),
-    ("routing_s", "host time per pass over experts", False),
+    ("step_s", "processor time per step", False),
+    ("microbatch_s", "processor time per microbatch", False),
+    ("host_kernel_s", "processor time to issue a kernel", False),
+    ("routing_s", "processor time per pass over experts", False),
     ("jitter_s", "wait for the slowest rank", False),
 ]
 
@@ -77,8 +85,8 @@ class Elasticity:
 
 def parameters(cluster: Cluster, plan: Plan) -> tuple[Parameter, ...]:
     """The parameters that may bear on a step; HBM bytes have no part in time."""
-    fitted = [(name, name.replace("_", " "), True) for name in _STACK_RATES]
-    fitted += [(name, name.replace("_", " "), False) for name in _STACK_COSTS]
+    fitted = [(name, words, True) for name, words in _STACK_RATES.items()]
+    fitted += [(name, words, False) for name, words in _STACK_COSTS.items()]
     return tuple(
         Parameter(path=f"{part}.{name}", key=f"{label}.{name}", words=words, rate=rate, hardware=hardware)
         for part, label, hardware, leaves in (
@@ -161,3 +169,13 @@ def largest(elasticities: tuple[Elasticity, ...], count: int) -> tuple[Elasticit
     """The parameters of the machine that a tenth more or less of would help most."""
     helpful = sorted((e for e in elasticities if e.parameter.hardware and e.tenth < 0), key=lambda e: e.tenth)
     return tuple(helpful[:count])
+
+
+def by_resource(elasticities: tuple[Elasticity, ...]) -> tuple[Elasticity, ...]:
+    """One of those that the step answers to alike, as to a bandwidth and to the share of it that is reached: the first,
+    which is the machine's where one of them is."""
+    ordered = sorted(elasticities, key=lambda e: not e.parameter.hardware)
+    distinct: dict[tuple[float, ...], Elasticity] = {}
+    for each in ordered:
+        distinct.setdefault((round(each.left, 5), round(each.right, 5)), each)
+    return tuple(distinct.values())

@@ -25,6 +25,22 @@ def legal_counts(workload: Workload, cluster: Cluster, fixed: Fixed, most: int) 
     return np.unique(rows_of_counts(workload, cluster, fixed, most)["accelerators"])
 
 
+def possible_counts(workload: Workload, cluster: Cluster, fixed: Fixed, most: int) -> np.ndarray:
+    """Every count up to `most`, in order, that tensor x context x pipeline x data ranks can make.
+
+    Rules of domains and of options are left out: a count may have no plan, none that has one is missing.
+    """
+    d = demands(run_by(workload, cluster.stack.habits), cluster)
+    axes = {"tensor": tensor_widths(d, fixed), "context": divisors(int(d.workload.sequence))}
+    axes |= {"pipeline": list(range(1, d.layers + 1)), "data": divisors(int(d.workload.batch))}
+    counts = np.ones(1, int)
+    for name, values in axes.items():
+        degrees = np.array([value for value in values if wanted(fixed, name, value) and value <= most], int)
+        counts = np.unique(np.outer(counts, degrees))
+        counts = counts[counts <= most]
+    return counts
+
+
 def rows_of_counts(workload: Workload, cluster: Cluster, fixed: Fixed, most: int) -> dict[str, np.ndarray]:
     """Every legal row of degrees on up to `most` accelerators in whole domains of `fixed["domain"]`, one of each.
 

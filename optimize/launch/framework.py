@@ -206,15 +206,21 @@ class Framework:
         machine = () if cluster is None else self.machine_rules(plan, machine_of(cluster))
         return (*min(told, key=len), *self.rules(plan, workload), *machine)
 
+    def can(self, plan: Plan, workload: Workload | None = None, cluster: Cluster | None = None) -> bool:
+        """Whether it can be told all of a plan: `cannot` without the words."""
+        plan = canonical(plan)
+        told = any(next(_outside(plan, alternative, self.title), None) is None for alternative in self.alternatives)
+        machine = () if cluster is None else self.machine_rules(plan, machine_of(cluster))
+        return told and next(self.rules(plan, workload), None) is None and not machine
+
 
 def _outside(plan: Plan, alternative: Alternative, title: str) -> Iterator[str]:
-    for field in dataclasses.fields(Plan):
-        value = getattr(plan, field.name)
-        if field.name in FREE and field.name not in alternative:
+    for name, default in _DEFAULTS.items():
+        if name in FREE and name not in alternative:
             continue
-        allowed = alternative.get(field.name, (field.default,))
+        value, allowed = getattr(plan, name), alternative.get(name, (default,))
         if value not in allowed:
-            yield f"`{field.name}` is {show(value)}; {title} can be told {' or '.join(map(_shown, allowed))}"
+            yield f"`{name}` is {show(value)}; {title} can be told {' or '.join(map(_shown, allowed))}"
 
 
 def _shown(value: Any) -> str:

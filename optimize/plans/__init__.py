@@ -9,9 +9,19 @@ if TYPE_CHECKING:
     from optimize.plans.evaluation import exactly as exactly
     from optimize.plans.evaluation import in_numpy as in_numpy
     from optimize.plans.exhaustive import chunk_count as chunk_count
+    from optimize.plans.find_launchable import find_launchable as find_launchable
     from optimize.plans.find_plan import find_plan as find_plan
     from optimize.plans.find_plan import find_plan_for as find_plan_for
+    from optimize.plans.infeasible import nothing_legal as nothing_legal
     from optimize.plans.inputs import PlanInputs as PlanInputs
+    from optimize.plans.launchable import can_launch as can_launch
+    from optimize.plans.launchable import launchers as launchers
+    from optimize.plans.launchable import refusals as refusals
+    from optimize.plans.nearby import nearby as nearby
+    from optimize.plans.over_counts import Question as Question
+    from optimize.plans.over_counts import Row as Row
+    from optimize.plans.over_counts import best_on as best_on
+    from optimize.plans.over_counts import best_over as best_over
     from optimize.plans.plan_values import plan_value as plan_value
     from optimize.plans.processes import connect as connect
     from optimize.plans.processes import search_shared as search_shared

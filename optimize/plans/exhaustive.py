@@ -34,14 +34,16 @@ def search(
     best: Best | None = None,
     done: Callable[[int, Best], None] | None = None,
     looked: Looked | None = None,
+    compiled: bool | None = None,
 ) -> Best:
     """The best of the chunks with these numbers (default: all), on top of what is known already.
 
     `looked(chunk, cost, memory over what there is)` and then `done(number, best)` are called for each chunk. An
     interruption loses one chunk at most. Where rows stand in the order of their bounds, the search ends as soon as no
-    plan that is left can be among the best few.
+    plan that is left can be among the best few. `compiled`: whether plans are evaluated in compiled batches; by their
+    number, unless said.
     """
-    evaluate, best = evaluator(lattice), best or Best()
+    evaluate, best = evaluator(lattice) if compiled is None else MAKERS[compiled](lattice), best or Best()
     numbers = list(range(chunk_count(lattice)) if numbers is None else numbers)
     for place, number in enumerate(numbers):
         if _proved(lattice, value, number, best, top):
@@ -92,6 +94,10 @@ def compiled_batches(lattice: Lattice) -> Evaluate:
     from costmodel.evaluators import compiled
 
     return lambda chunk: compiled.batch_cost(lattice.workload, lattice.cluster, chunk.points, batch=CHUNK)
+
+
+MAKERS: dict[bool, Callable[[Lattice], Evaluate]] = {False: in_numpy, True: compiled_batches}
+"""Evaluation in compiled batches, or not."""
 
 
 def _best_of(chunk: Chunk, costs: Cost, value: PlanValue, best: Best, top: int) -> Best:

@@ -5,7 +5,7 @@ Also of the plans that one launcher can run: each of its alternatives is a latti
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -100,9 +100,14 @@ def find_plan_for(
     top: int = 10,
     search: Search = exhaustive.search,
     version: str | None = None,
+    better: Callable[[Mapping[str, Any], float], bool] | None = None,
     **options: Any,
 ) -> tuple[PlanResult, PlanResult | None]:
-    """The answer of `find_plan` for plans that the framework can be told; and that for all, unless it was stopped."""
+    """The answer of `find_plan` for plans that the framework can be told; and that for all, unless it was stopped.
+
+    With `better`, whether plans that keep some fields are below a value, alternatives that are not are left out, those
+    after the first; and the second answer is None.
+    """
     if name not in FRAMEWORKS:
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
     framework, given = framework_at(name, version), dict(fixed or {})
@@ -110,6 +115,8 @@ def find_plan_for(
     for alternative in in_usual_formats(framework.alternatives, given, plan_precision(cluster)):
         narrowed = narrow(given, alternative, plan_precision(cluster))
         if narrowed is None:
+            continue
+        if results and better is not None and not better(narrowed, _last(merged(results, top), top)):
             continue
         tellable = search_tellable(framework, workload, cluster, search)
         try:
@@ -122,10 +129,17 @@ def find_plan_for(
         message = "no plan that keeps what is fixed" if why is None else why.message
         raise CommandError(Status.infeasible, f"for {framework.title}: {message}")
     result, every = merged(results, top), None
-    if result.status is Status.ok:
+    if better is None and result.status is Status.ok:
         every = find_plan(workload, cluster, fixed=given, top=1, search=search, **options)
         every = None if every.status is Status.incomplete else every
     return result, every
+
+
+def _last(result: PlanResult, top: int) -> float:
+    """What a plan must be below to be among the best ones."""
+    if len(result.plans) < top:
+        return math.inf
+    return 1 / result.plans[-1].value if result.maximised else result.plans[-1].value
 
 
 def _ordered(whole: Lattice, value: PlanValue) -> Lattice:
@@ -186,12 +200,11 @@ def _rank(value: PlanValue, entry: Entry, bound: float, validation: Validation, 
 
 
 def _reason(validation: Validation, first: Validation) -> str:
-    """What the time of the best plan goes to beside its compute, or what another one loses to it."""
+    """The two terms that the time of the best plan goes to, or what another one loses to it."""
     own, best = _terms(validation), _terms(first)
     if validation is first:
-        own = {name: share for name, share in own.items() if name not in ("matmuls", "attention")}
-        most = max(own, key=lambda name: own[name])
-        return f"{most} {100 * own[most]:.1f} %"
+        most = sorted(own, key=lambda name: -own[name])[:2]
+        return ", ".join(f"{name} {100 * own[name]:.1f} %" for name in most)
     step_s = first.breakdown.step_s if first.breakdown else math.nan
     scale = validation.breakdown.step_s / step_s if validation.breakdown else math.nan
     more = {name: own[name] * scale - best.get(name, 0.0) for name in own}

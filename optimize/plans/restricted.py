@@ -74,7 +74,7 @@ def search_tellable(framework: Framework, workload: Workload, cluster: Cluster, 
     """A search whose best plans are those that the framework can be told."""
 
     def keeps(lattice: Lattice, entry: Entry) -> bool:
-        return not framework.cannot(lattice.plan(entry.index), workload, cluster)
+        return framework.can(lattice.plan(entry.index), workload, cluster)
 
     def run(lattice: Lattice, value: PlanValue, top: int) -> Best:
         best, kept = Best(), []

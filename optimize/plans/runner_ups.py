@@ -49,9 +49,13 @@ def runner_ups(whole: Lattice, best: Best, count: int = 3) -> tuple[RunnerUp, ..
 
 
 def _fits(whole: Lattice, entry: Entry) -> bool:
+    return fits_by_stage(whole.workload, whole.cluster, whole.plan(entry.index))
+
+
+def fits_by_stage(workload: Workload, cluster: Cluster, plan: Plan) -> bool:
     """Whether a plan fits in every stage, each with its own kinds of layer."""
-    stages = memory_by_stage(whole.workload, whole.cluster, whole.plan(entry.index))
-    return all(peak(stage, Exact(math)) <= limit_bytes(whole.cluster) for stage in stages)
+    stages = memory_by_stage(workload, cluster, plan)
+    return all(peak(stage, Exact(math)) <= limit_bytes(cluster) for stage in stages)
 
 
 def _runner_up(whole: Lattice, first: Plan, value: float, entry: Entry) -> RunnerUp:
@@ -63,14 +67,10 @@ def _runner_up(whole: Lattice, first: Plan, value: float, entry: Entry) -> Runne
 def winning_change(workload: Workload, cluster: Cluster, first: Plan, other: Plan) -> Change | None:
     """The change nearest to none, of one parameter up to `RANGE` either way, at which `other` is as fast as `first`."""
     logs = np.linspace(-1.0, 1.0, 2 * _STEPS + 1)
-    factors, changes = RANGE**logs, []
-    for parameter in parameters(cluster, first):
-        if not parameter.hardware:
-            continue
-        leaf = factors * read_leaf(cluster, parameter.path)
-        ratio = _seconds(workload, cluster, other, parameter, leaf) / _seconds(
-            workload, cluster, first, parameter, leaf
-        )
+    factors, wanted = RANGE**logs, [p for p in parameters(cluster, first) if p.hardware]
+    seconds = (_seconds(workload, cluster, plan, wanted, factors) for plan in (other, first))
+    changes = []
+    for parameter, ratio in zip(wanted, np.divide(*seconds), strict=True):
         wins = np.flatnonzero(ratio <= 1)
         if len(wins):
             nearest = wins[np.argmin(np.abs(logs[wins]))]
@@ -78,7 +78,15 @@ def winning_change(workload: Workload, cluster: Cluster, first: Plan, other: Pla
     return min(changes, key=lambda change: abs(np.log(change.factor)), default=None)
 
 
-def _seconds(workload: Workload, cluster: Cluster, plan: Plan, parameter: Parameter, leaf: np.ndarray) -> np.ndarray:
+def _seconds(
+    workload: Workload, cluster: Cluster, plan: Plan, wanted: list[Parameter], factors: np.ndarray
+) -> np.ndarray:
+    """Of one step, by parameter and factor: one evaluation for all."""
     numbers, machine, point = prepare(workload, cluster, plan)
-    step_s = cost(numbers, with_leaves(machine, {parameter.path: leaf}), point, _EXACT).step_s
-    return np.broadcast_to(step_s, leaf.shape)
+    leaves = {}
+    for row, parameter in enumerate(wanted):
+        changed = np.ones((len(wanted), len(factors)))
+        changed[row] = factors
+        leaves[parameter.path] = read_leaf(cluster, parameter.path) * changed.ravel()
+    step_s = cost(numbers, with_leaves(machine, leaves), point, _EXACT).step_s
+    return np.broadcast_to(step_s, len(wanted) * len(factors)).reshape(len(wanted), len(factors))

@@ -6,12 +6,17 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from optimize.report.against import show_comparison as show_comparison
+    from optimize.report.counts import near_words as near_words
+    from optimize.report.counts import show_counts as show_counts
+    from optimize.report.counts import show_launchers as show_launchers
+    from optimize.report.counts import show_notes as show_notes
     from optimize.report.design import show_design as show_design
     from optimize.report.drawing import BLACK as BLACK
     from optimize.report.drawing import PALETTE as PALETTE
     from optimize.report.explain import show_explanation as show_explanation
     from optimize.report.figures_design import draw_design as draw_design
     from optimize.report.figures_explain import draw_explanation as draw_explanation
+    from optimize.report.figures_plan import draw_counts as draw_counts
     from optimize.report.figures_plan import draw_plans as draw_plans
     from optimize.report.figures_predict import draw_predictions as draw_predictions
     from optimize.report.files import check_directory as check_directory

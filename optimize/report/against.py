@@ -8,6 +8,7 @@ from rich.table import Table
 from optimize import units
 from optimize.diagnosis import Difference, Explanation, comparison_of, memories, times
 from optimize.report.screen import new_console, new_table, say
+from optimize.report.words import memory_words, term_words
 
 _SEEN = 5e-4  # of the total: smaller terms are left out where both are
 _SAME = 1e-9
@@ -32,8 +33,17 @@ def show_comparison(first: Explanation, second: Explanation) -> None:
 def sure_line(first: Explanation, second: Explanation) -> str:
     """Which is faster, and how sure that is."""
     sure = comparison_of(first, second)
-    letter, share = ("A", sure.probability_faster) if sure.log_ratio >= 0 else ("B", 1.0 - sure.probability_faster)
-    return f"{letter} is faster with a probability of {units.percent(share)}: what both share cancels"
+    letter = "A" if sure.log_ratio >= 0 else "B"
+    both, apart = (
+        share if letter == "A" else 1.0 - share for share in (sure.probability_faster, sure.probability_apart)
+    )
+    told = units.probability(min(both, apart)), units.probability(max(both, apart))
+    if sure.log_ratio == 0:
+        return "both take the same time"
+    return (
+        f"{letter} is faster with a probability of {told[0]}, if the model's error in the one says nothing of that in "
+        f"the other; {told[1]}, if what both share cancels"
+    )
 
 
 def header_lines(first: Explanation, second: Explanation) -> list[str]:
@@ -88,13 +98,15 @@ def time_table(first: Explanation, second: Explanation) -> Table:
     """Exposed seconds by term, the largest change first."""
     a, b = first.breakdown.step_s, second.breakdown.step_s
     factor, unit = units.unit_for(max(a, b), units.SECONDS)
-    return _changes(f"time, {unit}", times(first, second), ("step", a, b), factor)
+    named = [(term_words(name), one, other) for name, one, other in times(first, second)]
+    return _changes(f"time, {unit}", named, ("step", a, b), factor)
 
 
 def memory_table(first: Explanation, second: Explanation) -> Table:
     """Bytes by term on the fullest stage of each, the largest change first."""
     whole = ("peak", first.fullest.peak_bytes, second.fullest.peak_bytes)
-    return _changes("memory of the fullest stage, GiB", memories(first, second), whole, 2.0**30)
+    named = [(memory_words(name), one, other) for name, one, other in memories(first, second)]
+    return _changes("memory of the fullest stage, GiB", named, whole, 2.0**30)
 
 
 def _changes(title: str, differences: list[Difference], whole: Difference, factor: float) -> Table:

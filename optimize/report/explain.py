@@ -5,17 +5,22 @@ from rich.table import Table
 
 from costmodel.formulas import MFU_CONVENTION
 from optimize import units
-from optimize.diagnosis import Explanation, Stage, largest, limiting
+from optimize.diagnosis import Explanation, Stage, by_resource, largest, limiting
 from optimize.report.money import money_lines, money_table
 from optimize.report.screen import new_console, new_table, say, software_line
+from optimize.report.words import limit_words, memory_words, term_words
 
-_MEMORY_WORDS = {"optimizer": "optimizer states", "gathered": "gathered weights", "outside": "context, workspace"}
 
-
-def show_explanation(explanation: Explanation) -> None:
-    """The one-screen answer."""
+def show_explanation(explanation: Explanation, interval: bool = True) -> None:
+    """The one-screen answer; what does not fit is said first. `interval`: whether that of the step is told."""
     console = new_console()
-    _show_header(console, explanation)
+    if not explanation.fits:
+        say(
+            console,
+            f"DOES NOT FIT in memory: {_shortage(explanation)}; the time is that of a machine with more",
+            "bold red",
+        )
+    _show_header(console, explanation, interval)
     console.print()
     console.print(_time_table(console, explanation))
     console.print()
@@ -36,12 +41,19 @@ def _show_money(console: Console, explanation: Explanation) -> None:
     console.print()
 
 
-def _show_header(console: Console, explanation: Explanation) -> None:
+def _shortage(explanation: Explanation) -> str:
+    over_bytes = explanation.fullest.peak_bytes - explanation.breakdown.limit_bytes
+    if over_bytes <= 0:
+        return "the second memory is too small"
+    return f"{units.scaled(over_bytes, units.BYTES)} too much on the fullest stage"
+
+
+def _show_header(console: Console, explanation: Explanation, interval: bool) -> None:
     inputs, breakdown = explanation.inputs, explanation.breakdown
     workload, cluster, chip = inputs.workload, inputs.cluster, inputs.cluster.accelerator
     tiers = ", ".join(f"{t.name} {units.rate(t.bandwidth_bytes_per_s, 'B/s')}" for t in cluster.tiers)
     job = f"{workload.name}: {workload.batch:,} sequences of {workload.sequence:,} tokens"
-    console.print(f"{job}, {software_line(cluster)}", style="bold")
+    say(console, f"{job}, {software_line(cluster)}", "bold")
     say(
         console,
         f"on {cluster.accelerators:,} {cluster.name}: {units.rate(chip.peak_16bit_flop_per_s, 'FLOP/s')} (16 bit), "
@@ -61,6 +73,10 @@ def _show_header(console: Console, explanation: Explanation) -> None:
         f"({each} per accelerator)   MFU {units.percent(breakdown.mfu)}{hfu}",
         style="bold",
     )
+    if interval:
+        low, high = (units.scaled(seconds, units.SECONDS, 3) for seconds in explanation.step_interval_s)
+        sure = units.probability(explanation.fits_probability)
+        say(console, f"of ten runs eight from {low} to {high} a step; fits in memory with a probability of {sure}")
     say(console, f"MFU: {MFU_CONVENTION}", style="dim")
 
 
@@ -80,7 +96,8 @@ def _time_table(console: Console, explanation: Explanation) -> Table:
         hidden = units.fixed(term.hidden_s / factor, decimals) if term.hidden_s > 1e-9 * step_s else ""
         drawn = units.bar(share, wide, full, parts)
         exposed = units.fixed(term.exposed_s / factor, decimals)
-        table.add_row(term.name, exposed, hidden, units.percent(share), drawn, limited_by)
+        cells = (term_words(term.name), exposed, hidden, units.percent(share), drawn, limit_words(limited_by))
+        table.add_row(*cells)
     table.add_row("step", units.fixed(step_s / factor, decimals), "", "100.0 %", "", "", style="bold")
     return table
 
@@ -90,7 +107,7 @@ def _memory_table(explanation: Explanation) -> Table:
     table = new_table("memory, GiB", *(_stage_title(stage, explanation) for stage in shown))
     names = [name for name in shown[0].terms if any(stage.terms[name] > 0 for stage in shown)]
     for name in names:
-        table.add_row(_MEMORY_WORDS.get(name, name), *(_gib(stage.terms[name]) for stage in shown))
+        table.add_row(memory_words(name), *(_gib(stage.terms[name]) for stage in shown))
     limit_bytes = explanation.breakdown.limit_bytes
     table.add_row("peak", *(_gib(stage.peak_bytes) for stage in shown), style="bold")
     table.add_row(f"margin to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.peak_bytes) for stage in shown))
@@ -137,7 +154,7 @@ def _show_margin(console: Console, explanation: Explanation) -> None:
     if not explanation.second_fits:
         over_bytes = explanation.second_bytes - breakdown.second_limit_bytes
         say(console, f"the second memory is too small by {units.scaled(over_bytes, units.BYTES)}", "bold red")
-    sure = f"probability {units.percent(explanation.fits_probability)}; {logged}"
+    sure = f"probability {units.probability(explanation.fits_probability)}; {logged}"
     if margin_bytes >= 0:
         told = f"fits in memory: the peak, {where}, is {size} ({share}) below the limit; {sure}"
         say(console, told, style="green")
@@ -151,7 +168,7 @@ def _show_margin(console: Console, explanation: Explanation) -> None:
 
 def _show_elasticities(console: Console, explanation: Explanation) -> None:
     console.print("what would shorten the step most (elasticity: % of the step for 1 % of it)", style="bold")
-    for elasticity in largest(explanation.elasticities, 3):
+    for elasticity in largest(by_resource(explanation.elasticities), 3):
         better, value = "more" if elasticity.parameter.rate else "less", elasticity.value
         change = f"10 % {better} {elasticity.parameter.words}"
         sides = f"[{value[0]:.3f}, {value[1]:.3f}]" if isinstance(value, list) else f"{value:.3f}"

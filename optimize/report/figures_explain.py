@@ -16,6 +16,7 @@ from optimize import units
 from optimize.diagnosis import Explanation, Operator, limiting
 from optimize.report.drawing import BLACK, PALETTE, files_of
 from optimize.report.figures_timeline import draw_timeline
+from optimize.report.words import memory_words, term_words
 
 
 def draw_explanation(explanation: Explanation) -> dict[str, bytes]:
@@ -58,7 +59,7 @@ def _step_time(explanation: Explanation) -> Figure:
         axes.annotate(share, (start + exposed, row), (4, 0), textcoords="offset points", va="center", fontsize=8)
         start += exposed
     axes.barh(len(terms), start, color=BLACK, height=0.7)
-    axes.set_yticks(range(len(terms) + 1), [*(term.name for term in terms), "step"])
+    axes.set_yticks(range(len(terms) + 1), [*(term_words(term.name) for term in terms), "step"])
     axes.invert_yaxis()
     axes.set_xlim(min(0.0, axes.get_xlim()[0]), 1.1 * start)
     axes.set_xlabel(f"{unit} since the start of the step, as if one after the other")
@@ -104,7 +105,7 @@ def _memory(explanation: Explanation) -> Figure:
     at, wide = ([number - 0.2 for number in numbers], 0.4) if offloads else (numbers, 0.8)
     for name in names:
         heights = [stage.terms[name] / 2.0**30 for stage in stages]
-        axes.bar(at, heights, bottom=base, width=wide, color=colours[name], label=name)
+        axes.bar(at, heights, bottom=base, width=wide, color=colours[name], label=memory_words(name))
         base = [below + height for below, height in zip(base, heights, strict=True)]
     limit = limit_bytes / 2.0**30
     axes.axhline(limit, color=BLACK, linestyle="--", label=f"limit {limit:.1f} GiB")
@@ -134,9 +135,9 @@ def _second_memory(axes: Axes, explanation: Explanation, colours: dict[str, str]
         heights = [stage.second[name] / 2.0**30 for stage in stages]
         if any(heights):
             style: dict[str, Any] = {"color": "none", "edgecolor": colours[name], "hatch": "////"}
-            axes.bar(beside, heights, bottom=base, width=0.4, label=f"second: {name}", **style)
+            axes.bar(beside, heights, bottom=base, width=0.4, label=f"second memory: {memory_words(name)}", **style)
         base = [below + height for below, height in zip(base, heights, strict=True)]
-    axes.axhline(limit, color=BLACK, linestyle=":", label=f"second limit {limit:.1f} GiB")
+    axes.axhline(limit, color=BLACK, linestyle=":", label=f"its limit {limit:.1f} GiB")
     return max(limit, *base)
 
 

@@ -1,6 +1,8 @@
 """The figures of `equipoise plan --out`: the space of plans by tensor and pipeline degree, and a tornado."""
 
 import functools
+import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from optimize import units
-from optimize.diagnosis import Elasticity
+from optimize.diagnosis import by_resource
 from optimize.plans import PlanInputs, PlanResult
 from optimize.report.drawing import BLACK, PALETTE, files_of
 from optimize.report.figures_timeline import draw_timeline
@@ -17,6 +19,7 @@ from optimize.report.figures_timeline import draw_timeline
 _WORST = 3.0  # times the best value: colours end there
 _BARS = 12
 _WORST_STEP = 6.0  # times the fastest: what is slower is not drawn
+_SEEN = 5e-4  # of the step: less is no bar
 
 
 def draw_plans(inputs: PlanInputs, result: PlanResult, points: np.ndarray | None = None) -> dict[str, bytes]:
@@ -27,6 +30,40 @@ def draw_plans(inputs: PlanInputs, result: PlanResult, points: np.ndarray | None
     if points is not None and points.shape[1] > 0:
         drawn |= files_of({"step_and_memory": functools.partial(_step_and_memory, inputs, result, points)})
     return drawn | draw_timeline(inputs.workload, inputs.cluster, result.plan)
+
+
+def draw_counts(inputs: PlanInputs, found: Mapping[str, Any]) -> dict[str, bytes]:
+    """Time and cost over the number of accelerators: the best plan of each count that was taken."""
+    return files_of({"counts": functools.partial(_counts, inputs, found)})
+
+
+def _counts(inputs: PlanInputs, found: Mapping[str, Any]) -> Figure | None:
+    curve, best = found["curve"], found["best"]
+    if len(curve) < 2:
+        return None
+    figure, counts = Figure(figsize=(7.5, 4.6)), [row["accelerators"] for row in curve]
+    priced = all(row["usd_per_million_tokens"] is not None for row in curve)
+    upper = figure.add_axes((0.11, 0.5 if priced else 0.12, 0.86, 0.34 if priced else 0.72))
+    title = f"The best plan on each number of accelerators, with a batch of {best['batch']:,}"
+    figure.suptitle(f"{title}\n{inputs.workload.name} on {inputs.cluster.name}", x=0.01, y=0.98, ha="left", fontsize=9)
+    panels = [(upper, [row["step_s"] for row in curve], "seconds of a step")]
+    if priced:
+        lower = figure.add_axes((0.11, 0.11, 0.86, 0.34))
+        panels.append((lower, [row["usd_per_million_tokens"] for row in curve], "USD for a million tokens"))
+    at = counts.index(best["accelerators"])
+    for axes, values, words in panels:
+        axes.plot(counts, values, "o-", color=PALETTE[0], linewidth=1.2, markersize=4)
+        axes.plot(counts[at], values[at], "o", color=PALETTE[5], markersize=8, label="the answer")
+        axes.set_ylabel(words)
+        axes.set_ylim(bottom=0)
+        axes.margins(x=0.03)
+    ideal = [curve[-1]["step_s"] * counts[-1] / count for count in counts]
+    upper.plot(counts, ideal, "--", color=PALETTE[6], linewidth=1, label=f"as efficient as {counts[-1]:,}")
+    upper.legend(loc="upper right", ncols=2)
+    panels[-1][0].set_xlabel("accelerators")
+    if priced:
+        upper.set_xticklabels([])
+    return figure
 
 
 def _figure(inputs: PlanInputs, title: str, height: float, box: tuple[float, float, float, float]) -> tuple[Any, Axes]:
@@ -84,19 +121,22 @@ def _cell(axes: Axes, row: int, column: int, ratio: float, legal: bool) -> None:
 
 
 def _tornado(inputs: PlanInputs, result: PlanResult) -> Figure:
-    """What 1 % more of each parameter does to the step; where it has a kink, each side for itself."""
-    moving = [e for e in result.elasticities if _size(e) > 5e-4]
-    shown = sorted(moving, key=_size)[-_BARS:]
+    """How much shorter the step is with a tenth more of each rate, or less of each cost; each resource once."""
+    moving = [e for e in by_resource(result.elasticities) if -e.tenth > _SEEN]
+    shown = sorted(moving, key=lambda e: -e.tenth)[-_BARS:]
     height = 1.9 + 0.3 * max(1, len(shown))
-    title = f"The best plan's step of {units.scaled(result.plans[0].step_s, units.SECONDS)}: elasticities"
-    figure, axes = _figure(inputs, title, height, (0.30, 0.6 / height, 0.66, 1 - 1.3 / height))
+    title = f"What would shorten the best plan's step of {units.scaled(result.plans[0].step_s, units.SECONDS)}"
+    figure, axes = _figure(inputs, title, height, (0.52, 0.6 / height, 0.44, 1 - 1.3 / height))
     for row, each in enumerate(shown):
-        axes.barh(row + 0.19, each.right, height=0.36, color=PALETTE[0])
-        axes.barh(row - 0.19, -each.left, height=0.36, color=PALETTE[1])
-    axes.axvline(0, color=BLACK, linewidth=0.8)
-    axes.set_yticks(range(len(shown)), [each.parameter.words for each in shown])
-    axes.set_xlabel("change of the step in % for a change of the parameter by 1 %")
-    handles = [Patch(color=PALETTE[0], label="1 % more"), Patch(color=PALETTE[1], label="1 % less")]
+        axes.barh(row, -100 * each.tenth, height=0.7, color=PALETTE[0 if each.parameter.hardware else 4])
+        axes.annotate(
+            units.percent(-each.tenth), (-100 * each.tenth, row), (4, 0), textcoords="offset points", va="center"
+        )
+    names = [f"10 % {'more' if each.parameter.rate else 'less'}: {each.parameter.words}" for each in shown]
+    axes.set_yticks(range(len(shown)), ["\n".join(textwrap.wrap(name, 48)) for name in names], fontsize=7)
+    axes.set_xlabel("% that the step is shorter")
+    axes.margins(x=0.15)
+    handles = [Patch(color=PALETTE[0], label="the machine"), Patch(color=PALETTE[4], label="what software reaches")]
     axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
     return figure
 
@@ -139,7 +179,3 @@ def front(gib: np.ndarray, step: np.ndarray) -> np.ndarray:
     order = np.lexsort((step, gib))
     least = np.minimum.accumulate(step[order])
     return order[np.flatnonzero(np.append(True, least[1:] < least[:-1]))]
-
-
-def _size(each: Elasticity) -> float:
-    return max(abs(each.left), abs(each.right))

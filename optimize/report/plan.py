@@ -5,10 +5,13 @@ from rich.table import Table
 
 from costmodel.inputs import SCHEDULES
 from optimize import units
-from optimize.diagnosis import largest
+from optimize.diagnosis import by_resource, largest, step_interval_s
 from optimize.lattice import LEFT_OUT
 from optimize.plans import PlanInputs, PlanResult, Ranked
-from optimize.report.screen import new_console, new_table, say, software_line
+from optimize.report.screen import columns_for, new_console, new_table, say, software_line
+from optimize.report.words import term_words
+
+_TERMS = 4  # that a step's time is told by
 
 
 def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
@@ -19,11 +22,12 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
     say(console, f"on {cluster.accelerators:,} {cluster.name}, {software_line(cluster)}")
     say(console, f"{result.evaluations:,} of {result.plans_in_lattice:,} plans evaluated, {result.fitting:,} fit")
     console.print()
-    console.print(_table(result))
+    console.print(_table(result, console.width))
     mesh = "; experts: expert, expert_tensor" if _divides_experts(result) else ""
     say(console, f"t,c,p,d: tensor, context, pipeline, data{mesh}; mb: sequences of a microbatch", style="dim")
     console.print()
     say(console, f"best plan: {units.shorten_runs(str(best.plan))}", style="bold")
+    _show_best(console, inputs, best)
     say(console, _bound(result))
     say(console, f"not searched: {'; '.join(LEFT_OUT)}", style="dim")
     if result.restriction is not None:
@@ -32,13 +36,6 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
     if result.simplest is not None:
         more = units.percent(result.simplest.step_s / best.step_s - 1)
         say(console, f"simplest within 1 %: {units.shorten_runs(str(result.simplest.plan))} ({more} longer)")
-    validation = best.validation
-    room = f"{validation.peak_bytes / 2**30:.1f} of {inputs.cluster.accelerator.hbm_bytes / 2**30:.1f} GiB"
-    asked = f"asked: {units.percent(inputs.margin)}"
-    say(
-        console,
-        f"memory: {room}, which fits with a probability of {units.percent(validation.fits_probability)} ({asked})",
-    )
     for message in best.validation.messages:
         say(console, f"note: {message}")
     if result.runner_ups:
@@ -51,10 +48,27 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
     _show_elasticities(result, console)
 
 
+def _show_best(console: Console, inputs: PlanInputs, best: Ranked) -> None:
+    """How sure its time and its memory are, and what the time goes to."""
+    low, high = step_interval_s(inputs.workload, inputs.cluster, best.plan, best.step_s)
+    times = " to ".join(units.scaled(seconds, units.SECONDS) for seconds in (low, high))
+    rate = units.significant(inputs.workload.batch * inputs.workload.sequence / best.step_s)
+    step = units.scaled(best.step_s, units.SECONDS, 4)
+    say(console, f"its step: {step}, of ten runs eight from {times}; {rate} tokens/s, MFU {units.percent(best.mfu)}")
+    if best.validation.breakdown is not None:
+        terms = sorted(best.validation.breakdown.terms, key=lambda term: -term.exposed_s)[:_TERMS]
+        shares = (f"{term_words(term.name)} {units.percent(term.exposed_s / best.step_s)}" for term in terms)
+        say(console, f"its time: {', '.join(shares)}")
+    room = f"{best.peak_bytes / 2**30:.1f} of {inputs.cluster.accelerator.hbm_bytes / 2**30:.1f} GiB"
+    sure = units.probability(best.validation.fits_probability)
+    asked = f"asked: {units.percent(inputs.margin)}"
+    say(console, f"its memory: {room}, which fits with a probability of {sure} ({asked})")
+
+
 def _show_elasticities(result: PlanResult, console: Console) -> None:
     console.print()
     console.print("what would shorten the best plan's step most", style="bold")
-    for elasticity in largest(result.elasticities, 3):
+    for elasticity in largest(by_resource(result.elasticities), 3):
         more = "more" if elasticity.parameter.rate else "less"
         say(console, f"  10 % {more} {elasticity.parameter.words}: {units.percent(-elasticity.tenth)} shorter")
 
@@ -84,17 +98,20 @@ def _bound(result: PlanResult) -> str:
     )
 
 
-def _table(result: PlanResult) -> Table:
+def _table(result: PlanResult, width: int) -> Table:
+    """As many columns as there is room for; digits are never cut."""
     factor, unit = units.unit_for(result.plans[-1].step_s, units.SECONDS)
     experts = _divides_experts(result)
-    mesh = ["experts"] if experts else []
-    figures = ["", f"step {unit}", "MFU %", "GiB", "gap %"]
-    table = new_table(*figures, "t,c,p,d", *mesh, "mb", "schedule", "ZeRO", "recompute", "where time goes")
+    names = ["", f"step {unit}", "MFU %", "GiB", "gap %", "t,c,p,d", *(["experts"] if experts else []), "mb"]
+    names += ["schedule", "ZeRO", "recompute", "where time goes"]
+    rows = [_row(number, ranked, factor, experts) for number, ranked in enumerate(result.plans, 1)]
+    kept = columns_for(names, rows, width, ("where time goes", "gap %", "mb", "recompute", "GiB"))
+    table = new_table(*(names[i] for i in kept))
     table.padding = (0, 1, 0, 0)
-    for column in table.columns[7 + experts :]:
-        column.justify = "left"
-    for number, ranked in enumerate(result.plans, 1):
-        table.add_row(*_row(number, ranked, factor, experts), style="bold" if number == 1 else None)
+    for column, i in zip(table.columns, kept, strict=True):
+        column.justify = "left" if names[i] in ("", "schedule", "ZeRO", "recompute", "where time goes") else "right"
+    for number, cells in enumerate(rows):
+        table.add_row(*(cells[i] for i in kept), style=None if number else "bold")
     return table
 
 

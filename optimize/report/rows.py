@@ -55,7 +55,7 @@ def show_row(explained: ExplainedRow) -> None:
         mean = f", the mean over {explained.readings} microbatches" if explained.readings > 1 else ""
         say(console, f"predicted: {middle}{mean}; of ten runs eight from {low} to {high}")
     console.print()
-    show_explanation(explained.explanation)
+    show_explanation(explained.explanation, interval=False)
 
 
 def _in_words(name: str, value: float) -> str:

@@ -1,0 +1,163 @@
+"""`equipoise plan` over ranges: `--accelerators 400:512`, `--at-most 512`, `--batch 480:544`, `--fewest`."""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from costmodel.inputs import Cluster
+from costmodel.measured import with_margin
+from costmodel.specs import COUNT, Check, SpecError, fail
+from optimize import report
+from optimize.cli.inputs import Given, named_cluster
+from optimize.lattice import plan_precision
+from optimize.plans import PlanInputs, Question, best_on, best_over, can_launch, plan_value
+from optimize.question import SECONDS_A_DAY
+from optimize.status import CommandError
+
+MOST_PAIRS = 1_000_000
+SPREAD = 7  # counts that are told beside the best
+_ALL_TOKENS = 1e6  # dollars are told by so many
+
+Span = tuple[int, int]
+
+
+def _span(value: Any) -> Span | None:
+    """The range that a number, `"512"` or `"400:512"` says; None for what is none."""
+    parts = [value] if isinstance(value, int) and not isinstance(value, bool) else str(value).split(":")
+    try:
+        numbers = [int(part) for part in parts]
+    except ValueError:
+        return None
+    if len(numbers) > 2 or isinstance(value, bool | float) or not all(map(COUNT, numbers)):
+        return None
+    return (numbers[0], numbers[-1]) if numbers[0] <= numbers[-1] else None
+
+
+RANGE = Check("an integer from 1 to 10**18, or a range such as 400:512", lambda value: _span(value) is not None, _span)
+"""Check of a number that may be a range, kept as its ends."""
+
+
+def ranges(given: Given) -> tuple[Given, dict[str, Any]]:
+    """What was given with single numbers, the largest of each range; and the ranges as fields of `PlanInputs`."""
+    values, found = dict(given.values), dict[str, Any]()
+    counts, batches = values.get("accelerators"), values.get("batch")
+    if "at_most" in values:
+        if counts is not None:
+            told = "expected one of them"
+            raise SpecError(f"{given.place('at_most')}: `at_most` is given beside `accelerators`; {told}")
+        counts = (1, values["at_most"])
+    fewest, days = values.get("fewest", False), values.get("deadline_days")
+    if days is not None and not (fewest and "tokens" in values):
+        missing = "tokens" if fewest else "fewest"
+        raise SpecError(f"{given.place('deadline_days')}: `{missing}` is missing with `deadline_days`")
+    if fewest and values.get("objective", "step_s") not in ("step_s", "time_s"):
+        fail(given.place("objective"), "objective", values["objective"], "step_s or time_s with `fewest`")
+    if counts is not None:
+        values["accelerators"] = counts[1]
+        found["counts"] = (1, counts[1]) if fewest and counts[0] == counts[1] else counts
+    if batches is not None:
+        values["batch"] = batches[1]
+        found["batches"] = batches
+    found |= {"fewest": fewest, "deadline_s": None if days is None else days * SECONDS_A_DAY}
+    found = {name: value for name, value in found.items() if not isinstance(value, tuple) or value[0] < value[1]}
+    if (fewest or found.keys() & {"counts", "batches"}) and values.get("processes", 1) > 1:
+        raise SpecError(f"{given.place('processes')}: `processes` is given with a range; expected one number of each")
+    return dataclasses.replace(given, values=values), found
+
+
+def with_machine(inputs: PlanInputs, given: Given, framework: str | None) -> PlanInputs:
+    """The inputs of a question over ranges, with what makes the cluster of every count."""
+    if not (inputs.fewest or inputs.counts or inputs.batches):
+        return inputs
+    name, margin = given.values["cluster"], inputs.margin
+
+    @functools.cache
+    def machine(accelerators: int) -> Cluster:
+        return with_margin(named_cluster(given, name, accelerators, framework), margin)
+
+    most = int(inputs.cluster.accelerators)
+    counts = inputs.counts or ((1, most) if inputs.fewest else (most, most))
+    batches = inputs.batches or (int(inputs.workload.batch),) * 2
+    pairs = (counts[1] - counts[0] + 1) * (batches[1] - batches[0] + 1)
+    if pairs > MOST_PAIRS:
+        told = f"expected at most {MOST_PAIRS:,} pairs of accelerators and batch, not {pairs:,}"
+        raise SpecError(f"{given.place('accelerators', 'at_most', 'batch')}: {told}")
+    return dataclasses.replace(inputs, counts=counts, batches=batches, machine=machine)
+
+
+def search_ranges(inputs: PlanInputs) -> tuple[PlanInputs, dict[str, Any]]:
+    """The best pair as inputs of its own, and what became of all of them, with a few counts beside the best."""
+    assert inputs.machine is not None and inputs.counts is not None and inputs.batches is not None
+    usual = plan_precision(inputs.cluster)
+    names = None if inputs.every else can_launch(inputs.fixed, usual) or None
+    if inputs.only is not None:
+        names = (inputs.only,)
+    question = Question(
+        workload=inputs.workload,
+        machine=inputs.machine,
+        most=inputs.counts[1],
+        fixed=inputs.fixed,
+        objective=inputs.objective,
+        tokens=inputs.tokens,
+        names=names,
+        by_sequence=inputs.batches[0] < inputs.batches[1],
+    )
+    counts, batches = (range(low, high + 1) for low, high in (inputs.counts, inputs.batches))
+    tell = _seldom(report.progress("plan"))
+    found = best_over(question, counts, batches, fewest=inputs.fewest, deadline_s=inputs.deadline_s, tell=tell)
+    best = found["best"]
+    count, batch = best["accelerators"], best["batch"]
+    own = (
+        question
+        if names is None or best["framework"] is None
+        else dataclasses.replace(question, names=(best["framework"],))
+    )
+    found["curve"] = [_told(own, best)] if not found["complete"] else _curve(own, found, batch, tell)
+    found["fixed"] = question.fixed_on(count)
+    workload, cluster = question.job(count, batch)
+    return dataclasses.replace(inputs, workload=workload, cluster=cluster), found
+
+
+def _seldom(tell: Callable[[str], None], every_s: float = 2.0) -> Callable[[str], None]:
+    """Tell what a search is at, now and then."""
+    last = time.monotonic()
+
+    def say(words: str) -> None:
+        nonlocal last
+        if time.monotonic() > last + every_s:
+            last = time.monotonic()
+            tell(words)
+
+    return say
+
+
+def _curve(question: Question, found: dict[str, Any], batch: int, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+    """The best of some counts with the best batch, of those that divide best, the answer's among them."""
+    best, rows = found["best"], {}
+    possible = [count for count in found["counts"] if count != best["accelerators"]]
+    for count in sorted(possible, key=lambda count: (_odd_part(count), -count))[:SPREAD]:
+        tell(f"the curve: {count:,} accelerators")
+        row = best_on(question, count, batch)
+        if row["outcome"] == "found":
+            rows[count] = row
+    rows[best["accelerators"]] = best
+    return [_told(question, rows[count]) for count in sorted(rows)]
+
+
+def _odd_part(count: int) -> int:
+    """The count without its factors of two: the smaller, the more ways there are to divide a job over it."""
+    return count // (count & -count)
+
+
+def _told(question: Question, row: dict[str, Any]) -> dict[str, Any]:
+    """A row with what people ask for: tokens per second, MFU, dollars."""
+    workload, cluster = question.job(row["accelerators"], row["batch"])
+    tokens = float(workload.batch * workload.sequence)
+    try:
+        domain = row["plan"].domain or int(cluster.tiers[0].usable_size)
+        money = plan_value("cost_usd", workload, cluster, [domain], _ALL_TOKENS).factors[domain] * row["step_s"]
+    except CommandError:  # prices that are not known
+        money = None
+    return row | {"tokens_per_s": tokens / row["step_s"], "usd_per_million_tokens": money}

@@ -1,0 +1,102 @@
+"""The best plan of a lattice alone, rows in the order of their lower bounds: for many lattices, one after another.
+
+`find_plan` tells of what is around the best plan too; here nothing is evaluated that is proved to be worse than what
+is known already, from whatever lattice that is.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from costmodel.inputs import Plan
+from costmodel.specs import violations
+from optimize.lattice import Lattice
+from optimize.plans import exhaustive
+from optimize.plans.best import Entry
+from optimize.plans.plan_values import PlanValue
+from optimize.plans.row_bounds import in_order_of_bounds
+from optimize.plans.runner_ups import fits_by_stage
+
+_FIRST, _MOST, _TIMES = 4_096, 65_536, 4  # plans evaluated at once: few at first, for a value to compare bounds with
+_TOPS = (8, 256)  # of those: how many are tried until one is wanted and fits stage by stage
+
+Known = dict[tuple[int, int, int, int], tuple[Lattice, tuple[Entry, ...]]]
+"""By lattice, rows and number of plans: those rows and their best plans."""
+Found = tuple[float, Plan]
+"""The value of a plan, less being better, and the plan."""
+
+
+def ordered(whole: Lattice) -> Lattice:
+    """The lattice with the rows of the lowest bound first, each with its bound in `floor_s`."""
+    return in_order_of_bounds(whole) if len(whole) and whole.floor_s is None else whole
+
+
+def least(whole: Lattice, value: PlanValue) -> float:
+    """A lower bound of the values of all its plans that fit; infinite where none is legal, or none fits."""
+    return math.inf if not len(whole) else exhaustive.floor(ordered(whole), value, 0)
+
+
+def best_below(
+    whole: Lattice,
+    value: PlanValue,
+    reached: float = math.inf,
+    keeps: Callable[[Plan], bool] = lambda plan: True,
+    known: Known | None = None,
+    most: float = math.inf,
+) -> tuple[Found | None, float]:
+    """The best plan below `reached` that fits in every stage and that `keeps` takes; and a value that nothing is below.
+
+    The second is infinite where the answer is proved, that there is none below `reached` too. It is not where the
+    `_TOPS[-1]` best plans of some rows were refused one and all. What is evaluated is kept in `known`, for others that
+    ask of the same lattice. After `most` plans the search gives up, with the bound of what is left.
+    """
+    whole, found, unseen, known = ordered(whole), None, math.inf, {} if known is None else known
+    factor, start, size = min(value.factors.values(), default=0.0), 0, _FIRST
+    while start < len(whole.ends) and _bound(whole, start) * factor < reached:
+        before = int(whole.ends[start - 1]) if start else 0
+        if before >= most:
+            unseen = min(unseen, _bound(whole, start) * factor)
+            break
+        stop = max(start + 1, int(np.searchsorted(whole.ends, before + size, side="right")))
+        rows = functools.partial(_rows_of, whole, start, stop, value, known)
+        better, open_from = _of_rows(rows, reached, keeps)
+        found, unseen = better or found, min(unseen, open_from)
+        reached, start, size = (found[0] if found else reached), stop, min(_TIMES * size, _MOST)
+    return found, unseen if unseen < reached else math.inf
+
+
+def _bound(whole: Lattice, row: int) -> float:
+    return -math.inf if whole.floor_s is None else float(whole.floor_s[row])
+
+
+def _rows_of(
+    whole: Lattice, start: int, stop: int, value: PlanValue, known: Known, top: int
+) -> tuple[Lattice, tuple[Entry, ...]]:
+    """Some rows, and the best plans of them."""
+    key = id(whole), start, stop, top
+    if key not in known:
+        rows = whole.with_rows(np.arange(start, stop))
+        compiled = len(whole) >= exhaustive.COMPILE_FROM and len(rows) > _MOST / 2
+        known[key] = rows, exhaustive.search(rows, value, top, compiled=compiled).top
+    return known[key]
+
+
+def _of_rows(
+    rows_of: Callable[[int], tuple[Lattice, tuple[Entry, ...]]], reached: float, keeps: Callable[[Plan], bool]
+) -> tuple[Found | None, float]:
+    least = math.inf
+    for top in _TOPS:
+        rows, entries = rows_of(top)
+        for entry in entries:
+            if not entry.value < reached:
+                return None, math.inf
+            plan = rows.plan(entry.index)
+            legal = keeps(plan) and not violations(plan, rows.workload, rows.cluster)
+            if legal and fits_by_stage(rows.workload, rows.cluster, plan):
+                return (entry.value, plan), math.inf
+        if len(entries) < top:
+            return None, math.inf
+        least = entries[-1].value
+    return None, least

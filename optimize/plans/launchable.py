@@ -1,0 +1,145 @@
+"""Which frameworks can launch a plan, and the best plan that each of them can: by the exporters' own rules.
+
+A framework's plans are some lattices (`narrow`), of which what lies beyond the table is left out one by one
+(`Framework.cannot`). All have rows of degrees of the lattice of all plans, whose lower bounds hold for them too.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from costmodel.inputs import Cluster, Plan, Workload
+from optimize.lattice import OVERLAPS, SEARCHED, Lattice, lattice, plan_precision
+from optimize.launch import FRAMEWORKS, Framework
+from optimize.plans.bounded import Found, Known, best_below, ordered
+from optimize.plans.plan_values import PlanValue
+from optimize.plans.restricted import narrow
+
+LOOK = 8_192  # plans of each lattice that are looked at for the best of a framework that is not the best of all
+
+Part = tuple[dict[str, Any], Lattice]
+"""What an alternative of a framework fixes, and its lattice with bounds."""
+
+
+def launchers(plan: Plan, workload: Workload, cluster: Cluster) -> tuple[str, ...]:
+    """Names of the frameworks whose launch files can say all of a plan."""
+    return tuple(name for name, framework in FRAMEWORKS.items() if framework.can(plan, workload, cluster))
+
+
+def can_launch(fixed: Mapping[str, Any], usual: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the frameworks of which some alternative keeps what is fixed."""
+    kept = (
+        name
+        for name, framework in FRAMEWORKS.items()
+        if any(narrow(fixed, alternative, usual) is not None for alternative in framework.alternatives)
+    )
+    return tuple(kept)
+
+
+def refusals(plan: Plan, workload: Workload, cluster: Cluster) -> dict[str, str]:
+    """By the frameworks that cannot be told a plan: the first thing of it that they cannot be told."""
+    told = {name: framework.cannot(plan, workload, cluster) for name, framework in FRAMEWORKS.items()}
+    return {name: why[0] for name, why in told.items() if why}
+
+
+def parts_of(whole: Lattice, names: Iterable[str] = tuple(FRAMEWORKS)) -> dict[str, list[Part]]:
+    """The lattices of the frameworks' alternatives, the smallest first, one for all who share it.
+
+    `whole` has the rows of all plans, `ordered`.
+    """
+    made: dict[str, Lattice | None] = {}
+    return {name: sorted(_parts(whole, FRAMEWORKS[name], made), key=lambda part: len(part[1])) for name in names}
+
+
+def _parts(whole: Lattice, framework: Framework, made: dict[str, Lattice | None]) -> Iterator[Part]:
+    for alternative in framework.alternatives:
+        fields = narrow(whole.fixed, alternative, plan_precision(whole.cluster))
+        if fields is None:
+            continue
+        key = repr(sorted((name, sorted(map(repr, _members(asked)))) for name, asked in fields.items()))
+        if key not in made:
+            made[key] = _with_bounds(lattice(whole.workload, whole.cluster, fields), whole)
+        if (part := made[key]) is not None:
+            yield fields, part
+
+
+def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Known) -> dict[str, Found]:
+    """The best plan of each framework that has one. That of all is proved; of another there may be a better one still.
+
+    `known` holds what was evaluated.
+    """
+    found = {name: _best_of(name, parts[name], value, math.inf, known, LOOK) for name in parts}
+    for name in sorted(parts, key=lambda name: len(parts[name])):
+        reached = min((best[0] for best in found.values() if best is not None), default=math.inf)
+        found[name] = _best_of(name, parts[name], value, reached, known) or found[name]
+    plans = sorted((best for best in found.values() if best is not None), key=lambda best: best[0])
+    return {name: best for name in parts if (best := _first_told(name, plans, parts[name])) is not None}
+
+
+def _first_told(name: str, plans: list[Found], parts: list[Part]) -> Found | None:
+    """The best of the plans that a framework can be told: another one's may be better than its own."""
+    return next((best for best in plans if parts and told_by(name, parts[0][1])(best[1])), None)
+
+
+def best_of_any(parts: Mapping[str, list[Part]], value: PlanValue, reached: float) -> tuple[str, Found] | None:
+    """The best plan below `reached` that one of the frameworks can launch, and which of them."""
+    known: Known = {}
+    best: tuple[str, Found] | None = None
+    for most in (LOOK, math.inf):
+        for name in parts:
+            found = _best_of(name, parts[name], value, reached, known, most)
+            if found is not None:
+                best, reached = (name, found), found[0]
+    return best
+
+
+def _best_of(
+    name: str, parts: list[Part], value: PlanValue, reached: float, known: Known, most: float = math.inf
+) -> Found | None:
+    best: Found | None = None
+    for _, part in parts:
+        found, _ = best_below(part, value, reached, told_by(name, part), known, most)
+        if found is not None:
+            best, reached = found, found[0]
+    return best
+
+
+def told_by(name: str, of: Lattice) -> Callable[[Plan], bool]:
+    """Whether the framework can be told a plan of a lattice."""
+    return lambda plan: FRAMEWORKS[name].can(plan, of.workload, of.cluster)
+
+
+def _members(asked: Any) -> Iterable[Any]:
+    return asked if isinstance(asked, set | frozenset) else (asked,)
+
+
+def _with_bounds(part: Lattice, whole: Lattice) -> Lattice | None:
+    """The part with the bounds of the whole, where both compute alike; else with its own."""
+    if not len(part):
+        return None
+    if whole.floor_s is None or _plain(part) != _plain(whole):
+        return ordered(part)
+    keys, own = _keys(whole), _keys(part)
+    order = np.argsort(keys)
+    place = order[np.minimum(np.searchsorted(keys, own, sorter=order), len(keys) - 1)]
+    if np.any(keys[place] != own):
+        return ordered(part)
+    floor_s = whole.floor_s[place]
+    order = np.argsort(floor_s, kind="stable")
+    return dataclasses.replace(part.with_rows(order), floor_s=floor_s[order])
+
+
+def _plain(own: Lattice) -> dict[str, Any]:
+    """What the bounds depend on beside the rows; overlap that is off is never faster."""
+    left_out = {*SEARCHED, *OVERLAPS}
+    given = {field.name: field.default for field in dataclasses.fields(Plan)} | plan_precision(own.cluster)
+    given |= {name: asked for name, asked in own.fixed.items() if asked is not None}
+    return {name: asked for name, asked in given.items() if name not in left_out}
+
+
+def _keys(own: Lattice) -> np.ndarray:
+    """Each row of degrees as one value."""
+    return np.ascontiguousarray(np.stack(list(own.rows.values()), axis=1)).view(f"V{8 * len(own.rows)}").ravel()

@@ -1,0 +1,222 @@
+"""The best plan over ranges of accelerators and batches: every pair of them looked at, or bounded from below.
+
+Pairs wait in the order of what nothing on them is below: at first the FLOP of a step at the best rate of a kernel, then
+the least bound of their rows of degrees, then their best plan, at last the best that some framework can launch. The
+search ends when the next in line is no better than what is found, which is proved over all pairs then.
+"""
+
+import dataclasses
+import heapq
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from costmodel.inputs import Cluster, Plan, Workload, embed
+from optimize.lattice import SEARCHED, lattice, plan_precision, possible_counts
+from optimize.plans.bounded import best_below, least, ordered
+from optimize.plans.launchable import best_of_any, parts_of
+from optimize.plans.plan_values import PlanValue, plan_value
+from optimize.question import products_s
+from optimize.status import CommandError, Status
+
+_SAFE = 1.0 - 1e-9  # for the rounding of sums
+OUTCOMES = ("found", "bounded", "no plan", "no memory")
+
+Row = dict[str, Any]
+"""One pair: `accelerators`, `batch`, `outcome`, and where it is "found" `plan`, `framework`, `value`, `step_s`."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked of every pair of a count and a batch.
+
+    Plans on more than one domain use more than half of each, and no more domains than `most` accelerators fill.
+    """
+
+    workload: Workload
+    machine: Callable[[int], Cluster]  # the cluster with so many accelerators
+    most: int  # accelerators that there are
+    fixed: Mapping[str, Any]
+    objective: str = "step_s"
+    tokens: float | None = None
+    names: tuple[str, ...] | None = None  # frameworks of which one must be able to launch the plan; None: any plan
+    by_sequence: bool = False  # whether seconds of a step are compared by sequence, as those of several batches are
+
+    def fixed_on(self, accelerators: int) -> dict[str, Any]:
+        """The fields that are not searched, and the domains that are there."""
+        return dict(self.fixed) if self.fixed.get("domain") else {**self.fixed, "domain": self._domains(accelerators)}
+
+    def _domains(self, accelerators: int) -> frozenset[int]:
+        inner = self.machine(self.most).tiers[0]
+        usable, size = int(inner.usable_size), int(inner.size)
+        if accelerators <= usable:
+            return frozenset((usable,))
+        there, sizes = -(-self.most // usable), {usable, *range(size // 2 + 1, size + 1)}
+        return frozenset(n for n in sizes if accelerators % n == 0 and accelerators // n <= there)
+
+    def job(self, accelerators: int, batch: int) -> tuple[Workload, Cluster]:
+        """Model and cluster of one pair."""
+        return dataclasses.replace(self.workload, batch=batch), self.machine(accelerators)
+
+    def value(self, accelerators: int, batch: int) -> PlanValue:
+        """What plans of one pair are compared by."""
+        given = self.fixed_on(accelerators)["domain"]
+        domains = sorted(given) if isinstance(given, set | frozenset) else [given]
+        return plan_value(self.objective, *self.job(accelerators, batch), domains, self.tokens)
+
+    def scale(self, batch: int) -> float:
+        """What values are multiplied with before pairs are compared."""
+        return 1.0 / batch if self.by_sequence and self.objective == "step_s" else 1.0
+
+
+class _Pair(NamedTuple):
+    """A pair in the queue: `rank` is its count where the fewest are asked for; nothing on it is below `bound`."""
+
+    rank: int
+    bound: float
+    stage: int
+    accelerators: int
+    batch: int
+
+
+def best_over(
+    question: Question,
+    counts: Sequence[int],
+    batches: Sequence[int],
+    *,
+    fewest: bool = False,
+    deadline_s: float | None = None,
+    tell: Callable[[str], None] = lambda words: None,
+) -> dict[str, Any]:
+    """The `best` row, the `rows` that were looked at, and how many pairs had which outcome.
+
+    `fewest`: of the least count that has a plan, with `deadline_s` one that trains the tokens in that time. Raises
+    `CommandError` where there is none.
+    """
+    queue = _queue(question, counts, batches, fewest)
+    heapq.heapify(queue)
+    listed = {pair.accelerators for pair in queue}
+    rows, best, complete, possible = list[Row](), None, True, len(queue)
+    try:
+        while queue and not _ended(queue[0], best):
+            pair = heapq.heappop(queue)
+            tell(f"{pair.accelerators:,} accelerators, batch {pair.batch:,}; {len(queue):,} more may be better")
+            found = _look(question, pair, best["compared"] if best else _limit(question, pair.batch, deadline_s))
+            if isinstance(found, _Pair):
+                heapq.heappush(queue, found)
+                continue
+            rows.append(found)
+            best = found if found["outcome"] == "found" else best
+    except KeyboardInterrupt:
+        complete = False
+    if best is None:
+        raise _nothing(question, rows, counts, batches, deadline_s, complete)
+    return {
+        "best": best,
+        "rows": rows,
+        "pairs": len(counts) * len(batches),
+        "possible": possible,
+        "counts": sorted(listed),
+        **{outcome: sum(row["outcome"] == outcome for row in rows) for outcome in OUTCOMES},
+        "gap": 0.0 if complete else best["compared"] / min(best["compared"], *(pair.bound for pair in queue)) - 1,
+        "complete": complete,
+    }
+
+
+def best_on(question: Question, accelerators: int, batch: int) -> Row:
+    """The row of one pair, whatever is known of others."""
+    found: _Pair | Row = _Pair(0, 0.0, 0, accelerators, batch)
+    while isinstance(found, _Pair):
+        found = _look(question, found, math.inf)
+    return found
+
+
+def _ended(first: _Pair, best: Row | None) -> bool:
+    """Whether no pair from the first of the queue on can be the answer."""
+    if best is None:
+        return False
+    return (first.rank > best["accelerators"] > 0 and first.rank > 0) or first.bound >= best["compared"]
+
+
+def _limit(question: Question, batch: int, deadline_s: float | None) -> float:
+    """The value that a plan of this batch may have at most, for the deadline."""
+    if deadline_s is None:
+        return math.inf
+    if question.objective == "time_s":
+        return deadline_s
+    steps = (question.tokens or math.inf) / (batch * int(question.workload.sequence))
+    return deadline_s / steps * question.scale(batch)
+
+
+def _queue(question: Question, counts: Sequence[int], batches: Sequence[int], fewest: bool) -> list[_Pair]:
+    """Pairs whose count is a product of legal degrees, bounded by the FLOP of their steps at the best rate of a kernel."""
+    own, whole = question.workload, question.machine(question.most)
+    plain = {n: v for n, v in question.fixed.items() if n not in SEARCHED and not isinstance(v, set | frozenset)}
+    point = embed(Plan(**plan_precision(whole) | plain), own, 1.0, whole.stack.habits)
+    each_s = _SAFE * products_s(own, dataclasses.replace(whole, prices=None), point) / int(own.batch)
+    pairs, asked = [], set(counts)
+    for batch in batches:
+        workload = dataclasses.replace(own, batch=batch)
+        for n in possible_counts(workload, whole, question.fixed, max(counts)).tolist():
+            if n in asked and (question.fixed_on(n)["domain"]):
+                factor = min(question.value(n, batch).factors.values()) * question.scale(batch)
+                pairs.append(_Pair(n if fewest else 0, each_s * batch / n * factor, 0, n, batch))
+    return pairs
+
+
+def _look(question: Question, pair: _Pair, reached: float) -> _Pair | Row:
+    """The pair with a better bound, or what became of it: a plan below `reached`, or none."""
+    row = {"accelerators": pair.accelerators, "batch": pair.batch}
+    if pair.bound > reached:
+        return row | {"outcome": "bounded", "bound": pair.bound}
+    workload, cluster = question.job(pair.accelerators, pair.batch)
+    value, scale = question.value(pair.accelerators, pair.batch), question.scale(pair.batch)
+    fixed = plan_precision(cluster) | question.fixed_on(pair.accelerators)
+    whole = ordered(lattice(workload, cluster, fixed))
+    if pair.stage == 0:
+        bound = least(whole, value) * scale
+        outcome = "no memory" if len(whole) else "no plan"
+        return pair._replace(bound=max(bound, pair.bound), stage=1) if bound < math.inf else row | {"outcome": outcome}
+    name, below = None, math.nextafter(reached / scale, math.inf)
+    if pair.stage == 1:
+        found, _ = best_below(whole, value, below)
+        if found is not None and question.names is not None:
+            return pair._replace(bound=max(found[0] * scale, pair.bound), stage=2)
+    else:
+        name, found = best_of_any(parts_of(whole, question.names or ()), value, below) or (None, None)
+    if found is None:
+        return row | ({"outcome": "bounded", "bound": reached} if reached < math.inf else {"outcome": "no memory"})
+    factor = value.factors[found[1].domain or int(cluster.tiers[0].usable_size)]
+    told = {"plan": found[1], "framework": name, "value": found[0], "step_s": found[0] / factor}
+    return row | {"outcome": "found", "compared": found[0] * scale, **told}
+
+
+def _nothing(
+    question: Question,
+    rows: Sequence[Row],
+    counts: Sequence[int],
+    batches: Sequence[int],
+    deadline_s: float | None,
+    complete: bool,
+) -> CommandError:
+    """Why no pair is the answer."""
+    if not complete:
+        raise KeyboardInterrupt
+    name, cluster = question.workload.name, question.machine(question.most).name
+    where = f"{_range(counts)} {cluster} with a batch of {_range(batches)}"
+    if not any(row["outcome"] in ("no memory", "bounded") for row in rows):
+        message = f"plan: no plan of {name} is legal on {where}; expected a wider range of either"
+        return CommandError(Status.bad_input, message)
+    if deadline_s is not None and any(row["outcome"] == "bounded" for row in rows):
+        days = f"{deadline_s / 86_400:.3g} days"
+        message = (
+            f"plan: {name} trains its tokens in {days} on none of {where}; expected more of them, or a later deadline"
+        )
+        return CommandError(Status.infeasible, message)
+    who = "any framework can launch" if question.names is None else " or ".join(question.names) + " can launch"
+    told = "" if question.names is None else f" that {who}"
+    return CommandError(Status.infeasible, f"memory: no plan of {name}{told} fits on {where}")
+
+
+def _range(values: Sequence[int]) -> str:
+    return f"{values[0]:,}" if len(values) == 1 else f"{values[0]:,} to {values[-1]:,}"
