@@ -34,7 +34,7 @@ def scaled_mean(problem: Problem, start: Any, step: Scalar, rounds: Scalar) -> A
 
 
 def scaled_covariance(problem: Problem) -> Any:
-    r"""Of a round's move at step 1: $\mathrm{Var}_i(v_{ij})/n$; off the diagonal $-\mathrm{Cov}_i(v_j, v_k)/(n(n-1))$."""
+    r"""Of a round's move at step 1: $\mathrm{Var}_i(v_{ij})/n$; off it $-\mathrm{Cov}_i(v_j, v_k)/(n(n-1))$."""
     library, n = problem[0].__array_namespace__(), len(problem[1])
     rows = scaled_offsets(problem)
     rows = rows - rows.mean(0)
