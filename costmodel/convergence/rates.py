@@ -36,14 +36,24 @@ def local_steps(mu_least: Scalar, smooth_max: Scalar, local: Scalar, **others: S
     return _rate(step, 1 - (1 - step * mu_least) ** (2 * local))
 
 
-def dcgd(mu: Scalar, smooth: Scalar, smooth_max: Scalar, workers: Scalar, spread: Scalar, omega: Scalar, **_) -> Rate:
-    r"""Compressed gradients, step $1/(L+2\omega L_{max}/n)$, to a floor of $2\gamma\omega/(\mu n)$ times the spread.
+def dcgd(
+    mu: Scalar,
+    smooth: Scalar,
+    smooth_max: Scalar,
+    workers: Scalar,
+    spread: Scalar,
+    omega: Scalar,
+    shrink: Scalar = 1.0,
+    **_: Scalar,
+) -> Rate:
+    r"""Compressed gradients, step $1/(L+2\omega L_{max}/n)$ times `shrink`, at most 1.
 
+    To a floor of $2\gamma\omega/(\mu n)$ times the spread:
     $E\|g\|^2 \le e^\top\bar L e\,(L+2\omega L_{max}/n) + \frac{2\omega}{n}s$ with
     $s = \frac1n\sum\|\nabla f_i(x^*)\|^2$, so at this step
     $E\|e^+\|^2 \le (1-\gamma\mu)\|e\|^2 + \gamma^2\frac{2\omega}{n}s$.
     """
-    step = 1.0 / (smooth + 2 * omega * smooth_max / workers)
+    step = shrink / (smooth + 2 * omega * smooth_max / workers)
     return _rate(step, step * mu, floor=2 * step * omega / (mu * workers) * spread)
 
 
@@ -71,14 +81,23 @@ def ef21(mu: Scalar, smooth: Scalar, smooth_rms: Scalar, alpha: Scalar, **_: Sca
     return _rate(step, step * mu, start=smooth / mu)
 
 
-def plain_subnetworks(slowest: Scalar, smooth_max: Scalar, bias: Scalar = 0.0, noise: Scalar = 0.0, **_) -> Rate:
-    r"""IST with plain masks, step $1/L_{max}$: rate $\gamma(2-\gamma L_{max})\lambda_{min}(M)$, to the floor of
-    `subnetworks.plain_floor`; `bias` and `noise` are over the first distance, 0 under interpolation.
+def plain_subnetworks(
+    slowest: Scalar,
+    smooth_max: Scalar,
+    bias: Scalar = 0.0,
+    noise: Scalar = 0.0,
+    shrink: Scalar = 1.0,
+    **_: Scalar,
+) -> Rate:
+    r"""IST with plain masks, step $1/L_{max}$ times `shrink`, at most 1.
 
-    Proved for every round under interpolation, and else for the floor alone, after many rounds.
+    The rate is $\gamma(2-\gamma L_{max})\lambda_{min}(M)$, the floor that of `subnetworks.plain_floor`; `bias` and
+    `noise` are over the first distance, 0 under interpolation. Proved for every round under interpolation, and else for
+    the floor alone, after many rounds.
     """
-    step = 1.0 / smooth_max
-    return _rate(step, step * slowest, floor=bias + step * noise / slowest)
+    step = shrink / smooth_max
+    slope = (2 - shrink) * slowest
+    return _rate(step, step * slope, floor=bias + step * noise / slope)
 
 
 def scaled_subnetworks(step: Scalar, bias: Scalar, noise: Scalar, **_: Scalar) -> Rate:

@@ -5,6 +5,23 @@ from typing import TYPE_CHECKING
 from costmodel import door
 
 if TYPE_CHECKING:
+    from costmodel.target.campaign import campaign as campaign
+    from costmodel.target.campaign import language_model as language_model
+    from costmodel.target.campaign import quadratic as quadratic
+    from costmodel.target.methods import METHODS as METHODS
+    from costmodel.target.methods import Method as Method
+    from costmodel.target.methods import applied as applied
+    from costmodel.target.methods import arrives as arrives
+    from costmodel.target.methods import compressed as compressed
+    from costmodel.target.methods import local as local
+    from costmodel.target.methods import narrowed as narrowed
+    from costmodel.target.methods import plain as plain
+    from costmodel.target.methods import steps_to as steps_to
+    from costmodel.target.methods import subnetworks as subnetworks
+    from costmodel.target.phases import instance as instance
+    from costmodel.target.phases import phases as phases
+    from costmodel.target.phases import step_of as step_of
+    from costmodel.target.phases import winners as winners
     from costmodel.target.scaling import LAWS as LAWS
     from costmodel.target.scaling import Law as Law
     from costmodel.target.scaling import best_parameters as best_parameters
