@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from costmodel.target.methods import plain as plain
     from costmodel.target.methods import steps_to as steps_to
     from costmodel.target.methods import subnetworks as subnetworks
+    from costmodel.target.phases import fewest as fewest
     from costmodel.target.phases import instance as instance
     from costmodel.target.phases import phases as phases
     from costmodel.target.phases import step_of as step_of

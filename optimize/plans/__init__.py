@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from optimize.plans.find_plan import find_plan as find_plan
     from optimize.plans.find_plan import find_plan_for as find_plan_for
     from optimize.plans.inputs import PlanInputs as PlanInputs
+    from optimize.plans.methods import find_method as find_method
     from optimize.plans.plan_values import plan_value as plan_value
     from optimize.plans.processes import connect as connect
     from optimize.plans.processes import search_shared as search_shared
