@@ -13,7 +13,7 @@ from costmodel import door
 ROOT = Path(costmodel.__file__).parents[1]
 ORDER = {  # from the top down
     "costmodel": ("door", "pytree", "semantics", "exact", "inputs", "models", "formulas", "graph", "specs", "register")
-    + ("evaluators", "measured"),
+    + ("evaluators", "measured", "convergence", "target"),
     "optimize": (
         "status",
         "time_limit",

@@ -6,13 +6,14 @@ import math
 from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas import (
+    STATE_BYTES,
     Breakdown,
     breakdown,
     busy,
     economics_range,
     parts,
 )
-from costmodel.inputs import Cluster, Plan, Stack, Workload
+from costmodel.inputs import Cluster, Plan, Stack, Workload, parameters
 from costmodel.pytree import as_floats
 from costmodel.specs import check_plan, expect
 
@@ -38,4 +39,5 @@ def evaluate(
     if prices is None:
         return found
     asked = (point.accelerators, point.domain, found.step_s, found.tokens, busy(found, cluster, point, done))
+    asked = (*asked, STATE_BYTES * float(parameters(workload)))
     return dataclasses.replace(found, economics=economics_range(cluster, prices, *asked))

@@ -43,6 +43,12 @@ if TYPE_CHECKING:
     from costmodel.formulas.economics import draw as draw
     from costmodel.formulas.economics import economics as economics
     from costmodel.formulas.economics import economics_range as economics_range
+    from costmodel.formulas.goodput import STATE_BYTES as STATE_BYTES
+    from costmodel.formulas.goodput import checkpoint_s as checkpoint_s
+    from costmodel.formulas.goodput import elapsed as elapsed
+    from costmodel.formulas.goodput import failures_per_s as failures_per_s
+    from costmodel.formulas.goodput import interval_s as interval_s
+    from costmodel.formulas.goodput import lost_share as lost_share
     from costmodel.formulas.memory import StageKind as StageKind
     from costmodel.formulas.memory import StageMemory as StageMemory
     from costmodel.formulas.memory import allocated_bytes as allocated_bytes

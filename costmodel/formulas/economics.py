@@ -1,7 +1,9 @@
 r"""Money, power and energy: the bill of a cluster, what it draws, and what a step and a token cost.
 
-$$\text{step} = \frac{\text{purchase}}{\text{life} \cdot \text{busy share}}\,T + P_\text{meter}\,T\,p_\text{electricity}
+$$\text{step} = \frac{\text{purchase}}{\text{life}}\,T + P_\text{meter}\,T\,p_\text{electricity}
 \quad\text{or}\quad \text{rental} \cdot N\,T$$
+
+with $T$ seconds of the clock: those of the step times what failures add (goodput.py), where a job is known.
 
 Servers that train draw $P\,(s_0 + \sum_u s_u b_u / T)$ with $P$ the mean power in training, $b_u$ the seconds in which
 the units of a kind are busy (busy.py) and shares $s$ (`Prices`); $P$ itself where nobody says how busy: designs
@@ -12,6 +14,7 @@ time of a step, and so dollars and joules of a step, are generalized posynomials
 of busy units are sums of watts times busy seconds.
 """
 
+from costmodel.formulas.goodput import elapsed
 from costmodel.inputs import Cluster, PriceRange, Prices, Tier, TierPrices
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, total
@@ -83,12 +86,14 @@ class Economics:
     """One step in money and energy. None where a price or a power that it needs is not known."""
 
     step_s: Scalar
+    elapsed: Scalar  # seconds of the clock for one of training: failures, checkpoints, restarts
     tokens: Scalar
     bill: Bill | None
     draw: Draw | None
     capital_usd: Scalar | None  # of a step: its share of the purchase
     energy_usd: Scalar | None  # of a step
     rental_usd: Scalar | None  # of a step, instead of the other two
+    carbon_g: Scalar | None  # of a step's electricity
 
     @property
     def owned_usd(self) -> Scalar | None:
@@ -108,7 +113,7 @@ class Economics:
 
     @property
     def joule_per_step(self) -> Scalar | None:
-        return None if self.draw is None else self.draw.meter_w * self.step_s
+        return None if self.draw is None else self.draw.meter_w * self.step_s * self.elapsed
 
     @property
     def joule_per_token(self) -> Scalar | None:
@@ -132,11 +137,12 @@ def economics(
     step_s: Scalar,
     tokens: Scalar,
     busy: Busy | None = None,
+    state_bytes: Scalar | None = None,
 ) -> Economics:
     """A step of `step_s` seconds and `tokens` on `accelerators`, `domain` of which are used of each innermost domain.
 
-    Without `busy` they draw what is usual in training. `cluster.accelerators` may be larger: what a plan does not use
-    is another job's.
+    Checkpoints hold `state_bytes`; None: the seconds are those of the clock, whatever fails. Without `busy` they draw
+    what is usual in training. `cluster.accelerators` may be larger: what a plan does not use is another job's.
     """
     idle = prices.idle_paid * (accelerators / domain) * idle_per_domain(cluster, domain)
     paid_for = accelerators + idle
@@ -144,14 +150,19 @@ def economics(
     share = 1.0 if busy is None else load(prices, busy, step_s)
     drawn = None if cluster.accelerator.power_w is None else draw(cluster, prices, accelerators, idle, share)
     rental = prices.rental_usd_per_s
+    slower = 1.0 if state_bytes is None else elapsed(prices, accelerators, state_bytes)
+    clock_s = step_s * slower
+    joule = None if drawn is None else drawn.meter_w * clock_s
     return Economics(
         step_s=step_s,
+        elapsed=slower,
         tokens=tokens,
         bill=bought,
         draw=drawn,
-        capital_usd=None if bought is None else bought.usd * step_s / (prices.service_life_s * prices.busy_share),
-        energy_usd=None if drawn is None else drawn.meter_w * step_s * prices.electricity_usd_per_j,
-        rental_usd=None if rental is None else rental * paid_for * step_s,
+        capital_usd=None if bought is None else bought.usd * clock_s / prices.service_life_s,
+        energy_usd=None if joule is None else joule * prices.electricity_usd_per_j,
+        rental_usd=None if rental is None else rental * paid_for * clock_s,
+        carbon_g=None if joule is None else joule * prices.carbon_g_per_j,
     )
 
 
@@ -163,9 +174,10 @@ def economics_range(
     step_s: Scalar,
     tokens: Scalar,
     busy: Busy | None = None,
+    state_bytes: Scalar | None = None,
 ) -> EconomicsRange:
     """The same step under the low, the base and the high set."""
-    asked = (accelerators, domain, step_s, tokens, busy)
+    asked = (accelerators, domain, step_s, tokens, busy, state_bytes)
     return EconomicsRange(
         low=economics(cluster, prices.low, *asked),
         base=economics(cluster, prices.base, *asked),

@@ -159,6 +159,7 @@ def stage_memory(counted: OpCounts, point: PlanPoint, kind: StageKind, stack: St
     copies = (1 - point.zero.weights) * point.precision.copy_bytes * layers.matrices(sem)
     row = point.optimizer
     states = row.states * point.state_bytes + point.master_bytes + row.own_bytes + point.update_copy_bytes
+    states = states + (0.0 if point.method is None else point.method.state_bytes)
     updated = divided(trained, point.zero.states)
     edges = layers.trained_edges(sem) * share(point.zero.states, point.data_shard)
     states_bytes = states * updated + row.edge_states * point.state_bytes * edges

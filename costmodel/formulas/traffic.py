@@ -218,7 +218,14 @@ def _reduced_s(
     gradients_bytes = point.gradient_bytes * trained
     once_bytes = zero.reduces_once * gradients_bytes + zero.gathers_once * point.precision.weight_bytes * elements
     calls = (zero.reduces_once + zero.gathers_once) * buckets
-    return time_s(shard, once_bytes, calls) + time_s(replica, gradients_bytes / ranks, buckets)
+    share, exchanges = _of_method(point)
+    return time_s(shard, once_bytes, calls) + exchanges * time_s(replica, share * gradients_bytes / ranks, buckets)
+
+
+def _of_method(point: PlanPoint) -> tuple[Scalar, Scalar]:
+    """The share of the gradients that copies exchange, and how often in a step."""
+    row = point.method
+    return (1.0, 1.0) if row is None else (row.gradient_share(point.data), row.per_step)
 
 
 def busiest_links_s(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semantics) -> Scalar:
@@ -248,6 +255,8 @@ def _step_payloads(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semanti
     reduces = zero.reduces_once + m * zero.reduces_per_microbatch
     weights_bytes, gradients_bytes = gathers * point.precision.weight_bytes, reduces * point.gradient_bytes
     alone = point.modules
+    share, exchanged = _of_method(point)
+    copied_bytes = share * exchanged * point.gradient_bytes
     redone = 1.0 + point.recompute.redo_rest + (0.0 if alone is None else alone.feed_forward)
     elements, trained = held(lambda b: b.parameters), held(lambda b: b.trained_parameters)
     dense = (
@@ -261,7 +270,7 @@ def _step_payloads(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semanti
             exchanges * m * of(lambda b: (b.forwards + 1.0) * total(a.exchange_bytes for a in b.attentions)),
         ),
         (laws.shard, weights_bytes * elements + gradients_bytes * trained),
-        (laws.replica, point.gradient_bytes * trained / point.data_shard),
+        (laws.replica, copied_bytes * trained / point.data_shard),
         (laws.boundary, 2.0 * (1 + point.schedule.folds) * m * counted.boundary_bytes),
     )
     if laws.experts is None:
@@ -272,5 +281,5 @@ def _step_payloads(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semanti
         (laws.experts.exchange, m * of(lambda b: (b.forwards + redone) * b.exchange_bytes)),
         (laws.experts.gather, m * of(lambda b: (b.forwards + redone) * b.gather_bytes)),
         (laws.experts.shard, weights_bytes * own + gradients_bytes * trained),
-        (laws.experts.replica, point.gradient_bytes * trained / expert_shard(point, sem)),
+        (laws.experts.replica, copied_bytes * trained / expert_shard(point, sem)),
     )

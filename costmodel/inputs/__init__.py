@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from costmodel.inputs.options import RECOMPUTES as RECOMPUTES
     from costmodel.inputs.options import ZERO_STAGES as ZERO_STAGES
     from costmodel.inputs.options import AttentionRow as AttentionRow
+    from costmodel.inputs.options import MethodRow as MethodRow
     from costmodel.inputs.options import ModuleRow as ModuleRow
     from costmodel.inputs.options import OverlapRow as OverlapRow
     from costmodel.inputs.options import RecomputeRow as RecomputeRow

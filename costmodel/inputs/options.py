@@ -52,6 +52,24 @@ ZERO_STAGES = {
 
 
 @pytree
+class MethodRow:
+    """How data ranks that hold whole weights (ZeRO 0) agree: what is left of the all-reduce of gradients, and memory.
+
+    Parts at the same places of all ranks can be summed on their way; of unlike places every rank gathers those of all
+    the others, which takes n/2 times as much of each link as a sum. Payloads as published: target.METHODS.
+    """
+
+    payload: Scalar = 1.0  # elements that a rank sends, over all
+    unlike: Scalar = 0.0  # 1 where they lie at other places on every rank
+    per_step: Scalar = 1.0  # exchanges: less than one where ranks go on alone in between
+    state_bytes: Scalar = 0.0  # kept for each trained parameter besides: shifts, estimates
+
+    def gradient_share(self, ranks: Scalar) -> Scalar:
+        """Bytes of the exchange over those of all gradients."""
+        return self.payload * (1 - self.unlike + self.unlike * ranks / 2)
+
+
+@pytree
 class ModuleRow:
     """A number for each module (workload.Module). In a plan: the share of the layers in which its outputs are dropped
     and computed again."""

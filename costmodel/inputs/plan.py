@@ -159,6 +159,7 @@ class PlanPoint:
     fused_kernels: Scalar = 1.0
     whole_inputs: Scalar = 0.0  # 1 where inputs of column-parallel layers are kept as they were gathered
     modules: options.ModuleRow | None = None  # None where none is computed again alone: a trace of its own
+    method: options.MethodRow | None = None  # None: gradients are summed in every step
     offload: Offload | None = None  # None where nothing is: a trace of its own, without the sums of these shares
     schedule: ScheduleRow
     zero: options.ZeroRow

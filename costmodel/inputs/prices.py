@@ -1,4 +1,4 @@
-"""What parts cost and draw: one consistent set of numbers for a cluster, and its cheap, middle and dear versions."""
+"""What parts cost and draw and how they fail: one set of numbers for a cluster, in cheap, middle and dear versions."""
 
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar
@@ -48,7 +48,13 @@ class Prices:
     facility_factor: Scalar  # power at the meter over that of the machines (PUE)
     electricity_usd_per_j: Scalar
     service_life_s: Scalar  # over which the purchase is written off
-    busy_share: Scalar  # share of its life in which the cluster trains
+    carbon_g_per_j: Scalar  # of electricity, in grams of CO2 equivalent
+    # how it fails: goodput.py
+    accelerator_failure_s: Scalar  # mean time between failures of one accelerator with all around it
+    job_failure_s: Scalar  # between interruptions of a job besides
+    restart_s: Scalar  # from a failure until training goes on
+    checkpoint_bytes_per_s: Scalar  # written by one accelerator
+    checkpoint_stall: Scalar  # share of the writing for which training waits
 
 
 @pytree

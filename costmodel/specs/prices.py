@@ -1,7 +1,7 @@
 """Prices and powers from tables: what is shipped, under what a cluster's file says, as three sets of numbers.
 
 Any price may be one number, or a table of `low`, `base` and `high`: the cheap, the middle and the dear end. (Of a life
-or a busy share the long and the large one is the cheap end.)
+or a time between failures the long one is the cheap end.)
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,12 @@ _CLUSTER = {
     "facility_factor": AT_LEAST_ONE,
     "electricity_usd_per_j": NON_NEGATIVE,
     "service_life_s": POSITIVE,
-    "busy_share": POSITIVE_SHARE,
+    "carbon_g_per_j": NON_NEGATIVE,
+    "accelerator_failure_s": POSITIVE,
+    "job_failure_s": POSITIVE,
+    "restart_s": NON_NEGATIVE,
+    "checkpoint_bytes_per_s": POSITIVE,
+    "checkpoint_stall": SHARE,
 }
 PRICE_CHECKS: dict[str, Check] = _ACCELERATOR | _CLUSTER
 TIER_PRICE_CHECKS: dict[str, Check] = dict.fromkeys(

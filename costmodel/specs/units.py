@@ -5,6 +5,8 @@ UNITS: dict[str, dict[str, float]] = {
     "w_per_bytes_per_s": {"w_per_gb_per_s": 1e-9, "w_per_gib_per_s": 2.0**-30, "w_per_gbit_per_s": 8e-9},
     "usd_per_byte": {"usd_per_gb": 1e-9, "usd_per_gib": 2.0**-30},
     "usd_per_j": {"usd_per_kwh": 1 / 3.6e6},
+    "g_per_j": {"g_per_kwh": 1 / 3.6e6},
+    "failure_s": {"failure_hours": 3600.0},
     "usd_per_s": {"usd_per_hour": 1 / 3600},
     "life_s": {"life_years": 365.25 * 86400},
     "bytes_per_s": {

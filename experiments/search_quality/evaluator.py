@@ -49,9 +49,6 @@ class Evaluator:
     def __init__(self, problem: Problem, points: Sequence[Points]) -> None:
         self.problem, self.points = problem, points
         self.workloads = [as_floats(job.workload) for job in self.problem.jobs]
-        self.scales = [
-            1.0 if self.problem.objective is Objective.step else job.weight * job.steps for job in self.problem.jobs
-        ]
 
     def __call__(self, count: np.ndarray, y: np.ndarray, plans: list[np.ndarray]) -> Evaluated:
         """Evaluate a batch; the rates are moved onto the limits first."""
@@ -64,7 +61,9 @@ class Evaluator:
         y = project(problem, have, y, problem.fill)
         train_s = np.zeros(len(count))
         machine = self._machine(y)
-        for own, point, scale in zip(counted, points, self.scales, strict=True):
+        for own, point, job in zip(counted, points, problem.jobs, strict=True):
+            alone = problem.objective is Objective.step
+            scale = 1.0 if alone else job.weight * problem.steps_on(job, count.astype(float))
             train_s = train_s + scale * np.asarray(step(own, point, machine, _EXACT).step_s)
         value = np.log(train_s) + np.log(money.price(y, have))
         value = value if problem.fill else value + np.log(count)

@@ -25,7 +25,7 @@ from optimize.cli.inputs import Given, fixed_fields, merge, named_cluster
 from optimize.cli.jobs import read_jobs
 from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult, design
 from optimize.progress import clock
-from optimize.question import RENTALS, SECONDS_A_DAY, Job, Limits, Objective
+from optimize.question import FAILURES, RENTALS, SECONDS_A_DAY, Job, Limits, Objective
 from optimize.versions import SCHEMA
 
 TEMPLATE = "gb200-nvl72"
@@ -44,6 +44,7 @@ _CHECKS: dict[str, Check] = {
     "margin": PROBABILITY,
     "rental": one_of(RENTALS),
     "sweep": one_of(SWEPT),
+    "failures": one_of(("none", *FAILURES)),
     "objective": one_of(_OBJECTIVES),
 }
 
@@ -87,6 +88,8 @@ class Request:
     """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
     margin: Number = None
     """the probability that every plan must fit in memory with; default: 0.9"""
+    failures: Text = None
+    """how often parts fail and how long it takes to go on: none, low, base (default) or high, of `prices`"""
     sweep: Text = None
     """limit that the frontier sweeps: budget_usd, power_w or accelerators; default: the first of them that is given"""
     seconds: Number = None
@@ -135,6 +138,7 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
         seed=given.values.get("seed", 0),
         sweep=given.values.get("sweep"),
         margin=given.values.get("margin", FITS),
+        failures=given.values.get("failures", "base"),
         out=Path(given.values["out"]) if "out" in given.values else None,
     )
 
@@ -214,6 +218,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
                 "plan": dataclasses.asdict(job.plan),
                 "step_s": job.step_s,
                 "train_s": job.train_s,
+                "goodput": job.goodput,
                 "mfu": job.mfu,
                 "peak_bytes": job.validation.peak_bytes,
                 "fits_probability": job.validation.fits_probability,

@@ -11,7 +11,7 @@ from costmodel.formulas import CurveRange, Hardware, limit_bytes
 from costmodel.inputs import Cluster, Plan
 from costmodel.specs import priced
 from optimize.diagnosis import Elasticity, Validation, elasticities, validate
-from optimize.question import RATES, Job, Problem, Quantities, quantities, residuals, sized
+from optimize.question import RATES, Job, Objective, Problem, Quantities, quantities, residuals, sized
 
 _SIZES = (*RATES, "hbm_bytes", "accelerators")
 
@@ -23,7 +23,8 @@ class JobAnswer:
     job: Job
     plan: Plan
     step_s: float
-    train_s: float
+    train_s: float  # of the clock: with what failures cost
+    goodput: float  # share of them in which training goes on
     mfu: float
     validation: Validation
 
@@ -68,7 +69,7 @@ def answer_of(
     problem: Problem, cluster: Cluster, domain: int, plans: Sequence[Plan], *, log_bound: float, **known: Any
 ) -> Answer:
     """The exact score of plans on a cluster, and everything that explains it. `known`: the other fields."""
-    jobs = tuple(_job(job, cluster, plan) for job, plan in zip(problem.jobs, plans, strict=True))
+    jobs = tuple(_job(problem, job, cluster, plan) for job, plan in zip(problem.jobs, plans, strict=True))
     train_s = sum(answer.job.weight * answer.train_s for answer in jobs)
     own = quantities(cluster, domain, train_s, problem.limits.rent)
     least = own.minimised(problem.objective, sum(job.weight * job.steps for job in problem.jobs))
@@ -88,15 +89,17 @@ def answer_of(
     )
 
 
-def _job(job: Job, cluster: Cluster, plan: Plan) -> JobAnswer:
+def _job(problem: Problem, job: Job, cluster: Cluster, plan: Plan) -> JobAnswer:
     validation = validate(job.workload, cluster, plan)
     assert validation.breakdown is not None, validation.violations  # lattices are legal
-    step_s = float(validation.breakdown.step_s)
+    step_s, alone = float(validation.breakdown.step_s), problem.objective is Objective.step
+    steps = job.steps if alone else float(job.steps_on(float(plan.accelerators), cluster.prices))
     return JobAnswer(
         job=job,
         plan=plan,
         step_s=step_s,
-        train_s=step_s * job.steps,
+        train_s=step_s * steps,
+        goodput=job.steps / steps,
         mfu=float(validation.breakdown.mfu),
         validation=validation,
     )

@@ -77,7 +77,7 @@ def cell_bounds(cells: list[Cell]) -> np.ndarray:
 
 
 def _cell_bound(p: Problem, accelerators: int) -> float:
-    steps = 1.0 if p.objective is Objective.step else p.job.steps
+    steps = 1.0 if p.objective is Objective.step else p.steps_on(p.job, float(accelerators))
     seconds = math.log(flop_bound_s(p, p.job, float(accelerators)) * steps)
     if not p.fill and p.limits.deadline_s is not None and seconds > math.log(p.limits.deadline_s):
         seconds = math.inf

@@ -27,7 +27,7 @@ from optimize.clusters.several_jobs import MixProgress, search_mix
 from optimize.clusters.several_jobs_bound import shared_bound
 from optimize.hardware import shadow_prices, solve_plans
 from optimize.lattice import thinned
-from optimize.question import Job, Limits, Objective, Problem, design_problem
+from optimize.question import Job, Limits, Objective, Problem, design_problem, failing
 from optimize.status import CommandError, Status
 from optimize.versions import versions
 
@@ -70,16 +70,18 @@ def design(
     seed: int = 0,
     sweep: str | None = None,
     margin: float = FITS,
+    failures: str = "base",
     progress: Told = lambda _: None,
 ) -> DesignResult:
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be.
 
     `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched; `bounds` the
     least and the most of each rate and of HBM bytes (default: of the accelerators known by name). Every plan fits with
-    the probability `margin` (`find_plan`), on designed hardware and on real parts.
+    the probability `margin` (`find_plan`), on designed hardware and on real parts. `failures`: none, low, base or high,
+    the case of the prices whose interruptions lengthen training.
     """
     expect(template=template)
-    start, template = time.monotonic(), with_margin(template, margin)
+    start, template = time.monotonic(), failing(with_margin(template, margin), failures)
     asked = design_problem(template, curves, bounds, jobs=tuple(jobs), limits=limits, objective=objective)
     kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
     problem = dataclasses.replace(asked, fixed=kept)
@@ -87,7 +89,7 @@ def design(
     progress("real parts")
     stopped = search is not None and search.interrupted
     rest_s = 0.0 if stopped else max(LEAST_S, start + PARTS_SHARE * seconds - time.monotonic())
-    parts = search_parts(problem.jobs, limits, objective, rest_s, kept, margin)
+    parts = search_parts(problem.jobs, limits, objective, rest_s, kept, margin, failures)
     stopped = stopped or parts.interrupted
     catalogue = _catalogue(problem, parts) if parts.plans else None
     if continuous is None and catalogue is None:

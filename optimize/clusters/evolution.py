@@ -96,7 +96,6 @@ class _Decoder:
         self.logs = np.log2(np.stack([self.rows[name] for name in _DEGREES], -1).astype(float))
         self.spans = self.logs.max(axis=0, initial=0.0)
         self.workload = as_floats(job.workload)
-        self.scale = 1.0 if problem.objective is Objective.step else job.steps
 
     @property
     def genes(self) -> int:
@@ -142,7 +141,9 @@ class _Decoder:
         y = project(problem, have, y, problem.fill)
         own = dataclasses.replace(hardware_of(problem.machine), **dict(zip(RATES, np.exp(y).T, strict=True)))
         machine = with_hardware(problem.machine, own)
-        log_s = np.log(self.scale * np.broadcast_to(step(counted, points, machine, _EXACT).step_s, n))
+        log_s = np.log(np.broadcast_to(step(counted, points, machine, _EXACT).step_s, n))
+        if problem.objective is not Objective.step:
+            log_s = log_s + np.log(problem.steps_on(problem.job, born.accelerators.astype(float)))
         value = log_s + np.log(money.price(y, have)) + (0.0 if problem.fill else np.log(born.accelerators))
         missed = [np.log(need / problem.most_hbm_bytes)]
         for spent, spare in ((money.usd(y), have.usd), (money.watt(y), have.watt)):

@@ -27,10 +27,11 @@ class DesignInputs:
     sweep: str | None
     out: Path | None
     margin: float = FITS  # the probability that every plan must fit with
+    failures: str = "base"  # the case of the prices by which parts fail
 
     def settings(self) -> dict[str, Any]:
         """The keywords of `design`, as these inputs set them."""
-        names = ("template", "curves", "objective", "fixed", "seconds", "seed", "sweep", "margin")
+        names = ("template", "curves", "objective", "fixed", "seconds", "seed", "sweep", "margin", "failures")
         return {name: getattr(self, name) for name in names}
 
     def as_json(self) -> dict[str, Any]:
@@ -57,6 +58,7 @@ class DesignInputs:
             "accelerators": limits.accelerators,
             "deadline_days": None if limits.deadline_s is None else limits.deadline_s / SECONDS_A_DAY,
             "margin": self.margin,
+            "failures": self.failures,
             "cluster": self.template.name,
             "software": self.template.stack.software,
             "curves": self.curves.name,

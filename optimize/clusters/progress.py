@@ -45,7 +45,8 @@ class Cell:
 
     def tangents(self, step: Tangents) -> Tangents:
         """Tangents of the seconds of all steps, from those of one."""
-        steps = 1.0 if self.problem.objective is Objective.step else self.problem.job.steps
+        alone = self.problem.objective is Objective.step
+        steps = 1.0 if alone else self.problem.steps_on(self.problem.job, float(self.accelerators))
         at = step._replace(log_value=step.log_value + np.log(steps))
         if self.tilt is None or self.place is None:
             return at

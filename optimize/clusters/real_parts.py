@@ -22,7 +22,7 @@ from optimize.clusters.best_plan import best_plan
 from optimize.clusters.counts import grid, least_products_s
 from optimize.lattice import Families, lattice
 from optimize.plans import row_bounds_s
-from optimize.question import RATES, Job, Limits, Objective, Quantities, known_clusters, quantities, sized
+from optimize.question import RATES, Job, Limits, Objective, Quantities, failing, known_clusters, quantities, sized
 from optimize.time_limit import until
 
 USUAL_SHARE = 0.4  # of the speed of products alone, that a good plan reaches
@@ -55,6 +55,7 @@ class PartsProgress:
     objective: Objective
     fixed: Mapping[str, Any]
     margin: float = 0.5
+    failures: str = "base"
     log_value: float = math.inf
     best: Candidate | None = None
     plans: tuple[Plan, ...] = ()
@@ -78,13 +79,16 @@ def search_parts(
     seconds: float,
     fixed: Mapping[str, Any] | None = None,
     margin: float = 0.5,
+    failures: str = "base",
 ) -> PartsProgress:
     """The best cluster known by name, of those whose prices and powers the limits and the objective read.
 
     Plans fit with the probability `margin`; one half takes predictions as they are.
     """
     end = time.monotonic() + seconds
-    parts = PartsProgress(jobs=jobs, limits=limits, objective=objective, fixed=fixed or {}, margin=margin)
+    parts = PartsProgress(
+        jobs=jobs, limits=limits, objective=objective, fixed=fixed or {}, margin=margin, failures=failures
+    )
     todo: list[Candidate] = []
     try:
         with until(end):
@@ -105,7 +109,7 @@ def search_parts(
 def _likely(parts: PartsProgress, part: Candidate) -> tuple[bool, float, float]:
     """The order of candidates: whether one misses a limit at a usual speed, its value there, and its size."""
     steps_s = [_products_s(parts, job, part.cluster) / _usual_share(job, part) for job in parts.jobs]
-    there = quantities(part.cluster, part.domain, _train_s(parts, steps_s), parts.limits.rent)
+    there = quantities(part.cluster, part.domain, _train_s(parts, steps_s, part.cluster), parts.limits.rent)
     return _misses(parts, there), round(math.log(there.minimised(parts.objective, parts.steps)), 1), part.bought
 
 
@@ -118,7 +122,7 @@ def _usual_share(job: Job, part: Candidate) -> float:
 def _within_limits(parts: PartsProgress) -> list[Candidate]:
     """All clusters, networks and counts within the limits."""
     kept = []
-    for known in (with_margin(cluster, parts.margin) for cluster in known_clusters()):
+    for known in (failing(with_margin(cluster, parts.margin), parts.failures) for cluster in known_clusters()):
         if len(known.tiers) != 2 or known.prices is None or not _priced(parts, known):
             continue
         known = _rented(known, parts.limits.rental)
@@ -154,7 +158,7 @@ def _counts(parts: PartsProgress, cluster: Cluster) -> list[Candidate]:
     kept = []
     for count in grid(parts.limits, domain, usd, watt):
         part = sized(cluster, count)
-        least_s = _train_s(parts, [_products_s(parts, job, part) for job in parts.jobs])
+        least_s = _train_s(parts, [_products_s(parts, job, part) for job in parts.jobs], part)
         value = quantities(part, domain, least_s, parts.limits.rent)
         if _misses(parts, value):
             continue
@@ -175,9 +179,15 @@ def _products_s(parts: PartsProgress, job: Job, cluster: Cluster) -> float:
     return least_products_s(job.workload, cluster, parts.fixed) / cluster.accelerators
 
 
-def _train_s(parts: PartsProgress, step_s: Sequence[float]) -> float:
+def _train_s(parts: PartsProgress, step_s: Sequence[float], cluster: Cluster) -> float:
     """All jobs one after the other, by weight."""
-    return sum(job.weight * job.steps * seconds for job, seconds in zip(parts.jobs, step_s, strict=True))
+    return sum(_steps(parts, job, cluster) * seconds for job, seconds in zip(parts.jobs, step_s, strict=True))
+
+
+def _steps(parts: PartsProgress, job: Job, cluster: Cluster) -> float:
+    """By weight, with what failures cost; as `Problem.steps_on`."""
+    alone = parts.objective is Objective.step
+    return job.weight * (job.steps if alone else job.steps_on(cluster.accelerators, cluster.prices))
 
 
 def _look(parts: PartsProgress, part: Candidate) -> None:
@@ -187,12 +197,14 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
     rates = np.array([float(getattr(hardware, name)) for name in RATES])
     hbm_bytes = float(cluster.accelerator.hbm_bytes)
     step_s, plans = [_products_s(parts, job, part.cluster) for job in parts.jobs], []
-    per_second = math.exp(part.log_bound) / _train_s(parts, step_s)
+    per_second = math.exp(part.log_bound) / _train_s(parts, step_s, part.cluster)
     for i, job in enumerate(parts.jobs):
-        spare = math.exp(parts.log_value) / per_second - _train_s(parts, [*step_s[:i], 0.0, *step_s[i + 1 :]])
+        spare = math.exp(parts.log_value) / per_second - _train_s(
+            parts, [*step_s[:i], 0.0, *step_s[i + 1 :]], part.cluster
+        )
         if spare <= 0:
             return
-        cut = math.log(spare / (job.weight * job.steps)) if math.isfinite(spare) else math.inf
+        cut = math.log(spare / _steps(parts, job, part.cluster)) if math.isfinite(spare) else math.inf
         families = _open_families(parts, i, part, (step_s, cut))
         log_step_s, plan, evaluations = best_plan(job.workload, cluster, families, np.log(rates), hbm_bytes, cut)
         parts.evaluations += evaluations
@@ -200,8 +212,8 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
             return
         step_s[i] = math.exp(log_step_s)
         plans.append(plan)
-    log_value = math.log(per_second * _train_s(parts, step_s))
-    if _misses(parts, quantities(part.cluster, part.domain, _train_s(parts, step_s), parts.limits.rent)):
+    log_value = math.log(per_second * _train_s(parts, step_s, part.cluster))
+    if _misses(parts, quantities(part.cluster, part.domain, _train_s(parts, step_s, part.cluster), parts.limits.rent)):
         return
     parts.by_name[part.name] = min(log_value, parts.by_name.get(part.name, math.inf))
     if log_value < parts.log_value:
@@ -215,8 +227,8 @@ def _open_families(parts: PartsProgress, i: int, part: Candidate, known: tuple[l
     whole = lattice(job.workload, part.cluster, fixed, every_shard=False)
     if not len(whole):
         return Families(whole)
-    others_s = _train_s(parts, [*step_s[:i], 0.0, *step_s[i + 1 :]])
-    latest_s = (_latest_s(parts, part) - others_s) / (job.weight * job.steps)
+    others_s = _train_s(parts, [*step_s[:i], 0.0, *step_s[i + 1 :]], part.cluster)
+    latest_s = (_latest_s(parts, part) - others_s) / _steps(parts, job, part.cluster)
     kept = row_bounds_s(whole) < min(math.exp(cut) if math.isfinite(cut) else math.inf, latest_s)
     return Families(whole.with_rows(np.flatnonzero(kept)))
 

@@ -175,7 +175,7 @@ class RelaxedModel:
     def _train_s(self, i: int, laid: _Laid, machine: Any) -> Any:
         """Weighted seconds of one job."""
         counted, point, job = laid.counted[i], laid.points[i], self.problem.jobs[i]
-        return step(counted, point, machine, SUBGRADIENT).step_s * _steps(self.problem, job)
+        return step(counted, point, machine, SUBGRADIENT).step_s * _steps(self.problem, job, laid.accelerators)
 
     def _price(self, laid: _Laid) -> Any:
         """Dollars a second, watts, or 1."""
@@ -193,8 +193,8 @@ def _sum(law: PowerSum, rates: list[Any]) -> Any:
     return total(float(a) * x ** float(e) for a, e, x in zip(law.amounts, law.exponents, rates, strict=True))
 
 
-def _steps(problem: Problem, job: Job) -> float:
-    return 1.0 if problem.objective is Objective.step else job.weight * job.steps
+def _steps(problem: Problem, job: Job, accelerators: Any) -> Any:
+    return 1.0 if problem.objective is Objective.step else job.weight * problem.steps_on(job, accelerators)
 
 
 def _switches(problem: Problem) -> dict[str, Any]:

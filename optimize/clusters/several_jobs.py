@@ -118,7 +118,10 @@ def _answers(progress: MixProgress, counts: list[int], end: float, seed: int, to
 
 def _products_bound(problem: Problem, count: int) -> float:
     """Logarithm of what the products of all jobs take at least, on the cheapest terms."""
-    seconds = [job.weight * job.steps * flop_bound_s(problem, job, float(count)) for job in problem.jobs]
+    seconds = [
+        job.weight * problem.steps_on(job, float(count)) * flop_bound_s(problem, job, float(count))
+        for job in problem.jobs
+    ]
     return math.log(sum(seconds) * _cheapest(problem, count)) + problem.log_scale
 
 

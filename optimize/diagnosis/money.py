@@ -40,6 +40,8 @@ def _figures(case: Economics) -> dict[str, Any]:
         "capital_usd_per_step": case.capital_usd,
         "energy_usd_per_step": case.energy_usd,
         "rental_usd_per_step": case.rental_usd,
+        "goodput": 1.0 / case.elapsed,
+        "carbon_g_per_step": case.carbon_g,
         "purchase_usd": None if case.bill is None else case.bill.usd,
         "meter_w": None if case.draw is None else case.draw.meter_w,
         "bill": None if case.bill is None else _bill(case.bill),

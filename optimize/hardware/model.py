@@ -64,6 +64,11 @@ class HardwareModel:
         }
         self.low, self.high = self._box()
 
+    @property
+    def training(self) -> np.ndarray:
+        """Accelerators that train, and whose failures stop the job."""
+        return self.accelerators - self.idle
+
     def _whole(self, value: Scalar) -> np.ndarray:
         return np.broadcast_to(np.asarray(value, float), (self.length,))
 
@@ -136,7 +141,7 @@ class HardwareModel:
             ("deadline_s", of.train_s, limits.deadline_s),
         ]
         pairs += [
-            (f"deadline_s of {job.workload.name}", job.steps * seconds, job.deadline_s)
+            (f"deadline_s of {job.workload.name}", self.problem.steps_on(job, self.training) * seconds, job.deadline_s)
             for job, seconds in zip(self.problem.jobs, of.step_s, strict=True)
         ]
         own = {name: value / limit for name, value, limit in pairs if limit is not None}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from optimize.plans.launchable import can_launch as can_launch
     from optimize.plans.launchable import launchers as launchers
     from optimize.plans.launchable import refusals as refusals
+    from optimize.plans.methods import find_method as find_method
     from optimize.plans.nearby import nearby as nearby
     from optimize.plans.over_counts import Question as Question
     from optimize.plans.over_counts import Row as Row

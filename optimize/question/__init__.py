@@ -6,6 +6,8 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from optimize.question.asked import design_problem as design_problem
+    from optimize.question.clusters import FAILURES as FAILURES
+    from optimize.question.clusters import failing as failing
     from optimize.question.clusters import known_bounds as known_bounds
     from optimize.question.clusters import known_clusters as known_clusters
     from optimize.question.clusters import products_s as products_s

@@ -21,6 +21,21 @@ def sized(cluster: Cluster, accelerators: Scalar) -> Cluster:
     return dataclasses.replace(cluster, accelerators=accelerators, tiers=(*cluster.tiers[:-1], last))
 
 
+FAILURES = ("low", "base", "high")
+"""Cases of how often parts fail and how long that lasts (prices.toml)."""
+
+
+def failing(cluster: Cluster, case: str) -> Cluster:
+    """The cluster that fails as in one of the cases of its prices; "none": never."""
+    if cluster.prices is None:
+        return cluster
+    names = ("accelerator_failure_s", "job_failure_s", "restart_s", "checkpoint_bytes_per_s", "checkpoint_stall")
+    never = dict.fromkeys(names[:2], math.inf)
+    own = never if case == "none" else {name: getattr(getattr(cluster.prices, case), name) for name in names}
+    base = dataclasses.replace(cluster.prices.base, **own)
+    return dataclasses.replace(cluster, prices=dataclasses.replace(cluster.prices, base=base))
+
+
 def whole_domains(cluster: Cluster) -> Cluster:
     """The cluster with every accelerator usable: what is designed has no odd ones in its domains."""
     tiers = tuple(dataclasses.replace(tier, size=tier.usable_size) for tier in cluster.tiers)

@@ -1,7 +1,7 @@
 r"""What is asked of a cluster and its plans: an objective and limits.
 
 Every objective is a product of powers of three quantities, which are log-convex in the hardware at fixed plans:
-seconds $T$ to train, dollars a second $K$ (the purchase written off over its busy life, and electricity) and watts $P$
+seconds $T$ to train, dollars a second $K$ (the purchase written off over its life, and electricity) and watts $P$
 at the meter, with servers at what is usual in training. So one tangent in logarithms bounds them all. (What `explain`
 tells of one plan goes by how busy its units are: economics.py.)
 

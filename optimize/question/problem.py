@@ -75,6 +75,11 @@ class Problem:
             return 0.0
         return -float(np.log(sum(job.weight * job.steps for job in self.jobs)))
 
+    def steps_on(self, job: Job, accelerators: Scalar) -> Scalar:
+        """What a job's seconds of a step are multiplied with: no failures where a step alone is asked for."""
+        alone = self.objective is Objective.step
+        return job.steps if alone else job.steps_on(accelerators, self.template.prices)
+
     @functools.cached_property
     def machine(self) -> Cluster:
         """The template as floats, without prices: what the cost model reads."""
@@ -130,12 +135,15 @@ class Problem:
 
         `hardware.accelerators` are those bought, `idle` of them do not train; `step_s` is by job.
         """
-        train_s = total(job.weight * job.steps * seconds for job, seconds in zip(self.jobs, step_s, strict=True))
+        training = hardware.accelerators - idle
+        train_s = total(
+            job.weight * self.steps_on(job, training) * seconds for job, seconds in zip(self.jobs, step_s, strict=True)
+        )
         watts, bought_usd = meter_w(hardware, self.curves, idle), capital_usd(hardware, self.curves)
         usd_per_s: Scalar = 0.0
         if self.template.prices is not None:
             prices = self.template.prices.base
-            written_off = bought_usd * (1.0 / (prices.service_life_s * prices.busy_share))
+            written_off = bought_usd / prices.service_life_s
             usd_per_s = written_off + watts * prices.electricity_usd_per_j
         return Quantities(
             train_s=train_s,

@@ -5,12 +5,13 @@ one per cent.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 
 from costmodel import Scalar
-from costmodel.formulas import Hardware
-from costmodel.inputs import Workload
+from costmodel.formulas import STATE_BYTES, Hardware, elapsed
+from costmodel.inputs import PriceRange, Workload, parameters
 from optimize.question.objective import Limits, Objective
 
 
@@ -27,6 +28,15 @@ class Job:
     def steps(self) -> float:
         """Steps that the tokens take."""
         return self.tokens / (self.workload.batch * self.workload.sequence)
+
+    @functools.cached_property
+    def state_bytes(self) -> float:
+        """Of a checkpoint."""
+        return STATE_BYTES * float(parameters(self.workload))
+
+    def steps_on(self, accelerators: Scalar, prices: PriceRange | None) -> Scalar:
+        """Steps that fit into the seconds of the clock: with what failures of so many accelerators cost."""
+        return self.steps if prices is None else self.steps * elapsed(prices.base, accelerators, self.state_bytes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -97,7 +97,7 @@ def money(template: Cluster, curves: Curves, objective: Objective) -> Money:
     usd = ((c.server_factor, flop), (c.server_factor, hbm), (1.0, up), (1.0, out))
     watt = ((busy_w, c.flop_w), (busy_w, c.hbm_rate_w), (0.0, up), (c.facility_factor, c.scale_out_w))
     memory, second = c.hbm_usd, float(template.accelerator.second_memory_bytes)
-    per_usd = 1.0 / (prices.service_life_s * prices.busy_share) if objective.usd_power else 0.0
+    per_usd = 1.0 / prices.service_life_s if objective.usd_power else 0.0
     per_joule = prices.electricity_usd_per_j if objective.usd_power else 1.0
     return Money(
         usd=PowerSum(np.array([_amount(*law) for law in usd]), np.array([law.exponent for _, law in usd])),

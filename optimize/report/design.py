@@ -106,6 +106,7 @@ def _table(answers: list[Answer], objective: Objective, rented: bool) -> Table:
         row(f"step{of}", lambda a, i=i: units.scaled(a.jobs[i].step_s, units.SECONDS, 4))
         row(f"probability to fit{of}", lambda a, i=i: units.percent(a.jobs[i].validation.fits_probability))
         row(f"MFU{of}", lambda a, i=i: units.percent(a.jobs[i].mfu))
+    row("goodput", lambda a: units.percent(min(job.goodput for job in a.jobs)))
     row("days to train", lambda a: units.significant(sum(job.train_s for job in a.jobs) / SECONDS_A_DAY, 4))
     if objective not in (Objective.time, Objective.step):
         row(objective.key, lambda a: units.significant(a.value, 4))

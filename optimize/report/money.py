@@ -16,6 +16,8 @@ _ROWS: tuple[tuple[str, Callable[[Economics], Scalar], bool], ...] = (
     ("owned, USD a million tokens", lambda case: case.owned_usd, True),
     ("rented, USD a million tokens", lambda case: case.rental_usd, True),
     ("energy, J a token", lambda case: case.joule_per_token, False),
+    ("carbon, g CO2 a million tokens", lambda case: case.carbon_g, True),
+    ("goodput, % of the time", lambda case: 100.0 / case.elapsed, False),
 )
 _WHERE = {"price_usd": "prices", "rental_usd_per_hour": "prices", "power_w": "accelerator"}
 

@@ -59,7 +59,7 @@ def test_keys_and_files(capsys, tmp_path, model):
         assert all(residual <= 1e-9 for residual in answer["residuals"].values())
         job = answer["jobs"][0]
         assert job["validation"]["fits"]
-        assert answer["value"] == pytest.approx(job["step_s"] * 1e9 / (32 * 512))
+        assert answer["value"] == pytest.approx(job["step_s"] * 1e9 / (32 * 512) / job["goodput"])
     assert all(other["worse_by"] >= 0 for other in told["runners_up"])
     budgets = [point["budget_usd"] for point in told["frontier"]]
     values = [point["value"] for point in told["frontier"]]

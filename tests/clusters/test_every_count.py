@@ -74,7 +74,7 @@ def best_on(problem: Problem, count: int, grid: np.ndarray) -> float:
         points = families.lattice.points(np.array([member]), np.float64)
         found = tangents_of(problem.job.workload, problem.machine, points, grid)
         have = problem.money.left(problem.limits, np.full(len(grid), float(count)), found.peak_bytes)
-        steps = 1.0 if problem.objective is Objective.step else problem.job.steps
+        steps = 1.0 if problem.objective is Objective.step else problem.steps_on(problem.job, float(count))
         value = found.log_value + math.log(steps) + np.log(problem.money.price(grid, have))
         allowed = (problem.money.usd(grid) <= have.usd) & (found.peak_bytes <= problem.most_hbm_bytes)
         best = min(best, float(value[allowed].min(initial=math.inf)))

@@ -32,11 +32,12 @@ def test_what_evolves_is_legal_and_worth_what_it_says(objective):
         at = tangents_of(MODEL, asked.machine, points, each.y[None])
         have = asked.money.left(limits, np.array([float(each.accelerators)]), at.peak_bytes)
         count = 0.0 if asked.fill else math.log(each.accelerators)
-        value = at.log_value + math.log(JOB.steps) + np.log(asked.money.price(each.y[None], have)) + count
+        steps = asked.steps_on(JOB, float(each.accelerators))
+        value = at.log_value + math.log(steps) + np.log(asked.money.price(each.y[None], have)) + count
         assert each.log_value == pytest.approx(float(value[0]), rel=1e-9)
         assert asked.money.usd(each.y) <= have.usd[0] * (1 + 1e-9)
         if limits.deadline_s is not None:
-            assert math.exp(at.log_value[0]) * JOB.steps <= limits.deadline_s * (1 + 1e-9)
+            assert math.exp(at.log_value[0]) * steps <= limits.deadline_s * (1 + 1e-9)
     again, _ = evolve(asked, 0)
     assert [(each.log_value, each.plan) for each in again] == [(each.log_value, each.plan) for each in found]
 

@@ -174,7 +174,7 @@ def test_the_answer_is_the_best_of_a_fine_grid(searched):
             spare = ASKED.money.left(LIMITS, np.array([float(count)]), found.peak_bytes[:1])
             allowed = ASKED.money.usd(grid) <= spare.usd[0]
             if found.peak_bytes[0] <= ASKED.most_hbm_bytes and allowed.any():
-                best = min(best, float(found.log_value[allowed].min()) + math.log(JOB.steps))
+                best = min(best, float(found.log_value[allowed].min()) + math.log(ASKED.steps_on(JOB, float(count))))
     assert searched.best is not None
     assert searched.log_bound <= best + 1e-9
     assert searched.best.log_value <= best + 1e-9
@@ -255,7 +255,9 @@ def test_shadow_prices_agree_with_solving_again(searched):
 def test_real_parts_agree_with_the_search_for_a_plan():
     found = search_parts((JOB,), Limits(budget_usd=1e6, accelerators=16), Objective.time, 120.0, FIXED, FITS)
     plan = find_plan(MODEL, found.best.cluster, fixed={**FIXED, "domain": found.best.domain})
-    assert math.exp(found.log_value) == pytest.approx(plan.plans[0].step_s * JOB.steps, rel=1e-9)
+    assert math.exp(found.log_value) == pytest.approx(
+        plan.plans[0].step_s * JOB.steps_on(found.best.cluster.accelerators, found.best.cluster.prices), rel=1e-9
+    )
     assert found.log_bound == found.log_value
 
 
@@ -266,7 +268,10 @@ def test_a_mix_is_bounded_by_its_jobs_alone():
     assert found.best is not None
     assert found.log_bound <= found.best.log_value
     assert math.expm1(found.best.log_value - found.log_bound) < 0.05
-    each = [job.weight * job.steps * s for job, s in zip(jobs, _steps(asked, found), strict=True)]
+    each = [
+        job.weight * asked.steps_on(job, float(found.best.accelerators)) * s
+        for job, s in zip(jobs, _steps(asked, found), strict=True)
+    ]
     assert sum(each) == pytest.approx(math.exp(found.best.log_value), rel=1e-4)
 
 

@@ -53,7 +53,7 @@ def true_best(asked: Problem, tables, grid: np.ndarray) -> float:
     total = np.zeros(len(grid))
     for job, (_, _, need, log_step_s) in zip(asked.jobs, tables, strict=True):
         fits = (money.hbm(need)[:, None] <= spare_usd) & powered
-        total += job.weight * job.steps * np.exp(np.where(fits, log_step_s, np.inf).min(axis=0))
+        total += job.weight * asked.steps_on(job, float(COUNT)) * np.exp(np.where(fits, log_step_s, np.inf).min(axis=0))
     return float(np.log(total.min()))
 
 

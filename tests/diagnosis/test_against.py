@@ -122,7 +122,7 @@ def test_economics_in_json(capsys, cluster):
         assert money["missing"] == []
         assert money["usd_per_step"] == pytest.approx(money["capital_usd_per_step"] + money["energy_usd_per_step"])
         assert money["usd_per_token"] * tokens == pytest.approx(money["usd_per_step"])
-        assert money["joule_per_token"] * tokens == pytest.approx(money["meter_w"] * told["step_s"])
+        assert money["joule_per_token"] * tokens == pytest.approx(money["meter_w"] * told["step_s"] / money["goodput"])
         assert money["low"]["usd_per_step"] < money["usd_per_step"] < money["high"]["usd_per_step"]
     else:
         assert money["usd_per_step"] is None

@@ -48,7 +48,9 @@ def test_both_answers_keep_the_limits_and_carry_a_certificate(results):
         assert 0 < answer["lower_bound"] <= answer["value"]
         assert answer["gap"] == pytest.approx(answer["value"] / answer["lower_bound"] - 1)
         assert answer["jobs"][0]["validation"]["fits"]
-        assert answer["value"] == pytest.approx(answer["jobs"][0]["step_s"] * 1e11 / (32 * 2048))
+        assert answer["value"] == pytest.approx(
+            answer["jobs"][0]["step_s"] * 1e11 / (32 * 2048) / answer["jobs"][0]["goodput"]
+        )
     assert {"budget_usd", "power_w"} <= model["continuous"]["shadow_prices"].keys()
 
 

@@ -56,10 +56,16 @@ LISTED = Prices(
     facility_factor=1.25,
     electricity_usd_per_j=0.0826 / 3.6e6,
     service_life_s=4 * 365.25 * 86400,
-    busy_share=0.85,
+    carbon_g_per_j=400 / 3.6e6,
+    accelerator_failure_s=3600.0 * 6e4,
+    job_failure_s=3600.0 * 20,
+    restart_s=660.0,
+    checkpoint_bytes_per_s=1.2e8,
+    checkpoint_stall=0.9,
 )
 UNLISTED = dataclasses.replace(LISTED, tiers=None)
 ASKED = {"accelerators": 64.0, "domain": 6.0, "step_s": 12.0, "tokens": 4e6}
+STATE = 1e11  # bytes
 BUSY = {"compute": 0.7, "hbm": 0.2, "links": 0.4}  # shares of the step
 
 
@@ -73,7 +79,7 @@ def hardware():
 def arguments(prices):
     """All numbers of one call by path."""
     found = flatten(prices, "prices") | ASKED | BUSY
-    found["power_w"] = 700.0
+    found |= {"power_w": 700.0, "state_bytes": STATE}
     found["second_memory_bytes"] = 2.5e11
     return found | {f"tier{i}_bandwidth_bytes_per_s": x for i, x in enumerate((3e11, 3.75e10))}
 
@@ -91,7 +97,7 @@ def values(prices, numbers):
     )
     machine = dataclasses.replace(machine, accelerator=chip, tiers=tiers)
     busy = Busy(**{f"{name}_s": numbers[name] * numbers["step_s"] for name in BUSY})
-    found = economics(machine, asked, *(numbers[name] for name in ASKED), busy)
+    found = economics(machine, asked, *(numbers[name] for name in ASKED), busy, numbers["state_bytes"])
     assert found.bill is not None
     assert found.draw is not None
     return {
@@ -101,6 +107,7 @@ def values(prices, numbers):
         "energy_usd": found.energy_usd,
         "rental_usd": found.rental_usd,
         "joule_per_token_j": found.joule_per_token,
+        "carbon_g": found.carbon_g,
         "usd_per_token_usd": found.usd_per_token,
     }
 
@@ -114,7 +121,8 @@ def dimensions(path):
     return (0, 0, 0, 0)
 
 
-_UNITS = {  # longest first
+_UNITS = {  # longest first; grams are pure numbers here
+    "g_per_j": (0, -1, -1, 0),
     "usd_per_bytes_per_s": (1, 0, 1, -1),
     "w_per_bytes_per_s": (0, 1, 1, -1),
     "bytes_per_s": (0, 0, -1, 1),
@@ -140,7 +148,7 @@ def test_other_units_give_the_same_in_other_units(prices):
         np.testing.assert_allclose(value, expected, rtol=1e-12, err_msg=name)
 
 
-FALLS = {"domain", "service_life_s", "busy_share", "tokens"}
+FALLS = {"domain", "service_life_s", "accelerator_failure_s", "job_failure_s", "checkpoint_bytes_per_s", "tokens"}
 
 
 @KINDS
@@ -205,7 +213,7 @@ def test_bill_and_power_add_up_by_hand():
     np.testing.assert_allclose(found.draw.meter_w, 1.25 * watts, rtol=1e-12)
     np.testing.assert_allclose(found.energy_usd, 1.25 * watts * 12 / 3.6e6 * 0.0826, rtol=1e-12)
     np.testing.assert_allclose(found.rental_usd, paid * 2.35 * 12 / 3600, rtol=1e-12)
-    np.testing.assert_allclose(found.capital_usd, found.bill.usd * 12 / (4 * 365.25 * 86400 * 0.85), rtol=1e-12)
+    np.testing.assert_allclose(found.capital_usd, found.bill.usd * 12 / (4 * 365.25 * 86400), rtol=1e-12)
     np.testing.assert_allclose(found.usd_per_token, (found.capital_usd + found.energy_usd) / 4e6, rtol=1e-12)
 
 
@@ -344,3 +352,18 @@ def test_wrong_prices_are_named(tmp_path, lines, message):
     path.write_text(f'accelerator = "h100"\naccelerators = 8\n{front}{tiers}{back}\n')
     with pytest.raises(SpecError, match=re.escape(message)):
         load_cluster(path)
+
+
+def test_what_fails_more_often_costs_more_days_dollars_joules_and_grams():
+    """All by the same factor: one figure for what is lost, and nothing is counted twice."""
+    often = dataclasses.replace(LISTED, accelerator_failure_s=0.1 * LISTED.accelerator_failure_s)
+    never = dataclasses.replace(LISTED, accelerator_failure_s=math.inf, job_failure_s=math.inf)
+    found, worse, best = (
+        economics(hardware(), prices, **ASKED, state_bytes=STATE) for prices in (LISTED, often, never)
+    )
+    assert (best.elapsed, economics(hardware(), LISTED, **ASKED).elapsed) == (1.0, 1.0)
+    assert worse.elapsed > found.elapsed > 1.0
+    for name in ("capital_usd", "energy_usd", "rental_usd", "joule_per_token", "carbon_g"):
+        ratio = getattr(worse, name) / getattr(best, name)
+        np.testing.assert_allclose(ratio, worse.elapsed, rtol=1e-12, err_msg=name)
+    assert (worse.bill, worse.draw) == (best.bill, best.draw)
