@@ -24,7 +24,7 @@ class Exact:
         self.library = library
         self._max, self._min = _extremes(library)
         self.floor = library.floor
-        self.log2 = library.log2
+        self.sqrt, self.log2 = library.sqrt, library.log2
 
     def maximum(self, first: Scalar, *others: Scalar) -> Scalar:
         for other in others:

@@ -30,6 +30,10 @@ class Semantics(Protocol):
         """The largest integer not above `value`; its derivative is zero."""
         ...
 
+    def sqrt(self, value: Scalar) -> Scalar:
+        """The square root of what is positive: the derivative of `value ** 0.5` is a general power to compilers."""
+        ...
+
     def log2(self, value: Scalar) -> Scalar:
         """The logarithm to base two."""
         ...

@@ -27,6 +27,8 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / 
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+os.environ.setdefault("XDG_CACHE_HOME", str(ROOT / ".pytest_cache" / "home"))
+
 # gradients compile in a tenth of the time (values run a fifth slower); by night programs are compiled as users' are
 if not NIGHTLY:
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion")

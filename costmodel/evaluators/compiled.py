@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from costmodel.evaluators.compiled_kinds import GradientByKinds, cost_by_kinds, cost_in_two, many_kinds
+from costmodel.evaluators.compiled_kinds import GradientByKinds, cost_by_kinds, many_kinds
 from costmodel.evaluators.programs import COMPILER_OPTIONS, anonymous, in_jax
+from costmodel.evaluators.stored import Packed, packed, stored
 from costmodel.exact import Exact
 from costmodel.formulas import Cost, cost
 from costmodel.inputs import Cluster, PlanPoint, Workload
@@ -27,7 +28,7 @@ VALUE_BATCH = 65_536  # the fastest lengths of the same experiment
 MANY_KINDS_BATCH = (
     16_384  # parts that pass between kinds and step leave the caches beyond: a fifth of the rate at 65,536
 )
-GRADIENT_BATCH = 8_192
+GRADIENT_BATCH = 2_048
 
 DEGREES = ("tensor", "context", "pipeline", "virtual_stages", "microbatch", "copies")
 """The fields of a point that a plan may relax."""
@@ -59,7 +60,8 @@ def gradient(
     """The compiled value and gradient of `of` (a field of `Cost`), each field of the point an array of its own.
 
     With `hardware`, also by the cluster; its leaves must then be arrays over the batch, or their derivatives are sums.
-    Workloads of many kinds of layer take several programs (compiled_kinds.py).
+    Workloads of many kinds of layer take several programs (compiled_kinds.py). Programs are kept in the user's cache,
+    compiled apart from this process (stored.py), where all leaves are arrays of float32.
     """
     return _gradient(names, of, hardware)
 
@@ -80,9 +82,9 @@ def _cost(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Exact) ->
 
 
 def gradient_program(
-    names: tuple[str, ...] = DEGREES, of: str = "step_s", hardware: bool = False, whole: bool = False
+    names: tuple[str, ...] = DEGREES, of: str = "step_s", hardware: bool = False
 ) -> Callable[[Workload, Cluster, PlanPoint], Gradient]:
-    """What `gradient` compiles; with `whole` not cut into parts, the same operations."""
+    """What `gradient` compiles."""
     import jax
 
     semantics = in_jax()
@@ -90,8 +92,7 @@ def gradient_program(
     def differentiate(workload: Workload, cluster: Cluster, point: PlanPoint) -> Gradient:
         def objective(moved: dict[str, Scalar], machine: Cluster) -> Scalar:
             there = dataclasses.replace(point, **moved)
-            evaluate = cost if whole else cost_by_kinds if many_kinds(workload) else cost_in_two
-            return getattr(evaluate(workload, machine, there, semantics), of)
+            return getattr(_cost(workload, machine, there, semantics), of)
 
         moved = {name: getattr(point, name) for name in names}
         if hardware:
@@ -111,9 +112,10 @@ def _gradient(names: tuple[str, ...], of: str, hardware: bool) -> "_Differentiat
 
 
 class _Differentiate:
-    """One program where kinds of layer are few; `lower` is that program's."""
+    """One program where kinds of layer are few, from the user's cache if possible; `lower` is that of JAX."""
 
     def __init__(self, names: tuple[str, ...], of: str, hardware: bool) -> None:
+        self._role, self._stored, self._last = (names, of, hardware), {}, ()
         self._together = _compile(gradient_program(names, of, hardware), "gradient")
         self._by_kinds = GradientByKinds(names, of, hardware, in_jax(), functools.partial(_compile, role="gradient"))
         self.lower = self._together.lower
@@ -121,7 +123,20 @@ class _Differentiate:
     def __call__(self, workload: Workload, cluster: Cluster, point: PlanPoint) -> Gradient:
         if many_kinds(workload):
             return Gradient(*self._by_kinds(workload, cluster, point))
-        return self._together(workload, cluster, point)
+        (arrays, *form), (moving, *form_of_point) = self._fixed(workload, cluster), packed(point)
+        key = *form, *form_of_point
+        if key not in self._stored:
+            names, _, hardware = self._role
+            result = Gradient(0.0, dict.fromkeys(names, 0.0), cluster if hardware else None)
+            self._stored[key] = stored(self._role, ((workload, cluster), point), result)
+        program = self._stored[key]
+        return program(arrays, moving) if program else self._together(workload, cluster, point)
+
+    def _fixed(self, workload: Workload, cluster: Cluster) -> Packed:
+        """Both packed, once for all points that are asked for in turn."""
+        if not self._last or self._last[0] is not workload or self._last[1] is not cluster:
+            self._last = workload, cluster, packed((workload, cluster))
+        return self._last[2]
 
 
 def _compile(program: Callable[..., Any], role: str) -> Any:
@@ -156,8 +171,9 @@ def _in_batches(evaluator: Evaluator, workload: Any, cluster: Any, points: PlanP
     import jax
 
     length = _length(points)
+    own_arrays = isinstance(evaluator, _Differentiate) and not many_kinds(workload)  # it packs them
     workload, cluster = (map_leaves(np.float32, anonymous(tree)) for tree in (workload, cluster))
-    if length > batch:
+    if length > batch and not own_arrays:
         workload, cluster = jax.device_put((workload, cluster))
     joined: list[np.ndarray] = []
     tree = None

@@ -34,16 +34,6 @@ def cost_by_kinds(workload: Workload, cluster: Cluster, point: PlanPoint, sem: S
     return _finish(parts, rest, cluster, point, sem)
 
 
-def cost_in_two(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:
-    """`cost` as one program in which sums over blocks are not fused with the maxima that read them.
-
-    For gradients of few kinds: fused, the critical paths of `pipeline` take the blocks' derivatives once for each
-    path, and 1.2 million gradients a second become 0.1.
-    """
-    counted = counts(workload, point, sem)
-    return _cut(counted, timing(counted, point, cluster, sem), cluster, point, sem)
-
-
 def _cut(counted: OpCounts, times: OpTimes, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Cost:
     """The cost, with the sums of a step computed before its maxima."""
     todo = _apart(work(counted, times, point, cluster, sem), point)

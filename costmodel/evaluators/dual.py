@@ -125,6 +125,12 @@ class DualNumbers:
     def floor(self, value: Scalar) -> Scalar:
         return np.floor(_value(value))
 
+    def sqrt(self, value: Scalar) -> Scalar:
+        if not isinstance(value, Dual):
+            return np.sqrt(value)
+        root = np.sqrt(value.value)
+        return Dual(root, _scaled(value.parts, 0.5 / root))
+
     def log2(self, value: Scalar) -> Scalar:
         if not isinstance(value, Dual):
             return np.log2(value)

@@ -223,7 +223,7 @@ def _traffic_terms(
         tokens_s = alone_s(lambda b: (b.forwards + 1) * b.forward.expert_s)
         payload = total(b.exchange_bytes / b.exchanges for b in counted.blocks if b.exchanges)
         experts = (_traffic("expert traffic", expert_s, tokens_s, cluster, laws.experts.exchange, payload),)
-    law = _data_law(point, laws.shard, laws.replica)
+    law = _data_law(point, laws.shard, laws.replica, sem)
     return (
         _traffic("tensor traffic", tensor_s, sent_s, cluster, laws.sync, _sync_payload(counted)),
         _traffic("context traffic", _passes_s(point, done, context_s), ring_s, cluster, laws.ring, keys),
@@ -305,14 +305,14 @@ def _traffic(name: str, exposed_s: Scalar, alone_s: Scalar, cluster: Cluster, la
     )
 
 
-def _data_law(point: PlanPoint, shard: Law, replica: Law) -> Law:
+def _data_law(point: PlanPoint, shard: Law, replica: Law, sem: Semantics) -> Law:
     """Sharded and replicated traffic of one block's weights, as one law."""
     inverse = 1.0 / point.data_shard
     return Law(
         by_tier=tuple(a + inverse * b for a, b in zip(shard.by_tier, replica.by_tier, strict=True)),
         seconds_per_byte=shard.seconds_per_byte + inverse * replica.seconds_per_byte,
         latency_s=shard.latency_s + replica.latency_s,
-        ramp=shard.ramp + inverse**0.5 * replica.ramp,
+        ramp=shard.ramp + sem.sqrt(inverse) * replica.ramp,
     )
 
 

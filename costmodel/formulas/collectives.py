@@ -46,9 +46,9 @@ Algorithm = Callable[..., Law]
 """Of ranks by tier, tiers, stack and semantics, and for an all-to-all the `spread`: a log-convex law."""
 
 
-def time_s(law: Law, payload_bytes: Scalar, calls: Scalar = 1.0) -> Scalar:
+def time_s(law: Law, payload_bytes: Scalar, sem: Semantics, calls: Scalar = 1.0) -> Scalar:
     """Seconds of `calls` collectives that move `payload_bytes` (the undivided tensors) together."""
-    ramp_s = law.ramp * (calls * payload_bytes + _NO_BYTES) ** 0.5
+    ramp_s = law.ramp * sem.sqrt(calls * payload_bytes + _NO_BYTES)
     return law.seconds_per_byte * payload_bytes + calls * law.latency_s + ramp_s
 
 
@@ -174,13 +174,13 @@ def repeat(law: Law, times: Scalar) -> Law:
     )
 
 
-def parted(law: Law, share: Scalar) -> Law:
+def parted(law: Law, share: Scalar, sem: Semantics) -> Law:
     """The law of a payload of which each call moves only a share."""
     return Law(
         by_tier=tuple(share * busy for busy in law.by_tier),
         seconds_per_byte=share * law.seconds_per_byte,
         latency_s=law.latency_s,
-        ramp=share**0.5 * law.ramp,
+        ramp=sem.sqrt(share) * law.ramp,
     )
 
 
@@ -202,7 +202,7 @@ def _law(ranks: Ranks, busy: tuple[Scalar, ...], latency_s: Scalar, stack: Stack
 def _ramped(
     ranks: Ranks, busy: tuple[Scalar, ...], paced: Scalar, latency_s: Scalar, stack: Stack, sem: Semantics
 ) -> Law:
-    roots = sem.maximum(latency_s, _NO_TIME_S) ** 0.5 * sem.maximum(paced, _NO_SECONDS_PER_BYTE) ** 0.5
+    roots = sem.sqrt(sem.maximum(latency_s, _NO_TIME_S)) * sem.sqrt(sem.maximum(paced, _NO_SECONDS_PER_BYTE))
     ramp = stack.collective_ramp * _talks(ranks, sem) * roots
     return Law(by_tier=busy, seconds_per_byte=paced, latency_s=latency_s, ramp=ramp)
 

@@ -102,7 +102,7 @@ def work(counted: OpCounts, times: OpTimes, point: PlanPoint, cluster: Cluster, 
     """All sums over blocks that a step's time is made of."""
     return Work(
         pipe=stages(counted, times, point),
-        hops=hops(counted, times),
+        hops=hops(counted, times, sem),
         gradient_traffic_s=gradient_traffic_s(counted, times.laws, point, sem),
         optimizer_s=optimizer_s(counted, point, cluster.accelerator, cluster.stack, times.rates, sem),
         host_update_s=host_update_s(counted, point, cluster.accelerator, cluster.stack, sem),

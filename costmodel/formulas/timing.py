@@ -127,9 +127,9 @@ def stages(counted: OpCounts, times: OpTimes, point: PlanPoint) -> Pipeline:
     )
 
 
-def hops(counted: OpCounts, times: OpTimes) -> Hops:
+def hops(counted: OpCounts, times: OpTimes, sem: Semantics) -> Hops:
     """One transfer of a microbatch's activations to the next stage; overlap hides a share of the steady ones."""
-    hop_s = time_s(times.laws.boundary, counted.boundary_bytes)
+    hop_s = time_s(times.laws.boundary, counted.boundary_bytes, sem)
     return Hops(ends_s=hop_s, steady_s=(1 - times.hide.pipeline) * hop_s)
 
 
@@ -183,9 +183,10 @@ def _passes(
 ) -> BlockPasses:
     forward_work, backward_work, weights_s = block_times(block, point, speed, stack, sem)
     forward_issue_s, backward_issue_s, weights_issue_s = issue_s(block, point, stack)
-    sync_s, sync_back_s = traffic.sync_s(block, law, stack)
-    ring_s, exchange_s = traffic.context_s(block, point, law)
-    expert_s, (one_gather_s, one_reduce_s) = traffic.tokens_s(block, law, stack), traffic.sharded_s(block, point, law)
+    sync_s, sync_back_s = traffic.sync_s(block, law, stack, sem)
+    ring_s, exchange_s = traffic.context_s(block, point, law, sem)
+    expert_s = traffic.tokens_s(block, law, stack, sem)
+    one_gather_s, one_reduce_s = traffic.sharded_s(block, point, law, sem)
     gather_s = 0.5 * zero.gathers_per_microbatch * one_gather_s  # once forward, once backward
     reduce_s = zero.reduces_per_microbatch * one_reduce_s
 

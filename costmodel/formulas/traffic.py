@@ -68,7 +68,7 @@ def laws(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack, se
         shard=collectives.all_gather(ranks(point.data_shard, point.tensor), tiers, stack, sem),
         replica=collectives.all_reduce(ranks(replicas, point.tensor * point.data_shard), tiers, stack, sem),
         boundary=collectives.in_turn(
-            collectives.parted(hop, 1.0 / point.tensor),
+            collectives.parted(hop, 1.0 / point.tensor, sem),
             collectives.repeat(gather, (1 - point.sequence_parallel) * (1 - point.single_stage(sem))),
         ),
         experts=expert_laws(counted, point, tiers, stack, sem),
@@ -128,34 +128,35 @@ def spread(sending: BlockCounts, point: PlanPoint, stack: Stack, sem: Semantics)
     return sem.minimum(sending.exchange_spread, 1 - share * (1 - once))
 
 
-def sync_s(block: BlockCounts, law: Laws, stack: Stack) -> tuple[Scalar, Scalar]:
+def sync_s(block: BlockCounts, law: Laws, stack: Stack, sem: Semantics) -> tuple[Scalar, Scalar]:
     """Seconds at the edges of tensor-parallel regions, of one block and microbatch: forward and backward."""
-    backward = block.backward_sync_bytes, block.backward_syncs
-    again_s = stack.regather_exposed * time_s(law.regather, *backward)
-    return time_s(law.sync, block.sync_bytes, block.syncs), time_s(law.sync, *backward) + again_s
+    back_bytes, backs = block.backward_sync_bytes, block.backward_syncs
+    again_s = stack.regather_exposed * time_s(law.regather, back_bytes, sem, backs)
+    forward_s = time_s(law.sync, block.sync_bytes, sem, block.syncs)
+    return forward_s, time_s(law.sync, back_bytes, sem, backs) + again_s
 
 
-def context_s(block: BlockCounts, point: PlanPoint, law: Laws) -> tuple[Scalar, Scalar]:
+def context_s(block: BlockCounts, point: PlanPoint, law: Laws, sem: Semantics) -> tuple[Scalar, Scalar]:
     """Seconds of the context ring in a forward pass, and of the all-to-alls over heads in each direction.
 
     Backward the ring takes twice as long: gradients of keys and values travel with them.
     """
     hops = point.context_ring * (point.context - 1)
-    ring_s = hops * total(time_s(law.ring, count.ring_bytes) for count in block.attentions)
-    exchanged_s = total(time_s(law.exchange, count.exchange_bytes, 4.0) for count in block.attentions)
+    ring_s = hops * total(time_s(law.ring, count.ring_bytes, sem) for count in block.attentions)
+    exchanged_s = total(time_s(law.exchange, count.exchange_bytes, sem, 4.0) for count in block.attentions)
     return ring_s, (1 - point.context_ring) * exchanged_s
 
 
-def sharded_s(block: BlockCounts, point: PlanPoint, law: Laws) -> tuple[Scalar, Scalar]:
+def sharded_s(block: BlockCounts, point: PlanPoint, law: Laws, sem: Semantics) -> tuple[Scalar, Scalar]:
     """Seconds of one all-gather of the block's weights, and of one reduce-scatter of its gradients."""
     weight, gradient = point.precision.weight_bytes, point.gradient_bytes
     return (
-        _sharded_s(block, weight * block.parameters, weight * block.expert_parameters, law),
-        _sharded_s(block, gradient * block.trained_parameters, gradient * block.trained_expert_parameters, law),
+        _sharded_s(block, weight * block.parameters, weight * block.expert_parameters, law, sem),
+        _sharded_s(block, gradient * block.trained_parameters, gradient * block.trained_expert_parameters, law, sem),
     )
 
 
-def tokens_s(block: BlockCounts, law: Laws, stack: Stack) -> Scalar:
+def tokens_s(block: BlockCounts, law: Laws, stack: Stack, sem: Semantics) -> Scalar:
     """Seconds of tokens to their experts and back, in each direction of the pass, and of the host's work in between.
 
     The host reads how many tokens go where, and then starts the products of one expert after another, so its work
@@ -166,17 +167,17 @@ def tokens_s(block: BlockCounts, law: Laws, stack: Stack) -> Scalar:
     experts = law.experts
     if experts is None or not block.exchanges:
         return 0.0
-    gathered_s = time_s(experts.gather, block.gather_bytes, block.gathers) if block.gathers else 0.0
+    gathered_s = time_s(experts.gather, block.gather_bytes, sem, block.gathers) if block.gathers else 0.0
     host_s = stack.routing_s * (_ROUTER + block.experts) / (_ROUTER + _USUAL)
-    return time_s(experts.exchange, block.exchange_bytes, block.exchanges) + gathered_s + host_s
+    return time_s(experts.exchange, block.exchange_bytes, sem, block.exchanges) + gathered_s + host_s
 
 
-def _sharded_s(block: BlockCounts, dense_bytes: Scalar, expert_bytes: Scalar, law: Laws) -> Scalar:
+def _sharded_s(block: BlockCounts, dense_bytes: Scalar, expert_bytes: Scalar, law: Laws, sem: Semantics) -> Scalar:
     """One all-gather or reduce-scatter of a block's elements over the ranks that share them."""
-    dense_s = time_s(law.shard, dense_bytes)
+    dense_s = time_s(law.shard, dense_bytes, sem)
     if law.experts is None or not block.exchanges:
         return dense_s
-    return dense_s + time_s(law.experts.shard, expert_bytes)
+    return dense_s + time_s(law.experts.shard, expert_bytes, sem)
 
 
 def gradient_traffic_s(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Semantics) -> Scalar:
@@ -186,8 +187,8 @@ def gradient_traffic_s(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Sem
         for quantity in (lambda block: block.parameters, lambda block: block.trained_parameters)
     )
     zero = sharding(point, sem)
-    dense_s = _reduced_s(dense, trained, laws.shard, laws.replica, point.data_shard, zero, counted, point)
-    dense_s = dense_s + _between_copies_s(trained, point.data_shard, laws, point)
+    dense_s = _reduced_s(dense, trained, laws.shard, laws.replica, point.data_shard, zero, counted, point, sem)
+    dense_s = dense_s + _between_copies_s(trained, point.data_shard, laws, point, sem)
     if laws.experts is None:
         return dense_s
     own, trained = (
@@ -195,13 +196,13 @@ def gradient_traffic_s(counted: OpCounts, laws: Laws, point: PlanPoint, sem: Sem
         for quantity in (lambda block: block.expert_parameters, lambda block: block.trained_expert_parameters)
     )
     ranks = expert_shard(point, sem)
-    own_s = _reduced_s(own, trained, laws.experts.shard, laws.experts.replica, ranks, zero, counted, point)
-    return dense_s + own_s + _between_copies_s(trained, ranks, laws, point)
+    own_s = _reduced_s(own, trained, laws.experts.shard, laws.experts.replica, ranks, zero, counted, point, sem)
+    return dense_s + own_s + _between_copies_s(trained, ranks, laws, point, sem)
 
 
-def _between_copies_s(trained: Scalar, ranks: Scalar, laws: Laws, point: PlanPoint) -> Scalar:
+def _between_copies_s(trained: Scalar, ranks: Scalar, laws: Laws, point: PlanPoint, sem: Semantics) -> Scalar:
     """Two stages that hold the same chunks reduce the shards of their gradients, half each, and share the result."""
-    return point.schedule.both_ways * time_s(laws.boundary, point.gradient_bytes * trained / ranks)
+    return point.schedule.both_ways * time_s(laws.boundary, point.gradient_bytes * trained / ranks, sem)
 
 
 def _reduced_s(
@@ -213,13 +214,15 @@ def _reduced_s(
     zero: ZeroRow,
     counted: OpCounts,
     point: PlanPoint,
+    sem: Semantics,
 ) -> Scalar:
     buckets = counted.layer_count / point.pipeline
     gradients_bytes = point.gradient_bytes * trained
     once_bytes = zero.reduces_once * gradients_bytes + zero.gathers_once * point.precision.weight_bytes * elements
     calls = (zero.reduces_once + zero.gathers_once) * buckets
     share, exchanges = _of_method(point)
-    return time_s(shard, once_bytes, calls) + exchanges * time_s(replica, share * gradients_bytes / ranks, buckets)
+    between_s = time_s(replica, share * gradients_bytes / ranks, sem, buckets)
+    return time_s(shard, once_bytes, sem, calls) + exchanges * between_s
 
 
 def _of_method(point: PlanPoint) -> tuple[Scalar, Scalar]:

@@ -131,9 +131,9 @@ def memory_of_stages(given: Model, held: Held, at: StageKind, sem: Semantics) ->
     )
 
 
-def between(given: Model) -> Hops:
+def between(given: Model, sem: Semantics) -> Hops:
     """One transfer of a microbatch's activations to the next stage."""
-    return hops(given.counted, given.times[0])
+    return hops(given.counted, given.times[0], sem)
 
 
 def ending_s(stage: StageSeconds, given: Model, sem: Semantics) -> Scalar:

@@ -71,7 +71,7 @@ def times_s(rows: Sequence[CollectiveRow], cluster: Cluster, stack: Stack) -> np
     for op in dict.fromkeys(ops):
         at = ops == op
         placed = ranks_by_tier(ranks[at], 1.0, cluster.tiers, domain[at], _SEM)
-        result[at] = collectives.time_s(LAWS[op](placed, cluster.tiers, stack, _SEM), payload[at])
+        result[at] = collectives.time_s(LAWS[op](placed, cluster.tiers, stack, _SEM), payload[at], _SEM)
     return result
 
 

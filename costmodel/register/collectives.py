@@ -23,6 +23,7 @@ _ROUNDING = 1e-9  # in log, of a sum of some dozen positive terms: anything abov
 _RANKS = ((8.0,), (4.0, 8.0), (1.0, 8.0), (8.0, 1.0), (4.0, 2.0, 4.0))  # of one group on each tier
 _PAYLOADS_BYTES = (1e3, 1e6, 1e9)
 _SPREADS = ((1.0,), (0.4,))  # of an all-to-all, which takes it as one argument more
+_NUMPY = Exact(np)
 _NOTHING = 1e-30  # seconds: roots of nothing are not quite nothing
 
 Fabric = tuple[tuple[Tier, ...], Stack]
@@ -135,6 +136,6 @@ def _leaves(law: Law) -> list[tuple[str, Any]]:
 def _figures(law: Law) -> dict[str, Any]:
     """Seconds by what they are of, where they are not zero: calls of each payload, and a gigabyte on each tier."""
     law = map_leaves(lambda leaf: np.broadcast_to(np.asarray(leaf, float), (_CHORDS,)), law)
-    seconds = {f"the time of {size:g} bytes": collectives.time_s(law, size) for size in _PAYLOADS_BYTES}
+    seconds = {f"the time of {size:g} bytes": collectives.time_s(law, size, _NUMPY) for size in _PAYLOADS_BYTES}
     seconds |= {f"the time of 1e+09 bytes on tier {i + 1}": 1e9 * busy for i, busy in enumerate(law.by_tier)}
     return {words: values for words, values in seconds.items() if np.all(values > 0)}

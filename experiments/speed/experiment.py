@@ -76,7 +76,7 @@ def _effort(config: Config) -> dict[str, Any]:
         "seconds": config.seconds,
         "sizes": (1_000, 10_000, 100_000, 1_000_000),
         "gradient_sizes": (1_000, 10_000, 100_000),
-        "candidates": ("default", "512-bit", "no emitters, 512-bit"),
+        "candidates": ("default", "512-bit", "512-bit, no fusion", "no emitters, 512-bit"),
         "roles": ("value", "gradient by plan", "gradient by plan and hardware"),
         "links": (64, 160),
     }

@@ -85,7 +85,7 @@ def tables(workload: Workload, cluster: Cluster, plan: Plan, microbatch: int) ->
         microbatches=round(float(given.counted.microbatches)),
         given=given,
         at=at,
-        hop=staged.between(given),
+        hop=staged.between(given, SEM),
         host_s=float(staged.host_s(given, SEM)),
         linear=linear,
         links=Linear(np.stack([each.constant for each in links]), np.stack([each.slope for each in links])),

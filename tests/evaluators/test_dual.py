@@ -131,6 +131,7 @@ def test_operations_and_absent_variables():
     assert SUBGRADIENT.maximum(1.0, 2.0, 3.0) == 3.0
     assert SUBGRADIENT.minimum(np.array([1.0, 4.0]), 2.0).tolist() == [1.0, 2.0]
     assert SUBGRADIENT.log2(8.0) == 3.0
+    assert gradient(lambda v: SUBGRADIENT.sqrt(4.0) * SUBGRADIENT.sqrt(v["x"]), {"x": 9.0}) == (6.0, {"x": 1 / 3})
 
 
 @pytest.mark.parametrize("side", [-1, 1])

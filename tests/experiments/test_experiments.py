@@ -224,7 +224,7 @@ def traces(monkeypatch):
 
         return counted_once_more
 
-    for name in ("cost", "cost_in_two"):
+    for name in ("cost", "cost_by_kinds"):
         monkeypatch.setattr(compiled, name, counting(getattr(compiled, name)))
     for made in (compiled.value, compiled._gradient):
         made.cache_clear()

@@ -44,8 +44,8 @@ def law(kind, ranks, tiers, stack=IDEAL):
 def test_ring_all_gather_and_all_reduce_against_played_out_rings(ranks, payload, latency, bandwidth):
     played_s = ring.ring_all_gather_s(ranks, payload, latency, bandwidth)
     tiers = [tier(bandwidth=bandwidth, latency=latency)]
-    gather_s = collectives.time_s(law("all_gather", [ranks], tiers), payload)
-    reduce_s = collectives.time_s(law("all_reduce", [ranks], tiers), payload)
+    gather_s = collectives.time_s(law("all_gather", [ranks], tiers), payload, SEM)
+    reduce_s = collectives.time_s(law("all_reduce", [ranks], tiers), payload, SEM)
     np.testing.assert_allclose(gather_s, played_s, rtol=1e-12)
     np.testing.assert_allclose(reduce_s, 2 * played_s, rtol=1e-12)  # a reduce-scatter, then an all-gather
 
@@ -86,7 +86,7 @@ def test_neighbour_goes_at_the_pace_of_the_slowest_link_that_it_crosses(group, s
 @pytest.mark.parametrize("kind", ["all_gather", "all_reduce", "all_to_all", "neighbour"])
 def test_a_group_of_one_costs_nothing(kind):
     found = law(kind, [1, 1], [tier(), tier()], Stack())
-    assert collectives.time_s(found, 1e9) == 0.0
+    assert collectives.time_s(found, 1e9, SEM) == 0.0
 
 
 @pytest.mark.parametrize(("group", "stride"), [case for case in GROUPS if case[0] * case[1] in (*SIZES, 1024, 2)])
@@ -123,7 +123,7 @@ def test_oversubscription_divides_the_bandwidth_of_its_tier():
 def test_golden_runs_of_the_cluster_design_papers_simulator(megabytes, ranks, published_us):
     """All-reduces of astra-sim-roofline's own outputs: 16 x 64 ranks, 6 x 25 and 12.5 GiB/s, latencies of 1 ns."""
     tiers = [tier(16, 150 * 2**30, 1e-9), tier(1024, 12.5 * 2**30, 1e-9)]
-    seconds = collectives.time_s(law("all_reduce", ranks, tiers), megabytes * 2**20)
+    seconds = collectives.time_s(law("all_reduce", ranks, tiers), megabytes * 2**20, SEM)
     np.testing.assert_allclose(seconds * 1e6, published_us, rtol=5e-3)
 
 
@@ -135,7 +135,7 @@ def test_a_stage_sends_its_activation_in_parts_and_gathers_what_it_needs_whole(p
     stack = dataclasses.replace(RING, collective_s=1e-5)
     workload, machine, point = prepare(small_decoder(), cluster(16, stack=stack), plan)
     counted = counts(workload, point, SEM)
-    found = collectives.time_s(laws(counted, point, machine, machine.stack, SEM).boundary, counted.boundary_bytes)
+    found = collectives.time_s(laws(counted, point, machine, machine.stack, SEM).boundary, counted.boundary_bytes, SEM)
     whole_bytes, (inner, outer, *_) = 2 * 128 * 256 * 2, machine.tiers
     sent_s = 1e-5 + outer.latency_s + whole_bytes / 4 / outer.bandwidth_bytes_per_s
     gathered_s = 1e-5 + 3 * (inner.latency_s + whole_bytes / 4 / inner.bandwidth_bytes_per_s)

@@ -287,7 +287,7 @@ def _all_gather_s(bandwidth_bytes_per_s):
     tier = Tier(name="", size=8.0, usable_size=8.0, bandwidth_bytes_per_s=bandwidth_bytes_per_s, latency_s=0.0)
     stack = Stack(link_ceiling=1.0, collective_s=0.0)
     law = collectives.all_gather((4.0,), (tier,), stack, Exact(jnp))
-    return collectives.time_s(law, 1e9)
+    return collectives.time_s(law, 1e9, Exact(jnp))
 
 
 def test_all_gather_by_hand():

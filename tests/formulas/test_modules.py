@@ -225,8 +225,8 @@ def test_a_gathering_dispatcher_brings_every_token_to_every_rank():
         assert layer.exchange_bytes == pytest.approx(2 * 16 * 64 * 64 * 2, rel=1e-12)
         tiers = traffic.tiers_in_training(where, point, where.stack, SEM)
         gather = collectives.all_gather((8.0, 2.0), tiers, where.stack, SEM)
-        expected = collectives.time_s(gather, layer.exchange_bytes, 2.0) + where.stack.routing_s
-        assert traffic.tokens_s(layer, laws, where.stack) == pytest.approx(expected, rel=1e-12)
+        expected = collectives.time_s(gather, layer.exchange_bytes, SEM, 2.0) + where.stack.routing_s
+        assert traffic.tokens_s(layer, laws, where.stack, SEM) == pytest.approx(expected, rel=1e-12)
 
 
 # experts shared by the tensor ranks

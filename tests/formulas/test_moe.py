@@ -88,7 +88,7 @@ def test_the_hosts_work_grows_with_the_experts_of_a_rank():
         counted = counts(workload, point, SEM)
         layer, law = counted.blocks[2], laws(counted, point, machine, machine.stack, SEM)
         assert layer.experts == here
-        times = [tokens_s(layer, law, each) for each in (stack, dataclasses.replace(stack, routing_s=0.0))]
+        times = [tokens_s(layer, law, each, SEM) for each in (stack, dataclasses.replace(stack, routing_s=0.0))]
         added_s.append(times[0] - times[1])
     np.testing.assert_allclose(added_s, [7e-3, 9e-3], rtol=1e-9)
 

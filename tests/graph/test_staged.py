@@ -63,7 +63,11 @@ def test_layers_all_alike_and_even_are_the_closed_forms(mode, zero_stage):
     places = [staged.where(4, stage) for stage in range(4)]
     stages = [staged.seconds(given, held, at, MATH) for at in places]
     passes_s = staged.makespan_s(
-        staged.paths(4, 16), [s.forward_s for s in stages], [s.backward_s for s in stages], staged.between(given), MATH
+        staged.paths(4, 16),
+        [s.forward_s for s in stages],
+        [s.backward_s for s in stages],
+        staged.between(given, MATH),
+        MATH,
     )
     assert passes_s == pytest.approx(done.step.passes_s, rel=1e-9)
     assert max(s.traffic_s for s in stages) == pytest.approx(done.step.work.gradient_traffic_s, rel=1e-9)

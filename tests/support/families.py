@@ -84,20 +84,20 @@ def network_values(a: Args, sem: Semantics) -> Values:
     }
     mixed = collectives.blend(laws["all_gather"], laws["all_to_all"], a["weight"])
     again = collectives.repeat(laws["all_gather"], a["calls"])
-    values = {f"collectives.{name}": _time(law, a) for name, law in laws.items()}
+    values = {f"collectives.{name}": _time(law, a, sem) for name, law in laws.items()}
     busy = total(law.by_tier[i] for law in laws.values() for i in range(3))
     return values | {
-        "collectives.time_s": collectives.time_s(laws["all_gather"], a["payload_bytes"], 1.0),
-        "collectives.blend": _time(mixed, a),
-        "collectives.repeat": _time(again, a),
-        "collectives.parted": _time(collectives.parted(laws["neighbour"], a["weight"]), a),
-        "collectives.in_turn": _time(collectives.in_turn(laws["all_gather"], laws["all_to_all"]), a),
+        "collectives.time_s": collectives.time_s(laws["all_gather"], a["payload_bytes"], sem),
+        "collectives.blend": _time(mixed, a, sem),
+        "collectives.repeat": _time(again, a, sem),
+        "collectives.parted": _time(collectives.parted(laws["neighbour"], a["weight"], sem), a, sem),
+        "collectives.in_turn": _time(collectives.in_turn(laws["all_gather"], laws["all_to_all"]), a, sem),
         "collectives.all_gather:by_tier": busy,
     }
 
 
-def _time(law: collectives.Law, a: Args) -> Array:
-    return collectives.time_s(law, a["payload_bytes"], a["calls"])
+def _time(law: collectives.Law, a: Args, sem: Semantics) -> Array:
+    return collectives.time_s(law, a["payload_bytes"], sem, a["calls"])
 
 
 PLACEMENT = {

@@ -68,7 +68,7 @@ def job_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Sema
         "counts.counts:saved_bytes": layer.saved.input + layer.saved.core + layer.saved.rest,
         "counts.counts:boundary_bytes": done.counts.boundary_bytes,
         "counts.counts:microbatches": done.counts.microbatches,
-        **_traffic(layer, point, cluster.stack, done.times.laws),
+        **_traffic(layer, point, cluster.stack, done.times.laws, sem),
         "traffic.tiers_in_training": outer.oversubscription,
         "timing.issue_s": issue_s(layer, point, cluster.stack)[0],
         "timing.timing:ring": first.backward.ring_s,
@@ -109,11 +109,11 @@ def report_values(workload: Workload, cluster: Cluster, point: PlanPoint, sem: S
     return {f"breakdown.breakdown:{name}": getattr(report, name) for name in ("step_s", "hfu")}
 
 
-def _traffic(block: BlockCounts, point: PlanPoint, stack: Stack, laws: traffic.Laws) -> Values:
+def _traffic(block: BlockCounts, point: PlanPoint, stack: Stack, laws: traffic.Laws, sem: Semantics) -> Values:
     """Traffic of one block and microbatch, before any overlap."""
-    sync_s, context_s = traffic.sync_s(block, laws, stack), traffic.context_s(block, point, laws)
-    sharded_s = traffic.sharded_s(block, point, laws)
-    times = (*sync_s, *context_s, *sharded_s, traffic.tokens_s(block, laws, stack))
+    sync_s, context_s = traffic.sync_s(block, laws, stack, sem), traffic.context_s(block, point, laws, sem)
+    sharded_s = traffic.sharded_s(block, point, laws, sem)
+    times = (*sync_s, *context_s, *sharded_s, traffic.tokens_s(block, laws, stack, sem))
     return dict(zip(TRAFFIC, times, strict=True))
 
 

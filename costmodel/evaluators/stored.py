@@ -1,0 +1,189 @@
+"""Gradients as machine code in the user's cache: what one process has compiled, the next one loads without tracing.
+
+JAX's own cache finds a program by its trace, which takes longer than all the rest; here the key is what a trace depends
+on (`_key`). A program is compiled in a process of its own because XLA's fusion into several outputs, with which batches
+of gradients run twice as fast and values slower, can be asked for by a flag of the whole process alone. The flag is
+unofficial: where that process fails, or no place for files is safe, `stored` is None, and callers compile without it.
+
+All numbers of one shape are one array, since hundreds of arguments cost more than they hold. Programs are loaded only
+from a folder that nobody else can write: loading one runs what it holds.
+"""
+
+import functools
+import hashlib
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodel.evaluators.programs import COMPILER_OPTIONS
+from costmodel.formulas import COLLECTIVES
+
+MOST_S = 180.0  # that another process may take to compile
+KEPT = 64  # files, the newest; one takes 1 to 10 MB
+_FLAG = "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"
+_ROOT = Path(__file__).parents[1]
+
+Shapes = tuple[tuple[int, ...], ...]
+"""Of each leaf, in order."""
+
+Packed = tuple[list[np.ndarray], Any, Shapes | None]
+"""One array for all leaves of one shape; the structure of the tree; the shapes of its leaves."""
+
+
+def packed(tree: Any) -> Packed:
+    """A tree of float32 arrays; where there are other leaves, or traced ones, no arrays and no shapes."""
+    import jax
+
+    leaves, structure = jax.tree.flatten(tree)
+    if not all(isinstance(leaf, _ARRAYS) for leaf in leaves):
+        leaves = [_untraced(leaf) for leaf in leaves]
+    if any(leaf is None or leaf.dtype is not _FLOAT32 for leaf in leaves):
+        return [], structure, None
+    shapes, of_shape = tuple([leaf.shape for leaf in leaves]), {}
+    for leaf, shape in zip(leaves, shapes, strict=True):
+        of_shape.setdefault(shape, []).append(leaf)
+    return [np.array(some) for some in of_shape.values()], structure, shapes
+
+
+_FLOAT32, _ARRAYS = np.dtype(np.float32), (np.ndarray, np.float32)
+
+
+def _untraced(leaf: Any) -> np.ndarray | None:
+    import jax
+
+    return np.asarray(leaf) if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) else None
+
+
+def _unpacked(arrays: Sequence[Any], shapes: Shapes) -> list[Any]:
+    """The leaves again."""
+    of_shape = {shape: iter(array) for shape, array in zip(dict.fromkeys(shapes), map(list, arrays), strict=True)}
+    return [next(of_shape[shape]) for shape in shapes]
+
+
+def stored(role: tuple[Any, ...], trees: tuple[Any, ...], result: Any) -> Any:
+    """The program of `role`, arguments of `compiled.gradient_program`, over these two trees packed; or None.
+
+    `result` has the structure of what it returns.
+    """
+    import jax
+
+    folder, shapes = _folder(), tuple(packed(tree)[2] for tree in trees)
+    own = all(law.__module__.startswith("costmodel.") for laws in COLLECTIVES.values() for law in laws.values())
+    if folder is None or None in shapes or jax.default_backend() != "cpu" or not own:
+        return None
+    path, hollow = folder / f"{_key(role, trees, shapes)}.bin", jax.tree.map(lambda _: 0.0, trees)
+    compiled = path.exists() or _compiled_apart(path, pickle.dumps((role, hollow, shapes, str(path))))
+    arguments = tuple([0.0] * len(set(some)) for some in shapes if some is not None)
+    return _loaded(path, jax.tree.structure((arguments, {})), jax.tree.structure(result)) if compiled else None
+
+
+def _folder() -> Path | None:
+    """The user's own cache, if nobody else can write there."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(home) / "equipoise" / "programs"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        about = folder.stat()
+    except OSError:
+        return None
+    return folder if hasattr(os, "getuid") and about.st_uid == os.getuid() and not about.st_mode & 0o022 else None
+
+
+def _key(role: tuple[Any, ...], trees: tuple[Any, ...], shapes: tuple[Shapes | None, ...]) -> str:
+    """Of what a program depends on: structure and shapes, options, versions, the processor, this package's sources."""
+    import jax
+    import jaxlib
+
+    versions = jax.__version__, jaxlib.__version__, sys.version, os.environ.get("XLA_FLAGS", "")
+    asked = role, str(jax.tree.structure(trees)), shapes, COMPILER_OPTIONS, jax.config.jax_enable_x64
+    return hashlib.sha256(repr((*asked, *versions, _processor(), _sources())).encode()).hexdigest()[:32]
+
+
+@functools.cache
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return "|".join(os.uname())
+    return "|".join(
+        sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))})
+    )
+
+
+@functools.cache
+def _sources() -> str:
+    text = hashlib.sha256()
+    for path in sorted(_ROOT.rglob("*.py")):
+        text.update(path.read_bytes())
+    return text.hexdigest()
+
+
+def _compiled_apart(path: Path, order: bytes) -> bool:
+    """Whether another process has compiled the program and written it."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}".strip()
+    found = os.pathsep.join([str(_ROOT.parent), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
+    settings = {"XLA_FLAGS": flags, "PYTHONPATH": found, "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    command = [sys.executable, "-c", "from costmodel.evaluators import stored; stored.compile_for_another()"]
+    try:
+        subprocess.run(
+            command, input=order, env={**os.environ, **settings}, capture_output=True, timeout=MOST_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return path.exists()
+
+
+def compile_for_another() -> None:
+    """Compile what the standard input asks for, and write it: what that other process runs."""
+    import jax
+    from jax.experimental import serialize_executable
+
+    from costmodel.evaluators.compiled import gradient_program
+
+    role, trees, shapes, path = pickle.load(sys.stdin.buffer)
+    program = _of_packed(gradient_program(*role), trees, shapes)
+    arguments = [
+        [np.zeros((some.count(shape), *shape), np.float32) for shape in dict.fromkeys(some)] for some in shapes
+    ]
+    options = {**COMPILER_OPTIONS["fused gradient"]}
+    code = serialize_executable.serialize(jax.jit(program).lower(*arguments).compile(compiler_options=options))[0]
+    with tempfile.NamedTemporaryFile(dir=Path(path).parent, delete=False) as file:
+        file.write(code)
+    os.replace(file.name, path)
+    files = sorted(Path(path).parent.glob("*.bin"), key=lambda each: each.stat().st_mtime)
+    for old in files[:-KEPT]:
+        old.unlink(missing_ok=True)
+
+
+def _of_packed(program: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes, ...]) -> Callable[..., Any]:
+    """`program` of trees as a program of their packed leaves."""
+    import jax
+
+    structures = [jax.tree.structure(tree) for tree in trees]
+
+    def of_arrays(*arrays: Any) -> Any:
+        leaves = map(_unpacked, arrays, shapes)
+        fixed, point = map(jax.tree.unflatten, structures, leaves)
+        return program(*fixed, point)
+
+    return of_arrays
+
+
+def _loaded(path: Path, arguments: Any, result: Any) -> Any:
+    """The program of a file; None, and no file any more, where it cannot be loaded."""
+    import jax
+    from jax.experimental import serialize_executable
+
+    try:
+        code, devices = path.read_bytes(), jax.devices()[:1]
+        return serialize_executable.deserialize_and_load(code, arguments, result, execution_devices=devices)
+    except Exception:  # whatever a file of another build or a broken one makes of it
+        path.unlink(missing_ok=True)
+        return None
