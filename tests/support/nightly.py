@@ -18,6 +18,7 @@ LONG = (
     # by day: the parts of the experiments, and one design from end to end
     "tests/experiments/test_search_quality.py::test_a_quick_run_reports_and_is_taken_up_again",
     "tests/experiments/test_codesign.py",
+    "tests/experiments/test_papers.py::test_whole_run_with_figures",
     "tests/clusters/test_design_cli.py::test_several_jobs_and_the_screen",
     "tests/clusters/test_design_cli.py::test_rent_from_end_to_end",
     "tests/experiments/test_real_steps.py::test_the_compiled_step",
