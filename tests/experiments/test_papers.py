@@ -9,6 +9,7 @@ from experiments import beside, runner
 
 QUICK = {
     "comp_vs_comm": {"generations": ("h100",), "microbenchmarks": "nowhere.csv"},
+    "scaling_returns": {"clusters": ("h100",), "models": ("llama2-7b",), "counts": (8, 64, 2048)},
 }
 
 
