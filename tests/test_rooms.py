@@ -17,6 +17,7 @@ ORDER = {  # from the top down
     "optimize": (
         "status",
         "time_limit",
+        "progress",
         "units",
         "versions",
         "question",

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from costmodel.specs.files import read_mapping as read_mapping
     from costmodel.specs.files import read_text as read_text
     from costmodel.specs.files import show as show
+    from costmodel.specs.files import why_not as why_not
+    from costmodel.specs.files import write_file as write_file
     from costmodel.specs.loading import cluster_names as cluster_names
     from costmodel.specs.loading import load_cluster as load_cluster
     from costmodel.specs.loading import load_curves as load_curves
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from costmodel.specs.nccl import read_nccl as read_nccl
     from costmodel.specs.plans import PLAN_CHECKS as PLAN_CHECKS
     from costmodel.specs.plans import plan_from as plan_from
+    from costmodel.specs.rows import as_table as as_table
     from costmodel.specs.rows import read_rows as read_rows
     from costmodel.specs.rows import write_table as write_table
     from costmodel.specs.rules import Demands as Demands

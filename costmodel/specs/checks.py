@@ -13,6 +13,7 @@ T = TypeVar("T")
 
 LARGEST_COUNT = 10**18
 LARGEST_NUMBER = 1e24
+_SHOWN = 50  # names in one message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,13 +97,15 @@ def either(names: Iterable[str]) -> str:
 
 
 def nearest(word: str, known: Collection[str]) -> str:
-    """The names most like a mistyped one, in words; all of them where none is."""
+    """The names most like a mistyped one, in words; all of them where none is, or some where they are many."""
     import difflib
 
     close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    return f"expected one of {', '.join(known)}"
+    some = known if len(known) <= _SHOWN else difflib.get_close_matches(word, known, n=_SHOWN // 3, cutoff=0.0)
+    others = f" or {len(known) - len(some)} others" if len(some) < len(known) else ""
+    return f"expected one of {', '.join(some)}{others}"
 
 
 def convert(table: Mapping[str, Any], checks: Mapping[str, Check], where: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
-"""Reads a TOML or JSON file into a dictionary, or says in one line why not. Used by `specs.py` alone."""
+"""Reads a TOML or JSON file into a dictionary, and writes whole files, or says in one line why not."""
 
+import os
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -63,6 +64,28 @@ def read_text(path: str | Path, where: str = "") -> str:
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise SpecError(f"{where}: cannot be read ({reason})") from None
+
+
+def write_file(path: str | Path, content: bytes) -> None:
+    """Write beside and rename, so that nobody meets half a file; a link, or what is no file, as it is."""
+    try:
+        target = Path(path)
+        if target.is_symlink() or (target.exists() and not target.is_file()):
+            target.write_bytes(content)
+            return
+        beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            beside.write_bytes(content)
+            os.replace(beside, target)
+        finally:
+            beside.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{plain(str(path))}: cannot be written ({why_not(error)})") from None
+
+
+def why_not(error: Exception) -> str:
+    """The system's own words, such as `No space left on device`."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _parse_toml(text: str, where: str) -> dict[str, Any]:

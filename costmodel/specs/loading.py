@@ -13,7 +13,7 @@ from costmodel.pytree import register_pytrees
 from costmodel.specs.checks import COUNT, fail
 from costmodel.specs.clusters import cluster_from, stack_fields
 from costmodel.specs.curves import curves_from
-from costmodel.specs.files import plain, read_mapping
+from costmodel.specs.files import SpecError, plain, read_mapping
 from costmodel.specs.plans import plan_from
 from costmodel.specs.tables import arguments, described, read_tables
 
@@ -66,4 +66,9 @@ def load_stack(path: str | Path) -> dict[str, Any]:
     where, table = f"stack ({plain(str(path))})", read_mapping(path)
     if "cluster" in table or "stack" in table:
         table = table.get("stack", {})
+    if not table:
+        raise SpecError(f"{where}: the file has no field of a stack; expected some, such as matmul_ceiling = 0.8")
+    other = next((name for name, value in table.items() if isinstance(value, dict)), None)
+    if other is not None:
+        raise SpecError(f"{where}: `{plain(other)}` is a table that is not known here; expected the table `stack`")
     return stack_fields(table, where)

@@ -5,10 +5,11 @@ for a slip and the reading goes on at the next line, so that one stray quote doe
 """
 
 import csv
+import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from costmodel.specs.files import SpecError, plain, show
+from costmodel.specs.files import SpecError, plain, show, why_not, write_file
 
 LARGEST_TABLE_BYTES = 256 * 2**20
 _NEEDED = ("hardware", "gpus")
@@ -24,19 +25,24 @@ def read_rows(path: str | Path, needed: Sequence[str] = _NEEDED) -> list[Mapping
         raise SpecError(
             f"{where}: the first line is {show(header)}; expected column names with at least {', '.join(needed)}"
         )
+    twice = next((name for name in header if name and header.count(name) > 1), None)
+    if twice is not None:
+        raise SpecError(f"{where}: the column {show(twice)} stands twice in the header; expected it once")
     return [_cells(row, header) for row in rows]
 
 
 def write_table(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A CSV file of these rows, or a `SpecError` that says why it cannot be written."""
-    try:
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(header)
-            writer.writerows(rows)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise SpecError(f"{plain(str(path))}: cannot be written ({reason})") from None
+    write_file(path, as_table(header, rows))
+
+
+def as_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bytes:
+    """The content of a CSV file of these rows."""
+    content = io.StringIO()
+    writer = csv.writer(content, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return content.getvalue().encode()
 
 
 def _cells(row: list[str] | str, header: list[str]) -> Mapping[str, str] | str:
@@ -58,8 +64,7 @@ def text_of(path: str | Path, where: str) -> str:
     except (OSError, ValueError) as error:
         if isinstance(error, SpecError):
             raise
-        reason = getattr(error, "strerror", None) or str(error)
-        raise SpecError(f"{where}: cannot be read ({reason})") from None
+        raise SpecError(f"{where}: cannot be read ({why_not(error)})") from None
 
 
 def _rows(lines: list[str]) -> Iterator[list[str] | str]:

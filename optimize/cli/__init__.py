@@ -8,6 +8,6 @@ if TYPE_CHECKING:
     from optimize.cli.design import answer_json as answer_json
     from optimize.cli.design import resolve_design as resolve_design
     from optimize.cli.main import main as main
-    from optimize.cli.main import run as run
+    from optimize.cli.run import run as run
 
 door.hang(__name__)

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,16 @@ from costmodel.measured import (
     read_microbenchmarks,
     settle,
 )
-from costmodel.specs import CollectiveRow, SpecError, constant_group, is_nccl, load_cluster, plain, read_nccl
+from costmodel.specs import (
+    CollectiveRow,
+    SpecError,
+    constant_group,
+    is_nccl,
+    load_cluster,
+    plain,
+    read_nccl,
+    write_file,
+)
 from optimize.cli.command import COMMAND_LINE, Command, Switch, Text, answered, needed
 
 
@@ -183,11 +191,7 @@ def _fields(values: Mapping[str, Any]) -> list[str]:
 
 def write(cluster: Cluster, out: str, deviations: Mapping[str, Any] | None = None) -> None:
     """The file, or a `SpecError` that says why it cannot be written."""
-    try:
-        Path(out).write_text(as_toml(cluster, deviations=deviations), encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise SpecError(f"{COMMAND_LINE}: `out` is {plain(out)!r}, which cannot be written ({reason})") from None
+    write_file(out, as_toml(cluster, deviations=deviations).encode())
 
 
 def as_json(request: Request, answer: Answer) -> dict[str, Any]:

@@ -5,6 +5,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
@@ -41,7 +42,9 @@ class Command(Generic[Inputs, Answer]):
     as_json: Callable[[Inputs, Answer], dict[str, Any]]
     show: Callable[[Inputs, Answer], None]
     files: Callable[[Inputs, Answer], Mapping[str, bytes] | None] | None = None
-    """What stands beside result.json in the directory `inputs.out`; None where another process writes it."""
+    """What stands beside result.json in the directory; None where another process writes it."""
+    directory: Callable[[Inputs], Path | None] = lambda inputs: getattr(inputs, "out", None)
+    """The directory of `--out`, where that is one."""
 
 
 def given(request: Any, *left_out: str) -> dict[str, Any]:

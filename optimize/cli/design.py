@@ -24,6 +24,7 @@ from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, S
 from optimize.cli.inputs import Given, fixed_fields, merge, named_cluster
 from optimize.cli.jobs import read_jobs
 from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult, design
+from optimize.progress import clock
 from optimize.question import RENTALS, SECONDS_A_DAY, Job, Limits, Objective
 from optimize.versions import SCHEMA
 
@@ -169,7 +170,8 @@ def _jobs(given: Given) -> tuple[tuple[str, ...], tuple[Job, ...]]:
 
 def run(inputs: DesignInputs) -> DesignResult:
     """Both answers; on a terminal it is said where the search is."""
-    return design(inputs.jobs, inputs.limits, **inputs.settings(), progress=report.progress("design"))
+    with clock("design", inputs.seconds) as told:
+        return design(inputs.jobs, inputs.limits, **inputs.settings(), progress=told)
 
 
 def as_json(inputs: DesignInputs, result: DesignResult) -> dict[str, Any]:

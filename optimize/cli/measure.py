@@ -13,10 +13,10 @@ import numpy as np
 from costmodel.inputs import Cluster
 from costmodel.measured import COLUMNS, Devices, Measured, Node, NodeFit, as_rows, fit_node, measure
 from costmodel.specs import SpecError, plain, write_table
-from optimize import report
 from optimize.cli.calibrate import as_toml
 from optimize.cli.command import COMMAND_LINE, Command, Count, Number, Switch, Text, answered
 from optimize.plans import standard_output_for_errors
+from optimize.progress import clock
 
 _SECONDS = 60.0
 _LONGEST_S = 86400.0
@@ -96,7 +96,8 @@ def run(request: Request) -> Answer:
 
             jax.distributed.initialize(request.coordinator, request.processes, request.process)
         devices = Devices()
-        measured = measure(devices, request.seconds or _SECONDS, report.progress("measure"))
+        with clock("measure", request.seconds or _SECONDS) as told:
+            measured = measure(devices, request.seconds or _SECONDS, told)
     fit = fit_node(measured, devices.node)
     answer = Answer(node=devices.node, measured=tuple(measured), fit=fit, load=load, writes=devices.first)
     if answer.writes:

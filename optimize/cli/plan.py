@@ -258,7 +258,7 @@ def files(inputs: PlanInputs, answer: Answer) -> dict[str, bytes] | None:
     """Figures, every plan that was looked at, and the launch file. The first of several processes writes them."""
     if inputs.sharding.process > 0:
         return None
-    own = report.draw_plans(inputs, answer.result)
+    own = report.draw_plans(inputs, answer.result, None if answer.table is None else answer.table.points())
     if inputs.launch is not None:
         own[FRAMEWORKS[inputs.launch].file] = _launch_text(inputs, answer.result).encode()
     return own if answer.table is None else own | {"plans.csv.gz": answer.table.content()}

@@ -1,10 +1,13 @@
 """`equipoise predict`: a prediction for every row of a table, one of its rows term by term, or what its columns are."""
 
 import dataclasses
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from costmodel.measured import COLUMN_WORDS, Fitted, read_cases, with_deviations
-from costmodel.specs import chosen_software, load_stack, plain, read_mapping
+from costmodel.measured import COLUMN_WORDS, Case, Fitted, Unreadable, read_cases, with_deviations
+from costmodel.specs import chosen_software, load_stack, plain, read_mapping, write_file
 from optimize import report
 from optimize.cli.command import COMMAND_LINE, Command, Count, Switch, Text, answered, needed, placed
 from optimize.diagnosis import (
@@ -12,14 +15,16 @@ from optimize.diagnosis import (
     Prediction,
     explain_row,
     explained_row_json,
-    predict_file,
+    predict,
     prediction_json,
+    prediction_table,
 )
 
 _OLDEST = "v100"  # on which every class of software ran
 
-Answer = tuple[Prediction, ...] | ExplainedRow | None
-"""Predictions of all rows, or one row explained; nothing where the columns were asked for."""
+Answer = tuple[tuple[Prediction, ...], tuple[str, ...]] | ExplainedRow | None
+"""Predictions of all rows, and what columns look misspelled; or one row explained; nothing where the columns were asked
+for."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,7 +34,7 @@ class Request:
     rows: Text = None
     """CSV file of rows; may stand first, without the flag"""
     out: Text = None
-    """CSV file of predictions, one row for each, in order"""
+    """CSV file of predictions, one row for each, in order; or a directory for it, result.json and index.html"""
     stack: Text = None
     """TOML or JSON file as `calibrate` writes it, for all rows: its deviations, else its table `stack`"""
     software: Text = None
@@ -62,9 +67,28 @@ def run(request: Request) -> Answer:
     if request.stack is not None:
         fitted = placed(COMMAND_LINE, "stack", _deviations, request.stack)
         stack = None if fitted else placed(COMMAND_LINE, "stack", load_stack, request.stack)
-    if request.explain is None:
-        return predict_file(str(request.rows), str(request.out), stack, fitted, request.software)
-    return explain_row(read_cases(str(request.rows), request.software), request.explain, stack, fitted)
+    rows = read_cases(str(request.rows), request.software)
+    if request.explain is not None:
+        return explain_row(rows, request.explain, stack, fitted)
+    predictions = predict(rows, stack, fitted)
+    if directory(request) is None:
+        write_file(str(request.out), prediction_table(predictions))
+    return predictions, _misspelled(rows)
+
+
+def directory(request: Request) -> Path | None:
+    """What `--out` names, where it is a directory: it is there, or its name has no ending."""
+    if request.out is None or request.explain is not None or request.columns:
+        return None
+    path = Path(request.out)
+    return path if path.is_dir() or not (path.suffix or path.exists()) else None
+
+
+def _misspelled(rows: Sequence[Case | Unreadable]) -> tuple[str, ...]:
+    """Columns that are not known and look like one that is."""
+    unknown = dict.fromkeys(name for row in rows for name in row.row if name.strip() and name not in COLUMN_WORDS)
+    near = ((name, difflib.get_close_matches(name, COLUMN_WORDS, n=1, cutoff=0.75)) for name in unknown)
+    return tuple(f"{plain(name)} (did you mean {found[0]}?)" for name, found in near if found)
 
 
 def _deviations(path: str) -> Fitted | None:
@@ -81,18 +105,25 @@ def as_json(request: Request, answer: Answer) -> dict[str, Any]:
     if isinstance(answer, ExplainedRow):
         told = explained_row_json(answer)
         return told | {"inputs": inputs | told["inputs"]}
-    return answered(inputs) | prediction_json(answer)
+    predictions, misspelled = answer
+    return answered(inputs) | prediction_json(predictions) | {"columns_not_read": list(misspelled)}
+
+
+def files(request: Request, answer: Answer) -> dict[str, bytes] | None:
+    """The table, and what was measured beside what was predicted."""
+    if answer is None or isinstance(answer, ExplainedRow):
+        return None
+    return {"predictions.csv": prediction_table(answer[0])} | report.draw_predictions(answer[0])
 
 
 def show(request: Request, answer: Answer) -> None:
-    """One line, one row's screen, or the table of columns."""
+    """How many rows, and how far off; one row's screen; or the table of columns."""
     if answer is None:
         report.show_columns(COLUMN_WORDS)
     elif isinstance(answer, ExplainedRow):
         report.show_row(answer)
     else:
-        counts = prediction_json(answer)
-        print(f"{request.out}: {counts['predicted']} of {counts['rows']} rows predicted")
+        report.show_predictions(str(request.out), *answer)
 
 
 PREDICT = Command(
@@ -102,6 +133,7 @@ PREDICT = Command(
 examples:
   equipoise predict rows.csv --out predictions.csv
   equipoise predict rows.csv --out predictions.csv --software torchtitan
+  equipoise predict rows.csv --out results/predict
   equipoise predict rows.csv --explain 3
   equipoise predict rows.csv --out predictions.csv --stack my_cluster.toml --json
   equipoise predict --columns""",
@@ -110,4 +142,6 @@ examples:
     run=run,
     as_json=as_json,
     show=show,
+    files=files,
+    directory=directory,
 )

@@ -5,7 +5,7 @@ import dataclasses
 import difflib
 import io
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tyro
@@ -29,6 +29,21 @@ def read(command: Command[Any, Any], name: str, words: Sequence[str]) -> Any:
         if ending.code in (0, None):
             raise
     raise SpecError(_why(command.request, program, words) or _one_line(refusal.getvalue()))
+
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+def completion(shell: str, commands: Mapping[str, Command[Any, Any]]) -> str:
+    """What that shell reads to complete the names of commands and of their options."""
+    requests = (
+        Annotated[_with_files(command.request), tyro.conf.subcommand(name=name, description=command.about)]
+        for name, command in commands.items()
+    )
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
+        tyro.cli(Union[tuple(requests)], prog="equipoise", args=["--tyro-print-completion", shell])  # noqa: UP007
+    return told.getvalue().strip()
 
 
 def _with_files(request: type) -> type:

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from optimize.diagnosis.money import missing as missing
     from optimize.diagnosis.operators import Operator as Operator
     from optimize.diagnosis.predict import Prediction as Prediction
+    from optimize.diagnosis.predict import errors_of as errors_of
     from optimize.diagnosis.predict import predict as predict
-    from optimize.diagnosis.predict import predict_file as predict_file
     from optimize.diagnosis.predict import prediction_json as prediction_json
+    from optimize.diagnosis.predict import prediction_table as prediction_table
+    from optimize.diagnosis.predict import worst_first as worst_first
     from optimize.diagnosis.rows import ExplainedRow as ExplainedRow
     from optimize.diagnosis.rows import explain_row as explain_row
     from optimize.diagnosis.rows import explained_row_json as explained_row_json

@@ -22,7 +22,7 @@ from costmodel.measured import (
     read_cases,
     settle,
 )
-from costmodel.specs import write_table
+from costmodel.specs import as_table
 from optimize.status import Status
 
 ID = "id"
@@ -34,14 +34,23 @@ _LARGEST_SD = 5.0  # of a logarithm: beyond it an interval says nothing, and its
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """One row of the answer; without figures where the row cannot be modelled."""
+    """One row of the answer; without figures where the row cannot be modelled. What was measured is told beside it."""
 
     note: str
+    name: str | None = None  # the row's own `id`; None where the table has no such column
     step_s: float | None = None
     step_s_p10: float | None = None
     step_s_p90: float | None = None
     mem_bytes: float | None = None
     fits: bool | None = None
+    measured_step_s: float | None = None
+    measured_mem_bytes: float | None = None
+
+    @property
+    def log_error(self) -> float | None:
+        """Logarithm of the predicted time over the measured one."""
+        known = self.step_s and self.measured_step_s
+        return math.log(self.step_s / self.measured_step_s) if known else None  # pyright: ignore[reportOperatorIssue]
 
     def cells(self) -> tuple[str, ...]:
         """The row as it stands in the file."""
@@ -50,34 +59,31 @@ class Prediction:
         return (*("" if figure is None else f"{figure:.7g}" for figure in figures), said, self.note)
 
 
-def predict_file(
-    rows: str | Path,
-    out: str | Path,
-    stack: Mapping[str, Any] | None = None,
-    fitted: Fitted | None = None,
-    software: str | None = None,
-) -> tuple[Prediction, ...]:
-    """Read, predict and write. One prediction for each row, in order."""
-    read = read_cases(rows, software)
-    predictions = predict(read, stack, fitted)
-    _write(out, read, predictions)
-    return predictions
-
-
-def _write(out: str | Path, rows: Sequence[Case | Unreadable], predictions: Sequence[Prediction]) -> None:
-    """The table of predictions, with the rows' own names in front where they have any."""
-    if not any(ID in row.row for row in rows):
-        write_table(out, HEADER, (prediction.cells() for prediction in predictions))
-        return
-    named = zip(rows, predictions, strict=True)
-    write_table(out, (ID, *HEADER), ((row.row.get(ID) or "", *prediction.cells()) for row, prediction in named))
+def prediction_table(predictions: Sequence[Prediction]) -> bytes:
+    """The CSV file of predictions, with the rows' own names in front where they have any. Measured values stay out."""
+    if all(prediction.name is None for prediction in predictions):
+        return as_table(HEADER, (prediction.cells() for prediction in predictions))
+    return as_table((ID, *HEADER), ((prediction.name or "", *prediction.cells()) for prediction in predictions))
 
 
 def predict(
-    rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None = None, fitted: Fitted | None = None
+    rows: Sequence[Case | Unreadable] | str | Path,
+    stack: Mapping[str, Any] | None = None,
+    fitted: Fitted | None = None,
 ) -> tuple[Prediction, ...]:
-    """A prediction for each row. `stack` holds fields of the Stack that replace the fitted ones everywhere; `fitted` is
-    the fit that predicts, by default the shipped one."""
+    """A prediction for each row of a table, or of a CSV file. `stack` holds fields of the Stack that replace the fitted
+    ones everywhere; `fitted` is the fit that predicts, by default the shipped one."""
+    rows = read_cases(rows) if isinstance(rows, str | Path) else rows
+    named = any(ID in row.row for row in rows)
+    return tuple(
+        dataclasses.replace(prediction, name=(row.row.get(ID) or "") if named else None)
+        for row, prediction in zip(rows, _predictions(rows, stack, fitted), strict=True)
+    )
+
+
+def _predictions(
+    rows: Sequence[Case | Unreadable], stack: Mapping[str, Any] | None, fitted: Fitted | None
+) -> tuple[Prediction, ...]:
     readable = [(i, row) for i, row in enumerate(rows) if isinstance(row, Case)]
     if not readable:
         return tuple(Prediction(note=row.reason) for row in rows if isinstance(row, Unreadable))
@@ -140,6 +146,8 @@ def _prediction(row: Case, step_s: float, log_sd: float, peak_bytes: float, tens
         mem_bytes=tensor_bytes,
         fits=peak_bytes <= row.cluster.accelerator.hbm_bytes,
         note="; ".join((f"{row.stack} on {row.cluster.name}", *row.assumed)),
+        measured_step_s=row.measured_step_s,
+        measured_mem_bytes=row.measured_mem_bytes,
     )
 
 
@@ -153,4 +161,28 @@ def prediction_json(predictions: Sequence[Prediction]) -> dict[str, Any]:
         "rows": len(predictions),
         "predicted": len(predictions) - len(unreadable),
         "unreadable": [{"row": row, "note": note} for row, note in unreadable],
+        "measured": errors_of(predictions),
+    }
+
+
+def worst_first(predictions: Sequence[Prediction]) -> list[tuple[int, Prediction]]:
+    """Rows of which both times are known, by their number, the worst first."""
+    told = [(i + 1, each) for i, each in enumerate(predictions) if each.log_error is not None]
+    return sorted(told, key=lambda each: -abs(each[1].log_error or 0.0))
+
+
+def errors_of(predictions: Sequence[Prediction]) -> dict[str, Any] | None:
+    """How far predicted times are from measured ones, as |predicted / measured - 1|; None where none was measured."""
+    told = [(i + 1, p) for i, p in enumerate(predictions) if p.log_error is not None]
+    if not told:
+        return None
+    errors = np.abs(np.expm1([p.log_error or 0.0 for _, p in told]))
+    inside = [abs(p.log_error or 0.0) <= math.log((p.step_s_p90 or 0.0) / (p.step_s or 0.0)) for _, p in told]
+    worst = int(np.argmax(errors))
+    return {
+        "rows": len(told),
+        "median_error": float(np.median(errors)),
+        "p90_error": float(np.quantile(errors, 0.9)),
+        "inside_interval": float(np.mean(inside)),
+        "worst": {"row": told[worst][0], "error": float(np.expm1(told[worst][1].log_error or 0.0))},
     }

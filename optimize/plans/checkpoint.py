@@ -55,7 +55,9 @@ class Checkpoint:
         if self.folder is None:
             return
         for path in sorted(self.folder.glob(f"plan-{self.signature}-*.json")):
-            with contextlib.suppress(OSError, ValueError, KeyError):  # of another version: evaluated again
+            with contextlib.suppress(
+                OSError, ValueError, KeyError, TypeError
+            ):  # damaged, or of another version: evaluated again
                 content = json.loads(path.read_text())
                 yield path.name, best_from(content["best"]), set(content["chunks"])
 

@@ -25,6 +25,7 @@ from optimize.plans.checkpoint import Checkpoint, best_from, best_json
 from optimize.plans.exhaustive import Looked, chunk_count
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.sharding import Sharding
+from optimize.progress import bar
 from optimize.status import CommandError, Status
 
 T = TypeVar("T")
@@ -41,22 +42,22 @@ def search_shared(
     foreign, own, finished = checkpoint.read(top)
     numbers = range(sharding.process, chunk_count(lattice), sharding.processes)
     left = [number for number in numbers if number not in finished]
-    best, progress = own, _progress(len(left))
+    best, count = own, 0
+    with bar(f"{len(lattice):,} plans", len(left)) as step:
 
-    def done(number: int, so_far: Best) -> None:
-        nonlocal best
-        best = so_far
-        checkpoint.add(number, best)
-        progress(1)
+        def done(number: int, so_far: Best) -> None:
+            nonlocal best, count
+            best, count = so_far, count + 1
+            checkpoint.add(number, best)
+            step(count)
 
-    try:
-        best = exhaustive.search(lattice, value, top, left, own, done, looked)
-    except KeyboardInterrupt:
-        if not best.top or sharding.processes > 1:
-            raise
-    finally:
-        checkpoint.write(best)
-        progress(0)
+        try:
+            best = exhaustive.search(lattice, value, top, left, own, done, looked)
+        except KeyboardInterrupt:
+            if not best.top or sharding.processes > 1:
+                raise
+        finally:
+            checkpoint.write(best)
     if sharding.process == 0:
         best = best.merged(foreign, top)
     return best if sharding.processes == 1 else joined(best, sharding, lattice, top, time.perf_counter() - start)
@@ -145,19 +146,3 @@ def standard_output_for_errors() -> Iterator[None]:
     finally:
         os.dup2(output, 1)
         os.close(output)
-
-
-def _progress(total: int) -> Callable[[int], None]:
-    """Count batches of plans on a terminal, once the search has taken a second; 0 clears the line."""
-    start, count, shown = time.perf_counter(), 0, False
-
-    def step(more: int) -> None:
-        nonlocal count, shown
-        count += more
-        if more and sys.stderr.isatty() and time.perf_counter() - start > 1:
-            print(f"\r{count:,} of {total:,} batches of plans", end="", file=sys.stderr, flush=True)
-            shown = True
-        elif not more and shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-    return step

@@ -16,6 +16,9 @@ DEGREES = ("tensor", "context", "pipeline", "data", "expert", "expert_tensor", "
 OPTIONS = ("schedule", "zero_stage", "data_shard", "sequence_parallel", "context_kind", "recompute", "recompute_share")
 HEADER = (*DEGREES, *OPTIONS, "step_s", "peak_bytes", "fits")
 
+POINT = ("peak_bytes", "step_s", "tensor", "context", "pipeline")
+"""What a figure of all plans needs of each."""
+
 
 class PlanTable:
     """Rows in memory, compressed. `data_shard` 0 means all of data x context; figures are those of float32."""
@@ -25,6 +28,7 @@ class PlanTable:
         self._buffer = io.BytesIO()
         self._file = gzip.GzipFile(fileobj=self._buffer, mode="wb", compresslevel=1, mtime=0)
         self._file.write((",".join(HEADER) + "\n").encode())
+        self._points: list[np.ndarray] = []
 
     def add(self, chunk: Chunk, costs: Cost, needed: np.ndarray) -> None:
         """The plans of one chunk."""
@@ -33,9 +37,16 @@ class PlanTable:
         if count <= 0:
             return
         self.rows += count
-        columns = [column[:count].tolist() for column in _columns(chunk, costs, needed)]
+        arrays = _columns(chunk, costs, needed)
+        chosen = [arrays[HEADER.index(name)][:count] for name in POINT]
+        self._points.append(np.stack([column.astype(np.float32) for column in chosen]))
+        columns = [column[:count].tolist() for column in arrays]
         lines = (",".join(map(str, row)) for row in zip(*columns, strict=True))
         self._file.write(("\n".join(lines) + "\n").encode())
+
+    def points(self) -> np.ndarray:
+        """Columns `POINT` of every row, in order."""
+        return np.concatenate(self._points, axis=1) if self._points else np.zeros((len(POINT), 0), np.float32)
 
     def content(self) -> bytes:
         """The whole file. Nothing is added afterwards."""

@@ -14,14 +14,18 @@ if TYPE_CHECKING:
     from optimize.report.figures_design import draw_design as draw_design
     from optimize.report.figures_explain import draw_explanation as draw_explanation
     from optimize.report.figures_plan import draw_plans as draw_plans
+    from optimize.report.figures_predict import draw_predictions as draw_predictions
     from optimize.report.files import check_directory as check_directory
     from optimize.report.files import print_json as print_json
     from optimize.report.files import write as write
     from optimize.report.lists import show_clusters as show_clusters
     from optimize.report.lists import show_models as show_models
+    from optimize.report.page import page as page
+    from optimize.report.page import page_of as page_of
     from optimize.report.plan import show_plans as show_plans
     from optimize.report.rows import show_columns as show_columns
+    from optimize.report.rows import show_predictions as show_predictions
     from optimize.report.rows import show_row as show_row
-    from optimize.report.screen import progress as progress
+    from optimize.report.screen import kept as kept
 
 door.hang(__name__)

@@ -16,12 +16,16 @@ from optimize.report.figures_timeline import draw_timeline
 
 _WORST = 3.0  # times the best value: colours end there
 _BARS = 12
+_WORST_STEP = 6.0  # times the fastest: what is slower is not drawn
 
 
-def draw_plans(inputs: PlanInputs, result: PlanResult) -> dict[str, bytes]:
-    """The content of each file by its name, as PNG and SVG, and the best plan's trace."""
+def draw_plans(inputs: PlanInputs, result: PlanResult, points: np.ndarray | None = None) -> dict[str, bytes]:
+    """The content of each file by its name, as PNG and SVG, and the best plan's trace. `points` are those of all plans
+    that were looked at (`PlanTable.points`)."""
     figures = {"plan_space": _plan_space, "elasticities": _tornado}
     drawn = files_of({name: functools.partial(draw, inputs, result) for name, draw in figures.items()})
+    if points is not None and points.shape[1] > 0:
+        drawn |= files_of({"step_and_memory": functools.partial(_step_and_memory, inputs, result, points)})
     return drawn | draw_timeline(inputs.workload, inputs.cluster, result.plan)
 
 
@@ -95,6 +99,46 @@ def _tornado(inputs: PlanInputs, result: PlanResult) -> Figure:
     handles = [Patch(color=PALETTE[0], label="1 % more"), Patch(color=PALETTE[1], label="1 % less")]
     axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
     return figure
+
+
+def _step_and_memory(inputs: PlanInputs, result: PlanResult, points: np.ndarray) -> Figure:
+    """All plans by memory and step: how many lie where, and the fastest for each size of memory."""
+    gib, (factor, unit) = points[0] / 2.0**30, units.unit_for(result.plans[0].step_s, units.SECONDS)
+    step, limit = points[1] / factor, inputs.cluster.accelerator.hbm_bytes / 2.0**30
+    title = f"{points.shape[1]:,} plans by memory and step, and the fastest for each size of memory"
+    figure, axes = _figure(inputs, title, 4.6, (0.09, 0.13, 0.80, 0.70))
+    shown = (gib < 2 * limit) & (step < _WORST_STEP * step.min())
+    scales = {"xscale": "log", "yscale": "log", "bins": "log"}
+    cloud = axes.hexbin(gib[shown], step[shown], gridsize=50, cmap="Greys", mincnt=1, linewidths=0.2, **scales)
+    bar = figure.colorbar(cloud, cax=figure.add_axes((0.91, 0.13, 0.02, 0.70)))
+    bar.set_label("plans")
+    best_of = front(gib[shown], step[shown])
+    across, up = gib[shown][best_of], step[shown][best_of]
+    axes.step(across, up, "o-", where="post", color=PALETTE[0], markersize=3, label="nothing is better in both")
+    best = result.plans[0]
+    axes.plot(best.peak_bytes / 2.0**30, best.step_s / factor, "o", color=PALETTE[5], label="the best plan", zorder=5)
+    axes.axvline(limit, color=BLACK, linestyle="--", linewidth=1, label="memory of an accelerator")
+    last = np.inf
+    for x, y, degrees in zip(across, up, points[2:, shown][:, best_of].T, strict=True):
+        if y < 0.8 * last:
+            words, last = ",".join(f"{degree:.0f}" for degree in degrees), y
+            axes.annotate(words, (x, y), (-4, -9), textcoords="offset points", fontsize=7, ha="right")
+    for axis, values in ((axes.xaxis, across), (axes.yaxis, up)):
+        ends = min(values), 2 * limit if axis is axes.xaxis else _WORST_STEP * step.min()
+        axis.set_ticks(ticks := np.geomspace(*ends, 6), [units.significant(tick, 2) for tick in ticks])
+        axis.set_ticks([], minor=True)
+    axes.set_xlim(0.7 * across.min(), 2 * limit)
+    axes.set_xlabel("predicted peak memory of an accelerator, GiB (beside the line: tensor, context, pipeline)")
+    axes.set_ylabel(f"step, {unit}")
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)
+    return figure
+
+
+def front(gib: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Indices of plans that nothing beats in both, from the least memory on."""
+    order = np.lexsort((step, gib))
+    least = np.minimum.accumulate(step[order])
+    return order[np.flatnonzero(np.append(True, least[1:] < least[:-1]))]
 
 
 def _size(each: Elasticity) -> float:

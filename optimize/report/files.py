@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from costmodel.specs import why_not
 from optimize.status import CommandError, Status
 
 
@@ -24,11 +25,13 @@ def _json(answer: Mapping[str, Any]) -> str:
 def check_directory(directory: Path) -> None:
     """Raise where `--out` cannot be written, before anything is computed."""
     try:
+        with contextlib.suppress(FileNotFoundError):
+            os.stat(directory)  # raises for a link that leads to itself
         directory.parent.mkdir(parents=True, exist_ok=True)
         with _beside(directory):
             usable = not directory.exists() or (directory.is_dir() and os.access(directory, os.W_OK))
     except (OSError, ValueError) as error:
-        raise _unwritable(directory, getattr(error, "strerror", None) or str(error)) from None
+        raise _unwritable(directory, why_not(error)) from None
     if not usable:
         raise _unwritable(directory, "it is a file, or closed")
 
@@ -52,11 +55,14 @@ def _beside(directory: Path) -> Iterator[Path]:
 def write(directory: Path, answer: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
     """`result.json` and the files beside it: all written under a temporary name, then renamed, the result last."""
     content = {**files, "result.json": _json(answer).encode()}
-    with _beside(directory) as temporary:
-        for name, data in content.items():
-            (temporary / name).write_bytes(data)
-        if not directory.exists():
-            temporary.rename(directory)
-            return
-        for name in content:
-            os.replace(temporary / name, directory / name)
+    try:
+        with _beside(Path(os.path.realpath(directory))) as temporary:
+            for name, data in content.items():
+                (temporary / name).write_bytes(data)
+            if not directory.exists():
+                temporary.rename(Path(os.path.realpath(directory)))
+                return
+            for name in content:
+                os.replace(temporary / name, directory / name)
+    except OSError as error:
+        raise _unwritable(directory, why_not(error)) from None

@@ -1,18 +1,23 @@
 """What every screen is made of: a console of a readable width, text that goes on under itself, tables without lines."""
 
+import contextlib
+import io
 import os
-import sys
 import textwrap
-import time
 from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Never
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from costmodel.inputs import Cluster
 from costmodel.specs import chosen_software
+from optimize.report.page import Part
 
 _NARROWEST, _WIDEST = 80, 110  # columns: below, words are lost; beyond, eyes lose the row
+_KEPT: ContextVar[list[Part] | None] = ContextVar("kept", default=None)
 
 
 def new_console() -> Console:
@@ -21,11 +26,39 @@ def new_console() -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 100
     console.width = max(_NARROWEST, min(console.width, _WIDEST))
+    console.on_broken_pipe = _broken_pipe
+    if (kept := _KEPT.get()) is not None:
+        console.width = _WIDEST
+        console.print = lambda *shown, style=None: kept.extend(_part(each, style) for each in shown)
     return console
 
 
+def _broken_pipe() -> Never:
+    """`equipoise ... | head`: for `main`, where rich would end the process with status 1."""
+    raise BrokenPipeError
+
+
+def _part(shown: Any, style: str | None) -> Part:
+    return Text(shown, style or "") if isinstance(shown, str) else shown
+
+
+def kept(show: Callable[[], None]) -> list[Part]:
+    """What a screen shows, as the paragraphs and tables of a page; the terminal shows nothing."""
+    parts: list[Part] = []
+    token = _KEPT.set(parts)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
+            show()
+    finally:
+        _KEPT.reset(token)
+    return [*parts, *filter(None, (out.getvalue().strip("\n"),))]
+
+
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print text that goes on under itself, indented, where the line ends."""
+    """Print text that goes on under itself, indented, where the line ends; on a page it ends by itself."""
+    if _KEPT.get() is not None:
+        console.print(text, style=style)
+        return
     for line in textwrap.wrap(text, console.width, subsequent_indent="     ", drop_whitespace=True):
         console.print(line, style=style)
 
@@ -42,14 +75,3 @@ def new_table(*headers: str, left: int = 1) -> Table:
     for index, header in enumerate(headers):
         table.add_column(header, justify="left" if index < left else "right", no_wrap=True, overflow="ellipsis")
     return table
-
-
-def progress(command: str) -> Callable[[str], None]:
-    """Print what a command is at on standard error, where that is a terminal and more than a second has passed."""
-    start = time.monotonic()
-
-    def say_where(words: str) -> None:
-        if sys.stderr.isatty() and time.monotonic() > start + 1.0:
-            print(f"equipoise {command}: {words}", file=sys.stderr)
-
-    return say_where

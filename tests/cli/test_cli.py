@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from optimize import cli
-from optimize.cli.main import COMMANDS
+from optimize.cli.run import COMMANDS
 from tests.support import ROOT
 from tests.support.bad_inputs import BAD_INPUTS
 
 EXPLAIN = ("explain", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "64")
 FIGURES = {f"{name}.{kind}" for name in ("step_time", "memory", "roofline", "timeline") for kind in ("png", "svg")}
-FILES = FIGURES | {"trace.json", "result.json"}
+FILES = FIGURES | {"trace.json", "result.json", "index.html"}
 
 
 def ask(capsys, *words: str) -> tuple[int, str, str]:

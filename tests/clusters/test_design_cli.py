@@ -65,7 +65,7 @@ def test_keys_and_files(capsys, tmp_path, model):
     values = [point["value"] for point in told["frontier"]]
     assert budgets == sorted(budgets)
     assert values == sorted(values, reverse=True)
-    assert {path.name for path in out.iterdir()} == PICTURES | {"result.json"}
+    assert {path.name for path in out.iterdir()} == PICTURES | {"index.html", "result.json"}
     assert json.loads((out / "result.json").read_text())["value"] == told["value"]
 
 

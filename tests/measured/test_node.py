@@ -306,7 +306,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
     ],
 )  # fmt: skip
 def test_wrong_words_are_one_line_and_status_2(words, capsys):
-    from optimize.cli.main import run
+    from optimize.cli.run import run
 
     assert run(["measure", *words]) == 2
     assert capsys.readouterr().err.count("\n") == 1

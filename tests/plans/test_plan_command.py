@@ -107,8 +107,9 @@ def test_the_table(capsys):
 def test_out_writes_tables_and_figures(capsys, tmp_path):
     told = answer(capsys, *QUICK, "--out", tmp_path / "out")
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    figures = {f"{name}.{kind}" for name in ("plan_space", "elasticities", "timeline") for kind in ("png", "svg")}
-    assert names == {"result.json", "plans.csv.gz", "trace.json", *figures}
+    drawn = ("plan_space", "elasticities", "step_and_memory", "timeline")
+    figures = {f"{name}.{kind}" for name in drawn for kind in ("png", "svg")}
+    assert names == {"index.html", "result.json", "plans.csv.gz", "trace.json", *figures}
     with gzip.open(tmp_path / "out" / "plans.csv.gz", "rt") as file:
         rows = list(csv.DictReader(file))
     assert told["table"] == {"file": "plans.csv.gz", "rows": len(rows), "of": len(rows)}

@@ -23,6 +23,8 @@ LONG = (
     "tests/clusters/test_design_cli.py::test_rent_from_end_to_end",
     "tests/experiments/test_real_steps.py::test_the_compiled_step",
     "tests/experiments/test_real_steps.py::test_divided_programs",
+    # by day: the schemas of what answers in a second
+    "tests/cli/test_schemas.py::test_slow_answers_are_as_documented",
     # by day: one of several objectives, seeds, counts or limits
     "tests/clusters/test_joint.py::test_float32_is_within_its_slack",
     "tests/clusters/test_joint.py::test_the_same_seed_gives_the_same_answer",
