@@ -64,8 +64,8 @@ def _footprints(results: Mapping[str, Any]) -> Iterator[beside.Line]:
 def _sweep(rows: list[Mapping[str, Any]]) -> Iterator[beside.Line]:
     best = min(rows, key=lambda row: row["exposed_s"])["tensor"]
     why = (
-        "inside a pod gradient traffic is the same at every MP, whose ranks share it, and MP adds its own, so that MP 8 is "
-        "12 % slower than MP 1; beyond the pod exposed gradient traffic falls with MP, and MP 16 wins"
+        "inside a pod gradient traffic is the same at every MP, whose ranks share it, and MP adds its own, so that "
+        "MP 8 is 12 % slower than MP 1; beyond the pod exposed gradient traffic falls with MP, and MP 16 wins"
     )
     yield beside.line(
         "best MP in unlimited memory, gradients exposed", 8.0, "D", float(best), allowed=(8, 8), explained=why

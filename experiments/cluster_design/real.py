@@ -18,7 +18,6 @@ TOLERANCE = 1e-4
 """Gap of the certificate of each plan's hardware."""
 KINDS = {"sweep": 1, "pipelines": ACCELERATORS}
 """Families of plans by the stages that they may have."""
-_PROVED = 40  # plans whose hardware is solved, the fastest on the template first
 
 
 def workload() -> Workload:
@@ -58,8 +57,9 @@ def comparison(names: tuple[str, ...]) -> list[dict[str, Any]]:
     return found
 
 
-def equal_cost(name: str) -> dict[str, Any]:
-    """The best hardware for the money of the named cluster, over the plans of the sweep and those with pipelines.
+def equal_cost(name: str, proved: int) -> dict[str, Any]:
+    """The best hardware for the money of the named cluster, over the `proved` plans that are fastest on it, of the
+    sweep and with pipelines too.
 
     Rates and HBM are free within the technology limits and priced by curves at the level of the template; the number of
     accelerators and the sizes of domains are the template's. Each plan's optimum is convex and carries its bound.
@@ -73,16 +73,16 @@ def equal_cost(name: str) -> dict[str, Any]:
     problem = Problem(jobs=(asked,), template=template, curves=curves, objective=Objective.step, limits=limits)
     rows = ranked(template, job)
     kinds = {words: [row for row in rows if row[2].pipeline <= most] for words, most in KINDS.items()}
-    answers = {words: _optimum(problem, job, own) for words, own in kinds.items()}
+    answers = {words: _optimum(problem, job, own, proved) for words, own in kinds.items()}
     return {"template": name, "budget_usd": budget_usd, **answers}
 
 
-def _optimum(problem: Problem, job: Workload, rows: list[tuple[float, bool, Plan]]) -> dict[str, Any]:
-    """Of the `_PROVED` plans that are fastest on the template; the bound is about these."""
+def _optimum(problem: Problem, job: Workload, rows: list[tuple[float, bool, Plan]], proved: int) -> dict[str, Any]:
+    """Of the first plans; the bound is about no others."""
     template = problem.template
     now = next((row for row in rows if row[1]), None)
     domain, habits = float(template.tiers[0].usable_size), template.stack.habits
-    chosen = [plan for _, _, plan in rows][:_PROVED]
+    chosen = [plan for _, _, plan in rows[:proved]]
     solved = solve_hardware(problem, [embed(plan, job, domain, habits) for plan in chosen], tolerance=TOLERANCE)
     best = solved.best
     return {
