@@ -82,11 +82,19 @@ def cells(each: Mapping[str, Any]) -> tuple[str, ...]:
     return (what, *values, each["verdict"], each["note"])
 
 
-def table(lines: Sequence[Mapping[str, Any]], title: str = "Published beside ours") -> Any:
+TITLE = "Published beside ours"
+
+
+def trusts(lines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The meaning of each trust that occurs."""
+    return {mark: words for mark, words in TRUST.items() if any(each["trust"] == mark for each in lines)}
+
+
+def table(lines: Sequence[Mapping[str, Any]], title: str = TITLE) -> Any:
     """What the terminal shows of the lines, with the meaning of each trust that occurs below."""
     from rich.table import Table
 
-    used = [f"{mark}: {words}" for mark, words in TRUST.items() if any(each["trust"] == mark for each in lines)]
+    used = [f"{mark}: {words}" for mark, words in trusts(lines).items()]
     kept = [name for name in COLUMNS if name not in _ON_PAGES]
     made = Table(*kept, title=title, title_justify="left", caption="; ".join(used), caption_justify="left")
     for each in lines:
