@@ -1,19 +1,22 @@
 """`python -m experiments list | run NAME [--field value ...] | run all`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from costmodel.specs import SpecError
-from experiments import runner
+from experiments import pages, runner
 
 USAGE = """usage: python -m experiments COMMAND
 
   list                        the experiments and their questions
   run NAME [--field value]    one experiment; its settings: run NAME --help
-  run all                     every experiment with its default settings
+  run all                     every experiment, the longest ones in their quick forms
 
-Results go into results/NAME: result.json, figures (PNG, SVG) and tables (CSV).
+Results go into results/NAME: result.json, figures (PNG, SVG), tables (CSV) and index.html, a page of all of them. `run
+all` also writes results/index.html, one page of everything.
 
 examples:
   python -m experiments run speed
@@ -27,10 +30,10 @@ def main(words: Sequence[str] | None = None) -> int:
         case ["list"]:
             return _list()
         case ["run", "all"]:
-            return max(_run(name, []) for name in runner.names())
+            return _run_all()
         case ["run", name, *fields] if not name.startswith("-"):
             try:
-                return _run(name, fields)
+                return _run(name, fields)[0]
             except SpecError as error:
                 return _refuse(str(error))
         case ["-h" | "--help", *_]:
@@ -56,22 +59,52 @@ def _list() -> int:
     return 0
 
 
-def _run(name: str, fields: list[str]) -> int:
+QUICK: Mapping[str, Sequence[str]] = {
+    "speed": ("--quick",),
+    "search_quality": ("--quick",),
+    "calibrate_defaults": ("--no-leave-out",),
+    "real_steps": ("--quick",),
+}
+"""Settings of `run all`: what would take longest, shortened."""
+
+
+def _run_all() -> int:
+    """Every experiment; what cannot run here, for want of measurements, is told and left out. Then one page of all."""
+    ran: list[tuple[ModuleType, Mapping[str, Any], Path]] = []
+    status, left_out = 0, {}
+    for name in runner.names():
+        try:
+            own, result = _run(name, QUICK.get(name, ()))
+        except SpecError as error:
+            left_out[name] = str(error)
+            _refuse(f"{name} was left out: {error}")
+            continue
+        status = max(status, own)
+        ran.append((runner.find(name), result, runner.RESULTS / name))
+    index = runner.RESULTS / "index.html"
+    index.write_bytes(pages.of_all(ran, left_out))
+    print(index)
+    return status
+
+
+def _run(name: str, fields: Sequence[str]) -> tuple[int, Mapping[str, Any]]:
+    """The exit status and what result.json holds."""
     import tyro
     from rich.console import Console
 
     module = runner.find(name)
-    config = tyro.cli(module.Config, args=fields, prog=f"python -m experiments run {name}")
+    config = tyro.cli(module.Config, args=list(fields), prog=f"python -m experiments run {name}")
     result = runner.run(name, config)
-    console = Console()
+    console, folder = Console(), runner.RESULTS / name
+    (folder / "index.html").write_bytes(pages.of_one(module, result, folder))
     for table in module.tables(result["results"]):
         console.print(_fitting(table, console))
-    console.print(f"results/{name}/result.json, {result['seconds']:.0f} s", highlight=False)
+    console.print(f"{folder}/index.html, result.json, {result['seconds']:.0f} s", highlight=False)
     wrong = module.failure(result["results"]) if hasattr(module, "failure") else None
     if wrong is None:
-        return 0
+        return 0, result
     print(f"experiments: {name} failed: {wrong}", file=sys.stderr)
-    return 1
+    return 1, result
 
 
 def _fitting(table: Any, console: Any) -> Any:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from optimize.report.design import show_design as show_design
     from optimize.report.drawing import BLACK as BLACK
     from optimize.report.drawing import PALETTE as PALETTE
+    from optimize.report.drawing import files_of as files_of
     from optimize.report.explain import show_explanation as show_explanation
     from optimize.report.figures_design import draw_design as draw_design
     from optimize.report.figures_explain import draw_explanation as draw_explanation

@@ -19,11 +19,12 @@ from costmodel.inputs.hardware import Tier
 from costmodel.inputs.stack import Stack
 from costmodel.measured.collective_fit import FIELDS, LAWS, CollectiveRow, fit_collectives, log_errors, times_s
 from costmodel.specs.loading import load_cluster
+from experiments.scaling_returns import all_reduces
 from tests import support as places
 from tests.support import GOLDEN
 from tests.support.fabrics import OPS, cluster_of, measured
 
-TABLE = tomllib.loads((GOLDEN / "nccl_h100_allreduce.toml").read_text())
+TABLE = tomllib.loads(all_reduces.SOURCE.read_text())
 SERIES = tomllib.loads((GOLDEN / "nccl_collectives.toml").read_text())
 SHARED = places.SHARED / "measurements/microbenchmarks.csv"
 NEEDS_SHARED = pytest.mark.skipif(not SHARED.exists(), reason="the golden tables stand for the measurements")

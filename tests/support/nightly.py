@@ -21,6 +21,7 @@ LONG = (
     "tests/experiments/test_codesign.py",
     "tests/experiments/test_experiments.py::test_speed_runs_and_says_where_its_figures_come_from",
     "tests/experiments/test_real_steps.py::test_a_quick_run_writes_what_the_readme_needs",
+    "tests/experiments/test_papers.py::test_whole_run_with_figures",
     "tests/clusters/test_design_cli.py::test_several_jobs_and_the_screen",
     "tests/clusters/test_design_cli.py::test_rent_from_end_to_end",
     "tests/experiments/test_real_steps.py::test_the_compiled_step",

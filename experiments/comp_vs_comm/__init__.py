@@ -1,0 +1,1 @@
+"""Compute against communication as models and hardware evolve (arXiv 2302.02825)."""

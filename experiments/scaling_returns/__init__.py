@@ -1,0 +1,1 @@
+"""Returns of more accelerators under fully sharded training (arXiv 2411.13055)."""

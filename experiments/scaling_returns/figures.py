@@ -1,0 +1,135 @@
+"""The figures: weak scaling by generation and by model, degrees, returns of the next one, the published all-reduces."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optimize.report import BLACK, PALETTE, files_of
+
+Rows = Sequence[Mapping[str, Any]]
+_MARKERS = "osD^vPX*"
+
+
+def draw(results: Mapping[str, Any], folder: Path) -> None:
+    """Write all of them, as PNG and SVG."""
+    weak = results["weak"]
+    drawn = {
+        "generations": lambda: _panels(_split(weak, "cluster", "model", weak[0]["model"]), weak[0]["model"]),
+        "models": lambda: _panels(_split(weak, "model", "cluster", "h100"), "h100"),
+        "degrees": lambda: _degrees(results["degrees"]),
+        "returns": lambda: _returns(results["returns"]),
+        "all_reduce": lambda: _all_reduce(results["all_reduce"]["rows"]),
+    }
+    for name, content in files_of(drawn).items():
+        (folder / name).write_bytes(content)
+
+
+def _split(rows: Rows, by: str, fixed: str, value: str) -> dict[str, Rows]:
+    kept = [row for row in rows if row[fixed] == value]
+    return {name: [row for row in kept if row[by] == name] for name in dict.fromkeys(row[by] for row in kept)}
+
+
+_SHOWN = (
+    ("tokens_per_s_each", 1.0, "tokens/s of each accelerator"),
+    ("mfu", 100.0, "MFU, %"),
+    ("exposed", 100.0, "exposed communication, % of the step"),
+    ("tokens_per_j", 1.0, "tokens per joule at the meter"),
+)
+
+
+def _counts(axes: Any, counts: Sequence[int]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(counts[::2], [f"{n:,}" for n in counts[::2]])
+    axes.set_xlabel("accelerators")
+
+
+def _panels(series: Mapping[str, Rows], title: str) -> Any:
+    """Four panels over the number of accelerators; hollow markers where nothing fits in memory."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.6, 6.2), layout="constrained")
+    panels = figure.subplots(2, 2).ravel()
+    for number, (name, rows) in enumerate(series.items()):
+        counts = [row["accelerators"] for row in rows]
+        for axes, (key, factor, label) in zip(panels, _SHOWN, strict=True):
+            values = factor * np.array([row[key] for row in rows])
+            axes.plot(counts, values, color=PALETTE[number], label=name, linewidth=1.4)
+            for fits, fill in ((True, PALETTE[number]), (False, "white")):
+                at = np.array([row["fits"] == fits for row in rows])
+                points = np.array(counts)[at], values[at]
+                axes.plot(*points, _MARKERS[number], color=PALETTE[number], markerfacecolor=fill, markersize=5)
+            axes.set_ylabel(label)
+            _counts(axes, counts)
+    panels[0].set_yscale("log")
+    for axes in panels[1:]:
+        axes.set_ylim(0, None)
+    panels[2].plot([], [], "o", color=BLACK, markerfacecolor="white", label="does not fit in memory")
+    panels[2].legend()
+    figure.suptitle(f"{title}: 2 x 4,096 tokens on each accelerator, all parameters sharded", x=0.01, ha="left")
+    return figure
+
+
+def _degrees(found: Rows) -> Any:
+    """Steps of each tensor and pipeline degree over that of sharding alone."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.4, 4.0), layout="constrained")
+    axes, number = figure.add_subplot(), 0
+    axes.axhline(1.0, color=BLACK, linewidth=1, label="sharding alone")
+    for shape in ((2, 1), (4, 1), (8, 1), (1, 2), (1, 4), (2, 2)):
+        points = [
+            (each["accelerators"], run["step_s"] / each["plain"]["step_s"])
+            for each in found
+            if each["plain"]
+            for run in each["shapes"]
+            if (run["tensor"], run["pipeline"]) == shape
+        ]
+        if points:
+            label = f"tensor {shape[0]}, pipeline {shape[1]}"
+            axes.plot(*zip(*points, strict=True), marker=_MARKERS[number], color=PALETTE[number], label=label)
+            number += 1
+    _counts(axes, [each["accelerators"] for each in found])
+    axes.set(ylim=(0, None), ylabel="step over that of sharding alone, same batch")
+    axes.set_title("Where tensor and pipeline ranks begin to win (below the line)", loc="left")
+    axes.legend(ncols=2)
+    return figure
+
+
+def _returns(found: Mapping[str, Any]) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.6, 3.6), layout="constrained")
+    keys = (("next_accelerator", "next accelerator, or dollar"), ("next_watt", "next watt at the meter"))
+    for axes, (name, each) in zip(figure.subplots(1, 2, sharey=True), found.items(), strict=True):
+        for number, (key, label) in enumerate(keys):
+            values = 100 * np.array(each[key])
+            axes.plot(each["accelerators"], values, marker=_MARKERS[number], color=PALETTE[number], label=label)
+        _counts(axes, each["accelerators"])
+        axes.set_title(f"{name} scaling", loc="left")
+        axes.set_ylim(0, 105)
+    figure.axes[0].set_ylabel("tokens/s that it brings,\n% of what the mean one brings")
+    figure.axes[0].legend(loc="lower left")
+    return figure
+
+
+def _all_reduce(rows: Rows) -> Any:
+    """Bus bandwidth over payload: published points, our curves."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.4, 4.4), layout="constrained")
+    axes = figure.add_subplot()
+    nodes = sorted({row["nodes"] for row in rows})
+    for number, n in enumerate(nodes):
+        own = [row for row in rows if row["nodes"] == n]
+        size = [row["payload_mib"] for row in own]
+        colour = PALETTE[number % len(PALETTE)]
+        axes.plot(size, [row["published_gb_per_s"] for row in own], _MARKERS[number], color=colour, markersize=5)
+        axes.plot(size, [row["ours_gb_per_s"] for row in own], color=colour, label=f"{n:.0f} nodes", linewidth=1.2)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([4, 16, 64, 256, 1024, 4096, 16384], ["4", "16", "64", "256", "1,024", "4,096", "16,384"])
+    axes.set(ylim=(0, None), xlabel="payload, MiB", ylabel="bus bandwidth, GB/s")
+    axes.set_title("All-reduces on nodes of 8 H100: published (markers, P) and ours (lines)", loc="left")
+    axes.legend(ncols=2, loc="lower right")
+    return figure

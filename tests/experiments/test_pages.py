@@ -1,0 +1,73 @@
+"""Pages of experiments: everything is in them, nothing is fetched, and `run all` goes on past what cannot run here."""
+
+import re
+import types
+
+import pytest
+
+from costmodel.specs import SpecError
+from experiments import __main__ as command
+from experiments import beside, pages, runner
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 16
+LINES = [beside.line("a law", 2.0, "P", 2.2, allowed=(1.9, 2.3)), beside.line("another", None, "ours", 3.0)]
+
+
+def module_of(results):
+    return types.SimpleNamespace(
+        __doc__="Does it hold?\n\nWords about it.",
+        answer=lambda found: ["It does.", "So it is.", "That is all."],
+        tables=lambda found: [beside.table(found["beside"]), beside.plain_table(("n",), [(7,)], "Numbers")],
+        failure=lambda found: beside.failed(found["beside"]),
+    )
+
+
+@pytest.fixture
+def ran(tmp_path):
+    (tmp_path / "some_figure.png").write_bytes(PNG)
+    common = {"experiment": "it", "question": "Does it hold?", "inputs": {"seed": 0}, "versions": {"python": "3"}}
+    result = {**common, "date": "today", "seconds": 1.0, "git_commit": "abc", "results": {"beside": LINES}}
+    return module_of(result), result, tmp_path
+
+
+def test_a_page_holds_question_answer_comparison_figures_and_tables(ran):
+    told = pages.of_one(*ran).decode()
+    for words in ("Does it hold?", "So it is.", "a law", "1.1", "1.9 to 2.3", "some figure", "Numbers", "seed"):
+        assert words in told, words
+    assert told.count("data:image/png;base64,") == 1
+    assert not re.search(r"(src|href)=.http", told)
+    assert told.count("a law") == 1
+
+
+def test_the_page_of_all_counts_what_holds_and_says_what_was_left_out(ran):
+    told = pages.of_all([ran], {"other": "no measurements"}).decode()
+    assert "1 holds" in told
+    assert "other: no measurements" in told
+
+
+def test_run_all_goes_on(ran, tmp_path, monkeypatch, capsys):
+    module, result, _ = ran
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+
+    def run(name, fields):
+        if name == "bad":
+            raise SpecError("no rows")
+        return (1 if name == "wrong" else 0), {**result, "experiment": name}
+
+    monkeypatch.setattr(runner, "names", lambda: ["bad", "good", "wrong"])
+    monkeypatch.setattr(runner, "find", lambda name: module)
+    monkeypatch.setattr(command, "_run", run)
+    assert command.main(["run", "all"]) == 1
+    told = (tmp_path / "results/index.html").read_text()
+    assert "bad: no rows" in told
+    assert "good" in told
+    assert "bad was left out" in capsys.readouterr().err
+
+
+def test_quick_forms_are_of_experiments_that_there_are():
+    assert set(command.QUICK) <= set(runner.names())
+    for name, fields in command.QUICK.items():
+        for field in fields:
+            asked = field.removeprefix("--").removeprefix("no-").replace("-", "_")
+            assert asked in runner.find(name).Config.__dataclass_fields__
