@@ -110,10 +110,8 @@ def find_plan_for(
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
     framework, given = FRAMEWORKS[name], dict(fixed or {})
     results, why = [], None
-    for alternative in framework.alternatives:
-        narrowed = narrow(given, alternative, plan_precision(cluster))
-        if narrowed is None:
-            continue
+    narrow_each = (narrow(given, alternative, plan_precision(cluster)) for alternative in framework.alternatives)
+    for narrowed in (fields for fields in narrow_each if fields is not None):
         if results and better is not None and not better(narrowed, _last(merged(results, top), top)):
             continue
         tellable = search_tellable(framework, workload, search)
