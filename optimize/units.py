@@ -55,8 +55,8 @@ def percent(share: float) -> str:
 def probability(share: float) -> str:
     """One decimal, never quite none or all: no model is that sure."""
     if share > 0.999:
-        return "more than 99.9 %"
-    return "less than 0.1 %" if share < 0.001 else percent(share)
+        return ">99.9 %"
+    return "<0.1 %" if share < 0.001 else percent(share)
 
 
 def shorten_runs(text: str) -> str:

@@ -61,7 +61,7 @@ def compare(first: Job, second: Job, fitted: Fitted | None = None) -> Comparison
 
 
 def step_log_sd(job: Job, fitted: Fitted | None = None) -> float:
-    r"""Standard deviation of the logarithm of a plan's step: $\sqrt{|J L|^2 + s^2}$ as for a row of a table (posterior).
+    r"""Standard deviation of the logarithm of a plan's step: $\sqrt{|J L|^2 + s^2}$ (posterior.py).
 
     The constants' posterior, and the scatter between releases and sites of its software. Source: rows left out of the
     fit (`fit.scatter`). Hardware and software of no calibration row are as far off as the priors say.

@@ -89,7 +89,9 @@ def with_machine(inputs: PlanInputs, given: Given, framework: str | None) -> Pla
 
 def search_ranges(inputs: PlanInputs) -> tuple[PlanInputs, dict[str, Any]]:
     """The best pair as inputs of its own, and what became of all of them, with a few counts beside the best."""
-    assert inputs.machine is not None and inputs.counts is not None and inputs.batches is not None
+    assert inputs.machine is not None
+    assert inputs.counts is not None
+    assert inputs.batches is not None
     usual = plan_precision(inputs.cluster)
     names = None if inputs.every else can_launch(inputs.fixed, usual) or None
     if inputs.only is not None:

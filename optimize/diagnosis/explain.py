@@ -41,11 +41,6 @@ class Stage:
         """Bytes of the accelerator's memory."""
         return sum(self.terms.values())
 
-    @functools.cached_property
-    def step_interval_s(self) -> tuple[float, float]:
-        """Seconds that one run in ten is below, and one in ten above: the 10th and 90th percentile of the prediction."""
-        return step_interval_s(self.inputs.workload, self.inputs.cluster, self.inputs.plan, self.breakdown.step_s)
-
     @property
     def second_bytes(self) -> float:
         """Bytes of the second memory."""
@@ -76,6 +71,11 @@ class Explanation:
     def fits_probability(self) -> float:
         """The probability that the fullest stage fits, by how far predictions of memory are off."""
         return fits_probability(self.fullest.peak_bytes, self.inputs.cluster)
+
+    @functools.cached_property
+    def step_interval_s(self) -> tuple[float, float]:
+        """Seconds that one run in ten is below, and one in ten above: 10th and 90th percentile of the prediction."""
+        return step_interval_s(self.inputs.workload, self.inputs.cluster, self.inputs.plan, self.breakdown.step_s)
 
     @property
     def second_bytes(self) -> float:

@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from optimize.plans.evaluation import exactly as exactly
     from optimize.plans.evaluation import in_numpy as in_numpy
     from optimize.plans.exhaustive import chunk_count as chunk_count
-    from optimize.plans.find_launchable import find_launchable as find_launchable
     from optimize.plans.find_plan import find_plan as find_plan
     from optimize.plans.find_plan import find_plan_for as find_plan_for
     from optimize.plans.infeasible import nothing_legal as nothing_legal
     from optimize.plans.inputs import PlanInputs as PlanInputs
     from optimize.plans.launchable import can_launch as can_launch
+    from optimize.plans.launchable import find_launchable as find_launchable
     from optimize.plans.launchable import launchers as launchers
     from optimize.plans.launchable import refusals as refusals
     from optimize.plans.methods import find_method as find_method

@@ -112,10 +112,9 @@ def find_plan_for(
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
     framework, given = framework_at(name, version), dict(fixed or {})
     results, why = [], None
-    for alternative in in_usual_formats(framework.alternatives, given, plan_precision(cluster)):
-        narrowed = narrow(given, alternative, plan_precision(cluster))
-        if narrowed is None:
-            continue
+    alternatives = in_usual_formats(framework.alternatives, given, plan_precision(cluster))
+    narrow_each = (narrow(given, alternative, plan_precision(cluster)) for alternative in alternatives)
+    for narrowed in (fields for fields in narrow_each if fields is not None):
         if results and better is not None and not better(narrowed, _last(merged(results, top), top)):
             continue
         tellable = search_tellable(framework, workload, cluster, search)

@@ -1,4 +1,4 @@
-"""Which frameworks can launch a plan, and the best plan that each of them can: by the exporters' own rules.
+"""Which frameworks can launch a plan, the best plan of all that some can, and of each: by the exporters' own rules.
 
 A framework's plans are some lattices (`narrow`), of which what lies beyond the table is left out one by one
 (`Framework.cannot`). All have rows of degrees of the lattice of all plans, whose lower bounds hold for them too.
@@ -12,11 +12,15 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.measured import FITS, with_margin
 from optimize.lattice import OVERLAPS, SEARCHED, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans.bounded import Found, Known, best_below, ordered
-from optimize.plans.plan_values import PlanValue
+from optimize.plans.find_plan import find_plan, find_plan_for
+from optimize.plans.plan_values import PlanValue, plan_value
 from optimize.plans.restricted import narrow
+from optimize.plans.result import PlanResult
+from optimize.status import Status
 
 LOOK = 8_192  # plans of each lattice that are looked at for the best of a framework that is not the best of all
 
@@ -143,3 +147,49 @@ def _plain(own: Lattice) -> dict[str, Any]:
 def _keys(own: Lattice) -> np.ndarray:
     """Each row of degrees as one value."""
     return np.ascontiguousarray(np.stack(list(own.rows.values()), axis=1)).view(f"V{8 * len(own.rows)}").ravel()
+
+
+def find_launchable(
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    objective: str = "step_s",
+    tokens: float | None = None,
+    margin: float = FITS,
+    **options: Any,
+) -> tuple[PlanResult, dict[str, Found]]:
+    """The answer of `find_plan` for plans that some framework can launch, and the value and best plan of each.
+
+    The runners-up are those of the framework that has the best plan. Where none can launch anything with what is fixed,
+    the answer is that for all plans, and the second is empty.
+    """
+    given, machine = dict(fixed or {}), with_margin(cluster, margin)
+    question: dict[str, Any] = {"objective": objective, "tokens": tokens, "margin": margin, **options}
+    whole, value = _valued(workload, machine, plan_precision(cluster) | given, objective, tokens)
+    parts, known = parts_of(ordered(whole)) if len(whole) else {}, dict[Any, Any]()
+    each = best_for_each(parts, value, known)
+    if not each:
+        return find_plan(workload, cluster, fixed=given, unrestricted=True, **question), each
+    winner = min(each, key=lambda name: each[name][0])
+
+    def better(fields: Mapping[str, Any], reached: float) -> bool:
+        part = next((part for own, part in parts[winner] if own == fields), None)
+        return part is not None and best_below(part, value, reached, told_by(winner, part), known)[0] is not None
+
+    result, _ = find_plan_for(winner, workload, cluster, fixed=given, better=better, **question)
+    free = {name: kept for name, kept in whole.fixed.items() if name not in SEARCHED}  # what no search would change
+    if free.keys() != whole.fixed.keys() and result.status is Status.ok:
+        all_of, own = _valued(workload, machine, free, objective, tokens)
+        freer = best_of_any(parts_of(ordered(all_of)), own, each[winner][0])
+        cost = 0.0 if freer is None else each[winner][0] / freer[1][0] - 1
+        result = dataclasses.replace(result, restriction=cost)
+    return result, each
+
+
+def _valued(
+    workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], objective: str, tokens: float | None
+) -> tuple[Lattice, PlanValue]:
+    """All plans, and what they are compared by."""
+    whole = lattice(workload, cluster, fixed)
+    return whole, plan_value(objective, workload, cluster, sorted(set(whole.rows["domain"].tolist())), tokens)

@@ -149,7 +149,7 @@ def _limit(question: Question, batch: int, deadline_s: float | None) -> float:
 
 
 def _queue(question: Question, counts: Sequence[int], batches: Sequence[int], fewest: bool) -> list[_Pair]:
-    """Pairs whose count is a product of legal degrees, bounded by the FLOP of their steps at the best rate of a kernel."""
+    """Pairs whose count is a product of legal degrees, bounded by the FLOP of a step at the best rate of a kernel."""
     own, whole = question.workload, question.machine(question.most)
     plain = {n: v for n, v in question.fixed.items() if n not in SEARCHED and not isinstance(v, set | frozenset)}
     point = embed(Plan(**plan_precision(whole) | plain), own, 1.0, whole.stack.habits)

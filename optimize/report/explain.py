@@ -64,7 +64,6 @@ def _show_header(console: Console, explanation: Explanation, interval: bool) -> 
         say(console, f"     chosen here: {inputs.chosen} (not for speed)", style="dim")
     if inputs.unread:
         say(console, f"     not read, and may change the cost: {', '.join(inputs.unread)}", style="dim")
-    console.print()
     each = units.significant(breakdown.tokens_per_s / cluster.accelerators)
     hfu = f"   HFU {units.percent(breakdown.hfu)}" if breakdown.hfu > breakdown.mfu else ""
     console.print(
@@ -76,7 +75,7 @@ def _show_header(console: Console, explanation: Explanation, interval: bool) -> 
     if interval:
         low, high = (units.scaled(seconds, units.SECONDS, 3) for seconds in explanation.step_interval_s)
         sure = units.probability(explanation.fits_probability)
-        say(console, f"of ten runs eight from {low} to {high} a step; fits in memory with a probability of {sure}")
+        say(console, f"of ten runs eight from {low} to {high}; probability of fitting in memory {sure}")
     say(console, f"MFU: {MFU_CONVENTION}", style="dim")
 
 
@@ -154,14 +153,13 @@ def _show_margin(console: Console, explanation: Explanation) -> None:
     if not explanation.second_fits:
         over_bytes = explanation.second_bytes - breakdown.second_limit_bytes
         say(console, f"the second memory is too small by {units.scaled(over_bytes, units.BYTES)}", "bold red")
-    sure = f"probability {units.probability(explanation.fits_probability)}; {logged}"
     if margin_bytes >= 0:
-        told = f"fits in memory: the peak, {where}, is {size} ({share}) below the limit; {sure}"
+        told = f"fits in memory: the peak, {where}, is {size} ({share}) below the limit; {logged}"
         say(console, told, style="green")
     else:
         say(
             console,
-            f"does not fit in memory: the peak, {where}, is {size} ({share}) over the limit; {sure}",
+            f"does not fit in memory: the peak, {where}, is {size} ({share}) over the limit; {logged}",
             "bold red",
         )
 

@@ -44,22 +44,32 @@ def _counts(inputs: PlanInputs, found: Mapping[str, Any]) -> Figure | None:
     figure, counts = Figure(figsize=(7.5, 4.6)), [row["accelerators"] for row in curve]
     priced = all(row["usd_per_million_tokens"] is not None for row in curve)
     upper = figure.add_axes((0.11, 0.5 if priced else 0.12, 0.86, 0.34 if priced else 0.72))
-    title = f"The best plan on each number of accelerators, with a batch of {best['batch']:,}"
+    title = f"Numbers of accelerators that divide best, each with its best plan for a batch of {best['batch']:,}"
     figure.suptitle(f"{title}\n{inputs.workload.name} on {inputs.cluster.name}", x=0.01, y=0.98, ha="left", fontsize=9)
     panels = [(upper, [row["step_s"] for row in curve], "seconds of a step")]
     if priced:
         lower = figure.add_axes((0.11, 0.11, 0.86, 0.34))
         panels.append((lower, [row["usd_per_million_tokens"] for row in curve], "USD for a million tokens"))
-    at = counts.index(best["accelerators"])
+    at, wide = counts.index(best["accelerators"]), counts[-1] > 4 * counts[0]
     for axes, values, words in panels:
-        axes.plot(counts, values, "o-", color=PALETTE[0], linewidth=1.2, markersize=4)
+        axes.plot(counts, values, "o:", color=PALETTE[0], linewidth=0.8, markersize=5, label="the best plan there")
         axes.plot(counts[at], values[at], "o", color=PALETTE[5], markersize=8, label="the answer")
         axes.set_ylabel(words)
-        axes.set_ylim(bottom=0)
-        axes.margins(x=0.03)
+        if wide:
+            axes.set_xscale("log")
+        axes.set_xticks(counts, [f"{count:,}" for count in counts])
+        axes.set_xticks([], minor=True)
+        axes.set_ylim(0, 1.15 * max(values))
     ideal = [curve[-1]["step_s"] * counts[-1] / count for count in counts]
     upper.plot(counts, ideal, "--", color=PALETTE[6], linewidth=1, label=f"as efficient as {counts[-1]:,}")
-    upper.legend(loc="upper right", ncols=2)
+    if wide:
+        upper.set_yscale("log")
+        low, high = 0.6 * min(row["step_s"] for row in curve), 1.6 * max(row["step_s"] for row in curve)
+        ticks = [value for value in (k * 10.0**e for e in range(-4, 7) for k in (1, 3)) if low <= value <= high]
+        upper.set_ylim(low, high)
+        upper.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        upper.set_yticks([], minor=True)
+    upper.legend(loc="upper right", bbox_to_anchor=(1.0, 1.2), ncols=3)
     panels[-1][0].set_xlabel("accelerators")
     if priced:
         upper.set_xticklabels([])

@@ -58,7 +58,7 @@ def _show_best(console: Console, inputs: PlanInputs, best: Ranked) -> None:
     if best.validation.breakdown is not None:
         terms = sorted(best.validation.breakdown.terms, key=lambda term: -term.exposed_s)[:_TERMS]
         shares = (f"{term_words(term.name)} {units.percent(term.exposed_s / best.step_s)}" for term in terms)
-        say(console, f"its time: {', '.join(shares)}")
+        say(console, f"its time: {'; '.join(shares)}")
     room = f"{best.peak_bytes / 2**30:.1f} of {inputs.cluster.accelerator.hbm_bytes / 2**30:.1f} GiB"
     sure = units.probability(best.validation.fits_probability)
     asked = f"asked: {units.percent(inputs.margin)}"

@@ -22,7 +22,7 @@ from optimize.status import Status
 from tests.support import ROOT
 from tests.support.builders import cluster, small_decoder
 
-ASK = ("plan", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "32", "--top", "4", "--json")
+ASK = ("plan", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "32", "--top", "4", "--any", "--json")
 MACHINE = cluster(16)
 WHOLE = lattice(small_decoder(layers=6, batch=48), MACHINE, {"context_kind": "ring"})
 STEP = plan_value("step_s", WHOLE.workload, MACHINE, [8])
