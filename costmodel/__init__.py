@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from costmodel.semantics import Scalar as Scalar
     from costmodel.semantics import Semantics as Semantics
     from costmodel.semantics import total as total
+    from costmodel.shown import Shown as Shown
     from costmodel.specs import load_cluster as load_cluster
     from costmodel.specs import load_plan as load_plan
     from costmodel.specs import load_workload as load_workload

@@ -12,8 +12,8 @@ from costmodel import door
 
 ROOT = Path(costmodel.__file__).parents[1]
 ORDER = {  # from the top down
-    "costmodel": ("door", "pytree", "semantics", "exact", "inputs", "models", "formulas", "graph", "specs", "register")
-    + ("evaluators", "measured", "convergence", "target"),
+    "costmodel": ("door", "shown", "pytree", "semantics", "exact", "inputs", "models", "formulas", "graph", "specs")
+    + ("register", "evaluators", "measured", "convergence", "target"),
     "optimize": (
         "status",
         "time_limit",

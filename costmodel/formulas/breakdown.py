@@ -17,6 +17,7 @@ from costmodel.formulas.timing import BlockPasses, Pass, exposed_s
 from costmodel.inputs import Cluster, PlanPoint, Workload, model_flop
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, Semantics, Verdict, total
+from costmodel.shown import Shown
 
 MFU_CONVENTION = "6 x matmul parameters per token + attention (causal halved), no recompute, over the dense 16-bit peak"
 
@@ -34,7 +35,7 @@ class Term:
 
 
 @pytree
-class Breakdown:
+class Breakdown(Shown):
     """Named terms in seconds that sum to `step_s`, memory by stage, and the work that was done."""
 
     terms: tuple[Term, ...]

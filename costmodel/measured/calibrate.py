@@ -35,6 +35,7 @@ from costmodel.measured.fit import (
     solve,
 )
 from costmodel.measured.rows import Case
+from costmodel.shown import Shown
 
 LOSS = Loss(scale=0.05, freedom=4.0)
 _CONTRADICTION = 0.2  # of the log: rows alike in all that is asked differ by more than repeated runs do
@@ -44,7 +45,7 @@ _STRANGE = 4.0  # scales of the loss from what the other rows say
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Calibrated:
+class Calibrated(Shown):
     """The stack of the user's cluster, and what was found on the way. Errors are absolute logarithms, row by row."""
 
     case: Case  # the row whose cluster the stack belongs to

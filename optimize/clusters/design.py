@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodel import Shown
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster
 from costmodel.measured import FITS, with_margin
@@ -37,7 +38,7 @@ Told = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DesignResult:
+class DesignResult(Shown):
     """Both answers to one question. One of them may be None, where nothing meets the limits or no price is known."""
 
     status: Status
@@ -55,6 +56,8 @@ class DesignResult:
     seconds: float
     seed: int
     versions: Mapping[str, str]
+    jobs: tuple[Job, ...]
+    template: Cluster
 
 
 def design(
@@ -118,6 +121,8 @@ def design(
         seconds=time.monotonic() - start,
         seed=seed,
         versions=versions(),
+        jobs=tuple(jobs),
+        template=template,
     )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from optimize.diagnosis.money import missing as missing
     from optimize.diagnosis.operators import Operator as Operator
     from optimize.diagnosis.predict import Prediction as Prediction
+    from optimize.diagnosis.predict import Predictions as Predictions
     from optimize.diagnosis.predict import errors_of as errors_of
     from optimize.diagnosis.predict import predict as predict
     from optimize.diagnosis.predict import prediction_json as prediction_json

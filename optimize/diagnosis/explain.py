@@ -5,7 +5,7 @@ import functools
 import math
 from typing import Any
 
-from costmodel import Exact, as_floats
+from costmodel import Exact, Shown, as_floats
 from costmodel.evaluators import evaluate, memory_by_stage
 from costmodel.formulas import MFU_CONVENTION, Breakdown, StageMemory, Term, allocated_bytes, reserved_bytes
 from costmodel.inputs import Cluster, Plan, Stack, Workload
@@ -48,7 +48,7 @@ class Stage:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Explanation:
+class Explanation(Shown):
     """Everything that the screen, the JSON and the figures of `equipoise explain` show."""
 
     inputs: Inputs

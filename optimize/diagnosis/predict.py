@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodel import Shown
 from costmodel.measured import (
     OPEN_LAYOUT,
     Case,
@@ -59,6 +60,10 @@ class Prediction:
         return (*("" if figure is None else f"{figure:.7g}" for figure in figures), said, self.note)
 
 
+class Predictions(Shown, tuple[Prediction, ...]):
+    """Predictions in the order of their rows."""
+
+
 def prediction_table(predictions: Sequence[Prediction]) -> bytes:
     """The CSV file of predictions, with the rows' own names in front where they have any. Measured values stay out."""
     if all(prediction.name is None for prediction in predictions):
@@ -70,12 +75,12 @@ def predict(
     rows: Sequence[Case | Unreadable] | str | Path,
     stack: Mapping[str, Any] | None = None,
     fitted: Fitted | None = None,
-) -> tuple[Prediction, ...]:
+) -> Predictions:
     """A prediction for each row of a table, or of a CSV file. `stack` holds fields of the Stack that replace the fitted
     ones everywhere; `fitted` is the fit that predicts, by default the shipped one."""
     rows = read_cases(rows) if isinstance(rows, str | Path) else rows
     named = any(ID in row.row for row in rows)
-    return tuple(
+    return Predictions(
         dataclasses.replace(prediction, name=(row.row.get(ID) or "") if named else None)
         for row, prediction in zip(rows, _predictions(rows, stack, fitted), strict=True)
     )

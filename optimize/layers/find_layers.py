@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from costmodel import Shown
 from costmodel.graph import MODES, play
 from costmodel.inputs import Cluster, Plan, Workload
 from optimize.layers.descent import EVALUATIONS, Relaxed, descend
@@ -25,7 +26,7 @@ REPAIRED = 6  # starts of the descent
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LayersResult:
+class LayersResult(Shown):
     """The answer. `lower_bound_s` holds for every contiguous division, recompute of each layer and microbatch."""
 
     status: Status

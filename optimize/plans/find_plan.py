@@ -88,6 +88,10 @@ def find_plan(
         seconds=time.perf_counter() - start,
         seed=0,
         versions=versions(),
+        workload=workload,
+        cluster=cluster,
+        fixed=dict(fixed or {}),
+        margin=margin,
     )
 
 

@@ -2,8 +2,10 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
-from costmodel.inputs import Plan
+from costmodel import Shown
+from costmodel.inputs import Cluster, Plan, Workload
 from optimize.diagnosis import Elasticity, Validation
 from optimize.plans.runner_ups import RunnerUp
 from optimize.status import Status
@@ -24,7 +26,7 @@ class Ranked:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlanResult:
+class PlanResult(Shown):
     """The answer. `lower_bound` holds for every plan of the lattice that fits; it is the value of a complete search."""
 
     status: Status
@@ -49,6 +51,10 @@ class PlanResult:
     seconds: float
     seed: int
     versions: Mapping[str, str]
+    workload: Workload
+    cluster: Cluster
+    fixed: Mapping[str, Any]
+    margin: float  # the probability that plans must fit with
 
     @property
     def plan(self) -> Plan:

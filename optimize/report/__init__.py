@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from optimize.report.files import write as write
     from optimize.report.lists import show_clusters as show_clusters
     from optimize.report.lists import show_models as show_models
+    from optimize.report.notebook import as_figure as as_figure
+    from optimize.report.notebook import as_html as as_html
     from optimize.report.page import page as page
     from optimize.report.page import page_of as page_of
     from optimize.report.plan import show_plans as show_plans

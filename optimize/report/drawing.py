@@ -3,8 +3,10 @@
 Figures are drawn on `matplotlib.figure.Figure` directly: no display, no global state of pyplot.
 """
 
+import functools
 import io
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from matplotlib import rc_context
@@ -23,17 +25,35 @@ _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "equipoise",  # the same answer gives the same file
 }
 
+_KEPT: ContextVar[dict[str, Figure] | None] = ContextVar("kept", default=None)
+
 
 def files_of(figures: Mapping[str, Callable[[], Figure | None]]) -> dict[str, bytes]:
     """The content of each file by its name, each figure as PNG and SVG; one that is None has no content to show."""
     with rc_context(_STYLE):
         drawn = {name: draw() for name, draw in figures.items()}
+        if (kept := _KEPT.get()) is not None:
+            kept.update({name: figure for name, figure in drawn.items() if figure is not None})
+            return {}
         return {
             f"{name}.{kind}": _file_of(figure, kind)
             for name, figure in drawn.items()
             if figure is not None
             for kind in ("png", "svg")
         }
+
+
+def figures_of(draw: Callable[[], object]) -> dict[str, Figure]:
+    """The figures of what else makes files of them, by name. Notebooks show each without pyplot."""
+    kept: dict[str, Figure] = {}
+    token = _KEPT.set(kept)
+    try:
+        draw()
+    finally:
+        _KEPT.reset(token)
+    for figure in kept.values():
+        setattr(figure, "_repr_png_", functools.partial(_file_of, figure, "png"))  # noqa: B010 (of this figure alone)
+    return kept
 
 
 def _file_of(figure: Figure, kind: str) -> bytes:

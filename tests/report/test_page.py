@@ -15,7 +15,7 @@ PNG = b"\x89PNG not drawn"
 _EMPTY = {"img", "meta", "br"}
 
 
-class _Checked(HTMLParser):
+class Checked(HTMLParser):
     """Tags that close in order; words and sources that were seen."""
 
     def __init__(self, content: bytes) -> None:
@@ -43,7 +43,7 @@ def test_parts_become_text_tables_and_figures():
     table.add_row("step", "2.5", style="bold")
     rows = [("a", 1.0, "free text"), ("b", 2.5, "more of it")]
     parts = ["a < b & c", Text("head", "bold"), "two\nlines", table, (("x", "y", "z"), rows), PNG, ("a caption", PNG)]
-    seen = _Checked(page("a <title>", [("first", parts), ("nothing", [])]))
+    seen = Checked(page("a <title>", [("first", parts), ("nothing", [])]))
     assert {"a < b & c", "two\nlines", "matmuls", "2.5", "free text", "a caption", "a <title>"} <= set(seen.words)
     assert "nothing" not in seen.words
     assert [tag for tag in seen.tags if tag in ("table", "img", "pre")] == ["pre", "table", "table", "img", "img"]
@@ -81,7 +81,7 @@ def test_the_page_of_an_answer_needs_no_other_file():
     inputs = resolve({"model": "llama3-8b", "cluster": "h100", "accelerators": 64})
     answer = EXPLAIN.run(inputs)
     content, shown = EXPLAIN.as_json(inputs, answer), report.kept(lambda: EXPLAIN.show(inputs, answer))
-    seen = _Checked(report.page_of("explain", content, shown, {"step_time.png": PNG, "step_time.svg": b"<svg/>"}))
+    seen = Checked(report.page_of("explain", content, shown, {"step_time.png": PNG, "step_time.svg": b"<svg/>"}))
     assert all(source.startswith(("data:", "#")) for source in seen.sources)
     words = " ".join(seen.words)
     for word in ("matmuls", "of step", "peak", "would make the step", "plan.tensor", "result.json"):

@@ -5,6 +5,7 @@ import tomllib
 
 from costmodel import load_cluster
 from tests.support import ROOT
+from tests.support.row_by_hand import ROW, table
 
 README = (ROOT / "README.md").read_text()
 EXTENDING = (ROOT / "docs" / "extending.md").read_text()
@@ -22,6 +23,15 @@ def test_the_python_example_runs_and_its_gradients_are_finite():
     assert names["answer"].fits
     assert names["by_hardware"].accelerator.peak_16bit_flop_per_s < 0  # a faster chip shortens the step
     assert all(jnp.isfinite(leaf) for leaf in vars(names["by_plan"].schedule).values())
+
+
+def test_the_other_python_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path, [ROW])
+    names: dict = {}
+    exec(blocks("python")[1], names)
+    assert names["best"].gap == 0
+    assert names["predictions"][0].step_s > 0
 
 
 def test_the_cluster_file_is_read(tmp_path):

@@ -1,0 +1,138 @@
+"""Results in a notebook: the same paragraphs, tables and figures as on a terminal and on a page."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from costmodel.formulas import Breakdown
+from costmodel.measured import Calibrated
+from costmodel.specs import show
+from optimize import units
+from optimize.clusters import DesignResult
+from optimize.diagnosis import Explanation, Predictions, limiting
+from optimize.layers import LayersResult
+from optimize.plans import PlanInputs, PlanResult
+from optimize.report.design import show_design
+from optimize.report.drawing import BLACK, PALETTE, figures_of, files_of
+from optimize.report.explain import show_explanation
+from optimize.report.figures_design import draw_design
+from optimize.report.figures_explain import draw_explanation
+from optimize.report.figures_plan import draw_plans
+from optimize.report.figures_predict import draw_predictions
+from optimize.report.page import Part, fragment
+from optimize.report.plan import show_plans
+from optimize.report.rows import show_predictions
+from optimize.report.screen import kept, new_table
+
+_STYLE = """<style>.equipoise td,.equipoise th{text-align:left}.equipoise .right{text-align:right}
+.equipoise .bar{color:#0072B2;font-family:monospace}.equipoise .dim{opacity:.7}
+.equipoise .wide{overflow-x:auto}</style>"""
+
+
+def as_html(result: Any) -> str:
+    """What a notebook shows of a result."""
+    return f'<div class="equipoise">{_STYLE}{fragment(_of(result)[0]())}</div>'
+
+
+def as_figure(result: Any, name: str | None = None) -> Figure:
+    """The figure of that name, or the first. Raises `ValueError` for a name that no figure has."""
+    figures = figures_of(_of(result)[1])
+    name = next(iter(figures)) if name is None and figures else name
+    if name not in figures:
+        raise ValueError(f"`name` is {show(name)}; expected one of {', '.join(figures) or 'nothing: it has no figure'}")
+    return figures[name]
+
+
+def _of(result: Any) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:
+    """What shows a result, and what draws it."""
+    return next(make(result) for kind, make in _KINDS.items() if isinstance(result, kind))
+
+
+def _screen(show_screen: Callable[..., None], *arguments: Any) -> Callable[[], Sequence[Part]]:
+    return lambda: kept(functools.partial(show_screen, *arguments))
+
+
+def _plan(result: PlanResult) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:
+    inputs = PlanInputs(
+        model=result.workload.name,
+        workload=result.workload,
+        cluster=result.cluster,
+        fixed=result.fixed,
+        objective=result.objective,
+        tokens=None,
+        top=len(result.plans),
+        out=None,
+        margin=result.margin,
+    )
+    return _screen(show_plans, inputs, result), functools.partial(draw_plans, inputs, result)
+
+
+def _design(result: DesignResult) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:
+    asked: Any = SimpleNamespace(jobs=result.jobs, limits=result.limits, template=result.template)
+    return _screen(show_design, asked, result), functools.partial(draw_design, result)
+
+
+def _terms(found: Breakdown) -> list[Part]:
+    """Time by term and the fullest stage's memory."""
+    step_s = float(found.step_s)
+    factor, unit = units.unit_for(step_s, units.SECONDS)
+    table = new_table("time", f"exposed {unit}", f"hidden {unit}", "of step", "limited by")
+    for term in found.terms:
+        if (limited_by := limiting(term)) is not None:
+            times = (units.fixed(float(s) / factor, 3) for s in (term.exposed_s, term.hidden_s))
+            table.add_row(term.name, *times, units.percent(float(term.exposed_s) / step_s), limited_by)
+    peak, limit = (units.scaled(float(size), units.BYTES) for size in (found.memory.peak_bytes, found.limit_bytes))
+    head = f"step {units.scaled(step_s, units.SECONDS, 4)}, MFU {units.percent(float(found.mfu))}"
+    return [head, table, f"{'fits' if found.fits else 'does not fit'} in memory: {peak} of {limit}"]
+
+
+def _bars(names: Sequence[str], values: Sequence[float], words: str) -> Figure:
+    figure = Figure(figsize=(6.4, 1.0 + 0.28 * len(names)), layout="constrained")
+    axes = figure.add_subplot()
+    axes.barh(range(len(names)), values, color=PALETTE[0])
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.axvline(0.0, color=BLACK, linewidth=0.8)
+    axes.set_xlabel(words)
+    return figure
+
+
+def _drawn(name: str, bars: Mapping[str, float], words: str) -> Callable[[], object]:
+    draw = functools.partial(_bars, [*bars], [*bars.values()], words)
+    return lambda: files_of({name: draw})
+
+
+def _breakdown(found: Breakdown) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:
+    bars = {term.name: float(term.exposed_s) for term in found.terms if limiting(term) is not None}
+    return lambda: _terms(found), _drawn("step_time", bars, "exposed seconds of the step")
+
+
+def _layers(found: LayersResult) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:
+    bars = {f"stage {number}": count for number, count in enumerate(found.stage_layers, 1)}
+    told = [(name, str(getattr(found, name))) for name in ("message", "stage_layers", "microbatch", "step_s", "gap")]
+    recompute = ", ".join(found.recompute_by_block)
+    rows = [*told, ("recompute of each layer", recompute)]
+    return lambda: [(("field", "value"), rows)], _drawn("layers", bars, "layers")
+
+
+def _calibrated(found: Calibrated) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:
+    rows = [(name, units.significant(before), units.significant(after)) for name, before, after in found.moved]
+    errors = [f"row {i + 1}" for i in found.used]
+    bars = dict(zip(errors, map(float, found.after), strict=True))
+    head = f"all times x {found.common:.3g}; {len(found.used)} rows used"
+    parts: list[Part] = [head, (("constant", "before", "after"), rows), *found.problems]
+    return lambda: parts, _drawn("errors", bars, "|log(predicted / measured)|, each row predicted without itself")
+
+
+_KINDS: Mapping[type, Callable[[Any], tuple[Callable[[], Sequence[Part]], Callable[[], object]]]] = {
+    Explanation: lambda found: (_screen(show_explanation, found), functools.partial(draw_explanation, found)),
+    PlanResult: _plan,
+    DesignResult: _design,
+    Predictions: lambda found: (_screen(show_predictions, "rows", found, ()), lambda: draw_predictions(found)),
+    Breakdown: _breakdown,
+    LayersResult: _layers,
+    Calibrated: _calibrated,
+}
