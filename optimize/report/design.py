@@ -46,7 +46,7 @@ def _show_target(console: Console, target: Mapping[str, Any]) -> None:
     console.print(f"{told}: {target['model']}, {size} B parameters, {tokens} T tokens", style="bold")
     say(console, f"{target['batch']:,} sequences a step, {target['steps']:,.0f} steps; days are those that suffice")
     if target["day_sooner_usd"] is not None:
-        say(console, f"one day sooner costs {units.significant(target['day_sooner_usd'] / 1e6)} M USD of hardware")
+        say(console, f"one day sooner costs {units.significant(target['day_sooner_usd'] / 1e6)} M USD")
     if target["hundredth_of_loss_s"] is None:
         say(console, "one hundredth of loss less is not reached by this model")
         return

@@ -29,6 +29,7 @@ from costmodel.target import (
     tokens_for,
 )
 from optimize.clusters import Answer, Cell, DesignResult, cell_bounds, design, evolve, most_accelerators
+from optimize.hardware import solve_plans
 from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, Problem, design_problem, failing
 from optimize.status import CommandError, Status
 
@@ -183,39 +184,70 @@ def _row(job: Job, log_bound: float, log_value: float | None) -> dict[str, Any]:
     }
 
 
+def _check_deadline(pairs: Sequence[Job], ask: Callable[[Job], Problem]) -> None:
+    """Raise where the products alone end later on the fastest cluster within the other limits, whatever the pair."""
+    deadline_s = ask(pairs[0]).limits.deadline_s
+    if deadline_s is None:
+        return
+    free = (dataclasses.replace(ask(job), objective=Objective.time) for job in pairs)
+    problems = (dataclasses.replace(each, limits=dataclasses.replace(each.limits, deadline_s=None)) for each in free)
+    least_s = math.exp(min(bound(each) for each in problems))
+    if least_s > deadline_s:
+        days, asked = least_s / SECONDS_A_DAY, deadline_s / SECONDS_A_DAY
+        told = f"`deadline_days` is {asked:.3g}; the products alone take {days:.3g} days on the fastest cluster within"
+        nearest = f"the limits, of any that reaches the loss; --deadline-days {2.0 * days:.2g} may be possible"
+        raise CommandError(Status.infeasible, f"{told} {nearest}")
+
+
 def asker(template: Cluster, curves: CurveRange, failures: str, **asked: Any) -> Callable[[Job], Problem]:
     """The question of one pair, as `design` asks it."""
     own = failing(template, failures)
     return lambda job: design_problem(own, curves, jobs=(job,), **asked)
 
 
-def prices(target: Target, problem: Problem, answer: Answer, log_sd: float) -> dict[str, float | None]:
+def prices(
+    target: Target, problem: Problem, answer: Answer, log_sd: float, priced: bool = True
+) -> dict[str, float | None]:
     """What one day sooner costs, and one hundredth of loss less; None where the answer does not say, or it is not
     reached.
 
     A day sooner is bought with more hardware, at the shadow price of the budget or of the deadline. A hundredth takes
-    seconds on the same cluster, and their dollars: purchase written off, and electricity.
+    seconds on the same cluster, and their dollars: purchase written off, and electricity. Only clusters of any rates
+    are `priced`.
     """
     job, train_s = answer.jobs[0].job, answer.quantities.train_s
     lower = job_of({**target, "loss": target["loss"] - 0.01}, job.workload, log_sd)
     more_s = None if lower is None else train_s * (lower.tokens / job.tokens - 1)
     usd_per_s = answer.quantities.usd_per_s
     return {
-        "day_sooner_usd": _day_sooner_usd(problem, answer),
+        "day_sooner_usd": _day_sooner_usd(problem, answer) if priced else None,
         "hundredth_of_loss_s": more_s,
         "hundredth_of_loss_usd": None if more_s is None or math.isnan(usd_per_s) else more_s * usd_per_s,
     }
 
 
 def _day_sooner_usd(problem: Problem, answer: Answer) -> float | None:
-    """By the shadow prices, in per cent of the value for one per cent of the limit."""
-    days, limits = answer.quantities.train_s / SECONDS_A_DAY, problem.limits
-    share = {name: price["value_per_limit"] for name, price in answer.shadow_prices.items()}
-    if problem.objective is Objective.cost and share.get("deadline_s", 0.0) > 0 and limits.deadline_s:
-        return share["deadline_s"] * answer.value / (limits.deadline_s / SECONDS_A_DAY)
-    if problem.objective is Objective.time and share.get("budget_usd", 0.0) > 0 and limits.budget_usd:
-        return limits.budget_usd / (share["budget_usd"] * days)
+    """Dollars of training, where they are minimised: the same plan on the best hardware that ends a day sooner.
+
+    Of the purchase, where the time is: by the shadow price of the budget. None: no such hardware, or no such price.
+    """
+    train_s, limits = answer.quantities.train_s, problem.limits
+    if problem.objective is Objective.cost and not limits.rent:
+        sooner = [_least_usd(problem, answer, end_s) for end_s in (train_s, train_s - SECONDS_A_DAY)]
+        return sooner[1] - sooner[0] if all(map(math.isfinite, sooner)) else None
+    share = answer.shadow_prices.get("budget_usd", {}).get("value_per_limit", 0.0)
+    if problem.objective is Objective.time and share > 0 and limits.budget_usd:
+        return limits.budget_usd / (share * train_s / SECONDS_A_DAY)
     return None
+
+
+def _least_usd(problem: Problem, answer: Answer, end_s: float) -> float:
+    """Dollars of the answer's plan on the best hardware that ends by then; infinite where none does."""
+    if end_s <= 0:
+        return math.inf
+    limits = dataclasses.replace(problem.limits, deadline_s=end_s)
+    plans = [job.plan for job in answer.jobs]
+    return float(solve_plans(dataclasses.replace(problem, limits=limits), plans).value[0])
 
 
 def design_for(
@@ -237,6 +269,7 @@ def design_for(
     start, own = time.monotonic(), {name: asked[name] for name in ("curves", "objective", "fixed")}
     margin = asked.get("margin", FITS)
     ask = asker(with_margin(template, margin), failures=failures, limits=limits, **own)
+    _check_deadline(pairs, ask)
     job, table = pairs[0], []
     if len(pairs) > 1:
         progress("shapes and batches")
@@ -244,7 +277,7 @@ def design_for(
     rest = {"seconds": seconds - (time.monotonic() - start), "seed": seed, "failures": failures}
     result = design((job,), limits, template=template, progress=progress, **rest, **asked)
     answer = result.continuous or result.catalogue
-    assert answer is not None
+    assert answer is not None  # else `design` raised
     told = {
         **target,
         "model": job.workload.name,
@@ -253,6 +286,6 @@ def design_for(
         "tokens": job.tokens,
         "steps": job.steps,
         "pairs": table,
-        **prices(target, ask(job), answer, scatter(template)),
+        **prices(target, ask(job), answer, scatter(template), priced=result.continuous is not None),
     }
     return dataclasses.replace(result, target=told)
