@@ -27,7 +27,7 @@ ORDER = {  # from the top down
         "plans",
         "layers",
     )
-    + ("hardware", "clusters", "report", "cli"),
+    + ("hardware", "clusters", "targets", "report", "cli"),
     "experiments": (),  # each stands alone
 }
 MOST_FILES = 20

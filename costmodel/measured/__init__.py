@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from costmodel.measured.fit import likely_slow as likely_slow
     from costmodel.measured.fit import own_kernels as own_kernels
     from costmodel.measured.fit import scatter as scatter
+    from costmodel.measured.fit import shipped as shipped
     from costmodel.measured.fit import slow_probability as slow_probability
     from costmodel.measured.fit import train as train
     from costmodel.measured.fit import within_scatter as within_scatter

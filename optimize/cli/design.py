@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from costmodel.inputs import Cluster
 from costmodel.measured import FITS
 from costmodel.specs import (
     COUNT,
@@ -19,6 +20,7 @@ from costmodel.specs import (
     load_workload,
     one_of,
 )
+from costmodel.target import LAWS
 from optimize import report
 from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, Switch, Text, given, placed
 from optimize.cli.inputs import Given, fixed_fields, merge, named_cluster
@@ -26,6 +28,7 @@ from optimize.cli.jobs import read_jobs
 from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult, design
 from optimize.progress import clock
 from optimize.question import FAILURES, RENTALS, SECONDS_A_DAY, Job, Limits, Objective
+from optimize.targets import LAW, design_for, jobs_of, scatter, shapes
 from optimize.versions import SCHEMA
 
 TEMPLATE = "gb200-nvl72"
@@ -45,6 +48,9 @@ _CHECKS: dict[str, Check] = {
     "rental": one_of(RENTALS),
     "sweep": one_of(SWEPT),
     "failures": one_of(("none", *FAILURES)),
+    "target_loss": AMOUNT,
+    "confidence": PROBABILITY,
+    "law": one_of(LAWS),
     "objective": one_of(_OBJECTIVES),
 }
 
@@ -57,6 +63,12 @@ class Request:
     """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
     tokens: Number = None
     """tokens to train"""
+    target_loss: Number = None
+    """loss to reach, in nats a token; the tokens follow from it, and without a model the shape is chosen too"""
+    confidence: Number = None
+    """the probability with which it is reached in the time that is told; default: 0.9"""
+    law: Text = None
+    """scaling law of the loss: besiroglu-2024 (default) or hoffmann-2022"""
     jobs: Text = None
     """TOML or JSON file of several jobs instead: `[[jobs]]` with model, tokens, batch, weight, deadline_days"""
     budget_usd: Number = None
@@ -112,9 +124,10 @@ def ask(request: Request) -> DesignInputs:
 def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> DesignInputs:
     """Read, merge and check. Raises `SpecError` for a wrong value."""
     given = merge(flags, config, _CHECKS)
-    objective = _OBJECTIVES[given.values.get("objective", Objective.time.key)]
+    target = _target(given)
+    cheapest = target is not None and not given.values.keys() & {"budget_usd", "power_mw"}
+    objective = _OBJECTIVES[given.values.get("objective", (Objective.cost if cheapest else Objective.time).key)]
     _check_limits(given, objective)
-    models, jobs = _jobs(given)
     days, megawatt = given.values.get("deadline_days"), given.values.get("power_mw")
     limits = Limits(
         budget_usd=given.values.get("budget_usd"),
@@ -125,6 +138,8 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
         deadline_s=None if days is None else SECONDS_A_DAY * days,
     )
     template = named_cluster(given, given.values.get("cluster", TEMPLATE))
+    pairs = () if target is None else tuple(_pairs(given, target, template))
+    models, jobs = _jobs(given) if target is None else ((pairs[0].workload.name,), pairs[:1])
     curves = placed(given.place("curves"), "curves", load_curves, *given.pick("curves").values())
     return DesignInputs(
         jobs=jobs,
@@ -139,8 +154,38 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
         sweep=given.values.get("sweep"),
         margin=given.values.get("margin", FITS),
         failures=given.values.get("failures", "base"),
+        target=target,
+        pairs=pairs,
         out=Path(given.values["out"]) if "out" in given.values else None,
     )
+
+
+def _target(given: Given) -> dict[str, Any] | None:
+    """The loss that is asked for, its law, and how sure it must be; None: tokens are given."""
+    if "target_loss" not in given.values:
+        for name in ("confidence", "law"):
+            if name in given.values:
+                raise SpecError(f"{given.place(name)}: `{name}` is given without `target_loss`; expected both")
+        return None
+    for name in ("tokens", "jobs"):
+        if name in given.values:
+            raise SpecError(f"{given.place(name)}: `{name}` is given beside `target_loss`; expected one of them")
+    asked = given.values
+    return {
+        "loss": asked["target_loss"],
+        "law": asked.get("law", LAW),
+        "confidence": asked.get("confidence", FITS),
+    }
+
+
+def _pairs(given: Given, target: Mapping[str, Any], template: Cluster) -> list[Job]:
+    """Shapes and batches that reach the loss: of the model that is given, or of all."""
+    sizes = given.pick("sequence", "batch")
+    if "model" in given.values:
+        shapes_of = [placed(given.place("model"), "model", load_workload, given.values["model"], **sizes)]
+    else:
+        shapes_of = list(shapes(target, **given.pick("sequence")))
+    return jobs_of(target, shapes_of, given.values.get("batch"), scatter(template))
 
 
 def _check_limits(given: Given, objective: Objective) -> None:
@@ -175,6 +220,8 @@ def _jobs(given: Given) -> tuple[tuple[str, ...], tuple[Job, ...]]:
 def run(inputs: DesignInputs) -> DesignResult:
     """Both answers; on a terminal it is said where the search is."""
     with clock("design", inputs.seconds) as told:
+        if inputs.target is not None:
+            return design_for(inputs.target, inputs.pairs, inputs.limits, **inputs.settings(), progress=told)
         return design(inputs.jobs, inputs.limits, **inputs.settings(), progress=told)
 
 
@@ -195,6 +242,7 @@ def as_json(inputs: DesignInputs, result: DesignResult) -> dict[str, Any]:
         "counts": list(result.counts),
         "counts_not_searched": list(result.others),
         "notes": list(result.notes),
+        "target": None if result.target is None else dict(result.target),
         "seed": result.seed,
     }
 
@@ -250,6 +298,7 @@ examples:
   equipoise design --model llama3-405b --power-mw 30 --tokens 15e12 --objective energy_j --out results/design
   equipoise design --model deepseek-v3 --budget-usd 100e6 --tokens 14.8e12 --objective cost_usd --json
   equipoise design --model llama3-8b --tokens 1e12 --rent --rental on_demand --objective cost_usd --deadline-days 30
+  equipoise design --target-loss 2.1 --deadline-days 60 --confidence 0.9
   equipoise design --jobs jobs.toml --budget-usd 300e6""",
     ask=ask,
     run=run,

@@ -23,10 +23,10 @@ from costmodel.specs import (
     violations,
 )
 from optimize import report
-from optimize.cli.command import COMMAND_LINE, Command, Count, Switch, Text, given, placed
+from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, Switch, Text, given, placed
 from optimize.cli.inputs import Given, job, merge
 from optimize.cli.plan_flags import PlanFlags
-from optimize.diagnosis import Explanation, Inputs, differences_json, explain_inputs, explanation_json
+from optimize.diagnosis import Explanation, Inputs, differences_json, explain_inputs, explanation_json, tokens_to
 from optimize.lattice import choose_plan, plan_precision
 from optimize.launch import TABLE, is_launch_file
 from optimize.status import CommandError, Status
@@ -35,6 +35,7 @@ _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster", "plan"), Check("a name or a file", lambda value: isinstance(value, str))),
     **dict.fromkeys(("out", "software"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
+    "target_loss": AMOUNT,
 }
 
 Explained = tuple[Explanation, Explanation | None]
@@ -62,6 +63,8 @@ class Request:
     """TOML or JSON file of a plan, or an answer that holds one; flags below override its fields"""
     against: Text = None
     """plan file, cluster file or name of a cluster, to be put beside the first, largest difference first"""
+    target_loss: Number = None
+    """loss in nats a token, of which it is told how long it takes with failures (law besiroglu-2024, at even odds)"""
     config: Text = None
     """TOML file of these same fields (`model = "llama3-8b"`, `tensor = 8`, ...); flags override it"""
     out: Text = None
@@ -86,6 +89,9 @@ def resolve(
     if model_table is not None:
         given = dataclasses.replace(given, values={**given.values, TABLE: model_table})
     workload, cluster = job(given, given.values.get("accelerators") or _product(given))
+    target_loss = given.values.get("target_loss")
+    if target_loss is not None:
+        tokens_to(workload, target_loss)  # raises where it is never reached
     fields, origin = plan_precision(cluster) | given.pick(*PLAN_CHECKS), _plan_origin(given)
     if "tensor" in fields and "pipeline" in fields:
         plan, chosen = _complete(fields, cluster, given), ""
@@ -106,6 +112,7 @@ def resolve(
         unread=given.unread,
         model_table=given.values.get(TABLE),
         software_named="software" in given.values,
+        target_loss=target_loss,
     )
 
 

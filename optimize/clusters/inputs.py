@@ -28,6 +28,8 @@ class DesignInputs:
     out: Path | None
     margin: float = FITS  # the probability that every plan must fit with
     failures: str = "base"  # the case of the prices by which parts fail
+    target: Mapping[str, Any] | None = None  # loss, law and confidence, where tokens follow from them
+    pairs: tuple[Job, ...] = ()  # of shape and batch that reach it
 
     def settings(self) -> dict[str, Any]:
         """The keywords of `design`, as these inputs set them."""
@@ -59,6 +61,7 @@ class DesignInputs:
             "deadline_days": None if limits.deadline_s is None else limits.deadline_s / SECONDS_A_DAY,
             "margin": self.margin,
             "failures": self.failures,
+            "target": None if self.target is None else dict(self.target),
             "cluster": self.template.name,
             "software": self.template.stack.software,
             "curves": self.curves.name,

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from optimize.diagnosis.sensitivity import parameters as parameters
     from optimize.diagnosis.sensitivity import read_leaf as read_leaf
     from optimize.diagnosis.sensitivity import with_leaves as with_leaves
+    from optimize.diagnosis.time_to_target import time_to_target as time_to_target
+    from optimize.diagnosis.time_to_target import tokens_to as tokens_to
     from optimize.diagnosis.timeline import Span as Span
     from optimize.diagnosis.timeline import Timeline as Timeline
     from optimize.diagnosis.timeline import chrome_trace as chrome_trace

@@ -15,6 +15,7 @@ from optimize.diagnosis.inputs import Inputs
 from optimize.diagnosis.money import economics_json
 from optimize.diagnosis.operators import Operator, operators
 from optimize.diagnosis.sensitivity import Elasticity, elasticities
+from optimize.diagnosis.time_to_target import time_to_target
 from optimize.status import CommandError, Status
 from optimize.versions import SCHEMA
 
@@ -168,6 +169,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         ],
         "memory": _memory_json(explanation),
         "economics": economics_json(breakdown.economics, explanation.inputs.cluster),
+        "time_to_target": time_to_target(explanation.inputs, breakdown),
         "violations": [],
         "elasticities": {e.parameter.key: e.value for e in explanation.elasticities},
         "operators": [dataclasses.asdict(operator) for operator in explanation.operators],

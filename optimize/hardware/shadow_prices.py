@@ -28,7 +28,7 @@ def shadow_prices(problem: Problem, plans: Sequence[Plan], solved: HardwareSolut
     At these plans; a change that large that another plan wins is worth more.
     """
     prices = {}
-    for name in ("budget_usd", "power_w"):
+    for name in ("budget_usd", "power_w", "deadline_s"):
         limit = getattr(problem.limits, name)
         if limit is None or name not in solved.shadow_prices:
             continue

@@ -1,6 +1,7 @@
 """The screen of `equipoise design`: both answers side by side, and what stands behind them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +15,9 @@ from optimize.report.screen import new_console, new_table, say, software_line
 def show_design(inputs: DesignInputs, result: DesignResult) -> None:
     """Both answers side by side, and what stands behind them."""
     console = new_console()
-    for job in inputs.jobs:
+    if result.target is not None:
+        _show_target(console, result.target)
+    for job in inputs.jobs if result.target is None else ():
         console.print(f"{job.workload.name}: {units.significant(job.tokens / 1e12)} T tokens", style="bold")
     say(console, _limits(inputs))
     say(console, software_line(inputs.template))
@@ -34,6 +37,23 @@ def show_design(inputs: DesignInputs, result: DesignResult) -> None:
     _show_frontier(result, console)
     for note in result.notes:
         say(console, note)
+
+
+def _show_target(console: Console, target: Mapping[str, Any]) -> None:
+    """The pair that was chosen, the tokens, and the prices of sooner and better."""
+    size, tokens = units.significant(target["parameters"] / 1e9), units.significant(target["tokens"] / 1e12)
+    told = f"loss {target['loss']:g} with probability {target['confidence']:g} ({target['law']})"
+    console.print(f"{told}: {target['model']}, {size} B parameters, {tokens} T tokens", style="bold")
+    say(console, f"{target['batch']:,} sequences a step, {target['steps']:,.0f} steps; days are those that suffice")
+    if target["day_sooner_usd"] is not None:
+        say(console, f"one day sooner costs {units.significant(target['day_sooner_usd'] / 1e6)} M USD")
+    if target["hundredth_of_loss_s"] is None:
+        say(console, "one hundredth of loss less is not reached by this model")
+        return
+    days = units.significant(target["hundredth_of_loss_s"] / SECONDS_A_DAY)
+    usd = target["hundredth_of_loss_usd"]
+    money = "" if usd is None else f", {units.significant(usd / 1e6)} M USD of purchase and electricity"
+    say(console, f"one hundredth of loss less takes {days} days on this cluster{money}")
 
 
 def _show_shadow_prices(result: DesignResult, console: Console) -> None:

@@ -5,7 +5,7 @@ from rich.table import Table
 
 from costmodel.formulas import MFU_CONVENTION
 from optimize import units
-from optimize.diagnosis import Explanation, Stage, by_resource, largest, limiting
+from optimize.diagnosis import Explanation, Stage, by_resource, largest, limiting, time_to_target
 from optimize.report.money import money_lines, money_table
 from optimize.report.screen import new_console, new_table, say, software_line
 from optimize.report.words import limit_words, memory_words, term_words
@@ -28,6 +28,7 @@ def show_explanation(explanation: Explanation, interval: bool = True) -> None:
     _show_margin(console, explanation)
     console.print()
     _show_money(console, explanation)
+    _show_target(console, explanation)
     _show_elasticities(console, explanation)
 
 
@@ -38,6 +39,22 @@ def _show_money(console: Console, explanation: Explanation) -> None:
     console.print(money_table(economics, cluster.prices.date))
     for line in money_lines(economics, cluster):
         say(console, line)
+    console.print()
+
+
+def _show_target(console: Console, explanation: Explanation) -> None:
+    """Days, dollars and CO2 to the loss that was asked for."""
+    found = time_to_target(explanation.inputs, explanation.breakdown)
+    if found is None:
+        return
+    told = f"loss {found['loss']:g} ({found['law']}): {units.significant(found['tokens'] / 1e12)} T tokens"
+    days = units.significant(found["train_s"] / 86_400.0)
+    console.print(f"{told}, {found['steps']:,.0f} steps, {days} days", style="bold")
+    spent = [f"goodput {units.percent(found['goodput'])}"]
+    for key, scale, unit in (("usd", 1e6, "M USD"), ("joule", 3.6e9, "MWh"), ("carbon_g", 1e6, "t CO2")):
+        if found[key] is not None:
+            spent.append(f"{units.significant(found[key] / scale)} {unit}")
+    say(console, ", ".join(spent))
     console.print()
 
 

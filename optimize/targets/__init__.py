@@ -1,0 +1,18 @@
+"""What a target loss asks of a cluster: tokens, shape and batch outside of the search for cluster and plan."""
+
+from typing import TYPE_CHECKING
+
+from costmodel import door
+
+if TYPE_CHECKING:
+    from optimize.targets.target_loss import LAW as LAW
+    from optimize.targets.target_loss import Target as Target
+    from optimize.targets.target_loss import bound as bound
+    from optimize.targets.target_loss import design_for as design_for
+    from optimize.targets.target_loss import jobs_of as jobs_of
+    from optimize.targets.target_loss import least_loss as least_loss
+    from optimize.targets.target_loss import scatter as scatter
+    from optimize.targets.target_loss import shapes as shapes
+    from optimize.targets.target_loss import sure_tokens as sure_tokens
+
+door.hang(__name__)

@@ -1,0 +1,291 @@
+r"""What a target loss asks of a cluster: tokens that follow from it, and which shape and batch to train.
+
+Tokens are those after which the loss is below the target with a given probability, over joint samples of the scaling
+law's constants and the scatter of steps' times (`confidence`): so many more that both are covered. Shape and batch are
+enumerated outside of the search for cluster and plan, in which they are constants, so that its certificate holds for
+the pair that is chosen; of the other pairs the least that their products alone can take is told.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from costmodel.formulas import CurveRange
+from costmodel.inputs import Cluster, Workload, model_flop, parameters
+from costmodel.measured import FITS, posterior, shipped, with_margin
+from costmodel.models import decoder
+from costmodel.target import (
+    LAWS,
+    best_parameters,
+    critical_batch,
+    floor_of,
+    least_flop,
+    sampled,
+    tokens_at_batch,
+    tokens_for,
+)
+from optimize.clusters import Answer, Cell, DesignResult, cell_bounds, design, evolve, most_accelerators
+from optimize.hardware import solve_plans
+from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, Problem, design_problem, failing
+from optimize.status import CommandError, Status
+
+LAW = "besiroglu-2024"
+SAMPLES = 1000
+BATCHES = (0.25, 0.5, 1.0, 2.0)  # of the critical one
+SPREAD = 3.0  # of parameters, about those that take the fewest FLOP
+WIDTHS = (512, *range(1024, 8193, 1024), 10240, 12288, 14336, 16384, 20480)
+DEPTHS = (96, 128, 160)  # elements of the stream for each layer
+VOCABULARY, SEQUENCE, HEAD = 128_256, 8192, 128
+OUTER_SHARE = 0.4  # of the time, for shape and batch
+LOOKED_AT = 8  # pairs for which evolution looks for a plan and a cluster
+Target = Mapping[str, Any]
+"""`loss`, `law` (a name of LAWS), `confidence`."""
+
+
+def scatter(template: Cluster) -> float:
+    """Standard deviation of the logarithm of a step's time, of the software in general."""
+    return posterior.scatter_of(shipped().scatter, template.stack.software)
+
+
+def sure_tokens(target: Target, size: float, batch_tokens: float, log_sd: float) -> float:
+    """Tokens at the step's predicted time that suffice with the probability asked for; infinite: none do."""
+    each, noise = _laws(target), np.random.default_rng(1).standard_normal(SAMPLES)
+    above = target["loss"] - floor_of(each, size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tokens = np.where(above > 0, tokens_for(each, size, target["loss"]), np.inf)
+    every = tokens_at_batch(tokens, batch_tokens, target["loss"]) * np.exp(log_sd * noise)
+    return float(np.quantile(every, target["confidence"], method="inverted_cdf"))
+
+
+def least_loss(target: Target, size: float) -> float:
+    """What so many parameters come down to with the probability asked for, whatever the tokens."""
+    return float(np.quantile(floor_of(_laws(target), size), target["confidence"], method="inverted_cdf"))
+
+
+def _laws(target: Target) -> dict[str, np.ndarray]:
+    """Samples of the constants as arrays; at even odds the law as published."""
+    if target["confidence"] == 0.5:
+        return {name: np.full(SAMPLES, value) for name, value in LAWS[target["law"]].items()}
+    rows = list(sampled(target["law"], SAMPLES))
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def job_of(target: Target, workload: Workload, log_sd: float) -> Job | None:
+    """The workload with the tokens that the target takes; None where none suffice."""
+    tokens = sure_tokens(target, float(parameters(workload)), float(workload.batch * workload.sequence), log_sd)
+    return Job(workload=workload, tokens=tokens) if math.isfinite(tokens) else None
+
+
+def batches(target: Target, sequence: int) -> list[int]:
+    """Sequences of a step about the critical batch, powers of two."""
+    middle = critical_batch(target["loss"]) / sequence
+    return sorted({2 ** max(0, round(math.log2(share * middle))) for share in BATCHES})
+
+
+def shapes(target: Target, sequence: int = SEQUENCE) -> Iterator[Workload]:
+    """Dense decoders (gated, 8 heads of keys and values) about the size that takes the fewest FLOP."""
+    law = LAWS[target["law"]]
+    if target["loss"] <= law["floor"]:
+        raise _impossible(target, None)
+    size = float(best_parameters(law, least_flop(law, target["loss"])))
+    for width in WIDTHS:
+        for depth in DEPTHS:
+            shape = _decoder(8 * max(1, round(width / depth / 8)), width, sequence)
+            if size / SPREAD <= parameters(shape) <= size * SPREAD:
+                yield shape
+
+
+def _decoder(layers: int, width: int, sequence: int) -> Workload:
+    heads = width // HEAD
+    return decoder(
+        name=f"decoder {layers} x {width}",
+        layers=layers,
+        hidden=width,
+        heads=heads,
+        key_value_heads=min(heads, 8),
+        ffn=7 * width // 2,
+        vocabulary=VOCABULARY,
+        sequence=sequence,
+        batch=1,
+        gated=True,
+    )
+
+
+def jobs_of(target: Target, workloads: Sequence[Workload], batch: int | None, log_sd: float) -> list[Job]:
+    """Every pair of shape and batch that reaches the loss, fewest FLOP first. Raises where none does."""
+    pairs = [
+        dataclasses.replace(shape, batch=own)
+        for shape in workloads
+        for own in ([batch] if batch else batches(target, int(shape.sequence)))
+    ]
+    found = [job for job in (job_of(target, workload, log_sd) for workload in pairs) if job is not None]
+    if not found:
+        raise _impossible(target, workloads)
+    return sorted(found, key=_flop)
+
+
+def _flop(job: Job) -> float:
+    return float(model_flop(job.workload)) * job.tokens / float(job.workload.sequence)
+
+
+def _impossible(target: Target, workloads: Sequence[Workload] | None) -> CommandError:
+    """The nearest that is possible: of the shapes that were asked for, or of any."""
+    sizes = [float(parameters(workload)) for workload in workloads or ()]
+    least = least_loss(target, max(sizes, default=1e15))
+    what = f"{workloads[0].name} comes" if workloads and len(workloads) == 1 else "any model comes"
+    odds = f"with a probability of {target['confidence']:g}"
+    told = f"`target_loss` is {target['loss']:g}; the least that {what} down to {odds} is {least:.3f}"
+    return CommandError(Status.infeasible, f"{told} ({target['law']}); --target-loss {least + 0.02:.2f} is possible")
+
+
+def choose(
+    jobs: Sequence[Job],
+    ask: Callable[[Job], Problem],
+    seconds: float,
+    seed: int = 0,
+) -> tuple[Job, list[dict[str, Any]]]:
+    """The best pair by evolution, in the order of the bounds of their products, and what is known of every pair."""
+    end = time.monotonic() + seconds
+    bounds = {i: bound(ask(job)) for i, job in enumerate(jobs)}
+    values: dict[int, float] = {}
+    for i in sorted(bounds, key=lambda i: bounds[i])[:LOOKED_AT]:
+        if values and (time.monotonic() > end or bounds[i] >= min(values.values())):
+            break
+        found, _ = evolve(ask(jobs[i]), seed)
+        values[i] = found[0].log_value if found else math.inf
+    best = min(values, key=lambda i: values[i])
+    return jobs[best], [_row(job, bounds[i], values.get(i)) for i, job in enumerate(jobs)]
+
+
+def bound(problem: Problem) -> float:
+    """Logarithm of the least value by the products alone, over all counts of accelerators.
+
+    Between two counts the products take no less than at the first with the accelerators of the second.
+    """
+    most = max(1, most_accelerators(problem))
+    counts = np.unique(np.geomspace(1, most, 64).astype(int)).tolist()
+    own = cell_bounds([Cell(problem, count) for count in counts])
+    return float((own - np.log(np.append(counts[1:], most) / counts)).min())
+
+
+def _row(job: Job, log_bound: float, log_value: float | None) -> dict[str, Any]:
+    shape = job.workload
+    return {
+        "model": shape.name,
+        "parameters": float(parameters(shape)),
+        "batch": int(shape.batch),
+        "tokens": job.tokens,
+        "products_bound": math.exp(log_bound),
+        "first_value": None if log_value is None or math.isinf(log_value) else math.exp(log_value),
+    }
+
+
+def _check_deadline(pairs: Sequence[Job], ask: Callable[[Job], Problem]) -> None:
+    """Raise where the products alone end later on the fastest cluster within the other limits, whatever the pair."""
+    deadline_s = ask(pairs[0]).limits.deadline_s
+    if deadline_s is None:
+        return
+    free = (dataclasses.replace(ask(job), objective=Objective.time) for job in pairs)
+    problems = (dataclasses.replace(each, limits=dataclasses.replace(each.limits, deadline_s=None)) for each in free)
+    least_s = math.exp(min(bound(each) for each in problems))
+    if least_s > deadline_s:
+        days, asked = least_s / SECONDS_A_DAY, deadline_s / SECONDS_A_DAY
+        told = f"`deadline_days` is {asked:.3g}; the products alone take {days:.3g} days on the fastest cluster within"
+        nearest = f"the limits, of any that reaches the loss; --deadline-days {2.0 * days:.2g} may be possible"
+        raise CommandError(Status.infeasible, f"{told} {nearest}")
+
+
+def asker(template: Cluster, curves: CurveRange, failures: str, **asked: Any) -> Callable[[Job], Problem]:
+    """The question of one pair, as `design` asks it."""
+    own = failing(template, failures)
+    return lambda job: design_problem(own, curves, jobs=(job,), **asked)
+
+
+def prices(
+    target: Target, problem: Problem, answer: Answer, log_sd: float, priced: bool = True
+) -> dict[str, float | None]:
+    """What one day sooner costs, and one hundredth of loss less; None where the answer does not say, or it is not
+    reached.
+
+    A day sooner is bought with more hardware, at the shadow price of the budget or of the deadline. A hundredth takes
+    seconds on the same cluster, and their dollars: purchase written off, and electricity. Only clusters of any rates
+    are `priced`.
+    """
+    job, train_s = answer.jobs[0].job, answer.quantities.train_s
+    lower = job_of({**target, "loss": target["loss"] - 0.01}, job.workload, log_sd)
+    more_s = None if lower is None else train_s * (lower.tokens / job.tokens - 1)
+    usd_per_s = answer.quantities.usd_per_s
+    return {
+        "day_sooner_usd": _day_sooner_usd(problem, answer) if priced else None,
+        "hundredth_of_loss_s": more_s,
+        "hundredth_of_loss_usd": None if more_s is None or math.isnan(usd_per_s) else more_s * usd_per_s,
+    }
+
+
+def _day_sooner_usd(problem: Problem, answer: Answer) -> float | None:
+    """Dollars of training, where they are minimised: the same plan on the best hardware that ends a day sooner.
+
+    Of the purchase, where the time is: by the shadow price of the budget. None: no such hardware, or no such price.
+    """
+    train_s, limits = answer.quantities.train_s, problem.limits
+    if problem.objective is Objective.cost and not limits.rent:
+        sooner = [_least_usd(problem, answer, end_s) for end_s in (train_s, train_s - SECONDS_A_DAY)]
+        return sooner[1] - sooner[0] if all(map(math.isfinite, sooner)) else None
+    share = answer.shadow_prices.get("budget_usd", {}).get("value_per_limit", 0.0)
+    if problem.objective is Objective.time and share > 0 and limits.budget_usd:
+        return limits.budget_usd / (share * train_s / SECONDS_A_DAY)
+    return None
+
+
+def _least_usd(problem: Problem, answer: Answer, end_s: float) -> float:
+    """Dollars of the answer's plan on the best hardware that ends by then; infinite where none does."""
+    if end_s <= 0:
+        return math.inf
+    limits = dataclasses.replace(problem.limits, deadline_s=end_s)
+    plans = [job.plan for job in answer.jobs]
+    return float(solve_plans(dataclasses.replace(problem, limits=limits), plans).value[0])
+
+
+def design_for(
+    target: Target,
+    pairs: Sequence[Job],
+    limits: Limits,
+    seconds: float,
+    template: Cluster,
+    seed: int = 0,
+    failures: str = "base",
+    progress: Callable[[str], None] = lambda _: None,
+    **asked: Any,
+) -> DesignResult:
+    """The best of these pairs of shape and batch (`jobs_of`), then its cluster and plan as by `design`.
+
+    What is told of the target stands in the result: the pair, what is known of the others, prices. `asked`: other
+    keywords of `design`.
+    """
+    start, own = time.monotonic(), {name: asked[name] for name in ("curves", "objective", "fixed")}
+    margin = asked.get("margin", FITS)
+    ask = asker(with_margin(template, margin), failures=failures, limits=limits, **own)
+    _check_deadline(pairs, ask)
+    job, table = pairs[0], []
+    if len(pairs) > 1:
+        progress("shapes and batches")
+        job, table = choose(pairs, ask, OUTER_SHARE * seconds, seed)
+    rest = {"seconds": seconds - (time.monotonic() - start), "seed": seed, "failures": failures}
+    result = design((job,), limits, template=template, progress=progress, **rest, **asked)
+    answer = result.continuous or result.catalogue
+    assert answer is not None  # else `design` raised
+    told = {
+        **target,
+        "model": job.workload.name,
+        "parameters": float(parameters(job.workload)),
+        "batch": int(job.workload.batch),
+        "tokens": job.tokens,
+        "steps": job.steps,
+        "pairs": table,
+        **prices(target, ask(job), answer, scatter(template), priced=result.continuous is not None),
+    }
+    return dataclasses.replace(result, target=told)
