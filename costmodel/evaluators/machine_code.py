@@ -26,6 +26,7 @@ import numpy as np
 
 from costmodel.evaluators.programs import COMPILER_OPTIONS
 from costmodel.formulas import COLLECTIVES
+from costmodel.pytree import register_pytrees
 
 MOST_S = 180.0  # that another process may take to compile
 KEPT = 64  # files, the newest; one takes 1 to 10 MB
@@ -42,6 +43,7 @@ def packed(tree: Any) -> Packed:
     """A tree of float32 arrays; where there are other leaves, or traced ones, no arrays and no shapes."""
     import jax
 
+    register_pytrees()
     leaves, structure = jax.tree.flatten(tree)
     if not all(isinstance(leaf, _ARRAYS) for leaf in leaves):
         leaves = [_untraced(leaf) for leaf in leaves]
@@ -86,8 +88,10 @@ def _kept(make: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes
     import jax
 
     folder = _folder()
+    if folder is None or None in shapes or jax.default_backend() != "cpu":
+        return None
     own = all(law.__module__.startswith("costmodel.") for laws in COLLECTIVES.values() for law in laws.values())
-    if folder is None or jax.default_backend() != "cpu" or not own:
+    if not own:
         return None
     path, hollow = folder / f"{_key(make, trees, shapes)}.bin", jax.tree.map(lambda _: 0.0, trees)
     if not path.exists() and not _compiled_apart(path, pickle.dumps((make, hollow, shapes, str(path)))):
