@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from costmodel.evaluators.compiled_kinds import GradientByKinds, cost_by_kinds, many_kinds
+from costmodel.evaluators.machine_code import Packed, packed, stored
 from costmodel.evaluators.programs import COMPILER_OPTIONS, anonymous, in_jax
-from costmodel.evaluators.stored import Packed, packed, stored
 from costmodel.exact import Exact
 from costmodel.formulas import Cost, cost
 from costmodel.inputs import Cluster, PlanPoint, Workload
@@ -61,7 +61,7 @@ def gradient(
 
     With `hardware`, also by the cluster; its leaves must then be arrays over the batch, or their derivatives are sums.
     Workloads of many kinds of layer take several programs (compiled_kinds.py). Programs are kept in the user's cache,
-    compiled apart from this process (stored.py), where all leaves are arrays of float32.
+    compiled apart from this process (machine_code.py), where all leaves are arrays of float32.
     """
     return _gradient(names, of, hardware)
 
@@ -115,7 +115,9 @@ class _Differentiate:
     """One program where kinds of layer are few, from the user's cache if possible; `lower` is that of JAX."""
 
     def __init__(self, names: tuple[str, ...], of: str, hardware: bool) -> None:
-        self._role, self._stored, self._last = (names, of, hardware), {}, ()
+        self._make, self._stored, self._last = functools.partial(gradient_program, names, of, hardware), {}, ()
+        self._result = functools.partial(Gradient, 0.0, dict.fromkeys(names, 0.0))
+        self._hardware = hardware
         self._together = _compile(gradient_program(names, of, hardware), "gradient")
         self._by_kinds = GradientByKinds(names, of, hardware, in_jax(), functools.partial(_compile, role="gradient"))
         self.lower = self._together.lower
@@ -123,19 +125,19 @@ class _Differentiate:
     def __call__(self, workload: Workload, cluster: Cluster, point: PlanPoint) -> Gradient:
         if many_kinds(workload):
             return Gradient(*self._by_kinds(workload, cluster, point))
-        (arrays, *form), (moving, *form_of_point) = self._fixed(workload, cluster), packed(point)
-        key = *form, *form_of_point
+        parts = (*self._fixed(workload, cluster), packed(point))
+        if any(shapes is None for *_, shapes in parts):
+            return self._together(workload, cluster, point)
+        key = tuple(form for _, *forms in parts for form in forms)
         if key not in self._stored:
-            names, _, hardware = self._role
-            result = Gradient(0.0, dict.fromkeys(names, 0.0), cluster if hardware else None)
-            self._stored[key] = stored(self._role, ((workload, cluster), point), result)
-        program = self._stored[key]
-        return program(arrays, moving) if program else self._together(workload, cluster, point)
+            result = self._result(cluster if self._hardware else None)
+            self._stored[key] = stored(self._make, (workload, cluster, point), result)
+        return self._stored[key](*(arrays for arrays, *_ in parts))
 
-    def _fixed(self, workload: Workload, cluster: Cluster) -> Packed:
+    def _fixed(self, workload: Workload, cluster: Cluster) -> tuple[Packed, Packed]:
         """Both packed, once for all points that are asked for in turn."""
         if not self._last or self._last[0] is not workload or self._last[1] is not cluster:
-            self._last = workload, cluster, packed((workload, cluster))
+            self._last = workload, cluster, (packed(workload), packed(cluster))
         return self._last[2]
 
 

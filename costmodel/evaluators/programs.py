@@ -17,7 +17,7 @@ COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
 """By role; `python -m experiments run speed` compares them with others. Fusion emitters are on by default.
 
 XLA fuses into one output alone, so that what gradients share is computed anew in each: without fusion they compile in a
-tenth of the time and run three times as fast. Fused, they need the flag of `stored.py`.
+tenth of the time and run three times as fast. Fused, they need the flag of `machine_code.py`.
 """
 
 

@@ -11,6 +11,7 @@ from optimize.clusters.progress import Cell
 from optimize.clusters.screening import tangents_of
 from optimize.question import Limits, Problem
 
+LIMITS = ("budget_usd", "power_w", "accelerators")
 MOST = 16_384  # accelerators up to which a way out is looked for
 
 
@@ -47,13 +48,19 @@ def in_the_way(problem: Problem) -> bool:
 
 
 def least_needed(problem: Problem) -> dict[str, float] | None:
-    """The least of each limit alone at which some plan can be built with the least rates; None: memory forbids all."""
+    """The least of each limit alone at which some plan can be built with the least rates; None: memory forbids all.
+
+    Once every limit is enough, no less is looked for.
+    """
     free = dataclasses.replace(problem, limits=Limits(accelerators=MOST))
+    given = {name: have for name in LIMITS if (have := getattr(problem.limits, name)) is not None}
     least: dict[str, float] = {}
     for cell in (Cell(free, count) for count in counts_of_grid(free)):
         for hbm_bytes in _least_bytes(cell):
             own = _needs(cell, hbm_bytes)
             least = {name: min(need, least.get(name, math.inf)) for name, need in own.items()}
+        if least and all(least[name] <= have for name, have in given.items()):
+            break
     return least or None
 
 
@@ -73,7 +80,7 @@ def _least_bytes(cell: Cell) -> list[float]:
 def _needs(cell: Cell, hbm_bytes: float) -> dict[str, float]:
     money, (low, _), count = cell.problem.money, cell.problem.ends, float(cell.accelerators)
     usd = float(money.usd(low) + money.hbm(np.array(hbm_bytes)))
-    return {"budget_usd": count * usd, "power_w": count * float(money.watt(low)), "accelerators": count}
+    return dict(zip(LIMITS, (count * usd, count * float(money.watt(low)), count), strict=True))
 
 
 def _number(value: float) -> str:

@@ -1,32 +1,35 @@
 """Step seconds of plans on hardware of their own each, with the gradient by the rates: some million a second.
 
-One compiled program in float32 for each structure of operators, whatever the plans, the hardware and the sizes. Its
-results bound and rank; what is reported is evaluated again in float64 (`tangents_of` without compilation).
+One compiled program in float32 for each structure of operators, whatever the plans, the hardware and the sizes, kept in
+the user's cache (costmodel/evaluators/machine_code.py). Its results bound and rank; what is reported is evaluated again
+in float64 (`tangents_of` without compilation).
 """
 
 import dataclasses
-import functools
 import threading
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
 
 from costmodel import Exact, as_floats, map_leaves
-from costmodel.evaluators import COMPILER_OPTIONS, anonymous, dual, in_jax
+from costmodel.evaluators import anonymous, dual, in_jax, packed, stored
 from costmodel.formulas import cost, counts, hardware_of, memory, with_hardware
 from costmodel.inputs import RECOMPUTES, Cluster, Plan, PlanPoint, RecomputeRow, Workload, embed
 from optimize.question import RATES, Problem, Tangents
 
-BATCH = 32_768
+BATCH = 32_768  # families that are looked at together
+AT_ONCE = 4_096  # of which so many are evaluated at a time: what lies between the program's parts stays in the caches
 FLOAT32_SLACK = (
     1e-4  # of a logarithm: rounding of values and of slopes over the whole box (tests/clusters/test_joint.py)
 )
 _COMPILING: list[threading.Thread] = []  # whoever needs the program waits for it instead of compiling it twice
+_PROGRAMS: dict[Hashable, Callable[..., Any]] = {}
 _FULL: RecomputeRow = RECOMPUTES["full"]
 
 
-@functools.cache
-def _program() -> Any:
+def _evaluate() -> Any:
+    """The program: seconds of a step, their elasticities by the rates, bytes at the peak without and with recompute."""
     import jax
 
     semantics = in_jax()
@@ -43,28 +46,38 @@ def _program() -> Any:
         ]
         return value, *(slope * rate / value for slope, rate in zip(slopes, rates, strict=True)), *peaks
 
-    return jax.jit(evaluate, compiler_options={**COMPILER_OPTIONS["gradient"]})
+    return evaluate
+
+
+def _program(form: Hashable, workload: Workload, template: Cluster, points: PlanPoint) -> Callable[..., Any]:
+    """The program of a structure of operators and tiers, found once in a process."""
+    import jax
+
+    key = form, jax.tree.structure(points)
+    if key not in _PROGRAMS:
+        batch = np.zeros(AT_ONCE, np.float32)
+        trees = workload, template, map_leaves(lambda _: batch, points), (batch,) * len(RATES)
+        _PROGRAMS[key] = stored(_evaluate, trees, (0.0,) * (3 + len(RATES)))
+    return _PROGRAMS[key]
 
 
 def _with_rates(template: Cluster, rates: Any) -> Cluster:
     return with_hardware(template, dataclasses.replace(hardware_of(template), **dict(zip(RATES, rates, strict=True))))
 
 
-def screen(workload: Workload, machine: Cluster, points: PlanPoint, y: np.ndarray, batch: int = BATCH) -> Tangents:
+def screen(workload: Workload, machine: Cluster, points: PlanPoint, y: np.ndarray) -> Tangents:
     """Tangents of one step of each plan of `points` (arrays of one length), at its own logarithms of the rates."""
     for thread in [] if threading.current_thread() in _COMPILING else _COMPILING:
         thread.join()
-    program = _program()
-    workload = map_leaves(np.float32, anonymous(workload))
-    template = map_leaves(np.float32, anonymous(machine))
-    rates = np.exp(y).astype(np.float32)
-    pieces = []
-    for start in range(0, len(rates), batch):
-        rows = slice(start, start + batch)
-        point = map_leaves(functools.partial(_piece, rows=rows, batch=batch), points)
-        own = tuple(_piece(rates[:, k], rows=rows, batch=batch) for k in range(len(RATES)))
-        parts = program(workload, template, point, own)
-        pieces.append(np.stack([np.asarray(part, float) for part in parts])[:, : len(rates[rows])])
+    workload, template = (map_leaves(np.float32, anonymous(tree)) for tree in (workload, machine))
+    (sizes, *form), (hardware, *of_template) = packed(workload), packed(template)
+    program, leaves = _program((*form, *of_template), workload, template, points), []
+    map_leaves(leaves.append, points)
+    rows = np.array([np.broadcast_to(leaf, len(y)) for leaf in leaves], np.float32)
+    rates, pieces = np.exp(y).T.astype(np.float32), []
+    for start in range(0, len(y), AT_ONCE):
+        parts = program(sizes, hardware, [_piece(rows, start)], [_piece(rates, start)])
+        pieces.append(np.stack([np.asarray(part, float) for part in parts])[:, : len(y) - start])
     columns = np.concatenate(pieces, axis=1)
     return Tangents(np.log(columns[0]), columns[1:5].T, y, columns[5], np.minimum(columns[5], columns[6]))
 
@@ -85,11 +98,10 @@ def warm_up(problem: Problem) -> None:
     _COMPILING[-1].start()
 
 
-def _piece(leaf: Any, rows: slice, batch: int) -> np.ndarray:
-    part = np.asarray(leaf[rows] if np.ndim(leaf) else leaf, np.float32)
-    if part.ndim == 0:
-        return np.full(batch, part)
-    return part if len(part) == batch else np.concatenate([part, np.full(batch - len(part), part[-1])])
+def _piece(rows: np.ndarray, start: int) -> np.ndarray:
+    """Columns from `start` on, the last one repeated where they end."""
+    part = rows[:, start : start + AT_ONCE]
+    return np.ascontiguousarray(np.pad(part, ((0, 0), (0, AT_ONCE - part.shape[1])), "edge"))
 
 
 def tangents_of(workload: Workload, machine: Cluster, points: PlanPoint, y: np.ndarray) -> Tangents:

@@ -3,7 +3,7 @@
 JAX's own cache finds a program by its trace, which takes longer than all the rest; here the key is what a trace depends
 on (`_key`). A program is compiled in a process of its own because XLA's fusion into several outputs, with which batches
 of gradients run twice as fast and values slower, can be asked for by a flag of the whole process alone. The flag is
-unofficial: where that process fails, or no place for files is safe, `stored` is None, and callers compile without it.
+unofficial: where that process fails, or no place for files is safe, the program is compiled here without any fusion.
 
 All numbers of one shape are one array, since hundreds of arguments cost more than they hold. Programs are loaded only
 from a folder that nobody else can write: loading one runs what it holds.
@@ -16,6 +16,8 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,11 @@ import numpy as np
 
 from costmodel.evaluators.programs import COMPILER_OPTIONS
 from costmodel.formulas import COLLECTIVES
+from costmodel.pytree import register_pytrees
 
 MOST_S = 180.0  # that another process may take to compile
 KEPT = 64  # files, the newest; one takes 1 to 10 MB
 _FLAG = "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"
-_ROOT = Path(__file__).parents[1]
 
 Shapes = tuple[tuple[int, ...], ...]
 """Of each leaf, in order."""
@@ -41,6 +43,7 @@ def packed(tree: Any) -> Packed:
     """A tree of float32 arrays; where there are other leaves, or traced ones, no arrays and no shapes."""
     import jax
 
+    register_pytrees()
     leaves, structure = jax.tree.flatten(tree)
     if not all(isinstance(leaf, _ARRAYS) for leaf in leaves):
         leaves = [_untraced(leaf) for leaf in leaves]
@@ -67,21 +70,34 @@ def _unpacked(arrays: Sequence[Any], shapes: Shapes) -> list[Any]:
     return [next(of_shape[shape]) for shape in shapes]
 
 
-def stored(role: tuple[Any, ...], trees: tuple[Any, ...], result: Any) -> Any:
-    """The program of `role`, arguments of `compiled.gradient_program`, over these two trees packed; or None.
+def stored(make: Callable[[], Callable[..., Any]], trees: tuple[Any, ...], result: Any) -> Callable[..., Any]:
+    """The program that `make` makes, over these trees packed: from a file, or compiled now.
 
-    `result` has the structure of what it returns.
+    `make` is a function of a module, or a `functools.partial` of one; `result` has the structure of what its program
+    returns. The arrays of each tree are one argument.
     """
     import jax
 
-    folder, shapes = _folder(), tuple(packed(tree)[2] for tree in trees)
-    own = all(law.__module__.startswith("costmodel.") for laws in COLLECTIVES.values() for law in laws.values())
-    if folder is None or None in shapes or jax.default_backend() != "cpu" or not own:
+    shapes = tuple(packed(tree)[2] for tree in trees)
+    found = _kept(make, trees, shapes, result)
+    return found or jax.jit(_of_packed(make(), trees, shapes), compiler_options={**COMPILER_OPTIONS["gradient"]})
+
+
+def _kept(make: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes | None, ...], result: Any) -> Any:
+    """The program of a file, which is written if need be; or None."""
+    import jax
+
+    folder = _folder()
+    if folder is None or None in shapes or jax.default_backend() != "cpu":
         return None
-    path, hollow = folder / f"{_key(role, trees, shapes)}.bin", jax.tree.map(lambda _: 0.0, trees)
-    compiled = path.exists() or _compiled_apart(path, pickle.dumps((role, hollow, shapes, str(path))))
+    own = all(law.__module__.startswith("costmodel.") for laws in COLLECTIVES.values() for law in laws.values())
+    if not own:
+        return None
+    path, hollow = folder / f"{_key(make, trees, shapes)}.bin", jax.tree.map(lambda _: 0.0, trees)
+    if not path.exists() and not _compiled_apart(path, pickle.dumps((make, hollow, shapes, str(path)))):
+        return None
     arguments = tuple([0.0] * len(set(some)) for some in shapes if some is not None)
-    return _loaded(path, jax.tree.structure((arguments, {})), jax.tree.structure(result)) if compiled else None
+    return _loaded(path, jax.tree.structure((arguments, {})), jax.tree.structure(result))
 
 
 def _folder() -> Path | None:
@@ -96,14 +112,18 @@ def _folder() -> Path | None:
     return folder if hasattr(os, "getuid") and about.st_uid == os.getuid() and not about.st_mode & 0o022 else None
 
 
-def _key(role: tuple[Any, ...], trees: tuple[Any, ...], shapes: tuple[Shapes | None, ...]) -> str:
-    """Of what a program depends on: structure and shapes, options, versions, the processor, this package's sources."""
+def _key(make: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes | None, ...]) -> str:
+    """Of what a program depends on: structure and shapes, options, versions, the processor, the sources."""
     import jax
     import jaxlib
 
     versions = jax.__version__, jaxlib.__version__, sys.version, os.environ.get("XLA_FLAGS", "")
-    asked = role, str(jax.tree.structure(trees)), shapes, COMPILER_OPTIONS, jax.config.jax_enable_x64
-    return hashlib.sha256(repr((*asked, *versions, _processor(), _sources())).encode()).hexdigest()[:32]
+    asked = pickle.dumps(make), str(jax.tree.structure(trees)), shapes, COMPILER_OPTIONS, jax.config.jax_enable_x64
+    package = getattr(make, "func", make).__module__.partition(".")[0]
+    sources = {__package__.partition(".")[0], package}
+    return hashlib.sha256(repr((*asked, *versions, _processor(), *map(_source, sorted(sources)))).encode()).hexdigest()[
+        :32
+    ]
 
 
 @functools.cache
@@ -118,9 +138,10 @@ def _processor() -> str:
 
 
 @functools.cache
-def _sources() -> str:
-    text = hashlib.sha256()
-    for path in sorted(_ROOT.rglob("*.py")):
+def _source(package: str) -> str:
+    """A digest of all modules of a package."""
+    text, file = hashlib.sha256(), sys.modules[package].__file__
+    for path in sorted(Path(file or "").parent.rglob("*.py")):
         text.update(path.read_bytes())
     return text.hexdigest()
 
@@ -128,9 +149,13 @@ def _sources() -> str:
 def _compiled_apart(path: Path, order: bytes) -> bool:
     """Whether another process has compiled the program and written it."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}".strip()
-    found = os.pathsep.join([str(_ROOT.parent), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
-    settings = {"XLA_FLAGS": flags, "PYTHONPATH": found, "JAX_ENABLE_COMPILATION_CACHE": "false"}
-    command = [sys.executable, "-c", "from costmodel.evaluators import stored; stored.compile_for_another()"]
+    places = os.pathsep.join(map(os.path.abspath, sys.path))
+    settings = {"XLA_FLAGS": flags, "PYTHONPATH": places, "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    command = [
+        sys.executable,
+        "-c",
+        "from costmodel.evaluators.machine_code import compile_for_another; compile_for_another()",
+    ]
     try:
         subprocess.run(
             command, input=order, env={**os.environ, **settings}, capture_output=True, timeout=MOST_S, check=True
@@ -141,14 +166,13 @@ def _compiled_apart(path: Path, order: bytes) -> bool:
 
 
 def compile_for_another() -> None:
-    """Compile what the standard input asks for, and write it: what that other process runs."""
+    """Compile what the standard input asks for, and write it: what that other process runs, while this one lives."""
     import jax
     from jax.experimental import serialize_executable
 
-    from costmodel.evaluators.compiled import gradient_program
-
-    role, trees, shapes, path = pickle.load(sys.stdin.buffer)
-    program = _of_packed(gradient_program(*role), trees, shapes)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    make, trees, shapes, path = pickle.load(sys.stdin.buffer)
+    program = _of_packed(make(), trees, shapes)
     arguments = [
         [np.zeros((some.count(shape), *shape), np.float32) for shape in dict.fromkeys(some)] for some in shapes
     ]
@@ -162,6 +186,12 @@ def compile_for_another() -> None:
         old.unlink(missing_ok=True)
 
 
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
 def _of_packed(program: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes, ...]) -> Callable[..., Any]:
     """`program` of trees as a program of their packed leaves."""
     import jax
@@ -169,9 +199,7 @@ def _of_packed(program: Callable[..., Any], trees: tuple[Any, ...], shapes: tupl
     structures = [jax.tree.structure(tree) for tree in trees]
 
     def of_arrays(*arrays: Any) -> Any:
-        leaves = map(_unpacked, arrays, shapes)
-        fixed, point = map(jax.tree.unflatten, structures, leaves)
-        return program(*fixed, point)
+        return program(*map(jax.tree.unflatten, structures, map(_unpacked, arrays, shapes)))
 
     return of_arrays
 

@@ -1,0 +1,92 @@
+"""Programs of gradients that are kept in the user's cache: what they depend on, and that nothing unsafe is loaded."""
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from costmodel.evaluators import compiled, machine_code
+from costmodel.formulas import COLLECTIVES
+from experiments.speed.subject import Pool, cast, subject
+
+STEP, HARDWARE = (functools.partial(compiled.gradient_program, ("tensor",), "step_s", some) for some in (False, True))
+
+
+def line():
+    """A program that is small."""
+    return lambda sizes, at: {"y": sizes[0] * at[0] + sizes[1]}
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """Arguments, and the orders that another process would get, which fails."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    orders: list[str] = []
+    monkeypatch.setattr(machine_code, "_compiled_apart", lambda path, _: orders.append(path.name))
+    workload, cluster = (cast(compiled.anonymous(tree)) for tree in subject())
+    return (workload, cluster, Pool(8).batch(16)), orders
+
+
+def kept(make, trees):
+    shapes = tuple(machine_code.packed(tree)[2] for tree in trees)
+    return machine_code._kept(make, trees, shapes, 0.0)
+
+
+def test_numbers_of_one_shape_are_one_array_and_come_back(asked):
+    (workload, cluster, point), _ = asked
+    for tree, lengths in ((workload, {1}), (point, {2}), ((cluster, point), {1, 2})):
+        arrays, structure, shapes = machine_code.packed(tree)
+        assert {array.ndim for array in arrays} == lengths
+        assert shapes is not None
+        back = jax.tree.unflatten(structure, machine_code._unpacked(arrays, shapes))
+        jax.tree.map(np.testing.assert_array_equal, back, tree)
+    assert machine_code.packed(jax.device_put(point))[2] == machine_code.packed(point)[2]
+
+    def other(x):
+        return machine_code.packed(dataclasses.replace(point, tensor=x))[2]
+
+    assert other(1.0) is other(np.float64(1.0)) is None
+    traced = []
+    jax.make_jaxpr(lambda x: traced.append(other(x)) or x)(point.tensor)
+    assert traced == [None]
+
+
+def test_another_structure_length_program_or_source_is_another_file(asked, monkeypatch):
+    trees, orders = asked
+    for make, given in ((STEP, trees), (STEP, trees), (STEP, (*trees[:2], Pool(8).batch(17))), (HARDWARE, trees)):
+        assert kept(make, given) is None
+    monkeypatch.setattr(machine_code, "_source", lambda package: "other")
+    assert kept(STEP, trees) is None
+    assert orders[0] == orders[1]
+    assert len(set(orders)) == len(orders) - 1 == 4
+
+
+def test_where_files_are_not_safe_or_code_is_a_users_nothing_is_kept(asked, tmp_path, monkeypatch):
+    trees, orders = asked
+    with monkeypatch.context() as own:
+        own.setitem(COLLECTIVES["all_reduce"], "own", lambda *_: None)
+        assert kept(STEP, trees) is None
+    (tmp_path / "equipoise" / "programs").chmod(0o777)
+    assert kept(STEP, trees) is None
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    assert kept(STEP, trees) is None
+    assert orders == []
+
+
+def test_another_process_compiles_and_the_file_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    trees = (np.float32(2.0), np.float32(1.0)), (np.arange(4, dtype=np.float32),)
+    arrays, result = [machine_code.packed(tree)[0] for tree in trees], {"y": 0.0}
+    for _ in range(2):
+        found = machine_code.stored(line, trees, result)
+        assert isinstance(found, jax.stages.Compiled)
+        assert found(*arrays)["y"].tolist() == [1.0, 3.0, 5.0, 7.0]
+        monkeypatch.setattr(machine_code, "_compiled_apart", None)  # it is there
+    (file,) = (tmp_path / "equipoise" / "programs").glob("*.bin")
+    file.write_bytes(b"broken")
+    monkeypatch.setattr(machine_code, "_compiled_apart", lambda *_: False)
+    for _ in range(2):  # compiled here
+        assert machine_code.stored(line, trees, result)(*arrays)["y"].tolist() == [1.0, 3.0, 5.0, 7.0]
+        assert not file.exists()
