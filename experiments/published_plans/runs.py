@@ -43,7 +43,7 @@ def _run(table: Mapping[str, Any]) -> Run:
     if "network_gbit_per_s" in table:
         outer = dataclasses.replace(cluster.tiers[-1], bandwidth_bytes_per_s=1.25e8 * table["network_gbit_per_s"])
         cluster = dataclasses.replace(cluster, tiers=(*cluster.tiers[:-1], outer))
-    plan = plan_from(table["plan"], f"published_plans.toml, {table['name']}")
+    plan = plan_from(table["plan"], f"runs.toml, {table['name']}")
     return Run(
         name=f"{table['name']}, {table['accelerators']:,} {table['cluster']}",
         workload=workload,
