@@ -76,8 +76,8 @@ def _beside(results: Mapping[str, Any]) -> Iterator[beside.Line]:
         what = f"1F1B around shared blocks, placement {row['name']}"
         published = float(row["published"])
         yield beside.line(f"{what}: period", published, "B", row["period"], allowed=(published, published))
-        bounds = {"allowed": (row["most"] - 1e-9, row["most"] + 1e-9)}
-        yield beside.line(f"{what}: over the found order", row["most"], "B", row["gain"], **bounds)
+        allowed = (row["most"] - 1e-9, row["most"] + 1e-9)
+        yield beside.line(f"{what}: over the found order", row["most"], "B", row["gain"], allowed=allowed)
     for row in results["recycling"]:
         published = 3.0 + row["backward"]
         what = f"3F1B, b = {row['backward']}: period"

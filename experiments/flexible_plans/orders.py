@@ -63,9 +63,11 @@ def schedules() -> list[dict[str, Any]]:
 
 def resharding() -> dict[str, tuple[float, float]]:
     """Published and our elements of each way."""
-    ways = {name: (moved, cheapest(start, end, ELEMENTS).cost) for name, (start, end, moved) in RESHARDING.items()}
+    ways = {
+        name: (float(moved), cheapest(start, end, ELEMENTS).cost) for name, (start, end, moved) in RESHARDING.items()
+    }
     own = cheapest_across((4, 1, 1, 1), (4, 1, 1, 1), ELEMENTS).cost
-    return ways | {"replicas to those of another group": (CROSSING, own)}
+    return ways | {"replicas to those of another group": (float(CROSSING), own)}
 
 
 def found_orders(names: Sequence[str], deadline_s: float) -> dict[str, dict[str, Any]]:

@@ -37,7 +37,7 @@ SPACES: dict[str, Callable[[Plan], bool]] = {
 
 def plans(split_context: bool) -> Iterator[Plan]:
     """Plans of eight accelerators over degrees, microbatches, recompute, ZeRO, schedules and offload."""
-    common = {"precision": "fp16", "gradient_dtype": "fp16"}
+    common: dict[str, Any] = {"precision": "fp16", "gradient_dtype": "fp16"}
     degrees = (1, 2, 4, 8)
     for tensor, pipeline, context in itertools.product(degrees, degrees, degrees if split_context else (1,)):
         ranks = tensor * pipeline * context
@@ -87,7 +87,8 @@ AXIAL: Mapping[str, tuple[float, float, float]] = {
 
 def axial(name: str) -> list[dict[str, Any]]:
     """The same of this model, whose context ranks divide the axes."""
-    rows, types = [], {"precision": "fp16", "gradient_dtype": "fp16"}
+    types: dict[str, Any] = {"precision": "fp16", "gradient_dtype": "fp16"}
+    rows = []
     for model, published in AXIAL.items():
         job, ours = load_workload(model, batch=1), []
         for ranks in (1, 2, 4):
