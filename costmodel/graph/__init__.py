@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from costmodel.graph.layouts import cheapest_across as cheapest_across
     from costmodel.graph.layouts import layouts as layouts
     from costmodel.graph.layouts import seconds_on as seconds_on
+    from costmodel.graph.named import CHIMERA as CHIMERA
+    from costmodel.graph.named import n_forwards_one_backward as n_forwards_one_backward
+    from costmodel.graph.named import recycled as recycled
+    from costmodel.graph.named import with_shared_blocks as with_shared_blocks
     from costmodel.graph.pipelines import pipeline as pipeline
     from costmodel.graph.play import Played as Played
     from costmodel.graph.play import Task as Task
@@ -29,6 +33,13 @@ if TYPE_CHECKING:
     from costmodel.graph.run import Run as Run
     from costmodel.graph.run import makespan_s as makespan_s
     from costmodel.graph.run import run as run
+    from costmodel.graph.search import LIMITS as LIMITS
+    from costmodel.graph.search import Placement as Placement
+    from costmodel.graph.search import Unrolled as Unrolled
+    from costmodel.graph.search import in_order as in_order
+    from costmodel.graph.search import placements as placements
+    from costmodel.graph.search import repeat as repeat
+    from costmodel.graph.search import unroll as unroll
     from costmodel.graph.staged import MODES as MODES
     from costmodel.graph.staged import Model as Model
     from costmodel.graph.staged import StageSeconds as StageSeconds

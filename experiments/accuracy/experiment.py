@@ -16,7 +16,7 @@ import numpy as np
 from costmodel import specs
 from costmodel.inputs import model_flop
 from costmodel.measured import Case, Fitted, Unreadable, posterior, read_cases, settle
-from experiments.accuracy import figures, published_plans, reasons, terms
+from experiments.accuracy import figures, reasons, terms
 from experiments.accuracy import tables as shown
 from experiments.accuracy.few_rows import after_rows
 from experiments.accuracy.left_out import fits_without
@@ -72,8 +72,7 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
         say("dropping terms")
         _ablate(cases, scored, results)
     figures.draw(scored, results, folder)
-    say("published plans")
-    return results | {"published_plans": published_plans.predicted()}
+    return results
 
 
 def _scored(read: Sequence[Case | Unreadable], fits: Mapping[str, Fitted]) -> list[Scored]:

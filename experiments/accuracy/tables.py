@@ -1,6 +1,5 @@
 """What the terminal shows of the accuracy: headlines, one line for each source, ranks and memory, terms, worst rows."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,15 +13,13 @@ _HEAD = ("rows", "sources", "median", "90 %", "inside", "tau", "memory", "covere
 
 def tables(results: Mapping[str, Any]) -> list[Any]:
     """All tables, the headlines first."""
-    plans = _plans_table(results["published_plans"])
-    results = {name: own for name, own in results.items() if name != "published_plans"}
     shown = [_headlines(results)]
     shown += [_groups_table(name, results[name]) for name in results]
     shown += [_sources_table(name, results[name]) for name in results if name != "published"]
     last = "validation" if "validation" in results else "published"
     if "ablation" in results[last]:
         shown.append(_ablation_table(results))
-    return [*shown, _worst_table(last, results[last]["worst"]), plans]
+    return [*shown, _worst_table(last, results[last]["worst"])]
 
 
 def _headlines(results: Mapping[str, Any]) -> Any:
@@ -77,8 +74,8 @@ def _table(title: str, columns: Sequence[str]) -> Any:
 
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
     for i, column in enumerate(columns):
-        left = i == 0 or column in ("worst row", "software", _PLAN_COLUMNS[-1])
-        table.add_column(column, justify="left" if left else "right", no_wrap=column != _PLAN_COLUMNS[-1])
+        left = i == 0 or column == "worst row"
+        table.add_column(column, justify="left" if left else "right", no_wrap=True)
     return table
 
 
@@ -93,21 +90,6 @@ def _sources_table(name: str, result: Mapping[str, Any]) -> Any:
         cells = [_cell(result[kind].get(source, {}).get(key)) for kind, own in shown for key in own]
         table.add_row(figures.short(source, 24), *cells)
     return table
-
-
-def _plans_table(lines: Sequence[Mapping[str, Any]]) -> Any:
-    """Published plans of large runs, and where each leaves the published time."""
-    off = [abs(math.expm1(line["error"])) for line in lines]
-    near, nearer = (sum(x <= bar for x in off) for bar in (0.15, 0.08))
-    table = _table(f"published plans: {near} of {len(lines)} within 15 %, {nearer} within 8 %", _PLAN_COLUMNS)
-    for line in lines:
-        percent = f"{100 * math.expm1(line['error']):+.1f} %"
-        seconds = (f"{line['published_s']:.2f}", f"{line['predicted_s']:.2f}", percent)
-        table.add_row(line["run"], line["software"], *seconds, line["miss"] or line["assumed"])
-    return table
-
-
-_PLAN_COLUMNS = ("run", "software", "published, s", "predicted, s", "error", "assumed; why it misses")
 
 
 def _cell(figure: float | None, share: bool = False) -> str:

@@ -117,7 +117,7 @@ def _clusters(rows: Sequence[Mapping[str, Any]], money: Mapping[str, Any]) -> An
     for at, row in enumerate(rows):
         if row["sweep_s"] is None:
             axes.text(0, at - 0.2, " nothing fits", va="center", fontsize=8)
-    axes.set_yticks([*place, len(labels)], [*labels, "any rates"])
+    axes.set_yticks(range(len(labels) + 1), [*labels, "any rates"])
     axes.invert_yaxis()
     axes.set_xlabel("step of Megatron 1T, 1,024 sequences of 2,048 tokens on 1,024 accelerators, s")
     axes.legend(loc="lower right")

@@ -28,7 +28,7 @@ def workload() -> Workload:
 def plans(cluster: Cluster) -> Iterator[Plan]:
     """Tensor and data ranks under ZeRO 2 and 3 as in the sweep, and with a pipeline under ZeRO 1."""
     precision = "bf16" if "bf16" in cluster.accelerator.types else "fp16"
-    common = {"recompute": "full", "precision": precision, "gradient_dtype": precision}
+    common: dict[str, Any] = {"recompute": "full", "precision": precision, "gradient_dtype": precision}
     for tensor, microbatch, pipeline in itertools.product((1, 2, 4, 8, 16, 32), (1, 2, 4), (1, 4, 8, 16, 32)):
         data = ACCELERATORS // (tensor * pipeline)
         shape = {"data": data, "tensor": tensor, "pipeline": pipeline, "microbatch": microbatch}

@@ -8,7 +8,7 @@ from typing import Any
 
 from costmodel import Exact, Plan, evaluate, load_cluster, parts, prepare
 from costmodel.formulas import BlockCounts, counts
-from costmodel.inputs import Block, Cluster, Op, Position, Size, Split, Workload, embed
+from costmodel.inputs import Block, Cluster, Kind, Op, Position, Size, Split, Workload, embed
 from costmodel.models import decoder
 
 SOURCE = Path(__file__).with_name("comet.toml")
@@ -64,8 +64,8 @@ def one_product(run: Mapping[str, Any]) -> Workload:
     """One matmul, divided by columns, whose input gradients are summed over the tensor ranks."""
     rows, inner = (Size(value=run["tokens"], split=(Split.CONTEXT,)),), (Size(value=run["hidden"]),)
     columns = (Size(value=run["columns"] * SYSTEM["tensor"], split=(Split.TENSOR,)),)
-    product = Op(name="product", kind="matmul", rows=rows, inner=inner, columns=columns)
-    edge = Op(name="edge", kind="sync", rows=rows, columns=inner, forward=False)
+    product = Op(name="product", kind=Kind.MATMUL, rows=rows, inner=inner, columns=columns)
+    edge = Op(name="edge", kind=Kind.SYNC, rows=rows, columns=inner, forward=False)
     block = Block(name="layer", ops=(product, edge))
     batch = SYSTEM["accelerators"] // SYSTEM["tensor"]
     return Workload(name="comet", blocks=(block,), sequence=run["tokens"], batch=batch, hidden=run["hidden"])

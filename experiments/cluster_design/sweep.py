@@ -30,7 +30,14 @@ _PEAK, _POD, _NETWORK = 624e12, 300e9, 31.25e9
 @functools.cache
 def transformer() -> Workload:
     """12 x 128 x 25,600^2 parameters: no embedding, no norms."""
-    sizes = {"layers": 128, "hidden": 25600, "ffn": 102400, "vocabulary": 1, "sequence": 2048, "batch": ACCELERATORS}
+    sizes: dict[str, Any] = {
+        "layers": 128,
+        "hidden": 25600,
+        "ffn": 102400,
+        "vocabulary": 1,
+        "sequence": 2048,
+        "batch": ACCELERATORS,
+    }
     full = decoder(heads=ACCELERATORS, **sizes)
     layer = next(block for block in full.blocks if block.position == Position.LAYER)
     matrices = tuple(op for op in layer.ops if op.kind in ("matmul", "attention", "sync"))
@@ -50,9 +57,9 @@ def baseline(second_bytes_per_s: Any = 1.0) -> Cluster:
     return Cluster(name="baseline", accelerator=chip, tiers=(pod, network), accelerators=size, stack=stack)
 
 
-def plan_of(degree: int, stage: int = 2, hidden: bool = True, **offloaded: float) -> Plan:
+def plan_of(degree: int, stage: int = 2, hidden: bool = True, **offloaded: Any) -> Plan:
     """MP `degree`, the rest DP; gradient traffic hidden behind compute or not."""
-    types = {"precision": "fp16", "gradient_dtype": "fp16", "zero_stage": stage, "overlap_data": hidden}
+    types: dict[str, Any] = {"precision": "fp16", "gradient_dtype": "fp16", "zero_stage": stage, "overlap_data": hidden}
     return Plan(tensor=degree, data=ACCELERATORS // degree, microbatch=degree, **types, **offloaded)
 
 

@@ -27,7 +27,7 @@ PEAK, RING = 181e12, 150e9
 def one_layer(sizes: Sizes) -> Workload:
     """A layer of GPT's shape (4 H in the feed-forward, nothing masked) without embedding and head."""
     hidden, sequence = sizes["hidden"], sizes["sequence"]
-    common = {"layers": 1.0, "vocabulary": 1.0, "batch": 1.0, "causal_density": 1.0}
+    common: dict[str, Any] = {"layers": 1.0, "vocabulary": 1.0, "batch": 1.0, "causal_density": 1.0}
     whole = decoder(hidden=hidden, heads=hidden / HEAD, head_size=HEAD, ffn=4.0 * hidden, sequence=sequence, **common)
     layer = tuple(block for block in whole.blocks if block.position == Position.LAYER)
     return dataclasses.replace(whole, blocks=layer)

@@ -132,10 +132,10 @@ def _degrees(degrees: list[Mapping[str, Any]], local: int) -> Iterator[beside.Li
 
 
 def _shapes(results: Mapping[str, Any]) -> Iterator[beside.Line]:
-    common, gains = {"allowed": (0, 0)}, results["returns"]["strong"]["next_accelerator"]
+    never, gains = (0.0, 0.0), results["returns"]["strong"]["next_accelerator"]
     what = "doublings of the count at which MFU rises, strong scaling"
-    yield beside.line(what, "none: it falls", "P", _rises([row["mfu"] for row in results["strong"]]), **common)
-    yield beside.line("the same of the next accelerator's return", "none: it falls", "P", _rises(gains), **common)
+    yield beside.line(what, "none: it falls", "P", _rises([row["mfu"] for row in results["strong"]]), allowed=never)
+    yield beside.line("the same of the next accelerator's return", "none: it falls", "P", _rises(gains), allowed=never)
     onset = next((row["accelerators"] for row in _of(results["weak"], "h100") if row["exposed"] >= 0.05), None)
     note = "ours: first count with 5 % of exposed communication; the post gives no criterion"
     told = "beyond all counts" if onset is None else float(onset)

@@ -140,6 +140,8 @@ def returns(model: str, name: str, counts: Sequence[int], sequence: int, local: 
         found = breakdown(job, machine, point, done, SUBGRADIENT)
         asked = (ranks, point.domain, found.step_s, found.tokens, busy(found, machine, point, done))
         money = economics(chip, prices, *asked)
+        assert money.draw is not None
+        assert money.bill is not None
         return (found.tokens_per_s, money.draw.meter_w, money.bill.usd)[quantity]
 
     found = [log_gradient(lambda at, i=i: formula(i, at), {"accelerators": n}) for i in range(3)]

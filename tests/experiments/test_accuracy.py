@@ -12,7 +12,7 @@ import pytest
 from costmodel import specs
 from costmodel.measured.rows import Case, read_cases
 from experiments.accuracy import experiment as accuracy
-from experiments.accuracy import published_plans, terms
+from experiments.accuracy import terms
 from experiments.accuracy.scoring import Scored, score
 from tests.support import SHARED
 
@@ -102,22 +102,12 @@ def test_a_dropped_term_makes_no_row_slower(term):
 def test_a_run_writes_scores_tables_and_figures(tmp_path):
     config = accuracy.Config(measurements=str(tmp_path / "absent"), leave_out=False)
     results = accuracy.run(config, tmp_path, lambda _: None)
-    assert set(results) == {"published", "published_plans"}
+    assert set(results) == {"published"}
     assert results["published"]["headline"]["median"] < results["published"]["baseline"]["headline"]["median"]
     assert len(results["published"]["worst"]) == 20
     assert all(row["reason"] for row in results["published"]["worst"])
-    assert len(accuracy.tables(results)) == 5  # headlines, sources, terms, worst rows, plans
+    assert len(accuracy.tables(results)) == 4  # headlines, sources, terms, worst rows
     json.dumps(results | {"inputs": dataclasses.asdict(config)})
     assert {"scatter_published.png", "groups_published.svg", "predictions_published.csv"} <= {
         path.name for path in tmp_path.iterdir()
     }
-
-
-def test_published_plans_are_near_what_was_published():
-    """Twelve large runs, each with its software; the bars of the whole table, and what is known to miss them."""
-    lines = published_plans.predicted()
-    assert len(lines) == 12
-    assert all(line["source"] for line in lines)
-    far = [line for line in lines if abs(math.expm1(line["error"])) > 0.15]
-    assert len(far) <= 2
-    assert all(line["miss"] for line in far)

@@ -7,6 +7,7 @@ from costmodel import door
 if TYPE_CHECKING:
     from costmodel.graph.search.bounds import least_makespan_s as least_makespan_s
     from costmodel.graph.search.bounds import least_period_s as least_period_s
+    from costmodel.graph.search.placements import LIMITS as LIMITS
     from costmodel.graph.search.placements import Block as Block
     from costmodel.graph.search.placements import Placement as Placement
     from costmodel.graph.search.placements import chain as chain

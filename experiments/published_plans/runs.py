@@ -44,7 +44,7 @@ def _run(table: Mapping[str, Any]) -> Run:
         if key in table:
             own = dataclasses.replace(cluster.tiers[tier], bandwidth_bytes_per_s=unit * table[key])
             cluster = dataclasses.replace(cluster, tiers=(*cluster.tiers[:tier], own, *cluster.tiers[tier + 1 :]))
-    plan = plan_from(table["plan"], f"published_plans.toml, {table['name']}")
+    plan = plan_from(table["plan"], f"runs.toml, {table['name']}")
     return Run(
         name=f"{table['name']}, {table['accelerators']:,} {table['cluster']}",
         workload=workload,

@@ -1,0 +1,44 @@
+"""One figure: published, predicted and best steps of each run."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optimize.report import BLACK, PALETTE, files_of
+
+
+def draw(results: Mapping[str, Any], folder: Path) -> None:
+    """Write `steps`, as PNG and SVG."""
+    for name, content in files_of({"steps": lambda: _steps(results["runs"])}).items():
+        (folder / name).write_bytes(content)
+
+
+def _steps(rows: list[Mapping[str, Any]]) -> Any:
+    """Over the published step: predicted, and the fastest plans of the two spaces."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.6, 1.6 + 0.36 * len(rows)), layout="constrained")
+    axes, place = figure.add_subplot(), np.arange(len(rows))
+    axes.axvspan(0.85, 1.15, color="0.92", zorder=0, label="within 15 %")
+    axes.axvline(1.0, color=BLACK, linewidth=0.8, label="published (P)")
+    published = np.array([row["published_s"] for row in rows])
+    series = {
+        "predicted, published plan": [row["predicted_s"] for row in rows],
+        "predicted, fastest plan looked at, same software": [_best(row, "same software") for row in rows],
+        "predicted, fastest plan looked at, any": [_best(row, "all") for row in rows],
+    }
+    for number, (label, seconds) in enumerate(series.items()):
+        over = np.array(seconds) / published
+        axes.plot(over, place, "oDs"[number], color=PALETTE[number], label=label, markersize=6 - number)
+    axes.set_yticks(place, [row["run"] for row in rows])
+    axes.invert_yaxis()
+    axes.set(xlabel="step over the published step", xlim=(0, None))
+    figure.legend(loc="outside lower right", ncols=2)
+    return figure
+
+
+def _best(row: Mapping[str, Any], space: str) -> float:
+    found = row["spaces"][space]["best_s"]
+    return np.nan if found is None else found
