@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from optimize.plans.launchable import find_launchable as find_launchable
     from optimize.plans.launchable import launchers as launchers
     from optimize.plans.launchable import refusals as refusals
-    from optimize.plans.methods import find_method as find_method
     from optimize.plans.nearby import nearby as nearby
     from optimize.plans.over_counts import Question as Question
     from optimize.plans.over_counts import Row as Row

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from costmodel import door
 
 if TYPE_CHECKING:
+    from optimize.targets.methods import find_method as find_method
     from optimize.targets.target_loss import LAW as LAW
     from optimize.targets.target_loss import Target as Target
     from optimize.targets.target_loss import bound as bound

@@ -5,7 +5,7 @@ import pytest
 from costmodel import Plan, cost, prepare
 from costmodel.exact import Exact
 from costmodel.target import METHODS, applied, fewest, instance
-from optimize.plans import find_method
+from optimize.targets import find_method
 from tests.support.builders import cluster, small_decoder
 
 MODEL = small_decoder(layers=4, batch=32)
