@@ -49,3 +49,16 @@ def clock(words: str, seconds: float) -> Iterator[Callable[[str], None]]:
     start = time.monotonic()
     with bar(words, seconds) as step:
         yield lambda now: step(time.monotonic() - start, now)
+
+
+def lines(command: str, every_s: float = 2.0) -> Callable[[str], None]:
+    """What is called says on a line of its own what a search of unknown length is at, now and then."""
+    last = time.monotonic() + _AFTER_S - every_s
+
+    def say(words: str) -> None:
+        nonlocal last
+        if sys.stderr.isatty() and time.monotonic() > last + every_s:
+            last = time.monotonic()
+            print(f"equipoise {command}: {words}", file=sys.stderr)
+
+    return say

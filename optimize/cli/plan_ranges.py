@@ -2,17 +2,16 @@
 
 import dataclasses
 import functools
-import time
 from collections.abc import Callable
 from typing import Any
 
 from costmodel.inputs import Cluster
 from costmodel.measured import with_margin
 from costmodel.specs import COUNT, Check, SpecError, fail
-from optimize import report
 from optimize.cli.inputs import Given, named_cluster
 from optimize.lattice import plan_precision
 from optimize.plans import PlanInputs, Question, best_on, best_over, can_launch, plan_value
+from optimize.progress import lines
 from optimize.question import SECONDS_A_DAY
 from optimize.status import CommandError
 
@@ -107,7 +106,7 @@ def search_ranges(inputs: PlanInputs) -> tuple[PlanInputs, dict[str, Any]]:
         by_sequence=inputs.batches[0] < inputs.batches[1],
     )
     counts, batches = (range(low, high + 1) for low, high in (inputs.counts, inputs.batches))
-    tell = _seldom(report.progress("plan"))
+    tell = lines("plan")
     found = best_over(question, counts, batches, fewest=inputs.fewest, deadline_s=inputs.deadline_s, tell=tell)
     best = found["best"]
     count, batch = best["accelerators"], best["batch"]
@@ -120,19 +119,6 @@ def search_ranges(inputs: PlanInputs) -> tuple[PlanInputs, dict[str, Any]]:
     found["fixed"] = question.fixed_on(count)
     workload, cluster = question.job(count, batch)
     return dataclasses.replace(inputs, workload=workload, cluster=cluster), found
-
-
-def _seldom(tell: Callable[[str], None], every_s: float = 2.0) -> Callable[[str], None]:
-    """Tell what a search is at, now and then."""
-    last = time.monotonic()
-
-    def say(words: str) -> None:
-        nonlocal last
-        if time.monotonic() > last + every_s:
-            last = time.monotonic()
-            tell(words)
-
-    return say
 
 
 def _curve(question: Question, found: dict[str, Any], batch: int, tell: Callable[[str], None]) -> list[dict[str, Any]]:

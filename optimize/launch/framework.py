@@ -211,7 +211,7 @@ class Framework:
         plan = canonical(plan)
         told = any(next(_outside(plan, alternative, self.title), None) is None for alternative in self.alternatives)
         machine = () if cluster is None else self.machine_rules(plan, machine_of(cluster))
-        return told and next(self.rules(plan, workload), None) is None and not machine
+        return told and next(self.rules(plan, workload), None) is None and next(iter(machine), None) is None
 
 
 def _outside(plan: Plan, alternative: Alternative, title: str) -> Iterator[str]:
