@@ -20,7 +20,7 @@ from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
 from optimize.plans.plan_values import PlanValue, UserObjective, plan_value
-from optimize.plans.restricted import Search, in_usual_formats, narrow, search_tellable
+from optimize.plans.restricted import Search, narrowed, search_tellable
 from optimize.plans.result import PlanResult, Ranked, merged
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import runner_ups
@@ -116,14 +116,12 @@ def find_plan_for(
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
     framework, given = framework_at(name, version), dict(fixed or {})
     results, why = [], None
-    alternatives = in_usual_formats(framework.alternatives, given, plan_precision(cluster))
-    narrow_each = (narrow(given, alternative, plan_precision(cluster)) for alternative in alternatives)
-    for narrowed in (fields for fields in narrow_each if fields is not None):
-        if results and better is not None and not better(narrowed, _last(merged(results, top), top)):
+    for fields in narrowed(framework, given, plan_precision(cluster)):
+        if results and better is not None and not better(fields, _last(merged(results, top), top)):
             continue
         tellable = search_tellable(framework, workload, cluster, search)
         try:
-            results.append(find_plan(workload, cluster, fixed=narrowed, top=top, search=tellable, **options))
+            results.append(find_plan(workload, cluster, fixed=fields, top=top, search=tellable, **options))
         except CommandError as error:
             why = error if why is None or error.status is Status.infeasible else why
         if results and results[-1].status is Status.incomplete:

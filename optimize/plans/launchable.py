@@ -1,6 +1,6 @@
 """Which frameworks can launch a plan, the best plan of all that some can, and of each: by the exporters' own rules.
 
-A framework's plans are some lattices (`narrow`), of which what lies beyond the table is left out one by one
+A framework's plans are some lattices (`narrowed`), of which what lies beyond the table is left out one by one
 (`Framework.cannot`). All have rows of degrees of the lattice of all plans, whose lower bounds hold for them too.
 """
 
@@ -18,7 +18,7 @@ from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans.bounded import Found, Known, best_below, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.plan_values import PlanValue, plan_value
-from optimize.plans.restricted import narrow
+from optimize.plans.restricted import narrowed
 from optimize.plans.result import PlanResult
 from optimize.status import Status
 
@@ -35,12 +35,7 @@ def launchers(plan: Plan, workload: Workload, cluster: Cluster) -> tuple[str, ..
 
 def can_launch(fixed: Mapping[str, Any], usual: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of the frameworks of which some alternative keeps what is fixed."""
-    kept = (
-        name
-        for name, framework in FRAMEWORKS.items()
-        if any(narrow(fixed, alternative, usual) is not None for alternative in framework.alternatives)
-    )
-    return tuple(kept)
+    return tuple(name for name, framework in FRAMEWORKS.items() if narrowed(framework, fixed, usual))
 
 
 def refusals(plan: Plan, workload: Workload, cluster: Cluster) -> dict[str, str]:
@@ -59,10 +54,7 @@ def parts_of(whole: Lattice, names: Iterable[str] = tuple(FRAMEWORKS)) -> dict[s
 
 
 def _parts(whole: Lattice, framework: Framework, made: dict[str, Lattice | None]) -> Iterator[Part]:
-    for alternative in framework.alternatives:
-        fields = narrow(whole.fixed, alternative, plan_precision(whole.cluster))
-        if fields is None:
-            continue
+    for fields in narrowed(framework, whole.fixed, plan_precision(whole.cluster)):
         key = repr(sorted((name, sorted(map(repr, _members(asked)))) for name, asked in fields.items()))
         if key not in made:
             made[key] = _with_bounds(lattice(whole.workload, whole.cluster, fields), whole)

@@ -58,7 +58,7 @@ def narrow(
     return fields
 
 
-def in_usual_formats(
+def _in_usual_formats(
     alternatives: Sequence[Mapping[str, tuple[Any, ...]]], fixed: Mapping[str, Any], usual: Mapping[str, Any]
 ) -> list[Mapping[str, tuple[Any, ...]]]:
     """The alternatives that allow the usual number format; all of them where none does, or where it is fixed.
@@ -68,6 +68,12 @@ def in_usual_formats(
     wanted = usual.get("precision", _DEFAULTS["precision"])
     kept = [each for each in alternatives if wanted in each.get("precision", (_DEFAULTS["precision"],))]
     return list(alternatives) if "precision" in fixed or not kept else kept
+
+
+def narrowed(framework: Framework, fixed: Mapping[str, Any], usual: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What each alternative of a framework that keeps `fixed` fixes, in the usual number format where one allows it."""
+    among = _in_usual_formats(framework.alternatives, fixed, usual)
+    return [fields for alternative in among if (fields := narrow(fixed, alternative, usual)) is not None]
 
 
 def search_tellable(framework: Framework, workload: Workload, cluster: Cluster, search: Search) -> Search:
