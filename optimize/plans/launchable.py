@@ -75,6 +75,11 @@ def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Know
     return {name: best for name in parts if (best := _first_told(name, plans, parts[name])) is not None}
 
 
+def _its_own(plan: Plan, parts: list[Part]) -> bool:
+    """Whether a plan lies in a framework's own lattices: it can be told others too (`_first_told`)."""
+    return any(all(getattr(plan, name) in _members(asked) for name, asked in fields.items()) for fields, _ in parts)
+
+
 def _first_told(name: str, plans: list[Found], parts: list[Part]) -> Found | None:
     """The best of the plans that a framework can be told: another one's may be better than its own."""
     return next((best for best in plans if parts and told_by(name, parts[0][1])(best[1])), None)
@@ -163,7 +168,7 @@ def find_launchable(
     each = best_for_each(parts, value, known)
     if not each:
         return find_plan(workload, cluster, fixed=given, unrestricted=True, **question), each
-    winner = min(each, key=lambda name: each[name][0])
+    winner = min(each, key=lambda name: (each[name][0], not _its_own(each[name][1], parts[name])))
 
     def better(fields: Mapping[str, Any], reached: float) -> bool:
         part = next((part for own, part in parts[winner] if own == fields), None)

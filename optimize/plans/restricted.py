@@ -5,7 +5,7 @@ fields that it allows; what lies beyond the table (`Framework.cannot`) is left o
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from costmodel.inputs import Cluster, Plan, Workload
@@ -26,6 +26,7 @@ AMONG = (16, 1024)
 """Plans that are looked at, for each one told, for those that can be launched."""
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Plan)}
+FORMATS = ("precision", "gradient_dtype")  # of numbers that are multiplied, and of those that are summed
 Search = Callable[[Lattice, PlanValue, int], Best]
 """The best few plans of a lattice by a value."""
 
@@ -58,22 +59,18 @@ def narrow(
     return fields
 
 
-def _in_usual_formats(
-    alternatives: Sequence[Mapping[str, tuple[Any, ...]]], fixed: Mapping[str, Any], usual: Mapping[str, Any]
-) -> list[Mapping[str, tuple[Any, ...]]]:
-    """The alternatives that allow the usual number format; all of them where none does, or where it is fixed.
+def narrowed(framework: Framework, fixed: Mapping[str, Any], usual: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What each alternative of a framework that keeps `fixed` fixes, of those in the usual number formats if there are.
 
     A format is never chosen because another option goes with it alone.
     """
-    wanted = usual.get("precision", _DEFAULTS["precision"])
-    kept = [each for each in alternatives if wanted in each.get("precision", (_DEFAULTS["precision"],))]
-    return list(alternatives) if "precision" in fixed or not kept else kept
-
-
-def narrowed(framework: Framework, fixed: Mapping[str, Any], usual: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What each alternative of a framework that keeps `fixed` fixes, in the usual number format where one allows it."""
-    among = _in_usual_formats(framework.alternatives, fixed, usual)
-    return [fields for alternative in among if (fields := narrow(fixed, alternative, usual)) is not None]
+    each = [narrow(fixed, alternative, usual) for alternative in framework.alternatives]
+    kept = [fields for fields in each if fields is not None]
+    for name in FORMATS:
+        wanted = usual.get(name, _DEFAULTS[name])
+        if name not in fixed:
+            kept = [fields for fields in kept if fields.get(name, wanted) == wanted] or kept
+    return kept
 
 
 def search_tellable(framework: Framework, workload: Workload, cluster: Cluster, search: Search) -> Search:
