@@ -40,7 +40,6 @@ def commands(folder: Path) -> dict[str, tuple[float, list[str]]]:
     }
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["explain", "plan", "predict", "calibrate", "design"])
 def test_a_signal_at_any_moment(name, tmp_path):
     """SIGTERM and SIGINT at random moments, 50 times for each command by night."""

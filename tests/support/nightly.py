@@ -23,6 +23,9 @@ LONG = (
     "tests/experiments/test_real_steps.py::test_a_quick_run_writes_what_the_readme_needs",
     "tests/experiments/test_papers.py::test_whole_run_with_figures",
     "tests/clusters/test_design_cli.py::test_several_jobs_and_the_screen",
+    "tests/targets/test_target_loss.py::test_from_a_loss_to_a_cluster",
+    # by day: signals of design and plan at some moments
+    "tests/cli/test_signals.py::test_a_signal_at_any_moment",
     "tests/clusters/test_design_cli.py::test_rent_from_end_to_end",
     "tests/experiments/test_real_steps.py::test_the_compiled_step",
     "tests/experiments/test_real_steps.py::test_divided_programs",

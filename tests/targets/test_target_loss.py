@@ -150,7 +150,6 @@ def test_explain_tells_the_time_to_a_target(capsys):
     assert "loss 2.1" in capsys.readouterr().out
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("limit", [("--budget-usd", "3e6"), ("--deadline-days", "90")])
 def test_from_a_loss_to_a_cluster(capsys, limit):
     """Shape, batch, tokens, plan and cluster; the answer ends in time, and the other pairs are told."""
