@@ -17,6 +17,7 @@ _ROWS: tuple[tuple[str, Callable[[Economics], Scalar], bool], ...] = (
     ("rented, USD a million tokens", lambda case: case.rental_usd, True),
     ("energy, J a token", lambda case: case.joule_per_token, False),
     ("carbon, g CO2 a million tokens", lambda case: case.carbon_g, True),
+    ("goodput, % of the time", lambda case: 100.0 / case.elapsed, False),
 )
 _WHERE = {"price_usd": "prices", "rental_usd_per_hour": "prices", "power_w": "accelerator"}
 
@@ -34,8 +35,8 @@ def money_table(economics: EconomicsRange, date: str) -> Table:
 
 
 def money_lines(economics: EconomicsRange, cluster: Cluster) -> list[str]:
-    """The purchase, the power and what failures take, and which numbers nobody gave."""
-    known = ", ".join(filter(None, (_purchase(economics), _power(economics), _goodput(economics))))
+    """The purchase and the power, and which numbers nobody gave."""
+    known = ", ".join(words for words in (_purchase(economics), _power(economics)) if words)
     gaps = [name for name in missing(cluster) if name != "rental_usd_per_hour" or economics.base.owned_usd is None]
     where = ", ".join(f"`{name}` (table `{_WHERE[name]}`)" for name in gaps)
     return [line for line in (known, f"not known, for a cluster file to give: {where}" if gaps else "") if line]
@@ -49,11 +50,6 @@ def _purchase(economics: EconomicsRange) -> str:
     parts += [(item.name, item.usd) for item in bill.network] + [("network", bill.unlisted_network_usd)]
     shares = ", ".join(f"{name} {units.percent(usd / bill.usd)}" for name, usd in parts if usd > 0)
     return f"purchase {units.significant(bill.usd / _MILLION)} M USD ({shares})"
-
-
-def _goodput(economics: EconomicsRange) -> str:
-    lost = 1.0 - 1.0 / float(economics.base.elapsed)
-    return f"{units.percent(lost)} of the time lost to failures and checkpoints" if lost > 0.0 else ""
 
 
 def _power(economics: EconomicsRange) -> str:

@@ -102,14 +102,14 @@ def test_the_screen_of_two(capsys, monkeypatch, plan_file, columns):
 
 @WIDTHS
 @pytest.mark.parametrize("cluster", ["h100", "gb200-nvl72", "mi300x", "tpu-v5p", "v100"])
-def test_money_takes_six_lines_at_most(capsys, monkeypatch, columns, cluster):
+def test_money_takes_five_lines_at_most(capsys, monkeypatch, columns, cluster):
     monkeypatch.setenv("COLUMNS", columns)
     status, out, err = ask(capsys, "explain", "--model", "llama3-8b", "--cluster", cluster, "--accelerators", "64")
     assert (status, err) == (0, "")
     lines = out.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("money and energy"))
     part = list(itertools.takewhile(str.strip, lines[start:]))
-    assert len(part) <= 6
+    assert len(part) <= 5
     assert max(map(len, part)) <= int(columns)
 
 
