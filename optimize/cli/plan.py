@@ -285,7 +285,7 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
 def _launch_by(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
     """By framework: whether it can launch the best plan, why not, and the best plan that it can."""
     plan, workload = answer.result.plan, inputs.workload
-    why, names = refusals(plan, workload), launchers(plan, workload)
+    why, names = refusals(plan, workload), launchers(plan, workload, (answer.job or inputs).cluster)
     told: dict[str, Any] = {name: {"can": name in names, "cannot": why.get(name)} for name in FRAMEWORKS}
     least = min((value for value, _ in answer.each.values()), default=math.nan)
     for name, (value, own) in answer.each.items():

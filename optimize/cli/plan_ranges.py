@@ -11,7 +11,6 @@ from costmodel.measured import with_margin
 from costmodel.specs import COUNT, Check, SpecError, fail
 from optimize import report
 from optimize.cli.inputs import Given, named_cluster
-from optimize.lattice import plan_precision
 from optimize.plans import PlanInputs, Question, best_on, best_over, can_launch, plan_value
 from optimize.question import SECONDS_A_DAY
 from optimize.status import CommandError
@@ -92,8 +91,7 @@ def search_ranges(inputs: PlanInputs) -> tuple[PlanInputs, dict[str, Any]]:
     assert inputs.machine is not None
     assert inputs.counts is not None
     assert inputs.batches is not None
-    usual = plan_precision(inputs.cluster)
-    names = None if inputs.every else can_launch(inputs.fixed, usual) or None
+    names = None if inputs.every else can_launch(inputs.fixed, inputs.cluster) or None
     if inputs.only is not None:
         names = (inputs.only,)
     question = Question(

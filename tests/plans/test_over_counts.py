@@ -7,13 +7,15 @@ import math
 import pytest
 
 from costmodel.evaluators.evaluate import evaluate
+from costmodel.specs.loading import load_cluster
 from costmodel.specs.rules import violations
+from costmodel.specs.workloads import load_workload
 from optimize.cli.plan_ranges import RANGE
 from optimize.lattice.enumeration import lattice
 from optimize.launch.frameworks import FRAMEWORKS
 from optimize.plans import find_plan, find_plan_for
 from optimize.plans.bounded import best_below, least, ordered
-from optimize.plans.launchable import best_for_each, find_launchable, launchers, parts_of, refusals
+from optimize.plans.launchable import best_for_each, find_launchable, launchers, names_on, parts_of, refusals
 from optimize.plans.nearby import near_batches, nearby
 from optimize.plans.over_counts import Question, best_on, best_over
 from optimize.plans.plan_values import plan_value
@@ -90,7 +92,7 @@ def test_the_best_pair_that_a_framework_can_launch():
     every = brute_force(own, "torchtitan", range(10, 17), (16,))
     best = best_over(own, range(10, 17), (16,))["best"]
     assert best["compared"] == pytest.approx(min(every.values()))
-    assert "torchtitan" in launchers(best["plan"], own.workload)
+    assert "torchtitan" in launchers(best["plan"], own.workload, MACHINE)
     assert best_on(own, best["accelerators"], 16)["value"] == pytest.approx(best["value"])
 
 
@@ -149,15 +151,24 @@ def test_the_best_that_some_framework_can_launch():
         assert violations(plan, workload, MACHINE) == ()
         score = evaluate(workload, MACHINE, plan)
         assert (float(score.step_s), bool(score.fits)) == (pytest.approx(value), True)
-    assert all(launchers(ranked.plan, workload) for ranked in found.plans)
+    assert all(launchers(ranked.plan, workload, MACHINE) for ranked in found.plans)
 
 
 def test_where_nobody_can_launch_what_is_fixed_all_plans_are_searched():
     workload, fixed = small_decoder(batch=16), FIXED | {"schedule": "zb_h1", "pipeline": 2}
     found, each = find_launchable(workload, MACHINE, fixed=fixed, margin=0.5, top=1)
     assert (each, found.plan.schedule) == ({}, "zb_h1")
-    assert launchers(found.plan, workload) == ()
+    assert launchers(found.plan, workload, MACHINE) == ()
     assert refusals(found.plan, workload).keys() == FRAMEWORKS.keys()
+
+
+def test_frameworks_run_where_they_are_made_for():
+    assert [len(names_on(load_cluster(name))) for name in ("h100", "mi300x", "tpu-v5p", "trainium2")] == [5, 5, 1, 0]
+    job = load_workload("llama3-8b", batch=64), load_cluster("tpu-v5p", 16)
+    usable = int(job[1].tiers[0].usable_size)
+    found, each = find_launchable(*job, fixed={"recompute": "none", "domain": frozenset({usable})}, top=2)
+    assert list(each) == ["maxtext"]
+    assert found.value == pytest.approx(each["maxtext"][0])
 
 
 def test_bounds_of_all_plans_hold_for_the_parts():
