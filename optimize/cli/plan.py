@@ -299,7 +299,8 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
 
 def _launch_by(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
     """By framework: whether it can launch the best plan, why not, and the best plan that it can."""
-    run = answer.result.plan, inputs.workload, inputs.cluster
+    own = answer.job or inputs
+    run = answer.result.plan, own.workload, own.cluster
     why, names = refusals(*run), launchers(*run)
     told: dict[str, Any] = {name: {"can": name in names, "cannot": why.get(name)} for name in FRAMEWORKS}
     least = min((value for value, _ in answer.each.values()), default=math.nan)

@@ -9,7 +9,6 @@ from costmodel.inputs import Cluster
 from costmodel.measured import with_margin
 from costmodel.specs import COUNT, Check, SpecError, fail
 from optimize.cli.inputs import Given, named_cluster
-from optimize.lattice import plan_precision
 from optimize.plans import PlanInputs, Question, best_on, best_over, can_launch, plan_value
 from optimize.progress import lines
 from optimize.question import SECONDS_A_DAY
@@ -91,8 +90,7 @@ def search_ranges(inputs: PlanInputs) -> tuple[PlanInputs, dict[str, Any]]:
     assert inputs.machine is not None
     assert inputs.counts is not None
     assert inputs.batches is not None
-    usual = plan_precision(inputs.cluster)
-    names = None if inputs.every else can_launch(inputs.fixed, usual) or None
+    names = None if inputs.every else can_launch(inputs.fixed, inputs.cluster) or None
     if inputs.only is not None:
         names = (inputs.only,)
     question = Question(

@@ -13,6 +13,7 @@ import numpy as np
 
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import FITS, with_margin
+from costmodel.specs import family_of
 from optimize.lattice import OVERLAPS, SEARCHED, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans.bounded import Found, Known, best_below, ordered
@@ -28,14 +29,22 @@ Part = tuple[dict[str, Any], Lattice]
 """What an alternative of a framework fixes, and its lattice with bounds."""
 
 
+def names_on(cluster: Cluster) -> tuple[str, ...]:
+    """Names of the frameworks that run on a cluster's accelerators, by their READMEs: MaxText on TPUs and GPUs, the
+    others on GPUs (and Gaudi); none of them on Trainium."""
+    family = family_of(cluster.accelerator.name)
+    return ("maxtext",) if family == "tpu" else () if family == "trainium" else tuple(FRAMEWORKS)
+
+
 def launchers(plan: Plan, workload: Workload, cluster: Cluster) -> tuple[str, ...]:
-    """Names of the frameworks whose launch files can say all of a plan."""
-    return tuple(name for name, framework in FRAMEWORKS.items() if framework.can(plan, workload, cluster))
+    """Names of the frameworks whose launch files can say all of a plan, of those that run there."""
+    return tuple(name for name in names_on(cluster) if FRAMEWORKS[name].can(plan, workload, cluster))
 
 
-def can_launch(fixed: Mapping[str, Any], usual: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the frameworks of which some alternative keeps what is fixed."""
-    return tuple(name for name, framework in FRAMEWORKS.items() if narrowed(framework, fixed, usual))
+def can_launch(fixed: Mapping[str, Any], cluster: Cluster) -> tuple[str, ...]:
+    """Names of the frameworks that run there of which some alternative keeps what is fixed."""
+    usual = plan_precision(cluster)
+    return tuple(name for name in names_on(cluster) if narrowed(FRAMEWORKS[name], fixed, usual))
 
 
 def refusals(plan: Plan, workload: Workload, cluster: Cluster) -> dict[str, str]:
@@ -44,13 +53,14 @@ def refusals(plan: Plan, workload: Workload, cluster: Cluster) -> dict[str, str]
     return {name: why[0] for name, why in told.items() if why}
 
 
-def parts_of(whole: Lattice, names: Iterable[str] = tuple(FRAMEWORKS)) -> dict[str, list[Part]]:
+def parts_of(whole: Lattice, names: Iterable[str] | None = None) -> dict[str, list[Part]]:
     """The lattices of the frameworks' alternatives, the smallest first, one for all who share it.
 
     `whole` has the rows of all plans, `ordered`.
     """
     made: dict[str, Lattice | None] = {}
-    return {name: sorted(_parts(whole, FRAMEWORKS[name], made), key=lambda part: len(part[1])) for name in names}
+    chosen = names_on(whole.cluster) if names is None else names
+    return {name: sorted(_parts(whole, FRAMEWORKS[name], made), key=lambda part: len(part[1])) for name in chosen}
 
 
 def _parts(whole: Lattice, framework: Framework, made: dict[str, Lattice | None]) -> Iterator[Part]:
@@ -172,9 +182,9 @@ def find_launchable(
 
     def better(fields: Mapping[str, Any], reached: float) -> bool:
         part = next((part for own, part in parts[winner] if own == fields), None)
-        return part is not None and best_below(part, value, reached, told_by(winner, part), known)[0] is not None
+        return part is None or best_below(part, value, reached, told_by(winner, part), known)[0] is not None
 
-    result, _ = find_plan_for(winner, workload, cluster, fixed=given, better=better, **question)
+    result, _ = find_plan_for(winner, workload, cluster, fixed=whole.fixed, better=better, **question)
     free = {name: kept for name, kept in whole.fixed.items() if name not in SEARCHED}  # what no search would change
     if free.keys() != whole.fixed.keys() and result.status is Status.ok:
         all_of, own = _valued(workload, machine, free, objective, tokens)

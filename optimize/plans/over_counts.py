@@ -151,8 +151,9 @@ def _limit(question: Question, batch: int, deadline_s: float | None) -> float:
 def _queue(question: Question, counts: Sequence[int], batches: Sequence[int], fewest: bool) -> list[_Pair]:
     """Pairs whose count is a product of legal degrees, bounded by the FLOP of a step at the best rate of a kernel."""
     own, whole = question.workload, question.machine(question.most)
-    plain = {n: v for n, v in question.fixed.items() if n not in SEARCHED and not isinstance(v, set | frozenset)}
-    point = embed(Plan(**plan_precision(whole) | plain), own, 1.0, whole.stack.habits)
+    plain: dict[str, Any] = {**plan_precision(whole)}
+    plain |= {n: v for n, v in question.fixed.items() if n not in SEARCHED and not isinstance(v, set | frozenset)}
+    point = embed(Plan(**plain), own, 1.0, whole.stack.habits)
     each_s = _SAFE * products_s(own, dataclasses.replace(whole, prices=None), point) / int(own.batch)
     pairs, asked = [], set(counts)
     for batch in batches:
@@ -213,8 +214,8 @@ def _nothing(
             f"plan: {name} trains its tokens in {days} on none of {where}; expected more of them, or a later deadline"
         )
         return CommandError(Status.infeasible, message)
-    who = "any framework can launch" if question.names is None else " or ".join(question.names) + " can launch"
-    told = "" if question.names is None else f" that {who}"
+    names = question.names or ()
+    told = "" if not names else f" that {names[0]} can launch" if len(names) == 1 else " that a framework can launch"
     return CommandError(Status.infeasible, f"memory: no plan of {name}{told} fits on {where}")
 
 

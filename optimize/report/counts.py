@@ -6,7 +6,7 @@ from typing import Any
 from costmodel.inputs import Plan
 from optimize import units
 from optimize.launch import FRAMEWORKS
-from optimize.plans import PlanInputs, PlanResult, launchers, refusals
+from optimize.plans import PlanInputs, PlanResult, launchers, names_on, refusals
 from optimize.report.screen import new_console, new_table, say
 
 Row = Mapping[str, Any]
@@ -68,8 +68,11 @@ def show_launchers(inputs: PlanInputs, result: PlanResult, each: Mapping[str, tu
         if name not in names:
             behind = units.percent(value / least - 1)
             say(console, f"  {FRAMEWORKS[name].title}: at most {behind} behind with {units.shorten_runs(str(plan))}")
-    if each and (lacking := [name for name in FRAMEWORKS if name not in each]):
+    here = names_on(inputs.cluster)
+    if each and (lacking := [name for name in here if name not in each]):
         say(console, f"  {_titles(lacking)}: none of their plans is legal here and fits")
+    if absent := [name for name in FRAMEWORKS if name not in here]:
+        say(console, f"  {_titles(absent)}: not made for {inputs.cluster.accelerator.name}")
 
 
 def _titles(names: Any) -> str:

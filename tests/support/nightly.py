@@ -79,6 +79,10 @@ LONG = (
     f"{_LEFT_OUT}one_stack_for_all_operations_of_a_fabric_with_each_size_left_out",
     f"{_LEFT_OUT}each_published_fabric_with_each_size_left_out[HGX",
     f"{_LEFT_OUT}each_published_fabric_with_each_size_left_out[AWS",
+    # by day: the same of all plans, and the parts it is made of
+    "tests/plans/test_over_counts.py::test_the_best_that_some_framework_can_launch",
+    "tests/plans/test_over_counts.py::test_the_best_pair_that_a_framework_can_launch",
+    "tests/plans/test_over_counts.py::test_the_screen_of_a_range[120]",
     # by day: one tournament less, and times, which say little on a busy machine
     "tests/clusters/test_mix_bound.py",
     "tests/plans/test_plan_command.py::test_it_answers_within_times_of_import_jax",
