@@ -25,6 +25,8 @@ def decoder(
     out_bias: bool = False,
     ffn_bias: bool = False,
     qk_norm: bool = False,
+    qk_norm_whole: bool = False,
+    norms_after: bool = False,
     layer_norm: bool = False,
     learned_positions: bool = False,
     parallel_block: bool = False,
@@ -36,7 +38,9 @@ def decoder(
 
     `bias` adds one to every linear layer of the blocks (`qkv_bias`, `out_bias`, `ffn_bias` to some) and to layer norms
     (`layer_norm`; otherwise RMS norms with a scale only). `positions` is the length of a learned table of positions,
-    the sequence if it is not given. In a `parallel_block` attention and feed-forward stand beside each other.
+    the sequence if it is not given. `qk_norm_whole` gives the norm of queries and keys (`qk_norm`) scales for all heads
+    (OLMo 2); `norms_after` adds a norm before each residual (Gemma 3). In a `parallel_block` attention and feed-forward
+    stand beside each other.
     """
     style = Style(
         hidden=hidden,
@@ -47,6 +51,8 @@ def decoder(
         out_bias=bias or out_bias,
         ffn_bias=bias or ffn_bias,
         qk_norm=qk_norm,
+        qk_norm_whole=qk_norm_whole,
+        norms_after=norms_after,
     )
     looks = Heads(
         heads=heads,

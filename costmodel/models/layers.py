@@ -54,6 +54,7 @@ def closing(style: Style, heads: Heads, name: str) -> tuple[Op, ...]:
     return (
         linear(f"{name} out", tokens, heads.query, (Size(value=hidden),), input_split=TOKENS, bias=bias),
         sync(f"{name} sync", tokens, hidden),
+        *_norm_after(style, name),
         residual(f"{name} residual", tokens, hidden, style.dropout),
     )
 
@@ -71,8 +72,14 @@ def feed_forward(style: Style, ffn: Scalar, gated: bool = False) -> tuple[Op, ..
         activation("activation", tokens, middle, opened, float(gates)),
         linear("ffn down", tokens, middle, whole, input_split=TOKENS, bias=down, module=feed, of=Module.GATES),
         sync("ffn sync", tokens, hidden),
+        *_norm_after(style, "ffn"),
         residual("ffn residual", tokens, hidden, style.dropout),
     )
+
+
+def _norm_after(style: Style, name: str) -> tuple[Op, ...]:
+    """A norm of what a branch adds, where the style has one."""
+    return (norm(f"{name} norm after", style.tokens, style.hidden, style.layer_norm),) if style.norms_after else ()
 
 
 def in_parallel(style: Style, heads: Heads, ffn: Scalar, gated: bool = False) -> tuple[Op, ...]:
@@ -86,12 +93,13 @@ def _query_key_norm(style: Style, heads: Heads, name: str) -> Op:
     rows = (Size(value=style.tokens, split=TOKENS),)
     keys = heads.key_value_heads * heads.head_size
     columns = (*heads.query, Size(value=keys, split=(Split.TENSOR,), limit=heads.key_value_heads))
+    scales = columns if style.qk_norm_whole else (Size(value=2 * heads.head_size),)
     return Op(
         name=f"{name} query key norm",
         kind=Kind.NORM,
         rows=rows,
         columns=columns,
-        parameters=(Size(value=2 * heads.head_size),),
+        parameters=scales,
         touches_forward=2.0,
         touches_backward=3.0,  # read the input and the gradient, write
         saved=(Saved(rows=rows, columns=columns),),

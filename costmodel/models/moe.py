@@ -19,7 +19,7 @@ ARRIVED = (Split.ROUTED, Split.EXPERT)  # rows that arrive at one rank's experts
 class Latent:
     """Latent attention (DeepSeek-AI 2024): queries, keys and values come out of low-rank projections."""
 
-    query_rank: int
+    query_rank: int | None  # None: queries come straight out of the hidden state
     key_value_rank: int
     nope_size: int  # part of a head without positions
     rope_size: int  # part with positions, shared by all heads in the keys
@@ -45,6 +45,10 @@ def moe_decoder(
     head_size: int | None = None,
     latent: Latent | None = None,
     query_key_norm: bool = False,
+    qkv_bias: bool = False,
+    out_bias: bool = False,
+    expert_bias: bool = False,
+    attention_sinks: bool = False,
     tied: bool = False,
     expert_groups: int | None = None,
     imbalance: float = 1.0,
@@ -54,18 +58,21 @@ def moe_decoder(
 
     `expert_groups` bounds the innermost domains that one token is sent to (node-limited routing). `imbalance` is the
     load of the busiest rank's experts over the mean, or the capacity factor where tokens beyond it are dropped.
+    `expert_bias` gives router and experts biases, `attention_sinks` each head a score beside its keys (gpt-oss).
     """
-    style = Style(hidden=hidden, tokens=sequence)
+    style = Style(hidden=hidden, tokens=sequence, qkv_bias=qkv_bias, out_bias=out_bias)
     if latent is None:
         size = head_size or hidden // heads
         kv = key_value_heads or heads
         looks = Heads(heads=heads, key_value_heads=kv, head_size=size, keys=sequence, density=causal_density)
         attention = whole_attention(style, looks)
         attention += (_head_norms(size),) if query_key_norm else ()
+        attention = _with_sinks(attention) if attention_sinks else attention
     else:
         attention = _latent_attention(sequence, hidden, heads, latent, causal_density)
     shared = shared_experts * expert_ffn
     routed = _experts(sequence, hidden, experts, top_k, expert_ffn, shared, expert_groups)
+    routed = _with_biases(routed, experts) if expert_bias else routed
     dense = feed_forward(style, ffn or expert_ffn, True)
     kinds = (("dense layer", dense, dense_layers), ("expert layer", routed, layers - dense_layers))
     blocks = tuple(Block(name=kind, ops=attention + ops, repeats=repeats) for kind, ops, repeats in kinds if repeats)
@@ -93,11 +100,32 @@ def _head_norms(head_size: int) -> Op:
     )
 
 
+def _with_sinks(attention: tuple[Op, ...]) -> tuple[Op, ...]:
+    """One more parameter for each head: a score that takes part in the softmax."""
+    return tuple(dataclasses.replace(op, parameters=op.groups) if op.kind == Kind.ATTENTION else op for op in attention)
+
+
+def _with_biases(routed: tuple[Op, ...], experts: int) -> tuple[Op, ...]:
+    """Biases of the router and of every expert's products."""
+
+    def biased(op: Op) -> Op:
+        if op.name == "router":
+            return dataclasses.replace(op, parameters=op.columns)
+        if op.groups and op.kind == Kind.MATMUL:
+            width = experts * sum(int(size.value) for size in op.columns)
+            split = (Split.EXPERT, *(part for size in op.columns for part in size.split))
+            return dataclasses.replace(op, parameters=(Size(value=width, split=split),))
+        return op
+
+    return tuple(map(biased, routed))
+
+
 def _latent_attention(sequence: int, hidden: int, heads: int, latent: Latent, density: float) -> tuple[Op, ...]:
     """Projections down to the ranks are replicated over tensor ranks; those up to the heads are divided."""
     whole, key_size = (Size(value=hidden),), latent.nope_size + latent.rope_size
-    query_rank, value_rank = (Size(value=latent.query_rank),), (Size(value=latent.key_value_rank),)
-    down = (Size(value=latent.query_rank), Size(value=latent.key_value_rank + latent.rope_size))
+    query_rank = () if latent.query_rank is None else (Size(value=latent.query_rank),)
+    value_rank = (Size(value=latent.key_value_rank),)
+    down = (*query_rank, Size(value=latent.key_value_rank + latent.rope_size))
     queries = (Size(value=heads * key_size, split=(Split.TENSOR,)),)
     opened = (Size(value=heads * (latent.nope_size + latent.value_size), split=(Split.TENSOR,)),)
     key_values = (Size(value=heads * (key_size + latent.value_size), split=(Split.TENSOR,)),)
@@ -122,7 +150,9 @@ def _latent_attention(sequence: int, hidden: int, heads: int, latent: Latent, de
         norm("attention norm", sequence, hidden, layer_norm=False, role=Role.INPUT),
         linear("latent down", sequence, whole, down, of=Module.NORMS),
         norms,
-        linear("query up", sequence, query_rank, queries, input_split=TOKENS, module=Module.LATENT),
+        linear("query up", sequence, query_rank, queries, input_split=TOKENS, module=Module.LATENT)
+        if query_rank
+        else dataclasses.replace(linear("query", sequence, whole, queries), saved=()),  # the input that is kept below
         linear("key value up", sequence, value_rank, opened, input_split=TOKENS, module=Module.LATENT),
         core(
             "attention",

@@ -21,6 +21,8 @@ class Style:
     out_bias: bool = False
     ffn_bias: bool = False
     qk_norm: bool = False  # an RMS norm over each head's query and key
+    qk_norm_whole: bool = False  # with scales for all heads
+    norms_after: bool = False  # another norm before each residual
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

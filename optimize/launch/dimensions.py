@@ -18,7 +18,7 @@ def dimensions_of(workload: Workload) -> Dimensions | None:
     held = [block for block in workload.blocks if block.position == Position.LAYER]
     try:
         found = {"layers": sum(int(block.repeats) for block in held)} | _edges(workload) | _layer(held)
-    except (KeyError, StopIteration, IndexError):
+    except (KeyError, StopIteration, IndexError, ValueError):
         return None
     return found if _rebuilt(found, workload) == workload.blocks else None
 

@@ -156,8 +156,8 @@ class Reader:
 def line_of(text: str, name: str) -> str:
     """` (line 12)`: where a text first has an option; nothing where it has not."""
     last = re.escape(name.rpartition(".")[2]).replace("_", "[-_]").replace(r"\-", "[-_]")
-    found = re.search(rf"(?<![\w-]){last}(?![\w-])", text)
-    return f" (line {text.count(chr(10), 0, found.start()) + 1})" if found else ""
+    found = re.search(rf"^[^#\n]*?(?<![\w-])(?:--)?{last}(?![\w-])", text, re.MULTILINE)
+    return f" (line {text.count(chr(10), 0, found.end()) + 1})" if found else ""
 
 
 def divided(reader: Reader, name: str, total: int, by: int, what: str) -> int:

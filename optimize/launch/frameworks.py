@@ -24,6 +24,7 @@ from optimize.launch.framework import (
     Settings,
     canonical,
     has_experts,
+    line_of,
     machine_of,
 )
 from optimize.launch.shell import UNDECIDED
@@ -112,11 +113,10 @@ def _parsed(framework: Framework, text: str) -> tuple[str, Settings | None]:
         found = framework.parse(text)
     except SpecError as error:
         return str(error), None
-    undecided = [(line, name) for line, settings in found for name in settings if name.startswith(UNDECIDED)]
     launches = [(line, settings) for line, settings in found if framework.signs & settings.keys()]
-    if undecided and (len(launches) != 1 or undecided[0][1] in launches[0][1]):
-        line, name = undecided[0]
-        return f"line {line}: `${name[1:]}` holds options in branches that the file does not decide", None
+    for line, settings in [] if launches else found:
+        if name := next(iter(_undecided(settings)), ""):
+            return f"line {line}: `{name}` depends on branches that the file does not decide", None
     if not launches:
         hint = _hint(framework, text)
         line = "" if hint is None else f"line {text.count(chr(10), 0, hint.start()) + 1}: "
@@ -132,7 +132,12 @@ def model_of(text: str) -> Dimensions | str:
     found = _recognised(text)
     if found is None or found[2] is None:
         return "the file does not say the model"
-    return found[0].model(found[2])
+    return found[0].model({name: value for name, value in found[2].items() if not name.startswith(UNDECIDED)})
+
+
+def _undecided(settings: Settings) -> list[str]:
+    """Options that depend on a branch which nobody can decide."""
+    return [name.removeprefix(UNDECIDED) for name in settings if name.startswith(UNDECIDED)]
 
 
 def read(text: str, where: str = "launch file", known: Known | None = None) -> Launch:
@@ -143,10 +148,17 @@ def read(text: str, where: str = "launch file", known: Known | None = None) -> L
     framework, wrong, settings = found
     if settings is None:
         raise SpecError(f"{where}: {wrong}")
+    undecided = _undecided(settings)
+    settings = {name: value for name, value in settings.items() if not name.startswith(UNDECIDED)}
     reader = Reader(settings, where, text=text)
     size = _SIZE.search(text)
     said = dataclasses.replace(known, accelerators=known.accelerators or (int(size[1]) if size else None))
     fields = framework.fields(reader, said)
+    if name := next((name for name in undecided if name in reader.used), ""):
+        line = line_of(text, name)
+        raise SpecError(
+            f"{where}: `{name}` depends on branches that the file does not decide{line}; expected one value"
+        )
     facts = {name: value for name in FACTS if (value := fields.pop(name, None)) is not None}
     count = said.accelerators or facts.get("accelerators")
     if size and size[2]:
@@ -158,7 +170,7 @@ def read(text: str, where: str = "launch file", known: Known | None = None) -> L
         framework=framework.name,
         fields=_completed(fields, count, where),
         facts=facts | ({} if count is None else {"accelerators": count}),
-        unread=reader.left(framework.about_model),
+        unread=(*reader.left(framework.about_model), *(n for n in undecided if n not in framework.about_model)),
         model=framework.model(reader.settings),
     )
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from costmodel.inputs import Plan, Workload
+from costmodel.specs import SpecError
 from optimize.launch import megatron_rules
 from optimize.launch import text as _text
 from optimize.launch.dimensions import Dimensions
@@ -83,6 +84,7 @@ _MODEL = {
 _OFF_IN_A_MODEL = ("swiglu", "qk-layernorm", "add-qkv-bias")
 MODEL = {flag: f"model.{name}" for flag, name in _MODEL.items()}
 """What a model is like, where it is written under another name than in Megatron-LM's flags."""
+DEGREES = sum(flag.endswith("parallel-size") for flag in SIGNS)
 SWITCHES = (
     "sequence-parallel", "tp-comm-overlap", "use-distributed-optimizer", "use-megatron-fsdp", "overlap-grad-reduce",
     "overlap-param-gather",
@@ -217,7 +219,12 @@ def bridge_fields(reader: Reader, known: Known) -> dict[str, Any]:
     if not any([reader.flag(name, default=True) for name in FUSIONS]):
         flags |= dict.fromkeys(UNFUSED, True)
     flags |= PRECISIONS[reader.word("mixed_precision", _hyphened(RECIPES | _READ_AS), "bf16")]
-    return megatron_fields(Reader(flags, reader.where, shown=NAMES), known)
+    fields = megatron_fields(Reader(flags, reader.where, shown=NAMES, text=reader.text), known)
+    left = [NAMES[flag] for flag in SIGNS if flag.endswith("parallel-size") and flag not in flags]
+    if len(left) == DEGREES:
+        raise SpecError(f"{reader.where}: no degree is said, which a recipe decides; expected {min(left)} and others")
+    reader.more += [f"{name} (a recipe's)" for name in sorted(left) if "expert" not in name or known.has_experts]
+    return fields
 
 
 def _hyphened(recipes: dict[str, str]) -> dict[str, str]:

@@ -36,7 +36,8 @@ def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
     reader.word("moe-token-dispatcher-type", {"alltoall": 1, "flex": 1}, 1)
     launched = [reader.raw(name) for name in ("nnodes", "nproc-per-node")]
     if all(type(count) is int and count > 0 for count in launched):
-        fields["accelerators"] = launched[0] * launched[1]
+        whole = launched[0] * launched[1]
+        fields |= {} if whole % (tensor * fields["context"] * fields["pipeline"]) else {"accelerators": whole}
     fields |= _stages_read(reader, fields["pipeline"], layers_said or known.layers)
     return (
         fields

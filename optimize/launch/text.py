@@ -61,10 +61,18 @@ _SAY = ("echo", "printf", "cat", "mkdir", "cd", "rm", "test", "[", "[[")
 _OPTIONS = re.compile(r"(^|\s)['\"]?(--\w|[+~]*\w[\w.]*=)")
 
 
+def _parted(word: str) -> list[str]:
+    """A word behind which an undecided variable adds others, and that variable."""
+    first, sign, rest = word.partition(shell.UNDECIDED)
+    if not first or not sign or any(each[:1].strip() for each in shell.candidates(sign + rest)[1]):
+        return [word]
+    return [first, sign + rest]
+
+
 def _exploded(words: list[str]) -> list[str]:
     """Words of which one is a quoted list of options are those options."""
     split: list[str] = []
-    for word in words:
+    for word in (part for whole in words for part in _parted(whole)):
         if re.search(r"[\s'\"]", word) and _OPTIONS.search(word) and not word.startswith(("[", "{")):
             try:
                 split += shlex.split(word, comments=True)
@@ -85,6 +93,31 @@ def _shell(value: Any) -> str:
     return " ".join(map(shlex.quote, map(str, value if isinstance(value, list) else [value])))
 
 
+def _either(word: str, options: Callable[[list[str]], Settings]) -> Settings:
+    """What all the candidates of an undecided variable say alike; under `UNDECIDED` the options in which they differ.
+
+    One that it may be is nothing at all where the variable is not known to be set.
+    """
+    name, among = shell.candidates(word)
+    each = [options(_exploded(one.split())) for one in among]
+    names = dict.fromkeys(option for settings in each for option in settings)
+    shared = {option for option in names if all(one.get(option, _NONE) == each[0].get(option) for one in each)}
+    said: Settings = {option: each[0][option] for option in names if option in shared}
+    differing = {
+        shell.UNDECIDED + option.removeprefix(shell.UNDECIDED): name for option in names if option not in shared
+    }
+    return said | (differing if among else {f"{shell.UNDECIDED}{name}": name})
+
+
+_NONE = object()
+
+
+def _with_either(settings: Settings, words: list[str], options: Callable[[list[str]], Settings]) -> Settings:
+    for word in words:
+        settings |= _either(word, options) if word.startswith(shell.UNDECIDED) else {}
+    return settings
+
+
 def parse_flags(text: str) -> Found:
     """Every `--name` of each command, with its values up to the next one: none is True, several are a list."""
     return _by_command(text, flags)
@@ -94,9 +127,9 @@ def flags(words: list[str]) -> Settings:
     """The options of a command. What stands before the program's file is the launcher's, `nnodes` and so on."""
     settings: Settings = {}
     name, values = "", []
-    for word in (*(word for word in words if word not in ("$@", "$*")), "--"):
+    for word in (*(word for word in words if word not in _NOTHING), "--"):
         if word.startswith(shell.UNDECIDED):
-            settings[word] = word
+            settings |= _either(word, flags)
         elif not re.match(r"--(\w|$)", word):
             values.append(literal(word))
         else:
@@ -112,6 +145,7 @@ def flags(words: list[str]) -> Settings:
     return settings
 
 
+_NOTHING = ("$@", "$*", "", "''", '""')
 _LAUNCHERS = {"nnodes", "nproc-per-node", "node-rank", "master-addr", "master-port", "rdzv-endpoint", "rdzv-backend"}
 
 
@@ -138,7 +172,7 @@ def parse_overrides(text: str) -> Found:
 def _overrides(words: list[str]) -> Settings:
     pairs = [word.lstrip("+-").partition("=") for word in words if "=" in word]
     settings = {name: literal(value) for name, _, value in pairs if _SECTION.fullmatch(name)}
-    return settings | {word: word for word in words if settings and word.startswith(shell.UNDECIDED)}
+    return _with_either(settings, words, _overrides)
 
 
 _SECTION = re.compile(r"\w+(\.\w+)+|mixed_precision|comm_overlap")
@@ -176,7 +210,7 @@ def parse_pairs(text: str) -> Found:
 def _pairs(words: list[str]) -> Settings:
     named = [word for word in words if re.match(r"^[a-z]\w*=", word)]
     settings = {name: literal(value) for name, _, value in (word.partition("=") for word in named)}
-    return settings | {word: word for word in words if settings and word.startswith(shell.UNDECIDED)}
+    return _with_either(settings, words, _pairs)
 
 
 IMPORTS = dict.fromkeys(("FullAC", "FullActivationRematConfig"), "torchtitan.distributed.activation_checkpoint")

@@ -16,18 +16,27 @@ model and not fields: context ranks are taken to gather keys and values before t
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from costmodel.inputs import SCHEDULES, Plan, Workload
 from costmodel.specs import SpecError
 from optimize.launch import text as _text
+from optimize.launch.dimensions import Dimensions
 from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings, divided, has_experts
 
 TITLES = {"gpipe": "GPipe", "one_f_one_b": "1F1B", "interleaved": "Interleaved1F1B", "zb_v": "ZBVZeroBubble"}
 RESHARD = {1: ("never", True), 2: ("never", False), 3: ("always", False)}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 P, T = "parallelism.", "training."
+REMATS = {
+    "FullActivationRematConfig()": "full", "FullAC.Config()": "full", "None": "none", "SelectiveAC.Config()": "none",
+}  # fmt: skip
+MODELS = {
+    ("llama3", "8B"): "llama3-8b", ("llama3", "70B"): "llama3-70b", ("llama3", "405B"): "llama3-405b",
+    ("deepseek_v3", "671B"): "deepseek-v3", ("qwen3", "235B-A22B"): "qwen3-235b-a22b",
+}  # fmt: skip
+"""Models of released versions, by `model.name` and `model.flavor`."""
 
 _ANY = {
     "schedule": tuple(TITLES),
@@ -139,11 +148,27 @@ def titan_fields(reader: Reader, known: Known) -> dict[str, Any]:
         "precision": reader.word(T + "mixed_precision_param", _backwards(DTYPES), "bf16"),
         "gradient_dtype": reader.word(T + "mixed_precision_reduce", _backwards(DTYPES), "fp32"),
     }
-    older = reader.word("activation_checkpoint.mode", {"full": "full", "none": "none"}, "none")
-    fields["recompute"] = reader.word(
-        "activation_checkpoint", {"FullActivationRematConfig()": "full", "FullAC.Config()": "full"}, older
+    older = reader.word("activation_checkpoint.mode", {"full": "full", "none": "none", "selective": "none"}, "none")
+    fields["recompute"] = reader.word("activation_checkpoint", REMATS, older)
+    for name in ("activation_checkpoint.mode", "activation_checkpoint"):
+        if "elective" in str(reader.settings.get(name)):
+            reader.used.discard(name)  # by operators, which no plan has a word for: taken for none, and said
+    return (
+        fields
+        | _groups_read(reader, context, stages)
+        | _batch_read(reader, stages)
+        | _stages_read(reader, stages, known)
     )
-    return fields | _groups_read(reader, context, stages) | _batch_read(reader) | _stages_read(reader, stages, known)
+
+
+RELEASED_BATCH = 8
+"""Sequences of a local batch where a file for 0.3.0, or before, says none."""
+
+
+def model_read(settings: Mapping[str, Any]) -> Dimensions | str:
+    """The model that a released version's file names."""
+    named = MODELS.get((settings.get("model.name"), settings.get("model.flavor")))
+    return {"name": named} if named else "the file names no model that is known here"
 
 
 def _backwards(names: dict[str, str]) -> dict[str, str]:
@@ -167,9 +192,9 @@ def _groups_read(reader: Reader, context: int, stages: int) -> dict[str, Any]:
     return fields | ({"copies": replicas} if replicas > 1 else {})
 
 
-def _batch_read(reader: Reader) -> dict[str, Any]:
+def _batch_read(reader: Reader, stages: int) -> dict[str, Any]:
     sequence = reader.count(T + "max_context_length") or reader.count(T + "seq_len")
-    local, batch = _older_batch(reader)
+    local, batch = _older_batch(reader, stages)
     if tokens := reader.count(T + "num_tokens_per_microbatch_per_dp_rank"):
         local = divided(reader, T + "num_tokens_per_microbatch_per_dp_rank", tokens, sequence or tokens, "a microbatch")
     total = reader.settings.get(T + "num_tokens_per_train_step")
@@ -180,9 +205,11 @@ def _batch_read(reader: Reader) -> dict[str, Any]:
     return {"microbatch": local, "batch": batch, "sequence": sequence}
 
 
-def _older_batch(reader: Reader) -> tuple[int, int | None]:
+def _older_batch(reader: Reader, stages: int) -> tuple[int, int | None]:
     """Sequences of a microbatch and of a step under the names of August 2026 and before."""
-    local, pipelined = reader.one(T + "local_batch_size"), reader.count(P + "pipeline_parallel_microbatch_size")
+    newer = reader.has(T + "num_tokens_per_microbatch_per_dp_rank") or reader.has(T + "num_tokens_per_train_step")
+    local = reader.count(T + "local_batch_size", 1 if newer else RELEASED_BATCH)
+    pipelined = reader.count(P + "pipeline_parallel_microbatch_size", 1 if stages > 1 and not newer else None)
     auto = reader.settings.get(T + "global_batch_size", -1) == -1
     reader.used.add(T + "global_batch_size")
     return pipelined or local, None if auto else reader.count(T + "global_batch_size")
@@ -279,6 +306,7 @@ FRAMEWORK = Framework(
     fields=titan_fields,
     rules=rules,
     elsewhere=released_elsewhere,
+    model=model_read,
     dump=_text.dump_python,
     parse=_text.parse_titan,
     signs=frozenset(
@@ -292,8 +320,10 @@ FRAMEWORK = Framework(
     ),
     hint=r"\bparallelism\.\w*parallel|\b(?:tensor|pipeline|context)_parallel_degree\b|\bdata_parallel_(?:shard|replicate)_degree",
     about_model=frozenset(
-        "training.steps training.max_norm training.dtype training.gc_freq checkpoint.enable metrics.log_freq "
-        "optimizer.lr lr_scheduler.warmup_steps debug.seed hf_assets_path dump_folder".split()
+        "training.steps training.max_norm training.dtype training.gc_freq training.dataset training.dataset_path "
+        "job. profiling. metrics. optimizer. lr_scheduler. checkpoint. comm. validation. experimental. debug. "
+        "model.name model.flavor model.hf_assets_path model.tokenizer_path hf_assets_path dump_folder fault_tolerance. "
+        "activation_checkpoint.selective_ac_option".split()
     ),
 )
 

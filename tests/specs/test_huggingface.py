@@ -10,6 +10,7 @@ from costmodel.inputs.workload import Workload, model_flop, parameters
 from costmodel.models.decoder import decoder
 from costmodel.specs.files import SpecError
 from costmodel.specs.huggingface.config import from_config
+from costmodel.specs.huggingface.names import NESTED, OTHERS, STATE_SPACES
 from costmodel.specs.huggingface.table import READERS
 from costmodel.specs.workloads import load_workload
 from tests.support.configs import CONFIGS, PARAMETERS
@@ -27,7 +28,7 @@ def test_published_configurations_give_published_totals(kind):
 
 
 def test_every_reader_has_a_published_configuration():
-    assert set(READERS) == set(CONFIGS) | {"mt5"}
+    assert set(READERS) | set(NESTED) == set(CONFIGS) | set(NESTED.values()) | {"mt5"}
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -104,6 +105,48 @@ def test_old_and_new_names_of_a_key():
 def test_wrong_configurations(kind, change, words):
     with pytest.raises(SpecError, match=words):
         read({**CONFIGS[kind], **change})
+
+
+@pytest.mark.parametrize("kind", sorted(STATE_SPACES))
+def test_state_spaces_are_refused_by_name(kind):
+    with pytest.raises(
+        SpecError, match=f"`model_type` is '{kind}', whose layers of state spaces or linear attention are"
+    ):
+        read({**CONFIGS["llama"], "model_type": kind})
+
+
+@pytest.mark.parametrize("kind", sorted(OTHERS) + ["gemma33", "llama5", "qwen4", "phi4", "gpt3", "bart", "mistral4"])
+def test_no_architecture_is_taken_for_a_misspelling_of_another(kind):
+    with pytest.raises(SpecError) as refusal:
+        read({**CONFIGS["llama"], "model_type": kind})
+    assert "which is not read; expected one of bert, " in str(refusal.value)
+    assert "did you mean" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("lama", "llama"), ("mistrall", "mistral"), ("gpt_oos", "gpt_oss")])
+def test_misspellings_are_named(wrong, right):
+    with pytest.raises(SpecError, match=f"did you mean {right}"):
+        read({**CONFIGS["llama"], "model_type": wrong})
+
+
+def test_chunks_and_windows_of_later_models_shorten_the_attention():
+    for kind, tokens in (("llama4", 65536), ("gemma3_text", 8192), ("gpt_oss", 8192), ("olmo3", 16384)):
+        blocks = read(CONFIGS[kind], tokens).blocks
+        density = next(op.density for block in blocks for op in block.ops if op.name == "attention")
+        inside = {"llama4": 0.75, "gemma3_text": 22 / 26, "gpt_oss": 0.5, "olmo3": 0.75}[kind]
+        assert 0.5 * (1 - inside) < density < 0.5 * (1 - inside) + 0.2
+    short = next(op.density for op in read(CONFIGS["llama4"], 4096).blocks[1].ops if op.name == "attention")
+    assert short == 0.5
+
+
+def test_a_text_part_is_needed():
+    with pytest.raises(SpecError, match="`text_config` is missing; expected the part of llama4"):
+        read({"model_type": "llama4", "vision_config": {}})
+
+
+def test_gpt2_without_its_dropout():
+    config = {key: value for key, value in CONFIGS["gpt2"].items() if key != "resid_pdrop"}
+    assert read(config) == read(CONFIGS["gpt2"])
 
 
 def test_what_the_file_does_not_hold():

@@ -5,12 +5,14 @@ builder. A key that is neither read nor known to be irrelevant is an error: it m
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from costmodel.inputs import Workload
 from costmodel.specs import SpecError, fail, nearest, plain, show
 from costmodel.specs.huggingface.keys import BASE, IGNORED, REQUIRED, Job, Reader, Values, missing
+from costmodel.specs.huggingface.names import LEFT_OUT, NESTED, OTHERS, STATE_SPACES
 from costmodel.specs.huggingface.table import READERS
 
 KEYS_OF_CONFIGS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_embd", "n_layer", "d_model")
@@ -31,6 +33,14 @@ ARCHITECTURES = {
     "mbart": "MBart",
     "t5": "T5",
     "swin": "SwinFor",
+    "phi3": "Phi3For",
+    "gpt_oss": "GptOss",
+    "olmo2": "Olmo2For",
+    "olmo3": "Olmo3For",
+    "nemotron": "NemotronFor",
+    "glm4_moe": "Glm4MoeFor",
+    "deepseek_v2": "DeepseekV2",
+    "gemma3_text": "Gemma3ForCausal",
 }
 """What the names of classes begin with, for files without a `model_type`."""
 
@@ -38,6 +48,9 @@ ARCHITECTURES = {
 def from_config(mapping: Mapping[str, Any], where: str, sequence: int | None, batch: int | None) -> Workload:
     """The workload of a configuration, for sequences of so many tokens and a batch of so many sequences."""
     kind = _model_type(mapping, where)
+    if kind in NESTED:
+        mapping = _text_part(mapping, kind, where)
+        kind = _model_type(mapping, where)
     reader = READERS[kind]
     values = _read(mapping, reader, where)
     if batch is None:
@@ -49,16 +62,57 @@ def from_config(mapping: Mapping[str, Any], where: str, sequence: int | None, ba
 
 def _model_type(mapping: Mapping[str, Any], where: str) -> str:
     kind, named = mapping.get("model_type"), mapping.get("architectures")
+    if kind is None and "text_config" in mapping:
+        raise SpecError(f"{where}: `model_type` is missing beside `text_config`; expected one of {', '.join(NESTED)}")
     if kind is None and isinstance(named, list) and named and isinstance(named[0], str):
         kind = next((known for known, prefix in ARCHITECTURES.items() if named[0].startswith(prefix)), None)
         if kind is None:
             raise SpecError(f"{where}: `architectures` is {show(named)}, which is not read; {nearest('', READERS)}")
     if kind is None:
         raise SpecError(f"{where}: `model_type` is missing in this HuggingFace config.json; {nearest('', READERS)}")
-    if not isinstance(kind, str) or kind not in READERS:
-        said = nearest(kind if isinstance(kind, str) else "", READERS)
-        raise SpecError(f"{where}: `model_type` is {show(kind)}, which is not read; {said}")
+    if isinstance(kind, str) and kind in STATE_SPACES:
+        layers = "state spaces or linear attention"
+        raise SpecError(f"{where}: `model_type` is {show(kind)}, whose layers of {layers} are not modelled here; expected a transformer")
+    if not isinstance(kind, str) or kind not in (*READERS, *NESTED):
+        raise SpecError(f"{where}: `model_type` is {show(kind)}, which is not read; {_meant(kind)}")
     return kind
+
+
+def _meant(kind: Any) -> str:
+    """The one name of which this is a misspelling, in a single letter; never another architecture."""
+    known = sorted((*READERS, *NESTED))
+    if isinstance(kind, str) and kind not in OTHERS:
+        close = [name for name in known if _one_letter(kind, name)]
+        if close:
+            return f"did you mean {' or '.join(close)}?"
+    return f"expected one of {', '.join(known)}"
+
+
+def _one_letter(word: str, other: str) -> bool:
+    """Whether two names differ by one letter more, less, or another one; digits tell architectures apart."""
+    if re.sub(r"[^0-9]", "", word) != re.sub(r"[^0-9]", "", other) or abs(len(word) - len(other)) > 1:
+        return False
+    short, long = sorted((word, other), key=len)
+    if len(short) == len(long):
+        return sum(a != b for a, b in zip(short, long, strict=True)) == 1
+    return any(long[:i] + long[i + 1 :] == short for i in range(len(long)))
+
+
+def _text_part(mapping: Mapping[str, Any], kind: str, where: str) -> dict[str, Any]:
+    """The configuration of the text of a model of text and images."""
+    inner = mapping.get("text_config")
+    if inner is None and not mapping.keys().isdisjoint(
+        ("hidden_size", "num_hidden_layers")
+    ):  # older files have it beside that of the images
+        inner = {key: value for key, value in mapping.items() if key != "model_type" and not _is_vision(key)}
+    if not isinstance(inner, Mapping):
+        raise SpecError(f"{where}: `text_config` is missing; expected the part of {kind} that is a model of text")
+    shared = {key: mapping[key] for key in ("tie_word_embeddings", "_name_or_path") if key in mapping}
+    return {"model_type": NESTED[kind], **LEFT_OUT.get(kind, {}), **shared, **inner}
+
+
+def _is_vision(key: str) -> bool:
+    return key.startswith(("vision_", "image_", "video_"))
 
 
 def _read(mapping: Mapping[str, Any], reader: Reader, where: str) -> Values:

@@ -5,7 +5,7 @@ from typing import Any
 from costmodel.inputs import Workload
 from costmodel.models import Latent, moe_decoder
 from costmodel.specs import fail
-from costmodel.specs.huggingface.keys import Job, Values, check_heads, density
+from costmodel.specs.huggingface.keys import Job, Values, check_heads, chunked, density, with_windows
 
 
 def read_mixtral(values: Values, job: Job) -> Workload:
@@ -53,7 +53,7 @@ def read_deepseek(values: Values, job: Job) -> Workload:
         ffn=values["intermediate_size"],
         dense_layers=values["first_k_dense_replace"],
         shared_experts=values["n_shared_experts"],
-        expert_groups=values["topk_group"],
+        expert_groups=None if values.get("topk_method") == "greedy" else values["topk_group"],
         latent=Latent(
             query_rank=values["q_lora_rank"],
             key_value_rank=values["kv_lora_rank"],
@@ -61,6 +61,69 @@ def read_deepseek(values: Values, job: Job) -> Workload:
             rope_size=values["qk_rope_head_dim"],
             value_size=values["v_head_dim"],
         ),
+    )
+
+
+def read_gpt_oss(values: Values, job: Job) -> Workload:
+    """Biases everywhere but in the norms, a sink for each head, windows on every other layer."""
+    check_heads(values, job.where)
+    values = with_windows(values, "sliding_window", 2)
+    return _routed(
+        values,
+        job,
+        experts=values["num_local_experts"],
+        expert_ffn=values["intermediate_size"],
+        key_value_heads=values["num_key_value_heads"],
+        head_size=values["head_dim"],
+        qkv_bias=True,
+        out_bias=True,
+        expert_bias=True,
+        attention_sinks=True,
+        causal_density=density(values, job.tokens(), job.where),
+    )
+
+
+def read_glm4_moe(values: Values, job: Job) -> Workload:
+    """Without the layers of multi-token prediction."""
+    check_heads(values, job.where)
+    if values["first_k_dense_replace"] >= values["num_hidden_layers"]:
+        fail(job.where, "first_k_dense_replace", values["first_k_dense_replace"], "fewer than `num_hidden_layers`")
+    return _routed(
+        values,
+        job,
+        experts=values["n_routed_experts"],
+        expert_ffn=values["moe_intermediate_size"],
+        ffn=values["intermediate_size"],
+        dense_layers=values["first_k_dense_replace"],
+        shared_experts=values["n_shared_experts"],
+        key_value_heads=values["num_key_value_heads"],
+        head_size=values["head_dim"],
+        qkv_bias=values["attention_bias"],
+        query_key_norm=values["use_qk_norm"],
+    )
+
+
+def read_llama4(values: Values, job: Job) -> Workload:
+    """A shared expert beside the routed ones. Dense layers between those with experts are counted first."""
+    check_heads(values, job.where)
+    values = with_windows(values, "attention_chunk_size", 4, "chunked_attention")
+    step, layers = values["interleave_moe_layer_step"], values["num_hidden_layers"]
+    routed = layers // step
+    if not routed:
+        fail(job.where, "interleave_moe_layer_step", step, f"at most the {layers} layers")
+    return _routed(
+        values,
+        job,
+        experts=values["num_local_experts"],
+        expert_ffn=values["intermediate_size"],
+        ffn=values["intermediate_size_mlp"],
+        dense_layers=layers - routed,
+        shared_experts=1,
+        key_value_heads=values["num_key_value_heads"],
+        head_size=values["head_dim"],
+        qkv_bias=values["attention_bias"],
+        out_bias=values["attention_bias"],
+        causal_density=chunked(values, job.tokens(), job.where),
     )
 
 

@@ -24,7 +24,7 @@ def nullable(check: Check) -> Check:
     return Check(f"{check.expected}, or null", check.accepts, keep=check.keep, optional=True)
 
 
-_KINDS = ("full_attention", "sliding_attention")
+_KINDS = ("full_attention", "sliding_attention", "chunked_attention")
 SIZE = Key(COUNT)
 SIZE_OR_NULL = Key(nullable(COUNT))
 RATIO = Key(POSITIVE)
@@ -32,6 +32,7 @@ SWITCH = Key(FLAG)
 TIED = Key(FLAG, default=True)  # left out where true
 OFF, ON = Key(FLAG, default=False), Key(FLAG, default=True)
 DROPOUT, NO_DROPOUT = Key(SHARE), Key(SHARE, default=0.0)
+TENTH = Key(SHARE, default=0.1)
 OPTIONAL_SIZE = Key(nullable(COUNT), default=None)
 STAGES = Key(
     Check(
@@ -45,7 +46,7 @@ LABELS = Key(
 )
 LAYER_TYPES = Key(
     Check(
-        f"a list of {' and '.join(_KINDS)}",
+        f"a list of {', '.join(_KINDS)}",
         lambda value: isinstance(value, list | tuple) and all(item in _KINDS for item in value),
         keep=tuple,
         optional=True,
@@ -153,6 +154,23 @@ def check_heads(values: Values, where: str) -> None:
         check_divides(values, "num_attention_heads", "hidden_size", where)
     if key_value_heads is not None and heads % key_value_heads:
         fail(where, "num_key_value_heads", key_value_heads, f"a divisor of `num_attention_heads` ({heads})")
+
+
+def with_windows(values: Values, window: str, every: int, kind: str = "sliding_attention") -> Values:
+    """The values with windows on all layers but each `every`-th where `layer_types` does not say it."""
+    count = values["num_hidden_layers"]
+    kinds = tuple("full_attention" if layer % every == every - 1 else kind for layer in range(count))
+    renamed = tuple(each.replace("chunked", "sliding") for each in values.get("layer_types") or kinds)
+    return {**values, "layer_types": renamed, "sliding_window": values[window]}
+
+
+def chunked(values: Values, tokens: int, where: str) -> float:
+    """Share of the score matrix where some layers look at the tokens of their own chunk alone."""
+    chunk, kinds, count = values["sliding_window"], values["layer_types"], values["num_hidden_layers"]
+    if len(kinds) != count:
+        fail(where, "layer_types", list(kinds), f"one for each of the {count} layers")
+    inside = kinds.count("sliding_attention") / count
+    return 0.5 * (1 - inside + inside * min(1.0, (chunk or tokens) / tokens))
 
 
 def density(values: Values, tokens: int, where: str) -> float:

@@ -3,7 +3,7 @@
 from costmodel.inputs import Workload
 from costmodel.models import decoder, encoder, encoder_decoder, swin
 from costmodel.specs import fail
-from costmodel.specs.huggingface.keys import Job, Values, check_divides, check_heads, density
+from costmodel.specs.huggingface.keys import Job, Values, check_divides, check_heads, density, with_windows
 
 
 def read_llama(values: Values, job: Job) -> Workload:
@@ -25,9 +25,49 @@ def read_llama(values: Values, job: Job) -> Workload:
         out_bias=bias,
         ffn_bias=values.get("mlp_bias", False),
         qk_norm=values.get("qk_norm", False),
+        qk_norm_whole=values.get("qk_norm_whole", False),
+        norms_after=values.get("norms_after", False),
         dropout=values["attention_dropout"] > 0,
         tied=values["tie_word_embeddings"],
         causal_density=density(values, tokens, job.where),
+    )
+
+
+def read_gemma3(values: Values, job: Job) -> Workload:
+    """Norms before and after each branch and of queries and keys; windows on five of six layers."""
+    values = with_windows(values, "sliding_window", values["sliding_window_pattern"])
+    return read_llama({**values, "qk_norm": True, "norms_after": True}, job)
+
+
+def read_olmo2(values: Values, job: Job) -> Workload:
+    """Norms after each branch, counted before it; those of queries and keys have scales for all heads."""
+    return read_llama({**values, "qk_norm": True, "qk_norm_whole": True}, job)
+
+
+def read_olmo3(values: Values, job: Job) -> Workload:
+    """OLMo 2 with windows on three of four layers."""
+    return read_olmo2(with_windows(values, "sliding_window", 4), job)
+
+
+def read_nemotron(values: Values, job: Job) -> Workload:
+    """Layer norms with a bias, a squared activation without a gate."""
+    check_heads(values, job.where)
+    return decoder(
+        layers=values["num_hidden_layers"],
+        hidden=values["hidden_size"],
+        heads=values["num_attention_heads"],
+        key_value_heads=values["num_key_value_heads"],
+        head_size=values["head_dim"],
+        ffn=values["intermediate_size"],
+        vocabulary=values["vocab_size"],
+        sequence=job.tokens(),
+        batch=job.batch,
+        qkv_bias=values["attention_bias"],
+        out_bias=values["attention_bias"],
+        ffn_bias=values["mlp_bias"],
+        layer_norm=True,
+        dropout=values["attention_dropout"] > 0,
+        tied=values["tie_word_embeddings"],
     )
 
 

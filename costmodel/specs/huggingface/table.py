@@ -1,6 +1,14 @@
 """The keys of each `model_type` of HuggingFace, and the function that reads them."""
 
-from costmodel.specs.huggingface.experts import read_deepseek, read_mixtral, read_qwen3_moe
+from costmodel.specs import one_of
+from costmodel.specs.huggingface.experts import (
+    read_deepseek,
+    read_glm4_moe,
+    read_gpt_oss,
+    read_llama4,
+    read_mixtral,
+    read_qwen3_moe,
+)
 from costmodel.specs.huggingface.keys import (
     DROPOUT,
     FEED_FORWARD,
@@ -18,6 +26,7 @@ from costmodel.specs.huggingface.keys import (
     SIZE_OR_NULL,
     STAGES,
     SWITCH,
+    TENTH,
     TIED,
     Key,
     Reader,
@@ -25,10 +34,14 @@ from costmodel.specs.huggingface.keys import (
 )
 from costmodel.specs.huggingface.readers import (
     read_bert,
+    read_gemma3,
     read_gpt2,
     read_llama,
     read_mbart,
+    read_nemotron,
     read_neox,
+    read_olmo2,
+    read_olmo3,
     read_swin,
     read_t5,
 )
@@ -136,7 +149,7 @@ READERS: dict[str, Reader] = {
         read_gpt2,
         {
             **_sizes("n_embd", "n_layer", "n_head", "n_positions", "vocab_size"),
-            **dict.fromkeys(("resid_pdrop", "attn_pdrop"), DROPOUT),
+            **dict.fromkeys(("resid_pdrop", "attn_pdrop"), TENTH),
             "n_inner": OPTIONAL_SIZE,
             "tie_word_embeddings": TIED,
         },
@@ -236,3 +249,101 @@ READERS: dict[str, Reader] = {
 """By `model_type`. A new one is a function that calls a builder, and a row here."""
 
 READERS["mt5"] = READERS["t5"]
+
+_PLAIN = {**_LLAMA_KEYS, "head_dim": SIZE, "attention_bias": OFF}
+_LATER = LLAMA | {"rope_local_base_freq", "attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"}
+READERS |= {
+    "phi3": Reader(
+        read_llama,
+        {**_LLAMA_KEYS, "sliding_window": SIZE_OR_NULL, "attention_bias": OFF, "resid_pdrop": NO_DROPOUT},
+        LLAMA | {"embd_pdrop"},
+    ),
+    "gemma3_text": Reader(
+        read_gemma3,
+        {
+            **_PLAIN,
+            "sliding_window": SIZE,
+            "sliding_window_pattern": Key(SIZE.check, default=6),
+            "layer_types": LAYER_TYPES,
+            "tie_word_embeddings": TIED,
+            "use_bidirectional_attention": only(False, None),
+        },
+        _LATER | {"cache_implementation"},
+        {"_sliding_window_pattern": "sliding_window_pattern"},
+    ),
+    "olmo2": Reader(read_olmo2, {**_LLAMA_KEYS, "attention_bias": OFF}, LLAMA),
+    "olmo3": Reader(
+        read_olmo3, {**_LLAMA_KEYS, "attention_bias": OFF, "sliding_window": SIZE, "layer_types": LAYER_TYPES}, LLAMA
+    ),
+    "ministral3": Reader(read_llama, {**_LLAMA_KEYS, "sliding_window": SIZE_OR_NULL, "head_dim": SIZE}, LLAMA),
+    "nemotron": Reader(
+        read_nemotron,
+        {**_LLAMA_KEYS, "attention_bias": OFF, "mlp_bias": OFF, "hidden_act": only("relu2")},
+        ROTARY | {"norm_eps", "rms_norm_eps", "rope_percent", "rope_percentage"},
+    ),
+    "qwen2_5_vl_text": Reader(
+        lambda values, job: read_llama({**values, "qkv_bias": True}, job),
+        {**_LLAMA_KEYS, **_WINDOWS, "layer_types": LAYER_TYPES},
+        LLAMA | {"use_mrope"},
+    ),
+    "qwen3_vl_text": Reader(lambda values, job: read_llama({**values, "qk_norm": True}, job), _PLAIN, LLAMA),
+    "qwen3_vl_moe_text": Reader(
+        read_qwen3_moe,
+        {
+            **_PLAIN,
+            **_sizes("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            "mlp_only_layers": LAYER_LIST,
+            "decoder_sparse_step": only(1),
+            "attention_bias": only(False),
+        },
+        LLAMA | _ROUTING,
+    ),
+    "gpt_oss": Reader(
+        read_gpt_oss,
+        {
+            **_LLAMA_KEYS,
+            **_sizes("num_local_experts", "num_experts_per_tok", "head_dim", "sliding_window"),
+            "attention_bias": only(True),
+            "layer_types": LAYER_TYPES,
+        },
+        LLAMA | _ROUTING | {"experts_per_token", "initial_context_length", "swiglu_limit"},
+        {"num_experts": "num_local_experts"},
+    ),
+    "glm4_moe": Reader(
+        read_glm4_moe,
+        {
+            **_LLAMA_KEYS,
+            **_sizes("n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            **_sizes("first_k_dense_replace", "head_dim"),
+            **dict.fromkeys(("attention_bias", "use_qk_norm"), SWITCH),
+        },
+        LLAMA | _ROUTING | {"topk_group"},
+    ),
+    "deepseek_v2": Reader(
+        read_deepseek,
+        {
+            **READERS["deepseek_v3"].keys,
+            **dict.fromkeys(("q_lora_rank", "topk_group"), SIZE_OR_NULL),
+            "topk_method": Key(one_of(("greedy", "group_limited_greedy"))),
+        },
+        READERS["deepseek_v3"].ignored - {"topk_method"},
+    ),
+    "llama4_text": Reader(
+        read_llama4,
+        {
+            **_PLAIN,
+            **_sizes("num_local_experts", "num_experts_per_tok", "intermediate_size_mlp", "interleave_moe_layer_step"),
+            "attention_chunk_size": SIZE_OR_NULL,
+            "layer_types": LAYER_TYPES,
+            "tie_word_embeddings": OFF,
+        },
+        LLAMA
+        | _ROUTING
+        | frozenset(
+            """
+            attn_scale attn_temperature_tuning cache_implementation floor_scale for_llm_compressor moe_layers
+            no_rope_layer_interval no_rope_layers use_qk_norm
+            """.split()
+        ),
+    ),
+}

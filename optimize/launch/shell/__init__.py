@@ -8,5 +8,6 @@ if TYPE_CHECKING:
     from optimize.launch.shell.script import commands as commands
     from optimize.launch.shell.script import held as held
     from optimize.launch.shell.values import UNDECIDED as UNDECIDED
+    from optimize.launch.shell.values import candidates as candidates
 
 door.hang(__name__)

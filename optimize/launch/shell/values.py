@@ -6,6 +6,8 @@ its own (`UNDECIDED`), so that it is refused and never guessed.
 """
 
 import ast
+import base64
+import json
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -20,7 +22,7 @@ ARRAY = "("
 MOST = 1_000_000
 """Letters that a value may grow to."""
 UNDECIDED = "\0"
-"""In front of the name of a variable that holds options in one branch and others in another."""
+"""In front of a word that stands for a variable with options in one branch and others in another."""
 _REFERENCE = re.compile(r"\$(?:\{([^{}]*(?:\$\{[^{}]*\}[^{}]*)*)\}|(\w+|[@*#?!$-]))")
 _INNER = re.compile(r"^(\w+|[@*])(\[[@*]\])?(?:(:?[-=])(.*))?$", re.DOTALL)
 _ARITHMETIC = re.compile(r"\$\(\(((?:[^()]|\([^()]*\))*)\)\)")
@@ -48,6 +50,8 @@ def _referred(match: re.Match[str], values: Values) -> str:
     inner = _INNER.match(match[1] if match[1] is not None else match[2])
     if inner is None:
         return match[0]
+    if isinstance(among := values.get(inner[1]), tuple):
+        return _undecided(inner[1], among)
     known = _known(inner[1], values)
     if inner[3] and inner[1] not in values or (inner[3] or "").startswith(":") and known == "":
         return expanded(inner[4].strip("'\""), values)
@@ -100,13 +104,24 @@ def split(pieces: list[Piece], values: Values) -> list[str]:
 
 
 def _whole(text: str, values: Values) -> list[str] | None:
-    """The words of an array that stands alone, in quotes or not; of options that are not decided, the name."""
+    """The words of an array that stands alone, in quotes or not."""
     match = re.fullmatch(r"\$\{?(\w+)(?:\[[@*]\])?\}?", text)
     value = values.get(match[1]) if match else None
-    if isinstance(value, tuple) and match:
-        options = any("--" in each or re.search(r"\w=", each) for each in value)
-        return [f"{UNDECIDED}{match[1]}"] if options else [f"${match[1]}"]
     return value if isinstance(value, list) else None
+
+
+def _undecided(name: str, among: tuple[str, ...]) -> str:
+    """A word for a variable of which only what it may be is known; its name where that holds no options."""
+    if not any("--" in each or re.search(r"\w=", each) for each in among):
+        return f"${name}"
+    told = base64.urlsafe_b64encode(json.dumps([name, *dict.fromkeys(among)]).encode()).decode()
+    return UNDECIDED + (told if len(told) < MOST else base64.urlsafe_b64encode(json.dumps([name]).encode()).decode())
+
+
+def candidates(word: str) -> tuple[str, list[str]]:
+    """The name of an undecided variable, and what it may be."""
+    name, *among = json.loads(base64.urlsafe_b64decode(word.removeprefix(UNDECIDED)))
+    return name, among
 
 
 def assign(match: re.Match[str], pieces: list[Piece], values: Values, decided: bool) -> None:
@@ -123,27 +138,24 @@ def assign(match: re.Match[str], pieces: list[Piece], values: Values, decided: b
     if adds:
         new = _added(old, new)
     if not decided and new != values.get(name):
-        before = old if isinstance(old, tuple) else (" ".join(words_of(old)),)
-        after = new if isinstance(new, tuple) else (" ".join(words_of(new)),)
-        new = (*before, *after)[-64:]
+        new = (*_among(old), *_among(new))[-64:]
     values[name] = new
 
 
-def _text(pieces: list[Piece], values: Values) -> str | tuple[str, ...]:
-    """The text that is assigned; not decided where all of it is a variable that is not."""
-    pieces = [piece for piece in pieces if piece[1]]
-    used = [name[1] or name[2] for _, text in pieces for name in re.finditer(r"\$(?:\{(\w+)|(\w+))", text)]
-    unknown = next((each for name in used if isinstance(each := values.get(name), tuple)), None)
-    if unknown is not None:
-        return (*unknown, "".join(text for _, text in pieces))
+def _text(pieces: list[Piece], values: Values) -> str:
+    """The text that is assigned."""
     plain = ((quote, re.sub(r"\\([$`\"\\\n])", r"\1", text) if quote == '"' else text) for quote, text in pieces)
     return "".join(text if quote == "'" else expanded(text, values) for quote, text in plain)
 
 
+def _among(value: Value) -> tuple[str, ...]:
+    """What a variable may be, as texts."""
+    return value if isinstance(value, tuple) else (value if isinstance(value, str) else " ".join(value),)
+
+
 def _added(old: Value, new: Value) -> Value:
     if isinstance(old, tuple) or isinstance(new, tuple):
-        parts = [each if isinstance(each, tuple) else (" ".join(words_of(each)),) for each in (old, new)]
-        return tuple(part for group in parts for part in group)[-64:]
+        return (*_among(old), *(first + more for first in _among(old) for more in _among(new)))[-64:]
     if isinstance(new, list) or isinstance(old, list):
         return [*words_of(old), *words_of(new)]
     return (old + new)[:MOST]

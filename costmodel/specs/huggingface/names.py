@@ -1,0 +1,38 @@
+"""Names of architectures of HuggingFace: those with a part that is read, and those that are not read."""
+
+from typing import Any
+
+NESTED = {
+    "gemma3": "gemma3_text",
+    "llama4": "llama4_text",
+    "mistral3": "mistral",
+    "qwen2_5_vl": "qwen2_5_vl_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+}
+"""Models of text and images, whose text part is read: their `text_config` is one of these."""
+LEFT_OUT: dict[str, dict[str, Any]] = {
+    "gemma3": {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208},
+}
+"""What a `text_config` leaves out where it is the class's own default."""
+STATE_SPACES = frozenset(
+    """
+    bamba falcon_h1 falcon_mamba granitemoehybrid jamba kimi_linear lfm2 lfm2_moe mamba mamba2 minimax minimax_m1
+    nemotron_h plamo2 qwen3_5 qwen3_5_moe qwen3_next recurrent_gemma rwkv xlstm zamba zamba2
+    """.split()
+)
+"""Models with layers of state spaces or linear attention, which nothing here counts."""
+OTHERS = frozenset(
+    """
+    albert apertus arcee aria bart big_bird biogpt bitnet blenderbot bloom chatglm clip codegen cohere cohere2
+    command-r convbert ctrl dbrx deberta deepseek deepseek_v4 diffllama dinov2 distilbert doge dots1 electra ernie
+    ernie4_5 ernie4_5_moe exaone exaone4 falcon flan-t5 gemma2 gemma3n gemma4 git glm glm4 glm4v gpt_bigcode gpt_j
+    gptj gpt_neo granite granitemoe grok-1 grok helium hunyuan_v1_dense hunyuan_v1_moe idefics internlm internlm2
+    jetmoe kimi_k2 led llava longformer longt5 m2m_100 marian mbart50 megatron-bert minicpm minicpm3 minimax_m2
+    mllama mobilebert modernbert mpnet mpt musicgen nanochat nemotron-nas olmo olmoe opt orion pegasus persimmon phi
+    phimoe phi4mm pixtral prophetnet qwen qwen2_moe qwen2_vl rembert roberta roformer seed_oss skywork smollm
+    smollm3 solar stablelm starcoder2 step3 switch_transformers umt5 vaultgemma vit whisper xglm xlm-roberta xlnet
+    xmod yi
+    """.split()
+)
+"""Other architectures: not misspellings of those that are read."""
