@@ -22,7 +22,7 @@ def figure_of_predictions(predictions: Sequence[Prediction]) -> Figure | None:
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")
     axes = figure.add_subplot()
     shown = told or known
-    across = [each.measured_step_s if told else number for number, each in shown]
+    across = [each.measured_step_s or float(number) for number, each in shown]
     middle = [each.step_s or 0.0 for _, each in shown]
     below = [(each.step_s or 0.0) - (each.step_s_p10 or 0.0) for _, each in shown]
     above = [(each.step_s_p90 or 0.0) - (each.step_s or 0.0) for _, each in shown]
@@ -32,7 +32,7 @@ def figure_of_predictions(predictions: Sequence[Prediction]) -> Figure | None:
     if not told:
         axes.set_xlabel("row")
         return figure
-    ends = (min(*across, *middle), max(*across, *middle))  # pyright: ignore[reportArgumentType]
+    ends = (min(*across, *middle), max(*across, *middle))
     axes.plot(ends, ends, color=BLACK, linewidth=0.8)
     axes.set_xscale("log")
     axes.set_xlabel("measured s; on the line both are the same")
