@@ -88,7 +88,7 @@ class Plan:
 
 def _is_count(value: Any) -> bool:
     """From 0: ZeRO stages begin there, and a degree of 0 is a plan that breaks rules."""
-    return (type(value) is int or (isinstance(value, Integral) and type(value) is not bool)) and value >= 0
+    return type(value) is not bool and isinstance(value, Integral) and int(value) >= 0
 
 
 _KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {

@@ -112,8 +112,8 @@ def _answer(name: str, words: Sequence[str], start: float) -> int:
     content = command.as_json(inputs, answer)
     if directory is not None and files_of is not None and (files := files_of(inputs, answer)) is not None:
         shown = report.kept(lambda: command.show(inputs, answer))
-        index = {"index.html": report.page_of(name, content, shown, files)}
-        report.write(directory, content | _end(start), {**files, **index})
+        whole = content | _end(start)
+        report.write(directory, whole, {**files, "index.html": report.page_of(name, whole, shown, files)})
     if request.json:
         report.print_json(content | _end(start))
     else:

@@ -42,7 +42,8 @@ def completion(shell: str, commands: Mapping[str, Command[Any, Any]]) -> str:
     )
     told = io.StringIO()
     with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
-        tyro.cli(Union[tuple(requests)], prog="equipoise", args=["--tyro-print-completion", shell])  # noqa: UP007
+        every: Any = Union[tuple(requests)]  # noqa: UP007 (of a tuple)
+        tyro.cli(every, prog="equipoise", args=["--tyro-print-completion", shell])
     return told.getvalue().strip()
 
 

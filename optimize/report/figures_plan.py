@@ -158,7 +158,7 @@ def _step_and_memory(inputs: PlanInputs, result: PlanResult, points: np.ndarray)
     title = f"{points.shape[1]:,} plans by memory and step, and the fastest for each size of memory"
     figure, axes = _figure(inputs, title, 4.6, (0.09, 0.13, 0.80, 0.70))
     shown = (gib < 2 * limit) & (step < _WORST_STEP * step.min())
-    scales = {"xscale": "log", "yscale": "log", "bins": "log"}
+    scales: Any = {"xscale": "log", "yscale": "log", "bins": "log"}
     cloud = axes.hexbin(gib[shown], step[shown], gridsize=50, cmap="Greys", mincnt=1, linewidths=0.2, **scales)
     bar = figure.colorbar(cloud, cax=figure.add_axes((0.91, 0.13, 0.02, 0.70)))
     bar.set_label("plans")

@@ -3,8 +3,11 @@
 import functools
 from collections.abc import Sequence
 
+import numpy as np
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
+from optimize import units
 from optimize.diagnosis import Prediction, worst_first
 from optimize.report.drawing import BLACK, PALETTE, files_of
 
@@ -22,21 +25,30 @@ def figure_of_predictions(predictions: Sequence[Prediction]) -> Figure | None:
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")
     axes = figure.add_subplot()
     shown = told or known
-    across = [each.measured_step_s if told else number for number, each in shown]
+    across = [each.measured_step_s or float(number) for number, each in shown]
     middle = [each.step_s or 0.0 for _, each in shown]
     below = [(each.step_s or 0.0) - (each.step_s_p10 or 0.0) for _, each in shown]
     above = [(each.step_s_p90 or 0.0) - (each.step_s or 0.0) for _, each in shown]
     axes.errorbar(across, middle, (below, above), fmt="o", markersize=4, color=PALETTE[0], ecolor=PALETTE[4])
     axes.set_yscale("log")
+    _plain_ticks(axes.yaxis, [value for _, each in shown for value in (each.step_s_p10, each.step_s_p90) if value])
     axes.set_ylabel("predicted s, p10 to p90")
     if not told:
         axes.set_xlabel("row")
         return figure
-    ends = (min(*across, *middle), max(*across, *middle))  # pyright: ignore[reportArgumentType]
+    ends = (min(*across, *middle), max(*across, *middle))
     axes.plot(ends, ends, color=BLACK, linewidth=0.8)
     axes.set_xscale("log")
+    _plain_ticks(axes.xaxis, across)
     axes.set_xlabel("measured s; on the line both are the same")
     for number, each in told[:3]:
         place = (each.measured_step_s or 0.0, each.step_s or 0.0)
         axes.annotate(each.name or f"row {number}", place, (6, -3), textcoords="offset points", fontsize=8)
     return figure
+
+
+def _plain_ticks(axis: Axis, values: Sequence[float]) -> None:
+    """Five numbers over the range, as people write them."""
+    ticks = np.geomspace(min(values), max(values), 5) if min(values) < max(values) else np.array(values[:1])
+    axis.set_ticks(ticks, [units.significant(tick, 2) for tick in ticks])
+    axis.set_ticks([], minor=True)

@@ -51,13 +51,14 @@ def page(title: str, sections: Sequence[tuple[str, Sequence[Part]]]) -> bytes:
 def page_of(command: str, answer: Mapping[str, Any], shown: Sequence[Part], files: Mapping[str, bytes]) -> bytes:
     """The page of a command's answer: what the terminal shows, the figures among the files, and what was asked."""
     title, *rest = shown or [command]
+    made = Text(", ".join(f"{name} {version}" for name, version in answer.get("versions", {}).items()), "dim")
     figures = [content for name, content in files.items() if name.endswith(".png")]
     others = ", ".join(name for name in ("result.json", *files) if not name.endswith((".png", ".svg")))
-    asked = [(name, _value(value)) for name, value in _flat("", answer.get("inputs", {}))]
+    asked = [(name, _value(value)) for name, value in _flat("", answer.get("inputs", {})) if value is not None]
     sections = (
         ("Answer", rest),
         ("Figures", figures),
-        ("What was asked", [(("input", "value"), asked), f"Beside this page: {others}"]),
+        ("What was asked", [(("input", "value"), asked), f"Beside this page: {others}", made]),
     )
     return page(f"equipoise {command}: {title}", sections)
 

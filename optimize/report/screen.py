@@ -29,7 +29,7 @@ def new_console() -> Console:
     console.on_broken_pipe = _broken_pipe
     if (kept := _KEPT.get()) is not None:
         console.width = _WIDEST
-        console.print = lambda *shown, style=None: kept.extend(_part(each, style) for each in shown)
+        setattr(console, "print", lambda *shown, style=None: kept.extend(_part(each, style) for each in shown))  # noqa: B010
     return console
 
 

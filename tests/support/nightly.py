@@ -31,6 +31,9 @@ LONG = (
     "tests/experiments/test_real_steps.py::test_divided_programs",
     # by day: the schemas of what answers in a second
     "tests/cli/test_schemas.py::test_slow_answers_are_as_documented",
+    # by day: eighteen of the twenty
+    "tests/cli/test_everyday.py::test_a_task[which cluster should I buy",
+    "tests/cli/test_everyday.py::test_a_task[one cluster for two jobs]",
     # by day: one of several objectives, seeds, counts or limits
     "tests/clusters/test_joint.py::test_float32_is_within_its_slack",
     "tests/clusters/test_joint.py::test_the_same_seed_gives_the_same_answer",

@@ -1,22 +1,15 @@
-"""Every notebook runs from start to end in a fresh directory, is stored without outputs, and holds no cost formula."""
+"""Every notebook runs from start to end in a fresh directory, is stored with its outputs, and holds no cost formula."""
 
 import ast
-import json
-import os
-import sys
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-import costmodel
-from tests.support import ROOT
+from tests.support.notebooks import NOTEBOOKS, executed, read
 
-NOTEBOOKS = sorted((ROOT / "notebooks").rglob("*.ipynb"))
-KERNEL = "equipoise-tests"
 REQUIRED = {
     "first_steps",
     "loss_in_your_code",
@@ -24,13 +17,10 @@ REQUIRED = {
     "design_a_cluster",
     "calibrate_to_your_machines",
 }
+LARGEST_IMAGE_BYTES = 300_000
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.MatMult)
 
 notebooks = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-
-
-def _read(path: Path) -> NotebookNode:
-    return nbformat.read(path, as_version=4)
 
 
 def _code(notebook: NotebookNode) -> list[NotebookNode]:
@@ -42,22 +32,27 @@ def test_all_are_there():
 
 
 @notebooks
-def test_stored_without_outputs(path: Path):
-    for cell in _code(_read(path)):
-        assert cell.outputs == []
-        assert cell.execution_count is None
+def test_stored_with_outputs(path: Path):
+    """As they were when it ran from start to end: `python -m tests.support.notebooks` does so."""
+    cells = _code(read(path))
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert all(output.output_type != "error" and output.get("name") != "stderr" for output in outputs)
+    images = [output.data["image/png"] for output in outputs if "image/png" in output.get("data", {})]
+    assert images
+    assert all(len(base64.b64decode(image)) < LARGEST_IMAGE_BYTES for image in images)
 
 
 @notebooks
 def test_ends_in_asserts(path: Path):
-    last = ast.parse(_code(_read(path))[-1].source)
+    last = ast.parse(_code(read(path))[-1].source)
     assert last.body
     assert all(isinstance(statement, ast.Assert) for statement in last.body)
 
 
 @notebooks
 def test_holds_no_cost_formula(path: Path):
-    for cell in _code(_read(path)):
+    for cell in _code(read(path)):
         assert list(_formulas(cell.source)) == []
 
 
@@ -114,30 +109,8 @@ def _is_hardware_or_size(name: str) -> bool:
 
 @pytest.mark.slow
 @notebooks
-def test_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    _install_kernel_of_this_python(tmp_path / "jupyter")
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
-    monkeypatch.setenv("PYTHONPATH", _search_path())
-    directory = tmp_path / "work"
-    directory.mkdir()
-    notebook = _read(path)
-    where = {"metadata": {"path": str(directory)}}
-    NotebookClient(notebook, kernel_name=KERNEL, timeout=300, resources=where).execute()  # raises where a cell does
-    assert list(directory.iterdir()) == []
+def test_runs(path: Path, tmp_path: Path):
+    notebook = executed(path, tmp_path)  # raises where a cell does
+    assert list(tmp_path.iterdir()) == []
     outputs = [output for cell in _code(notebook) for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in outputs)
-
-
-def _search_path() -> str:
-    """The kernel imports the same package as these tests."""
-    inherited = os.environ.get("PYTHONPATH")
-    return os.pathsep.join([str(Path(costmodel.__file__).parents[1]), *([inherited] if inherited else [])])
-
-
-def _install_kernel_of_this_python(directory: Path) -> None:
-    """A kernel of the running interpreter, whatever the one that is installed as `python3` runs."""
-    folder = directory / "kernels" / KERNEL
-    folder.mkdir(parents=True)
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    kernel = {"argv": command, "display_name": KERNEL, "language": "python"}
-    (folder / "kernel.json").write_text(json.dumps(kernel))
