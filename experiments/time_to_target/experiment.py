@@ -78,7 +78,7 @@ def in_turn(template: Cluster, pairs: list[Job], budget_usd: float) -> dict[str,
     job = own[-2] if len(own) > 1 else own[0]  # batches are a quarter, half, one and two critical ones
     domain = int(template.tiers[0].usable_size)
     each = quantities(sized(template, domain), domain, 1.0, rent=False).capital_usd / domain
-    counts = legal_counts(job.workload, template, {}, int(budget_usd / each))
+    counts = legal_counts(job.workload, template, {"domain": domain}, int(budget_usd / each))
     for count in sorted((int(count) for count in counts), reverse=True)[:40]:
         cluster = sized(template, count)
         try:
