@@ -84,7 +84,7 @@ class Request:
     deadline_days: Number = None
     """how long training may take"""
     objective: Text = None
-    """time_s (default), step_s, cost_usd, energy_j, tokens_per_usd or tokens_per_j"""
+    """time_s (default), step_s, cost_usd, energy_j, carbon_g, tokens_per_usd or tokens_per_j"""
     sequence: Count = None
     """tokens of one sequence; default: the model's"""
     batch: Count = None

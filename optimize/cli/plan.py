@@ -85,9 +85,9 @@ class Request:
     batch: Text = None
     """sequences of one step, over all accelerators, or a range such as 480:544; default: the model's"""
     objective: Text = None
-    """step_s (default), time_s, cost_usd, energy_j, tokens_per_usd or tokens_per_j"""
+    """step_s (default), time_s, cost_usd, energy_j, carbon_g, tokens_per_usd or tokens_per_j"""
     tokens: Number = None
-    """tokens to train, for time_s, cost_usd and energy_j"""
+    """tokens to train, for time_s, cost_usd, energy_j and carbon_g"""
     fix: Text = None
     """fields of the plan that are not searched, such as `tensor=8,schedule=one_f_one_b`"""
     only: Text = None

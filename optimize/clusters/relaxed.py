@@ -183,7 +183,7 @@ class RelaxedModel:
             return 1.0
         usd, watt = (_sum(law, laid.rates) for law in (self.money.usd, self.money.watt))
         if self.problem.objective.watt_power:
-            return laid.accelerators * watt
+            return self.money.per_watt * laid.accelerators * watt
         usd = usd + self.money.hbm(laid.need_bytes)
         return laid.accelerators * (self.money.per_usd * usd + self.money.per_watt * watt)
 

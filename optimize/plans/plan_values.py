@@ -95,7 +95,7 @@ def _factor(objective: Objective, workload: Workload, cluster: Cluster, domain: 
     if cluster.prices is None:
         raise _unknown(objective, cluster)
     bill = economics(cluster, cluster.prices.base, cluster.accelerators, domain, 1.0, each)
-    price = objective.price(bill.usd_per_step, bill.joule_per_step)
+    price = objective.price(bill.usd_per_step, bill.joule_per_step, cluster.prices.base.carbon_g_per_j)
     if price is None:
         raise _unknown(objective, cluster)
     return float(price) / each if objective.maximised else float(price) * steps

@@ -75,6 +75,7 @@ def quantities(cluster: Cluster, domain: int, train_s: float, rent: bool) -> Qua
         meter_w=math.nan if money.draw is None else float(money.draw.meter_w),
         capital_usd=math.nan if money.bill is None else float(money.bill.usd),
         accelerators=float(cluster.accelerators) * max(1.0, size / domain),
+        carbon_g_per_j=float(cluster.prices.base.carbon_g_per_j),
     )
 
 

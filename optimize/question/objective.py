@@ -2,10 +2,10 @@ r"""What is asked of a cluster and its plans: an objective and limits.
 
 Every objective is a product of powers of three quantities, which are log-convex in the hardware at fixed plans:
 seconds $T$ to train, dollars a second $K$ (the purchase written off over its life, and electricity) and watts $P$
-at the meter, with servers at what is usual in training. So one tangent in logarithms bounds them all. (What `explain`
-tells of one plan goes by how busy its units are: economics.py.)
+at the meter, with servers at what is usual in training; $g$ grams of CO2 a joule. So one tangent in logarithms bounds
+them all. (What `explain` tells of one plan goes by how busy its units are: economics.py.)
 
-    time $T$    cost $T K$    energy $T P$    tokens a dollar $D / (T K)$    tokens a joule $D / (T P)$
+    time $T$    cost $T K$    energy $T P$    CO2 $T P g$    tokens a dollar $D / (T K)$    tokens a joule $D / (T P)$
 """
 
 import dataclasses
@@ -23,6 +23,7 @@ class Objective(enum.Enum):
     time = ("time_s", "s", "seconds to train the tokens")
     cost = ("cost_usd", "USD", "dollars to train the tokens: purchase written off, and electricity", 1.0)
     energy = ("energy_j", "J", "joules to train the tokens, at the meter", 0.0, 1.0)
+    carbon = ("carbon_g", "g", "grams of CO2 of the electricity to train the tokens", 0.0, 1.0, False, True)
     tokens_per_usd = ("tokens_per_usd", "tokens/USD", "tokens for a dollar", 1.0, 0.0, True)
     tokens_per_joule = ("tokens_per_j", "tokens/J", "tokens for a joule at the meter", 0.0, 1.0, True)
 
@@ -34,19 +35,23 @@ class Objective(enum.Enum):
         usd_power: float = 0.0,  # of dollars a second in what is minimised
         watt_power: float = 0.0,  # of watts at the meter in what is minimised
         maximised: bool = False,
+        carbon: bool = False,  # of the grid, by the watts
     ) -> None:
         self.key, self.unit, self.meaning = key, unit, meaning
-        self.usd_power, self.watt_power, self.maximised = usd_power, watt_power, maximised
+        self.usd_power, self.watt_power = usd_power, watt_power
+        self.maximised, self.carbon = maximised, carbon
 
     @property
     def priced(self) -> bool:
         """Whether hardware is paid for, so that more of it can be worse."""
         return bool(self.usd_power or self.watt_power)
 
-    def price(self, usd_per_s: Scalar, meter_w: Scalar) -> Scalar:
+    def price(self, usd_per_s: Scalar, meter_w: Scalar, carbon_g_per_j: Scalar = 0.0) -> Scalar:
         """What multiplies the seconds."""
         if self.usd_power:
             return usd_per_s
+        if self.carbon:
+            return carbon_g_per_j * meter_w
         return meter_w if self.watt_power else 1.0
 
     def reported(self, least: float, tokens: float) -> float:

@@ -140,9 +140,10 @@ class Problem:
             job.weight * self.steps_on(job, training) * seconds for job, seconds in zip(self.jobs, step_s, strict=True)
         )
         watts, bought_usd = meter_w(hardware, self.curves, idle), capital_usd(hardware, self.curves)
-        usd_per_s: Scalar = 0.0
+        usd_per_s, carbon_g_per_j = 0.0, 0.0
         if self.template.prices is not None:
             prices = self.template.prices.base
+            carbon_g_per_j = prices.carbon_g_per_j
             written_off = bought_usd / prices.service_life_s
             usd_per_s = written_off + watts * prices.electricity_usd_per_j
         return Quantities(
@@ -151,6 +152,7 @@ class Problem:
             meter_w=watts,
             capital_usd=bought_usd,
             accelerators=hardware.accelerators,
+            carbon_g_per_j=carbon_g_per_j,
             hardware=hardware,
             step_s=step_s,
         )

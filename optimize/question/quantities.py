@@ -51,13 +51,14 @@ class Quantities:
     meter_w: Scalar
     capital_usd: Scalar
     accelerators: Scalar
+    carbon_g_per_j: Scalar = 0.0  # of the grid
     hardware: Hardware | None = None
     step_s: tuple[Scalar, ...] = ()
 
     def minimised(self, objective: Objective, steps: float) -> Scalar:
         """The quantity whose logarithm a search minimises."""
         seconds = self.train_s / steps if objective is Objective.step else self.train_s
-        return seconds * objective.price(self.usd_per_s, self.meter_w)
+        return seconds * objective.price(self.usd_per_s, self.meter_w, self.carbon_g_per_j)
 
 
 def residuals(limits: Limits, of: Quantities, peak_bytes: float, hbm_bytes: float) -> dict[str, float]:

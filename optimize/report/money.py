@@ -16,8 +16,6 @@ _ROWS: tuple[tuple[str, Callable[[Economics], Scalar], bool], ...] = (
     ("owned, USD a million tokens", lambda case: case.owned_usd, True),
     ("rented, USD a million tokens", lambda case: case.rental_usd, True),
     ("energy, J a token", lambda case: case.joule_per_token, False),
-    ("carbon, g CO2 a million tokens", lambda case: case.carbon_g, True),
-    ("goodput, % of the time", lambda case: 100.0 / case.elapsed, False),
 )
 _WHERE = {"price_usd": "prices", "rental_usd_per_hour": "prices", "power_w": "accelerator"}
 
@@ -25,7 +23,8 @@ _WHERE = {"price_usd": "prices", "rental_usd_per_hour": "prices", "power_w": "ac
 def money_table(economics: EconomicsRange, date: str) -> Table:
     """What a token costs at the base prices and at either end; rows of what is not known are left out."""
     dated = f", prices of {date}" if date else ""
-    table = new_table(f"money and energy{dated}", "base", "low", "high")
+    goodput = f", goodput {units.percent(1.0 / economics.base.elapsed)}"
+    table = new_table(f"money and energy{dated}{goodput}", "base", "low", "high")
     for label, value, for_step in _ROWS:
         scale = _MILLION / economics.base.tokens if for_step else 1.0
         cases = [value(case) for case in (economics.base, economics.low, economics.high)]

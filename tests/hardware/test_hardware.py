@@ -249,3 +249,15 @@ def test_a_second_memory_as_large_as_the_plan_needs():
     assert set(found.status) == {HardwareStatus.solved}
     small = solved(dataclasses.replace(asked, bounds={"second_memory_bytes": (1e6, 1e9)}), 1e-3, [plan])
     assert small.status == (HardwareStatus.memory,)
+
+
+def test_the_least_co2_is_that_of_the_least_energy():
+    """The same hardware, and grams of the grid for each joule."""
+    energy, carbon = (
+        solved(problem(objective=each, limits=Limits(budget_usd=2.2e6)))
+        for each in (Objective.energy, Objective.carbon)
+    )
+    grams = TEMPLATE.prices.base.carbon_g_per_j
+    np.testing.assert_allclose(carbon.value[0], grams * energy.value[0], rtol=2e-3)
+    assert carbon.lower_bound[0] <= carbon.value[0]
+    assert grams == pytest.approx(481 / 3.6e6)

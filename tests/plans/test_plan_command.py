@@ -127,6 +127,7 @@ def test_every_objective(capsys):
         "time_s": ("--tokens", "1e12"),
         "cost_usd": ("--tokens", "1e12"),
         "energy_j": ("--tokens", "1e12"),
+        "carbon_g": ("--tokens", "1e12"),
         "tokens_per_usd": (),
         "tokens_per_j": (),
     }.items():

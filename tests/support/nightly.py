@@ -13,7 +13,10 @@ _USUAL = ("decoder", "encoder", "encoder-decoder", "dlrm", "evoformer", "swin")
 
 LONG = (
     # by day: the notebook of a calibration, the README's example
-    *(f"tests/whole/test_notebooks.py::test_runs[{name}]" for name in ("design_a_cluster", "choose_a_plan")),
+    *(
+        f"tests/whole/test_notebooks.py::test_runs[{name}]"
+        for name in ("design_a_cluster", "choose_a_plan", "time_to_target")
+    ),
     *(f"tests/whole/test_notebooks.py::test_runs[{name}]" for name in ("first_steps", "loss_in_your_code")),
     # by day: the parts of the experiments, and one design from end to end
     "tests/experiments/test_search_quality.py::test_a_quick_run_reports_and_is_taken_up_again",

@@ -16,6 +16,7 @@ REQUIRED = {
     "choose_a_plan",
     "design_a_cluster",
     "calibrate_to_your_machines",
+    "time_to_target",
 }
 LARGEST_IMAGE_BYTES = 300_000
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.MatMult)

@@ -1,0 +1,1 @@
+"""The experiment `independent_subnets`: see `experiment.py`."""

@@ -1,0 +1,52 @@
+"""The phase diagrams: what is soonest at each bandwidth and target, one panel for each number of workers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+COLOURS = {
+    "plain": "#999999",
+    "subnetworks": "#0072B2",
+    "dcgd 1/8": "#E69F00",
+    "diana 1/8": "#009E73",
+    "ef21 1/8": "#CC79A7",
+    "diana 1/8 by server": "#56B4E9",
+    "local 4": "#D55E00",
+    "local 32": "#F0E442",
+}
+
+
+def draw(diagrams: Mapping[str, Any], folder: Path) -> None:
+    """Write `phases`, as PNG and SVG."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context({"font.size": 9, "svg.hashsalt": "equipoise"}):
+        figure = Figure(figsize=(3.4 * len(diagrams) + 1, 3.6), layout="constrained")
+        panels = np.atleast_1d(figure.subplots(1, len(diagrams), sharey=True))
+        for axes, (workers, diagram) in zip(panels, diagrams.items(), strict=True):
+            _panel(axes, workers, diagram)
+        panels[0].set_ylabel("relative squared error to reach")
+        used = [name for name in COLOURS if any(name in np.unique(d["soonest"]) for d in diagrams.values())]
+        from matplotlib.patches import Patch
+
+        figure.legend(handles=[Patch(color=COLOURS[n], label=n) for n in used], loc="outside lower center", ncols=4)
+        for suffix in ("png", "svg"):
+            figure.savefig(folder / f"phases.{suffix}", dpi=150)
+
+
+def _panel(axes: Any, workers: str, diagram: Mapping[str, Any]) -> None:
+    from matplotlib.colors import ListedColormap
+
+    names = list(COLOURS)
+    numbers = np.array([[names.index(name) for name in row] for row in diagram["soonest"]])
+    x, y = np.array(diagram["bandwidths"]) / 1e9, np.array(diagram["targets"])
+    colours = ListedColormap(list(COLOURS.values()))
+    axes.pcolormesh(x, y, numbers, cmap=colours, vmin=-0.5, vmax=len(names) - 0.5, shading="nearest")
+    axes.axhline(diagram["bias"], color="black", linewidth=0.8, linestyle="--")
+    axes.annotate("bias of subnetworks", (x[0], diagram["bias"]), (3, 3), textcoords="offset points", fontsize=7)
+    axes.set(xscale="log", yscale="log", xlim=(x[0], x[-1]), ylim=(y.min(), y.max()))
+    axes.set_xlabel("bandwidth, GB/s")
+    axes.set_title(f"{workers} workers", loc="left")

@@ -1,0 +1,1 @@
+"""The experiment `time_to_target`: see `experiment.py`."""

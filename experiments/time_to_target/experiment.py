@@ -1,0 +1,123 @@
+"""What is gained by choosing shape, tokens, batch, plan and cluster together instead of one after the other?
+
+For each budget a loss to reach as soon as possible. One after the other: the shape and the tokens that take the fewest
+FLOP, the critical batch, as many accelerators of the template as the budget buys, then the best plan on them. Together:
+`optimize.targets.design_for`, with rates of any size and with real parts, and its certificate.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from costmodel import load_cluster
+from costmodel.inputs import Cluster
+from costmodel.measured import FITS
+from costmodel.specs import anchored, load_curves
+from optimize import CommandError, find_plan
+from optimize.clusters import DesignResult
+from optimize.lattice import legal_counts
+from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, quantities, sized
+from optimize.targets import LAW, Target, design_for, jobs_of, scatter, shapes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of the `time_to_target` experiment."""
+
+    budgets_usd: tuple[float, ...] = (1e6, 1e8, 1e9)
+    losses: tuple[float, ...] = (2.4, 2.1, 2.0)
+    """One for each budget, in nats a token."""
+    confidence: float = 0.9
+    template: str = "gb200-nvl72"
+    seconds: float = 60.0
+    """Of each joint answer."""
+    quick: bool = False
+    """The first budget alone."""
+    seed: int = 0
+
+
+def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """Both answers for every budget."""
+    del folder
+    asked = list(zip(config.budgets_usd, config.losses, strict=True))[: 1 if config.quick else None]
+    rows = []
+    for budget_usd, loss in asked:
+        say(f"{budget_usd:.0e} USD to a loss of {loss:g}")
+        rows.append(_row(config, budget_usd, {"loss": loss, "law": LAW, "confidence": config.confidence}))
+    return {"rows": rows}
+
+
+def _row(config: Config, budget_usd: float, target: Target) -> dict[str, Any]:
+    template = load_cluster(config.template)
+    pairs = jobs_of(target, list(shapes(target)), None, scatter(template))
+    one_by_one = in_turn(template, pairs, budget_usd)
+    started, limits = time.monotonic(), Limits(budget_usd=budget_usd)
+    asked = {"curves": anchored(load_curves(), template), "objective": Objective.time, "fixed": {}}
+    joint = design_for(target, pairs, limits, config.seconds, template, config.seed, **asked)
+    spent_s = time.monotonic() - started
+    return {
+        "budget_usd": budget_usd,
+        "target": dict(target),
+        "in_turn": one_by_one,
+        "together": _together(joint),
+        "seconds": spent_s,
+    }
+
+
+def in_turn(template: Cluster, pairs: list[Job], budget_usd: float) -> dict[str, Any] | None:
+    """The shape of the fewest FLOP at the batch nearest to the critical one, all that the budget buys, the best plan.
+
+    None: no plan fits on that many.
+    """
+    shape = pairs[0].workload.name
+    own = sorted((job for job in pairs if job.workload.name == shape), key=lambda job: job.workload.batch)
+    job = own[-2] if len(own) > 1 else own[0]  # batches are a quarter, half, one and two critical ones
+    domain = int(template.tiers[0].usable_size)
+    each = quantities(sized(template, domain), domain, 1.0, rent=False).capital_usd / domain
+    counts = legal_counts(job.workload, template, {"domain": domain}, int(budget_usd / each))
+    for count in sorted((int(count) for count in counts), reverse=True)[:40]:
+        cluster = sized(template, count)
+        try:
+            plan = find_plan(job.workload, cluster, margin=FITS).plans[0]
+        except CommandError:
+            continue
+        steps = float(job.steps_on(float(count), cluster.prices))
+        days = steps * plan.step_s / SECONDS_A_DAY
+        found = {"model": shape, "batch": int(job.workload.batch), "accelerators": count}
+        return found | {"plan": dataclasses.asdict(plan.plan), "days": days}
+    return None
+
+
+def _together(joint: DesignResult) -> dict[str, Any]:
+    """The joint answers, with the least that any other pair of shape and batch can take by its products alone."""
+    assert joint.target is not None
+    answers = {"any_rates": joint.continuous, "real_parts": joint.catalogue}
+    days = {
+        name: None
+        if answer is None
+        else {"days": answer.value / SECONDS_A_DAY, "gap": answer.gap, "accelerators": answer.quantities.accelerators}
+        for name, answer in answers.items()
+    }
+    bounds = [row["products_bound"] / SECONDS_A_DAY for row in joint.target["pairs"]]
+    chosen = {name: joint.target[name] for name in ("model", "batch", "tokens", "day_sooner_usd")}
+    return chosen | days | {"least_days_of_all_pairs": min(bounds, default=math.nan)}
+
+
+def tables(results: Mapping[str, Any]) -> list[Any]:
+    """Days by budget, and the factor between them."""
+    from rich.table import Table
+
+    table = Table("budget", "loss", "in turn: days", "together: days", "gap", "sooner by", "real parts", "seconds")
+    for row in results["rows"]:
+        turn, both = row["in_turn"], row["together"]
+        days = [None if part is None else part["days"] for part in (turn, both["any_rates"], both["real_parts"])]
+        told = ["" if value is None else f"{value:.3g}" for value in days]
+        gap = "" if both["any_rates"] is None else f"{both['any_rates']['gap']:.2%}"
+        factor = "" if None in days[:2] else f"{days[0] / days[1]:.2f}"
+        loss = f"{row['target']['loss']:g}"
+        table.add_row(f"{row['budget_usd']:.0e}", loss, told[0], told[1], gap, factor, told[2], f"{row['seconds']:.0f}")
+    return [table]
