@@ -80,6 +80,9 @@ def main(words: Sequence[str] | None = None) -> Never:
     except BrokenPipeError:  # `equipoise ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
+    compiler = sys.modules.get("costmodel.evaluators.machine_code")
+    if compiler is not None and status in (TERMINATED, INTERRUPTED):
+        compiler.end_compiling()
     _end_now(status)
 
 
