@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,8 @@ from costmodel.pytree import register_pytrees
 MOST_S = 180.0  # that another process may take to compile
 KEPT = 64  # files, the newest; one takes 1 to 10 MB
 _FLAG = "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"
+
+_COMPILING: list["subprocess.Popen[bytes]"] = []
 
 Shapes = tuple[tuple[int, ...], ...]
 """Of each leaf, in order."""
@@ -156,21 +157,30 @@ def _compiled_apart(path: Path, order: bytes) -> bool:
         "-c",
         "from costmodel.evaluators.machine_code import compile_for_another; compile_for_another()",
     ]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     try:
-        subprocess.run(
-            command, input=order, env={**os.environ, **settings}, capture_output=True, timeout=MOST_S, check=True
-        )
+        running = subprocess.Popen(command, env={**os.environ, **settings}, **pipes)
+        _COMPILING.append(running)
+        running.communicate(order, MOST_S)
     except (OSError, subprocess.SubprocessError):
-        return False
+        end_compiling()
     return path.exists()
 
 
+def end_compiling() -> None:
+    """End the processes that compile for this one. (Where nobody does, they finish, and the next process finds it.)"""
+    for running in _COMPILING:
+        running.kill()
+
+
 def compile_for_another() -> None:
-    """Compile what the standard input asks for, and write it: what that other process runs, while this one lives."""
+    """Compile what the standard input asks for, and write it: what that other process runs."""
     import jax
     from jax.experimental import serialize_executable
 
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    end = threading.Timer(MOST_S, os._exit, (1,))
+    end.daemon = True
+    end.start()
     make, trees, shapes, path = pickle.load(sys.stdin.buffer)
     program = _of_packed(make(), trees, shapes)
     arguments = [
@@ -184,12 +194,6 @@ def compile_for_another() -> None:
     files = sorted(Path(path).parent.glob("*.bin"), key=lambda each: each.stat().st_mtime)
     for old in files[:-KEPT]:
         old.unlink(missing_ok=True)
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
 
 
 def _of_packed(program: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes, ...]) -> Callable[..., Any]:

@@ -35,6 +35,9 @@ def main(words: Sequence[str] | None = None) -> Never:
         if not heard:
             raise
         status = TERMINATED if signal.SIGTERM in heard else INTERRUPTED
+    compiler = sys.modules.get("costmodel.evaluators.machine_code")
+    if compiler is not None and status in (TERMINATED, INTERRUPTED):
+        compiler.end_compiling()
     _end_now(status)
 
 

@@ -38,7 +38,7 @@ def search_shared(
 
     `looked` is told of every plan that this process evaluates.
     """
-    start, checkpoint = time.perf_counter(), Checkpoint(sharding, lattice, value, top, exhaustive.CHUNK)
+    checkpoint = Checkpoint(sharding, lattice, value, top, exhaustive.CHUNK)
     foreign, own, finished = checkpoint.read(top)
     numbers = range(sharding.process, chunk_count(lattice), sharding.processes)
     left = [number for number in numbers if number not in finished]
@@ -60,10 +60,10 @@ def search_shared(
             checkpoint.write(best)
     if sharding.process == 0:
         best = best.merged(foreign, top)
-    return best if sharding.processes == 1 else joined(best, sharding, lattice, top, time.perf_counter() - start)
+    return best if sharding.processes == 1 else joined(best, sharding, lattice, top)
 
 
-def joined(best: Best, sharding: Sharding, lattice: Lattice, top: int, searched_s: float) -> Best:
+def joined(best: Best, sharding: Sharding, lattice: Lattice, top: int) -> Best:
     """The best of all processes, in all of them."""
     from jax.experimental import multihost_utils
 
@@ -72,9 +72,7 @@ def joined(best: Best, sharding: Sharding, lattice: Lattice, top: int, searched_
     padded = np.zeros(longest, np.uint8)
     padded[: len(content)] = np.frombuffer(content, np.uint8)
     with standard_output_for_errors():
-        gathered = _within(
-            sharding.wait_s + searched_s, lambda: multihost_utils.process_allgather(padded), sharding, "at the end"
-        )
+        gathered = _within(sharding.wait_s, lambda: multihost_utils.process_allgather(padded), sharding, "at the end")
     best_of_all = Best()
     for part in np.asarray(gathered).reshape(sharding.processes, -1):
         best_of_all = best_of_all.merged(best_from(json.loads(part.tobytes().rstrip(b"\0"))), top)
@@ -96,6 +94,7 @@ def connect(sharding: Sharding) -> None:
             heartbeat_timeout_seconds=never_s,
             shutdown_timeout_seconds=5,
         )
+        jax.devices()  # those of all processes: this waits for the others once more
 
     _within(sharding.wait_s, initialize, sharding, "at the start")
 

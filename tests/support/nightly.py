@@ -50,7 +50,6 @@ LONG = (
     "tests/measured/test_calibrate.py::test_intervals_narrow_where_rows_were_given",
     "tests/measured/test_rows_malformed.py::test_ten_thousand_rows_take_seconds",
     "tests/report/test_report.py::test_figures[pipeline]",
-    *(f"tests/clusters/test_every_count.py::test_nothing_on_any_count_is_below_the_bound[{i}]" for i in (1, 2)),
     *(f"{_SHADOW}[{name}" for name in ("time for", "cost within", "tokens per", "time within both", "energy")),
     "tests/hardware/test_hardware.py::test_the_price_of_memory_agrees_with_solving_again",
     "tests/plans/test_exhaustive.py::test_real_models_against_evaluate[mixtral",
