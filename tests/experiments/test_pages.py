@@ -71,3 +71,10 @@ def test_quick_forms_are_of_experiments_that_there_are():
         for field in fields:
             asked = field.removeprefix("--").removeprefix("no-").replace("-", "_")
             assert asked in runner.find(name).Config.__dataclass_fields__
+
+
+def test_every_experiment_asks_and_answers():
+    for name in runner.names():
+        module = runner.find(name)
+        assert runner.question(module).endswith("?"), name
+        assert callable(module.answer), name
