@@ -80,7 +80,7 @@ def _write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 def answer(results: Mapping[str, Any]) -> list[str]:
     """Three sentences."""
     last, strong = results["returns"]["weak"], results["returns"]["strong"]
-    wins = [each for each in results["degrees"] if each["shapes"] and each["shapes"][0] is not each["plain"]]
+    wins = [each for each in results["degrees"] if each["shapes"] and _ranks(each["shapes"][0]) > 1]
     runs = results["published_runs"]
     first = f"at {wins[0]['accelerators']:,} accelerators" if wins else "at none of the counts"
     shape = wins[0]["shapes"][0] if wins else {"tensor": 1, "pipeline": 1}
@@ -93,6 +93,11 @@ def answer(results: Mapping[str, Any]) -> list[str]:
         f"{last['accelerators'][-1]:,} under weak scaling, and {100 * strong['next_accelerator'][-1]:.0f} % at "
         f"{strong['accelerators'][-1]:,} under strong scaling.",
     ]
+
+
+def _ranks(run: Mapping[str, Any]) -> int:
+    """Model-parallel ranks."""
+    return run["tensor"] * run["pipeline"]
 
 
 def failure(results: Mapping[str, Any]) -> str | None:
