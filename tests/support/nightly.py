@@ -9,6 +9,7 @@ _EDGES = "tests/formulas/test_gradients.py::test_float32_gradients_equal_float64
 _LEFT_OUT = "tests/measured/test_collective_fits.py::test_"
 _ONLY = "tests/plans/test_only.py::test_the_best_of_what_can_be_told_is_that_of_all_plans_that_can"
 _LAUNCH = "tests/plans/test_only.py::test_the_best_plan_as_a_launch_file_is_explained_alike"
+_AGAIN = "tests/experiments/test_papers.py::test_a_second_run_gives_the_same_numbers"
 _USUAL = ("decoder", "encoder", "encoder-decoder", "dlrm", "evoformer", "swin")
 
 LONG = (
@@ -19,6 +20,7 @@ LONG = (
     "tests/experiments/test_search_quality.py::test_a_quick_run_reports_and_is_taken_up_again",
     "tests/experiments/test_codesign.py",
     "tests/experiments/test_papers.py::test_whole_run_with_figures",
+    *(f"{_AGAIN}[{name}]" for name in ("cluster_design", "flexible_plans")),  # by day: three others
     "tests/clusters/test_design_cli.py::test_several_jobs_and_the_screen",
     "tests/clusters/test_design_cli.py::test_rent_from_end_to_end",
     "tests/experiments/test_real_steps.py::test_the_compiled_step",
