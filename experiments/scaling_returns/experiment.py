@@ -43,6 +43,7 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
     within = [n for n in config.counts if n <= config.batch]
     common = (config.model, config.degrees_on)
     results: dict[str, Any] = {
+        "degrees_on": config.degrees_on,
         "weak": weak,
         "strong": list(training.strong(*common, within, config.sequence, config.batch)),
         "degrees": [_degrees(config, n) for n in config.counts],
