@@ -56,14 +56,23 @@ def _overview(ran: Sequence[tuple[ModuleType, Result, Path]]) -> Any:
 
 def _counted(lines: Sequence[Mapping[str, Any]]) -> str:
     kinds = [line["verdict"] for line in lines]
-    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in ("holds", "explained", "fails") if kind in kinds)
+    judged = [f"{kinds.count(kind)} {kind}" for kind in ("holds", "explained", "fails") if kind in kinds]
+    return ", ".join(judged) or f"{len(lines)} beside ours, nothing gates"
 
 
 def _lines(lines: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
-    """The comparisons in full, and what each trust means."""
-    if lines:
-        yield beside.COLUMNS, [beside.cells(line) for line in lines]
-        yield "; ".join(f"{mark}: {words}" for mark, words in beside.trusts(lines).items()) + "."
+    """The comparisons in full, their notes below them, and what each trust means."""
+    if not lines:
+        return
+    notes = list(dict.fromkeys(line["note"] for line in lines if line["note"]))
+    rows = []
+    for line in lines:
+        *told, note = beside.cells(line)
+        rows.append((*told, f"[{notes.index(note) + 1}]" if note else ""))
+    used = [i for i in range(len(beside.COLUMNS)) if any(row[i] for row in rows)]
+    yield [beside.COLUMNS[i] for i in used], [[row[i] for i in used] for row in rows]
+    yield from (f"[{number}] {note}" for number, note in enumerate(notes, 1))
+    yield "; ".join(f"{mark}: {words}" for mark, words in beside.trusts(lines).items()) + "."
 
 
 def _figures(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -187,3 +187,19 @@ def _write(scored: Sequence[Scored], path: Path) -> None:
 def tables(results: Mapping[str, Any]) -> list[Any]:
     """What the terminal shows: the headlines, errors by source, ranks and memory, terms, worst rows."""
     return shown.tables(results)
+
+
+def answer(results: Mapping[str, Any]) -> list[str]:
+    """Three sentences."""
+    last = next(name for name in ("validation", "calibration", "published") if name in results)
+    own, plain = results[last]["headline"], results[last]["baseline"]["headline"]
+    left = results.get("calibration", {}).get("left_out", {}).get("headline")
+    outside = "was not asked for" if left is None else f"has {left['median']:.3f} and {left['p90']:.3f}"
+    worst = results[last]["worst"][0]["reason"] if results[last]["worst"] else "none"
+    return [
+        f"On {own['rows']:,} rows of {own['groups']} sources ({last}) the median of |log(predicted / measured)| is "
+        f"{own['median']:.3f} and the 90th percentile {own['p90']:.3f}, in the mean over sources; one fraction of the "
+        f"peak for all rows gives {plain['median']:.2f} and {plain['p90']:.2f}.",
+        f"Software that the fit did not see (each source of the calibration left out) {outside}.",
+        f"The worst row: {worst}.",
+    ]

@@ -201,3 +201,18 @@ def _sides(value: float | list[float]) -> str:
 def _change(model: dict[str, Any], key: str) -> str:
     moved, best = model[key], model["design"]
     return "no plan" if moved is None else f"{100 * (moved['samples_per_s'] / best['samples_per_s'] - 1):+.1f} %"
+
+
+def answer(results: dict[str, Any]) -> list[str]:
+    """A sentence for each model."""
+    told = []
+    for name, model in results["models"].items():
+        best = model["design"]
+        if best is None:
+            told.append(f"{name}: nothing is feasible.")
+            continue
+        told.append(
+            f"{name}: {best['accelerators']:,} accelerators with {best['hbm_gib']:.0f} GiB of HBM and "
+            f"{best['second_gib']:.0f} GiB beside it train {best['samples_per_s']:.1f} samples/s."
+        )
+    return told

@@ -149,3 +149,15 @@ def _table(name: str, table: Mapping[str, Any]) -> list[str]:
         if isinstance(value, Mapping):
             lines += _table(f"{name}.{key}", value)
     return lines
+
+
+def answer(results: Mapping[str, Any]) -> list[str]:
+    """Three sentences."""
+    about, left = results["provenance"], sorted(results["left_out"], key=lambda row: -row["median"])
+    mean = np.mean([row["median"] for row in results["fit"]])
+    worst = f"the worst source is {left[0]['source']}, at {left[0]['median']:.2f}" if left else "no source was"
+    return [
+        f"{about['rows']:,} rows of {len(about['sources'])} sources and {about['kernels']} kernels were fitted.",
+        f"The medians of |log(predicted / measured)| by source are {mean:.3f} in the mean.",
+        f"Left out of the fit, {worst}.",
+    ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from costmodel.specs import SpecError
 from experiments import beside
 from experiments.cluster_design import figures, real, simulator, sweep
 from experiments.cluster_design.comparisons import beside_published
@@ -25,13 +26,14 @@ class Config:
     bandwidths_gb_per_s: tuple[float, ...] = (5, 10, 20, 30, 50, 75, 100, 150, 200, 400, 1000, 2000)
     """Of the second memory, in each direction."""
     expanded: tuple[int, ...] = (4, 8, 16)
-    """MP that HBM does not hold alone."""
+    """MP that HBM does not hold alone; 8 is always looked at."""
     proved: int = 40
     """Plans whose best rates are solved, the fastest on the template first."""
 
 
 def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """The simulator's runs, footprints, sweep, second memory, scaling; clusters as sold, and the best at equal cost."""
+    _check(config)
     say("sweep")
     runs = {
         name: {"published": simulator.published(table), "ours": simulator.ours(table, folder)}
@@ -50,7 +52,7 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
     results["expansion"] = [
         {"hidden": hidden, **sweep.expansion(degree, sweep.REFERENCE, rates, hidden)}
         for hidden in (True, False)
-        for degree in config.expanded
+        for degree in sorted({*config.expanded, 8})
     ]
     results["scaling"] = sweep.scaling(1e11)
     say("clusters")
@@ -61,6 +63,17 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
     _write_csv(results["sweep"], folder / "sweep.csv")
     figures.draw(results, folder)
     return results
+
+
+def _check(config: Config) -> None:
+    """Raise for settings that mean nothing."""
+    small = [degree for degree in sweep.DEGREES if degree < sweep.REFERENCE]
+    for degree in config.expanded:
+        if degree not in small:
+            allowed = ", ".join(map(str, small))
+            raise SpecError(f"cluster_design: `expanded` holds {degree}; expected what 80 GB do not hold: {allowed}")
+    if config.proved < 1 or min(config.bandwidths_gb_per_s, default=0.0) <= 0:
+        raise SpecError("cluster_design: expected `proved` of 1 or more and `bandwidths_gb_per_s` above 0")
 
 
 def _write_csv(rows: list[Mapping[str, Any]], path: Path) -> None:

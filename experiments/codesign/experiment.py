@@ -6,7 +6,7 @@ of real parts. Then days to train over the money, what the money is spent on, an
 
 import csv
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,3 +116,20 @@ def _points(results: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Points of all models at which something is feasible."""
     for name, model in results["models"].items():
         yield from ((name, point) for point in model["frontier"] if point["value"] is not None)
+
+
+def answer(results: Mapping[str, Any]) -> list[str]:
+    """A sentence for each model with rates of any size, and one for real parts."""
+    told, real = [], []
+    for name, model in results["models"].items():
+        free, sold = model["continuous"], model["catalogue"]
+        if free is not None:
+            days, least = (free[key] / SECONDS_A_DAY for key in ("value", "lower_bound"))
+            count = f"{free['cluster']['accelerators']:,.0f}"
+            told.append(
+                f"{name} trains in {days:.2f} days on {count} of the best rates, and in no less than {least:.2f}."
+            )
+        if sold is not None:
+            count, what = f"{sold['cluster']['accelerators']:,.0f}", sold["cluster"]["name"]
+            real.append(f"{name} {sold['value'] / SECONDS_A_DAY:.1f} days on {count} {what}")
+    return [*told, f"Of real parts the best are: {'; '.join(real)}." if real else "Nothing feasible is sold."]

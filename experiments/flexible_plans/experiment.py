@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,8 +23,10 @@ class Config:
 
     cluster: str = "v100"
     """Whose eight accelerators run the four models."""
-    families: tuple[str, ...] = ("gpt", "swin", "t5", "alphafold2")
-    placements: tuple[str, ...] = ("V", "X", "M", "NN", "NN eager", "mllm", "K")
+    families: tuple[Literal["gpt", "swin", "t5", "alphafold2"], ...] = ("gpt", "swin", "t5", "alphafold2")
+    placements: tuple[Literal["V", "X", "M", "NN", "NN eager", "mllm", "K"], ...] = (
+        "V", "X", "M", "NN", "NN eager", "mllm", "K"
+    )  # fmt: skip
     search_seconds: float = 20.0
     """For the order of each placement at most; they take less than one."""
 

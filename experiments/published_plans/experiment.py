@@ -11,6 +11,7 @@ from math import expm1
 from pathlib import Path
 from typing import Any
 
+from costmodel.specs import SpecError
 from experiments import beside
 from experiments.published_plans import figures, ranks, runs
 
@@ -29,6 +30,8 @@ class Config:
 
 def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Predict each run, rank its plan, draw."""
+    if min(config.most, 1 if config.runs is None else config.runs) < 1:
+        raise SpecError(f"published_plans: `most` is {config.most}, `runs` {config.runs}; expected 1 or more")
     told, own = runs.predicted()[: config.runs], runs.runs()[: config.runs]
     rows = []
     for line, each in zip(told, own, strict=True):

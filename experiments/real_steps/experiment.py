@@ -184,3 +184,15 @@ def _said(row: Mapping[str, Any]) -> Iterator[str]:
 def _megabytes(row: Mapping[str, Any]) -> Iterator[str]:
     for name in ("bytes", "predicted_bytes"):
         yield f"{row[name] / 1e6:.0f}"
+
+
+def answer(results: Any) -> list[str]:
+    """Three sentences."""
+    alone, few, load = results["measure_alone"], results["after_rows"], results["load"]
+    quiet = "a busy machine, which says little" if load["loaded"] else "a quiet machine"
+    return [
+        f"Of {len(results['rows'])} layouts on {quiet}, steps predicted from `equipoise measure` alone are off by "
+        f"{alone['median']:.2f} in the median of |log(predicted / measured)|.",
+        f"After three measured rows they are off by {few['median']:.2f}.",
+        f"Memory is off by {results['memory']:.2f}.",
+    ]

@@ -136,7 +136,9 @@ def _shapes(results: Mapping[str, Any]) -> Iterator[beside.Line]:
     what = "doublings of the count at which MFU rises, strong scaling"
     yield beside.line(what, "none: it falls", "P", _rises([row["mfu"] for row in results["strong"]]), allowed=never)
     yield beside.line("the same of the next accelerator's return", "none: it falls", "P", _rises(gains), allowed=never)
-    onset = next((row["accelerators"] for row in _of(results["weak"], "h100") if row["exposed"] >= 0.05), None)
+    onset = next(
+        (row["accelerators"] for row in _of(results["weak"], results["degrees_on"]) if row["exposed"] >= 0.05), None
+    )
     note = "ours: first count with 5 % of exposed communication; the post gives no criterion"
     told = "beyond all counts" if onset is None else float(onset)
     yield beside.line("H100 from which sharding is bound by communication", 128.0, "S", told, note=note)

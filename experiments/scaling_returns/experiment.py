@@ -43,6 +43,7 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
     within = [n for n in config.counts if n <= config.batch]
     common = (config.model, config.degrees_on)
     results: dict[str, Any] = {
+        "degrees_on": config.degrees_on,
         "weak": weak,
         "strong": list(training.strong(*common, within, config.sequence, config.batch)),
         "degrees": [_degrees(config, n) for n in config.counts],
@@ -80,7 +81,7 @@ def _write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 def answer(results: Mapping[str, Any]) -> list[str]:
     """Three sentences."""
     last, strong = results["returns"]["weak"], results["returns"]["strong"]
-    wins = [each for each in results["degrees"] if each["shapes"] and each["shapes"][0] is not each["plain"]]
+    wins = [each for each in results["degrees"] if each["shapes"] and _ranks(each["shapes"][0]) > 1]
     runs = results["published_runs"]
     first = f"at {wins[0]['accelerators']:,} accelerators" if wins else "at none of the counts"
     shape = wins[0]["shapes"][0] if wins else {"tensor": 1, "pipeline": 1}
@@ -93,6 +94,11 @@ def answer(results: Mapping[str, Any]) -> list[str]:
         f"{last['accelerators'][-1]:,} under weak scaling, and {100 * strong['next_accelerator'][-1]:.0f} % at "
         f"{strong['accelerators'][-1]:,} under strong scaling.",
     ]
+
+
+def _ranks(run: Mapping[str, Any]) -> int:
+    """Model-parallel ranks."""
+    return run["tensor"] * run["pipeline"]
 
 
 def failure(results: Mapping[str, Any]) -> str | None:

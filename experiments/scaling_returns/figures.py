@@ -17,7 +17,7 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
     weak = results["weak"]
     drawn = {
         "generations": lambda: _panels(_split(weak, "cluster", "model", weak[0]["model"]), weak[0]["model"]),
-        "models": lambda: _panels(_split(weak, "model", "cluster", "h100"), "h100"),
+        "models": lambda: _panels(_split(weak, "model", "cluster", results["degrees_on"]), results["degrees_on"]),
         "degrees": lambda: _degrees(results["degrees"]),
         "returns": lambda: _returns(results["returns"]),
         "all_reduce": lambda: _all_reduce(results["all_reduce"]["rows"]),

@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,3 +152,14 @@ def tables(results: dict[str, Any]) -> Iterator[Any]:
 def failure(results: dict[str, Any]) -> str | None:
     """What makes the whole run a failure: an answer below what was told to be a bound."""
     return "; ".join(results["refuted"]) or None
+
+
+def answer(results: Mapping[str, Any]) -> list[str]:
+    """Three sentences."""
+    met = [row for row in results["targets"] if row["met"]]
+    losses, count = results["losses"], len(results["problems"])
+    return [
+        f"Each method had {results['run_s']:g} s ({results['clock']} time) for each of {count} problems.",
+        f"{len(met)} of {len(results['targets'])} targets are met.",
+        f"The solver loses in {len(losses)} places" + (f", first: {losses[0].rstrip('.')}." if losses else "."),
+    ]

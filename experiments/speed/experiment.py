@@ -175,3 +175,15 @@ def _closing_tables(results: dict[str, Any]) -> Iterator[Any]:
         note = f" ({bar['note']})" if bar["note"] and bar["value"] is not None else ""
         table.add_row(bar["name"] + note, value, f"{sign} {bar['bound']:,.0f} {bar['unit']}", words[bar["passed"]])
     yield table
+
+
+def answer(results: dict[str, Any]) -> list[str]:
+    """Three sentences."""
+    bars = results["bars"]
+    missed = [f"{bar['name']} ({bar['value']:.3g} {bar['unit']})" for bar in bars if bar["passed"] is False]
+    first = bars[0]
+    return [
+        f"{first['name'].capitalize()}: {first['value']:,.0f} {first['unit']} (asked {first['bound']:g}).",
+        f"{sum(bar['passed'] is True for bar in bars)} of {len(bars)} bars are met.",
+        "Missed: " + "; ".join(missed) + "." if missed else "None is missed.",
+    ]

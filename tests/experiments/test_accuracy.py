@@ -106,6 +106,7 @@ def test_a_run_writes_scores_tables_and_figures(tmp_path):
     assert results["published"]["headline"]["median"] < results["published"]["baseline"]["headline"]["median"]
     assert len(results["published"]["worst"]) == 20
     assert all(row["reason"] for row in results["published"]["worst"])
+    assert len(accuracy.answer(results)) == 3
     assert len(accuracy.tables(results)) == 4  # headlines, sources, terms, worst rows
     json.dumps(results | {"inputs": dataclasses.asdict(config)})
     assert {"scatter_published.png", "groups_published.svg", "predictions_published.csv"} <= {

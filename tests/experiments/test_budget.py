@@ -158,4 +158,5 @@ def test_a_quick_run(tmp_path, monkeypatch):
     with (folder / "designs.csv").open() as file:
         assert len(list(csv.reader(file))) == 1 + 17
     assert json.loads((folder / "result.json").read_text())["results"]["models"]["gpt3-175b"]["evaluated"] > 1e5
+    assert len(budget_125m.answer(result["results"])) == 1
     assert len(list(budget_125m.tables(result["results"]))) == 2

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from experiments.cluster_design import real, sweep
+from costmodel.specs import SpecError
+from experiments.cluster_design import experiment, real, sweep
 
 
 def test_what_does_not_fit_lies_in_the_second_memory():
@@ -50,3 +51,9 @@ def test_the_best_hardware_costs_what_the_template_costs_and_its_bound_holds():
 def test_more_memory_needs_fewer_accelerators():
     rows = real.recommendation("a100-80gb", (1.0, 4.0))
     assert rows[1]["accelerators"] < rows[0]["accelerators"]
+
+
+@pytest.mark.parametrize("wrong", [{"expanded": (64,)}, {"expanded": (3,)}, {"proved": 0}, {"bandwidths_gb_per_s": ()}])
+def test_wrong_settings_are_refused_in_one_line(wrong, tmp_path):
+    with pytest.raises(SpecError, match="cluster_design: .*expected"):
+        experiment.run(experiment.Config(**wrong), tmp_path, lambda _: None)

@@ -71,3 +71,17 @@ def test_quick_forms_are_of_experiments_that_there_are():
         for field in fields:
             asked = field.removeprefix("--").removeprefix("no-").replace("-", "_")
             assert asked in runner.find(name).Config.__dataclass_fields__
+
+
+ANSWERED = (
+    "accuracy", "budget_125m", "calibrate_defaults", "cluster_design", "codesign", "comp_vs_comm", "flexible_plans",
+    "published_plans", "real_steps", "scaling_returns", "search_quality", "speed",
+)  # fmt: skip
+
+
+def test_every_experiment_asks_and_these_answer():
+    assert set(ANSWERED) <= set(runner.names())
+    for name in runner.names():
+        module = runner.find(name)
+        assert runner.question(module).endswith("?"), name
+        assert name not in ANSWERED or callable(module.answer), name

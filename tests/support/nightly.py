@@ -9,6 +9,7 @@ _EDGES = "tests/formulas/test_gradients.py::test_float32_gradients_equal_float64
 _LEFT_OUT = "tests/measured/test_collective_fits.py::test_"
 _ONLY = "tests/plans/test_only.py::test_the_best_of_what_can_be_told_is_that_of_all_plans_that_can"
 _LAUNCH = "tests/plans/test_only.py::test_the_best_plan_as_a_launch_file_is_explained_alike"
+_AGAIN = "tests/experiments/test_papers.py::test_a_second_run_gives_the_same_numbers"
 _USUAL = ("decoder", "encoder", "encoder-decoder", "dlrm", "evoformer", "swin")
 
 LONG = (
@@ -25,6 +26,7 @@ LONG = (
     "tests/experiments/test_experiments.py::test_speed_runs_and_says_where_its_figures_come_from",
     "tests/experiments/test_real_steps.py::test_a_quick_run_writes_what_the_readme_needs",
     "tests/experiments/test_papers.py::test_whole_run_with_figures",
+    *(f"{_AGAIN}[{name}]" for name in ("cluster_design", "flexible_plans")),  # by day: three others
     "tests/clusters/test_design_cli.py::test_several_jobs_and_the_screen",
     "tests/targets/test_target_loss.py::test_from_a_loss_to_a_cluster",
     # by day: signals of design and plan at some moments
