@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -48,19 +49,22 @@ def packed(tree: Any) -> Packed:
     leaves, structure = jax.tree.flatten(tree)
     if not all(isinstance(leaf, _ARRAYS) for leaf in leaves):
         leaves = [_untraced(leaf) for leaf in leaves]
-    if any(leaf is None or leaf.dtype is not _FLOAT32 for leaf in leaves):
+    known = [leaf for leaf in leaves if leaf is not None and leaf.dtype is _FLOAT32]
+    if len(known) < len(leaves):
         return [], structure, None
-    shapes, of_shape = tuple([leaf.shape for leaf in leaves]), {}
-    for leaf, shape in zip(leaves, shapes, strict=True):
+    shapes, of_shape = tuple([leaf.shape for leaf in known]), {}
+    for leaf, shape in zip(known, shapes, strict=True):
         of_shape.setdefault(shape, []).append(leaf)
     return [np.array(some) for some in of_shape.values()], structure, shapes
 
 
-_FLOAT32, _ARRAYS = np.dtype(np.float32), (np.ndarray, np.float32)
+_FLOAT32: np.dtype[np.float32] = np.dtype(np.float32)
+_ARRAYS: tuple[type, ...] = (np.ndarray, np.float32)
 
 
 def _untraced(leaf: Any) -> np.ndarray | None:
     import jax
+    import jax.core
 
     return np.asarray(leaf) if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) else None
 
@@ -116,12 +120,17 @@ def _folder() -> Path | None:
 def _key(make: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes | None, ...]) -> str:
     """Of what a program depends on: structure and shapes, options, versions, the processor, the sources."""
     import jax
-    import jaxlib
 
-    versions = jax.__version__, jaxlib.__version__, sys.version, os.environ.get("XLA_FLAGS", "")
-    asked = pickle.dumps(make), str(jax.tree.structure(trees)), shapes, COMPILER_OPTIONS, jax.config.jax_enable_x64
+    versions = jax.__version__, metadata.version("jaxlib"), sys.version, os.environ.get("XLA_FLAGS", "")
+    asked = (
+        pickle.dumps(make),
+        str(jax.tree.structure(trees)),
+        shapes,
+        COMPILER_OPTIONS,
+        jax.config.read("jax_enable_x64"),
+    )
     package = getattr(make, "func", make).__module__.partition(".")[0]
-    sources = {__package__.partition(".")[0], package}
+    sources = {__name__.partition(".")[0], package}
     return hashlib.sha256(repr((*asked, *versions, _processor(), *map(_source, sorted(sources)))).encode()).hexdigest()[
         :32
     ]
@@ -157,9 +166,9 @@ def _compiled_apart(path: Path, order: bytes) -> bool:
         "-c",
         "from costmodel.evaluators.machine_code import compile_for_another; compile_for_another()",
     ]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    nowhere, environment = subprocess.DEVNULL, {**os.environ, **settings}
     try:
-        running = subprocess.Popen(command, env={**os.environ, **settings}, **pipes)
+        running = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere)
         _COMPILING.append(running)
         running.communicate(order, MOST_S)
     except (OSError, subprocess.SubprocessError):
@@ -196,7 +205,7 @@ def compile_for_another() -> None:
         old.unlink(missing_ok=True)
 
 
-def _of_packed(program: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes, ...]) -> Callable[..., Any]:
+def _of_packed(program: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Any, ...]) -> Callable[..., Any]:
     """`program` of trees as a program of their packed leaves."""
     import jax
 

@@ -139,7 +139,7 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
     )
     template = named_cluster(given, given.values.get("cluster", TEMPLATE))
     pairs = () if target is None else tuple(_pairs(given, target, template))
-    models, jobs = _jobs(given) if target is None else ((pairs[0].workload.name,), pairs[:1])
+    models, jobs = ((pairs[0].workload.name,), pairs[:1]) if pairs else _jobs(given)
     curves = placed(given.place("curves"), "curves", load_curves, *given.pick("curves").values())
     return DesignInputs(
         jobs=jobs,

@@ -227,8 +227,8 @@ class Name(str):
 def dump_python(settings: Settings, notes: tuple[str, ...]) -> str:
     """A function that changes a configuration."""
     lines = [f"    config.{name} = {value!r}\n" for name, value in settings.items()]
-    made = [re.match(r"\w+", value) for value in settings.values() if isinstance(value, Name)]
-    imports = [f"    from {IMPORTS[match[0]]} import {match[0]}\n\n" for match in made if match and match[0] in IMPORTS]
+    made = [value.partition("(")[0] for value in settings.values() if isinstance(value, Name)]
+    imports = [f"    from {place} import {name}\n\n" for name, place in IMPORTS.items() if name in made]
     return comments(notes) + "def use_plan(config):\n" + "".join(imports + lines) + "    return config\n"
 
 
