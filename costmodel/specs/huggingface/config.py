@@ -71,10 +71,8 @@ def _model_type(mapping: Mapping[str, Any], where: str) -> str:
     if kind is None:
         raise SpecError(f"{where}: `model_type` is missing in this HuggingFace config.json; {nearest('', READERS)}")
     if isinstance(kind, str) and kind in STATE_SPACES:
-        layers = "state spaces or linear attention"
-        raise SpecError(
-            f"{where}: `model_type` is {show(kind)}, whose layers of {layers} are not modelled here; expected a transformer"
-        )
+        layers = f"{show(kind)}, whose layers of state spaces or linear attention are not modelled here"
+        raise SpecError(f"{where}: `model_type` is {layers}; expected a transformer")
     if not isinstance(kind, str) or kind not in (*READERS, *NESTED):
         raise SpecError(f"{where}: `model_type` is {show(kind)}, which is not read; {_meant(kind)}")
     return kind
