@@ -30,15 +30,21 @@ def main(words: Sequence[str] | None = None) -> Never:
         _hear(heard)
         status = _written(words)
     except KeyboardInterrupt:
-        status = TERMINATED if signal.SIGTERM in heard else INTERRUPTED
+        status = _interrupted(heard)
     except Exception:  # of a library that was interrupted while it was loaded
         if not heard:
             raise
-        status = TERMINATED if signal.SIGTERM in heard else INTERRUPTED
+        status = _interrupted(heard)
     compiler = sys.modules.get("costmodel.evaluators.machine_code")
     if compiler is not None and status in (TERMINATED, INTERRUPTED):
         compiler.end_compiling()
     _end_now(status)
+
+
+def _interrupted(heard: Sequence[int]) -> int:
+    with contextlib.suppress(OSError, KeyboardInterrupt):
+        print("equipoise: interrupted before there was an answer", file=sys.stderr)
+    return TERMINATED if signal.SIGTERM in heard else INTERRUPTED
 
 
 def _hear(heard: list[int]) -> None:

@@ -97,6 +97,8 @@ def design(
     stopped = stopped or parts.interrupted
     catalogue = _catalogue(problem, parts) if parts.plans else None
     if continuous is None and catalogue is None:
+        if stopped:
+            raise KeyboardInterrupt  # there is nothing to answer with
         raise nothing(problem, search, parts)
     _check_met(continuous, catalogue)
     one = search if isinstance(search, Progress) and continuous is not None else None
