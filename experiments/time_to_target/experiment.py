@@ -117,7 +117,7 @@ def tables(results: Mapping[str, Any]) -> list[Any]:
         days = [None if part is None else part["days"] for part in (turn, both["any_rates"], both["real_parts"])]
         told = ["" if value is None else f"{value:.3g}" for value in days]
         gap = "" if both["any_rates"] is None else f"{both['any_rates']['gap']:.2%}"
-        factor = "" if None in days[:2] else f"{days[0] / days[1]:.2f}"
+        factor = "" if days[0] is None or days[1] is None else f"{days[0] / days[1]:.2f}"
         loss = f"{row['target']['loss']:g}"
         table.add_row(f"{row['budget_usd']:.0e}", loss, told[0], told[1], gap, factor, told[2], f"{row['seconds']:.0f}")
     return [table]

@@ -137,7 +137,7 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
         deadline_s=None if days is None else SECONDS_A_DAY * days,
     )
     template = named_cluster(given, given.values.get("cluster", TEMPLATE))
-    pairs = () if target is None else tuple(_pairs(given, target, template))
+    pairs: tuple[Job, ...] = () if target is None else tuple(_pairs(given, target, template))
     models, jobs = _jobs(given) if target is None else ((pairs[0].workload.name,), pairs[:1])
     curves = placed(given.place("curves"), "curves", load_curves, *given.pick("curves").values())
     return DesignInputs(
