@@ -54,7 +54,7 @@ class DesignResult:
     seconds: float
     seed: int
     versions: Mapping[str, str]
-    target: Mapping[str, Any] | None = None  # of a loss: `target_loss.design_for`
+    target: Mapping[str, Any] | None = None  # of a loss: `targets.design_for`
 
 
 def design(
