@@ -138,8 +138,11 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
         deadline_s=None if days is None else SECONDS_A_DAY * days,
     )
     template = named_cluster(given, given.values.get("cluster", TEMPLATE))
-    pairs = () if target is None else tuple(_pairs(given, target, template))
-    models, jobs = ((pairs[0].workload.name,), pairs[:1]) if pairs else _jobs(given)
+    if target is None:
+        pairs, (models, jobs) = [], _jobs(given)
+    else:
+        pairs = _pairs(given, target, template)
+        models, jobs = (pairs[0].workload.name,), (pairs[0],)
     curves = placed(given.place("curves"), "curves", load_curves, *given.pick("curves").values())
     return DesignInputs(
         jobs=jobs,
@@ -155,7 +158,7 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
         margin=given.values.get("margin", FITS),
         failures=given.values.get("failures", "base"),
         target=target,
-        pairs=pairs,
+        pairs=tuple(pairs),
         out=Path(given.values["out"]) if "out" in given.values else None,
     )
 

@@ -58,7 +58,7 @@ class DesignResult(Shown):
     versions: Mapping[str, str]
     jobs: tuple[Job, ...]
     template: Cluster
-    target: Mapping[str, Any] | None = None  # of a loss: `target_loss.design_for`
+    target: Mapping[str, Any] | None = None  # of a loss: `targets.design_for`
 
 
 def design(

@@ -35,11 +35,11 @@ class Objective(enum.Enum):
         usd_power: float = 0.0,  # of dollars a second in what is minimised
         watt_power: float = 0.0,  # of watts at the meter in what is minimised
         maximised: bool = False,
-        carbon: bool = False,  # of the grid, by the watts
+        emits: bool = False,  # grams of CO2 of the grid, by the watts
     ) -> None:
         self.key, self.unit, self.meaning = key, unit, meaning
         self.usd_power, self.watt_power = usd_power, watt_power
-        self.maximised, self.carbon = maximised, carbon
+        self.maximised, self.emits = maximised, emits
 
     @property
     def priced(self) -> bool:
@@ -50,7 +50,7 @@ class Objective(enum.Enum):
         """What multiplies the seconds."""
         if self.usd_power:
             return usd_per_s
-        if self.carbon:
+        if self.emits:
             return carbon_g_per_j * meter_w
         return meter_w if self.watt_power else 1.0
 

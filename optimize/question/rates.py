@@ -99,7 +99,7 @@ def money(template: Cluster, curves: Curves, objective: Objective) -> Money:
     memory, second = c.hbm_usd, float(template.accelerator.second_memory_bytes)
     per_usd = 1.0 / prices.service_life_s if objective.usd_power else 0.0
     per_joule = prices.electricity_usd_per_j if objective.usd_power else 1.0
-    per_joule = prices.carbon_g_per_j if objective.carbon else per_joule
+    per_joule = prices.carbon_g_per_j if objective.emits else per_joule
     return Money(
         usd=PowerSum(np.array([_amount(*law) for law in usd]), np.array([law.exponent for _, law in usd])),
         watt=PowerSum(np.array([_amount(*law) for law in watt]), np.array([law.exponent for _, law in watt])),

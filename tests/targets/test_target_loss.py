@@ -16,7 +16,7 @@ from optimize.clusters import evolve
 from optimize.question import Job, Limits, Objective
 from optimize.status import CommandError
 from optimize.targets import bound, jobs_of, least_loss, shapes, sure_tokens
-from optimize.targets.target_loss import asker, choose, prices
+from optimize.targets.design_for import asker, choose, prices
 
 TARGET = {"loss": 2.2, "law": "besiroglu-2024", "confidence": 0.9}
 EVEN = TARGET | {"confidence": 0.5}
