@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from optimize import report, units
 from optimize.cli.command import AMOUNT, Command, Count, Number, Switch, Text, given, placed
 from optimize.cli.inputs import Given, fixed_fields, job, merge
 from optimize.cli.launching import chosen_framework, launch_text, launched
+from optimize.cli.plan_json import found_json, launch_by, only_json, ranked_json, row_json, runner_up_json
 from optimize.cli.plan_ranges import RANGE, ranges, search_ranges, with_machine
 from optimize.diagnosis import step_interval_s
 from optimize.lattice import count, plan_precision
@@ -26,19 +26,15 @@ from optimize.plans import (
     PlanInputs,
     PlanResult,
     PlanTable,
-    Ranked,
     Row,
-    RunnerUp,
     Sharding,
     check_checkpoint,
     connect,
     find_launchable,
     find_plan,
     find_plan_for,
-    launchers,
     nearby,
     nothing_legal,
-    refusals,
     restriction_cost,
     search_shared,
 )
@@ -269,23 +265,23 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
         "unit": result.unit,
         "value": result.value,
         "lower_bound": result.lower_bound,
-        "plans": [_ranked(plan) for plan in result.plans],
-        "simplest": None if result.simplest is None else _ranked(result.simplest),
-        "runner_ups": [_runner_up(each) for each in result.runner_ups],
+        "plans": [ranked_json(plan) for plan in result.plans],
+        "simplest": None if result.simplest is None else ranked_json(result.simplest),
+        "runner_ups": [runner_up_json(each) for each in result.runner_ups],
         "restriction": result.restriction,
         "evaluations": result.evaluations,
         "plans_in_lattice": result.plans_in_lattice,
         "fitting": result.fitting,
         "elasticities": {e.parameter.key: e.value for e in result.elasticities},
         "validation": best.validation.as_json(),
-        "launch_by": _launch_by(inputs, answer),
-        "nearby": {"fewer": _row_json(less), "batch": _row_json(other)},
-        "range": None if answer.found is None else _found_json(answer.found),
+        "launch_by": launch_by(result, job, answer.each),
+        "nearby": {"fewer": row_json(less), "batch": row_json(other)},
+        "range": None if answer.found is None else found_json(answer.found),
         "table": None if table is None else {"file": "plans.csv.gz", "rows": table.rows, "of": table.seen},
         "seed": result.seed,
     }
     if inputs.only is not None:
-        content |= {"only": _only_json(inputs.only, answer)}
+        content |= {"only": only_json(inputs.only, result, answer.best_of_all)}
     if inputs.launch is not None:
         inputs = answer.job or inputs
         framework, plan = chosen_framework(inputs), launched(inputs, answer.result, answer.layers)
@@ -295,60 +291,6 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
             "launch_elsewhere": list(framework.elsewhere(plan)),
         }
     return content if answer.layers is None else content | {"layers": answer.layers.as_json()}
-
-
-def _launch_by(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
-    """By framework: whether it can launch the best plan, why not, and the best plan that it can."""
-    own = answer.job or inputs
-    run = answer.result.plan, own.workload, own.cluster
-    why, names = refusals(*run), launchers(*run)
-    told: dict[str, Any] = {name: {"can": name in names, "cannot": why.get(name)} for name in FRAMEWORKS}
-    least = min((value for value, _ in answer.each.values()), default=math.nan)
-    for name, (value, own) in answer.each.items():
-        told[name] |= {"plan": dataclasses.asdict(own), "behind": value / least - 1}
-    return told
-
-
-def _row_json(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A row of a range, its plan as fields."""
-    return None if row is None else {**row, "plan": dataclasses.asdict(row["plan"])} if "plan" in row else dict(row)
-
-
-def _found_json(found: Mapping[str, Any]) -> dict[str, Any]:
-    left_out = ("best", "rows", "curve", "fixed")
-    rows = {name: [_row_json(row) for row in found[name]] for name in ("rows", "curve")}
-    return {"best": _row_json(found["best"]), **rows, **{k: v for k, v in found.items() if k not in left_out}}
-
-
-def _ranked(ranked: Ranked) -> dict[str, Any]:
-    return {
-        "plan": dataclasses.asdict(ranked.plan),
-        "value": ranked.value,
-        "gap": ranked.gap,
-        "step_s": ranked.step_s,
-        "mfu": ranked.mfu,
-        "peak_bytes": ranked.peak_bytes,
-        "fits_probability": ranked.validation.fits_probability,
-        "reason": ranked.reason,
-    }
-
-
-def _runner_up(each: RunnerUp) -> dict[str, Any]:
-    change = each.wins_with
-    return {
-        "plan": dataclasses.asdict(each.plan),
-        "behind": each.behind,
-        "wins_with": None if change is None else {"parameter": change.parameter.key, "factor": change.factor},
-    }
-
-
-def _only_json(framework: str, answer: Answer) -> dict[str, Any]:
-    best = answer.best_of_all
-    return {
-        "framework": framework,
-        "cost": restriction_cost(answer.result, best),
-        "best_of_all": None if best is None else {"plan": dataclasses.asdict(best.plan), "value": best.value},
-    }
 
 
 def files(inputs: PlanInputs, answer: Answer) -> dict[str, bytes] | None:

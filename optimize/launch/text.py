@@ -227,7 +227,7 @@ class Name(str):
 def dump_python(settings: Settings, notes: tuple[str, ...]) -> str:
     """A function that changes a configuration."""
     lines = [f"    config.{name} = {value!r}\n" for name, value in settings.items()]
-    made = [value.partition("(")[0] for value in settings.values() if isinstance(value, Name)]
+    made = {match[0] for v in settings.values() if isinstance(v, Name) and (match := re.match(r"\w+", v))}
     imports = [f"    from {place} import {name}\n\n" for name, place in IMPORTS.items() if name in made]
     return comments(notes) + "def use_plan(config):\n" + "".join(imports + lines) + "    return config\n"
 

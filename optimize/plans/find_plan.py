@@ -14,7 +14,7 @@ from costmodel.inputs import Cluster, Workload
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import SpecError, expect, nearest
 from optimize.diagnosis import Validation, elasticities, validate
-from optimize.lattice import SEARCHED, Lattice, lattice, plan_precision
+from optimize.lattice import CHUNK, SEARCHED, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS, framework_at
 from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
@@ -27,7 +27,7 @@ from optimize.plans.runner_ups import runner_ups
 from optimize.status import CommandError, Status
 from optimize.versions import versions
 
-ENUMERATED = exhaustive.COMPILE_FROM
+ENUMERATED = 2 * CHUNK
 """Plans up to which all are evaluated; beyond, as many as the proof needs (`row_bounds`)."""
 AMONG = (1, 8, 64)
 """Plans that are checked for each one told, more and more until one fits in every stage."""

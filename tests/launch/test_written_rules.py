@@ -197,11 +197,13 @@ def without_groups(workload):
 
 def test_a_number_format_is_not_chosen_for_what_goes_with_it():
     """MaxText overlaps tensor traffic in 8 bits alone; the search stays in 16."""
-    from optimize.plans.restricted import in_usual_formats
+    from optimize.plans.restricted import narrowed
 
-    alternatives, usual = FRAMEWORKS["maxtext"].alternatives, {"precision": "bf16"}
-    kept = in_usual_formats(alternatives, {}, usual)
-    assert 0 < len(kept) < len(alternatives)
-    assert all("bf16" in each["precision"] for each in kept)
-    assert len(in_usual_formats(alternatives, {"precision": "fp8_tensor"}, usual)) == len(alternatives)
-    assert len(in_usual_formats(alternatives, {}, {"precision": "fp16"})) == len(alternatives)
+    framework, usual = FRAMEWORKS["maxtext"], {"precision": "bf16"}
+    kept = narrowed(framework, {}, usual)
+    assert 0 < len(kept) < len(framework.alternatives)
+    assert all(fields["precision"] == "bf16" for fields in kept)
+    assert all(
+        fields["precision"] == "fp8_tensor" for fields in narrowed(framework, {"precision": "fp8_tensor"}, usual)
+    )
+    assert narrowed(framework, {}, {"precision": "fp16"})
