@@ -163,6 +163,8 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
     if plan.zero_stage == 0 and plan.gradient_dtype != plan.precision:
         wanted = f"{plan.precision} with `zero_stage` 0"
         yield f"`gradient_dtype` is {plan.gradient_dtype}; DeepSpeed adds gradients up in {wanted}"
+    if plan.context > 1 and plan.pipeline > 1:
+        yield f"`context` is {plan.context} with `pipeline` {plan.pipeline}; Ulysses goes without a pipeline's topology"
     if plan.expert > 1 and plan.tensor > 1:
         yield f"`expert` is {plan.expert} with `tensor` {plan.tensor}; AutoEP does not go with AutoTP"
     if plan.zero_stage == 3 and plan.expert > 1 and plan.context > 1:
@@ -175,7 +177,7 @@ def elsewhere(plan: Plan) -> Iterator[str]:
     """What the training script does."""
     yield "the model and the length of its sequences, in the training script"
     if plan.pipeline > 1 and plan.tensor > 1:
-        degrees = f"num_pp={plan.pipeline}, num_mp={plan.tensor}, num_dp={plan.data * plan.context}"
+        degrees = f"num_pp={plan.pipeline}, num_mp={plan.tensor}, num_dp={plan.data}"
         yield f"PipelineModule(layers, topology=PipeModelDataParallelTopology({degrees})) in the training script"
     elif plan.pipeline > 1:
         yield f"PipelineModule(layers, num_stages={plan.pipeline}) in the training script"
