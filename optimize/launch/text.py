@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from costmodel.specs import SpecError
+from costmodel.specs import SpecError, show
 from optimize.launch import shell
 
 Settings = dict[str, Any]
@@ -187,14 +187,18 @@ def parse_yaml(text: str) -> Settings:
     """Nested or flat `name: value` as dotted names; also `name=value` words of a command line."""
     settings: Settings = {}
     path: list[tuple[int, str]] = []
-    for line in text.splitlines():
+    listed = re.search(r"^\s*- ", text, re.MULTILINE)  # items of a list repeat their names
+    for number, line in enumerate(text.splitlines(), 1):
         matched = re.match(r"^(\s*)([\w.]+):(?:\s+(.*))?$", re.sub(r"(^|\s)#.*$", "", line).rstrip())
         if not matched:
             continue
         depth, name, value = len(matched[1]), matched[2], (matched[3] or "").strip()
         path = [(d, n) for d, n in path if d < depth]
         if value:
-            settings[".".join([*(n for _, n in path), name])] = literal(value)
+            name = ".".join([*(n for _, n in path), name])
+            if not listed and settings.get(name, literal(value)) != literal(value):
+                raise SpecError(f"line {number}: `{name}` is {show(settings[name])} and {value}; expected it once")
+            settings[name] = literal(value)
         else:
             path.append((depth, name))
     return settings

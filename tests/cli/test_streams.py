@@ -105,3 +105,10 @@ def test_a_warning_is_one_line_and_said_once(capsys, monkeypatch):
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert "it is compiled anew (delete the folder)" in err
+
+
+def test_a_key_twice_in_yaml(capsys, tmp_path):
+    plan = tmp_path / "config.yml"
+    plan.write_text("ici_fsdp_parallelism: 8\nici_tensor_parallelism: 2\nici_tensor_parallelism: 4\n")
+    told = refusal(capsys, "explain", "--model", "llama3-8b", "--cluster", "h100", "--plan", plan)
+    assert "line 3: `ici_tensor_parallelism` is 2 and 4; expected it once" in told
