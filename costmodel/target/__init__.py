@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from costmodel.target.phases import phases as phases
     from costmodel.target.phases import step_of as step_of
     from costmodel.target.phases import winners as winners
+    from costmodel.target.scaling import LAW as LAW
     from costmodel.target.scaling import LAWS as LAWS
     from costmodel.target.scaling import Law as Law
     from costmodel.target.scaling import best_parameters as best_parameters

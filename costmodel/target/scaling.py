@@ -25,6 +25,8 @@ LAWS: Mapping[str, Law] = {
 }
 """Constants by publication: Hoffmann et al. 2022 (arXiv 2203.15556), approach 3, whose intervals are too narrow, and
 Besiroglu et al. 2024 (arXiv 2404.10102), the refit of its figure, with standard errors below."""
+LAW = "besiroglu-2024"
+"""The one that is taken where none is named."""
 STANDARD_ERRORS: Law = {"floor": 0.03, "alpha": 0.02, "beta": 0.02}
 """Of the refit, as published (A 124.6 and B 1293 besides, which are mostly those of the exponents again)."""
 CRITICAL_BATCH = {"tokens": 2.1e8, "power": 0.21}

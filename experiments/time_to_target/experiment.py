@@ -17,11 +17,12 @@ from costmodel import load_cluster
 from costmodel.inputs import Cluster
 from costmodel.measured import FITS
 from costmodel.specs import anchored, load_curves
+from costmodel.target import LAW
 from optimize import CommandError, find_plan
 from optimize.clusters import DesignResult
 from optimize.lattice import legal_counts
 from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, quantities, sized
-from optimize.targets import LAW, Target, design_for, jobs_of, scatter, shapes
+from optimize.targets import Target, design_for, jobs_of, scatter, shapes
 
 
 @dataclass(frozen=True, kw_only=True)

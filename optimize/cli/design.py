@@ -20,7 +20,7 @@ from costmodel.specs import (
     load_workload,
     one_of,
 )
-from costmodel.target import LAWS
+from costmodel.target import LAW, LAWS
 from optimize import report
 from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, Switch, Text, given, placed
 from optimize.cli.inputs import Given, fixed_fields, merge, named_cluster
@@ -28,7 +28,7 @@ from optimize.cli.jobs import read_jobs
 from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult, design
 from optimize.progress import clock
 from optimize.question import FAILURES, RENTALS, SECONDS_A_DAY, Job, Limits, Objective
-from optimize.targets import LAW, design_for, jobs_of, scatter, shapes
+from optimize.targets import design_for, jobs_of, scatter, shapes
 from optimize.versions import SCHEMA
 
 TEMPLATE = "gb200-nvl72"

@@ -108,6 +108,8 @@ def monotone(points: list[Mapping[str, Any]], limit: str, maximised: bool) -> li
     """Points in the order of the limit, none worse than one with less of it, whose answer it takes (it is allowed)."""
     kept: list[Mapping[str, Any]] = []
     for point in sorted(points, key=lambda point: point[limit]):
+        if kept and kept[-1]["value"] is not None and point["lower_bound"] is None:
+            continue  # time was up before anything was known of it
         if kept and _better(kept[-1], point, maximised):
             inherited = {**kept[-1], limit: point[limit], "lower_bound": point["lower_bound"]}
             bound = inherited["lower_bound"]

@@ -4,11 +4,9 @@ from typing import Any
 
 from costmodel.formulas import STATE_BYTES, Breakdown, Cost
 from costmodel.inputs import Workload, parameters
-from costmodel.target import LAWS, campaign, floor_of, plain, tokens_at_batch, tokens_for
+from costmodel.target import LAW, LAWS, campaign, floor_of, plain, tokens_at_batch, tokens_for
 from optimize.diagnosis.inputs import Inputs
 from optimize.status import CommandError, Status
-
-LAW = "besiroglu-2024"
 
 
 def tokens_to(workload: Workload, loss: float) -> float:

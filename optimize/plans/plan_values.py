@@ -14,7 +14,7 @@ from costmodel import Exact, as_floats
 from costmodel.formulas import Breakdown, Cost, breakdown, economics, parts
 from costmodel.inputs import Cluster, Workload
 from optimize.lattice import Chunk
-from optimize.question import Objective
+from optimize.question import Job, Objective
 from optimize.status import CommandError, Status
 
 _EXACT = Exact(np)
@@ -87,18 +87,20 @@ def _by_key(key: str) -> Objective:
 
 
 def _factor(objective: Objective, workload: Workload, cluster: Cluster, domain: int, tokens: float | None) -> float:
-    """The value of a step of one second."""
+    """The value of a step of one second, with what failures add to the clock."""
     each = float(workload.batch * workload.sequence)
-    steps = (tokens or each) / each
+    if objective is Objective.step:
+        return 1.0
+    steps = Job(workload=workload, tokens=tokens or each).steps_on(cluster.accelerators, cluster.prices)
     if not objective.priced:
-        return 1.0 if objective is Objective.step else steps
+        return steps
     if cluster.prices is None:
         raise _unknown(objective, cluster)
     bill = economics(cluster, cluster.prices.base, cluster.accelerators, domain, 1.0, each)
     price = objective.price(bill.usd_per_step, bill.joule_per_step, cluster.prices.base.carbon_g_per_j)
     if price is None:
         raise _unknown(objective, cluster)
-    return float(price) / each if objective.maximised else float(price) * steps
+    return float(price) * steps / (tokens or each) if objective.maximised else float(price) * steps
 
 
 def _unknown(objective: Objective, cluster: Cluster) -> CommandError:

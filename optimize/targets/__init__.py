@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from optimize.targets.design_for import bound as bound
     from optimize.targets.design_for import design_for as design_for
     from optimize.targets.methods import find_method as find_method
-    from optimize.targets.pairs import LAW as LAW
     from optimize.targets.pairs import Target as Target
     from optimize.targets.pairs import jobs_of as jobs_of
     from optimize.targets.pairs import least_loss as least_loss

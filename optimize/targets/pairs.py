@@ -27,7 +27,6 @@ from costmodel.target import (
 from optimize.question import Job
 from optimize.status import CommandError, Status
 
-LAW = "besiroglu-2024"
 SAMPLES = 1000
 BATCHES = (0.25, 0.5, 1.0, 2.0)  # of the critical one
 SPREAD = 3.0  # of parameters, about those that take the fewest FLOP

@@ -227,6 +227,13 @@ def test_large_lattices_are_thinned_in_words():
     assert thinned([MODEL], ASKED.machine, {"schedule": "one_f_one_b", "context": 1})[1] == ()
 
 
+def test_points_that_time_was_up_for_are_left_out_of_a_frontier():
+    nothing = {"value": None, "lower_bound": None, "gap": None}
+    known = {"budget_usd": 2.0, "value": 5.0, "lower_bound": 4.0, "gap": 0.25}
+    points = [nothing | {"budget_usd": 3.0}, known, nothing | {"budget_usd": 1.0}]
+    assert monotone(points, "budget_usd", maximised=False) == [nothing | {"budget_usd": 1.0}, known]
+
+
 def test_more_money_is_never_worse(searched):
     points, _ = frontier(joint.search, problem(), "budget_usd", [3e6, 0.8e6], 600.0, searched)
     points = monotone(points, "budget_usd", maximised=False)
