@@ -101,12 +101,13 @@ def _environments(directory: str) -> dict[bool, dict[str, str]]:
     """Environments of processes without and with a compilation cache."""
     cache = os.path.join(directory, CACHED)
     os.mkdir(cache)
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XDG_CACHE"))}
     return {
         False: {**plain, "JAX_ENABLE_COMPILATION_CACHE": "false"},
         True: {
             **plain,
             "JAX_COMPILATION_CACHE_DIR": cache,
+            "XDG_CACHE_HOME": cache,
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         },
@@ -116,9 +117,11 @@ def _environments(directory: str) -> dict[bool, dict[str, str]]:
 def _time(start: Start, environment: dict[str, str]) -> tuple[float, str]:
     """Seconds from start to exit, and the message of a process that failed."""
     command = [sys.executable, *start.arguments]
-    before = time.perf_counter()
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    elapsed = time.perf_counter() - before
+    with tempfile.TemporaryDirectory() as empty:  # no programs from before, unless a cache is named
+        environment = {"XDG_CACHE_HOME": empty, **environment}
+        before = time.perf_counter()
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        elapsed = time.perf_counter() - before
     if not done.returncode:
         return elapsed, ""
     return elapsed, (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}")[-MAX_FAILURE:]

@@ -166,7 +166,7 @@ def _one(
         (best.plan,),
         log_bound=search.log_bound,
         evaluations=search.evaluations + solved.evaluations,
-        shadow_prices=shadow_prices(problem, (best.plan,), solved),
+        shadow_prices={} if search.interrupted else shadow_prices(problem, (best.plan,), solved),
         bound_is=f"every plan on {told_counts(search)} was bounded over all hardware that the limits allow",
     )
     return answer, search
@@ -188,7 +188,7 @@ def _several(
         best.plans,
         log_bound=search.log_bound,
         evaluations=search.evaluations,
-        shadow_prices=shadow_prices(problem, best.plans, best.solved),
+        shadow_prices={} if search.interrupted else shadow_prices(problem, best.plans, best.solved),
         bound_is=f"every plan of every job on {told_counts(search)} was bounded over the hardware that the jobs share",
     )
     return answer, search

@@ -9,6 +9,7 @@ sizes, the best are kept (mu + lambda). What comes out is polished by the convex
 
 import dataclasses
 import functools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -52,13 +53,17 @@ class _Born(NamedTuple):
         return dataclasses.replace(points, accelerators=self.accelerators.astype(float))
 
 
-def evolve(problem: Problem, seed: int) -> tuple[list[Found], int]:
-    """The best different plans, best first, and how many were evaluated."""
+def evolve(problem: Problem, seed: int) -> Iterator[tuple[list[Found], int]]:
+    """The best different plans, best first, and how many were evaluated since: early ones, and then the last."""
     decoder, generator = _Decoder(problem), np.random.default_rng(seed)
     if not len(decoder.rows["tensor"]):
-        return [], 0
-    lives = [_live(decoder, generator.random((2 * CHILDREN, decoder.genes)), generator, YOUNG) for _ in range(LIVES)]
-    return decoder.found(_live(decoder, np.concatenate(lives), generator, GENERATIONS)), decoder.evaluations
+        return
+    lives = []
+    for life in range(LIVES):
+        lives.append(_live(decoder, generator.random((2 * CHILDREN, decoder.genes)), generator, YOUNG))
+        if life == 0:
+            yield decoder.found(lives[0]), decoder.counted()
+    yield decoder.found(_live(decoder, np.concatenate(lives), generator, GENERATIONS)), decoder.counted()
 
 
 def _live(decoder: "_Decoder", population: np.ndarray, generator: np.random.Generator, generations: int) -> np.ndarray:
@@ -101,6 +106,11 @@ class _Decoder:
     def genes(self) -> int:
         """Of one individual: degrees, microbatch, four axes of options, rates."""
         return len(_DEGREES) + 1 + 4 + len(RATES)
+
+    def counted(self) -> int:
+        """Evaluations since this was last asked."""
+        found, self.evaluations = self.evaluations, 0
+        return found
 
     @functools.cached_property
     def _tree(self):

@@ -19,7 +19,9 @@ def told_counts(search: Progress | MixProgress) -> str:
 
 
 def nothing(problem: Problem, search: Progress | MixProgress | None, parts: PartsProgress) -> CommandError:
-    """There is no answer: none is possible, or time was up before one was found."""
+    """There is no answer: none is possible, or time was up, or a signal came, before one was found."""
+    if parts.interrupted or (search is not None and search.interrupted):
+        return CommandError(Status.incomplete, "interrupted before there was an answer")
     if problem.limits.rent:
         status = Status.infeasible if parts.listed and not parts.left_over else Status.out_of_time
         return CommandError(status, _nothing_rented(problem, parts))

@@ -23,7 +23,7 @@ from costmodel.inputs import PlanPoint
 from optimize.clusters.bounding import close, expand, families_of, polish, scan
 from optimize.clusters.counts import cell_bounds, cells, near_grid
 from optimize.clusters.descent import again, descend
-from optimize.clusters.evolution import evolve
+from optimize.clusters.evolution import Found, evolve
 from optimize.clusters.progress import TOLERANCE, Cell, Open, Progress, Relaxed
 from optimize.clusters.rounding import modes, nearest
 from optimize.clusters.screening import warm_up
@@ -127,11 +127,15 @@ def _descend(
 
 
 def offer_evolved(progress: Progress, every: list[Cell], seed: int) -> None:
-    """Polish the best plans that evolution finds, on the best counts that it finds."""
-    found, evaluations = evolve(progress.problem, seed)
-    progress.evaluations += evaluations
+    """Polish the best plans that evolution finds, on the best counts that it finds; early ones on the best alone."""
+    for counts, (found, evaluations) in zip((1, EVOLVED), evolve(progress.problem, seed), strict=False):
+        progress.evaluations += evaluations
+        _offer(progress, every, found, counts)
+
+
+def _offer(progress: Progress, every: list[Cell], found: list[Found], counts: int) -> None:
     of_count = {cell.accelerators: cell for cell in every}
-    for count in list(dict.fromkeys(each.accelerators for each in found if each.accelerators in of_count))[:EVOLVED]:
+    for count in list(dict.fromkeys(each.accelerators for each in found if each.accelerators in of_count))[:counts]:
         families, own = families_of(of_count[count]), [each for each in found if each.accelerators == count]
         places = [(number_of(families.lattice, each.plan), each.y) for each in own]
         known = [(place, y) for place, y in places if place is not None]

@@ -23,7 +23,9 @@ from tests.clusters.test_joint import JOB, MODEL, TEMPLATE, problem
 def test_what_evolves_is_legal_and_worth_what_it_says(objective):
     limits = Limits(budget_usd=1.5e6, accelerators=32, deadline_s=None if objective is Objective.time else 5e6)
     asked = problem(objective=objective, limits=limits)
-    found, evaluations = evolve(asked, 0)
+    (early, first), (found, evaluations) = evolve(asked, 0)
+    assert first > 1000
+    assert found[0].log_value <= early[0].log_value
     assert evaluations > 1000
     assert found
     for each in found[:4]:
@@ -38,13 +40,13 @@ def test_what_evolves_is_legal_and_worth_what_it_says(objective):
         assert asked.money.usd(each.y) <= have.usd[0] * (1 + 1e-9)
         if limits.deadline_s is not None:
             assert math.exp(at.log_value[0]) * steps <= limits.deadline_s * (1 + 1e-9)
-    again, _ = evolve(asked, 0)
+    *_, (again, _) = evolve(asked, 0)
     assert [(each.log_value, each.plan) for each in again] == [(each.log_value, each.plan) for each in found]
 
 
 def test_the_search_starts_from_it():
     """On the count where evolution ends, the same plan has a number in the lattice, and is offered."""
-    found, _ = evolve(problem(), 0)
+    *_, (found, _) = evolve(problem(), 0)
     whole = families_of(Cell(problem(), found[0].accelerators)).lattice
     number = number_of(whole, found[0].plan)
     assert number is not None

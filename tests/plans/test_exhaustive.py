@@ -25,8 +25,10 @@ from optimize.status import CommandError, Status
 from tests.oracles.plans import brute_force
 from tests.support import often
 from tests.support.builders import accelerator, cluster, small_decoder, small_moe
+from tests.support.small_workloads import FAMILIES
 
-CASES = often(8, 100)
+CASES = often(8, 300)
+OTHERS = [FAMILIES[name] for name in ("encoder-decoder", "swin", "dlrm")]
 
 
 def _random_case(number: int):
@@ -35,6 +37,8 @@ def _random_case(number: int):
     batch = int(rng.choice([4, 6, 8, 12, 24]))
     sizes = {"batch": batch, "layers": int(rng.integers(2, 7)), "sequence": int(rng.choice([64, 128, 192]))}
     workload = small_decoder(**sizes) if rng.random() < 0.7 else small_moe(**sizes)
+    if number % 4 == 3:
+        workload = dataclasses.replace(OTHERS[number // 4 % len(OTHERS)], batch=batch)
     total = int(rng.choice([1, 2, 3, 4, 6, 8]))
     machine = cluster(total, domain=int(rng.choice([2, 4, 8])), tiers=int(rng.choice([2, 3])))
     chip = accelerator(hbm_bytes=float(rng.uniform(1.7e9, 3.2e9)), hbm_bytes_per_s=float(rng.uniform(5e11, 4e12)))
