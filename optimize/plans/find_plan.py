@@ -3,6 +3,7 @@
 Also of the plans that one launcher can run: each of its alternatives is a lattice of its own (`restricted`).
 """
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -129,11 +130,18 @@ def find_plan_for(
     if not results:
         message = "no plan that keeps what is fixed" if why is None else why.message
         raise CommandError(Status.infeasible, f"for {framework.title}: {message}")
-    result, every = merged(results, top), None
+    result, every = _reasoned(merged(results, top)), None
     if better is None and result.status is Status.ok:
         every = find_plan(workload, cluster, fixed=given, top=1, search=search, **options)
         every = None if every.status is Status.incomplete else every
     return result, every
+
+
+def _reasoned(result: PlanResult) -> PlanResult:
+    """With the reasons of all plans against the best of all, not that of their own search."""
+    first = result.plans[0].validation
+    plans = (dataclasses.replace(ranked, reason=_reason(ranked.validation, first)) for ranked in result.plans)
+    return dataclasses.replace(result, plans=tuple(plans))
 
 
 def _last(result: PlanResult, top: int) -> float:

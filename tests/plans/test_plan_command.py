@@ -250,7 +250,19 @@ def test_an_interruption_prints_the_best_so_far(tmp_path):
 
 # how soon it answers: processor time, which other work on the machine does not change much
 
-_BIG = ("plan", "--model", "gpt3-175b", "--cluster", "h100", "--accelerators", "4096", "--batch", "2048", "--json")
+_BIG = (
+    "plan",
+    "--model",
+    "gpt3-175b",
+    "--cluster",
+    "h100",
+    "--accelerators",
+    "4096",
+    "--batch",
+    "2048",
+    "--any",
+    "--json",
+)
 
 
 def _processor_s(*arguments: str, cache: str | None) -> float:
