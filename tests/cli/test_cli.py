@@ -13,7 +13,7 @@ import pytest
 from optimize import cli
 from optimize.cli.run import COMMANDS
 from tests.support import ROOT
-from tests.support.bad_inputs import BAD_INPUTS
+from tests.support.files.bad_inputs import BAD_INPUTS
 
 EXPLAIN = ("explain", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "64")
 FIGURES = {f"{name}.{kind}" for name in ("step_time", "memory", "roofline", "timeline") for kind in ("png", "svg")}

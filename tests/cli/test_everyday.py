@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from optimize import cli
-from tests.support.configs import CONFIGS
+from tests.support.files.configs import CONFIGS
 from tests.support.row_by_hand import ROW
 
 OWN_CLUSTER = """accelerators = 32

@@ -10,7 +10,7 @@ from costmodel.specs import SpecError
 from optimize import cli
 from optimize.cli import calibrate, design, plan
 from tests.support import often
-from tests.support.fuzz import cases, written
+from tests.support.files.fuzz import cases, written
 
 STATUSES = (0, 2, 3, 4)
 LONGEST = 1_000  # characters of a message

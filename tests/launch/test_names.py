@@ -7,7 +7,7 @@ import pytest
 from costmodel.specs.loading import load_cluster
 from optimize.launch.frameworks import FRAMEWORKS, VERSIONS, framework_at, launch
 from tests.support import GOLDEN
-from tests.support.launch_plans import plans
+from tests.support.files.launch_plans import plans
 
 TABLE = tomllib.loads((GOLDEN / "launch_options.toml").read_text())
 LEAST = 30

@@ -9,7 +9,7 @@ import pytest
 
 from costmodel.specs.loading import load_cluster
 from optimize.launch.frameworks import FRAMEWORKS, launch
-from tests.support.launch_plans import BATCH, plans
+from tests.support.files.launch_plans import BATCH, plans
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("EQUIPOISE_LAUNCH_PYTHON", ROOT / ".venv-launch/bin/python"))

@@ -8,7 +8,7 @@ from costmodel.specs.files import SpecError
 from costmodel.specs.loading import load_cluster, load_plan
 from costmodel.specs.plans import plan_from
 from costmodel.specs.workloads import load_workload
-from tests.support.bad_inputs import BAD_INPUTS
+from tests.support.files.bad_inputs import BAD_INPUTS
 
 LOAD = {"model": load_workload, "cluster": load_cluster, "plan": load_plan}
 

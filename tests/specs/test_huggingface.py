@@ -13,7 +13,7 @@ from costmodel.specs.huggingface.config import from_config
 from costmodel.specs.huggingface.names import NESTED, OTHERS, STATE_SPACES
 from costmodel.specs.huggingface.table import READERS
 from costmodel.specs.workloads import load_workload
-from tests.support.configs import CONFIGS, PARAMETERS
+from tests.support.files.configs import CONFIGS, PARAMETERS
 
 SEEDS = range(220)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from costmodel.inputs import Plan
 from costmodel.specs import load_cluster, load_workload
 from optimize.launch import FRAMEWORKS, launch
-from tests.support.bad_inputs import CHIP, CLUSTER, MODEL, MOE
+from tests.support.files.bad_inputs import CHIP, CLUSTER, MODEL, MOE
 from tests.support.measured_rows import _ROW as ROW  # pyright: ignore[reportPrivateUsage]
 
 Case = tuple[list[str], dict[str, bytes]]

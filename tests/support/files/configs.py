@@ -1,6 +1,6 @@
 """HuggingFace configurations as they are published, old and new, and what they add up to."""
 
-from tests.support.later_configs import LATER, LATER_PARAMETERS
+from tests.support.files.later_configs import LATER, LATER_PARAMETERS
 
 _LLAMA = {
     "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 128000,

@@ -1,0 +1,1 @@
+"""Files as people write them: configurations, launch files, malformed ones."""
