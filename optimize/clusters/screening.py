@@ -69,7 +69,7 @@ def screen(workload: Workload, machine: Cluster, points: PlanPoint, y: np.ndarra
     """Tangents of one step of each plan of `points` (arrays of one length), at its own logarithms of the rates."""
     for thread in [] if threading.current_thread() in _COMPILING else _COMPILING:
         thread.join()
-    workload, template = (map_leaves(np.float32, anonymous(tree)) for tree in (workload, machine))
+    workload, template = map_leaves(np.float32, anonymous(workload)), map_leaves(np.float32, anonymous(machine))
     (sizes, *form), (hardware, *of_template) = packed(workload), packed(template)
     program, leaves = _program((*form, *of_template), workload, template, points), []
     map_leaves(leaves.append, points)
