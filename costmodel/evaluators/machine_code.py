@@ -47,7 +47,7 @@ def packed(tree: Any) -> Packed:
 
     register_pytrees()
     leaves, structure = jax.tree.flatten(tree)
-    arrays = [leaf if isinstance(leaf, np.ndarray | np.float32) else _untraced(leaf) for leaf in leaves]
+    arrays = [leaf if isinstance(leaf, (np.ndarray, np.generic)) else _untraced(leaf) for leaf in leaves]
     own = [array for array in arrays if array is not None and array.dtype is _FLOAT32]
     if len(own) < len(leaves):
         return [], structure, None
