@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from importlib import metadata
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -47,26 +47,24 @@ def packed(tree: Any) -> Packed:
 
     register_pytrees()
     leaves, structure = jax.tree.flatten(tree)
-    if not all(isinstance(leaf, _ARRAYS) for leaf in leaves):
-        leaves = [_untraced(leaf) for leaf in leaves]
-    known = [leaf for leaf in leaves if leaf is not None and leaf.dtype is _FLOAT32]
-    if len(known) < len(leaves):
+    arrays = [leaf if isinstance(leaf, (np.ndarray, np.generic)) else _untraced(leaf) for leaf in leaves]
+    own = [array for array in arrays if array is not None and array.dtype is _FLOAT32]
+    if len(own) < len(leaves):
         return [], structure, None
-    shapes, of_shape = tuple([leaf.shape for leaf in known]), {}
-    for leaf, shape in zip(known, shapes, strict=True):
+    shapes, of_shape = tuple([array.shape for array in own]), {}
+    for leaf, shape in zip(own, shapes, strict=True):
         of_shape.setdefault(shape, []).append(leaf)
     return [np.array(some) for some in of_shape.values()], structure, shapes
 
 
-_FLOAT32: np.dtype[np.float32] = np.dtype(np.float32)
-_ARRAYS: tuple[type, ...] = (np.ndarray, np.float32)
+_FLOAT32 = np.dtype(np.float32)
 
 
 def _untraced(leaf: Any) -> np.ndarray | None:
     import jax
-    import jax.core
+    from jax.core import Tracer
 
-    return np.asarray(leaf) if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) else None
+    return np.asarray(leaf) if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) else None
 
 
 def _unpacked(arrays: Sequence[Any], shapes: Shapes) -> list[Any]:
@@ -83,25 +81,25 @@ def stored(make: Callable[[], Callable[..., Any]], trees: tuple[Any, ...], resul
     """
     import jax
 
-    shapes = tuple(packed(tree)[2] for tree in trees)
+    shapes = tuple(own for tree in trees if (own := packed(tree)[2]) is not None)
+    if len(shapes) < len(trees):
+        raise ValueError("a tree has leaves that are no arrays of float32; expected these alone")
     found = _kept(make, trees, shapes, result)
     return found or jax.jit(_of_packed(make(), trees, shapes), compiler_options={**COMPILER_OPTIONS["gradient"]})
 
 
-def _kept(make: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes | None, ...], result: Any) -> Any:
+def _kept(make: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes, ...], result: Any) -> Any:
     """The program of a file, which is written if need be; or None."""
     import jax
 
     folder = _folder()
-    if folder is None or None in shapes or jax.default_backend() != "cpu":
-        return None
     own = all(law.__module__.startswith("costmodel.") for laws in COLLECTIVES.values() for law in laws.values())
-    if not own:
+    if folder is None or jax.default_backend() != "cpu" or not own:
         return None
     path, hollow = folder / f"{_key(make, trees, shapes)}.bin", jax.tree.map(lambda _: 0.0, trees)
     if not path.exists() and not _compiled_apart(path, pickle.dumps((make, hollow, shapes, str(path)))):
         return None
-    arguments = tuple([0.0] * len(set(some)) for some in shapes if some is not None)
+    arguments = tuple([0.0] * len(set(some)) for some in shapes)
     return _loaded(path, jax.tree.structure((arguments, {})), jax.tree.structure(result))
 
 
@@ -117,23 +115,15 @@ def _folder() -> Path | None:
     return folder if hasattr(os, "getuid") and about.st_uid == os.getuid() and not about.st_mode & 0o022 else None
 
 
-def _key(make: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes | None, ...]) -> str:
+def _key(make: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes, ...]) -> str:
     """Of what a program depends on: structure and shapes, options, versions, the processor, the sources."""
     import jax
 
-    versions = jax.__version__, metadata.version("jaxlib"), sys.version, os.environ.get("XLA_FLAGS", "")
-    asked = (
-        pickle.dumps(make),
-        str(jax.tree.structure(trees)),
-        shapes,
-        COMPILER_OPTIONS,
-        jax.config.read("jax_enable_x64"),
-    )
-    package = getattr(make, "func", make).__module__.partition(".")[0]
-    sources = {__name__.partition(".")[0], package}
-    return hashlib.sha256(repr((*asked, *versions, _processor(), *map(_source, sorted(sources)))).encode()).hexdigest()[
-        :32
-    ]
+    versions = jax.__version__, version("jaxlib"), sys.version, os.environ.get("XLA_FLAGS", "")
+    asked = pickle.dumps(make), str(jax.tree.structure(trees)), shapes, COMPILER_OPTIONS
+    package, precision = getattr(make, "func", make).__module__.partition(".")[0], jax.numpy.zeros(0).dtype
+    sources = [_source(name) for name in sorted({"costmodel", package})]
+    return hashlib.sha256(repr((asked, versions, precision, _processor(), sources)).encode()).hexdigest()[:32]
 
 
 @functools.cache
@@ -166,9 +156,9 @@ def _compiled_apart(path: Path, order: bytes) -> bool:
         "-c",
         "from costmodel.evaluators.machine_code import compile_for_another; compile_for_another()",
     ]
-    nowhere, environment = subprocess.DEVNULL, {**os.environ, **settings}
+    nowhere, own = subprocess.DEVNULL, {**os.environ, **settings}
     try:
-        running = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere)
+        running = subprocess.Popen(command, env=own, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere)
         _COMPILING.append(running)
         running.communicate(order, MOST_S)
     except (OSError, subprocess.SubprocessError):
@@ -205,7 +195,7 @@ def compile_for_another() -> None:
         old.unlink(missing_ok=True)
 
 
-def _of_packed(program: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Any, ...]) -> Callable[..., Any]:
+def _of_packed(program: Callable[..., Any], trees: tuple[Any, ...], shapes: tuple[Shapes, ...]) -> Callable[..., Any]:
     """`program` of trees as a program of their packed leaves."""
     import jax
 

@@ -38,8 +38,8 @@ def choose(
     for i in sorted(bounds, key=lambda i: bounds[i])[:LOOKED_AT]:
         if values and (time.monotonic() > end or bounds[i] >= min(values.values())):
             break
-        found, _ = evolve(ask(jobs[i]), seed)
-        values[i] = found[0].log_value if found else math.inf
+        found = [each for some, _ in evolve(ask(jobs[i]), seed) for each in some]
+        values[i] = min((each.log_value for each in found), default=math.inf)
     best = min(values, key=lambda i: values[i])
     return jobs[best], [_row(job, bounds[i], values.get(i)) for i, job in enumerate(jobs)]
 
