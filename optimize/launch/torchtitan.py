@@ -167,7 +167,7 @@ RELEASED_BATCH = 8
 
 def model_read(settings: Mapping[str, Any]) -> Dimensions | str:
     """The model that a released version's file names."""
-    named = MODELS.get((settings.get("model.name"), settings.get("model.flavor")))
+    named = MODELS.get((str(settings.get("model.name")), str(settings.get("model.flavor"))))
     return {"name": named} if named else "the file names no model that is known here"
 
 

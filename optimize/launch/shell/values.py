@@ -29,7 +29,7 @@ _ARITHMETIC = re.compile(r"\$\(\(((?:[^()]|\([^()]*\))*)\)\)")
 
 
 def words_of(value: Value) -> list[str]:
-    return value.split() if isinstance(value, str) else value
+    return value.split() if isinstance(value, str) else list(value)
 
 
 def _known(name: str, values: Values) -> str | None:
