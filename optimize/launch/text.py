@@ -309,7 +309,7 @@ def parse_json(text: str) -> Found:
     """Nested objects as dotted names."""
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"not valid JSON: {error}") from None
     if not isinstance(content, dict):
         raise SpecError("it is JSON, but no object")
