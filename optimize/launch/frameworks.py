@@ -57,8 +57,8 @@ def launch(
     framework, plan = framework_at(name, version), canonical(plan)
     where = f", {plan.domain} of each innermost domain" if plan.domain is not None else ""
     notes = (
-        f"equipoise: {workload.name} on {cluster.name}, {plan.accelerators} accelerators{where}, for {framework.title} "
-        f"{framework.version}",
+        f"equipoise: {workload.name} on {cluster.name}, {plan.accelerators} accelerators{where}, for {framework.title}",
+        f"written for {framework.title} {framework.version}",
         *(f"not said below: {told}" for told in framework.cannot(plan, workload, cluster)),
         *(f"set outside this file: {told}" for told in framework.elsewhere(plan)),
         *said,

@@ -217,7 +217,9 @@ def _pairs(words: list[str]) -> Settings:
     return _with_either(settings, words, _pairs)
 
 
-IMPORTS = dict.fromkeys(("FullAC", "FullActivationRematConfig"), "torchtitan.distributed.activation_checkpoint")
+IMPORTS: dict[str, str] = dict.fromkeys(
+    ("FullAC", "FullActivationRematConfig"), "torchtitan.distributed.activation_checkpoint"
+)
 """Modules of the objects of a configuration."""
 
 

@@ -78,7 +78,7 @@ def test_what_a_framework_refuses_is_said_beforehand(case):
 def test_the_head_names_the_version(name):
     framework = FRAMEWORKS[name]
     head = of(name)[1].splitlines()[:4]
-    assert any(f"for {framework.title} {framework.version}" in line for line in head)
+    assert any(f"written for {framework.title} {framework.version}" in line for line in head)
 
 
 def test_maxtext_names_the_hardware_and_overlaps_where_it_may():
