@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from costmodel.specs.models import MODELS
 from optimize import cli
 from tests.support.files.configs import CONFIGS
 from tests.support.row_by_hand import ROW
@@ -208,6 +209,12 @@ TASKS: tuple[Task, ...] = (
         holds(lambda told: len(told["jobs"]) == 2),
     ),
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def models_of_users_leave():
+    yield
+    MODELS.pop("mine", None)
 
 
 @pytest.mark.parametrize(("words", "check"), [task[1:] for task in TASKS], ids=[task[0] for task in TASKS])

@@ -1,7 +1,5 @@
 """The experiment of the joint answer: tables of what it found, and one small run by night."""
 
-import pytest
-
 from costmodel import load_cluster
 from experiments.time_to_target import experiment
 from optimize.question import Job
@@ -33,7 +31,6 @@ def test_one_after_the_other():
     assert found["days"] > 0
 
 
-@pytest.mark.nightly
 def test_together_is_sooner(tmp_path):
     row = experiment.run(experiment.Config(quick=True, seconds=60.0), tmp_path, lambda _: None)["rows"][0]
     assert row["together"]["any_rates"]["days"] < row["in_turn"]["days"]

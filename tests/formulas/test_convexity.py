@@ -106,7 +106,7 @@ def test_step_falls_in_every_rate_and_rises_in_every_latency(tiers):
     assert moving.all(), [name for name, moves in zip(names, moving, strict=True) if not moves]
 
 
-def _cheaper_of_two(law: collectives.Law, payload_bytes, calls=1.0):
+def _cheaper_of_two(law: collectives.Law, payload_bytes, sem, calls=1.0):
     """min(ring, tree): more bytes against more latency."""
     ring_s = law.seconds_per_byte * payload_bytes + 8.0 * calls * law.latency_s
     return np.minimum(ring_s, 3.0 * law.seconds_per_byte * payload_bytes + calls * law.latency_s)

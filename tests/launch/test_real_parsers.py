@@ -18,10 +18,9 @@ MOST = 60
 """Plans of each framework, evenly out of all."""
 DEGREES = ("tensor", "context", "pipeline", "virtual_stages", "microbatch", "zero_stage", "accelerators")
 
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.skipif(not PYTHON.exists(), reason="the extra `launch` is not installed beside (.ci/nightly does it)"),
-]
+pytestmark = pytest.mark.skipif(
+    not PYTHON.exists(), reason="the extra `launch` is not installed beside (.ci/nightly does it)"
+)
 
 
 @pytest.mark.parametrize("name", CHECKED)

@@ -97,7 +97,9 @@ def test_the_launch_file_alone_goes_to_standard_output(capsys):
     status, out, err = ask(capsys, "plan", *JOB, "--only", "megatron", "--launch", "megatron", "--top", "2")
     assert "only what Megatron-LM can be told: " in err
     assert status == 0
-    assert out.startswith("# equipoise: llama3-8b on h100, 16 accelerators, for Megatron-LM core ")
+    assert out.startswith(
+        "# equipoise: llama3-8b on h100, 16 accelerators, for Megatron-LM\n# written for Megatron-LM core "
+    )
     assert "best plan: " in err
     assert "--global-batch-size 32 \\\n" in out
 

@@ -160,7 +160,7 @@ def test_where_nobody_can_launch_what_is_fixed_all_plans_are_searched():
     found, each = find_launchable(workload, MACHINE, fixed=fixed, margin=0.5, top=1)
     assert (each, found.plan.schedule) == ({}, "zb_h1")
     assert launchers(found.plan, workload, MACHINE) == ()
-    assert refusals(found.plan, workload).keys() == FRAMEWORKS.keys()
+    assert refusals(found.plan, workload, MACHINE).keys() == FRAMEWORKS.keys()
 
 
 def test_frameworks_run_where_they_are_made_for():

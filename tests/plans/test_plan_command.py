@@ -101,7 +101,7 @@ def test_fixed_fields_are_checked_in_python_too(fixed, said):
 def test_the_table(capsys):
     status, out, err = ask(capsys, *QUICK, "--top", "3")
     assert (status, err) == (0, "")
-    for words in ("step", "MFU", "gap", "where time goes", "best plan: ", "all were evaluated", "wins with", "fixed"):
+    for words in ("step", "MFU", "gap", "its time: ", "best plan: ", "all were evaluated", "wins with", "fixed"):
         assert words in out
     assert max(map(len, out.splitlines())) <= 100
 

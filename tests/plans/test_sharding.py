@@ -147,11 +147,19 @@ def _answer(running: subprocess.Popen[str], timeout_s: float = 120):
 
 def test_two_processes_return_the_list_of_one():
     shared = ("--processes", "2", "--coordinator", _address())
-    started = [_start(), *(_start(*shared, "--process", str(i)) for i in (1, 2))]
+    started = [_start("--any"), *(_start(*shared, "--process", str(i)) for i in (1, 2))]
     alone, first, second = (_answer(process)[0] for process in started)
     for key in ("plan", "plans", "value", "gap", "lower_bound_s", "evaluations", "fitting", "simplest", "runner_ups"):
-        assert alone[key] == first[key] == second[key], key
-    assert alone["evaluations"] == alone["plans_in_lattice"]
+        assert first[key] == second[key], key
+    for key in (
+        "plan",
+        "plans",
+        "value",
+        "gap",
+        "simplest",
+    ):  # one process looks in the order of bounds, and ends sooner
+        assert alone[key] == first[key], key
+    assert alone["evaluations"] < first["evaluations"] == first["plans_in_lattice"]
 
 
 _DIES = """
