@@ -97,4 +97,41 @@ LONG = (
     "tests/plans/test_plan_command.py::test_it_answers_within_times_of_import_jax",
     "tests/cli/test_cli.py::test_start_up_time",
     "tests/measured/test_node.py::test_an_interrupted_run_leaves_nothing",
+    # by day: smaller questions of the same kind in the same files, gradients of experts and at one of the edges
+    "tests/clusters/test_joint.py::test_the_answer_is_the_best_of_a_fine_grid",
+    "tests/hardware/test_bounds_of_planes.py::test_bounds_are_never_above_the_optimum_of_a_fine_grid",
+    "tests/hardware/test_hardware.py::test_a_second_memory_as_large_as_the_plan_needs",
+    "tests/hardware/test_hardware.py::test_two_jobs_on_one_cluster_are_one_problem",
+    "tests/formulas/test_gradients.py::test_gradients_equal_central_differences[job-float32]",
+    "tests/formulas/test_gradients.py::test_values_equal_numpy[job-float64]",
+    f"{_EDGES}[131,072 accelerators, 1e26",
+    f"{_EDGES}[every degree 1, 1e26",
+    f"{_FAMILIES}float32_gradients_are_finite_at_every_degree_1[moe]",
+    *(f"{_FAMILIES}one_trace_serves_all_plans_and_sizes[{name}]" for name in ("evoformer", "swin", "dlrm", "encoder")),
+    *(
+        f"tests/formulas/test_economics.py::test_gradients_under_jit_are_those_of_differences[{width}-listed]"
+        for width in ("float32", "float64")
+    ),
+    "tests/evaluators/test_every_plan.py::test_floats_arrays_and_compiled_batches_agree",
+    "tests/evaluators/test_pytree.py::test_import_order[costmodel first]",
+    "tests/evaluators/test_dual.py::test_equals_jax_in_float64[dense]",
+    "tests/diagnosis/test_sensitivity.py::test_against_automatic_differentiation[one accelerator]",
+    "tests/lattice/test_lattice.py::test_the_lattice_is_brute_force[dlrm]",
+    "tests/lattice/test_lattice.py::test_the_lattice_is_brute_force[domains of 72]",
+    "tests/plans/test_exhaustive.py::test_errors_of_float32_stay_far_within_the_margin[gpt3",
+    "tests/plans/test_sharding.py::test_two_processes_return_the_list_of_one",
+    "tests/plans/test_over_counts.py::test_the_screen_of_a_range[80]",
+    "tests/launch/test_export.py::test_plans_that_can_be_told_read_back_as_they_were[True-",
+    # by day: reading and scoring rows, the tables of the experiments
+    "tests/measured/test_one_physics.py::test_rows_are_evaluated_as_they_are_predicted[calibration]",
+    "tests/measured/test_node.py::test_a_real_run_of_a_second",
+    "tests/experiments/test_accuracy.py::test_a_run_writes_scores_tables_and_figures",
+    "tests/experiments/test_budget.py::test_a_quick_run",
+    "tests/experiments/test_experiments.py::test_speed_tells_and_draws_what_its_processes_measured",
+    "tests/experiments/test_independent_subnets.py::test_a_quick_run",
+    *(
+        f"tests/experiments/test_papers.py::test_nothing_lies_outside_its_tolerance[{name}]"
+        for name in ("cluster_design", "flexible_plans")
+    ),
+    "tests/targets/test_target_loss.py::test_no_cluster_is_below_the_bound_of_a_pair",
 )
