@@ -19,7 +19,7 @@ from tests.support import NIGHTLY, ROOT, often
 from tests.support.builders import cluster
 from tests.support.nightly import LONG
 
-settings.register_profile("equipoise", deadline=None, derandomize=True, max_examples=often(10, 50))
+settings.register_profile("equipoise", deadline=None, derandomize=True, max_examples=often(6, 50))
 settings.load_profile("equipoise")
 
 # for this process, other workers, notebooks and the programs that tests start: nothing is compiled twice

@@ -13,7 +13,7 @@ _AGAIN = "tests/experiments/test_papers.py::test_a_second_run_gives_the_same_num
 _USUAL = ("decoder", "encoder", "encoder-decoder", "dlrm", "evoformer", "swin")
 
 LONG = (
-    # by day: the notebook of a calibration, the README's example
+    # by day: the README's example
     *(
         f"tests/whole/test_notebooks.py::test_runs[{name}]"
         for name in ("design_a_cluster", "choose_a_plan", "time_to_target")
@@ -134,4 +134,21 @@ LONG = (
         for name in ("cluster_design", "flexible_plans")
     ),
     "tests/targets/test_target_loss.py::test_no_cluster_is_below_the_bound_of_a_pair",
+    "tests/clusters/test_joint.py::test_an_interruption_leaves_the_best_so_far",
+    "tests/formulas/test_gradients.py::test_values_equal_numpy[job-float32]",
+    f"{_FAMILIES}gradients_equal_central_differences[moe]",
+    "tests/formulas/test_schedule.py::test_zb_v_with_both_ends_on_its_first_stage",
+    "tests/hardware/test_hardware.py::test_shadow_prices_agree_with_solving_again[time within a budget]",
+    "tests/evaluators/test_pytree.py::test_import_order[jax first]",
+    "tests/diagnosis/test_predict.py::test_a_calibration_set_is_predicted",
+    "tests/specs/test_rules.py::test_every_plan_of_a_small_cluster[dense-12 by 3, three tiers]",
+    "tests/plans/test_over_counts.py::test_fewer_accelerators_and_other_batches_are_told_where_they_are_better",
+    "tests/measured/test_collective_fits.py::test_each_published_fabric_with_each_size_left_out[DGX H100",
+    "tests/measured/test_one_physics.py::test_a_named_cluster_has_the_constants_of_a_row_of_its_software",
+    "tests/measured/test_fit.py::test_a_source_left_out_near_the_whole_fit_is_the_refit",
+    "tests/experiments/test_experiments.py::test_one_trace_serves",
+    "tests/experiments/test_papers.py::test_answers_in_three_sentences_and_tables[cluster_design]",
+    "tests/experiments/test_papers.py::test_answers_in_three_sentences_and_tables[flexible_plans]",
+    # by day: that it is stored with its outputs
+    "tests/whole/test_notebooks.py::test_runs[calibrate_to_your_machines]",
 )
