@@ -5,6 +5,7 @@ An experiment is a package; its module `experiment` has a docstring whose first 
 `folder`) and `tables(results)`, what the terminal shows. It may have `failure(results)`: what makes the run a failure.
 """
 
+import csv
 import difflib
 import importlib
 import json
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
@@ -110,6 +111,14 @@ def provenance() -> dict[str, Any]:
             "load_average": os.getloadavg() if hasattr(os, "getloadavg") else None,
         },
     }
+
+
+def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Rows that are alike as a CSV file; the first names the columns."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def _versions() -> dict[str, str]:

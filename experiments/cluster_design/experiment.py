@@ -4,7 +4,6 @@ After Kadiyala et al. 2022 (COMET, arXiv 2211.16648), of which the abstract and 
 (P). The sweep and the second memory stand on assumed rates, because the table of the paper's baseline was not found.
 """
 
-import csv
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from costmodel.specs import SpecError
 from experiments import beside
 from experiments.cluster_design import figures, real, simulator, sweep
 from experiments.cluster_design.comparisons import beside_published
+from experiments.runner import write_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
     results["equal_cost"] = real.equal_cost(config.template, config.proved)
     results["recommendation"] = real.recommendation(config.template, (1.0, 2.0, 4.0, 8.0))
     results["beside"] = list(beside_published(results))
-    _write_csv(results["sweep"], folder / "sweep.csv")
+    write_rows(results["sweep"], folder / "sweep.csv")
     figures.draw(results, folder)
     return results
 
@@ -74,13 +74,6 @@ def _check(config: Config) -> None:
             raise SpecError(f"cluster_design: `expanded` holds {degree}; expected what 80 GB do not hold: {allowed}")
     if config.proved < 1 or min(config.bandwidths_gb_per_s, default=0.0) <= 0:
         raise SpecError("cluster_design: expected `proved` of 1 or more and `bandwidths_gb_per_s` above 0")
-
-
-def _write_csv(rows: list[Mapping[str, Any]], path: Path) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def answer(results: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,6 @@ and what follows by counting (D). Elementary hardware is an MI210's data sheet a
 range can be recomputed; named devices have their calibrated constants.
 """
 
-import csv
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from costmodel import load_cluster
 from experiments import beside
 from experiments.comp_vs_comm import figures, layer, maps, projection
 from experiments.comp_vs_comm.projection import SEM, grid
+from experiments.runner import write_rows
 
 POINTS = ((4096, 1024, 16), (16384, 2048, 32), (16384, 2048, 64), (65536, 4096, 128), (65536, 4096, 256))
 SHARES = ((41, 59, 74), (27, 43, 60), (43, 60, 75), (28, 44, 61), (44, 61, 76))
@@ -54,7 +54,7 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
     results["map"] = _map(cluster, config.device)
     results["generations"] = [_generation(name) for name in config.generations]
     results["beside"] = _beside(results)
-    _write_csv(results["grid"], folder / "grid.csv")
+    write_rows(results["grid"]["rows"], folder / "grid.csv")
     figures.draw(results, folder)
     return results
 
@@ -203,13 +203,6 @@ def _projections_beside(results: Mapping[str, Any]) -> Iterator[beside.Line]:
     for each in results["measured"]:
         what = f"median error, {each['matmuls']} measured matmuls from three, {each['hardware']} {each['dtype']}"
         yield beside.line(what, "under 15", "P", 100 * each["error_few"]["median"], unit="%", note=each["source"])
-
-
-def _write_csv(found: Mapping[str, Any], path: Path) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, found["rows"][0].keys())
-        writer.writeheader()
-        writer.writerows(found["rows"])
 
 
 def answer(results: Mapping[str, Any]) -> list[str]:

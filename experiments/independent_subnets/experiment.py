@@ -4,7 +4,6 @@ The checks of the theory on quadratics, published beside ours, and the phase dia
 seconds of a step by the cost model times rounds by the theory. Beyond the paper: the bandwidth at which the two meet.
 """
 
-import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from costmodel import load_cluster, load_workload
 from costmodel.target import instance, phases, winners
 from experiments.independent_subnets import figures
 from experiments.independent_subnets.checks import rows
+from experiments.runner import write_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +50,7 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
         diagrams[str(workers)] = _diagram(config, workers, 24 if config.quick else config.points)
     say("figures")
     figures.draw(diagrams, folder)
-    with (folder / "checks.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(checked[0]))
-        writer.writeheader()
-        writer.writerows(checked)
+    write_rows(checked, folder / "checks.csv")
     return {"checks": checked, "diagrams": diagrams}
 
 

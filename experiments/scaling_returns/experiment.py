@@ -5,13 +5,13 @@ that quotes it gives four percentages without model or batch (S). Ours are runs 
 sequence in the class of software `fsdp`, with one and with two sequences on each accelerator: the source says neither.
 """
 
-import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments import beside
+from experiments.runner import write_rows
 from experiments.scaling_returns import all_reduces, comparisons, figures, training
 
 
@@ -56,7 +56,7 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
         "open_runs": comparisons.open_runs(),
     }
     results["beside"] = list(comparisons.beside_published(results, config.local))
-    _write_csv([*results["weak"]], folder / "weak.csv")
+    write_rows(results["weak"], folder / "weak.csv")
     figures.draw(results, folder)
     return results
 
@@ -69,13 +69,6 @@ def _degrees(config: Config, n: int) -> dict[str, Any]:
     shapes = training.degrees(config.model, config.degrees_on, n, config.sequence, config.local)
     plain = next((run for run in shapes if run["tensor"] * run["pipeline"] == 1), None)
     return {"accelerators": n, "shapes": shapes, "plain": plain}
-
-
-def _write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def answer(results: Mapping[str, Any]) -> list[str]:

@@ -43,16 +43,9 @@ def read_qwen3_moe(values: Values, job: Job) -> Workload:
 
 def read_deepseek(values: Values, job: Job) -> Workload:
     """Without the layers of multi-token prediction. A token goes to `topk_group` groups, one to a node."""
-    if values["first_k_dense_replace"] >= values["num_hidden_layers"]:
-        fail(job.where, "first_k_dense_replace", values["first_k_dense_replace"], "fewer than `num_hidden_layers`")
-    return _routed(
+    return _after_dense(
         values,
         job,
-        experts=values["n_routed_experts"],
-        expert_ffn=values["moe_intermediate_size"],
-        ffn=values["intermediate_size"],
-        dense_layers=values["first_k_dense_replace"],
-        shared_experts=values["n_shared_experts"],
         expert_groups=None if values.get("topk_method") == "greedy" else values["topk_group"],
         latent=Latent(
             query_rank=values["q_lora_rank"],
@@ -86,16 +79,9 @@ def read_gpt_oss(values: Values, job: Job) -> Workload:
 def read_glm4_moe(values: Values, job: Job) -> Workload:
     """Without the layers of multi-token prediction."""
     check_heads(values, job.where)
-    if values["first_k_dense_replace"] >= values["num_hidden_layers"]:
-        fail(job.where, "first_k_dense_replace", values["first_k_dense_replace"], "fewer than `num_hidden_layers`")
-    return _routed(
+    return _after_dense(
         values,
         job,
-        experts=values["n_routed_experts"],
-        expert_ffn=values["moe_intermediate_size"],
-        ffn=values["intermediate_size"],
-        dense_layers=values["first_k_dense_replace"],
-        shared_experts=values["n_shared_experts"],
         key_value_heads=values["num_key_value_heads"],
         head_size=values["head_dim"],
         qkv_bias=values["attention_bias"],
@@ -124,6 +110,22 @@ def read_llama4(values: Values, job: Job) -> Workload:
         qkv_bias=values["attention_bias"],
         out_bias=values["attention_bias"],
         causal_density=chunked(values, job.tokens(), job.where),
+    )
+
+
+def _after_dense(values: Values, job: Job, **others: Any) -> Workload:
+    """Experts, some of them shared, in all layers but the first few."""
+    if values["first_k_dense_replace"] >= values["num_hidden_layers"]:
+        fail(job.where, "first_k_dense_replace", values["first_k_dense_replace"], "fewer than `num_hidden_layers`")
+    return _routed(
+        values,
+        job,
+        experts=values["n_routed_experts"],
+        expert_ffn=values["moe_intermediate_size"],
+        ffn=values["intermediate_size"],
+        dense_layers=values["first_k_dense_replace"],
+        shared_experts=values["n_shared_experts"],
+        **others,
     )
 
 
