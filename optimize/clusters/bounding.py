@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ ROUNDS = 10  # of tangents for what stays
 DEADLINE_ROUNDS = 7  # of the multiplier of a deadline
 TOGETHER = 16  # plans whose hardware is solved by cutting planes at once
 SAME = 1e-9  # of a logarithm: solved hardware that is better by less is not (and may hold more HBM than the plan needs)
+_CODES = 1_000_003  # by which numbers of rows are told apart: a hash, of which equal ones only cost time
 MOST_SEEN = 8_000_000  # families whose screens are kept: some 200 MB
 
 Solve = Callable[[Problem, PlanPoint, float], Any]
@@ -28,10 +29,19 @@ Solve = Callable[[Problem, PlanPoint, float], Any]
 
 def families_of(cell: Cell) -> Families:
     """Every family of plans of a cell: enumerated when asked for, a lattice is not kept."""
-    p = cell.problem
-    return Families(
-        lattice(p.job.workload, sized(p.machine, cell.accelerators), {**p.fixed, "domain": p.domain}, every_shard=False)
-    )
+    p, machine = cell.problem, sized(cell.problem.machine, cell.accelerators)
+    whole = lattice(p.job.workload, machine, {**p.fixed, "domain": p.domain}, every_shard=False)
+    if cell.rows is not None and len(whole):
+        whole = whole.with_rows(np.flatnonzero(np.isin(row_codes(whole.rows), cell.rows)))
+    return Families(whole)
+
+
+def row_codes(rows: Mapping[str, np.ndarray]) -> np.ndarray:
+    """A number for each row of degrees of one count."""
+    code = np.zeros(len(rows["tensor"]), np.int64)
+    for name in ("tensor", "context", "pipeline", "expert", "expert_tensor", "microbatch"):
+        code = code * _CODES + rows[name]
+    return code
 
 
 def reference(cell: Cell, y: np.ndarray) -> np.ndarray:
@@ -90,7 +100,7 @@ def _bounded(progress: Progress, families: Families, part: Open, place: np.ndarr
     step = _screened_once(progress, cell, int(part.indices[0]), make) if whole else make()
     have = cell.left(step.least_bytes * (1 - 1e-4))
     at = cell.tangents(step)
-    crude = np.maximum(at.log_value + _drop(cell, have, at) - FLOAT32_SLACK, part.log_bound)
+    crude = np.maximum(crude_bound(cell.problem, have, at, cell.accelerators), part.log_bound)
     possible = have.usd > 0
     likely = (crude < progress.cut) & possible
     progress.dismiss(crude[(crude >= progress.cut) & possible])
@@ -151,12 +161,25 @@ def _late(at: Tangents, y: np.ndarray, deadline: float) -> np.ndarray:
     return at.log_value + (at.slopes * (y - at.y)).sum(-1) > deadline
 
 
-def _drop(cell: Cell, have: Left, at: Tangents) -> np.ndarray:
-    """By how much a tangent falls to the best corner of its box: cheap, and loose."""
-    low, _ = cell.problem.ends
-    highest = largest_alone(cell.problem, np.maximum(have.usd, 1e-300), have.watt)
-    cheapest = np.log(cell.problem.money.price(np.broadcast_to(low, at.y.shape), have)) + cell.log_count
-    return np.minimum(at.slopes * (highest - at.y), at.slopes * (low - at.y)).sum(-1) + cheapest
+def crude_bound(problem: Problem, have: Left, at: Tangents, accelerators: np.ndarray | float) -> np.ndarray:
+    """Where a tangent falls to in the best corner of its box: cheap, and loose."""
+    low, _ = problem.ends
+    highest = largest_alone(problem, np.maximum(have.usd, 1e-300), have.watt)
+    cheapest = np.log(problem.money.price(np.broadcast_to(low, at.y.shape), have)) + _log_count(problem, accelerators)
+    drop = np.minimum(at.slopes * (highest - at.y), at.slopes * (low - at.y)).sum(-1)
+    return at.log_value + drop + cheapest - FLOAT32_SLACK
+
+
+def _log_count(problem: Problem, accelerators: np.ndarray | float) -> np.ndarray | float:
+    """Logarithm of the accelerators, where the objective has a price."""
+    return 0.0 if problem.fill else np.log(accelerators)
+
+
+def bound_of(problem: Problem, at: Tangents, accelerators: np.ndarray) -> np.ndarray:
+    """What no hardware is below, for plans of one job on counts of their own, from tangents of all its steps."""
+    have = problem.money.left(problem.limits, accelerators, at.least_bytes * (1 - 1e-4))
+    have = have._replace(usd=np.where(at.least_bytes * (1 - 1e-4) > problem.most_hbm_bytes, -1.0, have.usd))
+    return dual_bound(problem, have, at)[0] + _log_count(problem, accelerators)
 
 
 def expand(families: Families, part: Open) -> Open:

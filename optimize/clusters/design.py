@@ -76,20 +76,23 @@ def design(
     margin: float = FITS,
     failures: str = "base",
     progress: Told = lambda _: None,
+    known: Progress | None = None,
 ) -> DesignResult:
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be.
 
     `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched; `bounds` the
     least and the most of each rate and of HBM bytes (default: of the accelerators known by name). Every plan fits with
     the probability `margin` (`find_plan`), on designed hardware and on real parts. `failures`: none, low, base or high,
-    the case of the prices whose interruptions lengthen training.
+    the case of the prices whose interruptions lengthen training. `known`: the search for the best cluster of any rates,
+    where that has been (`targets.joint`).
     """
     expect(template=template)
     start, template = time.monotonic(), failing(with_margin(template, margin), failures)
     asked = design_problem(template, curves, bounds, jobs=tuple(jobs), limits=limits, objective=objective)
     kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
     problem = dataclasses.replace(asked, fixed=kept)
-    continuous, search = _continuous(problem, template, curves, CONTINUOUS_SHARE * seconds, seed, progress)
+    searched = CONTINUOUS_SHARE * seconds
+    continuous, search = _continuous(problem, template, curves, searched, seed, progress, known)
     progress("real parts")
     stopped = search is not None and search.interrupted
     rest_s = 0.0 if stopped else max(LEAST_S, start + PARTS_SHARE * seconds - time.monotonic())
@@ -130,21 +133,34 @@ def design(
 
 
 def _continuous(
-    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, told: Told
+    problem: Problem,
+    template: Cluster,
+    curves: CurveRange,
+    seconds: float,
+    seed: int,
+    told: Told,
+    known: Progress | None,
 ) -> tuple[Answer | None, Progress | MixProgress | None]:
     """The best cluster of any rates, and the search that it comes from. Rates of any size cannot be rented."""
     if problem.limits.rent:
         return None, None
-    answer = _one if len(problem.jobs) == 1 else _several
-    return answer(problem, template, curves, seconds, seed, told)
+    if len(problem.jobs) > 1:
+        return _several(problem, template, curves, seconds, seed, told)
+    return _one(problem, template, curves, seconds, seed, told, known)
 
 
 def _one(
-    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, told: Told
+    problem: Problem,
+    template: Cluster,
+    curves: CurveRange,
+    seconds: float,
+    seed: int,
+    told: Told,
+    known: Progress | None,
 ) -> tuple[Answer | None, Progress]:
     """One job: certified over all plans, counts and hardware."""
     start = time.monotonic()
-    search = one_job.search(problem, seconds, seed, told=told)
+    search = one_job.search(problem, seconds, seed, told=told) if known is None else known
     if search.best is None:
         return None, search
     best, solved = search.best, solve_plans(problem, (search.best.plan,))
@@ -167,7 +183,7 @@ def _one(
         log_bound=search.log_bound,
         evaluations=search.evaluations + solved.evaluations,
         shadow_prices={} if search.interrupted else shadow_prices(problem, (best.plan,), solved),
-        bound_is=f"every plan on {told_counts(search)} was bounded over all hardware that the limits allow",
+        bound_is=f"{search.over}every plan on {told_counts(search)} was bounded over all hardware that the limits allow",
     )
     return answer, search
 

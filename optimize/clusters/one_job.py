@@ -78,8 +78,13 @@ def _look_at_others(progress: Progress, every: list[Cell], end: float, told: Cal
             break
         progress.unseen |= _by_count([cell])
         progress.counts = tuple(sorted({*progress.counts, cell.accelerators}))
-        _scan_all(progress, [cell], math.inf, told)
-        close(progress, end, _solve, cell)
+        look_at(progress, cell, end, told)
+
+
+def look_at(progress: Progress, cell: Cell, end: float, told: Callable[[str], None] = lambda _: None) -> None:
+    """Scan and close one cell, whose bound stands in `unseen`, unless that dismisses it."""
+    _scan_all(progress, [cell], math.inf, told)
+    close(progress, end, _solve, cell)
 
 
 def _dismissed(progress: Progress, every: list[Cell]) -> list[Cell]:
@@ -118,7 +123,8 @@ def _descend(
         told("evolution")
         offer_evolved(progress, every, seed)
     told("descent")
-    progress.relaxed = descend(problem, seed) if after is None else again(problem, after.relaxed, seed)
+    known = None if after is None else after.relaxed
+    progress.relaxed = descend(problem, seed) if known is None else again(problem, known, seed)
     progress.evaluations += progress.relaxed.evaluations
     for cell in _near(cells, progress.relaxed):
         told(f"rounding to {cell.accelerators:,} accelerators")
@@ -126,9 +132,9 @@ def _descend(
     _refine(progress, cells, every)
 
 
-def offer_evolved(progress: Progress, every: list[Cell], seed: int) -> None:
-    """Polish the best plans that evolution finds, on the best counts that it finds; early ones on the best alone."""
-    for counts, (found, evaluations) in zip((1, EVOLVED), evolve(progress.problem, seed), strict=False):
+def offer_evolved(progress: Progress, every: list[Cell], seed: int, early: bool = False) -> None:
+    """Polish the best plans that evolution finds, on the best counts that it finds; `early` ones on the best alone."""
+    for counts, (found, evaluations) in zip((1,) if early else (1, EVOLVED), evolve(progress.problem, seed), strict=False):
         progress.evaluations += evaluations
         _offer(progress, every, found, counts)
 
@@ -147,7 +153,7 @@ def _offer(progress: Progress, every: list[Cell], found: list[Found], counts: in
 
 def _scan_all(progress: Progress, cells: list[Cell], end: float, told: Callable[[str], None]) -> None:
     """Every count, nearest to the best one first."""
-    center = math.log(_center(progress))
+    center = math.log(_center(progress)) if len(cells) > 1 else 0.0
     for cell in sorted(cells, key=lambda cell: (abs(math.log(cell.accelerators) - center), cell.accelerators)):
         if time.monotonic() > end:
             return

@@ -20,7 +20,8 @@ class Cell:
     """All plans of one job on one count of accelerators.
 
     With a `tilt` it is one job of several that share hardware: its logarithm is `log_weight + L + tilt . (y - place)`,
-    and it pays for the least and has room for the most of `hbm_bytes`.
+    and it pays for the least and has room for the most of `hbm_bytes`. With `rows` it is the plans of these rows of
+    degrees alone (`bounding.row_codes`).
     """
 
     problem: Problem
@@ -29,6 +30,7 @@ class Cell:
     place: np.ndarray | None = None
     log_weight: float = 0.0
     hbm_bytes: tuple[float, float] = (0.0, math.inf)
+    rows: np.ndarray | None = None
 
     @property
     def fill(self) -> bool:
@@ -149,6 +151,7 @@ class Progress:
     interrupted: bool = False
     counts: tuple[int, ...] = ()  # of accelerators, that the bound is about
     others: tuple[int, ...] = ()  # that have legal plans too, and were not looked at
+    over: str = ""  # what else the bound is over, in words
     seen: dict[tuple[int, int], Tangents] = dataclasses.field(default_factory=dict)
     """Screens of whole batches by count and first family: they hold for every budget (float32 to save room)."""
     runners_up: dict[tuple[int, int], Best] = dataclasses.field(default_factory=dict)

@@ -1,0 +1,127 @@
+"""The best pair of shape and batch with its cluster and its plan, and a bound over all pairs, plans, counts, hardware.
+
+1. Evolution gives every pair whose products alone do not dismiss it a first value, the best of them better ones.
+2. Pair by pair, best first: all rows of degrees on all counts are bounded (`row_bounds`); rows that stay below the best
+   answer of any pair are searched plan by plan, as a design does.
+
+At a fixed shape and batch the tokens are a constant, so that each pair is a design of its own, and the least of their
+bounds is one over all of them: true whenever the search stops, for every legal count of each.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from optimize.clusters import Progress, cells, look_at, offer_evolved, warm_up
+from optimize.question import Problem
+from optimize.targets.row_bounds import open_cells
+from optimize.time_limit import until
+
+SHAPES = 5  # besides the one whose products are the fewest, that evolution tries
+
+
+def search_pairs(
+    problems: Sequence[Problem],
+    products: Sequence[float],
+    seconds: float,
+    seed: int = 0,
+    told: Callable[[str], None] = lambda _: None,
+) -> tuple[int | None, list[Progress]]:
+    """The pair with the best answer (None: none was found), and what is known of each.
+
+    `products`: bounds of each by its products alone (logarithms). Of the pair that is returned, the bound is over all.
+    """
+    end = time.monotonic() + seconds
+    known = [Progress(problem) for problem in problems]
+    for progress, bound in zip(known, products, strict=True):
+        progress.unseen = {0: bound}  # all of its counts
+    warm_up(problems[0])
+    try:
+        with until(end):
+            told("evolution of pairs")
+            _evolve(known, products, seed)
+            for done, i in enumerate(_in_order(known, products), 1):
+                told(f"bounds of pairs: {done} of {len(known)}")
+                _bound(known, i, end)
+    except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
+        for progress in known:
+            progress.interrupted = True
+    best = _best(known)
+    if best is not None:
+        _told_of_all(known, best)
+    return best, known
+
+
+def _evolve(known: list[Progress], products: Sequence[float], seed: int) -> None:
+    """First answers: of every batch with one shape, then of some shapes with the best of these batches, then on."""
+    order = sorted(range(len(known)), key=lambda i: products[i])
+    shape, batch = (lambda i: known[i].problem.job.workload.name), (lambda i: known[i].problem.job.workload.batch)
+    tried = [i for i in order if shape(i) == shape(order[0])]
+    _first_answers(known, products, tried, seed)
+    best = _best(known)
+    same = [i for i in order if i not in tried and (best is None or batch(i) == batch(best))]
+    _first_answers(known, products, same[:SHAPES], seed)
+    best = _best(known)
+    if best is not None:
+        offer_evolved(known[best], cells(known[best].problem), seed)
+
+
+def _first_answers(known: list[Progress], products: Sequence[float], tried: list[int], seed: int) -> None:
+    for i in tried:
+        if products[i] < _least(known):
+            offer_evolved(known[i], cells(known[i].problem), seed, early=True)
+
+
+def _bound(known: list[Progress], i: int, end: float) -> None:
+    """Everything of one pair that may be below the best answer of all."""
+    progress, own = known[i], known[i].best
+    best = _best(known)
+    assert best is not None
+    progress.best = known[best].best  # bounds need not be above more than that
+    try:
+        _search(progress, end)
+    finally:
+        if progress.best is not None and progress.best.cell.problem is not progress.problem:
+            progress.best = own
+
+
+def _search(progress: Progress, end: float) -> None:
+    every = cells(progress.problem)
+    left, dismissed, evaluations = open_cells(progress.problem, every, progress.place(), progress.cut)
+    progress.evaluations += evaluations
+    progress.dismissed = min(progress.dismissed, dismissed)
+    progress.counts = tuple(cell.accelerators for cell in every)
+    progress.unseen = {cell.accelerators: bound for bound, cell in left}
+    for _, cell in left:
+        look_at(progress, cell, end)
+
+
+def _best(known: Sequence[Progress]) -> int | None:
+    found = [i for i, progress in enumerate(known) if progress.best is not None]
+    return min(found, key=lambda i: _value(known[i])) if found else None
+
+
+def _value(progress: Progress) -> float:
+    return math.inf if progress.best is None else progress.best.log_value
+
+
+def _least(known: Sequence[Progress]) -> float:
+    return min(map(_value, known))
+
+
+def _in_order(known: list[Progress], products: Sequence[float]) -> list[int]:
+    """The best first; those without an answer by their bounds."""
+    return sorted(range(len(known)), key=lambda i: (_value(known[i]), products[i]))
+
+
+def _told_of_all(known: list[Progress], best: int) -> None:
+    """The answer's own record, with the bound of all pairs and what that is over."""
+    progress = known[best]
+    progress.dismissed = min(each.log_bound for each in known)
+    progress.evaluations = sum(each.evaluations for each in known)
+    progress.counts = progress.counts or tuple(cell.accelerators for cell in cells(progress.problem))
+    progress.over = f"each of {len(known)} pairs of shape and batch, " if len(known) > 1 else ""
+    progress.unseen = {count: bound for count, bound in progress.unseen.items() if count}
+    assert np.isfinite(progress.log_bound)
