@@ -96,7 +96,7 @@ def _bounded(progress: Progress, families: Families, part: Open, place: np.ndarr
         of = screen if len(y) > FEW else tangents_of
         return of(progress.problem.job.workload, progress.problem.machine, points, y)
 
-    whole = np.isneginf(part.log_bound).all() and place is None
+    whole = np.isneginf(part.log_bound).all() and place is None and cell.rows is None
     step = _screened_once(progress, cell, int(part.indices[0]), make) if whole else make()
     have = cell.left(step.least_bytes * (1 - 1e-4))
     at = cell.tangents(step)

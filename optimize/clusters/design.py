@@ -183,7 +183,7 @@ def _one(
         log_bound=search.log_bound,
         evaluations=search.evaluations + solved.evaluations,
         shadow_prices={} if search.interrupted else shadow_prices(problem, (best.plan,), solved),
-        bound_is=f"{search.over}every plan on {told_counts(search)} was bounded over all hardware that the limits allow",
+        bound_is=f"{search.over}every plan on {told_counts(search)} was bounded over all hardware within the limits",
     )
     return answer, search
 

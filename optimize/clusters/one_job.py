@@ -116,14 +116,17 @@ def _descend(
     after: Progress | None,
 ) -> None:
     """First answers by evolution; relaxed points, then plans near them; counts between the neighbours of the best one
-    are added to `cells`."""
+    are added to `cells`. After a search without relaxed points evolution is enough."""
     problem = progress.problem
     warm_up(problem)
-    if after is None:
+    known = None if after is None else after.relaxed
+    if known is None:
         told("evolution")
         offer_evolved(progress, every, seed)
+    if after is not None and known is None and progress.best is not None:
+        _refine(progress, cells, every)
+        return
     told("descent")
-    known = None if after is None else after.relaxed
     progress.relaxed = descend(problem, seed) if known is None else again(problem, known, seed)
     progress.evaluations += progress.relaxed.evaluations
     for cell in _near(cells, progress.relaxed):
@@ -134,7 +137,9 @@ def _descend(
 
 def offer_evolved(progress: Progress, every: list[Cell], seed: int, early: bool = False) -> None:
     """Polish the best plans that evolution finds, on the best counts that it finds; `early` ones on the best alone."""
-    for counts, (found, evaluations) in zip((1,) if early else (1, EVOLVED), evolve(progress.problem, seed), strict=False):
+    for counts, (found, evaluations) in zip(
+        (1,) if early else (1, EVOLVED), evolve(progress.problem, seed), strict=False
+    ):
         progress.evaluations += evaluations
         _offer(progress, every, found, counts)
 

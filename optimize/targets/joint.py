@@ -12,8 +12,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from optimize.clusters import Progress, cells, look_at, offer_evolved, warm_up
 from optimize.question import Problem
 from optimize.targets.row_bounds import open_cells
@@ -31,7 +29,7 @@ def search_pairs(
 ) -> tuple[int | None, list[Progress]]:
     """The pair with the best answer (None: none was found), and what is known of each.
 
-    `products`: bounds of each by its products alone (logarithms). Of the pair that is returned, the bound is over all.
+    `products`: bounds of each by its products alone (logarithms).
     """
     end = time.monotonic() + seconds
     known = [Progress(problem) for problem in problems]
@@ -42,16 +40,14 @@ def search_pairs(
         with until(end):
             told("evolution of pairs")
             _evolve(known, products, seed)
-            for done, i in enumerate(_in_order(known, products), 1):
+            found = _best(known) is not None  # else the design of the first tells why there is none
+            for done, i in enumerate(_in_order(known, products) if found else (), 1):
                 told(f"bounds of pairs: {done} of {len(known)}")
                 _bound(known, i, end)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         for progress in known:
             progress.interrupted = True
-    best = _best(known)
-    if best is not None:
-        _told_of_all(known, best)
-    return best, known
+    return _best(known), known
 
 
 def _evolve(known: list[Progress], products: Sequence[float], seed: int) -> None:
@@ -116,12 +112,12 @@ def _in_order(known: list[Progress], products: Sequence[float]) -> list[int]:
     return sorted(range(len(known)), key=lambda i: (_value(known[i]), products[i]))
 
 
-def _told_of_all(known: list[Progress], best: int) -> None:
-    """The answer's own record, with the bound of all pairs and what that is over."""
+def over_all(known: list[Progress], best: int) -> Progress:
+    """The record of the best pair, with the bound of all of them and what that is over."""
     progress = known[best]
     progress.dismissed = min(each.log_bound for each in known)
     progress.evaluations = sum(each.evaluations for each in known)
     progress.counts = progress.counts or tuple(cell.accelerators for cell in cells(progress.problem))
     progress.over = f"each of {len(known)} pairs of shape and batch, " if len(known) > 1 else ""
     progress.unseen = {count: bound for count, bound in progress.unseen.items() if count}
-    assert np.isfinite(progress.log_bound)
+    return progress

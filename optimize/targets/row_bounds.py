@@ -1,14 +1,14 @@
-r"""Bounds of every plan of one pair of shape and batch on every count, by rows of degrees: half a million rows a second.
+r"""Bounds of every plan of one pair of shape and batch on every count, by rows of degrees: some 100,000 rows a second.
 
 A row's plan under the options that take least: ZeRO without its traffic and with everything divided over all ranks,
 nothing recomputed for the time and everything for the memory, whichever needs less; schedules, their virtual stages and
-the switches as they are legal. Its step is no longer and its memory no more than those of any plan of the row, and it is
-convex in the logarithms of the rates like theirs, so that one tangent bounds the row over all hardware
+the switches as they are legal. Its step is no longer and its memory no more than those of any plan of the row, and it
+is convex in the logarithms of the rates like theirs, so that one tangent bounds the row over all hardware
 (`hardware.dual_bound`). What is left is searched plan by plan (`clusters.look_at`).
 """
 
 import dataclasses
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -32,27 +32,32 @@ def open_cells(
     above = cell_bounds(cells)
     dismissed = float(above[above >= cut].min(initial=np.inf))
     counts = np.array([cell.accelerators for cell, bound in zip(cells, above, strict=True) if bound < cut], int)
-    left: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    evaluations = 0
-    for thin, accelerators in _rows(problem, counts):
-        bounds = _bounds(problem, thin, accelerators, place, cut)
-        evaluations += len(bounds)
-        dismissed = min(dismissed, float(bounds[bounds >= cut].min(initial=np.inf)))
-        row, _ = thin.select(np.flatnonzero(bounds < cut))
-        left.append((accelerators[row], row_codes(thin.rows)[row], bounds[bounds < cut]))
-    found = []
-    if left:
-        count, code, bound = (np.concatenate(parts) for parts in zip(*left, strict=True))
-        for one in np.unique(count):
-            mine = count == one
-            found.append((float(bound[mine].min()), Cell(problem, int(one), rows=np.unique(code[mine]))))
-    return sorted(found, key=lambda each: each[0]), dismissed, evaluations
-
-
-def _rows(problem: Problem, counts: np.ndarray) -> Iterator[tuple[Lattice, np.ndarray]]:
-    """Rows of degrees and microbatches on these counts with their options of time, in parts, and their counts."""
     if not len(counts):
-        return
+        return [], dismissed, 0
+    thin, accelerators = _rows(problem, counts)
+    open_, bounds = [], []
+    for start in range(0, len(thin), _TOGETHER):
+        numbers = np.arange(start, min(start + _TOGETHER, len(thin)))
+        row, own = _bounds(problem, thin, numbers, accelerators, place, cut)
+        dismissed = min(dismissed, float(own[own >= cut].min(initial=np.inf)))
+        open_.append(row[own < cut])
+        bounds.append(own[own < cut])
+    return _by_count(problem, thin, accelerators, np.concatenate(open_), np.concatenate(bounds)), dismissed, len(thin)
+
+
+def _by_count(
+    problem: Problem, thin: Lattice, accelerators: np.ndarray, row: np.ndarray, bound: np.ndarray
+) -> list[tuple[float, Cell]]:
+    """Cells of some rows with the least bound of each, nearest first."""
+    found, count, code = [], accelerators[row], row_codes(thin.rows)[row]
+    for one in np.unique(count):
+        mine = count == one
+        found.append((float(bound[mine].min()), Cell(problem, int(one), rows=np.unique(code[mine]))))
+    return sorted(found, key=lambda each: each[0])
+
+
+def _rows(problem: Problem, counts: np.ndarray) -> tuple[Lattice, np.ndarray]:
+    """Rows of degrees and microbatches on these counts with their options of time, and the count of each."""
     workload, fixed = problem.job.workload, {**problem.fixed, "domain": problem.domain}
     rows = rows_of_counts(workload, problem.machine, fixed, int(counts.max()))
     kept = np.isin(rows["accelerators"], counts)
@@ -60,41 +65,36 @@ def _rows(problem: Problem, counts: np.ndarray) -> Iterator[tuple[Lattice, np.nd
     accelerators = rows.pop("accelerators")
     whole = lattice_of_rows(workload, problem.machine, fixed, rows)
     stages, _, switches, _ = whole.axes
-    ends = np.cumsum(stages.count * switches.count)
-    start = 0
-    while start < len(ends):
-        before = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + _TOGETHER, side="right")))
-        part = np.arange(start, stop)
-        axes = (stages.at(part), switches.at(part))
-        own = {name: column[part] for name, column in whole.rows.items()}
-        thin = dataclasses.replace(whole, rows=own, axes=axes, ends=ends[part] - before)
-        yield thin, accelerators[part]
-        start = stop
+    return dataclasses.replace(
+        whole, axes=(stages, switches), ends=np.cumsum(stages.count * switches.count)
+    ), accelerators
 
 
 def _bounds(
-    problem: Problem, thin: Lattice, accelerators: np.ndarray, place: np.ndarray, cut: float
-) -> np.ndarray:
-    """Logarithms of what no plan of a row with an option of each axis is below; infinite where none can be built."""
-    points, row = _least(thin)
+    problem: Problem, thin: Lattice, numbers: np.ndarray, accelerators: np.ndarray, place: np.ndarray, cut: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of some numbers, each with the logarithm of what no plan of it is below; infinite: none can be built."""
+    points, row = _least(thin, numbers)
     count = accelerators[row].astype(float)
     points = dataclasses.replace(points, accelerators=count.astype(np.float32))
     bounds = np.full(len(row), -np.inf)
     for at in _places(problem, place):
-        open_ = np.flatnonzero(bounds < cut)
-        if not len(open_):
+        left = np.flatnonzero(bounds < cut)
+        if not len(left):
             break
-        here = map_leaves(lambda leaf, chosen=open_: leaf[chosen] if np.ndim(leaf) else leaf, points)
-        y = _on_limits(problem, count[open_], at)
-        bounds[open_] = np.maximum(bounds[open_], _at(problem, here, count[open_], y, cut))
-    return bounds
+        here, own = (points, count) if len(left) == len(row) else (_chosen(points, left), count[left])
+        bounds[left] = np.maximum(bounds[left], _at(problem, here, own, _on_limits(problem, own, at), cut))
+    return row, bounds
 
 
-def _least(thin: Lattice) -> tuple[PlanPoint, np.ndarray]:
+def _chosen(points: PlanPoint, places: np.ndarray) -> PlanPoint:
+    return map_leaves(lambda leaf: leaf[places] if np.ndim(leaf) else leaf, points)
+
+
+def _least(thin: Lattice, numbers: np.ndarray) -> tuple[PlanPoint, np.ndarray]:
     """Points of rows with an option of each axis under the options that take least, and the row of each."""
-    row, entries = thin.select(np.arange(len(thin)))
-    chosen: dict[str, object] = {}
+    row, entries = thin.select(numbers)
+    chosen: dict[str, Any] = {}
     for axis, entry in zip(thin.axes, entries, strict=True):
         chosen |= axis.fields(entry, np.float32)
     own = map_leaves(np.float32, (_FULLY, RECOMPUTES["none"]))
@@ -111,10 +111,10 @@ def _places(problem: Problem, place: np.ndarray) -> list[np.ndarray]:
 
 def _on_limits(problem: Problem, count: np.ndarray, place: np.ndarray) -> np.ndarray:
     """The place moved onto what each count's limits leave."""
-    distinct, which = np.unique(count, return_inverse=True)
+    distinct = np.unique(count)
     have = problem.money.left(problem.limits, distinct, np.full(len(distinct), 0.25 * problem.most_hbm_bytes))
     moved = project(problem, have, np.broadcast_to(place, (len(distinct), len(place))), problem.fill)
-    return moved[which]
+    return moved[np.searchsorted(distinct, count)]
 
 
 def _at(problem: Problem, points: PlanPoint, count: np.ndarray, y: np.ndarray, cut: float) -> np.ndarray:
@@ -126,11 +126,9 @@ def _at(problem: Problem, points: PlanPoint, count: np.ndarray, y: np.ndarray, c
     bounds = crude_bound(problem, problem.money.left(problem.limits, count, np.zeros(len(y))), at, count)
     likely = np.flatnonzero(bounds < cut)
     if len(likely):
-        own = map_leaves(lambda leaf: leaf[likely] if np.ndim(leaf) else leaf, points)
-        divided = dataclasses.replace(own, zero=map_leaves(np.float32, _WEIGHTS))
+        divided = dataclasses.replace(_chosen(points, likely), zero=map_leaves(np.float32, _WEIGHTS))
         other = screen(job.workload, machine, divided, y[likely])
         near = Tangents(*(column[likely] for column in at))
         near = near._replace(least_bytes=np.minimum(near.least_bytes, other.least_bytes))
         bounds[likely] = np.maximum(bounds[likely], bound_of(problem, near, count[likely]) - FLOAT32_SLACK)
     return bounds
-
