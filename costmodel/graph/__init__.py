@@ -6,8 +6,13 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from costmodel.graph import staged as staged
+    from costmodel.graph.amounts import AMOUNTS as AMOUNTS
+    from costmodel.graph.amounts import amounts as amounts
+    from costmodel.graph.amounts import total_amounts as total_amounts
     from costmodel.graph.arranged import Arranged as Arranged
     from costmodel.graph.arranged import arrange as arrange
+    from costmodel.graph.dataflow import Dataflow as Dataflow
+    from costmodel.graph.dataflow import build as build
     from costmodel.graph.graph import Edges as Edges
     from costmodel.graph.graph import Graph as Graph
     from costmodel.graph.graph import graph_of as graph_of
