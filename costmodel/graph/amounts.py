@@ -1,4 +1,4 @@
-"""What an operator of a dataflow does, from the lengths of its views: FLOP, bytes, parameters, payload, what it keeps."""
+"""What an operator of a dataflow does, by the lengths of its views: FLOP, bytes, parameters, payload, what is kept."""
 
 import math
 from collections.abc import Iterable, Mapping

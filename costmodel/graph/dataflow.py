@@ -13,14 +13,13 @@ from costmodel.exact import Exact
 from costmodel.formulas import saved_bytes, split_shares
 from costmodel.graph.views import Operator, Tensor, View, named
 from costmodel.graph.wiring import Made, Step, steps
-from costmodel.inputs import Kind, PlanPoint, Saved, Sizes, Split, Workload, whole
+from costmodel.inputs import Kind, PlanPoint, Sizes, Split, Workload, whole
 from costmodel.semantics import Scalar
 
 KEYS_AND_VALUES = " keys and values"
 """End of the name of what tells how many elements of keys and values an attention reads for each row."""
 
 _SEM = Exact(math)
-_WHOLE = (Kind.NORM, Kind.LOSS)  # need all columns of a row
 
 
 class Dataflow(NamedTuple):
@@ -127,7 +126,7 @@ def _input(made: Made, step: Step, lengths: dict[str, Length], written: dict[str
     if len(view.box) > 2 or rows != whole(op.rows) or op.groups and op.kind != Kind.ATTENTION:
         return " ".join(f"x{place}^" for place in range(len(view.box))), view._replace(part=(0, 1))
     inner = {Kind.MATMUL: "k+", Kind.ATTENTION: "h", Kind.LOOKUP: "y^", Kind.PRODUCT: "y^"}
-    second = inner.get(op.kind, "n^" if op.kind in _WHOLE else "n")
+    second = inner.get(op.kind, "n^" if op.kind == Kind.NORM else "n")
     length = lengths.get(second.rstrip("+^"))
     if second == "k+" and columns != whole(op.inner):
         second = "y^"
@@ -139,7 +138,7 @@ def _forward(
     step: Step, inputs: list[Named], lengths: dict[str, Length], workload: Workload, point: PlanPoint
 ) -> Operator:
     op = step.op
-    out = "m h" if op.kind == Kind.ATTENTION else "m n^" if op.kind in _WHOLE else "m n"
+    out = "m h" if op.kind == Kind.ATTENTION else "m n^" if op.kind == Kind.NORM else "m n"
     if op.groups and op.kind != Kind.ATTENTION:
         out = f"g {out}"
     summed = lengths["k"].ranks if op.kind in (Kind.MATMUL, Kind.LOOKUP) else 1
@@ -184,7 +183,7 @@ def _kept(step: Step, number: int, lengths: dict[str, Length], workload: Workloa
     op, saved = step.op, step.op.saved[number]
     rows = "m" if whole(saved.rows) == whole(op.rows) else "s^"
     column = {Kind.MATMUL: "k", Kind.ATTENTION: "h", Kind.PRODUCT: "y^"}.get(
-        op.kind, "n^" if op.kind in _WHOLE else "n"
+        op.kind, "n^" if op.kind == Kind.NORM else "n"
     )
     dimensions = f"{rows} j^ h" if saved.groups and op.kind == Kind.ATTENTION else f"{rows} {column}"
     sizes = (saved.columns, saved.groups) if saved.groups else (saved.columns,)
@@ -235,8 +234,9 @@ def _backward(step: Step, forward: Operator, gradients: list[Named], lengths: di
 
 
 def _pass(forward: Operator, phase: str, reads: list[Named], writes: list[Named]) -> Operator:
-    """What is read of a dimension that nothing written has is summed over."""
-    left = {word.rstrip("^") for words, _ in writes for word in words.split()}
+    """What is read of a dimension that some of what is written has not is summed over there."""
+    sides = [{word.rstrip("^") for word in words.split()} for words, _ in writes]
+    left = set.intersection(*sides) if sides else {word for words, _ in reads for word in words.split()}
     marked = [
         (" ".join(word if word[-1] == "^" or word in left else f"{word}+" for word in words.split()), view)
         for words, view in reads

@@ -47,8 +47,8 @@ class View(NamedTuple):
 class Operator(NamedTuple):
     """A piece of work: its dimensions by name, as `m k+, k+ n -> m n`, and its views in that order.
 
-    A plain dimension may be divided where every output has it; one with `+` is summed over, so that outputs without it
-    become parts of a sum; one with `^` stays whole. What it keeps for a later pass follows behind a bar, `| m k`; of
+    A plain dimension may be divided where every output has it; one with `+` is summed over: outputs without it become
+    parts of a sum; one with `^` stays whole. What it keeps for a later pass follows behind a bar, `| m k`; of
     that, pieces may share a part.
     """
 
@@ -81,8 +81,8 @@ def split(operator: Operator, dimension: str, pieces: int) -> tuple[Operator, ..
     if not marks or "^" in marks:
         told = "which it does not have" if not marks else "which stays whole"
         raise ValueError(f"operator {operator.name} cannot be split by {dimension!r}, {told}: {operator.dimensions}")
-    summed = all(dimension not in dict(names) for names in writes)
-    if "+" not in marks and not all(dimension in dict(names) for names in writes):
+    spared = [dimension not in dict(names) for names in writes]
+    if "+" not in marks and any(spared):
         raise ValueError(f"operator {operator.name} cannot be split by {dimension!r}, which no output has")
     found = []
     groups = ((operator.reads, reads), (operator.writes, writes), (operator.keeps, keeps))
@@ -91,8 +91,10 @@ def split(operator: Operator, dimension: str, pieces: int) -> tuple[Operator, ..
             tuple(_piece(operator, *pair, dimension, place, pieces) for pair in zip(*group, strict=True))
             for group in groups
         )
-        if summed:
-            outputs = tuple(view._replace(part=_inside(view.part, place, pieces)) for view in outputs)
+        outputs = tuple(
+            view._replace(part=_inside(view.part, place, pieces)) if sums else view
+            for view, sums in zip(outputs, spared, strict=True)
+        )
         name = f"{operator.name}.{place}"
         found.append(operator._replace(name=name, reads=inputs, writes=outputs, keeps=kept))
     return tuple(found)
@@ -113,7 +115,7 @@ def dependencies(operators: Sequence[Operator]) -> Iterator[Dependency]:
         met: dict[int, Index] = defaultdict(int)
         for view in consumer.reads:
             for i, other in written.get(view.tensor, ()):
-                met[i] += _met(other, view)
+                met[i] += meet(other, view)
         yield from (Dependency(i, j, met[i]) for i in sorted(met) if i != j and met[i])
 
 
@@ -132,7 +134,7 @@ def layout_of(views: Sequence[View]) -> Layout:
     return (replicas, sums, *splits)
 
 
-def _met(written: View, read: View) -> int:
+def meet(written: View, read: View) -> int:
     """Elements that two views share; parts of the same sum meet where one lies in the other."""
     if written.tensor != read.tensor:
         return 0

@@ -112,11 +112,9 @@ def _closes(op: Op) -> bool:
 
 def _reads(op: Op, block: Block, known: _Known) -> list[Made]:
     shape, waiting = shape_of(op), list(known.unread.values())
-    if op.name.startswith(_ASIDE):
-        return list(known.aside.values()) or [_outside(op, shape)]
-    if op.name.startswith(_ACROSS):
-        others = [made for name, made in known.ends.items() if name != block.name]
-        return others[:1] or [_outside(op, shape)]
+    if op.name.startswith((_ASIDE, *_ACROSS)):
+        others = [made for name, made in known.ends.items() if name != block.name][:1]
+        return (list(known.aside.values()) if op.name.startswith(_ASIDE) else others) or [_outside(op, shape)]
     if op.kind == Kind.MATMUL:
         return [_product_input(op, known)]
     if op.kind == Kind.LOOKUP:
@@ -125,13 +123,16 @@ def _reads(op: Op, block: Block, known: _Known) -> list[Made]:
         return _opening(op, shape, known)
     if op.kind in _GATHERING or _closes(op):
         return waiting + ([known.streams[shape]] if _closes(op) and shape in known.streams else [])
+    return _alone(op, shape, waiting, known)
+
+
+def _alone(op: Op, shape: Shape, waiting: list[Made], known: _Known) -> list[Made]:
+    """What neither opens a branch nor closes it reads what waits with its size, or else all that waits."""
     if op.kind == Kind.MEMORY and op.parameters:
         return [_outside(op, shape)]
-    alike = [made for made in waiting if made[1][0] == shape[0]] if op.kind == Kind.ACTIVATION else []
-    if alike:
-        return alike
-    if op.kind == Kind.SYNC and shape in known.newest:
-        return [known.newest[shape]]
+    rows = [made for made in waiting if made[1][0] == shape[0]] if op.kind == Kind.ACTIVATION else []
+    if rows or op.kind == Kind.SYNC and shape in known.newest:
+        return rows or [known.newest[shape]]
     alike = [made for made in waiting if made[1] == shape]
     return alike[-1:] or waiting + list(known.norms.values())[-1:] or [_outside(op, shape)]
 

@@ -1,10 +1,9 @@
-"""The dataflow of a workload: its sums are those of the counts and of published formulas, its pieces compute the whole."""
+"""The dataflow of a workload: its sums are those of the counts and of published formulas; who reads what, by hand."""
 
 import dataclasses
 import math
 import random
 
-import numpy as np
 import pytest
 
 from costmodel.exact import Exact
@@ -13,7 +12,7 @@ from costmodel.graph import build, total_amounts
 from costmodel.graph.views import dependencies
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
-from costmodel.inputs.workload import Split, active_parameters, model_flop
+from costmodel.inputs.workload import active_parameters, model_flop
 from costmodel.models.evoformer import evoformer
 from costmodel.specs import violations
 from tests.support.builders import cluster, small_decoder
