@@ -68,7 +68,10 @@ def answer(results: Mapping[str, Any]) -> list[str]:
             f"{first['days'] / both['days']:.2f} times sooner."
         )
         gaps.append(f"{100 * both['gap']:.2g}")
-    return [*told, f"No plan, count or rates of the chosen shape and batch are better by more than {', '.join(gaps)} %."]
+    return [
+        *told,
+        f"No plan, count or rates of the chosen shape and batch are better by more than {', '.join(gaps)} %.",
+    ]
 
 
 def _row(config: Config, budget_usd: float, target: Target) -> dict[str, Any]:
