@@ -7,7 +7,7 @@ no row ever saw has its prior. Under each draw every candidate's hardware is sol
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,11 @@ from costmodel import Exact, as_floats, cost, embed
 from costmodel.formulas import CurveRange, Curves, Hardware, PowerLaw, with_hardware
 from costmodel.inputs import Plan
 from costmodel.measured import drawn_stack
+from optimize.clusters import DesignResult, evolve
 from optimize.hardware import HardwareSolutions, solve_hardware
-from optimize.question import SECONDS_A_DAY, Problem, Quantities
+from optimize.question import RATES, SECONDS_A_DAY, Problem, Quantities
 
+EVOLVED, KEPT = 8, 6  # draws under which plans are searched too, and the best of each that take part
 SAME = 1e-3  # of the value: what is nearer than that to the best is as good
 _CHIP = ("flop_usd", "hbm_usd", "hbm_rate_usd", "flop_w", "hbm_rate_w")
 _PERCENTILES = {"median": 50, "p90": 90, "worst": 100}
@@ -40,7 +42,8 @@ def _between(curves: CurveRange, name: str, place: float) -> Any:
     base, end = (getattr(of, name) for of in (curves.base, curves.low if place < 0 else curves.high))
 
     def mixed(first: float, last: float) -> float:
-        return float(first * (last / first) ** abs(place)) if first > 0 and last > 0 else float(first)
+        share = abs(place)
+        return float(first * (last / first) ** share if min(first, last) > 0 else first + share * (last - first))
 
     if not isinstance(base, PowerLaw):
         return mixed(base, end)
@@ -58,12 +61,15 @@ def drawn(problem: Problem, curves: CurveRange, generator: np.random.Generator) 
     return dataclasses.replace(problem, curves=drawn_curves(curves, generator), template=template)
 
 
-def robustness(
-    problem: Problem, curves: CurveRange, candidates: Candidates, choice: Hardware, draws: int, seed: int
-) -> dict[str, Any]:
-    """What `draws` draws say of the first candidate with the hardware `choice`."""
-    generator = np.random.default_rng(seed)
-    rows = [_judged(drawn(problem, curves, generator), candidates, choice) for _ in range(draws)]
+def judged(problem: Problem, curves: CurveRange, result: DesignResult, draws: int) -> dict[str, Any] | None:
+    """What so many draws say of the answer with rates of any size; None where there is none."""
+    if result.continuous is None:
+        return None
+    sizes = result.continuous.hardware
+    rates = np.array([sizes[name] for name in RATES])
+    choice = problem.hardware(rates, sizes["hbm_bytes"], sizes["accelerators"])
+    candidates, generator = _candidates(problem, curves, result), np.random.default_rng(result.seed)
+    rows = [_row(drawn(problem, curves, generator), candidates, choice) for _ in range(draws)]
     plans = np.array([row["wins"] for row in rows])
     counts = np.array([candidates[place][0] for place in plans])
     return {
@@ -73,10 +79,28 @@ def robustness(
         "same_count": float((counts == candidates[0][0]).mean()),
         "loss_of_plan": _spread([row["loss_of_plan"] for row in rows]),
         "loss_of_cluster": _spread([row["loss_of_cluster"] for row in rows]),
-        "days": {str(q): float(np.quantile([row["days"] for row in rows], q / 100)) for q in (10, 50, 90)},
+        "days": {str(q): float(np.percentile([row["days"] for row in rows], q)) for q in (10, 50, 90)},
         "winners": _winners(plans, candidates),
         "rows": rows,
     }
+
+
+def _candidates(problem: Problem, curves: CurveRange, result: DesignResult) -> Candidates:
+    """The answer's plan; what was next to it, what the frontier chose, and what evolves under other draws."""
+    assert result.continuous is not None
+    own = result.continuous.jobs[0].plan
+    points = [*result.runners_up, *(point for point in result.frontier if point["value"] is not None)]
+    found = [(own.accelerators, own), *((int(point["accelerators"]), _plan(point["plan"])) for point in points)]
+    generator = np.random.default_rng(result.seed + 1)
+    for seed in range(EVOLVED):
+        *_, (best, _) = evolve(drawn(problem, curves, generator), seed)
+        found += [(each.accelerators, each.plan) for each in best[:KEPT]]
+    return list(dict.fromkeys(found))
+
+
+def _plan(fields: Mapping[str, Any]) -> Plan:
+    layers = fields["stage_layers"]
+    return Plan(**{**fields, "stage_layers": None if layers is None else tuple(layers)})
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:
@@ -98,7 +122,7 @@ def _winners(plans: np.ndarray, candidates: Candidates) -> list[dict[str, Any]]:
     ]
 
 
-def _judged(problem: Problem, candidates: Candidates, choice: Hardware) -> dict[str, Any]:
+def _row(problem: Problem, candidates: Candidates, choice: Hardware) -> dict[str, Any]:
     """One draw: who wins, and what the choice loses, of the plan with rates of its own, and of the cluster as it is."""
     own = _solved(problem, candidates[:1], np.inf)
     value = float(own.value[0])

@@ -113,9 +113,7 @@ def _losses(runs: Mapping[str, Any]) -> Iterator[beside.Line]:
 def _generations(runs: Mapping[str, Any]) -> Iterator[beside.Line]:
     """At the batch that the same text's loss of throughput implies: it says no other."""
     found, equal = runs["at_loss"]["mfu"], f"{runs['tokens_of_loss']:,.0f} tokens each"
-    note = (
-        "at the batch with which ours lose as much throughput as the same text says; it names none"
-    )
+    note = "at the batch with which ours lose as much throughput as the same text says; it names none"
     for name, published in MFU.items():
         yield beside.line(f"MFU of 7B on 128 {name}, {equal}", published, "S", 100 * found[name], unit="%", note=note)
     published, ratio = MFU["h100"] / MFU["a100-80gb"], found["h100"] / found["a100-80gb"]

@@ -42,9 +42,15 @@ def search(
     seed: int = 0,
     told: Callable[[str], None] = lambda _: None,
     after: Progress | None = None,
+    tolerance: float = TOLERANCE,
+    others: bool = True,
 ) -> Progress:
-    """Search until the gap is closed or the time is up. `after`: one with other limits, from whose points it starts."""
-    end, progress = time.monotonic() + seconds, Progress(problem)
+    """Search until the gap is within `tolerance` or the time is up.
+
+    `after`: one with other limits, from whose points it starts. `others`: whether counts beside those of the grid
+    are looked at too (never after another search).
+    """
+    end, progress = time.monotonic() + seconds, Progress(problem, tolerance)
     if after is not None:
         progress.seen = after.seen
     every = cells(problem)
@@ -59,7 +65,7 @@ def search(
             _descend(progress, affordable, every, seed, told, after)
             _scan_all(progress, affordable, end, told)
             close(progress, end, _solve)
-            if after is None:
+            if after is None and others:
                 _look_at_others(progress, every, end, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
