@@ -138,7 +138,7 @@ def _robustness(results: dict[str, Any]) -> Any:
     judged = {name: model["robustness"] for name, model in results["models"].items() if model.get("robustness")}
     for colour, (name, each) in zip(COLOURS, judged.items(), strict=False):
         for style, (key, told) in zip(("-", "--"), words.items(), strict=True):
-            losses = sorted(100 * row[key] for row in each["rows"])
+            losses = sorted(100 * loss for loss in each["losses"][key])
             shares = [100 * (place + 1) / len(losses) for place in range(len(losses))]
             axes.step(losses, shares, style, color=colour, label=f"{name}: {told}", where="post")
     draws = " and ".join(str(each["draws"]) for each in judged.values())

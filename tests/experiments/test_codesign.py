@@ -113,13 +113,13 @@ def test_the_frontier_holds_the_answer_and_bounds_that_fall(results):
 
 def test_the_choice_is_judged_by_draws(results):
     judged = results[0]["models"]["llama3-8b"]["robustness"]
-    assert judged["draws"] == len(judged["rows"]) == 12
+    assert judged["draws"] == len(judged["losses"]["loss_of_plan"]) == 12
     assert 0 <= judged["same_plan"] <= judged["same_count"] <= 1
     assert sum(each["share"] for each in judged["winners"]) == pytest.approx(1)
-    for row in judged["rows"]:
-        assert row["loss_of_plan"] >= 0
-        assert row["loss_of_cluster"] >= -1e-9  # the chosen cluster is one of those that its money buys
-        assert (row["wins"] == 0) == (row["loss_of_plan"] == 0)
+    assert judged["unproved"] < 0.01
+    for losses in judged["losses"].values():
+        assert min(losses) >= 0
+        assert losses.count(0) > 0
 
 
 def test_a_bound_is_carried_to_less_money_only():

@@ -7,7 +7,6 @@ import pytest
 
 from costmodel.formulas import Curves, PowerLaw
 from costmodel.inputs import Plan
-from costmodel.measured import drawn_stack
 from costmodel.specs import anchored, load_cluster, load_curves
 from experiments.codesign import robust
 from optimize.hardware import solve_plans
@@ -26,6 +25,9 @@ def problem():
     return design_problem(TEMPLATE, CURVES, jobs=(job,), limits=Limits(budget_usd=8e5, power_w=4e4))
 
 
+RATES = ("flop_per_s", "hbm_bytes_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")
+
+
 def _amounts(curves):
     """What one of each costs or draws where the base has its reference."""
     laws = {f.name: getattr(curves, f.name) for f in dataclasses.fields(Curves)}
@@ -33,58 +35,66 @@ def _amounts(curves):
     return {n: law(at[n].reference) if isinstance(law, PowerLaw) else law for n, law in laws.items()}
 
 
+def _bought(solution):
+    """Sizes of the hardware that was solved for one plan."""
+    return {name: float(getattr(solution.hardware(0), name)) for name in (*RATES, "hbm_bytes", "accelerators")}
+
+
 def test_drawn_prices_lie_between_the_ends_and_reach_towards_both():
-    generator = np.random.default_rng(0)
-    drawn = [_amounts(robust.drawn_curves(CURVES, generator)) for _ in range(100)]
+    drawn = _amounts(robust.drawn_curves(CURVES, 100, np.random.default_rng(0)))
     ends = [_amounts(getattr(CURVES, end)) for end in ("low", "base", "high")]
-    for name in drawn[0]:
-        own, known = [each[name] for each in drawn], [end[name] for end in ends]
-        assert min(known) * (1 - 1e-9) <= min(own) <= max(own) <= max(known) * (1 + 1e-9), name
-        if max(known) > 1.2 * min(known) > 0:
-            assert max(own) > min(own) * (max(known) / min(known)) ** 0.5, name
+    for name, own in drawn.items():
+        least, most = min(end[name] for end in ends), max(end[name] for end in ends)
+        assert least * (1 - 1e-9) <= own.min() <= own.max() <= most * (1 + 1e-9), name
+        if most > 1.2 * least > 0:
+            assert own.max() > own.min() * (most / least) ** 0.5, name
 
 
 def test_the_ends_are_the_ends():
-    for place, end in ((-1.0, "low"), (0.0, "base"), (1.0, "high")):
-        for name, value in _amounts(getattr(CURVES, end)).items():
-            law = robust._between(CURVES, name, place)
-            base = getattr(CURVES.base, name)
-            assert (law(base.reference) if isinstance(law, PowerLaw) else law) == pytest.approx(value), name
+    for name in _amounts(CURVES.base):
+        law, base = robust.between(CURVES, name, np.array([-1.0, 0.0, 1.0])), getattr(CURVES.base, name)
+        values = law(base.reference) if isinstance(law, PowerLaw) else law
+        expected = [_amounts(getattr(CURVES, end))[name] for end in ("low", "base", "high")]
+        np.testing.assert_allclose(values, expected, rtol=1e-12, err_msg=name)
 
 
 def test_drawn_constants_scatter_around_the_fitted_ones():
-    generator = np.random.default_rng(0)
-    drawn = [drawn_stack(TEMPLATE.stack, TEMPLATE.accelerator.name, generator) for _ in range(200)]
-    for name, allowed in (("matmul_ceiling", 0.1), ("hbm_ceiling", 0.15), ("kernel_s", 1.0)):
-        values, fitted = np.array([getattr(each, name) for each in drawn]), getattr(TEMPLATE.stack, name)
-        assert np.std(np.log(values)) > 1e-3
-        assert abs(np.median(np.log(values / fitted))) < allowed * np.std(np.log(values)) + 0.05
-        if name != "kernel_s":
-            assert (values < 1).all()
-    assert {each.software for each in drawn} == {TEMPLATE.stack.software}
+    drawn = robust.drawn_stacks(TEMPLATE.stack, TEMPLATE.accelerator.name, 200, np.random.default_rng(0))
+    for name in ("matmul_ceiling", "hbm_ceiling", "kernel_s"):
+        moved = np.log(getattr(drawn, name) / getattr(TEMPLATE.stack, name))
+        assert 1e-3 < moved.std() < 2
+        assert abs(np.median(moved)) < 0.25 * moved.std()
+    assert (drawn.matmul_ceiling < 1).all()
+    assert drawn.software == TEMPLATE.stack.software
 
 
-def test_the_best_of_a_draw_is_that_of_solving_each(problem):
-    generator = np.random.default_rng(1)
-    for _ in range(3):
-        other = robust.drawn(problem, CURVES, generator)
-        alone = [float(solve_plans(other, (plan,)).value[0]) for _, plan in CANDIDATES]
-        value, wins = robust._best(other, CANDIDATES, alone[0])
-        assert value == pytest.approx(min(alone), rel=2 * robust.SAME)
-        assert alone[wins] == pytest.approx(min(alone), rel=2 * robust.SAME)
+def test_all_draws_at_once_are_each_solved_alone(problem):
+    """To any tolerance by cutting planes, which know nothing of arrays."""
+    draws = 4
+    many = robust.drawn(problem, CURVES, draws, np.random.default_rng(1))
+    start = solve_plans(problem, (PLANS[0],))
+    value, bound = robust.solved(many, CANDIDATES, start.logs[0][[0, 2, 3, 4]], draws)
+    for number in range(draws):
+        one = robust._one(many, number)
+        alone = np.array([float(solve_plans(one, (plan,)).value[0]) for plan in PLANS])
+        np.testing.assert_allclose(value[number], alone, rtol=robust.SAME)
+        assert (bound[number] <= alone * (1 + 1e-9)).all()
 
 
 def test_without_a_change_the_best_choice_loses_nothing(problem):
-    alone = [float(solve_plans(problem, (plan,)).value[0]) for _, plan in CANDIDATES]
+    alone = [float(solve_plans(problem, (plan,)).value[0]) for plan in PLANS]
     order = np.argsort(alone)
     candidates = [CANDIDATES[place] for place in order]
-    choice = solve_plans(problem, (candidates[0][1],)).hardware(0)
-    row = robust._row(problem, candidates, choice)
-    assert row["wins"] == 0
-    assert row["loss_of_plan"] == 0
-    assert row["loss_of_cluster"] == pytest.approx(0, abs=2e-3)
-    assert row["usd"] <= 8e5 * (1 + 1e-6)
+    unmoved = dataclasses.replace(CURVES, low=CURVES.base, high=CURVES.base)
+    curves = robust.drawn_curves(unmoved, 2, np.random.default_rng(0))
+    twice = dataclasses.replace(problem, curves=curves)
+    found = robust.compared(twice, candidates, _bought(solve_plans(problem, (candidates[0][1],))), 2)
+    assert found["wins"].tolist() == [0, 0]
+    assert found["loss_of_plan"].tolist() == [0, 0]
+    assert found["loss_of_cluster"].tolist() == [0, 0]
+    assert found["unproved"] < robust.SAME
+    np.testing.assert_allclose(found["days"] * 86400, min(alone), rtol=1e-4)
     worst = [candidates[-1], *candidates[:-1]]
-    assert robust._row(problem, worst, solve_plans(problem, (worst[0][1],)).hardware(0))[
-        "loss_of_plan"
-    ] == pytest.approx(max(alone) / min(alone) - 1, abs=3e-3)
+    found = robust.compared(twice, worst, _bought(solve_plans(problem, (worst[0][1],))), 2)
+    np.testing.assert_allclose(found["loss_of_plan"], max(alone) / min(alone) - 1, atol=2 * robust.SAME)
+    assert (found["wins"] == 1).all()
