@@ -10,13 +10,10 @@ if TYPE_CHECKING:
     from optimize.clusters.answers import Answer as Answer
     from optimize.clusters.answers import continuous_answer as continuous_answer
     from optimize.clusters.answers import misses as misses
-    from optimize.clusters.bounding import bound_of as bound_of
-    from optimize.clusters.bounding import crude_bound as crude_bound
-    from optimize.clusters.bounding import families_of as families_of
-    from optimize.clusters.bounding import row_codes as row_codes
     from optimize.clusters.counts import cell_bounds as cell_bounds
     from optimize.clusters.counts import cells as cells
     from optimize.clusters.counts import most_accelerators as most_accelerators
+    from optimize.clusters.counts import rows_of as rows_of
     from optimize.clusters.design import DesignResult as DesignResult
     from optimize.clusters.design import design as design
     from optimize.clusters.evolution import evolve as evolve
@@ -25,14 +22,13 @@ if TYPE_CHECKING:
     from optimize.clusters.frontier import monotone as monotone
     from optimize.clusters.frontier import point_of as point_of
     from optimize.clusters.inputs import DesignInputs as DesignInputs
-    from optimize.clusters.one_job import look_at as look_at
+    from optimize.clusters.one_job import by_count as by_count
     from optimize.clusters.one_job import offer_evolved as offer_evolved
+    from optimize.clusters.one_job import prove as prove
     from optimize.clusters.progress import Best as Best
     from optimize.clusters.progress import Cell as Cell
     from optimize.clusters.progress import Progress as Progress
-    from optimize.clusters.screening import FLOAT32_SLACK as FLOAT32_SLACK
-    from optimize.clusters.screening import screen as screen
-    from optimize.clusters.screening import warm_up as warm_up
+    from optimize.clusters.screening import tangents_of as tangents_of
     from optimize.clusters.several_jobs_bound import shared_bound as shared_bound
 
 door.hang(__name__)

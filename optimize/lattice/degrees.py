@@ -98,7 +98,7 @@ def _rows(d: Demands, keeps: Keeps, fixed: Mapping[str, Any], domain: int, tenso
 
 
 def every_microbatch(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Each row of degrees with every microbatch that divides the sequences of its data ranks."""
+    """Rows with each microbatch that divides what their data ranks have of the batch."""
     each = {int(data): divisors(batch // int(data)) for data in np.unique(c["data"])}
     each = {data: [m for m in sizes if wanted(fixed, "microbatch", m)] for data, sizes in each.items()}
     lists = [each[int(data)] for data in c["data"]]

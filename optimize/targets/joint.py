@@ -1,8 +1,8 @@
 """The best pair of shape and batch with its cluster and its plan, and a bound over all pairs, plans, counts, hardware.
 
 1. Evolution gives every pair whose products alone do not dismiss it a first value, the best of them better ones.
-2. Pair by pair, best first: all rows of degrees on all counts are bounded (`row_bounds`); rows that stay below the best
-   answer of any pair are searched plan by plan, as a design does.
+2. Pair by pair, best first: all rows of degrees on all counts are bounded, and what stays below the best answer of any
+   pair is searched plan by plan, as in a design (`clusters.prove`).
 
 At a fixed shape and batch the tokens are a constant, so that each pair is a design of its own, and the least of their
 bounds is one over all of them: true whenever the search stops, for every legal count of each.
@@ -12,9 +12,8 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from optimize.clusters import Progress, cells, look_at, offer_evolved, warm_up
+from optimize.clusters import Progress, by_count, cells, offer_evolved, prove, rows_of
 from optimize.question import Problem
-from optimize.targets.row_bounds import open_cells
 from optimize.time_limit import until
 
 SHAPES = 5  # besides the one whose products are the fewest, that evolution tries
@@ -35,7 +34,6 @@ def search_pairs(
     known = [Progress(problem) for problem in problems]
     for progress, bound in zip(known, products, strict=True):
         progress.unseen = {0: bound}  # all of its counts
-    warm_up(problems[0])
     try:
         with until(end):
             told("evolution of pairs")
@@ -51,7 +49,7 @@ def search_pairs(
 
 
 def _evolve(known: list[Progress], products: Sequence[float], seed: int) -> None:
-    """First answers: of every batch with one shape, then of some shapes with the best of these batches, then on."""
+    """First answers: of every batch with one shape, then of some shapes with the best of these batches."""
     order = sorted(range(len(known)), key=lambda i: products[i])
     shape, batch = (lambda i: known[i].problem.job.workload.name), (lambda i: known[i].problem.job.workload.batch)
     tried = [i for i in order if shape(i) == shape(order[0])]
@@ -59,15 +57,12 @@ def _evolve(known: list[Progress], products: Sequence[float], seed: int) -> None
     best = _best(known)
     same = [i for i in order if i not in tried and (best is None or batch(i) == batch(best))]
     _first_answers(known, products, same[:SHAPES], seed)
-    best = _best(known)
-    if best is not None:
-        offer_evolved(known[best], cells(known[best].problem), seed)
 
 
 def _first_answers(known: list[Progress], products: Sequence[float], tried: list[int], seed: int) -> None:
     for i in tried:
         if products[i] < _least(known):
-            offer_evolved(known[i], cells(known[i].problem), seed, early=True)
+            offer_evolved(known[i], cells(known[i].problem), seed)
 
 
 def _bound(known: list[Progress], i: int, end: float) -> None:
@@ -84,14 +79,11 @@ def _bound(known: list[Progress], i: int, end: float) -> None:
 
 
 def _search(progress: Progress, end: float) -> None:
-    every = cells(progress.problem)
-    left, dismissed, evaluations = open_cells(progress.problem, every, progress.place(), progress.cut)
-    progress.evaluations += evaluations
-    progress.dismissed = min(progress.dismissed, dismissed)
+    rows = rows_of(progress.problem)
+    every = cells(progress.problem, rows)
     progress.counts = tuple(cell.accelerators for cell in every)
-    progress.unseen = {cell.accelerators: bound for bound, cell in left}
-    for _, cell in left:
-        look_at(progress, cell, end)
+    progress.unseen = by_count(every)
+    prove(progress, rows, end)
 
 
 def _best(known: Sequence[Progress]) -> int | None:
