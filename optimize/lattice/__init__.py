@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from optimize.lattice.default_plan import enlarged as enlarged
     from optimize.lattice.default_plan import plan_precision as plan_precision
     from optimize.lattice.degrees import divisors as divisors
+    from optimize.lattice.degrees import with_every_microbatch as with_every_microbatch
     from optimize.lattice.enumeration import count as count
     from optimize.lattice.enumeration import lattice as lattice
     from optimize.lattice.lattice import CHUNK as CHUNK

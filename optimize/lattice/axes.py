@@ -24,14 +24,22 @@ def axis(
     embedded: Callable[[Rows, Any], dict[str, Any]],
 ) -> Axis:
     """The axis whose options depend on some columns: `make` gives candidates by distinct key and which are legal."""
-    distinct, which = np.unique(np.stack([rows[key] for key in keys]), axis=1, return_inverse=True)
+    distinct, which = _distinct([rows[key] for key in keys])
     table, legal = make({key: column[:, None] for key, column in zip(keys, distinct, strict=True)})
     count = legal.sum(axis=1)
-    which = which.ravel()
     entries = {name: np.broadcast_to(column, legal.shape)[legal] for name, column in table.items()}
     offset = np.cumsum(count) - count
     floats = {dtype: embedded(entries, dtype) for dtype in (np.float32, np.float64)}
     return Axis(entries, offset[which], count[which], floats)
+
+
+def _distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct combinations in order, by column, and which of them each row is: column by column, as one number."""
+    which = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        which = np.unique(which * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
+    _, first = np.unique(which, return_index=True)
+    return np.stack([column[first] for column in columns]), which
 
 
 def _rows_of(table: Mapping[Any, Any], chosen: np.ndarray, dtype: Any) -> Any:

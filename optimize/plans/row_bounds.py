@@ -13,9 +13,9 @@ import itertools
 
 import numpy as np
 
-from costmodel import Exact, as_floats
-from costmodel.formulas import counts, in_flight, memory, stages, timing
-from costmodel.inputs import SCHEDULES, PlanPoint, options
+from costmodel import Exact, Scalar, Semantics, as_floats
+from costmodel.formulas import OpCounts, counts, in_flight, memory, stages, timing
+from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, options
 from optimize.lattice import LARGEST_VIRTUAL, Lattice
 from optimize.question import products_s
 
@@ -41,15 +41,20 @@ def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
     The leanest schedules keep fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1
     (3 gathers); weights shared by all ranks are the least; a share of the layers under recompute keeps more than all.
     """
+    least = least_bytes(lattice, cheapest(lattice, np.arange(rows.start, rows.stop), *max(_switches(lattice))))
+    return _SAFE * least <= lattice.cluster.accelerator.hbm_bytes
+
+
+def least_bytes(lattice: Lattice, point: PlanPoint) -> np.ndarray:
+    """Bytes of HBM that every plan of some rows needs, given as `cheapest` points with sequence parallelism."""
     workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
-    point = _cheapest(lattice, rows, *max(_switches(lattice)))
-    counted, least = counts(workload, point, _EXACT), np.full(rows.stop - rows.start, np.inf)
+    counted, least = counts(workload, point, _EXACT), np.full(np.shape(point.pipeline), np.inf)
     rows_of_modes = lattice.cluster.stack.habits.recompute_rows().values()
     leanest = _leanest(point, counted.microbatches)
     for held, stage, recompute in itertools.product(leanest, (2, 3), rows_of_modes):
         chosen = dataclasses.replace(held, zero=options.ZERO_STAGES[stage], recompute=recompute)
         least = np.minimum(least, memory(counted, chosen, stack, _EXACT).needed_bytes)
-    return _SAFE * least <= lattice.cluster.accelerator.hbm_bytes
+    return least
 
 
 def _leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
@@ -81,19 +86,25 @@ def _switches(lattice: Lattice) -> set[tuple[float, float]]:
 
 
 def _bound_s(lattice: Lattice, rows: slice, parallel: float, ring: float) -> np.ndarray:
-    workload = as_floats(lattice.workload)
     cluster = as_floats(dataclasses.replace(lattice.cluster, prices=None))
-    point = _cheapest(lattice, rows, parallel, ring)
-    counted = counts(workload, point, _EXACT)
+    point = cheapest(lattice, np.arange(rows.start, rows.stop), parallel, ring)
+    return passing_s(lattice, counts(as_floats(lattice.workload), point, _EXACT), point, cluster, _EXACT)
+
+
+def passing_s(lattice: Lattice, counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics) -> Scalar:
+    """Seconds in which the busiest stage passes all microbatches, of `cheapest` points of a lattice on any cluster.
+
+    A sum of maxima of generalized posynomials of the rates, so its logarithm is convex in theirs.
+    """
     m = counted.microbatches
     both_ways = _may_go_both_ways(lattice, point.pipeline, m)
     expert = np.maximum(point.overlap.expert, both_ways)
     point = dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert))
-    pipe = stages(counted, timing(counted, point, cluster, _EXACT), point)
+    pipe = stages(counted, timing(counted, point, cluster, sem), point)
     single = np.maximum(2.0 - point.pipeline, 0.0)
     first_s, last_s, middle_s = (getattr(pipe, name).seconds for name in ("first", "last", "middle"))
-    beyond_s = np.maximum(m * (first_s + single * last_s), np.maximum(m * last_s, (m - 1) * middle_s))
-    beyond_s = np.where(both_ways, 0.5 * m * (first_s + last_s), beyond_s)
+    one_way_s = sem.maximum(m * (first_s + single * last_s), sem.maximum(m * last_s, (m - 1) * middle_s))
+    beyond_s = (1.0 - both_ways) * one_way_s + both_ways * 0.5 * m * (first_s + last_s)
     return m * pipe.plain.seconds + beyond_s + cluster.stack.step_s
 
 
@@ -107,9 +118,9 @@ def _may_go_both_ways(lattice: Lattice, pipeline: np.ndarray, microbatches: np.n
     return np.any([even & (microbatches >= fewest) for fewest in least] or [0 * even], axis=0).astype(float)
 
 
-def _cheapest(lattice: Lattice, rows: slice, parallel: float, ring: float) -> PlanPoint:
+def cheapest(lattice: Lattice, rows: np.ndarray, parallel: Scalar, ring: Scalar) -> PlanPoint:
     """Rows of degrees under the options that take least time in a stage."""
-    point = lattice.points_of_rows(np.arange(rows.start, rows.stop), np.float64)
+    point = lattice.points_of_rows(rows, np.float64)
     return dataclasses.replace(
         point,
         sequence_parallel=parallel,

@@ -1,0 +1,194 @@
+"""One job of several: its rows of degrees on every count at once, and sets of its plans, timed on many hardwares.
+
+What a plan counts and how much memory it needs does not depend on the hardware: a set of plans is counted once, and
+then timed wherever it is asked for, in NumPy, without compilation. Of a lattice of some hundred thousand plans those
+are kept that may be best somewhere near some hardware: rows of degrees by what their stages take at least
+(`plans.passing_s`), then families of the best rows, then the plans of the best families that are fastest or lean.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from costmodel import Exact, as_floats, map_leaves
+from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, with_hardware
+from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Cluster, Plan, PlanPoint, Workload
+from optimize.lattice import Families, Lattice, lattice_of_rows, rows_of_counts, with_every_microbatch
+from optimize.plans import cheapest, passing_s
+from optimize.question import RATES, Job, Problem
+
+LEAST = {
+    "schedule": frozenset({"one_f_one_b", "interleaved"}),
+    "zero_stage": frozenset({1, 3}),
+    "recompute": frozenset({"none", "full"}),
+    "recompute_share": 1.0,
+    "context_kind": "ring",
+}
+"""Options at a glance, where the question does not fix them."""
+CHUNK = 8_192  # plans that are counted at a time: what lies between two operations stays in the caches
+FAMILIES = 12_000  # of one job at one count that are timed at most
+LEAN = 0.995  # of the bytes of what is faster: a plan that needs more is not leaner
+_EXACT = Exact(np)
+
+
+@dataclasses.dataclass(frozen=True)
+class JobRows:
+    """Every legal row of degrees of one job, with the count that it fills, in the order of the counts."""
+
+    problem: Problem
+    job: Job
+    lattice: Lattice
+    accelerators: np.ndarray
+
+    @functools.cached_property
+    def workload(self) -> Workload:
+        """As floats."""
+        return as_floats(self.job.workload)
+
+    def of(self, count: int) -> np.ndarray:
+        """Numbers of the rows of one count."""
+        return np.arange(*np.searchsorted(self.accelerators, [count, count + 1]))
+
+    def about_s(self, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Weighted seconds by which rows are ranked, each at its own rates: the geometric mean of what its stages take
+        at least and of 1F1B, between which the better schedules lie."""
+        lean = dataclasses.replace(cheapest(self.lattice, rows, 1.0, 1.0), accelerators=self._count(rows))
+        return self.steps(rows) * np.concatenate([np.zeros(0), *(self._about_s(lean, y, h) for h in pieces(len(rows)))])
+
+    def _about_s(self, lean: PlanPoint, y: np.ndarray, here: slice) -> np.ndarray:
+        point, machine = _piece(lean, here), machine_at(self.problem, y[here])
+        usual = dataclasses.replace(point, zero=ZERO_STAGES[1])
+        counted = counts(self.workload, usual, _EXACT)
+        least_s = passing_s(self.lattice, counted, point, machine, _EXACT)
+        return np.sqrt(least_s * step(counted, usual, machine, _EXACT).step_s)
+
+    def steps(self, rows: np.ndarray) -> np.ndarray:
+        """What multiplies the seconds of a step."""
+        return self.job.weight * self.problem.steps_on(self.job, self._count(rows))
+
+    def _count(self, rows: np.ndarray) -> np.ndarray:
+        return self.accelerators[rows].astype(float)
+
+    def part(self, rows: np.ndarray, fixed: Mapping[str, Any]) -> "JobRows":
+        """Some of the rows, with the options that `fixed` leaves besides, those without any left out."""
+        columns = {name: column[rows] for name, column in self.lattice.rows.items()}
+        own = {**fixed, **self.lattice.fixed}
+        return _with_options(self.problem, self.job, own, columns, self.accelerators[rows])
+
+
+def rows_of_job(problem: Problem, job: Job, counts_of_all: np.ndarray) -> JobRows:
+    """The rows of a job on the counts of a mix, every microbatch of each."""
+    fixed = {**problem.fixed, "domain": problem.domain}
+    rows = rows_of_counts(job.workload, problem.machine, fixed, int(counts_of_all.max(initial=0)))
+    kept = np.flatnonzero(np.isin(rows["accelerators"], counts_of_all))
+    rows = with_every_microbatch({name: column[kept] for name, column in rows.items()}, int(job.workload.batch), fixed)
+    accelerators = rows.pop("accelerators")
+    order = np.argsort(accelerators, kind="stable")
+    rows = {name: column[order] for name, column in rows.items()}
+    return _with_options(problem, job, fixed, rows, accelerators[order])
+
+
+def _with_options(problem: Problem, job: Job, fixed: Mapping[str, Any], rows: Mapping[str, np.ndarray], accelerators: np.ndarray) -> JobRows:
+    whole = lattice_of_rows(job.workload, problem.machine, fixed, rows)
+    kept = np.flatnonzero(functools.reduce(np.multiply, (axis.count for axis in whole.axes)) > 0)
+    return JobRows(problem, job, whole.with_rows(kept), accelerators[kept])
+
+
+def pieces(n: int) -> list[slice]:
+    """Slices of so many that fit into the caches."""
+    return [slice(start, start + CHUNK) for start in range(0, n, CHUNK)]
+
+
+def _piece(point: PlanPoint, here: slice) -> PlanPoint:
+    return map_leaves(lambda leaf: leaf[here] if np.ndim(leaf) else leaf, point)
+
+
+def machine_at(problem: Problem, y: np.ndarray) -> Cluster:
+    """The template with rates (logarithms along the last axis)."""
+    rates = dict(zip(RATES, np.moveaxis(np.exp(y), -1, 0), strict=True))
+    return with_hardware(problem.machine, dataclasses.replace(hardware_of(problem.machine), **rates))
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanSet:
+    """Plans of one job, counted: seconds on any hardware follow."""
+
+    rows: JobRows
+    numbers: np.ndarray  # in its lattice
+    points: PlanPoint
+    counted: OpCounts
+    peak_bytes: np.ndarray
+    steps: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def seconds(self, y: np.ndarray) -> np.ndarray:
+        """Weighted seconds of every plan (last axis) at rates (..., 1 or plans, rates)."""
+        step_s = step(self.counted, self.points, machine_at(self.rows.problem, y), _EXACT).step_s
+        return self.steps * np.broadcast_to(step_s, (*y.shape[:-2], len(self)))
+
+    def plan(self, i: int) -> Plan:
+        """Plan number `i` of the set."""
+        return self.rows.lattice.plan(int(self.numbers[i]))
+
+
+def plan_set(rows: JobRows, numbers: np.ndarray, lightest: bool = False) -> PlanSet:
+    """Plans by number in the lattice of some rows. `lightest`: the time of no recompute, the bytes of the leanest."""
+    of_row, _ = rows.lattice.select(numbers)
+    points = dataclasses.replace(
+        rows.lattice.points(numbers, np.float64), accelerators=rows.accelerators[of_row].astype(float)
+    )
+    stack = rows.problem.machine.stack
+    modes = [RECOMPUTES["none"], RECOMPUTES["full"]] if lightest else [points.recompute]
+    points = dataclasses.replace(points, recompute=modes[0])
+    counted = counts(rows.workload, points, _EXACT)
+    need = [memory(counted, dataclasses.replace(points, recompute=mode), stack, _EXACT).needed_bytes for mode in modes]
+    least = np.broadcast_to(functools.reduce(np.minimum, need), len(numbers))
+    return PlanSet(rows, numbers, points, counted, least, rows.steps(of_row))
+
+
+def near(rows: JobRows, count: int, y: np.ndarray, most_bytes: float, slack: float, keep: int) -> PlanSet | None:
+    """Plans of one count that may be best near some rates (hardwares x rates): fast ones, and lean ones.
+
+    `slack`: by what share of the fastest rows and families may be slower; `keep`: plans at each of these rates.
+    """
+    own = rows.of(count)
+    about_s = rows.about_s(own, np.broadcast_to(y[0], (len(own), y.shape[1])))
+    order = np.argsort(about_s, kind="stable")
+    order = order[about_s[order] <= (1 + slack) * about_s.min(initial=np.inf)]
+    part = rows.part(own[order], {})
+    families = Families(part.lattice)
+    first = families.first(0, min(len(families), FAMILIES))
+    first = _kept(part, first, y, most_bytes, 6 * keep, slack, lightest=True)
+    if not len(first):
+        return None
+    numbers = _kept(part, families.members(first)[0], y, most_bytes, keep, slack)
+    return plan_set(part, numbers) if len(numbers) else None
+
+
+def _kept(
+    rows: JobRows,
+    numbers: np.ndarray,
+    y: np.ndarray,
+    most_bytes: float,
+    keep: int,
+    slack: float,
+    lightest: bool = False,
+) -> np.ndarray:
+    """Numbers of the fastest plans that fit, and of those that need less than all that are faster, at each hardware."""
+    sets = [plan_set(rows, numbers[here], lightest) for here in pieces(len(numbers))]
+    if not sets:
+        return numbers
+    seconds = np.concatenate([each.seconds(y[:, None, :]) for each in sets], axis=1)
+    peak = np.concatenate([each.peak_bytes for each in sets])
+    kept = []
+    for own in np.where(peak <= most_bytes, seconds, np.inf):
+        order = np.argsort(own, kind="stable")
+        order = order[np.isfinite(own[order])]
+        least = np.minimum.accumulate(np.concatenate([[np.inf], peak[order]]))[:-1]
+        kept += [order[:keep], order[peak[order] < LEAN * least][: 2 * keep]]
+    return numbers[np.unique(np.concatenate(kept))]
