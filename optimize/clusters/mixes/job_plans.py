@@ -9,16 +9,17 @@ are kept that may be best somewhere near some hardware: rows of degrees by what 
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from costmodel import Exact, as_floats, map_leaves
+from costmodel.evaluators import SUBGRADIENT, dual
 from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, with_hardware
 from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Cluster, Plan, PlanPoint, Workload
 from optimize.lattice import Families, Lattice, lattice_of_rows, rows_of_counts, with_every_microbatch
 from optimize.plans import cheapest, passing_s
-from optimize.question import RATES, Job, Problem
+from optimize.question import RATES, Job, Problem, Tangents
 
 LEAST = {
     "schedule": frozenset({"one_f_one_b", "interleaved"}),
@@ -31,6 +32,7 @@ LEAST = {
 CHUNK = 8_192  # plans that are counted at a time: what lies between two operations stays in the caches
 FAMILIES = 12_000  # of one job at one count that are timed at most
 LEAN = 0.995  # of the bytes of what is faster: a plan that needs more is not leaner
+T = TypeVar("T")
 _EXACT = Exact(np)
 
 
@@ -130,6 +132,26 @@ class PlanSet:
         """Weighted seconds of every plan (last axis) at rates (..., 1 or plans, rates)."""
         step_s = step(self.counted, self.points, machine_at(self.rows.problem, y), _EXACT).step_s
         return self.steps * np.broadcast_to(step_s, (*y.shape[:-2], len(self)))
+
+    def tangents(self, y: np.ndarray) -> Tangents:
+        """Logarithms of the weighted seconds of each plan at its own rates, with their slopes."""
+
+        def step_s(rates: dict[str, Any]) -> Any:
+            own = dataclasses.replace(hardware_of(self.rows.problem.machine), **rates)
+            return step(self.counted, self.points, with_hardware(self.rows.problem.machine, own), SUBGRADIENT).step_s
+
+        log_step_s, slopes = dual.log_gradient(step_s, dict(zip(RATES, np.exp(y).T, strict=True)))
+        columns = np.stack([slopes[name] for name in RATES], axis=-1)
+        return Tangents(np.log(self.steps) + log_step_s, columns, y, self.peak_bytes, self.peak_bytes)
+
+    def take(self, chosen: np.ndarray) -> "PlanSet":
+        """Some of the plans."""
+
+        def of(tree: T) -> T:
+            return map_leaves(lambda leaf: leaf[chosen] if np.size(leaf) == len(self) > 1 else leaf, tree)
+
+        own = (self.numbers[chosen], of(self.points), of(self.counted), self.peak_bytes[chosen], self.steps[chosen])
+        return PlanSet(self.rows, *own)
 
     def plan(self, i: int) -> Plan:
         """Plan number `i` of the set."""
