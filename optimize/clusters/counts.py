@@ -81,10 +81,10 @@ def _cell_bound(p: Problem, accelerators: int) -> float:
     seconds = math.log(flop_bound_s(p, p.job, float(accelerators)) * steps)
     if not p.fill and p.limits.deadline_s is not None and seconds > math.log(p.limits.deadline_s):
         seconds = math.inf
-    return seconds + _cheapest_log(p, accelerators)
+    return seconds + cheapest_log(p, accelerators)
 
 
-def _cheapest_log(problem: Problem, accelerators: int) -> float:
+def cheapest_log(problem: Problem, accelerators: int) -> float:
     """Logarithm of the dollars a second or watts of the least rates without HBM; 0 where the objective has no price."""
     money, (low, _) = problem.money, problem.ends
     each = money.per_usd * money.usd(low) + money.per_watt * money.watt(low)

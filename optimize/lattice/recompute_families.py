@@ -59,3 +59,22 @@ class Families:
     def points(self, first: np.ndarray, dtype: Any) -> PlanPoint:
         """The fastest that each family can be: nothing recomputed."""
         return dataclasses.replace(self.lattice.points(first, dtype), recompute=RECOMPUTES["none"])
+
+    def of_any_schedule(self) -> np.ndarray:
+        """The first plan of each run of families that differ in the schedule alone: by row, options after it."""
+        row = np.repeat(np.arange(len(self.lattice.ends)), self._inner // self._members)
+        within = np.arange(len(row)) - np.searchsorted(row, row)
+        return (self.lattice.ends[row] - self._sizes[row]) + within * self._members[row]
+
+    def of_every_schedule(self, first: np.ndarray) -> np.ndarray:
+        """The first plans of the families of such runs."""
+        row = np.searchsorted(self.lattice.ends, first, side="right")
+        times = self.lattice.axes[0].count[row]
+        number = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+        return np.repeat(first, times) + number * np.repeat(self._inner[row], times)
+
+    @property
+    def _inner(self) -> np.ndarray:
+        """Plans of a row under one schedule, which is its first axis."""
+        assert "schedule" in self.lattice.axes[0].table, sorted(self.lattice.axes[0].table)
+        return self._sizes // self.lattice.axes[0].count

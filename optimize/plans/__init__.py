@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from optimize.plans.result import Ranked as Ranked
     from optimize.plans.result import restriction_cost as restriction_cost
     from optimize.plans.row_bounds import cheapest as cheapest
-    from optimize.plans.row_bounds import least_bytes as least_bytes
+    from optimize.plans.row_bounds import leanest as leanest
+    from optimize.plans.row_bounds import least_step_s as least_step_s
     from optimize.plans.row_bounds import passing_s as passing_s
     from optimize.plans.row_bounds import row_bounds_s as row_bounds_s
     from optimize.plans.runner_ups import RunnerUp as RunnerUp

@@ -14,7 +14,7 @@ import itertools
 import numpy as np
 
 from costmodel import Exact, Scalar, Semantics, as_floats
-from costmodel.formulas import OpCounts, counts, in_flight, memory, stages, timing
+from costmodel.formulas import OpCounts, Pipeline, around, counts, in_flight, memory, stages, timing, work
 from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, options
 from optimize.lattice import LARGEST_VIRTUAL, Lattice
 from optimize.question import products_s
@@ -41,23 +41,17 @@ def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
     The leanest schedules keep fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1
     (3 gathers); weights shared by all ranks are the least; a share of the layers under recompute keeps more than all.
     """
-    least = least_bytes(lattice, cheapest(lattice, np.arange(rows.start, rows.stop), *max(_switches(lattice))))
+    workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
+    point = cheapest(lattice, np.arange(rows.start, rows.stop), *max(_switches(lattice)))
+    counted, least = counts(workload, point, _EXACT), np.full(rows.stop - rows.start, np.inf)
+    rows_of_modes = lattice.cluster.stack.habits.recompute_rows().values()
+    for held, stage, recompute in itertools.product(leanest(point, counted.microbatches), (2, 3), rows_of_modes):
+        chosen = dataclasses.replace(held, zero=options.ZERO_STAGES[stage], recompute=recompute)
+        least = np.minimum(least, memory(counted, chosen, stack, _EXACT).needed_bytes)
     return _SAFE * least <= lattice.cluster.accelerator.hbm_bytes
 
 
-def least_bytes(lattice: Lattice, point: PlanPoint) -> np.ndarray:
-    """Bytes of HBM that every plan of some rows needs, given as `cheapest` points with sequence parallelism."""
-    workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
-    counted, least = counts(workload, point, _EXACT), np.full(np.shape(point.pipeline), np.inf)
-    rows_of_modes = lattice.cluster.stack.habits.recompute_rows().values()
-    leanest = _leanest(point, counted.microbatches)
-    for held, stage, recompute in itertools.product(leanest, (2, 3), rows_of_modes):
-        chosen = dataclasses.replace(held, zero=options.ZERO_STAGES[stage], recompute=recompute)
-        least = np.minimum(least, memory(counted, chosen, stack, _EXACT).needed_bytes)
-    return least
-
-
-def _leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
+def leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
     """Rows under 1F1B, which no shipped schedule undercuts, and under each of a user's that keeps fewer live anywhere.
 
     What an interleaved one keeps on a stage is linear in the reciprocal of its virtual stages, so least at one of the
@@ -96,16 +90,41 @@ def passing_s(lattice: Lattice, counted: OpCounts, point: PlanPoint, cluster: Cl
 
     A sum of maxima of generalized posynomials of the rates, so its logarithm is convex in theirs.
     """
-    m = counted.microbatches
-    both_ways = _may_go_both_ways(lattice, point.pipeline, m)
-    expert = np.maximum(point.overlap.expert, both_ways)
-    point = dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert))
+    point, both_ways = _overlapped(lattice, counted, point)
     pipe = stages(counted, timing(counted, point, cluster, sem), point)
-    single = np.maximum(2.0 - point.pipeline, 0.0)
+    return _passing_s(pipe, counted, point.pipeline, both_ways, sem) + cluster.stack.step_s
+
+
+def least_step_s(lattice: Lattice, counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics) -> Scalar:
+    """Seconds that plans take at least which differ from these, of 1F1B, in the schedule alone: no bubble, all else.
+
+    Where microbatches may go both ways, or weights stream, traffic of gradients is taken to be hidden. Convex as
+    `passing_s`.
+    """
+    point, both_ways = _overlapped(lattice, counted, point)
+    times = timing(counted, point, cluster, sem)
+    todo = work(counted, times, point, cluster, sem)
+    passes_s = _passing_s(todo.pipe, counted, point.pipeline, both_ways, sem)
+    seen = (1.0 - both_ways) * (todo.gradient_traffic_s if times.streams is None else 0.0)
+    todo = dataclasses.replace(todo, gradient_traffic_s=seen)
+    return around(passes_s, todo, counted, times, point, cluster.stack, sem).step_s
+
+
+def _overlapped(lattice: Lattice, counted: OpCounts, point: PlanPoint) -> tuple[PlanPoint, np.ndarray]:
+    """Points with what a schedule that goes both ways hides, and whether there is one (1 or 0)."""
+    both_ways = _may_go_both_ways(lattice, point.pipeline, counted.microbatches)
+    expert = np.maximum(point.overlap.expert, both_ways)
+    return dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert)), both_ways
+
+
+def _passing_s(pipe: Pipeline, counted: OpCounts, pipeline: Scalar, both_ways: np.ndarray, sem: Semantics) -> Scalar:
+    """All microbatches on the busiest stage."""
+    m = counted.microbatches
+    single = np.maximum(2.0 - pipeline, 0.0)
     first_s, last_s, middle_s = (getattr(pipe, name).seconds for name in ("first", "last", "middle"))
     one_way_s = sem.maximum(m * (first_s + single * last_s), sem.maximum(m * last_s, (m - 1) * middle_s))
     beyond_s = (1.0 - both_ways) * one_way_s + both_ways * 0.5 * m * (first_s + last_s)
-    return m * pipe.plain.seconds + beyond_s + cluster.stack.step_s
+    return m * pipe.plain.seconds + beyond_s
 
 
 def _may_go_both_ways(lattice: Lattice, pipeline: np.ndarray, microbatches: np.ndarray) -> np.ndarray:

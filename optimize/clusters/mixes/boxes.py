@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optimize.hardware import dual_bound, largest_alone
+from optimize.hardware import dual_bound
 from optimize.question import Left, Problem, Tangents
 
 AT_ONCE = 128  # boxes
@@ -156,7 +156,7 @@ def _memory_apart(problem: Problem, count: int, boxes: Boxes, slopes: np.ndarray
     return 0.5 * np.abs(ratio) * np.abs(slopes).sum(-1)
 
 
-def halves(boxes: Boxes, origin: np.ndarray) -> Boxes:
+def halves(boxes: Boxes) -> Boxes:
     """Both halves of every box, split where most is lost."""
     width = boxes.high - boxes.low
     score = np.concatenate([boxes.apart[:, :4] + 0.02 * width, boxes.apart[:, 4:]], axis=1)

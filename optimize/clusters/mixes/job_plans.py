@@ -7,18 +7,19 @@ are kept that may be best somewhere near some hardware: rows of degrees by what 
 """
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
-from costmodel import Exact, as_floats, map_leaves
+from costmodel import Exact, Scalar, Semantics, as_floats, map_leaves
 from costmodel.evaluators import SUBGRADIENT, dual
 from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, with_hardware
-from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Cluster, Plan, PlanPoint, Workload
+from costmodel.inputs import RECOMPUTES, SCHEDULES, ZERO_STAGES, Cluster, Plan, PlanPoint, Workload
 from optimize.lattice import Families, Lattice, lattice_of_rows, rows_of_counts, with_every_microbatch
-from optimize.plans import cheapest, passing_s
+from optimize.plans import cheapest, leanest, least_step_s, passing_s
 from optimize.question import RATES, Job, Problem, Tangents
 
 LEAST = {
@@ -93,7 +94,9 @@ def rows_of_job(problem: Problem, job: Job, counts_of_all: np.ndarray) -> JobRow
     return _with_options(problem, job, fixed, rows, accelerators[order])
 
 
-def _with_options(problem: Problem, job: Job, fixed: Mapping[str, Any], rows: Mapping[str, np.ndarray], accelerators: np.ndarray) -> JobRows:
+def _with_options(
+    problem: Problem, job: Job, fixed: Mapping[str, Any], rows: Mapping[str, np.ndarray], accelerators: np.ndarray
+) -> JobRows:
     whole = lattice_of_rows(job.workload, problem.machine, fixed, rows)
     kept = np.flatnonzero(functools.reduce(np.multiply, (axis.count for axis in whole.axes)) > 0)
     return JobRows(problem, job, whole.with_rows(kept), accelerators[kept])
@@ -114,11 +117,24 @@ def machine_at(problem: Problem, y: np.ndarray) -> Cluster:
     return with_hardware(problem.machine, dataclasses.replace(hardware_of(problem.machine), **rates))
 
 
+class Covers(enum.Enum):
+    """What else a number of a set stands for."""
+
+    plan = "nothing"
+    recompute = "all recompute of a family"
+    schedule = "all schedules too"
+
+
 @dataclasses.dataclass(frozen=True)
 class PlanSet:
-    """Plans of one job, counted: seconds on any hardware follow."""
+    """Plans of one job, counted: seconds on any hardware follow.
+
+    Of a family (`Covers.recompute`) each is what its plans take and need at least, of a run of families
+    (`Covers.schedule`) what any schedule does.
+    """
 
     rows: JobRows
+    covers: Covers
     numbers: np.ndarray  # in its lattice
     points: PlanPoint
     counted: OpCounts
@@ -130,17 +146,20 @@ class PlanSet:
 
     def seconds(self, y: np.ndarray) -> np.ndarray:
         """Weighted seconds of every plan (last axis) at rates (..., 1 or plans, rates)."""
-        step_s = step(self.counted, self.points, machine_at(self.rows.problem, y), _EXACT).step_s
+        step_s = self._step_s(dict(zip(RATES, np.moveaxis(np.exp(y), -1, 0), strict=True)), _EXACT)
         return self.steps * np.broadcast_to(step_s, (*y.shape[:-2], len(self)))
+
+    def _step_s(self, rates: Mapping[str, Any], sem: Semantics) -> Scalar:
+        template = self.rows.problem.machine
+        machine = with_hardware(template, dataclasses.replace(hardware_of(template), **rates))
+        if self.covers is Covers.schedule:
+            return least_step_s(self.rows.lattice, self.counted, self.points, machine, sem)
+        return step(self.counted, self.points, machine, sem).step_s
 
     def tangents(self, y: np.ndarray) -> Tangents:
         """Logarithms of the weighted seconds of each plan at its own rates, with their slopes."""
-
-        def step_s(rates: dict[str, Any]) -> Any:
-            own = dataclasses.replace(hardware_of(self.rows.problem.machine), **rates)
-            return step(self.counted, self.points, with_hardware(self.rows.problem.machine, own), SUBGRADIENT).step_s
-
-        log_step_s, slopes = dual.log_gradient(step_s, dict(zip(RATES, np.exp(y).T, strict=True)))
+        rates = dict(zip(RATES, np.exp(y).T, strict=True))
+        log_step_s, slopes = dual.log_gradient(lambda own: self._step_s(own, SUBGRADIENT), rates)
         columns = np.stack([slopes[name] for name in RATES], axis=-1)
         return Tangents(np.log(self.steps) + log_step_s, columns, y, self.peak_bytes, self.peak_bytes)
 
@@ -151,26 +170,35 @@ class PlanSet:
             return map_leaves(lambda leaf: leaf[chosen] if np.size(leaf) == len(self) > 1 else leaf, tree)
 
         own = (self.numbers[chosen], of(self.points), of(self.counted), self.peak_bytes[chosen], self.steps[chosen])
-        return PlanSet(self.rows, *own)
+        return PlanSet(self.rows, self.covers, *own)
 
     def plan(self, i: int) -> Plan:
         """Plan number `i` of the set."""
         return self.rows.lattice.plan(int(self.numbers[i]))
 
 
-def plan_set(rows: JobRows, numbers: np.ndarray, lightest: bool = False) -> PlanSet:
-    """Plans by number in the lattice of some rows. `lightest`: the time of no recompute, the bytes of the leanest."""
+def plan_set(rows: JobRows, numbers: np.ndarray, covers: Covers = Covers.plan) -> PlanSet:
+    """Plans by number in the lattice of some rows."""
     of_row, _ = rows.lattice.select(numbers)
     points = dataclasses.replace(
         rows.lattice.points(numbers, np.float64), accelerators=rows.accelerators[of_row].astype(float)
     )
-    stack = rows.problem.machine.stack
-    modes = [RECOMPUTES["none"], RECOMPUTES["full"]] if lightest else [points.recompute]
-    points = dataclasses.replace(points, recompute=modes[0])
+    if covers is not Covers.plan:
+        points = dataclasses.replace(points, recompute=RECOMPUTES["none"])
+    if covers is Covers.schedule:
+        points = dataclasses.replace(points, schedule=SCHEDULES["one_f_one_b"].row, virtual_stages=1.0)
     counted = counts(rows.workload, points, _EXACT)
-    need = [memory(counted, dataclasses.replace(points, recompute=mode), stack, _EXACT).needed_bytes for mode in modes]
-    least = np.broadcast_to(functools.reduce(np.minimum, need), len(numbers))
-    return PlanSet(rows, numbers, points, counted, least, rows.steps(of_row))
+    peak = functools.reduce(np.minimum, _needs(rows, points, counted, covers))
+    return PlanSet(rows, covers, numbers, points, counted, np.broadcast_to(peak, len(numbers)), rows.steps(of_row))
+
+
+def _needs(rows: JobRows, points: PlanPoint, counted: OpCounts, covers: Covers) -> list[np.ndarray]:
+    """Bytes at the peak; of families with nothing and with everything recomputed; under the leanest schedules."""
+    stack = rows.problem.machine.stack
+    modes = [points.recompute] if covers is Covers.plan else [RECOMPUTES["none"], RECOMPUTES["full"]]
+    held = leanest(points, counted.microbatches) if covers is Covers.schedule else [points]
+    at = [dataclasses.replace(point, recompute=mode) for point in held for mode in modes]
+    return [memory(counted, point, stack, _EXACT).needed_bytes for point in at]
 
 
 def near(rows: JobRows, count: int, y: np.ndarray, most_bytes: float, slack: float, keep: int) -> PlanSet | None:
@@ -185,10 +213,10 @@ def near(rows: JobRows, count: int, y: np.ndarray, most_bytes: float, slack: flo
     part = rows.part(own[order], {})
     families = Families(part.lattice)
     first = families.first(0, min(len(families), FAMILIES))
-    first = _kept(part, first, y, most_bytes, 6 * keep, slack, lightest=True)
+    first = _kept(part, first, y, most_bytes, 6 * keep, Covers.recompute)
     if not len(first):
         return None
-    numbers = _kept(part, families.members(first)[0], y, most_bytes, keep, slack)
+    numbers = _kept(part, families.members(first)[0], y, most_bytes, keep)
     return plan_set(part, numbers) if len(numbers) else None
 
 
@@ -198,11 +226,10 @@ def _kept(
     y: np.ndarray,
     most_bytes: float,
     keep: int,
-    slack: float,
-    lightest: bool = False,
+    covers: Covers = Covers.plan,
 ) -> np.ndarray:
     """Numbers of the fastest plans that fit, and of those that need less than all that are faster, at each hardware."""
-    sets = [plan_set(rows, numbers[here], lightest) for here in pieces(len(numbers))]
+    sets = [plan_set(rows, numbers[here], covers) for here in pieces(len(numbers))]
     if not sets:
         return numbers
     seconds = np.concatenate([each.seconds(y[:, None, :]) for each in sets], axis=1)

@@ -67,9 +67,7 @@ class Shared:
         value = np.where(broken | (have.usd <= 0), np.inf, value)
         return Valued(value, y, log_bytes, peak, np.stack(chosen, axis=-1))
 
-    def evolve(
-        self, first: Valued, generator: np.random.Generator, generations: int, born: int, step: float
-    ) -> Valued:
+    def evolve(self, first: Valued, generator: np.random.Generator, generations: int, born: int, step: float) -> Valued:
         """Hardwares after some generations, best first: the elite and what is born of it by normal steps.
 
         Half of the children offer what their parent's plans need and no more.
