@@ -6,7 +6,6 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from optimize.clusters import one_job as one_job
-    from optimize.clusters import several_jobs as several_jobs
     from optimize.clusters.answers import Answer as Answer
     from optimize.clusters.answers import continuous_answer as continuous_answer
     from optimize.clusters.answers import misses as misses
@@ -21,9 +20,11 @@ if TYPE_CHECKING:
     from optimize.clusters.frontier import monotone as monotone
     from optimize.clusters.frontier import point_of as point_of
     from optimize.clusters.inputs import DesignInputs as DesignInputs
+    from optimize.clusters.mixes import Mixed as Mixed
+    from optimize.clusters.mixes import MixProgress as MixProgress
+    from optimize.clusters.mixes import search_mix as search_mix
     from optimize.clusters.progress import Best as Best
     from optimize.clusters.progress import Cell as Cell
     from optimize.clusters.progress import Progress as Progress
-    from optimize.clusters.several_jobs_bound import shared_bound as shared_bound
 
 door.hang(__name__)

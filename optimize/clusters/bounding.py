@@ -215,7 +215,7 @@ def close(progress: Progress, end: float, solve: Solve | None = None, only: Cell
     """Expand what is open (of `only` one cell) into plans and bound them until nothing is below the best answer, or
     until `end`.
 
-    What tangents do not decide is left to `solve`. (Which cannot where the objective of the cell is tilted.)
+    What tangents do not decide is left to `solve`.
     """
     progress.open = [part for part in (trim(progress, part) for part in progress.open) if len(part.indices)]
     progress.open.sort(key=lambda part: part.log_bound.min(initial=np.inf))

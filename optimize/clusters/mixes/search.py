@@ -5,10 +5,9 @@ and a count whose bound is above costs nothing. The counts of the grid come firs
 others follow, and the answer lists which the bound covers.
 """
 
-import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -73,10 +72,10 @@ def _raise(progress: MixProgress, finder: Finder, count: int, share: float, end:
     told(f"bound of {count:,} accelerators")
     if count not in finder.looked:
         finder.look(count, best.y)
-    known, target = progress.answers.get(count, best), progress.best.log_value + math.log1p(-share)
-    progress.log_bounds[count] = max(
-        progress.log_bounds.get(count, -math.inf), count_bound(progress.problem, count, known, target, end)
-    )
+        best = progress.best or best
+    known, target = progress.answers.get(count, best), best.log_value + math.log1p(-share)
+    bound = count_bound(progress.problem, count, known, target, end)
+    progress.log_bounds[count] = max(progress.log_bounds.get(count, -math.inf), bound)
 
 
 def _cover(progress: MixProgress, finder: Finder, share: float, end: float, told: Told) -> None:
