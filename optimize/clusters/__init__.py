@@ -26,5 +26,6 @@ if TYPE_CHECKING:
     from optimize.clusters.progress import Best as Best
     from optimize.clusters.progress import Cell as Cell
     from optimize.clusters.progress import Progress as Progress
+    from optimize.clusters.screening import tangents_of as tangents_of
 
 door.hang(__name__)

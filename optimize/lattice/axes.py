@@ -24,8 +24,8 @@ def axis(
     embedded: Callable[[Rows, Any], dict[str, Any]],
 ) -> Axis:
     """The axis whose options depend on some columns: `make` gives candidates by distinct key and which are legal."""
-    distinct, which = _distinct([rows[key] for key in keys])
-    table, legal = make({key: column[:, None] for key, column in zip(keys, distinct, strict=True)})
+    first, which = distinct([rows[key] for key in keys])
+    table, legal = make({key: rows[key][first][:, None] for key in keys})
     count = legal.sum(axis=1)
     entries = {name: np.broadcast_to(column, legal.shape)[legal] for name, column in table.items()}
     offset = np.cumsum(count) - count
@@ -33,13 +33,14 @@ def axis(
     return Axis(entries, offset[which], count[which], floats)
 
 
-def _distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct combinations in order, by column, and which of them each row is: column by column, as one number."""
-    which = np.zeros(len(columns[0]), np.int64)
+def distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Where each distinct row of columns stands first, in ascending order, and which of them each row is."""
+    code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        which = np.unique(which * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
-    _, first = np.unique(which, return_index=True)
-    return np.stack([column[first] for column in columns]), which
+        values, number = np.unique(column, return_inverse=True)
+        code = code * len(values) + number.ravel()
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    return first, which.ravel()
 
 
 def _rows_of(table: Mapping[Any, Any], chosen: np.ndarray, dtype: Any) -> Any:

@@ -48,6 +48,14 @@ class Families:
         within = number - (ends[row] - (self._sizes // self._members)[row])
         return (self.lattice.ends[row] - self._sizes[row]) + within * self._members[row]
 
+    def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first plan of every family of some rows, and the place in `rows` of each one's row."""
+        size, count = self._sizes[rows], self._members[rows]
+        families = size // count
+        place = np.repeat(np.arange(len(rows)), families)
+        number = np.arange(families.sum()) - np.repeat(np.cumsum(families) - families, families)
+        return (self.lattice.ends[rows] - size)[place] + number * count[place], place
+
     def members(self, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """All plans of families, and the place in `first` of each one's family."""
         row = np.searchsorted(self.lattice.ends, first, side="right")
@@ -60,11 +68,13 @@ class Families:
         """The fastest that each family can be: nothing recomputed."""
         return dataclasses.replace(self.lattice.points(first, dtype), recompute=RECOMPUTES["none"])
 
-    def of_any_schedule(self) -> np.ndarray:
-        """The first plan of each run of families that differ in the schedule alone: by row, options after it."""
-        row = np.repeat(np.arange(len(self.lattice.ends)), self._inner // self._members)
-        within = np.arange(len(row)) - np.searchsorted(row, row)
-        return (self.lattice.ends[row] - self._sizes[row]) + within * self._members[row]
+    def of_any_schedule(self, rows: np.ndarray) -> np.ndarray:
+        """The first plan of each run of families of some rows that differ in the schedule alone."""
+        count = self._members[rows]
+        runs = self._inner[rows] // count
+        place = np.repeat(np.arange(len(rows)), runs)
+        number = np.arange(runs.sum()) - np.repeat(np.cumsum(runs) - runs, runs)
+        return (self.lattice.ends[rows] - self._sizes[rows])[place] + number * count[place]
 
     def of_every_schedule(self, first: np.ndarray) -> np.ndarray:
         """The first plans of the families of such runs."""

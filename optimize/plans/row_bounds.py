@@ -10,12 +10,13 @@ over rows; where the lattice is small, everything is evaluated instead (`exhaust
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
 from costmodel import Exact, Scalar, Semantics, as_floats
 from costmodel.formulas import OpCounts, Pipeline, around, counts, in_flight, memory, stages, timing, work
-from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, options
+from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Schedule, Stack, Workload, options
 from optimize.lattice import LARGEST_VIRTUAL, Lattice
 from optimize.question import products_s
 
@@ -41,14 +42,18 @@ def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
     The leanest schedules keep fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1
     (3 gathers); weights shared by all ranks are the least; a share of the layers under recompute keeps more than all.
     """
-    workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
-    point = cheapest(lattice, np.arange(rows.start, rows.stop), *max(_switches(lattice)))
-    counted, least = counts(workload, point, _EXACT), np.full(rows.stop - rows.start, np.inf)
-    rows_of_modes = lattice.cluster.stack.habits.recompute_rows().values()
-    for held, stage, recompute in itertools.product(leanest(point, counted.microbatches), (2, 3), rows_of_modes):
+    point = _cheapest_of(lattice, rows, *max(_switches(lattice)))
+    return least_bytes(lattice.workload, lattice.cluster.stack, point) <= lattice.cluster.accelerator.hbm_bytes
+
+
+def least_bytes(workload: Workload, stack: Stack, point: PlanPoint) -> np.ndarray:
+    """Bytes below which no plan of each row of degrees needs, whatever its options: `point` as `cheapest` has it."""
+    counted, least = counts(as_floats(workload), point, _EXACT), np.array(np.inf)
+    lean, own = leanest(point, counted.microbatches), as_floats(stack)
+    for held, stage, recompute in itertools.product(lean, (2, 3), stack.habits.recompute_rows().values()):
         chosen = dataclasses.replace(held, zero=options.ZERO_STAGES[stage], recompute=recompute)
-        least = np.minimum(least, memory(counted, chosen, stack, _EXACT).needed_bytes)
-    return _SAFE * least <= lattice.cluster.accelerator.hbm_bytes
+        least = np.minimum(least, memory(counted, chosen, own, _EXACT).needed_bytes)
+    return _SAFE * least
 
 
 def leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
@@ -80,31 +85,24 @@ def _switches(lattice: Lattice) -> set[tuple[float, float]]:
 
 
 def _bound_s(lattice: Lattice, rows: slice, parallel: float, ring: float) -> np.ndarray:
+    workload = as_floats(lattice.workload)
     cluster = as_floats(dataclasses.replace(lattice.cluster, prices=None))
-    point = cheapest(lattice, np.arange(rows.start, rows.stop), parallel, ring)
-    return passing_s(lattice, counts(as_floats(lattice.workload), point, _EXACT), point, cluster, _EXACT)
-
-
-def passing_s(lattice: Lattice, counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics) -> Scalar:
-    """Seconds in which the busiest stage passes all microbatches, of `cheapest` points of a lattice on any cluster.
-
-    A sum of maxima of generalized posynomials of the rates, so its logarithm is convex in theirs.
-    """
+    point = _cheapest_of(lattice, rows, parallel, ring)
+    counted = counts(workload, point, _EXACT)
     point, both_ways = _overlapped(lattice, counted, point)
-    pipe = stages(counted, timing(counted, point, cluster, sem), point)
-    return _passing_s(pipe, counted, point.pipeline, both_ways, sem) + cluster.stack.step_s
+    pipe = stages(counted, timing(counted, point, cluster, _EXACT), point)
+    return _passes_s(pipe, counted, point, both_ways, _EXACT) + cluster.stack.step_s
 
 
-def least_step_s(lattice: Lattice, counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics) -> Scalar:
+def any_schedule_s(lattice: Lattice, counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics) -> Scalar:
     """Seconds that plans take at least which differ from these, of 1F1B, in the schedule alone: no bubble, all else.
 
-    Where microbatches may go both ways, or weights stream, traffic of gradients is taken to be hidden. Convex as
-    `passing_s`.
+    Where microbatches may go both ways, or weights stream, traffic of gradients is taken to be hidden.
     """
     point, both_ways = _overlapped(lattice, counted, point)
     times = timing(counted, point, cluster, sem)
     todo = work(counted, times, point, cluster, sem)
-    passes_s = _passing_s(todo.pipe, counted, point.pipeline, both_ways, sem)
+    passes_s = _passes_s(todo.pipe, counted, point, both_ways, sem)
     seen = (1.0 - both_ways) * (todo.gradient_traffic_s if times.streams is None else 0.0)
     todo = dataclasses.replace(todo, gradient_traffic_s=seen)
     return around(passes_s, todo, counted, times, point, cluster.stack, sem).step_s
@@ -112,34 +110,41 @@ def least_step_s(lattice: Lattice, counted: OpCounts, point: PlanPoint, cluster:
 
 def _overlapped(lattice: Lattice, counted: OpCounts, point: PlanPoint) -> tuple[PlanPoint, np.ndarray]:
     """Points with what a schedule that goes both ways hides, and whether there is one (1 or 0)."""
-    both_ways = _may_go_both_ways(lattice, point.pipeline, counted.microbatches)
+    listed = list(SCHEDULES.values())
+    tables = [np.unique(axis.table["schedule"]) for axis in lattice.axes if "schedule" in axis.table]
+    both_ways = may_go_both_ways([listed[i] for i in np.concatenate(tables)], point.pipeline, counted.microbatches)
     expert = np.maximum(point.overlap.expert, both_ways)
     return dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert)), both_ways
 
 
-def _passing_s(pipe: Pipeline, counted: OpCounts, pipeline: Scalar, both_ways: np.ndarray, sem: Semantics) -> Scalar:
-    """All microbatches on the busiest stage."""
-    m = counted.microbatches
-    single = np.maximum(2.0 - pipeline, 0.0)
-    first_s, last_s, middle_s = (getattr(pipe, name).seconds for name in ("first", "last", "middle"))
-    one_way_s = sem.maximum(m * (first_s + single * last_s), sem.maximum(m * last_s, (m - 1) * middle_s))
-    beyond_s = (1.0 - both_ways) * one_way_s + both_ways * 0.5 * m * (first_s + last_s)
-    return m * pipe.plain.seconds + beyond_s
+def _passes_s(pipe: Pipeline, counted: OpCounts, point: PlanPoint, both_ways: Scalar, sem: Semantics) -> Scalar:
+    own_s = tuple(getattr(pipe, name).seconds for name in ("plain", "first", "middle", "last"))
+    return least_step_s(own_s, point.pipeline, counted.microbatches, both_ways, sem)
 
 
-def _may_go_both_ways(lattice: Lattice, pipeline: np.ndarray, microbatches: np.ndarray) -> np.ndarray:
-    """1 where some schedule of the lattice lets half of the microbatches go up the stages."""
-    listed = list(SCHEDULES.values())
-    tables = [np.unique(axis.table["schedule"]) for axis in lattice.axes if "schedule" in axis.table]
-    named = [listed[i] for i in np.concatenate(tables)]
-    least = [entry.least_microbatches(pipeline) for entry in named if entry.ways > 1]
+def least_step_s(
+    stages_s: tuple[Scalar, ...], pipeline: Scalar, microbatches: Scalar, both_ways: Scalar, sem: Semantics
+) -> Scalar:
+    """What no schedule ends before, but for the host: of the seconds of a microbatch on a plain stage, and on the
+    first, a middle and the last stage beyond it."""
+    (plain_s, first_s, middle_s, last_s), m, single = stages_s, microbatches, np.maximum(2.0 - pipeline, 0.0)
+    beyond_s = sem.maximum(m * (first_s + single * last_s), m * last_s, (m - 1) * middle_s)
+    return m * plain_s + (1 - both_ways) * beyond_s + both_ways * 0.5 * m * (first_s + last_s)
+
+
+def may_go_both_ways(schedules: Sequence[Schedule], pipeline: np.ndarray, microbatches: np.ndarray) -> np.ndarray:
+    """1 where some of the schedules lets half of the microbatches go up the stages."""
+    least = [entry.least_microbatches(pipeline) for entry in schedules if entry.ways > 1]
     even = (pipeline >= 2) & (pipeline % 2 == 0) & (microbatches % 2 == 0)
     return np.any([even & (microbatches >= fewest) for fewest in least] or [0 * even], axis=0).astype(float)
 
 
-def cheapest(lattice: Lattice, rows: np.ndarray, parallel: Scalar, ring: Scalar) -> PlanPoint:
+def _cheapest_of(lattice: Lattice, rows: slice, parallel: float, ring: float) -> PlanPoint:
+    return cheapest(lattice.points_of_rows(np.arange(rows.start, rows.stop), np.float64), parallel, ring)
+
+
+def cheapest(point: PlanPoint, parallel: float, ring: float) -> PlanPoint:
     """Rows of degrees under the options that take least time in a stage."""
-    point = lattice.points_of_rows(rows, np.float64)
     return dataclasses.replace(
         point,
         sequence_parallel=parallel,

@@ -22,6 +22,7 @@ from optimize.question import sized
 LEVELS = np.array([0.12, 0.25, 0.45, 0.7, 1.0])  # of the most HBM: sizes that are glanced at
 USUAL = 0.3  # of the most HBM: what rates are projected with
 FIRST = 10  # counts of the first glance
+RANKED = 48  # rows of each count and job whose 1F1B is timed at a glance
 ROWS = 12  # of each count and job, at a glance
 LOOKED, AGAIN = 6, 9  # counts that are looked at in the first round, and after both
 SETTLED = 3  # counts whose envelope is followed
@@ -77,10 +78,11 @@ class Finder:
         """Weighted seconds of the fastest plan of a few that fits, by count and size of memory."""
         own = np.flatnonzero(np.isin(rows.accelerators, counts))
         place = np.searchsorted(counts, rows.accelerators[own])
-        about_s = rows.about_s(own, at[place])
-        order = np.lexsort((about_s, place))
-        rank = np.arange(len(order)) - np.searchsorted(place[order], place[order])
-        part = rows.part(own[np.sort(order[rank < ROWS])], LEAST)
+        least_s = rows.least_s(own, at[place])
+        first = _first(place, least_s, RANKED)
+        own, place, least_s = own[first], place[first], least_s[first]
+        chosen = _first(place, rows.about_s(own, least_s, at[place]), ROWS)
+        part = rows.part(own[chosen], LEAST)
         least = np.full((len(counts), len(levels)), np.inf)
         for here in pieces(len(part.lattice)):
             plans = plan_set(part, np.arange(len(part.lattice))[here])
@@ -168,3 +170,10 @@ class Finder:
         for count in sorted(self.progress.answers, key=lambda n: self.progress.answers[n].log_value)[:SETTLED]:
             told(f"every plan on {count:,} accelerators")
             self.settle(count, end)
+
+
+def _first(group: np.ndarray, value: np.ndarray, most: int) -> np.ndarray:
+    """Places of the least values of each group, in order."""
+    order = np.lexsort((value, group))
+    rank = np.arange(len(order)) - np.searchsorted(group[order], group[order])
+    return np.sort(order[rank < most])

@@ -63,7 +63,7 @@ def _usual(group: Group, plan: Plan | None) -> Tangents:
 
 def group_of(rows: JobRows, place: np.ndarray) -> Group | None:
     """All that may fit; None where there is nothing."""
-    numbers = Families(rows.lattice).of_any_schedule()
+    numbers = Families(rows.lattice).of_any_schedule(np.arange(len(rows.lattice.ends)))
     values, needs = [np.zeros(0)], [np.zeros(0)]
     for here in pieces(len(numbers)):
         plans = plan_set(rows, numbers[here], Covers.schedule)

@@ -9,7 +9,7 @@ are kept that may be best somewhere near some hardware: rows of degrees by what 
 import dataclasses
 import enum
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,8 +18,9 @@ from costmodel import Exact, Scalar, Semantics, as_floats, map_leaves
 from costmodel.evaluators import SUBGRADIENT, dual
 from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, with_hardware
 from costmodel.inputs import RECOMPUTES, SCHEDULES, ZERO_STAGES, Cluster, Plan, PlanPoint, Workload
-from optimize.lattice import Families, Lattice, lattice_of_rows, rows_of_counts, with_every_microbatch
-from optimize.plans import cheapest, leanest, least_step_s, passing_s
+from optimize.hardware import tangents_of_rows
+from optimize.lattice import Families, Lattice, lattice_of_rows, rows_of_counts, with_microbatches
+from optimize.plans import any_schedule_s, cheapest, leanest
 from optimize.question import RATES, Job, Problem, Tangents
 
 LEAST = {
@@ -32,6 +33,7 @@ LEAST = {
 """Options at a glance, where the question does not fix them."""
 CHUNK = 8_192  # plans that are counted at a time: what lies between two operations stays in the caches
 FAMILIES = 12_000  # of one job at one count that are timed at most
+WIDE = 0.8  # of the least seconds of the fastest row: rows beyond are not ranked
 LEAN = 0.995  # of the bytes of what is faster: a plan that needs more is not leaner
 T = TypeVar("T")
 _EXACT = Exact(np)
@@ -55,18 +57,38 @@ class JobRows:
         """Numbers of the rows of one count."""
         return np.arange(*np.searchsorted(self.accelerators, [count, count + 1]))
 
-    def about_s(self, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def columns(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Degrees of some rows, and their counts."""
+        own = {name: column[rows] for name, column in self.lattice.rows.items()}
+        return own | {"accelerators": self.accelerators[rows]}
+
+    def tangents(
+        self, rows: np.ndarray, places: np.ndarray, place: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, Tangents]]:
+        """Tangents below the weighted seconds of all plans of rows, at one of some places each, by switches."""
+        alone = dataclasses.replace(self.problem, jobs=(self.job,))
+        for chosen, at in tangents_of_rows(alone, self.columns(rows), places, place):
+            yield chosen, at._replace(log_value=at.log_value + np.log(self.steps(rows[chosen])))
+
+    def least_s(self, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """About what rows take at least (weighted seconds), each at its own rates: by a tangent for each octave."""
+        _, first, place = np.unique(np.log2(self._count(rows)).astype(int), return_index=True, return_inverse=True)
+        least = np.full(len(rows), np.inf)
+        for chosen, at in self.tangents(rows, y[first], place):
+            moved = at.log_value + (at.slopes * (y[chosen] - at.y)).sum(-1)
+            least[chosen] = np.minimum(least[chosen], np.exp(moved))
+        return least
+
+    def about_s(self, rows: np.ndarray, least_s: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Weighted seconds by which rows are ranked, each at its own rates: the geometric mean of what its stages take
         at least and of 1F1B, between which the better schedules lie."""
-        lean = dataclasses.replace(cheapest(self.lattice, rows, 1.0, 1.0), accelerators=self._count(rows))
-        return self.steps(rows) * np.concatenate([np.zeros(0), *(self._about_s(lean, y, h) for h in pieces(len(rows)))])
-
-    def _about_s(self, lean: PlanPoint, y: np.ndarray, here: slice) -> np.ndarray:
-        point, machine = _piece(lean, here), machine_at(self.problem, y[here])
-        usual = dataclasses.replace(point, zero=ZERO_STAGES[1])
-        counted = counts(self.workload, usual, _EXACT)
-        least_s = passing_s(self.lattice, counted, point, machine, _EXACT)
-        return np.sqrt(least_s * step(counted, usual, machine, _EXACT).step_s)
+        lean = cheapest(self.lattice.points_of_rows(rows, np.float64), 1.0, 1.0)
+        usual = dataclasses.replace(lean, accelerators=self._count(rows), zero=ZERO_STAGES[1])
+        steps_s = [np.zeros(0)]
+        for here in pieces(len(rows)):
+            point, machine = _piece(usual, here), machine_at(self.problem, y[here])
+            steps_s.append(step(counts(self.workload, point, _EXACT), point, machine, _EXACT).step_s)
+        return np.sqrt(least_s * self.steps(rows) * np.concatenate(steps_s))
 
     def steps(self, rows: np.ndarray) -> np.ndarray:
         """What multiplies the seconds of a step."""
@@ -77,9 +99,9 @@ class JobRows:
 
     def part(self, rows: np.ndarray, fixed: Mapping[str, Any]) -> "JobRows":
         """Some of the rows, with the options that `fixed` leaves besides, those without any left out."""
-        columns = {name: column[rows] for name, column in self.lattice.rows.items()}
+        columns = self.columns(rows)
         own = {**fixed, **self.lattice.fixed}
-        return _with_options(self.problem, self.job, own, columns, self.accelerators[rows])
+        return _with_options(self.problem, self.job, own, columns, columns.pop("accelerators"))
 
 
 def rows_of_job(problem: Problem, job: Job, counts_of_all: np.ndarray) -> JobRows:
@@ -87,7 +109,7 @@ def rows_of_job(problem: Problem, job: Job, counts_of_all: np.ndarray) -> JobRow
     fixed = {**problem.fixed, "domain": problem.domain}
     rows = rows_of_counts(job.workload, problem.machine, fixed, int(counts_of_all.max(initial=0)))
     kept = np.flatnonzero(np.isin(rows["accelerators"], counts_of_all))
-    rows = with_every_microbatch({name: column[kept] for name, column in rows.items()}, int(job.workload.batch), fixed)
+    rows = with_microbatches({name: column[kept] for name, column in rows.items()}, job.workload, fixed)
     accelerators = rows.pop("accelerators")
     order = np.argsort(accelerators, kind="stable")
     rows = {name: column[order] for name, column in rows.items()}
@@ -153,7 +175,7 @@ class PlanSet:
         template = self.rows.problem.machine
         machine = with_hardware(template, dataclasses.replace(hardware_of(template), **rates))
         if self.covers is Covers.schedule:
-            return least_step_s(self.rows.lattice, self.counted, self.points, machine, sem)
+            return any_schedule_s(self.rows.lattice, self.counted, self.points, machine, sem)
         return step(self.counted, self.points, machine, sem).step_s
 
     def tangents(self, y: np.ndarray) -> Tangents:
@@ -207,7 +229,10 @@ def near(rows: JobRows, count: int, y: np.ndarray, most_bytes: float, slack: flo
     `slack`: by what share of the fastest rows and families may be slower; `keep`: plans at each of these rates.
     """
     own = rows.of(count)
-    about_s = rows.about_s(own, np.broadcast_to(y[0], (len(own), y.shape[1])))
+    least_s = rows.least_s(own, np.broadcast_to(y[0], (len(own), y.shape[1])))
+    likely = np.flatnonzero(least_s <= (1 + WIDE) * least_s.min(initial=np.inf))
+    own, least_s = own[likely], least_s[likely]
+    about_s = rows.about_s(own, least_s, np.broadcast_to(y[0], (len(own), y.shape[1])))
     order = np.argsort(about_s, kind="stable")
     order = order[about_s[order] <= (1 + slack) * about_s.min(initial=np.inf)]
     part = rows.part(own[order], {})

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from optimize.clusters.counts import cheapest_log, flop_bound_s, near_grid
+from optimize.clusters.counts import flop_bound_s, near_grid
 from optimize.clusters.mixes.answers import Finder
 from optimize.clusters.mixes.bound import count_bound
 from optimize.clusters.mixes.job_plans import rows_of_job
@@ -49,7 +49,10 @@ def products_bound(problem: Problem, count: int) -> float:
         job.weight * problem.steps_on(job, float(count)) * flop_bound_s(problem, job, float(count))
         for job in problem.jobs
     ]
-    return math.log(sum(seconds)) + cheapest_log(problem, count) + problem.log_scale
+    money, (low, _) = problem.money, problem.ends
+    each = money.per_usd * money.usd(low) + money.per_watt * money.watt(low)
+    least_price = float(np.log(count * each)) if money.priced else 0.0
+    return math.log(sum(seconds)) + least_price + problem.log_scale
 
 
 def _raise_bounds(progress: MixProgress, finder: Finder, end: float, told: Told) -> None:
