@@ -80,8 +80,8 @@ class Finder:
         place = np.searchsorted(counts, rows.accelerators[own])
         least_s = rows.least_s(own, at[place])
         first = _first(place, least_s, RANKED)
-        own, place, least_s = own[first], place[first], least_s[first]
-        chosen = _first(place, rows.about_s(own, least_s, at[place]), ROWS)
+        own, place = own[first], place[first]
+        chosen = _first(place, rows.about_s(own, at[place]), ROWS)
         part = rows.part(own[chosen], LEAST)
         least = np.full((len(counts), len(levels)), np.inf)
         for here in pieces(len(part.lattice)):

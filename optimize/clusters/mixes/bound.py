@@ -1,6 +1,7 @@
 r"""The bound of a mix at one count: plans that may matter, kept as planes, and boxes of hardware until none is below.
 
-Every family of every job gets one tangent near the best hardware that is known. With tilts $m_j$ that cancel over the
+Every row of degrees of every job gets a tangent near the best hardware that is known; then, of the rows that are low,
+runs of families, families and plans. With tilts $m_j$ that cancel over the
 shares ($\sum_j s_j m_j = 0$), a plan $p$ of job $j$ lies above the plane $e_j - m_j \cdot (y - y_0)$ wherever the
 limits allow, if $\min_y [L_{jp}(y) + m_j \cdot (y - y_0)] \ge e_j$ (`hardware.dual_bound` of its tangent). So all that
 is no better than a level is one plane, and what is left (some hundred plans) is bounded box by box (`boxes`), with more
@@ -17,13 +18,13 @@ from optimize.clusters.mixes.boxes import AT_ONCE, Boxes, Planes, bounded, halve
 from optimize.clusters.mixes.job_plans import Covers, JobRows, PlanSet, pieces, plan_set
 from optimize.clusters.mixes.progress import Mixed
 from optimize.clusters.screening import tangents_of
-from optimize.hardware import dual_bound, project
+from optimize.hardware import bytes_of_rows, dual_bound, largest_alone, project
 from optimize.lattice import Families, lattice
-from optimize.question import Job, Objective, Problem, Tangents, sized
+from optimize.question import Job, Left, Objective, Problem, Tangents, sized
 
 MARGIN = 0.08  # of a logarithm above its level, up to which a plan is kept
 ROUNDS = 3  # of tangents of the plans that are kept, each nearer to their best hardware
-USUAL = 0.3  # of the most HBM: what a job that has no plan yet is thought to need
+USUAL = 0.3  # of the most HBM: what it is thought to cost where the objective has a price
 SMALL = 0.03  # lost to the sides of a box below which its planes need to be better
 FINAL = 0.01  # widths (logarithms) below which a box is not split any more
 NEAR = 0.04  # of a logarithm above the least plan: plans that get a tangent at the middle of the least box
@@ -38,40 +39,71 @@ def all_rows(problem: Problem, job: Job, count: int) -> JobRows:
 
 @dataclasses.dataclass
 class Group:
-    """One job at one count: what its plans take at a place under any schedule, then the plans that are kept."""
+    """One job at one count: its rows of degrees with tangents at a place, by switches; then the plans that are kept."""
 
     rows: JobRows
     place: np.ndarray
-    numbers: np.ndarray
-    log_value: np.ndarray
-    need: np.ndarray
+    at: list[tuple[np.ndarray, Tangents]]
     plans: PlanSet | None = None
     planes: Planes | None = None
 
 
+def group_of(rows: JobRows, place: np.ndarray) -> Group | None:
+    """All rows that may fit; None where there is none."""
+    every = np.arange(len(rows.lattice.ends))
+    need = bytes_of_rows(dataclasses.replace(rows.problem, jobs=(rows.job,)), rows.columns(every))
+    fits = np.flatnonzero(need <= rows.problem.most_hbm_bytes)
+    if not len(fits):
+        return None
+    tangents = rows.tangents(fits, place[None], np.zeros(len(fits), int))
+    own = [(fits[chosen], at._replace(peak_bytes=need[fits[chosen]])) for chosen, at in tangents]
+    return Group(rows, place, own)
+
+
 def _usual(group: Group, plan: Plan | None) -> Tangents:
-    """The tangent of a plan at the place, or of what is fastest there within a usual share of the memory."""
+    """The tangent of a plan at the place, or of the row that may be fastest there."""
     rows, place = group.rows, group.place
     if plan is None:
-        small = group.need <= USUAL * rows.problem.most_hbm_bytes
-        number = group.numbers[int(np.where(small | ~small.any(), group.log_value, np.inf).argmin())]
-        return plan_set(rows, np.array([number]), Covers.schedule).tangents(place[None])
+        least = [at.log_value.min(initial=np.inf) for _, at in group.at]
+        at = group.at[int(np.argmin(least))][1]
+        return Tangents(*(column[[int(at.log_value.argmin())]] for column in at))
     points = embed(plan, rows.job.workload, float(rows.problem.domain), rows.problem.machine.stack.habits)
     at = tangents_of(rows.job.workload, rows.problem.machine, points, place[None])
     return at._replace(log_value=at.log_value + np.log(rows.steps(np.zeros(1, int))))
 
 
-def group_of(rows: JobRows, place: np.ndarray) -> Group | None:
-    """All that may fit; None where there is nothing."""
-    numbers = Families(rows.lattice).of_any_schedule(np.arange(len(rows.lattice.ends)))
-    values, needs = [np.zeros(0)], [np.zeros(0)]
-    for here in pieces(len(numbers)):
-        plans = plan_set(rows, numbers[here], Covers.schedule)
-        values.append(np.log(plans.seconds(place[None])))
-        needs.append(plans.peak_bytes)
-    value, need = np.concatenate(values), np.concatenate(needs)
-    fits = need <= rows.problem.most_hbm_bytes
-    return Group(rows, place, numbers[fits], value[fits], need[fits]) if fits.any() else None
+def _steepest(problem: Problem, count: int, tilt: np.ndarray, place: np.ndarray) -> float:
+    """What a logarithm of seconds falls by at most from a place, with a tilt, wherever the limits allow.
+
+    Its slopes by the logarithms of the rates are negative and no less than -1 in all, so it is least at a corner.
+    """
+    slopes = np.concatenate([np.zeros((1, len(place))), -np.eye(len(place))])
+    none = np.zeros(len(slopes))
+    at = Tangents(none, slopes, np.broadcast_to(place, slopes.shape), none, none)
+    return float(_tilted(problem, count, at, tilt, place)[0].min())
+
+
+def _lower(plans: PlanSet, place: np.ndarray, level: float, steepest: float) -> tuple[PlanSet, float]:
+    """Those that fit and may fall below a level by their value at a place, and the least of the others."""
+    fits = plans.peak_bytes <= plans.rows.problem.most_hbm_bytes
+    bound = np.where(fits, np.log(plans.seconds(place[None])) + steepest, np.inf)
+    return plans.take(np.flatnonzero(bound < level)), float(bound[bound >= level].min(initial=np.inf))
+
+
+def _tilted(
+    problem: Problem, count: int, at: Tangents, tilt: np.ndarray, place: np.ndarray, level: float = np.inf
+) -> tuple[np.ndarray, np.ndarray]:
+    """What each tangent is at least with a tilt, wherever the limits allow, and where; above `level` only roughly."""
+    plain = dataclasses.replace(problem, objective=Objective.time)  # what hardware costs is in the tilt
+    have = problem.money.left(problem.limits, np.full(len(at.y), float(count)), at.peak_bytes)
+    tilted = at._replace(log_value=at.log_value + (at.y - place) @ tilt, slopes=at.slopes + tilt)
+    highest, (low, _) = largest_alone(problem, np.maximum(have.usd, 1e-300), have.watt), problem.ends
+    corner = np.minimum(tilted.slopes * (highest - at.y), tilted.slopes * (low - at.y)).sum(-1)
+    bound, y = tilted.log_value + corner, at.y.copy()
+    below = bound < level
+    own = Tangents(*(column[below] for column in tilted))
+    bound[below], y[below] = dual_bound(plain, Left(*(column[below] for column in have)), own)
+    return bound, y
 
 
 def _steepest(problem: Problem, count: int, tilt: np.ndarray, place: np.ndarray) -> float:
@@ -106,7 +138,8 @@ def keep(group: Group, count: int, tilt: np.ndarray, level: float) -> None:
     """Keep the plans that may lie below a level; all others become one plane, that of a plan which needs no memory."""
     problem, place, families = group.rows.problem, group.place, Families(group.rows.lattice)
     steepest = _steepest(problem, count, tilt, place)
-    first, least = group.numbers, np.inf
+    first, least = _low_rows(group, count, tilt, level)
+    first = families.of_any_schedule(first)
     for covers in (Covers.schedule, Covers.recompute):
         first, other = _below(group, first, covers, tilt, level, steepest)
         least = min(least, other)
@@ -117,7 +150,7 @@ def keep(group: Group, count: int, tilt: np.ndarray, level: float) -> None:
         if not len(plans):
             break
         at = plans.tangents(y)
-        bound, where = _tilted(problem, count, at, tilt, place)
+        bound, where = _tilted(problem, count, at, tilt, place, level)
         bound = np.where(plans.peak_bytes <= problem.most_hbm_bytes, np.maximum(bound, best), np.inf)
         low = np.flatnonzero(bound < level)
         least = min(least, float(np.delete(bound, low).min(initial=np.inf)))
@@ -125,6 +158,13 @@ def keep(group: Group, count: int, tilt: np.ndarray, level: float) -> None:
         plans, best = plans.take(low), bound[low]
         y = 0.5 * (y + where)[low] if number == 0 else where[low]
     group.plans, group.planes = plans, _planes(plans, planes, least, tilt, place)
+
+
+def _low_rows(group: Group, count: int, tilt: np.ndarray, level: float) -> tuple[np.ndarray, float]:
+    """Rows that may lie below a level under some switches, and the least of the others."""
+    bounds = [(rows, _tilted(group.rows.problem, count, at, tilt, group.place, level)[0]) for rows, at in group.at]
+    low = np.unique(np.concatenate([rows[bound < level] for rows, bound in bounds]))
+    return low, min(float(bound[bound >= level].min(initial=np.inf)) for _, bound in bounds)
 
 
 def _below(
@@ -137,7 +177,7 @@ def _below(
         least = min(least, other)
         if len(plans):
             at = plans.tangents(np.broadcast_to(group.place, (len(plans), len(group.place))))
-            bound, _ = _tilted(problem, int(group.rows.accelerators[0]), at, tilt, group.place)
+            bound, _ = _tilted(problem, int(group.rows.accelerators[0]), at, tilt, group.place, level)
             kept.append(plans.numbers[bound < level])
             least = min(least, float(bound[bound >= level].min(initial=np.inf)))
     return np.concatenate(kept), least

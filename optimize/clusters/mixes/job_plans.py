@@ -33,7 +33,6 @@ LEAST = {
 """Options at a glance, where the question does not fix them."""
 CHUNK = 8_192  # plans that are counted at a time: what lies between two operations stays in the caches
 FAMILIES = 12_000  # of one job at one count that are timed at most
-WIDE = 0.8  # of the least seconds of the fastest row: rows beyond are not ranked
 LEAN = 0.995  # of the bytes of what is faster: a plan that needs more is not leaner
 T = TypeVar("T")
 _EXACT = Exact(np)
@@ -79,16 +78,18 @@ class JobRows:
             least[chosen] = np.minimum(least[chosen], np.exp(moved))
         return least
 
-    def about_s(self, rows: np.ndarray, least_s: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Weighted seconds by which rows are ranked, each at its own rates: the geometric mean of what its stages take
-        at least and of 1F1B, between which the better schedules lie."""
+    def about_s(self, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Weighted seconds by which rows are ranked, each at its own rates: the geometric mean of 1F1B and of the same
+        without a bubble, between which the better schedules lie."""
         lean = cheapest(self.lattice.points_of_rows(rows, np.float64), 1.0, 1.0)
         usual = dataclasses.replace(lean, accelerators=self._count(rows), zero=ZERO_STAGES[1])
-        steps_s = [np.zeros(0)]
+        squares = [np.zeros(0)]
         for here in pieces(len(rows)):
             point, machine = _piece(usual, here), machine_at(self.problem, y[here])
-            steps_s.append(step(counts(self.workload, point, _EXACT), point, machine, _EXACT).step_s)
-        return np.sqrt(least_s * self.steps(rows) * np.concatenate(steps_s))
+            counted = counts(self.workload, point, _EXACT)
+            without_s = any_schedule_s(self.lattice, counted, point, machine, _EXACT)
+            squares.append(without_s * step(counted, point, machine, _EXACT).step_s)
+        return self.steps(rows) * np.sqrt(np.concatenate(squares))
 
     def steps(self, rows: np.ndarray) -> np.ndarray:
         """What multiplies the seconds of a step."""
@@ -229,10 +230,7 @@ def near(rows: JobRows, count: int, y: np.ndarray, most_bytes: float, slack: flo
     `slack`: by what share of the fastest rows and families may be slower; `keep`: plans at each of these rates.
     """
     own = rows.of(count)
-    least_s = rows.least_s(own, np.broadcast_to(y[0], (len(own), y.shape[1])))
-    likely = np.flatnonzero(least_s <= (1 + WIDE) * least_s.min(initial=np.inf))
-    own, least_s = own[likely], least_s[likely]
-    about_s = rows.about_s(own, least_s, np.broadcast_to(y[0], (len(own), y.shape[1])))
+    about_s = rows.about_s(own, np.broadcast_to(y[0], (len(own), y.shape[1])))
     order = np.argsort(about_s, kind="stable")
     order = order[about_s[order] <= (1 + slack) * about_s.min(initial=np.inf)]
     part = rows.part(own[order], {})
