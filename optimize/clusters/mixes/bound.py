@@ -72,24 +72,6 @@ def _usual(group: Group, plan: Plan | None) -> Tangents:
     return at._replace(log_value=at.log_value + np.log(rows.steps(np.zeros(1, int))))
 
 
-def _steepest(problem: Problem, count: int, tilt: np.ndarray, place: np.ndarray) -> float:
-    """What a logarithm of seconds falls by at most from a place, with a tilt, wherever the limits allow.
-
-    Its slopes by the logarithms of the rates are negative and no less than -1 in all, so it is least at a corner.
-    """
-    slopes = np.concatenate([np.zeros((1, len(place))), -np.eye(len(place))])
-    none = np.zeros(len(slopes))
-    at = Tangents(none, slopes, np.broadcast_to(place, slopes.shape), none, none)
-    return float(_tilted(problem, count, at, tilt, place)[0].min())
-
-
-def _lower(plans: PlanSet, place: np.ndarray, level: float, steepest: float) -> tuple[PlanSet, float]:
-    """Those that fit and may fall below a level by their value at a place, and the least of the others."""
-    fits = plans.peak_bytes <= plans.rows.problem.most_hbm_bytes
-    bound = np.where(fits, np.log(plans.seconds(place[None])) + steepest, np.inf)
-    return plans.take(np.flatnonzero(bound < level)), float(bound[bound >= level].min(initial=np.inf))
-
-
 def _tilted(
     problem: Problem, count: int, at: Tangents, tilt: np.ndarray, place: np.ndarray, level: float = np.inf
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -122,16 +104,6 @@ def _lower(plans: PlanSet, place: np.ndarray, level: float, steepest: float) -> 
     fits = plans.peak_bytes <= plans.rows.problem.most_hbm_bytes
     bound = np.where(fits, np.log(plans.seconds(place[None])) + steepest, np.inf)
     return plans.take(np.flatnonzero(bound < level)), float(bound[bound >= level].min(initial=np.inf))
-
-
-def _tilted(
-    problem: Problem, count: int, at: Tangents, tilt: np.ndarray, place: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """What each tangent is at least with a tilt, wherever the limits allow, and where."""
-    plain = dataclasses.replace(problem, objective=Objective.time)  # what hardware costs is in the tilt
-    have = problem.money.left(problem.limits, np.full(len(at.y), float(count)), at.peak_bytes)
-    tilted = at._replace(log_value=at.log_value + (at.y - place) @ tilt, slopes=at.slopes + tilt)
-    return dual_bound(plain, have, tilted)
 
 
 def keep(group: Group, count: int, tilt: np.ndarray, level: float) -> None:

@@ -58,13 +58,15 @@ def products_bound(problem: Problem, count: int) -> float:
 def _raise_bounds(progress: MixProgress, finder: Finder, end: float, told: Told) -> None:
     """To every share in turn: the counts that are covered, then the others."""
     for share in SHARES:
+        tried: set[int] = set()
         while progress.best is not None and time.monotonic() < end:
-            below = [
-                n for n in progress.counts if progress.log_bounds[n] < progress.best.log_value + math.log1p(-share)
-            ]
+            target = progress.best.log_value + math.log1p(-share)
+            below = [n for n in progress.counts if progress.log_bounds[n] < target and n not in tried]
             if not below:
                 break
-            _raise(progress, finder, min(below, key=lambda n: progress.log_bounds[n]), share, end, told)
+            count = min(below, key=lambda n: progress.log_bounds[n])
+            tried.add(count)
+            _raise(progress, finder, count, share, end, told)
         _cover(progress, finder, share, end, told)
 
 
