@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.collectives import Law as Law
     from costmodel.formulas.cost import Cost as Cost
     from costmodel.formulas.cost import Parts as Parts
+    from costmodel.formulas.cost import around as around
     from costmodel.formulas.cost import cost as cost
     from costmodel.formulas.cost import finished as finished
     from costmodel.formulas.cost import parts as parts

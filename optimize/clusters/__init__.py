@@ -6,7 +6,6 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from optimize.clusters import one_job as one_job
-    from optimize.clusters import several_jobs as several_jobs
     from optimize.clusters.answers import Answer as Answer
     from optimize.clusters.answers import continuous_answer as continuous_answer
     from optimize.clusters.answers import misses as misses
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
     from optimize.clusters.frontier import monotone as monotone
     from optimize.clusters.frontier import point_of as point_of
     from optimize.clusters.inputs import DesignInputs as DesignInputs
+    from optimize.clusters.mixes import Mixed as Mixed
+    from optimize.clusters.mixes import MixProgress as MixProgress
+    from optimize.clusters.mixes import search_mix as search_mix
     from optimize.clusters.one_job import by_count as by_count
     from optimize.clusters.one_job import offer_evolved as offer_evolved
     from optimize.clusters.one_job import prove as prove
@@ -29,6 +31,5 @@ if TYPE_CHECKING:
     from optimize.clusters.progress import Cell as Cell
     from optimize.clusters.progress import Progress as Progress
     from optimize.clusters.screening import tangents_of as tangents_of
-    from optimize.clusters.several_jobs_bound import shared_bound as shared_bound
 
 door.hang(__name__)

@@ -196,8 +196,7 @@ def _offer_one(progress: Progress, part: Open, place: int, log_value: float, y: 
 def close(progress: Progress, end: float, solve: Solve | None = None) -> None:
     """Work at what is open, the lowest bounds first, until nothing is below `progress.busy`, or until `end`.
 
-    Rows become families, these become plans, and what tangents of plans do not decide is left to `solve`. (Which cannot
-    where the objective of the cell is tilted.)
+    Rows become families, these become plans, and what tangents of plans do not decide is left to `solve`.
     """
     while time.monotonic() < end and (place := _lowest(progress, solve)) is not None:
         part = trim(progress, progress.open[place])

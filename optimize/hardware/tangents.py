@@ -28,18 +28,22 @@ ROUNDS = 16  # of the multipliers
 _TINY = 1e-300
 
 
-def dual_bound(problem: Problem, have: Left, at: Tangents) -> tuple[np.ndarray, np.ndarray]:
+def dual_bound(
+    problem: Problem, have: Left, at: Tangents, ends: tuple[np.ndarray, np.ndarray] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """What no hardware within the limits is below, for each plan (infinite where there is none), and where.
 
     Of the value for one accelerator: their number, where the objective has a price, is the caller's to multiply by.
+    `ends`: logarithms of the least and the most of the rates, for each plan its own (default: the problem's).
     """
-    money, (low, _) = problem.money, problem.ends
+    ends = problem.ends if ends is None else ends
+    money, (low, _) = problem.money, ends
     possible = (money.usd(low) <= have.usd) & (money.watt(low) <= have.watt)
     limits = [np.where(possible, limit, 1.0) for limit in (have.usd, have.watt)]
     if money.priced:
-        rounds = _priced_rounds(money, limits, have, at, problem.ends)
+        rounds = _priced_rounds(money, limits, have, at, ends)
     else:
-        rounds = _plain_rounds(money, limits, at, problem.ends)
+        rounds = _plain_rounds(money, limits, at, ends)
     best, where = np.full(len(possible), -np.inf), np.broadcast_to(low, at.y.shape).copy()
     for y, value in rounds:
         better = value > best

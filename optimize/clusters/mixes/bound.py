@@ -1,0 +1,237 @@
+r"""The bound of a mix at one count: plans that may matter, kept as planes, and boxes of hardware until none is below.
+
+Every row of degrees of every job gets a tangent near the best hardware that is known; then, of the rows that are low,
+runs of families, families and plans. With tilts $m_j$ that cancel over the
+shares ($\sum_j s_j m_j = 0$), a plan $p$ of job $j$ lies above the plane $e_j - m_j \cdot (y - y_0)$ wherever the
+limits allow, if $\min_y [L_{jp}(y) + m_j \cdot (y - y_0)] \ge e_j$ (`hardware.dual_bound` of its tangent). So all that
+is no better than a level is one plane, and what is left (some hundred plans) is bounded box by box (`boxes`), with more
+tangents where the least box lies.
+"""
+
+import dataclasses
+import time
+
+import numpy as np
+
+from costmodel.inputs import Plan, embed
+from optimize.clusters.mixes.boxes import AT_ONCE, Boxes, Planes, bounded, halves, joined, whole
+from optimize.clusters.mixes.job_plans import Covers, JobRows, PlanSet, pieces, plan_set
+from optimize.clusters.mixes.progress import Mixed
+from optimize.clusters.screening import tangents_of
+from optimize.hardware import bytes_of_rows, dual_bound, largest_alone, project
+from optimize.lattice import Families, lattice
+from optimize.question import Job, Left, Objective, Problem, Tangents, sized
+
+MARGIN = 0.08  # of a logarithm above its level, up to which a plan is kept
+ROUNDS = 3  # of tangents of the plans that are kept, each nearer to their best hardware
+USUAL = 0.3  # of the most HBM: what it is thought to cost where the objective has a price
+SMALL = 0.03  # lost to the sides of a box below which its planes need to be better
+FINAL = 0.01  # widths (logarithms) below which a box is not split any more
+NEAR = 0.04  # of a logarithm above the least plan: plans that get a tangent at the middle of the least box
+
+
+def all_rows(problem: Problem, job: Job, count: int) -> JobRows:
+    """Every plan of a job at one count."""
+    fixed = {**problem.fixed, "domain": problem.domain}
+    every = lattice(job.workload, sized(problem.machine, count), fixed, every_shard=False)
+    return JobRows(problem, job, every, np.full(len(every.ends), count))
+
+
+@dataclasses.dataclass
+class Group:
+    """One job at one count: its rows of degrees with tangents at a place, by switches; then the plans that are kept."""
+
+    rows: JobRows
+    place: np.ndarray
+    at: list[tuple[np.ndarray, Tangents]]
+    plans: PlanSet | None = None
+    planes: Planes | None = None
+
+
+def group_of(rows: JobRows, place: np.ndarray) -> Group | None:
+    """All rows that may fit; None where there is none."""
+    every = np.arange(len(rows.lattice.ends))
+    need = bytes_of_rows(dataclasses.replace(rows.problem, jobs=(rows.job,)), rows.columns(every))
+    fits = np.flatnonzero(need <= rows.problem.most_hbm_bytes)
+    if not len(fits):
+        return None
+    tangents = rows.tangents(fits, place[None], np.zeros(len(fits), int))
+    own = [(fits[chosen], at._replace(peak_bytes=need[fits[chosen]])) for chosen, at in tangents]
+    return Group(rows, place, own)
+
+
+def _usual(group: Group, plan: Plan | None) -> Tangents:
+    """The tangent of a plan at the place, or of the row that may be fastest there."""
+    rows, place = group.rows, group.place
+    if plan is None:
+        least = [at.log_value.min(initial=np.inf) for _, at in group.at]
+        at = group.at[int(np.argmin(least))][1]
+        return Tangents(*(column[[int(at.log_value.argmin())]] for column in at))
+    points = embed(plan, rows.job.workload, float(rows.problem.domain), rows.problem.machine.stack.habits)
+    at = tangents_of(rows.job.workload, rows.problem.machine, points, place[None])
+    return at._replace(log_value=at.log_value + np.log(rows.steps(np.zeros(1, int))))
+
+
+def _tilted(
+    problem: Problem, count: int, at: Tangents, tilt: np.ndarray, place: np.ndarray, level: float = np.inf
+) -> tuple[np.ndarray, np.ndarray]:
+    """What each tangent is at least with a tilt, wherever the limits allow, and where; above `level` only roughly."""
+    plain = dataclasses.replace(problem, objective=Objective.time)  # what hardware costs is in the tilt
+    have = problem.money.left(problem.limits, np.full(len(at.y), float(count)), at.peak_bytes)
+    tilted = at._replace(log_value=at.log_value + (at.y - place) @ tilt, slopes=at.slopes + tilt)
+    highest, (low, _) = largest_alone(problem, np.maximum(have.usd, 1e-300), have.watt), problem.ends
+    corner = np.minimum(tilted.slopes * (highest - at.y), tilted.slopes * (low - at.y)).sum(-1)
+    bound, y = tilted.log_value + corner, at.y.copy()
+    below = bound < level
+    own = Tangents(*(column[below] for column in tilted))
+    bound[below], y[below] = dual_bound(plain, Left(*(column[below] for column in have)), own)
+    return bound, y
+
+
+def _steepest(problem: Problem, count: int, tilt: np.ndarray, place: np.ndarray) -> float:
+    """What a logarithm of seconds falls by at most from a place, with a tilt, wherever the limits allow.
+
+    Its slopes by the logarithms of the rates are negative and no less than -1 in all, so it is least at a corner.
+    """
+    slopes = np.concatenate([np.zeros((1, len(place))), -np.eye(len(place))])
+    none = np.zeros(len(slopes))
+    at = Tangents(none, slopes, np.broadcast_to(place, slopes.shape), none, none)
+    return float(_tilted(problem, count, at, tilt, place)[0].min())
+
+
+def _lower(plans: PlanSet, place: np.ndarray, level: float, steepest: float) -> tuple[PlanSet, float]:
+    """Those that fit and may fall below a level by their value at a place, and the least of the others."""
+    fits = plans.peak_bytes <= plans.rows.problem.most_hbm_bytes
+    bound = np.where(fits, np.log(plans.seconds(place[None])) + steepest, np.inf)
+    return plans.take(np.flatnonzero(bound < level)), float(bound[bound >= level].min(initial=np.inf))
+
+
+def keep(group: Group, count: int, tilt: np.ndarray, level: float) -> None:
+    """Keep the plans that may lie below a level; all others become one plane, that of a plan which needs no memory."""
+    problem, place, families = group.rows.problem, group.place, Families(group.rows.lattice)
+    steepest = _steepest(problem, count, tilt, place)
+    first, least = _low_rows(group, count, tilt, level)
+    first = families.of_any_schedule(first)
+    for covers in (Covers.schedule, Covers.recompute):
+        first, other = _below(group, first, covers, tilt, level, steepest)
+        least = min(least, other)
+        first = families.of_every_schedule(first) if covers is Covers.schedule else families.members(first)[0]
+    plans, planes = plan_set(group.rows, first), []
+    y, best = np.broadcast_to(place, (len(plans), len(place))), np.full(len(plans), -np.inf)
+    for number in range(ROUNDS):
+        if not len(plans):
+            break
+        at = plans.tangents(y)
+        bound, where = _tilted(problem, count, at, tilt, place, level)
+        bound = np.where(plans.peak_bytes <= problem.most_hbm_bytes, np.maximum(bound, best), np.inf)
+        low = np.flatnonzero(bound < level)
+        least = min(least, float(np.delete(bound, low).min(initial=np.inf)))
+        planes = [Tangents(*(column[low] for column in each)) for each in [*planes, at]]
+        plans, best = plans.take(low), bound[low]
+        y = 0.5 * (y + where)[low] if number == 0 else where[low]
+    group.plans, group.planes = plans, _planes(plans, planes, least, tilt, place)
+
+
+def _low_rows(group: Group, count: int, tilt: np.ndarray, level: float) -> tuple[np.ndarray, float]:
+    """Rows that may lie below a level under some switches, and the least of the others."""
+    bounds = [(rows, _tilted(group.rows.problem, count, at, tilt, group.place, level)[0]) for rows, at in group.at]
+    low = np.unique(np.concatenate([rows[bound < level] for rows, bound in bounds]))
+    return low, min(float(bound[bound >= level].min(initial=np.inf)) for _, bound in bounds)
+
+
+def _below(
+    group: Group, numbers: np.ndarray, covers: Covers, tilt: np.ndarray, level: float, steepest: float
+) -> tuple[np.ndarray, float]:
+    """Numbers of what may lie below a level by its value or by its tangent at the place, and the least of the rest."""
+    kept, least, problem = [np.zeros(0, int)], np.inf, group.rows.problem
+    for here in pieces(len(numbers)):
+        plans, other = _lower(plan_set(group.rows, numbers[here], covers), group.place, level, steepest)
+        least = min(least, other)
+        if len(plans):
+            at = plans.tangents(np.broadcast_to(group.place, (len(plans), len(group.place))))
+            bound, _ = _tilted(problem, int(group.rows.accelerators[0]), at, tilt, group.place, level)
+            kept.append(plans.numbers[bound < level])
+            least = min(least, float(bound[bound >= level].min(initial=np.inf)))
+    return np.concatenate(kept), least
+
+
+def _planes(plans: PlanSet, tangents: list[Tangents], least: float, tilt: np.ndarray, place: np.ndarray) -> Planes:
+    kept = Planes(np.zeros(0, int), np.zeros(0), np.zeros((0, len(place))), plans.peak_bytes)
+    for at in tangents:
+        kept.add(np.arange(len(plans)), at)
+    if np.isfinite(least):
+        kept.need = np.append(kept.need, 0.0)
+        none = np.zeros(1)
+        kept.add(np.array([len(plans)]), Tangents(np.array([least]), -tilt[None], place[None], none, none))
+    return kept
+
+
+def count_bound(problem: Problem, count: int, known: Mixed, log_target: float, end: float) -> float:
+    """The logarithm that no mix at a count is below: at least the target, or what is known at `end`.
+
+    `known` is an answer at this count or another, near whose hardware tangents are taken.
+    """
+    place = _place(problem, count, known)
+    groups = [group_of(all_rows(problem, job, count), place) for job in problem.jobs]
+    if any(group is None for group in groups):
+        return np.inf
+    groups = [group for group in groups if group is not None]
+    chosen = known.plans if known.accelerators == count else [None] * len(groups)
+    at = [_usual(group, plan) for group, plan in zip(groups, chosen, strict=True)]
+    values, slopes = np.concatenate([own.log_value for own in at]), np.concatenate([own.slopes for own in at])
+    shares = np.exp(values - np.logaddexp.reduce(values))
+    price = _price_slopes(problem, count, place)
+    levels = values + log_target - float(price[0]) - np.logaddexp.reduce(values)
+    for group, tilt, level in zip(groups, shares @ slopes - slopes + price[1], levels, strict=True):
+        keep(group, count, tilt, level + MARGIN)
+    return _by_boxes(problem, count, groups, log_target, end)
+
+
+def _place(problem: Problem, count: int, known: Mixed) -> np.ndarray:
+    have = problem.money.left(problem.limits, np.array([float(count)]), np.array([known.hbm_bytes]))
+    return project(problem, have, known.y[None], problem.fill)[0]
+
+
+def _price_slopes(problem: Problem, count: int, place: np.ndarray) -> tuple[float, np.ndarray]:
+    """Logarithm of what multiplies the seconds of a step at some rates, and its slopes by their logarithms."""
+    money = problem.money
+    scale = problem.log_scale + (0.0 if problem.fill else float(np.log(count)))
+    if problem.fill:
+        return scale, np.zeros(len(place))
+    terms = [each * law.terms(place) for each, law in ((money.per_usd, money.usd), (money.per_watt, money.watt))]
+    hbm = money.per_usd * float(money.hbm(USUAL * problem.most_hbm_bytes))
+    total = sum(float(term.sum()) for term in terms) + hbm
+    slopes = sum(term * law.exponents for term, law in zip(terms, (money.usd, money.watt), strict=True)) / total
+    return scale + float(np.log(total)), np.asarray(slopes)
+
+
+def _by_boxes(problem: Problem, count: int, groups: list[Group], log_target: float, end: float) -> float:
+    """Split the least boxes until none is below the target; what is left at the end is the bound."""
+    planes = [group.planes for group in groups if group.planes is not None]
+    boxes, done = bounded(problem, count, planes, whole(problem)), np.inf
+    while len(boxes.low) and time.monotonic() < end:
+        order = np.argsort(boxes.log_bound, kind="stable")
+        part, rest = boxes.take(order[:AT_ONCE]), boxes.take(order[AT_ONCE:])
+        if part.apart[0].sum() < SMALL:
+            _sharpen(groups, part)
+        children = bounded(problem, count, planes, halves(part))
+        low = children.log_bound < log_target
+        final = low & ((children.high - children.low).max(axis=1) < FINAL)
+        done = min(done, float(children.log_bound[~low | final].min(initial=np.inf)))
+        boxes = joined([rest, children.take(np.flatnonzero(low & ~final))])
+    return min(done, float(boxes.log_bound.min(initial=np.inf)))
+
+
+def _sharpen(groups: list[Group], boxes: Boxes) -> None:
+    """Tangents in the middle of the first box, for the plans that are nearly the best there."""
+    middle, most = 0.5 * (boxes.low + boxes.high)[0], boxes.most_bytes[0]
+    for group in groups:
+        plans, planes = group.plans, group.planes
+        assert plans is not None
+        assert planes is not None
+        if not len(plans):
+            continue
+        value = np.maximum.reduceat(planes.value + planes.slopes @ middle, planes.starts)[: len(plans)]
+        value = np.where(plans.peak_bytes <= most, value, np.inf)
+        near = np.flatnonzero(value < value.min() + NEAR)
+        planes.add(near, plans.take(near).tangents(np.broadcast_to(middle, (len(near), len(middle)))))
