@@ -32,7 +32,7 @@ from optimize.time_limit import until
 
 EVOLVED = 3  # counts whose evolved plans are polished
 KNOWN = 24  # answers of a search with other limits that are polished
-LEVELS = (0.1, 0.03, 0.01, 0.003, TOLERANCE)  # of the logarithm below the best answer
+LEVELS = (0.1, 0.03, 0.01, 0.003)  # of the logarithm below the best answer, before the tolerance
 
 
 def search(
@@ -41,9 +41,13 @@ def search(
     seed: int = 0,
     told: Callable[[str], None] = lambda _: None,
     after: Progress | None = None,
+    tolerance: float = TOLERANCE,
 ) -> Progress:
-    """Search until the gap is closed or the time is up. `after`: one with other limits, from whose points it starts."""
-    end, progress = time.monotonic() + seconds, Progress(problem)
+    """Search until the gap is within `tolerance` or the time is up.
+
+    `after`: one with other limits, from whose points it starts.
+    """
+    end, progress = time.monotonic() + seconds, Progress(problem, tolerance)
     rows = rows_of(problem)
     every = cells(problem, rows)
     if not every:
@@ -55,7 +59,7 @@ def search(
             _first_answers(progress, every, seed, told, after)
             told("rows of degrees")
             open_counts(progress, rows)
-            for level in LEVELS:
+            for level in (*(level for level in LEVELS if level > tolerance), tolerance):
                 progress.level = level
                 told(f"to {100 * level:.2g} %")
                 close(progress, end, _solve)

@@ -174,6 +174,7 @@ class Progress:
     """What a search knows so far."""
 
     problem: Problem
+    tolerance: float = TOLERANCE
     best: Best | None = None
     dismissed: float = np.inf  # the least bound among what was dismissed
     open: list[Open] = dataclasses.field(default_factory=list)
@@ -196,7 +197,7 @@ class Progress:
     @property
     def cut(self) -> float:
         """The logarithm above which bounds need no more work."""
-        return np.inf if self.best is None else self.best.log_value - TOLERANCE
+        return np.inf if self.best is None else self.best.log_value - self.tolerance
 
     @property
     def busy(self) -> float:
