@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from optimize.hardware.tangents import aggregated as aggregated
     from optimize.hardware.tangents import dual_bound as dual_bound
     from optimize.hardware.tangents import largest_alone as largest_alone
+    from optimize.hardware.tangents import priced_bound as priced_bound
     from optimize.hardware.tangents import project as project
 
 door.hang(__name__)
