@@ -13,10 +13,10 @@ import numpy as np
 
 from costmodel import Exact, Plan, load_cluster, load_workload, parts, violations
 from costmodel.evaluators import prepare
-from costmodel.inputs import Cluster, PlanPoint, Workload
+from costmodel.inputs import Cluster, Workload
 from costmodel.models import co_sharded, decoder
-from costmodel.pytree import map_leaves
 from experiments.flexible_plans.interlaced import interlaced
+from optimize.hardware import stack
 
 COUNTS = (4, 8, 16, 32)
 SIZES: Mapping[str, Sequence[str]] = {
@@ -152,21 +152,11 @@ def evaluated(job: Workload, cluster: Cluster, alike: Sequence[Plan]) -> tuple[n
     prepared = [prepare(job, cluster, plan) for plan in alike]
     numbers, machine, _ = prepared[0]
     with np.errstate(all="ignore"):
-        done = parts(numbers, machine, _stacked([point for _, _, point in prepared]), Exact(np))
+        done = parts(numbers, machine, stack([point for _, _, point in prepared]), Exact(np))
     chip = machine.accelerator
     fits = np.asarray(done.memory.needed_bytes) <= chip.hbm_bytes
     second = np.asarray(done.memory.second_bytes) <= chip.second_memory_bytes
     return np.broadcast_to(done.step.step_s, len(alike)), fits & second
-
-
-def _stacked(points: Sequence[PlanPoint]) -> PlanPoint:
-    columns: list[list[float]] = []
-    for point in points:
-        row: list[float] = []
-        map_leaves(row.append, point)
-        columns.append(row)
-    arrays = iter(np.asarray(columns, float).T)
-    return map_leaves(lambda _: next(arrays), points[0])
 
 
 def gain(row: Mapping[str, Any], space: str) -> float | None:
