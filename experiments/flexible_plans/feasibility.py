@@ -102,7 +102,7 @@ def embeddings() -> Iterator[dict[str, Any]]:
         body = staged.model(numbers, machine, point, _SEM)
         at = StageKind(remaining=float(accelerators), first=1.0, last=0.0)
         alone = float(peak(staged.memory_of_stages(body, layer, at, _SEM), _SEM))
-        shared, limit = interlaced(job, cluster, plan)[1], float(machine.accelerator.hbm_bytes)
+        shared, limit = float(interlaced(job, cluster, plan)[1]), float(machine.accelerator.hbm_bytes)
         yield {
             "model": name,
             "accelerators": accelerators,

@@ -86,7 +86,7 @@ def steps_s(job: Workload, cluster: Cluster, family: str, found: Found, field: s
     """Seconds of a plan of any kind at `GRID` times one rate, and a little below and above the rate."""
     factors = np.append(GRID, np.exp([-_STEP, _STEP]))
     if found.pieces == 0:
-        return np.array([interlaced(job, scaled(cluster, field, each), found.plan)[0] for each in factors.tolist()])
+        return np.asarray(interlaced(job, scaled(cluster, field, factors), found.plan)[0])
     blocks = ("stage 1", "stage 2 entry", "stage 2") if family == "swin" else None
     cut = job if found.pieces == 1 else co_sharded(job, found.pieces, blocks)
     numbers, machine, point = prepare(cut, scaled(cluster, field, factors), found.plan)

@@ -132,7 +132,7 @@ def flexible(job: Workload, cluster: Cluster, family: str) -> list[Found]:
         for plan in staged:
             step_s, peak_bytes = interlaced(job, cluster, plan)
             if peak_bytes <= cluster.accelerator.hbm_bytes:
-                found.append(Found(step_s, plan, 0))
+                found.append(Found(float(step_s), plan, 0))
     return sorted(found, key=lambda each: (each.step_s, each.words))
 
 
