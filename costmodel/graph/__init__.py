@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from costmodel.graph.search import LIMITS as LIMITS
     from costmodel.graph.search import Placement as Placement
     from costmodel.graph.search import Unrolled as Unrolled
+    from costmodel.graph.search import chain as chain
     from costmodel.graph.search import in_order as in_order
     from costmodel.graph.search import placements as placements
     from costmodel.graph.search import repeat as repeat
