@@ -99,7 +99,7 @@ def _model(name: str, config: Config, say: Callable[[str], None]) -> dict[str, A
     started, inputs = time.perf_counter(), _resolved(name, config)
     nothing = {"continuous": None, "catalogue": None, "frontier": [], "robustness": None}
     try:
-        result = design(inputs.jobs, inputs.limits, **inputs.settings(), others=False, progress=say)
+        result = design(inputs.jobs, inputs.limits, **inputs.settings(), progress=say)
     except CommandError as error:
         runner.uninterrupted(error.status)
         return {"inputs": inputs.as_json(), **nothing, "notes": [str(error)], "seconds": _since(started)}

@@ -75,7 +75,6 @@ def design(
     sweep: str | None = None,
     margin: float = FITS,
     failures: str = "base",
-    others: bool = True,
     progress: Told = lambda _: None,
 ) -> DesignResult:
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be.
@@ -83,15 +82,14 @@ def design(
     `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched; `bounds` the
     least and the most of each rate and of HBM bytes (default: of the accelerators known by name). Every plan fits with
     the probability `margin` (`find_plan`), on designed hardware and on real parts. `failures`: none, low, base or high,
-    the case of the prices whose interruptions lengthen training. `others`: whether counts of accelerators beside four
-    an octave, and those next to the best of them, are bounded too.
+    the case of the prices whose interruptions lengthen training.
     """
     expect(template=template)
     start, template = time.monotonic(), failing(with_margin(template, margin), failures)
     asked = design_problem(template, curves, bounds, jobs=tuple(jobs), limits=limits, objective=objective)
     kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
     problem = dataclasses.replace(asked, fixed=kept)
-    continuous, search = _continuous(problem, template, curves, (CONTINUOUS_SHARE * seconds, seed, others), progress)
+    continuous, search = _continuous(problem, template, curves, CONTINUOUS_SHARE * seconds, seed, progress)
     progress("real parts")
     stopped = search is not None and search.interrupted
     rest_s = 0.0 if stopped else max(LEAST_S, start + PARTS_SHARE * seconds - time.monotonic())
@@ -131,25 +129,22 @@ def design(
     )
 
 
-Effort = tuple[float, int, bool]  # seconds, seed, and whether counts beside those of the grid are looked at
-
-
 def _continuous(
-    problem: Problem, template: Cluster, curves: CurveRange, effort: Effort, told: Told
+    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, told: Told
 ) -> tuple[Answer | None, Progress | MixProgress | None]:
     """The best cluster of any rates, and the search that it comes from. Rates of any size cannot be rented."""
     if problem.limits.rent:
         return None, None
     answer = _one if len(problem.jobs) == 1 else _several
-    return answer(problem, template, curves, effort, told)
+    return answer(problem, template, curves, seconds, seed, told)
 
 
 def _one(
-    problem: Problem, template: Cluster, curves: CurveRange, effort: Effort, told: Told
+    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, told: Told
 ) -> tuple[Answer | None, Progress]:
     """One job: certified over all plans, counts and hardware."""
-    start, (seconds, seed, others) = time.monotonic(), effort
-    search = one_job.search(problem, seconds, seed, told=told, others=others)
+    start = time.monotonic()
+    search = one_job.search(problem, seconds, seed, told=told)
     if search.best is None:
         return None, search
     best, solved = search.best, solve_plans(problem, (search.best.plan,))
@@ -178,10 +173,9 @@ def _one(
 
 
 def _several(
-    problem: Problem, template: Cluster, curves: CurveRange, effort: Effort, told: Told
+    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, told: Told
 ) -> tuple[Answer | None, MixProgress]:
     """Several jobs: exact steps in turn, and a bound over the hardware that they share."""
-    seconds, seed, _ = effort
     search = search_mix(problem, shared_bound, seconds, seed, told=told)
     if search.best is None:
         return None, search

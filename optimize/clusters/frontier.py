@@ -62,7 +62,7 @@ def frontier(
         own = int(value) if limit == "accelerators" else float(value)
         asked = dataclasses.replace(problem, limits=dataclasses.replace(problem.limits, **{limit: own}))
         last = search(asked, end - start, seed, after=after, tolerance=CLOSED)
-        after = last if last.relaxed is not None else after
+        after = last if last.best is not None else after
         if last.interrupted:
             break
         if not last.unseen:  # all counts were bounded: else time was up, and the point would say little
