@@ -23,6 +23,7 @@ LONG = (
         for name in ("design_a_cluster", "choose_a_plan", "time_to_target")
     ),
     *(f"tests/whole/test_notebooks.py::test_runs[{name}]" for name in ("first_steps", "loss_in_your_code")),
+    "tests/whole/test_notebooks.py::test_runs[flexible_plans]",
     # by day: the parts of the experiments, and one design from end to end
     "tests/experiments/test_search_quality.py::test_a_quick_run_reports_and_is_taken_up_again",
     "tests/experiments/test_search_quality.py::test_strong_baselines_reach_the_certified_optimum",
