@@ -10,6 +10,7 @@ where the tangent of its days is least, six times (`optimize.hardware.tangents`)
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -196,7 +197,7 @@ def solved(problem: Problem, candidates: Candidates, y: np.ndarray, draws: int) 
         if mean is None or number < 3:
             mean, (proved, here) = at, dual_bound(many, have, at)
         else:
-            mean, (proved, here) = aggregated(many, have, mean, at)
+            mean, (proved, here) = aggregated(functools.partial(dual_bound, many, have), mean, at)
         bound = np.maximum(bound, proved)
     shape = draws, len(candidates)
     return np.exp(best).reshape(shape), np.exp(bound).reshape(shape)

@@ -32,9 +32,7 @@ _Ends = tuple[np.ndarray, np.ndarray]
 _Rounds = Iterator[tuple[np.ndarray, np.ndarray]]  # place and bound
 
 
-def dual_bound(
-    problem: Problem, have: Left, at: Tangents, ends: _Ends | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def dual_bound(problem: Problem, have: Left, at: Tangents, ends: _Ends | None = None) -> tuple[np.ndarray, np.ndarray]:
     """What no hardware within the limits is below, for each plan (infinite where there is none), and where.
 
     Of the value for one accelerator: their number, where the objective has a price, is the caller's to multiply by.
@@ -44,7 +42,8 @@ def dual_bound(
     money, (low, _) = problem.money, ends
     possible = (money.usd(low) <= have.usd) & (money.watt(low) <= have.watt)
     best, where = np.full(len(possible), -np.inf), np.broadcast_to(low, at.y.shape).copy()
-    limited = possible
+    have = have._replace(usd=np.where(possible, have.usd, 1.0), watt=np.where(possible, have.watt, 1.0))
+    limited = np.ones_like(possible)
     if money.priced:
         best, where = priced_bound(problem, have, at, ends)
         best = best - at.log_value
@@ -61,7 +60,7 @@ def _limited_rounds(money: Money, have: Left, at: Tangents, ends: _Ends, limited
     if not limited.any():
         return iter(())
     rounds = _priced_rounds if money.priced else _plain_rounds
-    if limited.all():  # amounts of money may be arrays over the plans: then all are possible
+    if limited.all():  # so is every plan without a price, where amounts of money may be arrays over the plans
         return rounds(money, have, at, ends)
     own, left = (type(of)(*(column[limited] for column in of)) for of in (at, have))
     low, high = (end[limited] if np.ndim(end) > 1 else end for end in ends)
