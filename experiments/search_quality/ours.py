@@ -83,9 +83,9 @@ def _of_best(best: Best) -> dict[str, Any]:
 def _mix(question: Question, recorder: Recorder, seed: int) -> float | None:
     offer = MixProgress.offer
 
-    def watched(progress: MixProgress, mixed: Mixed) -> None:
-        offer(progress, mixed)
-        recorder.evaluations = progress.evaluations
+    def watched(self: MixProgress, mixed: Mixed) -> None:
+        offer(self, mixed)
+        recorder.evaluations = self.evaluations
         recorder.offer(mixed.log_value, lambda: _of_mixed(mixed))
 
     MixProgress.offer = watched  # this is a process of one search

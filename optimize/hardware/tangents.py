@@ -62,7 +62,7 @@ def _limited_rounds(money: Money, have: Left, at: Tangents, ends: _Ends, limited
     rounds = _priced_rounds if money.priced else _plain_rounds
     if limited.all():  # so is every plan without a price, where amounts of money may be arrays over the plans
         return rounds(money, have, at, ends)
-    own, left = (type(of)(*(column[limited] for column in of)) for of in (at, have))
+    own, left = Tangents(*(column[limited] for column in at)), Left(*(column[limited] for column in have))
     low, high = (end[limited] if np.ndim(end) > 1 else end for end in ends)
     return rounds(money, left, own, (low, high))
 

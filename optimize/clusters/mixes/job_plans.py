@@ -66,7 +66,7 @@ class JobRows:
     ) -> Iterator[tuple[np.ndarray, Tangents]]:
         """Tangents below the weighted seconds of all plans of rows, at one of some places each, by switches."""
         alone = dataclasses.replace(self.problem, jobs=(self.job,))
-        for chosen, at in tangents_of_rows(alone, self.columns(rows), places, place):
+        for _, chosen, at in tangents_of_rows(alone, self.columns(rows), places, place):
             yield chosen, at._replace(log_value=at.log_value + np.log(self.steps(rows[chosen])))
 
     def least_s(self, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -181,7 +181,7 @@ class PlanSet:
 
     def tangents(self, y: np.ndarray) -> Tangents:
         """Logarithms of the weighted seconds of each plan at its own rates, with their slopes."""
-        rates = dict(zip(RATES, np.exp(y).T, strict=True))
+        rates: dict[str, Any] = dict(zip(RATES, np.exp(y).T, strict=True))
         log_step_s, slopes = dual.log_gradient(lambda own: self._step_s(own, SUBGRADIENT), rates)
         columns = np.stack([slopes[name] for name in RATES], axis=-1)
         return Tangents(np.log(self.steps) + log_step_s, columns, y, self.peak_bytes, self.peak_bytes)
