@@ -25,6 +25,7 @@ from optimize.question import Job, Left, Objective, Problem, Tangents, sized
 MARGIN = 0.08  # of a logarithm above its level, up to which a plan is kept
 ROUNDS = 3  # of tangents of the plans that are kept, each nearer to their best hardware
 USUAL = 0.3  # of the most HBM: what it is thought to cost where the objective has a price
+STEP = 0.02  # of a logarithm: by which planes of what is not kept are rounded down
 SMALL = 0.03  # lost to the sides of a box below which its planes need to be better
 FINAL = 0.01  # widths (logarithms) below which a box is not split any more
 NEAR = 0.04  # of a logarithm above the least plan: plans that get a tangent at the middle of the least box
@@ -99,23 +100,11 @@ def _steepest(problem: Problem, count: int, tilt: np.ndarray, place: np.ndarray)
     return float(_tilted(problem, count, at, tilt, place)[0].min())
 
 
-def _lower(plans: PlanSet, place: np.ndarray, level: float, steepest: float) -> tuple[PlanSet, float]:
-    """Those that fit and may fall below a level by their value at a place, and the least of the others."""
-    fits = plans.peak_bytes <= plans.rows.problem.most_hbm_bytes
-    bound = np.where(fits, np.log(plans.seconds(place[None])) + steepest, np.inf)
-    return plans.take(np.flatnonzero(bound < level)), float(bound[bound >= level].min(initial=np.inf))
-
-
 def keep(group: Group, count: int, tilt: np.ndarray, level: float) -> None:
-    """Keep the plans that may lie below a level; all others become one plane, that of a plan which needs no memory."""
-    problem, place, families = group.rows.problem, group.place, Families(group.rows.lattice)
-    steepest = _steepest(problem, count, tilt, place)
-    first, least = _low_rows(group, count, tilt, level)
-    first = families.of_any_schedule(first)
-    for covers in (Covers.schedule, Covers.recompute):
-        first, other = _below(group, first, covers, tilt, level, steepest)
-        least = min(least, other)
-        first = families.of_every_schedule(first) if covers is Covers.schedule else families.members(first)[0]
+    """Keep the plans that may lie below a level; all others become a few planes, each from some bytes of HBM on."""
+    others = _Others(group.place, tilt)
+    first = _low_members(group, count, tilt, level, others)
+    problem, place = group.rows.problem, group.place
     plans, planes = plan_set(group.rows, first), []
     y, best = np.broadcast_to(place, (len(plans), len(place))), np.full(len(plans), -np.inf)
     for number in range(ROUNDS):
@@ -124,46 +113,75 @@ def keep(group: Group, count: int, tilt: np.ndarray, level: float) -> None:
         at = plans.tangents(y)
         bound, where = _tilted(problem, count, at, tilt, place, level)
         bound = np.where(plans.peak_bytes <= problem.most_hbm_bytes, np.maximum(bound, best), np.inf)
-        low = np.flatnonzero(bound < level)
-        least = min(least, float(np.delete(bound, low).min(initial=np.inf)))
+        low = others.add(plans.peak_bytes, bound, level)
         planes = [Tangents(*(column[low] for column in each)) for each in [*planes, at]]
         plans, best = plans.take(low), bound[low]
         y = 0.5 * (y + where)[low] if number == 0 else where[low]
-    group.plans, group.planes = plans, _planes(plans, planes, least, tilt, place)
-
-
-def _low_rows(group: Group, count: int, tilt: np.ndarray, level: float) -> tuple[np.ndarray, float]:
-    """Rows that may lie below a level under some switches, and the least of the others."""
-    bounds = [(rows, _tilted(group.rows.problem, count, at, tilt, group.place, level)[0]) for rows, at in group.at]
-    low = np.unique(np.concatenate([rows[bound < level] for rows, bound in bounds]))
-    return low, min(float(bound[bound >= level].min(initial=np.inf)) for _, bound in bounds)
-
-
-def _below(
-    group: Group, numbers: np.ndarray, covers: Covers, tilt: np.ndarray, level: float, steepest: float
-) -> tuple[np.ndarray, float]:
-    """Numbers of what may lie below a level by its value or by its tangent at the place, and the least of the rest."""
-    kept, least, problem = [np.zeros(0, int)], np.inf, group.rows.problem
-    for here in pieces(len(numbers)):
-        plans, other = _lower(plan_set(group.rows, numbers[here], covers), group.place, level, steepest)
-        least = min(least, other)
-        if len(plans):
-            at = plans.tangents(np.broadcast_to(group.place, (len(plans), len(group.place))))
-            bound, _ = _tilted(problem, int(group.rows.accelerators[0]), at, tilt, group.place, level)
-            kept.append(plans.numbers[bound < level])
-            least = min(least, float(bound[bound >= level].min(initial=np.inf)))
-    return np.concatenate(kept), least
-
-
-def _planes(plans: PlanSet, tangents: list[Tangents], least: float, tilt: np.ndarray, place: np.ndarray) -> Planes:
     kept = Planes(np.zeros(0, int), np.zeros(0), np.zeros((0, len(place))), plans.peak_bytes)
-    for at in tangents:
+    for at in planes:
         kept.add(np.arange(len(plans)), at)
-    if np.isfinite(least):
-        kept.need = np.append(kept.need, 0.0)
-        none = np.zeros(1)
-        kept.add(np.array([len(plans)]), Tangents(np.array([least]), -tilt[None], place[None], none, none))
-    return kept
+    others.join(kept)
+    group.plans, group.planes = plans, kept
+
+
+@dataclasses.dataclass
+class _Others:
+    """What is not kept: bytes of HBM that it needs, and what it is at least, with the tilt."""
+
+    place: np.ndarray
+    tilt: np.ndarray
+    need: list[np.ndarray] = dataclasses.field(default_factory=list)
+    bound: list[np.ndarray] = dataclasses.field(default_factory=list)
+
+    def add(self, need: np.ndarray, bound: np.ndarray, level: float) -> np.ndarray:
+        """Places of what is below the level; the others are put here, but for what cannot be built."""
+        gone = (bound >= level) & np.isfinite(bound)
+        self.need.append(need[gone])
+        self.bound.append(bound[gone])
+        return np.flatnonzero(bound < level)
+
+    def join(self, planes: Planes) -> None:
+        """One plane for each step by which more memory lets something lower in, rounded down."""
+        need, bound = np.concatenate(self.need), np.concatenate(self.bound)
+        if not len(need):
+            return
+        order = np.argsort(need, kind="stable")
+        rounded = np.maximum(STEP * np.floor(bound[order] / STEP), bound.min())
+        least = np.minimum.accumulate(rounded)
+        first = np.flatnonzero(np.diff(least, prepend=np.inf) < 0)
+        number = len(planes.need) + np.arange(len(first))
+        planes.need = np.concatenate([planes.need, need[order][first]])
+        shape = (len(first), len(self.place))
+        slopes, y = np.broadcast_to(-self.tilt, shape), np.broadcast_to(self.place, shape)
+        planes.add(number, Tangents(least[first], slopes, y, least[first], least[first]))
+
+
+def _low_members(group: Group, count: int, tilt: np.ndarray, level: float, others: _Others) -> np.ndarray:
+    """Numbers of plans whose rows, runs of families and families may all lie below a level."""
+    problem, families = group.rows.problem, Families(group.rows.lattice)
+    low = [np.zeros(0, int)]
+    for rows, at in group.at:
+        bound, _ = _tilted(problem, count, at, tilt, group.place, level)
+        low.append(rows[others.add(at.peak_bytes, bound, level)])
+    first = families.of_any_schedule(np.unique(np.concatenate(low)))
+    first = families.of_every_schedule(_below(group, first, Covers.schedule, count, level, others))
+    return families.members(_below(group, first, Covers.recompute, count, level, others))[0]
+
+
+def _below(group: Group, numbers: np.ndarray, covers: Covers, count: int, level: float, others: _Others) -> np.ndarray:
+    """Numbers of what may lie below a level by its value and by its tangent at the place."""
+    problem, place, tilt = group.rows.problem, group.place, others.tilt
+    steepest, kept = _steepest(problem, count, tilt, place), [np.zeros(0, int)]
+    for here in pieces(len(numbers)):
+        plans = plan_set(group.rows, numbers[here], covers)
+        fits = plans.peak_bytes <= problem.most_hbm_bytes
+        value = np.where(fits, np.log(plans.seconds(place[None])) + steepest, np.inf)
+        plans = plans.take(others.add(plans.peak_bytes, value, level))
+        if len(plans):
+            at = plans.tangents(np.broadcast_to(place, (len(plans), len(place))))
+            bound, _ = _tilted(problem, count, at, tilt, place, level)
+            kept.append(plans.numbers[others.add(plans.peak_bytes, bound, level)])
+    return np.concatenate(kept)
 
 
 def count_bound(problem: Problem, count: int, known: Mixed, log_target: float, end: float) -> float:
