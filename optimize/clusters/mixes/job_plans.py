@@ -93,7 +93,7 @@ class JobRows:
 
     def steps(self, rows: np.ndarray) -> np.ndarray:
         """What multiplies the seconds of a step."""
-        return self.job.weight * self.problem.steps_on(self.job, self._count(rows))
+        return np.broadcast_to(self.job.weight * self.problem.steps_on(self.job, self._count(rows)), len(rows))
 
     def _count(self, rows: np.ndarray) -> np.ndarray:
         return self.accelerators[rows].astype(float)
