@@ -124,7 +124,10 @@ def test_halves_cover_their_box():
     problem = asked(1)
     shared, found = brute_force(problem, COUNT, 1)
     place, none = found.y[0], np.zeros(len(found.y[0]))
-    kept = [keep(own.rows, rows_that_fit(own.rows, place), place, none, 1e9) for own in shared.sets]
+    kept = [
+        keep(own.rows, rows_that_fit(own.rows, place), place, none, lambda need: np.full(len(need), 1e9))
+        for own in shared.sets
+    ]
     planes, boxes = [planes for _, planes in kept], whole(problem)
     for _ in range(7):
         boxes = bounded(problem, COUNT, planes, halves(bounded(problem, COUNT, planes, boxes)))

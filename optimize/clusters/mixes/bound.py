@@ -10,6 +10,8 @@ tangents where the least box lies.
 
 import dataclasses
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +35,8 @@ NEAR = 0.04  # of a logarithm above the least plan: plans that get a tangent at 
 
 Part = tuple[np.ndarray, Tangents]
 """Rows of degrees under some switches, with a tangent each."""
+Level = Callable[[np.ndarray], np.ndarray]
+"""What seconds (logarithms) are compared with, by bytes of HBM: those who need more pay more."""
 Kept = tuple[PlanSet, Planes]
 """Plans of a job that are kept, and planes below them and below all others."""
 
@@ -66,7 +70,7 @@ def _usual(rows: JobRows, parts: list[Part], place: np.ndarray, plan: Plan | Non
 
 
 def _tilted(
-    rows: JobRows, at: Tangents, tilt: np.ndarray, place: np.ndarray, level: float = np.inf
+    rows: JobRows, at: Tangents, tilt: np.ndarray, place: np.ndarray, level: Any = np.inf
 ) -> tuple[np.ndarray, np.ndarray]:
     """What each tangent is at least with a tilt, wherever the limits allow, and where; above `level` only roughly."""
     problem, count = rows.problem, float(rows.accelerators[0])
@@ -93,7 +97,7 @@ def _steepest(rows: JobRows, tilt: np.ndarray, place: np.ndarray) -> float:
     return float(_tilted(rows, at, tilt, place)[0].min())
 
 
-def keep(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, level: float) -> Kept:
+def keep(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, level: Level) -> Kept:
     """The plans that may lie below a level; all others become a few planes, each from some bytes of HBM on."""
     others: list[tuple[np.ndarray, np.ndarray]] = []
     plans, planes = plan_set(rows, _low_members(rows, parts, place, tilt, level, others)), []
@@ -102,9 +106,9 @@ def keep(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, 
         if not len(plans):
             break
         at = plans.tangents(y)
-        bound, where = _tilted(rows, at, tilt, place, level)
+        bound, where = _tilted(rows, at, tilt, place, level(plans.peak_bytes))
         bound = np.where(plans.peak_bytes <= rows.problem.most_hbm_bytes, np.maximum(bound, best), np.inf)
-        low = _low(others, plans.peak_bytes, bound, level)
+        low = _low(others, plans.peak_bytes, bound, level(plans.peak_bytes))
         planes = [Tangents(*(column[low] for column in each)) for each in [*planes, at]]
         plans, best = plans.take(low), bound[low]
         y = 0.5 * (y + where)[low] if number == 0 else where[low]
@@ -142,14 +146,15 @@ def _low_members(
     parts: list[Part],
     place: np.ndarray,
     tilt: np.ndarray,
-    level: float,
+    level: Level,
     others: list[tuple[np.ndarray, np.ndarray]],
 ) -> np.ndarray:
     """Numbers of plans whose rows, runs of families and families may all lie below a level."""
     families, low = Families(rows.lattice), [np.zeros(0, int)]
     steepest = _steepest(rows, tilt, place)
     for own, at in parts:
-        low.append(own[_low(others, at.peak_bytes, _tilted(rows, at, tilt, place, level)[0], level)])
+        enough = level(at.peak_bytes)
+        low.append(own[_low(others, at.peak_bytes, _tilted(rows, at, tilt, place, enough)[0], enough)])
     first = families.of_any_schedule(np.unique(np.concatenate(low)))
     for covers in ("schedule", "recompute"):
         kept = [np.zeros(0, int)]
@@ -157,11 +162,12 @@ def _low_members(
             plans = plan_set(rows, first[here], covers)
             fits = plans.peak_bytes <= rows.problem.most_hbm_bytes
             value = np.where(fits, np.log(plans.seconds(place[None])) + steepest, np.inf)
-            plans = plans.take(_low(others, plans.peak_bytes, value, level))
+            plans = plans.take(_low(others, plans.peak_bytes, value, level(plans.peak_bytes)))
             if len(plans):
                 at = plans.tangents(np.broadcast_to(place, (len(plans), len(place))))
-                bound, _ = _tilted(rows, at, tilt, place, level)
-                kept.append(plans.numbers[_low(others, plans.peak_bytes, bound, level)])
+                enough = level(plans.peak_bytes)
+                bound, _ = _tilted(rows, at, tilt, place, enough)
+                kept.append(plans.numbers[_low(others, plans.peak_bytes, bound, enough)])
         first = np.concatenate(kept)
         first = families.of_every_schedule(first) if covers == "schedule" else families.members(first)[0]
     return first
@@ -181,11 +187,12 @@ def count_bound(problem: Problem, count: int, known: Mixed, log_target: float, e
     at = [_usual(rows, own, place, plan) for rows, own, plan in zip(every, parts, chosen, strict=True)]
     values, slopes = np.concatenate([own.log_value for own in at]), np.concatenate([own.slopes for own in at])
     shares = np.exp(values - np.logaddexp.reduce(values))
-    price = _price_slopes(problem, count, place)
-    levels = values + log_target - float(price[0]) - np.logaddexp.reduce(values)
-    tilts = shares @ slopes - slopes + price[1]
-    asked = zip(every, parts, tilts, levels, strict=True)
-    groups = [keep(rows, own, place, tilt, level + MARGIN) for rows, own, tilt, level in asked]
+    log_price, by_rate = _price(problem, count, place)
+    levels = values + log_target - np.logaddexp.reduce(values) + MARGIN
+    tilts = shares @ slopes - slopes + by_rate
+    groups = []
+    for rows, own, tilt, level in zip(every, parts, tilts, levels, strict=True):
+        groups.append(keep(rows, own, place, tilt, lambda need, level=level: level - log_price(need)))
     return _by_boxes(problem, count, groups, log_target, end)
 
 
@@ -194,17 +201,17 @@ def _place(problem: Problem, count: int, known: Mixed) -> np.ndarray:
     return project(problem, have, known.y[None], problem.fill)[0]
 
 
-def _price_slopes(problem: Problem, count: int, place: np.ndarray) -> tuple[float, np.ndarray]:
-    """Logarithm of what multiplies the seconds of a step at some rates, and its slopes by their logarithms."""
+def _price(problem: Problem, count: int, place: np.ndarray) -> tuple[Level, np.ndarray]:
+    """Logarithm of what multiplies the seconds at some rates, by bytes of HBM; and its slopes by those of the rates."""
     money = problem.money
     scale = problem.log_scale + (0.0 if problem.fill else float(np.log(count)))
     if problem.fill:
-        return scale, np.zeros(len(place))
-    terms = [each * law.terms(place) for each, law in ((money.per_usd, money.usd), (money.per_watt, money.watt))]
-    hbm = money.per_usd * float(money.hbm(USUAL * problem.most_hbm_bytes))
-    total = sum(float(term.sum()) for term in terms) + hbm
-    slopes = sum(term * law.exponents for term, law in zip(terms, (money.usd, money.watt), strict=True)) / total
-    return scale + float(np.log(total)), np.asarray(slopes)
+        return lambda need: np.full(len(need), scale), np.zeros(len(place))
+    parts = [each * law.terms(place) for each, law in ((money.per_usd, money.usd), (money.per_watt, money.watt))]
+    total = sum(float(part.sum()) for part in parts)
+    usual = total + money.per_usd * float(money.hbm(USUAL * problem.most_hbm_bytes))
+    slopes = sum(part * law.exponents for part, law in zip(parts, (money.usd, money.watt), strict=True)) / usual
+    return lambda need: scale + np.log(total + money.per_usd * money.hbm(need)), np.asarray(slopes)
 
 
 def _by_boxes(problem: Problem, count: int, groups: list[Kept], log_target: float, end: float) -> float:
