@@ -10,12 +10,14 @@ tangents where the least box lies.
 
 import dataclasses
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from costmodel.inputs import Plan, embed
 from optimize.clusters.mixes.boxes import AT_ONCE, Boxes, Planes, bounded, halves, joined, whole
-from optimize.clusters.mixes.job_plans import Covers, JobRows, PlanSet, pieces, plan_set
+from optimize.clusters.mixes.job_plans import JobRows, PlanSet, pieces, plan_set
 from optimize.clusters.mixes.progress import Mixed
 from optimize.clusters.screening import tangents_of
 from optimize.hardware import bytes_of_rows, dual_bound, largest_alone, project
@@ -25,9 +27,18 @@ from optimize.question import Job, Left, Objective, Problem, Tangents, sized
 MARGIN = 0.08  # of a logarithm above its level, up to which a plan is kept
 ROUNDS = 3  # of tangents of the plans that are kept, each nearer to their best hardware
 USUAL = 0.3  # of the most HBM: what it is thought to cost where the objective has a price
+STEP = 0.02  # of a logarithm: by which planes of what is not kept are rounded down
 SMALL = 0.03  # lost to the sides of a box below which its planes need to be better
 FINAL = 0.01  # widths (logarithms) below which a box is not split any more
 NEAR = 0.04  # of a logarithm above the least plan: plans that get a tangent at the middle of the least box
+
+
+Part = tuple[np.ndarray, Tangents]
+"""Rows of degrees under some switches, with a tangent each."""
+Level = Callable[[np.ndarray], np.ndarray]
+"""What seconds (logarithms) are compared with, by bytes of HBM: those who need more pay more."""
+Kept = tuple[PlanSet, Planes]
+"""Plans of a job that are kept, and planes below them and below all others."""
 
 
 def all_rows(problem: Problem, job: Job, count: int) -> JobRows:
@@ -37,35 +48,21 @@ def all_rows(problem: Problem, job: Job, count: int) -> JobRows:
     return JobRows(problem, job, every, np.full(len(every.ends), count))
 
 
-@dataclasses.dataclass
-class Group:
-    """One job at one count: its rows of degrees with tangents at a place, by switches; then the plans that are kept."""
-
-    rows: JobRows
-    place: np.ndarray
-    at: list[tuple[np.ndarray, Tangents]]
-    plans: PlanSet | None = None
-    planes: Planes | None = None
-
-
-def group_of(rows: JobRows, place: np.ndarray) -> Group | None:
-    """All rows that may fit; None where there is none."""
+def rows_that_fit(rows: JobRows, place: np.ndarray) -> list[Part]:
+    """All rows that may fit, with tangents at a place, by switches."""
     every = np.arange(len(rows.lattice.ends))
     need = bytes_of_rows(dataclasses.replace(rows.problem, jobs=(rows.job,)), rows.columns(every))
     fits = np.flatnonzero(need <= rows.problem.most_hbm_bytes)
     if not len(fits):
-        return None
+        return []
     tangents = rows.tangents(fits, place[None], np.zeros(len(fits), int))
-    own = [(fits[chosen], at._replace(peak_bytes=need[fits[chosen]])) for chosen, at in tangents]
-    return Group(rows, place, own)
+    return [(fits[chosen], at._replace(peak_bytes=need[fits[chosen]])) for chosen, at in tangents if len(chosen)]
 
 
-def _usual(group: Group, plan: Plan | None) -> Tangents:
+def _usual(rows: JobRows, parts: list[Part], place: np.ndarray, plan: Plan | None) -> Tangents:
     """The tangent of a plan at the place, or of the row that may be fastest there."""
-    rows, place = group.rows, group.place
     if plan is None:
-        least = [at.log_value.min(initial=np.inf) for _, at in group.at]
-        at = group.at[int(np.argmin(least))][1]
+        at = min((at for _, at in parts), key=lambda at: at.log_value.min())
         return Tangents(*(column[[int(at.log_value.argmin())]] for column in at))
     points = embed(plan, rows.job.workload, float(rows.problem.domain), rows.problem.machine.stack.habits)
     at = tangents_of(rows.job.workload, rows.problem.machine, points, place[None])
@@ -73,11 +70,12 @@ def _usual(group: Group, plan: Plan | None) -> Tangents:
 
 
 def _tilted(
-    problem: Problem, count: int, at: Tangents, tilt: np.ndarray, place: np.ndarray, level: float = np.inf
+    rows: JobRows, at: Tangents, tilt: np.ndarray, place: np.ndarray, level: Any = np.inf
 ) -> tuple[np.ndarray, np.ndarray]:
     """What each tangent is at least with a tilt, wherever the limits allow, and where; above `level` only roughly."""
+    problem, count = rows.problem, float(rows.accelerators[0])
     plain = dataclasses.replace(problem, objective=Objective.time)  # what hardware costs is in the tilt
-    have = problem.money.left(problem.limits, np.full(len(at.y), float(count)), at.peak_bytes)
+    have = problem.money.left(problem.limits, np.full(len(at.y), count), at.peak_bytes)
     tilted = at._replace(log_value=at.log_value + (at.y - place) @ tilt, slopes=at.slopes + tilt)
     highest, (low, _) = largest_alone(problem, np.maximum(have.usd, 1e-300), have.watt), problem.ends
     corner = np.minimum(tilted.slopes * (highest - at.y), tilted.slopes * (low - at.y)).sum(-1)
@@ -88,7 +86,7 @@ def _tilted(
     return bound, y
 
 
-def _steepest(problem: Problem, count: int, tilt: np.ndarray, place: np.ndarray) -> float:
+def _steepest(rows: JobRows, tilt: np.ndarray, place: np.ndarray) -> float:
     """What a logarithm of seconds falls by at most from a place, with a tilt, wherever the limits allow.
 
     Its slopes by the logarithms of the rates are negative and no less than -1 in all, so it is least at a corner.
@@ -96,74 +94,83 @@ def _steepest(problem: Problem, count: int, tilt: np.ndarray, place: np.ndarray)
     slopes = np.concatenate([np.zeros((1, len(place))), -np.eye(len(place))])
     none = np.zeros(len(slopes))
     at = Tangents(none, slopes, np.broadcast_to(place, slopes.shape), none, none)
-    return float(_tilted(problem, count, at, tilt, place)[0].min())
+    return float(_tilted(rows, at, tilt, place)[0].min())
 
 
-def _lower(plans: PlanSet, place: np.ndarray, level: float, steepest: float) -> tuple[PlanSet, float]:
-    """Those that fit and may fall below a level by their value at a place, and the least of the others."""
-    fits = plans.peak_bytes <= plans.rows.problem.most_hbm_bytes
-    bound = np.where(fits, np.log(plans.seconds(place[None])) + steepest, np.inf)
-    return plans.take(np.flatnonzero(bound < level)), float(bound[bound >= level].min(initial=np.inf))
-
-
-def keep(group: Group, count: int, tilt: np.ndarray, level: float) -> None:
-    """Keep the plans that may lie below a level; all others become one plane, that of a plan which needs no memory."""
-    problem, place, families = group.rows.problem, group.place, Families(group.rows.lattice)
-    steepest = _steepest(problem, count, tilt, place)
-    first, least = _low_rows(group, count, tilt, level)
-    first = families.of_any_schedule(first)
-    for covers in (Covers.schedule, Covers.recompute):
-        first, other = _below(group, first, covers, tilt, level, steepest)
-        least = min(least, other)
-        first = families.of_every_schedule(first) if covers is Covers.schedule else families.members(first)[0]
-    plans, planes = plan_set(group.rows, first), []
+def keep(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, level: Level) -> Kept:
+    """The plans that may lie below a level; all others become a few planes, each from some bytes of HBM on."""
+    others: list[tuple[np.ndarray, np.ndarray]] = []
+    plans, planes = plan_set(rows, _low_members(rows, parts, place, tilt, level, others)), []
     y, best = np.broadcast_to(place, (len(plans), len(place))), np.full(len(plans), -np.inf)
     for number in range(ROUNDS):
         if not len(plans):
             break
         at = plans.tangents(y)
-        bound, where = _tilted(problem, count, at, tilt, place, level)
-        bound = np.where(plans.peak_bytes <= problem.most_hbm_bytes, np.maximum(bound, best), np.inf)
-        low = np.flatnonzero(bound < level)
-        least = min(least, float(np.delete(bound, low).min(initial=np.inf)))
+        bound, where = _tilted(rows, at, tilt, place, level(plans.peak_bytes))
+        bound = np.where(plans.peak_bytes <= rows.problem.most_hbm_bytes, np.maximum(bound, best), np.inf)
+        low = _low(others, plans.peak_bytes, bound, level(plans.peak_bytes))
         planes = [Tangents(*(column[low] for column in each)) for each in [*planes, at]]
         plans, best = plans.take(low), bound[low]
         y = 0.5 * (y + where)[low] if number == 0 else where[low]
-    group.plans, group.planes = plans, _planes(plans, planes, least, tilt, place)
-
-
-def _low_rows(group: Group, count: int, tilt: np.ndarray, level: float) -> tuple[np.ndarray, float]:
-    """Rows that may lie below a level under some switches, and the least of the others."""
-    bounds = [(rows, _tilted(group.rows.problem, count, at, tilt, group.place, level)[0]) for rows, at in group.at]
-    low = np.unique(np.concatenate([rows[bound < level] for rows, bound in bounds]))
-    return low, min(float(bound[bound >= level].min(initial=np.inf)) for _, bound in bounds)
-
-
-def _below(
-    group: Group, numbers: np.ndarray, covers: Covers, tilt: np.ndarray, level: float, steepest: float
-) -> tuple[np.ndarray, float]:
-    """Numbers of what may lie below a level by its value or by its tangent at the place, and the least of the rest."""
-    kept, least, problem = [np.zeros(0, int)], np.inf, group.rows.problem
-    for here in pieces(len(numbers)):
-        plans, other = _lower(plan_set(group.rows, numbers[here], covers), group.place, level, steepest)
-        least = min(least, other)
-        if len(plans):
-            at = plans.tangents(np.broadcast_to(group.place, (len(plans), len(group.place))))
-            bound, _ = _tilted(problem, int(group.rows.accelerators[0]), at, tilt, group.place, level)
-            kept.append(plans.numbers[bound < level])
-            least = min(least, float(bound[bound >= level].min(initial=np.inf)))
-    return np.concatenate(kept), least
-
-
-def _planes(plans: PlanSet, tangents: list[Tangents], least: float, tilt: np.ndarray, place: np.ndarray) -> Planes:
     kept = Planes(np.zeros(0, int), np.zeros(0), np.zeros((0, len(place))), plans.peak_bytes)
-    for at in tangents:
+    for at in planes:
         kept.add(np.arange(len(plans)), at)
-    if np.isfinite(least):
-        kept.need = np.append(kept.need, 0.0)
-        none = np.zeros(1)
-        kept.add(np.array([len(plans)]), Tangents(np.array([least]), -tilt[None], place[None], none, none))
-    return kept
+    _join(kept, others, tilt, place)
+    return plans, kept
+
+
+def _low(others: list[tuple[np.ndarray, np.ndarray]], need: np.ndarray, bound: np.ndarray, level: float) -> np.ndarray:
+    """Places of what is below a level; bytes and bounds of the rest are put to the others, but of what cannot be."""
+    gone = (bound >= level) & np.isfinite(bound)
+    others.append((need[gone], bound[gone]))
+    return np.flatnonzero(bound < level)
+
+
+def _join(planes: Planes, others: list[tuple[np.ndarray, np.ndarray]], tilt: np.ndarray, place: np.ndarray) -> None:
+    """Add a plane for each step by which more memory lets something lower in, rounded down."""
+    need, bound = (np.concatenate(columns) for columns in zip(*others, strict=True))
+    if not len(need):
+        return
+    order = np.argsort(need, kind="stable")
+    rounded = np.maximum(STEP * np.floor(bound[order] / STEP), bound.min())
+    least = np.minimum.accumulate(rounded)
+    first = np.flatnonzero(np.diff(least, prepend=np.inf) < 0)
+    number, shape = len(planes.need) + np.arange(len(first)), (len(first), len(place))
+    planes.need = np.concatenate([planes.need, need[order][first]])
+    slopes, y = np.broadcast_to(-tilt, shape), np.broadcast_to(place, shape)
+    planes.add(number, Tangents(least[first], slopes, y, least[first], least[first]))
+
+
+def _low_members(
+    rows: JobRows,
+    parts: list[Part],
+    place: np.ndarray,
+    tilt: np.ndarray,
+    level: Level,
+    others: list[tuple[np.ndarray, np.ndarray]],
+) -> np.ndarray:
+    """Numbers of plans whose rows, runs of families and families may all lie below a level."""
+    families, low = Families(rows.lattice), [np.zeros(0, int)]
+    steepest = _steepest(rows, tilt, place)
+    for own, at in parts:
+        enough = level(at.peak_bytes)
+        low.append(own[_low(others, at.peak_bytes, _tilted(rows, at, tilt, place, enough)[0], enough)])
+    first = families.of_any_schedule(np.unique(np.concatenate(low)))
+    for covers in ("schedule", "recompute"):
+        kept = [np.zeros(0, int)]
+        for here in pieces(len(first)):
+            plans = plan_set(rows, first[here], covers)
+            fits = plans.peak_bytes <= rows.problem.most_hbm_bytes
+            value = np.where(fits, np.log(plans.seconds(place[None])) + steepest, np.inf)
+            plans = plans.take(_low(others, plans.peak_bytes, value, level(plans.peak_bytes)))
+            if len(plans):
+                at = plans.tangents(np.broadcast_to(place, (len(plans), len(place))))
+                enough = level(plans.peak_bytes)
+                bound, _ = _tilted(rows, at, tilt, place, enough)
+                kept.append(plans.numbers[_low(others, plans.peak_bytes, bound, enough)])
+        first = np.concatenate(kept)
+        first = families.of_every_schedule(first) if covers == "schedule" else families.members(first)[0]
+    return first
 
 
 def count_bound(problem: Problem, count: int, known: Mixed, log_target: float, end: float) -> float:
@@ -172,18 +179,20 @@ def count_bound(problem: Problem, count: int, known: Mixed, log_target: float, e
     `known` is an answer at this count or another, near whose hardware tangents are taken.
     """
     place = _place(problem, count, known)
-    groups = [group_of(all_rows(problem, job, count), place) for job in problem.jobs]
-    if any(group is None for group in groups):
+    every = [all_rows(problem, job, count) for job in problem.jobs]
+    parts = [rows_that_fit(rows, place) for rows in every]
+    if not all(parts):
         return np.inf
-    groups = [group for group in groups if group is not None]
-    chosen = known.plans if known.accelerators == count else [None] * len(groups)
-    at = [_usual(group, plan) for group, plan in zip(groups, chosen, strict=True)]
+    chosen = known.plans if known.accelerators == count else [None] * len(every)
+    at = [_usual(rows, own, place, plan) for rows, own, plan in zip(every, parts, chosen, strict=True)]
     values, slopes = np.concatenate([own.log_value for own in at]), np.concatenate([own.slopes for own in at])
     shares = np.exp(values - np.logaddexp.reduce(values))
-    price = _price_slopes(problem, count, place)
-    levels = values + log_target - float(price[0]) - np.logaddexp.reduce(values)
-    for group, tilt, level in zip(groups, shares @ slopes - slopes + price[1], levels, strict=True):
-        keep(group, count, tilt, level + MARGIN)
+    log_price, by_rate = _price(problem, count, place)
+    levels = values + log_target - np.logaddexp.reduce(values) + MARGIN
+    tilts = shares @ slopes - slopes + by_rate
+    groups = []
+    for rows, own, tilt, level in zip(every, parts, tilts, levels, strict=True):
+        groups.append(keep(rows, own, place, tilt, lambda need, level=level: level - log_price(need)))
     return _by_boxes(problem, count, groups, log_target, end)
 
 
@@ -192,22 +201,22 @@ def _place(problem: Problem, count: int, known: Mixed) -> np.ndarray:
     return project(problem, have, known.y[None], problem.fill)[0]
 
 
-def _price_slopes(problem: Problem, count: int, place: np.ndarray) -> tuple[float, np.ndarray]:
-    """Logarithm of what multiplies the seconds of a step at some rates, and its slopes by their logarithms."""
+def _price(problem: Problem, count: int, place: np.ndarray) -> tuple[Level, np.ndarray]:
+    """Logarithm of what multiplies the seconds at some rates, by bytes of HBM; and its slopes by those of the rates."""
     money = problem.money
     scale = problem.log_scale + (0.0 if problem.fill else float(np.log(count)))
     if problem.fill:
-        return scale, np.zeros(len(place))
-    terms = [each * law.terms(place) for each, law in ((money.per_usd, money.usd), (money.per_watt, money.watt))]
-    hbm = money.per_usd * float(money.hbm(USUAL * problem.most_hbm_bytes))
-    total = sum(float(term.sum()) for term in terms) + hbm
-    slopes = sum(term * law.exponents for term, law in zip(terms, (money.usd, money.watt), strict=True)) / total
-    return scale + float(np.log(total)), np.asarray(slopes)
+        return lambda need: np.full(len(need), scale), np.zeros(len(place))
+    parts = [each * law.terms(place) for each, law in ((money.per_usd, money.usd), (money.per_watt, money.watt))]
+    total = sum(float(part.sum()) for part in parts)
+    usual = total + money.per_usd * float(money.hbm(USUAL * problem.most_hbm_bytes))
+    slopes = sum(part * law.exponents for part, law in zip(parts, (money.usd, money.watt), strict=True)) / usual
+    return lambda need: scale + np.log(total + money.per_usd * money.hbm(need)), np.asarray(slopes)
 
 
-def _by_boxes(problem: Problem, count: int, groups: list[Group], log_target: float, end: float) -> float:
+def _by_boxes(problem: Problem, count: int, groups: list[Kept], log_target: float, end: float) -> float:
     """Split the least boxes until none is below the target; what is left at the end is the bound."""
-    planes = [group.planes for group in groups if group.planes is not None]
+    planes = [own for _, own in groups]
     boxes, done = bounded(problem, count, planes, whole(problem)), np.inf
     while len(boxes.low) and time.monotonic() < end:
         order = np.argsort(boxes.log_bound, kind="stable")
@@ -222,13 +231,10 @@ def _by_boxes(problem: Problem, count: int, groups: list[Group], log_target: flo
     return min(done, float(boxes.log_bound.min(initial=np.inf)))
 
 
-def _sharpen(groups: list[Group], boxes: Boxes) -> None:
+def _sharpen(groups: list[Kept], boxes: Boxes) -> None:
     """Tangents in the middle of the first box, for the plans that are nearly the best there."""
     middle, most = 0.5 * (boxes.low + boxes.high)[0], boxes.most_bytes[0]
-    for group in groups:
-        plans, planes = group.plans, group.planes
-        assert plans is not None
-        assert planes is not None
+    for plans, planes in groups:
         if not len(plans):
             continue
         value = np.maximum.reduceat(planes.value + planes.slopes @ middle, planes.starts)[: len(plans)]

@@ -7,10 +7,9 @@ are kept that may be best somewhere near some hardware: rows of degrees by what 
 """
 
 import dataclasses
-import enum
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -93,7 +92,7 @@ class JobRows:
 
     def steps(self, rows: np.ndarray) -> np.ndarray:
         """What multiplies the seconds of a step."""
-        return self.job.weight * self.problem.steps_on(self.job, self._count(rows))
+        return np.broadcast_to(self.job.weight * self.problem.steps_on(self.job, self._count(rows)), len(rows))
 
     def _count(self, rows: np.ndarray) -> np.ndarray:
         return self.accelerators[rows].astype(float)
@@ -140,20 +139,16 @@ def machine_at(problem: Problem, y: np.ndarray) -> Cluster:
     return with_hardware(problem.machine, dataclasses.replace(hardware_of(problem.machine), **rates))
 
 
-class Covers(enum.Enum):
-    """What else a number of a set stands for."""
-
-    plan = "nothing"
-    recompute = "all recompute of a family"
-    schedule = "all schedules too"
+Covers = Literal["plan", "recompute", "schedule"]
+"""What a number of a set stands for: its plan alone, all recompute of its family, or all schedules too."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanSet:
     """Plans of one job, counted: seconds on any hardware follow.
 
-    Of a family (`Covers.recompute`) each is what its plans take and need at least, of a run of families
-    (`Covers.schedule`) what any schedule does.
+    Of a family ("recompute") each is what its plans take and need at least, of a run of families
+    ("schedule") what any schedule does.
     """
 
     rows: JobRows
@@ -175,7 +170,7 @@ class PlanSet:
     def _step_s(self, rates: Mapping[str, Any], sem: Semantics) -> Scalar:
         template = self.rows.problem.machine
         machine = with_hardware(template, dataclasses.replace(hardware_of(template), **rates))
-        if self.covers is Covers.schedule:
+        if self.covers == "schedule":
             return any_schedule_s(self.rows.lattice, self.counted, self.points, machine, sem)
         return step(self.counted, self.points, machine, sem).step_s
 
@@ -200,15 +195,15 @@ class PlanSet:
         return self.rows.lattice.plan(int(self.numbers[i]))
 
 
-def plan_set(rows: JobRows, numbers: np.ndarray, covers: Covers = Covers.plan) -> PlanSet:
+def plan_set(rows: JobRows, numbers: np.ndarray, covers: Covers = "plan") -> PlanSet:
     """Plans by number in the lattice of some rows."""
     of_row, _ = rows.lattice.select(numbers)
     points = dataclasses.replace(
         rows.lattice.points(numbers, np.float64), accelerators=rows.accelerators[of_row].astype(float)
     )
-    if covers is not Covers.plan:
+    if covers != "plan":
         points = dataclasses.replace(points, recompute=RECOMPUTES["none"])
-    if covers is Covers.schedule:
+    if covers == "schedule":
         points = dataclasses.replace(points, schedule=SCHEDULES["one_f_one_b"].row, virtual_stages=1.0)
     counted = counts(rows.workload, points, _EXACT)
     peak = functools.reduce(np.minimum, _needs(rows, points, counted, covers))
@@ -218,8 +213,8 @@ def plan_set(rows: JobRows, numbers: np.ndarray, covers: Covers = Covers.plan) -
 def _needs(rows: JobRows, points: PlanPoint, counted: OpCounts, covers: Covers) -> list[np.ndarray]:
     """Bytes at the peak; of families with nothing and with everything recomputed; under the leanest schedules."""
     stack = rows.problem.machine.stack
-    modes = [points.recompute] if covers is Covers.plan else [RECOMPUTES["none"], RECOMPUTES["full"]]
-    held = leanest(points, counted.microbatches) if covers is Covers.schedule else [points]
+    modes = [points.recompute] if covers == "plan" else [RECOMPUTES["none"], RECOMPUTES["full"]]
+    held = leanest(points, counted.microbatches) if covers == "schedule" else [points]
     at = [dataclasses.replace(point, recompute=mode) for point in held for mode in modes]
     return [memory(counted, point, stack, _EXACT).needed_bytes for point in at]
 
@@ -236,7 +231,7 @@ def near(rows: JobRows, count: int, y: np.ndarray, most_bytes: float, slack: flo
     part = rows.part(own[order], {})
     families = Families(part.lattice)
     first = families.first(0, min(len(families), FAMILIES))
-    first = _kept(part, first, y, most_bytes, 6 * keep, Covers.recompute)
+    first = _kept(part, first, y, most_bytes, 6 * keep, "recompute")
     if not len(first):
         return None
     numbers = _kept(part, families.members(first)[0], y, most_bytes, keep)
@@ -249,7 +244,7 @@ def _kept(
     y: np.ndarray,
     most_bytes: float,
     keep: int,
-    covers: Covers = Covers.plan,
+    covers: Covers = "plan",
 ) -> np.ndarray:
     """Numbers of the fastest plans that fit, and of those that need less than all that are faster, at each hardware."""
     sets = [plan_set(rows, numbers[here], covers) for here in pieces(len(numbers))]
