@@ -32,7 +32,7 @@ from optimize.time_limit import until
 
 EVOLVED = 3  # counts whose evolved plans are polished
 KNOWN = 24  # answers of a search with other limits that are polished
-LEVELS = (0.1, 0.03, 0.01, 0.003)  # of the logarithm below the best answer, before the tolerance
+LEVELS = (0.3, 0.2, 0.1, 0.03, 0.01, 0.003)  # of the logarithm below the best answer, before the tolerance
 
 
 def search(
