@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from optimize.clusters.frontier import point_of as point_of
     from optimize.clusters.inputs import DesignInputs as DesignInputs
     from optimize.clusters.one_job import by_count as by_count
+    from optimize.clusters.one_job import narrow as narrow
     from optimize.clusters.one_job import offer_evolved as offer_evolved
-    from optimize.clusters.one_job import prove as prove
     from optimize.clusters.progress import Best as Best
     from optimize.clusters.progress import Cell as Cell
     from optimize.clusters.progress import Progress as Progress
+    from optimize.clusters.rows import open_counts as open_counts
     from optimize.clusters.screening import tangents_of as tangents_of
     from optimize.clusters.several_jobs_bound import shared_bound as shared_bound
 
