@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from optimize.clusters.mixes import MixProgress as MixProgress
     from optimize.clusters.mixes import search_mix as search_mix
     from optimize.clusters.one_job import by_count as by_count
+    from optimize.clusters.one_job import narrow as narrow
     from optimize.clusters.one_job import offer_evolved as offer_evolved
-    from optimize.clusters.one_job import prove as prove
     from optimize.clusters.progress import Best as Best
     from optimize.clusters.progress import Cell as Cell
     from optimize.clusters.progress import Progress as Progress
+    from optimize.clusters.rows import open_counts as open_counts
     from optimize.clusters.screening import tangents_of as tangents_of
 
 door.hang(__name__)

@@ -14,7 +14,7 @@ the counts that were looked at (`counts`); where time was up before, the others 
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -57,7 +57,9 @@ def search(
     try:
         with until(end):
             _first_answers(progress, every, seed, told, after)
-            prove(progress, rows, end, told)
+            told("rows of degrees")
+            open_counts(progress, rows)
+            narrow(progress, end, told)
             if after is None and progress.relaxed is None:
                 _descend(progress, every, seed, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
@@ -68,12 +70,8 @@ def search(
     return progress
 
 
-def prove(
-    progress: Progress, rows: Mapping[str, np.ndarray], end: float, told: Callable[[str], None] = lambda _: None
-) -> None:
-    """Bound everything of the counts in `unseen`, and search what may be below the best answer."""
-    told("rows of degrees")
-    open_counts(progress, rows)
+def narrow(progress: Progress, end: float, told: Callable[[str], None] = lambda _: None) -> None:
+    """Search what is open and may be below the best answer, in steps of how far below."""
     for level in (*(level for level in LEVELS if level > progress.tolerance), progress.tolerance):
         progress.level = level
         told(f"to {100 * level:.2g} %")

@@ -1,8 +1,8 @@
 """The best pair of shape and batch with its cluster and its plan, and a bound over all pairs, plans, counts, hardware.
 
 1. Evolution gives every pair whose products alone do not dismiss it a first value, the best of them better ones.
-2. Pair by pair, best first: all rows of degrees on all counts are bounded, and what stays below the best answer of any
-   pair is searched plan by plan, as in a design (`clusters.prove`).
+2. Of every pair all rows of degrees on all counts are bounded (`clusters.open_counts`).
+3. Pair by pair, best first, what stays below the best answer of any pair is searched plan by plan, as in a design.
 
 At a fixed shape and batch the tokens are a constant, so that each pair is a design of its own, and the least of their
 bounds is one over all of them: true whenever the search stops, for every legal count of each.
@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from optimize.clusters import Progress, by_count, cells, offer_evolved, prove, rows_of
+from optimize.clusters import Progress, by_count, cells, narrow, offer_evolved, open_counts, rows_of
 from optimize.question import Problem
 from optimize.time_limit import until
 
@@ -38,10 +38,10 @@ def search_pairs(
         with until(end):
             told("evolution of pairs")
             _evolve(known, products, seed)
-            found = _best(known) is not None  # else the design of the first tells why there is none
-            for done, i in enumerate(_in_order(known, products) if found else (), 1):
-                told(f"bounds of pairs: {done} of {len(known)}")
-                _bound(known, i, end)
+            if _best(known) is not None:  # else the design of the first tells why there is none
+                _below_the_best(known, _in_order(known, products), told, "rows of pairs", _open)
+                own = _in_order(known, [progress.log_bound for progress in known])
+                _below_the_best(known, own, told, "plans of pairs", lambda progress: narrow(progress, end))
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         for progress in known:
             progress.interrupted = True
@@ -65,25 +65,32 @@ def _first_answers(known: list[Progress], products: Sequence[float], tried: list
             offer_evolved(known[i], cells(known[i].problem), seed)
 
 
-def _bound(known: list[Progress], i: int, end: float) -> None:
-    """Everything of one pair that may be below the best answer of all."""
-    progress, own = known[i], known[i].best
-    best = _best(known)
-    assert best is not None
-    progress.best = known[best].best  # bounds need not be above more than that
-    try:
-        _search(progress, end)
-    finally:
-        if progress.best is not None and progress.best.cell.problem is not progress.problem:
-            progress.best = own
+def _below_the_best(
+    known: list[Progress],
+    order: list[int],
+    told: Callable[[str], None],
+    what: str,
+    work: Callable[[Progress], None],
+) -> None:
+    """Work at each pair, at nothing that is above the best answer of all."""
+    for done, i in enumerate(order, 1):
+        told(f"{what}: {done} of {len(known)}")
+        progress, own, best = known[i], known[i].best, _best(known)
+        assert best is not None
+        progress.best = known[best].best
+        try:
+            work(progress)
+        finally:
+            if progress.best is not None and progress.best.cell.problem is not progress.problem:
+                progress.best = own
 
 
-def _search(progress: Progress, end: float) -> None:
+def _open(progress: Progress) -> None:
     rows = rows_of(progress.problem)
     every = cells(progress.problem, rows)
     progress.counts = tuple(cell.accelerators for cell in every)
     progress.unseen = by_count(every)
-    prove(progress, rows, end)
+    open_counts(progress, rows)
 
 
 def _best(known: Sequence[Progress]) -> int | None:
