@@ -130,7 +130,7 @@ def _input(made: Made, step: Step, lengths: dict[str, Length], written: dict[str
     length = lengths.get(second.rstrip("+^"))
     if second == "k+" and columns != whole(op.inner):
         second = "y^"
-    box = (0, length.own) if length is not None and length.whole == columns else view.box[1]
+    box = (0, length.own) if length is not None and length.whole == columns else view.box[-1]
     return f"m {second}", View(view.tensor, ((0, lengths["m"].own), box))
 
 
