@@ -101,14 +101,19 @@ def money(template: Cluster, curves: Curves, objective: Objective) -> Money:
     per_joule = prices.electricity_usd_per_j if objective.usd_power else 1.0
     per_joule = prices.carbon_g_per_j if objective.emits else per_joule
     return Money(
-        usd=PowerSum(np.array([_amount(*law) for law in usd]), np.array([law.exponent for _, law in usd])),
-        watt=PowerSum(np.array([_amount(*law) for law in watt]), np.array([law.exponent for _, law in watt])),
+        usd=PowerSum(_last([_amount(*law) for law in usd]), _last([law.exponent for _, law in usd])),
+        watt=PowerSum(_last([_amount(*law) for law in watt]), _last([law.exponent for _, law in watt])),
         hbm_usd=_amount(c.server_factor, memory),
         hbm_exponent=memory.exponent,
-        other_usd=float(c.second_memory_usd(second)) if second > 0 else 0.0,
+        other_usd=c.second_memory_usd(second) if second > 0 else 0.0,
         per_usd=per_usd,
         per_watt=per_joule if objective.priced else 0.0,
     )
+
+
+def _last(values: list[Any]) -> np.ndarray:
+    """Along the last axis; curves may be arrays."""
+    return np.stack(np.broadcast_arrays(*values), -1)
 
 
 def _amount(scale: Any, law: PowerLaw) -> Any:
