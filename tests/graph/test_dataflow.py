@@ -15,6 +15,8 @@ from costmodel.graph.views import dependencies
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import Kind, active_parameters, model_flop
+from costmodel.models.adapters import low_rank
+from costmodel.models.encoder import encoder
 from costmodel.models.evoformer import evoformer
 from costmodel.specs import violations
 from tests.support.builders import cluster, small_decoder
@@ -63,7 +65,12 @@ def random_plans(workload, number):
     return found
 
 
-FAMILIES = SMALL | {"evoformer": evoformer(layers=2, sequences=8, residues=16, batch=16, hidden=32, recycles=2)}
+_BERT = {"layers": 2, "hidden": 64, "heads": 4, "ffn": 128, "vocabulary": 100, "sequence": 32, "batch": 16}
+FAMILIES = SMALL | {
+    "evoformer": evoformer(layers=1, extra_layers=1, sequences=8, residues=16, batch=16, hidden=32, recycles=2),
+    "encoder": encoder(**_BERT),
+    "low rank": low_rank(SMALL["dense"], 4, ("qkv", "attention out")),
+}
 
 
 @pytest.mark.parametrize("name", FAMILIES)
