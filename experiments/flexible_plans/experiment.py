@@ -139,7 +139,7 @@ def _rows_beside(rows: Mapping[str, Mapping[str, float]]) -> Iterator[beside.Lin
 
 def _fits_beside(results: Mapping[str, Any]) -> Iterator[beside.Line]:
     """What ran and what ran out of memory, and what those that ran needed."""
-    why = "figures of notes, of which three plain plans ran out of memory that need 19 to 24 % less here"
+    why = "four plans that ran out of memory need 5 to 45 % less than there is here; others that ran are near the limit"
     for words, rows in results["feasibility"].items():
         bounds = {"unit": "rows", "allowed": (0.0, 2.0), "explained": why}
         what = f"GPT-3 in pieces of {words}: wrong of {len(rows)} rows that ran or not"
