@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from costmodel.graph.play import Task as Task
     from costmodel.graph.play import order as order
     from costmodel.graph.play import play as play
+    from costmodel.graph.priced import prices as prices
     from costmodel.graph.primitives import before as before
     from costmodel.graph.primitives import offload as offload
     from costmodel.graph.primitives import order_by as order_by

@@ -77,7 +77,7 @@ def _spaces(rows: Sequence[Mapping[str, Any]]) -> Any:
                     rotation=90 * (each is None),
                 )
         axes.axhline(1.0, color=BLACK, linewidth=0.8)
-        axes.set_ylim(0.95, 2.75)
+        axes.set_ylim(0.97, 0.2 + max(each or 1.3 for row in mine for space in SPACES for each in [gain(row, space)]))
         axes.set_title(f"{count} V100", loc="left", fontsize=8)
         axes.set_xticks(place, [row["family"] for row in mine])
     figure.supylabel("best plan of the space over the best of all", fontsize=8)
@@ -92,14 +92,19 @@ def _rates(rows: Sequence[Mapping[str, Any]]) -> Any:
     figure = Figure(figsize=(8.6, 3.4), layout="constrained")
     panels = figure.subplots(1, len(RATES), sharey=True)
     for axes, rate in zip(panels, RATES, strict=True):
+        told: list[float] = []  # orders that turn at the same rate are told once
         for number, row in enumerate(rows):
             words = row["loser"]["words"] if rate == next(iter(RATES)) else None
             axes.plot(GRID, row["curves"][rate], color=PALETTE[number], label=words)
-            if row["factors"][rate]:
-                axes.plot(row["factors"][rate], 1.0, "o", color=PALETTE[number], markersize=5)
-                usd = row["prices"][rate]
-                told = f"{row['factors'][rate]:.2g}x\n{usd:+,.0f} USD"
-                axes.annotate(told, (row["factors"][rate], 1.0), (2, -24), textcoords="offset points", fontsize=6)
+            factor = row["factors"][rate]
+            if factor is None:
+                continue
+            axes.plot(factor, 1.0, "o", color=PALETTE[number], markersize=5)
+            if all(abs(factor / other - 1) > 0.05 for other in told):
+                words = f"{factor:.2g}x, {row['prices'][rate]:+,.0f} USD"
+                at = (6, 8 + 11 * len(told))
+                axes.annotate(words, (factor, 1.0), at, textcoords="offset points", fontsize=6, color=PALETTE[number])
+                told.append(factor)
         axes.axhline(1.0, color=BLACK, linewidth=0.8)
         axes.axvline(1.0, color=BLACK, linewidth=0.4, linestyle=":")
         axes.set_xscale("log", base=2)

@@ -15,10 +15,9 @@ from costmodel.evaluators import prepare
 from costmodel.formulas import StageKind, peak
 from costmodel.graph import Costs, Graph, chain, in_order, kinds_by_stage, makespan_s, staged, with_shared_blocks
 from costmodel.inputs import Cluster, Position, Workload
-from costmodel.semantics import Scalar
 
 _SEM = Exact(np)
-Pair = tuple[Scalar, Scalar]
+Pair = tuple[Any, Any]
 
 
 def interlaced(job: Workload, cluster: Cluster, plan: Plan) -> Pair:
@@ -86,7 +85,7 @@ def _rows(stages: int, microbatches: int) -> Graph:
     return in_order(placement, with_shared_blocks(placement, microbatches), transfer_s=1.0).graph
 
 
-def _passes_s(blocks: list[Scalar], hop_s: Scalar, stages: int, count: int) -> Any:
+def _passes_s(blocks: list[Any], hop_s: Any, stages: int, count: int) -> Any:
     """The rows in their order, played out; what many microbatches take follows from the period of fewer."""
     seconds = np.stack(np.broadcast_arrays(*blocks))
     costs = Costs(seconds=seconds, lags_s=np.broadcast_to(hop_s, seconds[:1].shape))

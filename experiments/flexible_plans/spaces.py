@@ -175,7 +175,7 @@ AXIAL: Mapping[str, tuple[float, float, float]] = {
 
 def axial(name: str) -> list[dict[str, Any]]:
     """The same of this model, whose context ranks divide the axes."""
-    types: dict[str, Any] = {"precision": "fp16", "gradient_dtype": "fp16", "recompute": "full", "zero_stage": 0}
+    types: dict[str, Any] = {"precision": "fp16", "gradient_dtype": "fp16", "attention": "unfused", "recompute": "full"}
     rows = []
     for model, published in AXIAL.items():
         job, ours = load_workload(model, batch=1), []

@@ -99,10 +99,12 @@ def test_a_rate_that_turns_the_order_does():
 
 
 def test_axial_ranks_scale_as_measured():
-    """Within 20 points of the measured efficiencies, and better for larger inputs."""
+    """Within 15 % of the measured efficiencies, and better for larger inputs; times within 26 %."""
     two = []
-    for row in spaces.axial("v100"):
-        ours, measured = (each[0] / (2 * each[1]) for each in (row["ours_ms"], row["published_ms"]))
-        assert ours == pytest.approx(measured, abs=0.20)
-        two.append(ours)
+    for row in spaces.axial("v100-16"):
+        for ranks in (1, 2):
+            ours, measured = (each[0] / (2**ranks * each[ranks]) for each in (row["ours_ms"], row["published_ms"]))
+            assert ours == pytest.approx(measured, rel=0.15)
+            two += [ours] * (ranks == 1)
+        assert row["ours_ms"] == pytest.approx(row["published_ms"], rel=0.26)
     assert two == sorted(two)
