@@ -34,7 +34,7 @@ def asked(name: str) -> Problem:
 def test_rows_hold_the_plans_of_every_count(name):
     problem, together = asked(name), {}
     progress, rows = Progress(problem), rows_of(problem)
-    progress.unseen = one_job._by_count(cells(problem, rows))
+    progress.unseen = one_job.by_count(cells(problem, rows))
     open_counts(progress, rows)
     for part in progress.open:
         plans = part.families.lattice
