@@ -46,7 +46,7 @@ def dual_bound(problem: Problem, have: Left, at: Tangents) -> tuple[np.ndarray, 
         best = best - at.log_value
         limited = possible & ((money.usd(where) > have.usd) | (money.watt(where) > have.watt))
     if limited.any():
-        own, left = (type(of)(*(column[limited] for column in of)) for of in (at, have))
+        own, left = Tangents(*(column[limited] for column in at)), Left(*(column[limited] for column in have))
         rounds = _priced_rounds if money.priced else _plain_rounds
         for y, value in rounds(money, left, own, problem.ends):
             better = value > best[limited]
