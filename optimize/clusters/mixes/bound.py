@@ -119,7 +119,9 @@ def keep(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, 
     return plans, kept
 
 
-def _low(others: list[tuple[np.ndarray, np.ndarray]], need: np.ndarray, bound: np.ndarray, level: float) -> np.ndarray:
+def _low(
+    others: list[tuple[np.ndarray, np.ndarray]], need: np.ndarray, bound: np.ndarray, level: np.ndarray
+) -> np.ndarray:
     """Places of what is below a level; bytes and bounds of the rest are put to the others, but of what cannot be."""
     gone = (bound >= level) & np.isfinite(bound)
     others.append((need[gone], bound[gone]))

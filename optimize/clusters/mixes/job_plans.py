@@ -176,7 +176,7 @@ class PlanSet:
 
     def tangents(self, y: np.ndarray) -> Tangents:
         """Logarithms of the weighted seconds of each plan at its own rates, with their slopes."""
-        rates = dict(zip(RATES, np.exp(y).T, strict=True))
+        rates: dict[str, Any] = dict(zip(RATES, np.exp(y).T, strict=True))
         log_step_s, slopes = dual.log_gradient(lambda own: self._step_s(own, SUBGRADIENT), rates)
         columns = np.stack([slopes[name] for name in RATES], axis=-1)
         return Tangents(np.log(self.steps) + log_step_s, columns, y, self.peak_bytes, self.peak_bytes)
