@@ -192,10 +192,22 @@ def count_bound(problem: Problem, count: int, known: Mixed, log_target: float, e
     log_price, by_rate = _price(problem, count, place)
     levels = values + log_target - np.logaddexp.reduce(values) + MARGIN
     tilts = shares @ slopes - slopes + by_rate
+    least = [
+        _least_of_rows(rows, own, place, tilt, log_price) for rows, own, tilt in zip(every, parts, tilts, strict=True)
+    ]
+    by_rows = log_target + float(shares @ (least - levels + MARGIN))
+    if by_rows >= log_target:
+        return by_rows
     groups = []
     for rows, own, tilt, level in zip(every, parts, tilts, levels, strict=True):
         groups.append(keep(rows, own, place, tilt, lambda need, level=level: level - log_price(need)))
     return _by_boxes(problem, count, groups, log_target, end)
+
+
+def _least_of_rows(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, log_price: Level) -> float:
+    """What all rows are at least with a tilt, and with what their memory costs."""
+    each = [(_tilted(rows, at, tilt, place)[0] + log_price(at.peak_bytes)).min() for _, at in parts]
+    return float(min(each))
 
 
 def _place(problem: Problem, count: int, known: Mixed) -> np.ndarray:
