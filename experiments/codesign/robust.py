@@ -10,6 +10,7 @@ half the way to where the tangent of its days is least, sixteen times, and each 
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -196,7 +197,7 @@ def solved(problem: Problem, candidates: Candidates, y: np.ndarray, draws: int) 
         if mean is None:
             mean, (proved, there) = at, dual_bound(many, have, at)
         else:
-            mean, (proved, there) = aggregated(many, have, mean, at)
+            mean, (proved, there) = aggregated(functools.partial(dual_bound, many, have), mean, at)
         here = 0.5 * (here + there)  # where the tangent is least is a corner beyond
         bound = np.maximum(bound, proved)
     shape = draws, len(candidates)

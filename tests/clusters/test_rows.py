@@ -34,7 +34,7 @@ def asked(name: str) -> Problem:
 def test_rows_hold_the_plans_of_every_count(name):
     problem, together = asked(name), {}
     progress, rows = Progress(problem), rows_of(problem)
-    progress.unseen = one_job._by_count(cells(problem, rows))
+    progress.unseen = one_job.by_count(cells(problem, rows))
     open_counts(progress, rows)
     for part in progress.open:
         plans = part.families.lattice
@@ -66,7 +66,7 @@ def test_no_plan_is_below_the_tangent_of_its_row(name, count):
     number, of_plan = {key: i for i, key in enumerate(keys)}, whole.select(chosen)[0]
     row = np.array([number[tuple(column[i] for column in whole.rows.values())] for i in of_plan])
     least = np.full(len(chosen), np.inf)
-    for some, at in tangents_of_rows(problem, rows, places, place):
+    for _, some, at in tangents_of_rows(problem, rows, places, place):
         where = np.full(len(rows["tensor"]), -1)
         where[some] = np.arange(len(some))
         has = where[row] >= 0
