@@ -26,7 +26,7 @@ from optimize.question import RATES, Job, Limits, Objective, Quantities, failing
 from optimize.time_limit import until
 
 USUAL_SHARE = 0.4  # of the speed of products alone, that a good plan reaches
-USUAL_TOKENS = 4096  # of a step on one accelerator, from which it does
+USUAL_TOKENS = 256  # of a step on one accelerator, from which it does
 NETWORKS_BYTES_PER_S = (25e9, 50e9, 100e9)
 """InfiniBand of 200, 400 and 800 Gb/s for each accelerator, priced in proportion, as `prices.toml` says."""
 
