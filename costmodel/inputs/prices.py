@@ -56,6 +56,11 @@ class Prices:
     checkpoint_bytes_per_s: Scalar  # written by one accelerator
     checkpoint_stall: Scalar  # share of the writing for which training waits
 
+    @property
+    def loads(self) -> tuple[Scalar, Scalar, Scalar, Scalar]:
+        """Shares of the draw in training: whatever runs, and of busy arithmetic units, HBM and links."""
+        return self.idle_load, self.compute_load, self.hbm_load, self.link_load
+
 
 @pytree
 class PriceRange:

@@ -138,7 +138,8 @@ def returns(model: str, name: str, counts: Sequence[int], sequence: int, local: 
         job = dataclasses.replace(ready, batch=batch if local is None else local * ranks)
         done = parts(job, machine, point, SUBGRADIENT)
         found = breakdown(job, machine, point, done, SUBGRADIENT)
-        asked = (ranks, point.domain, found.step_s, found.tokens, busy(found, machine, point, done))
+        units = busy(done.counts, done.times, done.step.work, point, machine)
+        asked = (ranks, point.domain, found.step_s, found.tokens, units)
         money = economics(chip, prices, *asked)
         assert money.draw is not None
         assert money.bill is not None

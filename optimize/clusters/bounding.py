@@ -84,17 +84,17 @@ def _bounded(progress: Progress, families: Families, part: Open, place: np.ndarr
         progress.evaluations += len(y)
         points = families.points(part.indices, np.float32 if len(y) > FEW else np.float64)
         of = screen if len(y) > FEW else tangents_of
-        return of(progress.problem.job.workload, progress.problem.machine, points, y)
+        return of(progress.problem.job.workload, progress.problem.machine, points, y, progress.problem.loads)
 
     whole = np.isneginf(part.log_bound).all() and place is None
     step = _screened_once(progress, cell, int(part.indices[0]), make) if whole else make()
     have = cell.left(step.least_bytes * (1 - 1e-4))
-    at = cell.tangents(step)
+    at = cell.tangents(step, have)
     crude = np.maximum(at.log_value + _drop(cell, have, at) - FLOAT32_SLACK, part.log_bound)
     possible = have.usd > 0
     likely = (crude < progress.cut) & possible
     progress.dismiss(crude[(crude >= progress.cut) & possible])
-    own = Tangents(*(column[likely] for column in at))
+    own = at.keep(likely)
     log_value, y = _bound(cell, Left(*(column[likely] for column in have)), own)
     log_bound = np.maximum(part.log_bound[likely], log_value - FLOAT32_SLACK)
     return trim(progress, Open(cell, part.indices[likely], log_bound, 0.5 * (own.y + y)))
@@ -104,11 +104,11 @@ def _screened_once(progress: Progress, cell: Cell, first: int, make: Callable[[]
     """A batch at the place where it was first screened, or now where `make` does."""
     key = (cell.accelerators, first)
     if key in progress.seen:
-        kept = Tangents(*(column.astype(float) for column in progress.seen[key]))
+        kept = progress.seen[key].each(lambda column: column.astype(float))
         return kept._replace(y=np.broadcast_to(kept.y, kept.slopes.shape))
     at = make()
     if len(progress.seen) * BATCH <= MOST_SEEN:
-        progress.seen[key] = Tangents(*(column.astype(np.float32) for column in at))._replace(y=at.y[0])
+        progress.seen[key] = at.each(lambda column: column.astype(np.float32))._replace(y=at.y[0])
     return at
 
 
@@ -129,33 +129,34 @@ def _in_time(
     just meets the deadline gives most (by bisection of its logarithm).
     """
     (log_value, y), deadline = known, cell.log_deadline
+    log_s, steep = (at.log_value, at.slopes) if at.log_s is None or at.s_slopes is None else (at.log_s, at.s_slopes)
     assert deadline is not None
     least, most = np.full(len(y), -5.0), np.full(len(y), 5.0)
-    y = np.where(_late(at, y, deadline)[:, None], at.y, y)
+
+    def late(y: np.ndarray) -> np.ndarray:
+        """Whether even the tangent of the seconds is above the deadline."""
+        return log_s + (steep * (y - at.y)).sum(-1) > deadline
+
+    y = np.where(late(y)[:, None], at.y, y)
     for _ in range(DEADLINE_ROUNDS):
         middle = 0.5 * (least + most)
         more = np.exp(middle)
         weighed = at._replace(
-            log_value=at.log_value + more * (at.log_value - deadline), slopes=at.slopes * (1 + more)[:, None]
+            log_value=at.log_value + more * (log_s - deadline), slopes=at.slopes + more[:, None] * steep
         )
         value, where = dual_bound(cell.problem, have, weighed)
-        late = _late(at, where, deadline)
+        is_late = late(where)
         log_value = np.maximum(log_value, value)
-        y = np.where(late[:, None], y, where)
-        least, most = np.where(late, middle, least), np.where(late, most, middle)
+        y = np.where(is_late[:, None], y, where)
+        least, most = np.where(is_late, middle, least), np.where(is_late, most, middle)
     return log_value, y
-
-
-def _late(at: Tangents, y: np.ndarray, deadline: float) -> np.ndarray:
-    """Whether even the tangent of the seconds is above the deadline."""
-    return at.log_value + (at.slopes * (y - at.y)).sum(-1) > deadline
 
 
 def _drop(cell: Cell, have: Left, at: Tangents) -> np.ndarray:
     """By how much a tangent falls to the best corner of its box: cheap, and loose."""
     low, _ = cell.problem.ends
     highest = largest_alone(cell.problem, np.maximum(have.usd, 1e-300), have.watt)
-    cheapest = np.log(cell.problem.money.price(np.broadcast_to(low, at.y.shape), have)) + cell.log_count
+    cheapest = at.share * np.log(cell.problem.money.price(np.broadcast_to(low, at.y.shape), have)) + cell.log_count
     return np.minimum(at.slopes * (highest - at.y), at.slopes * (low - at.y)).sum(-1) + cheapest
 
 
@@ -180,7 +181,7 @@ def polish(progress: Progress, part: Open, plans: Lattice, rounds: int, dismiss:
             peak = tangents_of(problem.job.workload, problem.machine, points, part.y).peak_bytes
         have = cell.left(peak)
         y = project(cell.problem, have, part.y, cell.fill)
-        at = cell.tangents(tangents_of(problem.job.workload, problem.machine, points, y))
+        at = cell.tangents(tangents_of(problem.job.workload, problem.machine, points, y, problem.loads), have)
         progress.evaluations += len(y)
         _offer(progress, part, plans, at, have)
         if number < 3 or mean is None or cell.log_deadline is not None:
@@ -193,7 +194,7 @@ def polish(progress: Progress, part: Open, plans: Lattice, rounds: int, dismiss:
         alive = (log_bound < progress.cut) & np.isfinite(log_bound)
         if dismiss:
             progress.dismiss(log_bound[~alive & np.isfinite(log_bound)])
-        part, peak, mean = part.keep(alive), peak[alive], Tangents(*(column[alive] for column in mean))
+        part, peak, mean = part.keep(alive), peak[alive], mean.keep(alive)
     return part
 
 
@@ -202,7 +203,7 @@ def _offer(progress: Progress, part: Open, plans: Lattice, at: Tangents, have: L
     money = part.cell.problem.money
     fits = (money.usd(at.y) <= have.usd * (1 + 1e-9)) & (money.watt(at.y) <= have.watt * (1 + 1e-9))
     deadline = part.cell.log_deadline
-    fits &= at.log_value <= (np.inf if deadline is None else deadline + 1e-9)
+    fits &= (at.log_value if at.log_s is None else at.log_s) <= (np.inf if deadline is None else deadline + 1e-9)
     value = np.where(fits & (have.usd > 0), part.cell.log_value(have, at), np.inf)
     for place in np.argsort(value, kind="stable")[:4]:
         if np.isfinite(value[place]):

@@ -11,7 +11,7 @@ from costmodel.inputs import Cluster, Plan, Workload, embed
 from optimize.clusters.progress import Cell
 from optimize.hardware import largest_alone
 from optimize.lattice import legal_counts
-from optimize.question import Job, Limits, Objective, Problem, products_s
+from optimize.question import Job, Left, Limits, Objective, Problem, products_s
 
 MOST = 2**22  # accelerators
 STEPS = (4, 5, 6, 7)  # of an octave: counts of a domain times 2**i times a quarter of these
@@ -86,9 +86,8 @@ def _cell_bound(p: Problem, accelerators: int) -> float:
 
 def _cheapest_log(problem: Problem, accelerators: int) -> float:
     """Logarithm of the dollars a second or watts of the least rates without HBM; 0 where the objective has no price."""
-    money, (low, _) = problem.money, problem.ends
-    each = money.per_usd * money.usd(low) + money.per_watt * money.watt(low)
-    return float(np.log(accelerators * each)) if money.priced else 0.0
+    money, (low, _), none = problem.money, problem.ends, np.zeros(())
+    return float(np.log(accelerators * money.least(low, Left(none, none, none)))) if money.priced else 0.0
 
 
 def least_products_s(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> float:

@@ -43,11 +43,12 @@ class Cell:
         unbuildable = hbm_bytes > min(most, self.problem.most_hbm_bytes)
         return have._replace(usd=np.where(unbuildable, -1.0, have.usd))
 
-    def tangents(self, step: Tangents) -> Tangents:
-        """Tangents of the seconds of all steps, from those of one."""
+    def tangents(self, step: Tangents, have: Left) -> Tangents:
+        """Tangents of the objective of all steps but for its price, from those of one step."""
         alone = self.problem.objective is Objective.step
-        steps = 1.0 if alone else self.problem.steps_on(self.problem.job, float(self.accelerators))
-        at = step._replace(log_value=step.log_value + np.log(steps))
+        more = 0.0 if alone else np.log(self.problem.steps_on(self.problem.job, float(self.accelerators)))
+        drawn = None if step.log_drawn is None else step.log_drawn + more
+        at = self.problem.money.paid(step._replace(log_value=step.log_value + more, log_drawn=drawn), have)
         if self.tilt is None or self.place is None:
             return at
         moved = self.log_weight + (at.y - self.place) @ self.tilt
@@ -66,7 +67,7 @@ class Cell:
 
     def log_value(self, have: Left, at: Tangents) -> np.ndarray:
         """Logarithm of the objective, where the tangents were taken."""
-        return at.log_value + np.log(self.problem.money.price(at.y, have)) + self.log_count
+        return at.log_value + at.share * np.log(self.problem.money.price(at.y, have)) + self.log_count
 
 
 class Outcome(enum.Enum):

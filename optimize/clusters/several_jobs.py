@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import Plan
-from optimize.clusters.best_plan import best_plan
+from optimize.clusters.best_plan import SECONDS, Worth, best_plan
 from optimize.clusters.bounding import families_of, reference
 from optimize.clusters.counts import flop_bound_s, near_grid
 from optimize.clusters.descent import descend
@@ -128,7 +128,7 @@ def _products_bound(problem: Problem, count: int) -> float:
 def _cheapest(problem: Problem, count: int) -> float:
     """Dollars a second or watts of the least rates; 1 where the objective has no price."""
     none = _cell(problem, 0, count).left(np.zeros(1))
-    return float(problem.money.price(problem.ends[0][None], none)[0]) * (1.0 if problem.fill else count)
+    return 1.0 if problem.fill else float(problem.money.least(problem.ends[0][None], none)[0]) * count
 
 
 def _cell(problem: Problem, i: int, count: int) -> Cell:
@@ -168,7 +168,8 @@ def _turn(progress: MixProgress, lattices: list[Families], count: int, y: np.nda
     hbm_bytes = min(hbm_bytes, problem.most_hbm_bytes)
     plans = []
     for job, families in zip(problem.jobs, lattices, strict=True):
-        _, plan, evaluations = best_plan(job.workload, problem.machine, families, y, hbm_bytes)
+        worth = _worth(problem, y, hbm_bytes)
+        _, plan, evaluations = best_plan(job.workload, problem.machine, families, y, hbm_bytes, worth=worth)
         progress.evaluations += evaluations
         if plan is None:
             return None
@@ -179,6 +180,15 @@ def _turn(progress: MixProgress, lattices: list[Families], count: int, y: np.nda
     if not np.isfinite(solved.value[0]):
         return None
     return Mixed(accelerators=count, plans=tuple(plans), solved=solved)
+
+
+def _worth(problem: Problem, y: np.ndarray, hbm_bytes: float) -> Worth:
+    """What seconds are worth on this hardware, for one accelerator."""
+    if not problem.money.priced:
+        return SECONDS
+    have = problem.money.left(problem.limits, np.ones(1), np.array([hbm_bytes]))
+    second, drawn = problem.money.seconds(y[None], have)
+    return float(second[0]), float(drawn[0]), problem.loads
 
 
 def _shared(progress: MixProgress, bound: Bound, count: int, end: float) -> Any:

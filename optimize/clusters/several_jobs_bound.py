@@ -181,4 +181,5 @@ def _at(cell: Cell, plan: Plan, y: np.ndarray) -> Tangents:
     """Of one plan at several rates, without tilt."""
     problem = cell.problem
     points = embed(plan, problem.job.workload, float(problem.domain), problem.machine.stack.habits)
-    return cell.tangents(tangents_of(problem.job.workload, problem.machine, points, y))
+    at = tangents_of(problem.job.workload, problem.machine, points, y, problem.loads)
+    return cell.tangents(at, cell.left(at.peak_bytes))

@@ -53,11 +53,11 @@ def best_below(
     ask of the same lattice. After `most` plans the search gives up, with the bound of what is left.
     """
     whole, found, unseen, known = ordered(whole), None, math.inf, {} if known is None else known
-    factor, start, size = min(value.factors.values(), default=0.0), 0, _FIRST
-    while start < len(whole.ends) and _bound(whole, start) * factor < reached:
+    start, size = 0, _FIRST
+    while start < len(whole.ends) and _bound(whole, start, value) < reached:
         before = int(whole.ends[start - 1]) if start else 0
         if before >= most:
-            unseen = min(unseen, _bound(whole, start) * factor)
+            unseen = min(unseen, _bound(whole, start, value))
             break
         stop = max(start + 1, int(np.searchsorted(whole.ends, before + size, side="right")))
         rows = functools.partial(_rows_of, whole, start, stop, value, known)
@@ -67,8 +67,10 @@ def best_below(
     return found, unseen if unseen < reached else math.inf
 
 
-def _bound(whole: Lattice, row: int) -> float:
-    return -math.inf if whole.floor_s is None else float(whole.floor_s[row])
+def _bound(whole: Lattice, row: int, value: PlanValue) -> float:
+    if whole.floor_s is None or value.function is not None:
+        return -math.inf
+    return value.least(float(whole.floor_s[row]), 0.0)
 
 
 def _rows_of(

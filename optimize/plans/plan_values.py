@@ -1,7 +1,8 @@
 """What a search for a plan compares: seconds of a step, or the time, money or energy of so many tokens.
 
-At a fixed number of accelerators all of them are the step times a factor that only the domain's size changes (idle
-accelerators are paid for), so they mostly agree on the best plan. A function of your own may be anything.
+At a fixed number of accelerators time is the step times a factor. Money and energy count how busy the units are
+(`costmodel.formulas.timed`): a second of the step is worth one factor and a second at the usual power another, which
+only the domain's size changes (idle accelerators are paid for). A function of your own may be anything.
 """
 
 import dataclasses
@@ -11,23 +12,30 @@ from typing import Any
 import numpy as np
 
 from costmodel import Exact, as_floats
-from costmodel.formulas import Breakdown, Cost, breakdown, economics, parts
-from costmodel.inputs import Cluster, Workload
+from costmodel.evaluators import prepare
+from costmodel.formulas import Breakdown, Cost, breakdown, counts, parts, timed
+from costmodel.inputs import Cluster, Plan, Workload
 from optimize.lattice import Chunk
-from optimize.question import Job, Objective
+from optimize.question import Job, Objective, second_of
 from optimize.status import CommandError, Status
 
 _EXACT = Exact(np)
+_BLOCK = 8_192  # points of one NumPy evaluation
 
 UserObjective = Callable[[Breakdown], Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanValue:
-    """The value of plans, less being better; `factors` by domain, what one second of a step is worth."""
+    """The value of plans, less being better; `factors` by domain, what one second of a step is worth at least.
+
+    Of that, `drawn` are for each second at the usual power, where busy units are paid for.
+    """
 
     name: str
     factors: Mapping[int, float]
+    drawn: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    loads: tuple[float, float, float, float] | None = None
     objective: Objective | None = None
     function: UserObjective | None = None  # of your own, where it is not in the table
 
@@ -35,11 +43,37 @@ class PlanValue:
         """The value of each plan, from its cost."""
         if self.function is not None:
             return self._own(chunk, self.function)
-        if len(self.factors) == 1:
-            return cost.step_s * next(iter(self.factors.values()))
-        domains = sorted(self.factors)
-        factors = np.array([self.factors[domain] for domain in domains], np.asarray(cost.step_s).dtype)
-        return cost.step_s * factors[np.searchsorted(domains, chunk.columns["domain"])]
+        if self.loads is not None:
+            return self._paid(chunk)
+        return cost.step_s * _by_domain(self.factors, chunk, np.asarray(cost.step_s).dtype)
+
+    def least(self, step_s: float, products_s: float) -> float:
+        """What no plan is worth less than that takes so long, its products alone `products_s` on every accelerator."""
+        busy = 0.0 if self.loads is None else self.loads[1] * products_s * min(self.drawn.values())
+        return step_s * min(self.factors.values()) + busy
+
+    def of_plan(self, workload: Workload, cluster: Cluster, plan: Plan) -> float:
+        """The value of one plan, by the objectives of the table."""
+        domain, loads = plan.domain or int(cluster.tiers[0].usable_size), self.loads or (0.0, 0.0, 0.0, 0.0)
+        numbers, machine, point = prepare(workload, cluster, plan)
+        step_s, drawn_s = timed(counts(numbers, point, _EXACT), point, machine, loads, _EXACT)
+        return float(self.factors[domain] * step_s + self.drawn.get(domain, 0.0) * (drawn_s - loads[0] * step_s))
+
+    def _paid(self, chunk: Chunk) -> np.ndarray:
+        """With the draw of busy units, in float64."""
+        assert self.loads is not None
+        workload = as_floats(chunk.lattice.workload)
+        cluster = as_floats(dataclasses.replace(chunk.lattice.cluster, prices=None))
+        factors, drawn = (_by_domain(of, chunk, np.float64) for of in (self.factors, self.drawn))
+        found = np.empty(len(chunk))
+        for start in range(0, len(chunk), _BLOCK):
+            here = slice(start, start + _BLOCK)
+            points = chunk.lattice.points(chunk.indices[here], np.float64)
+            with np.errstate(all="ignore"):
+                pair = timed(counts(workload, points, _EXACT), points, cluster, self.loads, _EXACT)
+            step_s, drawn_s = (np.broadcast_to(seconds, found[here].shape) for seconds in pair)
+            found[here] = _part(factors, here) * step_s + _part(drawn, here) * (drawn_s - self.loads[0] * step_s)
+        return found
 
     def _own(self, chunk: Chunk, function: UserObjective) -> np.ndarray:
         workload = as_floats(chunk.lattice.workload)
@@ -76,7 +110,13 @@ def plan_value(
     own = _by_key(objective)
     if tokens is None and own is not Objective.step and not own.maximised:
         raise CommandError(Status.bad_input, f"`tokens` is missing; expected the tokens to train for `{objective}`")
-    return PlanValue(objective, {domain: _factor(own, workload, cluster, domain, tokens) for domain in domains}, own)
+    second = {domain: _factor(own, workload, cluster, domain, tokens, 0.0) for domain in domains}
+    if not own.priced or cluster.prices is None:
+        return PlanValue(objective, second, objective=own)
+    usual = {domain: _factor(own, workload, cluster, domain, tokens, 1.0) for domain in domains}
+    drawn, loads = {domain: usual[domain] - second[domain] for domain in domains}, as_floats(cluster.prices.base).loads
+    least = {domain: second[domain] + loads[0] * drawn[domain] for domain in domains}
+    return PlanValue(objective, least, drawn, loads if any(drawn.values()) else None, own)
 
 
 def _by_key(key: str) -> Objective:
@@ -86,8 +126,22 @@ def _by_key(key: str) -> Objective:
     return table[key]
 
 
-def _factor(objective: Objective, workload: Workload, cluster: Cluster, domain: int, tokens: float | None) -> float:
-    """The value of a step of one second, with what failures add to the clock."""
+def _by_domain(table: Mapping[int, float], chunk: Chunk, dtype: Any) -> Any:
+    """A number of each plan, by its domain."""
+    if len(table) == 1:
+        return next(iter(table.values()))
+    domains = sorted(table)
+    return np.array([table[domain] for domain in domains], dtype)[np.searchsorted(domains, chunk.columns["domain"])]
+
+
+def _part(column: Any, here: slice) -> Any:
+    return column[here] if np.ndim(column) else column
+
+
+def _factor(
+    objective: Objective, workload: Workload, cluster: Cluster, domain: int, tokens: float | None, load: float
+) -> float:
+    """The value of a step of one second in which servers draw `load` of what is usual, with what failures add."""
     each = float(workload.batch * workload.sequence)
     if objective is Objective.step:
         return 1.0
@@ -96,7 +150,7 @@ def _factor(objective: Objective, workload: Workload, cluster: Cluster, domain: 
         return steps
     if cluster.prices is None:
         raise _unknown(objective, cluster)
-    bill = economics(cluster, cluster.prices.base, cluster.accelerators, domain, 1.0, each)
+    bill = second_of(cluster, domain, load)
     price = objective.price(bill.usd_per_step, bill.joule_per_step, cluster.prices.base.carbon_g_per_j)
     if price is None:
         raise _unknown(objective, cluster)
