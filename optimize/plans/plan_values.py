@@ -13,8 +13,8 @@ import numpy as np
 
 from costmodel import Exact, as_floats
 from costmodel.evaluators import prepare
-from costmodel.formulas import Breakdown, Cost, breakdown, counts, parts, timed
-from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.formulas import Breakdown, Cost, breakdown, counts, parts, step, timed
+from costmodel.inputs import Cluster, Plan, PlanPoint, Workload
 from optimize.lattice import Chunk
 from optimize.question import Job, Objective, second_of
 from optimize.status import CommandError, Status
@@ -45,7 +45,8 @@ class PlanValue:
             return self._own(chunk, self.function)
         if self.loads is not None:
             return self._paid(chunk)
-        return cost.step_s * _by_domain(self.factors, chunk, np.asarray(cost.step_s).dtype)
+        domain = chunk.columns["domain"] if len(self.factors) > 1 else 0.0
+        return cost.step_s * _by_domain(self.factors, domain, np.asarray(cost.step_s).dtype)
 
     def least(self, step_s: float, products_s: float) -> float:
         """What no plan is worth less than that takes so long, its products alone `products_s` on every accelerator."""
@@ -54,26 +55,26 @@ class PlanValue:
 
     def of_plan(self, workload: Workload, cluster: Cluster, plan: Plan) -> float:
         """The value of one plan, by the objectives of the table."""
-        domain, loads = plan.domain or int(cluster.tiers[0].usable_size), self.loads or (0.0, 0.0, 0.0, 0.0)
-        numbers, machine, point = prepare(workload, cluster, plan)
-        step_s, drawn_s = timed(counts(numbers, point, _EXACT), point, machine, loads, _EXACT)
-        return float(self.factors[domain] * step_s + self.drawn.get(domain, 0.0) * (drawn_s - loads[0] * step_s))
+        return float(self.of_points(*prepare(workload, cluster, plan)))
 
     def _paid(self, chunk: Chunk) -> np.ndarray:
         """With the draw of busy units, in float64."""
         assert self.loads is not None
-        workload = as_floats(chunk.lattice.workload)
-        cluster = as_floats(dataclasses.replace(chunk.lattice.cluster, prices=None))
-        factors, drawn = (_by_domain(of, chunk, np.float64) for of in (self.factors, self.drawn))
-        found = np.empty(len(chunk))
+        own, found = chunk.lattice, np.empty(len(chunk))
         for start in range(0, len(chunk), _BLOCK):
             here = slice(start, start + _BLOCK)
-            points = chunk.lattice.points(chunk.indices[here], np.float64)
-            with np.errstate(all="ignore"):
-                pair = timed(counts(workload, points, _EXACT), points, cluster, self.loads, _EXACT)
-            step_s, drawn_s = (np.broadcast_to(seconds, found[here].shape) for seconds in pair)
-            found[here] = _part(factors, here) * step_s + _part(drawn, here) * (drawn_s - self.loads[0] * step_s)
+            found[here] = self.of_points(own.workload, own.cluster, own.points(chunk.indices[here], np.float64))
         return found
+
+    def of_points(self, workload: Workload, cluster: Cluster, points: PlanPoint) -> np.ndarray:
+        """The value of points, arrays in float64, by the objectives of the table."""
+        numbers, machine = as_floats(workload), as_floats(dataclasses.replace(cluster, prices=None))
+        counted, second, loads = counts(numbers, points, _EXACT), _by_domain(self.factors, points.domain), self.loads
+        with np.errstate(all="ignore"):
+            if loads is None:
+                return second * step(counted, points, machine, _EXACT).step_s
+            step_s, drawn_s = timed(counted, points, machine, loads, _EXACT)
+        return second * step_s + _by_domain(self.drawn, points.domain) * (drawn_s - loads[0] * step_s)
 
     def _own(self, chunk: Chunk, function: UserObjective) -> np.ndarray:
         workload = as_floats(chunk.lattice.workload)
@@ -126,16 +127,12 @@ def _by_key(key: str) -> Objective:
     return table[key]
 
 
-def _by_domain(table: Mapping[int, float], chunk: Chunk, dtype: Any) -> Any:
+def _by_domain(table: Mapping[int, float], domain: Any, dtype: Any = np.float64) -> Any:
     """A number of each plan, by its domain."""
     if len(table) == 1:
         return next(iter(table.values()))
     domains = sorted(table)
-    return np.array([table[domain] for domain in domains], dtype)[np.searchsorted(domains, chunk.columns["domain"])]
-
-
-def _part(column: Any, here: slice) -> Any:
-    return column[here] if np.ndim(column) else column
+    return np.array([table[each] for each in domains], dtype)[np.searchsorted(domains, domain)]
 
 
 def _factor(
