@@ -1,13 +1,11 @@
 """`python -m experiments list | run NAME [--field value ...] | run all`."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Sequence
 from typing import Any
 
 from costmodel.specs import SpecError
-from experiments import pages, runner
+from experiments import everything, pages, runner
 
 USAGE = """usage: python -m experiments COMMAND
 
@@ -16,7 +14,8 @@ USAGE = """usage: python -m experiments COMMAND
   run all                     every experiment, the longest ones in their quick forms
 
 Results go into results/NAME: result.json, figures (PNG, SVG), tables (CSV) and index.html, a page of all of them. `run
-all` also writes results/index.html, one page of everything.
+all` also writes results/index.html, one page of everything; interrupted by Ctrl-C it keeps what has finished, and the
+next `run all` goes on from there.
 
 examples:
   python -m experiments run speed
@@ -24,18 +23,20 @@ examples:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The exit status: 0, 1 where an experiment refutes what it is about, 2 for wrong input."""
+    """The exit status: 0, 1 where an experiment refutes what it is about, 2 for wrong input, 130 when interrupted."""
     words = sys.argv[1:] if words is None else list(words)
     match words:
         case ["list"]:
             return _list()
         case ["run", "all"]:
-            return _run_all()
+            return everything.run_all(_run)
         case ["run", name, *fields] if not name.startswith("-"):
             try:
-                return _run(name, fields)[0]
+                return _run(name, fields)
             except SpecError as error:
                 return _refuse(str(error))
+            except KeyboardInterrupt:
+                return _refuse("interrupted; nothing was written", everything.INTERRUPTED)
         case ["-h" | "--help", *_]:
             print(USAGE)
             return 0
@@ -43,9 +44,9 @@ def main(words: Sequence[str] | None = None) -> int:
             return _refuse(f"expected `list`, `run NAME` or `run all`, not {' '.join(words)!r}; see --help")
 
 
-def _refuse(message: str) -> int:
+def _refuse(message: str, status: int = 2) -> int:
     print(f"experiments: {message}", file=sys.stderr)
-    return 2
+    return status
 
 
 def _list() -> int:
@@ -59,36 +60,8 @@ def _list() -> int:
     return 0
 
 
-QUICK: Mapping[str, Sequence[str]] = {
-    "speed": ("--quick",),
-    "search_quality": ("--quick",),
-    "calibrate_defaults": ("--no-leave-out",),
-    "real_steps": ("--quick",),
-}
-"""Settings of `run all`: what would take longest, shortened."""
-
-
-def _run_all() -> int:
-    """Every experiment; what cannot run here, for want of measurements, is told and left out. Then one page of all."""
-    ran: list[tuple[ModuleType, Mapping[str, Any], Path]] = []
-    status, left_out = 0, {}
-    for name in runner.names():
-        try:
-            own, result = _run(name, QUICK.get(name, ()))
-        except SpecError as error:
-            left_out[name] = str(error)
-            _refuse(f"{name} was left out: {error}")
-            continue
-        status = max(status, own)
-        ran.append((runner.find(name), result, runner.RESULTS / name))
-    index = runner.RESULTS / "index.html"
-    index.write_bytes(pages.of_all(ran, left_out))
-    print(index)
-    return status
-
-
-def _run(name: str, fields: Sequence[str]) -> tuple[int, Mapping[str, Any]]:
-    """The exit status and what result.json holds."""
+def _run(name: str, fields: Sequence[str]) -> int:
+    """The exit status of one experiment, whose results are in its folder."""
     import tyro
     from rich.console import Console
 
@@ -102,9 +75,9 @@ def _run(name: str, fields: Sequence[str]) -> tuple[int, Mapping[str, Any]]:
     console.print(f"{folder}/index.html, result.json, {result['seconds']:.0f} s", highlight=False)
     wrong = module.failure(result["results"]) if hasattr(module, "failure") else None
     if wrong is None:
-        return 0, result
+        return 0
     print(f"experiments: {name} failed: {wrong}", file=sys.stderr)
-    return 1, result
+    return 1
 
 
 def _fitting(table: Any, console: Any) -> Any:

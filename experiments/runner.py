@@ -27,6 +27,7 @@ from typing import Any
 
 import experiments
 from costmodel.specs import SpecError
+from optimize import Status
 
 RESULTS = Path("results")  # relative to the working directory
 PACKAGES = ("equipoise", "jax", "jaxlib", "matplotlib", "numpy", "optax", "scipy")
@@ -70,7 +71,7 @@ def run(name: str, config: Any) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=RESULTS))
     try:
         results = module.run(config, folder, say)
-        result = {
+        made = {
             "experiment": name,
             "question": question(module),
             "inputs": asdict(config),
@@ -78,12 +79,17 @@ def run(name: str, config: Any) -> dict[str, Any]:
             "seconds": time.perf_counter() - started,
             "results": results,
         }
-        (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+        (folder / "result.json").write_text(json.dumps(made, indent=2) + "\n")
         _replace(folder, RESULTS / name)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         say("")
-    return result
+    return made
+
+
+def result(folder: Path) -> dict[str, Any]:
+    """What a finished run has written."""
+    return json.loads((folder / "result.json").read_text())
 
 
 def _replace(new: Path, old: Path) -> None:
@@ -96,6 +102,12 @@ def _replace(new: Path, old: Path) -> None:
         shutil.rmtree(retired)
     else:
         new.rename(old)
+
+
+def uninterrupted(status: Status) -> None:
+    """Raise where Ctrl-C ended a search, which then answers with the best so far: its experiment ends too."""
+    if status is Status.incomplete:
+        raise KeyboardInterrupt
 
 
 def provenance() -> dict[str, Any]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.breakdown import Term as Term
     from costmodel.formulas.breakdown import breakdown as breakdown
     from costmodel.formulas.busy import busy as busy
+    from costmodel.formulas.busy import operators_s as operators_s
     from costmodel.formulas.busy import timed as timed
     from costmodel.formulas.collectives import COLLECTIVES as COLLECTIVES
     from costmodel.formulas.collectives import Law as Law
@@ -21,10 +22,16 @@ if TYPE_CHECKING:
     from costmodel.formulas.cost import parts as parts
     from costmodel.formulas.cost import step as step
     from costmodel.formulas.cost import work as work
+    from costmodel.formulas.counts import AttentionCount as AttentionCount
     from costmodel.formulas.counts import BlockCounts as BlockCounts
+    from costmodel.formulas.counts import MatmulCount as MatmulCount
+    from costmodel.formulas.counts import MemoryCount as MemoryCount
     from costmodel.formulas.counts import OpCounts as OpCounts
     from costmodel.formulas.counts import SavedBytes as SavedBytes
     from costmodel.formulas.counts import counts as counts
+    from costmodel.formulas.counts import payload_copies as payload_copies
+    from costmodel.formulas.counts import saved_bytes as saved_bytes
+    from costmodel.formulas.counts import split_shares as split_shares
     from costmodel.formulas.curves import CurveRange as CurveRange
     from costmodel.formulas.curves import Curves as Curves
     from costmodel.formulas.curves import Hardware as Hardware

@@ -28,28 +28,28 @@ def busy(counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint, cluste
 
     Posynomials in the reciprocals of the rates, as a step is.
     """
+    each, (compute_s, hbm_s) = counted.microbatches / point.pipeline, operators_s(counted, times, point, cluster)
     return Busy(
-        compute_s=_of_operators(counted, times, point, cluster, lambda roof: roof.compute_s) + todo.orthogonal_s,
-        hbm_s=_of_operators(counted, times, point, cluster, _memory_s) + todo.optimizer_s - todo.orthogonal_s,
+        compute_s=each * compute_s + todo.orthogonal_s,
+        hbm_s=each * hbm_s + todo.optimizer_s - todo.orthogonal_s,
         links_s=_messages_s(counted, times, todo, point),
     )
 
 
-def _memory_s(roof: Roof) -> Scalar:
-    return roof.memory_s + roof.aside_s
+def operators_s(counted: OpCounts, times: OpTimes, point: PlanPoint, cluster: Cluster) -> tuple[Scalar, Scalar]:
+    """Seconds at the arithmetic units and of the HBM of one microbatch in all blocks; embedding and head are never
+    recomputed (timing.py)."""
 
-
-def _of_operators(
-    counted: OpCounts, times: OpTimes, point: PlanPoint, cluster: Cluster, side: Callable[[Roof], Scalar]
-) -> Scalar:
-    """Seconds of one side of the rooflines; embedding and head are never recomputed (timing.py)."""
-
-    def once_s(block: BlockCounts) -> Scalar:
+    def once_s(block: BlockCounts, side: Callable[[Roof], Scalar]) -> Scalar:
         *passes, again = roofs(block, point, times.rates, cluster.stack)
         kinds = (*passes, again) if block.position == Position.LAYER else passes
-        return total(times * side(roof) for kind in kinds for times, roof in kind)
+        return total(count * side(roof) for kind in kinds for count, roof in kind)
 
-    return counted.microbatches / point.pipeline * total(block.repeats * once_s(block) for block in counted.blocks)
+    compute_s, hbm_s = (
+        total(block.repeats * once_s(block, side) for block in counted.blocks)
+        for side in (lambda roof: roof.compute_s, lambda roof: roof.memory_s + roof.aside_s)
+    )
+    return compute_s, hbm_s
 
 
 def _messages_s(counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint) -> Scalar:

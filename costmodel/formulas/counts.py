@@ -147,6 +147,16 @@ def counts(workload: Workload, point: PlanPoint, sem: Semantics) -> OpCounts:
     )
 
 
+def saved_bytes(op: Op, kept: Saved, workload: Workload, point: PlanPoint, sem: Semantics) -> Scalar:
+    """Bytes of one tensor that an operator keeps of a microbatch on one accelerator, without recompute."""
+    return _Counter(point, split_shares(point), workload.expert_imbalance, sem).kept(op, kept)
+
+
+def payload_copies(op: Op, point: PlanPoint) -> Scalar:
+    """What a collective carries over the elements that it names: of an exchange, as its dispatcher does."""
+    return _sent(op, point) if op.kind == Kind.EXCHANGE else 1.0
+
+
 def split_shares(point: PlanPoint) -> Shares:
     """What is left of a dimension after the plan has divided it: one share for each `Split`."""
     inverse_tensor = 1.0 / point.tensor
@@ -338,11 +348,12 @@ class _Counter:
         return self._kept([(op, k) for op in block.ops for k in op.saved if k.role == Role.REST and k.module == module])
 
     def _kept(self, pairs: list[tuple[Op, Saved]]) -> Scalar:
-        gathered = self.inputs().saved_input_bytes
-        return total(
-            gathered(kept, op.name) if op.kind == Kind.MATMUL else self.saved_beside(kept, op.kind)
-            for op, kept in pairs
-        )
+        return total(self.kept(op, kept) for op, kept in pairs)
+
+    def kept(self, op: Op, kept: Saved) -> Scalar:
+        if op.kind == Kind.MATMUL:
+            return self.inputs().saved_input_bytes(kept, op.name)
+        return self.saved_beside(kept, op.kind)
 
     def saved_beside(self, kept: Saved, kind: Kind) -> Scalar:
         """Of what is no product: inputs of activation functions may wait in 8 bits."""

@@ -6,8 +6,13 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from costmodel.graph import staged as staged
+    from costmodel.graph.amounts import AMOUNTS as AMOUNTS
+    from costmodel.graph.amounts import amounts as amounts
+    from costmodel.graph.amounts import total_amounts as total_amounts
     from costmodel.graph.arranged import Arranged as Arranged
     from costmodel.graph.arranged import arrange as arrange
+    from costmodel.graph.dataflow import Dataflow as Dataflow
+    from costmodel.graph.dataflow import build as build
     from costmodel.graph.graph import Edges as Edges
     from costmodel.graph.graph import Graph as Graph
     from costmodel.graph.graph import graph_of as graph_of
@@ -24,10 +29,22 @@ if TYPE_CHECKING:
     from costmodel.graph.named import recycled as recycled
     from costmodel.graph.named import with_shared_blocks as with_shared_blocks
     from costmodel.graph.pipelines import pipeline as pipeline
+    from costmodel.graph.plans import co_shard as co_shard
+    from costmodel.graph.plans import data_parallel as data_parallel
+    from costmodel.graph.plans import interlaced as interlaced
+    from costmodel.graph.plans import pipelined as pipelined
+    from costmodel.graph.plans import tensor_parallel as tensor_parallel
     from costmodel.graph.play import Played as Played
     from costmodel.graph.play import Task as Task
     from costmodel.graph.play import order as order
     from costmodel.graph.play import play as play
+    from costmodel.graph.primitives import before as before
+    from costmodel.graph.primitives import offload as offload
+    from costmodel.graph.primitives import order_by as order_by
+    from costmodel.graph.primitives import place as place
+    from costmodel.graph.primitives import played as played
+    from costmodel.graph.primitives import recompute as recompute
+    from costmodel.graph.primitives import transform as transform
     from costmodel.graph.run import Costs as Costs
     from costmodel.graph.run import Idle as Idle
     from costmodel.graph.run import Run as Run

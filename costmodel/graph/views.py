@@ -6,43 +6,59 @@ Source: the masks of nnScaler (Lin et al. 2024).
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from costmodel.graph.layouts import Layout
+from costmodel.inputs import Op
+
+Index = Any
+"""A place along a dimension: an integer, or a fraction where a plan divides what does not divide evenly."""
 
 
 class Tensor(NamedTuple):
     """A tensor of the undivided model."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[Index, ...]
+    element_bytes: float = 0.0
+    parameter: bool = False
 
 
 class View(NamedTuple):
     """What an operator reads or writes of a tensor: first and last index, exclusive, of each dimension."""
 
     tensor: Tensor
-    box: tuple[tuple[int, int], ...]
+    box: tuple[tuple[Index, Index], ...]
     part: tuple[int, int] = (0, 1)  # of a sum: which, of how many
 
     @property
-    def elements(self) -> int:
+    def elements(self) -> Index:
         """Elements in the box."""
         return math.prod(last - first for first, last in self.box)
+
+    @property
+    def size_bytes(self) -> float:
+        """Bytes of them."""
+        return self.elements * self.tensor.element_bytes
 
 
 class Operator(NamedTuple):
     """A piece of work: its dimensions by name, as `m k+, k+ n -> m n`, and its views in that order.
 
-    A plain dimension may be divided where every output has it; one with `+` is summed over, so that outputs without it
-    become parts of a sum; one with `^` stays whole.
+    A plain dimension may be divided where every output has it; one with `+` is summed over: outputs without it become
+    parts of a sum; one with `^` stays whole. What it keeps for a later pass follows behind a bar, `| m k`; of
+    that, pieces may share a part.
     """
 
     name: str
     dimensions: str
     reads: tuple[View, ...]
     writes: tuple[View, ...]
+    keeps: tuple[View, ...] = ()
+    phase: str = "F"  # forward, B and W (gradients), R (forward again), T (between two memories)
+    source: Op | None = None  # of the workload
 
 
 class Dependency(NamedTuple):
@@ -60,23 +76,27 @@ def whole(tensor: Tensor) -> View:
 
 def split(operator: Operator, dimension: str, pieces: int) -> tuple[Operator, ...]:
     """Operators that together do the same, each a piece of one dimension. Raises a `ValueError` of one line."""
-    reads, writes = _named(operator)
+    reads, writes, keeps = named(operator)
     marks = {mark for names in (*reads, *writes) for name, mark in names if name == dimension}
     if not marks or "^" in marks:
         told = "which it does not have" if not marks else "which stays whole"
         raise ValueError(f"operator {operator.name} cannot be split by {dimension!r}, {told}: {operator.dimensions}")
-    summed = all(dimension not in dict(names) for names in writes)
-    if "+" not in marks and not all(dimension in dict(names) for names in writes):
+    spared = [dimension not in dict(names) for names in writes]
+    if "+" not in marks and any(spared):
         raise ValueError(f"operator {operator.name} cannot be split by {dimension!r}, which no output has")
     found = []
+    groups = ((operator.reads, reads), (operator.writes, writes), (operator.keeps, keeps))
     for place in range(pieces):
-        inputs = [_piece(operator, *pair, dimension, place, pieces) for pair in zip(operator.reads, reads, strict=True)]
-        outputs = [
-            _piece(operator, *pair, dimension, place, pieces) for pair in zip(operator.writes, writes, strict=True)
-        ]
-        if summed:
-            outputs = [view._replace(part=_inside(view.part, place, pieces)) for view in outputs]
-        found.append(Operator(f"{operator.name}.{place}", operator.dimensions, tuple(inputs), tuple(outputs)))
+        inputs, outputs, kept = (
+            tuple(_piece(operator, *pair, dimension, place, pieces) for pair in zip(*group, strict=True))
+            for group in groups
+        )
+        outputs = tuple(
+            view._replace(part=_inside(view.part, place, pieces)) if sums else view
+            for view, sums in zip(outputs, spared, strict=True)
+        )
+        name = f"{operator.name}.{place}"
+        found.append(operator._replace(name=name, reads=inputs, writes=outputs, keeps=kept))
     return tuple(found)
 
 
@@ -87,11 +107,16 @@ def replicate(operator: Operator, copies: int) -> tuple[Operator, ...]:
 
 def dependencies(operators: Sequence[Operator]) -> Iterator[Dependency]:
     """What waits for what, from the views alone."""
+    written = defaultdict(list)
+    for i, producer in enumerate(operators):
+        for view in (*producer.writes, *producer.keeps):
+            written[view.tensor].append((i, view))
     for j, consumer in enumerate(operators):
-        for i, producer in enumerate(operators):
-            met = sum(_met(a, b) for a in producer.writes for b in consumer.reads)
-            if i != j and met:
-                yield Dependency(i, j, met)
+        met: dict[int, Index] = defaultdict(int)
+        for view in consumer.reads:
+            for i, other in written.get(view.tensor, ()):
+                met[i] += meet(other, view)
+        yield from (Dependency(i, j, met[i]) for i in sorted(met) if i != j and met[i])
 
 
 def layout_of(views: Sequence[View]) -> Layout:
@@ -109,7 +134,7 @@ def layout_of(views: Sequence[View]) -> Layout:
     return (replicas, sums, *splits)
 
 
-def _met(written: View, read: View) -> int:
+def meet(written: View, read: View) -> int:
     """Elements that two views share; parts of the same sum meet where one lies in the other."""
     if written.tensor != read.tensor:
         return 0
@@ -120,13 +145,19 @@ def _met(written: View, read: View) -> int:
     return math.prod(max(0, last - first) for first, last in ends)
 
 
-def _named(operator: Operator) -> tuple[list[list[tuple[str, str]]], list[list[tuple[str, str]]]]:
-    """Names and marks of the dimensions of each view."""
+Names = list[list[tuple[str, str]]]
+"""Names and marks of the dimensions of each view."""
+
+
+def named(operator: Operator) -> tuple[Names, Names, Names]:
+    """The dimensions of what an operator reads, writes and keeps."""
+    work, _, kept = operator.dimensions.partition("|")
+    reads, _, writes = work.partition("->")
     sides = []
-    for side in operator.dimensions.split("->"):
-        words = [view.split() for view in side.split(",")]
+    for side in (reads, writes, kept):
+        words = [view.split() for view in side.split(",")] if side.strip() else []
         sides.append([[(word.rstrip("+^"), word[len(word.rstrip("+^")) :]) for word in names] for names in words])
-    return sides[0], sides[1]
+    return sides[0], sides[1], sides[2]
 
 
 def _piece(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from costmodel.measured.comparison import step_log_sd as step_log_sd
     from costmodel.measured.deviations import as_deviations as as_deviations
     from costmodel.measured.deviations import deviated as deviated
+    from costmodel.measured.deviations import drawn_stack as drawn_stack
     from costmodel.measured.deviations import with_deviations as with_deviations
     from costmodel.measured.fit import TWO_REGIMES as TWO_REGIMES
     from costmodel.measured.fit import Fitted as Fitted

@@ -15,7 +15,7 @@ from costmodel.inputs import Stack
 from costmodel.measured import posterior
 from costmodel.measured.fit import LEVELS, PARAMETERS, SHARED, SLOW, Fitted, Group, shipped
 from costmodel.measured.rows import Case
-from costmodel.specs import fail, is_number
+from costmodel.specs import constant_group, fail, is_number
 
 _NOTHING = 2e-3  # of an unbounded variable
 _LARGEST_SHARE = 0.999
@@ -60,6 +60,23 @@ def deviated(stack: Stack, tables: Mapping[str, Any], group: Group) -> Stack:
             value = min(value, _LARGEST_SHARE) if p.share else value
             values[name] = float(p.value(p.free(value) + moved))
     return dataclasses.replace(stack, **values)
+
+
+def drawn_stack(stack: Stack, accelerator: str, generator: np.random.Generator, fitted: Fitted | None = None) -> Stack:
+    """The constants of a stack as the posterior of the fit leaves them open: one draw of all of them together.
+
+    Deviations that no row moved are drawn from their prior (Laplace approximation: normal in the unbounded variables).
+    """
+    fitted, group = fitted or shipped(), constant_group(accelerator, stack.software)
+    known = dict(zip(fitted.keys, fitted.factor @ generator.standard_normal(len(fitted.keys)), strict=True))
+    tables: dict[str, Any] = {SHARED: {}}
+    for p in _BY_NAME.values():
+        for level in (SHARED, *LEVELS):
+            member = "" if level == SHARED else group[level]
+            own = tables[SHARED] if level == SHARED else tables.setdefault(level, {}).setdefault(member, {})
+            z = known.get((p.name, level, member), generator.standard_normal())
+            own[p.name] = float(getattr(p, level) * z)
+    return deviated(stack, tables, group)
 
 
 def _of(tables: Mapping[str, Any], key: tuple[str, str, str]) -> float:

@@ -18,7 +18,7 @@ _SHOWN = 0.03  # of the money, from which a part's share is written into its bar
 
 
 def draw(results: dict[str, Any], folder: Path) -> None:
-    """Write `frontier` and `money`, as PNG and SVG."""
+    """Write `frontier`, `money` and `robustness`, as PNG and SVG."""
     from matplotlib import rc_context
 
     style: dict[Any, Any] = {
@@ -29,7 +29,8 @@ def draw(results: dict[str, Any], folder: Path) -> None:
         "svg.hashsalt": "equipoise",
     }
     with rc_context(style):
-        for name, figure in (("frontier", _frontier(results)), ("money", _money(results))):
+        drawn = {"frontier": _frontier(results), "money": _money(results), "robustness": _robustness(results)}
+        for name, figure in drawn.items():
             for suffix in ("png", "svg"):
                 figure.savefig(folder / f"{name}.{suffix}", dpi=160)
 
@@ -125,3 +126,25 @@ def _bars(results: dict[str, Any]) -> Iterator[tuple[str, dict[str, float]]]:
                     f"{name}\n{own}, {units.significant(sum(answer['money_usd'].values()) / 1e6)} M USD",
                     answer["money_usd"],
                 )
+
+
+def _robustness(results: dict[str, Any]) -> Any:
+    """Over the share of draws, what the choice loses: of its plan, and of the cluster as it is bought."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    words = {"loss_of_plan": "its plan, rates chosen anew", "loss_of_cluster": "the cluster as bought, for its money"}
+    judged = {name: model["robustness"] for name, model in results["models"].items() if model.get("robustness")}
+    for colour, (name, each) in zip(COLOURS, judged.items(), strict=False):
+        for style, (key, told) in zip(("-", "--"), words.items(), strict=True):
+            losses = sorted(100 * loss for loss in each["losses"][key])
+            shares = [100 * (place + 1) / len(losses) for place in range(len(losses))]
+            axes.step(losses, shares, style, color=colour, label=f"{name}: {told}", where="post")
+    draws = " and ".join(str(each["draws"]) for each in judged.values())
+    axes.set(xlabel="more days than the best plan of the draw, %", ylabel="of the draws, %", ylim=(0, 101))
+    axes.set_xlim(-0.1, None)
+    axes.set_title(f"{draws} draws of prices and of the software's constants", loc="left", fontsize=9)
+    if judged:
+        axes.legend(loc="lower right", fontsize=8)
+    return figure

@@ -1,51 +1,23 @@
-"""The design's own frontier, with the budgets that its time did not reach.
-
-`design` gives its frontier the last few per cent of its seconds. The budgets that are missing are searched here in
-the same way, from where its descent ended; each point carries its own bound, however far the time took it.
-"""
+"""The design's own frontier: the answer itself at the budget that was asked for, and bounds that more money carries."""
 
 import dataclasses
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from optimize.clusters import FACTORS, Answer, DesignInputs, DesignResult, Progress, monotone, point_of
-from optimize.clusters import one_job as joint
+from costmodel.measured import with_margin
+from optimize.clusters import Answer, DesignInputs, DesignResult
 from optimize.lattice import thinned
-from optimize.question import Limits, Problem, design_problem
+from optimize.question import Problem, design_problem, failing
 
 LIMIT = "budget_usd"
 
 
-def completed(
-    inputs: DesignInputs, result: DesignResult, seconds: float, say: Callable[[str], None]
-) -> list[Mapping[str, Any]]:
-    """Points by budget: those of `result`, and in `seconds` the others of `FACTORS`, in equal shares of the time."""
+def completed(inputs: DesignInputs, result: DesignResult) -> list[Mapping[str, Any]]:
+    """Points by budget."""
     asked = inputs.limits.budget_usd
-    if not result.frontier or asked is None:
+    if asked is None:
         return list(result.frontier)
-    points = [_answered(point, result.continuous, asked) for point in result.frontier]
-    searched = _searched(inputs, result, asked, seconds, say) if seconds > 0 else []
-    return _carried(monotone([*points, *searched], LIMIT, inputs.objective.maximised))
-
-
-def _searched(
-    inputs: DesignInputs, result: DesignResult, asked: float, seconds: float, say: Callable[[str], None]
-) -> list[Mapping[str, Any]]:
-    """The budgets that are missing."""
-    points: list[Mapping[str, Any]] = []
-    known = {point[LIMIT] for point in result.frontier}
-    missing = [asked * factor for factor in FACTORS if asked * factor not in known]
-    end, after = time.monotonic() + seconds, Progress(_problem(inputs, asked), relaxed=result.relaxed)
-    for number, budget_usd in enumerate(missing):
-        say(f"frontier: {budget_usd / 1e6:,.0f} million USD")
-        share_s = max(0.0, end - time.monotonic()) / (len(missing) - number)
-        problem = _problem(inputs, budget_usd)
-        search = joint.search(problem, share_s, inputs.seed, after=after)
-        if search.best is not None:
-            after = search
-        points.append(point_of(LIMIT, problem, search))
-    return points
+    return _carried([_answered(point, result.continuous, asked) for point in result.frontier])
 
 
 def _answered(point: Mapping[str, Any], answer: Answer | None, asked: float) -> Mapping[str, Any]:
@@ -74,13 +46,10 @@ def _carried(points: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return kept[::-1]
 
 
-def _problem(inputs: DesignInputs, budget_usd: float) -> Problem:
-    """The question of the design with another budget."""
-    had = inputs.limits
-    limits = Limits(
-        budget_usd=budget_usd, power_w=had.power_w, accelerators=had.accelerators, deadline_s=had.deadline_s
-    )
-    asked = {"jobs": inputs.jobs, "limits": limits, "objective": inputs.objective}
-    problem = design_problem(inputs.template, inputs.curves, **asked)
+def problem_of(inputs: DesignInputs) -> Problem:
+    """The question as the design asks it."""
+    template = failing(with_margin(inputs.template, inputs.margin), inputs.failures)
+    asked = {"jobs": inputs.jobs, "limits": inputs.limits, "objective": inputs.objective}
+    problem = design_problem(template, inputs.curves, **asked)
     kept, _ = thinned([job.workload for job in inputs.jobs], problem.machine, inputs.fixed)
     return dataclasses.replace(problem, fixed=kept)

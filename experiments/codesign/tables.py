@@ -46,6 +46,7 @@ def tables(results: Mapping[str, Any]) -> Iterator[Any]:
     yield _plans(results)
     yield _frontier(results)
     yield _more(results)
+    yield _robust(results)
 
 
 def _kinds(results: Mapping[str, Any]) -> Iterator[tuple[str, str, Answer]]:
@@ -111,3 +112,38 @@ def _more(results: Mapping[str, Any]) -> Any:
         for price in prices.values():
             table.add_row(name, price["words"])
     return table
+
+
+_SHARES: tuple[tuple[str, Callable[[Answer], str]], ...] = (
+    ("draws of prices and constants", lambda j: f"{j['draws']:,}"),
+    ("plans that take part", lambda j: f"{j['candidates']:,}"),
+    ("the same plan and number win in", lambda j: units.percent(j["same_plan"])),
+    ("the same number wins in", lambda j: units.percent(j["same_count"])),
+    ("lost by the plan, its rates chosen anew: median, 90 %, worst", lambda j: _lost(j["loss_of_plan"])),
+    ("lost by the cluster as bought, for its money and power", lambda j: _lost(j["loss_of_cluster"])),
+    ("days on it: 10 %, median, 90 %", lambda j: ", ".join(units.significant(day, 3) for day in j["days"].values())),
+)
+
+
+def _lost(spread: Mapping[str, float]) -> str:
+    return ", ".join(f"{100 * value:.1f} %" for value in spread.values())
+
+
+def _robust(results: Mapping[str, Any]) -> Any:
+    """How sure the cluster of any rates is."""
+    from rich.table import Table
+
+    judged = {name: model["robustness"] for name, model in results["models"].items() if model["robustness"]}
+    table = Table("", *judged, title="Under other prices and constants of the software", title_justify="left")
+    for label, text in _SHARES:
+        table.add_row(label, *(text(each) for each in judged.values()))
+    for place in range(3):
+        others = [[w for w in each["winners"] if not w["chosen"]] for each in judged.values()]
+        told = [_winner(each[place]) if place < len(each) else "" for each in others]
+        if any(told):
+            table.add_row("another winner", *told)
+    return table
+
+
+def _winner(each: Mapping[str, Any]) -> str:
+    return f"{units.percent(each['share'])}: {each['accelerators']:,}, {plan_words(each['plan'])}"

@@ -125,23 +125,12 @@ def returns(model: str, name: str, counts: Sequence[int], sequence: int, local: 
     where `local` is None. Counts are relaxed: the next accelerator is a derivative.
     """
     n = np.array(counts, float)
-    cluster, start = cluster_of(name, counts[0]), workload_of(model, sequence, counts[0])
-    assert cluster.prices is not None
-    prices = as_floats(cluster.prices.base)
-    ready, machine, fixed = prepare(start, cluster, sharded(cluster, counts[0]))
-    chip = as_floats(cluster)
+    begin = prepared(model, name, counts[0], sequence)
 
     def formula(quantity: int, at: Mapping[str, Any]) -> Any:
         ranks = at["accelerators"]
         size = np.minimum(2.0, batch / n) if local is None else local
-        point = dataclasses.replace(fixed, accelerators=ranks, microbatch=size)
-        job = dataclasses.replace(ready, batch=batch if local is None else local * ranks)
-        done = parts(job, machine, point, SUBGRADIENT)
-        found = breakdown(job, machine, point, done, SUBGRADIENT)
-        units = busy(done.counts, done.times, done.step.work, point, machine)
-        asked = (ranks, point.domain, found.step_s, found.tokens, units)
-        money = economics(chip, prices, *asked)
-        assert money.draw is not None
+        found, money = relaxed(begin, ranks, size, batch if local is None else local * ranks, SUBGRADIENT)
         assert money.bill is not None
         return (found.tokens_per_s, money.draw.meter_w, money.bill.usd)[quantity]
 
@@ -159,17 +148,48 @@ def returns(model: str, name: str, counts: Sequence[int], sequence: int, local: 
     }
 
 
+Prepared = tuple[Any, Any, Any, Any, Any]
+"""Workload, cluster and plan as the formulas take them, and the cluster with its prices."""
+
+
+def prepared(model: str, name: str, n: int, sequence: int) -> Prepared:
+    """A run whose number of accelerators and batch may then be any numbers."""
+    cluster = cluster_of(name, n)
+    assert cluster.prices is not None
+    ready = prepare(workload_of(model, sequence, n), cluster, sharded(cluster, n))
+    return (*ready, as_floats(cluster), as_floats(cluster.prices.base))
+
+
+def relaxed(begin: Prepared, ranks: Any, microbatch: Any, batch: Any, sem: Any) -> tuple[Any, Any]:
+    """Breakdown and economics with numbers that no plan could have: counts and sequences between whole ones."""
+    ready, machine, fixed, chip, prices = begin
+    point = dataclasses.replace(fixed, accelerators=ranks, microbatch=microbatch)
+    job = dataclasses.replace(ready, batch=batch)
+    done = parts(job, machine, point, sem)
+    found = breakdown(job, machine, point, done, sem)
+    units = busy(done.counts, done.times, done.step.work, point, machine)
+    asked = (ranks, point.domain, found.step_s, found.tokens, units)
+    return found, economics(chip, prices, *asked)
+
+
+def at_tokens(model: str, name: str, n: int, sequence: int, local: float) -> dict[str, float]:
+    """MFU and power of each accelerator with so many sequences on it, whole or not."""
+    found, money = relaxed(prepared(model, name, n, sequence), float(n), local, local * n, SEM)
+    return {
+        "mfu": float(found.mfu),
+        "watts_each": float(money.draw.servers_w) / n,
+        "tokens_per_s_each": float(found.tokens_per_s) / n,
+        "tokens_per_j": float(found.tokens_per_s / money.draw.meter_w),
+    }
+
+
 def tokens_of_loss(model: str, name: str, ends: tuple[int, int], sequence: int, loss: float) -> float:
     """Tokens on each accelerator with which going from one count to the other loses so much throughput: bisection."""
-    cluster = cluster_of(name, ends[1])
-    ready, machine, fixed = prepare(workload_of(model, sequence, ends[1]), cluster, sharded(cluster, ends[1]))
+    begin = prepared(model, name, ends[1], sequence)
 
     def lost(local: float) -> float:
-        steps = []
-        for n in ends:
-            point = dataclasses.replace(fixed, accelerators=float(n), microbatch=local)
-            steps.append(float(parts(dataclasses.replace(ready, batch=local * n), machine, point, SEM).step.step_s))
-        return 1 - steps[0] / steps[1]
+        few, many = (float(relaxed(begin, float(n), local, local * n, SEM)[0].step_s) for n in ends)
+        return 1 - few / many
 
     low, high = 0.1, 16.0
     for _ in range(60):

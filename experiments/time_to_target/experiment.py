@@ -18,6 +18,8 @@ from costmodel.inputs import Cluster
 from costmodel.measured import FITS
 from costmodel.specs import anchored, load_curves
 from costmodel.target import LAW
+from experiments import runner
+from experiments.time_to_target import figures
 from optimize import CommandError, find_plan
 from optimize.clusters import DesignResult
 from optimize.lattice import legal_counts
@@ -43,13 +45,33 @@ class Config:
 
 def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Both answers for every budget."""
-    del folder
     asked = list(zip(config.budgets_usd, config.losses, strict=True))[: 1 if config.quick else None]
     rows = []
     for budget_usd, loss in asked:
         say(f"{budget_usd:.0e} USD to a loss of {loss:g}")
         rows.append(_row(config, budget_usd, {"loss": loss, "law": LAW, "confidence": config.confidence}))
+    figures.draw(rows, folder)
     return {"rows": rows}
+
+
+def answer(results: Mapping[str, Any]) -> list[str]:
+    """A sentence for each budget, and how sure the joint answers are."""
+    told, gaps = [], []
+    for row in results["rows"]:
+        first, both = row["in_turn"], row["together"]["any_rates"]
+        budget = f"With {row['budget_usd'] / 1e6:,.0f} million USD a loss of {row['target']['loss']:g}"
+        if first is None or both is None:
+            told.append(f"{budget} was reached by {'neither' if first is both else 'one'} of the two ways.")
+            continue
+        told.append(
+            f"{budget} takes {first['days']:.3g} days one after the other and {both['days']:.3g} together, "
+            f"{first['days'] / both['days']:.2f} times sooner."
+        )
+        gaps.append(f"{100 * both['gap']:.2g}")
+    return [
+        *told,
+        f"No plan, count or rates of the chosen shape and batch are better by more than {', '.join(gaps)} %.",
+    ]
 
 
 def _row(config: Config, budget_usd: float, target: Target) -> dict[str, Any]:
@@ -59,6 +81,7 @@ def _row(config: Config, budget_usd: float, target: Target) -> dict[str, Any]:
     started, limits = time.monotonic(), Limits(budget_usd=budget_usd)
     asked = {"curves": anchored(load_curves(), template), "objective": Objective.time, "fixed": {}}
     joint = design_for(target, pairs, limits, config.seconds, template, config.seed, **asked)
+    runner.uninterrupted(joint.status)
     spent_s = time.monotonic() - started
     return {
         "budget_usd": budget_usd,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from optimize.clusters.progress import Best as Best
     from optimize.clusters.progress import Cell as Cell
     from optimize.clusters.progress import Progress as Progress
+    from optimize.clusters.screening import tangents_of as tangents_of
     from optimize.clusters.several_jobs_bound import shared_bound as shared_bound
 
 door.hang(__name__)

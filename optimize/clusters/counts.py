@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from costmodel.inputs import Cluster, Plan, Workload, embed
 from optimize.clusters.progress import Cell
 from optimize.hardware import largest_alone
-from optimize.lattice import legal_counts
+from optimize.lattice import legal_counts, rows_of_counts
 from optimize.question import Job, Left, Limits, Objective, Problem, products_s
 
 MOST = 2**22  # accelerators
@@ -49,12 +49,21 @@ def _least(problem: Problem) -> tuple[float, float]:
     return float(money.usd(low)), max(1e-9, float(money.watt(low)))
 
 
-def cells(problem: Problem) -> list[Cell]:
+def rows_of(problem: Problem) -> dict[str, np.ndarray]:
+    """Every legal row of degrees of the first job, on every count that the limits can pay for."""
+    fixed = {**problem.fixed, "domain": problem.domain}
+    return rows_of_counts(problem.job.workload, problem.machine, fixed, most_accelerators(problem))
+
+
+def cells(problem: Problem, rows: Mapping[str, np.ndarray] | None = None) -> list[Cell]:
     """The cells of a problem: every count that has a plan of every job and that the limits can pay for, in whole
-    innermost domains."""
+    innermost domains. `rows`: those of its only job, if they are known."""
     most, fixed = most_accelerators(problem), {**problem.fixed, "domain": problem.domain}
-    legal = (legal_counts(job.workload, problem.machine, fixed, most) for job in problem.jobs)
-    return [Cell(problem, count) for count in functools.reduce(np.intersect1d, legal).tolist()]
+    if rows is not None:
+        legal = (rows["accelerators"],)
+    else:
+        legal = (legal_counts(job.workload, problem.machine, fixed, most) for job in problem.jobs)
+    return [Cell(problem, count) for count in np.unique(functools.reduce(np.intersect1d, legal)).tolist()]
 
 
 def near_grid(problem: Problem) -> tuple[list[int], tuple[int, ...]]:
@@ -71,23 +80,17 @@ def counts_of_grid(problem: Problem) -> list[int]:
     return grid(problem.limits, problem.domain, *_least(problem))
 
 
-def cell_bounds(cells: list[Cell]) -> np.ndarray:
-    """Logarithm of the least value by the products alone (of seconds; other objectives: no bound but of rates)."""
-    return np.array([_cell_bound(cell.problem, cell.accelerators) for cell in cells])
-
-
-def _cell_bound(p: Problem, accelerators: int) -> float:
-    steps = 1.0 if p.objective is Objective.step else p.steps_on(p.job, float(accelerators))
-    seconds = math.log(flop_bound_s(p, p.job, float(accelerators)) * steps)
-    if not p.fill and p.limits.deadline_s is not None and seconds > math.log(p.limits.deadline_s):
-        seconds = math.inf
-    return seconds + _cheapest_log(p, accelerators)
-
-
-def _cheapest_log(problem: Problem, accelerators: int) -> float:
-    """Logarithm of the dollars a second or watts of the least rates without HBM; 0 where the objective has no price."""
+def cell_bounds(cells: Sequence[Cell]) -> np.ndarray:
+    """Logarithm of the least value in each cell of one problem by the products alone (and, where the objective has a
+    price, the least rates)."""
+    problem, accelerators = cells[0].problem, np.array([cell.accelerators for cell in cells], float)
+    steps = 1.0 if problem.objective is Objective.step else problem.steps_on(problem.job, accelerators)
+    seconds = np.log(flop_bound_s(problem, problem.job, accelerators) * steps)
+    if not problem.fill and problem.limits.deadline_s is not None:
+        seconds = np.where(seconds > math.log(problem.limits.deadline_s), np.inf, seconds)
     money, (low, _), none = problem.money, problem.ends, np.zeros(())
-    return float(np.log(accelerators * money.least(low, Left(none, none, none)))) if money.priced else 0.0
+    each = money.least(low, Left(none, none, none))
+    return seconds + (np.log(accelerators * each) if money.priced else 0.0)
 
 
 def least_products_s(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> float:
@@ -97,9 +100,11 @@ def least_products_s(workload: Workload, cluster: Cluster, fixed: Mapping[str, A
     return products_s(workload, cluster, embed(plan, workload, 1.0, cluster.stack.habits))
 
 
-def flop_bound_s(problem: Problem, job: Job, accelerators: float) -> float:
+def flop_bound_s(problem: Problem, job: Job, accelerators: Any) -> Any:
     """Seconds below which no step on so many accelerators is: its products alone, on the fastest that limits allow."""
-    have = problem.money.left(problem.limits, np.array([accelerators]), np.zeros(1))
-    fastest = np.exp(largest_alone(problem, have.usd, have.watt)[0, 0])
+    count = np.atleast_1d(np.asarray(accelerators, float))
+    have = problem.money.left(problem.limits, count, np.zeros(len(count)))
+    fastest = np.exp(largest_alone(problem, have.usd, have.watt)[:, 0])
     slower = float(problem.machine.accelerator.peak_16bit_flop_per_s) / fastest
-    return least_products_s(job.workload, problem.machine, problem.fixed) * slower / accelerators
+    least_s = least_products_s(job.workload, problem.machine, problem.fixed) * slower / count
+    return least_s if np.ndim(accelerators) else float(least_s[0])

@@ -6,19 +6,28 @@ the plan needs, and the rates are moved onto the limits inside the loss: the fac
 $\sum_k a_k (s x_k)^{\alpha_k} = $ what is left, and one Newton step in dual numbers from the solution carries its
 exact derivative. No compilation: a step of some hundred starts takes milliseconds.
 
-What comes out is a relaxed point: 20 % below any plan that can be launched, and never reported as an answer.
+What comes out is a relaxed point: 20 % below any plan that can be launched, and never reported as an answer. From it
+to plans: rounding each degree by itself fails, since the degrees must multiply to a count, divide heads, layers and
+batch, and nest in the domains. So the lattice is enumerated and all of its points are compared, by distance in log2 of
+the degrees, several for each mode.
 """
 
 import numpy as np
 
+from costmodel.inputs import SCHEDULES as NAMED
 from optimize.clusters.progress import Outcome, Relaxed
-from optimize.clusters.relaxed import OF_JOB, RelaxedModel, Starts, logarithms, natural, ranges
+from optimize.clusters.relaxed import OF_JOB, RelaxedModel, Starts, natural, ranges
+from optimize.lattice import Families
 from optimize.question import RATES, Problem
 
 STEPS = 64
 LEARNING_RATE = 0.35
 _BETA1, _BETA2, _EPSILON = 0.9, 0.99, 1e-12
 STATIONARY = 0.02  # a projected gradient (change of the logarithm for a factor of e) below it counts as an optimum
+WEIGHTS = {"tensor": 2.0, "context": 1.0, "pipeline": 1.0, "data": 1.0, "microbatch": 0.5, "virtual_stages": 0.3}
+"""How much a factor of two off counts; one in `expert` counts 1."""
+NEAREST = 8  # plans for each relaxed point
+MODES = 3  # relaxed points of each schedule and ZeRO stage
 SCHEDULES, ZEROS = ("interleaved", "one_f_one_b"), (1, 3)  # of which a group of starts each is made
 
 
@@ -30,16 +39,6 @@ def descend(problem: Problem, seed: int = 0, each: int = 16, steps: int = STEPS)
     low, high = ranges(problem)
     z = low + (high - low) * generator.uniform(0.1, 0.9, (len(low), len(zero)))
     return _adam(problem, (schedule, zero), z, steps, LEARNING_RATE)
-
-
-def again(problem: Problem, relaxed: Relaxed | None, seed: int = 0, most: int = 24, steps: int = 40) -> Relaxed:
-    """Where a descent ends from the best points of one with other limits, in fewer and smaller steps."""
-    if relaxed is None:
-        return descend(problem, seed)
-    starts = relaxed.schedule[:most], relaxed.zero[:most]
-    rows = [x[name][:most] for x in relaxed.jobs for name in OF_JOB] + [relaxed.rates[name][:most] for name in RATES]
-    z = logarithms(np.stack(rows), len(relaxed.jobs))
-    return _adam(problem, starts, np.clip(z, *ranges(problem)), steps, 0.5 * LEARNING_RATE)
 
 
 def _adam(problem: Problem, starts: Starts, z: np.ndarray, steps: int, learning_rate: float) -> Relaxed:
@@ -82,3 +81,43 @@ def _result(model: RelaxedModel, z: np.ndarray, path: np.ndarray, evaluations: i
         path=path,
         evaluations=evaluations,
     )
+
+
+def modes(relaxed: Relaxed, each: int = MODES) -> np.ndarray:
+    """The best relaxed points of each schedule and ZeRO stage that meet the limits, best first."""
+    seen: dict[tuple[str, int], int] = {}
+    chosen = []
+    for i, outcome in enumerate(relaxed.outcome):
+        mode = (relaxed.schedule[i].item(), int(relaxed.zero[i]))
+        if outcome is Outcome.infeasible or seen.get(mode, 0) >= each:
+            continue
+        seen[mode] = seen.get(mode, 0) + 1
+        chosen.append(i)
+    return np.array(chosen, int)
+
+
+def nearest(
+    families: Families, relaxed: Relaxed, chosen: np.ndarray, each: int = NEAREST, job: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Families of one lattice near relaxed points, and for each the relaxed point that it is near to."""
+    first = families.first(0, len(families))
+    if not len(first) or not len(chosen):
+        return np.zeros(0, int), np.zeros(0, int)
+    columns = families.lattice.columns(first)
+    plans, near = [], []
+    for i in chosen:
+        distance = _distance(columns, relaxed, int(i), job)
+        closest = np.argpartition(distance, min(each, len(distance) - 1))[:each]
+        plans.append(first[closest])
+        near.append(np.full(len(closest), i))
+    kept, place = np.unique(np.concatenate(plans), return_index=True)
+    return kept, np.concatenate(near)[place]
+
+
+def _distance(columns: dict[str, np.ndarray], relaxed: Relaxed, i: int, job: int) -> np.ndarray:
+    """Squared, over all plans; another schedule or ZeRO stage counts as a factor of two."""
+    total = np.zeros(len(columns["tensor"]))
+    for name, weight in (*WEIGHTS.items(), ("expert", 1.0)):
+        total += weight * (np.log2(columns[name]) - np.log2(relaxed.jobs[job][name][i])) ** 2
+    total += columns["schedule"] != list(NAMED).index(relaxed.schedule[i].item())
+    return total + (columns["zero_stage"] != relaxed.zero[i]) + 1.0 * (columns["data_shard"] > 0)

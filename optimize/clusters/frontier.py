@@ -18,6 +18,7 @@ from optimize.question import Problem, as_table
 
 Search = Callable[..., Progress]  # `one_job.search`
 SWEPT = ("budget_usd", "power_w", "accelerators")
+CLOSED = 0.009  # of a logarithm: the gap within which a point is left, below one per cent
 FACTORS = (2.0, 0.5, 1.4, 0.7)  # of the limit that is asked for, in this order as long as there is time
 
 
@@ -60,8 +61,8 @@ def frontier(
             break
         own = int(value) if limit == "accelerators" else float(value)
         asked = dataclasses.replace(problem, limits=dataclasses.replace(problem.limits, **{limit: own}))
-        last = search(asked, end - start, seed, after=after)
-        after = last if last.relaxed is not None else after
+        last = search(asked, end - start, seed, after=after, tolerance=CLOSED)
+        after = last if last.best is not None else after
         if last.interrupted:
             break
         if not last.unseen:  # all counts were bounded: else time was up, and the point would say little

@@ -1,16 +1,15 @@
 """One job, its cluster and its plan together: search and certificate over all plans, counts and hardware.
 
-0. Evolution gives the first answers, while the program of large batches is compiled on another core; then descent over
-   relaxed points.
+0. Evolution gives the first answers, without compilation.
 1. Counts of accelerators whose products alone take longer than the best answer so far are dismissed.
-2. Of the others every family of plans is bounded by one tangent at a reference (`hardware.dual_bound`), in batches.
-3. What stays below the best answer is expanded into plans and bounded again, each at hardware nearer to its own best,
-   in float64, until the gap closes or time is up.
-4. So for the counts of a grid and between the best of its neighbours; then, while there is time, for every other count
-   that has a legal plan, from the best one outwards.
+2. On all others every row of degrees is bounded by a tangent (`rows`), in NumPy.
+3. The lowest bound is worked at first: rows become families of plans, families plans, each bounded by tangents at
+   hardware nearer to its own best, the last ones in float64 and by cutting planes. First what is a tenth below the best
+   answer, then three per cent, and so on, so that the gap falls steadily until it closes or time is up.
+4. Descent over relaxed points tells how far the best plan that can be launched is from what degrees between would do.
 
 The bound is the least over everything that was dismissed or is still open, so it is true whenever the search stops, for
-the counts that were looked at (`counts`); the others are told (`others`).
+the counts that were looked at (`counts`); where time was up before, the others are told (`others`).
 """
 
 import math
@@ -20,20 +19,20 @@ from collections.abc import Callable
 import numpy as np
 
 from costmodel.inputs import PlanPoint
-from optimize.clusters.bounding import close, expand, families_of, polish, scan
-from optimize.clusters.counts import cell_bounds, cells, near_grid
-from optimize.clusters.descent import again, descend
+from optimize.clusters.bounding import close, expand, families_of, polish
+from optimize.clusters.counts import cell_bounds, cells, rows_of
+from optimize.clusters.descent import descend, modes, nearest
 from optimize.clusters.evolution import Found, evolve
-from optimize.clusters.progress import TOLERANCE, Cell, Open, Progress, Relaxed
-from optimize.clusters.rounding import modes, nearest
-from optimize.clusters.screening import warm_up
+from optimize.clusters.progress import FAMILIES, PLANS, TOLERANCE, Cell, Open, Progress, Relaxed
+from optimize.clusters.rows import open_counts
 from optimize.hardware import HardwareSolutions, solve_hardware
 from optimize.lattice import number_of
 from optimize.question import Problem
 from optimize.time_limit import until
 
 EVOLVED = 3  # counts whose evolved plans are polished
-BETWEEN = 16  # counts between the neighbours of the best one that are looked at with the grid
+KNOWN = 24  # answers of a search with other limits that are polished
+LEVELS = (0.1, 0.03, 0.01, 0.003)  # of the logarithm below the best answer, before the tolerance
 
 
 def search(
@@ -42,95 +41,80 @@ def search(
     seed: int = 0,
     told: Callable[[str], None] = lambda _: None,
     after: Progress | None = None,
+    tolerance: float = TOLERANCE,
 ) -> Progress:
-    """Search until the gap is closed or the time is up. `after`: one with other limits, from whose points it starts."""
-    end, progress = time.monotonic() + seconds, Progress(problem)
-    if after is not None:
-        progress.seen = after.seen
-    every = cells(problem)
+    """Search until the gap is within `tolerance` or the time is up.
+
+    `after`: one with other limits, from whose points it starts.
+    """
+    end, progress = time.monotonic() + seconds, Progress(problem, tolerance)
+    rows = rows_of(problem)
+    every = cells(problem, rows)
     if not every:
         return progress
-    first, _ = near_grid(problem)
-    affordable = [cell for cell in every if cell.accelerators in first]
-    progress.unseen = _by_count(affordable)
+    progress.unseen = _by_count(every)
     progress.counts = tuple(sorted(progress.unseen))
     try:
         with until(end):
-            _descend(progress, affordable, every, seed, told, after)
-            _scan_all(progress, affordable, end, told)
-            close(progress, end, _solve)
-            if after is None:
-                _look_at_others(progress, every, end, told)
+            _first_answers(progress, every, seed, told, after)
+            told("rows of degrees")
+            open_counts(progress, rows)
+            for level in (*(level for level in LEVELS if level > tolerance), tolerance):
+                progress.level = level
+                told(f"to {100 * level:.2g} %")
+                close(progress, end, _solve)
+            if after is None and progress.relaxed is None:
+                _descend(progress, every, seed, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
-    progress.others = tuple(cell.accelerators for cell in every if cell.accelerators not in progress.counts)
+    if len(progress.unseen) < len(progress.counts):  # of the others nothing is known but their products
+        progress.others, progress.unseen = tuple(sorted(progress.unseen)), {}
+        progress.counts = tuple(sorted({*progress.counts} - {*progress.others}))
     return progress
 
 
-def _look_at_others(progress: Progress, every: list[Cell], end: float, told: Callable[[str], None]) -> None:
-    """Counts that are not of the grid: what their products do not dismiss is scanned and closed, one by one."""
-    if progress.unseen or progress.best is None:
-        return  # time was up
-    todo = _dismissed(progress, every)
-    here = math.log(progress.best.cell.accelerators)
-    for cell in sorted(todo, key=lambda cell: (abs(math.log(cell.accelerators) - here), cell.accelerators)):
-        if time.monotonic() > end:
-            break
-        progress.unseen |= _by_count([cell])
-        progress.counts = tuple(sorted({*progress.counts, cell.accelerators}))
-        _scan_all(progress, [cell], math.inf, told)
-        close(progress, end, _solve, cell)
-
-
-def _dismissed(progress: Progress, every: list[Cell]) -> list[Cell]:
-    """The counts that are left when those are dismissed whose products alone take longer than the best answer."""
-    others = [cell for cell in every if cell.accelerators not in progress.counts]
-    bounds = cell_bounds(others)
-    above = bounds >= progress.cut
-    progress.dismiss(bounds[above])
-    gone = [cell.accelerators for cell, is_above in zip(others, above, strict=True) if is_above]
-    progress.counts = tuple(sorted({*progress.counts, *gone}))
-    return [cell for cell, is_above in zip(others, above, strict=True) if not is_above]
+def _first_answers(
+    progress: Progress, every: list[Cell], seed: int, told: Callable[[str], None], after: Progress | None
+) -> None:
+    """Those of a search with other limits, or by evolution, or where that finds none near relaxed points."""
+    progress.level = LEVELS[0]
+    if after is not None:
+        known = sorted(after.runners_up.values(), key=lambda best: best.log_value)[:KNOWN]
+        found = [Found(best.log_value, best.cell.accelerators, best.plan, best.y) for best in known]
+        _offer(progress, every, found, EVOLVED)
+    if progress.best is None:
+        told("evolution")
+        offer_evolved(progress, every, seed)
+    if progress.best is None:
+        _descend(progress, every, seed, told)
 
 
 def _by_count(cells: list[Cell]) -> dict[int, float]:
     """Bounds by the products alone."""
-    return dict(zip((cell.accelerators for cell in cells), cell_bounds(cells).tolist(), strict=True))
+    return dict(zip([cell.accelerators for cell in cells], cell_bounds(cells).tolist(), strict=True))
 
 
 def _solve(problem: Problem, points: PlanPoint, cutoff: float) -> HardwareSolutions:
     return solve_hardware(problem, points, tolerance=0.5 * TOLERANCE, cutoff=cutoff)
 
 
-def _descend(
-    progress: Progress,
-    cells: list[Cell],
-    every: list[Cell],
-    seed: int,
-    told: Callable[[str], None],
-    after: Progress | None,
-) -> None:
-    """First answers by evolution; relaxed points, then plans near them; counts between the neighbours of the best one
-    are added to `cells`."""
-    problem = progress.problem
-    warm_up(problem)
-    if after is None:
-        told("evolution")
-        offer_evolved(progress, every, seed)
+def _descend(progress: Progress, every: list[Cell], seed: int, told: Callable[[str], None]) -> None:
+    """Relaxed points, and plans near them."""
     told("descent")
-    progress.relaxed = descend(problem, seed) if after is None else again(problem, after.relaxed, seed)
+    progress.relaxed = descend(progress.problem, seed)
     progress.evaluations += progress.relaxed.evaluations
-    for cell in _near(cells, progress.relaxed):
+    for cell in _near(every, progress.relaxed):
         told(f"rounding to {cell.accelerators:,} accelerators")
         round_to(progress, cell)
-    _refine(progress, cells, every)
 
 
 def offer_evolved(progress: Progress, every: list[Cell], seed: int) -> None:
-    """Polish the best plans that evolution finds, on the best counts that it finds; early ones on the best alone."""
-    for counts, (found, evaluations) in zip((1, EVOLVED), evolve(progress.problem, seed), strict=False):
+    """Polish the first plans that evolution finds, or where none of them is any good the last ones."""
+    for found, evaluations in evolve(progress.problem, seed):
         progress.evaluations += evaluations
-        _offer(progress, every, found, counts)
+        _offer(progress, every, found, EVOLVED)
+        if progress.best is not None:
+            break
 
 
 def _offer(progress: Progress, every: list[Cell], found: list[Found], counts: int) -> None:
@@ -141,43 +125,8 @@ def _offer(progress: Progress, every: list[Cell], found: list[Found], counts: in
         known = [(place, y) for place, y in places if place is not None]
         if known:
             indices, y = np.array([place for place, _ in known]), np.stack([y for _, y in known])
-            part = Open(of_count[count], indices, np.full(len(indices), -np.inf), y)
-            polish(progress, part, families.lattice, rounds=5, dismiss=False)
-
-
-def _scan_all(progress: Progress, cells: list[Cell], end: float, told: Callable[[str], None]) -> None:
-    """Every count, nearest to the best one first."""
-    center = math.log(_center(progress))
-    for cell in sorted(cells, key=lambda cell: (abs(math.log(cell.accelerators) - center), cell.accelerators)):
-        if time.monotonic() > end:
-            return
-        bound = progress.unseen[cell.accelerators]
-        if bound >= progress.cut:
-            progress.dismiss(np.array([bound]))
-        else:
-            told(f"{cell.accelerators:,} accelerators")
-            scan(progress, cell)
-        del progress.unseen[cell.accelerators]
-
-
-def _center(progress: Progress) -> float:
-    """The count of the best plan that is known, or of the best relaxed point."""
-    if progress.best is not None:
-        return progress.best.cell.accelerators
-    assert progress.relaxed is not None
-    return float(progress.relaxed.accelerators[0])
-
-
-def _refine(progress: Progress, cells: list[Cell], every: list[Cell]) -> None:
-    """Counts between the neighbours of the one that looks best."""
-    counts, center = [cell.accelerators for cell in cells], _center(progress)
-    low = max((count for count in counts if count < center), default=counts[0])
-    high = min((count for count in counts if count > center), default=counts[-1])
-    new = [cell for cell in every if low < cell.accelerators < high and cell.accelerators not in counts]
-    new = sorted(new, key=lambda cell: abs(math.log(cell.accelerators / center)))[:BETWEEN]
-    cells += new
-    progress.unseen |= _by_count(new)
-    progress.counts = tuple(sorted(cell.accelerators for cell in cells))
+            part = Open(of_count[count], families, PLANS, indices, np.full(len(indices), -np.inf), y)
+            polish(progress, part, rounds=5, dismiss=False)
 
 
 def _near(cells: list[Cell], relaxed: Relaxed, most: int = 4) -> list[Cell]:
@@ -197,5 +146,5 @@ def round_to(progress: Progress, cell: Cell) -> None:
     if not len(first):
         return
     y = relaxed.y(near)
-    part = Open(cell, first, np.full(len(first), -np.inf), y)
-    polish(progress, expand(families, part), families.lattice, rounds=5, dismiss=False)
+    part = Open(cell, families, FAMILIES, first, np.full(len(first), -np.inf), y)
+    polish(progress, expand(part), rounds=5, dismiss=False)

@@ -6,10 +6,12 @@ Also the cell that it searches at a time, and the two kinds of points in it: pla
 import dataclasses
 import enum
 import math
+from typing import Any
 
 import numpy as np
 
-from costmodel.inputs import Plan
+from costmodel.inputs import Plan, PlanPoint
+from optimize.lattice import Families
 from optimize.question import RATES, Left, Objective, Problem, Tangents
 
 TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this is not looked at again
@@ -17,18 +19,30 @@ TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cell:
-    """All plans of one job on one count of accelerators.
+    """All plans of one job on one count of accelerators; or the plans of a part, each on a count of its own.
 
     With a `tilt` it is one job of several that share hardware: its logarithm is `log_weight + L + tilt . (y - place)`,
     and it pays for the least and has room for the most of `hbm_bytes`.
     """
 
     problem: Problem
-    accelerators: int
+    accelerators: Any  # a number, or an array
     tilt: np.ndarray | None = None
     place: np.ndarray | None = None
     log_weight: float = 0.0
     hbm_bytes: tuple[float, float] = (0.0, math.inf)
+
+    def of(self, chosen: np.ndarray) -> "Cell":
+        """The cell of some of the plans of a part."""
+        return (
+            self
+            if np.ndim(self.accelerators) == 0
+            else dataclasses.replace(self, accelerators=self.accelerators[chosen])
+        )
+
+    def counts(self, length: int) -> np.ndarray:
+        """Accelerators of each of so many plans."""
+        return np.broadcast_to(np.asarray(self.accelerators, float), (length,))
 
     @property
     def fill(self) -> bool:
@@ -38,15 +52,15 @@ class Cell:
     def left(self, hbm_bytes: np.ndarray) -> Left:
         """What the limits leave for the rates of plans that need so many bytes; less than nothing if it is not sold."""
         least, most = self.hbm_bytes
-        count = np.full(len(hbm_bytes), float(self.accelerators))
-        have = self.problem.money.left(self.problem.limits, count, np.maximum(hbm_bytes, least))
+        count, need = self.counts(len(hbm_bytes)), np.maximum(hbm_bytes, least)
+        have = self.problem.money.left(self.problem.limits, count, need)
         unbuildable = hbm_bytes > min(most, self.problem.most_hbm_bytes)
         return have._replace(usd=np.where(unbuildable, -1.0, have.usd))
 
     def tangents(self, step: Tangents, have: Left) -> Tangents:
         """Tangents of the objective of all steps but for its price, from those of one step."""
         alone = self.problem.objective is Objective.step
-        more = 0.0 if alone else np.log(self.problem.steps_on(self.problem.job, float(self.accelerators)))
+        more = 0.0 if alone else np.log(self.problem.steps_on(self.problem.job, self.counts(len(step.log_value))))
         drawn = None if step.log_drawn is None else step.log_drawn + more
         at = self.problem.money.paid(step._replace(log_value=step.log_value + more, log_drawn=drawn), have)
         if self.tilt is None or self.place is None:
@@ -61,9 +75,9 @@ class Cell:
         return None if deadline_s is None or self.problem.fill or self.tilt is not None else math.log(deadline_s)
 
     @property
-    def log_count(self) -> float:
+    def log_count(self) -> Any:
         """Logarithm of the accelerators, which is added where the objective has a price; else 0."""
-        return 0.0 if self.problem.fill else math.log(self.accelerators)
+        return 0.0 if self.problem.fill else np.log(self.accelerators)
 
     def log_value(self, have: Left, at: Tangents) -> np.ndarray:
         """Logarithm of the objective, where the tangents were taken."""
@@ -101,27 +115,48 @@ class Relaxed:
         return np.log(np.stack([self.rates[name][which] for name in RATES], axis=-1))
 
 
+ROWS, FAMILIES, PLANS, STUCK, SOLVED = range(5)
+"""What the numbers of a part are, from the widest to the narrowest: rows of degrees, families, plans, those of them
+that no tangent decides, and those that nothing does."""
+
+
 @dataclasses.dataclass
 class Open:
-    """Families or plans of one cell that may still be best, with bounds (logarithms of the minimised value)."""
+    """Rows, families or plans that may still be best, with bounds (logarithms of the minimised value)."""
 
     cell: Cell
+    families: Families  # whose lattice has the rows, families and plans
+    kind: int
     indices: np.ndarray
     log_bound: np.ndarray
     y: np.ndarray
 
     def keep(self, chosen: np.ndarray) -> "Open":
         """The chosen ones of them."""
-        return Open(self.cell, self.indices[chosen], self.log_bound[chosen], self.y[chosen])
+        columns = {name: getattr(self, name)[chosen] for name in ("indices", "log_bound", "y")}
+        return dataclasses.replace(self, cell=self.cell.of(chosen), **columns)
+
+    def narrowed(self, kind: int, indices: np.ndarray, place: np.ndarray) -> "Open":
+        """What its members are made of, with the bounds of the member at `place`."""
+        part = self.keep(place)
+        return dataclasses.replace(part, kind=kind, indices=indices)
+
+    def points(self, dtype: Any) -> PlanPoint:
+        """The fastest that each family can be, or each plan."""
+        of = self.families if self.kind == FAMILIES else self.families.lattice
+        return dataclasses.replace(
+            of.points(self.indices, dtype), accelerators=self.cell.counts(len(self.indices)).astype(dtype)
+        )
 
 
-def joined(cell: Cell, parts: list[Open]) -> Open:
-    """Several parts of one cell as one."""
-    parts = [part for part in parts if len(part.indices)]
-    if not parts:
-        return Open(cell, np.zeros(0, int), np.zeros(0), np.zeros((0, len(RATES))))
-    columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "log_bound", "y"))
-    return Open(cell, *columns)
+def joined(first: Open, *others: Open) -> Open:
+    """Several parts of one kind as one."""
+    parts = (first, *(part for part in others if len(part.indices)))
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "log_bound", "y")}
+    cell = first.cell
+    if np.ndim(cell.accelerators):
+        cell = dataclasses.replace(cell, accelerators=np.concatenate([part.cell.accelerators for part in parts]))
+    return dataclasses.replace(first, cell=cell, **columns)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,8 +164,7 @@ class Best:
     """A plan with hardware that meets the limits."""
 
     log_value: float
-    cell: Cell
-    index: int
+    cell: Cell  # of one count
     y: np.ndarray
     hbm_bytes: float
     plan: Plan
@@ -141,10 +175,12 @@ class Progress:
     """What a search knows so far."""
 
     problem: Problem
+    tolerance: float = TOLERANCE
     best: Best | None = None
     dismissed: float = np.inf  # the least bound among what was dismissed
     open: list[Open] = dataclasses.field(default_factory=list)
     unseen: dict[int, float] = dataclasses.field(default_factory=dict)  # bounds of cells not yet scanned, by count
+    level: float = TOLERANCE  # what is open and further below the best answer than this is worked at
     evaluations: int = 0
     relaxed: Relaxed | None = None
     interrupted: bool = False
@@ -152,7 +188,7 @@ class Progress:
     others: tuple[int, ...] = ()  # that have legal plans too, and were not looked at
     seen: dict[tuple[int, int], Tangents] = dataclasses.field(default_factory=dict)
     """Screens of whole batches by count and first family: they hold for every budget (float32 to save room)."""
-    runners_up: dict[tuple[int, int], Best] = dataclasses.field(default_factory=dict)
+    runners_up: dict[tuple[int, Plan], Best] = dataclasses.field(default_factory=dict)
 
     @property
     def finished(self) -> bool:
@@ -162,7 +198,12 @@ class Progress:
     @property
     def cut(self) -> float:
         """The logarithm above which bounds need no more work."""
-        return np.inf if self.best is None else self.best.log_value - TOLERANCE
+        return np.inf if self.best is None else self.best.log_value - self.tolerance
+
+    @property
+    def busy(self) -> float:
+        """The logarithm below which what is open is worked at now."""
+        return np.inf if self.best is None else self.best.log_value - self.level
 
     @property
     def log_bound(self) -> float:
@@ -188,7 +229,7 @@ class Progress:
 
     def offer(self, best: Best) -> None:
         """Keep an answer if it is the best so far, or the best of its plan."""
-        key = (best.cell.accelerators, best.index)
+        key = (best.cell.accelerators, best.plan)
         if key not in self.runners_up or best.log_value < self.runners_up[key].log_value:
             self.runners_up[key] = best
         if self.best is None or best.log_value < self.best.log_value:

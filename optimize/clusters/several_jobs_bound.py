@@ -84,7 +84,7 @@ class SharedBound:
             )
             search = Progress(problem, seen=seen[i])
             own = {"y": self.place, "hbm_bytes": 0.0, "plan": self.plans[i]}
-            search.best = Best(log_value=float(self.levels[i]), cell=tilted, index=-1, **own)
+            search.best = Best(log_value=float(self.levels[i]), cell=tilted, **own)
             self.searches.append(search)
             if time.monotonic() > end:
                 search.unseen[cell.accelerators] = -np.inf

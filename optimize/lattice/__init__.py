@@ -6,17 +6,23 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from optimize.lattice.axes import LARGEST_VIRTUAL as LARGEST_VIRTUAL
+    from optimize.lattice.axes import distinct as distinct
     from optimize.lattice.axes import recompute_names as recompute_names
     from optimize.lattice.axis import Axis as Axis
     from optimize.lattice.axis import even_layers as even_layers
+    from optimize.lattice.counts import fill_of_rows as fill_of_rows
     from optimize.lattice.counts import lattice_of_rows as lattice_of_rows
     from optimize.lattice.counts import legal_counts as legal_counts
+    from optimize.lattice.counts import points_of_rows as points_of_rows
     from optimize.lattice.counts import possible_counts as possible_counts
     from optimize.lattice.counts import rows_of_counts as rows_of_counts
+    from optimize.lattice.counts import switches_of_rows as switches_of_rows
     from optimize.lattice.counts import with_microbatch as with_microbatch
+    from optimize.lattice.counts import with_microbatches as with_microbatches
     from optimize.lattice.default_plan import choose_plan as choose_plan
     from optimize.lattice.default_plan import enlarged as enlarged
     from optimize.lattice.default_plan import plan_precision as plan_precision
+    from optimize.lattice.degrees import LARGEST as LARGEST
     from optimize.lattice.degrees import divisors as divisors
     from optimize.lattice.enumeration import count as count
     from optimize.lattice.enumeration import lattice as lattice

@@ -24,14 +24,23 @@ def axis(
     embedded: Callable[[Rows, Any], dict[str, Any]],
 ) -> Axis:
     """The axis whose options depend on some columns: `make` gives candidates by distinct key and which are legal."""
-    distinct, which = np.unique(np.stack([rows[key] for key in keys]), axis=1, return_inverse=True)
-    table, legal = make({key: column[:, None] for key, column in zip(keys, distinct, strict=True)})
+    first, which = distinct([rows[key] for key in keys])
+    table, legal = make({key: rows[key][first][:, None] for key in keys})
     count = legal.sum(axis=1)
-    which = which.ravel()
     entries = {name: np.broadcast_to(column, legal.shape)[legal] for name, column in table.items()}
     offset = np.cumsum(count) - count
     floats = {dtype: embedded(entries, dtype) for dtype in (np.float32, np.float64)}
     return Axis(entries, offset[which], count[which], floats)
+
+
+def distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Where each distinct row of columns stands first, in ascending order, and which of them each row is."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, number = np.unique(column, return_inverse=True)
+        code = code * len(values) + number.ravel()
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    return first, which.ravel()
 
 
 def _rows_of(table: Mapping[Any, Any], chosen: np.ndarray, dtype: Any) -> Any:

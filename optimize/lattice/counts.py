@@ -2,16 +2,16 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from costmodel.inputs import Cluster, Workload
+from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Workload
 from costmodel.models import run_by
 from costmodel.specs import Demands, demands, kept
 from optimize.lattice.axes import recompute_axis, shards_axis, stages_axis, switches_axis
 from optimize.lattice.axis import DEGREES, Fixed, wanted
-from optimize.lattice.degrees import LARGEST, divisors, expert_degrees, tensor_widths
+from optimize.lattice.degrees import LARGEST, divisors, every_microbatch, expert_degrees, tensor_widths
 from optimize.lattice.lattice import Lattice
 
 Rows = Mapping[str, np.ndarray]
@@ -63,18 +63,61 @@ def with_microbatch(rows: Rows, workload: Workload, gene: np.ndarray, fixed: Fix
     return {**rows, "microbatch": sizes}
 
 
-def lattice_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> Lattice:
-    """The plans of some rows of any counts of several domains or one, with a few of the legal shares of weights.
+def with_microbatches(rows: Rows, workload: Workload, fixed: Fixed) -> dict[str, np.ndarray]:
+    """Rows of `rows_of_counts`, each with every microbatch of its data ranks."""
+    own = {name: column for name, column in rows.items() if name != "microbatch"}
+    return every_microbatch(own, int(workload.batch), fixed)
 
-    Its rows stay in order, those without an option too; `accelerators` of its points are the cluster's, not theirs.
+
+def lattice_of_rows(
+    workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows, accelerators: int = LARGEST
+) -> Lattice:
+    """The plans of some rows of any counts, with a few of the legal shares of weights.
+
+    Its rows stay in order, those without an option too; `accelerators` of its points are the cluster's, not theirs:
+    any number that lies in as many domains of each tier as the rows' own (one, or several) has the same options.
     """
     workload = run_by(workload, cluster.stack.habits)
-    many = dataclasses.replace(cluster, accelerators=LARGEST)  # so that groups nest as on several domains
+    many = dataclasses.replace(cluster, accelerators=accelerators)
     d = demands(workload, many)
     keeps, shards = functools.partial(kept, d), functools.partial(shards_axis, every=False)
     axes = tuple(make(d, keeps, rows, fixed) for make in (stages_axis, shards, switches_axis, recompute_axis))
     sizes = functools.reduce(np.multiply, (axis.count for axis in axes))
     return Lattice(workload, many, fixed, {name: rows[name] for name in DEGREES}, axes, np.cumsum(sizes))
+
+
+def switches_of_rows(
+    workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows
+) -> Iterator[tuple[float, float, np.ndarray]]:
+    """Sequence parallelism and ring (1 or 0) as they occur, and which rows may have them so."""
+    d = demands(run_by(workload, cluster.stack.habits), dataclasses.replace(cluster, accelerators=LARGEST))
+    axis = switches_axis(d, functools.partial(kept, d), rows, fixed)
+    for parallel, exchange in ((1, 0), (0, 0), (1, 1), (0, 1)):
+        own = (axis.table["sequence_parallel"] == parallel) & (axis.table["all_to_all"] == exchange)
+        before = np.concatenate([[0], np.cumsum(own)])
+        yield float(parallel), 1.0 - exchange, before[axis.offset + axis.count] > before[axis.offset]
+
+
+def fill_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> np.ndarray:
+    """Turns of a plain stage, at least, in which a pipeline of each row fills and drains: none where it may split off
+    weight gradients, fold or go both ways."""
+    d = demands(run_by(workload, cluster.stack.habits), dataclasses.replace(cluster, accelerators=LARGEST))
+    axis = stages_axis(d, functools.partial(kept, d), rows, fixed)
+    idle = np.array([not (s.splits or s.folds or s.ways > 1) for s in SCHEDULES.values()])
+    share = np.append(idle[axis.table["schedule"]] / axis.table["virtual_stages"], 0.0)
+    some = np.flatnonzero(axis.count > 0)
+    ends = np.stack([axis.offset[some], axis.offset[some] + axis.count[some]], -1).ravel()
+    least = np.zeros(len(axis.count))
+    least[some] = np.minimum.reduceat(share, ends)[::2]
+    return least * (rows["pipeline"] - 1)
+
+
+def points_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> PlanPoint:
+    """The degrees of rows of any counts; their options are left as in the default plan."""
+    degrees = {name: rows[name] for name in DEGREES}
+    whole = Lattice(run_by(workload, cluster.stack.habits), cluster, fixed, degrees, (), np.zeros(0, int))
+    points = whole.points_of_rows(np.arange(len(rows["tensor"])), np.float64)
+    return dataclasses.replace(points, accelerators=rows["accelerators"].astype(float))
 
 
 def _of_tensor(d: Demands, fixed: Fixed, domain: int, tensor: int, most: int) -> dict[str, np.ndarray]:

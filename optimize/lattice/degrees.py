@@ -94,10 +94,11 @@ def _rows(d: Demands, keeps: Keeps, fixed: Mapping[str, Any], domain: int, tenso
         legal = legal & wanted(fixed, name, c[name])
     c = {name: column[legal] for name, column in c.items()}
     c |= {name: np.full_like(c["context"], value) for name, value in (("tensor", tensor), ("domain", domain))}
-    return _with_microbatches(c, batch, fixed)
+    return every_microbatch(c, batch, fixed)
 
 
-def _with_microbatches(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def every_microbatch(c: dict[str, np.ndarray], batch: int, fixed: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Rows with each microbatch that divides what their data ranks have of the batch."""
     each = {int(data): divisors(batch // int(data)) for data in np.unique(c["data"])}
     each = {data: [m for m in sizes if wanted(fixed, "microbatch", m)] for data, sizes in each.items()}
     lists = [each[int(data)] for data in c["data"]]

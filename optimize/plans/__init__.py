@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from optimize.plans.result import PlanResult as PlanResult
     from optimize.plans.result import Ranked as Ranked
     from optimize.plans.result import restriction_cost as restriction_cost
+    from optimize.plans.row_bounds import cheapest as cheapest
+    from optimize.plans.row_bounds import least_bytes as least_bytes
+    from optimize.plans.row_bounds import least_step_s as least_step_s
+    from optimize.plans.row_bounds import may_go_both_ways as may_go_both_ways
     from optimize.plans.row_bounds import row_bounds_s as row_bounds_s
     from optimize.plans.runner_ups import RunnerUp as RunnerUp
     from optimize.plans.sharding import WAIT_S as WAIT_S

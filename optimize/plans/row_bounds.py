@@ -10,12 +10,13 @@ over rows; where the lattice is small, everything is evaluated instead (`exhaust
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel import Exact, as_floats
+from costmodel import Exact, Scalar, Semantics, as_floats
 from costmodel.formulas import counts, in_flight, memory, stages, timing
-from costmodel.inputs import SCHEDULES, PlanPoint, options
+from costmodel.inputs import SCHEDULES, PlanPoint, Schedule, Stack, Workload, options
 from optimize.lattice import LARGEST_VIRTUAL, Lattice
 from optimize.question import products_s
 
@@ -41,15 +42,18 @@ def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
     The leanest schedules keep fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1
     (3 gathers); weights shared by all ranks are the least; a share of the layers under recompute keeps more than all.
     """
-    workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
-    point = _cheapest(lattice, rows, *max(_switches(lattice)))
-    counted, least = counts(workload, point, _EXACT), np.full(rows.stop - rows.start, np.inf)
-    rows_of_modes = lattice.cluster.stack.habits.recompute_rows().values()
-    leanest = _leanest(point, counted.microbatches)
-    for held, stage, recompute in itertools.product(leanest, (2, 3), rows_of_modes):
+    point = _cheapest_of(lattice, rows, *max(_switches(lattice)))
+    return least_bytes(lattice.workload, lattice.cluster.stack, point) <= lattice.cluster.accelerator.hbm_bytes
+
+
+def least_bytes(workload: Workload, stack: Stack, point: PlanPoint) -> np.ndarray:
+    """Bytes below which no plan of each row of degrees needs, whatever its options: `point` as `cheapest` has it."""
+    counted, least = counts(as_floats(workload), point, _EXACT), np.array(np.inf)
+    leanest, own = _leanest(point, counted.microbatches), as_floats(stack)
+    for held, stage, recompute in itertools.product(leanest, (2, 3), stack.habits.recompute_rows().values()):
         chosen = dataclasses.replace(held, zero=options.ZERO_STAGES[stage], recompute=recompute)
-        least = np.minimum(least, memory(counted, chosen, stack, _EXACT).needed_bytes)
-    return _SAFE * least <= lattice.cluster.accelerator.hbm_bytes
+        least = np.minimum(least, memory(counted, chosen, own, _EXACT).needed_bytes)
+    return _SAFE * least
 
 
 def _leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
@@ -83,33 +87,41 @@ def _switches(lattice: Lattice) -> set[tuple[float, float]]:
 def _bound_s(lattice: Lattice, rows: slice, parallel: float, ring: float) -> np.ndarray:
     workload = as_floats(lattice.workload)
     cluster = as_floats(dataclasses.replace(lattice.cluster, prices=None))
-    point = _cheapest(lattice, rows, parallel, ring)
+    point = _cheapest_of(lattice, rows, parallel, ring)
     counted = counts(workload, point, _EXACT)
-    m = counted.microbatches
-    both_ways = _may_go_both_ways(lattice, point.pipeline, m)
+    listed = list(SCHEDULES.values())
+    tables = [np.unique(axis.table["schedule"]) for axis in lattice.axes if "schedule" in axis.table]
+    both_ways = may_go_both_ways([listed[i] for i in np.concatenate(tables)], point.pipeline, counted.microbatches)
     expert = np.maximum(point.overlap.expert, both_ways)
     point = dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert))
     pipe = stages(counted, timing(counted, point, cluster, _EXACT), point)
-    single = np.maximum(2.0 - point.pipeline, 0.0)
-    first_s, last_s, middle_s = (getattr(pipe, name).seconds for name in ("first", "last", "middle"))
-    beyond_s = np.maximum(m * (first_s + single * last_s), np.maximum(m * last_s, (m - 1) * middle_s))
-    beyond_s = np.where(both_ways, 0.5 * m * (first_s + last_s), beyond_s)
-    return m * pipe.plain.seconds + beyond_s + cluster.stack.step_s
+    own_s = tuple(getattr(pipe, name).seconds for name in ("plain", "first", "middle", "last"))
+    return least_step_s(own_s, point.pipeline, counted.microbatches, both_ways, _EXACT) + cluster.stack.step_s
 
 
-def _may_go_both_ways(lattice: Lattice, pipeline: np.ndarray, microbatches: np.ndarray) -> np.ndarray:
-    """1 where some schedule of the lattice lets half of the microbatches go up the stages."""
-    listed = list(SCHEDULES.values())
-    tables = [np.unique(axis.table["schedule"]) for axis in lattice.axes if "schedule" in axis.table]
-    named = [listed[i] for i in np.concatenate(tables)]
-    least = [entry.least_microbatches(pipeline) for entry in named if entry.ways > 1]
+def least_step_s(
+    stages_s: tuple[Scalar, ...], pipeline: Scalar, microbatches: Scalar, both_ways: Scalar, sem: Semantics
+) -> Scalar:
+    """What no schedule ends before, but for the host: of the seconds of a microbatch on a plain stage, and on the
+    first, a middle and the last stage beyond it."""
+    (plain_s, first_s, middle_s, last_s), m, single = stages_s, microbatches, np.maximum(2.0 - pipeline, 0.0)
+    beyond_s = sem.maximum(m * (first_s + single * last_s), m * last_s, (m - 1) * middle_s)
+    return m * plain_s + (1 - both_ways) * beyond_s + both_ways * 0.5 * m * (first_s + last_s)
+
+
+def may_go_both_ways(schedules: Sequence[Schedule], pipeline: np.ndarray, microbatches: np.ndarray) -> np.ndarray:
+    """1 where some of the schedules lets half of the microbatches go up the stages."""
+    least = [entry.least_microbatches(pipeline) for entry in schedules if entry.ways > 1]
     even = (pipeline >= 2) & (pipeline % 2 == 0) & (microbatches % 2 == 0)
     return np.any([even & (microbatches >= fewest) for fewest in least] or [0 * even], axis=0).astype(float)
 
 
-def _cheapest(lattice: Lattice, rows: slice, parallel: float, ring: float) -> PlanPoint:
+def _cheapest_of(lattice: Lattice, rows: slice, parallel: float, ring: float) -> PlanPoint:
+    return cheapest(lattice.points_of_rows(np.arange(rows.start, rows.stop), np.float64), parallel, ring)
+
+
+def cheapest(point: PlanPoint, parallel: float, ring: float) -> PlanPoint:
     """Rows of degrees under the options that take least time in a stage."""
-    point = lattice.points_of_rows(np.arange(rows.start, rows.stop), np.float64)
     return dataclasses.replace(
         point,
         sequence_parallel=parallel,

@@ -155,17 +155,22 @@ def money(template: Cluster, curves: Curves, objective: Objective) -> Money:
     servers = np.array([name != "scale_out_bytes_per_s" for name in RATES])
     main = servers ^ bool(objective.usd_power)  # energy is mostly that of servers, money mostly the purchase
     return Money(
-        usd=PowerSum(np.array([_amount(*law) for law in usd]), np.array([law.exponent for _, law in usd])),
-        watt=PowerSum(np.array([_amount(*law) for law in watt]), np.array([law.exponent for _, law in watt])),
+        usd=PowerSum(_last([_amount(*law) for law in usd]), _last([law.exponent for _, law in usd])),
+        watt=PowerSum(_last([_amount(*law) for law in watt]), _last([law.exponent for _, law in watt])),
         hbm_usd=_amount(c.server_factor, memory),
         hbm_exponent=memory.exponent,
-        other_usd=float(c.second_memory_usd(second)) if second > 0 else 0.0,
+        other_usd=c.second_memory_usd(second) if second > 0 else 0.0,
         per_usd=per_usd,
         per_watt=float(objective.priced) * per_joule * main,
         aside=float(objective.priced) * per_joule * ~main,
         of_drawn=bool(objective.watt_power),
         least_load=float(prices.idle_load + prices.compute_load),
     )
+
+
+def _last(values: list[Any]) -> np.ndarray:
+    """Along the last axis; curves may be arrays."""
+    return np.stack(np.broadcast_arrays(*values), -1)
 
 
 def _amount(scale: Any, law: PowerLaw) -> Any:

@@ -113,7 +113,6 @@ def _values(problem: Problem, whole: Lattice, plans: np.ndarray, generator: np.r
 def test_nothing_on_any_count_is_below_the_bound(seed, monkeypatch):
     problem, generator = drawn(seed), np.random.default_rng(seed)
     monkeypatch.setattr(one_job, "descend", lambda problem, seed: descend(problem, seed, each=2, steps=4))
-    monkeypatch.setattr(one_job, "warm_up", lambda problem: None)  # nothing here is large enough to be compiled
     monkeypatch.setattr(evolution, "LIVES", 1)
     monkeypatch.setattr(evolution, "GENERATIONS", 4)
     found = one_job.search(problem, 600.0)

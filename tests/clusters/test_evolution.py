@@ -45,8 +45,8 @@ def test_what_evolves_is_legal_and_worth_what_it_says(objective):
 
 
 def test_the_search_starts_from_it():
-    """On the count where evolution ends, the same plan has a number in the lattice, and is offered."""
-    *_, (found, _) = evolve(problem(), 0)
+    """On the count where evolution first stops, the same plan has a number in the lattice, and is offered."""
+    (found, _), *_ = evolve(problem(), 0)
     whole = families_of(Cell(problem(), found[0].accelerators)).lattice
     number = number_of(whole, found[0].plan)
     assert number is not None

@@ -44,8 +44,7 @@ def test_in_another_thread_nothing_happens():
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.7])
-def test_a_search_that_is_cut_short_has_a_true_bound(seconds, monkeypatch):
-    monkeypatch.setattr(one_job, "warm_up", lambda problem: None)
+def test_a_search_that_is_cut_short_has_a_true_bound(seconds):
     start = time.monotonic()
     found = one_job.search(problem(), seconds)
     assert time.monotonic() - start < seconds + 5.0  # a loaded machine; where it is quiet, a tenth of a second
@@ -58,12 +57,11 @@ def test_a_signal_ends_a_design_with_the_best_so_far(tmp_path):
     (tmp_path / "model.toml").write_text(MODEL)
     script = (
         "import functools, sys, time, optimize.clusters.one_job as one\n"
-        "scan, seen = one.scan, []\n"
+        "close, seen = one.close, []\n"
         "def slow(*arguments):\n"
         "    if len(seen) == 1: print('one', file=sys.stderr, flush=True); time.sleep(60)\n"
-        "    seen.append(1); return scan(*arguments)\n"
-        "one.scan, one.descend = slow, functools.partial(one.descend, each=2, steps=3)\n"
-        "one.warm_up = lambda problem: None\n"
+        "    seen.append(1); return close(*arguments)\n"
+        "one.close, one.descend = slow, functools.partial(one.descend, each=2, steps=3)\n"
         "import optimize.cli; optimize.cli.main(sys.argv[1:])\n"
     )
     words = ["design", "--model", str(tmp_path / "model.toml"), "--tokens", "1e9", "--budget-usd", "3e5", *FEW]

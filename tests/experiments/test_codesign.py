@@ -22,7 +22,8 @@ SMALL = {
     "tokens": 1e11, "budget_usd": 1.5e6, "power_mw": 0.05, "template": "h100", "sequence": 2048, "batch": 32,
     "accelerators": 32, "fix": "schedule=one_f_one_b,context=1,zero_stage=1,microbatch=1",
 }  # fmt: skip
-FILES = {"result.json", "frontier.csv", "frontier.png", "frontier.svg", "money.png", "money.svg"}
+FILES = {"result.json", "frontier.csv", "frontier.png", "frontier.svg", "money.png", "money.svg",
+         "robustness.png", "robustness.svg"}  # fmt: skip
 
 
 def shown(table) -> str:
@@ -36,7 +37,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("codesign")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        config = codesign.Config(models=("llama3-8b",), seconds=20.0, frontier_seconds=8.0, **SMALL)
+        config = codesign.Config(models=("llama3-8b",), seconds=30.0, draws=12, **SMALL)
         return _runner.run("codesign", config)["results"], folder / "results" / "codesign"
 
 
@@ -108,6 +109,17 @@ def test_the_frontier_holds_the_answer_and_bounds_that_fall(results):
     assert asked["value"] <= model["continuous"]["value"]
     bounds = [point["lower_bound"] for point in model["frontier"] if point["value"] is not None]
     assert bounds == sorted(bounds, reverse=True)
+
+
+def test_the_choice_is_judged_by_draws(results):
+    judged = results[0]["models"]["llama3-8b"]["robustness"]
+    assert judged["draws"] == len(judged["losses"]["loss_of_plan"]) == 12
+    assert 0 <= judged["same_plan"] <= judged["same_count"] <= 1
+    assert sum(each["share"] for each in judged["winners"]) == pytest.approx(1)
+    assert judged["unproved"] < 0.01
+    for losses in judged["losses"].values():
+        assert min(losses) >= 0
+        assert losses.count(0) > 0
 
 
 def test_a_bound_is_carried_to_less_money_only():

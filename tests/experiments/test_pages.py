@@ -1,5 +1,6 @@
 """Pages of experiments: everything is in them, nothing is fetched, and `run all` goes on past what cannot run here."""
 
+import json
 import re
 import types
 
@@ -7,7 +8,7 @@ import pytest
 
 from costmodel.specs import SpecError
 from experiments import __main__ as command
-from experiments import beside, pages, runner
+from experiments import beside, everything, pages, runner
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 16
 LINES = [beside.line("a law", 2.0, "P", 2.2, allowed=(1.9, 2.3)), beside.line("another", None, "ours", 3.0)]
@@ -45,29 +46,68 @@ def test_the_page_of_all_counts_what_holds_and_says_what_was_left_out(ran):
     assert "other: no measurements" in told
 
 
-def test_run_all_goes_on(ran, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def several(ran, tmp_path, monkeypatch):
+    """`run all` over experiments that are made up; the names of those that were run."""
     module, result, _ = ran
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "results").mkdir()
+    ways, called = {"bad": SpecError("no rows"), "broken": ValueError("a fault"), "good": 0, "wrong": 1}, []
 
     def run(name, fields):
-        if name == "bad":
-            raise SpecError("no rows")
-        return (1 if name == "wrong" else 0), {**result, "experiment": name}
+        called.append(name)
+        if isinstance(ways[name], BaseException):
+            raise ways[name]
+        folder = tmp_path / "results" / name
+        folder.mkdir(exist_ok=True)
+        (folder / "result.json").write_text(json.dumps({**result, "experiment": name}))
+        return ways[name]
 
-    monkeypatch.setattr(runner, "names", lambda: ["bad", "good", "wrong"])
+    monkeypatch.setattr(runner, "names", lambda: list(ways))
     monkeypatch.setattr(runner, "find", lambda name: module)
     monkeypatch.setattr(command, "_run", run)
+    return ways, called, tmp_path / "results"
+
+
+def test_run_all_goes_on(several, capsys):
     assert command.main(["run", "all"]) == 1
-    told = (tmp_path / "results/index.html").read_text()
+    told, said = (several[2] / "index.html").read_text(), capsys.readouterr().err
     assert "bad: no rows" in told
+    assert "broken: broke down: ValueError" in told
     assert "good" in told
-    assert "bad was left out" in capsys.readouterr().err
+    assert "bad was left out" in said
+    assert "3 of 4, good: Does it hold?" in said
+    assert command.main(["run", "all"]) == 1  # a whole run leaves nothing to go on from
+    assert several[1] == 2 * ["bad", "broken", "good", "wrong"]
+
+
+def test_run_all_goes_on_where_it_was_interrupted(several, capsys, monkeypatch):
+    ways, called, results = several
+    ways["wrong"] = KeyboardInterrupt()
+    assert command.main(["run", "all"]) == 130
+    assert "wrong: not run yet" in (results / "index.html").read_text()
+    assert "Traceback" not in capsys.readouterr().err.replace("Traceback", "", 1)  # of `broken` alone
+    ways |= {"wrong": 0, "broken": 0}
+    called.clear()
+    assert command.main(["run", "all"]) == 1  # `broken` broke down the first time
+    assert called == ["wrong"]
+    assert {path.name for path in results.iterdir()} == {"good", "wrong", "index.html"}
+    ways["wrong"] = KeyboardInterrupt()
+    assert command.main(["run", "all"]) == 130
+    monkeypatch.setattr(everything, "source", lambda: "a file was changed")
+    called.clear()
+    command.main(["run", "all"])
+    assert called == ["bad", "broken", "good", "wrong"]
+
+
+def test_ctrl_c_in_one_experiment_is_one_line(several, capsys):
+    several[0]["good"] = KeyboardInterrupt()
+    assert command.main(["run", "good"]) == 130
+    assert capsys.readouterr().err == "experiments: interrupted; nothing was written\n"
 
 
 def test_quick_forms_are_of_experiments_that_there_are():
-    assert set(command.QUICK) <= set(runner.names())
-    for name, fields in command.QUICK.items():
+    assert set(everything.QUICK) <= set(runner.names())
+    for name, fields in everything.QUICK.items():
         for field in fields:
             asked = field.removeprefix("--").removeprefix("no-").replace("-", "_")
             assert asked in runner.find(name).Config.__dataclass_fields__

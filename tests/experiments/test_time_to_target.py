@@ -19,6 +19,7 @@ def test_the_table_tells_the_factor():
     table = experiment.tables({"rows": [ROW, ROW | {"in_turn": None}]})[0]
     factors = list(table.columns[5].cells)
     assert factors == ["3.00", ""]
+    assert "3.00 times sooner" in experiment.answer({"rows": [ROW]})[0]
 
 
 def test_one_after_the_other():

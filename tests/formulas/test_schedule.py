@@ -54,9 +54,9 @@ def played(schedule, p, m, v=1, *, times=(1.0, 1.0, 1.0), transfer=0.0, first=0.
 
 
 def worst(cases) -> float:
-    """Largest relative error of the closed form over the cases: (arguments, keywords)."""
+    """Largest relative error of the closed form over the cases: (arguments, keywords); by day over every seventh."""
     errors = []
-    for arguments, keywords in cases:
+    for arguments, keywords in itertools.islice(cases, 0, None, often(7, 1)):
         expected_s = played(*arguments, **keywords).makespan_s
         errors.append(abs(closed_s(*arguments, **keywords) / expected_s - 1))
     return max(errors)
@@ -121,7 +121,7 @@ def test_heavier_first_and_last_stages(schedule):
         for times in UNEQUAL
     ]
     stated = {"zb_h1": 0.008, "interleaved": 0.03}.get(schedule, 1e-12)
-    assert worst(cases[:: often(3, 1)]) <= stated
+    assert worst(cases) <= stated
 
 
 def v_errors(transfers, ends, hidden=(0.0, 1.0)) -> np.ndarray:

@@ -69,14 +69,18 @@ def test_jacobian_is_the_slope_of_the_residuals():
         np.testing.assert_allclose((ahead - behind) / 2e-6, jacobian @ direction, rtol=1e-4, atol=1e-6)
 
 
-def test_the_solver_finds_the_minimum_of_a_linear_problem():
+@pytest.mark.parametrize(("rows", "unknowns"), [(30, 5), (4, 12)])
+def test_the_solver_finds_the_minimum_of_a_linear_problem(rows, unknowns):
+    """Also where the unknowns are more than the rows, which it solves among the rows."""
     rng = np.random.default_rng(1)
-    a, b, weights = rng.normal(0, 1, (30, 5)), rng.normal(0, 1, 30), rng.uniform(0.5, 2, 30)
+    a, b, weights = rng.normal(0, 1, (rows, unknowns)), rng.normal(0, 1, rows), rng.uniform(0.5, 2, rows)
+    weights[0] = 0.0
     nearly_normal = Loss(scale=0.5, freedom=1e9)
-    found = solve(lambda z: a @ z - b, lambda z: (a @ z - b, a), weights, nearly_normal, np.zeros(5))
-    exact = np.linalg.solve((a * weights[:, None]).T @ a / 0.25 + np.eye(5), (a * weights[:, None]).T @ b / 0.25)
-    np.testing.assert_allclose(found.z, exact, rtol=1e-4)
-    np.testing.assert_allclose(found.curvature, (a * weights[:, None]).T @ a / 0.25 + np.eye(5), rtol=1e-6)
+    found = solve(lambda z: a @ z - b, lambda z: (a @ z - b, a), weights, nearly_normal, np.zeros(unknowns))
+    curvature = (a * weights[:, None]).T @ a / 0.25 + np.eye(unknowns)
+    exact = np.linalg.solve(curvature, (a * weights[:, None]).T @ b / 0.25)
+    np.testing.assert_allclose(found.z, exact, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.curvature, curvature, rtol=1e-6)
 
 
 def test_an_outlier_loses_its_pull():

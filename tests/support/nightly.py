@@ -11,6 +11,10 @@ _ONLY = "tests/plans/test_only.py::test_the_best_of_what_can_be_told_is_that_of_
 _LAUNCH = "tests/plans/test_only.py::test_the_best_plan_as_a_launch_file_is_explained_alike"
 _AGAIN = "tests/experiments/test_papers.py::test_a_second_run_gives_the_same_numbers"
 _BESIDE = "tests/plans/test_beside.py::test_the_best_is_that_of_brute_force"
+_LIMITS = ("money", "power")
+_PLACES = ("experts-8 by 4 of 6", "dlrm", "dense-12 by 6")
+_JOBS = ("ZeRO 3", "interleaved", "float8")
+_ORDERS = ("objects first, then r", "objects first, then f", "objects first, then p", "classes first, then a w")
 _USUAL = ("decoder", "encoder", "encoder-decoder", "dlrm", "evoformer", "swin")
 
 LONG = (
@@ -157,4 +161,22 @@ LONG = (
     "tests/experiments/test_papers.py::test_answers_in_three_sentences_and_tables[flexible_plans]",
     # by day: that it is stored with its outputs
     "tests/whole/test_notebooks.py::test_runs[calibrate_to_your_machines]",
+    # by day: one or two of several of the same kind
+    "tests/clusters/test_joint.py::test_real_parts_agree_with_the_search_for_a_plan",
+    *(
+        f"tests/clusters/test_joint.py::test_infeasible_says_which_limit_and_what_would_help[{name}]"
+        for name in _LIMITS
+    ),
+    "tests/clusters/test_joint.py::test_gradients_of_the_descent[Objective.cost]",
+    "tests/clusters/test_evolution.py::test_what_evolves_is_legal_and_worth_what_it_says[Objective.cost]",
+    "tests/clusters/test_every_count.py::test_nothing_on_any_count_is_below_the_bound[1]",
+    *(f"tests/specs/test_rules.py::test_every_plan_of_a_small_cluster[{name}" for name in _PLACES),
+    *(f"tests/diagnosis/test_sensitivity.py::test_against_automatic_differentiation[{name}" for name in _JOBS),
+    *(f"tests/evaluators/test_pytree.py::test_import_order[{name}" for name in _ORDERS),
+    "tests/formulas/test_schedule.py::test_interleaved_is_exact_whatever_its_transfers_take[0.0]",
+    "tests/formulas/test_schedule.py::test_gpipe_and_1f1b_are_exact[gpipe",
+    "tests/formulas/test_gradients.py::test_utilisation_falls_with_the_peak[no latency",
+    "tests/formulas/test_gradients.py::test_utilisation_falls_with_the_peak[every degree 1,",
+    "tests/formulas/test_gradients.py::test_values_equal_numpy_at_the_edges[no latency",
+    "tests/formulas/test_gradients.py::test_values_equal_numpy_at_the_edges[every degree 1,",
 )

@@ -51,15 +51,15 @@ def solve(
     def objective(z: np.ndarray, r: np.ndarray) -> float:
         return float(weights @ loss.value(r) + 0.5 * z @ z)
 
-    z, damping, identity, taken = start.copy(), 1e-2, np.eye(len(start)), 0
+    z, damping, taken = start.copy(), 1e-2, 0
     r, jacobian = linearised(z)
     now = objective(z, r)
-    curvature = _curvature(jacobian, r, weights, loss)
     while taken < steps:
         taken += 1
-        gradient = jacobian.T @ (weights * loss.weight(r) * r) + z
+        row_weights = weights * loss.weight(r)
+        gradient, solved = jacobian.T @ (row_weights * r) + z, _damped(jacobian, row_weights)
         while True:
-            move = -np.linalg.solve(curvature + damping * identity, gradient)
+            move = -solved(gradient, damping)
             tried = objective(z + move, residuals(z + move))
             if tried < now or damping > 1e6:
                 break
@@ -68,13 +68,30 @@ def solve(
             break
         done, z, damping = now - tried < tolerance * (1.0 + now), z + move, 0.3 * damping
         r, jacobian = linearised(z)
-        now, curvature = tried, _curvature(jacobian, r, weights, loss)
+        now = tried
         if done:
             break
-    return Solution(z, curvature, now, taken)
+    return Solution(z, _curvature(jacobian, weights * loss.weight(r)), now, taken)
 
 
-def _curvature(jacobian: np.ndarray, r: np.ndarray, weights: np.ndarray, loss: Loss) -> np.ndarray:
+def _curvature(jacobian: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
     """Gauss-Newton approximation of the Hessian, the prior's identity included."""
-    scaled = jacobian * (weights * loss.weight(r))[:, None]
-    return scaled.T @ jacobian + np.eye(jacobian.shape[1])
+    return (jacobian * row_weights[:, None]).T @ jacobian + np.eye(jacobian.shape[1])
+
+
+def _damped(jacobian: np.ndarray, row_weights: np.ndarray) -> Callable[[np.ndarray, float], np.ndarray]:
+    """What solves the damped curvature for a gradient: among the unknowns, or among the rows where those are fewer.
+
+    With A = sqrt(W) J and a = 1 + damping: (a I + A'A)^-1 g = (g - A' (a I + A A')^-1 A g) / a (Woodbury).
+    """
+    scaled = (jacobian * np.sqrt(row_weights)[:, None])[row_weights > 0]
+    if len(scaled) >= scaled.shape[1]:
+        curvature, identity = scaled.T @ scaled, np.eye(scaled.shape[1])
+        return lambda gradient, damping: np.linalg.solve(curvature + (1.0 + damping) * identity, gradient)
+    square, identity = scaled @ scaled.T, np.eye(len(scaled))
+
+    def solved(gradient: np.ndarray, damping: float) -> np.ndarray:
+        of_rows = np.linalg.solve(square + (1.0 + damping) * identity, scaled @ gradient)
+        return (gradient - scaled.T @ of_rows) / (1.0 + damping)
+
+    return solved

@@ -1,0 +1,174 @@
+"""Who reads what: the producers of each operator of a workload, which lists its operators in turn.
+
+A workload does not say it. What it says is followed: a norm opens a branch of the stream, a residual closes it and is
+the stream from then on; a product reads what has its size (the norm's output where it keeps that, or where an earlier
+product keeps its input); attention, products of activations and the loss gather what nobody has read. The encoder's
+output goes to the decoder's cross attention. Tensors are known by rows and columns of the undivided model.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from costmodel.inputs import Block, Kind, Module, Op, Role, Workload, whole
+from costmodel.semantics import Scalar
+
+Shape = tuple[Scalar, Scalar]
+"""Rows and columns for one sequence."""
+
+Made = tuple[str, Shape]
+"""An activation by the name of its operator."""
+
+_GATHERING = (Kind.ATTENTION, Kind.PRODUCT, Kind.LOSS)
+_BOTH = 3.0  # touches of an element by a sum of two tensors
+_ASIDE = "decoder embedding"  # the stream that waits for the decoder
+_ACROSS = ("cross attention key value", "encoder final")  # what reads the encoder's stream
+
+
+class Step(NamedTuple):
+    """An operator of one layer in one forward pass: `layer` names its weights, `name` itself."""
+
+    name: str
+    layer: str
+    block: Block
+    op: Op
+    reads: tuple[Made, ...]
+    trained: bool  # the last forward pass, which keeps activations
+
+
+class _Known(NamedTuple):
+    """What has been written so far. Newest come last."""
+
+    unread: dict[str, Made]
+    newest: dict[Shape, Made]
+    norms: dict[Shape, Made]
+    openings: dict[Shape, Made]  # norms at the head of the branches that no residual has closed
+    streams: dict[Shape, Made]
+    ends: dict[str, Made]  # the newest stream of each block
+    aside: dict[str, Made]
+
+
+def steps(workload: Workload) -> Iterator[Step]:
+    """Every forward operator of one microbatch, in the order of the model, with what it reads."""
+    known = _Known({}, {}, {}, {}, {}, {}, {})
+    passes = max(int(block.forwards) for block in workload.blocks)
+    for number in range(passes):
+        for block in workload.blocks:
+            if number < passes - int(block.forwards):
+                continue
+            if any(op.name.startswith(_ACROSS[0]) for op in block.ops):
+                known.streams.update((made[1], made) for made in known.aside.values())
+                known.aside.clear()
+            for repeat in range(int(block.repeats)):
+                layer = f"{block.name} {repeat}"
+                before = f"pass {number}, " if number < passes - 1 else ""
+                yield from _layer(f"{before}{layer}", layer, block, known, number == passes - 1)
+
+
+def _layer(name: str, layer: str, block: Block, known: _Known, trained: bool) -> Iterator[Step]:
+    for op in block.ops:
+        inside, reads = bool(known.openings and known.unread) and not _heads(op), _reads(op, block, known)
+        written = (f"{name}/{op.name}", shape_of(op))
+        yield Step(written[0], layer, block, op, tuple(dict.fromkeys(reads)), trained)
+        for each in reads:
+            known.unread.pop(each[0], None)
+        _note(written, op, block, known)
+        if op.kind == Kind.NORM and not inside and not op.name.startswith(_ACROSS):
+            known.openings[written[1]] = written
+
+
+def shape_of(op: Op) -> Shape:
+    """Rows and columns of what an operator writes."""
+    groups = whole(op.groups)
+    if op.kind == Kind.ATTENTION:
+        return whole(op.rows), groups * whole(op.inner)
+    return whole(op.rows) * (groups if op.kind in (Kind.MATMUL, Kind.PRODUCT) else 1), whole(op.columns)
+
+
+def _note(written: Made, op: Op, block: Block, known: _Known) -> None:
+    name, shape = written
+    known.newest[shape] = written
+    if op.kind == Kind.NORM:
+        known.norms.pop(shape, None)
+        known.norms[shape] = written
+    if op.name.startswith(_ASIDE):
+        known.aside.clear()
+        known.aside[name] = written
+    elif _closes(op):
+        known.streams[shape] = known.ends[block.name] = written
+        known.openings.clear()
+    elif not op.name.startswith(_ACROSS[1]):
+        known.unread[name] = written
+
+
+def _heads(op: Op) -> bool:
+    """Whether a norm keeps the input of a whole layer."""
+    return any(kept.role == Role.INPUT for kept in op.saved)
+
+
+def _closes(op: Op) -> bool:
+    """Whether an operator is a residual: the sum of a branch and the stream."""
+    return op.kind == Kind.MEMORY and op.touches_forward == _BOTH
+
+
+def _reads(op: Op, block: Block, known: _Known) -> list[Made]:
+    shape, waiting = shape_of(op), list(known.unread.values())
+    if op.name.startswith((_ASIDE, *_ACROSS)):
+        others = [made for name, made in known.ends.items() if name != block.name][:1]
+        return (list(known.aside.values()) if op.name.startswith(_ASIDE) else others) or [_outside(op, shape)]
+    if op.kind == Kind.MATMUL:
+        return [_product_input(op, known)]
+    if op.kind == Kind.LOOKUP:
+        return [_outside(op, (whole(op.rows), 1))]
+    if op.kind == Kind.NORM:
+        return _opening(op, shape, known)
+    if op.kind in _GATHERING or _closes(op):
+        return waiting + ([known.streams[shape]] if _closes(op) and shape in known.streams else [])
+    return _alone(op, shape, waiting, known)
+
+
+def _alone(op: Op, shape: Shape, waiting: list[Made], known: _Known) -> list[Made]:
+    """What neither opens a branch nor closes it reads what waits with its size, or else all that waits."""
+    if op.kind == Kind.MEMORY and op.parameters:
+        return [_outside(op, shape)]
+    rows = [made for made in waiting if made[1][0] == shape[0]] if op.kind == Kind.ACTIVATION else []
+    if rows or op.kind == Kind.SYNC and shape in known.newest:
+        return rows or [known.newest[shape]]
+    alike = [made for made in waiting if made[1] == shape]
+    return alike[-1:] or waiting + list(known.norms.values())[-1:] or [_outside(op, shape)]
+
+
+def _product_input(op: Op, known: _Known) -> Made:
+    """What has its size: a norm's output where that is what it keeps, the branch's head where it keeps nothing."""
+    shape = (whole(op.rows) * whole(op.groups), whole(op.inner))
+    tables = [known.newest]
+    if not op.saved or op.saved[0].module == Module.NORMS:
+        tables = [known.norms, *tables] if op.saved else [known.openings, known.norms, *tables]
+    for table in tables:
+        if shape in table:
+            return table[shape]
+    wide = [made for made in reversed(known.norms.values()) if made[1][1] >= shape[1]]
+    return [*wide, *reversed(known.unread.values()), _outside(op, shape)][0]
+
+
+def _opening(op: Op, shape: Shape, known: _Known) -> list[Made]:
+    """A norm inside a branch reads what stands before it; others the stream, with what was added to it since.
+
+    At the head of the first layer what it reads becomes the stream.
+    """
+    waiting = list(known.unread.values())
+    if known.openings and waiting and not _heads(op):
+        return waiting[-1:]
+    found = [known.streams[shape]] if shape in known.streams else []
+    found += [made for made in waiting if made[1] == shape]
+    if not found:
+        alone = [*waiting, *known.streams.values()] if len(known.streams) < 2 else []  # patches that are merged
+        found = [made for made in alone if made[1][0] * made[1][1] == shape[0] * shape[1]][-1:]
+        found = found or [_outside(op, shape)]
+    if _heads(op):
+        known.streams.setdefault(shape, found[0])
+    return found
+
+
+def _outside(op: Op, shape: Shape) -> Made:
+    """What comes from the data set, or is only counted by one of its readers."""
+    return f"input of {op.name}", shape

@@ -1,0 +1,37 @@
+"""One figure: days to the loss by budget, one choice after the other, and all together."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optimize.report import PALETTE, files_of
+
+_WAYS = {
+    "one after the other": lambda row: row["in_turn"],
+    "together, real parts": lambda row: row["together"]["real_parts"],
+    "together, rates of any size": lambda row: row["together"]["any_rates"],
+}
+
+
+def draw(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """Write `days`, as PNG and SVG."""
+    for name, content in files_of({"days": lambda: _days(rows)}).items():
+        (folder / name).write_bytes(content)
+
+
+def _days(rows: Sequence[Mapping[str, Any]]) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.4, 3.6), layout="constrained")
+    axes, place = figure.add_subplot(), np.arange(len(rows))
+    for number, (label, of) in enumerate(_WAYS.items()):
+        days = [np.nan if of(row) is None else of(row)["days"] for row in rows]
+        bars = axes.bar(place + 0.27 * (number - 1), days, 0.25, color=PALETTE[number], label=label)
+        axes.bar_label(bars, ["" if np.isnan(each) else f"{each:.3g}" for each in days], fontsize=7, padding=1)
+    labels = [f"{row['budget_usd'] / 1e6:,.0f} M USD\nloss {row['target']['loss']:g}" for row in rows]
+    axes.set_xticks(place, labels)
+    axes.set(yscale="log", ylabel="days to the loss")
+    axes.legend()
+    return figure

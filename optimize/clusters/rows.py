@@ -1,0 +1,166 @@
+"""Bounds of tangents within the limits, and with them the rows of degrees of every count of accelerators at once."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from optimize.clusters.progress import ROWS, Cell, Open, Progress
+from optimize.hardware import bytes_of_rows, dual_bound, largest_alone, project, tangents_of_rows
+from optimize.lattice import LARGEST, Families, lattice_of_rows, with_microbatches
+from optimize.question import RATES, Left, Tangents
+
+TOGETHER = 16_000  # rows without microbatches that are bounded at once
+DEADLINE_ROUNDS = 7  # of the multiplier of a deadline
+Rows = Mapping[str, np.ndarray]
+
+
+def open_counts(progress: Progress, rows: Rows) -> None:
+    """Dismiss the counts whose products alone take longer than the best answer, and bound the rows of all others."""
+    above = {count: bound for count, bound in progress.unseen.items() if bound >= progress.cut}
+    progress.dismiss(np.array(list(above.values())))
+    progress.unseen = {count: bound for count, bound in progress.unseen.items() if count not in above}
+    counts, sizes = np.unique(rows["accelerators"], return_counts=True)
+    size_of = dict(zip(counts.tolist(), sizes.tolist(), strict=True))
+    here = 1.0 if progress.best is None else progress.best.cell.accelerators
+    nearest_first = np.array(sorted(progress.unseen, key=lambda count: (abs(np.log(count / here)), count)), int)
+    groups = np.cumsum([size_of[count] for count in nearest_first.tolist()]) // TOGETHER
+    for number in np.unique(groups):
+        own = nearest_first[groups == number]
+        chosen = np.isin(rows["accelerators"], own)
+        _open_rows(progress, {name: column[chosen] for name, column in rows.items()})
+        progress.unseen = {count: bound for count, bound in progress.unseen.items() if count not in own}
+
+
+def _open_rows(progress: Progress, rows: Rows) -> None:
+    """Bound all plans of some rows of `rows_of_counts`, and open the rows that are left."""
+    problem, fixed = progress.problem, {**progress.problem.fixed, "domain": progress.problem.domain}
+    rows = with_microbatches(rows, problem.job.workload, problem.fixed)
+    rough = _roughly(progress, rows)
+    likely = np.flatnonzero((rough < progress.cut) & np.isfinite(rough))
+    progress.dismiss(rough[(rough >= progress.cut) & np.isfinite(rough)])
+    if not len(likely):
+        return
+    rows = {name: column[likely] for name, column in rows.items()}
+    log_bound, y = _bounds(progress, rows)
+    progress.dismiss(log_bound[(log_bound >= progress.cut) & np.isfinite(log_bound)])
+    inside, parts = _domains_of(progress, rows["accelerators"]), []
+    for size in np.unique(inside):
+        chosen = np.flatnonzero((inside == size) & (log_bound < progress.cut) & np.isfinite(log_bound))
+        own = {name: column[chosen] for name, column in rows.items()}
+        plans = Families(lattice_of_rows(problem.job.workload, problem.machine, fixed, own, int(size)))
+        cell = Cell(problem, own["accelerators"])
+        parts.append(Open(cell, plans, ROWS, np.arange(len(chosen)), log_bound[chosen], y[chosen]))
+    progress.open = [*progress.open, *parts]
+
+
+def _roughly(progress: Progress, rows: Rows) -> np.ndarray:
+    """What no plan of each row is below where its tangent falls to the best corner of the box of rates."""
+    problem, accelerators = progress.problem, rows["accelerators"]
+    best = np.full(len(accelerators), -np.inf)
+    for places, place in _places(progress, accelerators):
+        progress.evaluations += len(accelerators)
+        least = np.full(len(accelerators), np.inf)
+        for chosen, step in tangents_of_rows(problem, rows, places, place):
+            cell = Cell(problem, accelerators[chosen])
+            have = cell.left(np.zeros(len(chosen)))
+            at = cell.tangents(step, have)
+            bound = np.where(have.usd > 0, at.log_value + drop_of(cell, have, at), np.inf)
+            least[chosen] = np.minimum(least[chosen], bound)
+        best = np.maximum(best, least)
+    return best
+
+
+def _domains_of(progress: Progress, accelerators: np.ndarray) -> np.ndarray:
+    """The size of the least domain that holds each count; `LARGEST` where none but the cluster does."""
+    sizes = sorted({int(tier.usable_size) for tier in progress.problem.machine.tiers[:-1]})
+    return np.array([*sizes, LARGEST])[np.searchsorted(sizes, accelerators)]
+
+
+def _places(progress: Progress, accelerators: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rates where tangents are taken, for each octave of counts, and the octave of each count.
+
+    Where the objective has a price, the best hardware may have none of what another plan lives on (a network), and a
+    tangent there says nothing of it: rates in the middle of their ranges follow.
+    """
+    problem, (low, high) = progress.problem, progress.problem.ends
+    octaves, which = np.unique(np.log2(accelerators).astype(int), return_inverse=True)
+    cells = [Cell(problem, round(1.4 * 2.0**octave)) for octave in octaves]
+    middle = 0.5 * (low + high)
+    start = middle if progress.best is None and progress.relaxed is None else progress.place()
+    starts = [start] if problem.fill else [start, middle, 0.5 * (middle + high)]
+    return [(np.stack([reference(cell, start) for cell in cells]), which.ravel()) for start in starts]
+
+
+def _bounds(progress: Progress, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """What no plan of each row is below on any hardware, and the rates where the tangent is least."""
+    problem, n = progress.problem, len(rows["tensor"])
+    need_bytes, by_switches = bytes_of_rows(problem, rows), {}
+    for places, place in _places(progress, rows["accelerators"]):
+        for number, (chosen, step) in enumerate(tangents_of_rows(problem, rows, places, place)):
+            progress.evaluations += len(chosen)
+            cell = Cell(problem, rows["accelerators"][chosen])
+            least, y = by_switches.setdefault(number, (np.full(n, np.inf), np.zeros((n, len(RATES)))))
+            have = cell.left(need_bytes[chosen])
+            at = cell.tangents(step, have)
+            bound, where = bound_of(cell, have, at)
+            bound = np.where(have.usd > 0, bound, np.inf)
+            better = np.isinf(least[chosen]) | (bound > least[chosen])
+            least[chosen] = np.where(better, bound, least[chosen])
+            y[chosen] = np.where(better[:, None], where, y[chosen])
+    log_bounds = np.stack([bound for bound, _ in by_switches.values()])
+    y, least = np.stack([y for _, y in by_switches.values()]), log_bounds.argmin(axis=0)
+    return log_bounds.min(axis=0), y[least, np.arange(n)]
+
+
+def reference(cell: Cell, y: np.ndarray) -> np.ndarray:
+    """Rates like `y` for a cell: on the limits, where more hardware is never worse."""
+    have = cell.left(np.array([0.25 * cell.problem.most_hbm_bytes]))
+    return project(cell.problem, have, y[None], cell.problem.fill)[0]
+
+
+def bound_of(cell: Cell, have: Left, at: Tangents) -> tuple[np.ndarray, np.ndarray]:
+    """What no hardware is below, for each plan, and where."""
+    log_value, y = dual_bound(cell.problem, have, at)
+    if cell.log_deadline is not None and len(y):
+        log_value, y = _in_time(cell, have, at, (log_value, y))
+    return log_value + cell.log_count, y
+
+
+def _in_time(
+    cell: Cell, have: Left, at: Tangents, known: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of hardware that meets the deadline: the tangent of the seconds weighs more by a multiplier.
+
+    Seconds are convex in the logarithms of the rates, so every multiplier gives a bound; the one at which the tangent
+    just meets the deadline gives most (by bisection of its logarithm).
+    """
+    (log_value, y), deadline = known, cell.log_deadline
+    log_s, steep = (at.log_value, at.slopes) if at.log_s is None or at.s_slopes is None else (at.log_s, at.s_slopes)
+    assert deadline is not None
+
+    def late(y: np.ndarray) -> np.ndarray:
+        """Whether even the tangent of the seconds is above the deadline."""
+        return log_s + (steep * (y - at.y)).sum(-1) > deadline
+
+    least, most = np.full(len(y), -5.0), np.full(len(y), 5.0)
+    y = np.where(late(y)[:, None], at.y, y)
+    for _ in range(DEADLINE_ROUNDS):
+        middle = 0.5 * (least + most)
+        more = np.exp(middle)
+        weighed = at._replace(
+            log_value=at.log_value + more * (log_s - deadline), slopes=at.slopes + more[:, None] * steep
+        )
+        value, where = dual_bound(cell.problem, have, weighed)
+        is_late = late(where)
+        log_value = np.maximum(log_value, value)
+        y = np.where(is_late[:, None], y, where)
+        least, most = np.where(is_late, middle, least), np.where(is_late, most, middle)
+    return log_value, y
+
+
+def drop_of(cell: Cell, have: Left, at: Tangents) -> np.ndarray:
+    """By how much a tangent falls to the best corner of its box: cheap, and loose."""
+    low, _ = cell.problem.ends
+    highest = largest_alone(cell.problem, np.maximum(have.usd, 1e-300), have.watt)
+    cheapest = at.share * np.log(cell.problem.money.price(np.broadcast_to(low, at.y.shape), have)) + cell.log_count
+    return np.minimum(at.slopes * (highest - at.y), at.slopes * (low - at.y)).sum(-1) + cheapest

@@ -1,0 +1,123 @@
+r"""Lower bounds of rows of degrees over all hardware, by a tangent each: millions of plans at a time.
+
+No schedule ends before every stage has passed all microbatches (`plans.least_step_s`), and what a layer takes for one
+depends on few of the degrees: tensor, context, microbatch and the two of experts. So the seconds of layers and of both
+ends are found once for each of those with their slopes by the rates, in dual numbers, at a few places; every row of
+every count is a sum of them. Traffic beyond an innermost domain grows with the count: it is taken as on the least
+of each octave.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from costmodel import Exact, as_floats
+from costmodel.evaluators import SUBGRADIENT, Dual
+from costmodel.formulas import counts, hardware_of, operators_s, stages, timing, with_hardware
+from costmodel.inputs import SCHEDULES, PlanPoint, layers
+from optimize.lattice import distinct, fill_of_rows, points_of_rows, switches_of_rows
+from optimize.plans import cheapest, least_bytes, least_step_s, may_go_both_ways
+from optimize.question import RATES, Problem, Tangents
+
+Rows = Mapping[str, np.ndarray]
+"""Degrees of rows of any counts, and their `accelerators`."""
+_KEYS = ("tensor", "context", "expert", "expert_tensor", "microbatch")
+_EXACT = Exact(np)
+
+
+def bytes_of_rows(problem: Problem, rows: Rows) -> np.ndarray:
+    """Bytes of HBM below which no plan of a row needs."""
+    workload, machine = problem.job.workload, problem.machine
+    point = points_of_rows(workload, machine, problem.fixed, rows)
+    return np.broadcast_to(least_bytes(workload, machine.stack, cheapest(point, 1.0, 1.0)), len(rows["tensor"]))
+
+
+def tangents_of_rows(
+    problem: Problem, rows: Rows, places: np.ndarray, place: np.ndarray
+) -> Iterator[tuple[np.ndarray, Tangents]]:
+    """For each pair of switches, the rows that may have it and tangents below the seconds of a step of all their plans.
+
+    `places` are logarithms of rates, `place` says at which of them a row's tangent is taken.
+    """
+    workload, machine = problem.job.workload, problem.machine
+    octave = np.log2(rows["accelerators"]).astype(int)
+    first, which = distinct([*(rows[name] for name in _KEYS), octave, place])
+    own = {name: rows[name][first] for name in rows} | {"accelerators": 2 ** octave[first]}
+    ones = np.ones(len(first), int)
+    point = points_of_rows(workload, machine, problem.fixed, {**own, "pipeline": ones, "data": ones})
+    y, extra = places[place[first]], points_of_rows(workload, machine, problem.fixed, rows)
+    fill = fill_of_rows(workload, machine, problem.fixed, rows)
+    for parallel, ring, kept in switches_of_rows(workload, machine, problem.fixed, rows):
+        if kept.any():
+            chosen = np.flatnonzero(kept)
+            parts = _stages(problem, cheapest(point, parallel, ring), y)
+            of = _Chosen(chosen, which[chosen], fill[chosen], places[place[chosen]])
+            yield chosen, _tangents(problem, parts, extra, of)
+
+
+class _Chosen(NamedTuple):
+    chosen: np.ndarray
+    which: np.ndarray  # of the keys each has
+    fill: np.ndarray
+    y: np.ndarray
+
+
+def _stages(problem: Problem, point: PlanPoint, y: np.ndarray) -> list[Any]:
+    """Seconds of one microbatch in all layers, and what the first and the last stage have beyond them; where the
+    objective is paid for busy units, also what those of operators draw."""
+    at = [Dual(rate, {name: rate}) for name, rate in zip(RATES, np.exp(y).T, strict=True)]
+    machine = with_hardware(
+        problem.machine, dataclasses.replace(hardware_of(problem.machine), **dict(zip(RATES, at, strict=True)))
+    )
+    point = dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=1.0))  # as it may be both ways
+    counted = counts(as_floats(problem.job.workload), point, _EXACT)
+    times, loads = timing(counted, point, machine, SUBGRADIENT), problem.loads
+    pipe = stages(counted, times, point)
+    parts = [pipe.plain.seconds - machine.stack.microbatch_s, pipe.first.seconds, pipe.last.seconds]
+    if loads is None:
+        return parts
+    compute_s, hbm_s = operators_s(counted, times, point, machine)
+    return [*parts, loads[1] * compute_s + loads[2] * hbm_s]
+
+
+def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chosen") -> Tangents:
+    """Of some rows of `point`, from the parts of their keys."""
+
+    def of(column: Any) -> Any:
+        return np.broadcast_to(column, len(np.atleast_1d(point.tensor)))[rows.chosen]
+
+    workload, stack, p = problem.job.workload, problem.machine.stack, of(point.pipeline)
+    layers_s, first_s, last_s, *drawn_s = (_taken(part, rows.which) for part in parts)
+    layer_s = layers_s * (1.0 / layers(workload))
+    m = workload.batch / (of(point.data) * of(point.microbatch))
+    stages_s = (
+        layers_s * (1.0 / p) + stack.microbatch_s,
+        first_s + layer_s * of(point.extra_layers_first),
+        layer_s * of(point.extra_layers_middle),
+        last_s + layer_s * of(point.extra_layers_last),
+    )
+    both_ways = may_go_both_ways(list(SCHEDULES.values()), p, m)
+    step_s = least_step_s(stages_s, p, m, both_ways, SUBGRADIENT)
+    step_s = SUBGRADIENT.maximum(step_s, stages_s[0] * (m + rows.fill)) + stack.step_s
+    nothing = np.zeros(len(p))
+    at = Tangents(*_logarithms(step_s), rows.y, nothing, nothing)
+    if problem.loads is None:
+        return at
+    log_drawn, drawn_slopes = _logarithms(problem.loads[0] * step_s + (m / p) * drawn_s[0])
+    return at._replace(log_drawn=log_drawn, drawn_slopes=drawn_slopes)
+
+
+def _logarithms(seconds: Dual) -> tuple[np.ndarray, np.ndarray]:
+    slopes = [np.broadcast_to(seconds.parts.get(name, 0.0) / seconds.value, len(seconds.value)) for name in RATES]
+    return np.log(seconds.value), np.stack(slopes, -1)
+
+
+def _taken(part: Any, which: np.ndarray) -> Dual:
+    """A number of each key as one of each row. (What no rate enters is a plain number.)"""
+    if not isinstance(part, Dual):
+        return Dual(np.broadcast_to(part, np.max(which, initial=0) + 1)[which], {})
+    return Dual(
+        part.value[which], {name: np.broadcast_to(d, part.value.shape)[which] for name, d in part.parts.items()}
+    )

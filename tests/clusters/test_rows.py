@@ -1,0 +1,83 @@
+"""Rows of degrees of all counts at once: the same plans as count by count, and bounds below every one of them."""
+
+import numpy as np
+import pytest
+
+from costmodel.pytree import as_floats
+from costmodel.specs.loading import load_cluster, load_curves
+from optimize.clusters import one_job
+from optimize.clusters.counts import cells, rows_of
+from optimize.clusters.progress import Progress
+from optimize.clusters.rows import open_counts
+from optimize.clusters.screening import tangents_of
+from optimize.hardware.rows import bytes_of_rows, tangents_of_rows
+from optimize.lattice.counts import with_microbatches
+from optimize.lattice.enumeration import lattice
+from optimize.question.asked import design_problem
+from optimize.question.clusters import sized
+from optimize.question.objective import Limits, Objective
+from optimize.question.problem import Problem
+from optimize.question.quantities import Job
+from tests.support.builders import small_decoder, small_moe
+
+WORKLOADS = {"dense": small_decoder(layers=7, batch=24), "experts": small_moe(batch=16)}
+FIXED = {"context": frozenset({1, 2}), "zero_stage": frozenset({1, 3}), "microbatch": 1, "recompute_share": 1.0}
+
+
+def asked(name: str) -> Problem:
+    job, limits = Job(workload=WORKLOADS[name], tokens=1e9), Limits(accelerators=32)
+    known = {"jobs": (job,), "limits": limits, "objective": Objective.cost, "fixed": FIXED}
+    return design_problem(load_cluster("h100"), load_curves(), **known)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_rows_hold_the_plans_of_every_count(name):
+    problem, together = asked(name), {}
+    progress, rows = Progress(problem), rows_of(problem)
+    progress.unseen = one_job._by_count(cells(problem, rows))
+    open_counts(progress, rows)
+    for part in progress.open:
+        plans = part.families.lattice
+        for row, count in zip(part.indices, part.cell.accelerators, strict=True):
+            start = int(plans.ends[row - 1]) if row else 0
+            own = together.setdefault(int(count), set())
+            own.update(str(plans.plan(number)) for number in range(start, int(plans.ends[row])))
+    for count in (1, 4, 8, 24):
+        whole = lattice(problem.job.workload, sized(problem.machine, count), {**FIXED, "domain": 8}, every_shard=False)
+        expected = {str(whole.plan(number)) for number in range(len(whole))}
+        assert together.get(count, set()) == expected, count
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("count", [8, 24])
+def test_no_plan_is_below_the_tangent_of_its_row(name, count):
+    problem, generator = asked(name), np.random.default_rng(count)
+    workload = as_floats(problem.job.workload)
+    low, high = problem.ends
+    whole = lattice(workload, sized(problem.machine, count), {**FIXED, "domain": 8}, every_shard=False)
+    rows = {key: column[rows_of(problem)["accelerators"] == count] for key, column in rows_of(problem).items()}
+    rows = with_microbatches(rows, workload, FIXED)
+    places = low + (high - low) * generator.random((3, 4))
+    place = generator.integers(3, size=len(rows["tensor"]))
+    chosen = generator.choice(len(whole), min(len(whole), 4000), replace=False)
+    here = low + (high - low) * generator.random((len(chosen), 4))
+    step = tangents_of(workload, problem.machine, whole.points(chosen, np.float64), here, problem.loads)
+    keys = [tuple(row) for row in zip(*(rows[name] for name in whole.rows), strict=True)]
+    number, of_plan = {key: i for i, key in enumerate(keys)}, whole.select(chosen)[0]
+    row = np.array([number[tuple(column[i] for column in whole.rows.values())] for i in of_plan])
+    assert step.log_drawn is not None
+    least, least_drawn = np.full((2, len(chosen)), np.inf)
+    for some, at in tangents_of_rows(problem, rows, places, place):
+        where = np.full(len(rows["tensor"]), -1)
+        where[some] = np.arange(len(some))
+        has = where[row] >= 0
+        own, moved = where[row][has], here[has] - at.y[where[row][has]]
+        assert at.log_drawn is not None
+        assert at.drawn_slopes is not None
+        least[has] = np.minimum(least[has], at.log_value[own] + (at.slopes[own] * moved).sum(-1))
+        drawn = at.log_drawn[own] + (at.drawn_slopes[own] * moved).sum(-1)
+        least_drawn[has] = np.minimum(least_drawn[has], drawn)
+    assert np.isfinite(least).all()
+    assert np.all(step.log_value >= least - 1e-12)
+    assert np.all(step.log_drawn >= least_drawn - 1e-12)
+    assert np.all(step.peak_bytes >= bytes_of_rows(problem, rows)[row] * (1 - 1e-12))

@@ -1,0 +1,103 @@
+"""The dataflow of a workload: its sums are those of the counts and of published formulas; who reads what, by hand."""
+
+import dataclasses
+import math
+import random
+
+import pytest
+
+from costmodel.exact import Exact
+from costmodel.formulas.counts import counts
+from costmodel.graph import build, total_amounts
+from costmodel.graph.views import dependencies
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
+from costmodel.inputs.workload import active_parameters, model_flop
+from costmodel.models.evoformer import evoformer
+from costmodel.specs import violations
+from tests.support.builders import cluster, small_decoder
+from tests.support.small_workloads import FAMILIES as SMALL
+
+MATH = Exact(math)
+
+
+def counted(block, name):
+    """One of the sums over operators, of one block of the counts."""
+    passes = block.forwards
+    forward = sum(m.flop for m in block.matmuls) + sum(a.flop for a in block.attentions)
+    trained = sum((1 + m.trained) * m.flop for m in block.matmuls) + 2 * sum(a.flop for a in block.attentions)
+    operands = [m.operand_bytes for m in block.matmuls] + [a.operand_bytes for a in block.attentions]
+    back = sum((1 + m.trained) * m.operand_bytes for m in block.matmuls) + sum(
+        a.operand_bytes for a in block.attentions
+    )
+    moved = [m.forward_bytes for m in block.memories], [m.backward_bytes for m in block.memories]
+    both = block.exchange_bytes + block.gather_bytes
+    return {
+        "flop": passes * forward + trained,
+        "moved_bytes": passes * (sum(operands) + sum(moved[0])) + back + sum(moved[1]),
+        "parameters": block.parameters + block.expert_parameters,
+        "payload_bytes": passes * (block.sync_bytes + both) + block.backward_sync_bytes + both,
+        "kept_bytes": block.saved.input + block.saved.core + block.saved.rest,
+    }[name]
+
+
+def random_plans(workload, number):
+    """Legal plans of up to 16 accelerators."""
+    rng, found = random.Random(0), []
+    machine = cluster(16)
+    while len(found) < number:
+        degrees = {name: rng.choice((1, 2, 4)) for name in ("tensor", "context", "data", "expert", "expert_tensor")}
+        plan = Plan(
+            **degrees,
+            microbatch=rng.choice((1, 2)),
+            sequence_parallel=rng.random() < 0.5,
+            context_kind=rng.choice(("ring", "all_to_all")),
+            attention=rng.choice(("unfused", "flash_2")),
+            precision=rng.choice(("bf16", "fp8_tensor")),
+        )
+        machine = dataclasses.replace(machine, accelerators=plan.accelerators)
+        if not violations(plan, workload, machine):
+            found.append((plan, embed(plan, workload, 8.0)))
+    return found
+
+
+FAMILIES = SMALL | {"evoformer": evoformer(layers=2, sequences=8, residues=16, batch=16, hidden=32, recycles=2)}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_sums_are_those_of_the_counts(name):
+    """For every family and random legal plans: FLOP, bytes, parameters, payloads, what is kept."""
+    workload = FAMILIES[name]
+    for plan, point in random_plans(workload, 6):
+        found = total_amounts(build(workload, point).operators, point)
+        blocks = counts(workload, point, MATH).blocks
+        for each, value in found.items():
+            expected = sum(block.repeats * counted(block, each) for block in blocks)
+            assert value == pytest.approx(expected, rel=1e-12), (each, str(plan))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_undivided_it_has_the_published_flop_and_parameters(name):
+    """6 N D and the attention, of all sequences; whole sizes are integers, so these are exact."""
+    workload = dataclasses.replace(FAMILIES[name], expert_imbalance=1.0)
+    point = embed(Plan(attention="flash_2"), workload, 8.0)
+    found = total_amounts(build(workload, point).operators, point)
+    assert found["flop"] == pytest.approx(model_flop(workload), rel=1e-14)
+    if name in ("dense", "evoformer", "swin"):
+        assert found["parameters"] == active_parameters(workload)
+
+
+def test_a_layer_reads_what_it_should():
+    """By hand: the stream branches at each norm and closes at each residual; gradients come in as many parts."""
+    workload = small_decoder(layers=1)
+    point = embed(Plan(), workload, 8.0)
+    operators = build(workload, point).operators
+    names = [operator.name.removeprefix("layer 0/") for operator in operators]
+    edges = {(names[each.producer], names[each.consumer]) for each in dependencies(operators)}
+    assert {a for a, b in edges if b == "attention residual"} == {"attention sync", "embedding 0/embedding sync"}
+    assert {a for a, b in edges if b == "ffn residual"} == {"ffn sync", "attention residual"}
+    assert {a for a, b in edges if b == "ffn up, W"} == {"activation, B", "ffn up"}
+    assert {a for a, b in edges if b == "attention out, B"} == {"attention sync, B"}
+    assert {a for a, b in edges if b == "attention residual, B"} == {"ffn norm, B", "ffn residual, B"}
+    (norm,) = (operator for operator in operators if operator.name == "layer 0/ffn norm, B")
+    assert norm.writes[0].part[1] == 2

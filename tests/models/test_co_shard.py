@@ -1,0 +1,67 @@
+"""Pieces in turn: the same work, parameters and payloads, a share of the memory at a time, as the graph plays it."""
+
+import dataclasses
+import math
+
+import pytest
+
+from costmodel import evaluate
+from costmodel.exact import Exact
+from costmodel.formulas.counts import counts
+from costmodel.inputs.embedding import embed
+from costmodel.inputs.plan import Plan
+from costmodel.inputs.workload import model_flop, parameters
+from costmodel.models.co_shard import co_sharded
+from tests.support.builders import cluster, small_decoder
+from tests.support.small_workloads import FAMILIES
+
+MATH = Exact(math)
+WORKLOAD = small_decoder(layers=4, key_value_heads=8, sequence=1024)
+PLAN = Plan(data=4, tensor=2, recompute="full", attention="unfused", domain=8)
+
+
+@pytest.mark.parametrize("name", ["dense", "encoder-decoder", "swin"])
+def test_the_work_is_the_same(name):
+    whole = FAMILIES[name]
+    cut = co_sharded(whole, 2)
+    assert (parameters(cut), model_flop(cut)) == (parameters(whole), model_flop(whole))
+    point = embed(Plan(tensor=1, data=8, sequence_parallel=False), whole, 8.0)
+    sums = []
+    for each in (whole, cut):
+        blocks = counts(each, point, MATH).blocks
+        sums.append(
+            [
+                sum(b.repeats * getattr(b, n) for b in blocks)
+                for n in ("parameters", "sync_bytes", "backward_sync_bytes")
+            ]
+            + [sum(b.repeats * b.syncs for b in blocks)]
+        )
+    assert sums[0] == pytest.approx(sums[1])
+
+
+def test_a_piece_is_there_at_a_time():
+    """By hand: half of the scores, queries, keys and values of four heads of a layer, less in eight pieces."""
+    point = embed(PLAN, WORKLOAD, 8.0)
+    (layer,) = counts(WORKLOAD, point, MATH).layers
+    heads, tokens = 4, 1024
+    scores = 2 * heads * tokens**2
+    assert layer.saved.core == scores
+    rest, attention, feed = counts(co_sharded(WORKLOAD, 4), point, MATH).layers
+    assert attention.saved.core == scores / 4
+    assert attention.saved.rest == (2 * tokens * 3 * heads * 32 + 2 * tokens * heads * 32) / 4
+    assert feed.saved.rest == 2 * tokens * 3 * 512 / 4
+    assert rest.saved.input == layer.saved.input + 2 * 2 * tokens * 256
+
+
+def test_it_needs_less_memory_and_not_much_more_time():
+    large, machine = small_decoder(hidden=2048, ffn=8192, key_value_heads=8, sequence=4096), cluster(8)
+    whole, cut = (evaluate(each, machine, PLAN) for each in (large, co_sharded(large, 4)))
+    assert cut.memory.peak_bytes < whole.memory.peak_bytes
+    assert whole.step_s < cut.step_s < 1.1 * whole.step_s
+
+
+def test_pieces_that_do_not_divide_are_one_line():
+    with pytest.raises(ValueError, match="operator qkv cannot be cut into 3 pieces"):
+        co_sharded(WORKLOAD, 3)
+    assert co_sharded(WORKLOAD, 1).blocks == WORKLOAD.blocks
+    assert dataclasses.replace(co_sharded(WORKLOAD, 2, ("no such block",)), name="decoder").blocks == WORKLOAD.blocks
