@@ -65,7 +65,8 @@ class Tangents(NamedTuple):
 
     def each(self, change: Callable[[np.ndarray], np.ndarray]) -> "Tangents":
         """The same with every column changed."""
-        return Tangents(*(change(column) if isinstance(column, np.ndarray) else column for column in self))
+        columns: Any = [change(column) if isinstance(column, np.ndarray) else column for column in self]
+        return Tangents(*columns)
 
     def keep(self, chosen: np.ndarray) -> "Tangents":
         """Those of the chosen plans."""

@@ -35,7 +35,7 @@ def told(cluster, plan):
     case = found.economics.base
     steps = TOKENS / (MODEL.batch * MODEL.sequence)
     each = {"energy_j": case.joule_per_step, "cost_usd": case.usd_per_step, "carbon_g": case.carbon_g}
-    return {name: float(value) * steps for name, value in each.items()}
+    return {name: float(np.asarray(value, float)) * steps for name, value in each.items()}
 
 
 @pytest.mark.parametrize("key", KEYS)
