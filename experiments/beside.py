@@ -66,7 +66,7 @@ def shown(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, list | tuple):
-        return " to ".join(shown(each) for each in value)
+        return " to ".join(dict.fromkeys(shown(each) for each in value))  # ends that are the same are one number
     return value if isinstance(value, str) else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 

@@ -20,7 +20,7 @@ from experiments import pages, runner
 
 QUICK: Mapping[str, Sequence[str]] = {
     "speed": ("--quick",),
-    "search_quality": ("--quick",),
+    "search_quality": ("--quick", "--seconds", "10", "--clock", "cpu"),
     "calibrate_defaults": ("--no-leave-out",),
     "real_steps": ("--quick",),
 }

@@ -5,6 +5,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from rich.text import Text
+
 from experiments import beside
 from optimize.report import page
 
@@ -33,7 +35,7 @@ def of_all(ran: Iterable[tuple[ModuleType, Result, Path]], left_out: Mapping[str
     for module, result, folder in ran:
         results = result["results"]
         lines = results.get("beside", []) if isinstance(results, Mapping) else []
-        parts = [result["question"], *_answer(module, results), *_lines(lines), *_figures(folder)]
+        parts = [Text(result["question"], "bold"), *_answer(module, results), *_lines(lines), *_figures(folder)]
         sections.append((result["experiment"], [*parts, *_tables(module, results), *_asked(result)]))
     return page("Equipoise: all experiments", sections)
 

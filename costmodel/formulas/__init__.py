@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.collectives import Law as Law
     from costmodel.formulas.cost import Cost as Cost
     from costmodel.formulas.cost import Parts as Parts
+    from costmodel.formulas.cost import around as around
     from costmodel.formulas.cost import cost as cost
     from costmodel.formulas.cost import finished as finished
     from costmodel.formulas.cost import parts as parts
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.goodput import failures_per_s as failures_per_s
     from costmodel.formulas.goodput import interval_s as interval_s
     from costmodel.formulas.goodput import lost_share as lost_share
+    from costmodel.formulas.goodput import slow_share as slow_share
     from costmodel.formulas.memory import StageKind as StageKind
     from costmodel.formulas.memory import StageMemory as StageMemory
     from costmodel.formulas.memory import allocated_bytes as allocated_bytes

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from costmodel.graph.play import Task as Task
     from costmodel.graph.play import order as order
     from costmodel.graph.play import play as play
+    from costmodel.graph.priced import prices as prices
     from costmodel.graph.primitives import before as before
     from costmodel.graph.primitives import offload as offload
     from costmodel.graph.primitives import order_by as order_by
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from costmodel.graph.search import LIMITS as LIMITS
     from costmodel.graph.search import Placement as Placement
     from costmodel.graph.search import Unrolled as Unrolled
+    from costmodel.graph.search import chain as chain
     from costmodel.graph.search import in_order as in_order
     from costmodel.graph.search import placements as placements
     from costmodel.graph.search import repeat as repeat

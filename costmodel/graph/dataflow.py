@@ -123,14 +123,15 @@ def _input(made: Made, step: Step, lengths: dict[str, Length], written: dict[str
         outside = Length(_even(rows * point.microbatch), lengths["m"].own if rows == whole(op.rows) else rows)
         at = {"m": outside, "y": Length(columns, columns)}
         view = _view(f"{step.name} from outside", "m y", at, size_bytes)
-    if len(view.box) > 2 or rows != whole(op.rows) or op.groups and op.kind != Kind.ATTENTION:
-        return " ".join(f"x{place}^" for place in range(len(view.box))), view._replace(part=(0, 1))
+    sides = list(view.box)
+    if len(sides) > 2 or rows != whole(op.rows) or op.groups and op.kind != Kind.ATTENTION:
+        return " ".join(f"x{place}^" for place in range(len(sides))), view._replace(part=(0, 1))
     inner = {Kind.MATMUL: "k+", Kind.ATTENTION: "h", Kind.LOOKUP: "y^", Kind.PRODUCT: "y^"}
     second = inner.get(op.kind, "n^" if op.kind == Kind.NORM else "n")
     length = lengths.get(second.rstrip("+^"))
     if second == "k+" and columns != whole(op.inner):
         second = "y^"
-    box = (0, length.own) if length is not None and length.whole == columns else view.box[1]
+    box = (0, length.own) if length is not None and length.whole == columns else sides[-1]
     return f"m {second}", View(view.tensor, ((0, lengths["m"].own), box))
 
 

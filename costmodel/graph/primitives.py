@@ -1,17 +1,17 @@
 """Transform, place and order: three independent decisions about a dataflow, in any turn.
 
 Pieces of an operator stay on its device and in its order until they are placed or ordered anew; several may share a
-device. What waits for what follows from the views alone, and is derived when the plan is laid out (`laid_out`).
+device. What waits for what follows from the views alone, and is derived when the plan is played (`played`).
 Source: nnScaler's op-trans, op-assign and op-order (Lin et al. 2024).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from costmodel.exact import Exact
-from costmodel.graph.arranged import Arranged, arrange
+from costmodel.graph.arranged import arrange
 from costmodel.graph.dataflow import Dataflow
 from costmodel.graph.run import Costs, Run, run
 from costmodel.graph.views import Operator, View, meet
@@ -117,15 +117,7 @@ def offload(flow: Dataflow, where: Where) -> Dataflow:
     return _relisted(flow, changed, ahead, alone=True)
 
 
-class Laid(NamedTuple):
-    """A plan played out: the graph with its messages, and what each operator starts to hold and lets go."""
-
-    arranged: Arranged
-    costs: Costs
-    run: Run
-
-
-def played(flow: Dataflow, seconds: Callable[[Operator], float], message_s: Callable[[float], float]) -> Laid:
+def played(flow: Dataflow, seconds: Callable[[Operator], float], message_s: Callable[[float], float]) -> Run:
     """Play a plan: seconds of operators, and of a message of so many bytes between two devices.
 
     Raises a `ValueError` that names the operators where they wait for one another, or are ordered on two devices.
@@ -142,7 +134,7 @@ def played(flow: Dataflow, seconds: Callable[[Operator], float], message_s: Call
         taken_bytes=taken,
         freed_bytes=freed,
     )
-    return Laid(arranged, costs, run(arranged.graph, costs, Exact(np)))
+    return run(arranged.graph, costs, Exact(np))
 
 
 def held(flow: Dataflow, sequence: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -55,6 +55,9 @@ class Prices:
     restart_s: Scalar  # from a failure until training goes on
     checkpoint_bytes_per_s: Scalar  # written by one accelerator
     checkpoint_stall: Scalar  # share of the writing for which training waits
+    slow_accelerator_s: Scalar  # mean time between slow spells of one accelerator
+    slow_for_s: Scalar  # how long one lasts
+    slow_by: Scalar  # how much longer all steps are meanwhile
 
     @property
     def loads(self) -> tuple[Scalar, Scalar, Scalar, Scalar]:

@@ -6,6 +6,7 @@ kernels are smaller. Source: nnScaler (Lin et al. 2024). `graph.co_shard` is the
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 
 from costmodel.inputs import Block, Kind, Op, Position, Role, Saved, Size, Sizes, Split, Workload
@@ -15,34 +16,30 @@ from costmodel.semantics import Scalar
 _INSIDE = (Kind.MATMUL, Kind.ATTENTION, Kind.ACTIVATION)
 
 
-def co_sharded(workload: Workload, pieces: int, blocks: tuple[str, ...] | None = None) -> Workload:
+def co_sharded(
+    workload: Workload, pieces: int, blocks: tuple[str, ...] | None = None, *, feed_forward: bool = True
+) -> Workload:
     """The workload with attention and feed-forward of its layers (of the named blocks) in so many pieces.
 
-    Raises a `ValueError` where heads or features do not divide. What all pieces read is kept once for each layer.
+    Raises a `ValueError` where heads or features do not divide. What all pieces of a branch read is kept once. Without
+    `feed_forward` only attention is cut.
     """
     chosen = [b.name for b in workload.blocks if b.position == Position.LAYER] if blocks is None else blocks
-    found = [each for b in workload.blocks for each in (_pieces(b, pieces) if b.name in chosen else (b,))]
+    found = [each for b in workload.blocks for each in (_pieces(b, pieces, feed_forward) if b.name in chosen else (b,))]
     return dataclasses.replace(workload, name=f"{workload.name}, {pieces} pieces", blocks=tuple(found))
 
 
-def _pieces(block: Block, pieces: int) -> Iterator[Block]:
+def _pieces(block: Block, pieces: int, feed_forward: bool) -> Iterator[Block]:
     """What is not cut stays in a block of its own, with what the pieces read; each branch is one block of pieces."""
-    if pieces == 1:
-        yield block
-        return
+    runs = [(inside, list(ops)) for inside, ops in itertools.groupby(block.ops, _is_cut)]
     rest: list[Op] = []
     branches: list[list[Op]] = []
-    inside = False
-    for op in block.ops:
-        if not (op.kind in _INSIDE and _is_cut(op)):
-            rest.append(op)
-            inside = False
+    for inside, ops in runs:
+        if pieces == 1 or not inside or not (feed_forward or any(op.kind == Kind.ATTENTION for op in ops)):
+            rest += ops
             continue
-        if not inside:
-            branches.append([])
-            rest[-1] = _also_keeping(rest[-1], op)
-        branches[-1].append(_piece(op, pieces, opening=not inside))
-        inside = True
+        rest[-1] = _also_keeping(rest[-1], ops[0])
+        branches.append([_piece(op, pieces, opening=op is ops[0]) for op in ops])
     yield dataclasses.replace(block, ops=tuple(rest))
     for number, ops in enumerate(branches):
         name = f"{block.name}, branch {number} in {pieces}"
@@ -50,8 +47,10 @@ def _pieces(block: Block, pieces: int) -> Iterator[Block]:
 
 
 def _is_cut(op: Op) -> bool:
-    """Whether tensor ranks divide it; experts stay whole."""
-    return any(Split.TENSOR in size.split for sizes in (op.inner, op.columns, op.groups) for size in sizes)
+    """Whether tensor ranks divide it; experts stay whole, and so does what is no work of its own."""
+    return op.kind in _INSIDE and any(
+        Split.TENSOR in size.split for sizes in (op.inner, op.columns, op.groups) for size in sizes
+    )
 
 
 def _also_keeping(op: Op, product: Op) -> Op:

@@ -37,6 +37,9 @@ _CLUSTER = {
     "restart_s": NON_NEGATIVE,
     "checkpoint_bytes_per_s": POSITIVE,
     "checkpoint_stall": SHARE,
+    "slow_accelerator_s": POSITIVE,
+    "slow_for_s": NON_NEGATIVE,
+    "slow_by": NON_NEGATIVE,
 }
 PRICE_CHECKS: dict[str, Check] = _ACCELERATOR | _CLUSTER
 TIER_PRICE_CHECKS: dict[str, Check] = dict.fromkeys(

@@ -39,7 +39,7 @@ class Config:
     """At the facility's meter while training, cooling and losses included."""
     template: str = "gb200-nvl72"
     """Gives domains, latencies, software and the level of prices."""
-    seconds: float = 600.0
+    seconds: float = 1500.0
     """Of each model at most; less where every point of its frontier is closed sooner."""
     draws: int = 200
     """Of prices and of constants, under which the choice is judged."""

@@ -1,4 +1,4 @@
-"""The figures: two orders of one placement as they go by, and four models in each space of plans."""
+"""The figures: two orders as they go by, gains over each space of plans, and which rates would turn an order."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.flexible_plans.spaces import SPACES
+from experiments.flexible_plans.rates import GRID, RATES
+from experiments.flexible_plans.spaces import SPACES, gain
 from optimize.report import BLACK, PALETTE, files_of
 
 _COLOURS = {"F": PALETTE[4], "B": PALETTE[0], "A": PALETTE[1]}
@@ -14,8 +15,11 @@ _WORDS = {"F": "forward", "B": "backward", "A": "block on all devices"}
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> None:
-    """Write both, as PNG and SVG."""
+    """Write all, as PNG and SVG."""
     drawn = {"timelines": lambda: _timelines(results["timelines"]), "spaces": lambda: _spaces(results["spaces"])}
+    for family in dict.fromkeys(row["family"] for row in results["rates"]):
+        mine = [row for row in results["rates"] if row["family"] == family]
+        drawn[f"rates_{family.replace(' ', '_')}"] = lambda mine=mine: _rates(mine)
     for name, content in files_of(drawn).items():
         (folder / name).write_bytes(content)
 
@@ -48,24 +52,66 @@ def _timelines(orders: Mapping[str, Sequence[Sequence[tuple[str, int, float, flo
 
 
 def _spaces(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Bars over the fastest plan of all."""
+    """The best plan of each space over the best of all, by accelerators."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.4, 3.6), layout="constrained")
-    axes, place = figure.add_subplot(), np.arange(len(rows))
-    for number, space in enumerate(SPACES):
-        values = [np.nan if row["spaces"][space] is None else _over(row, space) for row in rows]
-        axes.bar(place + 0.2 * (number - 1.5), values, 0.19, color=PALETTE[number], label=space)
-        for x, row in zip(place, rows, strict=True):
-            if row["spaces"][space] is None:
-                axes.text(x + 0.2 * (number - 1.5), 0.02, "nothing fits", rotation=90, fontsize=7, ha="center")
-    axes.axhline(1.0, color=BLACK, linewidth=0.8)
-    axes.set_xticks(place, [row["model"] for row in rows])
-    axes.set_ylabel("step over that of the fastest plan")
-    axes.set_title("Fastest plan of each space on eight accelerators", loc="left")
-    figure.legend(loc="outside lower right", ncols=4)
+    counts = list(dict.fromkeys(row["accelerators"] for row in rows))
+    figure = Figure(figsize=(7.4, 1.5 * len(counts) + 1.0), layout="constrained")
+    panels = figure.subplots(len(counts), 1, sharex=True, squeeze=False).ravel()
+    for axes, count in zip(panels, counts, strict=True):
+        mine = [row for row in rows if row["accelerators"] == count]
+        place = np.arange(len(mine))
+        for number, space in enumerate(SPACES):
+            at = place + 0.26 * (number - 1)
+            gains = [gain(row, space) for row in mine]
+            heights = [np.nan if each is None else each - 1 for each in gains]
+            axes.bar(at, heights, 0.24, bottom=1, color=PALETTE[number], label=space if count == counts[0] else None)
+            for x, each in zip(at, gains, strict=True):
+                words = "none fits" if each is None else f"{each:.2f}"
+                axes.text(
+                    x,
+                    1.03 if each is None else each + 0.03,
+                    words,
+                    fontsize=6,
+                    ha="center",
+                    rotation=90 * (each is None),
+                )
+        axes.axhline(1.0, color=BLACK, linewidth=0.8)
+        axes.set_ylim(0.97, 0.2 + max(each or 1.3 for row in mine for space in SPACES for each in [gain(row, space)]))
+        axes.set_title(f"{count} V100", loc="left", fontsize=8)
+        axes.set_xticks(place, [row["family"] for row in mine])
+    figure.supylabel("best plan of the space over the best of all", fontsize=8)
+    figure.legend(loc="outside lower right", ncols=3)
     return figure
 
 
-def _over(row: Mapping[str, Any], space: str) -> float:
-    return row["spaces"][space]["step_s"] / row["spaces"]["all"]["step_s"]
+def _rates(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """How far losing orders lie behind the winner of one model, over each rate."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.6, 3.4), layout="constrained")
+    panels = figure.subplots(1, len(RATES), sharey=True)
+    for axes, rate in zip(panels, RATES, strict=True):
+        told: list[float] = []  # orders that turn at the same rate are told once
+        for number, row in enumerate(rows):
+            words = row["loser"]["words"] if rate == next(iter(RATES)) else None
+            axes.plot(GRID, row["curves"][rate], color=PALETTE[number], label=words)
+            factor = row["factors"][rate]
+            if factor is None:
+                continue
+            axes.plot(factor, 1.0, "o", color=PALETTE[number], markersize=5)
+            if all(abs(factor / other - 1) > 0.05 for other in told):
+                words = f"{factor:.2g}x, {row['prices'][rate]:+,.0f} USD"
+                at = (6, 8 + 11 * len(told))
+                axes.annotate(words, (factor, 1.0), at, textcoords="offset points", fontsize=6, color=PALETTE[number])
+                told.append(factor)
+        axes.axhline(1.0, color=BLACK, linewidth=0.8)
+        axes.axvline(1.0, color=BLACK, linewidth=0.4, linestyle=":")
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel(f"{rate}, times today's")
+    panels[0].set_ylabel("step over the winner's")
+    figure.suptitle(
+        f"{rows[0]['model']} on {rows[0]['accelerators']} V100: the winner is {rows[0]['winner']['words']}", fontsize=9
+    )
+    figure.legend(loc="outside lower right", ncols=3)
+    return figure

@@ -10,9 +10,8 @@ from experiments.search_quality import layers
 from experiments.search_quality.recorder import Recorder
 from experiments.search_quality.score import fields
 from experiments.search_quality.suite import Question, plan_of
-from optimize.clusters import Best, Progress, shared_bound
+from optimize.clusters import Best, Mixed, MixProgress, Progress, search_mix
 from optimize.clusters import one_job as joint
-from optimize.clusters import several_jobs as mix
 from optimize.hardware import solve_plans
 from optimize.plans import find_plan
 from optimize.question import RATES
@@ -82,28 +81,22 @@ def _of_best(best: Best) -> dict[str, Any]:
 
 
 def _mix(question: Question, recorder: Recorder, seed: int) -> float | None:
-    turn = mix._turn
+    offer = MixProgress.offer
 
-    def watched(progress: mix.MixProgress, *arguments: Any) -> mix.Mixed | None:
-        answer = turn(progress, *arguments)
-        recorder.evaluations = progress.evaluations
-        if answer is not None:
-            recorder.offer(answer.log_value, lambda: _of_mixed(answer))
-        return answer
+    def watched(self: MixProgress, mixed: Mixed) -> None:
+        offer(self, mixed)
+        recorder.evaluations = self.evaluations
+        recorder.offer(mixed.log_value, lambda: _of_mixed(mixed))
 
-    mix._turn = watched  # this is a process of one search
-    seconds = recorder.left_s()
-    search = mix.search_mix(question.problem, shared_bound, seconds, seed)
+    MixProgress.offer = watched  # this is a process of one search
+    search = search_mix(question.problem, recorder.left_s(), seed)
     recorder.evaluations = search.evaluations
-    if search.best is None:
-        return None
-    best = search.best
-    recorder.offer(best.log_value, lambda: _of_mixed(best))
-    return search.log_bound
+    return None if search.best is None else search.log_bound
 
 
-def _of_mixed(answer: mix.Mixed) -> dict[str, Any]:
-    return _of_hardware(answer.solved.hardware(0), [fields(plan) for plan in answer.plans])
+def _of_mixed(answer: Mixed) -> dict[str, Any]:
+    own = {"accelerators": answer.accelerators, "rates": np.exp(answer.y).tolist(), "hbm_bytes": answer.hbm_bytes}
+    return own | {"plans": [fields(plan) for plan in answer.plans]}
 
 
 _KINDS = {"plan": _plan, "hardware": _hardware, "joint": _joint, "mix": _mix, "layers": layers.solve}

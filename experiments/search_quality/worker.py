@@ -16,7 +16,7 @@ from typing import Any
 
 from experiments.search_quality.recorder import Improvement, OverTimeError, Recorder
 
-MARKS_S = (5.0, 20.0, 60.0)
+MARKS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 GRACE_S = 3.0  # and a fifth of the run: what the end of a method may take
 
 
@@ -42,7 +42,8 @@ def main(order: dict[str, Any]) -> dict[str, Any]:
         at[f"{mark:g}"] = None if improvement is None else scored[id(improvement)]
     trace = [(one.wall_s, one.cpu_s, one.evaluations, one.log_value) for one in recorder.improvements]
     best = recorder.improvements[-1].candidate if recorder.improvements else None
-    return {**ended, "at": at, "trace": trace, "log_bound": log_bound, "best": best}
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return {**ended, "load": load, "at": at, "trace": trace, "log_bound": log_bound, "best": best}
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ FLOP, the critical batch, as many accelerators of the template as the budget buy
 """
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -86,7 +85,6 @@ def _row(config: Config, budget_usd: float, target: Target) -> dict[str, Any]:
     return {
         "budget_usd": budget_usd,
         "target": dict(target),
-        "shape_and_batch": _of_pair(joint, one_by_one),
         "in_turn": one_by_one,
         "together": _together(joint),
         "seconds": spent_s,
@@ -117,18 +115,9 @@ def in_turn(template: Cluster, pairs: list[Job], budget_usd: float) -> dict[str,
     return None
 
 
-def _of_pair(joint: DesignResult, one_by_one: Mapping[str, Any] | None) -> float | None:
-    """The part of the factor that shape and batch are: first values, by evolution, of the pair that was chosen in turn
-    over that of the joint answer; None where evolution did not look at it."""
-    assert joint.target is not None
-    found = {(row["model"], row["batch"]): row["first_value"] for row in joint.target["pairs"] if row["first_value"]}
-    own = None if one_by_one is None else found.get((one_by_one["model"], one_by_one["batch"]))
-    best = found.get((joint.target["model"], joint.target["batch"]))
-    return None if own is None or best is None else own / best
-
-
 def _together(joint: DesignResult) -> dict[str, Any]:
-    """The joint answers, with the least that any other pair of shape and batch can take by its products alone."""
+    """The joint answers: that of any rates is certified over all pairs of shape and batch, real parts over the chosen
+    one alone."""
     assert joint.target is not None
     answers = {"any_rates": joint.continuous, "real_parts": joint.catalogue}
     days = {
@@ -137,16 +126,15 @@ def _together(joint: DesignResult) -> dict[str, Any]:
         else {"days": answer.value / SECONDS_A_DAY, "gap": answer.gap, "accelerators": answer.quantities.accelerators}
         for name, answer in answers.items()
     }
-    bounds = [row["products_bound"] / SECONDS_A_DAY for row in joint.target["pairs"]]
     chosen = {name: joint.target[name] for name in ("model", "batch", "tokens", "day_sooner_usd")}
-    return chosen | days | {"least_days_of_all_pairs": min(bounds, default=math.nan)}
+    return chosen | days | {"pairs": len(joint.target["pairs"])}
 
 
 def tables(results: Mapping[str, Any]) -> list[Any]:
     """Days by budget, and the factor between them."""
     from rich.table import Table
 
-    heads = ("budget", "loss", "in turn, days", "together", "gap", "sooner by", "by shape, batch", "parts", "seconds")
+    heads = ("budget", "loss", "in turn, days", "together", "gap", "pairs", "sooner by", "parts", "seconds")
     table = Table(*heads, box=None, pad_edge=False)
     for row in results["rows"]:
         turn, both = row["in_turn"], row["together"]
@@ -154,9 +142,6 @@ def tables(results: Mapping[str, Any]) -> list[Any]:
         told = ["" if value is None else f"{value:.3g}" for value in days]
         gap = "" if both["any_rates"] is None else f"{both['any_rates']['gap']:.2%}"
         factor = "" if days[0] is None or days[1] is None else f"{days[0] / days[1]:.2f}"
-        shape = "" if row["shape_and_batch"] is None else f"{row['shape_and_batch']:.2f}"
-        loss = f"{row['target']['loss']:g}"
-        table.add_row(
-            f"{row['budget_usd']:.0e}", loss, told[0], told[1], gap, factor, shape, told[2], f"{row['seconds']:.0f}"
-        )
+        first = [f"{row['budget_usd']:.0e}", f"{row['target']['loss']:g}", told[0], told[1], gap]
+        table.add_row(*first, str(both["pairs"]), factor, told[2], f"{row['seconds']:.0f}")
     return [table]

@@ -6,13 +6,13 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from optimize.clusters import one_job as one_job
-    from optimize.clusters import several_jobs as several_jobs
     from optimize.clusters.answers import Answer as Answer
     from optimize.clusters.answers import continuous_answer as continuous_answer
     from optimize.clusters.answers import misses as misses
     from optimize.clusters.counts import cell_bounds as cell_bounds
     from optimize.clusters.counts import cells as cells
     from optimize.clusters.counts import most_accelerators as most_accelerators
+    from optimize.clusters.counts import rows_of as rows_of
     from optimize.clusters.design import DesignResult as DesignResult
     from optimize.clusters.design import design as design
     from optimize.clusters.evolution import evolve as evolve
@@ -21,10 +21,16 @@ if TYPE_CHECKING:
     from optimize.clusters.frontier import monotone as monotone
     from optimize.clusters.frontier import point_of as point_of
     from optimize.clusters.inputs import DesignInputs as DesignInputs
+    from optimize.clusters.mixes import Mixed as Mixed
+    from optimize.clusters.mixes import MixProgress as MixProgress
+    from optimize.clusters.mixes import search_mix as search_mix
+    from optimize.clusters.one_job import by_count as by_count
+    from optimize.clusters.one_job import narrow as narrow
+    from optimize.clusters.one_job import offer_evolved as offer_evolved
     from optimize.clusters.progress import Best as Best
     from optimize.clusters.progress import Cell as Cell
     from optimize.clusters.progress import Progress as Progress
+    from optimize.clusters.rows import open_counts as open_counts
     from optimize.clusters.screening import tangents_of as tangents_of
-    from optimize.clusters.several_jobs_bound import shared_bound as shared_bound
 
 door.hang(__name__)

@@ -1,6 +1,7 @@
 """Bounds of all plans of a cell: of families by a tangent each in batches, then of single plans until none is open."""
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from optimize.clusters.progress import (
     joined,
     trim,
 )
-from optimize.clusters.rows import bound_of, drop_of, reference
+from optimize.clusters.rows import bound_of, reference, rough_bound
 from optimize.clusters.screening import BATCH, FLOAT32_SLACK, screen, tangents_of
 from optimize.hardware import aggregated, project
 from optimize.lattice import Families, lattice
@@ -103,7 +104,7 @@ def _bounded(progress: Progress, part: Open, place: np.ndarray | None = None) ->
     step = _screened_once(progress, cell, int(part.indices[0]), make) if whole else make()
     have = cell.left(step.least_bytes * (1 - 1e-4))
     at = cell.tangents(step, have)
-    crude = np.maximum(at.log_value + drop_of(cell, have, at) - FLOAT32_SLACK, part.log_bound)
+    crude = np.maximum(rough_bound(cell, have, at) - FLOAT32_SLACK, part.log_bound)
     possible = have.usd > 0
     likely = (crude < progress.cut) & possible
     progress.dismiss(crude[(crude >= progress.cut) & possible])
@@ -159,11 +160,10 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
         progress.evaluations += len(peak)
         at = cell.tangents(at, have)
         _offer(progress, part, at, have)
-        if number < 3 or mean is None or cell.log_deadline is not None:
+        if number < 3 or mean is None:
             mean, (log_value, y) = at, bound_of(cell, have, at)
         else:
-            mean, (log_value, y) = aggregated(problem, have, mean, at)
-            log_value = log_value + cell.log_count
+            mean, (log_value, y) = aggregated(functools.partial(bound_of, cell, have), mean, at)
         log_bound = np.maximum(part.log_bound, log_value)
         part = dataclasses.replace(part, log_bound=log_bound, y=y)
         alive = (log_bound < progress.cut) & np.isfinite(log_bound)
@@ -197,8 +197,7 @@ def _offer_one(progress: Progress, part: Open, place: int, log_value: float, y: 
 def close(progress: Progress, end: float, solve: Solve | None = None) -> None:
     """Work at what is open, the lowest bounds first, until nothing is below `progress.busy`, or until `end`.
 
-    Rows become families, these become plans, and what tangents of plans do not decide is left to `solve`. (Which cannot
-    where the objective of the cell is tilted.)
+    Rows become families, these become plans, and what tangents of plans do not decide is left to `solve`.
     """
     while time.monotonic() < end and (place := _lowest(progress, solve)) is not None:
         part = trim(progress, progress.open[place])

@@ -1,7 +1,7 @@
 """The best cluster for a job or several with their plans, of any rates, and beside it the best of real parts.
 
 `design` answers both for one question. For one job the continuous answer is certified by `one_job.search`, for several
-it is that of `several_jobs.search_mix` with a bound over shared hardware; the catalogue is enumerated
+it is that of `mixes.search_mix` with a bound over the hardware that they share; the catalogue is enumerated
 (`real_parts.search_parts`). Every plan that is reported has been validated on its cluster in float64.
 """
 
@@ -21,11 +21,10 @@ from costmodel.specs import expect
 from optimize.clusters import one_job
 from optimize.clusters.answers import Answer, answer_of, continuous_answer, misses
 from optimize.clusters.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
+from optimize.clusters.mixes import MixProgress, search_mix
 from optimize.clusters.notes import missed, notes, nothing, told_counts
 from optimize.clusters.progress import Progress, Relaxed
 from optimize.clusters.real_parts import PartsProgress, search_parts
-from optimize.clusters.several_jobs import MixProgress, search_mix
-from optimize.clusters.several_jobs_bound import shared_bound
 from optimize.hardware import shadow_prices, solve_plans
 from optimize.lattice import thinned
 from optimize.question import Job, Limits, Objective, Problem, design_problem, failing
@@ -76,20 +75,23 @@ def design(
     margin: float = FITS,
     failures: str = "base",
     progress: Told = lambda _: None,
+    known: Progress | None = None,
 ) -> DesignResult:
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be.
 
     `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched; `bounds` the
     least and the most of each rate and of HBM bytes (default: of the accelerators known by name). Every plan fits with
     the probability `margin` (`find_plan`), on designed hardware and on real parts. `failures`: none, low, base or high,
-    the case of the prices whose interruptions lengthen training.
+    the case of the prices whose interruptions lengthen training. `known`: the search for the best cluster of any rates,
+    where that has been (`targets.joint`).
     """
     expect(template=template)
     start, template = time.monotonic(), failing(with_margin(template, margin), failures)
     asked = design_problem(template, curves, bounds, jobs=tuple(jobs), limits=limits, objective=objective)
     kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
     problem = dataclasses.replace(asked, fixed=kept)
-    continuous, search = _continuous(problem, template, curves, CONTINUOUS_SHARE * seconds, seed, progress)
+    searched = CONTINUOUS_SHARE * seconds
+    continuous, search = _continuous(problem, template, curves, searched, seed, progress, known)
     progress("real parts")
     stopped = search is not None and search.interrupted
     rest_s = 0.0 if stopped else max(LEAST_S, start + PARTS_SHARE * seconds - time.monotonic())
@@ -118,7 +120,7 @@ def design(
         frontier=points,
         runners_up=() if one is None else runners_up(problem, one),
         counts=() if search is None or continuous is None else search.counts,
-        relaxed=None if search is None else search.relaxed,
+        relaxed=search.relaxed if isinstance(search, Progress) else None,
         others=() if search is None or continuous is None else search.others,
         notes=notes(problem, continuous, catalogue, left_out, search, parts),
         seconds=time.monotonic() - start,
@@ -130,21 +132,34 @@ def design(
 
 
 def _continuous(
-    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, told: Told
+    problem: Problem,
+    template: Cluster,
+    curves: CurveRange,
+    seconds: float,
+    seed: int,
+    told: Told,
+    known: Progress | None,
 ) -> tuple[Answer | None, Progress | MixProgress | None]:
     """The best cluster of any rates, and the search that it comes from. Rates of any size cannot be rented."""
     if problem.limits.rent:
         return None, None
-    answer = _one if len(problem.jobs) == 1 else _several
-    return answer(problem, template, curves, seconds, seed, told)
+    if len(problem.jobs) > 1:
+        return _several(problem, template, curves, seconds, seed, told)
+    return _one(problem, template, curves, seconds, seed, told, known)
 
 
 def _one(
-    problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, told: Told
+    problem: Problem,
+    template: Cluster,
+    curves: CurveRange,
+    seconds: float,
+    seed: int,
+    told: Told,
+    known: Progress | None,
 ) -> tuple[Answer | None, Progress]:
     """One job: certified over all plans, counts and hardware."""
     start = time.monotonic()
-    search = one_job.search(problem, seconds, seed, told=told)
+    search = one_job.search(problem, seconds, seed, told=told) if known is None else known
     if search.best is None:
         return None, search
     best, solved = search.best, solve_plans(problem, (search.best.plan,))
@@ -167,7 +182,7 @@ def _one(
         log_bound=search.log_bound,
         evaluations=search.evaluations + solved.evaluations,
         shadow_prices={} if search.interrupted else shadow_prices(problem, (best.plan,), solved),
-        bound_is=f"every plan on {told_counts(search)} was bounded over all hardware that the limits allow",
+        bound_is=f"{search.over}every plan on {told_counts(search)} was bounded over all hardware within the limits",
     )
     return answer, search
 
@@ -176,10 +191,13 @@ def _several(
     problem: Problem, template: Cluster, curves: CurveRange, seconds: float, seed: int, told: Told
 ) -> tuple[Answer | None, MixProgress]:
     """Several jobs: exact steps in turn, and a bound over the hardware that they share."""
-    search = search_mix(problem, shared_bound, seconds, seed, told=told)
+    search = search_mix(problem, seconds, seed, told=told)
     if search.best is None:
         return None, search
-    best, hardware = search.best, search.best.solved.hardware(0)
+    best, solved = search.best, solve_plans(problem, search.best.plans)
+    hardware = problem.hardware(np.exp(best.y), best.hbm_bytes, float(best.accelerators))
+    if np.isfinite(solved.value[0]) and math.log(solved.value[0]) < best.log_value:
+        hardware = solved.hardware(0)
     answer = continuous_answer(
         problem,
         template,
@@ -187,8 +205,8 @@ def _several(
         dataclasses.replace(hardware, hbm_bytes=float(hardware.hbm_bytes) * (1 + 1e-9)),
         best.plans,
         log_bound=search.log_bound,
-        evaluations=search.evaluations,
-        shadow_prices={} if search.interrupted else shadow_prices(problem, best.plans, best.solved),
+        evaluations=search.evaluations + solved.evaluations,
+        shadow_prices={} if search.interrupted else shadow_prices(problem, best.plans, solved),
         bound_is=f"every plan of every job on {told_counts(search)} was bounded over the hardware that the jobs share",
     )
     return answer, search

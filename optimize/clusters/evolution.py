@@ -146,7 +146,7 @@ class _Decoder:
     def _evaluate(self, born: _Born, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         problem, money, points = self.problem, self.problem.money, born.points
         counted, n = counts(self.workload, points, _EXACT), len(y)
-        need = np.broadcast_to(memory(counted, points, problem.machine.stack, _EXACT).peak_bytes, n)
+        need = np.broadcast_to(memory(counted, points, problem.machine.stack, _EXACT).needed_bytes, n)
         have = money.left(problem.limits, born.accelerators.astype(float), need)
         y = project(problem, have, y, problem.fill)
         own = dataclasses.replace(hardware_of(problem.machine), **dict(zip(RATES, np.exp(y).T, strict=True)))

@@ -4,9 +4,9 @@ import math
 
 from optimize.clusters.answers import Answer, misses
 from optimize.clusters.infeasible import in_the_way, why_infeasible
+from optimize.clusters.mixes import MixProgress
 from optimize.clusters.progress import Progress
 from optimize.clusters.real_parts import PartsProgress
-from optimize.clusters.several_jobs import MixProgress
 from optimize.question import SECONDS_A_DAY, Problem
 from optimize.status import CommandError, Status
 

@@ -32,7 +32,7 @@ from optimize.time_limit import until
 
 EVOLVED = 3  # counts whose evolved plans are polished
 KNOWN = 24  # answers of a search with other limits that are polished
-LEVELS = (0.1, 0.03, 0.01, 0.003)  # of the logarithm below the best answer, before the tolerance
+LEVELS = (0.3, 0.2, 0.1, 0.03, 0.01, 0.003)  # of the logarithm below the best answer, before the tolerance
 
 
 def search(
@@ -52,17 +52,14 @@ def search(
     every = cells(problem, rows)
     if not every:
         return progress
-    progress.unseen = _by_count(every)
+    progress.unseen = by_count(every)
     progress.counts = tuple(sorted(progress.unseen))
     try:
         with until(end):
             _first_answers(progress, every, seed, told, after)
             told("rows of degrees")
             open_counts(progress, rows)
-            for level in (*(level for level in LEVELS if level > tolerance), tolerance):
-                progress.level = level
-                told(f"to {100 * level:.2g} %")
-                close(progress, end, _solve)
+            narrow(progress, end, told)
             if after is None and progress.relaxed is None:
                 _descend(progress, every, seed, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
@@ -71,6 +68,14 @@ def search(
         progress.others, progress.unseen = tuple(sorted(progress.unseen)), {}
         progress.counts = tuple(sorted({*progress.counts} - {*progress.others}))
     return progress
+
+
+def narrow(progress: Progress, end: float, told: Callable[[str], None] = lambda _: None) -> None:
+    """Search what is open and may be below the best answer, in steps of how far below."""
+    for level in (*(level for level in LEVELS if level > progress.tolerance), progress.tolerance):
+        progress.level = level
+        told(f"to {100 * level:.2g} %")
+        close(progress, end, _solve)
 
 
 def _first_answers(
@@ -89,7 +94,7 @@ def _first_answers(
         _descend(progress, every, seed, told)
 
 
-def _by_count(cells: list[Cell]) -> dict[int, float]:
+def by_count(cells: list[Cell]) -> dict[int, float]:
     """Bounds by the products alone."""
     return dict(zip([cell.accelerators for cell in cells], cell_bounds(cells).tolist(), strict=True))
 

@@ -19,18 +19,10 @@ TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cell:
-    """All plans of one job on one count of accelerators; or the plans of a part, each on a count of its own.
-
-    With a `tilt` it is one job of several that share hardware: its logarithm is `log_weight + L + tilt . (y - place)`,
-    and it pays for the least and has room for the most of `hbm_bytes`.
-    """
+    """All plans of one job on one count of accelerators; or the plans of a part, each on a count of its own."""
 
     problem: Problem
     accelerators: Any  # a number, or an array
-    tilt: np.ndarray | None = None
-    place: np.ndarray | None = None
-    log_weight: float = 0.0
-    hbm_bytes: tuple[float, float] = (0.0, math.inf)
 
     def of(self, chosen: np.ndarray) -> "Cell":
         """The cell of some of the plans of a part."""
@@ -47,32 +39,25 @@ class Cell:
     @property
     def fill(self) -> bool:
         """Whether more hardware is never worse."""
-        return self.tilt is None and self.problem.fill
+        return self.problem.fill
 
     def left(self, hbm_bytes: np.ndarray) -> Left:
         """What the limits leave for the rates of plans that need so many bytes; less than nothing if it is not sold."""
-        least, most = self.hbm_bytes
-        count, need = self.counts(len(hbm_bytes)), np.maximum(hbm_bytes, least)
-        have = self.problem.money.left(self.problem.limits, count, need)
-        unbuildable = hbm_bytes > min(most, self.problem.most_hbm_bytes)
-        return have._replace(usd=np.where(unbuildable, -1.0, have.usd))
+        have = self.problem.money.left(self.problem.limits, self.counts(len(hbm_bytes)), hbm_bytes)
+        return have._replace(usd=np.where(hbm_bytes > self.problem.most_hbm_bytes, -1.0, have.usd))
 
     def tangents(self, step: Tangents, have: Left) -> Tangents:
         """Tangents of the objective of all steps but for its price, from those of one step."""
         alone = self.problem.objective is Objective.step
         more = 0.0 if alone else np.log(self.problem.steps_on(self.problem.job, self.counts(len(step.log_value))))
         drawn = None if step.log_drawn is None else step.log_drawn + more
-        at = self.problem.money.paid(step._replace(log_value=step.log_value + more, log_drawn=drawn), have)
-        if self.tilt is None or self.place is None:
-            return at
-        moved = self.log_weight + (at.y - self.place) @ self.tilt
-        return at._replace(log_value=at.log_value + moved, slopes=at.slopes + self.tilt)
+        return self.problem.money.paid(step._replace(log_value=step.log_value + more, log_drawn=drawn), have)
 
     @property
     def log_deadline(self) -> float | None:
         """Logarithm of the seconds that are allowed, where more hardware can be worse; None: the least is best."""
         deadline_s = self.problem.limits.deadline_s
-        return None if deadline_s is None or self.problem.fill or self.tilt is not None else math.log(deadline_s)
+        return None if deadline_s is None or self.problem.fill else math.log(deadline_s)
 
     @property
     def log_count(self) -> Any:
@@ -186,6 +171,7 @@ class Progress:
     interrupted: bool = False
     counts: tuple[int, ...] = ()  # of accelerators, that the bound is about
     others: tuple[int, ...] = ()  # that have legal plans too, and were not looked at
+    over: str = ""  # what else the bound is over, in words
     seen: dict[tuple[int, int], Tangents] = dataclasses.field(default_factory=dict)
     """Screens of whole batches by count and first family: they hold for every budget (float32 to save room)."""
     runners_up: dict[tuple[int, Plan], Best] = dataclasses.field(default_factory=dict)

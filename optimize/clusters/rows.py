@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from optimize.clusters.progress import ROWS, Cell, Open, Progress
-from optimize.hardware import bytes_of_rows, dual_bound, largest_alone, project, tangents_of_rows
+from optimize.hardware import bytes_of_rows, dual_bound, largest_alone, priced_bound, project, tangents_of_rows
 from optimize.lattice import LARGEST, Families, lattice_of_rows, with_microbatches
 from optimize.question import RATES, Left, Tangents
 
@@ -54,19 +54,19 @@ def _open_rows(progress: Progress, rows: Rows) -> None:
 
 
 def _roughly(progress: Progress, rows: Rows) -> np.ndarray:
-    """What no plan of each row is below where its tangent falls to the best corner of the box of rates."""
+    """What no plan of each row is below, cheaply, and without the memory that it needs."""
     problem, accelerators = progress.problem, rows["accelerators"]
-    best = np.full(len(accelerators), -np.inf)
+    best, alive = np.full(len(accelerators), -np.inf), np.arange(len(accelerators))
     for places, place in _places(progress, accelerators):
-        progress.evaluations += len(accelerators)
-        least = np.full(len(accelerators), np.inf)
-        for chosen, step in tangents_of_rows(problem, rows, places, place):
-            cell = Cell(problem, accelerators[chosen])
+        progress.evaluations += len(alive)
+        own, least = {name: column[alive] for name, column in rows.items()}, np.full(len(alive), np.inf)
+        for _, chosen, step in tangents_of_rows(problem, own, places, place[alive]):
+            cell = Cell(problem, own["accelerators"][chosen])
             have = cell.left(np.zeros(len(chosen)))
-            at = cell.tangents(step, have)
-            bound = np.where(have.usd > 0, at.log_value + drop_of(cell, have, at), np.inf)
+            bound = np.where(have.usd > 0, rough_bound(cell, have, cell.tangents(step, have)), np.inf)
             least[chosen] = np.minimum(least[chosen], bound)
-        best = np.maximum(best, least)
+        best[alive] = np.maximum(best[alive], least)
+        alive = np.flatnonzero(best < progress.cut)
     return best
 
 
@@ -96,10 +96,14 @@ def _bounds(progress: Progress, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     problem, n = progress.problem, len(rows["tensor"])
     need_bytes, by_switches = bytes_of_rows(problem, rows), {}
     for places, place in _places(progress, rows["accelerators"]):
-        for number, (chosen, step) in enumerate(tangents_of_rows(problem, rows, places, place)):
+        known = np.min([bound for bound, _ in by_switches.values()] or [np.full(n, -np.inf)], axis=0)
+        alive = np.flatnonzero(known < progress.cut)
+        own = {name: column[alive] for name, column in rows.items()}
+        for name, some, step in tangents_of_rows(problem, own, places, place[alive]):
+            chosen = alive[some]
             progress.evaluations += len(chosen)
             cell = Cell(problem, rows["accelerators"][chosen])
-            least, y = by_switches.setdefault(number, (np.full(n, np.inf), np.zeros((n, len(RATES)))))
+            least, y = by_switches.setdefault(name, (np.full(n, np.inf), np.zeros((n, len(RATES)))))
             have = cell.left(need_bytes[chosen])
             at = cell.tangents(step, have)
             bound, where = bound_of(cell, have, at)
@@ -158,9 +162,11 @@ def _in_time(
     return log_value, y
 
 
-def drop_of(cell: Cell, have: Left, at: Tangents) -> np.ndarray:
-    """By how much a tangent falls to the best corner of its box: cheap, and loose."""
+def rough_bound(cell: Cell, have: Left, at: Tangents) -> np.ndarray:
+    """What no hardware is below, cheaply: where a tangent falls to the best corner of its box, or, where the objective
+    has a price, without limits."""
+    if cell.problem.money.priced:
+        return priced_bound(cell.problem, have, at, rounds=4)[0] + cell.log_count
     low, _ = cell.problem.ends
     highest = largest_alone(cell.problem, np.maximum(have.usd, 1e-300), have.watt)
-    cheapest = at.share * np.log(cell.problem.money.price(np.broadcast_to(low, at.y.shape), have)) + cell.log_count
-    return np.minimum(at.slopes * (highest - at.y), at.slopes * (low - at.y)).sum(-1) + cheapest
+    return at.log_value + np.minimum(at.slopes * (highest - at.y), at.slopes * (low - at.y)).sum(-1)

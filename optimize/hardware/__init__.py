@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from optimize.hardware.solving import HardwareSolutions as HardwareSolutions
     from optimize.hardware.solving import solve_hardware as solve_hardware
     from optimize.hardware.solving import solve_plans as solve_plans
+    from optimize.hardware.solving import stack as stack
     from optimize.hardware.tangents import aggregated as aggregated
     from optimize.hardware.tangents import dual_bound as dual_bound
     from optimize.hardware.tangents import largest_alone as largest_alone
+    from optimize.hardware.tangents import priced_bound as priced_bound
     from optimize.hardware.tangents import project as project
 
 door.hang(__name__)

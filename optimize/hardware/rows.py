@@ -36,8 +36,8 @@ def bytes_of_rows(problem: Problem, rows: Rows) -> np.ndarray:
 
 def tangents_of_rows(
     problem: Problem, rows: Rows, places: np.ndarray, place: np.ndarray
-) -> Iterator[tuple[np.ndarray, Tangents]]:
-    """For each pair of switches, the rows that may have it and tangents below the seconds of a step of all their plans.
+) -> Iterator[tuple[tuple[float, float], np.ndarray, Tangents]]:
+    """For each pair of switches the pair, the rows that may have it, and tangents below a step of any of their plans.
 
     `places` are logarithms of rates, `place` says at which of them a row's tangent is taken.
     """
@@ -54,7 +54,7 @@ def tangents_of_rows(
             chosen = np.flatnonzero(kept)
             parts = _stages(problem, cheapest(point, parallel, ring), y)
             of = _Chosen(chosen, which[chosen], fill[chosen], places[place[chosen]])
-            yield chosen, _tangents(problem, parts, extra, of)
+            yield (parallel, ring), chosen, _tangents(problem, parts, extra, of)
 
 
 class _Chosen(NamedTuple):

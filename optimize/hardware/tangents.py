@@ -18,42 +18,89 @@ What multiplies the seconds (dollars a second, watts; `Money.paid`) is not repla
 $\log K = \min_u (K e^{-u} + u - 1)$ it is two more laws in the Lagrangian, jointly convex in rates and $u$.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from optimize.question import Left, Money, Problem, Tangents
 
 ROUNDS = 16  # of the multipliers
+PRICED_ROUNDS = 10  # of the price
+MIXED = 6  # steps of the golden section
 _TINY = 1e-300
-
-
-def dual_bound(problem: Problem, have: Left, at: Tangents) -> tuple[np.ndarray, np.ndarray]:
-    """What no hardware within the limits is below, for each plan (infinite where there is none), and where.
-
-    Of the value for one accelerator: their number, where the objective has a price, is the caller's to multiply by.
-    """
-    money, (low, _) = problem.money, problem.ends
-    possible = (money.usd(low) <= have.usd) & (money.watt(low) <= have.watt)
-    limits = [np.where(possible, limit, 1.0) for limit in (have.usd, have.watt)]
-    if money.priced:
-        rounds = _priced_rounds(money, limits, have, at, problem.ends)
-    else:
-        rounds = _plain_rounds(money, limits, at, problem.ends)
-    best, where = np.full(len(possible), -np.inf), np.broadcast_to(low, at.y.shape).copy()
-    for y, value in rounds:
-        better = value > best
-        best = np.where(better, value, best)
-        where[better] = y[better]
-    return np.where(possible, at.log_value + best, np.inf), where
-
-
 _Ends = tuple[np.ndarray, np.ndarray]
 _Rounds = Iterator[tuple[np.ndarray, np.ndarray]]  # place and bound
 
 
-def _plain_rounds(money: Money, limits: list[np.ndarray], at: Tangents, ends: _Ends, rounds: int = ROUNDS) -> _Rounds:
+def dual_bound(problem: Problem, have: Left, at: Tangents, ends: _Ends | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """What no hardware within the limits is below, for each plan (infinite where there is none), and where.
+
+    Of the value for one accelerator: their number, where the objective has a price, is the caller's to multiply by.
+    `ends`: logarithms of the least and the most of the rates, for each plan its own (default: the problem's).
+    """
+    ends = problem.ends if ends is None else ends
+    money, (low, _) = problem.money, ends
+    possible = (money.usd(low) <= have.usd) & (money.watt(low) <= have.watt)
+    best, where = np.full(len(possible), -np.inf), np.broadcast_to(low, at.y.shape).copy()
+    have = have._replace(usd=np.where(possible, have.usd, 1.0), watt=np.where(possible, have.watt, 1.0))
+    limited = np.ones_like(possible)
+    if money.priced:
+        best, where = priced_bound(problem, have, at, ends)
+        best = best - at.log_value
+        limited = possible & ((money.usd(where) > have.usd) | (money.watt(where) > have.watt))
+    for y, value in _limited_rounds(money, have, at, ends, limited):
+        better = value > best[limited]
+        place = np.flatnonzero(limited)[better]
+        best[place], where[place] = value[better], y[better]
+    return np.where(possible, at.log_value + best, np.inf), where
+
+
+def _limited_rounds(money: Money, have: Left, at: Tangents, ends: _Ends, limited: np.ndarray) -> _Rounds:
+    """Places and bounds of the plans that a limit holds, round by round."""
+    if not limited.any():
+        return iter(())
+    rounds = _priced_rounds if money.priced else _plain_rounds
+    if limited.all():  # so is every plan without a price, where amounts of money may be arrays over the plans
+        return rounds(money, have, at, ends)
+    own, left = at.keep(limited), Left(*(column[limited] for column in have))
+    low, high = (end[limited] if np.ndim(end) > 1 else end for end in ends)
+    return rounds(money, left, own, (low, high))
+
+
+def priced_bound(
+    problem: Problem, have: Left, at: Tangents, ends: _Ends | None = None, rounds: int = PRICED_ROUNDS
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same where the objective has a price and the limits leave more than is worth it.
+
+    The tangent and the logarithm of the price $K$ are convex in $y$ together. Where their sum is nearly least, found by
+    setting each rate's part of $K$ to its slope for $K$ as it was, it lies above its own tangent, and that is least at
+    a corner of the box.
+    """
+    money, (low, high) = problem.money, problem.ends if ends is None else ends
+    y, fixed = np.clip(at.y, low, high), money.per_usd * have.hbm_usd
+    share = np.broadcast_to(at.share, len(y))  # of the logarithm of the price
+    falls = np.log(np.maximum(-at.slopes, _TINY)) - np.log(share)[:, None]
+    for _ in range(rounds):
+        parts, steep = _price_parts(money, y)
+        price = parts.sum(-1) + fixed
+        y = np.clip(y + (falls + np.log(price)[:, None] - np.log(np.maximum(steep, _TINY))) * parts / steep, low, high)
+    parts, steep = _price_parts(money, y)
+    price = parts.sum(-1) + fixed
+    slope = at.slopes + (share / price)[:, None] * steep
+    slack = np.minimum(slope * (low - y), slope * (high - y)).sum(-1)
+    return at.log_value + (at.slopes * (y - at.y)).sum(-1) + share * np.log(price) + np.minimum(slack, 0.0), y
+
+
+def _price_parts(money: Money, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What each rate adds to the price of an accelerator, and its derivative by the logarithm of the rate."""
+    usd, watt = money.per_usd * money.usd.terms(y), money.per_watt * money.watt.terms(y)
+    steep = money.usd.exponents * usd + money.watt.exponents * watt
+    return usd + watt, np.maximum(steep, _TINY)
+
+
+def _plain_rounds(money: Money, have: Left, at: Tangents, ends: _Ends, rounds: int = ROUNDS) -> _Rounds:
     """Multipliers grow where their limit is missed."""
+    limits = have.usd, have.watt
     start = np.maximum(-at.slopes, 1e-6).sum(-1)
     multipliers = [np.where(np.isfinite(limit), start, 0.0) for limit in limits]
     for _ in range(rounds):
@@ -64,13 +111,12 @@ def _plain_rounds(money: Money, limits: list[np.ndarray], at: Tangents, ends: _E
         multipliers = [m * np.clip(part, 0.05, 20.0) ** 0.9 for m, part in zip(multipliers, used, strict=True)]
 
 
-def _priced_rounds(
-    money: Money, limits: list[np.ndarray], have: Left, at: Tangents, ends: _Ends, outer: int = 5, inner: int = 7
-) -> _Rounds:
+def _priced_rounds(money: Money, have: Left, at: Tangents, ends: _Ends, outer: int = 5, inner: int = 7) -> _Rounds:
     """The same with a price: for given multipliers, u is where its logarithm and the price's agree (Newton, bracketed).
 
     Multipliers begin at zero: a budget that is not worth spending has no price.
     """
+    limits = have.usd, have.watt
     widest = [np.log(money.price(np.broadcast_to(end, at.y.shape), have)) for end in ends]
     u = np.clip(np.log(money.price(np.clip(at.y, *ends), have)), *widest)
     start, multipliers = np.maximum(-at.slopes, 1e-6).sum(-1), [np.zeros(len(u)), np.zeros(len(u))]
@@ -129,7 +175,7 @@ def _least(
 
 
 def aggregated(
-    problem: Problem, have: Left, first: Tangents, second: Tangents
+    bound: Callable[[Tangents], tuple[np.ndarray, np.ndarray]], first: Tangents, second: Tangents
 ) -> tuple[Tangents, tuple[np.ndarray, np.ndarray]]:
     """The mean of two tangents of each plan whose bound is highest: a tangent too, and the way over kinks.
 
@@ -144,12 +190,12 @@ def aggregated(
         return first._replace(log_value=value, slopes=slopes, share=weight)
 
     low, high = np.zeros(len(moved)), np.ones(len(moved))
-    for _ in range(10):
+    for _ in range(MIXED):
         shares = low + 0.381966 * (high - low), low + 0.618034 * (high - low)
-        below, above = (dual_bound(problem, have, mixed(share))[0] for share in shares)
+        below, above = (bound(mixed(share))[0] for share in shares)
         low, high = np.where(below < above, shares[0], low), np.where(below < above, high, shares[1])
     mean = mixed(0.5 * (low + high))
-    return mean, dual_bound(problem, have, mean)
+    return mean, bound(mean)
 
 
 def largest_alone(problem: Problem, usd: np.ndarray, watt: np.ndarray) -> np.ndarray:

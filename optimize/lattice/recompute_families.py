@@ -67,3 +67,24 @@ class Families:
     def points(self, first: np.ndarray, dtype: Any) -> PlanPoint:
         """The fastest that each family can be: nothing recomputed."""
         return dataclasses.replace(self.lattice.points(first, dtype), recompute=RECOMPUTES["none"])
+
+    def of_any_schedule(self, rows: np.ndarray) -> np.ndarray:
+        """The first plan of each run of families of some rows that differ in the schedule alone."""
+        count = self._members[rows]
+        runs = self._inner[rows] // count
+        place = np.repeat(np.arange(len(rows)), runs)
+        number = np.arange(runs.sum()) - np.repeat(np.cumsum(runs) - runs, runs)
+        return (self.lattice.ends[rows] - self._sizes[rows])[place] + number * count[place]
+
+    def of_every_schedule(self, first: np.ndarray) -> np.ndarray:
+        """The first plans of the families of such runs."""
+        row = np.searchsorted(self.lattice.ends, first, side="right")
+        times = self.lattice.axes[0].count[row]
+        number = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+        return np.repeat(first, times) + number * np.repeat(self._inner[row], times)
+
+    @property
+    def _inner(self) -> np.ndarray:
+        """Plans of a row under one schedule, which is its first axis."""
+        assert "schedule" in self.lattice.axes[0].table, sorted(self.lattice.axes[0].table)
+        return self._sizes // self.lattice.axes[0].count

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from costmodel import Exact, Scalar, Semantics, as_floats
-from costmodel.formulas import counts, in_flight, memory, stages, timing
-from costmodel.inputs import SCHEDULES, PlanPoint, Schedule, Stack, Workload, options
+from costmodel.formulas import OpCounts, Pipeline, around, counts, in_flight, memory, stages, timing, work
+from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Schedule, Stack, Workload, options
 from optimize.lattice import LARGEST_VIRTUAL, Lattice
 from optimize.question import products_s
 
@@ -49,14 +49,14 @@ def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
 def least_bytes(workload: Workload, stack: Stack, point: PlanPoint) -> np.ndarray:
     """Bytes below which no plan of each row of degrees needs, whatever its options: `point` as `cheapest` has it."""
     counted, least = counts(as_floats(workload), point, _EXACT), np.array(np.inf)
-    leanest, own = _leanest(point, counted.microbatches), as_floats(stack)
-    for held, stage, recompute in itertools.product(leanest, (2, 3), stack.habits.recompute_rows().values()):
+    lean, own = leanest(point, counted.microbatches), as_floats(stack)
+    for held, stage, recompute in itertools.product(lean, (2, 3), stack.habits.recompute_rows().values()):
         chosen = dataclasses.replace(held, zero=options.ZERO_STAGES[stage], recompute=recompute)
         least = np.minimum(least, memory(counted, chosen, own, _EXACT).needed_bytes)
     return _SAFE * least
 
 
-def _leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
+def leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
     """Rows under 1F1B, which no shipped schedule undercuts, and under each of a user's that keeps fewer live anywhere.
 
     What an interleaved one keeps on a stage is linear in the reciprocal of its virtual stages, so least at one of the
@@ -89,14 +89,37 @@ def _bound_s(lattice: Lattice, rows: slice, parallel: float, ring: float) -> np.
     cluster = as_floats(dataclasses.replace(lattice.cluster, prices=None))
     point = _cheapest_of(lattice, rows, parallel, ring)
     counted = counts(workload, point, _EXACT)
+    point, both_ways = _overlapped(lattice, counted, point)
+    pipe = stages(counted, timing(counted, point, cluster, _EXACT), point)
+    return _passes_s(pipe, counted, point, both_ways, _EXACT) + cluster.stack.step_s
+
+
+def any_schedule_s(lattice: Lattice, counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics) -> Scalar:
+    """Seconds that plans take at least which differ from these, of 1F1B, in the schedule alone: no bubble, all else.
+
+    Where microbatches may go both ways, or weights stream, traffic of gradients is taken to be hidden.
+    """
+    point, both_ways = _overlapped(lattice, counted, point)
+    times = timing(counted, point, cluster, sem)
+    todo = work(counted, times, point, cluster, sem)
+    passes_s = _passes_s(todo.pipe, counted, point, both_ways, sem)
+    seen = (1.0 - both_ways) * (todo.gradient_traffic_s if times.streams is None else 0.0)
+    todo = dataclasses.replace(todo, gradient_traffic_s=seen)
+    return around(passes_s, todo, counted, times, point, cluster.stack, sem).step_s
+
+
+def _overlapped(lattice: Lattice, counted: OpCounts, point: PlanPoint) -> tuple[PlanPoint, np.ndarray]:
+    """Points with what a schedule that goes both ways hides, and whether there is one (1 or 0)."""
     listed = list(SCHEDULES.values())
     tables = [np.unique(axis.table["schedule"]) for axis in lattice.axes if "schedule" in axis.table]
     both_ways = may_go_both_ways([listed[i] for i in np.concatenate(tables)], point.pipeline, counted.microbatches)
     expert = np.maximum(point.overlap.expert, both_ways)
-    point = dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert))
-    pipe = stages(counted, timing(counted, point, cluster, _EXACT), point)
+    return dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert)), both_ways
+
+
+def _passes_s(pipe: Pipeline, counted: OpCounts, point: PlanPoint, both_ways: Scalar, sem: Semantics) -> Scalar:
     own_s = tuple(getattr(pipe, name).seconds for name in ("plain", "first", "middle", "last"))
-    return least_step_s(own_s, point.pipeline, counted.microbatches, both_ways, _EXACT) + cluster.stack.step_s
+    return least_step_s(own_s, point.pipeline, counted.microbatches, both_ways, sem)
 
 
 def least_step_s(

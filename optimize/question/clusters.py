@@ -30,7 +30,8 @@ def failing(cluster: Cluster, case: str) -> Cluster:
     if cluster.prices is None:
         return cluster
     names = ("accelerator_failure_s", "job_failure_s", "restart_s", "checkpoint_bytes_per_s", "checkpoint_stall")
-    never = dict.fromkeys(names[:2], math.inf)
+    names = (*names, "slow_accelerator_s", "slow_for_s", "slow_by")
+    never = dict.fromkeys(("accelerator_failure_s", "job_failure_s", "slow_accelerator_s"), math.inf)
     own = never if case == "none" else {name: getattr(getattr(cluster.prices, case), name) for name in names}
     base = dataclasses.replace(cluster.prices.base, **own)
     return dataclasses.replace(cluster, prices=dataclasses.replace(cluster.prices, base=base))

@@ -109,11 +109,6 @@ class Problem:
         low, high = self.rate_ends
         return np.log(low), np.log(high)
 
-    def within(self, ends: tuple[np.ndarray, np.ndarray]) -> "Problem":
-        """The same question in a box of rates, given by logarithms."""
-        pairs = zip(RATES, np.exp(ends[0]).tolist(), np.exp(ends[1]).tolist(), strict=True)
-        return dataclasses.replace(self, bounds={**self.bounds, **{name: (low, high) for name, low, high in pairs}})
-
     @property
     def most_hbm_bytes(self) -> float:
         """The largest memory of one accelerator that is offered."""

@@ -30,7 +30,7 @@ th{border-bottom:1px solid var(--line)}td.text{white-space:normal;min-width:12re
 .right{text-align:right}.bar{color:var(--accent);font-family:monospace;letter-spacing:-.05em}
 figure{margin:.8rem 0;overflow-x:auto}figure img{background:#fff;border-radius:4px;max-width:100%;min-width:32rem}
 figcaption{font-size:.875rem;color:var(--dim)}pre{overflow-x:auto;font-size:.8rem;line-height:1.35}
-nav a{margin-right:1rem}
+nav{display:flex;flex-wrap:wrap;gap:.2rem 1rem}
 @media(max-width:40rem){body{padding:.6rem;font-size:15px}h1{font-size:1.15rem}table{font-size:.75rem}
 td,th{padding-right:.45rem}th,td:first-child{white-space:normal}pre{white-space:pre-wrap}}
 """

@@ -1,7 +1,8 @@
 """The best cluster and plan for a target loss, with the shape and the batch that they train.
 
 Pairs of shape and batch are enumerated outside of the search for cluster and plan, in which they are constants, so that
-its certificate holds for the pair that is chosen; of the others the least that their products alone can take is told.
+its certificate holds over all of them (`joint`). Of rented parts, which have no rates of any size, the pair is chosen
+by evolution.
 """
 
 import dataclasses
@@ -15,14 +16,17 @@ import numpy as np
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster, parameters
 from costmodel.measured import FITS, with_margin
-from optimize.clusters import Answer, Cell, DesignResult, cell_bounds, design, evolve, most_accelerators
+from optimize.clusters import Answer, Cell, DesignResult, Progress, cell_bounds, design, evolve, most_accelerators
 from optimize.hardware import solve_plans
+from optimize.lattice import thinned
 from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, Problem, design_problem, failing
 from optimize.status import CommandError, Status
+from optimize.targets.joint import over_all, search_pairs
 from optimize.targets.pairs import Target, job_of, scatter
 
-OUTER_SHARE = 0.4  # of the time, for shape and batch
-LOOKED_AT = 8  # pairs for which evolution looks for a plan and a cluster
+SEARCHED_SHARE = 0.75  # of the time, for shape, batch, cluster of any rates and plan
+RENTED_SHARE = 0.4  # of the time, for shape and batch of rented parts
+LOOKED_AT = 8  # of these, for which evolution looks for a plan and a cluster
 
 
 def choose(
@@ -41,7 +45,25 @@ def choose(
         found = [each for some, _ in evolve(ask(jobs[i]), seed) for each in some]
         values[i] = min((each.log_value for each in found), default=math.inf)
     best = min(values, key=lambda i: values[i])
-    return jobs[best], [_row(job, bounds[i], values.get(i)) for i, job in enumerate(jobs)]
+    return jobs[best], [_row(job, bounds[i], values.get(i, math.inf)) for i, job in enumerate(jobs)]
+
+
+def certified(
+    jobs: Sequence[Job], ask: Callable[[Job], Problem], seconds: float, seed: int, told: Callable[[str], None]
+) -> tuple[Job, list[dict[str, Any]], Progress | None]:
+    """The best pair by search and bounds, what is known of every pair, and the search; None where it has no answer."""
+    problems = [_thinned(ask(job)) for job in jobs]
+    products = [bound(problem) for problem in problems]
+    best, known = search_pairs(problems, products, seconds, seed, told)
+    values = [math.inf if each.best is None else each.best.log_value for each in known]
+    table = [_row(job, each.log_bound, value) for job, each, value in zip(jobs, known, values, strict=True)]
+    return (jobs[0], table, None) if best is None else (jobs[best], table, over_all(known, best))
+
+
+def _thinned(problem: Problem) -> Problem:
+    """With the plans that a design searches."""
+    kept, _ = thinned([job.workload for job in problem.jobs], problem.machine, problem.fixed)
+    return dataclasses.replace(problem, fixed=kept)
 
 
 def bound(problem: Problem) -> float:
@@ -55,15 +77,17 @@ def bound(problem: Problem) -> float:
     return float((own - np.log(np.append(counts[1:], most) / counts)).min())
 
 
-def _row(job: Job, log_bound: float, log_value: float | None) -> dict[str, Any]:
+def _row(job: Job, log_bound: float, log_value: float) -> dict[str, Any]:
+    """A pair, a value that it does not go below, and the best that was found (None: nothing, or nothing was looked
+    for)."""
     shape = job.workload
     return {
         "model": shape.name,
         "parameters": float(parameters(shape)),
         "batch": int(shape.batch),
         "tokens": job.tokens,
-        "products_bound": math.exp(log_bound),
-        "first_value": None if log_value is None or math.isinf(log_value) else math.exp(log_value),
+        "lower_bound": math.exp(log_bound),
+        "value": None if math.isinf(log_value) else math.exp(log_value),
     }
 
 
@@ -119,7 +143,7 @@ def _day_sooner_usd(problem: Problem, answer: Answer) -> float | None:
         sooner = [_least_usd(problem, answer, end_s) for end_s in (train_s, train_s - SECONDS_A_DAY)]
         return sooner[1] - sooner[0] if all(map(math.isfinite, sooner)) else None
     share = answer.shadow_prices.get("budget_usd", {}).get("value_per_limit", 0.0)
-    if problem.objective is Objective.time and share > 0 and limits.budget_usd:
+    if problem.objective is Objective.time and share > 0 and limits.budget_usd and train_s > SECONDS_A_DAY:
         return limits.budget_usd / (share * train_s / SECONDS_A_DAY)
     return None
 
@@ -153,11 +177,13 @@ def design_for(
     margin = asked.get("margin", FITS)
     ask = asker(with_margin(template, margin), failures=failures, limits=limits, **own)
     _check_deadline(pairs, ask)
-    job, table = pairs[0], []
-    if len(pairs) > 1:
+    job, table, known = pairs[0], [], None
+    if not limits.rent:
+        job, table, known = certified(pairs, ask, SEARCHED_SHARE * seconds, seed, progress)
+    elif len(pairs) > 1:
         progress("shapes and batches")
-        job, table = choose(pairs, ask, OUTER_SHARE * seconds, seed)
-    rest = {"seconds": seconds - (time.monotonic() - start), "seed": seed, "failures": failures}
+        job, table = choose(pairs, ask, RENTED_SHARE * seconds, seed)
+    rest = {"seconds": seconds - (time.monotonic() - start), "seed": seed, "failures": failures, "known": known}
     result = design((job,), limits, template=template, progress=progress, **rest, **asked)
     answer = result.continuous or result.catalogue
     assert answer is not None  # else `design` raised

@@ -84,8 +84,8 @@ def shapes(target: Target, sequence: int = SEQUENCE) -> Iterator[Workload]:
         raise _impossible(target, None)
     size = float(best_parameters(law, least_flop(law, target["loss"])))
     for width in WIDTHS:
-        for depth in DEPTHS:
-            shape = _decoder(8 * max(1, round(width / depth / 8)), width, sequence)
+        for layers in sorted({8 * max(1, round(width / depth / 8)) for depth in DEPTHS}, reverse=True):
+            shape = _decoder(layers, width, sequence)
             if size / SPREAD <= parameters(shape) <= size * SPREAD:
                 yield shape
 

@@ -34,7 +34,7 @@ def asked(name: str) -> Problem:
 def test_rows_hold_the_plans_of_every_count(name):
     problem, together = asked(name), {}
     progress, rows = Progress(problem), rows_of(problem)
-    progress.unseen = one_job._by_count(cells(problem, rows))
+    progress.unseen = one_job.by_count(cells(problem, rows))
     open_counts(progress, rows)
     for part in progress.open:
         plans = part.families.lattice
@@ -67,7 +67,7 @@ def test_no_plan_is_below_the_tangent_of_its_row(name, count):
     row = np.array([number[tuple(column[i] for column in whole.rows.values())] for i in of_plan])
     assert step.log_drawn is not None
     least, least_drawn = np.full((2, len(chosen)), np.inf)
-    for some, at in tangents_of_rows(problem, rows, places, place):
+    for _, some, at in tangents_of_rows(problem, rows, places, place):
         where = np.full(len(rows["tensor"]), -1)
         where[some] = np.arange(len(some))
         has = where[row] >= 0

@@ -11,7 +11,7 @@ QUICK = {
     "comp_vs_comm": {"generations": ("h100",), "microbenchmarks": "nowhere.csv"},
     "scaling_returns": {"clusters": ("h100",), "models": ("llama2-7b",), "counts": (8, 64, 2048)},
     "cluster_design": {"clusters": ("h100",), "bandwidths_gb_per_s": (10, 100, 1000), "expanded": (8,), "proved": 3},
-    "flexible_plans": {"families": ("gpt",), "placements": ("V", "M", "NN")},
+    "flexible_plans": {"families": ("gpt 2k",), "counts": (4,), "placements": ("V", "M", "NN"), "rates": False},
     "published_plans": {"most": 500, "runs": 2},
 }
 

@@ -62,6 +62,9 @@ LISTED = Prices(
     restart_s=660.0,
     checkpoint_bytes_per_s=1.2e8,
     checkpoint_stall=0.9,
+    slow_accelerator_s=1e8,
+    slow_for_s=1e3,
+    slow_by=0.3,
 )
 UNLISTED = dataclasses.replace(LISTED, tiers=None)
 ASKED = {"accelerators": 64.0, "domain": 6.0, "step_s": 12.0, "tokens": 4e6}
@@ -149,6 +152,7 @@ def test_other_units_give_the_same_in_other_units(prices):
 
 
 FALLS = {"domain", "service_life_s", "accelerator_failure_s", "job_failure_s", "checkpoint_bytes_per_s", "tokens"}
+FALLS |= {"slow_accelerator_s"}
 
 
 @KINDS
@@ -360,7 +364,7 @@ def test_wrong_prices_are_named(tmp_path, lines, message):
 def test_what_fails_more_often_costs_more_days_dollars_joules_and_grams():
     """All by the same factor: one figure for what is lost, and nothing is counted twice."""
     often = dataclasses.replace(LISTED, accelerator_failure_s=0.1 * LISTED.accelerator_failure_s)
-    never = dataclasses.replace(LISTED, accelerator_failure_s=math.inf, job_failure_s=math.inf)
+    never = dataclasses.replace(LISTED, accelerator_failure_s=math.inf, job_failure_s=math.inf, slow_by=0.0)
     found, worse, best = (
         economics(hardware(), prices, **ASKED, state_bytes=STATE) for prices in (LISTED, often, never)
     )

@@ -43,6 +43,7 @@ INSIDE = {
     "curves.hardware_of", "curves.with_hardware",
     "economics.economics", "economics.economics_range", "economics.idle_per_domain",  # test_economics.py
     "goodput.failures_per_s", "goodput.checkpoint_s", "goodput.interval_s", "goodput.lost_share", "goodput.elapsed",
+    "goodput.slow_share",
     "economics.bill", "economics.network_bill", "economics.draw", "economics.load", "busy.busy",
 }  # fmt: skip
 seeds = st.integers(0, 2**32 - 1)

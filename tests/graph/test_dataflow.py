@@ -6,13 +6,17 @@ import random
 
 import pytest
 
+from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas.counts import counts
-from costmodel.graph import build, total_amounts
+from costmodel.formulas.timing import timing
+from costmodel.graph import build, prices, total_amounts
 from costmodel.graph.views import dependencies
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
-from costmodel.inputs.workload import active_parameters, model_flop
+from costmodel.inputs.workload import Kind, active_parameters, model_flop
+from costmodel.models.adapters import low_rank
+from costmodel.models.encoder import encoder
 from costmodel.models.evoformer import evoformer
 from costmodel.specs import violations
 from tests.support.builders import cluster, small_decoder
@@ -61,7 +65,12 @@ def random_plans(workload, number):
     return found
 
 
-FAMILIES = SMALL | {"evoformer": evoformer(layers=2, sequences=8, residues=16, batch=16, hidden=32, recycles=2)}
+_BERT = {"layers": 2, "hidden": 64, "heads": 4, "ffn": 128, "vocabulary": 100, "sequence": 32, "batch": 16}
+FAMILIES = SMALL | {
+    "evoformer": evoformer(layers=1, extra_layers=1, sequences=8, residues=16, batch=16, hidden=32, recycles=2),
+    "encoder": encoder(**_BERT),
+    "low rank": low_rank(SMALL["dense"], 4, ("qkv", "attention out")),
+}
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -101,3 +110,27 @@ def test_a_layer_reads_what_it_should():
     assert {a for a, b in edges if b == "attention residual, B"} == {"ffn norm, B", "ffn residual, B"}
     (norm,) = (operator for operator in operators if operator.name == "layer 0/ffn norm, B")
     assert norm.writes[0].part[1] == 2
+
+
+@pytest.mark.parametrize("name", ["dense", "swin", "evoformer", "experts"])
+def test_prices_of_operators_add_up_to_those_of_a_pass(name):
+    """Matmuls, attention and what only moves data of each pass, one operator at a time; syncs of one size as well."""
+    workload, machine = FAMILIES[name], cluster(8)
+    ranks = {"tensor": 2} if name in ("dense", "swin") else {"expert": 2} if name == "experts" else {"context": 2}
+    plan = Plan(data=8 // 2 if name != "experts" else 8, context_kind="all_to_all", attention="unfused", **ranks)
+    machine = dataclasses.replace(machine, accelerators=plan.accelerators)
+    workload, machine, point = prepare(workload, machine, plan)
+    price, found = prices(workload, machine, point), {}
+    for each in build(workload, point).operators:
+        kind = {Kind.MATMUL: "matmul", Kind.PRODUCT: "matmul", Kind.ATTENTION: "attention", Kind.SYNC: "sync"}
+        if each.source.kind not in (Kind.EXCHANGE, Kind.GATHER):
+            key = kind.get(each.source.kind, "memory"), each.phase
+            found[key] = found.get(key, 0.0) + price(each)
+    times = timing(counts(workload, point, MATH), point, machine, MATH)
+    for kind in ("matmul", "attention", "memory", "sync"):
+        forward = sum(b.repeats * b.forwards * getattr(b.forward, f"{kind}_s") for b in times.blocks)
+        back = sum(b.repeats * getattr(b.backward, f"{kind}_s") for b in times.blocks)
+        weights = sum(b.repeats * getattr(b.weights, f"{kind}_s") for b in times.blocks)
+        assert found.get((kind, "F"), 0.0) == pytest.approx(forward, rel=1e-9), kind
+        ours = found.get((kind, "B"), 0.0) + found.get((kind, "W"), 0.0)
+        assert ours == pytest.approx(back + weights, rel=1e-9), kind

@@ -94,7 +94,7 @@ def test_pipelines_are_the_schedules_that_are_played(schedule):
 
     laid = played(pipelined(flow, schedule, 4, 8, layer_of), seconds, lambda size_bytes: 0.1)
     expected = play(schedule, 4, 8, forward_s=1, backward_s=1, weight_s=1, transfer_s=0.1)
-    assert laid.run.makespan_s == pytest.approx(expected.makespan_s)
+    assert laid.makespan_s == pytest.approx(expected.makespan_s)
 
 
 def test_an_interlaced_pipeline_has_the_rows_of_all_devices_and_its_share_of_the_table():
@@ -114,8 +114,8 @@ def test_an_interlaced_pipeline_has_the_rows_of_all_devices_and_its_share_of_the
 
     laid = played(cut, seconds, no_time)
     busy_s = 8 * (1 + 2 + 0.5 * (2 + 1 + 2))  # table F and B; head F, B and W
-    assert laid.run.busy_s == pytest.approx([busy_s] * 4)
-    assert busy_s < laid.run.makespan_s < busy_s * (1 + 3 / 8) + 4
+    assert laid.busy_s == pytest.approx([busy_s] * 4)
+    assert busy_s < laid.makespan_s < busy_s * (1 + 3 / 8) + 4
     assert total_amounts(cut.operators, point)["flop"] == total_amounts(flow.operators, point)["flop"]
 
 
@@ -124,7 +124,7 @@ def attention_of(each):
 
 
 def peak_of(flow):
-    return float(max(played(flow, lambda each: 1.0, no_time).run.peak_bytes))
+    return float(max(played(flow, lambda each: 1.0, no_time).peak_bytes))
 
 
 def test_co_shard_holds_one_piece_at_a_time():
@@ -177,7 +177,7 @@ def test_offload_adds_two_ways_and_holds_what_is_underway():
     assert peak_of(found) < 0.3 * peak_of(flow)
     lanes = place(found, lambda e: e.phase == "T", 1)
     laid = played(lanes, lambda e: 1.0, no_time)
-    assert laid.run.busy_s[1] == len(ways)
+    assert laid.busy_s[1] == len(ways)
 
 
 def test_transform_place_and_order_in_any_turn():
@@ -191,7 +191,7 @@ def test_transform_place_and_order_in_any_turn():
         for decide in turns:
             found = decide(found)
         found = order_by(found, lambda e, _: (piece(e), e.phase != "F"))
-        makespans.add(float(played(found, lambda e: 1.0, no_time).run.makespan_s))
+        makespans.add(float(played(found, lambda e: 1.0, no_time).makespan_s))
     early = put(cut(before(flow, "layer 0/qkv", "layer 0/ffn up")))
     assert len(makespans) == 1
     assert len(early.after) == 16

@@ -19,12 +19,13 @@ from costmodel.graph.search import (
     unroll,
 )
 from costmodel.graph.search.bounds import holders, work_s
+from costmodel.graph.search.nested import nested
 from costmodel.graph.search.placements import LIMITS
 from costmodel.specs import SpecError
 from tests.oracles.orders import played
 
 PERIODS = {"V": 4, "X": 8, "M": 6, "NN": 8, "NN eager": 8, "mllm": 8, "K": 6, "alphafold": 4}
-MEMORY = {"V": (4, 3, 2, 1), "M": (6, 4, 3, 1), "K": (3, 2, 3, 2), "alphafold": (3, 2, 1, 1)}
+MEMORY = {"V": (4, 3, 2, 1), "M": (6, 4, 2, 1), "K": (3, 2, 3, 2), "alphafold": (3, 2, 1, 1)}
 QUICK_S = 0.6
 
 
@@ -135,6 +136,40 @@ def test_no_shorter_period_exists_than_the_search_finds():
         assert found.period == least_period_enumerated(placement, limit)
         assert least_period_s(placement, limit) <= found.period
         check_starts(found, limit)
+
+
+def test_pipelines_down_and_back_are_solved_exactly():
+    """Two devices, with a block of both in front, between or not at all: the least period of all waits, enumerated."""
+    for shared, spans, limit in (
+        ((), (1, 2, 1, 2), 1),
+        ((), (2, 1, 1, 1), 2),
+        ((0,), (1, 1, 2, 1), 2),
+        ((2,), (1, 2, 1, 1), 2),
+    ):
+        rows = zip((0, 1, 1, 0), spans, (1.0, 1.0, -1.0, -1.0), strict=True)
+        links = [(f"{i}", [d], float(s), h) for i, (d, s, h) in enumerate(rows)]
+        for place in shared:
+            links.insert(place, ("all", [0, 1], 1.0, 0.0))
+        placement = chain(links)
+        assert nested(placement) is not None
+        found = repeat(placement, limit, shortest=False)
+        assert found is not None
+        assert found.proved
+        assert found.period == least_period_enumerated(placement, limit)
+        check_starts(found, limit)
+
+
+@pytest.mark.parametrize("name", PERIODS)
+def test_eight_devices_repeat_without_a_bubble(name):
+    """Twice the devices within twice the live microbatches; the published search takes minutes for four."""
+    placement, limit = placements(8)[name], 2 * LIMITS[name]
+    found = search(placement, limit, shortest=False, deadline_s=20)
+    assert found is not None
+    assert found.period_s == max(work_s(placement).values()) == PERIODS[name]
+    check_starts(found.order, limit)
+    short, long = (unroll(placement, found.order, m) for m in (32, 64))
+    assert long.makespan_s - short.makespan_s == 32 * PERIODS[name]
+    assert max(short.peak) <= limit
 
 
 def test_too_little_memory_costs_time():

@@ -6,8 +6,11 @@ import math
 import pytest
 
 from costmodel import evaluate
+from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas.counts import counts
+from costmodel.formulas.timing import timing
+from costmodel.graph import build, co_shard, prices
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import model_flop, parameters
@@ -50,7 +53,29 @@ def test_a_piece_is_there_at_a_time():
     assert attention.saved.core == scores / 4
     assert attention.saved.rest == (2 * tokens * 3 * heads * 32 + 2 * tokens * heads * 32) / 4
     assert feed.saved.rest == 2 * tokens * 3 * 512 / 4
+    whole_feed, only = counts(co_sharded(WORKLOAD, 4, feed_forward=False), point, MATH).layers
+    assert only.saved.core == attention.saved.core
+    assert whole_feed.saved.rest == rest.saved.rest + 4 * feed.saved.rest + 2 * tokens * 256
     assert rest.saved.input == layer.saved.input + 2 * 2 * tokens * 256
+
+
+def test_pieces_of_the_graph_take_what_those_of_the_workload_take():
+    """Two ways to say it: operators that are cut by their views, and blocks of smaller operators."""
+    workload, machine, point = prepare(WORKLOAD, cluster(8), PLAN)
+    price = prices(workload, machine, point)
+    flow = build(workload, point)
+
+    def branch(each):
+        return each.name.startswith("layer 0/") and each.source.name in ("qkv", "attention", "attention out")
+
+    found = co_shard(flow, 4, branch)
+    pieces = [each for each in found.operators if "." in each.name and branch(each)]
+    cut, machine, _ = prepare(co_sharded(WORKLOAD, 4), cluster(8), PLAN)
+    times = timing(counts(cut, point, MATH), point, machine, MATH)
+    (attention,) = (block for block in times.blocks if "branch 0" in block.name)
+    forward = attention.forward.matmul_s + attention.forward.attention_s
+    again = [sum(price(each) for each in pieces if each.phase == phase) for phase in "FR"]
+    assert again == pytest.approx([4 * forward] * 2)
 
 
 def test_it_needs_less_memory_and_not_much_more_time():

@@ -24,6 +24,7 @@ LONG = (
         for name in ("design_a_cluster", "choose_a_plan", "time_to_target")
     ),
     *(f"tests/whole/test_notebooks.py::test_runs[{name}]" for name in ("first_steps", "loss_in_your_code")),
+    "tests/whole/test_notebooks.py::test_runs[flexible_plans]",
     # by day: the parts of the experiments, and one design from end to end
     "tests/experiments/test_search_quality.py::test_a_quick_run_reports_and_is_taken_up_again",
     "tests/experiments/test_search_quality.py::test_strong_baselines_reach_the_certified_optimum",
@@ -39,6 +40,7 @@ LONG = (
     *(f"{_AGAIN}[{name}]" for name in ("cluster_design", "flexible_plans")),  # by day: three others
     "tests/clusters/test_design_cli.py::test_several_jobs_and_the_screen",
     "tests/targets/test_target_loss.py::test_from_a_loss_to_a_cluster",
+    "tests/targets/test_joint_targets.py::test_the_best_pair_is_that_of_brute_force",  # by day: its bounds alone
     "tests/experiments/test_time_to_target.py::test_together_is_sooner",
     "tests/launch/test_real_parsers.py",
     # by day: signals of design and plan at some moments
@@ -53,11 +55,15 @@ LONG = (
     "tests/cli/test_everyday.py::test_a_task[one cluster for two jobs]",
     # by day: one of several objectives, seeds, counts or limits
     "tests/clusters/test_joint.py::test_float32_is_within_its_slack",
+    "tests/clusters/test_rows.py::test_rows_hold_the_plans_of_every_count[experts]",
     "tests/clusters/test_joint.py::test_the_same_seed_gives_the_same_answer",
     "tests/clusters/test_joint.py::test_more_money_is_never_worse",
     "tests/clusters/test_joint.py::test_other_objectives_are_certified",
     "tests/hardware/test_hardware.py::test_a_residual_of_ones_own",
     "tests/clusters/test_joint.py::test_a_mix_is_bounded_by_its_jobs_alone",
+    # by day: three seeds of a hundred and twenty-three
+    "tests/clusters/test_mix_bound.py::test_nothing_is_below_the_bound_of_a_search_by_night",
+    "tests/clusters/test_mix_bound.py::test_a_bound_holds_whatever_it_starts_from_by_night",
     "tests/plans/test_sharding.py::test_a_killed_process_is_reported",
     "tests/evaluators/test_pytree.py::test_differentiable_with_respect_to_whole_trees",
     "tests/inputs/test_workload.py::test_jax_rebuilds_workloads_of_placeholders_and_tracers",
@@ -103,7 +109,6 @@ LONG = (
     "tests/plans/test_over_counts.py::test_the_best_pair_that_a_framework_can_launch",
     "tests/plans/test_over_counts.py::test_the_screen_of_a_range[120]",
     # by day: one tournament less, and times, which say little on a busy machine
-    "tests/clusters/test_mix_bound.py",
     "tests/plans/test_plan_command.py::test_it_answers_within_times_of_import_jax",
     "tests/cli/test_cli.py::test_start_up_time",
     "tests/measured/test_node.py::test_an_interrupted_run_leaves_nothing",

@@ -87,7 +87,7 @@ def test_the_best_of_pairs_is_looked_at_and_the_others_are_told():
     pairs = [Job(workload=load_workload("llama3-8b", sequence=2048, batch=64), tokens=t) for t in (4e11, 1e11, 9e12)]
     best, rows = choose(pairs, ask, 60.0)
     assert best is pairs[1]
-    assert [row["first_value"] is None for row in rows] == [True, False, True]  # dismissed by their bounds
+    assert [row["value"] is None for row in rows] == [True, False, True]  # dismissed by their bounds
 
 
 def test_failures_reach_the_question_of_a_pair():

@@ -17,6 +17,7 @@ REQUIRED = {
     "design_a_cluster",
     "calibrate_to_your_machines",
     "time_to_target",
+    "flexible_plans",
 }
 LARGEST_IMAGE_BYTES = 300_000
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.MatMult)

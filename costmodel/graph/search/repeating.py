@@ -1,9 +1,9 @@
 """Orders that repeat: when each block of a microbatch starts, if every microbatch starts one period after the last.
 
 Microbatch m runs block j at s_j + P m. On a device no two blocks may overlap modulo P, and what it holds stays within
-its limit. Depth first over the blocks, each on its neighbours in the chain and a wait below P later; orders of little
-waiting come first. Leaving out what lies before the first and after the last microbatch gives warm-up and cool-down.
-Spans are cut to a grid of units.
+its limit. Pipelines that go down their devices and back are solved exactly (`nested`), others depth first over the
+blocks, each on its neighbours in the chain and a wait below P later; orders of little waiting come first. Leaving out
+what lies before the first and after the last microbatch gives warm-up and cool-down. Spans are cut to a grid of units.
 """
 
 import math
@@ -13,6 +13,7 @@ from itertools import count, takewhile
 from typing import NamedTuple
 
 from costmodel.graph.search.bounds import distance_s, holders, least_distances_s, least_period_s, peak
+from costmodel.graph.search.nested import least_wait, nested
 from costmodel.graph.search.placements import Placement
 
 
@@ -57,8 +58,12 @@ def repeat(
     least = math.ceil(least_period_s(cut, limit, lag) - 1e-9)
     longest = sum(int(block.seconds) + lag for block in cut) if alone is None else copies * alone.period - 1
     proved, left_s = True, deadline_s - (time.monotonic() - begun)
+    chain = nested(cut)
     for period in periods or range(least, longest + 1):
-        starts, ended = _Tries(cut, period, limit, lag).best(time.monotonic() + 0.5 * left_s, shortest)
+        until = time.monotonic() + 0.5 * left_s
+        starts, ended = (None, False) if chain is None else least_wait(chain, period, limit, lag, until, not shortest)
+        if starts is None and not ended:
+            starts, ended = _Tries(cut, period, limit, lag).best(max(until, time.monotonic() + 0.1 * left_s), shortest)
         left_s = deadline_s - (time.monotonic() - begun)
         if starts is not None:
             held = peak(cut, starts, period)

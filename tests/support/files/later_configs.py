@@ -1,9 +1,13 @@
 """Later configurations of HuggingFace as they are published, and totals worked out by hand from their dimensions.
 
-Published: gpt-oss model card (20.91 B; 116.83 B for the larger one), Gemma 3 report table 1 (4B: 3,209 M beside the
-embedding), Phi-3 report (3.8 B), DeepSeek-V2 report (Lite: 15.7 B), OLMo 2 and 3 (7 B), Mistral Small 3.1 (24 B),
-Ministral 3 (3.4 B of text), Minitron (4.19 B), Qwen2.5 (7.62 B), Qwen3 (8.19 B, 30.53 B), Llama 4 (109 B with the part
-of images), GLM-4.5-Air (106 B, without multi-token prediction).
+The totals below are ours. Beside them stands what was published, read on 2026-11-19 in stored public text: gpt-oss
+card (arXiv 2508.10925) 20.9 B; Phi-3 report (arXiv 2404.14219, abstract) 3.8 B; DeepSeek-V2-Lite card 15.7 B, 27
+layers, 2,048 wide, heads of 16, 2 shared and 64 routed experts of 1,408; Qwen2.5-7B card 7.61 B, 6.53 B without
+embeddings; Qwen3-8B card 8.2 B, 6.95 B without; Qwen3-30B-A3B card 30.5 B; Llama 4 Scout card 109 B with the part of
+images; GLM-4.5 card, Air: 106 B; Mistral-Small-3.1 card 24 B with the part of images (Small 3, the same text part:
+23.6 B by its files); Ministral 3 3B (NVIDIA's Megatron-Bridge pages) 3.4 B of text, 26 layers, 3,072 wide;
+Minitron-4B card "4B", 3,072 wide, ffn of 9,216; OLMo 2 7B card "7B", 32 layers, 4,096 wide, 32 heads. Of Gemma 3 only
+1B, and 4.3 B with the part of images (4B), were found, of OLMo 3 nothing: their totals are worked out by hand alone.
 """
 
 from typing import Any
