@@ -5,7 +5,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from typing import Never
+
+AGAIN_S = 0.2  # after which it rings again
 
 
 class TimeUpError(Exception):
@@ -17,22 +18,26 @@ def until(end: float) -> Iterator[None]:
     """Leave the body at that moment of `time.monotonic`, as if it had ended.
 
     By a signal, which only the main thread hears, where a system has timers: elsewhere the body must look at the clock.
-    What it changes must be true after every step, as for an interruption by the user.
+    What it changes must be true after every step, as for an interruption by the user. It rings until it is heard: what
+    is raised inside a destructor or a callback of the garbage collector is lost.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
 
-    def ring(*_: object) -> Never:
-        raise TimeUpError
+    left: list[bool] = []
+
+    def ring(*_: object) -> None:
+        if not left:
+            raise TimeUpError
 
     before = signal.signal(signal.SIGALRM, ring)
     try:
-        signal.setitimer(signal.ITIMER_REAL, max(1e-3, end - time.monotonic()))
+        signal.setitimer(signal.ITIMER_REAL, max(1e-3, end - time.monotonic()), AGAIN_S)
         yield
     except TimeUpError:
         pass
     finally:
-        with contextlib.suppress(TimeUpError):
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        left.append(True)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)

@@ -141,10 +141,10 @@ def _robustness(results: dict[str, Any]) -> Any:
             losses = sorted(100 * loss for loss in each["losses"][key])
             shares = [100 * (place + 1) / len(losses) for place in range(len(losses))]
             axes.step(losses, shares, style, color=colour, label=f"{name}: {told}", where="post")
-    draws = " and ".join(str(each["draws"]) for each in judged.values())
     axes.set(xlabel="more days than the best plan of the draw, %", ylabel="of the draws, %", ylim=(0, 101))
     axes.set_xlim(-0.1, None)
-    axes.set_title(f"{draws} draws of prices and of the software's constants", loc="left", fontsize=9)
     if judged:
+        draws = max(each["draws"] for each in judged.values())
+        axes.set_title(f"{draws} draws of prices and of the software's constants", loc="left", fontsize=9)
         axes.legend(loc="lower right", fontsize=8)
     return figure

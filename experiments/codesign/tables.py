@@ -121,7 +121,7 @@ _SHARES: tuple[tuple[str, Callable[[Answer], str]], ...] = (
     ("the same number wins in", lambda j: units.percent(j["same_count"])),
     ("lost by the plan, its rates chosen anew: median, 90 %, worst", lambda j: _lost(j["loss_of_plan"])),
     ("lost by the cluster as bought, for its money and power", lambda j: _lost(j["loss_of_cluster"])),
-    ("what no rates of these plans could add to a loss", lambda j: f"{100 * j['unproved']:.2g} %"),
+    ("a loss may be more by, at most", lambda j: f"{100 * j['unproved']:.2g} %"),
     ("days on it: 10 %, median, 90 %", lambda j: ", ".join(units.significant(day, 3) for day in j["days"].values())),
 )
 

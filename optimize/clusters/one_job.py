@@ -114,11 +114,12 @@ def _descend(progress: Progress, every: list[Cell], seed: int, told: Callable[[s
 
 
 def offer_evolved(progress: Progress, every: list[Cell], seed: int) -> None:
-    """Polish the first plans that evolution finds, or where none of them is any good the last ones."""
+    """Polish the first plans that evolution finds; the last ones too where none of them is any good, or where the
+    objective has a price: rows say less there of where the best plans are."""
     for found, evaluations in evolve(progress.problem, seed):
         progress.evaluations += evaluations
         _offer(progress, every, found, EVOLVED)
-        if progress.best is not None:
+        if progress.best is not None and progress.problem.fill:
             break
 
 

@@ -1,5 +1,6 @@
 """A search ends when it is told to, by the clock or by a signal, with the best so far and a bound that is true."""
 
+import contextlib
 import json
 import math
 import signal
@@ -11,7 +12,7 @@ import time
 import pytest
 
 from optimize.clusters import one_job
-from optimize.time_limit import until
+from optimize.time_limit import TimeUpError, until
 from tests.clusters.test_design_cli import FEW, MODEL
 from tests.clusters.test_joint import problem
 from tests.support import ROOT
@@ -27,6 +28,16 @@ def test_the_body_ends_at_the_moment():
         ended.append("in time")
     assert ended
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_moment_that_is_not_heard_comes_again():
+    """As inside a callback of the garbage collector, which drops what is raised there."""
+    start = time.monotonic()
+    with until(start + 0.1):
+        with contextlib.suppress(TimeUpError):
+            time.sleep(10.0)
+        time.sleep(10.0)
+    assert time.monotonic() - start < 3.0
 
 
 def test_in_another_thread_nothing_happens():

@@ -37,7 +37,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("codesign")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        config = codesign.Config(models=("llama3-8b",), seconds=30.0, draws=12, **SMALL)
+        config = codesign.Config(models=("llama3-8b",), seconds=90.0, draws=12, **SMALL)
         return _runner.run("codesign", config)["results"], folder / "results" / "codesign"
 
 
@@ -116,7 +116,7 @@ def test_the_choice_is_judged_by_draws(results):
     assert judged["draws"] == len(judged["losses"]["loss_of_plan"]) == 12
     assert 0 <= judged["same_plan"] <= judged["same_count"] <= 1
     assert sum(each["share"] for each in judged["winners"]) == pytest.approx(1)
-    assert judged["unproved"] < 0.01
+    assert judged["unproved"] < 0.05
     for losses in judged["losses"].values():
         assert min(losses) >= 0
         assert losses.count(0) > 0

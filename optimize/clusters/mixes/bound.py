@@ -126,7 +126,9 @@ def keep(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, 
     return plans, kept
 
 
-def _low(others: list[tuple[np.ndarray, np.ndarray]], need: np.ndarray, bound: np.ndarray, level: float) -> np.ndarray:
+def _low(
+    others: list[tuple[np.ndarray, np.ndarray]], need: np.ndarray, bound: np.ndarray, level: np.ndarray
+) -> np.ndarray:
     """Places of what is below a level; bytes and bounds of the rest are put to the others, but of what cannot be."""
     gone = (bound >= level) & np.isfinite(bound)
     others.append((need[gone], bound[gone]))
@@ -198,10 +200,21 @@ def count_bound(problem: Problem, count: int, known: Mixed, log_target: float, e
     log_price = problem.log_scale + (0.0 if problem.fill else float(np.log(count)))  # the rest is in the planes
     levels = values + log_target - np.logaddexp.reduce(values) + MARGIN
     tilts = shares @ slopes - slopes
+    least = [
+        _least_of_rows(rows, own, place, tilt, log_price) for rows, own, tilt in zip(every, parts, tilts, strict=True)
+    ]
+    by_rows = log_target + float(shares @ (least - levels + MARGIN))
+    if by_rows >= log_target:
+        return by_rows
     groups = []
     for rows, own, tilt, level in zip(every, parts, tilts, levels, strict=True):
         groups.append(keep(rows, own, place, tilt, lambda need, own=level - log_price: np.full(len(need), own)))
     return _by_boxes(problem, count, groups, log_target, end)
+
+
+def _least_of_rows(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, log_price: float) -> float:
+    """What all rows are at least with a tilt."""
+    return log_price + float(min(_tilted(rows, at, tilt, place)[0].min() for _, at in parts))
 
 
 def _place(problem: Problem, count: int, known: Mixed) -> np.ndarray:
