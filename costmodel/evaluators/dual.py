@@ -162,8 +162,15 @@ def gradient(formula: Formula, at: Mapping[str, Any]) -> tuple[np.ndarray, dict[
 
 def log_gradient(formula: Formula, at: Mapping[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The logarithm of a positive formula and its derivative by the logarithm of each variable: elasticities."""
-    value, slopes = _derivatives(formula(_seeded(at, at)), at)
-    return np.log(value), {name: slope / value for name, slope in slopes.items()}
+    return log_gradients(lambda seeded: (formula(seeded),), at)[0]
+
+
+def log_gradients(
+    formulas: Callable[[dict[str, Any]], tuple[Scalar, ...]], at: Mapping[str, Any]
+) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """The same of several formulas that share what they compute."""
+    pairs = [_derivatives(result, at) for result in formulas(_seeded(at, at))]
+    return [(np.log(value), {name: slope / value for name, slope in slopes.items()}) for value, slopes in pairs]
 
 
 def one_sided(formula: Formula, at: Mapping[str, Any], side: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from costmodel.formulas.breakdown import Term as Term
     from costmodel.formulas.breakdown import breakdown as breakdown
     from costmodel.formulas.busy import busy as busy
+    from costmodel.formulas.busy import operators_s as operators_s
+    from costmodel.formulas.busy import timed as timed
     from costmodel.formulas.collectives import COLLECTIVES as COLLECTIVES
     from costmodel.formulas.collectives import Law as Law
     from costmodel.formulas.cost import Cost as Cost
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.economics import EconomicsRange as EconomicsRange
     from costmodel.formulas.economics import bill as bill
     from costmodel.formulas.economics import draw as draw
+    from costmodel.formulas.economics import drawn_s as drawn_s
     from costmodel.formulas.economics import economics as economics
     from costmodel.formulas.economics import economics_range as economics_range
     from costmodel.formulas.goodput import STATE_BYTES as STATE_BYTES

@@ -12,9 +12,9 @@ from costmodel.formulas.counts import BlockCounts, MatmulCount, MemoryCount, OpC
 from costmodel.formulas.economics import EconomicsRange
 from costmodel.formulas.memory import MemoryUse, limit_bytes
 from costmodel.formulas.pipeline import Pipeline, pipeline_s
-from costmodel.formulas.roofline import Roof, attention_roofs, matmul_roofs, memory_roofs
+from costmodel.formulas.roofline import Rates, Roof, attention_roofs, matmul_roofs, memory_roofs
 from costmodel.formulas.timing import BlockPasses, Pass, exposed_s
-from costmodel.inputs import Cluster, PlanPoint, Workload, model_flop
+from costmodel.inputs import Cluster, PlanPoint, Stack, Workload, model_flop
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, Semantics, Verdict, total
 from costmodel.shown import Shown
@@ -143,9 +143,9 @@ Roofs = list[tuple[Scalar, Roof]]
 """Roofs of operators in a pass, and how often each stands in one layer and microbatch."""
 
 
-def roofs(block: BlockCounts, point: PlanPoint, done: Parts, cluster: Cluster) -> tuple[Roofs, Roofs, Roofs, Roofs]:
+def roofs(block: BlockCounts, point: PlanPoint, speed: Rates, stack: Stack) -> tuple[Roofs, Roofs, Roofs, Roofs]:
     """Those behind the seconds of a block: of its matmuls, its attention, what only moves data, and the recompute."""
-    row, common = point.recompute, (point, done.times.rates, cluster.stack)
+    row, common = point.recompute, (point, speed, stack)
     matmuls, attentions, memories, again = [], [], [], []
     for count in block.matmuls:
         product, weights = matmul_roofs(count, *common)
@@ -165,7 +165,8 @@ def roofs(block: BlockCounts, point: PlanPoint, done: Parts, cluster: Cluster) -
 def _sides(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[tuple[Scalar, ...], ...]:
     """Seconds that each kind of operator keeps the arithmetic units, the memory and the launches busy in a step."""
     per_step = done.counts.microbatches / point.pipeline
-    by_layer = [(block.repeats, roofs(block, point, done, cluster)) for block in done.counts.layers]
+    speed, stack = done.times.rates, cluster.stack
+    by_layer = [(block.repeats, roofs(block, point, speed, stack)) for block in done.counts.layers]
 
     def busy_s(kind: int, side: Callable[[Roof], Scalar]) -> Scalar:
         return per_step * total(n * total(k * side(roof) for k, roof in each[kind]) for n, each in by_layer)

@@ -2,37 +2,67 @@
 
 from collections.abc import Callable
 
-from costmodel.formulas.breakdown import Breakdown, roofs
-from costmodel.formulas.cost import Parts
-from costmodel.formulas.counts import BlockCounts
-from costmodel.formulas.economics import Busy
+from costmodel.formulas.breakdown import roofs
+from costmodel.formulas.cost import Work, step_time, work
+from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.economics import Busy, drawn_s
 from costmodel.formulas.roofline import Roof
+from costmodel.formulas.timing import BlockPasses, OpTimes, timing
 from costmodel.inputs import Cluster, PlanPoint, Position
-from costmodel.semantics import Scalar, total
+from costmodel.semantics import Scalar, Semantics, total
 
 
-def busy(found: Breakdown, cluster: Cluster, point: PlanPoint, done: Parts) -> Busy:
+def timed(
+    counted: OpCounts, point: PlanPoint, cluster: Cluster, loads: tuple[Scalar, Scalar, Scalar, Scalar], sem: Semantics
+) -> tuple[Scalar, Scalar]:
+    """Seconds of a step, as `step` has them, and `drawn_s`, seconds at the usual power that take as much energy."""
+    times = timing(counted, point, cluster, sem)
+    todo = work(counted, times, point, cluster, sem)
+    step_s = step_time(todo, counted, times, point, cluster.stack, sem).step_s
+    return step_s, drawn_s(loads, busy(counted, times, todo, point, cluster), step_s)
+
+
+def busy(counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint, cluster: Cluster) -> Busy:
     """Seconds at the arithmetic units and of the HBM by the rooflines of all operators, in the mean over the stages;
-    links are busy for as long as their messages take, hidden or not (those of two kinds at once count twice)."""
-    work = done.step.work
+    links are busy for as long as their messages take, hidden or not (those of two kinds at once count twice).
+
+    Posynomials in the reciprocals of the rates, as a step is.
+    """
+    each, (compute_s, hbm_s) = counted.microbatches / point.pipeline, operators_s(counted, times, point, cluster)
     return Busy(
-        compute_s=_of_operators(cluster, point, done, lambda roof: roof.compute_s) + work.orthogonal_s,
-        hbm_s=_of_operators(cluster, point, done, _memory_s) + work.optimizer_s - work.orthogonal_s,
-        links_s=total(term.exposed_s + term.hidden_s for term in found.terms if term.sends),
+        compute_s=each * compute_s + todo.orthogonal_s,
+        hbm_s=each * hbm_s + todo.optimizer_s - todo.orthogonal_s,
+        links_s=_messages_s(counted, times, todo, point),
     )
 
 
-def _memory_s(roof: Roof) -> Scalar:
-    return roof.memory_s + roof.aside_s
+def operators_s(counted: OpCounts, times: OpTimes, point: PlanPoint, cluster: Cluster) -> tuple[Scalar, Scalar]:
+    """Seconds at the arithmetic units and of the HBM of one microbatch in all blocks; embedding and head are never
+    recomputed (timing.py)."""
 
-
-def _of_operators(cluster: Cluster, point: PlanPoint, done: Parts, side: Callable[[Roof], Scalar]) -> Scalar:
-    """Seconds of one side of the rooflines; embedding and head are never recomputed (timing.py)."""
-
-    def once_s(block: BlockCounts) -> Scalar:
-        *passes, again = roofs(block, point, done, cluster)
+    def once_s(block: BlockCounts, side: Callable[[Roof], Scalar]) -> Scalar:
+        *passes, again = roofs(block, point, times.rates, cluster.stack)
         kinds = (*passes, again) if block.position == Position.LAYER else passes
-        return total(times * side(roof) for kind in kinds for times, roof in kind)
+        return total(count * side(roof) for kind in kinds for count, roof in kind)
 
-    summed_s = total(block.repeats * once_s(block) for block in done.counts.blocks)
-    return done.counts.microbatches / point.pipeline * summed_s
+    compute_s, hbm_s = (
+        total(block.repeats * once_s(block, side) for block in counted.blocks)
+        for side in (lambda roof: roof.compute_s, lambda roof: roof.memory_s + roof.aside_s)
+    )
+    return compute_s, hbm_s
+
+
+def _messages_s(counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint) -> Scalar:
+    """Seconds of all messages of a stage, each alone: within layers, of gradients, from stage to stage both ways."""
+    within_s = total(block.repeats * _sent_s(block) for block in times.layers)
+    turns = point.virtual_stages - 1.0 / point.pipeline  # to other stages, of each microbatch and way
+    hops_s = 2.0 * counted.microbatches * turns * todo.hops.ends_s
+    return counted.microbatches / point.pipeline * within_s + hops_s + todo.gradient_traffic_s
+
+
+def _sent_s(block: BlockPasses) -> Scalar:
+    """Of one layer and microbatch: tensor, context, expert and sharded traffic."""
+    forward, backward = block.forward, block.backward
+    again = block.forwards + 1.0  # tokens and gathered weights are sent in the backward pass too
+    sent_s = block.forwards * (forward.sync_s + forward.ring_s) + backward.sync_s + backward.ring_s
+    return sent_s + again * (forward.exchange_s + forward.expert_s + forward.data_s) + block.weights.data_s

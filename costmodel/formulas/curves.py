@@ -92,9 +92,12 @@ def capital_usd(hardware: Hardware, curves: Curves) -> Scalar:
     return hardware.accelerators * (curves.server_factor * chip_usd(hardware, curves) + network + memory)
 
 
-def meter_w(hardware: Hardware, curves: Curves, idle: Scalar = 0.0) -> Scalar:
-    """Mean power at the facility's meter while training; `idle` of the accelerators that are bought do not train."""
-    busy = hardware.accelerators - idle
+def meter_w(hardware: Hardware, curves: Curves, idle: Scalar = 0.0, load: Scalar = 1.0) -> Scalar:
+    """Mean power at the facility's meter while training; `idle` of the accelerators that are bought do not train.
+
+    The others draw `load` of what is usual in training (economics.py).
+    """
+    busy = load * (hardware.accelerators - idle)
     working = busy * curves.training_draw + idle * curves.idle_draw
     servers_w = working * curves.server_draw_factor * chip_w(hardware, curves)
     network_w = hardware.accelerators * curves.scale_out_w(hardware.scale_out_bytes_per_s)

@@ -5,9 +5,10 @@ $$\text{step} = \frac{\text{purchase}}{\text{life}}\,T + P_\text{meter}\,T\,p_\t
 
 with $T$ seconds of the clock: those of the step times what failures add (goodput.py), where a job is known.
 
-Servers that train draw $P\,(s_0 + \sum_u s_u b_u / T)$ with $P$ the mean power in training, $b_u$ the seconds in which
-the units of a kind are busy (busy.py) and shares $s$ (`Prices`); $P$ itself where nobody says how busy: designs
-count it, and their limits are limits of it.
+Servers that train draw $P\,(s_0 + \sum_u s_u b_u / T)$ with $P$ the usual power in training, $b_u$ the seconds in which
+the units of a kind are busy (busy.py) and shares $s$ (`Prices`): objectives, bounds and reports count it alike.
+`drawn_s` is $s_0 T + \sum_u s_u b_u$, the seconds at $P$ that take as much energy. A limit of the power is one of $P$
+itself, what a site must provide: the mean of a step may be above it, and is no posynomial.
 
 Arithmetic only. The bill is a posynomial in prices, the draw in powers, both in bandwidths; their products with the
 time of a step, and so dollars and joules of a step, are generalized posynomials in prices, powers and rates: the joules
@@ -66,7 +67,7 @@ class Draw:
     """Mean power while training."""
 
     servers_w: Scalar
-    full_w: Scalar  # the same by `Prices.training_draw` alone: what designs and their limits count
+    full_w: Scalar  # the same by `Prices.training_draw` alone: what limits count
     idle_w: Scalar  # servers of accelerators that the plan leaves idle
     network_w: tuple[Scalar, ...]  # by tier; one number where tiers have no prices
     facility_factor: Scalar
@@ -79,6 +80,11 @@ class Draw:
     def meter_w(self) -> Scalar:
         """At the facility's meter: cooling and losses included."""
         return self.facility_factor * self.machines_w
+
+    @property
+    def load(self) -> Scalar:
+        """What the servers draw over what is usual in training."""
+        return self.servers_w / self.full_w
 
 
 @pytree
@@ -147,7 +153,7 @@ def economics(
     idle = prices.idle_paid * (accelerators / domain) * idle_per_domain(cluster, domain)
     paid_for = accelerators + idle
     bought = None if prices.price_usd is None else bill(cluster, prices, paid_for)
-    share = 1.0 if busy is None else load(prices, busy, step_s)
+    share = 1.0 if busy is None else drawn_s(prices.loads, busy, step_s) / step_s
     drawn = None if cluster.accelerator.power_w is None else draw(cluster, prices, accelerators, idle, share)
     rental = prices.rental_usd_per_s
     slower = 1.0 if state_bytes is None else elapsed(prices, accelerators, state_bytes)
@@ -216,10 +222,10 @@ def network_bill(tier: Tier, price: TierPrices, accelerators: Scalar) -> Network
     )
 
 
-def load(prices: Prices, busy: Busy, step_s: Scalar) -> Scalar:
-    """What a step draws over what is usual in training."""
-    units = prices.compute_load * busy.compute_s + prices.hbm_load * busy.hbm_s + prices.link_load * busy.links_s
-    return prices.idle_load + units / step_s
+def drawn_s(loads: tuple[Scalar, Scalar, Scalar, Scalar], busy: Busy, step_s: Scalar) -> Scalar:
+    """Seconds at the usual power in training that take as much energy as a step (`Prices.loads`): a posynomial."""
+    whatever, compute, hbm, links = loads
+    return whatever * step_s + compute * busy.compute_s + hbm * busy.hbm_s + links * busy.links_s
 
 
 def draw(cluster: Cluster, prices: Prices, accelerators: Scalar, idle: Scalar, load: Scalar = 1.0) -> Draw:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from costmodel.inputs.options import OverlapRow as OverlapRow
     from costmodel.inputs.options import RecomputeRow as RecomputeRow
     from costmodel.inputs.options import ZeroRow as ZeroRow
+    from costmodel.inputs.options import modules_of as modules_of
     from costmodel.inputs.plan import Offload as Offload
     from costmodel.inputs.plan import Plan as Plan
     from costmodel.inputs.plan import PlanPoint as PlanPoint

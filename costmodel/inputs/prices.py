@@ -59,6 +59,11 @@ class Prices:
     slow_for_s: Scalar  # how long one lasts
     slow_by: Scalar  # how much longer all steps are meanwhile
 
+    @property
+    def loads(self) -> tuple[Scalar, Scalar, Scalar, Scalar]:
+        """Shares of the draw in training: whatever runs, and of busy arithmetic units, HBM and links."""
+        return self.idle_load, self.compute_load, self.hbm_load, self.link_load
+
 
 @pytree
 class PriceRange:

@@ -30,7 +30,7 @@ def score_plan(question: Question, plan: Plan) -> float | None:
     if validation.breakdown is None or not validation.fits:
         return None
     domain = plan.domain or int(question.cluster.tiers[0].usable_size)
-    return float(validation.breakdown.step_s) * objective_of_plans(question, [domain]).factors[domain]
+    return objective_of_plans(question, [domain]).of_plan(question.workload, question.cluster, plan)
 
 
 def score_design(

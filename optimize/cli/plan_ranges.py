@@ -5,14 +5,14 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from costmodel import evaluate
 from costmodel.inputs import Cluster
 from costmodel.measured import with_margin
 from costmodel.specs import COUNT, Check, SpecError, fail
 from optimize.cli.inputs import Given, named_cluster
-from optimize.plans import PlanInputs, Question, best_on, best_over, can_launch, plan_value
+from optimize.plans import PlanInputs, Question, best_on, best_over, can_launch
 from optimize.progress import lines
 from optimize.question import SECONDS_A_DAY
-from optimize.status import CommandError
 
 MOST_PAIRS = 1_000_000
 SPREAD = 7  # counts that are told beside the best
@@ -141,9 +141,7 @@ def _told(question: Question, row: dict[str, Any]) -> dict[str, Any]:
     """A row with what people ask for: tokens per second, MFU, dollars."""
     workload, cluster = question.job(row["accelerators"], row["batch"])
     tokens = float(workload.batch * workload.sequence)
-    try:
-        domain = row["plan"].domain or int(cluster.tiers[0].usable_size)
-        money = plan_value("cost_usd", workload, cluster, [domain], _ALL_TOKENS).factors[domain] * row["step_s"]
-    except CommandError:  # prices that are not known
-        money = None
+    found = evaluate(workload, cluster, row["plan"], checked=False).economics
+    usd = None if found is None else found.base.usd_per_token
+    money = None if usd is None else float(usd) * _ALL_TOKENS
     return row | {"tokens_per_s": tokens / row["step_s"], "usd_per_million_tokens": money}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodel import evaluate
 from costmodel.formulas import CurveRange, Hardware, limit_bytes
 from costmodel.inputs import Cluster, Plan
 from costmodel.specs import priced
@@ -71,7 +72,7 @@ def answer_of(
     """The exact score of plans on a cluster, and everything that explains it. `known`: the other fields."""
     jobs = tuple(_job(problem, job, cluster, plan) for job, plan in zip(problem.jobs, plans, strict=True))
     train_s = sum(answer.job.weight * answer.train_s for answer in jobs)
-    own = quantities(cluster, domain, train_s, problem.limits.rent)
+    own = quantities(cluster, domain, train_s, problem.limits.rent, _load(cluster, jobs))
     least = own.minimised(problem.objective, sum(job.weight * job.steps for job in problem.jobs))
     bound, tokens = min(math.exp(log_bound), least), sum(job.tokens for job in problem.jobs)
     peak_bytes = max(answer.validation.peak_bytes for answer in jobs)
@@ -103,6 +104,16 @@ def _job(problem: Problem, job: Job, cluster: Cluster, plan: Plan) -> JobAnswer:
         mfu=float(validation.breakdown.mfu),
         validation=validation,
     )
+
+
+def _load(cluster: Cluster, jobs: tuple[JobAnswer, ...]) -> float:
+    """What the servers draw over what is usual in training, in the mean over the jobs' seconds."""
+    weights = [answer.job.weight * answer.train_s for answer in jobs]
+    if cluster.accelerator.power_w is None:
+        return 1.0
+    found = [evaluate(answer.job.workload, cluster, answer.plan, checked=False).economics for answer in jobs]
+    loads = [1.0 if each is None or each.base.draw is None else float(each.base.draw.load) for each in found]
+    return float(np.average(loads, weights=weights))
 
 
 def _residuals(

@@ -5,33 +5,53 @@ import math
 import numpy as np
 
 from costmodel.inputs import Cluster, Plan, Workload
-from optimize.clusters.screening import BATCH, FLOAT32_SLACK, screen, tangents_of
+from optimize.clusters.screening import BATCH, FLOAT32_SLACK, Loads, screen, tangents_of
 from optimize.lattice import Families
+from optimize.question import Tangents
 
 _TOGETHER = 256  # families expanded into plans at once
 
 
-def best_plan(
-    workload: Workload, machine: Cluster, families: Families, y: np.ndarray, hbm_bytes: float, cut: float = math.inf
-) -> tuple[float, Plan | None, int]:
-    """The plan with the least step that fits into `hbm_bytes`, below `cut` (a logarithm of seconds).
+Worth = tuple[float, float, Loads]
+"""What a second of a step is worth on hardware that is given, and one at the usual power."""
+SECONDS: Worth = (1.0, 0.0, None)
 
-    The logarithm of its step, the plan and how many evaluations that took; None where nothing fits or is below the cut.
+
+def _log_worth(worth: Worth, at: Tangents) -> np.ndarray:
+    """Logarithms of what steps are worth, from those of their seconds."""
+    second, drawn, _ = worth
+    if at.log_drawn is None:
+        return at.log_value + math.log(second)
+    return np.log(second * np.exp(at.log_value) + drawn * np.exp(at.log_drawn))
+
+
+def best_plan(
+    workload: Workload,
+    machine: Cluster,
+    families: Families,
+    y: np.ndarray,
+    hbm_bytes: float,
+    cut: float = math.inf,
+    worth: Worth = SECONDS,
+) -> tuple[float, Plan | None, int]:
+    """The plan whose step is worth least and fits into `hbm_bytes`, below `cut` (a logarithm of that).
+
+    The logarithm, the plan and how many evaluations that took; None where nothing fits or is below the cut.
     """
     if not len(families):
         return math.inf, None, 0
-    first, fastest = _that_may_fit(workload, machine, families, y, hbm_bytes)
+    first, least = _that_may_fit(workload, machine, families, y, hbm_bytes, worth)
     best, evaluations, chosen = cut, len(first), -1
     for start in range(0, len(first), _TOGETHER):
         here = slice(start, start + _TOGETHER)
-        kept = first[here][fastest[here] < best]
+        kept = first[here][least[here] < best]
         if not len(kept):
             break
         members, _ = families.members(kept)
         points = families.lattice.points(members, np.float64)
-        exact = tangents_of(workload, machine, points, np.broadcast_to(y, (len(members), len(y))))
+        exact = tangents_of(workload, machine, points, np.broadcast_to(y, (len(members), len(y))), worth[-1])
         evaluations += len(members)
-        value = np.where(exact.peak_bytes <= hbm_bytes, exact.log_value, np.inf)
+        value = np.where(exact.peak_bytes <= hbm_bytes, _log_worth(worth, exact), np.inf)
         place = int(value.argmin())
         if value[place] < best:
             best, chosen = float(value[place]), int(members[place])
@@ -41,17 +61,17 @@ def best_plan(
 
 
 def _that_may_fit(
-    workload: Workload, machine: Cluster, families: Families, y: np.ndarray, hbm_bytes: float
+    workload: Workload, machine: Cluster, families: Families, y: np.ndarray, hbm_bytes: float, worth: Worth
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Families that may fit, by how fast they may be at most (logarithms of seconds), fastest first."""
-    fitting, speeds = [], []
+    """Families that may fit, by what their steps are worth at least (logarithms), least first."""
+    fitting, values = [], []
     for start in range(0, len(families), BATCH):
         first = families.first(start, start + BATCH)
         rows = np.broadcast_to(y, (len(first), len(y)))
-        at = screen(workload, machine, families.points(first, np.float32), rows)
+        at = screen(workload, machine, families.points(first, np.float32), rows, worth[-1])
         fits = at.least_bytes * (1 - 1e-5) <= hbm_bytes
         fitting.append(first[fits])
-        speeds.append(at.log_value[fits] - FLOAT32_SLACK)
-    first, fastest = np.concatenate(fitting), np.concatenate(speeds)
-    order = np.argsort(fastest, kind="stable")
-    return first[order], fastest[order]
+        values.append(_log_worth(worth, at)[fits] - FLOAT32_SLACK)
+    first, least = np.concatenate(fitting), np.concatenate(values)
+    order = np.argsort(least, kind="stable")
+    return first[order], least[order]

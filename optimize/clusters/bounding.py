@@ -98,17 +98,17 @@ def _bounded(progress: Progress, part: Open, place: np.ndarray | None = None) ->
     def make() -> Tangents:
         progress.evaluations += len(y)
         points, of = part.points(np.float32 if fast else np.float64), screen if fast else tangents_of
-        return of(progress.problem.job.workload, progress.problem.machine, points, y)
+        return of(progress.problem.job.workload, progress.problem.machine, points, y, progress.problem.loads)
 
     whole = np.isneginf(part.log_bound).all() and place is None
     step = _screened_once(progress, cell, int(part.indices[0]), make) if whole else make()
     have = cell.left(step.least_bytes * (1 - 1e-4))
-    at = cell.tangents(step)
+    at = cell.tangents(step, have)
     crude = np.maximum(rough_bound(cell, have, at) - FLOAT32_SLACK, part.log_bound)
     possible = have.usd > 0
     likely = (crude < progress.cut) & possible
     progress.dismiss(crude[(crude >= progress.cut) & possible])
-    own, part = Tangents(*(column[likely] for column in at)), part.keep(likely)
+    own, part = at.keep(likely), part.keep(likely)
     if progress.level > ROUGHLY and place is None and whole is False:
         _try(progress, part, part.cell.log_value(Left(*(column[likely] for column in have)), own))
     log_value, y = bound_of(part.cell, Left(*(column[likely] for column in have)), own)
@@ -126,11 +126,11 @@ def _screened_once(progress: Progress, cell: Cell, first: int, make: Callable[[]
     """A batch at the place where it was first screened, or now where `make` does."""
     key = (cell.accelerators, first)
     if key in progress.seen:
-        kept = Tangents(*(column.astype(float) for column in progress.seen[key]))
+        kept = progress.seen[key].each(lambda column: column.astype(float))
         return kept._replace(y=np.broadcast_to(kept.y, kept.slopes.shape))
     at = make()
     if len(progress.seen) * BATCH <= MOST_SEEN:
-        progress.seen[key] = Tangents(*(column.astype(np.float32) for column in at))._replace(y=at.y[0])
+        progress.seen[key] = at.each(lambda column: column.astype(np.float32))._replace(y=at.y[0])
     return at
 
 
@@ -155,9 +155,10 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
         if number == 0:
             peak = tangents_of(problem.job.workload, problem.machine, points, part.y).peak_bytes
         have = cell.left(peak)
-        at = tangents_of(problem.job.workload, problem.machine, points, project(problem, have, part.y, cell.fill))
+        y = project(problem, have, part.y, cell.fill)
+        at = tangents_of(problem.job.workload, problem.machine, points, y, problem.loads)
         progress.evaluations += len(peak)
-        at = cell.tangents(at)
+        at = cell.tangents(at, have)
         _offer(progress, part, at, have)
         if number < 3 or mean is None:
             mean, (log_value, y) = at, bound_of(cell, have, at)
@@ -170,7 +171,7 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
             progress.dismiss(log_bound[~alive & np.isfinite(log_bound)])
         busy = alive & (log_bound < progress.busy)
         aside.append(part.keep(alive & ~busy))
-        part, peak, mean = part.keep(busy), peak[busy], Tangents(*(column[busy] for column in mean))
+        part, peak, mean = part.keep(busy), peak[busy], mean.keep(busy)
     return dataclasses.replace(part, kind=STUCK), joined(*aside)
 
 
@@ -179,7 +180,7 @@ def _offer(progress: Progress, part: Open, at: Tangents, have: Left) -> None:
     money = part.cell.problem.money
     fits = (money.usd(at.y) <= have.usd * (1 + 1e-9)) & (money.watt(at.y) <= have.watt * (1 + 1e-9))
     deadline = part.cell.log_deadline
-    fits &= at.log_value <= (np.inf if deadline is None else deadline + 1e-9)
+    fits &= (at.log_value if at.log_s is None else at.log_s) <= (np.inf if deadline is None else deadline + 1e-9)
     value = np.where(fits & (have.usd > 0), part.cell.log_value(have, at), np.inf)
     for place in np.argsort(value, kind="stable")[:4]:
         if np.isfinite(value[place]):

@@ -11,7 +11,7 @@ from costmodel.inputs import Cluster, Plan, Workload, embed
 from optimize.clusters.progress import Cell
 from optimize.hardware import largest_alone
 from optimize.lattice import legal_counts, rows_of_counts
-from optimize.question import Job, Limits, Objective, Problem, products_s
+from optimize.question import Job, Left, Limits, Objective, Problem, products_s
 
 MOST = 2**22  # accelerators
 STEPS = (4, 5, 6, 7)  # of an octave: counts of a domain times 2**i times a quarter of these
@@ -88,8 +88,8 @@ def cell_bounds(cells: Sequence[Cell]) -> np.ndarray:
     seconds = np.log(flop_bound_s(problem, problem.job, accelerators) * steps)
     if not problem.fill and problem.limits.deadline_s is not None:
         seconds = np.where(seconds > math.log(problem.limits.deadline_s), np.inf, seconds)
-    money, (low, _) = problem.money, problem.ends
-    each = money.per_usd * money.usd(low) + money.per_watt * money.watt(low)
+    money, (low, _), none = problem.money, problem.ends, np.zeros(())
+    each = money.least(low, Left(none, none, none))
     return seconds + (np.log(accelerators * each) if money.priced else 0.0)
 
 

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel import Exact, as_floats
-from costmodel.formulas import counts, hardware_of, memory, step, with_hardware
-from costmodel.inputs import Plan, PlanPoint
+from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, timed, with_hardware
+from costmodel.inputs import Cluster, Plan, PlanPoint
 from optimize.clusters.counts import most_accelerators
 from optimize.hardware import project
 from optimize.lattice import Lattice, lattice_of_rows, rows_of_counts, with_microbatch
-from optimize.question import RATES, Objective, Problem
+from optimize.question import RATES, Left, Objective, Problem
 
 LIVES, YOUNG, GENERATIONS = 3, 12, 16  # populations that start anew, their generations, and those of all together
 CHILDREN, PARENTS = 224, 14
@@ -151,10 +151,11 @@ class _Decoder:
         y = project(problem, have, y, problem.fill)
         own = dataclasses.replace(hardware_of(problem.machine), **dict(zip(RATES, np.exp(y).T, strict=True)))
         machine = with_hardware(problem.machine, own)
-        log_s = np.log(np.broadcast_to(step(counted, points, machine, _EXACT).step_s, n))
+        log_s, value = self._values(counted, points, machine, y, have)
         if problem.objective is not Objective.step:
-            log_s = log_s + np.log(problem.steps_on(problem.job, born.accelerators.astype(float)))
-        value = log_s + np.log(money.price(y, have)) + (0.0 if problem.fill else np.log(born.accelerators))
+            more = np.log(problem.steps_on(problem.job, born.accelerators.astype(float)))
+            log_s, value = log_s + more, value + more
+        value = value + (0.0 if problem.fill else np.log(born.accelerators))
         missed = [np.log(need / problem.most_hbm_bytes)]
         for spent, spare in ((money.usd(y), have.usd), (money.watt(y), have.watt)):
             missed.append(np.log(np.maximum(spent / np.maximum(spare, 1e-3 * spent), 1e-300)) - 1e-9)
@@ -162,6 +163,18 @@ class _Decoder:
             missed.append(log_s - np.log(problem.limits.deadline_s))
         worst = np.max(missed, axis=0)
         return np.where(worst > 0, _INFEASIBLE + worst, value), y
+
+    def _values(
+        self, counted: OpCounts, points: PlanPoint, machine: Cluster, y: np.ndarray, have: Left
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Logarithms of the seconds of a step, and of what it is worth for one accelerator."""
+        loads, shape = self.problem.loads, len(y)
+        if loads is None:
+            log_s = np.log(np.broadcast_to(step(counted, points, machine, _EXACT).step_s, shape))
+            return log_s, log_s + np.log(self.problem.money.price(y, have))
+        step_s, drawn_s = timed(counted, points, machine, loads, _EXACT)
+        second, drawn = self.problem.money.seconds(y, have)
+        return np.log(np.broadcast_to(step_s, shape)), np.log(second * step_s + drawn * drawn_s)
 
     def found(self, genes: np.ndarray) -> list[Found]:
         """Feasible ones as plans, each once."""

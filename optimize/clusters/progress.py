@@ -46,11 +46,12 @@ class Cell:
         have = self.problem.money.left(self.problem.limits, self.counts(len(hbm_bytes)), hbm_bytes)
         return have._replace(usd=np.where(hbm_bytes > self.problem.most_hbm_bytes, -1.0, have.usd))
 
-    def tangents(self, step: Tangents) -> Tangents:
-        """Tangents of the seconds of all steps, from those of one."""
+    def tangents(self, step: Tangents, have: Left) -> Tangents:
+        """Tangents of the objective of all steps but for its price, from those of one step."""
         alone = self.problem.objective is Objective.step
-        steps = 1.0 if alone else self.problem.steps_on(self.problem.job, self.counts(len(step.log_value)))
-        return step._replace(log_value=step.log_value + np.log(steps))
+        more = 0.0 if alone else np.log(self.problem.steps_on(self.problem.job, self.counts(len(step.log_value))))
+        drawn = None if step.log_drawn is None else step.log_drawn + more
+        return self.problem.money.paid(step._replace(log_value=step.log_value + more, log_drawn=drawn), have)
 
     @property
     def log_deadline(self) -> float | None:
@@ -65,7 +66,7 @@ class Cell:
 
     def log_value(self, have: Left, at: Tangents) -> np.ndarray:
         """Logarithm of the objective, where the tangents were taken."""
-        return at.log_value + np.log(self.problem.money.price(at.y, have)) + self.log_count
+        return at.log_value + at.share * np.log(self.problem.money.price(at.y, have)) + self.log_count
 
 
 class Outcome(enum.Enum):

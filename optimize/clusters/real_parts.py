@@ -14,15 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import as_floats
+from costmodel import as_floats, evaluate
 from costmodel.formulas import hardware_of
 from costmodel.inputs import Cluster, Plan
 from costmodel.measured import with_margin
-from optimize.clusters.best_plan import best_plan
+from optimize.clusters.best_plan import SECONDS, Worth, best_plan
 from optimize.clusters.counts import grid, least_products_s
 from optimize.lattice import Families, lattice
 from optimize.plans import row_bounds_s
-from optimize.question import RATES, Job, Limits, Objective, Quantities, failing, known_clusters, quantities, sized
+from optimize.question import (
+    RATES,
+    Job,
+    Limits,
+    Objective,
+    Quantities,
+    failing,
+    known_clusters,
+    quantities,
+    second_of,
+    sized,
+)
 from optimize.time_limit import until
 
 USUAL_SHARE = 0.4  # of the speed of products alone, that a good plan reaches
@@ -38,6 +49,7 @@ class Candidate:
     cluster: Cluster  # with prices
     domain: int
     bought: float
+    worth: Worth  # of the minimised value
     log_bound: float  # of the minimised value, by the products alone
 
     @property
@@ -109,8 +121,9 @@ def search_parts(
 def _likely(parts: PartsProgress, part: Candidate) -> tuple[bool, float, float]:
     """The order of candidates: whether one misses a limit at a usual speed, its value there, and its size."""
     steps_s = [_products_s(parts, job, part.cluster) / _usual_share(job, part) for job in parts.jobs]
-    there = quantities(part.cluster, part.domain, _train_s(parts, steps_s, part.cluster), parts.limits.rent)
-    return _misses(parts, there), round(math.log(there.minimised(parts.objective, parts.steps)), 1), part.bought
+    train_s = _train_s(parts, steps_s, part.cluster)
+    there = quantities(part.cluster, part.domain, train_s, parts.limits.rent)
+    return _misses(parts, there), round(math.log(train_s * sum(part.worth[:2])), 1), part.bought
 
 
 def _usual_share(job: Job, part: Candidate) -> float:
@@ -154,17 +167,42 @@ def _priced(parts: PartsProgress, cluster: Cluster) -> bool:
 def _counts(parts: PartsProgress, cluster: Cluster) -> list[Candidate]:
     domain, size = int(cluster.tiers[0].usable_size), float(cluster.tiers[0].size)
     one = quantities(sized(cluster, domain), domain, 1.0, parts.limits.rent)
-    usd, watt = (max(1e-9, value / domain) if value == value else 1e-9 for value in (one.capital_usd, one.meter_w))
+    usd, watt = (max(1e-9, value / domain) if value == value else 1e-9 for value in (one.capital_usd, one.usual_w))
     kept = []
     for count in grid(parts.limits, domain, usd, watt):
         part = sized(cluster, count)
         least_s = _train_s(parts, [_products_s(parts, job, part) for job in parts.jobs], part)
-        value = quantities(part, domain, least_s, parts.limits.rent)
-        if _misses(parts, value):
+        if _misses(parts, quantities(part, domain, least_s, parts.limits.rent)):
             continue
-        log_bound = math.log(value.minimised(parts.objective, parts.steps))
-        kept.append(Candidate(cluster=part, domain=domain, bought=count * size / domain, log_bound=log_bound))
+        worth = _worth(parts, part, domain)
+        log_bound, bought = math.log(least_s * _least_worth(worth)), count * size / domain
+        kept.append(Candidate(cluster=part, domain=domain, bought=bought, worth=worth, log_bound=log_bound))
     return kept
+
+
+def _worth(parts: PartsProgress, cluster: Cluster, domain: int) -> Worth:
+    """What a second of the steps counted is worth, and one at the usual power: rent is for both together."""
+    objective = parts.objective
+    assert cluster.prices is not None
+    if not objective.priced:
+        return (1.0 / parts.steps, 0.0, None) if objective is Objective.step else SECONDS
+    grid = float(cluster.prices.base.carbon_g_per_j)
+
+    def at(load: float) -> float:
+        money = second_of(cluster, domain, load)
+        usd_per_s = money.rental_usd if parts.limits.rent else money.owned_usd
+        price = objective.price(usd_per_s, None if money.draw is None else money.draw.meter_w, grid)
+        assert price is not None
+        return float(price)
+
+    return at(0.0), at(1.0) - at(0.0), as_floats(cluster.prices.base).loads
+
+
+def _least_worth(worth: Worth, products_s: float = 1.0, step_s: Any = None) -> Any:
+    """What steps are worth at least whose products alone take so long, and they themselves too (default: no longer)."""
+    (second, drawn, loads), step_s = worth, products_s if step_s is None else step_s
+    idle, compute = (0.0, 0.0) if loads is None else loads[:2]
+    return second * step_s + drawn * (idle * step_s + compute * products_s)
 
 
 def _misses(parts: PartsProgress, value: Quantities) -> bool:
@@ -196,23 +234,21 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
     hardware = hardware_of(cluster)
     rates = np.array([float(getattr(hardware, name)) for name in RATES])
     hbm_bytes = float(cluster.accelerator.hbm_bytes)
-    step_s, plans = [_products_s(parts, job, part.cluster) for job in parts.jobs], []
-    per_second = math.exp(part.log_bound) / _train_s(parts, step_s, part.cluster)
+    step_s, plans, worth = [_products_s(parts, job, part.cluster) for job in parts.jobs], [], part.worth
+    values = [_least_worth(worth, seconds) for seconds in step_s]
     for i, job in enumerate(parts.jobs):
-        spare = math.exp(parts.log_value) / per_second - _train_s(
-            parts, [*step_s[:i], 0.0, *step_s[i + 1 :]], part.cluster
-        )
+        spare = math.exp(parts.log_value) - _train_s(parts, [*values[:i], 0.0, *values[i + 1 :]], part.cluster)
         if spare <= 0:
             return
         cut = math.log(spare / _steps(parts, job, part.cluster)) if math.isfinite(spare) else math.inf
         families = _open_families(parts, i, part, (step_s, cut))
-        log_step_s, plan, evaluations = best_plan(job.workload, cluster, families, np.log(rates), hbm_bytes, cut)
+        log_value, plan, evaluations = best_plan(job.workload, cluster, families, np.log(rates), hbm_bytes, cut, worth)
         parts.evaluations += evaluations
         if plan is None:
             return
-        step_s[i] = math.exp(log_step_s)
+        values[i], step_s[i] = math.exp(log_value), _step_s(job, cluster, plan)
         plans.append(plan)
-    log_value = math.log(per_second * _train_s(parts, step_s, part.cluster))
+    log_value = math.log(_train_s(parts, values, part.cluster))
     if _misses(parts, quantities(part.cluster, part.domain, _train_s(parts, step_s, part.cluster), parts.limits.rent)):
         return
     parts.by_name[part.name] = min(log_value, parts.by_name.get(part.name, math.inf))
@@ -229,8 +265,15 @@ def _open_families(parts: PartsProgress, i: int, part: Candidate, known: tuple[l
         return Families(whole)
     others_s = _train_s(parts, [*step_s[:i], 0.0, *step_s[i + 1 :]], part.cluster)
     latest_s = (_latest_s(parts, part) - others_s) / _steps(parts, job, part.cluster)
-    kept = row_bounds_s(whole) < min(math.exp(cut) if math.isfinite(cut) else math.inf, latest_s)
+    seconds = row_bounds_s(whole)
+    least = _least_worth(part.worth, _products_s(parts, job, part.cluster), seconds)
+    kept = (seconds < latest_s) & (least < (math.exp(cut) if math.isfinite(cut) else math.inf))
     return Families(whole.with_rows(np.flatnonzero(kept)))
+
+
+def _step_s(job: Job, cluster: Cluster, plan: Plan) -> float:
+    """Seconds of a step of a plan that is known to be legal."""
+    return float(evaluate(job.workload, cluster, plan, checked=False).step_s)
 
 
 def _latest_s(parts: PartsProgress, part: Candidate) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 
 from costmodel import Scalar, as_floats, total
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, with_hardware
+from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, timed, with_hardware
 from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, Split, embed, layers, schedule_rows
 from costmodel.specs import demands
 from optimize.lattice import OVERLAPS
@@ -169,23 +169,28 @@ class RelaxedModel:
         laid, excess = self._hardware(variables)
         own = dict(zip(RATES, laid.rates, strict=True))
         machine = with_hardware(template, dataclasses.replace(hardware_of(template), **own))
-        train_s = total(self._train_s(i, laid, machine) for i in range(len(self.workloads)))
-        return train_s * self._price(laid), excess
+        return total(self._value(i, laid, machine) for i in range(len(self.workloads))), excess
 
-    def _train_s(self, i: int, laid: _Laid, machine: Any) -> Any:
-        """Weighted seconds of one job."""
-        counted, point, job = laid.counted[i], laid.points[i], self.problem.jobs[i]
-        return step(counted, point, machine, SUBGRADIENT).step_s * _steps(self.problem, job, laid.accelerators)
+    def _value(self, i: int, laid: _Laid, machine: Any) -> Any:
+        """Weighted seconds of one job, or what they are worth."""
+        counted, point, loads = laid.counted[i], laid.points[i], self.problem.loads
+        steps = _steps(self.problem, self.problem.jobs[i], laid.accelerators)
+        if loads is None:
+            return step(counted, point, machine, SUBGRADIENT).step_s * steps
+        step_s, drawn_s = timed(counted, point, machine, loads, SUBGRADIENT)
+        second, drawn = self._seconds(laid)
+        return steps * laid.accelerators * (second * step_s + drawn * drawn_s)
 
-    def _price(self, laid: _Laid) -> Any:
-        """Dollars a second, watts, or 1."""
-        if self.problem.fill:
-            return 1.0
-        usd, watt = (_sum(law, laid.rates) for law in (self.money.usd, self.money.watt))
-        if self.problem.objective.watt_power:
-            return self.money.per_watt * laid.accelerators * watt
-        usd = usd + self.money.hbm(laid.need_bytes)
-        return laid.accelerators * (self.money.per_usd * usd + self.money.per_watt * watt)
+    def _seconds(self, laid: _Laid) -> tuple[Any, Any]:
+        """`Money.seconds` as dual numbers."""
+        money = self.money
+        price, aside = (
+            _sum(money.watt._replace(amounts=weights * money.watt.amounts), laid.rates)
+            for weights in (money.per_watt, money.aside)
+        )
+        if money.per_usd:
+            price = price + money.per_usd * (_sum(money.usd, laid.rates) + money.hbm(laid.need_bytes))
+        return (aside, price) if money.of_drawn else (price, aside)
 
 
 def _sum(law: PowerSum, rates: list[Any]) -> Any:

@@ -62,8 +62,8 @@ def _roughly(progress: Progress, rows: Rows) -> np.ndarray:
         own, least = {name: column[alive] for name, column in rows.items()}, np.full(len(alive), np.inf)
         for _, chosen, step in tangents_of_rows(problem, own, places, place[alive]):
             cell = Cell(problem, own["accelerators"][chosen])
-            have, at = cell.left(np.zeros(len(chosen))), cell.tangents(step)
-            bound = np.where(have.usd > 0, rough_bound(cell, have, at), np.inf)
+            have = cell.left(np.zeros(len(chosen)))
+            bound = np.where(have.usd > 0, rough_bound(cell, have, cell.tangents(step, have)), np.inf)
             least[chosen] = np.minimum(least[chosen], bound)
         best[alive] = np.maximum(best[alive], least)
         alive = np.flatnonzero(best < progress.cut)
@@ -104,7 +104,8 @@ def _bounds(progress: Progress, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
             progress.evaluations += len(chosen)
             cell = Cell(problem, rows["accelerators"][chosen])
             least, y = by_switches.setdefault(name, (np.full(n, np.inf), np.zeros((n, len(RATES)))))
-            have, at = cell.left(need_bytes[chosen]), cell.tangents(step)
+            have = cell.left(need_bytes[chosen])
+            at = cell.tangents(step, have)
             bound, where = bound_of(cell, have, at)
             bound = np.where(have.usd > 0, bound, np.inf)
             better = np.isinf(least[chosen]) | (bound > least[chosen])
@@ -138,26 +139,27 @@ def _in_time(
     just meets the deadline gives most (by bisection of its logarithm).
     """
     (log_value, y), deadline = known, cell.log_deadline
+    log_s, steep = (at.log_value, at.slopes) if at.log_s is None or at.s_slopes is None else (at.log_s, at.s_slopes)
     assert deadline is not None
+
+    def late(y: np.ndarray) -> np.ndarray:
+        """Whether even the tangent of the seconds is above the deadline."""
+        return log_s + (steep * (y - at.y)).sum(-1) > deadline
+
     least, most = np.full(len(y), -5.0), np.full(len(y), 5.0)
-    y = np.where(_late(at, y, deadline)[:, None], at.y, y)
+    y = np.where(late(y)[:, None], at.y, y)
     for _ in range(DEADLINE_ROUNDS):
         middle = 0.5 * (least + most)
         more = np.exp(middle)
         weighed = at._replace(
-            log_value=at.log_value + more * (at.log_value - deadline), slopes=at.slopes * (1 + more)[:, None]
+            log_value=at.log_value + more * (log_s - deadline), slopes=at.slopes + more[:, None] * steep
         )
         value, where = dual_bound(cell.problem, have, weighed)
-        late = _late(at, where, deadline)
+        is_late = late(where)
         log_value = np.maximum(log_value, value)
-        y = np.where(late[:, None], y, where)
-        least, most = np.where(late, middle, least), np.where(late, most, middle)
+        y = np.where(is_late[:, None], y, where)
+        least, most = np.where(is_late, middle, least), np.where(is_late, most, middle)
     return log_value, y
-
-
-def _late(at: Tangents, y: np.ndarray, deadline: float) -> np.ndarray:
-    """Whether even the tangent of the seconds is above the deadline."""
-    return at.log_value + (at.slopes * (y - at.y)).sum(-1) > deadline
 
 
 def rough_bound(cell: Cell, have: Left, at: Tangents) -> np.ndarray:

@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodel import Exact, Scalar, Semantics, as_floats, map_leaves, total
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import Hardware, OpCounts, counts, hardware_of, memory, step, with_hardware
+from costmodel.formulas import Hardware, OpCounts, counts, hardware_of, memory, step, timed, with_hardware
 from costmodel.inputs import Cluster, PlanPoint, Workload
 from costmodel.models import run_by
 from optimize.question import Problem, Quantities
@@ -33,10 +33,6 @@ class _Counted(NamedTuple):
     counted: OpCounts
     need_bytes: Scalar
     second_bytes: Scalar
-
-    def step_s(self, machine: Cluster, sem: Semantics) -> Scalar:
-        """Seconds of a step, as in `costmodel.cost`, whose counts and memory are known already."""
-        return step(self.counted, self.point, machine, sem).step_s
 
 
 def _count(workload: Workload, point: PlanPoint, template: Cluster) -> _Counted:
@@ -117,14 +113,19 @@ class HardwareModel:
         """The template's hardware with these values."""
         return dataclasses.replace(hardware_of(self.template), **values, accelerators=self.accelerators)
 
-    def times(self, hardware: Hardware, sem: Semantics) -> tuple[Scalar, ...]:
-        """Seconds of a step of each job."""
-        machine = with_hardware(self.template, hardware)
-        return tuple(job.step_s(machine, sem) for job in self.jobs)
+    def times(self, hardware: Hardware, sem: Semantics) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...] | None]:
+        """Seconds of a step of each job; and at the usual power, where the objective has a price."""
+        machine, loads = with_hardware(self.template, hardware), self.problem.loads
+        if loads is None:
+            return tuple(step(job.counted, job.point, machine, sem).step_s for job in self.jobs), None
+        pairs = [timed(job.counted, job.point, machine, loads, sem) for job in self.jobs]
+        return tuple(step_s for step_s, _ in pairs), tuple(drawn_s for _, drawn_s in pairs)
 
-    def quantities(self, hardware: Hardware, step_s: tuple[Scalar, ...]) -> Quantities:
+    def quantities(
+        self, hardware: Hardware, step_s: tuple[Scalar, ...], drawn_s: tuple[Scalar, ...] | None = None
+    ) -> Quantities:
         """What objective and residuals read, from the hardware and the seconds of a step of each job."""
-        return self.problem.quantities(hardware, step_s, self.idle)
+        return self.problem.quantities(hardware, step_s, self.idle, drawn_s)
 
     def objective(self, of: Quantities) -> Scalar:
         """The positive quantity that is minimised."""
@@ -137,7 +138,7 @@ class HardwareModel:
         spent_usd = of.usd_per_s * of.train_s if limits.rent else of.capital_usd
         pairs = [
             ("budget_usd", spent_usd, limits.budget_usd),
-            ("power_w", of.meter_w, limits.power_w),
+            ("power_w", of.usual_w, limits.power_w),
             ("deadline_s", of.train_s, limits.deadline_s),
         ]
         pairs += [
@@ -163,8 +164,8 @@ class HardwareModel:
     def residual_logs(self, logs: np.ndarray) -> np.ndarray:
         """Logarithms of the residuals alone (limits first): at most 0 where all are met."""
         hardware = self.hardware(dict(zip(self.names, np.exp(logs), strict=True)))
-        times = tuple(1.0 for _ in self.jobs) if self.timeless else self.times(hardware, _EXACT)
-        ratios = self.residuals(self.quantities(hardware, times)).values()
+        times = (tuple(1.0 for _ in self.jobs), None) if self.timeless else self.times(hardware, _EXACT)
+        ratios = self.residuals(self.quantities(hardware, *times)).values()
         shape = (len(self.limits), *logs.shape[1:])
         return np.log(np.stack([np.broadcast_to(x, logs.shape[1:]) for x in ratios])) if ratios else np.empty(shape)
 
@@ -181,7 +182,7 @@ class HardwareModel:
         values = np.exp(logs)
         seeded = {name: Dual(value, {name: value}) for name, value in zip(self.names, values, strict=True)}
         hardware = self.hardware(seeded)
-        of = self.quantities(hardware, self.times(hardware, SUBGRADIENT))
+        of = self.quantities(hardware, *self.times(hardware, SUBGRADIENT))
         results = [self.objective(of), *self.residuals(of).values()]
         return _logarithms(results, self.names, logs.shape[1:])
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodel import Exact, as_floats
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import counts, hardware_of, stages, timing, with_hardware
+from costmodel.formulas import counts, hardware_of, operators_s, stages, timing, with_hardware
 from costmodel.inputs import SCHEDULES, PlanPoint, layers
 from optimize.lattice import distinct, fill_of_rows, points_of_rows, switches_of_rows
 from optimize.plans import cheapest, least_bytes, least_step_s, may_go_both_ways
@@ -65,15 +65,21 @@ class _Chosen(NamedTuple):
 
 
 def _stages(problem: Problem, point: PlanPoint, y: np.ndarray) -> list[Any]:
-    """Seconds of one microbatch in all layers, and what the first and the last stage have beyond them."""
+    """Seconds of one microbatch in all layers, and what the first and the last stage have beyond them; where the
+    objective is paid for busy units, also what those of operators draw."""
     at = [Dual(rate, {name: rate}) for name, rate in zip(RATES, np.exp(y).T, strict=True)]
     machine = with_hardware(
         problem.machine, dataclasses.replace(hardware_of(problem.machine), **dict(zip(RATES, at, strict=True)))
     )
     point = dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=1.0))  # as it may be both ways
     counted = counts(as_floats(problem.job.workload), point, _EXACT)
-    pipe = stages(counted, timing(counted, point, machine, SUBGRADIENT), point)
-    return [pipe.plain.seconds - machine.stack.microbatch_s, pipe.first.seconds, pipe.last.seconds]
+    times, loads = timing(counted, point, machine, SUBGRADIENT), problem.loads
+    pipe = stages(counted, times, point)
+    parts = [pipe.plain.seconds - machine.stack.microbatch_s, pipe.first.seconds, pipe.last.seconds]
+    if loads is None:
+        return parts
+    compute_s, hbm_s = operators_s(counted, times, point, machine)
+    return [*parts, loads[1] * compute_s + loads[2] * hbm_s]
 
 
 def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chosen") -> Tangents:
@@ -83,7 +89,7 @@ def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chos
         return np.broadcast_to(column, len(np.atleast_1d(point.tensor)))[rows.chosen]
 
     workload, stack, p = problem.job.workload, problem.machine.stack, of(point.pipeline)
-    layers_s, first_s, last_s = (_taken(part, rows.which) for part in parts)
+    layers_s, first_s, last_s, *drawn_s = (_taken(part, rows.which) for part in parts)
     layer_s = layers_s * (1.0 / layers(workload))
     m = workload.batch / (of(point.data) * of(point.microbatch))
     stages_s = (
@@ -95,9 +101,17 @@ def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chos
     both_ways = may_go_both_ways(list(SCHEDULES.values()), p, m)
     step_s = least_step_s(stages_s, p, m, both_ways, SUBGRADIENT)
     step_s = SUBGRADIENT.maximum(step_s, stages_s[0] * (m + rows.fill)) + stack.step_s
-    slopes = [np.broadcast_to(step_s.parts.get(name, 0.0) / step_s.value, len(p)) for name in RATES]
     nothing = np.zeros(len(p))
-    return Tangents(np.log(step_s.value), np.stack(slopes, -1), rows.y, nothing, nothing)
+    at = Tangents(*_logarithms(step_s), rows.y, nothing, nothing)
+    if problem.loads is None:
+        return at
+    log_drawn, drawn_slopes = _logarithms(problem.loads[0] * step_s + (m / p) * drawn_s[0])
+    return at._replace(log_drawn=log_drawn, drawn_slopes=drawn_slopes)
+
+
+def _logarithms(seconds: Dual) -> tuple[np.ndarray, np.ndarray]:
+    slopes = [np.broadcast_to(seconds.parts.get(name, 0.0) / seconds.value, len(seconds.value)) for name in RATES]
+    return np.log(seconds.value), np.stack(slopes, -1)
 
 
 def _taken(part: Any, which: np.ndarray) -> Dual:

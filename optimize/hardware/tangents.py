@@ -14,7 +14,7 @@ $$\min_y\; F_0 + g \cdot (y - y_0) \;\ge\; \sum_k \min_{y_k} \big[ g_k (y_k - y_
 with both limits scaled to 1. Every $\lambda \ge 0$ gives a bound, and each inner minimum is bounded by the tangent at
 the place where the iteration stopped: nothing here needs to have converged to be true.
 
-What multiplies the seconds (dollars a second, watts) is not replaced by a tangent: with
+What multiplies the seconds (dollars a second, watts; `Money.paid`) is not replaced by a tangent: with
 $\log K = \min_u (K e^{-u} + u - 1)$ it is two more laws in the Lagrangian, jointly convex in rates and $u$.
 """
 
@@ -62,7 +62,7 @@ def _limited_rounds(money: Money, have: Left, at: Tangents, ends: _Ends, limited
     rounds = _priced_rounds if money.priced else _plain_rounds
     if limited.all():  # so is every plan without a price, where amounts of money may be arrays over the plans
         return rounds(money, have, at, ends)
-    own, left = Tangents(*(column[limited] for column in at)), Left(*(column[limited] for column in have))
+    own, left = at.keep(limited), Left(*(column[limited] for column in have))
     low, high = (end[limited] if np.ndim(end) > 1 else end for end in ends)
     return rounds(money, left, own, (low, high))
 
@@ -78,16 +78,17 @@ def priced_bound(
     """
     money, (low, high) = problem.money, problem.ends if ends is None else ends
     y, fixed = np.clip(at.y, low, high), money.per_usd * have.hbm_usd
-    falls = np.log(np.maximum(-at.slopes, _TINY))
+    share = np.broadcast_to(at.share, len(y))  # of the logarithm of the price
+    falls = np.log(np.maximum(-at.slopes, _TINY)) - np.log(share)[:, None]
     for _ in range(rounds):
         parts, steep = _price_parts(money, y)
         price = parts.sum(-1) + fixed
         y = np.clip(y + (falls + np.log(price)[:, None] - np.log(np.maximum(steep, _TINY))) * parts / steep, low, high)
     parts, steep = _price_parts(money, y)
     price = parts.sum(-1) + fixed
-    slope = at.slopes + steep / price[:, None]
+    slope = at.slopes + (share / price)[:, None] * steep
     slack = np.minimum(slope * (low - y), slope * (high - y)).sum(-1)
-    return at.log_value + (at.slopes * (y - at.y)).sum(-1) + np.log(price) + np.minimum(slack, 0.0), y
+    return at.log_value + (at.slopes * (y - at.y)).sum(-1) + share * np.log(price) + np.minimum(slack, 0.0), y
 
 
 def _price_parts(money: Money, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -104,7 +105,7 @@ def _plain_rounds(money: Money, have: Left, at: Tangents, ends: _Ends, rounds: i
     multipliers = [np.where(np.isfinite(limit), start, 0.0) for limit in limits]
     for _ in range(rounds):
         usd, watt = (m / limit for m, limit in zip(multipliers, limits, strict=True))
-        y, value = _least(money, at, usd, watt, *ends)
+        y, value = _least(money, at, usd[:, None], watt[:, None], *ends)
         yield y, value - multipliers[0] - multipliers[1]
         used = money.usd(y) / limits[0], money.watt(y) / limits[1]
         multipliers = [m * np.clip(part, 0.05, 20.0) ** 0.9 for m, part in zip(multipliers, used, strict=True)]
@@ -124,11 +125,12 @@ def _priced_rounds(money: Money, have: Left, at: Tangents, ends: _Ends, outer: i
         bottom, top = (end.copy() for end in widest)
         for _ in range(inner):
             scale = np.exp(-u)
-            first, second = (m / limit for m, limit in zip(multipliers, limits, strict=True))
-            y, value = _least(money, at, first + scale * money.per_usd, second + scale * money.per_watt, *ends)
+            first, second = ((m / limit)[:, None] for m, limit in zip(multipliers, limits, strict=True))
+            weight = (at.share * scale)[:, None]
+            y, value = _least(money, at, first + weight * money.per_usd, second + weight * money.per_watt, *ends)
             share = money.price(y, have) * scale  # 1 where u is the logarithm of the price
             slack = np.minimum(np.minimum((1 - share) * (widest[0] - u), (1 - share) * (widest[1] - u)), 0.0)
-            yield y, value - multipliers[0] - multipliers[1] + scale * fixed + u - 1.0 + slack
+            yield y, value - multipliers[0] - multipliers[1] + at.share * (scale * fixed + u - 1.0 + slack)
             bottom, top = np.where(share > 1, u, bottom), np.where(share > 1, top, u)
             u = _nearer(money, u, share, y, ends, (bottom, top))
         used = money.usd(y) / limits[0], money.watt(y) / limits[1]
@@ -155,9 +157,8 @@ def _least(
     money: Money, at: Tangents, usd: np.ndarray, watt: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where the Lagrangian of each rate is least in its range, and a lower bound of their sum."""
-    first, second, sums = usd[:, None], watt[:, None], (money.usd, money.watt)
-    exponents = [of.exponents for of in sums]
-    grows = first * exponents[0] * money.usd.amounts, second * exponents[1] * money.watt.amounts
+    exponents = [of.exponents for of in (money.usd, money.watt)]
+    grows = usd * exponents[0] * money.usd.amounts, watt * exponents[1] * money.watt.amounts
     falls = np.log(np.maximum(-at.slopes, _TINY))
     logs = [np.log(np.maximum(term, _TINY)) for term in grows]
     y = np.minimum(*((falls - log) / e for log, e in zip(logs, exponents, strict=True)))
@@ -167,7 +168,7 @@ def _least(
         both = np.maximum(terms[0] + terms[1], _TINY)
         steep = (exponents[0] * terms[0] + exponents[1] * terms[1]) / both
         y = np.clip(y - (np.log(both) - falls) / np.maximum(steep, 1e-3), low, high)
-    spent = first * money.usd.terms(y), second * money.watt.terms(y)
+    spent = usd * money.usd.terms(y), watt * money.watt.terms(y)
     slope = at.slopes + exponents[0] * spent[0] + exponents[1] * spent[1]
     slack = np.minimum(slope * (low - y), slope * (high - y))
     return y, (at.slopes * (y - at.y) + spent[0] + spent[1] + np.minimum(slack, 0.0)).sum(-1)
@@ -184,7 +185,9 @@ def aggregated(
 
     def mixed(share: np.ndarray) -> Tangents:
         slopes = first.slopes + share[:, None] * (second.slopes - first.slopes)
-        return first._replace(log_value=first.log_value + share * (moved - first.log_value), slopes=slopes)
+        weight = first.share + share * (second.share - first.share)
+        value = first.log_value + share * (moved - first.log_value)
+        return first._replace(log_value=value, slopes=slopes, share=weight)
 
     low, high = np.zeros(len(moved)), np.ones(len(moved))
     for _ in range(MIXED):

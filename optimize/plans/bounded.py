@@ -4,17 +4,22 @@
 is known already, from whatever lattice that is.
 """
 
+import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from costmodel.inputs import Plan
+from costmodel import map_leaves
+from costmodel.formulas import Cost
+from costmodel.inputs import ModuleRow, Offload, Plan, PlanPoint, embed
 from costmodel.specs import violations
-from optimize.lattice import Lattice
+from optimize.lattice import Families, Lattice
 from optimize.plans import exhaustive
 from optimize.plans.best import Entry
+from optimize.plans.evaluation import MARGIN, cost_of
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import fits_by_stage
@@ -53,11 +58,11 @@ def best_below(
     ask of the same lattice. After `most` plans the search gives up, with the bound of what is left.
     """
     whole, found, unseen, known = ordered(whole), None, math.inf, {} if known is None else known
-    factor, start, size = min(value.factors.values(), default=0.0), 0, _FIRST
-    while start < len(whole.ends) and _bound(whole, start) * factor < reached:
+    start, size = 0, _FIRST
+    while start < len(whole.ends) and _bound(whole, start, value) < reached:
         before = int(whole.ends[start - 1]) if start else 0
         if before >= most:
-            unseen = min(unseen, _bound(whole, start) * factor)
+            unseen = min(unseen, _bound(whole, start, value))
             break
         stop = max(start + 1, int(np.searchsorted(whole.ends, before + size, side="right")))
         rows = functools.partial(_rows_of, whole, start, stop, value, known)
@@ -67,8 +72,110 @@ def best_below(
     return found, unseen if unseen < reached else math.inf
 
 
-def _bound(whole: Lattice, row: int) -> float:
-    return -math.inf if whole.floor_s is None else float(whole.floor_s[row])
+Variants = Sequence[Sequence[Mapping[str, Any]]]
+"""Groups of other options for plans: fields of `Plan` that save memory for time. The last of a group saves most."""
+Beside = tuple[Lattice, Variants, Callable[[Plan], bool]]
+"""A lattice, other options for its plans, and which of them are wanted."""
+
+
+def best_beside(asked: Sequence[Beside], value: PlanValue, reached: float) -> tuple[Found, int] | None:
+    """The best wanted plan below `reached` that differs from one of a lattice in one of its other options, and which.
+
+    It is looked for among plans that are faster with nothing recomputed and do not fit so, which is all that can be.
+    """
+    if value.function is not None or not math.isfinite(reached):
+        return None
+    todo, points = list[tuple[int, Families, int, Mapping[str, Any]]](), list[PlanPoint]()
+    for number, (whole, groups, _) in enumerate(asked):
+        for families, group, first in _open(ordered(whole), groups, value, reached):
+            for variant in group:
+                todo += [(number, families, int(index), variant) for index in first]
+                points.append(_points_with(families, variant, first, np.float64))
+    if not todo:
+        return None
+    whole, every = asked[todo[0][0]][0], _joined(points)
+    cost = cost_of(whole, np.arange(len(todo)), functools.partial(_some, every), np.float64)
+    near = np.flatnonzero((value.least(cost.step_s, 0.0) < reached) & _fits(whole, cost))
+    values = value.of_points(whole.workload, whole.cluster, _some(every, near)) if len(near) else np.zeros(0)
+    for place in np.argsort(values, kind="stable"):
+        number, families, index, variant = todo[near[place]]
+        plan = dataclasses.replace(families.lattice.plan(index), recompute_share=1.0, **variant)
+        legal = asked[number][-1](plan) and not violations(plan, whole.workload, whole.cluster)
+        if values[place] < reached and legal and fits_by_stage(whole.workload, whole.cluster, plan):
+            return (float(values[place]), plan), number
+    return None
+
+
+def _open(
+    whole: Lattice, groups: Variants, value: PlanValue, reached: float
+) -> Iterator[tuple[Families, Sequence[Mapping[str, Any]], np.ndarray]]:
+    """Families of which a plan may be below a value with some of a group of other options, and fit."""
+    for rows in (whole, _short(whole)):
+        families = _below(rows, value, reached)
+        first = _faster_without(families, value, reached) if len(families) else np.zeros(0, int)
+        if not len(first) or not groups:
+            continue
+        points = _joined([_points_with(families, group[-1], first, np.float64) for group in groups])
+        leanest = cost_of(whole, np.arange(len(groups) * len(first)), functools.partial(_some, points), np.float64)
+        for group, fits in zip(groups, _fits(whole, leanest).reshape(len(groups), -1), strict=True):
+            if fits.any():
+                yield families, group, first[fits]
+
+
+def _short(whole: Lattice) -> Lattice:
+    """The rows of which no plan fits, with the bounds of those that fit with the optimizer in the second memory."""
+    assert whole.floor_s is not None
+    rows = whole.with_rows(np.flatnonzero(np.isinf(whole.floor_s)))
+    enough = len(rows.ends) and whole.cluster.accelerator.second_memory_bytes > 0
+    fixed = {**whole.fixed, "offload_optimizer": 1.0}
+    return in_order_of_bounds(dataclasses.replace(rows, fixed=fixed, floor_s=None)) if enough else rows
+
+
+def _below(whole: Lattice, value: PlanValue, reached: float) -> Families:
+    """Families in rows whose bound is below a value."""
+    rows = [row for row in range(len(whole.ends)) if _bound(whole, row, value) < reached]
+    return Families(whole.with_rows(np.array(rows, int)))
+
+
+def _faster_without(families: Families, value: PlanValue, reached: float) -> np.ndarray:
+    first = families.first(0, len(families))
+    plain = functools.partial(_points_with, families, {"recompute": "none"})
+    cost = cost_of(families.lattice, first, plain, np.float32)
+    return first[(value.least(cost.step_s, 0.0) < reached * (1 + MARGIN)) & ~_fits(families.lattice, cost, 1 - MARGIN)]
+
+
+def _points_with(families: Families, variant: Mapping[str, Any], first: np.ndarray, dtype: Any) -> PlanPoint:
+    """Points of families with other options; nothing offloaded and no module are rows of zeros."""
+    own = families.lattice
+    other = embed(Plan(**variant), own.workload, 1.0, own.cluster.stack.habits)
+    modules, offload = other.modules or ModuleRow(), other.offload or Offload()
+    points = families.points(first, dtype)
+    points = dataclasses.replace(points, recompute=other.recompute, modules=modules, offload=offload)
+    return map_leaves(lambda leaf: np.broadcast_to(leaf, len(first)), points)
+
+
+def _joined(points: Sequence[PlanPoint]) -> PlanPoint:
+    columns = list[list[np.ndarray]]()
+    for each in points:
+        columns.append([])
+        map_leaves(columns[-1].append, each)
+    whole = iter([np.concatenate(column) for column in zip(*columns, strict=True)])
+    return map_leaves(lambda _: next(whole), points[0])
+
+
+def _some(points: PlanPoint, places: np.ndarray, dtype: Any = None) -> PlanPoint:
+    return map_leaves(lambda leaf: leaf[places], points)
+
+
+def _fits(own: Lattice, cost: Cost, share: float = 1.0) -> np.ndarray:
+    chip = own.cluster.accelerator
+    return (cost.peak_bytes <= share * chip.hbm_bytes) & (cost.second_bytes <= chip.second_memory_bytes)
+
+
+def _bound(whole: Lattice, row: int, value: PlanValue) -> float:
+    if whole.floor_s is None or value.function is not None:
+        return -math.inf
+    return value.least(float(whole.floor_s[row]), 0.0)
 
 
 def _rows_of(

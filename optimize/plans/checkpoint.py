@@ -81,7 +81,7 @@ class Checkpoint:
 def _signature(lattice: Lattice, value: PlanValue, top: int, chunk: int) -> str:
     """A name of the question: files of another one are not read."""
     question = (lattice.workload, lattice.cluster, sorted(map(_named, lattice.fixed.items())), len(lattice), top)
-    named = (value.name, sorted(value.factors.items()), chunk, schedule_rows())
+    named = (value.name, sorted(value.factors.items()), sorted(value.drawn.items()), chunk, schedule_rows())
     return hashlib.sha256(repr((question, named)).encode()).hexdigest()[:16]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from costmodel import Exact, as_floats, map_leaves
 from costmodel.formulas import Cost, cost
+from costmodel.inputs import PlanPoint
 from optimize.lattice import Chunk, Lattice
 
 MARGIN = 1e-4
@@ -23,22 +24,27 @@ Evaluate = Callable[[Chunk], Cost]
 
 def in_numpy(lattice: Lattice) -> Evaluate:
     """Evaluation by NumPy, in float32."""
-    return lambda chunk: _in_numpy(lattice, chunk.indices, np.float32)
+    return lambda chunk: cost_of(lattice, chunk.indices, lattice.points, np.float32)
 
 
 def exactly(lattice: Lattice, indices: np.ndarray) -> Cost:
     """Cost of the plans with these numbers, in float64."""
-    return _in_numpy(lattice, indices, np.float64)
+    return cost_of(lattice, indices, lattice.points, np.float64)
 
 
-def _in_numpy(lattice: Lattice, indices: np.ndarray, dtype: Any) -> Cost:
+def cost_of(
+    lattice: Lattice, indices: np.ndarray, points_of: Callable[[np.ndarray, Any], PlanPoint], dtype: Any
+) -> Cost:
+    """Cost of the points that `points_of` gives for plans with these numbers."""
     workload = map_leaves(dtype, as_floats(lattice.workload))
     cluster = map_leaves(dtype, as_floats(dataclasses.replace(lattice.cluster, prices=None)))
     parts = []
     for start in range(0, len(indices), _BLOCK):
-        points = lattice.points(indices[start : start + _BLOCK], dtype)
+        points = points_of(indices[start : start + _BLOCK], dtype)
         with np.errstate(all="ignore"):  # of hardware beyond anything physical: told by `find_plan`
             parts.append(cost(workload, cluster, map_leaves(_as(dtype), points), _EXACT))
+    if not parts:
+        return Cost(step_s=np.empty(0), peak_bytes=np.empty(0), second_bytes=np.empty(0))
     whole = [[np.broadcast_to(getattr(part, name), np.shape(part.step_s)) for part in parts] for name in _FIELDS]
     return Cost(**dict(zip(_FIELDS, map(np.concatenate, whole), strict=True)))
 

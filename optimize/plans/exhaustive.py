@@ -73,10 +73,11 @@ def floor(lattice: Lattice, value: PlanValue, number: int) -> float:
     """A lower bound of the values in a chunk and in all that follow it."""
     if value.function is not None:
         return -np.inf
+    products_s = flop_bound_s(lattice) if lattice.floor_s is None or value.loads is not None else 0.0
     if lattice.floor_s is None:
-        return flop_bound_s(lattice) * min(value.factors.values())
+        return value.least(products_s, products_s)
     row = np.searchsorted(lattice.ends, number * CHUNK, side="right")
-    return float(lattice.floor_s[row]) * min(value.factors.values())
+    return value.least(float(lattice.floor_s[row]), products_s)
 
 
 def chunk_count(lattice: Lattice) -> int:

@@ -16,11 +16,12 @@ from costmodel.measured import FITS, with_margin
 from costmodel.specs import family_of
 from optimize.lattice import OVERLAPS, SEARCHED, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS, Framework
-from optimize.plans.bounded import Found, Known, best_below, ordered
+from optimize.plans import exhaustive
+from optimize.plans.bounded import Beside, Found, Known, best_below, best_beside, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.plan_values import PlanValue, plan_value
-from optimize.plans.restricted import narrowed
-from optimize.plans.result import PlanResult
+from optimize.plans.restricted import beside, narrowed, search_tellable
+from optimize.plans.result import PlanResult, merged
 from optimize.status import Status
 
 LOOK = 8_192  # plans of each lattice that are looked at for the best of a framework that is not the best of all
@@ -185,6 +186,8 @@ def find_launchable(
         return part is None or best_below(part, value, reached, told_by(winner, part), known)[0] is not None
 
     result, _ = find_plan_for(winner, workload, cluster, fixed=whole.fixed, better=better, **question)
+    if result.status is Status.ok:
+        result, each = _with_variants(result, each, parts, whole.fixed, value, question)
     free = {name: kept for name, kept in whole.fixed.items() if name not in SEARCHED}  # what no search would change
     if free.keys() != whole.fixed.keys() and result.status is Status.ok:
         all_of, own = _valued(workload, machine, free, objective, tokens)
@@ -192,6 +195,33 @@ def find_launchable(
         cost = 0.0 if freer is None else each[winner][0] / freer[1][0] - 1
         result = dataclasses.replace(result, restriction=cost)
     return result, each
+
+
+def _with_variants(
+    result: PlanResult,
+    each: dict[str, Found],
+    parts: Mapping[str, list[Part]],
+    fixed: Mapping[str, Any],
+    value: PlanValue,
+    question: Mapping[str, Any],
+) -> tuple[PlanResult, dict[str, Found]]:
+    """The answers with what frameworks take beside the lattice (`beside`), where it is better."""
+    asked, names, seen = list[Beside](), list[tuple[str, dict[str, Any]]](), set[tuple[int, str]]()
+    for name, (fields, part) in ((name, pair) for name, own in parts.items() for pair in own):
+        variants = beside(FRAMEWORKS[name], fields, fixed, part.workload, part.cluster)
+        if variants and (id(part), repr(variants)) not in seen:
+            seen.add((id(part), repr(variants)))
+            asked.append((part, variants, told_by(name, part)))
+            names.append((name, fields))
+    better = best_beside(asked, value, min(found[0] for found in each.values()))
+    if better is None:
+        return result, each
+    found, (name, fields) = better[0], names[better[1]]
+    own = {field: getattr(found[1], field) for field in ("recompute", "offload_optimizer")}
+    fields, job = {**fields, **{field: kept for field, kept in own.items() if kept}}, (result.workload, result.cluster)
+    search = search_tellable(FRAMEWORKS[name], *job, question.get("search", exhaustive.search))
+    other = find_plan(*job, fixed=fields, **{**question, "top": 1, "search": search})
+    return merged([other, result], question.get("top", 10)), {**each, name: found}
 
 
 def _valued(

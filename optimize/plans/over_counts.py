@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from costmodel import evaluate
 from costmodel.inputs import Cluster, Plan, Workload, embed
 from optimize.lattice import SEARCHED, lattice, plan_precision, possible_counts
 from optimize.plans.bounded import best_below, least, ordered
@@ -160,8 +161,9 @@ def _queue(question: Question, counts: Sequence[int], batches: Sequence[int], fe
         workload = dataclasses.replace(own, batch=batch)
         for n in possible_counts(workload, whole, question.fixed, max(counts)).tolist():
             if n in asked and (question.fixed_on(n)["domain"]):
-                factor = min(question.value(n, batch).factors.values()) * question.scale(batch)
-                pairs.append(_Pair(n if fewest else 0, each_s * batch / n * factor, 0, n, batch))
+                step_s = each_s * batch / n
+                bound = question.value(n, batch).least(step_s, step_s) * question.scale(batch)
+                pairs.append(_Pair(n if fewest else 0, bound, 0, n, batch))
     return pairs
 
 
@@ -187,8 +189,8 @@ def _look(question: Question, pair: _Pair, reached: float) -> _Pair | Row:
         name, found = best_of_any(parts_of(whole, question.names or ()), value, below) or (None, None)
     if found is None:
         return row | ({"outcome": "bounded", "bound": reached} if reached < math.inf else {"outcome": "no memory"})
-    factor = value.factors[found[1].domain or int(cluster.tiers[0].usable_size)]
-    told = {"plan": found[1], "framework": name, "value": found[0], "step_s": found[0] / factor}
+    step_s = float(evaluate(workload, cluster, found[1], checked=False).step_s)
+    told = {"plan": found[1], "framework": name, "value": found[0], "step_s": step_s}
     return row | {"outcome": "found", "compared": found[0] * scale, **told}
 
 

@@ -1,7 +1,8 @@
 """What a search for a plan compares: seconds of a step, or the time, money or energy of so many tokens.
 
-At a fixed number of accelerators all of them are the step times a factor that only the domain's size changes (idle
-accelerators are paid for), so they mostly agree on the best plan. A function of your own may be anything.
+At a fixed number of accelerators time is the step times a factor. Money and energy count how busy the units are
+(`costmodel.formulas.timed`): a second of the step is worth one factor and a second at the usual power another, which
+only the domain's size changes (idle accelerators are paid for). A function of your own may be anything.
 """
 
 import dataclasses
@@ -11,23 +12,30 @@ from typing import Any
 import numpy as np
 
 from costmodel import Exact, as_floats
-from costmodel.formulas import Breakdown, Cost, breakdown, economics, parts
-from costmodel.inputs import Cluster, Workload
+from costmodel.evaluators import prepare
+from costmodel.formulas import Breakdown, Cost, breakdown, counts, parts, step, timed
+from costmodel.inputs import Cluster, Plan, PlanPoint, Workload
 from optimize.lattice import Chunk
-from optimize.question import Job, Objective
+from optimize.question import Job, Objective, second_of
 from optimize.status import CommandError, Status
 
 _EXACT = Exact(np)
+_BLOCK = 8_192  # points of one NumPy evaluation
 
 UserObjective = Callable[[Breakdown], Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanValue:
-    """The value of plans, less being better; `factors` by domain, what one second of a step is worth."""
+    """The value of plans, less being better; `factors` by domain, what one second of a step is worth at least.
+
+    Of that, `drawn` are for each second at the usual power, where busy units are paid for.
+    """
 
     name: str
     factors: Mapping[int, float]
+    drawn: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    loads: tuple[float, float, float, float] | None = None
     objective: Objective | None = None
     function: UserObjective | None = None  # of your own, where it is not in the table
 
@@ -35,11 +43,38 @@ class PlanValue:
         """The value of each plan, from its cost."""
         if self.function is not None:
             return self._own(chunk, self.function)
-        if len(self.factors) == 1:
-            return cost.step_s * next(iter(self.factors.values()))
-        domains = sorted(self.factors)
-        factors = np.array([self.factors[domain] for domain in domains], np.asarray(cost.step_s).dtype)
-        return cost.step_s * factors[np.searchsorted(domains, chunk.columns["domain"])]
+        if self.loads is not None:
+            return self._paid(chunk)
+        domain = chunk.columns["domain"] if len(self.factors) > 1 else 0.0
+        return cost.step_s * _by_domain(self.factors, domain, np.asarray(cost.step_s).dtype)
+
+    def least(self, step_s: float, products_s: float) -> float:
+        """What no plan is worth less than that takes so long, its products alone `products_s` on every accelerator."""
+        busy = 0.0 if self.loads is None else self.loads[1] * products_s * min(self.drawn.values())
+        return step_s * min(self.factors.values()) + busy
+
+    def of_plan(self, workload: Workload, cluster: Cluster, plan: Plan) -> float:
+        """The value of one plan, by the objectives of the table."""
+        return float(self.of_points(*prepare(workload, cluster, plan)))
+
+    def _paid(self, chunk: Chunk) -> np.ndarray:
+        """With the draw of busy units, in float64."""
+        assert self.loads is not None
+        own, found = chunk.lattice, np.empty(len(chunk))
+        for start in range(0, len(chunk), _BLOCK):
+            here = slice(start, start + _BLOCK)
+            found[here] = self.of_points(own.workload, own.cluster, own.points(chunk.indices[here], np.float64))
+        return found
+
+    def of_points(self, workload: Workload, cluster: Cluster, points: PlanPoint) -> np.ndarray:
+        """The value of points, arrays in float64, by the objectives of the table."""
+        numbers, machine = as_floats(workload), as_floats(dataclasses.replace(cluster, prices=None))
+        counted, second, loads = counts(numbers, points, _EXACT), _by_domain(self.factors, points.domain), self.loads
+        with np.errstate(all="ignore"):
+            if loads is None:
+                return second * step(counted, points, machine, _EXACT).step_s
+            step_s, drawn_s = timed(counted, points, machine, loads, _EXACT)
+        return second * step_s + _by_domain(self.drawn, points.domain) * (drawn_s - loads[0] * step_s)
 
     def _own(self, chunk: Chunk, function: UserObjective) -> np.ndarray:
         workload = as_floats(chunk.lattice.workload)
@@ -76,7 +111,13 @@ def plan_value(
     own = _by_key(objective)
     if tokens is None and own is not Objective.step and not own.maximised:
         raise CommandError(Status.bad_input, f"`tokens` is missing; expected the tokens to train for `{objective}`")
-    return PlanValue(objective, {domain: _factor(own, workload, cluster, domain, tokens) for domain in domains}, own)
+    second = {domain: _factor(own, workload, cluster, domain, tokens, 0.0) for domain in domains}
+    if not own.priced or cluster.prices is None:
+        return PlanValue(objective, second, objective=own)
+    usual = {domain: _factor(own, workload, cluster, domain, tokens, 1.0) for domain in domains}
+    drawn, loads = {domain: usual[domain] - second[domain] for domain in domains}, as_floats(cluster.prices.base).loads
+    least = {domain: second[domain] + loads[0] * drawn[domain] for domain in domains}
+    return PlanValue(objective, least, drawn, loads if any(drawn.values()) else None, own)
 
 
 def _by_key(key: str) -> Objective:
@@ -86,8 +127,18 @@ def _by_key(key: str) -> Objective:
     return table[key]
 
 
-def _factor(objective: Objective, workload: Workload, cluster: Cluster, domain: int, tokens: float | None) -> float:
-    """The value of a step of one second, with what failures add to the clock."""
+def _by_domain(table: Mapping[int, float], domain: Any, dtype: Any = np.float64) -> Any:
+    """A number of each plan, by its domain."""
+    if len(table) == 1:
+        return next(iter(table.values()))
+    domains = sorted(table)
+    return np.array([table[each] for each in domains], dtype)[np.searchsorted(domains, domain)]
+
+
+def _factor(
+    objective: Objective, workload: Workload, cluster: Cluster, domain: int, tokens: float | None, load: float
+) -> float:
+    """The value of a step of one second in which servers draw `load` of what is usual, with what failures add."""
     each = float(workload.batch * workload.sequence)
     if objective is Objective.step:
         return 1.0
@@ -96,7 +147,7 @@ def _factor(objective: Objective, workload: Workload, cluster: Cluster, domain: 
         return steps
     if cluster.prices is None:
         raise _unknown(objective, cluster)
-    bill = economics(cluster, cluster.prices.base, cluster.accelerators, domain, 1.0, each)
+    bill = second_of(cluster, domain, load)
     price = objective.price(bill.usd_per_step, bill.joule_per_step, cluster.prices.base.carbon_g_per_j)
     if price is None:
         raise _unknown(objective, cluster)

@@ -8,8 +8,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from costmodel.inputs import Cluster, Plan, Workload
-from optimize.lattice import Lattice
+from costmodel.inputs import RECOMPUTES, Cluster, Plan, Workload, modules_of
+from optimize.lattice import Lattice, plan_precision
 from optimize.launch import FREE, Framework
 from optimize.plans.best import Best, Entry
 from optimize.plans.plan_values import PlanValue
@@ -71,6 +71,28 @@ def narrowed(framework: Framework, fixed: Mapping[str, Any], usual: Mapping[str,
         if name not in fixed:
             kept = [fields for fields in kept if fields.get(name, wanted) == wanted] or kept
     return kept
+
+
+def beside(
+    framework: Framework, fields: Mapping[str, Any], fixed: Mapping[str, Any], workload: Workload, cluster: Cluster
+) -> list[list[dict[str, Any]]]:
+    """What else the framework takes of options that a lattice leaves alone: fields of `Plan`, for plans with `fields`.
+
+    Modules that are computed again alone, of those that the model has; shares of the optimizer in the second memory, if
+    there is one. Each saves memory for time, the last of a group most.
+    """
+    usual = plan_precision(cluster)
+    tables = [table for table in framework.alternatives if narrow(fixed, table, usual) == fields]
+    if fixed.get("recompute") is not None or fixed.get("recompute_share") is not None or not tables:
+        return []
+    modes, own = tables[0].get("recompute", ()), {op.module for block in workload.blocks for op in block.ops}
+    named = [mode for mode in modes if modules_of(mode) and own.issuperset(modules_of(mode))]
+    groups: list[list[dict[str, Any]]] = [[{"recompute": mode} for mode in named]]
+    if cluster.accelerator.second_memory_bytes > 0 and not any(name.startswith("offload_") for name in fixed):
+        shares = [share for share in tables[0].get("offload_optimizer", ()) if share > 0]
+        plain = [mode for mode in modes if mode in RECOMPUTES]
+        groups += [[{"offload_optimizer": share, "recompute": mode} for mode in plain] for share in shares]
+    return [group for group in groups if group]
 
 
 def search_tellable(framework: Framework, workload: Workload, cluster: Cluster, search: Search) -> Search:

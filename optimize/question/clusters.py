@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from costmodel import Scalar, as_floats
-from costmodel.formulas import economics, hardware_of, rates
+from costmodel.formulas import Busy, Economics, economics, hardware_of, rates
 from costmodel.inputs import Cluster, PlanPoint, Workload, model_flop
 from costmodel.specs import SpecError, cluster_names, load_cluster
 from optimize.question.quantities import Quantities
@@ -64,11 +64,14 @@ def known_bounds() -> Mapping[str, tuple[float, float]]:
     return bounds | {"hbm_bytes": (1.0, max(columns["hbm_bytes"]))}
 
 
-def quantities(cluster: Cluster, domain: int, train_s: float, rent: bool) -> Quantities:
-    """What limits and objectives read of a cluster with prices; nan where one is not known (and none is asked for)."""
+def quantities(cluster: Cluster, domain: int, train_s: float, rent: bool, load: float = 1.0) -> Quantities:
+    """What limits and objectives read of a cluster with prices; nan where one is not known (and none is asked for).
+
+    Servers draw `load` of what is usual in training.
+    """
     assert cluster.prices is not None
     own, size = as_floats(cluster), float(cluster.tiers[0].size)
-    money = economics(own, as_floats(cluster.prices.base), cluster.accelerators, domain, 1.0, 1.0)
+    money, usual = (second_of(own, domain, each) for each in (load, 1.0))
     usd_per_s = money.rental_usd if rent else money.owned_usd
     return Quantities(
         train_s=train_s,
@@ -76,8 +79,19 @@ def quantities(cluster: Cluster, domain: int, train_s: float, rent: bool) -> Qua
         meter_w=math.nan if money.draw is None else float(money.draw.meter_w),
         capital_usd=math.nan if money.bill is None else float(money.bill.usd),
         accelerators=float(cluster.accelerators) * max(1.0, size / domain),
+        usual_w=math.nan if usual.draw is None else float(usual.draw.meter_w),
         carbon_g_per_j=float(cluster.prices.base.carbon_g_per_j),
     )
+
+
+def second_of(cluster: Cluster, domain: int, load: float) -> Economics:
+    """A second of training on a cluster with prices whose servers draw `load` of what is usual: linear in the load."""
+    assert cluster.prices is not None
+    prices = dataclasses.replace(as_floats(cluster.prices.base), idle_load=load)
+    return economics(as_floats(cluster), prices, cluster.accelerators, domain, 1.0, 1.0, Busy(**_NOTHING))
+
+
+_NOTHING = {"compute_s": 0.0, "hbm_s": 0.0, "links_s": 0.0}
 
 
 def products_s(workload: Workload, cluster: Cluster, point: PlanPoint) -> float:

@@ -1,9 +1,10 @@
 r"""What is asked of a cluster and its plans: an objective and limits.
 
-Every objective is a product of powers of three quantities, which are log-convex in the hardware at fixed plans:
-seconds $T$ to train, dollars a second $K$ (the purchase written off over its life, and electricity) and watts $P$
-at the meter, with servers at what is usual in training; $g$ grams of CO2 a joule. So one tangent in logarithms bounds
-them all. (What `explain` tells of one plan goes by how busy its units are: economics.py.)
+Every objective is a product of powers of three quantities: seconds $T$ to train, dollars a second $K$ (the purchase
+written off over its life, and electricity) and watts $P$ at the meter, by how busy the units are (economics.py: what
+`explain` tells); $g$ grams of CO2 a joule. Each product is log-convex in the hardware at fixed plans, so that one
+tangent in logarithms bounds it. Limits of the power are of servers at what is usual in training: the mean of a step is
+not log-convex, and a site is built for more.
 
     time $T$    cost $T K$    energy $T P$    CO2 $T P g$    tokens a dollar $D / (T K)$    tokens a joule $D / (T P)$
 """

@@ -114,6 +114,12 @@ class Problem:
         """The largest memory of one accelerator that is offered."""
         return self.range_of("hbm_bytes")[1]
 
+    @property
+    def loads(self) -> tuple[float, float, float, float] | None:
+        """What busy units draw (`Prices.loads`), where the objective or a limit of what is spent pays for it."""
+        prices, paid = self.template.prices, self.objective.priced or self.limits.rent
+        return as_floats(prices.base).loads if paid and prices is not None else None
+
     @functools.cached_property
     def money(self) -> Money:
         """What rates cost and draw, and what that is worth."""
@@ -125,16 +131,26 @@ class Problem:
         own = dataclasses.replace(hardware_of(self.machine), **named)
         return dataclasses.replace(own, hbm_bytes=hbm_bytes, accelerators=accelerators)
 
-    def quantities(self, hardware: Hardware, step_s: tuple[Scalar, ...], idle: Scalar = 0.0) -> Quantities:
+    def quantities(
+        self,
+        hardware: Hardware,
+        step_s: tuple[Scalar, ...],
+        idle: Scalar = 0.0,
+        drawn_s: tuple[Scalar, ...] | None = None,
+    ) -> Quantities:
         """What objectives and limits read, by the curves.
 
-        `hardware.accelerators` are those bought, `idle` of them do not train; `step_s` is by job.
+        `hardware.accelerators` are those bought, `idle` of them do not train; `step_s` is by job, and so is `drawn_s`
+        (`costmodel.formulas.timed`; None: they draw what is usual).
         """
         training = hardware.accelerators - idle
-        train_s = total(
-            job.weight * self.steps_on(job, training) * seconds for job, seconds in zip(self.jobs, step_s, strict=True)
-        )
-        watts, bought_usd = meter_w(hardware, self.curves, idle), capital_usd(hardware, self.curves)
+        steps = [job.weight * self.steps_on(job, training) for job in self.jobs]
+        train_s = total(times * seconds for times, seconds in zip(steps, step_s, strict=True))
+        usual_w, bought_usd = meter_w(hardware, self.curves, idle), capital_usd(hardware, self.curves)
+        watts = usual_w
+        if drawn_s is not None:
+            load = total(times * seconds for times, seconds in zip(steps, drawn_s, strict=True)) / train_s
+            watts = meter_w(hardware, self.curves, idle, load)
         usd_per_s, carbon_g_per_j = 0.0, 0.0
         if self.template.prices is not None:
             prices = self.template.prices.base
@@ -147,6 +163,7 @@ class Problem:
             meter_w=watts,
             capital_usd=bought_usd,
             accelerators=hardware.accelerators,
+            usual_w=usual_w,
             carbon_g_per_j=carbon_g_per_j,
             hardware=hardware,
             step_s=step_s,

@@ -48,9 +48,10 @@ class Quantities:
 
     train_s: Scalar  # all jobs, one after the other, by weight
     usd_per_s: Scalar
-    meter_w: Scalar
+    meter_w: Scalar  # the mean of a step, by how busy the units are
     capital_usd: Scalar
     accelerators: Scalar
+    usual_w: Scalar  # with servers at what is usual in training: what a limit is of
     carbon_g_per_j: Scalar = 0.0  # of the grid
     hardware: Hardware | None = None
     step_s: tuple[Scalar, ...] = ()
@@ -67,7 +68,7 @@ def residuals(limits: Limits, of: Quantities, peak_bytes: float, hbm_bytes: floa
     pairs: Mapping[str, tuple[float, float | None]] = {
         "memory": (peak_bytes, hbm_bytes),
         "budget_usd": (spent_usd, limits.budget_usd),
-        "power_w": (of.meter_w, limits.power_w),
+        "power_w": (of.usual_w, limits.power_w),
         "accelerators": (of.accelerators, limits.accelerators),
         "deadline_s": (of.train_s, limits.deadline_s),
     }

@@ -1,11 +1,17 @@
 r"""The question as the rates of the hardware see it: what they cost and draw, what limits leave them, how plans fall.
 
 Four rates of one accelerator, in natural logarithms $y$. The dollars and the watts of one accelerator are sums of power
-laws of one rate each, made once from the curves; a plan's seconds are known by their tangents.
+laws of one rate each, made once from the curves; a plan's seconds $T$ are known by their tangents, and so are those at
+the usual power that take as much energy, $L$ (`costmodel.formulas.timed`). An objective with a price is
+
+$$V = K_T\,T + K_L\,L \ge \prod_i \Big(\frac{K_i Q_i}{p_i}\Big)^{p_i},\quad p_T + p_L = 1$$
+
+with $K_L$ for the watts of servers and $K_T$ for purchase and network; equal where $p$ are the shares of $V$. The
+greater $K$ (of energy $K_L$, of money $K_T$) stays as it is, the other has a tangent like the seconds (`Money.paid`).
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,21 +46,39 @@ class Left(NamedTuple):
 
 
 class Tangents(NamedTuple):
-    """Plans, each at hardware of its own: logarithm of the seconds, its slopes, where; and bytes of HBM."""
+    """Plans, each at hardware of its own: logarithm of the seconds, its slopes, where; and bytes of HBM.
+
+    After `Money.paid` the value is of the whole objective, less `share` times the logarithm of `Money.price`; the last
+    two are of the seconds.
+    """
 
     log_value: np.ndarray
     slopes: np.ndarray  # by the logarithms of the rates
     y: np.ndarray
     peak_bytes: np.ndarray
     least_bytes: np.ndarray  # with everything recomputed, if that is less
+    log_drawn: np.ndarray | None = None  # of `L`, where an objective reads it
+    drawn_slopes: np.ndarray | None = None
+    share: np.ndarray | float = 1.0
+    log_s: np.ndarray | None = None
+    s_slopes: np.ndarray | None = None
+
+    def each(self, change: Callable[[np.ndarray], np.ndarray]) -> "Tangents":
+        """The same with every column changed."""
+        columns: Any = [change(column) if isinstance(column, np.ndarray) else column for column in self]
+        return Tangents(*columns)
+
+    def keep(self, chosen: np.ndarray) -> "Tangents":
+        """Those of the chosen plans."""
+        return self.each(lambda column: column[chosen])
 
 
 @dataclasses.dataclass(frozen=True)
 class Money:
     """Dollars and watts of one accelerator by its rates and its HBM, and what a second of it is worth.
 
-    `per_usd` and `per_watt` are of the objective, for each dollar of the purchase and each watt; zero where more
-    hardware is never worse.
+    `per_usd`, `per_watt` and `aside` are of the objective, for each dollar of the purchase and each watt of what a rate
+    needs; zero where more hardware is never worse. `aside` is what the tangent takes up.
     """
 
     usd: PowerSum
@@ -63,7 +87,10 @@ class Money:
     hbm_exponent: float
     other_usd: float  # of the template's second memory
     per_usd: float
-    per_watt: float
+    per_watt: np.ndarray
+    aside: np.ndarray
+    of_drawn: bool  # whether the price is one of `L`, and what is aside of `T`
+    least_load: float  # of `L` for a second of products alone
 
     def hbm(self, hbm_bytes: Any) -> Any:
         """Dollars of one accelerator besides its rates: HBM bytes, and a second memory of the template's size."""
@@ -72,13 +99,55 @@ class Money:
     @property
     def priced(self) -> bool:
         """Whether the objective pays for hardware."""
-        return bool(self.per_usd or self.per_watt)
+        return bool(self.per_usd or self.per_watt.any())
 
     def price(self, y: np.ndarray, have: Left) -> np.ndarray:
-        """What multiplies the seconds, for one accelerator: dollars a second, watts, or 1."""
+        """What multiplies the seconds (of one kind), for one accelerator: dollars a second, watts, or 1."""
         if not self.priced:
             return np.ones(y.shape[:-1])
-        return self.per_usd * self.usd(y) + self.per_watt * self.watt(y) + self.per_usd * have.hbm_usd
+        watts = (self.per_watt * self.watt.terms(y)).sum(-1)
+        return self.per_usd * self.usd(y) + watts + self.per_usd * have.hbm_usd
+
+    def seconds(self, y: np.ndarray, have: Left) -> tuple[np.ndarray, np.ndarray]:
+        """What a second of a step is worth, $K_T$, and one of $L$, for one accelerator."""
+        price, aside = self.price(y, have), (self.aside * self.watt.terms(y)).sum(-1)
+        return (aside, price) if self.of_drawn else (price, aside)
+
+    def least(self, y: np.ndarray, have: Left) -> np.ndarray:
+        """What a second of products alone is worth at least."""
+        second, drawn = self.seconds(y, have)
+        return second + self.least_load * drawn
+
+    def whole(self, at: Tangents, have: Left) -> Tangents:
+        """Tangents of the objective with its price, for one accelerator, from those of `T` and `L`."""
+        assert at.log_drawn is not None
+        assert at.drawn_slopes is not None
+        usd, watt = self.per_usd * self.usd.terms(at.y), self.per_watt * self.watt.terms(at.y)
+        aside = self.aside * self.watt.terms(at.y)
+        steep = [self.usd.exponents * usd + self.watt.exponents * watt, self.watt.exponents * aside]
+        worth = [self.price(at.y, have), np.maximum(aside.sum(-1), 1e-300)]
+        parts = [(at.log_value, at.slopes), (at.log_drawn, at.drawn_slopes)]
+        parts = parts[::-1] if self.of_drawn else parts
+        logs = np.stack([np.log(each) + log_s for each, (log_s, _) in zip(worth, parts, strict=True)])
+        log_value = np.logaddexp.reduce(logs)
+        each = zip(np.exp(logs - log_value), worth, steep, parts, strict=True)
+        slopes = sum(share[:, None] * (slope + rise / price[:, None]) for share, price, rise, (_, slope) in each)
+        return at._replace(log_value=log_value, slopes=np.asarray(slopes), log_drawn=None, drawn_slopes=None)
+
+    def paid(self, at: Tangents, have: Left) -> Tangents:
+        """Tangents of the objective from those of `T` and `L`."""
+        if not self.priced or at.log_drawn is None or at.drawn_slopes is None:
+            return at
+        times, drawn = (at.log_value, at.slopes), (at.log_drawn, at.drawn_slopes)
+        (log_s, slopes), (beside_s, beside) = (drawn, times) if self.of_drawn else (times, drawn)
+        laws = self.aside * self.watt.terms(at.y)
+        aside = np.maximum(laws.sum(-1), 1e-300)
+        main, rest = np.log(self.price(at.y, have)) + log_s, np.log(aside) + beside_s
+        share = 1.0 / (1.0 + np.exp(rest - main))
+        left, moved = 1.0 - share, beside + self.watt.exponents * laws / aside[..., None]
+        mixed = share * (log_s - np.log(share)) + left * (rest - np.log(np.maximum(left, 1e-300)))
+        slopes = share[..., None] * slopes + left[..., None] * moved
+        return at._replace(log_value=mixed, slopes=slopes, share=share, log_s=times[0], s_slopes=times[1])
 
     def left(self, limits: Limits, accelerators: np.ndarray, hbm_bytes: np.ndarray) -> Left:
         """What limits leave over so many accelerators with so many bytes."""
@@ -100,6 +169,8 @@ def money(template: Cluster, curves: Curves, objective: Objective) -> Money:
     per_usd = 1.0 / prices.service_life_s if objective.usd_power else 0.0
     per_joule = prices.electricity_usd_per_j if objective.usd_power else 1.0
     per_joule = prices.carbon_g_per_j if objective.emits else per_joule
+    servers = np.array([name != "scale_out_bytes_per_s" for name in RATES])
+    main = servers ^ bool(objective.usd_power)  # energy is mostly that of servers, money mostly the purchase
     return Money(
         usd=PowerSum(_last([_amount(*law) for law in usd]), _last([law.exponent for _, law in usd])),
         watt=PowerSum(_last([_amount(*law) for law in watt]), _last([law.exponent for _, law in watt])),
@@ -107,7 +178,10 @@ def money(template: Cluster, curves: Curves, objective: Objective) -> Money:
         hbm_exponent=memory.exponent,
         other_usd=c.second_memory_usd(second) if second > 0 else 0.0,
         per_usd=per_usd,
-        per_watt=per_joule if objective.priced else 0.0,
+        per_watt=float(objective.priced) * per_joule * main,
+        aside=float(objective.priced) * per_joule * ~main,
+        of_drawn=bool(objective.watt_power),
+        least_load=float(prices.idle_load + prices.compute_load),
     )
 
 

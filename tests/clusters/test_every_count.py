@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from costmodel.exact import Exact
+from costmodel.formulas.busy import timed
 from costmodel.formulas.cost import cost
+from costmodel.formulas.counts import counts
 from costmodel.formulas.curves import Curves, PowerLaw, hardware_of, with_hardware
 from costmodel.pytree import as_floats
 from costmodel.specs.loading import load_cluster, load_curves
@@ -103,7 +105,10 @@ def _values(problem: Problem, whole: Lattice, plans: np.ndarray, generator: np.r
     rates = dict(zip(RATES, np.exp(y).T, strict=True))
     machine = with_hardware(problem.machine, dataclasses.replace(hardware_of(problem.machine), **rates))
     steps = 1.0 if problem.objective is Objective.step else problem.steps_on(problem.job, float(accelerators))
-    value = np.log(steps * cost(workload, machine, points, NUMPY).step_s * problem.money.price(y, have))
+    second, drawn = problem.money.seconds(y, have)
+    loads = problem.loads or (1.0, 0.0, 0.0, 0.0)
+    step_s, drawn_s = timed(counts(workload, points, NUMPY), points, machine, loads, NUMPY)
+    value = np.log(steps * (second * step_s + drawn * drawn_s))
     allowed = (problem.money.usd(y) <= have.usd) & (problem.money.watt(y) <= have.watt)
     value = value + (0.0 if problem.fill else math.log(accelerators))
     return np.where(allowed & (peak <= problem.most_hbm_bytes), value, np.inf)

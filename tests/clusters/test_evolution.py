@@ -31,11 +31,12 @@ def test_what_evolves_is_legal_and_worth_what_it_says(objective):
     for each in found[:4]:
         assert violations(each.plan, MODEL, sized(TEMPLATE, each.accelerators)) == ()
         points = embed(each.plan, MODEL, 8.0, asked.machine.stack.habits)
-        at = tangents_of(MODEL, asked.machine, points, each.y[None])
+        at = tangents_of(MODEL, asked.machine, points, each.y[None], asked.loads)
         have = asked.money.left(limits, np.array([float(each.accelerators)]), at.peak_bytes)
         count = 0.0 if asked.fill else math.log(each.accelerators)
         steps = asked.steps_on(JOB, float(each.accelerators))
-        value = at.log_value + math.log(steps) + np.log(asked.money.price(each.y[None], have)) + count
+        whole = at if at.log_drawn is None else asked.money.whole(at, have)
+        value = whole.log_value + math.log(steps) + count
         assert each.log_value == pytest.approx(float(value[0]), rel=1e-9)
         assert asked.money.usd(each.y) <= have.usd[0] * (1 + 1e-9)
         if limits.deadline_s is not None:

@@ -61,18 +61,23 @@ def test_no_plan_is_below_the_tangent_of_its_row(name, count):
     place = generator.integers(3, size=len(rows["tensor"]))
     chosen = generator.choice(len(whole), min(len(whole), 4000), replace=False)
     here = low + (high - low) * generator.random((len(chosen), 4))
-    step = tangents_of(workload, problem.machine, whole.points(chosen, np.float64), here)
+    step = tangents_of(workload, problem.machine, whole.points(chosen, np.float64), here, problem.loads)
     keys = [tuple(row) for row in zip(*(rows[name] for name in whole.rows), strict=True)]
     number, of_plan = {key: i for i, key in enumerate(keys)}, whole.select(chosen)[0]
     row = np.array([number[tuple(column[i] for column in whole.rows.values())] for i in of_plan])
-    least = np.full(len(chosen), np.inf)
+    assert step.log_drawn is not None
+    least, least_drawn = np.full((2, len(chosen)), np.inf)
     for _, some, at in tangents_of_rows(problem, rows, places, place):
         where = np.full(len(rows["tensor"]), -1)
         where[some] = np.arange(len(some))
         has = where[row] >= 0
-        at = where[row][has], at
-        value = at[1].log_value[at[0]] + (at[1].slopes[at[0]] * (here[has] - at[1].y[at[0]])).sum(-1)
-        least[has] = np.minimum(least[has], value)
+        own, moved = where[row][has], here[has] - at.y[where[row][has]]
+        assert at.log_drawn is not None
+        assert at.drawn_slopes is not None
+        least[has] = np.minimum(least[has], at.log_value[own] + (at.slopes[own] * moved).sum(-1))
+        drawn = at.log_drawn[own] + (at.drawn_slopes[own] * moved).sum(-1)
+        least_drawn[has] = np.minimum(least_drawn[has], drawn)
     assert np.isfinite(least).all()
     assert np.all(step.log_value >= least - 1e-12)
+    assert np.all(step.log_drawn >= least_drawn - 1e-12)
     assert np.all(step.peak_bytes >= bytes_of_rows(problem, rows)[row] * (1 - 1e-12))

@@ -242,7 +242,10 @@ def test_busy_units_against_the_terms_of_the_step(plan):
     workload, machine, point = prepare(small_decoder(), cluster(plan.accelerators), plan)
     done = parts(workload, machine, point, Exact(math))
     found = breakdown(workload, machine, point, done, Exact(math))
-    units, terms = busy(found, machine, point, done), {term.name: term for term in found.terms}
+    units, terms = (
+        busy(done.counts, done.times, done.step.work, point, machine),
+        {term.name: term for term in found.terms},
+    )
 
     def told_s(limit):
         return sum(sum(x for n, x in zip(t.limit_names, t.limits, strict=True) if n == limit) for t in terms.values())

@@ -7,7 +7,9 @@ import pytest
 
 from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
+from costmodel.formulas.busy import timed
 from costmodel.formulas.cost import cost
+from costmodel.formulas.counts import counts
 from costmodel.formulas.curves import hardware_of, with_hardware
 from costmodel.inputs.plan import Plan
 from costmodel.specs.loading import load_cluster, load_curves
@@ -77,7 +79,10 @@ def test_the_value_is_the_cost_models_own(name):
         bought_cluster = with_hardware(asked.template, found.hardware(i))
         workload, machine, point = prepare(asked.jobs[0].workload, bought_cluster, plan)
         answer = cost(workload, machine, point, Exact(np))
-        quantities = found.model.quantities(found.hardware(i), (answer.step_s,))
+        loads, drawn_s = asked.loads, None
+        if loads is not None:
+            drawn_s = (timed(counts(workload, point, Exact(np)), point, machine, loads, Exact(np))[1],)
+        quantities = found.model.quantities(found.hardware(i), (answer.step_s,), drawn_s)
         value = np.broadcast_to(found.model.objective(quantities), len(PLANS))[i]
         np.testing.assert_allclose(found.value[i], value, rtol=1e-9)
         assert answer.peak_bytes <= found.hardware(i).hbm_bytes * (1 + 1e-12)

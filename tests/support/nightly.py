@@ -10,6 +10,7 @@ _LEFT_OUT = "tests/measured/test_collective_fits.py::test_"
 _ONLY = "tests/plans/test_only.py::test_the_best_of_what_can_be_told_is_that_of_all_plans_that_can"
 _LAUNCH = "tests/plans/test_only.py::test_the_best_plan_as_a_launch_file_is_explained_alike"
 _AGAIN = "tests/experiments/test_papers.py::test_a_second_run_gives_the_same_numbers"
+_BESIDE = "tests/plans/test_beside.py::test_the_best_is_that_of_brute_force"
 _LIMITS = ("money", "power")
 _PLACES = ("experts-8 by 4 of 6", "dlrm", "dense-12 by 6")
 _JOBS = ("ZeRO 3", "interleaved", "float8")
@@ -28,6 +29,11 @@ LONG = (
     "tests/experiments/test_search_quality.py::test_a_quick_run_reports_and_is_taken_up_again",
     "tests/experiments/test_search_quality.py::test_strong_baselines_reach_the_certified_optimum",
     "tests/experiments/test_codesign.py",
+    # by day: one case
+    *(
+        f"tests/plans/test_beside.py::test_the_best_is_that_of_brute_force[{name}]"
+        for name in ("dense", "energy", "experts")
+    ),
     "tests/experiments/test_experiments.py::test_speed_runs_and_says_where_its_figures_come_from",
     "tests/experiments/test_real_steps.py::test_a_quick_run_writes_what_the_readme_needs",
     "tests/experiments/test_papers.py::test_whole_run_with_figures",

@@ -26,7 +26,6 @@ from optimize.question import Job, Left, Objective, Problem, Tangents, sized
 
 MARGIN = 0.08  # of a logarithm above its level, up to which a plan is kept
 ROUNDS = 3  # of tangents of the plans that are kept, each nearer to their best hardware
-USUAL = 0.3  # of the most HBM: what it is thought to cost where the objective has a price
 STEP = 0.02  # of a logarithm: by which planes of what is not kept are rounded down
 SMALL = 0.03  # lost to the sides of a box below which its planes need to be better
 FINAL = 0.01  # widths (logarithms) below which a box is not split any more
@@ -63,10 +62,10 @@ def _usual(rows: JobRows, parts: list[Part], place: np.ndarray, plan: Plan | Non
     """The tangent of a plan at the place, or of the row that may be fastest there."""
     if plan is None:
         at = min((at for _, at in parts), key=lambda at: at.log_value.min())
-        return Tangents(*(column[[int(at.log_value.argmin())]] for column in at))
+        return at.keep(np.array([int(at.log_value.argmin())]))
     points = embed(plan, rows.job.workload, float(rows.problem.domain), rows.problem.machine.stack.habits)
-    at = tangents_of(rows.job.workload, rows.problem.machine, points, place[None])
-    return at._replace(log_value=at.log_value + np.log(rows.steps(np.zeros(1, int))))
+    at = tangents_of(rows.job.workload, rows.problem.machine, points, place[None], rows.problem.loads)
+    return rows.worth_of(at, rows.steps(np.zeros(1, int)), at.peak_bytes)
 
 
 def _tilted(
@@ -81,7 +80,7 @@ def _tilted(
     corner = np.minimum(tilted.slopes * (highest - at.y), tilted.slopes * (low - at.y)).sum(-1)
     bound, y = tilted.log_value + corner, at.y.copy()
     below = bound < level
-    own = Tangents(*(column[below] for column in tilted))
+    own = tilted.keep(below)
     bound[below], y[below] = dual_bound(plain, Left(*(column[below] for column in have)), own)
     return bound, y
 
@@ -89,12 +88,20 @@ def _tilted(
 def _steepest(rows: JobRows, tilt: np.ndarray, place: np.ndarray) -> float:
     """What a logarithm of seconds falls by at most from a place, with a tilt, wherever the limits allow.
 
-    Its slopes by the logarithms of the rates are negative and no less than -1 in all, so it is least at a corner.
+    Its slopes by the logarithms of the rates are negative and no less than -1 in all, so it is least at a corner. (What
+    it is worth has these slopes and those of its price.)
     """
     slopes = np.concatenate([np.zeros((1, len(place))), -np.eye(len(place))])
     none = np.zeros(len(slopes))
     at = Tangents(none, slopes, np.broadcast_to(place, slopes.shape), none, none)
-    return float(_tilted(rows, at, tilt, place)[0].min())
+    return float(_tilted(rows, at, tilt, place)[0].min()) + _cheaper(rows, place)
+
+
+def _cheaper(rows: JobRows, place: np.ndarray) -> float:
+    """What the logarithm of the price of a second falls by at most from a place, of either kind."""
+    money, (low, _), none = rows.problem.money, rows.problem.ends, np.zeros(())
+    ends = zip(*(money.seconds(y, Left(none, none, none)) for y in (low, place)), strict=True)
+    return min(float(np.log(a / b)) for a, b in ends if b > 0)
 
 
 def keep(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, level: Level) -> Kept:
@@ -109,7 +116,7 @@ def keep(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, 
         bound, where = _tilted(rows, at, tilt, place, level(plans.peak_bytes))
         bound = np.where(plans.peak_bytes <= rows.problem.most_hbm_bytes, np.maximum(bound, best), np.inf)
         low = _low(others, plans.peak_bytes, bound, level(plans.peak_bytes))
-        planes = [Tangents(*(column[low] for column in each)) for each in [*planes, at]]
+        planes = [each.keep(low) for each in [*planes, at]]
         plans, best = plans.take(low), bound[low]
         y = 0.5 * (y + where)[low] if number == 0 else where[low]
     kept = Planes(np.zeros(0, int), np.zeros(0), np.zeros((0, len(place))), plans.peak_bytes)
@@ -163,7 +170,8 @@ def _low_members(
         for here in pieces(len(first)):
             plans = plan_set(rows, first[here], covers)
             fits = plans.peak_bytes <= rows.problem.most_hbm_bytes
-            value = np.where(fits, np.log(plans.seconds(place[None])) + steepest, np.inf)
+            at_place = plans.worth(place[None], plans.times(place[None]))
+            value = np.where(fits, np.log(at_place) + steepest, np.inf)
             plans = plans.take(_low(others, plans.peak_bytes, value, level(plans.peak_bytes)))
             if len(plans):
                 at = plans.tangents(np.broadcast_to(place, (len(plans), len(place))))
@@ -189,9 +197,9 @@ def count_bound(problem: Problem, count: int, known: Mixed, log_target: float, e
     at = [_usual(rows, own, place, plan) for rows, own, plan in zip(every, parts, chosen, strict=True)]
     values, slopes = np.concatenate([own.log_value for own in at]), np.concatenate([own.slopes for own in at])
     shares = np.exp(values - np.logaddexp.reduce(values))
-    log_price, by_rate = _price(problem, count, place)
+    log_price = problem.log_scale + (0.0 if problem.fill else float(np.log(count)))  # the rest is in the planes
     levels = values + log_target - np.logaddexp.reduce(values) + MARGIN
-    tilts = shares @ slopes - slopes + by_rate
+    tilts = shares @ slopes - slopes
     least = [
         _least_of_rows(rows, own, place, tilt, log_price) for rows, own, tilt in zip(every, parts, tilts, strict=True)
     ]
@@ -200,32 +208,18 @@ def count_bound(problem: Problem, count: int, known: Mixed, log_target: float, e
         return by_rows
     groups = []
     for rows, own, tilt, level in zip(every, parts, tilts, levels, strict=True):
-        groups.append(keep(rows, own, place, tilt, lambda need, level=level: level - log_price(need)))
+        groups.append(keep(rows, own, place, tilt, lambda need, own=level - log_price: np.full(len(need), own)))
     return _by_boxes(problem, count, groups, log_target, end)
 
 
-def _least_of_rows(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, log_price: Level) -> float:
-    """What all rows are at least with a tilt, and with what their memory costs."""
-    each = [(_tilted(rows, at, tilt, place)[0] + log_price(at.peak_bytes)).min() for _, at in parts]
-    return float(min(each))
+def _least_of_rows(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, log_price: float) -> float:
+    """What all rows are at least with a tilt."""
+    return log_price + float(min(_tilted(rows, at, tilt, place)[0].min() for _, at in parts))
 
 
 def _place(problem: Problem, count: int, known: Mixed) -> np.ndarray:
     have = problem.money.left(problem.limits, np.array([float(count)]), np.array([known.hbm_bytes]))
     return project(problem, have, known.y[None], problem.fill)[0]
-
-
-def _price(problem: Problem, count: int, place: np.ndarray) -> tuple[Level, np.ndarray]:
-    """Logarithm of what multiplies the seconds at some rates, by bytes of HBM; and its slopes by those of the rates."""
-    money = problem.money
-    scale = problem.log_scale + (0.0 if problem.fill else float(np.log(count)))
-    if problem.fill:
-        return lambda need: np.full(len(need), scale), np.zeros(len(place))
-    parts = [each * law.terms(place) for each, law in ((money.per_usd, money.usd), (money.per_watt, money.watt))]
-    total = sum(float(part.sum()) for part in parts)
-    usual = total + money.per_usd * float(money.hbm(USUAL * problem.most_hbm_bytes))
-    slopes = sum(part * law.exponents for part, law in zip(parts, (money.usd, money.watt), strict=True)) / usual
-    return lambda need: scale + np.log(total + money.per_usd * money.hbm(need)), np.asarray(slopes)
 
 
 def _by_boxes(problem: Problem, count: int, groups: list[Kept], log_target: float, end: float) -> float:

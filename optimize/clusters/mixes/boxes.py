@@ -1,7 +1,8 @@
 r"""Boxes of shared hardware at one count, bounded by planes: thousands at once, without the cost model.
 
-At a fixed plan the logarithm of the seconds is convex in $y$, the logarithms of the rates, so every tangent is a plane
-below it, and the highest of a plan's planes counts. In a box of $y$ with middle $c$ and half widths $r$, for any slope
+At a fixed plan the logarithm of the seconds (or of what they are worth, with the memory that the plan needs) is convex
+in $y$, the logarithms of the rates, so every tangent is a plane below it, and the highest of a plan's planes counts. In
+a box of $y$ with middle $c$ and half widths $r$, for any slope
 $m_j$, with $\ell_{jp}$ the planes of job $j$:
 
 $$\min_p \ell_{jp}(y) \ge b_j + m_j \cdot (y - c), \qquad b_j = \min_p \big[\ell_{jp}(c) - |g_{jp} - m_j| \cdot r\big]$$
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from optimize.hardware import dual_bound
-from optimize.question import Left, Problem, Tangents
+from optimize.question import Left, Objective, Problem, Tangents
 
 AT_ONCE = 128  # boxes
 
@@ -93,7 +94,8 @@ def bounded(problem: Problem, count: int, jobs: list[Planes], boxes: Boxes) -> B
     apart = np.einsum("nj,njk->nk", shares, np.stack([part[2] for part in parts], axis=1))
     mean = Tangents(log_sum, slopes, middle, have.usd, have.usd)
     low, high = np.minimum(boxes.low, middle), np.maximum(boxes.high, middle)
-    value, _ = dual_bound(problem, have, mean, (low, high))
+    plain = dataclasses.replace(problem, objective=Objective.time)  # what hardware costs is in the planes
+    value, _ = dual_bound(plain, have, mean, (low, high))
     value = value + problem.log_scale + (0.0 if problem.fill else np.log(count))
     value = np.where(empty, np.inf, np.maximum(value, boxes.log_bound))
     memory = _memory_apart(problem, count, boxes, slopes)

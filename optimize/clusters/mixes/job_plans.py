@@ -15,7 +15,19 @@ import numpy as np
 
 from costmodel import Exact, Scalar, Semantics, as_floats, map_leaves
 from costmodel.evaluators import SUBGRADIENT, dual
-from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, with_hardware
+from costmodel.formulas import (
+    OpCounts,
+    busy,
+    counts,
+    drawn_s,
+    hardware_of,
+    memory,
+    step,
+    timed,
+    timing,
+    with_hardware,
+    work,
+)
 from costmodel.inputs import RECOMPUTES, SCHEDULES, ZERO_STAGES, Cluster, Plan, PlanPoint, Workload
 from optimize.hardware import tangents_of_rows
 from optimize.lattice import Families, Lattice, lattice_of_rows, rows_of_counts, with_microbatches
@@ -63,10 +75,19 @@ class JobRows:
     def tangents(
         self, rows: np.ndarray, places: np.ndarray, place: np.ndarray
     ) -> Iterator[tuple[np.ndarray, Tangents]]:
-        """Tangents below the weighted seconds of all plans of rows, at one of some places each, by switches."""
+        """Tangents below the weighted seconds of all plans of rows (or what they are worth, but for HBM), at one of
+        some places each, by switches."""
         alone = dataclasses.replace(self.problem, jobs=(self.job,))
         for _, chosen, at in tangents_of_rows(alone, self.columns(rows), places, place):
-            yield chosen, at._replace(log_value=at.log_value + np.log(self.steps(rows[chosen])))
+            yield chosen, self.worth_of(at, self.steps(rows[chosen]), np.zeros(len(chosen)))
+
+    def worth_of(self, at: Tangents, steps: np.ndarray, hbm_bytes: np.ndarray) -> Tangents:
+        """Tangents of all steps from those of one; where the objective has a price, of what they are worth."""
+        at = at._replace(log_value=at.log_value + np.log(steps))
+        if at.log_drawn is None:
+            return at
+        have = self.problem.money.left(self.problem.limits, np.ones(len(steps)), hbm_bytes)
+        return self.problem.money.whole(at._replace(log_drawn=at.log_drawn + np.log(steps)), have)
 
     def least_s(self, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
         """About what rows take at least (weighted seconds), each at its own rates: by a tangent for each octave."""
@@ -164,22 +185,48 @@ class PlanSet:
 
     def seconds(self, y: np.ndarray) -> np.ndarray:
         """Weighted seconds of every plan (last axis) at rates (..., 1 or plans, rates)."""
-        step_s = self._step_s(dict(zip(RATES, np.moveaxis(np.exp(y), -1, 0), strict=True)), _EXACT)
-        return self.steps * np.broadcast_to(step_s, (*y.shape[:-2], len(self)))
+        return self.times(y)[0]
 
-    def _step_s(self, rates: Mapping[str, Any], sem: Semantics) -> Scalar:
-        template = self.rows.problem.machine
+    def times(self, y: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The same, and where the objective has a price the seconds at the usual power that take as much energy."""
+        each = self._step_s(dict(zip(RATES, np.moveaxis(np.exp(y), -1, 0), strict=True)), _EXACT)
+        return tuple(self.steps * np.broadcast_to(seconds, (*y.shape[:-2], len(self))) for seconds in each)
+
+    def worth(self, y: np.ndarray, times: tuple[np.ndarray, ...]) -> np.ndarray:
+        """What the seconds are worth for one accelerator with the memory that each plan needs; or the seconds."""
+        if len(times) == 1:
+            return times[0]
+        problem = self.rows.problem
+        have = problem.money.left(problem.limits, np.ones(len(self)), self.peak_bytes)
+        second, drawn = problem.money.seconds(y, have)
+        return second * times[0] + drawn * times[1]
+
+    def _step_s(self, rates: Mapping[str, Any], sem: Semantics) -> tuple[Scalar, ...]:
+        problem, point, counted = self.rows.problem, self.points, self.counted
+        template, loads = problem.machine, problem.loads
         machine = with_hardware(template, dataclasses.replace(hardware_of(template), **rates))
-        if self.covers == "schedule":
-            return any_schedule_s(self.rows.lattice, self.counted, self.points, machine, sem)
-        return step(self.counted, self.points, machine, sem).step_s
+        if self.covers != "schedule":
+            return (
+                (step(counted, point, machine, sem).step_s,)
+                if loads is None
+                else timed(counted, point, machine, loads, sem)
+            )
+        step_s = any_schedule_s(self.rows.lattice, counted, point, machine, sem)
+        if loads is None:
+            return (step_s,)
+        own = timing(counted, point, machine, sem)
+        units = busy(counted, own, work(counted, own, point, machine, sem), point, machine)
+        return step_s, drawn_s(loads, units, step_s)
 
     def tangents(self, y: np.ndarray) -> Tangents:
-        """Logarithms of the weighted seconds of each plan at its own rates, with their slopes."""
+        """Logarithms of the weighted seconds of each plan at its own rates (or what they are worth), with slopes."""
         rates: dict[str, Any] = dict(zip(RATES, np.exp(y).T, strict=True))
-        log_step_s, slopes = dual.log_gradient(lambda own: self._step_s(own, SUBGRADIENT), rates)
-        columns = np.stack([slopes[name] for name in RATES], axis=-1)
-        return Tangents(np.log(self.steps) + log_step_s, columns, y, self.peak_bytes, self.peak_bytes)
+        found = dual.log_gradients(lambda own: self._step_s(own, SUBGRADIENT), rates)
+        pairs = [(log_s, np.stack([slopes[name] for name in RATES], axis=-1)) for log_s, slopes in found]
+        at = Tangents(
+            *pairs[0], y, self.peak_bytes, self.peak_bytes, *(column for pair in pairs[1:] for column in pair)
+        )
+        return self.rows.worth_of(at, self.steps, self.peak_bytes)
 
     def take(self, chosen: np.ndarray) -> "PlanSet":
         """Some of the plans."""
@@ -250,7 +297,8 @@ def _kept(
     sets = [plan_set(rows, numbers[here], covers) for here in pieces(len(numbers))]
     if not sets:
         return numbers
-    seconds = np.concatenate([each.seconds(y[:, None, :]) for each in sets], axis=1)
+    at = y[:, None, :]
+    seconds = np.concatenate([each.worth(at, each.times(at)) for each in sets], axis=1)
     peak = np.concatenate([each.peak_bytes for each in sets])
     kept = []
     for own in np.where(peak <= most_bytes, seconds, np.inf):

@@ -16,7 +16,7 @@ from optimize.clusters.mixes.answers import Finder
 from optimize.clusters.mixes.bound import count_bound
 from optimize.clusters.mixes.job_plans import rows_of_job
 from optimize.clusters.mixes.progress import MixProgress
-from optimize.question import Problem
+from optimize.question import Left, Problem
 from optimize.time_limit import until
 
 ANSWERS = 0.45  # of the time: until when answers are looked for
@@ -50,8 +50,8 @@ def products_bound(problem: Problem, count: int) -> float:
         for job in problem.jobs
     ]
     money, (low, _) = problem.money, problem.ends
-    each = money.per_usd * money.usd(low) + money.per_watt * money.watt(low)
-    least_price = float(np.log(count * each)) if money.priced else 0.0
+    none = np.zeros(())
+    least_price = float(np.log(count * money.least(low, Left(none, none, none)))) if money.priced else 0.0
     return math.log(sum(seconds)) + least_price + problem.log_scale
 
 

@@ -49,17 +49,20 @@ class Shared:
         count = np.full(len(y), float(self.count))
         y = project(problem, money.left(problem.limits, count, most), y, problem.fill)
         total, peak, late, chosen = np.zeros(len(y)), np.zeros(len(y)), np.zeros(len(y), bool), []
+        drawn_s = np.zeros(len(y))
         for own in self.sets:
-            seconds = np.where(own.peak_bytes <= most[:, None], own.seconds(y[:, None, :]), np.inf)
-            self.evaluations += seconds.size
-            best = seconds.argmin(axis=1)
-            taken = seconds[np.arange(len(y)), best]
-            total, peak = total + taken, np.maximum(peak, own.peak_bytes[best])
-            chosen.append(best)
+            fits, times = own.peak_bytes <= most[:, None], own.times(y[:, None, :])
+            worth = np.where(fits, own.worth(y[:, None, :], times), np.inf)
+            self.evaluations += worth.size
+            best = np.arange(len(y)), worth.argmin(axis=1)
+            taken = np.where(fits[best], times[0][best], np.inf)
+            total, peak, drawn_s = total + taken, np.maximum(peak, own.peak_bytes[best[1]]), drawn_s + times[-1][best]
+            chosen.append(best[1])
             if own.rows.job.deadline_s is not None:
                 late |= taken > own.rows.job.weight * own.rows.job.deadline_s
         have = money.left(problem.limits, count, peak)
-        value = np.log(total) + np.log(money.price(y, have)) + problem.log_scale
+        second, drawn = money.seconds(y, have)
+        value = np.log(second * total + drawn * drawn_s) + problem.log_scale
         value = value + (0.0 if problem.fill else np.log(self.count))
         broken = (money.usd(y) > have.usd * (1 + _ROUNDING)) | (money.watt(y) > have.watt * (1 + _ROUNDING)) | late
         if problem.limits.deadline_s is not None:

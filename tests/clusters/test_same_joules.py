@@ -1,0 +1,92 @@
+"""One physics of energy: what plans are compared by, what designs minimise and what `explain` tells are the same."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from costmodel import evaluate
+from costmodel.formulas.curves import hardware_of
+from costmodel.inputs.embedding import embed
+from costmodel.specs.curves import priced
+from costmodel.specs.loading import load_cluster, load_curves
+from optimize.hardware.model import HardwareModel
+from optimize.hardware.solving import stack
+from optimize.lattice.enumeration import lattice
+from optimize.lattice.lattice import Chunk
+from optimize.plans import exhaustive
+from optimize.plans.plan_values import plan_value
+from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds
+from optimize.question.asked import design_problem
+from optimize.question.clusters import sized
+from optimize.question.objective import Objective
+from optimize.question.quantities import Job
+from tests.support.builders import small_decoder
+
+MODEL = small_decoder(layers=4, batch=24)
+H100, TOKENS = load_cluster("h100", accelerators=16), 1e9
+KEYS = ("energy_j", "cost_usd", "carbon_g")
+
+
+def told(cluster, plan):
+    """Of all tokens, by `explain`."""
+    found = evaluate(MODEL, cluster, plan)
+    assert found.economics is not None
+    case = found.economics.base
+    steps = TOKENS / (MODEL.batch * MODEL.sequence)
+    each = {"energy_j": case.joule_per_step, "cost_usd": case.usd_per_step, "carbon_g": case.carbon_g}
+    return {name: float(np.asarray(value, float)) * steps for name, value in each.items()}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_plans_are_compared_by_what_explain_tells(key):
+    whole = in_order_of_bounds(lattice(MODEL, H100, {"context": 1}))
+    value = plan_value(key, MODEL, H100, [8], TOKENS)
+    indices = np.arange(0, len(whole), max(1, len(whole) // 300))
+    chunk = Chunk(whole, indices)
+    cost = exhaustive.exactly(whole, indices)
+    values = value(chunk, cost)
+    for place in range(0, len(indices), 31):
+        plan = whole.plan(int(indices[place]))
+        np.testing.assert_allclose(values[place], told(H100, plan)[key], rtol=1e-9)
+        np.testing.assert_allclose(value.of_plan(MODEL, H100, plan), values[place], rtol=1e-12)
+    products_s = flop_bound_s(whole)
+    least = np.array([value.least(float(step_s), products_s) for step_s in cost.step_s])
+    assert (least <= values).all()
+    assert (least / values).max() > 0.6
+    row = np.searchsorted(whole.ends, indices, side="right")
+    fits = whole.needed(cost.peak_bytes, cost.second_bytes) <= 1
+    assert whole.floor_s is not None
+    assert all(
+        value.least(float(whole.floor_s[r]), products_s) <= v for r, v in zip(row[fits], values[fits], strict=True)
+    )
+
+
+def test_the_best_plan_by_energy_is_that_of_all():
+    whole = lattice(MODEL, H100, {"context": 1, "microbatch": 1})
+    value = plan_value("energy_j", MODEL, H100, [8], TOKENS)
+    every = np.arange(len(whole))
+    cost = exhaustive.exactly(whole, every)
+    fits = whole.needed(cost.peak_bytes, cost.second_bytes) <= 1
+    expected = value(Chunk(whole, every), cost)[fits].min()
+    for searched in (whole, in_order_of_bounds(whole)):
+        np.testing.assert_allclose(exhaustive.search(searched, value, 1).top[0].value, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("objective", [Objective.energy, Objective.cost, Objective.carbon])
+def test_designs_minimise_what_explain_tells(objective):
+    template, curves = load_cluster("h100"), load_curves()
+    job = Job(workload=MODEL, tokens=TOKENS)
+    asked = design_problem(template, curves, jobs=(job,), objective=objective)
+    whole = lattice(MODEL, sized(asked.machine, 16), {"domain": 8, "context": 1})
+    plans = [whole.plan(i) for i in (0, len(whole) // 3, len(whole) - 1)]
+    habits = template.stack.habits
+    model = HardwareModel(asked, (stack([embed(plan, MODEL, 8.0, habits) for plan in plans]),))
+    hardware = dataclasses.replace(
+        hardware_of(template), flop_per_s=7e14, scale_out_bytes_per_s=3e10, hbm_bytes=8e10, accelerators=16.0
+    )
+    bought = sized(priced(dataclasses.replace(asked.machine, prices=template.prices), hardware, curves), 16)
+    logs = np.log([[getattr(hardware, name)] * len(plans) for name in model.names])
+    values = np.exp(model.evaluate(logs)[0][0])
+    for value, plan in zip(values, plans, strict=True):
+        np.testing.assert_allclose(value, told(bought, plan)[objective.key], rtol=1e-9)

@@ -1,0 +1,74 @@
+"""Modules computed again alone and optimizers in the second memory: the best of them by brute force."""
+
+import dataclasses
+import functools
+
+import pytest
+
+from costmodel import evaluate
+from costmodel.measured import with_margin
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.rules.violations import violations
+from optimize.lattice.default_plan import plan_precision
+from optimize.lattice.enumeration import lattice
+from optimize.launch import FRAMEWORKS
+from optimize.plans.launchable import find_launchable, names_on
+from optimize.plans.plan_values import plan_value
+from optimize.plans.restricted import beside, narrowed
+from optimize.plans.runner_ups import fits_by_stage
+from tests.support.builders import small_decoder, small_moe
+
+FIXED = {
+    "schedule": "one_f_one_b",
+    "context": 1,
+    "microbatch": 4,
+    "zero_stage": 1,
+    "expert_tensor": 1,
+    "tensor": {2, 4},
+}
+
+
+@functools.cache
+def machine(hbm_bytes):
+    own = load_cluster("h100", accelerators=4)
+    return dataclasses.replace(own, accelerator=dataclasses.replace(own.accelerator, hbm_bytes=hbm_bytes))
+
+
+def brute(workload, cluster, objective, fixed):
+    """Every plan that some framework can be told: of its lattices, and with each other option."""
+    cluster, fixed = with_margin(cluster, 0.5), plan_precision(cluster) | fixed
+    value, plans = plan_value(objective, workload, cluster, [8, 4, 2, 1], 1e9), set()
+    for name in names_on(cluster):
+        for fields in narrowed(FRAMEWORKS[name], fixed, plan_precision(cluster)):
+            whole, groups = (
+                lattice(workload, cluster, fields),
+                beside(FRAMEWORKS[name], fields, fixed, workload, cluster),
+            )
+            own = [whole.plan(i) for i in range(len(whole))]
+            other = [dataclasses.replace(plan, recompute_share=1.0, **v) for g in groups for v in g for plan in own]
+            plans |= {plan for plan in own + other if FRAMEWORKS[name].can(plan, workload, cluster)}
+    legal = [plan for plan in plans if not violations(plan, workload, cluster)]
+    ordered = sorted((value.of_plan(workload, cluster, plan), str(plan), plan) for plan in legal)
+    return next(
+        (worth, plan)
+        for worth, _, plan in ordered
+        if evaluate(workload, cluster, plan).fits and fits_by_stage(workload, cluster, plan)
+    )
+
+
+DENSE, EXPERTS = small_decoder(layers=4, batch=32), small_moe(batch=32)
+CASES = {
+    "dense": (DENSE, 1.59e9, "step_s"),
+    "dense, less": (DENSE, 1.575e9, "step_s"),
+    "experts": (EXPERTS, 1.83e9, "step_s"),
+    "energy": (EXPERTS, 1.82e9, "energy_j"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_best_is_that_of_brute_force(name):
+    workload, hbm_bytes, objective = CASES[name]
+    fixed = FIXED | ({"expert": 4, "microbatch": 2, "tensor": {1, 4}} if workload is EXPERTS else {})
+    worth, plan = brute(workload, machine(hbm_bytes), objective, fixed)
+    found, _ = find_launchable(workload, machine(hbm_bytes), fixed=fixed, objective=objective, tokens=1e9, margin=0.5)
+    assert found.value == pytest.approx(worth, rel=1e-9), (found.plans[0].plan, plan)
