@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from costmodel import Exact, as_floats
-from costmodel.formulas import counts, hardware_of, memory, step, with_hardware
+from costmodel.formulas import counts, hardware_of, memory, step, timed, with_hardware
 from costmodel.inputs import PlanPoint
 from optimize.hardware import project
 from optimize.question import RATES, Objective, Problem
@@ -59,13 +59,17 @@ class Evaluator:
         hbm_bytes = np.max(needs, axis=0)
         have = money.left(problem.limits, count.astype(float), hbm_bytes)
         y = project(problem, have, y, problem.fill)
-        train_s = np.zeros(len(count))
-        machine = self._machine(y)
+        worth, (second, drawn) = np.zeros(len(count)), money.seconds(y, have)
+        machine, loads = self._machine(y), problem.loads
         for own, point, job in zip(counted, points, problem.jobs, strict=True):
             alone = problem.objective is Objective.step
             scale = 1.0 if alone else job.weight * problem.steps_on(job, count.astype(float))
-            train_s = train_s + scale * np.asarray(step(own, point, machine, _EXACT).step_s)
-        value = np.log(train_s) + np.log(money.price(y, have))
+            if loads is None:
+                worth = worth + scale * second * np.asarray(step(own, point, machine, _EXACT).step_s)
+                continue
+            step_s, drawn_s = timed(own, point, machine, loads, _EXACT)
+            worth = worth + scale * (second * np.asarray(step_s) + drawn * np.asarray(drawn_s))
+        value = np.log(worth)
         value = value if problem.fill else value + np.log(count)
         missed = [np.log(hbm_bytes / problem.most_hbm_bytes)]
         for spent, spare in ((money.usd(y), have.usd), (money.watt(y), have.watt)):
