@@ -199,7 +199,9 @@ def _worth(parts: PartsProgress, cluster: Cluster, domain: int) -> Worth:
 def _least_worth(worth: Worth, products_s: float = 1.0, step_s: Any = None) -> Any:
     """What steps are worth at least whose products alone take so long, and they themselves too (default: no longer)."""
     (second, drawn, loads), step_s = worth, products_s if step_s is None else step_s
-    idle, compute = (0.0, 0.0) if loads is None else loads[:2]
+    if loads is None or not drawn:  # rows without a plan take for ever, of which no share is nothing
+        return second * step_s
+    idle, compute = loads[:2]
     return second * step_s + drawn * (idle * step_s + compute * products_s)
 
 
