@@ -1,15 +1,17 @@
-"""The best of all plans of one count on hardware that is given: every family screened, the best in float64."""
+"""The best of all plans of one count on hardware that is given: every family, then the plans of the best, in NumPy."""
 
 import math
 
 import numpy as np
 
 from costmodel.inputs import Cluster, Plan, Workload
-from optimize.clusters.screening import BATCH, FLOAT32_SLACK, Loads, screen, tangents_of
+from optimize.clusters.screening import Loads, values_of
 from optimize.lattice import Families
 from optimize.question import Tangents
 
 _TOGETHER = 256  # families expanded into plans at once
+_AT_ONCE = 4096  # families evaluated at once: what lies between stays in the caches
+_ROUNDING = 1e-9
 
 
 Worth = tuple[float, float, Loads]
@@ -29,7 +31,6 @@ def best_plan(
     workload: Workload,
     machine: Cluster,
     families: Families,
-    y: np.ndarray,
     hbm_bytes: float,
     cut: float = math.inf,
     worth: Worth = SECONDS,
@@ -40,7 +41,7 @@ def best_plan(
     """
     if not len(families):
         return math.inf, None, 0
-    first, least = _that_may_fit(workload, machine, families, y, hbm_bytes, worth)
+    first, least = _that_may_fit(workload, machine, families, hbm_bytes, worth)
     best, evaluations, chosen = cut, len(first), -1
     for start in range(0, len(first), _TOGETHER):
         here = slice(start, start + _TOGETHER)
@@ -49,7 +50,7 @@ def best_plan(
             break
         members, _ = families.members(kept)
         points = families.lattice.points(members, np.float64)
-        exact = tangents_of(workload, machine, points, np.broadcast_to(y, (len(members), len(y))), worth[-1])
+        exact = values_of(workload, machine, points, len(members), worth[-1])
         evaluations += len(members)
         value = np.where(exact.peak_bytes <= hbm_bytes, _log_worth(worth, exact), np.inf)
         place = int(value.argmin())
@@ -61,17 +62,16 @@ def best_plan(
 
 
 def _that_may_fit(
-    workload: Workload, machine: Cluster, families: Families, y: np.ndarray, hbm_bytes: float, worth: Worth
+    workload: Workload, machine: Cluster, families: Families, hbm_bytes: float, worth: Worth
 ) -> tuple[np.ndarray, np.ndarray]:
     """Families that may fit, by what their steps are worth at least (logarithms), least first."""
     fitting, values = [], []
-    for start in range(0, len(families), BATCH):
-        first = families.first(start, start + BATCH)
-        rows = np.broadcast_to(y, (len(first), len(y)))
-        at = screen(workload, machine, families.points(first, np.float32), rows, worth[-1])
-        fits = at.least_bytes * (1 - 1e-5) <= hbm_bytes
+    for start in range(0, len(families), _AT_ONCE):
+        first = families.first(start, start + _AT_ONCE)
+        at = values_of(workload, machine, families.points(first, np.float64), len(first), worth[-1])
+        fits = at.least_bytes * (1 - _ROUNDING) <= hbm_bytes
         fitting.append(first[fits])
-        values.append(_log_worth(worth, at)[fits] - FLOAT32_SLACK)
+        values.append(_log_worth(worth, at)[fits] - _ROUNDING)
     first, least = np.concatenate(fitting), np.concatenate(values)
     order = np.argsort(least, kind="stable")
     return first[order], least[order]

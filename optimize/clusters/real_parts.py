@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from costmodel import as_floats, evaluate
-from costmodel.formulas import hardware_of
 from costmodel.inputs import Cluster, Plan
 from costmodel.measured import with_margin
 from optimize.clusters.best_plan import SECONDS, Worth, best_plan
@@ -23,7 +22,6 @@ from optimize.clusters.counts import grid, least_products_s
 from optimize.lattice import Families, lattice
 from optimize.plans import row_bounds_s
 from optimize.question import (
-    RATES,
     Job,
     Limits,
     Objective,
@@ -201,7 +199,9 @@ def _worth(parts: PartsProgress, cluster: Cluster, domain: int) -> Worth:
 def _least_worth(worth: Worth, products_s: float = 1.0, step_s: Any = None) -> Any:
     """What steps are worth at least whose products alone take so long, and they themselves too (default: no longer)."""
     (second, drawn, loads), step_s = worth, products_s if step_s is None else step_s
-    idle, compute = (0.0, 0.0) if loads is None else loads[:2]
+    if loads is None or not drawn:  # rows without a plan take for ever, of which no share is nothing
+        return second * step_s
+    idle, compute = loads[:2]
     return second * step_s + drawn * (idle * step_s + compute * products_s)
 
 
@@ -231,8 +231,6 @@ def _steps(parts: PartsProgress, job: Job, cluster: Cluster) -> float:
 def _look(parts: PartsProgress, part: Candidate) -> None:
     """Evaluate every plan of every job on one part, as long as it can be best."""
     cluster = as_floats(dataclasses.replace(part.cluster, prices=None))
-    hardware = hardware_of(cluster)
-    rates = np.array([float(getattr(hardware, name)) for name in RATES])
     hbm_bytes = float(cluster.accelerator.hbm_bytes)
     step_s, plans, worth = [_products_s(parts, job, part.cluster) for job in parts.jobs], [], part.worth
     values = [_least_worth(worth, seconds) for seconds in step_s]
@@ -242,7 +240,7 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
             return
         cut = math.log(spare / _steps(parts, job, part.cluster)) if math.isfinite(spare) else math.inf
         families = _open_families(parts, i, part, (step_s, cut))
-        log_value, plan, evaluations = best_plan(job.workload, cluster, families, np.log(rates), hbm_bytes, cut, worth)
+        log_value, plan, evaluations = best_plan(job.workload, cluster, families, hbm_bytes, cut, worth)
         parts.evaluations += evaluations
         if plan is None:
             return

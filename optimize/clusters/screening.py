@@ -150,3 +150,20 @@ def tangents_of(
         for at in (points, dataclasses.replace(points, recompute=_FULL))
     ]
     return Tangents(*found[0], y, peak[0], np.minimum(*peak), *(column for pair in found[1:] for column in pair))
+
+
+def values_of(workload: Workload, machine: Cluster, points: PlanPoint, plans: int, loads: Loads = None) -> Tangents:
+    """One step of each plan on one cluster, in float64 and without slopes: nothing is compiled or differentiated."""
+    workload, machine, exact = as_floats(workload), as_floats(machine), Exact(np)
+
+    def column(value: Any) -> np.ndarray:
+        return np.broadcast_to(np.asarray(value, float), plans)
+
+    logs = [np.log(column(seconds)) for seconds in _seconds(workload, machine, points, loads, exact)]
+    peak, least = (
+        column(memory(counts(workload, at, exact), at, machine.stack, exact).needed_bytes)
+        for at in (points, dataclasses.replace(points, recompute=_FULL))
+    )
+    nothing = np.zeros((plans, 0))
+    at = Tangents(logs[0], nothing, nothing, peak, np.minimum(peak, least))
+    return at if loads is None else at._replace(log_drawn=logs[1])
