@@ -88,5 +88,5 @@ def test_a_schedule_that_holds_fewer_microbatches_than_1f1b_is_not_left_out(monk
         row = np.searchsorted(whole.ends, np.arange(len(whole)), side="right")
         assert set(names[fits]) == {"one_at_a_time"}
         assert np.isfinite(row_bounds_s(whole)[row[fits]]).all()
-        monkeypatch.setattr(row_bounds, "_leanest", lambda point, _: [point])
+        monkeypatch.setattr(row_bounds, "leanest", lambda point, _: [point])
         assert np.isinf(row_bounds_s(whole)[row[fits]]).any()
