@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.measured import with_margin
-from optimize.clusters import Answer, DesignInputs, DesignResult
+from optimize.clusters import Answer, DesignInputs, DesignResult, monotone
 from optimize.lattice import thinned
 from optimize.question import Problem, design_problem, failing
 
@@ -17,12 +17,13 @@ def completed(inputs: DesignInputs, result: DesignResult) -> list[Mapping[str, A
     asked = inputs.limits.budget_usd
     if asked is None:
         return list(result.frontier)
-    return _carried([_answered(point, result.continuous, asked) for point in result.frontier])
+    points = [_answered(point, result.continuous, asked) for point in result.frontier]
+    return _carried(monotone(points, LIMIT, inputs.objective.maximised))
 
 
 def _answered(point: Mapping[str, Any], answer: Answer | None, asked: float) -> Mapping[str, Any]:
-    """The answer itself at the budget that was asked for: its hardware was solved to the end, the point's was not."""
-    if answer is None or point[LIMIT] != asked or point["value"] is None or point["value"] <= answer.value:
+    """The answer itself at the budget that was asked for: it holds the fullest stage, where the point spreads layers."""
+    if answer is None or point[LIMIT] != asked or point["value"] is None:
         return point
     return {
         **point,
