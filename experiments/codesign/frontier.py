@@ -22,7 +22,7 @@ def completed(inputs: DesignInputs, result: DesignResult) -> list[Mapping[str, A
 
 
 def _answered(point: Mapping[str, Any], answer: Answer | None, asked: float) -> Mapping[str, Any]:
-    """The answer itself at the budget that was asked for: it holds the fullest stage, where the point spreads layers."""
+    """The answer itself at the budget that was asked for: it holds the fullest stage; points spread layers evenly."""
     if answer is None or point[LIMIT] != asked or point["value"] is None:
         return point
     return {

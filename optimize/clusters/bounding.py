@@ -23,21 +23,19 @@ from optimize.clusters.progress import (
     joined,
     trim,
 )
-from optimize.clusters.rows import bound_of, reference, rough_bound
-from optimize.clusters.screening import BATCH, FLOAT32_SLACK, screen, tangents_of
+from optimize.clusters.rows import bound_of, rough_bound
+from optimize.clusters.screening import tangents_of
 from optimize.hardware import aggregated, project
 from optimize.lattice import Families, lattice
 from optimize.question import RATES, Left, Problem, Tangents, sized
 
-POLISHED = 64  # plans of each count whose hardware is solved for at once
-FEW = 2048  # families of one count below which gradients without compilation are sooner (of many: always)
 ROUNDS = 10  # of tangents for what stays
-AGAIN = {True: 1, False: 2}  # tangents of a family after the first, by whether more hardware is never worse
+TIMES = {True: 2, False: 3}  # tangents of a family, by whether more hardware is never worse
 AT_A_TIME = (128, 1024, 2048, 16)  # rows, families, plans and stuck ones that one step works at
 TRIED = 8  # families of each step whose hardware is solved at once while bounds are rough
 ROUGHLY = 0.01  # the level from which on they are not
 SAME = 1e-9  # of a logarithm: solved hardware that is better by less is not (and may hold more HBM than the plan needs)
-MOST_SEEN = 8_000_000  # families whose screens are kept: some 200 MB
+ROUNDING = 1e-9  # of a logarithm: bounds of families are lowered by it
 
 Solve = Callable[[Problem, PlanPoint, float], Any]
 """The best hardware of plans (`HardwareSolutions`) by cutting planes; those that cannot be below a value are left."""
@@ -51,68 +49,24 @@ def families_of(cell: Cell) -> Families:
     )
 
 
-def scan(progress: Progress, cell: Cell) -> None:
-    """Bound all families of a cell, and solve the hardware of those that look best."""
-    families = families_of(cell)
-    here = reference(cell, progress.place())
-    whole = Open(cell, families, FAMILIES, np.zeros(0, int), np.zeros(0), np.zeros((0, len(RATES))))
-    for start in range(0, len(families), BATCH):
-        first = families.first(start, start + BATCH)
-        y = np.broadcast_to(here, (len(first), len(RATES)))
-        part = Open(cell, families, FAMILIES, first, np.full(len(first), -np.inf), y)
-        whole = joined(whole, bound_families(progress, part, _elsewhere(progress, cell)))
-    if len(whole.indices):
-        order = np.argsort(whole.log_bound, kind="stable")[:POLISHED]
-        polish(progress, expand(whole.keep(order)), rounds=4, dismiss=False)
-        progress.open.append(trim(progress, whole))
-
-
-def bound_families(progress: Progress, part: Open, places: list[np.ndarray | None]) -> Open:
-    """What tangents where the part has them, and then at more places, do not dismiss."""
-    part = _bounded(progress, part)
-    for place in places:
-        part = _bounded(progress, part, place)
-    return part
-
-
-def _elsewhere(progress: Progress, cell: Cell) -> list[np.ndarray | None]:
-    """More places for tangents; None: where the last bound was taken, half way from the last place.
-
-    Where the objective has a price, the best hardware may have none of what another plan lives on (a network), and the
-    tangent there says nothing of it: rates in the middle of their ranges follow.
-    """
-    if progress.problem.fill:
-        return [None]
-    low, high = progress.problem.ends
-    middle = 0.5 * (low + high)
-    return [reference(cell, 0.5 * (middle + high)), reference(cell, middle), None, None]
-
-
-def _bounded(progress: Progress, part: Open, place: np.ndarray | None = None) -> Open:
-    """What is not dismissed, with bounds from tangents at `place` (None: each at its own)."""
-    cell, fast = part.cell, len(part.indices) > FEW and np.ndim(part.cell.accelerators) == 0
+def _bounded(progress: Progress, part: Open) -> Open:
+    """What tangents where the part has them do not dismiss, each with its bound and half way to where that was."""
     if not len(part.indices):
         return part
-    y = part.y if place is None else np.broadcast_to(place, part.y.shape)
-
-    def make() -> Tangents:
-        progress.evaluations += len(y)
-        points, of = part.points(np.float32 if fast else np.float64), screen if fast else tangents_of
-        return of(progress.problem.job.workload, progress.problem.machine, points, y, progress.problem.loads)
-
-    whole = np.isneginf(part.log_bound).all() and place is None
-    step = _screened_once(progress, cell, int(part.indices[0]), make) if whole else make()
-    have = cell.left(step.least_bytes * (1 - 1e-4))
+    cell, problem = part.cell, progress.problem
+    progress.evaluations += len(part.y)
+    step = tangents_of(problem.job.workload, problem.machine, part.points(), part.y, problem.loads)
+    have = cell.left(step.least_bytes * (1 - 1e-9))
     at = cell.tangents(step, have)
-    crude = np.maximum(rough_bound(cell, have, at) - FLOAT32_SLACK, part.log_bound)
+    crude = np.maximum(rough_bound(cell, have, at) - ROUNDING, part.log_bound)
     possible = have.usd > 0
     likely = (crude < progress.cut) & possible
     progress.dismiss(crude[(crude >= progress.cut) & possible])
     own, part = at.keep(likely), part.keep(likely)
-    if progress.level > ROUGHLY and place is None and whole is False:
+    if progress.level > ROUGHLY:
         _try(progress, part, part.cell.log_value(Left(*(column[likely] for column in have)), own))
     log_value, y = bound_of(part.cell, Left(*(column[likely] for column in have)), own)
-    part.log_bound, part.y = np.maximum(part.log_bound, log_value - FLOAT32_SLACK), 0.5 * (own.y + y)
+    part.log_bound, part.y = np.maximum(part.log_bound, log_value - ROUNDING), 0.5 * (own.y + y)
     return trim(progress, part)
 
 
@@ -120,18 +74,6 @@ def _try(progress: Progress, part: Open, value: np.ndarray) -> None:
     """Solve the hardware of the few families that are best where their tangents were taken."""
     few = np.argsort(value, kind="stable")[:TRIED]
     polish(progress, expand(part.keep(few)), rounds=3, dismiss=False)
-
-
-def _screened_once(progress: Progress, cell: Cell, first: int, make: Callable[[], Tangents]) -> Tangents:
-    """A batch at the place where it was first screened, or now where `make` does."""
-    key = (cell.accelerators, first)
-    if key in progress.seen:
-        kept = progress.seen[key].each(lambda column: column.astype(float))
-        return kept._replace(y=np.broadcast_to(kept.y, kept.slopes.shape))
-    at = make()
-    if len(progress.seen) * BATCH <= MOST_SEEN:
-        progress.seen[key] = at.each(lambda column: column.astype(np.float32))._replace(y=at.y[0])
-    return at
 
 
 def expand(part: Open) -> Open:
@@ -151,7 +93,7 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
     for number in range(rounds):
         if len(part.indices) == 0:
             break
-        cell, points = part.cell, part.points(np.float64)
+        cell, points = part.cell, part.points()
         if number == 0:
             peak = tangents_of(problem.job.workload, problem.machine, points, part.y).peak_bytes
         have = cell.left(peak)
@@ -223,7 +165,9 @@ def _narrowed(progress: Progress, part: Open, solve: Solve | None) -> tuple[Open
     """What is left of members of a part after the next step."""
     if part.kind == ROWS:
         families = part.narrowed(FAMILIES, *part.families.of_rows(part.indices))
-        return (bound_families(progress, families, [None] * AGAIN[progress.problem.fill]),)
+        for _ in range(TIMES[progress.problem.fill]):
+            families = _bounded(progress, families)
+        return (families,)
     if part.kind == STUCK:
         assert solve is not None
         return (_exactly(progress, part, solve),)
@@ -245,7 +189,7 @@ def _put(progress: Progress, place: int, rest: Open, found: tuple[Open, ...]) ->
 def _exactly(progress: Progress, part: Open, solve: Solve) -> Open:
     """The few that tangents do not decide, by cutting planes: their best hardware, or a bound above the best answer."""
     cutoff = math.exp(progress.cut) if progress.best else np.inf
-    solved = solve(progress.problem, part.points(np.float64), cutoff)
+    solved = solve(progress.problem, part.points(), cutoff)
     progress.evaluations += solved.evaluations
     for place in np.flatnonzero(np.isfinite(solved.value)):
         _offer_solved(progress, part, solved, int(place))

@@ -126,12 +126,11 @@ class Open:
         part = self.keep(place)
         return dataclasses.replace(part, kind=kind, indices=indices)
 
-    def points(self, dtype: Any) -> PlanPoint:
+    def points(self) -> PlanPoint:
         """The fastest that each family can be, or each plan."""
         of = self.families if self.kind == FAMILIES else self.families.lattice
-        return dataclasses.replace(
-            of.points(self.indices, dtype), accelerators=self.cell.counts(len(self.indices)).astype(dtype)
-        )
+        points = of.points(self.indices, np.float64)
+        return dataclasses.replace(points, accelerators=self.cell.counts(len(self.indices)).astype(float))
 
 
 def joined(first: Open, *others: Open) -> Open:
@@ -172,8 +171,6 @@ class Progress:
     counts: tuple[int, ...] = ()  # of accelerators, that the bound is about
     others: tuple[int, ...] = ()  # that have legal plans too, and were not looked at
     over: str = ""  # what else the bound is over, in words
-    seen: dict[tuple[int, int], Tangents] = dataclasses.field(default_factory=dict)
-    """Screens of whole batches by count and first family: they hold for every budget (float32 to save room)."""
     runners_up: dict[tuple[int, Plan], Best] = dataclasses.field(default_factory=dict)
 
     @property

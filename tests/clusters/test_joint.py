@@ -19,7 +19,7 @@ from optimize.clusters.mixes import search_mix
 from optimize.clusters.progress import Outcome, Progress
 from optimize.clusters.real_parts import search_parts
 from optimize.clusters.relaxed import RelaxedModel, ranges
-from optimize.clusters.screening import FLOAT32_SLACK, screen, tangents_of
+from optimize.clusters.screening import tangents_of
 from optimize.hardware.shadow_prices import shadow_prices
 from optimize.hardware.solving import solve_plans
 from optimize.hardware.tangents import dual_bound, project
@@ -59,17 +59,6 @@ def hardware_grid(steps: int) -> np.ndarray:
 
 
 # the pieces
-
-
-def test_float32_is_within_its_slack():
-    families, generator = plans_of(16), np.random.default_rng(0)
-    first = generator.choice(families.first(0, len(families)), 400)
-    y = LOW + (HIGH - LOW) * generator.random((len(first), len(RATES)))
-    fast = screen(MODEL, ASKED.machine, families.points(first, np.float32), y)
-    exact = tangents_of(MODEL, ASKED.machine, families.points(first, np.float64), y)
-    worst = np.abs(fast.log_value - exact.log_value) + (np.abs(fast.slopes - exact.slopes) * (HIGH - LOW)).sum(-1)
-    assert worst.max() < FLOAT32_SLACK
-    np.testing.assert_allclose(fast.least_bytes, exact.least_bytes, rtol=1e-5)
 
 
 def test_no_member_is_faster_or_smaller_than_its_family():

@@ -54,7 +54,6 @@ LONG = (
     "tests/cli/test_everyday.py::test_a_task[which cluster should I buy",
     "tests/cli/test_everyday.py::test_a_task[one cluster for two jobs]",
     # by day: one of several objectives, seeds, counts or limits
-    "tests/clusters/test_joint.py::test_float32_is_within_its_slack",
     "tests/clusters/test_rows_of_counts.py::test_rows_hold_the_plans_of_every_count[experts]",
     "tests/clusters/test_joint.py::test_the_same_seed_gives_the_same_answer",
     "tests/clusters/test_joint.py::test_more_money_is_never_worse",
