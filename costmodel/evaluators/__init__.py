@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from costmodel.evaluators.dual import log_gradient as log_gradient
     from costmodel.evaluators.dual import one_sided as one_sided
     from costmodel.evaluators.evaluate import evaluate as evaluate
-    from costmodel.evaluators.machine_code import packed as packed
-    from costmodel.evaluators.machine_code import stored as stored
     from costmodel.evaluators.prepare import prepare as prepare
     from costmodel.evaluators.programs import COMPILER_OPTIONS as COMPILER_OPTIONS
     from costmodel.evaluators.programs import anonymous as anonymous

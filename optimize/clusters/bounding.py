@@ -62,10 +62,10 @@ def _bounded(progress: Progress, part: Open) -> Open:
     possible = have.usd > 0
     likely = (crude < progress.cut) & possible
     progress.dismiss(crude[(crude >= progress.cut) & possible])
-    own, part = at.keep(likely), part.keep(likely)
+    own, part, have = at.keep(likely), part.keep(likely), Left(*(column[likely] for column in have))
     if progress.level > ROUGHLY:
-        _try(progress, part, part.cell.log_value(Left(*(column[likely] for column in have)), own))
-    log_value, y = bound_of(part.cell, Left(*(column[likely] for column in have)), own)
+        _try(progress, part, part.cell.log_value(have, own))
+    log_value, y = bound_of(part.cell, have, own)
     part.log_bound, part.y = np.maximum(part.log_bound, log_value - ROUNDING), 0.5 * (own.y + y)
     return trim(progress, part)
 
@@ -136,12 +136,12 @@ def _offer_one(progress: Progress, part: Open, place: int, log_value: float, y: 
     progress.offer(Best(log_value=log_value, cell=cell, y=y, hbm_bytes=hbm_bytes, plan=plan))
 
 
-def close(progress: Progress, end: float, solve: Solve | None = None) -> None:
+def close(progress: Progress, end: float, solve: Solve) -> None:
     """Work at what is open, the lowest bounds first, until nothing is below `progress.busy`, or until `end`.
 
     Rows become families, these become plans, and what tangents of plans do not decide is left to `solve`.
     """
-    while time.monotonic() < end and (place := _lowest(progress, solve)) is not None:
+    while time.monotonic() < end and (place := _lowest(progress)) is not None:
         part = trim(progress, progress.open[place])
         order = np.argsort(part.log_bound, kind="stable")[: AT_A_TIME[part.kind]]
         chosen = order[part.log_bound[order] < progress.busy]
@@ -150,18 +150,17 @@ def close(progress: Progress, end: float, solve: Solve | None = None) -> None:
         _put(progress, place, part.keep(rest), _narrowed(progress, part.keep(chosen), solve))
 
 
-def _lowest(progress: Progress, solve: Solve | None) -> int | None:
+def _lowest(progress: Progress) -> int | None:
     """The part of the narrowest kind that holds something to work at."""
-    last = PLANS if solve is None else STUCK
     at_work = [
         (-part.kind, place)
         for place, part in enumerate(progress.open)
-        if part.kind <= last and part.log_bound.min(initial=np.inf) < progress.busy
+        if part.kind <= STUCK and part.log_bound.min(initial=np.inf) < progress.busy
     ]
     return min(at_work)[1] if at_work else None
 
 
-def _narrowed(progress: Progress, part: Open, solve: Solve | None) -> tuple[Open, ...]:
+def _narrowed(progress: Progress, part: Open, solve: Solve) -> tuple[Open, ...]:
     """What is left of members of a part after the next step."""
     if part.kind == ROWS:
         families = part.narrowed(FAMILIES, *part.families.of_rows(part.indices))
@@ -169,7 +168,6 @@ def _narrowed(progress: Progress, part: Open, solve: Solve | None) -> tuple[Open
             families = _bounded(progress, families)
         return (families,)
     if part.kind == STUCK:
-        assert solve is not None
         return (_exactly(progress, part, solve),)
     return polish(progress, expand(part) if part.kind == FAMILIES else part, ROUNDS)
 
