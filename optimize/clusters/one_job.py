@@ -4,8 +4,8 @@
 1. Counts of accelerators whose products alone take longer than the best answer so far are dismissed.
 2. On all others every row of degrees is bounded by a tangent (`rows`), in NumPy.
 3. The lowest bound is worked at first: rows become families of plans, families plans, each bounded by tangents at
-   hardware nearer to its own best, the last ones by cutting planes. First what is 30 % below the best answer, then 20 %,
-   and so on (`LEVELS`), so that the gap falls steadily until it closes or time is up.
+   hardware nearer to its own best, the last ones by cutting planes. First what is 30 % below the
+   best answer, then 20 %, and so on (`LEVELS`), so that the gap falls steadily until it closes or time is up.
 4. Descent over relaxed points tells how far the best plan that can be launched is from what degrees between would do.
 
 The bound is the least over everything that was dismissed or is still open, so it is true whenever the search stops, for
