@@ -40,6 +40,7 @@ from optimize.plans import (
 )
 from optimize.question import Objective
 from optimize.status import CommandError, Status
+from optimize.time_limit import or_else
 from optimize.versions import SCHEMA
 
 MOST_PLANS = 1_000  # plans: each is scored exactly and validated
@@ -206,14 +207,23 @@ def run(inputs: PlanInputs) -> Answer:
         connect(inputs.sharding)
     if inputs.machine is not None:
         own, found = search_ranges(inputs)
-        return _search(own, found["fixed"])._replace(found=found, job=own)
+        answer = _search(own, found["fixed"])._replace(found=found, job=own)
+        return answer if found["complete"] else _interrupted(answer)
     if not count(inputs.workload, inputs.cluster, plan_precision(inputs.cluster) | dict(inputs.fixed)):
         raise _no_plan(inputs)
     answer = _search(inputs, inputs.fixed)
     priced = {objective.key: objective.priced for objective in Objective}[inputs.objective]
     alone = inputs.sharding.processes == 1 and answer.result.status is Status.ok
-    job = inputs.workload, inputs.cluster, inputs.fixed
-    return answer._replace(near=nearby(*job, answer.result.plan, priced)) if alone else answer
+    if not alone:
+        return answer
+    heard, job = list[bool](), (inputs.workload, inputs.cluster, inputs.fixed)
+    answer = answer._replace(near=or_else(lambda: nearby(*job, answer.result.plan, priced), (None, None), heard))
+    return _interrupted(answer) if heard else answer
+
+
+def _interrupted(answer: Answer) -> Answer:
+    status = Status.incomplete
+    return answer._replace(result=dataclasses.replace(answer.result, status=status, message=status.value))
 
 
 def _search(inputs: PlanInputs, fixed: Mapping[str, Any]) -> Answer:
@@ -233,8 +243,10 @@ def _search(inputs: PlanInputs, fixed: Mapping[str, Any]) -> Answer:
         result, each = find_launchable(*job, **question)
     if inputs.machine is not None and not inputs.fixed:  # of a range, whose domains are fixed
         result = dataclasses.replace(result, restriction=None)
-    layers = improve_layers(*job, result) if inputs.layers else None
-    return Answer(result, best_of_all, layers, table, each)
+    heard = list[bool]()
+    layers = or_else(lambda: improve_layers(*job, result), None, heard) if inputs.layers else None
+    answer = Answer(result, best_of_all, layers, table, each)
+    return _interrupted(answer) if heard else answer
 
 
 def _no_plan(inputs: PlanInputs) -> CommandError:

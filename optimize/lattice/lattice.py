@@ -131,7 +131,8 @@ class Lattice:
         """The lattice of these rows, in this order."""
         rows = {name: column[order] for name, column in self.rows.items()}
         axes = tuple(axis.at(order) for axis in self.axes)
-        return dataclasses.replace(self, rows=rows, axes=axes, ends=np.cumsum(self._sizes[order]))
+        floor_s = None if self.floor_s is None else self.floor_s[order]
+        return dataclasses.replace(self, rows=rows, axes=axes, ends=np.cumsum(self._sizes[order]), floor_s=floor_s)
 
     @functools.cached_property
     def _plain(self) -> PlanPoint:

@@ -19,16 +19,16 @@ from costmodel.specs import violations
 from optimize.lattice import Families, Lattice
 from optimize.plans import exhaustive
 from optimize.plans.best import Entry
-from optimize.plans.evaluation import MARGIN, cost_of
+from optimize.plans.evaluation import MARGIN, cost_of, fast_families
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import fits_by_stage
 
-_FIRST, _MOST, _TIMES = 4_096, 65_536, 4  # plans evaluated at once: few at first, for a value to compare bounds with
+_FIRST, _MOST, _TIMES = 16_384, 524_288, 8  # plans evaluated at once: few at first, for a value to compare bounds with
 _TOPS = (8, 256)  # of those: how many are tried until one is wanted and fits stage by stage
 
-Known = dict[tuple[int, int, int, int], tuple[Lattice, tuple[Entry, ...]]]
-"""By lattice, rows and number of plans: those rows and their best plans."""
+Known = dict[tuple[int, int, int, int], tuple[float, Lattice, tuple[Entry, ...]]]
+"""By lattice, rows and number of plans: a value, those rows and their best plans below it."""
 Found = tuple[float, Plan]
 """The value of a plan, less being better, and the plan."""
 
@@ -65,7 +65,7 @@ def best_below(
             unseen = min(unseen, _bound(whole, start, value))
             break
         stop = max(start + 1, int(np.searchsorted(whole.ends, before + size, side="right")))
-        rows = functools.partial(_rows_of, whole, start, stop, value, known)
+        rows = functools.partial(_rows_of, whole, start, stop, value, known, reached)
         better, open_from = _of_rows(rows, reached, keeps)
         found, unseen = better or found, min(unseen, open_from)
         reached, start, size = (found[0] if found else reached), stop, min(_TIMES * size, _MOST)
@@ -111,10 +111,10 @@ def _open(
 ) -> Iterator[tuple[Families, Sequence[Mapping[str, Any]], np.ndarray]]:
     """Families of which a plan may be below a value with some of a group of other options, and fit."""
     for rows in (whole, _short(whole)):
-        families = _below(rows, value, reached)
-        first = _faster_without(families, value, reached) if len(families) else np.zeros(0, int)
+        first = _faster_without(rows, value, reached)
         if not len(first) or not groups:
             continue
+        families = Families(rows)
         points = _joined([_points_with(families, group[-1], first, np.float64) for group in groups])
         leanest = cost_of(whole, np.arange(len(groups) * len(first)), functools.partial(_some, points), np.float64)
         for group, fits in zip(groups, _fits(whole, leanest).reshape(len(groups), -1), strict=True):
@@ -131,17 +131,12 @@ def _short(whole: Lattice) -> Lattice:
     return in_order_of_bounds(dataclasses.replace(rows, fixed=fixed, floor_s=None)) if enough else rows
 
 
-def _below(whole: Lattice, value: PlanValue, reached: float) -> Families:
-    """Families in rows whose bound is below a value."""
-    rows = [row for row in range(len(whole.ends)) if _bound(whole, row, value) < reached]
-    return Families(whole.with_rows(np.array(rows, int)))
-
-
-def _faster_without(families: Families, value: PlanValue, reached: float) -> np.ndarray:
-    first = families.first(0, len(families))
-    plain = functools.partial(_points_with, families, {"recompute": "none"})
-    cost = cost_of(families.lattice, first, plain, np.float32)
-    return first[(value.least(cost.step_s, 0.0) < reached * (1 + MARGIN)) & ~_fits(families.lattice, cost, 1 - MARGIN)]
+def _faster_without(whole: Lattice, value: PlanValue, reached: float) -> np.ndarray:
+    """Families of which a plan may be below a value and does not fit so, nothing recomputed and nothing offloaded."""
+    rows = np.array([row for row in range(len(whole.ends)) if _bound(whole, row, value) < reached], int)
+    plain = dataclasses.replace(whole, fixed={name: v for name, v in whole.fixed.items() if name[:8] != "offload_"})
+    first, _, cost = fast_families(plain, rows, value, np.full(len(rows), reached))
+    return first[~_fits(whole, cost, 1 - MARGIN)]
 
 
 def _points_with(families: Families, variant: Mapping[str, Any], first: np.ndarray, dtype: Any) -> PlanPoint:
@@ -179,15 +174,16 @@ def _bound(whole: Lattice, row: int, value: PlanValue) -> float:
 
 
 def _rows_of(
-    whole: Lattice, start: int, stop: int, value: PlanValue, known: Known, top: int
+    whole: Lattice, start: int, stop: int, value: PlanValue, known: Known, reached: float, top: int
 ) -> tuple[Lattice, tuple[Entry, ...]]:
-    """Some rows, and the best plans of them."""
+    """Some rows, and the best plans of them below a value, with what else is known."""
     key = id(whole), start, stop, top
-    if key not in known:
+    if key not in known or known[key][0] < reached:
         rows = whole.with_rows(np.arange(start, stop))
-        compiled = len(whole) >= exhaustive.COMPILE_FROM and len(rows) > _MOST / 2
-        known[key] = rows, exhaustive.search(rows, value, top, compiled=compiled).top
-    return known[key]
+        bounded = value.function is None
+        best = exhaustive.sparing(rows, value, top, reached) if bounded else exhaustive.search(rows, value, top)
+        known[key] = reached, rows, best.top
+    return known[key][1:]
 
 
 def _of_rows(

@@ -17,7 +17,7 @@ from costmodel.specs import family_of
 from optimize.lattice import OVERLAPS, SEARCHED, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
-from optimize.plans.bounded import Beside, Found, Known, best_below, best_beside, ordered
+from optimize.plans.bounded import Beside, Found, Known, best_below, best_beside, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.plan_values import PlanValue, plan_value
 from optimize.plans.restricted import beside, narrowed, search_tellable
@@ -73,15 +73,24 @@ def _parts(whole: Lattice, framework: Framework, made: dict[str, Lattice | None]
             yield fields, part
 
 
-def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Known) -> dict[str, Found]:
-    """The best plan of each framework that has one. That of all is proved; of another there may be a better one still.
+def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Known) -> Iterator[dict[str, Found]]:
+    """The best plan of each framework that has one, better and better. That of all is proved in the end; of another
+    framework there may be a better one still.
 
     `known` holds what was evaluated.
     """
-    found = {name: _best_of(name, parts[name], value, math.inf, known, LOOK) for name in parts}
+    found = dict[str, Found | None]()
+    for name in parts:
+        found[name] = _best_of(name, parts[name], value, math.inf, known, LOOK)
+        yield _of_each(found, parts)
     for name in sorted(parts, key=lambda name: len(parts[name])):
         reached = min((best[0] for best in found.values() if best is not None), default=math.inf)
         found[name] = _best_of(name, parts[name], value, reached, known) or found[name]
+        yield _of_each(found, parts)
+
+
+def _of_each(found: Mapping[str, Found | None], parts: Mapping[str, list[Part]]) -> dict[str, Found]:
+    """The best that each framework can be told of all that was found."""
     plans = sorted((best for best in found.values() if best is not None), key=lambda best: best[0])
     return {name: best for name in parts if (best := _first_told(name, plans, parts[name])) is not None}
 
@@ -175,26 +184,74 @@ def find_launchable(
     given, machine = dict(fixed or {}), with_margin(cluster, margin)
     question: dict[str, Any] = {"objective": objective, "tokens": tokens, "margin": margin, **options}
     whole, value = _valued(workload, machine, plan_precision(cluster) | given, objective, tokens)
-    parts, known = parts_of(ordered(whole)) if len(whole) else {}, dict[Any, Any]()
-    each = best_for_each(parts, value, known)
+    parts, answer = parts_of(ordered(whole)) if len(whole) else {}, _NOTHING
+    try:
+        for better in _answers(whole, value, parts, (workload, cluster), question):
+            answer = better
+    except KeyboardInterrupt:
+        if not answer[1]:
+            raise
+        return _stopped(answer, parts, value, (workload, cluster), question)
+    result, each = answer
+    return (result or find_plan(workload, cluster, fixed=given, unrestricted=True, **question)), each
+
+
+Answer = tuple[PlanResult | None, dict[str, Found]]
+_NOTHING: Answer = None, {}
+
+
+def _answers(
+    whole: Lattice,
+    value: PlanValue,
+    parts: Mapping[str, list[Part]],
+    job: tuple[Workload, Cluster],
+    question: Mapping[str, Any],
+) -> Iterator[Answer]:
+    """The answer, better and better; nothing where no framework has a plan."""
+    each, known = dict[str, Found](), dict[Any, Any]()
+    for each in best_for_each(parts, value, known):
+        yield None, each
     if not each:
-        return find_plan(workload, cluster, fixed=given, unrestricted=True, **question), each
+        return
     winner = min(each, key=lambda name: (each[name][0], not _its_own(each[name][1], parts[name])))
 
     def better(fields: Mapping[str, Any], reached: float) -> bool:
         part = next((part for own, part in parts[winner] if own == fields), None)
         return part is None or best_below(part, value, reached, told_by(winner, part), known)[0] is not None
 
-    result, _ = find_plan_for(winner, workload, cluster, fixed=whole.fixed, better=better, **question)
-    if result.status is Status.ok:
-        result, each = _with_variants(result, each, parts, whole.fixed, value, question)
+    result, _ = find_plan_for(winner, *job, fixed=whole.fixed, better=better, **question)
+    yield result, each
+    if result.status is not Status.ok:
+        return
+    result, each = _with_variants(result, each, parts, whole.fixed, value, question)
+    yield result, each
     free = {name: kept for name, kept in whole.fixed.items() if name not in SEARCHED}  # what no search would change
     if free.keys() != whole.fixed.keys() and result.status is Status.ok:
-        all_of, own = _valued(workload, machine, free, objective, tokens)
+        all_of, own = _valued(job[0], whole.cluster, free, question["objective"], question["tokens"])
         freer = best_of_any(parts_of(ordered(all_of)), own, each[winner][0])
         cost = 0.0 if freer is None else each[winner][0] / freer[1][0] - 1
-        result = dataclasses.replace(result, restriction=cost)
-    return result, each
+        yield dataclasses.replace(result, restriction=cost), each
+
+
+def _stopped(
+    answer: Answer,
+    parts: Mapping[str, list[Part]],
+    value: PlanValue,
+    job: tuple[Workload, Cluster],
+    question: Mapping[str, Any],
+) -> tuple[PlanResult, dict[str, Found]]:
+    """The answer where the user interrupts the search: the best so far, and a bound of all that was searched."""
+    result, each = answer
+    if result is None:
+        reached, plan = min(each.values(), key=lambda best: best[0])
+        fixed = {name: kept for name, kept in dataclasses.asdict(plan).items() if kept is not None}
+        result = find_plan(*job, fixed=fixed, **{**question, "top": 1, "search": exhaustive.search})
+        bound = min(least(part, value) for own in parts.values() for _, part in own)
+        lower_s = result.plans[0].step_s * bound / reached
+        result = dataclasses.replace(
+            result, lower_bound=value.shown(bound), lower_bound_s=lower_s, gap=reached / bound - 1, simplest=None
+        )
+    return dataclasses.replace(result, status=Status.incomplete, message=Status.incomplete.value), each
 
 
 def _with_variants(
