@@ -24,6 +24,7 @@ class Inputs:
     unread: tuple[str, ...] = ()  # options of a launch file that may change the cost and were not read
     model_table: Mapping[str, Any] | None = None  # dimensions of a model that a launch file describes
     target_loss: float | None = None  # nats a token, whose time is told
+    margin: float = 0.5  # the probability that it must fit in memory with; one half: as predicted
     software_named: bool = False  # by a flag, a config or a launch file; else the accelerator's default
 
     def as_json(self) -> dict[str, Any]:
@@ -35,6 +36,7 @@ class Inputs:
             "accelerators": self.cluster.accelerators,
             "sequence": self.workload.sequence,
             "batch": self.workload.batch,
+            "margin": self.margin,
             "plan": dataclasses.asdict(self.plan),
             "plan_from": self.plan_from,
             "plan_chosen": self.chosen or None,

@@ -24,7 +24,7 @@ COMPILE_FROM = 600_000
 SIMPLER_WITHIN = 0.01  # of the best value: what a simpler plan may cost, so that all up to it are of interest
 
 SHAPES = 5  # of the best plans, of which more than one shape is told, and one of those may not fit in order
-_FEW = 8_192  # plans that are evaluated sooner than bounded
+FEW = 8_192  # plans that are evaluated sooner than bounded
 _FIRST, _AMONG, _AT_ONCE = 8_192, 1_048_576, 524_288  # a first glance, and plans whose bounds are compared at once
 
 Looked = Callable[[Chunk, Cost, np.ndarray], None]
@@ -79,7 +79,7 @@ def sparing(
     evaluate, best, start = in_numpy(lattice), Best(), 0
     cells, count = cells_of_rows(lattice), len(lattice.ends)
     glance = Best()
-    if len(lattice) > _FEW and reached == np.inf:
+    if len(lattice) > FEW and reached == np.inf:
         some = Chunk(lattice, np.unique(np.linspace(0, min(len(lattice), _AMONG) - 1, _FIRST).astype(np.int64)))
         glance = _best_of(some, evaluate(some), value, best, top)
     while start < count:
@@ -90,7 +90,7 @@ def sparing(
         before = int(lattice.ends[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(lattice.ends, before + _AT_ONCE, side="right")))
         indices = np.arange(before, lattice.ends[stop - 1])
-        if len(indices) > _FEW:
+        if len(indices) > FEW:
             indices = promising(lattice, np.arange(start, stop), value, limits[: stop - start])
         if len(indices):
             chunk = Chunk(lattice, indices)

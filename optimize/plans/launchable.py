@@ -24,7 +24,7 @@ from optimize.plans.restricted import beside, narrowed, search_tellable
 from optimize.plans.result import PlanResult, merged
 from optimize.status import Status
 
-LOOK = 8_192  # plans of each lattice that are looked at for the best of a framework that is not the best of all
+LOOK = 65_536  # plans of each lattice that are looked at for the best of a framework that is not the best of all
 
 Part = tuple[dict[str, Any], Lattice]
 """What an alternative of a framework fixes, and its lattice with bounds."""
