@@ -30,9 +30,9 @@ from optimize.plans import (
     Sharding,
     check_checkpoint,
     connect,
+    find_for,
     find_launchable,
     find_plan,
-    find_plan_for,
     nearby,
     nothing_legal,
     restriction_cost,
@@ -236,7 +236,7 @@ def _search(inputs: PlanInputs, fixed: Mapping[str, Any]) -> Answer:
     best_of_all: PlanResult | None = None
     each: Mapping[str, tuple[float, Plan]] = {}
     if inputs.only is not None:
-        result, best_of_all = find_plan_for(inputs.only, *job, **question, version=inputs.framework_version)
+        result, best_of_all = find_for(inputs.only, *job, **question, version=inputs.framework_version)
     elif every:
         result = find_plan(*job, **question, unrestricted=inputs.machine is None)
     else:

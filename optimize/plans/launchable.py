@@ -20,9 +20,10 @@ from optimize.plans import exhaustive
 from optimize.plans.bounded import Beside, Found, Known, best_below, best_beside, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.plan_values import PlanValue, plan_value
-from optimize.plans.restricted import beside, narrowed, search_tellable
+from optimize.plans.restricted import OFFLOADS, beside, narrowed, search_tellable
 from optimize.plans.result import PlanResult, merged
-from optimize.status import Status
+from optimize.status import CommandError, Status
+from optimize.time_limit import or_else
 
 LOOK = 65_536  # plans of each lattice that are looked at for the best of a framework that is not the best of all
 
@@ -212,6 +213,9 @@ def _answers(
     for each in best_for_each(parts, value, known):
         yield None, each
     if not each:
+        beside_all = _with_variants(None, each, parts, whole.fixed, value, question, job)
+        if beside_all[0] is not None:
+            yield beside_all
         return
     winner = min(each, key=lambda name: (each[name][0], not _its_own(each[name][1], parts[name])))
 
@@ -223,7 +227,8 @@ def _answers(
     yield result, each
     if result.status is not Status.ok:
         return
-    result, each = _with_variants(result, each, parts, whole.fixed, value, question)
+    result, each = _with_variants(result, each, parts, whole.fixed, value, question, job)
+    assert result is not None
     yield result, each
     free = {name: kept for name, kept in whole.fixed.items() if name not in SEARCHED}  # what no search would change
     if free.keys() != whole.fixed.keys() and result.status is Status.ok:
@@ -251,17 +256,73 @@ def _stopped(
         result = dataclasses.replace(
             result, lower_bound=value.shown(bound), lower_bound_s=lower_s, gap=reached / bound - 1, simplest=None
         )
-    return dataclasses.replace(result, status=Status.incomplete, message=Status.incomplete.value), each
+    return _incomplete(result), each
+
+
+def find_for(
+    name: str,
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    version: str | None = None,
+    **question: Any,
+) -> tuple[PlanResult, PlanResult | None]:
+    """The answer of `find_plan_for`, with what the framework takes beside the lattice where that is better."""
+    result, every, why = None, None, None
+    try:
+        result, every = find_plan_for(name, workload, cluster, fixed=fixed, version=version, **question)
+    except CommandError as error:
+        if error.status is not Status.infeasible:
+            raise
+        why = error
+    plain = version is None and isinstance(question.get("objective", "step_s"), str)
+    if result is not None and (result.status is not Status.ok or not plain):
+        return result, every
+    heard = list[bool]()
+    other = or_else(lambda: _of_one(name, (workload, cluster), dict(fixed or {}), result, question), result, heard)
+    if other is None:
+        raise why or KeyboardInterrupt
+    result = _incomplete(other) if heard else other
+    if every is not None and _compared(result) < _compared(every):  # a plan beside the lattice of all
+        every = result
+    return result, every
+
+
+def _of_one(
+    name: str,
+    job: tuple[Workload, Cluster],
+    fixed: dict[str, Any],
+    result: PlanResult | None,
+    question: Mapping[str, Any],
+) -> PlanResult | None:
+    """The answer for one framework with what it takes beside the lattice."""
+    machine, asked = with_margin(job[1], question.get("margin", FITS)), plan_precision(job[1]) | fixed
+    of = question.get("objective", "step_s"), question.get("tokens")
+    whole, value = _valued(job[0], machine, asked, *of)
+    parts = parts_of(ordered(whole), (name,)) if len(whole) else {}
+    each = {} if result is None else {name: (_compared(result), result.plan)}
+    return _with_variants(result, each, parts, asked, value, question, job)[0]
+
+
+def _compared(result: PlanResult) -> float:
+    """The value as searches compare it."""
+    return 1 / result.value if result.maximised else result.value
+
+
+def _incomplete(result: PlanResult) -> PlanResult:
+    return dataclasses.replace(result, status=Status.incomplete, message=Status.incomplete.value)
 
 
 def _with_variants(
-    result: PlanResult,
+    result: PlanResult | None,
     each: dict[str, Found],
     parts: Mapping[str, list[Part]],
     fixed: Mapping[str, Any],
     value: PlanValue,
     question: Mapping[str, Any],
-) -> tuple[PlanResult, dict[str, Found]]:
+    job: tuple[Workload, Cluster],
+) -> tuple[PlanResult | None, dict[str, Found]]:
     """The answers with what frameworks take beside the lattice (`beside`), where it is better."""
     asked, names, seen = list[Beside](), list[tuple[str, dict[str, Any]]](), set[tuple[int, str]]()
     for name, (fields, part) in ((name, pair) for name, own in parts.items() for pair in own):
@@ -270,15 +331,16 @@ def _with_variants(
             seen.add((id(part), repr(variants)))
             asked.append((part, variants, told_by(name, part)))
             names.append((name, fields))
-    better = best_beside(asked, value, min(found[0] for found in each.values()))
+    better = best_beside(asked, value, min((found[0] for found in each.values()), default=math.inf))
     if better is None:
         return result, each
     found, (name, fields) = better[0], names[better[1]]
-    own = {field: getattr(found[1], field) for field in ("recompute", "offload_optimizer")}
-    fields, job = {**fields, **{field: kept for field, kept in own.items() if kept}}, (result.workload, result.cluster)
+    own = {field: getattr(found[1], field) for field in ("recompute", *OFFLOADS)}
+    fields = {**fields, **{field: kept for field, kept in own.items() if kept}}
     search = search_tellable(FRAMEWORKS[name], *job, question.get("search", exhaustive.search))
     other = find_plan(*job, fixed=fields, **{**question, "top": 1, "search": search})
-    return merged([other, result], question.get("top", 10)), {**each, name: found}
+    answers = [other] if result is None else [other, result]
+    return merged(answers, question.get("top", 10)), {**each, name: found}
 
 
 def _valued(
