@@ -76,10 +76,10 @@ def merged(results: list[PlanResult], top: int) -> PlanResult:
     bound = min(_internal(result, result.lower_bound) for result in results)
     plans: dict[Plan, Ranked] = {}
     for ranked in sorted((r for result in results for r in result.plans), key=lambda r: _internal(best, r.value)):
-        gap = _internal(best, ranked.value) / bound - 1
+        gap = _internal(best, ranked.value) / bound - 1  # idle options make no other plan
         plans.setdefault(
             canonical(ranked.plan), dataclasses.replace(ranked, gap=gap)
-        )  # idle options make no other plan
+        )
     cells: dict[tuple[int, int], float] = {}
     for result in results:
         for cell, value in result.cells.items():
