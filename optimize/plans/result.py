@@ -77,9 +77,7 @@ def merged(results: list[PlanResult], top: int) -> PlanResult:
     plans: dict[Plan, Ranked] = {}
     for ranked in sorted((r for result in results for r in result.plans), key=lambda r: _internal(best, r.value)):
         gap = _internal(best, ranked.value) / bound - 1  # idle options make no other plan
-        plans.setdefault(
-            canonical(ranked.plan), dataclasses.replace(ranked, gap=gap)
-        )
+        plans.setdefault(canonical(ranked.plan), dataclasses.replace(ranked, gap=gap))
     cells: dict[tuple[int, int], float] = {}
     for result in results:
         for cell, value in result.cells.items():
