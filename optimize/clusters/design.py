@@ -75,6 +75,7 @@ def design(
     sweep: str | None = None,
     margin: float = FITS,
     failures: str = "base",
+    repair_s: float | None = None,
     progress: Told = lambda _: None,
     known: Progress | None = None,
 ) -> DesignResult:
@@ -83,11 +84,12 @@ def design(
     `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched; `bounds` the
     least and the most of each rate and of HBM bytes (default: of the accelerators known by name). Every plan fits with
     the probability `margin` (`find_plan`), on designed hardware and on real parts. `failures`: none, low, base or high,
-    the case of the prices whose interruptions lengthen training. `known`: the search for the best cluster of any rates,
+    the case of the prices whose interruptions lengthen training; `repair_s`: until what failed is back, for which spares
+    are bought. `known`: the search for the best cluster of any rates,
     where that has been (`targets.joint`).
     """
     expect(template=template)
-    start, template = time.monotonic(), failing(with_margin(template, margin), failures)
+    start, template = time.monotonic(), failing(with_margin(template, margin), failures, repair_s)
     asked = design_problem(template, curves, bounds, jobs=tuple(jobs), limits=limits, objective=objective)
     kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
     problem = dataclasses.replace(asked, fixed=kept)
@@ -96,7 +98,7 @@ def design(
     progress("real parts")
     stopped = search is not None and search.interrupted
     rest_s = 0.0 if stopped else max(LEAST_S, start + PARTS_SHARE * seconds - time.monotonic())
-    parts = search_parts(problem.jobs, limits, objective, rest_s, kept, margin, failures)
+    parts = search_parts(problem.jobs, limits, objective, rest_s, kept, margin, failures, repair_s)
     stopped = stopped or parts.interrupted
     catalogue = _catalogue(problem, parts) if parts.plans else None
     if continuous is None and catalogue is None:

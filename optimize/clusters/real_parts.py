@@ -66,6 +66,7 @@ class PartsProgress:
     fixed: Mapping[str, Any]
     margin: float = 0.5
     failures: str = "base"
+    repair_s: float | None = None
     log_value: float = math.inf
     best: Candidate | None = None
     plans: tuple[Plan, ...] = ()
@@ -90,15 +91,15 @@ def search_parts(
     fixed: Mapping[str, Any] | None = None,
     margin: float = 0.5,
     failures: str = "base",
+    repair_s: float | None = None,
 ) -> PartsProgress:
     """The best cluster known by name, of those whose prices and powers the limits and the objective read.
 
     Plans fit with the probability `margin`; one half takes predictions as they are.
     """
     end = time.monotonic() + seconds
-    parts = PartsProgress(
-        jobs=jobs, limits=limits, objective=objective, fixed=fixed or {}, margin=margin, failures=failures
-    )
+    own: dict[str, Any] = {"fixed": fixed or {}, "margin": margin, "failures": failures, "repair_s": repair_s}
+    parts = PartsProgress(jobs=jobs, limits=limits, objective=objective, **own)
     todo: list[Candidate] = []
     try:
         with until(end):
@@ -133,7 +134,8 @@ def _usual_share(job: Job, part: Candidate) -> float:
 def _within_limits(parts: PartsProgress) -> list[Candidate]:
     """All clusters, networks and counts within the limits."""
     kept = []
-    for known in (failing(with_margin(cluster, parts.margin), parts.failures) for cluster in known_clusters()):
+    fails = parts.failures, parts.repair_s
+    for known in (failing(with_margin(cluster, parts.margin), *fails) for cluster in known_clusters()):
         if len(known.tiers) != 2 or known.prices is None or not _priced(parts, known):
             continue
         known = _rented(known, parts.limits.rental)

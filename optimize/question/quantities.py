@@ -50,9 +50,10 @@ class Quantities:
     usd_per_s: Scalar
     meter_w: Scalar  # the mean of a step, by how busy the units are
     capital_usd: Scalar
-    accelerators: Scalar
+    accelerators: Scalar  # bought, but for spares
     usual_w: Scalar  # with servers at what is usual in training: what a limit is of
     carbon_g_per_j: Scalar = 0.0  # of the grid
+    spares: Scalar = 0.0  # bought beside the accelerators
     hardware: Hardware | None = None
     step_s: tuple[Scalar, ...] = ()
 

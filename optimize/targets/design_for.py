@@ -106,9 +106,11 @@ def _check_deadline(pairs: Sequence[Job], ask: Callable[[Job], Problem]) -> None
         raise CommandError(Status.infeasible, f"{told} {nearest}")
 
 
-def asker(template: Cluster, curves: CurveRange, failures: str, **asked: Any) -> Callable[[Job], Problem]:
+def asker(
+    template: Cluster, curves: CurveRange, failures: str, repair_s: float | None = None, **asked: Any
+) -> Callable[[Job], Problem]:
     """The question of one pair, as `design` asks it."""
-    own = failing(template, failures)
+    own = failing(template, failures, repair_s)
     return lambda job: design_problem(own, curves, jobs=(job,), **asked)
 
 
@@ -165,6 +167,7 @@ def design_for(
     template: Cluster,
     seed: int = 0,
     failures: str = "base",
+    repair_s: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
     **asked: Any,
 ) -> DesignResult:
@@ -175,7 +178,8 @@ def design_for(
     """
     start, own = time.monotonic(), {name: asked[name] for name in ("curves", "objective", "fixed")}
     margin = asked.get("margin", FITS)
-    ask = asker(with_margin(template, margin), failures=failures, limits=limits, **own)
+    fails: dict[str, Any] = {"failures": failures, "repair_s": repair_s}
+    ask = asker(with_margin(template, margin), limits=limits, **fails, **own)
     _check_deadline(pairs, ask)
     job, table, known = pairs[0], [], None
     if not limits.rent:
@@ -183,7 +187,7 @@ def design_for(
     elif len(pairs) > 1:
         progress("shapes and batches")
         job, table = choose(pairs, ask, RENTED_SHARE * seconds, seed)
-    rest = {"seconds": seconds - (time.monotonic() - start), "seed": seed, "failures": failures, "known": known}
+    rest = {"seconds": seconds - (time.monotonic() - start), "seed": seed, "known": known, **fails}
     result = design((job,), limits, template=template, progress=progress, **rest, **asked)
     answer = result.continuous or result.catalogue
     assert answer is not None  # else `design` raised
