@@ -58,7 +58,7 @@ def slow_share(prices: Prices, accelerators: Scalar) -> Scalar:
 
 def spare_share(prices: Prices) -> Scalar:
     r"""Spare accelerators for each that trains, $k\,r/t_a$."""
-    return prices.spares_per_repair * prices.repair_s / prices.accelerator_failure_s
+    return prices.spares_per_repair * prices.server_repair_s / prices.accelerator_failure_s
 
 
 def lost_share(failures: Scalar, checkpoint: Scalar, restart: Scalar, interval: Scalar) -> Scalar:

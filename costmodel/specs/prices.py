@@ -40,7 +40,7 @@ _CLUSTER = {
     "slow_accelerator_s": POSITIVE,
     "slow_for_s": NON_NEGATIVE,
     "slow_by": NON_NEGATIVE,
-    "repair_s": NON_NEGATIVE,
+    "server_repair_s": NON_NEGATIVE,
     "spares_per_repair": NON_NEGATIVE,
 }
 PRICE_CHECKS: dict[str, Check] = _ACCELERATOR | _CLUSTER

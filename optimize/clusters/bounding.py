@@ -97,7 +97,7 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
         if number == 0:
             peak = tangents_of(problem.job.workload, problem.machine, points, part.y).peak_bytes
         have = cell.left(peak)
-        y = project(problem, have, part.y, cell.fill)
+        y = project(problem, have, part.y, problem.spends_all)
         at = tangents_of(problem.job.workload, problem.machine, points, y, problem.loads)
         progress.evaluations += len(peak)
         at = cell.tangents(at, have)
@@ -119,11 +119,7 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
 
 def _offer(progress: Progress, part: Open, at: Tangents, have: Left) -> None:
     """The best four of the plans whose tangents were taken within the limits."""
-    money = part.cell.problem.money
-    fits = (money.usd(at.y) <= have.usd * (1 + 1e-9)) & (money.watt(at.y) <= have.watt * (1 + 1e-9))
-    deadline = part.cell.log_deadline
-    fits &= (at.log_value if at.log_s is None else at.log_s) <= (np.inf if deadline is None else deadline + 1e-9)
-    value = np.where(fits & (have.usd > 0), part.cell.log_value(have, at), np.inf)
+    value = np.where(part.cell.within(have, at), part.cell.log_value(have, at), np.inf)
     for place in np.argsort(value, kind="stable")[:4]:
         if np.isfinite(value[place]):
             _offer_one(progress, part, int(place), float(value[place]), at.y[place].copy(), float(at.peak_bytes[place]))

@@ -90,6 +90,9 @@ def cell_bounds(cells: Sequence[Cell]) -> np.ndarray:
         seconds = np.where(seconds > math.log(problem.limits.deadline_s), np.inf, seconds)
     money, (low, _), none = problem.money, problem.ends, np.zeros(())
     each = money.least(low, Left(none, none, none))
+    if problem.carbon is not None:
+        least_g = seconds + np.log(accelerators * problem.carbon.least(low, Left(none, none, none)))
+        seconds = np.where(least_g > problem.log_carbon_g, np.inf, seconds)
     return seconds + (np.log(accelerators * each) if money.priced else 0.0)
 
 

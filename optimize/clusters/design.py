@@ -173,7 +173,8 @@ def _one(
         best = fast.best or best
         solved = solve_plans(problem, (best.plan,))
     hardware = problem.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
-    better = math.log(solved.value[0]) < best.log_value or problem.limits.deadline_s is not None
+    limits = problem.limits
+    better = math.log(solved.value[0]) < best.log_value or limits.deadline_s is not None or limits.carbon_g is not None
     if np.isfinite(solved.value[0]) and better:
         hardware = solved.hardware(0)  # the same plan, its hardware solved to the end
     hardware = _holding(problem, best.plan, dataclasses.replace(hardware, hbm_bytes=best.hbm_bytes * (1 + 1e-12)))

@@ -61,6 +61,7 @@ class DesignInputs:
             "power_is": "mean power at the facility's meter while training, cooling and losses included",
             "accelerators": limits.accelerators,
             "deadline_days": None if limits.deadline_s is None else limits.deadline_s / SECONDS_A_DAY,
+            "carbon_t": None if limits.carbon_g is None else limits.carbon_g / 1e6,
             "margin": self.margin,
             "failures": self.failures,
             "repair_days": None if self.repair_s is None else self.repair_s / SECONDS_A_DAY,

@@ -1,14 +1,19 @@
 """What is told beside the figures of a design: what its bound covers, what was left out, and why there is no answer."""
 
+import dataclasses
 import math
 
+from optimize import units
 from optimize.clusters.answers import Answer, misses
 from optimize.clusters.infeasible import in_the_way, why_infeasible
 from optimize.clusters.mixes import MixProgress
+from optimize.clusters.one_job import search as search_one
 from optimize.clusters.progress import Progress
 from optimize.clusters.real_parts import PartsProgress
-from optimize.question import SECONDS_A_DAY, Problem
+from optimize.question import SECONDS_A_DAY, Objective, Problem
 from optimize.status import CommandError, Status
+
+LEAST_CARBON_S = 10.0  # in which the least CO2 is looked for, where the limit of it is too low
 
 
 def told_counts(search: Progress | MixProgress) -> str:
@@ -25,10 +30,25 @@ def nothing(problem: Problem, search: Progress | MixProgress | None, parts: Part
     if problem.limits.rent:
         status = Status.infeasible if parts.listed and not parts.left_over else Status.out_of_time
         return CommandError(status, _nothing_rented(problem, parts))
+    if problem.limits.carbon_g is not None and (least_g := _least_carbon_g(problem)) > problem.limits.carbon_g:
+        told = f"`carbon_t` is {problem.limits.carbon_g / 1e6:.4g}; the least that {problem.job.workload.name} emits on"
+        enough = f"--carbon-t {units.rounded_up(least_g / 1e6):g} is possible"
+        return CommandError(
+            Status.infeasible, f"{told} any cluster within the other limits is {least_g / 1e6:.4g} t; {enough}"
+        )
     searched = search is None or search.finished
     if (searched and parts.listed and not parts.left_over) or in_the_way(problem):
         return CommandError(Status.infeasible, why_infeasible(problem, searched))
     return CommandError(Status.out_of_time, f"{why_infeasible(problem)}; {_unfinished(parts)}")
+
+
+def _least_carbon_g(problem: Problem) -> float:
+    """The least CO2 that was found for one job within the other limits; 0 where nothing was."""
+    if len(problem.jobs) > 1:
+        return 0.0
+    limits = dataclasses.replace(problem.limits, carbon_g=None)
+    least = search_one(dataclasses.replace(problem, objective=Objective.carbon, limits=limits), LEAST_CARBON_S).best
+    return 0.0 if least is None else math.exp(least.log_value)
 
 
 def _nothing_rented(problem: Problem, parts: PartsProgress) -> str:
@@ -81,6 +101,8 @@ def missed(answer: Answer | None) -> list[str]:
         assert answer is not None
         missed = f"{answer.name}: `{name}` is missed by {100 * math.expm1(answer.residuals[name]):.1f} %"
         days = answer.quantities.train_s / SECONDS_A_DAY
-        enough = f"; --deadline-days {math.ceil(10 * days) / 10:g} is met" if name == "deadline_s" else ""
-        said.append(missed + enough)
+        tonnes = answer.quantities.carbon_g / 1e6
+        enough = {"deadline_s": f"; --deadline-days {math.ceil(10 * days) / 10:g} is met"}
+        enough |= {"carbon_g": f"; --carbon-t {units.rounded_up(tonnes):g} is met"}
+        said.append(missed + enough.get(name, ""))
     return said

@@ -10,7 +10,7 @@ from optimize.lattice import LARGEST, Families, lattice_of_rows, with_microbatch
 from optimize.question import RATES, Left, Tangents
 
 TOGETHER = 16_000  # rows without microbatches that are bounded at once
-DEADLINE_ROUNDS = 7  # of the multiplier of a deadline
+LIMIT_ROUNDS = 7  # of the multiplier of a deadline or of a limit of CO2
 Rows = Mapping[str, np.ndarray]
 
 
@@ -87,7 +87,7 @@ def _places(progress: Progress, accelerators: np.ndarray) -> list[tuple[np.ndarr
     cells = [Cell(problem, round(1.4 * 2.0**octave)) for octave in octaves]
     middle = 0.5 * (low + high)
     start = middle if progress.best is None and progress.relaxed is None else progress.place()
-    starts = [start] if problem.fill else [start, middle, 0.5 * (middle + high)]
+    starts = [start] if problem.spends_all else [start, middle, 0.5 * (middle + high)]
     return [(np.stack([reference(cell, start) for cell in cells]), which.ravel()) for start in starts]
 
 
@@ -106,7 +106,7 @@ def _bounds(progress: Progress, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
             least, y = by_switches.setdefault(name, (np.full(n, np.inf), np.zeros((n, len(RATES)))))
             have = cell.left(need_bytes[chosen])
             at = cell.tangents(step, have)
-            bound, where = bound_of(cell, have, at)
+            bound, where = bound_of(cell, have, at, progress.cut)
             bound = np.where(have.usd > 0, bound, np.inf)
             better = np.isinf(least[chosen]) | (bound > least[chosen])
             least[chosen] = np.where(better, bound, least[chosen])
@@ -119,54 +119,62 @@ def _bounds(progress: Progress, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
 def reference(cell: Cell, y: np.ndarray) -> np.ndarray:
     """Rates like `y` for a cell: on the limits, where more hardware is never worse."""
     have = cell.left(np.array([0.25 * cell.problem.most_hbm_bytes]))
-    return project(cell.problem, have, y[None], cell.problem.fill)[0]
+    return project(cell.problem, have, y[None], cell.problem.spends_all)[0]
 
 
-def bound_of(cell: Cell, have: Left, at: Tangents) -> tuple[np.ndarray, np.ndarray]:
-    """What no hardware is below, for each plan, and where."""
-    log_value, y = dual_bound(cell.problem, have, at)
-    if cell.log_deadline is not None and len(y):
-        log_value, y = _in_time(cell, have, at, (log_value, y))
-    return log_value + cell.log_count, y
+def bound_of(cell: Cell, have: Left, at: Tangents, cut: float = np.inf) -> tuple[np.ndarray, np.ndarray]:
+    """What no hardware is below, for each plan, and where.
 
-
-def _in_time(
-    cell: Cell, have: Left, at: Tangents, known: tuple[np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The same of hardware that meets the deadline: the tangent of the seconds weighs more by a multiplier.
-
-    Seconds are convex in the logarithms of the rates, so every multiplier gives a bound; the one at which the tangent
-    just meets the deadline gives most (by bisection of its logarithm).
+    Limits beside money and power are looked at only for plans below `cut`.
     """
-    (log_value, y), deadline = known, cell.log_deadline
-    log_s, steep = (at.log_value, at.slopes) if at.log_s is None or at.s_slopes is None else (at.log_s, at.s_slopes)
-    assert deadline is not None
+    aim = cell.aim(at)
+    log_value, y = dual_bound(cell.problem, have, aim, money=cell.money)
+    log_value = log_value + cell.log_count
+    for limit in cell.over(have, at):
+        chosen = np.flatnonzero((log_value < cut) & _above(cell, have, limit, y))
+        if len(chosen):
+            own = cell.of(chosen)
+            value, y[chosen] = _within(own, have.keep(chosen), aim.keep(chosen), limit.keep(chosen))
+            log_value[chosen] = np.maximum(log_value[chosen], value + own.log_count)
+    return log_value, y
 
-    def late(y: np.ndarray) -> np.ndarray:
-        """Whether even the tangent of the seconds is above the deadline."""
-        return log_s + (steep * (y - at.y)).sum(-1) > deadline
 
-    least, most = np.full(len(y), -5.0), np.full(len(y), 5.0)
-    y = np.where(late(y)[:, None], at.y, y)
-    for _ in range(DEADLINE_ROUNDS):
+def _above(cell: Cell, have: Left, limit: Tangents, y: np.ndarray) -> np.ndarray:
+    """Whether even the tangent of what is limited is above the limit."""
+    paid = limit.share * np.log(cell.money.price(y, have))
+    return limit.log_value + (limit.slopes * (y - limit.y)).sum(-1) + paid > 0
+
+
+def _within(cell: Cell, have: Left, aim: Tangents, limit: Tangents) -> tuple[np.ndarray, np.ndarray]:
+    """What no hardware is below that meets a limit of the seconds or of CO2: its tangent weighs more by a multiplier.
+
+    Both are convex in the logarithms of the rates, so every multiplier gives a bound; the one at which the tangent
+    just meets the limit gives most (by bisection of its logarithm). Infinite where no hardware meets it.
+    """
+    y, n = aim.y, len(aim.y)
+    least, most, log_value = np.full(n, -5.0), np.full(n, 5.0), np.full(n, -np.inf)
+    never = dual_bound(cell.problem, have, limit, money=cell.money)[0] > 1e-9
+    for _ in range(LIMIT_ROUNDS):
         middle = 0.5 * (least + most)
         more = np.exp(middle)
-        weighed = at._replace(
-            log_value=at.log_value + more * (log_s - deadline), slopes=at.slopes + more[:, None] * steep
+        weighed = aim._replace(
+            log_value=aim.log_value + more * limit.log_value,
+            slopes=aim.slopes + more[:, None] * limit.slopes,
+            share=aim.share + more * limit.share,
         )
-        value, where = dual_bound(cell.problem, have, weighed)
-        is_late = late(where)
+        value, where = dual_bound(cell.problem, have, weighed, money=cell.money)
+        is_above = _above(cell, have, limit, where)
         log_value = np.maximum(log_value, value)
-        y = np.where(is_late[:, None], y, where)
-        least, most = np.where(is_late, middle, least), np.where(is_late, most, middle)
-    return log_value, y
+        y = np.where(is_above[:, None], y, where)
+        least, most = np.where(is_above, middle, least), np.where(is_above, most, middle)
+    return np.where(never, np.inf, log_value), y
 
 
 def rough_bound(cell: Cell, have: Left, at: Tangents) -> np.ndarray:
     """What no hardware is below, cheaply: where a tangent falls to the best corner of its box, or, where the objective
     has a price, without limits."""
     if cell.problem.money.priced:
-        return priced_bound(cell.problem, have, at, rounds=4)[0] + cell.log_count
-    low, _ = cell.problem.ends
+        return priced_bound(cell.problem.money, have, at, cell.problem.ends, rounds=4)[0] + cell.log_count
+    (low, _), aim = cell.problem.ends, cell.aim(at)
     highest = largest_alone(cell.problem, np.maximum(have.usd, 1e-300), have.watt)
-    return at.log_value + np.minimum(at.slopes * (highest - at.y), at.slopes * (low - at.y)).sum(-1)
+    return aim.log_value + np.minimum(aim.slopes * (highest - at.y), aim.slopes * (low - at.y)).sum(-1)

@@ -36,7 +36,7 @@ def failing(cluster: Cluster, case: str, repair_s: float | None = None) -> Clust
     names = (*names, "slow_accelerator_s", "slow_for_s", "slow_by")
     never = dict.fromkeys(("accelerator_failure_s", "job_failure_s", "slow_accelerator_s"), math.inf)
     own = never if case == "none" else {name: getattr(getattr(cluster.prices, case), name) for name in names}
-    own |= {} if repair_s is None else {"repair_s": repair_s}
+    own |= {} if repair_s is None else {"server_repair_s": repair_s}
     base = dataclasses.replace(cluster.prices.base, **own)
     return dataclasses.replace(cluster, prices=dataclasses.replace(cluster.prices, base=base))
 

@@ -65,8 +65,18 @@ class Problem:
 
     @property
     def fill(self) -> bool:
-        """Whether more hardware is never worse."""
+        """Whether the objective pays for nothing, so that more hardware is never worse but for a limit of CO2."""
         return not self.objective.priced
+
+    @property
+    def spends_all(self) -> bool:
+        """Whether rates are worth moving up onto the limits of money and power."""
+        return self.fill and self.limits.carbon_g is None
+
+    @property
+    def rationed(self) -> bool:
+        """Whether hardware that the objective does not pay for is held down by a limit of CO2."""
+        return self.fill and not self.spends_all
 
     @property
     def log_scale(self) -> float:
@@ -116,14 +126,26 @@ class Problem:
 
     @property
     def loads(self) -> tuple[float, float, float, float] | None:
-        """What busy units draw (`Prices.loads`), where the objective or a limit of what is spent pays for it."""
-        prices, paid = self.template.prices, self.objective.priced or self.limits.rent
+        """What busy units draw (`Prices.loads`), where the objective or a limit reads it."""
+        prices, limits = self.template.prices, self.limits
+        paid = self.objective.priced or limits.rent or limits.carbon_g is not None
         return as_floats(prices.base).loads if paid and prices is not None else None
 
     @functools.cached_property
     def money(self) -> Money:
         """What rates cost and draw, and what that is worth."""
         return money(self.template, self.curves, self.objective)
+
+    @functools.cached_property
+    def carbon(self) -> Money | None:
+        """The same where CO2 is what is paid with; None where it is not limited."""
+        return None if self.limits.carbon_g is None else money(self.template, self.curves, Objective.carbon)
+
+    @property
+    def log_carbon_g(self) -> float:
+        """Logarithm of the CO2 that is allowed for the seconds that the objective counts: all, or those of a step."""
+        assert self.limits.carbon_g is not None
+        return float(np.log(self.limits.carbon_g)) + self.log_scale
 
     def hardware(self, rates: np.ndarray, hbm_bytes: Scalar, accelerators: Scalar) -> Hardware:
         """The template's hardware with rates along the last axis."""

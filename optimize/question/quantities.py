@@ -57,6 +57,11 @@ class Quantities:
     hardware: Hardware | None = None
     step_s: tuple[Scalar, ...] = ()
 
+    @property
+    def carbon_g(self) -> Scalar:
+        """Grams of CO2 of the electricity of all jobs."""
+        return self.train_s * self.meter_w * self.carbon_g_per_j
+
     def minimised(self, objective: Objective, steps: float) -> Scalar:
         """The quantity whose logarithm a search minimises."""
         seconds = self.train_s / steps if objective is Objective.step else self.train_s
@@ -72,5 +77,6 @@ def residuals(limits: Limits, of: Quantities, peak_bytes: float, hbm_bytes: floa
         "power_w": (of.usual_w, limits.power_w),
         "accelerators": (of.accelerators, limits.accelerators),
         "deadline_s": (of.train_s, limits.deadline_s),
+        "carbon_g": (of.carbon_g, limits.carbon_g),
     }
     return {name: math.log(value / limit) for name, (value, limit) in pairs.items() if limit is not None and value > 0}

@@ -44,6 +44,10 @@ class Left(NamedTuple):
     watt: np.ndarray
     hbm_usd: np.ndarray
 
+    def keep(self, chosen: Any) -> "Left":
+        """Those of the chosen plans."""
+        return Left(*(column[chosen] for column in self))
+
 
 class Tangents(NamedTuple):
     """Plans, each at hardware of its own: logarithm of the seconds, its slopes, where; and bytes of HBM.

@@ -70,7 +70,8 @@ def _show_frontier(result: DesignResult, console: Console) -> None:
     if len(result.frontier) < 2:
         return
     limit = next(iter(result.frontier[0]))
-    label, scale = {"budget_usd": ("budget, M USD", 1e-6), "power_w": ("power, MW", 1e-6)}.get(limit, (limit, 1.0))
+    known = {"budget_usd": ("budget, M USD", 1e-6), "power_w": ("power, MW", 1e-6)}
+    label, scale = (known | {"carbon_g": ("CO2, t", 1e-6)}).get(limit, (limit, 1.0))
     days = result.objective is Objective.time
     table = new_table(label, "days to train" if days else result.objective.key, "accelerators", "gap %")
     for point in result.frontier:
@@ -96,6 +97,8 @@ def _limits(inputs: DesignInputs) -> str:
         parts.append(f"{limits.accelerators:,} accelerators")
     if limits.deadline_s is not None:
         parts.append(f"{units.significant(limits.deadline_s / SECONDS_A_DAY)} days")
+    if limits.carbon_g is not None:
+        parts.append(f"{units.significant(limits.carbon_g / 1e6)} t of CO2")
     if limits.rent and limits.budget_usd is None:
         parts.append(f"dollars are {rent}")
     return "within " + ", ".join(parts) if parts else "without limits"
@@ -112,6 +115,8 @@ def _table(answers: list[Answer], objective: Objective, rented: bool) -> Table:
         table.add_row(label, *(text(answer) for answer in answers))
 
     row("accelerators bought", lambda a: f"{a.quantities.accelerators:,.0f}")
+    if any(a.quantities.spares > 0 for a in answers):
+        row("spares beside them", lambda a: f"{a.quantities.spares:,.0f}")
     row("16-bit FLOP/s each", lambda a: units.rate(a.hardware["flop_per_s"], ""))
     row("HBM each", lambda a: units.scaled(a.hardware["hbm_bytes"], units.BYTES))
     row("HBM bandwidth", lambda a: units.rate(a.hardware["hbm_bytes_per_s"], "B/s"))
@@ -122,6 +127,7 @@ def _table(answers: list[Answer], objective: Objective, rented: bool) -> Table:
     row("purchase, M USD", lambda a: units.significant(a.quantities.capital_usd / 1e6))
     row("power usual in training", lambda a: units.rate(a.quantities.usual_w, "W"))  # what a limit is of
     row("mean power of these steps", lambda a: units.rate(a.quantities.meter_w, "W"))
+    row("CO2 of the electricity, t", lambda a: units.significant(a.quantities.carbon_g / 1e6))
     for i, first in enumerate(answers[0].jobs):
         of = f", {first.job.workload.name}" if len(answers[0].jobs) > 1 else ""
         row(f"step{of}", lambda a, i=i: units.scaled(a.jobs[i].step_s, units.SECONDS, 4))
