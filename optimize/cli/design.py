@@ -110,7 +110,8 @@ class Request:
     repair_days: Number = None
     """days until a server that failed is back: spares for them are bought, and powered idle; default: none are"""
     sweep: Text = None
-    """limit that the frontier sweeps: budget_usd, power_w, accelerators or carbon_g; default: the first of them that is given"""
+    """limit that the frontier sweeps: budget_usd, power_w, accelerators or carbon_g; default: the first of them that
+    is given"""
     seconds: Number = None
     """when to stop, with the gap that is reached by then; default: 30"""
     seed: Count = None

@@ -84,9 +84,9 @@ def design(
     `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched; `bounds` the
     least and the most of each rate and of HBM bytes (default: of the accelerators known by name). Every plan fits with
     the probability `margin` (`find_plan`), on designed hardware and on real parts. `failures`: none, low, base or high,
-    the case of the prices whose interruptions lengthen training; `repair_s`: until what failed is back, for which spares
-    are bought. `known`: the search for the best cluster of any rates,
-    where that has been (`targets.joint`).
+    the case of the prices whose interruptions lengthen training; `repair_s`: until a server that failed is back, for
+    which spares are bought. `known`: the search for the best cluster of any rates, where that has been
+    (`targets.joint`).
     """
     expect(template=template)
     start, template = time.monotonic(), failing(with_margin(template, margin), failures, repair_s)

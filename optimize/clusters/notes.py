@@ -31,15 +31,19 @@ def nothing(problem: Problem, search: Progress | MixProgress | None, parts: Part
         status = Status.infeasible if parts.listed and not parts.left_over else Status.out_of_time
         return CommandError(status, _nothing_rented(problem, parts))
     if problem.limits.carbon_g is not None and (least_g := _least_carbon_g(problem)) > problem.limits.carbon_g:
-        told = f"`carbon_t` is {problem.limits.carbon_g / 1e6:.4g}; the least that {problem.job.workload.name} emits on"
-        enough = f"--carbon-t {units.rounded_up(least_g / 1e6):g} is possible"
-        return CommandError(
-            Status.infeasible, f"{told} any cluster within the other limits is {least_g / 1e6:.4g} t; {enough}"
-        )
+        return CommandError(Status.infeasible, _emits_more(problem, least_g))
     searched = search is None or search.finished
     if (searched and parts.listed and not parts.left_over) or in_the_way(problem):
         return CommandError(Status.infeasible, why_infeasible(problem, searched))
     return CommandError(Status.out_of_time, f"{why_infeasible(problem)}; {_unfinished(parts)}")
+
+
+def _emits_more(problem: Problem, least_g: float) -> str:
+    asked = problem.limits.carbon_g or 0.0
+    told = (
+        f"`carbon_t` is {asked / 1e6:.4g}; the least that {problem.job.workload.name} emits on any cluster within the"
+    )
+    return f"{told} other limits is {least_g / 1e6:.4g} t; --carbon-t {units.rounded_up(least_g / 1e6):g} is possible"
 
 
 def _least_carbon_g(problem: Problem) -> float:
