@@ -30,29 +30,28 @@ def nothing(problem: Problem, search: Progress | MixProgress | None, parts: Part
     if problem.limits.rent:
         status = Status.infeasible if parts.listed and not parts.left_over else Status.out_of_time
         return CommandError(status, _nothing_rented(problem, parts))
-    if problem.limits.carbon_g is not None and (least_g := _least_carbon_g(problem)) > problem.limits.carbon_g:
-        return CommandError(Status.infeasible, _emits_more(problem, least_g))
-    searched = search is None or search.finished
-    if (searched and parts.listed and not parts.left_over) or in_the_way(problem):
+    searched, looked = search is None or search.finished, parts.listed and not parts.left_over
+    if told := _emits_more(problem):
+        status = Status.infeasible if looked else Status.out_of_time
+        return CommandError(status, told if looked else f"{told}; {_unfinished(parts)}")
+    if (searched and looked) or in_the_way(problem):
         return CommandError(Status.infeasible, why_infeasible(problem, searched))
     return CommandError(Status.out_of_time, f"{why_infeasible(problem)}; {_unfinished(parts)}")
 
 
-def _emits_more(problem: Problem, least_g: float) -> str:
-    asked = problem.limits.carbon_g or 0.0
-    told = (
-        f"`carbon_t` is {asked / 1e6:.4g}; the least that {problem.job.workload.name} emits on any cluster within the"
-    )
-    return f"{told} other limits is {least_g / 1e6:.4g} t; --carbon-t {units.rounded_up(least_g / 1e6):g} is possible"
-
-
-def _least_carbon_g(problem: Problem) -> float:
-    """The least CO2 that was found for one job within the other limits; 0 where nothing was."""
-    if len(problem.jobs) > 1:
-        return 0.0
+def _emits_more(problem: Problem) -> str:
+    """What one job emits at least, where a limit of CO2 is below that; nothing where it is not in the way alone."""
+    most_g, name = problem.limits.carbon_g, problem.job.workload.name
+    if most_g is None or len(problem.jobs) > 1:
+        return ""
     limits = dataclasses.replace(problem.limits, carbon_g=None)
-    least = search_one(dataclasses.replace(problem, objective=Objective.carbon, limits=limits), LEAST_CARBON_S).best
-    return 0.0 if least is None else math.exp(least.log_value)
+    free = dataclasses.replace(problem, objective=Objective.carbon, limits=limits)
+    found = search_one(free, LEAST_CARBON_S)
+    if found.best is None or found.log_bound <= math.log(most_g):
+        return ""
+    least_t = math.exp(found.best.log_value) / 1e6
+    told = f"`carbon_t` is {most_g / 1e6:.4g}; the least that {name} emits on any cluster within the other limits"
+    return f"{told} is {least_t:.4g} t; --carbon-t {units.rounded_up(least_t):g} is possible"
 
 
 def _nothing_rented(problem: Problem, parts: PartsProgress) -> str:
