@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from costmodel import evaluate
+from costmodel import Exact, evaluate
 from costmodel.formulas.curves import hardware_of
 from costmodel.inputs.embedding import embed
 from costmodel.specs.curves import priced
@@ -18,9 +18,10 @@ from optimize.plans import exhaustive
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds
 from optimize.question.asked import design_problem
-from optimize.question.clusters import sized
-from optimize.question.objective import Objective
+from optimize.question.clusters import failing, second_of, sized
+from optimize.question.objective import Limits, Objective
 from optimize.question.quantities import Job
+from optimize.question.rates import RATES
 from tests.support.builders import small_decoder
 
 MODEL = small_decoder(layers=4, batch=24)
@@ -73,9 +74,11 @@ def test_the_best_plan_by_energy_is_that_of_all():
         np.testing.assert_allclose(exhaustive.search(searched, value, 1).top[0].value, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("repair_s", [None, 3e5], ids=["shipped", "spares"])
 @pytest.mark.parametrize("objective", [Objective.energy, Objective.cost, Objective.carbon])
-def test_designs_minimise_what_explain_tells(objective):
-    template, curves = load_cluster("h100"), load_curves()
+def test_designs_minimise_what_explain_tells(objective, repair_s):
+    """Values by the convex problem, by `explain`, and by the sums of power laws that bounds are made of."""
+    template, curves = failing(load_cluster("h100"), "base", repair_s), load_curves()
     job = Job(workload=MODEL, tokens=TOKENS)
     asked = design_problem(template, curves, jobs=(job,), objective=objective)
     whole = lattice(MODEL, sized(asked.machine, 16), {"domain": 8, "context": 1})
@@ -90,3 +93,16 @@ def test_designs_minimise_what_explain_tells(objective):
     values = np.exp(model.evaluate(logs)[0][0])
     for value, plan in zip(values, plans, strict=True):
         np.testing.assert_allclose(value, told(bought, plan)[objective.key], rtol=1e-9)
+    y = np.log([getattr(hardware, name) for name in RATES])
+    have = asked.money.left(Limits(budget_usd=1e9), np.array([16.0]), np.array([8e10]))
+    second, drawn = asked.money.seconds(y[None], have)
+    steps = 16 * asked.steps_on(job, 16.0)
+    times = model.times(model.hardware(dict(zip(model.names, np.exp(logs), strict=True))), Exact(np))
+    assert times[1] is not None
+    np.testing.assert_allclose(steps * (second * times[0][0] + drawn * times[1][0]), values, rtol=1e-9)
+    usual = asked.quantities(hardware, (1.0,))
+    np.testing.assert_allclose(16 * asked.money.watt(y), usual.usual_w, rtol=1e-9)
+    np.testing.assert_allclose(1e9 - 16 * (have.usd[0] - asked.money.usd(y)), usual.capital_usd, rtol=1e-9)
+    own = second_of(bought, 8, 1.0)
+    assert own.bill is not None
+    np.testing.assert_allclose(own.bill.usd, usual.capital_usd, rtol=1e-9)
