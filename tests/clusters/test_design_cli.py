@@ -70,7 +70,7 @@ def test_keys_and_files(capsys, tmp_path, model):
 
 
 def test_a_limit_of_co2_and_spares(capsys, model):
-    """Half of what the fastest emits: met, dearer in days, with its price; below the least, the least is told."""
+    """About half of what the fastest emits: met, dearer in days, with its price; below the least, the least is told."""
     words = ("--model", model, "--tokens", "1e10", "--budget-usd", "4e5", "--accelerators", "8", "--cluster", "h100")
     words = (*words, *FEW, "--seconds", "600", "--json")
     status, text, _ = ask(capsys, *words, "--repair-days", "3")
@@ -78,7 +78,7 @@ def test_a_limit_of_co2_and_spares(capsys, model):
     assert status == 0
     assert free["cluster"]["spares"] == pytest.approx(free["cluster"]["accelerators"] * 12 * 3 * 24 / 60000)
     assert free["cluster"]["capital_usd"] <= 4e5 * (1 + 1e-9)
-    half_t = 0.6e-6 * free["cluster"]["carbon_g"]
+    half_t = 0.53e-6 * free["cluster"]["carbon_g"]
     status, text, _ = ask(capsys, *words, "--repair-days", "3", "--carbon-t", str(half_t), "--sweep", "carbon_g")
     told = json.loads(text)
     assert status == 0
@@ -97,7 +97,7 @@ def test_a_limit_of_co2_and_spares(capsys, model):
     assert status == 3
     assert err.count("\n") == 1
     least_t = float(err.split("--carbon-t ")[1].split()[0])
-    assert 0.05 * half_t < least_t <= half_t * 1.01
+    assert 0.5 * half_t < least_t <= half_t * 1.01
 
 
 def test_several_jobs_and_the_screen(capsys, tmp_path, model):
