@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from optimize.clusters.mixes import MixProgress as MixProgress
     from optimize.clusters.mixes import search_mix as search_mix
     from optimize.clusters.one_job import by_count as by_count
+    from optimize.clusters.one_job import levels_of as levels_of
     from optimize.clusters.one_job import narrow as narrow
     from optimize.clusters.one_job import offer_evolved as offer_evolved
     from optimize.clusters.progress import Best as Best

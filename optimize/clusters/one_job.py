@@ -70,9 +70,19 @@ def search(
     return progress
 
 
-def narrow(progress: Progress, end: float, told: Callable[[str], None] = lambda _: None) -> None:
-    """Search what is open and may be below the best answer, in steps of how far below."""
-    for level in (*(level for level in LEVELS if level > progress.tolerance), progress.tolerance):
+def levels_of(tolerance: float) -> tuple[float, ...]:
+    """How far below the best answer what is open is worked at, one after the other."""
+    return (*(level for level in LEVELS if level > tolerance), tolerance)
+
+
+def narrow(
+    progress: Progress,
+    end: float,
+    told: Callable[[str], None] = lambda _: None,
+    levels: tuple[float, ...] | None = None,
+) -> None:
+    """Search what is open and may be below the best answer, in steps of how far below: all, or `levels` alone."""
+    for level in levels_of(progress.tolerance) if levels is None else levels:
         progress.level = level
         told(f"to {100 * level:.2g} %")
         close(progress, end, _solve)
