@@ -54,6 +54,11 @@ def rounded_up(value: float, digits: int = 3) -> float:
     return math.ceil(value / step) * step
 
 
+def dollars(value: float) -> str:
+    """Millions from a million on."""
+    return f"{significant(value / 1e6)} M USD" if abs(value) >= 1e6 else f"{significant(value)} USD"
+
+
 def percent(share: float) -> str:
     """One decimal."""
     return f"{fixed(100 * share, 1)} %"

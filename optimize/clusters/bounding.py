@@ -24,7 +24,7 @@ from optimize.clusters.progress import (
     trim,
 )
 from optimize.clusters.rows import bound_of, rough_bound
-from optimize.clusters.screening import tangents_of
+from optimize.clusters.screening import peaks_of, tangents_of
 from optimize.hardware import aggregated, project
 from optimize.lattice import Families, lattice
 from optimize.question import RATES, Left, Problem, Tangents, sized
@@ -32,7 +32,8 @@ from optimize.question import RATES, Left, Problem, Tangents, sized
 ROUNDS = 10  # of tangents for what stays
 TIMES = {True: 2, False: 3}  # tangents of a family, by whether more hardware is never worse
 AT_A_TIME = (128, 1024, 2048, 16)  # rows, families, plans and stuck ones that one step works at
-TRIED = 8  # families of each step whose hardware is solved at once while bounds are rough
+TRIED = 8  # families of each step whose hardware is solved at once while bounds are rough,
+NEAR = 0.3  # as far as they are not above the best answer by more than this (a logarithm) where tangents were taken
 ROUGHLY = 0.01  # the level from which on they are not
 SAME = 1e-9  # of a logarithm: solved hardware that is better by less is not (and may hold more HBM than the plan needs)
 ROUNDING = 1e-9  # of a logarithm: bounds of families are lowered by it
@@ -72,7 +73,8 @@ def _bounded(progress: Progress, part: Open) -> Open:
 
 def _try(progress: Progress, part: Open, value: np.ndarray) -> None:
     """Solve the hardware of the few families that are best where their tangents were taken."""
-    few = np.argsort(value, kind="stable")[:TRIED]
+    near = np.inf if progress.best is None else progress.best.log_value + NEAR
+    few = np.argsort(value, kind="stable")[: min(TRIED, int((value < near).sum()))]
     polish(progress, expand(part.keep(few)), rounds=3, dismiss=False)
 
 
@@ -95,10 +97,10 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
             break
         cell, points = part.cell, part.points()
         if number == 0:
-            peak = tangents_of(problem.job.workload, problem.machine, points, part.y).peak_bytes
+            peak = peaks_of(problem.job.workload, problem.machine, points, len(part.y))
         have = cell.left(peak)
         y = project(problem, have, part.y, problem.spends_all)
-        at = tangents_of(problem.job.workload, problem.machine, points, y, problem.loads)
+        at = tangents_of(problem.job.workload, problem.machine, points, y, problem.loads, peak)
         progress.evaluations += len(peak)
         at = cell.tangents(at, have)
         _offer(progress, part, at, have)

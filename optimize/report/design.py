@@ -16,7 +16,7 @@ def show_design(inputs: DesignInputs, result: DesignResult) -> None:
     """Both answers side by side, and what stands behind them."""
     console = new_console()
     if result.target is not None:
-        _show_target(console, result.target)
+        _show_target(console, result.target, result.objective)
     for job in inputs.jobs if result.target is None else ():
         console.print(f"{job.workload.name}: {units.significant(job.tokens / 1e12)} T tokens", style="bold")
     say(console, _limits(inputs))
@@ -39,20 +39,22 @@ def show_design(inputs: DesignInputs, result: DesignResult) -> None:
         say(console, note)
 
 
-def _show_target(console: Console, target: Mapping[str, Any]) -> None:
+def _show_target(console: Console, target: Mapping[str, Any], objective: Objective) -> None:
     """The pair that was chosen, the tokens, and the prices of sooner and better."""
     size, tokens = units.significant(target["parameters"] / 1e9), units.significant(target["tokens"] / 1e12)
     told = f"loss {target['loss']:g} with probability {target['confidence']:g} ({target['law']})"
     console.print(f"{told}: {target['model']}, {size} B parameters, {tokens} T tokens", style="bold")
-    say(console, f"{target['batch']:,} sequences a step, {target['steps']:,.0f} steps; days are those that suffice")
+    sure = "with that probability it is reached in the days below"
+    say(console, f"{target['batch']:,} sequences a step, {target['steps']:,.0f} steps; {sure}")
     if target["day_sooner_usd"] is not None:
-        say(console, f"one day sooner costs {units.significant(target['day_sooner_usd'] / 1e6)} M USD")
+        what = "purchase" if objective is Objective.time else "purchase written off and electricity"
+        say(console, f"one day sooner costs {units.dollars(target['day_sooner_usd'])} more of {what}")
     if target["hundredth_of_loss_s"] is None:
         say(console, "one hundredth of loss less is not reached by this model")
         return
     days = units.significant(target["hundredth_of_loss_s"] / SECONDS_A_DAY)
     usd = target["hundredth_of_loss_usd"]
-    money = "" if usd is None else f", {units.significant(usd / 1e6)} M USD of purchase and electricity"
+    money = "" if usd is None else f", {units.dollars(usd)} of purchase written off and electricity"
     say(console, f"one hundredth of loss less takes {days} days on this cluster{money}")
 
 
