@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from optimize.clusters.counts import cell_bounds as cell_bounds
     from optimize.clusters.counts import cells as cells
     from optimize.clusters.counts import most_accelerators as most_accelerators
+    from optimize.clusters.counts import priced_products as priced_products
     from optimize.clusters.counts import rows_of as rows_of
     from optimize.clusters.design import DesignResult as DesignResult
     from optimize.clusters.design import design as design

@@ -123,13 +123,13 @@ def _descend(progress: Progress, every: list[Cell], seed: int, told: Callable[[s
         round_to(progress, cell)
 
 
-def offer_evolved(progress: Progress, every: list[Cell], seed: int) -> None:
-    """Polish the first plans that evolution finds; the last ones too where none of them is any good, or where the
-    objective has a price: rows say less there of where the best plans are."""
+def offer_evolved(progress: Progress, every: list[Cell], seed: int, briefly: bool = False) -> None:
+    """Polish the first plans that evolution finds; the last ones too where none of them is any good, or, unless that is
+    done `briefly`, where the objective has a price: rows say less there of where the best plans are."""
     for found, evaluations in evolve(progress.problem, seed):
         progress.evaluations += evaluations
         _offer(progress, every, found, EVOLVED)
-        if progress.best is not None and progress.problem.fill:
+        if progress.best is not None and (briefly or progress.problem.fill):
             break
 
 

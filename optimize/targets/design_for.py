@@ -16,7 +16,17 @@ import numpy as np
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster, parameters
 from costmodel.measured import FITS, with_margin
-from optimize.clusters import Answer, Cell, DesignResult, Progress, cell_bounds, design, evolve, most_accelerators
+from optimize.clusters import (
+    Answer,
+    Cell,
+    DesignResult,
+    Progress,
+    cell_bounds,
+    design,
+    evolve,
+    most_accelerators,
+    priced_products,
+)
 from optimize.hardware import solve_plans
 from optimize.lattice import thinned
 from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, Problem, design_problem, failing
@@ -69,12 +79,13 @@ def _thinned(problem: Problem) -> Problem:
 def bound(problem: Problem) -> float:
     """Logarithm of the least value by the products alone, over all counts of accelerators.
 
-    Between two counts the products take no less than at the first with the accelerators of the second.
+    What they cost does not depend on the count. Between two counts they take no less than at the first with the
+    accelerators of the second.
     """
     most = max(1, most_accelerators(problem))
     counts = np.unique(np.geomspace(1, most, 64).astype(int)).tolist()
     own = cell_bounds([Cell(problem, count) for count in counts])
-    return float((own - np.log(np.append(counts[1:], most) / counts)).min())
+    return max(float((own - np.log(np.append(counts[1:], most) / counts)).min()), priced_products(problem))
 
 
 def _row(job: Job, log_bound: float, log_value: float) -> dict[str, Any]:

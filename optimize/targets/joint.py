@@ -66,7 +66,7 @@ def _evolve(known: list[Progress], products: Sequence[float], seed: int) -> None
 def _first_answers(known: list[Progress], products: Sequence[float], tried: list[int], seed: int) -> None:
     for i in tried:
         if products[i] < _least(known):
-            offer_evolved(known[i], cells(known[i].problem), seed)
+            offer_evolved(known[i], cells(known[i].problem), seed, briefly=_best(known) is not None)
 
 
 def _below_the_best(
