@@ -86,6 +86,8 @@ def notes(
         said.append(f"no cluster of any rates: {why_infeasible(problem, finished)}")
     elif search is not None and search.others:
         said.append(f"rates of any size: the bound is over {told_counts(search)}; there was no time for the others")
+    if problem.limits.carbon_g is not None and len(problem.jobs) > 1:
+        said.append("the bounds of several jobs are those without the limit of CO2, which the answers meet")
     if (search is not None and search.interrupted) or parts.interrupted:
         said.append("interrupted: the best so far")
     if parts.left_over or not parts.listed:
