@@ -77,8 +77,7 @@ def notes(
     parts: PartsProgress,
 ) -> tuple[str, ...]:
     """What the figures do not say."""
-    said = [f"plans with {', '.join(left_out)} only: all of them would be too many here"] if left_out else []
-    said.append("plans whose weights are shared by all data ranks or inside one domain (`plan` searches other shares)")
+    said = _left_out(problem, left_out)
     if problem.limits.rent:
         said.append("rates of any size have no rental price: real parts only")
     elif continuous is None:
@@ -86,8 +85,6 @@ def notes(
         said.append(f"no cluster of any rates: {why_infeasible(problem, finished)}")
     elif search is not None and search.others:
         said.append(f"rates of any size: the bound is over {told_counts(search)}; there was no time for the others")
-    if problem.limits.carbon_g is not None and len(problem.jobs) > 1:
-        said.append("the bounds of several jobs are those without the limit of CO2, which the answers meet")
     if (search is not None and search.interrupted) or parts.interrupted:
         said.append("interrupted: the best so far")
     if parts.left_over or not parts.listed:
@@ -97,6 +94,15 @@ def notes(
     for answer in (continuous, catalogue):
         said += missed(answer)
     return tuple(said)
+
+
+def _left_out(problem: Problem, names: tuple[str, ...]) -> list[str]:
+    """Which plans are not searched, and which limit the bounds leave out."""
+    said = [f"plans with {', '.join(names)} only: all of them would be too many here"] if names else []
+    said.append("plans whose weights are shared by all data ranks or inside one domain (`plan` searches other shares)")
+    if problem.limits.carbon_g is not None and len(problem.jobs) > 1:
+        said.append("the bounds of several jobs are those without the limit of CO2, which the answers meet")
+    return said
 
 
 def missed(answer: Answer | None) -> list[str]:

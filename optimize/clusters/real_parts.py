@@ -103,7 +103,7 @@ def search_parts(
     todo: list[Candidate] = []
     try:
         with until(end):
-            todo += sorted(_within_limits(parts), key=lambda part: _likely(parts, part))
+            todo += sorted(within_limits(parts), key=lambda part: _likely(parts, part))
             parts.candidates, parts.listed = len(todo), True
             while todo:
                 if todo[0].log_bound < parts.log_value:
@@ -131,7 +131,7 @@ def _usual_share(job: Job, part: Candidate) -> float:
     return USUAL_SHARE * min(1.0, tokens / USUAL_TOKENS)
 
 
-def _within_limits(parts: PartsProgress) -> list[Candidate]:
+def within_limits(parts: PartsProgress) -> list[Candidate]:
     """All clusters, networks and counts within the limits."""
     kept = []
     fails = parts.failures, parts.repair_s

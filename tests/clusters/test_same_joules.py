@@ -1,6 +1,7 @@
 """One physics of energy: what plans are compared by, what designs minimise and what `explain` tells are the same."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from costmodel.formulas.curves import hardware_of
 from costmodel.inputs.embedding import embed
 from costmodel.specs.curves import priced
 from costmodel.specs.loading import load_cluster, load_curves
+from optimize.clusters.real_parts import PartsProgress, search_parts, within_limits
 from optimize.hardware.model import HardwareModel
 from optimize.hardware.solving import stack
 from optimize.lattice.enumeration import lattice
@@ -27,6 +29,8 @@ from tests.support.builders import small_decoder
 MODEL = small_decoder(layers=4, batch=24)
 H100, TOKENS = load_cluster("h100", accelerators=16), 1e9
 KEYS = ("energy_j", "cost_usd", "carbon_g")
+FEW = {"schedule": "one_f_one_b", "context": 1, "zero_stage": 1, "microbatch": {1, 2}, "recompute": {"none", "full"}}
+FEW |= {"recompute_share": 1.0, "tensor": {1, 2}, "data_shard": None}
 
 
 def told(cluster, plan):
@@ -72,6 +76,30 @@ def test_the_best_plan_by_energy_is_that_of_all():
     expected = value(Chunk(whole, every), cost)[fits].min()
     for searched in (whole, in_order_of_bounds(whole)):
         np.testing.assert_allclose(exhaustive.search(searched, value, 1).top[0].value, expected, rtol=1e-12)
+
+
+def test_real_parts_within_a_limit_of_co2_are_those_of_brute_force():
+    """Every plan on every part that the search lists, each with what `explain` says it emits."""
+    job, limits, fixed = Job(workload=MODEL, tokens=TOKENS), Limits(accelerators=2), {**FEW, "precision": "bf16"}
+    every = []
+    listing = PartsProgress(jobs=(job,), limits=limits, objective=Objective.time, fixed=fixed)
+    for part in within_limits(listing):
+        whole = lattice(MODEL, part.cluster, {**fixed, "domain": part.domain}, every_shard=False)
+        steps = job.steps_on(part.cluster.accelerators, part.cluster.prices)
+        for i in range(len(whole)):
+            found = evaluate(MODEL, part.cluster, whole.plan(i), checked=False)
+            assert found.economics is not None
+            grams = found.economics.base.carbon_g
+            if grams is not None:  # all fit
+                every.append((float(found.step_s) * steps, float(grams) * job.steps))
+    fastest = min(every)
+    for share in (1.0, 0.9, 0.7):
+        most = fastest[1] * share
+        expected = min((seconds for seconds, grams in every if grams <= most * (1 + 1e-12)), default=math.inf)
+        asked = dataclasses.replace(limits, carbon_g=most * (1 + 1e-9))
+        found = search_parts((job,), asked, Objective.time, 60.0, fixed)
+        assert math.exp(found.log_value) == pytest.approx(expected, rel=1e-9)
+        assert found.log_bound == found.log_value
 
 
 @pytest.mark.parametrize("repair_s", [None, 3e5], ids=["shipped", "spares"])
