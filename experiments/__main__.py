@@ -62,12 +62,10 @@ def _list() -> int:
 
 def _run(name: str, fields: Sequence[str]) -> int:
     """The exit status of one experiment, whose results are in its folder."""
-    import tyro
     from rich.console import Console
 
     module = runner.find(name)
-    config = tyro.cli(module.Config, args=list(fields), prog=f"python -m experiments run {name}")
-    result = runner.run(name, config)
+    result = runner.run(name, **runner.asked(name, fields))
     console, folder = Console(), runner.RESULTS / name
     (folder / "index.html").write_bytes(pages.of_one(module, result, folder))
     for table in module.tables(result["results"]):

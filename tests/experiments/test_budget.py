@@ -141,7 +141,7 @@ def test_enough_bandwidth_is_where_the_step_begins_to_wait():
 
 def test_a_quick_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = _runner.run("budget_125m", budget_125m.Config(quick=True))
+    result = _runner.run("budget_125m", quick=True)
     model = result["results"]["models"]["gpt3-175b"]
     design, rows = model["design"], model["combinations"]
     assert len(rows) == 16

@@ -37,8 +37,8 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("codesign")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        config = codesign.Config(models=("llama3-8b",), seconds=90.0, draws=12, **SMALL)
-        return _runner.run("codesign", config)["results"], folder / "results" / "codesign"
+        config = {"models": ("llama3-8b",), "seconds": 90.0, "draws": 12, **SMALL}
+        return _runner.run("codesign", **config)["results"], folder / "results" / "codesign"
 
 
 def test_both_answers_keep_the_limits_and_carry_a_certificate(results):

@@ -53,20 +53,20 @@ def test_an_unknown_name_is_answered_with_the_nearest(capsys):
 
 def test_results_are_replaced_only_when_an_experiment_has_finished(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(speed, "run", lambda config, folder, say: {"answer": config.seed})
-    _runner.run("speed", speed.Config(seed=1))
+    monkeypatch.setattr(speed, "run", lambda folder, say, *, seed: {"answer": seed})
+    _runner.run("speed", seed=1)
 
-    def fail(config, folder, say):
+    def fail(folder, say, *, seed):
         (folder / "half.csv").write_text("1")
         raise OSError("disk full")
 
     monkeypatch.setattr(speed, "run", fail)
     with pytest.raises(OSError, match="disk full"):
-        _runner.run("speed", speed.Config(seed=2))
+        _runner.run("speed", seed=2)
     assert json.loads(Path("results/speed/result.json").read_text())["results"] == {"answer": 1}
     assert [path.name for path in Path("results").iterdir()] == ["speed"]
-    monkeypatch.setattr(speed, "run", lambda config, folder, say: {"answer": config.seed})
-    _runner.run("speed", speed.Config(seed=3))
+    monkeypatch.setattr(speed, "run", lambda folder, say, *, seed: {"answer": seed})
+    _runner.run("speed", seed=3)
     assert json.loads(Path("results/speed/result.json").read_text())["results"] == {"answer": 3}
     assert [path.name for path in Path("results").iterdir()] == ["speed"]
 
