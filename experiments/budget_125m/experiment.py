@@ -49,8 +49,8 @@ def run(
     rate = second_memory_gb_per_s * 1e9
     chip = dataclasses.replace(template.accelerator, second_memory_bytes_per_s=rate)
     template = dataclasses.replace(template, accelerator=chip, prices=None)
-    choices = [Choice(factor * budget_usd) for factor in (1.0, 1 - change, 1 + change)]
-    choices += [Choice(budget_usd, sizes) for sizes in COMBINATIONS]
+    choices: list[Choice] = [(factor * budget_usd, None) for factor in (1.0, 1 - change, 1 + change)]
+    choices += [(budget_usd, sizes) for sizes in COMBINATIONS]
     first, least = (1, 4096) if quick else (None, least_accelerators)
     asked = {name: (MODELS[name][:first], template, choices, least) for name in list(MODELS)[:first]}
     models = side_by_side(_model, asked, "every plan of every cluster size", say)
@@ -73,7 +73,7 @@ def _model(
     started, evaluated, answered = time.perf_counter(), 0, []
     for batch in batches:
         workload = load_workload(name, batch=batch)
-        counts = cluster_sizes(workload, max(choice.budget_usd for choice in choices), least)
+        counts = cluster_sizes(workload, max(budget_usd for budget_usd, _ in choices), least)
         plans, tried = search(workload, template, counts, choices, say)
         evaluated += tried
         answered.append([answers.best(workload, template, plans, choice) for choice in choices])

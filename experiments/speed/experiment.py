@@ -69,7 +69,7 @@ def run(
     say("memory")
     plans = min(plans, QUICK_PLANS) if quick else plans
     results["memory"] = processes.measure("many_plans", on, plans=plans, seed=seed)
-    results["bars"] = [{**bar._asdict(), "passed": bar.passed} for bar in bars.bars(results)]
+    results["bars"] = bars.bars(results)
     figures.draw(results, folder)
     write_table(("what", "plans", "per_s"), _throughput_rows(results), folder / "throughput.csv")
     return results

@@ -180,9 +180,9 @@ def test_the_best_of_each_part_is_summed():
 
 
 def test_a_bar_is_passed_failed_or_not_measured():
-    assert bars.Bar("fast", 5.0, 4.0, True, "x").passed is True
-    assert bars.Bar("slow", 5.0, 4.0, False, "x").passed is False
-    assert bars.Bar("missing", None, 4.0, False, "x").passed is None
+    assert bars.bar("fast", 5.0, 4.0, True, "x")["passed"] is True
+    assert bars.bar("slow", 5.0, 4.0, False, "x")["passed"] is False
+    assert bars.bar("missing", None, 4.0, False, "x")["passed"] is None
 
 
 def test_a_failed_measuring_process_is_reported():

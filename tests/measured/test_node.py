@@ -87,7 +87,7 @@ def _of_a_machine() -> list[Measured]:
     for each in seen:
         one = observation(each)
         assert one is not None
-        made.append(dataclasses.replace(each, seconds=one.predicted_s(cluster, stack)))
+        made.append(dataclasses.replace(each, seconds=one(cluster, stack)))
     return [*_direct(), *made]
 
 
