@@ -44,28 +44,20 @@ _INSIDE = {
 }  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class NodeFit:
-    """The cluster, and how well its constants repeat each measurement: log of predicted over measured."""
+def fit_node(measured: Sequence[Measured], node: Node) -> tuple[Cluster, np.ndarray]:
+    """The cluster of this node with a stack fitted to what was measured on it.
 
-    cluster: Cluster
-    labels: tuple[str, ...]
-    log_errors: np.ndarray
-
-
-def fit_node(measured: Sequence[Measured], node: Node) -> NodeFit:
-    """The cluster of this node with a stack fitted to what was measured on it."""
+    And how well its constants repeat each measurement, collectives last: log of predicted over measured.
+    """
     cluster = _unfitted(measured, node)
     seen = [(each, seen) for each in _telling(measured) if (seen := observation(each)) is not None]
     stack = _fitted(seen, cluster)
     errors = [float(np.log(predicted_s(cluster, stack) / each.seconds)) for each, predicted_s in seen]
-    labels = [f"{each.kind} {each.op} {' '.join(f'{n}{v}' for n, v in each.sizes)}" for each, _ in seen]
     calls = _calls(measured)
     if calls:
         stack = fit_collectives(calls, dataclasses.replace(cluster, stack=stack))
         errors += [float(x) for x in log_errors(calls, cluster, stack)]
-        labels += [f"{row.op} of {row.payload_bytes:.0f} bytes over {row.ranks}" for row in calls]
-    return NodeFit(cluster=dataclasses.replace(cluster, stack=stack), labels=tuple(labels), log_errors=np.array(errors))
+    return dataclasses.replace(cluster, stack=stack), np.array(errors)
 
 
 def _telling(measured: Sequence[Measured]) -> list[Measured]:
