@@ -1,4 +1,4 @@
-"""Checks of single values, and of tables of them. Used by `specs.py` and by the rules of plans."""
+"""Checks of single values, and of tables of them: for all that is read from files, and for the rules of plans."""
 
 import dataclasses
 import math

@@ -31,7 +31,7 @@ THOROUGH = {
     "roles": ("value", "gradient by plan", "gradient by plan and hardware"),
     "links": (64, 160),
 }
-"""What `evaluators.bench` times, quickly or not."""
+"""What `evaluators.Bench` times, quickly or not."""
 
 
 def run(
