@@ -6,6 +6,7 @@ from typing import Any
 
 from costmodel.specs import SpecError
 from experiments import everything, pages, runner
+from optimize.report import columns_for
 
 USAGE = """usage: python -m experiments COMMAND
 
@@ -84,9 +85,10 @@ def _fitting(table: Any, console: Any) -> Any:
 
     if not isinstance(table, Table):
         return table
-    left_out: list[str] = []
-    while len(table.columns) > 2 and sum(_width(column, console) for column in table.columns) > console.width:
-        left_out.insert(0, str(table.columns.pop().header))
+    wide = [_width(column, console) for column in table.columns]
+    kept = len(columns_for(wide, console.width, reversed(range(2, len(wide)))))
+    left_out = [str(column.header) for column in table.columns[kept:]]
+    del table.columns[kept:]
     if left_out:
         table.caption, table.caption_justify = f"too wide for this screen: {', '.join(left_out)}", "left"
     return table

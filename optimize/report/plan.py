@@ -105,7 +105,8 @@ def _table(result: PlanResult, width: int) -> Table:
     names = ["", f"step {unit}", "MFU %", "GiB", "gap %", "t,c,p,d", *(["experts"] if experts else []), "mb"]
     names += ["schedule", "ZeRO", "recompute", "where time goes"]
     rows = [_row(number, ranked, factor, experts) for number, ranked in enumerate(result.plans, 1)]
-    kept = columns_for(names, rows, width, ("where time goes", "gap %", "mb", "recompute", "GiB"))
+    wide = [max(map(len, column)) + 1 for column in zip(names, *rows, strict=True)]
+    kept = columns_for(wide, width, map(names.index, ("where time goes", "gap %", "mb", "recompute", "GiB")))
     table = new_table(*(names[i] for i in kept))
     table.padding = (0, 1, 0, 0)
     for column, i in zip(table.columns, kept, strict=True):
