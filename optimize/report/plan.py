@@ -42,7 +42,10 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
         console.print()
         console.print("the best plans of other shapes, and what would make each of them win", style="bold")
     for each in result.runner_ups:
-        wins = "no one change of the machine up to 4 times either way" if each.wins_with is None else each.wins_with
+        wins = "no one change of the machine up to 4 times either way"
+        if each.wins_with is not None:
+            parameter, factor = each.wins_with
+            wins = f"{factor:.2f} times the {parameter.words}"
         plan = units.shorten_runs(str(each.plan))
         say(console, f"  {units.percent(each.behind)} behind: {plan}; wins with {wins}")
     _show_elasticities(result, console)
