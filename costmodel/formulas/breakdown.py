@@ -51,6 +51,7 @@ class Breakdown(Shown):
 
     @property
     def step_s(self) -> Scalar:
+        """Seconds of a step: what all terms expose."""
         return total(term.exposed_s for term in self.terms)
 
     @property
@@ -61,6 +62,7 @@ class Breakdown(Shown):
 
     @property
     def tokens_per_s(self) -> Scalar:
+        """Tokens a second, of the whole cluster."""
         return self.tokens / self.step_s
 
     @property

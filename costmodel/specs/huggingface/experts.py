@@ -9,6 +9,7 @@ from costmodel.specs.huggingface.keys import Job, Values, check_heads, chunked, 
 
 
 def read_mixtral(values: Values, job: Job) -> Workload:
+    """Mixtral: a decoder whose feed-forwards are experts in every layer."""
     check_heads(values, job.where)
     return _routed(
         values,

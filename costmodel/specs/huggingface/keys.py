@@ -16,6 +16,7 @@ def absent(check: Check, default: Any) -> Check:
 
 
 def nullable(check: Check) -> Check:
+    """The same, or null."""
     return Check(f"{check.expected}, or null", check.accepts, keep=check.keep, optional=True)
 
 
@@ -122,10 +123,12 @@ class Reader:
 
 
 def missing(where: str, field: str) -> str:
+    """The message about a size that must be given beside the file."""
     return f"{where}: `{field}` is missing; expected {COUNT.expected} beside the config.json, which does not hold it"
 
 
 def check_divides(values: Values, heads: str, width: str, where: str) -> None:
+    """Raise unless the number of heads divides the width."""
     if values[width] % values[heads]:
         fail(where, heads, values[heads], f"a divisor of `{width}` ({values[width]})")
 

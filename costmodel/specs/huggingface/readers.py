@@ -72,6 +72,7 @@ def read_nemotron(values: Values, job: Job) -> Workload:
 
 
 def read_gpt2(values: Values, job: Job) -> Workload:
+    """GPT-2: learned positions, layer norms, biases everywhere."""
     check_divides(values, "n_head", "n_embd", job.where)
     return decoder(
         layers=values["n_layer"],
@@ -111,6 +112,7 @@ def read_neox(values: Values, job: Job) -> Workload:
 
 
 def read_bert(values: Values, job: Job) -> Workload:
+    """BERT: an encoder under the head of masked tokens."""
     check_divides(values, "num_attention_heads", "hidden_size", job.where)
     return encoder(
         layers=values["num_hidden_layers"],
