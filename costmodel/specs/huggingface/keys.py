@@ -122,6 +122,18 @@ class Reader:
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)  # another name of a key, to the key
 
 
+def usual(values: Values, job: Job) -> dict[str, Any]:
+    """What most families call alike, as builders take it."""
+    return {
+        "layers": values["num_hidden_layers"],
+        "hidden": values["hidden_size"],
+        "heads": values["num_attention_heads"],
+        "vocabulary": values["vocab_size"],
+        "batch": job.batch,
+        "tied": values["tie_word_embeddings"],
+    }
+
+
 def missing(where: str, field: str) -> str:
     """The message about a size that must be given beside the file."""
     return f"{where}: `{field}` is missing; expected {COUNT.expected} beside the config.json, which does not hold it"
