@@ -53,14 +53,14 @@ def convex(points: tuple[tuple[int, float], ...], proportional: bool) -> Curve:
     log_gib, log_usd = np.array(hull).T
     least_gib, most_gib, least_usd = np.exp(log_gib[0]), np.exp(log_gib[-1]), np.exp(log_usd[0])
 
-    def usd(size_bytes: np.ndarray) -> np.ndarray:
+    def price(size_bytes: np.ndarray) -> np.ndarray:
         gib = np.asarray(size_bytes, float) / GIB
         inside = np.exp(np.interp(np.log(np.maximum(gib, 1e-12)), log_gib, log_usd))
         if proportional:
             inside = np.where(gib < least_gib, least_usd * gib / least_gib, inside)
         return np.where(gib > most_gib * (1 + 1e-9), np.inf, inside)
 
-    return usd
+    return price
 
 
 def _turns_down(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:

@@ -30,13 +30,13 @@ SLOW = ("first JAX value", "first JAX gradient")
 def starts(out: str) -> dict[str, Sequence[str]]:
     """Arguments of every process by name; one called `..., cached` finds a filled compilation cache. `out` is a
     directory for figures."""
-    commands = {
+    commands: dict[str, Sequence[str]] = {
         "python": ["-c", "pass"],
         "import numpy": ["-c", "import numpy"],
         "import costmodel": ["-c", "import costmodel; costmodel.evaluate"],
         "import jax": ["-c", "import jax"],
     }
-    repeated = {name: ["-c", _FIRST_JAX.format(role=name.split()[-1])] for name in SLOW}
+    repeated: dict[str, Sequence[str]] = {name: ["-c", _FIRST_JAX.format(role=name.split()[-1])] for name in SLOW}
     if importlib.util.find_spec("optimize") and importlib.util.find_spec("optimize.cli"):
         repeated |= {"explain": _EXPLAIN, "explain --out": [*_EXPLAIN, "--out", out]}
     for name, arguments in repeated.items():
