@@ -21,6 +21,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from costmodel import Exact, Plan, load_cluster, load_workload, parts
 from costmodel.evaluators import prepare
 from costmodel.formulas import StageKind, StageMemory, peak
@@ -127,11 +129,11 @@ def _scripted(op: Op) -> tuple[Op, ...]:
     return (dataclasses.replace(op, saved=tuple(copies)),)
 
 
-def in_tensors(stage: StageMemory, outputs_bytes: float) -> float:
+def in_tensors(stage: StageMemory, outputs_bytes: Any = 0.0) -> Any:
     """Bytes in tensors at a stage's peak; it holds `outputs_bytes` of the microbatches in flight besides."""
     held = stage.weights_bytes + stage.gradients_bytes + stage.optimizer_bytes
-    passing = stage.activations_bytes + outputs_bytes + max(stage.logits_bytes, stage.recompute_bytes)
-    return held + max(passing, stage.update_bytes)
+    passing = stage.activations_bytes + outputs_bytes + np.maximum(stage.logits_bytes, stage.recompute_bytes)
+    return held + np.maximum(passing, stage.update_bytes)
 
 
 def embeddings() -> Iterator[dict[str, Any]]:
