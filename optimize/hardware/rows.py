@@ -102,16 +102,18 @@ def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chos
     step_s = least_step_s(stages_s, p, m, both_ways, SUBGRADIENT)
     step_s = SUBGRADIENT.maximum(step_s, stages_s[0] * (m + rows.fill)) + stack.step_s
     nothing = np.zeros(len(p))
-    at = Tangents(*_logarithms(step_s), rows.y, nothing, nothing)
+    at = Tangents(*logarithms(step_s), rows.y, nothing, nothing)
     if problem.loads is None:
         return at
-    log_drawn, drawn_slopes = _logarithms(problem.loads[0] * step_s + (m / p) * drawn_s[0])
+    log_drawn, drawn_slopes = logarithms(problem.loads[0] * step_s + (m / p) * drawn_s[0])
     return at._replace(log_drawn=log_drawn, drawn_slopes=drawn_slopes)
 
 
-def _logarithms(seconds: Dual) -> tuple[np.ndarray, np.ndarray]:
-    slopes = [np.broadcast_to(seconds.parts.get(name, 0.0) / seconds.value, len(seconds.value)) for name in RATES]
-    return np.log(seconds.value), np.stack(slopes, -1)
+def logarithms(seconds: Dual, shape: tuple[int, ...] | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Of seconds, with their slopes by those of the rates, flattened from `shape`."""
+    shape = np.shape(seconds.value) if shape is None else shape
+    slopes = [np.broadcast_to(seconds.parts.get(name, 0.0) / seconds.value, shape).ravel() for name in RATES]
+    return np.log(np.broadcast_to(seconds.value, shape)).ravel(), np.stack(slopes, -1)
 
 
 def _taken(part: Any, which: np.ndarray) -> Dual:

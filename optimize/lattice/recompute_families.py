@@ -68,13 +68,18 @@ class Families:
         """The fastest that each family can be: nothing recomputed."""
         return dataclasses.replace(self.lattice.points(first, dtype), recompute=RECOMPUTES["none"])
 
-    def of_any_schedule(self, rows: np.ndarray) -> np.ndarray:
-        """The first plan of each run of families of some rows that differ in the schedule alone."""
+    def of_any_schedule(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first plan of each run of families of some rows that differ in the schedule alone, and the place in
+        `rows` of each one's row."""
         count = self._members[rows]
         runs = self._inner[rows] // count
         place = np.repeat(np.arange(len(rows)), runs)
         number = np.arange(runs.sum()) - np.repeat(np.cumsum(runs) - runs, runs)
-        return (self.lattice.ends[rows] - self._sizes[rows])[place] + number * count[place]
+        return (self.lattice.ends[rows] - self._sizes[rows])[place] + number * count[place], place
+
+    def schedules(self, first: np.ndarray) -> np.ndarray:
+        """Of how many schedules the plans are that differ in that alone."""
+        return self.lattice.axes[0].count[np.searchsorted(self.lattice.ends, first, side="right")]
 
     def of_every_schedule(self, first: np.ndarray) -> np.ndarray:
         """The first plans of the families of such runs."""
@@ -82,6 +87,19 @@ class Families:
         times = self.lattice.axes[0].count[row]
         number = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
         return np.repeat(first, times) + number * np.repeat(self._inner[row], times)
+
+    def by_recompute(self, first: np.ndarray) -> tuple[np.ndarray, Any]:
+        """The members of families by mode of recompute, -1 where one has no such, and rows of what each recomputes."""
+        axis, row = self.lattice.axes[-1], np.searchsorted(self.lattice.ends, first, side="right")
+        count = axis.count[row]
+        place = np.arange(count.max(initial=0))[:, None]
+        entry = axis.offset[row] + np.minimum(place, count - 1)
+        return np.where(place < count, first + place, -1), axis.fields(entry, np.float64)["recompute"]
+
+    def recompute_of(self, plans: np.ndarray) -> Any:
+        """Rows of what plans recompute."""
+        _, entries = self.lattice.select(plans)
+        return self.lattice.axes[-1].fields(entries[-1], np.float64)["recompute"]
 
     @property
     def _inner(self) -> np.ndarray:
