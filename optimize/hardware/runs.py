@@ -21,7 +21,6 @@ from costmodel.formulas import (
     counts,
     drawn_s,
     hardware_of,
-    memory,
     redone_s,
     timing,
     with_hardware,
@@ -30,7 +29,7 @@ from costmodel.formulas import (
 from costmodel.inputs import SCHEDULES, PlanPoint, RecomputeRow
 from optimize.hardware.rows import logarithms
 from optimize.lattice import Families, least_fill
-from optimize.plans import leanest, least_step_s, may_go_both_ways
+from optimize.plans import lean_bytes, least_step_s, may_go_both_ways
 from optimize.question import RATES, Problem, Tangents
 
 _EXACT = Exact(np)
@@ -53,7 +52,7 @@ def tangents_of_runs(
     point = dataclasses.replace(point, accelerators=accelerators, schedule=plain, virtual_stages=1.0)
     counted = counts(problem.job.floats, point, _EXACT)
     shape = np.broadcast_shapes(np.shape(recompute.redo_core), y.shape[:1])
-    need = _least_bytes(problem, counted, dataclasses.replace(point, recompute=recompute))
+    need = lean_bytes(problem.job.floats, problem.machine.stack, point, (recompute,))
     seconds = _seconds(problem, counted, point, recompute, y, fill)
     pairs = [column for each in seconds for column in logarithms(each, shape)]
     need = np.broadcast_to(need, shape).ravel()
@@ -61,22 +60,12 @@ def tangents_of_runs(
     return Tangents(pairs[0], pairs[1], where, need, need, *pairs[2:])
 
 
-def _least_bytes(problem: Problem, counted: Any, point: PlanPoint) -> Any:
-    """Under the leanest schedule."""
-    least = np.array(np.inf)
-    for held in leanest(point, counted.microbatches):
-        least = np.minimum(least, memory(counted, held, problem.machine.stack, _EXACT).needed_bytes)
-    return (1.0 - 1e-9) * least
-
-
 def _seconds(
     problem: Problem, counted: Any, point: PlanPoint, recompute: RecomputeRow, y: np.ndarray, fill: np.ndarray
 ) -> tuple[Dual, ...]:
     """Of a step under any schedule; where the objective is paid for busy units, also those at the usual power."""
     sem, m, loads = SUBGRADIENT, counted.microbatches, problem.loads
-    rates: dict[str, Any] = {
-        name: Dual(rate, {name: rate}) for name, rate in zip(RATES, np.exp(y).T, strict=True)
-    }
+    rates: dict[str, Any] = {name: Dual(rate, {name: rate}) for name, rate in zip(RATES, np.exp(y).T, strict=True)}
     machine = with_hardware(problem.machine, dataclasses.replace(hardware_of(problem.machine), **rates))
     both_ways = may_go_both_ways(list(SCHEDULES.values()), point.pipeline, m)
     expert = np.maximum(point.overlap.expert, both_ways)
