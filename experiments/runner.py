@@ -65,8 +65,6 @@ def progress() -> Say:
 
 def settings(module: ModuleType) -> dict[str, inspect.Parameter]:
     """What its `run` takes by keyword alone."""
-    if hasattr(module, "Config"):
-        return dict(inspect.signature(module.Config).parameters)
     return {name: own for name, own in inspect.signature(module.run).parameters.items() if own.kind is own.KEYWORD_ONLY}
 
 
@@ -75,9 +73,6 @@ def asked(name: str, words: Sequence[str]) -> dict[str, Any]:
     import tyro
 
     module = find(name)
-    told: dict[str, Any] = {"prog": f"python -m experiments run {name}", "args": list(words)}
-    if hasattr(module, "Config"):
-        return vars(tyro.cli(module.Config, **told))
 
     def collected(**given: Any) -> dict[str, Any]:
         return given
@@ -86,7 +81,8 @@ def asked(name: str, words: Sequence[str]) -> dict[str, Any]:
     collected.__signature__ = inspect.Signature(list(own.values()))  # pyright: ignore[reportFunctionMemberAccess]
     collected.__annotations__ = {setting: parameter.annotation for setting, parameter in own.items()}
     collected.__doc__ = module.run.__doc__
-    return tyro.cli(collected, description=f"Settings of the `{name}` experiment.", **told)
+    told = f"Settings of the `{name}` experiment."
+    return tyro.cli(collected, prog=f"python -m experiments run {name}", description=told, args=list(words))
 
 
 def run(name: str, **given: Any) -> dict[str, Any]:
@@ -98,10 +94,7 @@ def run(name: str, **given: Any) -> dict[str, Any]:
     RESULTS.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=RESULTS))
     try:
-        if hasattr(module, "Config"):
-            results = module.run(module.Config(**given), folder, say)
-        else:
-            results = module.run(folder, say, **given)
+        results = module.run(folder, say, **given)
         made = {
             "experiment": name,
             "question": question(module),

@@ -22,7 +22,6 @@ from costmodel.convergence import (
 )
 from costmodel.convergence import laboratory as lab
 from costmodel.convergence import subnetworks as ist
-from tests.oracles.subnetworks import scaled_error
 
 N, D, KEPT, SEEDS = 4, 12, 3, 100
 EXACT = Exact(np)
@@ -103,7 +102,7 @@ def test_scaled_subnetworks_take_the_rounds_that_are_predicted():
     for seed in range(10):
         problem, start = random_quadratic(seed, 8, 8), 3 * np.ones(8)
         first = ((start - optimum(problem)) ** 2).sum()
-        curve = np.array([scaled_error(problem, start, 0.2, float(k)) for k in range(41)]) / first
+        curve = np.array([ist.scaled_error(problem, start, 0.2, float(k)) for k in range(41)]) / first
         draws = lab.sketches("permutation", 40, 400, 8, 8, 1)
         models = lab.play(lab.scaled_subnetworks, problem, (np.repeat(start[None], 400, 0),), draws, 0.2)
         played = lab.errors(problem, models).mean(-1)

@@ -27,8 +27,6 @@ def _without_figures(module, asked, folder):
     with pytest.MonkeyPatch.context() as patch:
         figures = importlib.import_module(module.__name__.replace(".experiment", ".figures"))
         patch.setattr(figures, "draw", lambda *_: None)
-        if hasattr(module, "Config"):
-            return module.run(module.Config(**asked), folder, lambda _: None)
         return module.run(folder, lambda _: None, **asked)
 
 
