@@ -28,17 +28,21 @@ def _seconds(counted: OpCounts, machine: Cluster, point: PlanPoint, loads: Loads
     return timed(counted, point, machine, loads, sem)
 
 
+def _floats(workload: Workload) -> Workload:
+    """As floats, unless it is so already: it is asked for hundreds of times of one."""
+    return workload if isinstance(workload.batch, float) else as_floats(workload)
+
+
 def _with_rates(template: Cluster, rates: Any) -> Cluster:
     return with_hardware(template, dataclasses.replace(hardware_of(template), **dict(zip(RATES, rates, strict=True))))
 
 
-def peaks_of(workload: Workload, machine: Cluster, points: PlanPoint, plans: int) -> np.ndarray:
-    """Bytes of HBM that each plan needs."""
-    return _peaks(counts(as_floats(workload), points, _EXACT), machine, points, plans)
-
-
-def _peaks(counted: OpCounts, machine: Cluster, points: PlanPoint, plans: int) -> np.ndarray:
-    return np.broadcast_to(memory(counted, points, machine.stack, _EXACT).needed_bytes, plans)
+def _peaks(
+    workload: Workload, counted: OpCounts, machine: Cluster, points: PlanPoint, plans: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes of HBM of each plan, from what is counted, and with everything recomputed, if that is less."""
+    peak = np.broadcast_to(memory(counted, points, machine.stack, _EXACT).needed_bytes, plans)
+    return peak, np.minimum(peak, bytes_of(workload, machine, dataclasses.replace(points, recompute=_FULL), plans))
 
 
 def tangents_of(
@@ -51,7 +55,7 @@ def tangents_of(
 ) -> Tangents:
     """Tangents of one step of few plans, in float64 by dual numbers. `peak_bytes`: where they are known."""
     at: dict[str, Any] = dict(zip(RATES, np.exp(y).T, strict=True))
-    workload = as_floats(workload)
+    workload = _floats(workload)
     counted = counts(workload, points, _EXACT)
 
     def seconds(rates: dict[str, Any]) -> tuple[Any, ...]:
@@ -64,24 +68,25 @@ def tangents_of(
     drawn = [column for pair in found[1:] for column in pair]
     if peak_bytes is not None:
         return Tangents(*found[0], y, peak_bytes, peak_bytes, *drawn)
-    peak = _peaks(counted, machine, points, len(y))
-    return Tangents(*found[0], y, peak, np.minimum(peak, _recomputed(workload, machine, points, len(y))), *drawn)
+    peak, least = _peaks(workload, counted, machine, points, len(y))
+    return Tangents(*found[0], y, peak, least, *drawn)
 
 
-def _recomputed(workload: Workload, machine: Cluster, points: PlanPoint, plans: int) -> np.ndarray:
-    """The same with everything recomputed."""
-    return peaks_of(workload, machine, dataclasses.replace(points, recompute=_FULL), plans)
+def bytes_of(workload: Workload, machine: Cluster, points: PlanPoint, plans: int) -> np.ndarray:
+    """What each plan needs of HBM."""
+    counted = counts(_floats(workload), points, _EXACT)
+    return np.broadcast_to(memory(counted, points, machine.stack, _EXACT).needed_bytes, plans)
 
 
 def values_of(workload: Workload, machine: Cluster, points: PlanPoint, plans: int, loads: Loads = None) -> Tangents:
     """One step of each plan on one cluster, in float64 and without slopes: nothing is compiled or differentiated."""
-    workload, machine = as_floats(workload), as_floats(machine)
+    workload, machine = _floats(workload), as_floats(machine)
     counted = counts(workload, points, _EXACT)
     logs = [
         np.log(np.broadcast_to(np.asarray(seconds, float), plans))
         for seconds in _seconds(counted, machine, points, loads, _EXACT)
     ]
-    peak, nothing = _peaks(counted, machine, points, plans), np.zeros((plans, 0))
-    least = np.minimum(peak, _recomputed(workload, machine, points, plans))
+    peak, least = _peaks(workload, counted, machine, points, plans)
+    nothing = np.zeros((plans, 0))
     at = Tangents(logs[0], nothing, nothing, peak, least)
     return at if loads is None else at._replace(log_drawn=logs[1])

@@ -124,7 +124,7 @@ class Problem:
         """The largest memory of one accelerator that is offered."""
         return self.range_of("hbm_bytes")[1]
 
-    @property
+    @functools.cached_property
     def loads(self) -> tuple[float, float, float, float] | None:
         """What busy units draw (`Prices.loads`), where the objective or a limit reads it."""
         prices, limits = self.template.prices, self.limits
