@@ -83,7 +83,7 @@ def fast_families(
     families, limit_of = Families(lattice), np.full(len(lattice.ends), np.inf)
     limit_of[rows] = limits * (1 + MARGIN)
     products_s = flop_bound_s(lattice) if value.loads is not None and len(rows) else 0.0
-    first = families.of_any_schedule(rows)
+    first, _ = families.of_any_schedule(rows)
     if np.isfinite(limits).any():
         least = value.least(_without_schedule_s(lattice, first), products_s)
         first = first[least <= _of_plans(limit_of, lattice, first)]
