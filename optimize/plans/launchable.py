@@ -81,8 +81,9 @@ def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Know
     `known` holds what was evaluated.
     """
     found = dict[str, Found | None]()
-    for name in parts:
-        found[name] = _best_of(name, parts[name], value, math.inf, known, LOOK)
+    for name, part in ((name, part) for name, own in parts.items() for part in own):
+        best = found.get(name)
+        found[name] = _best_of(name, [part], value, best[0] if best else math.inf, known, LOOK) or best
         yield _of_each(found, parts)
     for name in sorted(parts, key=lambda name: len(parts[name])):
         reached = min((best[0] for best in found.values() if best is not None), default=math.inf)
