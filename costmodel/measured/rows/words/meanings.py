@@ -63,6 +63,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "no fp32|float32|32_bit? master*",
         "without fp32|float32|32_bit? master*",
     ),
+    # K: torchao's float8 with `enable_fsdp_float8_all_gather`, as torchtitan's documents run it
+    "gathers_8bit": ("float8", "fp8|float8|8_bit all_gather*|param*_gather|weight_gather"),
     "graphs": ("cuda|hip|gpu|device graph*", "graph* capture*", "captur* graph*|step*|iteration*", "cudagraph*"),
     "whole_graph": (
         "full*|entire* captur* iteration|step",
@@ -196,7 +198,9 @@ GRADIENTS = (
 ATTENTIONS = (
     ("fa|flash|flash_attention|flash_attn v? 3", "flash_3"), ("fa|flash|flash_attention|flash_attn v? 4", "flash_3"),
     ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
-    ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"), ("triton", "flash_2"),
+    # C: llm-foundry's rows, whose settings name Triton's FlashAttention; Dao 2023 (FlashAttention-2), figure 4
+    ("triton", "flash_1"),
+    ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"),
     ("flex attention|attn", "flash_2"), ("scaled dot product attention", "flash_2"), ("xformers", "flash_2"),
     ("fa|flash|flash_attention|flash_attn v? 1", "flash_1"),
     ("te", "flash_3"), ("transformer engine", "flash_3"),
