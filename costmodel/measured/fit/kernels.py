@@ -89,7 +89,10 @@ def _kernel(row: Mapping[str, str]) -> Kernel | None:
 
 
 def _observed(
-    row: Mapping[str, str], chip: Accelerator, group: Group, attention_op: str = r"FA2 fwd\+bwd causal|FA3 fwd causal|in-step fwd\+bwd"
+    row: Mapping[str, str],
+    chip: Accelerator,
+    group: Group,
+    attention_op: str = r"FA2 fwd\+bwd causal|FA3 fwd causal|in-step fwd\+bwd",
 ) -> Kernel | None:
     value = lenient(row, "value")
     if value is None:
