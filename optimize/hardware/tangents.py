@@ -179,7 +179,7 @@ def aggregated(
 ) -> tuple[Tangents, tuple[np.ndarray, np.ndarray]]:
     """The mean of two tangents of each plan whose bound is highest: a tangent too, and the way over kinks.
 
-    The bound is concave in the share of the second: a golden section finds it.
+    The bound is concave in the share of the second: a golden section finds it, one new share a step.
     """
     moved = second.log_value + (second.slopes * (first.y - second.y)).sum(-1)  # the second's value at the first's place
 
@@ -190,10 +190,15 @@ def aggregated(
         return first._replace(log_value=value, slopes=slopes, share=weight)
 
     low, high = np.zeros(len(moved)), np.ones(len(moved))
+    lower, upper = low + 0.381966, low + 0.618034
+    below, above = (bound(mixed(share))[0] for share in (lower, upper))
     for _ in range(MIXED):
-        shares = low + 0.381966 * (high - low), low + 0.618034 * (high - low)
-        below, above = (bound(mixed(share))[0] for share in shares)
-        low, high = np.where(below < above, shares[0], low), np.where(below < above, high, shares[1])
+        right = below < above
+        low, high = np.where(right, lower, low), np.where(right, high, upper)
+        share = np.where(right, low + 0.618034 * (high - low), low + 0.381966 * (high - low))
+        value = bound(mixed(share))[0]
+        lower, upper = np.where(right, upper, share), np.where(right, share, lower)
+        below, above = np.where(right, above, value), np.where(right, value, below)
     mean = mixed(0.5 * (low + high))
     return mean, bound(mean)
 

@@ -101,8 +101,14 @@ class Finder:
         self.looked[count] = np.inf
         if any(each is None for each in sets):
             return
-        shared = Shared(self.problem, count, [each for each in sets if each is not None])
-        spread = y + 0.5 * self.generator.standard_normal((born, len(y)))
+        self.among(count, [each for each in sets if each is not None], some, generations, born)
+
+    def among(
+        self, count: int, sets: Sequence[PlanSet], some: np.ndarray, generations: int = 7, born: int = 28
+    ) -> None:
+        """Search the hardware of one count over sets of plans, from some rates; offer what is best."""
+        shared, some = Shared(self.problem, count, sets), np.atleast_2d(some)
+        spread = some[0] + 0.5 * self.generator.standard_normal((born, some.shape[1]))
         at = np.clip(np.concatenate([some, spread]), *self.problem.ends)
         levels = self.generator.choice(LEVELS, len(at)) * self.problem.most_hbm_bytes
         self._take(shared, shared.evolve(shared.value(at, np.log(levels)), self.generator, generations, born, 0.35))

@@ -10,21 +10,21 @@ own, with more tangents where the least box lies.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel.inputs import Plan, embed
+from optimize.clusters.mixes.answers import Finder
 from optimize.clusters.mixes.boxes import AT_ONCE, Boxes, Planes, bounded, halves, joined, whole
-from optimize.clusters.mixes.job_plans import JobRows, PlanSet, plan_set, rows_of_job, worth
+from optimize.clusters.mixes.job_plans import JobRows, PlanSet, plan_set, rows_of_job
 from optimize.clusters.mixes.pools import STUCK, Part, Pool
-from optimize.clusters.mixes.progress import Mixed, MixProgress
+from optimize.clusters.mixes.progress import MixProgress
 from optimize.clusters.mixes.tilts import Tilts
-from optimize.clusters.screening import tangents_of
 from optimize.hardware import project
 from optimize.lattice import LARGEST
 from optimize.question import Problem, Tangents
 
+LOOKED = 0.1  # of the value: counts that may be better by no more than this are looked at for answers
 CAP = 0.08  # of a logarithm above the best answer, up to which levels may rise
 WIDER = 0.05  # of a logarithm above its level, up to which a plan has planes of its own in boxes
 STEP = 0.02  # of a logarithm: by which planes of what is not kept are rounded down
@@ -36,7 +36,6 @@ Pools = list[list[Pool]]
 """Of each job, by the size of the domains that hold its counts."""
 Kept = tuple[PlanSet, Planes]
 """Plans of a job that are kept, and planes below them and below all others."""
-Look = Callable[[int], None]
 
 
 def open_counts(progress: MixProgress, rows: Sequence[JobRows], log_target: float) -> tuple[Tilts, Pools]:
@@ -87,17 +86,14 @@ def _tangents(
 def _tilts(
     progress: MixProgress, counts: np.ndarray, place: np.ndarray, parts: list[list[tuple[JobRows, list[Part]]]]
 ) -> Tilts:
-    """By the rows that may be fastest at the place of each count, or by the plans of its answer."""
+    """By the rows that may be fastest at the place of each count. (The plans of an answer lie at kinks, where the slope
+    is any of two, and do worse.)"""
     problem = progress.problem
     values, slopes = np.full((len(counts), len(parts)), np.inf), np.zeros((len(counts), len(parts), place.shape[1]))
     for job, of_domains in enumerate(parts):
         for own, found in of_domains:
             for chosen, at in found:
                 _lower(values[:, job], slopes[:, job], np.searchsorted(counts, own.accelerators[chosen]), at)
-    for i, mixed in ((i, progress.answers[int(n)]) for i, n in enumerate(counts) if int(n) in progress.answers):
-        for job, plan in enumerate(mixed.plans):
-            at = _of_plan(problem, job, mixed.accelerators, plan, place[i])
-            values[i, job], slopes[i, job] = at.log_value[0], at.slopes[0]
     log_price = problem.log_scale + (np.zeros(len(counts)) if problem.fill else np.log(counts))
     return Tilts(counts, place, values, slopes, log_price)
 
@@ -109,14 +105,6 @@ def _lower(values: np.ndarray, slopes: np.ndarray, count: np.ndarray, at: Tangen
     least = order[first]
     less = at.log_value[least] < values[which]
     values[which[less]], slopes[which[less]] = at.log_value[least[less]], at.slopes[least[less]]
-
-
-def _of_plan(problem: Problem, job: int, count: int, plan: Plan, y: np.ndarray) -> Tangents:
-    """The tangent of a plan: of all its weighted seconds, or of what they are worth."""
-    own = problem.jobs[job]
-    points = embed(plan, own.workload, float(problem.domain), problem.machine.stack.habits)
-    at = tangents_of(own.workload, problem.machine, points, y[None], problem.loads)
-    return worth(problem, at, np.array([own.weight * problem.steps_on(own, float(count))]), at.peak_bytes)
 
 
 def least_of(pools: Pools) -> np.ndarray:
@@ -133,27 +121,33 @@ def put_bounds(progress: MixProgress, tilts: Tilts, pools: Pools) -> np.ndarray:
     return found
 
 
-def raise_bounds(progress: MixProgress, tilts: Tilts, pools: Pools, share: float, look: Look, end: float) -> None:
+def raise_bounds(progress: MixProgress, tilts: Tilts, pools: Pools, share: float, finder: Finder, end: float) -> None:
     """Raise the bounds of all counts to a share below the best answer, as far as that is possible until `end`.
 
-    `look` is called for a count that is to be split into boxes: a better answer there lowers what is aimed at.
+    Counts that stay below are looked at by `finder`; a better answer lowers what is aimed at.
     """
-    split = np.zeros(len(tilts.counts), bool)
+    split: set[int] = set()
     while time.monotonic() < end and progress.best is not None:
-        log_target = progress.best.log_value + np.log1p(-share)
-        found = put_bounds(progress, tilts, pools)
-        low = np.flatnonzero((found < log_target) & ~split)
+        best = progress.best
+        log_target = best.log_value + np.log1p(-share)
+        low = _low(progress, tilts, pools, log_target, split)
+        _exhaust(tilts, pools, low, log_target, end)
+        low = _low(progress, tilts, pools, log_target, split)
         if not len(low):
             return
-        _exhaust(tilts, pools, low, log_target, end)
-        found = put_bounds(progress, tilts, pools)
-        low = low[found[low] < log_target]
-        if not len(low) or time.monotonic() > end:
-            continue
-        i = int(low[found[low].argmin()])
-        split[i] = True
-        look(int(tilts.counts[i]))
-        _split(progress, tilts, pools, i, share, end)
+        new = [count for count in tilts.counts[low].tolist() if count not in finder.looked]
+        for count in new if share <= LOOKED else ():
+            finder.look(count, finder.y)
+        if progress.best is best:
+            split.add(int(low[0]))
+            _split(progress, tilts, pools, int(low[0]), share, finder, end)
+
+
+def _low(progress: MixProgress, tilts: Tilts, pools: Pools, log_target: float, split: set[int]) -> np.ndarray:
+    """Places of the counts that are below a target and were not split for it, lowest first."""
+    found = put_bounds(progress, tilts, pools)
+    order = np.argsort(found, kind="stable")
+    return np.array([i for i in order if found[i] < log_target and i not in split], int)
 
 
 def _exhaust(tilts: Tilts, pools: Pools, low: np.ndarray, log_target: float, end: float) -> None:
@@ -190,8 +184,8 @@ def _higher(tilts: Tilts, least: np.ndarray, first: np.ndarray, level: np.ndarra
     return np.where(may[:, None], higher, -np.inf)
 
 
-def _split(progress: MixProgress, tilts: Tilts, pools: Pools, i: int, share: float, end: float) -> None:
-    """Raise the bound of one count by boxes of hardware."""
+def _split(progress: MixProgress, tilts: Tilts, pools: Pools, i: int, share: float, finder: Finder, end: float) -> None:
+    """Raise the bound of one count by boxes of hardware; the plans that are left may be an answer, too."""
     problem, best, count = progress.problem, progress.best, int(tilts.counts[i])
     assert best is not None
     log_target = best.log_value + float(np.log1p(-share))
@@ -201,6 +195,8 @@ def _split(progress: MixProgress, tilts: Tilts, pools: Pools, i: int, share: flo
         if time.monotonic() > end:
             return
     groups = [_kept(tilts, own, i, level[i, job]) for job, own in enumerate(pools)]
+    if all(len(plans) for plans, _ in groups):
+        finder.among(count, [plans for plans, _ in groups], tilts.place[i])
     bound = _by_boxes(problem, count, groups, log_target, end)
     progress.log_bounds[count] = max(progress.log_bounds[count], bound)
 

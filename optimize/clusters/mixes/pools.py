@@ -18,6 +18,7 @@ from optimize.question import Tangents
 
 ROWS, RUNS, FAMILIES, PLANS, STUCK = range(5)
 AT_A_TIME = (192, 1024, 2048, 2048)
+AGAIN = 2  # tangents of the rows that are open, after the first
 TIMES = 2  # tangents of a run and of a family
 ROUNDS = 9  # of tangents of a plan, each nearer to its best hardware, before it is stuck
 COVERS = {RUNS: "schedule", FAMILIES: "recompute", PLANS: "plan"}
@@ -81,12 +82,31 @@ class Pool:
             bound, y = least_value(problem, counts[low], at._replace(peak_bytes=need), self.cap[count])
             self.put(members(ROWS, own, count, bound, need, y))
         self._merge_rows()
+        place = self.tilts.place
+        for _ in range(AGAIN):
+            place = self._nearer(place)
 
     def _merge_rows(self) -> None:
         """Of the same row under several switches, the lowest."""
         order = np.lexsort((self.open.bound, self.open.number))
         number = self.open.number[order]
         self.open = self.open.take(order[np.diff(number, prepend=-1) > 0])
+
+    def _nearer(self, place: np.ndarray) -> np.ndarray:
+        """Bound what is open once more, at rates half way to where the least row of each count is least."""
+        order = np.lexsort((self.open.bound, self.open.count))
+        which, first = np.unique(self.open.count[order], return_index=True)
+        place = place.copy()
+        place[which] = 0.5 * (place[which] + self.open.y[order[first]])
+        now, bound = self.open, np.full(len(self.open.kind), np.inf)
+        for chosen, at in self.rows.tangents(now.number, place, now.count):
+            at = at._replace(peak_bytes=now.need_bytes[chosen])
+            found, y = self._least(at, now.count[chosen])
+            less = found < bound[chosen]
+            bound[chosen[less]], now.y[chosen[less]] = found[less], y[less]
+        self.open = now.take(np.zeros(0, int))
+        self.put(now._replace(bound=np.maximum(now.bound, bound)))
+        return place
 
     @functools.cached_property
     def families(self) -> Families:

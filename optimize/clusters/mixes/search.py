@@ -1,8 +1,7 @@
 """A mix of jobs, one after another on one cluster: answers first, then bounds of the counts, least first.
 
-Bounds are raised in rounds, each to a share below the best answer (`SHARES`): what is further below is looked at first,
-and a count whose bound is above costs nothing. The counts of the grid come first; when all of them are bounded, the
-others follow, and the answer lists which the bound covers.
+Every legal count has a bound from the start, by the products of its jobs; then bounds are raised at all counts together
+(`bound`), to one share below the best answer after the other (`SHARES`): a count whose bound is above costs nothing.
 """
 
 import math
@@ -20,7 +19,7 @@ from optimize.question import Left, Problem
 from optimize.time_limit import until
 
 ANSWERS = 0.45  # of the time: until when answers are looked for
-SHARES = (0.3, 0.1, 0.03, 0.01, 0.003)  # of the value, below the best answer, to which bounds are raised one after another
+SHARES = (0.3, 0.1, 0.047, 0.028, 0.01, 0.003)  # of the value below the best answer: aims of bounds, one by one
 Told = Callable[[str], None]
 
 
@@ -62,12 +61,8 @@ def _raise_bounds(progress: MixProgress, finder: Finder, rows: list[JobRows], en
         return
     told("bounds of all counts")
 
-    def look(count: int) -> None:
-        told(f"bound of {count:,} accelerators")
-        if count not in finder.looked:
-            finder.look(count, finder.y)
-
     tilts, pools = open_counts(progress, rows, best.log_value + CAP)
     for share in SHARES:
-        raise_bounds(progress, tilts, pools, share, look, end)
+        told(f"bounds to {100 * share:.2g} %")
+        raise_bounds(progress, tilts, pools, share, finder, end)
     progress.evaluations += sum(pool.evaluations for own in pools for pool in own)

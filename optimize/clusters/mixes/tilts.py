@@ -3,7 +3,8 @@ r"""Several jobs at one count as one job each: what a plan takes, tilted so that
 With shares $s_j$ of the value and tilts $m_j$, $\sum_j s_j m_j = 0$, the logarithm of a sum over jobs is at least
 (Jensen)
 
-$$\log \sum_j e^{L_j(y)} \ge \sum_j s_j \big[ L_j(y) + m_j \cdot (y - y_0) - \log s_j \big] \ge \sum_j s_j (e_j - \log s_j)$$
+$$\log \sum_j e^{L_j(y)} \ge \sum_j s_j \big[ L_j(y) + m_j \cdot (y - y_0) - \log s_j \big]
+\ge \sum_j s_j (e_j - \log s_j)$$
 
 if no plan of job $j$ is below $e_j$ with its tilt, wherever the limits allow. So each job is bounded alone, as in a
 design for one job, and any $s$ and $m$ give a true bound; those at the hardware and the plans that are best close it
