@@ -97,11 +97,14 @@ class Finder:
         """Search the hardware of one count over sets of plans near such rates; offer what is best."""
         some = y + 0.3 * self.generator.standard_normal((3, len(y))) * (np.arange(3) > 0)[:, None]
         some = np.stack([self._projected(np.array(count), USUAL, each) for each in np.clip(some, *self.problem.ends)])
-        sets = [near(rows, count, some, self.problem.most_hbm_bytes, SLACK, keep=12) for rows in self.rows]
+        sets = [self.near(job, count, some) for job in range(len(self.rows))]
         self.looked[count] = np.inf
-        if any(each is None for each in sets):
-            return
-        self.among(count, [each for each in sets if each is not None], some, generations, born)
+        if all(sets):
+            self.among(count, sets, some, generations, born)
+
+    def near(self, job: int, count: int, y: np.ndarray) -> Sequence[PlanSet] | PlanSet:
+        """Plans of a job that may be best near some rates; none where there is none."""
+        return near(self.rows[job], count, y, self.problem.most_hbm_bytes, SLACK, keep=12) or ()
 
     def among(
         self, count: int, sets: Sequence[PlanSet], some: np.ndarray, generations: int = 7, born: int = 28

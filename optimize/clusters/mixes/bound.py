@@ -17,13 +17,15 @@ import numpy as np
 from optimize.clusters.mixes.answers import Finder
 from optimize.clusters.mixes.boxes import AT_ONCE, Boxes, Planes, bounded, halves, joined, whole
 from optimize.clusters.mixes.job_plans import JobRows, PlanSet, plan_set, rows_of_job
-from optimize.clusters.mixes.pools import STUCK, Part, Pool
+from optimize.clusters.mixes.pools import PLANS, STUCK, Part, Pool
 from optimize.clusters.mixes.progress import MixProgress
 from optimize.clusters.mixes.tilts import Tilts
 from optimize.hardware import project
 from optimize.lattice import LARGEST
 from optimize.question import Problem, Tangents
 
+LOWEST = 3  # counts of the lowest bounds where answers are looked for among the plans that are open
+AMONG = 120  # of them for each job
 LOOKED = 0.1  # of the value: counts that may be better by no more than this are looked at for answers
 CAP = 0.08  # of a logarithm above the best answer, up to which levels may rise
 WIDER = 0.05  # of a logarithm above its level, up to which a plan has planes of its own in boxes
@@ -127,6 +129,8 @@ def raise_bounds(progress: MixProgress, tilts: Tilts, pools: Pools, share: float
     Counts that stay below are looked at by `finder`; a better answer lowers what is aimed at.
     """
     split: set[int] = set()
+    for i in np.argsort(put_bounds(progress, tilts, pools), kind="stable")[: LOWEST if share <= LOOKED else 0]:
+        _among(tilts, pools, int(i), finder)
     while time.monotonic() < end and progress.best is not None:
         best = progress.best
         log_target = best.log_value + np.log1p(-share)
@@ -141,6 +145,24 @@ def raise_bounds(progress: MixProgress, tilts: Tilts, pools: Pools, share: float
         if progress.best is best:
             split.add(int(low[0]))
             _split(progress, tilts, pools, int(low[0]), share, finder, end)
+
+
+def _among(tilts: Tilts, pools: Pools, i: int, finder: Finder) -> None:
+    """Look for an answer at one count among the plans that are open there, each at hardware near its own best."""
+    count, sets, some = int(tilts.counts[i]), [], [tilts.place[i][None]]
+    for job, own in enumerate(pools):
+        pool = _pool_of(own, i)
+        here = np.flatnonzero((pool.open.count == i) & (pool.open.kind >= PLANS))
+        here = here[np.argsort(pool.open.bound[here], kind="stable")][:AMONG]
+        sets.append(plan_set(pool.rows, pool.open.number[here]) if len(here) else finder.near(job, count, some[0]))
+        some.append(pool.open.y[here[:4]])
+    if all(len(each) for each in sets):
+        finder.among(count, sets, np.concatenate(some))
+
+
+def _pool_of(own: list[Pool], i: int) -> Pool:
+    """The one of a job that has the plans of a count."""
+    return next((pool for pool in own if (pool.open.count == i).any() or np.isfinite(pool.gone_least[i])), own[0])
 
 
 def _low(progress: MixProgress, tilts: Tilts, pools: Pools, log_target: float, split: set[int]) -> np.ndarray:
@@ -195,8 +217,7 @@ def _split(progress: MixProgress, tilts: Tilts, pools: Pools, i: int, share: flo
         if time.monotonic() > end:
             return
     groups = [_kept(tilts, own, i, level[i, job]) for job, own in enumerate(pools)]
-    if all(len(plans) for plans, _ in groups):
-        finder.among(count, [plans for plans, _ in groups], tilts.place[i])
+    _among(tilts, pools, i, finder)
     bound = _by_boxes(problem, count, groups, log_target, end)
     progress.log_bounds[count] = max(progress.log_bounds[count], bound)
 
@@ -204,7 +225,7 @@ def _split(progress: MixProgress, tilts: Tilts, pools: Pools, i: int, share: flo
 def _kept(tilts: Tilts, own: list[Pool], i: int, level: float) -> Kept:
     """The plans of a job at one count that are below a level, with planes; all others become a few planes, each from
     some bytes of HBM on."""
-    pool = next(pool for pool in own if (pool.open.count == i).any() or np.isfinite(pool.gone_least[i]))
+    pool = _pool_of(own, i)
     stuck = (pool.open.count == i) & (pool.open.kind == STUCK) & (pool.open.bound < level)
     rest = pool.open.take(np.flatnonzero((pool.open.count == i) & ~stuck))
     some, place = pool.open.take(np.flatnonzero(stuck)), tilts.place[i]
