@@ -97,20 +97,23 @@ class Finder:
         """Search the hardware of one count over sets of plans near such rates; offer what is best."""
         some = y + 0.3 * self.generator.standard_normal((3, len(y))) * (np.arange(3) > 0)[:, None]
         some = np.stack([self._projected(np.array(count), USUAL, each) for each in np.clip(some, *self.problem.ends)])
-        sets = [self.near(job, count, some) for job in range(len(self.rows))]
         self.looked[count] = np.inf
-        if all(sets):
-            self.among(count, sets, some, generations, born)
+        sets = [self.near(job, count, some) for job in range(len(self.rows))]
+        self.among(count, sets, some, generations, born)
 
-    def near(self, job: int, count: int, y: np.ndarray) -> Sequence[PlanSet] | PlanSet:
-        """Plans of a job that may be best near some rates; none where there is none."""
-        return near(self.rows[job], count, y, self.problem.most_hbm_bytes, SLACK, keep=12) or ()
+    def near(self, job: int, count: int, y: np.ndarray) -> PlanSet | None:
+        """Plans of a job that may be best near some rates."""
+        return near(self.rows[job], count, y, self.problem.most_hbm_bytes, SLACK, keep=12)
 
     def among(
-        self, count: int, sets: Sequence[PlanSet], some: np.ndarray, generations: int = 7, born: int = 28
+        self, count: int, sets: Sequence[PlanSet | None], some: np.ndarray, generations: int = 7, born: int = 28
     ) -> None:
-        """Search the hardware of one count over sets of plans, from some rates; offer what is best."""
-        shared, some = Shared(self.problem, count, sets), np.atleast_2d(some)
+        """Search the hardware of one count over sets of plans, from some rates; offer what is best. Nothing is done
+        where a job has no plan."""
+        own = [each for each in sets if each is not None]
+        if len(own) < len(self.rows):
+            return
+        shared = Shared(self.problem, count, own)
         spread = some[0] + 0.5 * self.generator.standard_normal((born, some.shape[1]))
         at = np.clip(np.concatenate([some, spread]), *self.problem.ends)
         levels = self.generator.choice(LEVELS, len(at)) * self.problem.most_hbm_bytes

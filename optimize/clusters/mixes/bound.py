@@ -156,8 +156,7 @@ def _among(tilts: Tilts, pools: Pools, i: int, finder: Finder) -> None:
         here = here[np.argsort(pool.open.bound[here], kind="stable")][:AMONG]
         sets.append(plan_set(pool.rows, pool.open.number[here]) if len(here) else finder.near(job, count, some[0]))
         some.append(pool.open.y[here[:4]])
-    if all(len(each) for each in sets):
-        finder.among(count, sets, np.concatenate(some))
+    finder.among(count, sets, np.concatenate(some))
 
 
 def _pool_of(own: list[Pool], i: int) -> Pool:

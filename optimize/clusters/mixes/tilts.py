@@ -50,8 +50,8 @@ class Tilts(NamedTuple):
 
     def levels(self, log_target: np.ndarray | float) -> np.ndarray:
         """What no plan of each job may be below for a target, with the same room for all jobs."""
-        room = log_target - self.log_price - np.logaddexp.reduce(self.values, axis=-1)
-        return self.values + room[:, None]
+        with np.errstate(invalid="ignore"):
+            return self.values + (log_target - self.log_price - np.logaddexp.reduce(self.values, axis=-1))[:, None]
 
 
 def tilted(at: Tangents, tilt: np.ndarray, place: np.ndarray) -> Tangents:
