@@ -47,8 +47,9 @@ def packed(tree: Any) -> Packed:
 
     register_pytrees()
     leaves, structure = jax.tree.flatten(tree)
-    arrays = [leaf if isinstance(leaf, (np.ndarray, np.generic)) else _untraced(leaf) for leaf in leaves]
-    own = [array for array in arrays if array is not None and array.dtype is _FLOAT32]
+    of_jax = _array_of_jax()
+    arrays = [np.asarray(leaf) if type(leaf) is of_jax else leaf for leaf in leaves]
+    own = [array for array in arrays if isinstance(array, (np.ndarray, np.generic)) and array.dtype is _FLOAT32]
     if len(own) < len(leaves):
         return [], structure, None
     shapes, of_shape = tuple([array.shape for array in own]), {}
@@ -60,11 +61,12 @@ def packed(tree: Any) -> Packed:
 _FLOAT32 = np.dtype(np.float32)
 
 
-def _untraced(leaf: Any) -> np.ndarray | None:
+@functools.cache
+def _array_of_jax() -> type:
+    """The type of JAX's arrays that hold numbers; what is traced has another. (`isinstance` takes longer than all.)"""
     import jax
-    from jax.core import Tracer
 
-    return np.asarray(leaf) if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) else None
+    return type(jax.numpy.zeros(0))
 
 
 def _unpacked(arrays: Sequence[Any], shapes: Shapes) -> list[Any]:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from costmodel.inputs import options as options
     from costmodel.inputs.cluster import Cluster as Cluster
     from costmodel.inputs.embedding import embed as embed
+    from costmodel.inputs.embedding import extra_layers as extra_layers
     from costmodel.inputs.hardware import PRECISION_WIDTHS as PRECISION_WIDTHS
     from costmodel.inputs.hardware import Accelerator as Accelerator
     from costmodel.inputs.hardware import Tier as Tier
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from costmodel.inputs.prices import PriceRange as PriceRange
     from costmodel.inputs.prices import Prices as Prices
     from costmodel.inputs.prices import TierPrices as TierPrices
+    from costmodel.inputs.schedules import OWN_SCHEDULES as OWN_SCHEDULES
     from costmodel.inputs.schedules import SCHEDULES as SCHEDULES
     from costmodel.inputs.schedules import Schedule as Schedule
     from costmodel.inputs.schedules import ScheduleRow as ScheduleRow

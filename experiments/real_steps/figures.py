@@ -1,9 +1,10 @@
 """The figure, measured against predicted seconds, and the table of all layouts."""
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from experiments.runner import write_table
 
 BLUE, VERMILION, BLACK = "#0072B2", "#D55E00", "#000000"
 _MARKERS = {1: "o", 2: "s"}
@@ -45,7 +46,4 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
 
 def table(results: Mapping[str, Any], path: Path) -> None:
     """One line a layout."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, _COLUMNS, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(results["rows"])
+    write_table(_COLUMNS, ([row.get(name) for name in _COLUMNS] for row in results["rows"]), path)

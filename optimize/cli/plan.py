@@ -19,7 +19,7 @@ from optimize.cli.plan_json import found_json, launch_by, only_json, ranked_json
 from optimize.cli.plan_ranges import RANGE, ranges, search_ranges, with_machine
 from optimize.diagnosis import step_interval_s
 from optimize.lattice import count, plan_precision
-from optimize.launch import FRAMEWORKS, framework_at
+from optimize.launch import FRAMEWORKS, beside_launch, framework_at
 from optimize.layers import ImprovedLayers, improve_layers
 from optimize.plans import (
     WAIT_S,
@@ -303,6 +303,8 @@ def files(inputs: PlanInputs, answer: Answer) -> dict[str, bytes] | None:
         own |= report.draw_counts(inputs, answer.found)
     if inputs.launch is not None:
         own[FRAMEWORKS[inputs.launch].file] = launch_text(inputs, answer.result, answer.layers).encode()
+        plan = launched(inputs, answer.result, answer.layers)
+        own |= {name: text.encode() for name, text in beside_launch(inputs.launch, plan, inputs.workload).items()}
     return own if answer.table is None else own | {"plans.csv.gz": answer.table.content()}
 
 

@@ -159,7 +159,7 @@ class _Decoder:
         missed = [np.log(need / problem.most_hbm_bytes)]
         for spent, spare in ((money.usd(y), have.usd), (money.watt(y), have.watt)):
             missed.append(np.log(np.maximum(spent / np.maximum(spare, 1e-3 * spent), 1e-300)) - 1e-9)
-        if problem.limits.deadline_s is not None:
+        if problem.limits.deadline_s is not None and not problem.fill:  # the fastest is told, late or not
             missed.append(log_s - np.log(problem.limits.deadline_s))
         worst = np.max(missed, axis=0)
         return np.where(worst > 0, _INFEASIBLE + worst, value), y

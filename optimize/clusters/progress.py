@@ -100,9 +100,9 @@ class Relaxed:
         return np.log(np.stack([self.rates[name][which] for name in RATES], axis=-1))
 
 
-ROWS, FAMILIES, PLANS, STUCK, SOLVED = range(5)
-"""What the numbers of a part are, from the widest to the narrowest: rows of degrees, families, plans, those of them
-that no tangent decides, and those that nothing does."""
+ROWS, FAMILIES, RUNS, PLANS, STUCK, SOLVED = range(6)
+"""What the numbers of a part are, from the widest to the narrowest: rows of degrees, families that differ in recompute
+(or runs, in the schedule), plans, those of them that no tangent decides, and those that nothing does."""
 
 
 @dataclasses.dataclass

@@ -76,6 +76,7 @@ class PartsProgress:
     left_over: int = 0  # of them, those that time was up for
     interrupted: bool = False
     by_name: dict[str, float] = dataclasses.field(default_factory=dict)
+    products_s: dict[tuple[int, str], float] = dataclasses.field(default_factory=dict)  # on one accelerator
 
     @property
     def steps(self) -> float:
@@ -214,7 +215,10 @@ def _misses(parts: PartsProgress, value: Quantities) -> bool:
 
 def _products_s(parts: PartsProgress, job: Job, cluster: Cluster) -> float:
     """Seconds of a step that the products alone take."""
-    return least_products_s(job.workload, cluster, parts.fixed) / cluster.accelerators
+    key = id(job), cluster.name
+    if key not in parts.products_s:
+        parts.products_s[key] = least_products_s(job.workload, cluster, parts.fixed)
+    return parts.products_s[key] / cluster.accelerators
 
 
 def _train_s(parts: PartsProgress, step_s: Sequence[float], cluster: Cluster) -> float:

@@ -1,15 +1,26 @@
 """Bounds of tangents within the limits, and with them the rows of degrees of every count of accelerators at once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from optimize.clusters.progress import ROWS, Cell, Open, Progress
-from optimize.hardware import bytes_of_rows, dual_bound, largest_alone, priced_bound, project, tangents_of_rows
-from optimize.lattice import LARGEST, Families, lattice_of_rows, with_microbatches
+from costmodel import map_leaves
+from costmodel.inputs import RecomputeRow
+from optimize.clusters.progress import ROWS, Cell, Open, Progress, joined, trim
+from optimize.hardware import (
+    bytes_of_modes,
+    bytes_of_rows,
+    dual_bound,
+    largest_alone,
+    priced_bound,
+    project,
+    tangents_of_rows,
+)
+from optimize.lattice import LARGEST, Families, lattice_of_rows, wanted, with_microbatches
 from optimize.question import RATES, Left, Tangents
 
 TOGETHER = 16_000  # rows without microbatches that are bounded at once
+AT_ONCE = 2_048  # rows under several modes: what lies between stays in the caches
 DEADLINE_ROUNDS = 7  # of the multiplier of a deadline
 Rows = Mapping[str, np.ndarray]
 
@@ -31,6 +42,21 @@ def open_counts(progress: Progress, rows: Rows) -> None:
         progress.unseen = {count: bound for count, bound in progress.unseen.items() if count not in own}
 
 
+def possible_rows(progress: Progress, rows: Rows) -> Rows:
+    """Rows whose least memory the limits can pay for, with the least rates; counts without one have no answer."""
+    problem, (low, _) = progress.problem, progress.problem.ends
+    kept = [np.zeros(0, int)]
+    for start in range(0, len(rows["tensor"]), TOGETHER):
+        own = {name: column[start : start + TOGETHER] for name, column in rows.items()}
+        have = Cell(problem, own["accelerators"]).left(bytes_of_rows(problem, own))
+        enough = (have.usd >= problem.money.usd(low)) & (have.watt >= problem.money.watt(low))
+        kept.append(start + np.flatnonzero(enough))
+    chosen = np.concatenate(kept)
+    left = {*rows["accelerators"][chosen].tolist()}
+    progress.unseen = {count: bound for count, bound in progress.unseen.items() if count in left}
+    return {name: column[chosen] for name, column in rows.items()}
+
+
 def _open_rows(progress: Progress, rows: Rows) -> None:
     """Bound all plans of some rows of `rows_of_counts`, and open the rows that are left."""
     problem, fixed = progress.problem, {**progress.problem.fixed, "domain": progress.problem.domain}
@@ -49,8 +75,60 @@ def _open_rows(progress: Progress, rows: Rows) -> None:
         own = {name: column[chosen] for name, column in rows.items()}
         plans = Families(lattice_of_rows(problem.job.workload, problem.machine, fixed, own, int(size)))
         cell = Cell(problem, own["accelerators"])
-        parts.append(Open(cell, plans, ROWS, np.arange(len(chosen)), log_bound[chosen], y[chosen]))
+        part = Open(cell, plans, ROWS, np.arange(len(chosen)), log_bound[chosen], y[chosen])
+        parts.append(joined(*_with_memory(progress, part, own)) if problem.money.priced and len(chosen) else part)
     progress.open = [*progress.open, *parts]
+
+
+def _with_memory(progress: Progress, part: Open, rows: Rows) -> Iterator[Open]:
+    """Rows that are left where the memory of every mode is paid for beside the time that it takes: what HBM costs is
+    what recompute and divided weights save."""
+    lattice, fixed = part.families.lattice, progress.problem.fixed
+    stages = [stage for stage in (2, 3) if stage < 3 or wanted(fixed, "zero_stage", 3)]
+    for start in range(0, len(part.indices), AT_ONCE):
+        chosen = np.arange(start, min(start + AT_ONCE, len(part.indices)))
+        here, own = part.keep(chosen), {name: column[chosen] for name, column in rows.items()}
+        numbers, recompute = part.families.by_recompute((lattice.ends - part.families.sizes)[chosen])
+        need = np.min([bytes_of_modes(progress.problem, own, stage, recompute) for stage in stages], axis=0)
+        need = np.where((numbers >= 0) & (need <= progress.problem.most_hbm_bytes), need, np.inf)
+        log_bound, y = _bounds_of_modes(progress, own, need, recompute)
+        here.log_bound, here.y = np.maximum(here.log_bound, log_bound), y
+        yield trim(progress, here)
+
+
+def _bounds_of_modes(
+    progress: Progress, rows: Rows, need: np.ndarray, recompute: RecomputeRow
+) -> tuple[np.ndarray, np.ndarray]:
+    """What no plan of each row is below under any of the modes (first axis) that need so many bytes, and where."""
+    problem, n = progress.problem, len(rows["tensor"])
+    best, y = np.full(n, -np.inf), np.zeros((n, len(RATES)))
+    for places, place in _places(progress, rows["accelerators"]):
+        alive = np.flatnonzero(best < progress.cut)
+        own, least = {name: column[alive] for name, column in rows.items()}, np.full(len(alive), np.inf)
+        modes = map_leaves(lambda leaf, of=alive: leaf[:, of], recompute)
+        for _, some, step in tangents_of_rows(problem, own, places, place[alive], modes):
+            here = alive[some]
+            bound, where = _priced(progress, rows["accelerators"][here], need[:, here], step)
+            lowest = bound.argmin(axis=0), np.arange(len(some))
+            better = bound[lowest] < least[some]
+            least[some] = np.where(better, bound[lowest], least[some])
+            y[here] = np.where(better[:, None], where[lowest], y[here])
+        best[alive] = np.maximum(best[alive], least)
+    return best, y
+
+
+def _priced(
+    progress: Progress, accelerators: np.ndarray, need: np.ndarray, step: Tangents
+) -> tuple[np.ndarray, np.ndarray]:
+    """What no hardware is below for rows under several modes (first axis) that need so many bytes, and where."""
+    possible = np.flatnonzero(np.isfinite(need.ravel()))
+    bound, where = np.full(need.size, np.inf), step.y.copy()
+    cell = Cell(progress.problem, np.tile(accelerators, len(need))[possible])
+    progress.evaluations += len(possible)
+    have = cell.left(need.ravel()[possible])
+    found, where[possible] = priced_bound(progress.problem, have, cell.tangents(step.keep(possible), have), rounds=5)
+    bound[possible] = np.where(have.usd > 0, found + cell.log_count, np.inf)
+    return bound.reshape(need.shape), where.reshape(*need.shape, -1)
 
 
 def _roughly(progress: Progress, rows: Rows) -> np.ndarray:
@@ -139,7 +217,7 @@ def _in_time(
     just meets the deadline gives most (by bisection of its logarithm).
     """
     (log_value, y), deadline = known, cell.log_deadline
-    log_s, steep = (at.log_value, at.slopes) if at.log_s is None or at.s_slopes is None else (at.log_s, at.s_slopes)
+    log_s, steep = _of_seconds(at)
     assert deadline is not None
 
     def late(y: np.ndarray) -> np.ndarray:
@@ -165,8 +243,22 @@ def _in_time(
 def rough_bound(cell: Cell, have: Left, at: Tangents) -> np.ndarray:
     """What no hardware is below, cheaply: where a tangent falls to the best corner of its box, or, where the objective
     has a price, without limits."""
-    if cell.problem.money.priced:
-        return priced_bound(cell.problem, have, at, rounds=4)[0] + cell.log_count
+    if not cell.problem.money.priced:
+        return at.log_value + _falls(cell, have, at, at.slopes)
+    bound = priced_bound(cell.problem, have, at, rounds=4)[0] + cell.log_count
+    if cell.log_deadline is None:
+        return bound
+    log_s, steep = _of_seconds(at)
+    return np.where(log_s + _falls(cell, have, at, steep) > cell.log_deadline, np.inf, bound)
+
+
+def _falls(cell: Cell, have: Left, at: Tangents, slopes: np.ndarray) -> np.ndarray:
+    """By how much a tangent falls to the best corner of its box."""
     low, _ = cell.problem.ends
     highest = largest_alone(cell.problem, np.maximum(have.usd, 1e-300), have.watt)
-    return at.log_value + np.minimum(at.slopes * (highest - at.y), at.slopes * (low - at.y)).sum(-1)
+    return np.minimum(slopes * (highest - at.y), slopes * (low - at.y)).sum(-1)
+
+
+def _of_seconds(at: Tangents) -> tuple[np.ndarray, np.ndarray]:
+    """The tangents of the seconds, and their slopes."""
+    return (at.log_value, at.slopes) if at.log_s is None or at.s_slopes is None else (at.log_s, at.s_slopes)

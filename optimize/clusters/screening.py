@@ -15,6 +15,7 @@ from costmodel.inputs import RECOMPUTES, Cluster, PlanPoint, RecomputeRow, Workl
 from optimize.question import RATES, Tangents
 
 _FULL: RecomputeRow = RECOMPUTES["full"]
+_EXACT = Exact(np)
 
 Loads = tuple[float, float, float, float] | None
 """What busy units draw (`Prices.loads`), where an objective pays for it: then seconds at the usual power count too."""
@@ -28,6 +29,11 @@ def _seconds(workload: Workload, machine: Cluster, point: PlanPoint, loads: Load
     return timed(counted, point, machine, loads, sem)
 
 
+def _floats(workload: Workload) -> Workload:
+    """As floats, unless it is so already: it is asked for hundreds of times of one."""
+    return workload if isinstance(workload.batch, float) else as_floats(workload)
+
+
 def _with_rates(template: Cluster, rates: Any) -> Cluster:
     return with_hardware(template, dataclasses.replace(hardware_of(template), **dict(zip(RATES, rates, strict=True))))
 
@@ -37,7 +43,7 @@ def tangents_of(
 ) -> Tangents:
     """Tangents of one step of few plans, in float64 by dual numbers."""
     at: dict[str, Any] = dict(zip(RATES, np.exp(y).T, strict=True))
-    workload = as_floats(workload)
+    workload = _floats(workload)
 
     def seconds(rates: dict[str, Any]) -> tuple[Any, ...]:
         own = _with_rates(machine, [rates[name] for name in RATES])
@@ -46,25 +52,25 @@ def tangents_of(
     found = [
         (log_s, np.stack([slopes[name] for name in RATES], -1)) for log_s, slopes in dual.log_gradients(seconds, at)
     ]
-    exact, stack = Exact(np), machine.stack
-    peak = [
-        np.broadcast_to(memory(counts(workload, at, exact), at, stack, exact).needed_bytes, len(y))
-        for at in (points, dataclasses.replace(points, recompute=_FULL))
-    ]
+    peak = [bytes_of(workload, machine, at, len(y)) for at in (points, dataclasses.replace(points, recompute=_FULL))]
     return Tangents(*found[0], y, peak[0], np.minimum(*peak), *(column for pair in found[1:] for column in pair))
+
+
+def bytes_of(workload: Workload, machine: Cluster, points: PlanPoint, plans: int) -> np.ndarray:
+    """What each plan needs of HBM."""
+    counted = counts(_floats(workload), points, _EXACT)
+    return np.broadcast_to(memory(counted, points, machine.stack, _EXACT).needed_bytes, plans)
 
 
 def values_of(workload: Workload, machine: Cluster, points: PlanPoint, plans: int, loads: Loads = None) -> Tangents:
     """One step of each plan on one cluster, in float64 and without slopes: nothing is compiled or differentiated."""
-    workload, machine, exact = as_floats(workload), as_floats(machine), Exact(np)
-
-    def column(value: Any) -> np.ndarray:
-        return np.broadcast_to(np.asarray(value, float), plans)
-
-    logs = [np.log(column(seconds)) for seconds in _seconds(workload, machine, points, loads, exact)]
+    workload, machine = _floats(workload), as_floats(machine)
+    logs = [
+        np.log(np.broadcast_to(np.asarray(seconds, float), plans))
+        for seconds in _seconds(workload, machine, points, loads, _EXACT)
+    ]
     peak, least = (
-        column(memory(counts(workload, at, exact), at, machine.stack, exact).needed_bytes)
-        for at in (points, dataclasses.replace(points, recompute=_FULL))
+        bytes_of(workload, machine, at, plans) for at in (points, dataclasses.replace(points, recompute=_FULL))
     )
     nothing = np.zeros((plans, 0))
     at = Tangents(logs[0], nothing, nothing, peak, np.minimum(peak, least))

@@ -70,8 +70,9 @@ def quantities(cluster: Cluster, domain: int, train_s: float, rent: bool, load: 
     Servers draw `load` of what is usual in training.
     """
     assert cluster.prices is not None
-    own, size = as_floats(cluster), float(cluster.tiers[0].size)
-    money, usual = (second_of(own, domain, each) for each in (load, 1.0))
+    size = float(cluster.tiers[0].size)
+    usual = second_of(cluster, domain, 1.0)
+    money = usual if load == 1.0 else second_of(cluster, domain, load)
     usd_per_s = money.rental_usd if rent else money.owned_usd
     return Quantities(
         train_s=train_s,
@@ -87,8 +88,8 @@ def quantities(cluster: Cluster, domain: int, train_s: float, rent: bool, load: 
 def second_of(cluster: Cluster, domain: int, load: float) -> Economics:
     """A second of training on a cluster with prices whose servers draw `load` of what is usual: linear in the load."""
     assert cluster.prices is not None
-    prices = dataclasses.replace(as_floats(cluster.prices.base), idle_load=load)
-    return economics(as_floats(cluster), prices, cluster.accelerators, domain, 1.0, 1.0, Busy(**_NOTHING))
+    prices = dataclasses.replace(cluster.prices.base, idle_load=load)
+    return economics(cluster, prices, float(cluster.accelerators), domain, 1.0, 1.0, Busy(**_NOTHING))
 
 
 _NOTHING = {"compute_s": 0.0, "hbm_s": 0.0, "links_s": 0.0}

@@ -114,7 +114,7 @@ class Problem:
         """The largest memory of one accelerator that is offered."""
         return self.range_of("hbm_bytes")[1]
 
-    @property
+    @functools.cached_property
     def loads(self) -> tuple[float, float, float, float] | None:
         """What busy units draw (`Prices.loads`), where the objective or a limit of what is spent pays for it."""
         prices, paid = self.template.prices, self.objective.priced or self.limits.rent

@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Mapping
 
-from costmodel import Scalar
+from costmodel import Scalar, as_floats
 from costmodel.formulas import STATE_BYTES, Hardware, elapsed
 from costmodel.inputs import PriceRange, Workload, parameters
 from optimize.question.objective import Limits, Objective
@@ -28,6 +28,11 @@ class Job:
     def steps(self) -> float:
         """Steps that the tokens take."""
         return self.tokens / (self.workload.batch * self.workload.sequence)
+
+    @functools.cached_property
+    def floats(self) -> Workload:
+        """The workload with every number a float, as formulas read it."""
+        return as_floats(self.workload)
 
     @functools.cached_property
     def state_bytes(self) -> float:

@@ -31,6 +31,13 @@ from tests.support.small_workloads import small_dlrm, small_encoder_decoder, sma
 
 TEMPLATE = load_cluster("h100")
 FIXED = {"schedule": "one_f_one_b", "context": 1, "zero_stage": 1, "data_shard": None, "recompute_share": 1.0}
+MORE = (
+    {},
+    {"zero_stage": {0, 1}, "schedule": {"one_f_one_b", "zb_h1"}, "recompute_share": None, "microbatch": 1},
+    {"zero_stage": {1, 3}, "context": {1, 2}, "microbatch": 1},
+    {"zero_stage": {2, 3}, "schedule": {"one_f_one_b", "interleaved", "dualpipe", "zb_v"}, "microbatch": {1, 2}},
+)
+"""What else is searched, by seed."""
 MOST = 32  # accelerators
 JOBS = (
     lambda batch: small_decoder(layers=10, batch=batch),
@@ -69,7 +76,8 @@ def drawn(seed: int) -> Problem:
     curves = dataclasses.replace(curves, base=dataclasses.replace(curves.base, **dear))
     small = JOBS[seed // len(Objective) % len(JOBS)](int(generator.choice([12, 16, 24])))
     objective, jobs = list(Objective)[seed % len(Objective)], (Job(workload=small, tokens=1e9),)
-    asked = design_problem(TEMPLATE, curves, jobs=jobs, objective=objective, fixed=FIXED)
+    fixed = {name: own for name, own in {**FIXED, **MORE[seed % len(MORE)]}.items() if own is not None}
+    asked = design_problem(TEMPLATE, curves, jobs=jobs, objective=objective, fixed=fixed)
     low, high = (dict(zip(RATES, ends, strict=True)) for ends in asked.rate_ends)
     for name in ("scale_up_bytes_per_s", "scale_out_bytes_per_s"):
         low[name] *= 10.0 ** generator.uniform(-4, 0)

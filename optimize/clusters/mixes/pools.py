@@ -149,7 +149,7 @@ class Pool:
 
     def _narrowed(self, part: Members, kind: int, level: np.ndarray) -> Members:
         if kind == ROWS:
-            return self._bounded(RUNS, self.families.of_any_schedule(part.number))
+            return self._bounded(RUNS, self.families.of_any_schedule(part.number)[0])
         if kind == RUNS:
             return self._bounded(FAMILIES, self.families.of_every_schedule(part.number))
         number, y = part.number, part.y
