@@ -32,6 +32,7 @@ WIDER = 0.05  # of a logarithm above its level, up to which a plan has planes of
 STEP = 0.02  # of a logarithm: by which planes of what is not kept are rounded down
 SMALL = 0.03  # lost to the sides of a box below which its planes need to be better
 FINAL = 0.01  # widths (logarithms) below which a box is not split any more
+SLICE = 0.2  # of the time that is left, for the boxes of one count
 NEAR = 0.04  # of a logarithm above the least plan: plans that get a tangent at the middle of the least box
 
 Pools = list[list[Pool]]
@@ -144,7 +145,8 @@ def raise_bounds(progress: MixProgress, tilts: Tilts, pools: Pools, share: float
             finder.look(count, finder.y)
         if progress.best is best:
             split.add(int(low[0]))
-            _split(progress, tilts, pools, int(low[0]), share, finder, end)
+            now = time.monotonic()
+            _split(progress, tilts, pools, int(low[0]), share, finder, now + SLICE * (end - now))
 
 
 def _among(tilts: Tilts, pools: Pools, i: int, finder: Finder) -> None:
