@@ -136,7 +136,7 @@ def raise_bounds(progress: MixProgress, tilts: Tilts, pools: Pools, share: float
         best = progress.best
         log_target = best.log_value + np.log1p(-share)
         low = _low(progress, tilts, pools, log_target, split)
-        _exhaust(tilts, pools, low, log_target, end)
+        _exhaust(progress, tilts, pools, low, log_target, end)
         low = _low(progress, tilts, pools, log_target, split)
         if not len(low):
             return
@@ -173,7 +173,7 @@ def _low(progress: MixProgress, tilts: Tilts, pools: Pools, log_target: float, s
     return np.array([i for i in order if found[i] < log_target and i not in split], int)
 
 
-def _exhaust(tilts: Tilts, pools: Pools, low: np.ndarray, log_target: float, end: float) -> None:
+def _exhaust(progress: MixProgress, tilts: Tilts, pools: Pools, low: np.ndarray, log_target: float, end: float) -> None:
     """Work at what is below the levels of some counts, until plans alone are; and again at higher levels of the jobs
     that have none, as long as that may pass the target."""
     first = tilts.levels(log_target)
@@ -181,10 +181,10 @@ def _exhaust(tilts: Tilts, pools: Pools, low: np.ndarray, log_target: float, end
     level[low] = first[low]
     while (level > -np.inf).any() and time.monotonic() < end:
         worked = _turn(pools, level)
-        least = least_of(pools)
-        level = np.where((tilts.bounds(least) < log_target)[:, None], level, -np.inf)
+        found = put_bounds(progress, tilts, pools)  # the time may be up at any moment
+        level = np.where((found < log_target)[:, None], level, -np.inf)
         if not worked:
-            level = _higher(tilts, least, first, level, log_target)
+            level = _higher(tilts, least_of(pools), first, level, log_target)
 
 
 def _turn(pools: Pools, level: np.ndarray) -> bool:
