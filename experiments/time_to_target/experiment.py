@@ -70,7 +70,7 @@ def answer(results: Mapping[str, Any]) -> list[str]:
         gaps.append(f"{100 * both['gap']:.2g}")
     return [
         *told,
-        f"No plan, count or rates of the chosen shape and batch are better by more than {', '.join(gaps)} %.",
+        f"No pair of shape and batch, plan, count or rates is better by more than {', '.join(gaps)} %.",
     ]
 
 

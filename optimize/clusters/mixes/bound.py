@@ -67,7 +67,7 @@ def _places(progress: MixProgress, counts: np.ndarray) -> np.ndarray:
     known = [progress.answers.get(int(n), best) for n in counts]
     have = problem.money.left(problem.limits, counts.astype(float), np.array([each.hbm_bytes for each in known]))
     y = np.array([each.y for each in known]).reshape(-1, len(best.y))
-    return project(problem, have, y, problem.fill)
+    return project(problem, have, y, problem.spends_all)
 
 
 def _tangents(
