@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.collectives import Law as Law
     from costmodel.formulas.cost import Cost as Cost
     from costmodel.formulas.cost import Parts as Parts
+    from costmodel.formulas.cost import Work as Work
     from costmodel.formulas.cost import around as around
     from costmodel.formulas.cost import cost as cost
     from costmodel.formulas.cost import finished as finished
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.goodput import interval_s as interval_s
     from costmodel.formulas.goodput import lost_share as lost_share
     from costmodel.formulas.goodput import slow_share as slow_share
+    from costmodel.formulas.goodput import spare_share as spare_share
     from costmodel.formulas.memory import StageKind as StageKind
     from costmodel.formulas.memory import StageMemory as StageMemory
     from costmodel.formulas.memory import allocated_bytes as allocated_bytes
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.timing import BlockPasses as BlockPasses
     from costmodel.formulas.timing import OpTimes as OpTimes
     from costmodel.formulas.timing import hops as hops
+    from costmodel.formulas.timing import redone_s as redone_s
     from costmodel.formulas.timing import stages as stages
     from costmodel.formulas.timing import timing as timing
     from costmodel.formulas.traffic import gradient_traffic_s as gradient_traffic_s

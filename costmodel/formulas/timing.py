@@ -13,7 +13,7 @@ from costmodel.formulas.offload import streams
 from costmodel.formulas.pipeline import Hops, Pipeline, Stage, Streams
 from costmodel.formulas.roofline import Rates, block_times, module_times, rates
 from costmodel.formulas.traffic import Laws
-from costmodel.inputs import Cluster, OverlapRow, PlanPoint, Position, Stack, ZeroRow
+from costmodel.inputs import Cluster, OverlapRow, PlanPoint, Position, RecomputeRow, Stack, ZeroRow
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, Semantics, total
 
@@ -256,9 +256,12 @@ def modules_s(
     return own_s + row.feed_forward * forward.expert_s
 
 
-def _recompute_s(forward: Pass, block: BlockCounts, point: PlanPoint, sem: Semantics) -> Scalar:
-    """Forward work done again before the backward pass. The embedding and the head are never recomputed."""
-    if block.position != Position.LAYER:
-        return 0.0
+def redone_s(forward: Pass, row: RecomputeRow, sem: Semantics) -> Scalar:
+    """Forward work of one layer that is done again before the backward pass, with what it waits for."""
     rest_s = sem.maximum(forward.products_s + forward.memory_s + forward.expert_s, forward.issue_s)
-    return point.recompute.redo_core * forward.core_s + point.recompute.redo_rest * rest_s
+    return row.redo_core * forward.core_s + row.redo_rest * rest_s
+
+
+def _recompute_s(forward: Pass, block: BlockCounts, point: PlanPoint, sem: Semantics) -> Scalar:
+    """The embedding and the head are never recomputed."""
+    return redone_s(forward, point.recompute, sem) if block.position == Position.LAYER else 0.0

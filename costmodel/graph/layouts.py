@@ -34,12 +34,8 @@ class Step(NamedTuple):
     crosses: bool = False  # between the two groups of devices
 
 
-class Way(NamedTuple):
-    """A path from one layout to another."""
-
-    steps: tuple[Step, ...]
-    cost: float
-
+Way = tuple[tuple[Step, ...], float]
+"""A path from one layout to another, and what it costs."""
 
 Cost = Callable[[Step], float]
 """What a step costs: elements that a device moves (`moved`), or seconds (`seconds_on`)."""
@@ -180,7 +176,7 @@ def _search(
     while queue:
         spent, _, node, taken = heapq.heappop(queue)
         if node == end:
-            return Way(taken, spent)
+            return taken, spent
         if node in settled:
             continue
         settled.add(node)

@@ -131,19 +131,18 @@ def played(flow: Dataflow, seconds: Callable[[Operator], float], message_s: Call
 
     Raises a `ValueError` that names the operators where they wait for one another, or are ordered on two devices.
     """
-    arranged = arrange(flow.operators, flow.devices, flow.after)
-    taken, freed = held(flow, arranged.order)
+    graph, sequence, messages = arrange(flow.operators, flow.devices, flow.after)
+    taken, freed = held(flow, sequence)
     sizes = {each.name: each.writes[0].tensor.element_bytes for each in flow.operators if each.writes}
     costs = Costs(
         seconds=np.array([seconds(each) for each in flow.operators]),
         lags_s=np.array(
-            [message_s(m.elements * sizes.get(flow.operators[m.producer].name, 0.0)) for m in arranged.messages]
-            or [0.0]
+            [message_s(m.elements * sizes.get(flow.operators[m.producer].name, 0.0)) for m in messages] or [0.0]
         ),
         taken_bytes=taken,
         freed_bytes=freed,
     )
-    return run(arranged.graph, costs, Exact(np))
+    return run(graph, costs, Exact(np))
 
 
 def held(flow: Dataflow, sequence: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

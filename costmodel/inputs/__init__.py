@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from costmodel.inputs import options as options
     from costmodel.inputs.cluster import Cluster as Cluster
     from costmodel.inputs.embedding import embed as embed
+    from costmodel.inputs.embedding import extra_layers as extra_layers
     from costmodel.inputs.hardware import PRECISION_WIDTHS as PRECISION_WIDTHS
     from costmodel.inputs.hardware import Accelerator as Accelerator
     from costmodel.inputs.hardware import Tier as Tier

@@ -14,7 +14,7 @@ def embed(plan: Plan, workload: Workload, domain: float, habits: Habits = Habits
 
     `domain` is the cluster's usable domain, `habits` are those of its stack.
     """
-    extra = _extra_layers(plan, workload)
+    extra = extra_layers(plan.stage_layers, layers(workload) / plan.pipeline)
     shard = plan.data_shard or plan.data * plan.context
     return PlanPoint(
         accelerators=float(plan.accelerators),
@@ -60,12 +60,13 @@ def embed(plan: Plan, workload: Workload, domain: float, habits: Habits = Habits
     )
 
 
-def _extra_layers(plan: Plan, workload: Workload) -> tuple[float, float, float]:
-    if plan.stage_layers is None:
+def extra_layers(held: tuple[int, ...] | None, mean: float) -> tuple[float, float, float]:
+    """Layers of the first, the fullest middle and the last stage above the mean over stages, of what stages hold (None:
+    as many each)."""
+    if held is None:
         return (0.0, 0.0, 0.0)
-    counts, mean = plan.stage_layers, layers(workload) / plan.pipeline
-    middle = max(counts[1:-1] or (counts[0], counts[-1]))
-    return (counts[0] - mean, middle - mean, counts[-1] - mean)
+    middle = max(held[1:-1] or (held[0], held[-1]))
+    return (held[0] - mean, middle - mean, held[-1] - mean)
 
 
 def _attention_row(plan: Plan, workload: Workload, habits: Habits) -> options.AttentionRow:

@@ -7,45 +7,46 @@ are among the plans; where ours gain less than published, the tables say against
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from experiments import beside
-from experiments.flexible_plans import feasibility, figures, gpt_rows, orders, rates, spaces
+from experiments.flexible_plans import feasibility, figures, gpt_rows, orders, spaces
+from experiments.flexible_plans.rates import RATES, switches
 from experiments.runner import write_rows
 
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of the `flexible_plans` experiment."""
-
-    cluster: str = "v100-16"
-    """Whose accelerators run the models."""
-    families: tuple[Literal["gpt 2k", "gpt 8k", "swin", "t5", "mbart", "alphafold2"], ...] = (
-        "gpt 2k", "gpt 8k", "swin", "t5", "mbart", "alphafold2"
-    )  # fmt: skip
-    counts: tuple[Literal[4, 8, 16, 32], ...] = (4, 8, 16, 32)
-    """Accelerators of each comparison; the models grow with them."""
-    rates: bool = True
-    """Whether to ask which rate would make a losing order win."""
-    placements: tuple[Literal["V", "X", "M", "NN", "NN eager", "mllm", "K"], ...] = (
-        "V", "X", "M", "NN", "NN eager", "mllm", "K"
-    )  # fmt: skip
-    search_seconds: float = 20.0
-    """For the order of each placement at most; they take less than one."""
+Family = Literal["gpt 2k", "gpt 8k", "swin", "t5", "mbart", "alphafold2"]
+Count = Literal[4, 8, 16, 32]
+Named = Literal["V", "X", "M", "NN", "NN eager", "mllm", "K"]
 
 
-def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Play schedules, search orders, lay tensors out anew, predict the printed rows, compare spaces, draw."""
+def run(
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    cluster: str = "v100-16",
+    families: tuple[Family, ...] = get_args(Family),
+    counts: tuple[Count, ...] = get_args(Count),
+    rates: bool = True,
+    placements: tuple[Named, ...] = get_args(Named),
+    search_seconds: float = 20.0,
+) -> dict[str, Any]:
+    """Play schedules, search orders, lay tensors out anew, predict the printed rows, compare spaces, draw.
+
+    Args:
+        cluster: Whose accelerators run the models.
+        counts: Accelerators of each comparison; the models grow with them.
+        rates: Whether to ask which rate would make a losing order win.
+        search_seconds: For the order of each placement at most; they take less than one.
+    """
     say("orders")
     drawn = orders.timelines()
     results: dict[str, Any] = {
         "schedules": orders.schedules(),
         "resharding": orders.resharding(),
-        "orders": orders.found_orders(config.placements, config.search_seconds),
+        "orders": orders.found_orders(placements, search_seconds),
         "shared": orders.shared_blocks(),
         "recycling": orders.recycling(),
     }
@@ -54,13 +55,13 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
     say("what fits")
     results["feasibility"] = feasibility.table()
     results["embeddings"] = list(feasibility.embeddings())
-    results["axial"] = spaces.axial(config.cluster)
+    results["axial"] = spaces.axial(cluster)
     results["spaces"] = []
-    for family in config.families:
+    for family in families:
         say(f"spaces of {family}")
-        results["spaces"] += [spaces.compared(config.cluster, family, count) for count in config.counts]
+        results["spaces"] += [spaces.compared(cluster, family, count) for count in counts]
     say("rates")
-    results["rates"] = list(rates.switches(config.cluster)) if config.rates else []
+    results["rates"] = list(switches(cluster)) if rates else []
     results["beside"] = list(_beside(results))
     (folder / "timelines.json").write_text(json.dumps(drawn) + "\n")
     write_rows(list(_ratios(results["spaces"])), folder / "spaces.csv")
@@ -217,13 +218,13 @@ def tables(results: Mapping[str, Any]) -> Iterator[Any]:
         for row in _ratios(results["spaces"])
     ]
     yield beside.plain_table(columns, rows, "Best plan of each space over the best of all (published: up to 3.5)")
-    columns = ("model", "losing order", "behind by", *rates.RATES, "least added price")
+    columns = ("model", "losing order", "behind by", *RATES, "least added price")
     rows = [
         (
             row["model"],
             row["loser"]["words"],
             row["behind"],
-            *(row["factors"][r] or "never" for r in rates.RATES),
+            *(row["factors"][r] or "never" for r in RATES),
             row["usd"],
         )
         for row in results["rates"]

@@ -34,11 +34,14 @@ def best_plan(
     hbm_bytes: float,
     cut: float = math.inf,
     worth: Worth = SECONDS,
+    limit: Worth | None = None,
 ) -> tuple[float, Plan | None, int]:
     """The plan whose step is worth least and fits into `hbm_bytes`, below `cut` (a logarithm of that).
 
-    The logarithm, the plan and how many evaluations that took; None where nothing fits or is below the cut.
+    The logarithm, the plan and how many evaluations that took; None where nothing fits or is below the cut. `limit`: of
+    what a step is worth besides, which must be at most 1.
     """
+    loads = worth[-1] or (limit or worth)[-1]
     if not len(families):
         return math.inf, None, 0
     first, least = _that_may_fit(workload, machine, families, hbm_bytes, worth)
@@ -50,9 +53,10 @@ def best_plan(
             break
         members, _ = families.members(kept)
         points = families.lattice.points(members, np.float64)
-        exact = values_of(workload, machine, points, len(members), worth[-1])
+        exact = values_of(workload, machine, points, len(members), loads)
         evaluations += len(members)
-        value = np.where(exact.peak_bytes <= hbm_bytes, _log_worth(worth, exact), np.inf)
+        met = True if limit is None else _log_worth(limit, exact) <= 0.0
+        value = np.where((exact.peak_bytes <= hbm_bytes) & met, _log_worth(worth, exact), np.inf)
         place = int(value.argmin())
         if value[place] < best:
             best, chosen = float(value[place]), int(members[place])

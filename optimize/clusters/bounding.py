@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.inputs import PlanPoint
+from costmodel.inputs import PlanPoint, RecomputeRow
 from optimize.clusters.progress import (
     FAMILIES,
     PLANS,
     ROWS,
+    RUNS,
     SOLVED,
     STUCK,
     Best,
@@ -24,15 +25,17 @@ from optimize.clusters.progress import (
     trim,
 )
 from optimize.clusters.rows import bound_of, rough_bound
-from optimize.clusters.screening import tangents_of
-from optimize.hardware import aggregated, project
+from optimize.clusters.screening import bytes_of, tangents_of
+from optimize.hardware import aggregated, project, tangents_of_runs
 from optimize.lattice import Families, lattice
 from optimize.question import RATES, Left, Problem, Tangents, sized
 
 ROUNDS = 10  # of tangents for what stays
 TIMES = {True: 2, False: 3}  # tangents of a family, by whether more hardware is never worse
-AT_A_TIME = (128, 1024, 2048, 16)  # rows, families, plans and stuck ones that one step works at
-TRIED = 8  # families of each step whose hardware is solved at once while bounds are rough
+AT_A_TIME = (128, 1024, 1024, 2048, 16)  # rows, families, runs, plans and stuck ones that one step works at
+AT_ONCE = 4096  # runs of families bounded at once: what lies between stays in the caches
+TRIED = 8  # families of each step whose hardware is solved at once while bounds are rough,
+NEAR = 0.3  # as far as they are not above the best answer by more than this (a logarithm) where tangents were taken
 ROUGHLY = 0.01  # the level from which on they are not
 SAME = 1e-9  # of a logarithm: solved hardware that is better by less is not (and may hold more HBM than the plan needs)
 ROUNDING = 1e-9  # of a logarithm: bounds of families are lowered by it
@@ -55,7 +58,7 @@ def _bounded(progress: Progress, part: Open) -> Open:
         return part
     cell, problem = part.cell, progress.problem
     progress.evaluations += len(part.y)
-    step = tangents_of(problem.job.workload, problem.machine, part.points(), part.y, problem.loads)
+    step = tangents_of(problem.job.floats, problem.machine, part.points(), part.y, problem.loads)
     have = cell.left(step.least_bytes * (1 - 1e-9))
     at = cell.tangents(step, have)
     crude = np.maximum(rough_bound(cell, have, at) - ROUNDING, part.log_bound)
@@ -72,14 +75,53 @@ def _bounded(progress: Progress, part: Open) -> Open:
 
 def _try(progress: Progress, part: Open, value: np.ndarray) -> None:
     """Solve the hardware of the few families that are best where their tangents were taken."""
-    few = np.argsort(value, kind="stable")[:TRIED]
+    near = np.inf if progress.best is None else progress.best.log_value + NEAR
+    few = np.argsort(value, kind="stable")[: min(TRIED, int((value < near).sum()))]
     polish(progress, expand(part.keep(few)), rounds=3, dismiss=False)
 
 
 def expand(part: Open) -> Open:
-    """Plans of families, with the bounds of their families."""
-    members, family = part.families.members(part.indices)
-    return part.narrowed(PLANS, members, family)
+    """Plans of families or runs, with the bounds of these."""
+    families, indices = part.families, part.indices
+    if part.kind == FAMILIES:
+        return part.narrowed(PLANS, *families.members(indices))
+    members = families.of_every_schedule(indices)
+    return part.narrowed(PLANS, members, np.repeat(np.arange(len(indices)), families.schedules(indices)))
+
+
+def _runs(progress: Progress, part: Open) -> Open:
+    """Runs of some rows that no tangent dismisses, each with its bound and half way to where that was."""
+    families = part.families
+    first, place = families.of_any_schedule(part.indices)
+    found = [part.narrowed(RUNS, np.zeros(0, int), np.zeros(0, int))]
+    for start in range(0, len(first), AT_ONCE):
+        own = part.narrowed(RUNS, first[start : start + AT_ONCE], place[start : start + AT_ONCE])
+        numbers, recompute = families.by_recompute(own.indices)
+        legal = np.flatnonzero(numbers.ravel() >= 0)
+        each = own.narrowed(RUNS, numbers.ravel()[legal], legal % len(own.indices))
+        found.append(_bounded_runs(progress, each, own, recompute, legal))
+    whole = joined(*found)
+    own = families.recompute_of(whole.indices)
+    return _bounded_runs(progress, whole, whole, own, np.arange(len(whole.indices)))
+
+
+def _bounded_runs(progress: Progress, part: Open, of: Open, recompute: RecomputeRow, chosen: np.ndarray) -> Open:
+    """Runs with what tangents of the families `of` say of them."""
+    if not len(part.indices):
+        return part
+    counts = of.cell.counts(len(of.indices)).astype(float)
+    step = tangents_of_runs(progress.problem, of.families, of.indices, counts, of.y, recompute).keep(chosen)
+    progress.evaluations += len(chosen)
+    have = part.cell.left(step.least_bytes)
+    at = part.cell.tangents(step, have)
+    possible = have.usd > 0
+    crude = np.maximum(rough_bound(part.cell, have, at) - ROUNDING, part.log_bound)
+    likely = (crude < progress.cut) & possible
+    progress.dismiss(crude[~likely & possible])
+    own, part, have = at.keep(likely), part.keep(likely), Left(*(column[likely] for column in have))
+    log_value, y = bound_of(part.cell, have, own)
+    part.log_bound, part.y = np.maximum(part.log_bound, log_value - ROUNDING), 0.5 * (own.y + y)
+    return trim(progress, part)
 
 
 def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) -> tuple[Open, ...]:
@@ -95,10 +137,10 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
             break
         cell, points = part.cell, part.points()
         if number == 0:
-            peak = tangents_of(problem.job.workload, problem.machine, points, part.y).peak_bytes
+            peak = bytes_of(problem.job.floats, problem.machine, points, len(part.indices))
         have = cell.left(peak)
-        y = project(problem, have, part.y, cell.fill)
-        at = tangents_of(problem.job.workload, problem.machine, points, y, problem.loads)
+        y = project(problem, have, part.y, problem.spends_all)
+        at = tangents_of(problem.job.floats, problem.machine, points, y, problem.loads, peak)
         progress.evaluations += len(peak)
         at = cell.tangents(at, have)
         _offer(progress, part, at, have)
@@ -119,11 +161,7 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
 
 def _offer(progress: Progress, part: Open, at: Tangents, have: Left) -> None:
     """The best four of the plans whose tangents were taken within the limits."""
-    money = part.cell.problem.money
-    fits = (money.usd(at.y) <= have.usd * (1 + 1e-9)) & (money.watt(at.y) <= have.watt * (1 + 1e-9))
-    deadline = part.cell.log_deadline
-    fits &= (at.log_value if at.log_s is None else at.log_s) <= (np.inf if deadline is None else deadline + 1e-9)
-    value = np.where(fits & (have.usd > 0), part.cell.log_value(have, at), np.inf)
+    value = np.where(part.cell.within(have, at), part.cell.log_value(have, at), np.inf)
     for place in np.argsort(value, kind="stable")[:4]:
         if np.isfinite(value[place]):
             _offer_one(progress, part, int(place), float(value[place]), at.y[place].copy(), float(at.peak_bytes[place]))
@@ -143,7 +181,8 @@ def close(progress: Progress, end: float, solve: Solve) -> None:
     """
     while time.monotonic() < end and (place := _lowest(progress)) is not None:
         part = trim(progress, progress.open[place])
-        order = np.argsort(part.log_bound, kind="stable")[: AT_A_TIME[part.kind]]
+        most = AT_A_TIME[part.kind] * (8 if part.kind == ROWS and progress.problem.money.priced else 1)
+        order = np.argsort(part.log_bound, kind="stable")[:most]
         chosen = order[part.log_bound[order] < progress.busy]
         rest = np.ones(len(part.indices), bool)
         rest[chosen] = False
@@ -162,6 +201,8 @@ def _lowest(progress: Progress) -> int | None:
 
 def _narrowed(progress: Progress, part: Open, solve: Solve) -> tuple[Open, ...]:
     """What is left of members of a part after the next step."""
+    if part.kind == ROWS and progress.problem.money.priced:
+        return (_runs(progress, part),)
     if part.kind == ROWS:
         families = part.narrowed(FAMILIES, *part.families.of_rows(part.indices))
         for _ in range(TIMES[progress.problem.fill]):
@@ -169,7 +210,7 @@ def _narrowed(progress: Progress, part: Open, solve: Solve) -> tuple[Open, ...]:
         return (families,)
     if part.kind == STUCK:
         return (_exactly(progress, part, solve),)
-    return polish(progress, expand(part) if part.kind == FAMILIES else part, ROUNDS)
+    return polish(progress, expand(part) if part.kind in (FAMILIES, RUNS) else part, ROUNDS)
 
 
 def _put(progress: Progress, place: int, rest: Open, found: tuple[Open, ...]) -> None:

@@ -13,22 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import Exact, Shown
-from costmodel.evaluators import memory_by_stage
-from costmodel.formulas import CurveRange, Hardware, peak
-from costmodel.inputs import Cluster, Plan
+from costmodel import Shown
+from costmodel.formulas import CurveRange
+from costmodel.inputs import Cluster
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import expect
 from optimize.clusters import one_job
 from optimize.clusters.answers import Answer, answer_of, continuous_answer, misses
-from optimize.clusters.frontier import FACTORS, frontier, monotone, point_of, runners_up, swept_limit, used_of
+from optimize.clusters.frontier import FACTORS, frontier, holding, monotone, point_of, runners_up, swept_limit, used_of
 from optimize.clusters.mixes import MixProgress, search_mix
 from optimize.clusters.notes import missed, notes, nothing, told_counts
 from optimize.clusters.progress import Progress, Relaxed
 from optimize.clusters.real_parts import PartsProgress, search_parts
-from optimize.hardware import project, shadow_prices, solve_plans
+from optimize.hardware import shadow_prices, solve_plans
 from optimize.lattice import thinned
-from optimize.question import RATES, Job, Limits, Objective, Problem, design_problem, failing, sized
+from optimize.question import Job, Limits, Objective, Problem, design_problem, failing
 from optimize.status import CommandError, Status
 from optimize.versions import versions
 
@@ -75,6 +74,7 @@ def design(
     sweep: str | None = None,
     margin: float = FITS,
     failures: str = "base",
+    repair_s: float | None = None,
     progress: Told = lambda _: None,
     known: Progress | None = None,
 ) -> DesignResult:
@@ -83,11 +83,12 @@ def design(
     `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched; `bounds` the
     least and the most of each rate and of HBM bytes (default: of the accelerators known by name). Every plan fits with
     the probability `margin` (`find_plan`), on designed hardware and on real parts. `failures`: none, low, base or high,
-    the case of the prices whose interruptions lengthen training. `known`: the search for the best cluster of any rates,
-    where that has been (`targets.joint`).
+    the case of the prices whose interruptions lengthen training; `repair_s`: until a server that failed is back, for
+    which spares are bought. `known`: the search for the best cluster of any rates, where that has been
+    (`targets.joint`).
     """
     expect(template=template)
-    start, template = time.monotonic(), failing(with_margin(template, margin), failures)
+    start, template = time.monotonic(), failing(with_margin(template, margin), failures, repair_s)
     asked = design_problem(template, curves, bounds, jobs=tuple(jobs), limits=limits, objective=objective)
     kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
     problem = dataclasses.replace(asked, fixed=kept)
@@ -96,7 +97,7 @@ def design(
     progress("real parts")
     stopped = search is not None and search.interrupted
     rest_s = 0.0 if stopped else max(LEAST_S, start + PARTS_SHARE * seconds - time.monotonic())
-    parts = search_parts(problem.jobs, limits, objective, rest_s, kept, margin, failures)
+    parts = search_parts(problem.jobs, limits, objective, rest_s, kept, margin, failures, repair_s)
     stopped = stopped or parts.interrupted
     catalogue = _catalogue(problem, parts) if parts.plans else None
     if continuous is None and catalogue is None:
@@ -107,6 +108,9 @@ def design(
     one = search if isinstance(search, Progress) and continuous is not None else None
     points: tuple[Mapping[str, Any], ...] = ()
     if one is not None:
+        progress("descent")
+        rest_s = 0.0 if stopped else max(LEAST_S, start + FRONTIER_SHARE * seconds - time.monotonic())
+        one_job.compare(one, rest_s, seed)
         progress("frontier")
         rest_s = 0.0 if stopped else start + FRONTIER_SHARE * seconds - time.monotonic()
         points = _frontier(problem, one, rest_s, seed, sweep)
@@ -171,10 +175,11 @@ def _one(
         best = fast.best or best
         solved = solve_plans(problem, (best.plan,))
     hardware = problem.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
-    better = math.log(solved.value[0]) < best.log_value or problem.limits.deadline_s is not None
+    limits = problem.limits
+    better = math.log(solved.value[0]) < best.log_value or limits.deadline_s is not None or limits.carbon_g is not None
     if np.isfinite(solved.value[0]) and better:
         hardware = solved.hardware(0)  # the same plan, its hardware solved to the end
-    hardware = _holding(problem, best.plan, dataclasses.replace(hardware, hbm_bytes=best.hbm_bytes * (1 + 1e-12)))
+    hardware = holding(problem, best.plan, dataclasses.replace(hardware, hbm_bytes=best.hbm_bytes * (1 + 1e-12)))
     answer = continuous_answer(
         problem,
         template,
@@ -187,23 +192,6 @@ def _one(
         bound_is=f"{search.over}every plan on {told_counts(search)} was bounded over all hardware within the limits",
     )
     return answer, search
-
-
-def _holding(problem: Problem, plan: Plan, hardware: Hardware) -> Hardware:
-    """Hardware with the memory of the plan's fullest stage, and what the limits leave for the rates beside it.
-
-    The search spreads every kind of layer evenly over the stages; where they follow one another (leading dense layers)
-    a stage may need more.
-    """
-    count = int(hardware.accelerators)
-    stages = memory_by_stage(problem.job.workload, sized(problem.machine, count), plan)
-    peak_bytes = max(float(peak(stage, Exact(np))) for stage in stages)
-    need = np.array([problem.machine.stack.memory_margin * peak_bytes * (1 + 1e-12)])
-    have = problem.money.left(problem.limits, np.array([float(count)]), need)
-    if need[0] <= hardware.hbm_bytes or have.usd[0] <= 0:
-        return hardware
-    y = project(problem, have, np.log([[getattr(hardware, name) for name in RATES]]), fill=False)
-    return problem.hardware(np.exp(y[0]), float(need[0]), float(count))
 
 
 def _several(

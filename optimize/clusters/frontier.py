@@ -13,11 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from costmodel import Exact
+from costmodel.evaluators import memory_by_stage
+from costmodel.formulas import Hardware, peak
+from costmodel.inputs import Plan, embed
 from optimize.clusters.progress import Best, Progress
-from optimize.question import Problem, as_table
+from optimize.clusters.screening import tangents_of
+from optimize.hardware import project
+from optimize.question import RATES, Problem, as_table, sized
 
 Search = Callable[..., Progress]  # `one_job.search`
-SWEPT = ("budget_usd", "power_w", "accelerators")
+SWEPT = ("budget_usd", "power_w", "accelerators", "carbon_g")
 CLOSED = 0.009  # of a logarithm: the gap within which a point is left, below one per cent
 FACTORS = (2.0, 0.5, 1.4, 0.7)  # of the limit that is asked for, in this order as long as there is time
 
@@ -29,7 +35,7 @@ def point_of(limit: str, problem: Problem, search: Progress) -> Mapping[str, Any
         own = {limit: used_of(limit, problem, search.best)}
     if search.best is None:
         return {**own, "value": None, "lower_bound": None, "gap": None}
-    best, tokens = search.best, problem.job.tokens
+    best, tokens = _held(problem, search.best), problem.job.tokens
     bound = min(search.log_bound, best.log_value)
     return {
         **own,
@@ -40,6 +46,38 @@ def point_of(limit: str, problem: Problem, search: Progress) -> Mapping[str, Any
         "hardware": {**as_table(np.exp(best.y)), "hbm_bytes": best.hbm_bytes},
         "plan": dataclasses.asdict(best.plan),
     }
+
+
+def holding(problem: Problem, plan: Plan, hardware: Hardware) -> Hardware:
+    """Hardware with the memory of the plan's fullest stage, and what the limits leave for the rates beside it.
+
+    The search spreads every kind of layer evenly over the stages; where they follow one another (leading dense layers)
+    a stage may need more.
+    """
+    count = int(hardware.accelerators)
+    stages = memory_by_stage(problem.job.workload, sized(problem.machine, count), plan)
+    peak_bytes = max(float(peak(stage, Exact(np))) for stage in stages)
+    need = np.array([problem.machine.stack.memory_margin * peak_bytes * (1 + 1e-12)])
+    have = problem.money.left(problem.limits, np.array([float(count)]), need)
+    if need[0] <= hardware.hbm_bytes or have.usd[0] <= 0:
+        return hardware
+    y = project(problem, have, np.log([[getattr(hardware, name) for name in RATES]]), fill=False)
+    return problem.hardware(np.exp(y[0]), float(need[0]), float(count))
+
+
+def _held(problem: Problem, best: Best) -> Best:
+    """An answer on hardware that holds its fullest stage."""
+    count, job = float(best.cell.accelerators), problem.job
+    first = problem.hardware(np.exp(best.y), best.hbm_bytes, count)
+    hardware = holding(problem, best.plan, first)
+    if hardware is first:
+        return best
+    y = np.log([[float(getattr(hardware, name)) for name in RATES]])
+    point = embed(best.plan, job.floats, float(problem.domain), problem.machine.stack.habits)
+    have = best.cell.left(np.array([float(hardware.hbm_bytes)]))
+    at = best.cell.tangents(tangents_of(job.floats, problem.machine, point, y, problem.loads), have)
+    log_value = float(best.cell.log_value(have, at)[0])
+    return dataclasses.replace(best, log_value=log_value, y=y[0], hbm_bytes=float(hardware.hbm_bytes))
 
 
 def frontier(
@@ -95,6 +133,8 @@ def used_of(limit: str, problem: Problem, best: Best) -> float:
     count, money = best.cell.accelerators, problem.money
     if limit == "accelerators":
         return count
+    if limit == "carbon_g":
+        raise ValueError("`limit` is 'carbon_g', which the problem does not have; expected it in its limits")
     if limit == "power_w":
         return count * float(money.watt(best.y))
     return count * float(money.usd(best.y) + money.hbm(best.hbm_bytes))

@@ -1,18 +1,24 @@
 """Why no cluster meets the limits: which of them fails, by how much, and the smallest change that helps."""
 
 import dataclasses
+import functools
 import math
+from typing import Any
 
 import numpy as np
 
+from costmodel.inputs import RECOMPUTES
+from optimize import units
 from optimize.clusters.bounding import families_of
-from optimize.clusters.counts import counts_of_grid
+from optimize.clusters.counts import rows_of
 from optimize.clusters.progress import Cell
-from optimize.clusters.screening import tangents_of
+from optimize.clusters.screening import bytes_of
+from optimize.hardware import bytes_of_rows
 from optimize.question import Limits, Problem
 
 LIMITS = ("budget_usd", "power_w", "accelerators")
 MOST = 16_384  # accelerators up to which a way out is looked for
+LOOKED_AT = 8  # counts for each limit, those that may need least of it first
 
 
 def why_infeasible(problem: Problem, finished: bool = False) -> str:
@@ -50,37 +56,42 @@ def in_the_way(problem: Problem) -> bool:
 def least_needed(problem: Problem) -> dict[str, float] | None:
     """The least of each limit alone at which some plan can be built with the least rates; None: memory forbids all.
 
-    Once every limit is enough, no less is looked for.
+    Rows of degrees tell which counts may need least; these are looked at one after another.
     """
     free = dataclasses.replace(problem, limits=Limits(accelerators=MOST))
-    given = {name: have for name in LIMITS if (have := getattr(problem.limits, name)) is not None}
+    rows = rows_of(free)
+    need, count = bytes_of_rows(free, rows), rows["accelerators"]
+    fits = need <= free.most_hbm_bytes
+    counts, which = np.unique(count[fits], return_inverse=True)
+    least_bytes = np.full(len(counts), np.inf)
+    np.minimum.at(least_bytes, which, need[fits])
     least: dict[str, float] = {}
-    for cell in (Cell(free, count) for count in counts_of_grid(free)):
-        for hbm_bytes in _least_bytes(cell):
-            own = _needs(cell, hbm_bytes)
-            least = {name: min(need, least.get(name, math.inf)) for name, need in own.items()}
-        if least and all(least[name] <= have for name, have in given.items()):
-            break
+    exactly = functools.cache(lambda place: _least_bytes(Cell(free, int(counts[place]))))
+    for name, column in _needs(free, counts.astype(float), least_bytes).items():
+        for place in np.argsort(column, kind="stable")[:LOOKED_AT].tolist():
+            if column[place] < least.get(name, math.inf) and exactly(place) <= free.most_hbm_bytes:
+                own = _needs(free, float(counts[place]), exactly(place))
+                least = {other: min(float(value), least.get(other, math.inf)) for other, value in own.items()}
     return least or None
 
 
-def _least_bytes(cell: Cell) -> list[float]:
-    """The least memory of all plans of a cell, if it can be built."""
+def _least_bytes(cell: Cell) -> float:
+    """The least memory of all plans of a cell."""
     families, problem = families_of(cell), cell.problem
     if not len(families):
-        return []
+        return math.inf
     first = families.first(0, len(families))
     first = first[:: max(1, len(first) // 4096)]
-    y = np.broadcast_to(problem.ends[0], (len(first), 4))
     points = families.points(first, np.float64)
-    least = float(tangents_of(problem.job.workload, problem.machine, points, y).least_bytes.min())
-    return [least] if least <= problem.most_hbm_bytes else []
+    each = [dataclasses.replace(points, recompute=row) for row in RECOMPUTES.values()]
+    return min(float(bytes_of(problem.job.floats, problem.machine, at, len(first)).min()) for at in each)
 
 
-def _needs(cell: Cell, hbm_bytes: float) -> dict[str, float]:
-    money, (low, _), count = cell.problem.money, cell.problem.ends, float(cell.accelerators)
-    usd = float(money.usd(low) + money.hbm(np.array(hbm_bytes)))
-    return dict(zip(LIMITS, (count * usd, count * float(money.watt(low)), count), strict=True))
+def _needs(problem: Problem, count: Any, hbm_bytes: Any) -> dict[str, Any]:
+    """Of so many accelerators with so much memory and the least rates."""
+    money, (low, _) = problem.money, problem.ends
+    usd = money.usd(low) + money.hbm(np.asarray(hbm_bytes))
+    return dict(zip(LIMITS, (count * usd, count * money.watt(low), count), strict=True))
 
 
 def _number(value: float) -> str:
@@ -90,6 +101,5 @@ def _number(value: float) -> str:
 def _flag(limit: str, need: float) -> str:
     """The option with a value that is enough, rounded up to three digits."""
     scale = 1e6 if limit == "power_w" else 1.0
-    digits = 10.0 ** (math.floor(math.log10(need / scale)) - 2)
-    enough = math.ceil(need / scale / digits) * digits
+    enough = units.rounded_up(need / scale)
     return f"--{'power-mw' if limit == 'power_w' else limit.replace('_', '-')} {enough:g}"

@@ -6,7 +6,8 @@
 3. The lowest bound is worked at first: rows become families of plans, families plans, each bounded by tangents at
    hardware nearer to its own best, the last ones by cutting planes. First what is 30 % below the
    best answer, then 20 %, and so on (`LEVELS`), so that the gap falls steadily until it closes or time is up.
-4. Descent over relaxed points tells how far the best plan that can be launched is from what degrees between would do.
+4. Descent over relaxed points (`compare`) tells how far the best plan that can be launched is from what degrees between
+   would do. Only where evolution finds nothing that meets the limits are plans near relaxed points looked at first.
 
 The bound is the least over everything that was dismissed or is still open, so it is true whenever the search stops, for
 the counts that were looked at (`counts`); where time was up before, the others are told (`others`).
@@ -24,7 +25,7 @@ from optimize.clusters.counts import cell_bounds, cells, rows_of
 from optimize.clusters.descent import descend, modes, nearest
 from optimize.clusters.evolution import Found, evolve
 from optimize.clusters.progress import FAMILIES, PLANS, TOLERANCE, Cell, Open, Progress, Relaxed
-from optimize.clusters.rows import open_counts
+from optimize.clusters.rows import open_counts, possible_rows
 from optimize.hardware import HardwareSolutions, solve_hardware
 from optimize.lattice import number_of
 from optimize.question import Problem
@@ -32,6 +33,7 @@ from optimize.time_limit import until
 
 EVOLVED = 3  # counts whose evolved plans are polished
 KNOWN = 24  # answers of a search with other limits that are polished
+COMPARED = {"each": 6, "steps": 40}  # starts of each pair of options, and steps, of a descent that only compares
 LEVELS = (0.3, 0.2, 0.1, 0.03, 0.01, 0.003)  # of the logarithm below the best answer, before the tolerance
 
 
@@ -57,11 +59,13 @@ def search(
     try:
         with until(end):
             _first_answers(progress, every, seed, told, after)
+            if progress.best is None:
+                rows = possible_rows(progress, rows)
+            if progress.best is None and progress.unseen:
+                _descend(progress, every, seed, told)
             told("rows of degrees")
             open_counts(progress, rows)
             narrow(progress, end, told)
-            if after is None and progress.relaxed is None:
-                _descend(progress, every, seed, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
     if len(progress.unseen) < len(progress.counts):  # of the others nothing is known but their products
@@ -70,9 +74,19 @@ def search(
     return progress
 
 
-def narrow(progress: Progress, end: float, told: Callable[[str], None] = lambda _: None) -> None:
-    """Search what is open and may be below the best answer, in steps of how far below."""
-    for level in (*(level for level in LEVELS if level > progress.tolerance), progress.tolerance):
+def levels_of(tolerance: float) -> tuple[float, ...]:
+    """How far below the best answer what is open is worked at, one after the other."""
+    return (*(level for level in LEVELS if level > tolerance), tolerance)
+
+
+def narrow(
+    progress: Progress,
+    end: float,
+    told: Callable[[str], None] = lambda _: None,
+    levels: tuple[float, ...] | None = None,
+) -> None:
+    """Search what is open and may be below the best answer, in steps of how far below: all, or `levels` alone."""
+    for level in levels_of(progress.tolerance) if levels is None else levels:
         progress.level = level
         told(f"to {100 * level:.2g} %")
         close(progress, end, _solve)
@@ -81,7 +95,7 @@ def narrow(progress: Progress, end: float, told: Callable[[str], None] = lambda 
 def _first_answers(
     progress: Progress, every: list[Cell], seed: int, told: Callable[[str], None], after: Progress | None
 ) -> None:
-    """Those of a search with other limits, or by evolution, or where that finds none near relaxed points."""
+    """Those of a search with other limits, or by evolution."""
     progress.level = LEVELS[0]
     if after is not None:
         known = sorted(after.runners_up.values(), key=lambda best: best.log_value)[:KNOWN]
@@ -90,8 +104,6 @@ def _first_answers(
     if progress.best is None:
         told("evolution")
         offer_evolved(progress, every, seed)
-    if progress.best is None:
-        _descend(progress, every, seed, told)
 
 
 def by_count(cells: list[Cell]) -> dict[int, float]:
@@ -101,6 +113,15 @@ def by_count(cells: list[Cell]) -> dict[int, float]:
 
 def _solve(problem: Problem, points: PlanPoint, cutoff: float) -> HardwareSolutions:
     return solve_hardware(problem, points, tolerance=0.5 * TOLERANCE, cutoff=cutoff)
+
+
+def compare(progress: Progress, seconds: float, seed: int) -> None:
+    """Descend from a few starts, if there was none: what degrees between the legal ones would do."""
+    if progress.relaxed is not None or progress.best is None:
+        return
+    with until(time.monotonic() + seconds):
+        progress.relaxed = descend(progress.problem, seed, **COMPARED)
+        progress.evaluations += progress.relaxed.evaluations
 
 
 def _descend(progress: Progress, every: list[Cell], seed: int, told: Callable[[str], None]) -> None:
@@ -113,13 +134,13 @@ def _descend(progress: Progress, every: list[Cell], seed: int, told: Callable[[s
         round_to(progress, cell)
 
 
-def offer_evolved(progress: Progress, every: list[Cell], seed: int) -> None:
-    """Polish the first plans that evolution finds; the last ones too where none of them is any good, or where the
-    objective has a price: rows say less there of where the best plans are."""
+def offer_evolved(progress: Progress, every: list[Cell], seed: int, briefly: bool = False) -> None:
+    """Polish the first plans that evolution finds; the last ones too where none of them is any good, or, unless that is
+    done `briefly`, where the objective has a price: rows say less there of where the best plans are."""
     for found, evaluations in evolve(progress.problem, seed):
         progress.evaluations += evaluations
         _offer(progress, every, found, EVOLVED)
-        if progress.best is not None and progress.problem.fill:
+        if progress.best is not None and (briefly or progress.problem.fill):
             break
 
 

@@ -13,33 +13,49 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodel import Exact, as_floats
+from costmodel import Exact, map_leaves, total
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import counts, hardware_of, operators_s, stages, timing, with_hardware
-from costmodel.inputs import SCHEDULES, PlanPoint, layers
+from costmodel.formulas import counts, hardware_of, operators_s, redone_s, stages, timing, with_hardware
+from costmodel.inputs import RECOMPUTES, SCHEDULES, ZERO_STAGES, PlanPoint, RecomputeRow, layers
 from optimize.lattice import distinct, fill_of_rows, points_of_rows, switches_of_rows
-from optimize.plans import cheapest, least_bytes, least_step_s, may_go_both_ways
+from optimize.plans import cheapest, lean_bytes, least_bytes, least_step_s, may_go_both_ways
 from optimize.question import RATES, Problem, Tangents
 
 Rows = Mapping[str, np.ndarray]
 """Degrees of rows of any counts, and their `accelerators`."""
 _KEYS = ("tensor", "context", "expert", "expert_tensor", "microbatch")
 _EXACT = Exact(np)
+_AGAIN = (RecomputeRow(redo_core=1.0), RecomputeRow(redo_rest=1.0))
 
 
 def bytes_of_rows(problem: Problem, rows: Rows) -> np.ndarray:
     """Bytes of HBM below which no plan of a row needs."""
     workload, machine = problem.job.workload, problem.machine
     point = points_of_rows(workload, machine, problem.fixed, rows)
-    return np.broadcast_to(least_bytes(workload, machine.stack, cheapest(point, 1.0, 1.0)), len(rows["tensor"]))
+    return np.broadcast_to(
+        least_bytes(problem.job.floats, machine.stack, cheapest(point, 1.0, 1.0)), len(rows["tensor"])
+    )
+
+
+def bytes_of_modes(problem: Problem, rows: Rows, zero_stage: int, recompute: RecomputeRow) -> np.ndarray:
+    """The same of plans under one ZeRO stage and several modes of recompute (the first axis of those rows)."""
+    workload, machine = problem.job.workload, problem.machine
+    point = cheapest(points_of_rows(workload, machine, problem.fixed, rows), 1.0, 1.0)
+    point = dataclasses.replace(point, zero=ZERO_STAGES[zero_stage])
+    return lean_bytes(problem.job.floats, machine.stack, point, (recompute,))
 
 
 def tangents_of_rows(
-    problem: Problem, rows: Rows, places: np.ndarray, place: np.ndarray
+    problem: Problem,
+    rows: Rows,
+    places: np.ndarray,
+    place: np.ndarray,
+    recompute: RecomputeRow = RECOMPUTES["none"],
 ) -> Iterator[tuple[tuple[float, float], np.ndarray, Tangents]]:
     """For each pair of switches the pair, the rows that may have it, and tangents below a step of any of their plans.
 
-    `places` are logarithms of rates, `place` says at which of them a row's tangent is taken.
+    `places` are logarithms of rates, `place` says at which of them a row's tangent is taken. `recompute`: what is
+    computed again at least, for each row or for several modes of each (a first axis; the tangents are flattened).
     """
     workload, machine = problem.job.workload, problem.machine
     octave = np.log2(rows["accelerators"]).astype(int)
@@ -53,7 +69,8 @@ def tangents_of_rows(
         if kept.any():
             chosen = np.flatnonzero(kept)
             parts = _stages(problem, cheapest(point, parallel, ring), y)
-            of = _Chosen(chosen, which[chosen], fill[chosen], places[place[chosen]])
+            again = map_leaves(lambda leaf, of=chosen: leaf[..., of] if np.ndim(leaf) else leaf, recompute)
+            of = _Chosen(chosen, which[chosen], fill[chosen], places[place[chosen]], again)
             yield (parallel, ring), chosen, _tangents(problem, parts, extra, of)
 
 
@@ -62,20 +79,25 @@ class _Chosen(NamedTuple):
     which: np.ndarray  # of the keys each has
     fill: np.ndarray
     y: np.ndarray
+    recompute: RecomputeRow
 
 
 def _stages(problem: Problem, point: PlanPoint, y: np.ndarray) -> list[Any]:
-    """Seconds of one microbatch in all layers, and what the first and the last stage have beyond them; where the
-    objective is paid for busy units, also what those of operators draw."""
+    """Seconds of one microbatch in all layers, and what the first and the last stage have beyond them; of the
+    attention's core and of the rest where they are computed again; where the objective is paid for busy units, also
+    what operators draw."""
     at = [Dual(rate, {name: rate}) for name, rate in zip(RATES, np.exp(y).T, strict=True)]
     machine = with_hardware(
         problem.machine, dataclasses.replace(hardware_of(problem.machine), **dict(zip(RATES, at, strict=True)))
     )
     point = dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=1.0))  # as it may be both ways
-    counted = counts(as_floats(problem.job.workload), point, _EXACT)
+    counted = counts(problem.job.floats, point, _EXACT)
     times, loads = timing(counted, point, machine, SUBGRADIENT), problem.loads
     pipe = stages(counted, times, point)
     parts = [pipe.plain.seconds - machine.stack.microbatch_s, pipe.first.seconds, pipe.last.seconds]
+    parts += [
+        total(block.repeats * redone_s(block.forward, row, SUBGRADIENT) for block in times.layers) for row in _AGAIN
+    ]
     if loads is None:
         return parts
     compute_s, hbm_s = operators_s(counted, times, point, machine)
@@ -89,7 +111,8 @@ def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chos
         return np.broadcast_to(column, len(np.atleast_1d(point.tensor)))[rows.chosen]
 
     workload, stack, p = problem.job.workload, problem.machine.stack, of(point.pipeline)
-    layers_s, first_s, last_s, *drawn_s = (_taken(part, rows.which) for part in parts)
+    layers_s, first_s, last_s, core_s, rest_s, *drawn_s = (_taken(part, rows.which) for part in parts)
+    layers_s = layers_s + rows.recompute.redo_core * core_s + rows.recompute.redo_rest * rest_s
     layer_s = layers_s * (1.0 / layers(workload))
     m = workload.batch / (of(point.data) * of(point.microbatch))
     stages_s = (
@@ -101,17 +124,20 @@ def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chos
     both_ways = may_go_both_ways(list(SCHEDULES.values()), p, m)
     step_s = least_step_s(stages_s, p, m, both_ways, SUBGRADIENT)
     step_s = SUBGRADIENT.maximum(step_s, stages_s[0] * (m + rows.fill)) + stack.step_s
-    nothing = np.zeros(len(p))
-    at = Tangents(*_logarithms(step_s), rows.y, nothing, nothing)
+    shape = np.shape(step_s.value)
+    y = np.broadcast_to(rows.y, (*shape, rows.y.shape[-1])).reshape(-1, rows.y.shape[-1])
+    nothing = np.zeros(len(y))
+    at = Tangents(*logarithms(step_s, shape), y, nothing, nothing)
     if problem.loads is None:
         return at
-    log_drawn, drawn_slopes = _logarithms(problem.loads[0] * step_s + (m / p) * drawn_s[0])
+    log_drawn, drawn_slopes = logarithms(problem.loads[0] * step_s + (m / p) * drawn_s[0], shape)
     return at._replace(log_drawn=log_drawn, drawn_slopes=drawn_slopes)
 
 
-def _logarithms(seconds: Dual) -> tuple[np.ndarray, np.ndarray]:
-    slopes = [np.broadcast_to(seconds.parts.get(name, 0.0) / seconds.value, len(seconds.value)) for name in RATES]
-    return np.log(seconds.value), np.stack(slopes, -1)
+def logarithms(seconds: Dual, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Of seconds, with their slopes by those of the rates, flattened from `shape`."""
+    slopes = [np.broadcast_to(seconds.parts.get(name, 0.0) / seconds.value, shape).ravel() for name in RATES]
+    return np.log(np.broadcast_to(seconds.value, shape)).ravel(), np.stack(slopes, -1)
 
 
 def _taken(part: Any, which: np.ndarray) -> Dual:

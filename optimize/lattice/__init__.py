@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from optimize.lattice.axes import recompute_names as recompute_names
     from optimize.lattice.axis import Axis as Axis
     from optimize.lattice.axis import even_layers as even_layers
+    from optimize.lattice.axis import wanted as wanted
     from optimize.lattice.counts import fill_of_rows as fill_of_rows
     from optimize.lattice.counts import lattice_of_rows as lattice_of_rows
+    from optimize.lattice.counts import least_fill as least_fill
     from optimize.lattice.counts import legal_counts as legal_counts
     from optimize.lattice.counts import points_of_rows as points_of_rows
     from optimize.lattice.counts import possible_counts as possible_counts

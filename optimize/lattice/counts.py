@@ -10,7 +10,7 @@ from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Workload
 from costmodel.models import run_by
 from costmodel.specs import Demands, demands, kept
 from optimize.lattice.axes import recompute_axis, shards_axis, stages_axis, switches_axis
-from optimize.lattice.axis import DEGREES, Fixed, wanted
+from optimize.lattice.axis import DEGREES, Axis, Fixed, wanted
 from optimize.lattice.degrees import LARGEST, divisors, every_microbatch, expert_degrees, tensor_widths
 from optimize.lattice.lattice import Lattice
 
@@ -103,13 +103,18 @@ def fill_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows)
     weight gradients, fold or go both ways."""
     d = demands(run_by(workload, cluster.stack.habits), dataclasses.replace(cluster, accelerators=LARGEST))
     axis = stages_axis(d, functools.partial(kept, d), rows, fixed)
+    return least_fill(axis, rows["pipeline"])
+
+
+def least_fill(axis: Axis, pipeline: np.ndarray) -> np.ndarray:
+    """The same, from the schedules that are legal with each row."""
     idle = np.array([not (s.splits or s.folds or s.ways > 1) for s in SCHEDULES.values()])
     share = np.append(idle[axis.table["schedule"]] / axis.table["virtual_stages"], 0.0)
     some = np.flatnonzero(axis.count > 0)
     ends = np.stack([axis.offset[some], axis.offset[some] + axis.count[some]], -1).ravel()
     least = np.zeros(len(axis.count))
     least[some] = np.minimum.reduceat(share, ends)[::2]
-    return least * (rows["pipeline"] - 1)
+    return least * (pipeline - 1)
 
 
 def points_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> PlanPoint:

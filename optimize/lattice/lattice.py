@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Workload, embed, options
+from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Workload, embed, extra_layers, layers, options
 from costmodel.specs import Demands, demands
 from optimize.lattice.axes import recompute_names
 from optimize.lattice.axis import DEGREES, Axis, even_layers
@@ -147,10 +147,9 @@ class Lattice:
     def _extra_layers(self) -> dict[str, np.ndarray]:
         names = ("extra_layers_first", "extra_layers_middle", "extra_layers_last")
         stages, which = np.unique(self.rows["pipeline"], return_inverse=True)
-        points = [
-            embed(Plan(pipeline=int(p), stage_layers=self.stage_layers(int(p))), self.workload, 1.0) for p in stages
-        ]
-        return {name: np.array([getattr(point, name) for point in points], float)[which] for name in names}
+        depth = layers(self.workload)
+        extra = np.array([extra_layers(self.stage_layers(p), depth / p) for p in stages.tolist()]).reshape(-1, 3)
+        return dict(zip(names, extra[which.ravel()].T, strict=True))
 
     def stage_layers(self, pipeline: int) -> tuple[int, ...] | None:
         """None where the layers divide."""
@@ -167,6 +166,7 @@ class Lattice:
 
     @functools.cached_property
     def demands(self) -> Demands:
+        """What workload and cluster demand of every plan."""
         return demands(self.workload, self.cluster)
 
     def plan(self, index: int) -> Plan:

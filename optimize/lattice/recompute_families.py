@@ -34,10 +34,11 @@ class Families:
     @property
     def ends(self) -> np.ndarray:
         """Families up to and including each row."""
-        return np.cumsum(self._sizes // self._members)
+        return np.cumsum(self.sizes // self._members)
 
     @property
-    def _sizes(self) -> np.ndarray:
+    def sizes(self) -> np.ndarray:
+        """Plans of each row."""
         return np.diff(self.lattice.ends, prepend=0)
 
     def first(self, start: int, stop: int) -> np.ndarray:
@@ -45,12 +46,12 @@ class Families:
         ends = self.ends
         number = np.arange(start, min(stop, len(self)))
         row = np.searchsorted(ends, number, side="right")
-        within = number - (ends[row] - (self._sizes // self._members)[row])
-        return (self.lattice.ends[row] - self._sizes[row]) + within * self._members[row]
+        within = number - (ends[row] - (self.sizes // self._members)[row])
+        return (self.lattice.ends[row] - self.sizes[row]) + within * self._members[row]
 
     def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The first plan of every family of some rows, and the place in `rows` of each one's row."""
-        size, count = self._sizes[rows], self._members[rows]
+        size, count = self.sizes[rows], self._members[rows]
         families = size // count
         place = np.repeat(np.arange(len(rows)), families)
         number = np.arange(families.sum()) - np.repeat(np.cumsum(families) - families, families)
@@ -68,13 +69,18 @@ class Families:
         """The fastest that each family can be: nothing recomputed."""
         return dataclasses.replace(self.lattice.points(first, dtype), recompute=RECOMPUTES["none"])
 
-    def of_any_schedule(self, rows: np.ndarray) -> np.ndarray:
-        """The first plan of each run of families of some rows that differ in the schedule alone."""
+    def of_any_schedule(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first plan of each run of families of some rows that differ in the schedule alone, and the place in
+        `rows` of each one's row."""
         count = self._members[rows]
         runs = self._inner[rows] // count
         place = np.repeat(np.arange(len(rows)), runs)
         number = np.arange(runs.sum()) - np.repeat(np.cumsum(runs) - runs, runs)
-        return (self.lattice.ends[rows] - self._sizes[rows])[place] + number * count[place]
+        return (self.lattice.ends[rows] - self.sizes[rows])[place] + number * count[place], place
+
+    def schedules(self, first: np.ndarray) -> np.ndarray:
+        """Of how many schedules the plans are that differ in that alone."""
+        return self.lattice.axes[0].count[np.searchsorted(self.lattice.ends, first, side="right")]
 
     def of_every_schedule(self, first: np.ndarray) -> np.ndarray:
         """The first plans of the families of such runs."""
@@ -83,8 +89,22 @@ class Families:
         number = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
         return np.repeat(first, times) + number * np.repeat(self._inner[row], times)
 
+    def by_recompute(self, first: np.ndarray) -> tuple[np.ndarray, Any]:
+        """The members of families by mode of recompute, -1 where one has no such, and rows of what each recomputes."""
+        axis, ends = self.lattice.axes[-1], self.lattice.ends
+        row = np.minimum(np.searchsorted(ends, first, side="right"), len(ends) - 1)  # rows without a plan have no last
+        count = axis.count[row]
+        place = np.arange(count.max(initial=0))[:, None]
+        entry = axis.offset[row] + np.minimum(place, count - 1)
+        return np.where(place < count, first + place, -1), axis.fields(entry, np.float64)["recompute"]
+
+    def recompute_of(self, plans: np.ndarray) -> Any:
+        """Rows of what plans recompute."""
+        _, entries = self.lattice.select(plans)
+        return self.lattice.axes[-1].fields(entries[-1], np.float64)["recompute"]
+
     @property
     def _inner(self) -> np.ndarray:
         """Plans of a row under one schedule, which is its first axis."""
         assert "schedule" in self.lattice.axes[0].table, sorted(self.lattice.axes[0].table)
-        return self._sizes // self.lattice.axes[0].count
+        return self.sizes // self.lattice.axes[0].count

@@ -44,7 +44,7 @@ MODELS = {
 """Models of released versions, by `model.name` and `model.flavor`."""
 
 _ANY = {
-    "schedule": ChainMap(OWN_SCHEDULES, TITLES),  # names: those of one's own too, in a file (`orders`)
+    "schedule": ChainMap[str, Any](OWN_SCHEDULES, TITLES),  # names: those of one's own too, in a file (`orders`)
     "zero_stage": (0, 1, 2, 3),
     "sequence_parallel": (True, False),
     "context_kind": ("ring",),

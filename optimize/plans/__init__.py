@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from optimize.plans.result import restriction_cost as restriction_cost
     from optimize.plans.row_bounds import any_schedule_s as any_schedule_s
     from optimize.plans.row_bounds import cheapest as cheapest
+    from optimize.plans.row_bounds import lean_bytes as lean_bytes
     from optimize.plans.row_bounds import leanest as leanest
     from optimize.plans.row_bounds import least_bytes as least_bytes
     from optimize.plans.row_bounds import least_step_s as least_step_s

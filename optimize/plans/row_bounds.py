@@ -16,7 +16,7 @@ import numpy as np
 
 from costmodel import Exact, Scalar, Semantics, as_floats
 from costmodel.formulas import OpCounts, Pipeline, around, counts, in_flight, memory, stages, timing, work
-from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Schedule, Stack, Workload, options
+from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, RecomputeRow, Schedule, Stack, Workload, options
 from optimize.lattice import LARGEST_VIRTUAL, Lattice
 from optimize.question import products_s
 
@@ -43,16 +43,23 @@ def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
     (3 gathers); weights shared by all ranks are the least; a share of the layers under recompute keeps more than all.
     """
     point = _cheapest_of(lattice, rows, *max(_switches(lattice)))
-    return least_bytes(lattice.workload, lattice.cluster.stack, point) <= lattice.cluster.accelerator.hbm_bytes
+    workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
+    return least_bytes(workload, stack, point) <= lattice.cluster.accelerator.hbm_bytes
 
 
 def least_bytes(workload: Workload, stack: Stack, point: PlanPoint) -> np.ndarray:
     """Bytes below which no plan of each row of degrees needs, whatever its options: `point` as `cheapest` has it."""
-    counted, least = counts(as_floats(workload), point, _EXACT), np.array(np.inf)
-    lean, own = leanest(point, counted.microbatches), as_floats(stack)
-    for held, stage, recompute in itertools.product(lean, (2, 3), stack.habits.recompute_rows().values()):
-        chosen = dataclasses.replace(held, zero=options.ZERO_STAGES[stage], recompute=recompute)
-        least = np.minimum(least, memory(counted, chosen, own, _EXACT).needed_bytes)
+    stages = [dataclasses.replace(point, zero=options.ZERO_STAGES[stage]) for stage in (2, 3)]
+    modes = tuple(stack.habits.recompute_rows().values())
+    return np.minimum(*(lean_bytes(workload, stack, each, modes) for each in stages))
+
+
+def lean_bytes(workload: Workload, stack: Stack, point: PlanPoint, modes: Sequence[RecomputeRow]) -> np.ndarray:
+    """The same whatever their schedule and which of some modes of recompute they have."""
+    counted, least = counts(workload, point, _EXACT), np.array(np.inf)
+    for held, recompute in itertools.product(leanest(point, counted.microbatches), modes):
+        chosen = dataclasses.replace(held, recompute=recompute)
+        least = np.minimum(least, memory(counted, chosen, stack, _EXACT).needed_bytes)
     return _SAFE * least
 
 

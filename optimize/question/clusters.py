@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from costmodel import Scalar, as_floats
-from costmodel.formulas import Busy, Economics, economics, hardware_of, rates
+from costmodel.formulas import Busy, Economics, economics, hardware_of, rates, spare_share
 from costmodel.inputs import Cluster, PlanPoint, Workload, model_flop
 from costmodel.specs import SpecError, cluster_names, load_cluster
 from optimize.question.quantities import Quantities
@@ -25,14 +25,18 @@ FAILURES = ("low", "base", "high")
 """Cases of how often parts fail and how long that lasts (prices.toml)."""
 
 
-def failing(cluster: Cluster, case: str) -> Cluster:
-    """The cluster that fails as in one of the cases of its prices; "none": never."""
+def failing(cluster: Cluster, case: str, repair_s: float | None = None) -> Cluster:
+    """The cluster that fails as in one of the cases of its prices; "none": never.
+
+    `repair_s`: until what failed is back, for which spares are bought (default: of the prices, which ship none).
+    """
     if cluster.prices is None:
         return cluster
     names = ("accelerator_failure_s", "job_failure_s", "restart_s", "checkpoint_bytes_per_s", "checkpoint_stall")
     names = (*names, "slow_accelerator_s", "slow_for_s", "slow_by")
     never = dict.fromkeys(("accelerator_failure_s", "job_failure_s", "slow_accelerator_s"), math.inf)
     own = never if case == "none" else {name: getattr(getattr(cluster.prices, case), name) for name in names}
+    own |= {} if repair_s is None else {"server_repair_s": repair_s}
     base = dataclasses.replace(cluster.prices.base, **own)
     return dataclasses.replace(cluster, prices=dataclasses.replace(cluster.prices, base=base))
 
@@ -70,8 +74,9 @@ def quantities(cluster: Cluster, domain: int, train_s: float, rent: bool, load: 
     Servers draw `load` of what is usual in training.
     """
     assert cluster.prices is not None
-    own, size = as_floats(cluster), float(cluster.tiers[0].size)
-    money, usual = (second_of(own, domain, each) for each in (load, 1.0))
+    size = float(cluster.tiers[0].size)
+    usual = second_of(cluster, domain, 1.0)
+    money = usual if load == 1.0 else second_of(cluster, domain, load)
     usd_per_s = money.rental_usd if rent else money.owned_usd
     return Quantities(
         train_s=train_s,
@@ -79,6 +84,7 @@ def quantities(cluster: Cluster, domain: int, train_s: float, rent: bool, load: 
         meter_w=math.nan if money.draw is None else float(money.draw.meter_w),
         capital_usd=math.nan if money.bill is None else float(money.bill.usd),
         accelerators=float(cluster.accelerators) * max(1.0, size / domain),
+        spares=float(cluster.accelerators) * spare_share(as_floats(cluster.prices.base)),
         usual_w=math.nan if usual.draw is None else float(usual.draw.meter_w),
         carbon_g_per_j=float(cluster.prices.base.carbon_g_per_j),
     )
@@ -87,8 +93,8 @@ def quantities(cluster: Cluster, domain: int, train_s: float, rent: bool, load: 
 def second_of(cluster: Cluster, domain: int, load: float) -> Economics:
     """A second of training on a cluster with prices whose servers draw `load` of what is usual: linear in the load."""
     assert cluster.prices is not None
-    prices = dataclasses.replace(as_floats(cluster.prices.base), idle_load=load)
-    return economics(as_floats(cluster), prices, cluster.accelerators, domain, 1.0, 1.0, Busy(**_NOTHING))
+    prices = dataclasses.replace(cluster.prices.base, idle_load=load)
+    return economics(cluster, prices, float(cluster.accelerators), domain, 1.0, 1.0, Busy(**_NOTHING))
 
 
 _NOTHING = {"compute_s": 0.0, "hbm_s": 0.0, "links_s": 0.0}

@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Mapping
 
-from costmodel import Scalar
+from costmodel import Scalar, as_floats
 from costmodel.formulas import STATE_BYTES, Hardware, elapsed
 from costmodel.inputs import PriceRange, Workload, parameters
 from optimize.question.objective import Limits, Objective
@@ -28,6 +28,11 @@ class Job:
     def steps(self) -> float:
         """Steps that the tokens take."""
         return self.tokens / (self.workload.batch * self.workload.sequence)
+
+    @functools.cached_property
+    def floats(self) -> Workload:
+        """The workload with every number a float, as formulas read it."""
+        return as_floats(self.workload)
 
     @functools.cached_property
     def state_bytes(self) -> float:
@@ -50,11 +55,17 @@ class Quantities:
     usd_per_s: Scalar
     meter_w: Scalar  # the mean of a step, by how busy the units are
     capital_usd: Scalar
-    accelerators: Scalar
+    accelerators: Scalar  # bought, but for spares
     usual_w: Scalar  # with servers at what is usual in training: what a limit is of
     carbon_g_per_j: Scalar = 0.0  # of the grid
+    spares: Scalar = 0.0  # bought beside the accelerators
     hardware: Hardware | None = None
     step_s: tuple[Scalar, ...] = ()
+
+    @property
+    def carbon_g(self) -> Scalar:
+        """Grams of CO2 of the electricity of all jobs."""
+        return self.train_s * self.meter_w * self.carbon_g_per_j
 
     def minimised(self, objective: Objective, steps: float) -> Scalar:
         """The quantity whose logarithm a search minimises."""
@@ -71,5 +82,6 @@ def residuals(limits: Limits, of: Quantities, peak_bytes: float, hbm_bytes: floa
         "power_w": (of.usual_w, limits.power_w),
         "accelerators": (of.accelerators, limits.accelerators),
         "deadline_s": (of.train_s, limits.deadline_s),
+        "carbon_g": (of.carbon_g, limits.carbon_g),
     }
     return {name: math.log(value / limit) for name, (value, limit) in pairs.items() if limit is not None and value > 0}

@@ -143,7 +143,7 @@ def test_what_stands_for_several_plans_is_below_each_of_them():
     for count in (2, 4):
         rows = all_rows(problem, problem.jobs[0], count)
         families = Families(rows.lattice)
-        runs = families.of_any_schedule(np.arange(len(rows.lattice.ends)))
+        runs, _ = families.of_any_schedule(np.arange(len(rows.lattice.ends)))
         assert sorted(families.of_every_schedule(runs)) == sorted(families.first(0, len(families)))
         y = (low + (high - low) * draw.random(len(low)))[None]
         for run in draw.choice(runs, 12):

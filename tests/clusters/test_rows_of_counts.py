@@ -11,8 +11,10 @@ from optimize.clusters.progress import Progress
 from optimize.clusters.rows import open_counts
 from optimize.clusters.screening import tangents_of
 from optimize.hardware.rows import bytes_of_rows, tangents_of_rows
+from optimize.hardware.runs import tangents_of_runs
 from optimize.lattice.counts import with_microbatches
 from optimize.lattice.enumeration import lattice
+from optimize.lattice.recompute_families import Families
 from optimize.question.asked import design_problem
 from optimize.question.clusters import sized
 from optimize.question.objective import Limits, Objective
@@ -81,3 +83,30 @@ def test_no_plan_is_below_the_tangent_of_its_row(name, count):
     assert np.all(step.log_value >= least - 1e-12)
     assert np.all(step.log_drawn >= least_drawn - 1e-12)
     assert np.all(step.peak_bytes >= bytes_of_rows(problem, rows)[row] * (1 - 1e-12))
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("count", [8, 24])
+def test_no_plan_is_below_the_tangent_of_its_run(name, count):
+    problem, generator = asked(name), np.random.default_rng(count)
+    low, high = problem.ends
+    whole = lattice(problem.job.floats, sized(problem.machine, count), {**FIXED, "domain": 8}, every_shard=False)
+    families = Families(whole)
+    first, _ = families.of_any_schedule(np.arange(len(whole.ends)))
+    first = generator.choice(first, min(len(first), 250), replace=False)
+    y = low + (high - low) * generator.random((len(first), 4))
+    numbers, recompute = families.by_recompute(first)
+    at = tangents_of_runs(problem, families, first, np.full(len(first), float(count)), y, recompute)
+    runs = np.flatnonzero(numbers.ravel() >= 0)
+    plans = families.of_every_schedule(numbers.ravel()[runs])
+    run = np.repeat(runs, families.schedules(numbers.ravel()[runs]))
+    assert len(plans) > len(runs)
+    here = low + (high - low) * generator.random((len(plans), 4))
+    step = tangents_of(problem.job.floats, problem.machine, whole.points(plans, np.float64), here, problem.loads)
+    assert step.log_drawn is not None
+    assert at.log_drawn is not None
+    assert at.drawn_slopes is not None
+    moved = here - at.y[run]
+    assert np.all(step.log_value >= at.log_value[run] + (at.slopes[run] * moved).sum(-1) - 1e-12)
+    assert np.all(step.log_drawn >= at.log_drawn[run] + (at.drawn_slopes[run] * moved).sum(-1) - 1e-12)
+    assert np.all(step.peak_bytes >= at.peak_bytes[run] * (1 - 1e-12))

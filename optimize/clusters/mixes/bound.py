@@ -164,7 +164,7 @@ def _low_members(
     for own, at in parts:
         enough = level(at.peak_bytes)
         low.append(own[_low(others, at.peak_bytes, _tilted(rows, at, tilt, place, enough)[0], enough)])
-    first = families.of_any_schedule(np.unique(np.concatenate(low)))
+    first, _ = families.of_any_schedule(np.unique(np.concatenate(low)))
     for covers in ("schedule", "recompute"):
         kept = [np.zeros(0, int)]
         for here in pieces(len(first)):
