@@ -19,7 +19,7 @@ from experiments.runner import write_rows
 
 Family = Literal["gpt 2k", "gpt 8k", "swin", "t5", "mbart", "alphafold2"]
 Count = Literal[4, 8, 16, 32]
-Named = Literal["V", "X", "M", "NN", "NN eager", "mllm", "K"]
+Named = Literal["V", "X", "M", "NN", "NN eager", "mllm", "K", "alphafold"]
 
 
 def run(
