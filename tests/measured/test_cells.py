@@ -47,7 +47,8 @@ def test_flags_of_cells(words, value):
             "3200 Gbit/s node-to-node}", 50),
         ("{400 Gb/s per GPU|400G NDR per GPU|50 GB/s per GPU|400 GbE|NDR InfiniBand|CX-7 per GPU|"
             "0.4 Tbps per GPU}", 50),
-        ("{1x100 GbE per node|100 Gb/s per node|one 100 Gbps NIC per node|1x HDR100 100Gb/s per host|1x HDR100}", 100 / 64),
+        ("{1x100 GbE per node|100 Gb/s per node|one 100 Gbps NIC per node|1x HDR100 100Gb/s per host|"
+            "1x HDR100}", 100 / 64),
         ("{4x HDR|4x200 Gb/s|800 Gb/s per node|4 HDR NICs|800 Gbps RoCE node-to-node|100 Gb/s per GPU}", 12.5),
     ],
 )  # fmt: skip

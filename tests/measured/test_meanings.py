@@ -294,7 +294,8 @@ def test_cells_in_any_wording(column, value):
 
 SHARDINGS = {
     0: ("{none|none (DDP)|DDP|ZeRO-0|zero stage 0|No|plain data parallelism|DP|0|no sharding}",),
-    1: ("{ZeRO-1|zero1|ZeRO stage 1|1|distributed optimizer|DistributedOptimizer|DDP + distributed optimizer|z1|optim}",)
+    1: ("{ZeRO-1|zero1|ZeRO stage 1|1|distributed optimizer|DistributedOptimizer|DDP + distributed optimizer|"
+        "z1|optim}",)
     + ("{sharded optimizer|optimizer state sharding|sharding stage1|zero_stage=1|use_distributed_optimizer}",),
     2: ("{ZeRO-2|zero2|ZeRO stage 2|2|FSDP SHARD_GRAD_OP|sharding stage 2|zero_stage: 2|ShardGradOp|"
         "z2|optim_grads}",),
