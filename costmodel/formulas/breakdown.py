@@ -191,7 +191,7 @@ def _traffic_terms(
     ring_s = alone_s(
         lambda b: b.forwards * b.forward.ring_s + b.backward.ring_s + (b.forwards + 1) * b.forward.exchange_s
     )
-    sharded_s = alone_s(lambda b: (b.forwards + 1) * b.forward.data_s + b.weights.data_s)
+    sharded_s = alone_s(lambda b: b.forwards * b.forward.data_s + b.backward.data_s + b.weights.data_s)
     gradients_s, experts = sharded_s + done.step.work.gradient_traffic_s, ()
     weights, keys = _largest_payload(counted, point), total(a.ring_bytes for b in counted.blocks for a in b.attentions)
     if laws.experts is not None:

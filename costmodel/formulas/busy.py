@@ -63,6 +63,7 @@ def _messages_s(counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint)
 def _sent_s(block: BlockPasses) -> Scalar:
     """Of one layer and microbatch: tensor, context, expert and sharded traffic."""
     forward, backward = block.forward, block.backward
-    again = block.forwards + 1.0  # tokens and gathered weights are sent in the backward pass too
+    again = block.forwards + 1.0  # tokens are sent in the backward pass too
     sent_s = block.forwards * (forward.sync_s + forward.ring_s) + backward.sync_s + backward.ring_s
-    return sent_s + again * (forward.exchange_s + forward.expert_s + forward.data_s) + block.weights.data_s
+    sharded_s = block.forwards * forward.data_s + backward.data_s + block.weights.data_s
+    return sent_s + again * (forward.exchange_s + forward.expert_s) + sharded_s
