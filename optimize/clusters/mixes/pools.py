@@ -47,7 +47,9 @@ def joined(parts: list[Members]) -> Members:
     return Members(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def members(kind: int, number: np.ndarray, count: np.ndarray, bound: np.ndarray, need: np.ndarray, y: np.ndarray):
+def members(
+    kind: int, number: np.ndarray, count: np.ndarray, bound: np.ndarray, need: np.ndarray, y: np.ndarray
+) -> Members:
     """New ones of one kind."""
     n = len(number)
     return Members(np.full(n, kind), number, count, bound, np.broadcast_to(need, n), y)
