@@ -159,19 +159,15 @@ class Finder:
         most = min(1.6 * at.hbm_bytes, self.problem.most_hbm_bytes)
         return [near(rows, at.accelerators, at.y[None], most, SLACK, keep=60) for rows in self.rows]
 
-    def aside(self, counts: Sequence[int], end: float) -> None:
-        """Look at counts from other hardware too: in the middle of what is offered, and, at the first, like the best
-        with twice of one rate, on the limits.
+    def aside(self, places: Sequence[tuple[int, np.ndarray]], end: float) -> None:
+        """Look at counts from other hardware, too.
 
         What is best near one hardware is seldom what another would make best: a tensor group over a whole domain wants
         links twice as fast, and is not among the plans that are near without them.
         """
-        y, ends = self.y, self.problem.ends
-        some = [(count, _usual(ends)) for count in counts]
-        some += [(counts[0], np.clip(y + step, *ends)) for step in ASIDE * np.eye(len(y))]
-        for count, other in some:
+        for count, y in places:
             if time.monotonic() < end:
-                self.look(count, other)
+                self.look(count, np.clip(y, *self.problem.ends))
 
     @property
     def y(self) -> np.ndarray:
@@ -191,10 +187,12 @@ class Finder:
                 return
             told(f"{count:,} accelerators")
             self.look(count, self.y)
+        told("other hardware")
+        self.aside([(count, _usual(self.problem.ends)) for count in self.order[:OTHERS]], end)
         if self.progress.best is not None:
-            self.settle(self.progress.best.accelerators, end)
-            told("other hardware")
-            self.aside(self.order[:OTHERS], end)
+            best = self.progress.best.accelerators
+            self.settle(best, end)
+            self.aside([(best, self.y + step) for step in ASIDE * np.eye(len(self.y))], end)
         for count in sorted(self.progress.answers, key=lambda n: self.progress.answers[n].log_value)[:SETTLED]:
             told(f"every plan on {count:,} accelerators")
             self.settle(count, end)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optimize.clusters.mixes.job_plans import JobRows, pieces, plan_set
+from optimize.clusters.mixes.job_plans import Covers, JobRows, pieces, plan_set
 from optimize.clusters.mixes.tilts import Tilts, least_value, tilted, within
 from optimize.hardware import aggregated, bytes_of_rows
 from optimize.lattice import Families
@@ -21,7 +21,7 @@ AT_A_TIME = (192, 1024, 2048, 2048)
 AGAIN = 2  # tangents of the rows that are open, after the first
 TIMES = 2  # tangents of a run and of a family
 ROUNDS = 9  # of tangents of a plan, each nearer to its best hardware, before it is stuck
-COVERS = {RUNS: "schedule", FAMILIES: "recompute", PLANS: "plan"}
+COVERS: dict[int, Covers] = {RUNS: "schedule", FAMILIES: "recompute", PLANS: "plan"}
 
 Part = tuple[np.ndarray, Tangents]
 """Rows of degrees under some switches, with a tangent each."""
@@ -47,7 +47,9 @@ def joined(parts: list[Members]) -> Members:
     return Members(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def members(kind: int, number: np.ndarray, count: np.ndarray, bound: np.ndarray, need: np.ndarray, y: np.ndarray):
+def members(
+    kind: int, number: np.ndarray, count: np.ndarray, bound: np.ndarray, need: np.ndarray, y: np.ndarray
+) -> Members:
     """New ones of one kind."""
     n = len(number)
     return Members(np.full(n, kind), number, count, bound, np.broadcast_to(need, n), y)
