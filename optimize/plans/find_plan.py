@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.inputs import Cluster, Workload
+from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import SpecError, expect, nearest
 from optimize.diagnosis import Validation, elasticities, validate
 from optimize.lattice import CHUNK, SEARCHED, Lattice, lattice, plan_precision
-from optimize.launch import FRAMEWORKS, framework_at
+from optimize.launch import FRAMEWORKS, Framework, framework_at
 from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
@@ -134,13 +134,20 @@ def find_plan_for(
         if results and results[-1].status is Status.incomplete:
             break  # interrupted: what is known so far is the answer
     if not results:
-        message = "no plan that keeps what is fixed" if why is None else why.message
+        message = f"no plan that keeps what is fixed{_excluded(framework, given)}" if why is None else why.message
         raise CommandError(Status.infeasible, f"for {framework.title}: {message}")
     result, every = _reasoned(merged(results, top)), None
     if better is None and result.status is Status.ok:
         every = find_plan(workload, cluster, fixed=given, top=1, search=search, **options)
         every = None if every.status is Status.incomplete else every
     return result, every
+
+
+def _excluded(framework: Framework, given: Mapping[str, Any]) -> str:
+    """The first fixed field that a framework cannot be told, in words."""
+    single = {name: value for name, value in given.items() if not isinstance(value, set | frozenset)}
+    told = framework.cannot(Plan(**single))
+    return next((f": {each}" for each in told if each.split("`")[1:2] and each.split("`")[1] in given), "")
 
 
 def _reasoned(result: PlanResult) -> PlanResult:

@@ -30,7 +30,8 @@ from costmodel.specs.rules import violations
 from costmodel.specs.workloads import load_workload, model_names
 from optimize.lattice.enumeration import lattice
 from optimize.launch import FRAMEWORKS, Known, beside_launch, launch, read
-from optimize.plans.find_plan import find_plan
+from optimize.plans.find_plan import find_plan, find_plan_for
+from optimize.status import CommandError
 from tests.formulas.test_convexity import TOLERANCE, gaps
 from tests.formulas.test_schedule import closed_s, played
 from tests.support import ROOT
@@ -206,6 +207,9 @@ def test_an_order_that_was_searched(imported):
     able = [name for name, framework in FRAMEWORKS.items() if framework.can(plan)]
     assert able == ["torchtitan"]
     assert "`schedule` is 'found_zero_bubble'" in " ".join(FRAMEWORKS["megatron"].cannot(plan))
+    told = "for Megatron-LM: no plan that keeps what is fixed: `schedule` is 'found_zero_bubble'; Megatron-LM can be"
+    with pytest.raises(CommandError, match=told):
+        find_plan_for("megatron", workload, machine, fixed={"schedule": "found_zero_bubble", "pipeline": 4})
     text = launch("torchtitan", plan, workload, machine)
     fields = read(text, known=Known(layers=8)).fields
     assert fields["schedule"] == "found_zero_bubble"
