@@ -178,6 +178,14 @@ def write_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], path: Pat
         writer.writerows(rows)
 
 
+def write_figures(figures: Mapping[str, Callable[[], Any]], folder: Path) -> None:
+    """Figures by name, drawn in the style of all reports, as PNG and SVG."""
+    from optimize.report import files_of
+
+    for name, content in files_of(figures).items():
+        (folder / name).write_bytes(content)
+
+
 def _versions() -> dict[str, str]:
     versions = {}
     for package in PACKAGES:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from optimize.report import PALETTE, files_of
+from experiments.runner import write_figures
+from optimize.report import PALETTE
 
 _WAYS = {
     "one after the other": lambda row: row["in_turn"],
@@ -17,8 +18,7 @@ _WAYS = {
 
 def draw(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
     """Write `days`, as PNG and SVG."""
-    for name, content in files_of({"days": lambda: _days(rows)}).items():
-        (folder / name).write_bytes(content)
+    write_figures({"days": lambda: _days(rows)}, folder)
 
 
 def _days(rows: Sequence[Mapping[str, Any]]) -> Any:

@@ -4,7 +4,6 @@ Also the cell that it searches at a time, and the two kinds of points in it: pla
 """
 
 import dataclasses
-import enum
 import math
 from typing import Any
 
@@ -93,14 +92,6 @@ class Cell:
         return aim.log_value + aim.share * np.log(self.problem.money.price(at.y, have)) + self.log_count
 
 
-class Outcome(enum.Enum):
-    """How one start of a descent ended. The values are the messages."""
-
-    optimum = "a relaxed optimum: no direction inside the ranges lowers it"
-    moving = "stopped while still falling, or at a kink"
-    infeasible = "it misses a limit or has no memory"
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Relaxed:
     """Where each start of a descent ended, best first. `path` is the value of the best so far at each step."""
@@ -110,7 +101,7 @@ class Relaxed:
     schedule: np.ndarray  # options of each start
     zero: np.ndarray
     log_value: np.ndarray
-    outcome: tuple[Outcome, ...]
+    feasible: np.ndarray  # keeps all limits and fits
     path: np.ndarray  # logarithms
     evaluations: int
 

@@ -44,7 +44,7 @@ INSIDE = {
     "curves.hardware_of", "curves.with_hardware",
     "economics.economics", "economics.economics_range", "economics.idle_per_domain",  # test_economics.py
     "goodput.failures_per_s", "goodput.checkpoint_s", "goodput.interval_s", "goodput.lost_share", "goodput.elapsed",
-    "goodput.slow_share",
+    "goodput.slow_share", "goodput.spare_share",
     "economics.bill", "economics.network_bill", "economics.draw", "economics.drawn_s",
     "busy.busy", "busy.operators_s", "busy.timed",  # test_same_joules.py
 }  # fmt: skip

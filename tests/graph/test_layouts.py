@@ -80,6 +80,12 @@ def all_costs(shape, nodes):
     return cost
 
 
+def test_what_is_no_layout_is_named():
+    for start in ((1, 1, 3, 1), (1, 4, 1), (0, 1, 1, 1)):
+        with pytest.raises(ValueError, match=r"is no layout of a tensor of \(8, 8\); expected replicas"):
+            cheapest(start, (4, 1, 1, 1), (8, 8))
+
+
 def test_a_thousand_random_ways_are_shortest():
     rng, cases = np.random.default_rng(0), 0
     while cases < 1000:

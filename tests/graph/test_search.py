@@ -1,6 +1,7 @@
 """Orders that repeat: the published placements, enumerations of small ones, and every order played out."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from costmodel.graph.search import (
     Block,
     chain,
     found_schedule,
+    in_order,
     least_makespan_s,
     least_period_s,
     placements,
@@ -256,6 +258,29 @@ def test_memory_between_two_published_orders_is_of_use():
 def test_an_order_that_cannot_be_found_is_one_line():
     with pytest.raises(ValueError, match="no order of 2 stages holds at most 0 microbatches; expected more"):
         found_schedule(lambda stages: stages - 2)
+
+
+A, B = Block("a", (0,), 1.0, 1.0, ()), Block("b", (0,), 1.0, -1.0, (0,))
+WRONG = (
+    ((), "a placement has no blocks; expected one at least"),
+    ((A._replace(after=(1,)), B), r"block a waits for blocks \(1,\); expected those before it, below 0"),
+    ((A, B._replace(after=(5,))), r"block b waits for blocks \(5,\); expected those before it, below 1"),
+    ((A, B._replace(held=0.0)), "what block a takes on device 0 no block frees; expected one behind it"),
+    ((A._replace(devices=()), B), r"block a runs on devices \(\); expected one or more, from 0 on"),
+    ((A._replace(seconds=math.nan), B), "block a takes nan s; expected a finite number >= 0"),
+    ((A._replace(seconds=0.0), B._replace(seconds=0.0)), "blocks a to b take no time; expected some that do"),
+)
+
+
+@pytest.mark.parametrize(("placement", "told"), WRONG)
+def test_a_wrong_placement_is_one_line_that_names_the_block(placement, told):
+    with pytest.raises(ValueError, match=told):
+        search(placement, 2, deadline_s=0.1)
+
+
+def test_an_order_without_what_it_waits_for_names_both():
+    with pytest.raises(ValueError, match="F1 of microbatch 0 waits for F0, which is not in the order"):
+        in_order(placements(2)["V"], [(0, 1)])
 
 
 def test_blocks_play_as_the_oracle_of_orders_plays_them():
