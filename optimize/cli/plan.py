@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from costmodel import evaluate
 from costmodel.inputs import Plan
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import COUNT, FLAG, PROBABILITY, TEXT, Check, SpecError, fail, one_of, show
@@ -308,13 +309,12 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
 
 
 def _time_to_target(inputs: PlanInputs, best: Ranked) -> dict[str, Any] | None:
-    """What `explain --tokens` tells, of the best plan."""
-    if best.validation.breakdown is None:
+    """What `explain --tokens` tells, of the best plan; None without tokens."""
+    if inputs.tokens is None:
         return None
     asked = {"workload": inputs.workload, "cluster": inputs.cluster, "plan": best.plan}
-    return time_to_target(
-        Inputs(**asked, tokens=inputs.tokens, deadline_s=inputs.deadline_s), best.validation.breakdown
-    )
+    found = evaluate(*asked.values(), checked=False)
+    return time_to_target(Inputs(**asked, tokens=inputs.tokens, deadline_s=inputs.deadline_s), found)
 
 
 def files(inputs: PlanInputs, answer: Answer) -> dict[str, bytes] | None:

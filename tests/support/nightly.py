@@ -41,6 +41,7 @@ LONG = (
     "tests/clusters/test_design_cli.py::test_several_jobs_and_the_screen",
     "tests/clusters/test_design_cli.py::test_a_limit_of_co2_and_spares",  # by day: brute force of two seeds
     "tests/targets/test_target_loss.py::test_from_a_loss_to_a_cluster",
+    "tests/targets/test_target_loss.py::test_plan_tells_what_explain",
     "tests/targets/test_joint_targets.py::test_the_best_pair_is_that_of_brute_force",  # by day: its bounds alone
     "tests/experiments/test_time_to_target.py::test_together_is_sooner",
     "tests/launch/test_real_parsers.py",

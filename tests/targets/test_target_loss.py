@@ -178,6 +178,19 @@ def test_explain_tells_how_likely_a_deadline_is(capsys):
     assert told("--tokens", "1e12", "--failures", "none")["time_to_target"]["goodput"] == 1
 
 
+def test_plan_tells_what_explain_tells_of_its_best(capsys, tmp_path):
+    few = "tensor=2,pipeline=1,context=1,microbatch=1,zero_stage=1,schedule=one_f_one_b"
+    job = "--model llama3-8b --cluster h100 --accelerators 16 --batch 64 --tokens 1e11 --deadline-days 9 --json".split()
+    assert cli.run(["plan", *job, "--fix", few]) == 0
+    best = capsys.readouterr().out
+    (tmp_path / "plan.json").write_text(best)
+    assert cli.run(["explain", *job, "--plan", str(tmp_path / "plan.json")]) == 0
+    told, explained = (json.loads(text)["time_to_target"] for text in (best, capsys.readouterr().out))
+    assert [told.pop(name) for name in ("loss", "law")] == [explained.pop(name) for name in ("loss", "law")]
+    assert told == pytest.approx(explained, rel=1e-6)
+    assert 0 < told["deadline_probability"] < 1
+
+
 @pytest.mark.parametrize("limit", [("--budget-usd", "3e6"), ("--deadline-days", "90")])
 def test_from_a_loss_to_a_cluster(capsys, limit):
     """Shape, batch, tokens, plan and cluster; the answer ends in time, and the other pairs are told."""
