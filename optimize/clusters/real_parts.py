@@ -243,8 +243,8 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
         if spare <= 0:
             return
         cut = math.log(spare / _steps(parts, job, part.cluster)) if math.isfinite(spare) else math.inf
-        families = _open_families(parts, i, part, (step_s, cut))
-        log_value, plan, evaluations = best_plan(job.workload, cluster, families, hbm_bytes, cut, worth)
+        families, floors = _open_families(parts, i, part, (step_s, cut))
+        log_value, plan, evaluations = best_plan(job.floats, cluster, families, hbm_bytes, floors, cut, worth)
         parts.evaluations += evaluations
         if plan is None:
             return
@@ -258,19 +258,23 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
         parts.log_value, parts.best, parts.plans = log_value, part, tuple(plans)
 
 
-def _open_families(parts: PartsProgress, i: int, part: Candidate, known: tuple[list[float], float]) -> Families:
-    """The families of one job in rows that may be better than `cut` and within the limits, by the steps known."""
+def _open_families(
+    parts: PartsProgress, i: int, part: Candidate, known: tuple[list[float], float]
+) -> tuple[Families, np.ndarray]:
+    """The families of one job in rows that may be better than `cut` and within the limits, by the steps known: those
+    rows first that may be best, and logarithms of what their steps are worth at least."""
     (step_s, cut), job = known, parts.jobs[i]
     fixed = {**parts.fixed, "domain": part.domain}
     whole = lattice(job.workload, part.cluster, fixed, every_shard=False)
     if not len(whole):
-        return Families(whole)
+        return Families(whole), np.zeros(0)
     others_s = _train_s(parts, [*step_s[:i], 0.0, *step_s[i + 1 :]], part.cluster)
     latest_s = (_latest_s(parts, part) - others_s) / _steps(parts, job, part.cluster)
     seconds = row_bounds_s(whole)
     least = _least_worth(part.worth, _products_s(parts, job, part.cluster), seconds)
-    kept = (seconds < latest_s) & (least < (math.exp(cut) if math.isfinite(cut) else math.inf))
-    return Families(whole.with_rows(np.flatnonzero(kept)))
+    kept = np.flatnonzero((seconds < latest_s) & (least < (math.exp(cut) if math.isfinite(cut) else math.inf)))
+    kept = kept[np.argsort(least[kept], kind="stable")]
+    return Families(whole.with_rows(kept)), np.log(least[kept])
 
 
 def _step_s(job: Job, cluster: Cluster, plan: Plan) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from costmodel import Exact, as_floats
 from costmodel.evaluators import dual
-from costmodel.formulas import counts, hardware_of, memory, step, timed, with_hardware
+from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, timed, with_hardware
 from costmodel.inputs import RECOMPUTES, Cluster, PlanPoint, RecomputeRow, Workload
 from optimize.question import RATES, Tangents
 
@@ -21,9 +21,8 @@ Loads = tuple[float, float, float, float] | None
 """What busy units draw (`Prices.loads`), where an objective pays for it: then seconds at the usual power count too."""
 
 
-def _seconds(workload: Workload, machine: Cluster, point: PlanPoint, loads: Loads, sem: Any) -> tuple[Any, ...]:
-    """Of a step, and with loads at the usual power."""
-    counted = counts(workload, point, sem)
+def _timed(counted: OpCounts, machine: Cluster, point: PlanPoint, loads: Loads, sem: Any) -> tuple[Any, ...]:
+    """Seconds of a step, and with loads at the usual power."""
     if loads is None:
         return (step(counted, point, machine, sem).step_s,)
     return timed(counted, point, machine, loads, sem)
@@ -43,35 +42,35 @@ def tangents_of(
 ) -> Tangents:
     """Tangents of one step of few plans, in float64 by dual numbers."""
     at: dict[str, Any] = dict(zip(RATES, np.exp(y).T, strict=True))
-    workload = _floats(workload)
+    counted = counts(_floats(workload), points, _EXACT)
 
     def seconds(rates: dict[str, Any]) -> tuple[Any, ...]:
         own = _with_rates(machine, [rates[name] for name in RATES])
-        return _seconds(workload, own, points, loads, dual.SUBGRADIENT)
+        return _timed(counted, own, points, loads, dual.SUBGRADIENT)
 
     found = [
         (log_s, np.stack([slopes[name] for name in RATES], -1)) for log_s, slopes in dual.log_gradients(seconds, at)
     ]
-    peak = [bytes_of(workload, machine, at, len(y)) for at in (points, dataclasses.replace(points, recompute=_FULL))]
+    peak = [_needs(counted, machine, at, len(y)) for at in (points, dataclasses.replace(points, recompute=_FULL))]
     return Tangents(*found[0], y, peak[0], np.minimum(*peak), *(column for pair in found[1:] for column in pair))
 
 
 def bytes_of(workload: Workload, machine: Cluster, points: PlanPoint, plans: int) -> np.ndarray:
     """What each plan needs of HBM."""
-    counted = counts(_floats(workload), points, _EXACT)
+    return _needs(counts(_floats(workload), points, _EXACT), machine, points, plans)
+
+
+def _needs(counted: OpCounts, machine: Cluster, points: PlanPoint, plans: int) -> np.ndarray:
     return np.broadcast_to(memory(counted, points, machine.stack, _EXACT).needed_bytes, plans)
 
 
 def values_of(workload: Workload, machine: Cluster, points: PlanPoint, plans: int, loads: Loads = None) -> Tangents:
-    """One step of each plan on one cluster, in float64 and without slopes: nothing is compiled or differentiated."""
-    workload, machine = _floats(workload), as_floats(machine)
-    logs = [
-        np.log(np.broadcast_to(np.asarray(seconds, float), plans))
-        for seconds in _seconds(workload, machine, points, loads, _EXACT)
-    ]
-    peak, least = (
-        bytes_of(workload, machine, at, plans) for at in (points, dataclasses.replace(points, recompute=_FULL))
-    )
+    """One step of each plan on one cluster, in float64 and without slopes: nothing is compiled or differentiated.
+
+    Of a workload and a cluster as floats."""
+    counted = counts(workload, points, _EXACT)
+    logs = [np.log(np.broadcast_to(seconds, plans)) for seconds in _timed(counted, machine, points, loads, _EXACT)]
+    peak, least = (_needs(counted, machine, at, plans) for at in (points, dataclasses.replace(points, recompute=_FULL)))
     nothing = np.zeros((plans, 0))
     at = Tangents(logs[0], nothing, nothing, peak, np.minimum(peak, least))
     return at if loads is None else at._replace(log_drawn=logs[1])
