@@ -85,15 +85,14 @@ def narrow(progress: Progress, end: float, told: Callable[[str], None] = lambda 
 def _first_answers(
     progress: Progress, every: list[Cell], seed: int, told: Callable[[str], None], after: Progress | None
 ) -> None:
-    """Those of a search with other limits, or by evolution."""
+    """Those of a search with other limits, whose best counts may be far from the best here, and by evolution."""
     progress.level = LEVELS[0]
     if after is not None:
         known = sorted(after.runners_up.values(), key=lambda best: best.log_value)[:KNOWN]
         found = [Found(best.log_value, best.cell.accelerators, best.plan, best.y) for best in known]
         _offer(progress, every, found, EVOLVED)
-    if progress.best is None:
-        told("evolution")
-        offer_evolved(progress, every, seed)
+    told("evolution")
+    offer_evolved(progress, every, seed)
 
 
 def by_count(cells: list[Cell]) -> dict[int, float]:
