@@ -270,9 +270,11 @@ def _open_families(
         return Families(whole), np.zeros(0)
     others_s = _train_s(parts, [*step_s[:i], 0.0, *step_s[i + 1 :]], part.cluster)
     latest_s = (_latest_s(parts, part) - others_s) / _steps(parts, job, part.cluster)
-    seconds = row_bounds_s(whole)
-    least = _least_worth(part.worth, _products_s(parts, job, part.cluster), seconds)
-    kept = np.flatnonzero((seconds < latest_s) & (least < (math.exp(cut) if math.isfinite(cut) else math.inf)))
+    products_s, most = _products_s(parts, job, part.cluster), math.exp(cut) if math.isfinite(cut) else math.inf
+    apart, each = _least_worth(part.worth, products_s, 0.0), _least_worth(part.worth, 0.0, 1.0)
+    seconds = row_bounds_s(whole, min(latest_s, (most - apart) / max(each, 1e-300)))
+    least = _least_worth(part.worth, products_s, seconds)
+    kept = np.flatnonzero((seconds < latest_s) & (least < most))
     kept = kept[np.argsort(least[kept], kind="stable")]
     return Families(whole.with_rows(kept)), np.log(least[kept])
 
