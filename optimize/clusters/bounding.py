@@ -138,7 +138,7 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
             peak = bytes_of(problem.job.floats, problem.machine, points, len(part.indices))
         have = cell.left(peak)
         y = project(problem, have, part.y, cell.fill)
-        at = tangents_of(problem.job.floats, problem.machine, points, y, problem.loads)
+        at = tangents_of(problem.job.floats, problem.machine, points, y, problem.loads, peak)
         progress.evaluations += len(peak)
         at = cell.tangents(at, have)
         _offer(progress, part, at, have)

@@ -38,9 +38,14 @@ def _with_rates(template: Cluster, rates: Any) -> Cluster:
 
 
 def tangents_of(
-    workload: Workload, machine: Cluster, points: PlanPoint, y: np.ndarray, loads: Loads = None
+    workload: Workload,
+    machine: Cluster,
+    points: PlanPoint,
+    y: np.ndarray,
+    loads: Loads = None,
+    need: np.ndarray | None = None,
 ) -> Tangents:
-    """Tangents of one step of few plans, in float64 by dual numbers."""
+    """Tangents of one step of few plans, in float64 by dual numbers. `need`: their bytes of HBM, where known."""
     at: dict[str, Any] = dict(zip(RATES, np.exp(y).T, strict=True))
     counted = counts(_floats(workload), points, _EXACT)
 
@@ -51,7 +56,8 @@ def tangents_of(
     found = [
         (log_s, np.stack([slopes[name] for name in RATES], -1)) for log_s, slopes in dual.log_gradients(seconds, at)
     ]
-    peak = [_needs(counted, machine, at, len(y)) for at in (points, dataclasses.replace(points, recompute=_FULL))]
+    modes = () if need is not None else (points, dataclasses.replace(points, recompute=_FULL))
+    peak = [_needs(counted, machine, at, len(y)) for at in modes] or [need, need]
     return Tangents(*found[0], y, peak[0], np.minimum(*peak), *(column for pair in found[1:] for column in pair))
 
 
