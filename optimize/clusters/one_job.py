@@ -68,7 +68,8 @@ def search(
             narrow(progress, end, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
-    if len(progress.unseen) < len(progress.counts):  # of the others nothing is known but their products
+    own = None if progress.best is None else progress.best.cell.accelerators
+    if own not in progress.unseen and len(progress.unseen) < len(progress.counts):  # of others only products are known
         progress.others, progress.unseen = tuple(sorted(progress.unseen)), {}
         progress.counts = tuple(sorted({*progress.counts} - {*progress.others}))
     return progress
