@@ -75,7 +75,7 @@ class PartsProgress:
     listed: bool = False  # whether there was time to find them
     left_over: int = 0  # of them, those that time was up for
     interrupted: bool = False
-    by_name: dict[str, float] = dataclasses.field(default_factory=dict)
+    fastest: dict[tuple[str, float], float] = dataclasses.field(default_factory=dict)  # network, by parts and count
     products_s: dict[tuple[int, str], float] = dataclasses.field(default_factory=dict)  # on one accelerator
 
     @property
@@ -106,7 +106,7 @@ def search_parts(
             todo += sorted(_within_limits(parts), key=lambda part: _likely(parts, part))
             parts.candidates, parts.listed = len(todo), True
             while todo:
-                if todo[0].log_bound < parts.log_value:
+                if todo[0].log_bound < parts.log_value and not _slower(parts, todo[0]):
                     _look(parts, todo[0])
                 todo.pop(0)
     except KeyboardInterrupt:  # what is known so far is an answer
@@ -117,12 +117,23 @@ def search_parts(
     return parts
 
 
-def _likely(parts: PartsProgress, part: Candidate) -> tuple[bool, float, float]:
-    """The order of candidates: whether one misses a limit at a usual speed, its value there, and its size."""
+def _slower(parts: PartsProgress, part: Candidate) -> bool:
+    """Whether as many of the same parts were looked at on a faster network, where that costs nothing."""
+    speed, key = part.cluster.tiers[-1].bandwidth_bytes_per_s, (part.cluster.name, part.bought)
+    if parts.objective.priced or parts.limits.rent or parts.fastest.get(key, 0.0) < speed:
+        parts.fastest[key] = float(speed)
+        return False
+    return True
+
+
+def _likely(parts: PartsProgress, part: Candidate) -> tuple[bool, float, float, float]:
+    """The order of candidates: whether one misses a limit at a usual speed, its value there, its size, and the fastest
+    network first."""
     steps_s = [_products_s(parts, job, part.cluster) / _usual_share(job, part) for job in parts.jobs]
     train_s = _train_s(parts, steps_s, part.cluster)
     there = quantities(part.cluster, part.domain, train_s, parts.limits.rent)
-    return _misses(parts, there), round(math.log(train_s * sum(part.worth[:2])), 1), part.bought
+    speed = -float(part.cluster.tiers[-1].bandwidth_bytes_per_s)
+    return _misses(parts, there), round(math.log(train_s * sum(part.worth[:2])), 1), part.bought, speed
 
 
 def _usual_share(job: Job, part: Candidate) -> float:
@@ -253,7 +264,6 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
     log_value = math.log(_train_s(parts, values, part.cluster))
     if _misses(parts, quantities(part.cluster, part.domain, _train_s(parts, step_s, part.cluster), parts.limits.rent)):
         return
-    parts.by_name[part.name] = min(log_value, parts.by_name.get(part.name, math.inf))
     if log_value < parts.log_value:
         parts.log_value, parts.best, parts.plans = log_value, part, tuple(plans)
 
