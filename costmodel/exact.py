@@ -27,11 +27,13 @@ class Exact:
         self.sqrt, self.log2 = library.sqrt, library.log2
 
     def maximum(self, first: Scalar, *others: Scalar) -> Scalar:
+        """The largest."""
         for other in others:
             first = self._max(first, other)
         return first
 
     def minimum(self, first: Scalar, *others: Scalar) -> Scalar:
+        """The smallest."""
         for other in others:
             first = self._min(first, other)
         return first

@@ -6,6 +6,7 @@ from typing import Any
 
 from costmodel.specs import SpecError
 from experiments import everything, pages, runner
+from optimize.report import columns_for
 
 USAGE = """usage: python -m experiments COMMAND
 
@@ -62,12 +63,10 @@ def _list() -> int:
 
 def _run(name: str, fields: Sequence[str]) -> int:
     """The exit status of one experiment, whose results are in its folder."""
-    import tyro
     from rich.console import Console
 
     module = runner.find(name)
-    config = tyro.cli(module.Config, args=list(fields), prog=f"python -m experiments run {name}")
-    result = runner.run(name, config)
+    result = runner.run(name, **runner.asked(name, fields))
     console, folder = Console(), runner.RESULTS / name
     (folder / "index.html").write_bytes(pages.of_one(module, result, folder))
     for table in module.tables(result["results"]):
@@ -86,9 +85,10 @@ def _fitting(table: Any, console: Any) -> Any:
 
     if not isinstance(table, Table):
         return table
-    left_out: list[str] = []
-    while len(table.columns) > 2 and sum(_width(column, console) for column in table.columns) > console.width:
-        left_out.insert(0, str(table.columns.pop().header))
+    wide = [_width(column, console) for column in table.columns]
+    kept = len(columns_for(wide, console.width, reversed(range(2, len(wide)))))
+    left_out = [str(column.header) for column in table.columns[kept:]]
+    del table.columns[kept:]
     if left_out:
         table.caption, table.caption_justify = f"too wide for this screen: {', '.join(left_out)}", "left"
     return table

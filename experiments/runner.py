@@ -1,13 +1,14 @@
 """Finds experiments, runs them and keeps their results.
 
-An experiment is a package; its module `experiment` has a docstring whose first line is its question, a frozen dataclass
-`Config` of its settings, `run(config, folder, say) -> results` (a dictionary for JSON; figures and tables go into
-`folder`) and `tables(results)`, what the terminal shows. It may have `failure(results)`: what makes the run a failure.
+An experiment is a package; its module `experiment` has a docstring whose first line is its question, `run(folder, say,
+*, setting=default, ...) -> results` (a dictionary for JSON; figures and tables go into `folder`) and `tables(results)`,
+what the terminal shows. It may have `failure(results)`: what makes the run a failure. Settings are told under `Args:`.
 """
 
 import csv
 import difflib
 import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -17,10 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from importlib import metadata
+from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -61,8 +63,30 @@ def progress() -> Say:
     return lambda message: print(f"\r\x1b[K{message}", end="", file=sys.stderr, flush=True)
 
 
-def run(name: str, config: Any) -> dict[str, Any]:
-    """Run one experiment into results/NAME and return what result.json holds.
+def settings(module: ModuleType) -> dict[str, inspect.Parameter]:
+    """What its `run` takes by keyword alone."""
+    return {name: own for name, own in inspect.signature(module.run).parameters.items() if own.kind is own.KEYWORD_ONLY}
+
+
+def asked(name: str, words: Sequence[str]) -> dict[str, Any]:
+    """The settings of an experiment by words of a command line."""
+    import tyro
+
+    module = find(name)
+
+    def collected(**given: Any) -> dict[str, Any]:
+        return given
+
+    own = settings(module)
+    collected.__signature__ = inspect.Signature(list(own.values()))  # pyright: ignore[reportFunctionMemberAccess]
+    collected.__annotations__ = {setting: parameter.annotation for setting, parameter in own.items()}
+    collected.__doc__ = module.run.__doc__
+    told = f"Settings of the `{name}` experiment."
+    return tyro.cli(collected, prog=f"python -m experiments run {name}", description=told, args=list(words))
+
+
+def run(name: str, **given: Any) -> dict[str, Any]:
+    """Run one experiment, with settings given, into results/NAME and return what result.json holds.
 
     The folder of an earlier run is replaced only when this one has finished.
     """
@@ -70,11 +94,11 @@ def run(name: str, config: Any) -> dict[str, Any]:
     RESULTS.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=RESULTS))
     try:
-        results = module.run(config, folder, say)
+        results = module.run(folder, say, **given)
         made = {
             "experiment": name,
             "question": question(module),
-            "inputs": asdict(config),
+            "inputs": {setting: own.default for setting, own in settings(module).items()} | given,
             **provenance(),
             "seconds": time.perf_counter() - started,
             "results": results,
@@ -85,6 +109,22 @@ def run(name: str, config: Any) -> dict[str, Any]:
         shutil.rmtree(folder, ignore_errors=True)
         say("")
     return made
+
+
+def side_by_side(work: Callable[..., Any], asked: Mapping[str, Sequence[Any]], doing: str, say: Say) -> dict[str, Any]:
+    """`work(name, *arguments, say)` by name: each in a process of its own, as many at once as there are cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if min(cores, len(asked)) < 2:
+        return {name: work(name, *arguments, say) for name, arguments in asked.items()}
+    say(f"{', '.join(asked)}: {doing}")
+    with ProcessPoolExecutor(min(cores, len(asked)), mp_context=get_context("spawn")) as pool:
+        started = {name: pool.submit(work, name, *arguments, _quietly) for name, arguments in asked.items()}
+        return {name: answer.result() for name, answer in started.items()}
+
+
+def _quietly(message: str) -> None:
+    """Progress of processes side by side would be mixed up."""
+    del message
 
 
 def result(folder: Path) -> dict[str, Any]:
@@ -127,10 +167,23 @@ def provenance() -> dict[str, Any]:
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Rows that are alike as a CSV file; the first names the columns."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
+    write_table(tuple(rows[0]), (row.values() for row in rows), path)
+
+
+def write_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], path: Path) -> None:
+    """Rows of values under the names of their columns as a CSV file."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
         writer.writerows(rows)
+
+
+def write_figures(figures: Mapping[str, Callable[[], Any]], folder: Path) -> None:
+    """Figures by name, drawn in the style of all reports, as PNG and SVG."""
+    from optimize.report import files_of
+
+    for name, content in files_of(figures).items():
+        (folder / name).write_bytes(content)
 
 
 def _versions() -> dict[str, str]:

@@ -14,6 +14,7 @@ class Status(enum.Enum):
 
     @property
     def exit_status(self) -> int:
+        """The number that the process ends with."""
         return {Status.ok: 0, Status.bad_input: 2, Status.infeasible: 3, Status.out_of_time: 4}.get(self, 130)
 
 

@@ -1,5 +1,6 @@
 """Numbers as people read them: one unit for a column, no NaN, no negative zero."""
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -25,8 +26,8 @@ def fixed(value: float, decimals: int) -> str:
 
 def significant(value: float, digits: int = 3) -> str:
     """So many significant digits, thousands apart, an exponent for tiny values only."""
-    if value == 0:
-        return "0"
+    if value == 0 or math.isnan(value):
+        return "not known" if value else "0"
     rounded = f"{value:.{digits - 1}e}"
     exponent = int(rounded.partition("e")[2])
     decimals = digits - 1 - exponent
@@ -45,6 +46,17 @@ def rate(value: float, what: str) -> str:
     """Such as `989 TFLOP/s`."""
     factor, prefix = unit_for(value, DECIMAL)
     return f"{significant(value / factor)} {prefix}{what}".rstrip()
+
+
+def rounded_up(value: float, digits: int = 3) -> float:
+    """The next number above with so many digits: what is enough."""
+    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return math.ceil(value / step) * step
+
+
+def dollars(value: float) -> str:
+    """Millions from a million on."""
+    return f"{significant(value / 1e6)} M USD" if abs(value) >= 1e6 else f"{significant(value)} USD"
 
 
 def percent(share: float) -> str:

@@ -29,7 +29,7 @@ def gradient_descent(mu: Scalar, smooth: Scalar, **others: Scalar) -> Rate:
 def local_steps(mu_least: Scalar, smooth_max: Scalar, local: Scalar, **others: Scalar) -> Rate:
     r"""$\tau$ steps of $1/L_{max}$ a round: the mean of $(I-\gamma L_i)^\tau$ is at most $(1-\gamma\mu_{least})^\tau$.
 
-    The floor is 0 under interpolation alone; else the bias that `local_limit` gives exactly.
+    The floor is 0 under interpolation alone; else the bias that `moments.local_map` gives exactly.
     """
     del others
     step = 1.0 / smooth_max

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from costmodel.evaluators.compiled_kinds import GradientByKinds, cost_by_kinds, many_kinds
+from costmodel.evaluators.compiled_kinds import cost_by_kinds, gradient_by_kinds, many_kinds
 from costmodel.evaluators.machine_code import Packed, packed, stored
 from costmodel.evaluators.programs import COMPILER_OPTIONS, anonymous, in_jax
 from costmodel.exact import Exact
@@ -119,7 +119,7 @@ class _Differentiate:
         self._result = functools.partial(Gradient, 0.0, dict.fromkeys(names, 0.0))
         self._hardware = hardware
         self._together = _compile(gradient_program(names, of, hardware), "gradient")
-        self._by_kinds = GradientByKinds(names, of, hardware, in_jax(), functools.partial(_compile, role="gradient"))
+        self._by_kinds = gradient_by_kinds(names, of, hardware, in_jax(), functools.partial(_compile, role="gradient"))
         self.lower = self._together.lower
 
     def __call__(self, workload: Workload, cluster: Cluster, point: PlanPoint) -> Gradient:

@@ -70,54 +70,53 @@ def _apart(tree: T, point: PlanPoint) -> T:
     return jax.lax.cond(legal, lambda tree: tree, lambda tree: jax.tree.map(lambda x: x * jnp.nan, tree), tree)
 
 
-class GradientByKinds:
-    """Value and derivatives by reverse differentiation over programs: each kind, the step and back, each kind back."""
+def gradient_by_kinds(
+    names: tuple[str, ...], of: str, hardware: bool, sem: Semantics, compiled: Compile
+) -> Callable[[Workload, Cluster, PlanPoint], tuple[Scalar, dict[str, Scalar], Cluster | None]]:
+    """Value, derivatives by `names` and, with `hardware`, by the cluster, by reverse differentiation over programs.
 
-    def __init__(self, names: tuple[str, ...], of: str, hardware: bool, sem: Semantics, compiled: Compile) -> None:
-        self.names, self.of, self.hardware, self.sem = names, of, hardware, sem
-        self._forward, self._step, self._back = (compiled(f) for f in (self._parts, self._pull_step, self._pull_block))
+    There are three: each kind; the step and back; each kind back.
+    """
+    import jax
 
-    def __call__(
-        self, workload: Workload, cluster: Cluster, point: PlanPoint
-    ) -> tuple[Scalar, dict[str, Scalar], Cluster | None]:
-        """Value, derivatives by `names` and, with `hardware`, by the cluster."""
-        rest, blocks = _split(workload)
-        parts = tuple(self._forward(block, rest, cluster, point) for block in blocks)
-        value, pulled, slopes = self._step(parts, rest, cluster, point)
-        for block, back in zip(blocks, pulled, strict=True):
-            slopes = self._back(slopes, back, block, rest, cluster, point)
-        return value, *slopes
+    def block_parts(block: Block, rest: Workload, cluster: Cluster, point: PlanPoint) -> BlockParts:
+        return _block_parts(block, rest, cluster, point, sem)
 
-    def _parts(self, block: Block, rest: Workload, cluster: Cluster, point: PlanPoint) -> BlockParts:
-        return _block_parts(block, rest, cluster, point, self.sem)
-
-    def _pull_step(self, parts: tuple[BlockParts, ...], rest: Workload, cluster: Cluster, point: PlanPoint) -> Any:
+    def pull_step(parts: tuple[BlockParts, ...], rest: Workload, cluster: Cluster, point: PlanPoint) -> Any:
         """The value, and its derivatives by the parts and by what else the step reads."""
-        import jax
 
         def objective(parts: tuple[BlockParts, ...], moved: Any) -> Scalar:
-            machine, there = self._moved(moved, cluster, point)
-            return getattr(_finish(parts, rest, machine, there, self.sem), self.of)
+            return getattr(_finish(parts, rest, *_moved(moved, cluster, point), sem), of)
 
-        value, pull = jax.vjp(objective, parts, self._movable(cluster, point))
+        value, pull = jax.vjp(objective, parts, movable(cluster, point))
         return value, *pull(jax.numpy.ones_like(value))
 
-    def _pull_block(
-        self, slopes: Any, back: BlockParts, block: Block, rest: Workload, cluster: Cluster, point: PlanPoint
+    def pull_block(
+        slopes: Any, back: BlockParts, block: Block, rest: Workload, cluster: Cluster, point: PlanPoint
     ) -> Any:
         """`slopes`, and on top what goes through one block."""
-        import jax
-
-        def parts(moved: Any) -> BlockParts:
-            machine, there = self._moved(moved, cluster, point)
-            return _block_parts(block, rest, machine, there, self.sem)
-
-        _, pull = jax.vjp(parts, self._movable(cluster, point))
+        moving = movable(cluster, point)
+        _, pull = jax.vjp(lambda moved: block_parts(block, rest, *_moved(moved, cluster, point)), moving)
         return jax.tree.map(jax.numpy.add, slopes, *pull(back))
 
-    def _movable(self, cluster: Cluster, point: PlanPoint) -> tuple[dict[str, Scalar], Cluster | None]:
-        return {name: getattr(point, name) for name in self.names}, cluster if self.hardware else None
+    def movable(cluster: Cluster, point: PlanPoint) -> tuple[dict[str, Scalar], Cluster | None]:
+        return {name: getattr(point, name) for name in names}, cluster if hardware else None
 
-    def _moved(self, moved: Any, cluster: Cluster, point: PlanPoint) -> tuple[Cluster, PlanPoint]:
-        by_name, machine = moved
-        return cluster if machine is None else machine, dataclasses.replace(point, **by_name)
+    forward, step, back = map(compiled, (block_parts, pull_step, pull_block))
+
+    def differentiate(
+        workload: Workload, cluster: Cluster, point: PlanPoint
+    ) -> tuple[Scalar, dict[str, Scalar], Cluster | None]:
+        rest, blocks = _split(workload)
+        parts = tuple(forward(block, rest, cluster, point) for block in blocks)
+        value, pulled, slopes = step(parts, rest, cluster, point)
+        for block, own in zip(blocks, pulled, strict=True):
+            slopes = back(slopes, own, block, rest, cluster, point)
+        return value, *slopes
+
+    return differentiate
+
+
+def _moved(moved: Any, cluster: Cluster, point: PlanPoint) -> tuple[Cluster, PlanPoint]:
+    by_name, machine = moved
+    return cluster if machine is None else machine, dataclasses.replace(point, **by_name)

@@ -113,25 +113,30 @@ class DualNumbers:
         self.directional = directional
 
     def maximum(self, first: Scalar, *others: Scalar) -> Scalar:
+        """The largest, with the derivatives of the argument that is."""
         for other in others:
             first = self._chosen(first, other, np.maximum, np.greater_equal)
         return first
 
     def minimum(self, first: Scalar, *others: Scalar) -> Scalar:
+        """The smallest, with the derivatives of the argument that is."""
         for other in others:
             first = self._chosen(first, other, np.minimum, np.less_equal)
         return first
 
     def floor(self, value: Scalar) -> Scalar:
+        """The largest integer not above `value`, without derivatives."""
         return np.floor(_value(value))
 
     def sqrt(self, value: Scalar) -> Scalar:
+        """The square root of what is positive."""
         if not isinstance(value, Dual):
             return np.sqrt(value)
         root = np.sqrt(value.value)
         return Dual(root, _scaled(value.parts, 0.5 / root))
 
     def log2(self, value: Scalar) -> Scalar:
+        """The logarithm to base two."""
         if not isinstance(value, Dual):
             return np.log2(value)
         return Dual(np.log2(value.value), _scaled(value.parts, 1.0 / (np.log(2.0) * value.value)))

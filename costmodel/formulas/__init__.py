@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.goodput import interval_s as interval_s
     from costmodel.formulas.goodput import lost_share as lost_share
     from costmodel.formulas.goodput import slow_share as slow_share
+    from costmodel.formulas.goodput import spare_share as spare_share
     from costmodel.formulas.memory import StageKind as StageKind
     from costmodel.formulas.memory import StageMemory as StageMemory
     from costmodel.formulas.memory import allocated_bytes as allocated_bytes

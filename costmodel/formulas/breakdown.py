@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 from costmodel.formulas.collectives import Law
 from costmodel.formulas.cost import Parts
-from costmodel.formulas.counts import BlockCounts, MatmulCount, MemoryCount, OpCounts
+from costmodel.formulas.counts import OpCounts
 from costmodel.formulas.economics import EconomicsRange
 from costmodel.formulas.memory import MemoryUse, limit_bytes
 from costmodel.formulas.pipeline import Pipeline, pipeline_s
-from costmodel.formulas.roofline import Rates, Roof, attention_roofs, matmul_roofs, memory_roofs
+from costmodel.formulas.roofline import Roof
+from costmodel.formulas.roofs import redone, roofs
 from costmodel.formulas.timing import BlockPasses, Pass, exposed_s
-from costmodel.inputs import Cluster, PlanPoint, Stack, Workload, model_flop
+from costmodel.inputs import Cluster, PlanPoint, Workload, model_flop
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, Semantics, Verdict, total
 from costmodel.shown import Shown
@@ -50,6 +51,7 @@ class Breakdown(Shown):
 
     @property
     def step_s(self) -> Scalar:
+        """Seconds of a step: what all terms expose."""
         return total(term.exposed_s for term in self.terms)
 
     @property
@@ -60,6 +62,7 @@ class Breakdown(Shown):
 
     @property
     def tokens_per_s(self) -> Scalar:
+        """Tokens a second, of the whole cluster."""
         return self.tokens / self.step_s
 
     @property
@@ -107,14 +110,8 @@ def _repeated_flop(counted: OpCounts, point: PlanPoint) -> Scalar:
     row = point.recompute
     core = total(b.repeats * total(a.flop for a in b.attentions) for b in counted.layers)
     rest = total(b.repeats * total(a.flop for a in b.matmuls) for b in counted.layers)
-    alone = total(b.repeats * total(_redone(c, point) * c.flop for c in b.matmuls) for b in counted.layers)
+    alone = total(b.repeats * total(redone(c, point) * c.flop for c in b.matmuls) for b in counted.layers)
     return counted.microbatches / point.pipeline * (row.redo_core * core + row.redo_rest * rest + alone)
-
-
-def _redone(count: MatmulCount | MemoryCount, point: PlanPoint) -> Scalar:
-    """Share of the layers in which the operator is computed again with its module."""
-    row = point.modules
-    return 0.0 if row is None or not count.module else getattr(row, count.module)
 
 
 def _on_stage_s(point: PlanPoint, done: Parts, quantity: Callable[[BlockPasses], Scalar]) -> Scalar:
@@ -137,29 +134,6 @@ def _compute_terms(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[Ter
         _term("norms, activations", _passes_s(point, done, lambda each: each.memory_s), names[1:], memories[1:]),
         _recompute_term(point, done, names, recompute),
     )
-
-
-Roofs = list[tuple[Scalar, Roof]]
-"""Roofs of operators in a pass, and how often each stands in one layer and microbatch."""
-
-
-def roofs(block: BlockCounts, point: PlanPoint, speed: Rates, stack: Stack) -> tuple[Roofs, Roofs, Roofs, Roofs]:
-    """Those behind the seconds of a block: of its matmuls, its attention, what only moves data, and the recompute."""
-    row, common = point.recompute, (point, speed, stack)
-    matmuls, attentions, memories, again = [], [], [], []
-    for count in block.matmuls:
-        product, weights = matmul_roofs(count, *common)
-        matmuls += [(block.forwards + 1.0, product), (count.trained, weights)]
-        again.append((row.redo_rest + _redone(count, point), product))
-    for count in block.attentions:
-        forward, backward = attention_roofs(count, *common)
-        attentions += [(block.forwards, forward), (1.0, backward)]
-        again.append((row.redo_core, forward))
-    for count in block.memories:
-        forward, backward = memory_roofs(count, *common)
-        memories += [(block.forwards, forward), (1.0, backward)]
-        again.append((row.redo_rest + _redone(count, point), forward))
-    return matmuls, attentions, memories, again
 
 
 def _sides(cluster: Cluster, point: PlanPoint, done: Parts) -> tuple[tuple[Scalar, ...], ...]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from costmodel.formulas.breakdown import roofs
 from costmodel.formulas.cost import Work, step_time, work
 from costmodel.formulas.counts import BlockCounts, OpCounts
 from costmodel.formulas.economics import Busy, drawn_s
 from costmodel.formulas.roofline import Roof
+from costmodel.formulas.roofs import roofs
 from costmodel.formulas.timing import BlockPasses, OpTimes, timing
 from costmodel.inputs import Cluster, PlanPoint, Position
 from costmodel.semantics import Scalar, Semantics, total

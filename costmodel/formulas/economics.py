@@ -15,7 +15,7 @@ time of a step, and so dollars and joules of a step, are generalized posynomials
 of busy units are sums of watts times busy seconds.
 """
 
-from costmodel.formulas.goodput import elapsed
+from costmodel.formulas.goodput import elapsed, spare_share
 from costmodel.inputs import Cluster, PriceRange, Prices, Tier, TierPrices
 from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, total
@@ -48,7 +48,7 @@ class NetworkBill:
 class Bill:
     """The purchase of a cluster. Exactly one of `network` and `unlisted_network_usd` holds the network."""
 
-    servers_usd: Scalar  # with their accelerators, the idle ones included
+    servers_usd: Scalar  # with their accelerators, the idle ones and the spares included
     second_memory_usd: Scalar
     network: tuple[NetworkBill, ...]
     unlisted_network_usd: Scalar
@@ -68,7 +68,7 @@ class Draw:
 
     servers_w: Scalar
     full_w: Scalar  # the same by `Prices.training_draw` alone: what limits count
-    idle_w: Scalar  # servers of accelerators that the plan leaves idle
+    idle_w: Scalar  # servers of accelerators that the plan leaves idle, and of spares
     network_w: tuple[Scalar, ...]  # by tier; one number where tiers have no prices
     facility_factor: Scalar
 
@@ -151,6 +151,7 @@ def economics(
     what is usual in training. `cluster.accelerators` may be larger: what a plan does not use is another job's.
     """
     idle = prices.idle_paid * (accelerators / domain) * idle_per_domain(cluster, domain)
+    idle = idle + accelerators * spare_share(prices)
     paid_for = accelerators + idle
     bought = None if prices.price_usd is None else bill(cluster, prices, paid_for)
     share = 1.0 if busy is None else drawn_s(prices.loads, busy, step_s) / step_s

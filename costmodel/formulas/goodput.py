@@ -20,8 +20,12 @@ at once take no longer than one, the term is above the truth, $s_l(1 - e^{-nd/t_
 it (a test plays it out). Shipped is $s_l = 0$: measured steps, and what was fitted to them (`Stack.jitter_s`,
 `congestion`), hold the usual ones already, and nothing is counted twice. Published: 16 of 27 large jobs of a shared
 cluster were slowed, all together delayed by 34.6 %; networks were slow for 24 minutes in the mean, processors for 10
-(Wu et al. 2024, Falcon, arXiv 2410.12588). Spares: a restart $R$ finds one ready; whoever has none adds the wait for a
-repair to `restart_s`.
+(Wu et al. 2024, Falcon, arXiv 2410.12588).
+
+Spares: a restart $R$ finds one ready, of $k\,n\,r/t_a$ that are bought and powered idle: $n r/t_a$ failures are under
+repair in the mean, for $r$ each (Little 1961), and take a server each with them. $k$ is that server and what bunches
+of failures need beside; at fewer than 16 under repair it takes more (a test draws them). Shipped is $r = 0$: they are
+another's, and whoever has none adds the wait for a repair to `restart_s`. Failures of the job alone need none.
 """
 
 from costmodel.inputs import Prices
@@ -50,6 +54,11 @@ def interval_s(failures: Scalar, checkpoint: Scalar) -> Scalar:
 def slow_share(prices: Prices, accelerators: Scalar) -> Scalar:
     r"""What slow accelerators add to a second of training, $s_l n d / t_s$."""
     return prices.slow_by * prices.slow_for_s * accelerators / prices.slow_accelerator_s
+
+
+def spare_share(prices: Prices) -> Scalar:
+    r"""Spare accelerators for each that trains, $k\,r/t_a$."""
+    return prices.spares_per_repair * prices.server_repair_s / prices.accelerator_failure_s
 
 
 def lost_share(failures: Scalar, checkpoint: Scalar, restart: Scalar, interval: Scalar) -> Scalar:

@@ -6,20 +6,15 @@ them (several on one device as well), `after` orders those that do not wait for 
 
 import heapq
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from costmodel.graph.graph import Edges, Graph, graph_of
 from costmodel.graph.views import Dependency, Operator, dependencies
 
-
-class Arranged(NamedTuple):
-    """A plan of operators. Classes of `graph` are operators, classes of lag the messages."""
-
-    graph: Graph
-    order: tuple[int, ...]  # operators as `graph` numbers them: device by device
-    messages: tuple[Dependency, ...]  # between devices
+Arranged = tuple[Graph, tuple[int, ...], tuple[Dependency, ...]]
+"""A plan of operators: the graph, whose classes are operators, and its classes of lag messages; the operators as it
+numbers them, device by device; the messages between devices."""
 
 
 def arrange(operators: Sequence[Operator], devices: Sequence[int], after: Sequence[tuple[int, int]] = ()) -> Arranged:
@@ -45,7 +40,7 @@ def arrange(operators: Sequence[Operator], devices: Sequence[int], after: Sequen
     edges = Edges(*np.array(rows, int).reshape(-1, 3).T)
     own = np.array([devices[i] for i in order])
     graph = graph_of(own, np.array(order), edges, lambda i: operators[order[i]].name)
-    return Arranged(graph, order, messages)
+    return graph, order, messages
 
 
 def _sequence(count: int, pairs: Sequence[tuple[int, int]], names: Sequence[str]) -> list[int]:

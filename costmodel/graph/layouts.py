@@ -34,12 +34,8 @@ class Step(NamedTuple):
     crosses: bool = False  # between the two groups of devices
 
 
-class Way(NamedTuple):
-    """A path from one layout to another."""
-
-    steps: tuple[Step, ...]
-    cost: float
-
+Way = tuple[tuple[Step, ...], float]
+"""A path from one layout to another, and what it costs."""
 
 Cost = Callable[[Step], float]
 """What a step costs: elements that a device moves (`moved`), or seconds (`seconds_on`)."""
@@ -137,11 +133,13 @@ def seconds_on(cluster: Cluster, element_bytes: float, stride: int = 1) -> Cost:
 
 def cheapest(start: Layout, end: Layout, shape: Sequence[int], cost: Cost = moved) -> Way:
     """The cheapest way inside a group of devices. Raises a `ValueError` where there is none."""
+    _check((start, end), shape)
     return _path(start, end, lambda layout: steps(layout, shape), cost)
 
 
 def cheapest_across(start: Layout, end: Layout, shape: Sequence[int], cost: Cost = moved) -> Way:
     """The cheapest way from one group of devices to another one."""
+    _check((start, end), shape)
     others = layouts(math.prod(end), shape)
 
     def onward(node: tuple[int, Layout]) -> Iterator[tuple[Step, tuple[int, Layout]]]:
@@ -151,6 +149,15 @@ def cheapest_across(start: Layout, end: Layout, shape: Sequence[int], cost: Cost
             yield from ((step, (1, step.layout)) for step in crossings(layout, others, shape))
 
     return _search((0, start), (1, end), onward, cost)
+
+
+def _check(given: Sequence[Layout], shape: Sequence[int]) -> None:
+    """Layouts of this tensor, whose splits divide its dimensions."""
+    for layout in given:
+        fits = len(layout) == 2 + len(shape) and min(layout) >= 1
+        if not fits or any(n % d for n, d in zip(shape, layout[2:], strict=True)):
+            told = f"replicas, value splits and a divisor of each of {tuple(shape)}"
+            raise ValueError(f"{tuple(layout)} is no layout of a tensor of {tuple(shape)}; expected {told}")
 
 
 def _path(start: Layout, end: Layout, onward: Callable[[Layout], Iterator[Step]], cost: Cost) -> Way:
@@ -169,7 +176,7 @@ def _search(
     while queue:
         spent, _, node, taken = heapq.heappop(queue)
         if node == end:
-            return Way(taken, spent)
+            return taken, spent
         if node in settled:
             continue
         settled.add(node)

@@ -56,7 +56,7 @@ def co_shard(flow: Dataflow, pieces: int, where: Where) -> Dataflow:
 
 def pipelined(flow: Dataflow, schedule: str, stages: int, number: int, stage_of: Callable[[Operator], int]) -> Dataflow:
     """Stages on devices, microbatches in the order of a schedule of `inputs.SCHEDULES` that has one chunk a stage."""
-    found = place(microbatches(flow, number), everything, stage_of)
+    found = _staged(flow, stages, number, stage_of)
     turns = [{task: n for n, task in enumerate(row)} for row in order(schedule, stages, number)]
 
     def rank(each: Operator, device: int) -> int:
@@ -73,7 +73,7 @@ def interlaced(flow: Dataflow, stages: int, number: int, stage_of: Callable[[Ope
     share comes just before the first F or behind the last one, and for gradients the other way round. Source: the
     schedule of nnScaler for mBART and T5, with one embedding.
     """
-    found = place(microbatches(flow, number), everything, stage_of)
+    found = _staged(flow, stages, number, stage_of)
     found = transform(found, shared, lambda each: split(each, str(cut_of(each)), stages))
     found = place(found, shared, piece)
 
@@ -87,6 +87,14 @@ def interlaced(flow: Dataflow, stages: int, number: int, stage_of: Callable[[Ope
         return row, (1 if at_head else -1) * (-1 if backward else 1)
 
     return order_by(found, rank)
+
+
+def _staged(flow: Dataflow, stages: int, number: int, stage_of: Callable[[Operator], int]) -> Dataflow:
+    """Microbatches on stages."""
+    for each in flow.operators:
+        if stage_of(each) not in range(stages):
+            raise ValueError(f"operator {each.name} is on stage {stage_of(each)!r}; expected one of {stages} from 0 on")
+    return place(microbatches(flow, number), everything, stage_of)
 
 
 def shared(each: Operator) -> bool:

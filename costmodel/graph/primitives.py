@@ -31,7 +31,11 @@ def place(flow: Dataflow, where: Where, device: int | Callable[[Operator], int])
     """Operators go to a device: the same for all, or one for each."""
     chosen = (lambda _: device) if isinstance(device, int) else device
     pairs = zip(flow.operators, flow.devices, strict=True)
-    return flow._replace(devices=tuple(chosen(each) if where(each) else old for each, old in pairs))
+    devices = tuple(chosen(each) if where(each) else old for each, old in pairs)
+    for operator, at in zip(flow.operators, devices, strict=True):
+        if not isinstance(at, int | np.integer) or at < 0:
+            raise ValueError(f"operator {operator.name} is placed on device {at!r}; expected an integer >= 0")
+    return flow._replace(devices=devices)
 
 
 def order_by(flow: Dataflow, rank: Callable[[Operator, int], Any]) -> Dataflow:
@@ -44,6 +48,11 @@ def order_by(flow: Dataflow, rank: Callable[[Operator, int], Any]) -> Dataflow:
         at = rank(operator, device)
         if at is not None:
             found.setdefault(device, []).append((at, i))
+    for device, row in found.items():
+        kinds = {type(at): i for at, i in row}
+        if len(kinds) > 1 and not all(issubclass(kind, int | float) for kind in kinds):
+            first, second = [flow.operators[i].name for i in kinds.values()][:2]
+            raise ValueError(f"ranks of {first} and {second} on device {device} are of different types; expected one")
     rows = ([i for _, i in sorted(row)] for row in found.values())
     pairs = tuple(pair for row in rows for pair in zip(row, row[1:], strict=False))
     return flow._replace(after=(*flow.after, *pairs))
@@ -122,19 +131,18 @@ def played(flow: Dataflow, seconds: Callable[[Operator], float], message_s: Call
 
     Raises a `ValueError` that names the operators where they wait for one another, or are ordered on two devices.
     """
-    arranged = arrange(flow.operators, flow.devices, flow.after)
-    taken, freed = held(flow, arranged.order)
+    graph, sequence, messages = arrange(flow.operators, flow.devices, flow.after)
+    taken, freed = held(flow, sequence)
     sizes = {each.name: each.writes[0].tensor.element_bytes for each in flow.operators if each.writes}
     costs = Costs(
         seconds=np.array([seconds(each) for each in flow.operators]),
         lags_s=np.array(
-            [message_s(m.elements * sizes.get(flow.operators[m.producer].name, 0.0)) for m in arranged.messages]
-            or [0.0]
+            [message_s(m.elements * sizes.get(flow.operators[m.producer].name, 0.0)) for m in messages] or [0.0]
         ),
         taken_bytes=taken,
         freed_bytes=freed,
     )
-    return run(arranged.graph, costs, Exact(np))
+    return run(graph, costs, Exact(np))
 
 
 def held(flow: Dataflow, sequence: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

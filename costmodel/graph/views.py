@@ -76,6 +76,7 @@ def whole(tensor: Tensor) -> View:
 
 def split(operator: Operator, dimension: str, pieces: int) -> tuple[Operator, ...]:
     """Operators that together do the same, each a piece of one dimension. Raises a `ValueError` of one line."""
+    _check_count(operator, "split", pieces)
     reads, writes, keeps = named(operator)
     marks = {mark for names in (*reads, *writes) for name, mark in names if name == dimension}
     if not marks or "^" in marks:
@@ -102,7 +103,13 @@ def split(operator: Operator, dimension: str, pieces: int) -> tuple[Operator, ..
 
 def replicate(operator: Operator, copies: int) -> tuple[Operator, ...]:
     """The same work, so many times."""
+    _check_count(operator, "copied", copies)
     return tuple(operator._replace(name=f"{operator.name}.{place}") for place in range(copies))
+
+
+def _check_count(operator: Operator, what: str, count: int) -> None:
+    if not isinstance(count, int) or count < 1:
+        raise ValueError(f"operator {operator.name} cannot be {what} into {count!r}; expected an integer >= 1")
 
 
 def dependencies(operators: Sequence[Operator]) -> Iterator[Dependency]:

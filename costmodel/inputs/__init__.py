@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from costmodel.inputs.prices import PriceRange as PriceRange
     from costmodel.inputs.prices import Prices as Prices
     from costmodel.inputs.prices import TierPrices as TierPrices
+    from costmodel.inputs.schedules import OWN_SCHEDULES as OWN_SCHEDULES
     from costmodel.inputs.schedules import SCHEDULES as SCHEDULES
     from costmodel.inputs.schedules import Schedule as Schedule
     from costmodel.inputs.schedules import ScheduleRow as ScheduleRow

@@ -195,11 +195,6 @@ class PlanPoint:
         return sem.maximum(2 - self.pipeline, self.schedule.folds)
 
 
-def with_offload(point: PlanPoint) -> PlanPoint:
-    """The point with its shares of offload, zero where it has none: for points that are stacked with others' shares."""
-    return dataclasses.replace(point, offload=point.offload or Offload())
-
-
 def layers(workload: Workload) -> int:
     """Repeated blocks that the pipeline divides."""
     return sum(int(block.repeats) for block in workload.blocks if block.position == Position.LAYER)

@@ -58,6 +58,8 @@ class Prices:
     slow_accelerator_s: Scalar  # mean time between slow spells of one accelerator
     slow_for_s: Scalar  # how long one lasts
     slow_by: Scalar  # how much longer all steps are meanwhile
+    server_repair_s: Scalar  # from a failure until what failed is back; 0: spares are not bought
+    spares_per_repair: Scalar  # spare accelerators for each failure that is under repair in the mean
 
     @property
     def loads(self) -> tuple[Scalar, Scalar, Scalar, Scalar]:

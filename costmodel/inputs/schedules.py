@@ -115,6 +115,9 @@ SCHEDULES: dict[str, Schedule] = {
     ),
 }
 
+OWN_SCHEDULES: dict[str, Schedule] = {}
+"""Those of them that a user has registered."""
+
 
 def schedule_rows() -> dict[str, ScheduleRow]:
     """The row of each schedule by its name."""

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from costmodel.measured.node import Devices as Devices
     from costmodel.measured.node import Measured as Measured
     from costmodel.measured.node import Node as Node
-    from costmodel.measured.node import NodeFit as NodeFit
     from costmodel.measured.node import OwnConstants as OwnConstants
     from costmodel.measured.node import as_rows as as_rows
     from costmodel.measured.node import carried as carried

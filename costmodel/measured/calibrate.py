@@ -9,7 +9,6 @@ constants. The error before and after is that of each row predicted by the other
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -18,10 +17,8 @@ from costmodel.measured.fit import (
     COMMON,
     PARAMETERS,
     SLOW,
-    Evaluator,
     Fitted,
     Kernel,
-    Key,
     Loss,
     Solution,
     best_free,
@@ -34,6 +31,7 @@ from costmodel.measured.fit import (
     shipped,
     solve,
 )
+from costmodel.measured.node import OwnConstants
 from costmodel.measured.rows import Case
 from costmodel.shown import Shown
 
@@ -59,35 +57,8 @@ class Calibrated(Shown):
     problems: tuple[str, ...]
 
 
-class Known(Protocol):
-    """What is known before the rows where that is not the shipped fit: what was measured on the node itself."""
-
-    @property
-    def keys(self) -> tuple[Key, ...]:
-        """The deviations that may move."""
-        ...
-
-    @property
-    def z(self) -> np.ndarray:
-        """Their values."""
-        ...
-
-    @property
-    def factor(self) -> np.ndarray:
-        """A factor of their covariance."""
-        ...
-
-    def free(self, cases: Sequence[Case]) -> Mapping[str, np.ndarray]:
-        """The unbounded variable of each parameter, by case."""
-        ...
-
-    def evaluator(self, cases: Sequence[Case]) -> Evaluator:
-        """An evaluator of the cases."""
-        ...
-
-
 def calibrate(
-    cases: Sequence[Case], fitted: Fitted | Known | None = None, kernels: Sequence[Kernel] = ()
+    cases: Sequence[Case], fitted: Fitted | OwnConstants | None = None, kernels: Sequence[Kernel] = ()
 ) -> Calibrated:
     """The update by all rows that have a time and can be true, and by kernels. At least one row must."""
     possible, problems = _possible(cases)
@@ -132,7 +103,7 @@ def calibrate_kernels(kernels: Sequence[Kernel], fitted: Fitted | None = None) -
 class Update:
     """Rows and kernels of one software. Unknowns: standard normal variables behind the deviations' covariance."""
 
-    def __init__(self, cases: Sequence[Case], known: Fitted | Known, kernels: Sequence[Kernel] = ()) -> None:
+    def __init__(self, cases: Sequence[Case], known: Fitted | OwnConstants, kernels: Sequence[Kernel] = ()) -> None:
         self.known = of_own_software(known) if isinstance(known, Fitted) else known
         self.kernels, self.count = kernels, len(cases)
         if isinstance(known, Fitted):

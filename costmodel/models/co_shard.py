@@ -16,26 +16,23 @@ from costmodel.semantics import Scalar
 _INSIDE = (Kind.MATMUL, Kind.ATTENTION, Kind.ACTIVATION)
 
 
-def co_sharded(
-    workload: Workload, pieces: int, blocks: tuple[str, ...] | None = None, *, feed_forward: bool = True
-) -> Workload:
+def co_sharded(workload: Workload, pieces: int, blocks: tuple[str, ...] | None = None) -> Workload:
     """The workload with attention and feed-forward of its layers (of the named blocks) in so many pieces.
 
-    Raises a `ValueError` where heads or features do not divide. What all pieces of a branch read is kept once. Without
-    `feed_forward` only attention is cut.
+    Raises a `ValueError` where heads or features do not divide. What all pieces of a branch read is kept once.
     """
     chosen = [b.name for b in workload.blocks if b.position == Position.LAYER] if blocks is None else blocks
-    found = [each for b in workload.blocks for each in (_pieces(b, pieces, feed_forward) if b.name in chosen else (b,))]
+    found = [each for b in workload.blocks for each in (_pieces(b, pieces) if b.name in chosen else (b,))]
     return dataclasses.replace(workload, name=f"{workload.name}, {pieces} pieces", blocks=tuple(found))
 
 
-def _pieces(block: Block, pieces: int, feed_forward: bool) -> Iterator[Block]:
+def _pieces(block: Block, pieces: int) -> Iterator[Block]:
     """What is not cut stays in a block of its own, with what the pieces read; each branch is one block of pieces."""
     runs = [(inside, list(ops)) for inside, ops in itertools.groupby(block.ops, _is_cut)]
     rest: list[Op] = []
     branches: list[list[Op]] = []
     for inside, ops in runs:
-        if pieces == 1 or not inside or not (feed_forward or any(op.kind == Kind.ATTENTION for op in ops)):
+        if pieces == 1 or not inside:
             rest += ops
             continue
         rest[-1] = _also_keeping(rest[-1], ops[0])

@@ -14,7 +14,7 @@ import numpy as np
 from costmodel.exact import Exact
 from costmodel.formulas import Hops, Pipeline, Stage, in_flight, pipeline_s
 from costmodel.graph import Played, Task, order, play
-from costmodel.inputs import SCHEDULES, Block, Plan, PlanPoint, Schedule, Workload, embed
+from costmodel.inputs import OWN_SCHEDULES, SCHEDULES, Block, Plan, PlanPoint, Schedule, Workload, embed
 from costmodel.register.tables import entered, identifier, number, refuse
 from costmodel.specs import SpecError, called
 
@@ -45,6 +45,7 @@ def register_schedule(name: str, schedule: Schedule, tolerance: float = TOLERANC
         _check_fields(where, schedule)
         for shape in _shapes(where, schedule):
             _check_shape(where, name, shape, tolerance)
+        added.enter_context(entered(OWN_SCHEDULES, "schedule", name, schedule))
         return added.pop_all()
 
 

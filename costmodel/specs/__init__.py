@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from costmodel.specs.checks import LARGEST_NUMBER as LARGEST_NUMBER
     from costmodel.specs.checks import POSITIVE as POSITIVE
     from costmodel.specs.checks import PROBABILITY as PROBABILITY
+    from costmodel.specs.checks import REQUIRED as REQUIRED
     from costmodel.specs.checks import SHARE as SHARE
     from costmodel.specs.checks import TEXT as TEXT
     from costmodel.specs.checks import Check as Check

@@ -1,4 +1,4 @@
-"""Checks of single values, and of tables of them. Used by `specs.py` and by the rules of plans."""
+"""Checks of single values, and of tables of them: for all that is read from files, and for the rules of plans."""
 
 import dataclasses
 import math
@@ -16,6 +16,10 @@ LARGEST_NUMBER = 1e24
 _SHOWN = 50  # names in one message
 
 
+REQUIRED = object()
+"""Instead of a default: the field must be there."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Check:
     """What a field accepts, in code and in words (or a function of none that says them), and how its value is kept."""
@@ -24,6 +28,7 @@ class Check:
     accepts: Callable[[Any], bool]
     keep: Callable[[Any], Any] = lambda value: value
     optional: bool = False
+    default: Any = REQUIRED  # of a file that leaves the field out
 
     @property
     def expected(self) -> str:

@@ -40,6 +40,8 @@ _CLUSTER = {
     "slow_accelerator_s": POSITIVE,
     "slow_for_s": NON_NEGATIVE,
     "slow_by": NON_NEGATIVE,
+    "server_repair_s": NON_NEGATIVE,
+    "spares_per_repair": NON_NEGATIVE,
 }
 PRICE_CHECKS: dict[str, Check] = _ACCELERATOR | _CLUSTER
 TIER_PRICE_CHECKS: dict[str, Check] = dict.fromkeys(

@@ -54,6 +54,7 @@ def _cells(row: list[str] | str, header: list[str]) -> Mapping[str, str] | str:
 
 
 def text_of(path: str | Path, where: str) -> str:
+    """The text of a table; what is no UTF-8 becomes a mark. Raises `SpecError` for what is no file, or too large."""
     try:
         file = Path(path)
         if not file.is_file():

@@ -7,6 +7,7 @@ UNITS: dict[str, dict[str, float]] = {
     "usd_per_j": {"usd_per_kwh": 1 / 3.6e6},
     "g_per_j": {"g_per_kwh": 1 / 3.6e6},
     "failure_s": {"failure_hours": 3600.0},
+    "repair_s": {"repair_days": 86400.0},
     "usd_per_s": {"usd_per_hour": 1 / 3600},
     "life_s": {"life_years": 365.25 * 86400},
     "bytes_per_s": {

@@ -6,7 +6,6 @@ simplest model: one fraction of the peak for all rows, which `shared/tools/basel
 """
 
 import csv
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ import numpy as np
 from costmodel import specs
 from costmodel.inputs import model_flop
 from costmodel.measured import Case, Fitted, Unreadable, posterior, read_cases, settle
-from experiments.accuracy import figures, reasons, terms
+from experiments.accuracy import few_rows, figures, reasons, terms
 from experiments.accuracy import tables as shown
-from experiments.accuracy.few_rows import after_rows
 from experiments.accuracy.left_out import fits_without
 from experiments.accuracy.scoring import APART, SMALL, Scored, score
 from optimize.diagnosis import Prediction, predict
@@ -28,24 +26,25 @@ FRACTION_OF_PEAK = 0.34
 _WIDTHS = {"fp32": "32bit", "fp16": "16bit", "bf16": "16bit", "nvfp4": "4bit"}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of the `accuracy` experiment."""
+def run(
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    measurements: str = "../shared/measurements",
+    leave_out: bool = True,
+    after_rows: bool = True,
+    ablation: bool = True,
+) -> dict[str, Any]:
+    """Predict every table, score, leave sources out, drop terms, name the worst rows, draw.
 
-    measurements: str = "../shared/measurements"
-    """Folder of calibration.csv and validation.csv; what is not there is left out."""
-    leave_out: bool = True
-    """Also fit without each calibration source in turn and predict it so (five minutes or so)."""
-    after_rows: bool = True
-    """Also predict each source after three of its rows, by six draws."""
-    ablation: bool = True
-    """Also drop each term of the model."""
-
-
-def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Predict every table, score, leave sources out, drop terms, name the worst rows, draw."""
+    Args:
+        measurements: Folder of calibration.csv and validation.csv; what is not there is left out.
+        leave_out: Also fit without each calibration source in turn and predict it so (five minutes or so).
+        after_rows: Also predict each source after three of its rows, by six draws.
+        ablation: Also drop each term of the model.
+    """
     files = {"published": specs.DATA / "published.csv"}
-    files |= {name: Path(config.measurements) / f"{name}.csv" for name in ("calibration", "validation")}
+    files |= {name: Path(measurements) / f"{name}.csv" for name in ("calibration", "validation")}
     scored: dict[str, list[Scored]] = {}
     results: dict[str, Any] = {}
     cases: dict[str, list[Case]] = {}
@@ -59,16 +58,16 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
         results[name]["worst"] = _worst(cases[name], scored[name])
         _write(scored[name], folder / f"predictions_{name}.csv")
         fits: dict[str, Fitted] = {}
-        if config.leave_out and name == "calibration":
+        if leave_out and name == "calibration":
             say("leaving out each source in turn")
             fits = fits_without([case for case in read if isinstance(case, Case) and case.measured_step_s], path.parent)
             outside = _scored(read, fits)
             results[name]["left_out"] = score(outside)
             _write(outside, folder / f"predictions_{name}_left_out.csv")
-        if config.after_rows and name != "published":
+        if after_rows and name != "published":
             say(f"{name}: after three rows")
-            results[name]["after_rows"] = after_rows(cases[name], fits, APART)
-    if config.ablation:
+            results[name]["after_rows"] = few_rows.after_rows(cases[name], fits, APART)
+    if ablation:
         say("dropping terms")
         _ablate(cases, scored, results)
     figures.draw(scored, results, folder)

@@ -1,12 +1,14 @@
 """The figures: predicted against measured with the 10 % band, and errors by group beside the simplest baseline."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.accuracy.scoring import APART, Scored
+from experiments.runner import write_figures
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")
 MARKERS = "osD^vP*X"
@@ -16,20 +18,12 @@ _NAMED = 7  # groups with a colour of their own
 
 def draw(tables: Mapping[str, Sequence[Scored]], scores: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
     """Write `scatter_TABLE` and `groups_TABLE`, as PNG and SVG."""
-    from matplotlib import rc_context
-
-    style: dict[Any, Any] = {
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "svg.hashsalt": "equipoise",
-    }
-    with rc_context(style):
-        for name, rows in tables.items():
-            timed = [row for row in rows if row.error is not None]
-            for kind, figure in (("scatter", _scatter(name, timed)), ("groups", _groups(name, scores[name]))):
-                for suffix in ("png", "svg"):
-                    figure.savefig(folder / f"{kind}_{name}.{suffix}", dpi=150)
+    drawn: dict[str, Callable[[], Any]] = {}
+    for name, rows in tables.items():
+        timed = [row for row in rows if row.error is not None]
+        drawn[f"scatter_{name}"] = functools.partial(_scatter, name, timed)
+        drawn[f"groups_{name}"] = functools.partial(_groups, name, scores[name])
+    write_figures(drawn, folder)
 
 
 def _scatter(name: str, rows: Sequence[Scored]) -> Any:

@@ -12,8 +12,8 @@ from costmodel.evaluators import DIRECTIONAL, SUBGRADIENT, DualNumbers, evaluate
 from costmodel.formulas import Cost, cost
 from costmodel.inputs import Cluster, Plan, PlanPoint, Workload
 from costmodel.specs import violations
-from experiments.budget_125m.prices import ACCELERATOR_USD, GIB, HBM_CURVE, SECOND_CURVE
-from experiments.budget_125m.space import Choice, Plans, cluster_of, plan_of
+from experiments.budget_125m.prices import ACCELERATOR_USD, GIB, HBM_CURVE, SECOND_CURVE, Sizes, slope
+from experiments.budget_125m.space import Choice, Plans, cluster_of, plan_of, whole_usd
 from optimize.diagnosis import validate
 
 _EXACT = Exact(math)
@@ -22,15 +22,16 @@ _RATES = ("second_memory_bytes_per_s", "hbm_bytes_per_s", "flop_per_s", "scale_u
 
 def best(workload: Workload, template: Cluster, plans: Plans, choice: Choice) -> dict[str, Any] | None:
     """The fastest plan that keeps all rules, fits and is within the budget, in float64; None where there is none."""
-    affordable = np.flatnonzero(choice.usd(plans) <= choice.budget_usd)
+    budget_usd, sizes = choice
+    affordable = np.flatnonzero(whole_usd(plans, sizes) <= budget_usd)
     for i in affordable[np.argsort(plans.step_s[affordable], kind="stable")]:
         plan = plan_of(workload, template, plans, int(i))
         machine = cluster_of(template, int(plans.accelerators[i]))
         if violations(plan, workload, _roomy(machine)):
             continue
         exact = cost(*prepare(workload, _roomy(machine), plan), _EXACT)
-        if _usd(choice, plan, exact) <= choice.budget_usd:
-            return _answer(workload, machine, plan, exact, choice)
+        if _usd(sizes, plan, exact) <= budget_usd:
+            return _answer(workload, machine, plan, exact, sizes)
     return None
 
 
@@ -40,19 +41,19 @@ def _roomy(machine: Cluster) -> Cluster:
     return dataclasses.replace(machine, accelerator=chip)
 
 
-def _usd(choice: Choice, plan: Plan, exact: Cost) -> float:
+def _usd(sizes: Sizes | None, plan: Plan, exact: Cost) -> float:
     columns = (plan.accelerators, 0, 0.0, 0.0, 0.0, exact.step_s, exact.peak_bytes, exact.second_bytes)
-    return float(choice.usd(Plans(*(np.asarray([column]) for column in columns)))[0])
+    return float(whole_usd(Plans(*(np.asarray([column]) for column in columns)), sizes)[0])
 
 
-def _answer(workload: Workload, machine: Cluster, plan: Plan, exact: Cost, choice: Choice) -> dict[str, Any]:
+def _answer(workload: Workload, machine: Cluster, plan: Plan, exact: Cost, sizes: Sizes | None) -> dict[str, Any]:
     told = evaluate(workload, _roomy(machine), plan)
     return {
         "batch": int(workload.batch),
         "accelerators": plan.accelerators,
         "hbm_gib": exact.peak_bytes / GIB,
         "second_gib": exact.second_bytes / GIB,
-        "usd": _usd(choice, plan, exact),
+        "usd": _usd(sizes, plan, exact),
         "step_s": exact.step_s,
         "samples_per_s": workload.batch / exact.step_s,
         "mfu": told.mfu,
@@ -115,7 +116,7 @@ def _shares(need: float, need_2: float) -> tuple[float, float]:
     """Share of an accelerator's price, in per cent, for one per cent more of each memory."""
     hbm, second = float(HBM_CURVE(np.asarray(need))), float(SECOND_CURVE(np.asarray(need_2)))
     whole = ACCELERATOR_USD + hbm + second
-    return hbm / whole * HBM_CURVE.slope(need), second / whole * SECOND_CURVE.slope(need_2)
+    return hbm / whole * slope(HBM_CURVE, need), second / whole * slope(SECOND_CURVE, need_2)
 
 
 def _by_accelerators(job: tuple[Workload, Cluster, PlanPoint], name: str) -> float:

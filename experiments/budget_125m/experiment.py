@@ -7,14 +7,9 @@ offloaded are evaluated, each memory as large as the plan needs; beside it the s
 the same model. Shadow prices say what the next per cent of money, bytes and rates would buy.
 """
 
-import csv
 import dataclasses
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -23,70 +18,62 @@ from costmodel.specs import load_cluster, load_workload
 from experiments.budget_125m import answers, figures
 from experiments.budget_125m.prices import COMBINATIONS, listed_usd
 from experiments.budget_125m.space import Choice, cluster_of, cluster_sizes, search
+from experiments.runner import side_by_side, write_table
 
 MODELS = {"gpt3-175b": (2304, 2310, 2340), "mt-nlg-530b": (2496, 2520, 2560), "megatron-1t": (3040, 3060, 3072)}
 """Global batches, within 2 % of one another: like those of the study, which follow the cluster (2,315 to 2,343, 2,520,
 3,040 to 3,073), so that more cluster sizes divide one."""
+COLUMNS = ("batch", "accelerators", "hbm_gib", "second_gib", "usd", "step_s", "samples_per_s", "mfu", "plan")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of the `budget_125m` experiment."""
+def run(
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    budget_usd: float = 125e6,
+    second_memory_gb_per_s: float = 100.0,
+    least_accelerators: int = 1536,
+    quick: bool = False,
+    change: float = 0.02,
+) -> dict[str, Any]:
+    """Search, choose, differentiate, draw.
 
-    budget_usd: float = 125e6
-    """For accelerators with their memories; the network is left out."""
-    second_memory_gb_per_s: float = 100.0
-    """Of each accelerator, per direction."""
-    least_accelerators: int = 1536
-    """Smaller clusters are not looked at."""
-    quick: bool = False
-    """One model, clusters of 4,096 accelerators and more."""
-    change: float = 0.02
-    """The budget is also moved by so much each way, and everything searched again."""
-
-
-def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Search, choose, differentiate, draw."""
+    Args:
+        budget_usd: For accelerators with their memories; the network is left out.
+        second_memory_gb_per_s: Of each accelerator, per direction.
+        least_accelerators: Smaller clusters are not looked at.
+        quick: One model, clusters of 4,096 accelerators and more.
+        change: The budget is also moved by so much each way, and everything searched again.
+    """
     template = load_cluster("h100")
-    rate = config.second_memory_gb_per_s * 1e9
+    rate = second_memory_gb_per_s * 1e9
     chip = dataclasses.replace(template.accelerator, second_memory_bytes_per_s=rate)
     template = dataclasses.replace(template, accelerator=chip, prices=None)
-    names = list(MODELS)[:1] if config.quick else list(MODELS)
-    models = _side_by_side(names, template, config, say)
-    results = {"models": models, "second_memory_bytes_per_s": rate, "change": config.change}
+    choices: list[Choice] = [(factor * budget_usd, None) for factor in (1.0, 1 - change, 1 + change)]
+    choices += [(budget_usd, sizes) for sizes in COMBINATIONS]
+    first, least = (1, 4096) if quick else (None, least_accelerators)
+    asked = {name: (MODELS[name][:first], template, choices, least) for name in list(MODELS)[:first]}
+    models = side_by_side(_model, asked, "every plan of every cluster size", say)
+    results = {"models": models, "second_memory_bytes_per_s": rate, "change": change}
     say("figures")
     figures.draw(results, folder)
-    _write_csv(results, folder / "designs.csv")
+    write_table(("model", "hbm/second", "usd_per_accelerator", *COLUMNS), _rows(results), folder / "designs.csv")
     return results
 
 
-def _side_by_side(
-    names: list[str], template: Cluster, config: Config, say: Callable[[str], None]
-) -> dict[str, dict[str, Any]]:
-    """Each model in a process of its own, as many at once as there are cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if min(cores, len(names)) < 2:
-        return {name: _model(name, template, config, say) for name in names}
-    say(f"{', '.join(names)}: every plan of every cluster size")
-    with ProcessPoolExecutor(min(cores, len(names)), mp_context=get_context("spawn")) as pool:
-        started = {name: pool.submit(_model, name, template, config, _quietly) for name in names}
-        return {name: answer.result() for name, answer in started.items()}
-
-
-def _quietly(message: str) -> None:
-    """Progress of processes side by side would be mixed up."""
-    del message
-
-
-def _model(name: str, template: Cluster, config: Config, say: Callable[[str], None]) -> dict[str, Any]:
-    """All answers for one model."""
+def _model(
+    name: str,
+    batches: Sequence[int],
+    template: Cluster,
+    choices: Sequence[Choice],
+    least: int,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """All answers for one model: of the choices the first is the budget, the next two are less and more."""
     started, evaluated, answered = time.perf_counter(), 0, []
-    free = [Choice(factor * config.budget_usd) for factor in (1.0, 1 - config.change, 1 + config.change)]
-    choices = [*free, *(Choice(config.budget_usd, sizes) for sizes in COMBINATIONS)]
-    least = 4096 if config.quick else config.least_accelerators
-    for batch in MODELS[name][: 1 if config.quick else None]:
+    for batch in batches:
         workload = load_workload(name, batch=batch)
-        counts = cluster_sizes(workload, max(choice.budget_usd for choice in free), least)
+        counts = cluster_sizes(workload, max(budget_usd for budget_usd, _ in choices), least)
         plans, tried = search(workload, template, counts, choices, say)
         evaluated += tried
         answered.append([answers.best(workload, template, plans, choice) for choice in choices])
@@ -129,13 +116,9 @@ def _designs(results: dict[str, Any]) -> Iterator[tuple[str, str, float | None, 
             yield name, f"{row['hbm']}/{row['second']}", row["usd"], row["best"]
 
 
-def _write_csv(results: dict[str, Any], path: Path) -> None:
-    columns = ("batch", "accelerators", "hbm_gib", "second_gib", "usd", "step_s", "samples_per_s", "mfu", "plan")
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("model", "hbm/second", "usd_per_accelerator", *columns))
-        for name, sizes, usd, best in _designs(results):
-            writer.writerow((name, sizes, usd, *((best or {}).get(column) for column in columns)))
+def _rows(results: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    for name, sizes, usd, best in _designs(results):
+        yield name, sizes, usd, *((best or {}).get(column) for column in COLUMNS)
 
 
 def tables(results: dict[str, Any]) -> Iterator[Any]:

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.runner import write_figures
+
 BLUE, ORANGE, GREEN, VERMILION, BLACK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#000000"
 SHADOWS = {
     "budget": "budget",
@@ -20,12 +22,8 @@ SHADOWS = {
 
 def draw(results: dict[str, Any], folder: Path) -> None:
     """Write `designs` and `shadow_prices`, as PNG and SVG."""
-    from matplotlib import rc_context
-
-    with rc_context({"font.size": 9, "svg.hashsalt": "equipoise"}):
-        for name, figure in (("designs", _designs(results)), ("shadow_prices", _shadow_prices(results))):
-            for suffix in ("png", "svg"):
-                figure.savefig(folder / f"{name}.{suffix}", dpi=160)
+    drawn = {"designs": lambda: _designs(results), "shadow_prices": lambda: _shadow_prices(results)}
+    write_figures(drawn, folder)
 
 
 def _designs(results: dict[str, Any]) -> Any:

@@ -5,7 +5,7 @@ Prices of the published study (Isaev et al., SC'23, "Calculon", table 3): an H10
 network is left out. They are inputs of that study, not market prices.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -27,42 +27,40 @@ def listed_usd(sizes: Sizes) -> float:
     return ACCELERATOR_USD + dict(HBM)[hbm] + {0: 0.0, **dict(SECOND)}[second]
 
 
-@dataclass(frozen=True)
-class Curve:
-    """The largest convex function in logarithms that is nowhere above the listed points.
+Curve = Callable[[np.ndarray], np.ndarray]
+"""Dollars by bytes; infinite above the largest size, nothing for nothing."""
 
-    Below the first point: that size (`least`) or in proportion to it. Nothing is sold above the last.
-    """
 
-    gib: np.ndarray
-    usd: np.ndarray
-    proportional: bool
-
-    def __call__(self, size_bytes: np.ndarray) -> np.ndarray:
-        """Dollars; infinite above the largest size, nothing for nothing."""
-        gib = np.asarray(size_bytes, float) / GIB
-        inside = np.exp(np.interp(np.log(np.maximum(gib, 1e-12)), np.log(self.gib), np.log(self.usd)))
-        if self.proportional:
-            inside = np.where(gib < self.gib[0], self.usd[0] * gib / self.gib[0], inside)
-        return np.where(gib > self.gib[-1] * (1 + 1e-9), np.inf, inside)
-
-    def slope(self, size_bytes: float) -> float:
-        """Elasticity of the price: per cent of it for one per cent more bytes."""
-        h = 1e-4
-        more, less = (float(self(np.asarray(size_bytes * factor))) for factor in (1 + h, 1 - h))
-        return float((np.log(more) - np.log(less)) / (np.log1p(h) - np.log1p(-h))) if less > 0 else 0.0
+def slope(curve: Curve, size_bytes: float) -> float:
+    """Elasticity of the price: per cent of it for one per cent more bytes."""
+    h = 1e-4
+    more, less = (float(curve(np.asarray(size_bytes * factor))) for factor in (1 + h, 1 - h))
+    return float((np.log(more) - np.log(less)) / (np.log1p(h) - np.log1p(-h))) if less > 0 else 0.0
 
 
 def convex(points: tuple[tuple[int, float], ...], proportional: bool) -> Curve:
-    """The lower convex hull of the points in logarithms. (Listed prices bend both ways: 40 GB is above it.)"""
+    """The largest convex function in logarithms that is nowhere above the listed points: their lower hull.
+
+    Below the first point: that size or, if `proportional`, in proportion to it. Nothing is sold above the last. (Listed
+    prices bend both ways: 40 GB is above it.)
+    """
     hull: list[tuple[float, float]] = []
     for gib, usd in points:
         here = (float(np.log(gib)), float(np.log(usd)))
         while len(hull) > 1 and _turns_down(hull[-2], hull[-1], here):
             hull.pop()
         hull.append(here)
-    logs = np.array(hull)
-    return Curve(np.exp(logs[:, 0]), np.exp(logs[:, 1]), proportional)
+    log_gib, log_usd = np.array(hull).T
+    least_gib, most_gib, least_usd = np.exp(log_gib[0]), np.exp(log_gib[-1]), np.exp(log_usd[0])
+
+    def price(size_bytes: np.ndarray) -> np.ndarray:
+        gib = np.asarray(size_bytes, float) / GIB
+        inside = np.exp(np.interp(np.log(np.maximum(gib, 1e-12)), log_gib, log_usd))
+        if proportional:
+            inside = np.where(gib < least_gib, least_usd * gib / least_gib, inside)
+        return np.where(gib > most_gib * (1 + 1e-9), np.inf, inside)
+
+    return price
 
 
 def _turns_down(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:

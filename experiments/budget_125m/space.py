@@ -39,23 +39,18 @@ class Plans(NamedTuple):
         return Plans(*(column[chosen] for column in self))
 
 
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """Sizes of the memories, or None: each as large as the plan needs, at the price between the listed sizes."""
+Choice = tuple[float, Sizes | None]
+"""A budget, and sizes of the memories, or None: each as large as the plan needs, at the price between listed sizes."""
 
-    budget_usd: float
-    sizes: Sizes | None = None
 
-    def usd(self, plans: Plans) -> np.ndarray:
-        """Price of the whole cluster; infinite where the plan does not fit."""
-        if self.sizes is None:
-            sold = (plans.hbm_bytes <= HBM[-1][0] * GIB) & (plans.second_bytes <= SECOND[-1][0] * GIB)
-            unit = np.where(sold, unit_usd(plans.hbm_bytes, plans.second_bytes), np.inf)
-        else:
-            hbm, second = self.sizes
-            fits = (plans.hbm_bytes <= hbm * GIB) & (plans.second_bytes <= second * GIB)
-            unit = np.where(fits, listed_usd(self.sizes), np.inf)
-        return plans.accelerators * unit
+def whole_usd(plans: Plans, sizes: Sizes | None) -> np.ndarray:
+    """Price of the whole cluster with memories of these sizes; infinite where the plan does not fit."""
+    if sizes is None:
+        sold = (plans.hbm_bytes <= HBM[-1][0] * GIB) & (plans.second_bytes <= SECOND[-1][0] * GIB)
+        return plans.accelerators * np.where(sold, unit_usd(plans.hbm_bytes, plans.second_bytes), np.inf)
+    hbm, second = sizes
+    fits = (plans.hbm_bytes <= hbm * GIB) & (plans.second_bytes <= second * GIB)
+    return plans.accelerators * np.where(fits, listed_usd(sizes), np.inf)
 
 
 def joined(parts: Iterable[Plans]) -> Plans:
@@ -134,7 +129,7 @@ def in_float32(workload: Workload, template: Cluster) -> tuple[Workload, Cluster
 
 
 def search(
-    workload: Workload, template: Cluster, counts: list[int], choices: list[Choice], say: Callable[[str], None]
+    workload: Workload, template: Cluster, counts: list[int], choices: Sequence[Choice], say: Callable[[str], None]
 ) -> tuple[Plans, int]:
     """The fastest plans of each cluster size for each choice, and how many were evaluated.
 
@@ -169,11 +164,11 @@ def _grouped(
         yield group
 
 
-def _fastest(plans: Plans, choices: list[Choice]) -> Plans:
+def _fastest(plans: Plans, choices: Sequence[Choice]) -> Plans:
     """The `KEPT` fastest of those that each choice can buy."""
     chosen: set[int] = set()
-    for choice in choices:
-        bought = np.flatnonzero(choice.usd(plans) <= choice.budget_usd)
+    for budget_usd, sizes in choices:
+        bought = np.flatnonzero(whole_usd(plans, sizes) <= budget_usd)
         most = min(KEPT, len(bought))
         if most:
             chosen.update(bought[np.argpartition(plans.step_s[bought], most - 1)[:most]].tolist())

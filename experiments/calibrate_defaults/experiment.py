@@ -5,7 +5,6 @@ The fit of the shipped defaults: hierarchical, robust, by gradient, on calibrati
 """
 
 import csv
-import dataclasses
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -37,18 +36,22 @@ from costmodel.measured import (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """What to fit, and whether to keep it."""
+def run(
+    folder: Path,
+    say: Any,
+    *,
+    measurements: str = "../shared/measurements",
+    leave_out: bool = True,
+    write: bool = False,
+) -> dict[str, Any]:
+    """Fit, judge by sources left out, and keep.
 
-    measurements: str = "../shared/measurements"  # folder of calibration.csv and microbenchmarks.csv
-    leave_out: bool = True  # also fit without each source in turn
-    write: bool = False  # replace the shipped constants
-
-
-def run(config: Config, folder: Path, say: Any) -> dict[str, Any]:
-    """Fit, judge by sources left out, and keep."""
-    tables = Path(config.measurements)
+    Args:
+        measurements: folder of calibration.csv and microbenchmarks.csv
+        leave_out: also fit without each source in turn
+        write: replace the shipped constants
+    """
+    tables = Path(measurements)
     say("reading")
     cases = timed(tables / "calibration.csv")
     with open(tables / "microbenchmarks.csv", newline="", encoding="utf-8") as file:
@@ -56,12 +59,12 @@ def run(config: Config, folder: Path, say: Any) -> dict[str, Any]:
     say(f"fitting {len(cases)} rows and {len(measured_kernels)} kernels")
     trained = train(Problem(cases, measured_kernels))
     inside = trained.errors()
-    outside = left_out_errors(without_each(trained)) if config.leave_out else inside
+    outside = left_out_errors(without_each(trained)) if leave_out else inside
     between = scatter(cases, outside) | {"within": within_scatter(cases, inside)}
     fitted = as_fitted(trained, between, memory_scatter(cases))
     provenance = _provenance(trained)
     written = (as_tables(fitted, provenance), as_posterior(fitted))
-    for place in (folder, *((specs.DATA,) if config.write else ())):
+    for place in (folder, *((specs.DATA,) if write else ())):
         (place / "stacks.toml").write_text(_toml(written[0]), encoding="utf-8")
         (place / "stacks_posterior.json").write_text(json.dumps(written[1], separators=(",", ":")), encoding="utf-8")
     slow = _regimes(trained, inside)

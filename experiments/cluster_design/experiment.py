@@ -5,7 +5,6 @@ After Kadiyala et al. 2022 (COMET, arXiv 2211.16648), of which the abstract and 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +14,35 @@ from experiments.cluster_design import figures, real, simulator, sweep
 from experiments.cluster_design.comparisons import beside_published
 from experiments.runner import write_rows
 
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of the `cluster_design` experiment."""
-
-    template: str = "a100-80gb"
-    """Whose money buys the best hardware."""
-    clusters: tuple[str, ...] = ("a100-40gb", "a100-80gb", "h100", "h200", "b200", "gb200-nvl72", "mi300x", "tpu-v5p")
-    bandwidths_gb_per_s: tuple[float, ...] = (5, 10, 20, 30, 50, 75, 100, 150, 200, 400, 1000, 2000)
-    """Of the second memory, in each direction."""
-    expanded: tuple[int, ...] = (4, 8, 16)
-    """MP that HBM does not hold alone; 8 is always looked at."""
-    proved: int = 40
-    """Plans whose best rates are solved, the fastest on the template first."""
+CLUSTERS = ("a100-40gb", "a100-80gb", "h100", "h200", "b200", "gb200-nvl72", "mi300x", "tpu-v5p")
+BANDWIDTHS_GB_PER_S = (5, 10, 20, 30, 50, 75, 100, 150, 200, 400, 1000, 2000)
 
 
-def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """The simulator's runs, footprints, sweep, second memory, scaling; clusters as sold, and the best at equal cost."""
-    _check(config)
+def run(
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    template: str = "a100-80gb",
+    clusters: tuple[str, ...] = CLUSTERS,
+    bandwidths_gb_per_s: tuple[float, ...] = BANDWIDTHS_GB_PER_S,
+    expanded: tuple[int, ...] = (4, 8, 16),
+    proved: int = 40,
+) -> dict[str, Any]:
+    """The simulator's runs, footprints, sweep, second memory, scaling; clusters as sold, and the best at equal cost.
+
+    Args:
+        template: Whose money buys the best hardware.
+        bandwidths_gb_per_s: Of the second memory, in each direction.
+        expanded: MP that HBM does not hold alone; 8 is always looked at.
+        proved: Plans whose best rates are solved, the fastest on the template first.
+    """
+    _check(expanded, proved, bandwidths_gb_per_s)
     say("sweep")
     runs = {
         name: {"published": simulator.published(table), "ours": simulator.ours(table, folder)}
         for name, table in ((name, simulator.TABLE[name]) for name in simulator.RUNS)
     }
-    rates = tuple(1e9 * rate for rate in config.bandwidths_gb_per_s)
+    rates = tuple(1e9 * rate for rate in bandwidths_gb_per_s)
     results: dict[str, Any] = {
         "runs": runs,
         "network_usd": simulator.network_usd(folder),
@@ -52,27 +55,27 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
     results["expansion"] = [
         {"hidden": hidden, **sweep.expansion(degree, sweep.REFERENCE, rates, hidden)}
         for hidden in (True, False)
-        for degree in sorted({*config.expanded, 8})
+        for degree in sorted({*expanded, 8})
     ]
     results["scaling"] = sweep.scaling(1e11)
     say("clusters")
-    results["clusters"] = real.comparison(config.clusters)
-    results["equal_cost"] = real.equal_cost(config.template, config.proved)
-    results["recommendation"] = real.recommendation(config.template, (1.0, 2.0, 4.0, 8.0))
+    results["clusters"] = real.comparison(clusters)
+    results["equal_cost"] = real.equal_cost(template, proved)
+    results["recommendation"] = real.recommendation(template, (1.0, 2.0, 4.0, 8.0))
     results["beside"] = list(beside_published(results))
     write_rows(results["sweep"], folder / "sweep.csv")
     figures.draw(results, folder)
     return results
 
 
-def _check(config: Config) -> None:
+def _check(expanded: tuple[int, ...], proved: int, bandwidths_gb_per_s: tuple[float, ...]) -> None:
     """Raise for settings that mean nothing."""
     small = [degree for degree in sweep.DEGREES if degree < sweep.REFERENCE]
-    for degree in config.expanded:
+    for degree in expanded:
         if degree not in small:
             allowed = ", ".join(map(str, small))
             raise SpecError(f"cluster_design: `expanded` holds {degree}; expected what 80 GB do not hold: {allowed}")
-    if config.proved < 1 or min(config.bandwidths_gb_per_s, default=0.0) <= 0:
+    if proved < 1 or min(bandwidths_gb_per_s, default=0.0) <= 0:
         raise SpecError("cluster_design: expected `proved` of 1 or more and `bandwidths_gb_per_s` above 0")
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from optimize.report import BLACK, PALETTE, files_of
+from experiments.runner import write_figures
+from optimize.report import BLACK, PALETTE
 
 _MARKERS = "osD^vPX*"
 
@@ -19,8 +20,7 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
         "scaling": lambda: _scaling(results["scaling"]),
         "clusters": lambda: _clusters(results["clusters"], results["equal_cost"]),
     }
-    for name, content in files_of(drawn).items():
-        (folder / name).write_bytes(content)
+    write_figures(drawn, folder)
 
 
 def _sweep(rows: Sequence[Mapping[str, Any]], footprints: Mapping[str, Sequence[float]]) -> Any:

@@ -3,10 +3,10 @@
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from costmodel import Plan, as_floats, evaluate, load_cluster, load_workload, violations
-from costmodel.formulas import capital_usd, hardware_of
+from costmodel.formulas import Breakdown, capital_usd, hardware_of
 from costmodel.inputs import Cluster, Workload, embed
 from costmodel.models import dlrm
 from costmodel.specs import anchored, load_curves
@@ -36,33 +36,23 @@ def plans(cluster: Cluster) -> Iterator[Plan]:
             yield Plan(**shape, sequence_parallel=tensor > 1, zero_stage=stage, **common)
 
 
-class Row(NamedTuple):
-    """A legal plan on a cluster."""
-
-    step_s: float
-    fits: bool
-    needed_bytes: float
-    plan: Plan
-
-
-def ranked(cluster: Cluster, job: Workload) -> list[Row]:
+def ranked(cluster: Cluster, job: Workload) -> list[tuple[Plan, Breakdown]]:
     """All legal ones, fastest first."""
     legal = [plan for plan in plans(cluster) if not violations(plan, job, cluster)]
-    found = [(evaluate(job, cluster, plan), plan) for plan in legal]
-    rows = [Row(float(b.step_s), bool(b.fits), float(b.memory.needed_bytes), plan) for b, plan in found]
-    return sorted(rows, key=lambda row: (row.step_s, str(row.plan)))
+    found = [(plan, evaluate(job, cluster, plan)) for plan in legal]
+    return sorted(found, key=lambda row: (float(row[1].step_s), str(row[0])))
 
 
 def comparison(names: tuple[str, ...]) -> list[dict[str, Any]]:
     """The fastest plan that fits on each cluster, without and with pipelines; None where nothing fits."""
     job, found = workload(), []
     for name in names:
-        rows = [row for row in ranked(load_cluster(name, accelerators=ACCELERATORS), job) if row.fits]
+        rows = [row for row in ranked(load_cluster(name, accelerators=ACCELERATORS), job) if row[1].fits]
         told: dict[str, Any] = {"cluster": name}
         for words, most in KINDS.items():
-            best = next((row for row in rows if row.plan.pipeline <= most), None)
-            told[f"{words}_s"] = None if best is None else best.step_s
-            told[f"{words}_plan"] = None if best is None else str(best.plan)
+            plan, score = next((row for row in rows if row[0].pipeline <= most), (None, None))
+            told[f"{words}_s"] = None if score is None else float(score.step_s)
+            told[f"{words}_plan"] = None if plan is None else str(plan)
         found.append(told)
     return found
 
@@ -82,22 +72,22 @@ def equal_cost(name: str, proved: int) -> dict[str, Any]:
     asked = Job(workload=job, tokens=float(ACCELERATORS * SEQUENCE))
     problem = Problem(jobs=(asked,), template=template, curves=curves, objective=Objective.step, limits=limits)
     rows = ranked(template, job)
-    kinds = {words: [row for row in rows if row.plan.pipeline <= most] for words, most in KINDS.items()}
+    kinds = {words: [row for row in rows if row[0].pipeline <= most] for words, most in KINDS.items()}
     answers = {words: _optimum(problem, job, own, proved) for words, own in kinds.items()}
     return {"template": name, "budget_usd": budget_usd, **answers}
 
 
-def _optimum(problem: Problem, job: Workload, rows: list[Row], proved: int) -> dict[str, Any]:
+def _optimum(problem: Problem, job: Workload, rows: list[tuple[Plan, Breakdown]], proved: int) -> dict[str, Any]:
     """Of the plans that are fastest on the template and fit in the largest HBM on offer; the bound is about these."""
     template = problem.template
-    now = next((row for row in rows if row.fits), None)
+    plan, score = next((row for row in rows if row[1].fits), (None, None))
     domain, habits = float(template.tiers[0].usable_size), template.stack.habits
-    chosen = [row.plan for row in rows if row.needed_bytes <= problem.most_hbm_bytes][:proved]
+    chosen = [own for own, held in rows if held.memory.needed_bytes <= problem.most_hbm_bytes][:proved]
     solved = solve_hardware(problem, [embed(plan, job, domain, habits) for plan in chosen], tolerance=TOLERANCE)
     best = solved.best
     return {
-        "now_s": None if now is None else now.step_s,
-        "now_plan": None if now is None else str(now.plan),
+        "now_s": None if score is None else float(score.step_s),
+        "now_plan": None if plan is None else str(plan),
         "step_s": float(solved.value[best]),
         "lower_bound_s": float(solved.lower_bound.min()),
         "plan": str(chosen[best]),

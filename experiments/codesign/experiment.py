@@ -5,13 +5,8 @@ real parts; then days to train over the money, every point closed to one per cen
 of each limit would buy, and how often the same choice wins under other prices and other constants of the software.
 """
 
-import csv
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,89 +20,72 @@ from optimize.cli import resolve_design as resolve
 from optimize.clusters import DesignInputs, DesignResult, design
 from optimize.question import SECONDS_A_DAY
 
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of the `codesign` experiment."""
-
-    models: tuple[str, ...] = ("llama3-405b", "deepseek-v3")
-    """Names or files; each is designed for alone."""
-    tokens: float = 15e12
-    budget_usd: float = 500e6
-    """Capital."""
-    power_mw: float = 50.0
-    """At the facility's meter while training, cooling and losses included."""
-    template: str = "gb200-nvl72"
-    """Gives domains, latencies, software and the level of prices."""
-    seconds: float = 1500.0
-    """Of each model at most; less where every point of its frontier is closed sooner."""
-    draws: int = 200
-    """Of prices and of constants, under which the choice is judged."""
-    quick: bool = False
-    """The first model alone, 20 seconds and 20 draws."""
-    sequence: int | None = None
-    """Tokens; left out: each model's own."""
-    batch: int | None = None
-    """Sequences; left out: each model's own."""
-    accelerators: int | None = None
-    """At most; left out: any number."""
-    fix: str | None = None
-    """Fields of plans that are not searched, such as `context=1,zero_stage=1`."""
-    seed: int = 0
+HARDWARE = ("flop_per_s", "hbm_bytes", "hbm_bytes_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")
+COLUMNS = ("model", "budget_usd", "days", "days_at_least", "gap", "accelerators", *HARDWARE, "plan")
 
 
-def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Resolve, design each model, judge, draw."""
-    names = config.models[:1] if config.quick else config.models
-    for name in names:
-        _resolved(name, config)  # what is wrong is told before any time is spent
-    models = _side_by_side(names, config, say)
-    limits = {name: getattr(config, name) for name in ("tokens", "budget_usd", "power_mw")}
-    results = {**limits, "models": models}
+def run(
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    models: tuple[str, ...] = ("llama3-405b", "deepseek-v3"),
+    tokens: float = 15e12,
+    budget_usd: float = 500e6,
+    power_mw: float = 50.0,
+    template: str = "gb200-nvl72",
+    seconds: float = 1500.0,
+    draws: int = 200,
+    quick: bool = False,
+    sequence: int | None = None,
+    batch: int | None = None,
+    accelerators: int | None = None,
+    fix: str | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Resolve, design each model, judge, draw.
+
+    Args:
+        models: Names or files; each is designed for alone.
+        budget_usd: Capital.
+        power_mw: At the facility's meter while training, cooling and losses included.
+        template: Gives domains, latencies, software and the level of prices.
+        seconds: Of each model at most; less where every point of its frontier is closed sooner.
+        draws: Of prices and of constants, under which the choice is judged.
+        quick: The first model alone, 20 seconds and 20 draws.
+        sequence: Tokens; left out: each model's own.
+        batch: Sequences; left out: each model's own.
+        accelerators: At most; left out: any number.
+        fix: Fields of plans that are not searched, such as `context=1,zero_stage=1`.
+    """
+    limits = {"tokens": tokens, "budget_usd": budget_usd, "power_mw": power_mw}
+    flags = {**limits, "sequence": sequence, "batch": batch, "accelerators": accelerators, "fix": fix, "seed": seed}
+    flags |= {"cluster": template, "seconds": 20.0 if quick else seconds}
+    given = {field: value for field, value in flags.items() if value is not None}
+    asked = {name: ({"model": name, **given}, 20 if quick else draws) for name in (models[:1] if quick else models)}
+    for own, _ in asked.values():
+        resolve(own)  # what is wrong is told before any time is spent
+    results = {**limits, "models": runner.side_by_side(_model, asked, "designs, frontiers and draws", say)}
     say("figures")
     figures.draw(results, folder)
-    _write_csv(results, folder / "frontier.csv")
+    runner.write_table(COLUMNS, _rows(results), folder / "frontier.csv")
     return results
 
 
-def _side_by_side(names: tuple[str, ...], config: Config, say: Callable[[str], None]) -> dict[str, dict[str, Any]]:
-    """Each model in a process of its own, as many at once as there are cores."""
-    cores = os.cpu_count() or 1
-    if min(cores, len(names)) < 2:
-        return {name: _model(name, config, lambda told, n=name: say(f"{n}: {told}")) for name in names}
-    say(f"{', '.join(names)}: designs, frontiers and draws")
-    with ProcessPoolExecutor(min(cores, len(names)), mp_context=get_context("spawn")) as pool:
-        started = {name: pool.submit(_model, name, config, _quietly) for name in names}
-        return {name: answer.result() for name, answer in started.items()}
-
-
-def _quietly(message: str) -> None:
-    """Progress of processes side by side would be mixed up."""
-    del message
-
-
-def _resolved(name: str, config: Config) -> DesignInputs:
-    """One question, as `equipoise design` reads it."""
-    same = ("tokens", "budget_usd", "power_mw", "sequence", "batch", "accelerators", "fix", "seed")
-    flags = {field: getattr(config, field) for field in same}
-    flags |= {"model": name, "cluster": config.template, "seconds": 20.0 if config.quick else config.seconds}
-    return resolve({field: value for field, value in flags.items() if value is not None})
-
-
-def _model(name: str, config: Config, say: Callable[[str], None]) -> dict[str, Any]:
-    """Both answers for one model, its frontier, what they cost, and how sure the first is."""
-    started, inputs = time.perf_counter(), _resolved(name, config)
+def _model(name: str, flags: Mapping[str, Any], draws: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Both answers for one model, its frontier, what they cost, and how sure the first is; `flags` as `design` has
+    them."""
+    started, inputs = time.perf_counter(), resolve(flags)
     nothing = {"continuous": None, "catalogue": None, "frontier": [], "robustness": None}
     try:
-        result = design(inputs.jobs, inputs.limits, **inputs.settings(), progress=say)
+        result = design(inputs.jobs, inputs.limits, **inputs.settings(), progress=lambda told: say(f"{name}: {told}"))
     except CommandError as error:
         runner.uninterrupted(error.status)
         return {"inputs": inputs.as_json(), **nothing, "notes": [str(error)], "seconds": _since(started)}
     runner.uninterrupted(result.status)
     answers = _answers(inputs, result)
     points, designed_s = frontier.completed(inputs, result), _since(started)
-    say("draws of prices and constants")
-    judged = robust.judged(frontier.problem_of(inputs), inputs.curves, result, 20 if config.quick else config.draws)
+    say(f"{name}: draws of prices and constants")
+    judged = robust.judged(frontier.problem_of(inputs), inputs.curves, result, draws)
     return {
         "inputs": inputs.as_json(),
         **answers,
@@ -134,16 +112,11 @@ def _answers(inputs: DesignInputs, result: DesignResult) -> dict[str, Any]:
     return answers
 
 
-def _write_csv(results: dict[str, Any], path: Path) -> None:
-    hardware = ("flop_per_s", "hbm_bytes", "hbm_bytes_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("model", "budget_usd", "days", "days_at_least", "gap", "accelerators", *hardware, "plan"))
-        for name, point in _points(results):
-            days = (point["value"] / SECONDS_A_DAY, point["lower_bound"] / SECONDS_A_DAY, point["gap"])
-            rates = (point["hardware"][key] for key in hardware)
-            plan = plan_words(point["plan"])
-            writer.writerow((name, point["budget_usd"], *days, point["accelerators"], *rates, plan))
+def _rows(results: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    for name, point in _points(results):
+        days = (point["value"] / SECONDS_A_DAY, point["lower_bound"] / SECONDS_A_DAY, point["gap"])
+        rates = (point["hardware"][key] for key in HARDWARE)
+        yield name, point["budget_usd"], *days, point["accelerators"], *rates, plan_words(point["plan"])
 
 
 def _points(results: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,10 +1,12 @@
 """The figures: days to train over the money, with what is not proved, and what the money of each answer is spent on."""
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from experiments.codesign.money import PARTS
+from experiments.runner import write_figures
 from optimize import units
 from optimize.question import SECONDS_A_DAY
 
@@ -19,20 +21,8 @@ _SHOWN = 0.03  # of the money, from which a part's share is written into its bar
 
 def draw(results: dict[str, Any], folder: Path) -> None:
     """Write `frontier`, `money` and `robustness`, as PNG and SVG."""
-    from matplotlib import rc_context
-
-    style: dict[Any, Any] = {
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "legend.frameon": False,
-        "svg.hashsalt": "equipoise",
-    }
-    with rc_context(style):
-        drawn = {"frontier": _frontier(results), "money": _money(results), "robustness": _robustness(results)}
-        for name, figure in drawn.items():
-            for suffix in ("png", "svg"):
-                figure.savefig(folder / f"{name}.{suffix}", dpi=160)
+    figures = {"frontier": _frontier, "money": _money, "robustness": _robustness}
+    write_figures({name: functools.partial(draw, results) for name, draw in figures.items()}, folder)
 
 
 def _frontier(results: dict[str, Any]) -> Any:

@@ -49,7 +49,7 @@ def _carried(points: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def problem_of(inputs: DesignInputs) -> Problem:
     """The question as the design asks it."""
-    template = failing(with_margin(inputs.template, inputs.margin), inputs.failures)
+    template = failing(with_margin(inputs.template, inputs.margin), inputs.failures, inputs.repair_s)
     asked = {"jobs": inputs.jobs, "limits": inputs.limits, "objective": inputs.objective}
     problem = design_problem(template, inputs.curves, **asked)
     kept, _ = thinned([job.workload for job in inputs.jobs], problem.machine, inputs.fixed)

@@ -192,7 +192,7 @@ def solved(problem: Problem, candidates: Candidates, y: np.ndarray, draws: int) 
     have = many.money.left(many.limits, ranks, need)
     for _ in range(ROUNDS):
         here = project(many, have, here)
-        at = tangents_of(many.job.floats, many.machine, points, here, need=need)
+        at = tangents_of(many.job.floats, many.machine, points, here, peak_bytes=need)
         at = at._replace(log_value=at.log_value + np.log(steps))
         best = np.minimum(best, np.where((have.usd > 0) & _within(many, have, here), at.log_value, np.inf))
         if mean is None:

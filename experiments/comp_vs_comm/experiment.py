@@ -6,7 +6,6 @@ range can be recomputed; named devices have their calibrated constants.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,31 +27,32 @@ MATTERS = 0.05
 """Share of a layer's time below which communication is said not to matter."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of the `comp_vs_comm` experiment."""
+def run(
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    device: str = "a100-80gb",
+    generations: tuple[str, ...] = ("v100", "a100-80gb", "h100", "b200"),
+    microbenchmarks: str = "../shared/measurements/microbenchmarks.csv",
+) -> dict[str, Any]:
+    """The laws by gradient, the grid on elementary and on named hardware, projections, maps, figures.
 
-    device: str = "a100-80gb"
-    """Whose calibrated constants stand for measured operators."""
-    generations: tuple[str, ...] = ("v100", "a100-80gb", "h100", "b200")
-    microbenchmarks: str = "../shared/measurements/microbenchmarks.csv"
-    """Published matmuls; left out where the file is not there."""
-
-
-def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """The laws by gradient, the grid on elementary and on named hardware, projections, maps, figures."""
+    Args:
+        device: Whose calibrated constants stand for measured operators.
+        microbenchmarks: Published matmuls; left out where the file is not there.
+    """
     say("laws")
     results: dict[str, Any] = {"laws": _laws(), "table": _table(), "overlapped": _overlapped()}
     say("grid")
     results["grid"] = _grid()
-    cluster = load_cluster(config.device, accelerators=1024)
+    cluster = load_cluster(device, accelerators=1024)
     say("projection")
     inside = _axes(tensor=(1, 2, 4, 8))
-    results["projection"] = projection.projected(cluster, grid(inside)) | {"device": config.device}
-    results["measured"] = projection.measured(Path(config.microbenchmarks))
+    results["projection"] = projection.projected(cluster, grid(inside)) | {"device": device}
+    results["measured"] = projection.measured(Path(microbenchmarks))
     say("maps")
-    results["map"] = _map(cluster, config.device)
-    results["generations"] = [_generation(name) for name in config.generations]
+    results["map"] = _map(cluster, device)
+    results["generations"] = [_generation(name) for name in generations]
     results["beside"] = _beside(results)
     write_rows(results["grid"]["rows"], folder / "grid.csv")
     figures.draw(results, folder)

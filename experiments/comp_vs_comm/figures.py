@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from optimize.report import BLACK, PALETTE, files_of
+from experiments.runner import write_figures
+from optimize.report import BLACK, PALETTE
 
 _MARKERS = "osD^v"
 
@@ -18,8 +19,7 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
         "elasticities": lambda: _elasticities(results["map"]),
         "generations": lambda: _generations(results["generations"]),
     }
-    for name, content in files_of(drawn).items():
-        (folder / name).write_bytes(content)
+    write_figures(drawn, folder)
 
 
 def _shares(results: Mapping[str, Any]) -> Any:

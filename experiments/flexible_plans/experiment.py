@@ -6,61 +6,62 @@ are among the plans; where ours gain less than published, the tables say against
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from experiments import beside
-from experiments.flexible_plans import feasibility, figures, gpt_rows, orders, rates, spaces
+from experiments.flexible_plans import feasibility, figures, gpt_rows, orders, spaces
+from experiments.flexible_plans.rates import RATES, switches
 from experiments.runner import write_rows
 
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of the `flexible_plans` experiment."""
-
-    cluster: str = "v100-16"
-    """Whose accelerators run the models."""
-    families: tuple[Literal["gpt 2k", "gpt 8k", "swin", "t5", "mbart", "alphafold2"], ...] = (
-        "gpt 2k", "gpt 8k", "swin", "t5", "mbart", "alphafold2"
-    )  # fmt: skip
-    counts: tuple[Literal[4, 8, 16, 32], ...] = (4, 8, 16, 32)
-    """Accelerators of each comparison; the models grow with them."""
-    rates: bool = True
-    """Whether to ask which rate would make a losing order win."""
-    placements: tuple[Literal["V", "X", "M", "NN", "NN eager", "mllm", "K"], ...] = (
-        "V", "X", "M", "NN", "NN eager", "mllm", "K"
-    )  # fmt: skip
-    search_seconds: float = 20.0
-    """For the order of each placement at most; they take less than one."""
+Family = Literal["gpt 2k", "gpt 8k", "swin", "t5", "mbart", "alphafold2"]
+Count = Literal[4, 8, 16, 32]
+Named = Literal["V", "X", "M", "NN", "NN eager", "mllm", "K"]
 
 
-def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Play schedules, search orders, lay tensors out anew, predict the printed rows, compare spaces, draw."""
+def run(
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    cluster: str = "v100-16",
+    families: tuple[Family, ...] = get_args(Family),
+    counts: tuple[Count, ...] = get_args(Count),
+    rates: bool = True,
+    placements: tuple[Named, ...] = get_args(Named),
+    search_seconds: float = 20.0,
+) -> dict[str, Any]:
+    """Play schedules, search orders, lay tensors out anew, predict the printed rows, compare spaces, draw.
+
+    Args:
+        cluster: Whose accelerators run the models.
+        counts: Accelerators of each comparison; the models grow with them.
+        rates: Whether to ask which rate would make a losing order win.
+        search_seconds: For the order of each placement at most; they take less than one.
+    """
     say("orders")
     drawn = orders.timelines()
     results: dict[str, Any] = {
         "schedules": orders.schedules(),
         "resharding": orders.resharding(),
-        "orders": orders.found_orders(config.placements, config.search_seconds),
+        "orders": orders.found_orders(placements, search_seconds),
         "shared": orders.shared_blocks(),
         "recycling": orders.recycling(),
     }
     say("printed rows")
-    results["rows"] = {words: _errors(data_ranks) for words, data_ranks in (("split", True), ("not split", False))}
+    results["rows"] = {words: _errors(rows) for words, rows in gpt_rows.classes().items()}
     say("what fits")
-    results["feasibility"] = {words: feasibility.table(cut) for words, cut in feasibility.READINGS.items()}
+    results["feasibility"] = feasibility.table()
     results["embeddings"] = list(feasibility.embeddings())
-    results["axial"] = spaces.axial(config.cluster)
+    results["axial"] = spaces.axial(cluster)
     results["spaces"] = []
-    for family in config.families:
+    for family in families:
         say(f"spaces of {family}")
-        results["spaces"] += [spaces.compared(config.cluster, family, count) for count in config.counts]
+        results["spaces"] += [spaces.compared(cluster, family, count) for count in counts]
     say("rates")
-    results["rates"] = list(rates.switches(config.cluster)) if config.rates else []
+    results["rates"] = list(switches(cluster)) if rates else []
     results["beside"] = list(_beside(results))
     (folder / "timelines.json").write_text(json.dumps(drawn) + "\n")
     write_rows(list(_ratios(results["spaces"])), folder / "spaces.csv")
@@ -77,9 +78,9 @@ def _ratios(rows: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         yield what | {space: spaces.gain(row, space) for space in spaces.SPACES} | fastest
 
 
-def _errors(data_ranks: bool) -> dict[str, float]:
-    """Mean errors of the printed rows, with data ranks that share a microbatch or without."""
-    times, memories = gpt_rows.errors(data_ranks)
+def _errors(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Mean errors of printed rows."""
+    times, memories = gpt_rows.errors(rows)
     return {"time": float(np.abs(times).mean()), "memory": float(np.abs(memories).mean()), "rows": len(times)}
 
 
@@ -128,27 +129,32 @@ def _axial_beside(rows: list[Mapping[str, Any]]) -> Iterator[beside.Line]:
 
 
 def _rows_beside(rows: Mapping[str, Mapping[str, float]]) -> Iterator[beside.Line]:
-    authors = dict(zip(("time", "memory"), gpt_rows.TARGETS, strict=True))
-    why = "layouts are not printed: each row is the fastest plan of its class, by constants fitted to no such row"
-    for reading, each in rows.items():
-        for key, published in authors.items():
-            what = f"GPT-3 on V100, {each['rows']} printed rows ({reading}): mean error of {key}"
-            bounds = {"unit": "%", "allowed": (0.0, 100 * published), "explained": why}
-            yield beside.line(what, 100 * published, "B", 100 * each[key], **bounds)
+    why = (
+        "without pipelines their system takes longer than Alpa with as many tensor ranks and the same microbatch on "
+        "the same machine (69.6 against 55.2 s for 2.6B at 4), about a millisecond a layer and microbatch more; ours "
+        "is within 4 % of Alpa"
+    )
+    for words, each in rows.items():
+        what = f"GPT-3 on V100, {each['rows']} printed rows ({words}): mean error of"
+        target = gpt_rows.TARGETS[words]
+        bounds = {"unit": "%", "allowed": (0.0, 100 * (target or 0.057)), "explained": why}
+        yield beside.line(f"{what} time", target and 100 * target, "B", 100 * each["time"], **bounds)
+        if target:  # what Alpa keeps in which types is not said
+            note = "of the authors' model on all their rows; ours has other numbers of stages in some"
+            published, ours = 100 * gpt_rows.MEMORY_TARGET, 100 * each["memory"]
+            yield beside.line(f"{what} memory", published, "B", ours, unit="%", note=note)
 
 
 def _fits_beside(results: Mapping[str, Any]) -> Iterator[beside.Line]:
-    """What ran and what ran out of memory, and what those that ran needed."""
-    why = "four plans that ran out of memory need 5 to 45 % less than there is here; others that ran are near the limit"
-    for words, rows in results["feasibility"].items():
-        bounds = {"unit": "rows", "allowed": (0.0, 2.0), "explained": why}
-        what = f"GPT-3 in pieces of {words}: wrong of {len(rows)} rows that ran or not"
-        yield beside.line(what, 0.0, "A", float(feasibility.mistakes(rows)), **bounds)
-        ran = [row for row in rows if row["measured_gb"]]
-        error = np.mean([abs(row["ours_gb"] / row["measured_gb"] - 1) for row in ran])
-        yield beside.line(
-            f"the same: mean error of memory of {len(ran)} that ran", 0.0, "A", 100 * float(error), unit="%"
-        )
+    """What ran and what ran out of memory, and what those that ran needed: as the authors' script does it."""
+    rows = results["feasibility"]
+    ran = [row for row in rows if row["measured_gib"]]
+    error = np.mean([abs(row["ours_gib"] / row["measured_gib"] - 1) for row in ran])
+    what = f"GPT-3 whole and in pieces: wrong of {len(rows)} rows that ran or not"
+    yield beside.line(what, 0.0, "A", float(feasibility.mistakes(rows)), unit="rows", allowed=(0.0, 2.0))
+    note = "by the authors' script; one row, whose figure is that of another plan by our count, is 25 % off"
+    what = f"the same: mean error of memory of {len(ran)} that ran"
+    yield beside.line(what, 0.0, "A", 100 * float(error), unit="%", note=note)
     for row in results["embeddings"]:
         for key, expected in (("alone", row["hidden"] < 4096), ("shared", True)):
             what = f"{row['model']}, hidden {row['hidden']}: table {key}, fits (1) or not"
@@ -174,14 +180,14 @@ def answer(results: Mapping[str, Any]) -> list[str]:
         for space in spaces.SPACES
     }
     told = ", ".join(f"{space} {gain:.2f}" for space, gain in most.items())
-    rows, shared = results["rows"]["not split"], {row["name"]: row["gain"] for row in results["shared"]}
-    wrong = {words: feasibility.mistakes(each) for words, each in results["feasibility"].items()}
+    rows, shared = results["rows"], {row["name"]: row["gain"] for row in results["shared"]}
     return [
         f"Searched orders leave no bubble on any of {len(results['orders'])} placements, 1F1B around shared blocks "
         f"takes {shared['M']:.2f} and {shared['NN']:.2f} times as long, as published.",
-        f"The {rows['rows']} printed rows of GPT-3 on V100 are off by {100 * rows['time']:.0f} % in time and "
-        f"{100 * rows['memory']:.0f} % in memory (the authors' own model by 7 and 8 %), {min(wrong.values())} of "
-        f"{len(results['feasibility']['attention'])} plans are wrongly said to fit or not.",
+        f"Printed rows of GPT-3 on V100 are off by {100 * rows['pipeline']['time']:.1f} % in time with pipelines (the "
+        f"authors' own model by 4.0), without by {100 * rows['tensor']['time']:.0f} % in their system (theirs by 6.8) "
+        f"and {100 * rows['alpa']['time']:.1f} % in Alpa; {feasibility.mistakes(results['feasibility'])} of "
+        f"{len(results['feasibility'])} plans are wrongly said to fit or not.",
         f"With co-shard and interlaced pipelines the best plan is at most so many times as fast as the best of "
         f"a space: {told}; published are up to 3.5.",
     ]
@@ -207,13 +213,13 @@ def tables(results: Mapping[str, Any]) -> Iterator[Any]:
         for row in _ratios(results["spaces"])
     ]
     yield beside.plain_table(columns, rows, "Best plan of each space over the best of all (published: up to 3.5)")
-    columns = ("model", "losing order", "behind by", *rates.RATES, "least added price")
+    columns = ("model", "losing order", "behind by", *RATES, "least added price")
     rows = [
         (
             row["model"],
             row["loser"]["words"],
             row["behind"],
-            *(row["factors"][r] or "never" for r in rates.RATES),
+            *(row["factors"][r] or "never" for r in RATES),
             row["usd"],
         )
         for row in results["rates"]

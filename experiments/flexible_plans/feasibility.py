@@ -1,24 +1,39 @@
 """What runs and what runs out of memory: co-shard and whole operators on V100, and the large table of mBART.
 
-The rows are those of the authors' notes on GPT-3 (batch 256, microbatch 1, fp16, recompute of each layer); their
-figures are peaks before the optimizer's states, as are ours. Two rows that repeat a number for two plans are left out.
+The rows are those of the authors' notes on GPT-3 (batch 256, microbatch 1, fp16, recompute of each layer). What is
+counted is what their script does (msrasys/nnscaler, `handcraft/gpt3` at 4297a13c, with `handcraft/module/schedule.py`
+and `cube/runtime/adapter/reducer.py`), read in April 2022's code; nothing is fitted to the rows:
+
+- GB are GiB, the most that tensors held over six steps (`max_memory_allocated`), so with the optimizer's states: Adam's
+  two in fp16, no 32-bit copy. The half memory is `set_per_process_memory_fraction(0.5)`, which counts no context.
+- The feed-forward's output was thrown away (mended later: "fatal bug fix: mlp not backward"): it has no gradients, no
+  states, and nothing of it is kept. No dropout.
+- Scores are filled with the mask in place, through a view: its backward pass (autograd's `CopySlices`) has four copies
+  of them. Of all this only the fourth copy was looked for after sums of three were seen to be one short.
+- The loss: 32-bit logits, their softmax and two gradients, 12 bytes for each, whole on every tensor rank. They are gone
+  before the layers' backward passes begin.
+- Each microbatch in flight holds its stage's output beside the inputs of the layers; data ranks flatten all gradients
+  into one more buffer.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from costmodel import Exact, Plan, load_cluster, load_workload, parts
 from costmodel.evaluators import prepare
-from costmodel.formulas import StageKind, peak
+from costmodel.formulas import StageKind, StageMemory, peak
 from costmodel.graph import staged
-from costmodel.inputs import Workload, whole
-from costmodel.models import co_sharded
+from costmodel.inputs import Kind, Op, Role, Stack, Workload, whole
+from costmodel.models import co_sharded, decoder, freeze, map_operators, run_by
 from experiments.flexible_plans.interlaced import interlaced
-from experiments.flexible_plans.spaces import workload
+from experiments.flexible_plans.spaces import GPT
 
 Row = tuple[str, int, int, tuple[int, int, int], int, float | None]
-"""Model, accelerators, sequence, data x pipeline x tensor ranks, pieces, gigabytes (0: it ran; None: out of memory)."""
+"""Model, accelerators, sequence, data x pipeline x tensor ranks, pieces, GiB (0: it ran; None: out of memory)."""
 
 PUBLISHED: Sequence[Row] = (
     ("2.6b", 1, 2048, (1, 1, 1), 1, 0.0), ("2.6b", 1, 4096, (1, 1, 1), 1, 15.5),
@@ -50,42 +65,75 @@ _SEM = Exact(math)
 TABLES = (("mbart-4.9b", 4, 24.6), ("mbart-10.9b", 8, 32.8), ("mbart-22.2b", 16, 41.0), ("mbart-39.3b", 32, 49.2))
 """Models with 500,000 words in fp32, the accelerators, and published gigabytes of the embedding on one stage."""
 
-
-READINGS = {"attention and feed-forward": True, "attention": False}
-"""What the notes may mean by co-shard: both readings are told."""
-
-
-def table(feed_forward: bool) -> list[dict[str, Any]]:
-    """Every row with this model's peak, and whether it fits, of pieces of attention and `feed_forward`."""
-    return [_row(row, share, feed_forward) for share, rows in ((1.0, PUBLISHED), (0.5, SMALL)) for row in rows]
+LOGIT_BYTES, SCORE_COPIES = 12.0, 4.0
+_UNTRAINED = ("ffn norm", "ffn up", "activation", "ffn down")
 
 
-def _row(row: Row, share: float, feed_forward: bool) -> dict[str, Any]:
+def table() -> list[dict[str, Any]]:
+    """Every row with the most that tensors hold in this model, and whether it fits."""
+    return [_row(row, share) for share, rows in ((1.0, PUBLISHED), (0.5, SMALL)) for row in rows]
+
+
+def _row(row: Row, share: float) -> dict[str, Any]:
     size, accelerators, sequence, (data, pipeline, tensor), pieces, measured = row
-    job = workload("gpt", size, sequence)
     plan = Plan(
-        data=data, pipeline=pipeline, tensor=tensor, microbatch=1, recompute="full", zero_stage=0,
-        attention="unfused", precision="fp16", gradient_dtype="fp16",
+        data=data, pipeline=pipeline, tensor=tensor, microbatch=1, recompute="full", zero_stage=0, attention="unfused",
+        precision="fp16", gradient_dtype="fp16", state_dtype="fp16", master_weights=False,
     )  # fmt: skip
-    ours, limit = early_bytes(co_sharded(job, pieces, feed_forward=feed_forward), accelerators, plan)
-    what = {
+    cluster = load_cluster("v100-16", accelerators=accelerators)
+    stack = dataclasses.replace(cluster.stack, logit_bytes=LOGIT_BYTES, update_copies=0.5 if data > 1 else 0.0)
+    job = co_sharded(as_scripted(size, sequence, stack), pieces)
+    numbers, machine, point = prepare(job, dataclasses.replace(cluster, stack=stack), plan)
+    done = parts(numbers, machine, point, _SEM)
+    stages = [(done.memory.first, pipeline), (done.memory.second, pipeline - 1), (done.memory.last, 0)]
+    held = [
+        (stage, in_tensors(stage, min(live, done.counts.microbatches) * done.counts.boundary_bytes))
+        for stage, live in (stages if pipeline > 1 else stages[:1])
+    ]
+    beside = stack.context_bytes if share == 1 else 0.0
+    ours = max(tensors for _, tensors in held)
+    needed = max(tensors + s.fragmentation_bytes + (beside and beside + s.buffers_bytes) for s, tensors in held)
+    fits = bool(needed <= share * machine.accelerator.hbm_bytes)
+    return {
         "model": f"gpt-{size}",
         "accelerators": accelerators,
         "sequence": sequence,
         "plan": f"dp{data} pp{pipeline} tp{tensor}",
+        "pieces": pieces,
+        "measured_gib": measured,
+        "ours_gib": float(ours) / 2**30,
+        "fits": fits,
+        "right": fits == (measured is not None),
+        "memory_gb": share * float(machine.accelerator.hbm_bytes) / 1e9,
     }
-    found = {"pieces": pieces, "measured_gb": measured, "ours_gb": ours / 1e9, "fits": ours <= share * limit}
-    return what | found | {"right": (ours <= share * limit) == (measured is not None), "memory_gb": share * limit / 1e9}
 
 
-def early_bytes(job: Workload, accelerators: int, plan: Plan) -> tuple[float, float]:
-    """Bytes at the peak of the first step before the optimizer has states, and those of the accelerator."""
-    numbers, machine, point = prepare(job, load_cluster("v100-16", accelerators=accelerators), plan)
-    memory = parts(numbers, machine, point, _SEM).memory
-    stages = (memory.first, memory.second, memory.last)[: 1 if plan.pipeline == 1 else 3]
-    return max(float(s.held_bytes + s.passing_bytes - s.optimizer_bytes) for s in stages), float(
-        machine.accelerator.hbm_bytes
-    )
+def as_scripted(size: str, sequence: int, stack: Stack) -> Workload:
+    """The model that the script trains."""
+    layers, hidden, heads = GPT[size]
+    job = decoder(
+        name=f"gpt-{size}", layers=layers, hidden=hidden, heads=heads, ffn=4 * hidden, vocabulary=50273, batch=256,
+        sequence=sequence, bias=True, layer_norm=True, learned_positions=True, tied=True,
+    )  # fmt: skip
+    job = run_by(job, dataclasses.replace(stack.habits, gathered_loss=True))
+    return dataclasses.replace(job, blocks=map_operators(freeze(job, _UNTRAINED).blocks, _scripted))
+
+
+def _scripted(op: Op) -> tuple[Op, ...]:
+    """Scores as often as their backward pass has them, and nothing of what no gradient reaches."""
+    if op.name in _UNTRAINED:
+        return (dataclasses.replace(op, saved=()),)
+    if op.kind != Kind.ATTENTION:
+        return (op,)
+    copies = (dataclasses.replace(s, activations=SCORE_COPIES) if s.role == Role.CORE else s for s in op.saved)
+    return (dataclasses.replace(op, saved=tuple(copies)),)
+
+
+def in_tensors(stage: StageMemory, outputs_bytes: Any = 0.0) -> Any:
+    """Bytes in tensors at a stage's peak; it holds `outputs_bytes` of the microbatches in flight besides."""
+    held = stage.weights_bytes + stage.gradients_bytes + stage.optimizer_bytes
+    passing = stage.activations_bytes + outputs_bytes + np.maximum(stage.logits_bytes, stage.recompute_bytes)
+    return held + np.maximum(passing, stage.update_bytes)
 
 
 def embeddings() -> Iterator[dict[str, Any]]:

@@ -8,7 +8,8 @@ import numpy as np
 
 from experiments.flexible_plans.rates import GRID, RATES
 from experiments.flexible_plans.spaces import SPACES, gain
-from optimize.report import BLACK, PALETTE, files_of
+from experiments.runner import write_figures
+from optimize.report import BLACK, PALETTE
 
 _COLOURS = {"F": PALETTE[4], "B": PALETTE[0], "A": PALETTE[1]}
 _WORDS = {"F": "forward", "B": "backward", "A": "block on all devices"}
@@ -20,8 +21,7 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
     for family in dict.fromkeys(row["family"] for row in results["rates"]):
         mine = [row for row in results["rates"] if row["family"] == family]
         drawn[f"rates_{family.replace(' ', '_')}"] = lambda mine=mine: _rates(mine)
-    for name, content in files_of(drawn).items():
-        (folder / name).write_bytes(content)
+    write_figures(drawn, folder)
 
 
 def _timelines(orders: Mapping[str, Sequence[Sequence[tuple[str, int, float, float]]]]) -> Any:

@@ -5,13 +5,13 @@ seconds of a step by the cost model times rounds by the theory. Beyond the paper
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from costmodel import load_cluster, load_workload
+from costmodel.inputs import Cluster, Workload
 from costmodel.target import instance, phases, winners
 from experiments import beside
 from experiments.independent_subnets import figures
@@ -22,36 +22,38 @@ TRUSTS = {PAPER: "A", INDEPENDENT: "B", "this package": "ours"}
 """Of each check, in the words that all experiments share."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of the `independent_subnets` experiment."""
+def run(
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    model: str = "llama3-8b",
+    cluster: str = "h100",
+    workers: tuple[int, ...] = (4, 8, 16, 32),
+    batch: int = 64,
+    sequence: int = 2048,
+    dimension: int = 64,
+    seeds: int = 500,
+    points: int = 60,
+    quick: bool = False,
+) -> dict[str, Any]:
+    """Check, then map.
 
-    model: str = "llama3-8b"
-    """Name or file: what each worker trains, whole or a part."""
-    cluster: str = "h100"
-    workers: tuple[int, ...] = (4, 8, 16, 32)
-    """Divisors of `dimension`."""
-    batch: int = 64
-    """Sequences of a step."""
-    sequence: int = 2048
-    dimension: int = 64
-    """Of the quadratic whose rounds are counted."""
-    seeds: int = 500
-    """For what is played."""
-    points: int = 60
-    """Bandwidths, and half as many targets."""
-    quick: bool = False
-    """Two numbers of workers, 100 seeds, 24 bandwidths."""
-
-
-def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Check, then map."""
+    Args:
+        model: Name or file: what each worker trains, whole or a part.
+        workers: Divisors of `dimension`.
+        batch: Sequences of a step.
+        dimension: Of the quadratic whose rounds are counted.
+        seeds: For what is played.
+        points: Bandwidths, and half as many targets.
+        quick: Two numbers of workers, 100 seeds, 24 bandwidths.
+    """
     say("checks")
-    checked = rows(100 if config.quick else config.seeds)
-    diagrams = {}
-    for workers in config.workers[1:3] if config.quick else config.workers:
-        say(f"{workers} workers")
-        diagrams[str(workers)] = _diagram(config, workers, 24 if config.quick else config.points)
+    checked = rows(100 if quick else seeds)
+    workload, diagrams = load_workload(model, batch=batch, sequence=sequence), {}
+    for count in workers[1:3] if quick else workers:
+        say(f"{count} workers")
+        problem, machine = instance(count, dimension), load_cluster(cluster, accelerators=count)
+        diagrams[str(count)] = _diagram(workload, machine, problem, 24 if quick else points)
     say("figures")
     figures.draw(diagrams, folder)
     write_rows(checked, folder / "checks.csv")
@@ -65,11 +67,9 @@ def _beside(row: Mapping[str, Any]) -> beside.Line:
     return line | {"verdict": "holds" if row["holds"] else "fails"}
 
 
-def _diagram(config: Config, workers: int, points: int) -> dict[str, Any]:
-    workload = load_workload(config.model, batch=config.batch, sequence=config.sequence)
-    problem = instance(workers, config.dimension)
+def _diagram(workload: Workload, cluster: Cluster, problem: Mapping[str, Any], points: int) -> dict[str, Any]:
     bandwidths, targets = np.logspace(6, 12, points), np.logspace(-1, -8, points // 2)
-    found = phases(workload, load_cluster(config.cluster, accelerators=workers), bandwidths, targets, problem)
+    found = phases(workload, cluster, bandwidths, targets, problem)
     return {
         "bandwidths": bandwidths.tolist(),
         "targets": targets.tolist(),

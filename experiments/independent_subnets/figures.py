@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.runner import write_figures
+
 COLOURS = {
     "plain": "#999999",
     "subnetworks": "#0072B2",
@@ -20,21 +22,21 @@ COLOURS = {
 
 def draw(diagrams: Mapping[str, Any], folder: Path) -> None:
     """Write `phases`, as PNG and SVG."""
-    from matplotlib import rc_context
+    write_figures({"phases": lambda: _phases(diagrams)}, folder)
+
+
+def _phases(diagrams: Mapping[str, Any]) -> Any:
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
-    with rc_context({"font.size": 9, "svg.hashsalt": "equipoise"}):
-        figure = Figure(figsize=(3.4 * len(diagrams) + 1, 3.6), layout="constrained")
-        panels = np.atleast_1d(figure.subplots(1, len(diagrams), sharey=True))
-        for axes, (workers, diagram) in zip(panels, diagrams.items(), strict=True):
-            _panel(axes, workers, diagram)
-        panels[0].set_ylabel("relative squared error to reach")
-        used = [name for name in COLOURS if any(name in np.unique(d["soonest"]) for d in diagrams.values())]
-        from matplotlib.patches import Patch
-
-        figure.legend(handles=[Patch(color=COLOURS[n], label=n) for n in used], loc="outside lower center", ncols=4)
-        for suffix in ("png", "svg"):
-            figure.savefig(folder / f"phases.{suffix}", dpi=150)
+    figure = Figure(figsize=(3.4 * len(diagrams) + 1, 3.6), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(1, len(diagrams), sharey=True))
+    for axes, (workers, diagram) in zip(panels, diagrams.items(), strict=True):
+        _panel(axes, workers, diagram)
+    panels[0].set_ylabel("relative squared error to reach")
+    used = [name for name in COLOURS if any(name in np.unique(d["soonest"]) for d in diagrams.values())]
+    figure.legend(handles=[Patch(color=COLOURS[n], label=n) for n in used], loc="outside lower center", ncols=4)
+    return figure
 
 
 def _panel(axes: Any, workers: str, diagram: Mapping[str, Any]) -> None:

@@ -6,37 +6,38 @@ plans, a part drawn at random is looked at, and the fastest is the fastest of th
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from math import expm1
 from pathlib import Path
 from typing import Any
 
 from costmodel.specs import SpecError
 from experiments import beside
-from experiments.published_plans import figures, ranks, runs
+from experiments.published_plans import figures, ranks
+from experiments.published_plans import runs as published
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of the `published_plans` experiment."""
+def run(
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    most: int = 60_000,
+    runs: int | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Predict each run, rank its plan, draw.
 
-    most: int = 60_000
-    """Plans that are looked at of each run and space."""
-    runs: int | None = None
-    """How many of the file; none: all."""
-    seed: int = 0
-    """Of the plans that are drawn."""
-
-
-def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Predict each run, rank its plan, draw."""
-    if min(config.most, 1 if config.runs is None else config.runs) < 1:
-        raise SpecError(f"published_plans: `most` is {config.most}, `runs` {config.runs}; expected 1 or more")
-    told, own = runs.predicted()[: config.runs], runs.runs()[: config.runs]
+    Args:
+        most: Plans that are looked at of each run and space.
+        runs: How many of the file; none: all.
+        seed: Of the plans that are drawn.
+    """
+    if min(most, 1 if runs is None else runs) < 1:
+        raise SpecError(f"published_plans: `most` is {most}, `runs` {runs}; expected 1 or more")
+    told, own = published.predicted()[:runs], published.runs()[:runs]
     rows = []
     for line, each in zip(told, own, strict=True):
         say(each.name)
-        spaces = {space: ranks.ranked(each, space, config.most, config.seed) for space in ranks.SPACES}
+        spaces = {space: ranks.ranked(each, space, most, seed) for space in ranks.SPACES}
         rows.append({**line, "plan": str(each.plan), "spaces": _nested(spaces)})
     results = {"runs": rows, "beside": list(_beside(rows))}
     figures.draw(results, folder)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from optimize.report import BLACK, PALETTE, files_of
+from experiments.runner import write_figures
+from optimize.report import BLACK, PALETTE
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> None:
     """Write `steps`, as PNG and SVG."""
-    for name, content in files_of({"steps": lambda: _steps(results["runs"])}).items():
-        (folder / name).write_bytes(content)
+    write_figures({"steps": lambda: _steps(results["runs"])}, folder)
 
 
 def _steps(rows: list[Mapping[str, Any]]) -> Any:

@@ -6,12 +6,11 @@ frameworks' allocators do: fresh pages cost a processor 0.4 ns a byte. It needs 
 was not.
 """
 
-import dataclasses
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from costmodel.inputs import Cluster
 from costmodel.specs import load_cluster
 from experiments.real_steps import figures
 from experiments.real_steps.layouts import QUICK, Layout, layouts
-from experiments.real_steps.prediction import after, draws, kendall_tau, predicted
+from experiments.real_steps.prediction import after, kendall_tau, predicted, subsets
 
 TARGETS = {"measure_alone": 0.25, "after_rows": 0.12, "tau": 0.7}
 LOADED = 0.7
@@ -30,38 +29,42 @@ _ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**34), "MA
 _DEVICES = (1, 2)
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """How long to measure, and how many rows to give."""
+def run(
+    folder: Path,
+    say: Any,
+    *,
+    measure_seconds: float = 60.0,
+    step_seconds: float = 4.0,
+    steps: int = 5,
+    rows: int = 3,
+    draws: int = 6,
+    seed: int = 0,
+    quick: bool = False,
+) -> dict[str, Any]:
+    """Measure the node, train, predict.
 
-    measure_seconds: float = 60.0  # of `equipoise measure`, for each number of devices
-    step_seconds: float = 4.0  # of the steps of each layout, after compilation
-    steps: int = 5  # at least
-    rows: int = 3  # given to `calibrate`
-    draws: int = 6
-    seed: int = 0
-    quick: bool = False  # a few small layouts and seconds: whether it runs, not how well
-
-    @property
-    def known(self) -> tuple[Layout, ...]:
-        return QUICK if self.quick else layouts()
-
-
-def run(config: Config, folder: Path, say: Any) -> dict[str, Any]:
-    """Measure the node, train, predict."""
+    Args:
+        measure_seconds: of `equipoise measure`, for each number of devices
+        step_seconds: of the steps of each layout, after compilation
+        steps: at least
+        rows: given to `calibrate`
+        quick: a few small layouts and seconds: whether it runs, not how well
+    """
     loads = [_load()]
-    clusters = {devices: _measured(config, devices, folder, say) for devices in _DEVICES}
-    steps = [answer for devices in _DEVICES for answer in _steps(config, devices, say)]
+    seconds, known = 1.0 if quick else measure_seconds, QUICK if quick else layouts()
+    clusters = {devices: _measured(devices, seconds, folder, say) for devices in _DEVICES}
+    order = {"quick": quick, "seconds": 0.1 if quick else step_seconds, "steps": 2 if quick else steps}
+    trained = [answer for devices in _DEVICES for answer in _steps(known, devices, order, say)]
     loads.append(_load())
-    known = config.known
-    rows = [_row(known[step["place"]], step, clusters) for step in steps]
-    alone = _scored(rows, [row["predicted_s"] for row in rows])
-    few = _after_rows(config, rows, clusters)
+    measured = [_row(known[step["place"]], step, clusters) for step in trained]
+    alone = _scored(measured, [row["predicted_s"] for row in measured])
+    given = subsets(known, rows, 2 if quick else draws, seed)
+    few = _after_rows(known, given, measured, clusters)
     results = {
-        "rows": rows,
+        "rows": measured,
         "measure_alone": alone,
         "after_rows": few,
-        "memory": float(np.median([abs(np.log(row["predicted_bytes"] / row["bytes"])) for row in rows])),
+        "memory": float(np.median([abs(np.log(row["predicted_bytes"] / row["bytes"])) for row in measured])),
         "targets": TARGETS,
         "load": {"before": loads[0], "after": loads[1], "loaded": loads[0] > LOADED},
     }
@@ -79,10 +82,10 @@ def _environment(devices: int) -> dict[str, str]:
     return {**os.environ, **_ALLOCATOR, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
 
 
-def _measured(config: Config, devices: int, folder: Path, say: Any) -> Cluster:
+def _measured(devices: int, seconds: float, folder: Path, say: Any) -> Cluster:
     """The cluster file of `equipoise measure`, read as every command reads it."""
     say(f"equipoise measure on {devices} devices")
-    name, seconds = str(folder / f"node_{devices}"), 1.0 if config.quick else config.measure_seconds
+    name = str(folder / f"node_{devices}")
     words = ["measure", "--seconds", str(seconds), "--out", f"{name}.toml", "--table", f"{name}.csv"]
     _finished([sys.executable, "-m", "optimize.cli", *words], devices)
     return load_cluster(f"{name}.toml")
@@ -95,20 +98,19 @@ def _finished(command: Sequence[str], devices: int) -> str:
     return done.stdout
 
 
-def _steps(config: Config, devices: int, say: Any) -> Iterator[dict[str, Any]]:
+def _steps(known: Sequence[Layout], devices: int, order: Mapping[str, Any], say: Any) -> Iterator[dict[str, Any]]:
     """Each layout in a process of its own, so that none runs in memory that another has left."""
-    limits = (0.1, 2) if config.quick else (config.step_seconds, config.steps)
-    for place, layout in enumerate(config.known):
+    for place, layout in enumerate(known):
         if layout.devices == devices:
             say(f"training {layout.name}")
-            order = {"layouts": [place], "quick": config.quick, "seconds": limits[0], "steps": limits[1]}
-            out = _finished([sys.executable, "-m", "experiments.real_steps.worker", json.dumps(order)], devices)
+            own = json.dumps({"layouts": [place], **order})
+            out = _finished([sys.executable, "-m", "experiments.real_steps.worker", own], devices)
             yield json.loads(out.splitlines()[-1]) | {"load": _load()}
 
 
 def _row(layout: Layout, step: Mapping[str, Any], clusters: Mapping[int, Cluster]) -> dict[str, Any]:
-    said = predicted(layout, clusters[layout.devices])
-    own = {"devices": layout.devices, "predicted_s": said.step_s, "predicted_bytes": said.tensor_bytes}
+    step_s, tensor_bytes = predicted(layout, clusters[layout.devices])
+    own = {"devices": layout.devices, "predicted_s": step_s, "predicted_bytes": tensor_bytes}
     return {**step, **own}
 
 
@@ -135,16 +137,21 @@ def _tau_within(rows: Sequence[Mapping[str, Any]], said: Sequence[float]) -> flo
     )
 
 
-def _after_rows(config: Config, rows: list[dict[str, Any]], clusters: Mapping[int, Cluster]) -> dict[str, Any]:
+def _after_rows(
+    layouts: Sequence[Layout],
+    chosen: Iterable[Sequence[Layout]],
+    rows: list[dict[str, Any]],
+    clusters: Mapping[int, Cluster],
+) -> dict[str, Any]:
     """What the others say after a few rows, in the mean over draws; each row keeps its mean prediction."""
-    known = {layout.name: layout for layout in config.known}
+    known = {layout.name: layout for layout in layouts}
     measured = {row["layout"]: row["step_s"] for row in rows}
     scores: list[dict[str, float]] = []
     said: dict[str, list[float]] = {row["layout"]: [] for row in rows}
-    for given in draws(list(known.values()), config.rows, 2 if config.quick else config.draws, config.seed):
+    for given in chosen:
         moved, names = after(given, measured, clusters), {layout.name for layout in given}
         left = [row for row in rows if row["layout"] not in names]
-        new = [predicted(known[row["layout"]], moved[row["devices"]]).step_s for row in left]
+        new = [predicted(known[row["layout"]], moved[row["devices"]])[0] for row in left]
         scores.append(_scored(left, new))
         for row, seconds in zip(left, new, strict=True):
             said[row["layout"]].append(seconds)

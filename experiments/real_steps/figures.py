@@ -1,9 +1,10 @@
 """The figure, measured against predicted seconds, and the table of all layouts."""
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from experiments.runner import write_figures, write_table
 
 BLUE, VERMILION, BLACK = "#0072B2", "#D55E00", "#000000"
 _MARKERS = {1: "o", 2: "s"}
@@ -14,13 +15,14 @@ _COLUMNS = (
 
 def draw(results: Mapping[str, Any], folder: Path) -> None:
     """`steps`, as PNG and SVG."""
-    import matplotlib
+    write_figures({"steps": lambda: _steps(results)}, folder)
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(5.6, 5.2), layout="constrained")
-    rows = results["rows"]
+def _steps(results: Mapping[str, Any]) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.6, 5.2), layout="constrained")
+    axes, rows = figure.subplots(), results["rows"]
     for name, label, colour in (
         ("predicted_s", "from measure alone", VERMILION),
         ("after_rows_s", "after three rows", BLUE),
@@ -38,14 +40,9 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
     load = results["load"]
     axes.set_title(f"load {load['before']:.1f}" + (": not quiet" if load["loaded"] else ""), fontsize=9)
     axes.legend(frameon=False, fontsize=8)
-    for suffix in ("png", "svg"):
-        figure.savefig(folder / f"steps.{suffix}", dpi=160)
-    pyplot.close(figure)
+    return figure
 
 
 def table(results: Mapping[str, Any], path: Path) -> None:
     """One line a layout."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, _COLUMNS, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(results["rows"])
+    write_table(_COLUMNS, ([row.get(name) for name in _COLUMNS] for row in results["rows"]), path)

@@ -40,6 +40,7 @@ class Layout:
 
     @property
     def devices(self) -> int:
+        """Devices that it runs on."""
         return self.data * self.tensor
 
     @property

@@ -1,6 +1,5 @@
 """The same layouts as the cost model sees them: from the cluster file of `measure` alone, and after a few of them."""
 
-import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
@@ -12,18 +11,10 @@ from costmodel.measured import Case, calibrate, carried, own_constants
 from experiments.real_steps.layouts import Layout
 
 
-@dataclasses.dataclass(frozen=True)
-class Predicted:
-    """Seconds of a step, and bytes of its tensors on one device."""
-
-    step_s: float
-    tensor_bytes: float
-
-
-def predicted(layout: Layout, cluster: Cluster) -> Predicted:
-    """By `costmodel.evaluate`."""
+def predicted(layout: Layout, cluster: Cluster) -> tuple[float, float]:
+    """Seconds of a step, and bytes of its tensors on one device, by `costmodel.evaluate`."""
     found = costmodel.evaluate(layout.model.workload, cluster, layout.plan)
-    return Predicted(step_s=float(found.step_s), tensor_bytes=float(found.memory.peak_bytes))
+    return float(found.step_s), float(found.memory.peak_bytes)
 
 
 def case(layout: Layout, cluster: Cluster, measured_step_s: float | None) -> Case:
@@ -56,7 +47,7 @@ def after(
     return {devices: carried(before, stack, cluster) for devices, cluster in clusters.items()}
 
 
-def draws(known: Sequence[Layout], rows: int, count: int, seed: int) -> list[tuple[Layout, ...]]:
+def subsets(known: Sequence[Layout], rows: int, count: int, seed: int) -> list[tuple[Layout, ...]]:
     """So many different sets of layouts, drawn without favour."""
     random, chosen = np.random.default_rng(seed), dict[tuple[int, ...], None]()
     possible = len(list(itertools.islice(itertools.combinations(known, rows), count)))

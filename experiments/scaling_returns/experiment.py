@@ -6,7 +6,6 @@ sequence in the class of software `fsdp`, with one and with two sequences on eac
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,58 +14,52 @@ from experiments.runner import write_rows
 from experiments.scaling_returns import all_reduces, comparisons, figures, training
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of the `scaling_returns` experiment."""
+def run(
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    model: str = "llama2-7b",
+    models: tuple[str, ...] = ("1b", "llama2-7b", "llama2-13b", "llama2-70b"),
+    clusters: tuple[str, ...] = ("v100", "a100-80gb", "h100", "b200"),
+    degrees_on: str = "h100",
+    counts: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192),
+    sequence: int = 4096,
+    local: int = 2,
+    batch: int = 2048,
+) -> dict[str, Any]:
+    """Weak and strong scaling, degrees, returns of the next accelerator, the published figures, figures of ours.
 
-    model: str = "llama2-7b"
-    models: tuple[str, ...] = ("1b", "llama2-7b", "llama2-13b", "llama2-70b")
-    """Beside each other on the cluster of `degrees_on`."""
-    clusters: tuple[str, ...] = ("v100", "a100-80gb", "h100", "b200")
-    degrees_on: str = "h100"
-    counts: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
-    sequence: int = 4096
-    local: int = 2
-    """Sequences on each accelerator under weak scaling."""
-    batch: int = 2048
-    """Sequences of all accelerators together under strong scaling."""
-
-
-def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Weak and strong scaling, degrees, returns of the next accelerator, the published figures, figures of ours."""
+    Args:
+        models: Beside each other on the cluster of `degrees_on`.
+        local: Sequences on each accelerator under weak scaling.
+        batch: Sequences of all accelerators together under strong scaling.
+    """
     say("weak scaling")
-    weak = [row for name in config.clusters for row in _weak(config, config.model, name)]
-    known = {(row["model"], row["cluster"]) for row in weak}
-    pairs = [(model, config.degrees_on) for model in config.models]
-    weak += [row for model, name in pairs if (model, name) not in known for row in _weak(config, model, name)]
+    pairs = dict.fromkeys([*((model, name) for name in clusters), *((each, degrees_on) for each in models)])
+    weak = [row for pair in pairs for row in training.weak(*pair, counts, sequence, local)]
     say("strong scaling and degrees")
-    within = [n for n in config.counts if n <= config.batch]
-    common = (config.model, config.degrees_on)
+    within = [n for n in counts if n <= batch]
+    common = (model, degrees_on)
     results: dict[str, Any] = {
-        "degrees_on": config.degrees_on,
+        "degrees_on": degrees_on,
         "weak": weak,
-        "strong": list(training.strong(*common, within, config.sequence, config.batch)),
-        "degrees": [_degrees(config, n) for n in config.counts],
+        "strong": list(training.strong(*common, within, sequence, batch)),
+        "degrees": [_degrees(n, training.degrees(*common, n, sequence, local)) for n in counts],
         "returns": {
-            "weak": training.returns(*common, config.counts, config.sequence, float(config.local), 0.0),
-            "strong": training.returns(*common, within, config.sequence, None, float(config.batch)),
+            "weak": training.returns(*common, counts, sequence, float(local), 0.0),
+            "strong": training.returns(*common, within, sequence, None, float(batch)),
         },
         "all_reduce": all_reduces.compared(),
-        "published_runs": comparisons.published_runs(config.model, config.sequence),
+        "published_runs": comparisons.published_runs(model, sequence),
         "open_runs": comparisons.open_runs(),
     }
-    results["beside"] = list(comparisons.beside_published(results, config.local))
+    results["beside"] = list(comparisons.beside_published(results, local))
     write_rows(results["weak"], folder / "weak.csv")
     figures.draw(results, folder)
     return results
 
 
-def _weak(config: Config, model: str, name: str) -> Iterator[dict[str, Any]]:
-    return training.weak(model, name, config.counts, config.sequence, config.local)
-
-
-def _degrees(config: Config, n: int) -> dict[str, Any]:
-    shapes = training.degrees(config.model, config.degrees_on, n, config.sequence, config.local)
+def _degrees(n: int, shapes: list[dict[str, Any]]) -> dict[str, Any]:
     plain = next((run for run in shapes if run["tensor"] * run["pipeline"] == 1), None)
     return {"accelerators": n, "shapes": shapes, "plain": plain}
 

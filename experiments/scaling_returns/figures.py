@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from optimize.report import BLACK, PALETTE, files_of
+from experiments.runner import write_figures
+from optimize.report import BLACK, PALETTE
 
 Rows = Sequence[Mapping[str, Any]]
 _MARKERS = "osD^vPX*"
@@ -22,8 +23,7 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
         "returns": lambda: _returns(results["returns"]),
         "all_reduce": lambda: _all_reduce(results["all_reduce"]["rows"]),
     }
-    for name, content in files_of(drawn).items():
-        (folder / name).write_bytes(content)
+    write_figures(drawn, folder)
 
 
 def _split(rows: Rows, by: str, fixed: str, value: str) -> dict[str, Rows]:

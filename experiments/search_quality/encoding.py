@@ -23,20 +23,17 @@ DECODED = ("tensor", "pipeline", "context", "expert", "expert_tensor", "microbat
 _APART = 64.0  # between the children of two nodes: more than any log2 of a degree
 
 
-@dataclasses.dataclass(frozen=True)
-class Level:
-    """The children of all nodes of one level, in order."""
+Level = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""The children of all nodes of one level, in order: the first and the last of each node, and their keys (number of the
+parent times `_APART`, plus log2 of the degree)."""
 
-    first: np.ndarray  # child of each node
-    last: np.ndarray
-    keys: np.ndarray  # number of the parent times `_APART`, plus log2 of the degree
 
-    def nearest(self, node: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """The child of each node whose degree is nearest."""
-        target = node * _APART + wanted
-        above = np.clip(np.searchsorted(self.keys, target), self.first[node], self.last[node])
-        below = np.maximum(above - 1, self.first[node])
-        return np.where(np.abs(self.keys[below] - target) <= np.abs(self.keys[above] - target), below, above)
+def _nearest(level: Level, node: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The child of each node whose degree is nearest."""
+    (first, last, keys), target = level, node * _APART + wanted
+    above = np.clip(np.searchsorted(keys, target), first[node], last[node])
+    below = np.maximum(above - 1, first[node])
+    return np.where(np.abs(keys[below] - target) <= np.abs(keys[above] - target), below, above)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +54,7 @@ class Plans:
         """The row of degrees and the entry of each axis, from the number of the count and genes in [0, 1]."""
         node = count
         for level, most, gene in zip(self.levels, self.top, genes.T, strict=False):
-            node = level.nearest(node, most * gene)
+            node = _nearest(level, node, most * gene)
         options = genes[:, len(DECODED) :].T
         entries = [
             axis.offset[node] + np.minimum((gene * axis.count[node]).astype(int), axis.count[node] - 1)
@@ -187,7 +184,7 @@ def _levels(number: np.ndarray, rows: dict[str, np.ndarray]) -> tuple[tuple[Leve
         node = np.searchsorted(starts, np.arange(len(column)), side="right") - 1
         above = parent[starts]
         first = np.searchsorted(above, np.arange(above[-1] + 1))
-        levels.append(Level(first, np.r_[first[1:], len(starts)] - 1, above * _APART + np.log2(column[starts])))
+        levels.append((first, np.r_[first[1:], len(starts)] - 1, above * _APART + np.log2(column[starts])))
         parent = node
         top.append(float(np.log2(column.max())))
     assert parent[-1] == len(number) - 1, "degrees that are not decoded"

@@ -9,7 +9,6 @@ are kept in results/search_quality_runs, so that an interrupted suite goes on wh
 CMA-ES and TPE take part where `pip install equipoise[search]` has been done.
 """
 
-import csv
 import dataclasses
 import hashlib
 import importlib.util
@@ -19,12 +18,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from experiments.runner import write_table
 from experiments.search_quality import figures, summary
 from experiments.search_quality.methods import OF_KIND, OPTIONAL
 from experiments.search_quality.suite import KINDS, Case, draw
@@ -33,56 +32,49 @@ QUICK = ("equipoise", "evolution", "exhaustive", "convex")
 RUNS = Path("results/search_quality_runs")  # relative to the working directory
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of the `search_quality` experiment."""
+def run(
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    seed: int = 0,
+    full: bool = False,
+    quick: bool = False,
+    each: int = 0,
+    seconds: float = 0.0,
+    kinds: tuple[str, ...] = KINDS,
+    methods: tuple[str, ...] = (),
+    clock: Literal["wall", "cpu"] = "wall",
+    side_by_side: int = 0,
+    fresh: bool = False,
+) -> dict[str, Any]:
+    """Draw, run everything, judge, plot.
 
-    seed: int = 0
-    """Of the problems and of every method."""
-    full: bool = False
-    """Ten problems of each kind and 60 seconds for each run, instead of six and 30."""
-    quick: bool = False
-    """One problem of each kind, 4 seconds, no black boxes: for tests."""
-    each: int = 0
-    """Problems of each kind; 0: as `full` and `quick` say."""
-    seconds: float = 0.0
-    """Of one run; 0: as `full` and `quick` say. One run gives the marks of 1, 2, 5, 10, 30 and 60 s up to it."""
-    kinds: tuple[str, ...] = KINDS
-    """Which kinds of problems."""
-    methods: tuple[str, ...] = ()
-    """Which methods; none: all that can be imported."""
-    clock: Literal["wall", "cpu"] = "wall"
-    """Marks by wall time, or (for a busy machine) by CPU time of all threads of a run, which is recorded always."""
-    side_by_side: int = 0
-    """Baselines run at once; 0: as many as there are cores. The solver runs alone."""
-    fresh: bool = False
-    """Forget runs that an interrupted suite has finished."""
-
-    @property
-    def problems(self) -> int:
-        """Problems of each kind."""
-        return self.each or (10 if self.full else 1 if self.quick else 6)
-
-    @property
-    def run_s(self) -> float:
-        """Seconds of one run."""
-        return self.seconds or (60.0 if self.full else 4.0 if self.quick else 30.0)
-
-
-def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Draw, run everything, judge, plot."""
-    if config.fresh:
+    Args:
+        seed: Of the problems and of every method.
+        full: Ten problems of each kind and 60 seconds for each run, instead of six and 30.
+        quick: One problem of each kind, 4 seconds, no black boxes: for tests.
+        each: Problems of each kind; 0: as `full` and `quick` say.
+        seconds: Of one run; 0: as `full` and `quick` say. One run gives the marks of 1, 2, 5, 10, 30 and 60 s up to it.
+        kinds: Which kinds of problems.
+        methods: Which methods; none: all that can be imported.
+        clock: Marks by wall time, or (for a busy machine) CPU time of all threads of a run, which is recorded always.
+        side_by_side: Baselines run at once; 0: as many as there are cores. The solver runs alone.
+        fresh: Forget runs that an interrupted suite has finished.
+    """
+    if fresh:
         shutil.rmtree(RUNS, ignore_errors=True)
     RUNS.mkdir(parents=True, exist_ok=True)
-    cases = draw(config.seed, config.kinds, config.problems)
-    orders = [(case, method) for case in cases for method in methods(case.kind, config)]
+    problems, run_s = (10, 60.0) if full else (1, 4.0) if quick else (6, 30.0)
+    cases, run_s, wanted = draw(seed, kinds, each or problems), seconds or run_s, methods or (QUICK if quick else ())
+    orders = [(case, method) for case in cases for method in there(case.kind, wanted)]
+    asked = {"seed": seed, "seconds": run_s, "clock": clock}
     runs: dict[tuple[str, str], dict[str, Any]] = {}
     for case, method in [order for order in orders if order[1] == "equipoise"]:
         say(f"{len(runs) + 1} of {len(orders)}: {case.name}, {method}")
-        runs[case.name, method] = _run(case, method, config)
+        runs[case.name, method] = _run(case, method, asked)
     others = [order for order in orders if order[1] != "equipoise"]
-    with ThreadPoolExecutor(config.side_by_side or os.cpu_count() or 1) as pool:
-        started = {pool.submit(_run, case, method, config): (case.name, method) for case, method in others}
+    with ThreadPoolExecutor(side_by_side or os.cpu_count() or 1) as pool:
+        started = {pool.submit(_run, case, method, asked): (case.name, method) for case, method in others}
         try:
             for future, key in started.items():
                 say(f"{len(runs) + 1} of {len(orders)}: {key[0]}, {key[1]}")
@@ -90,24 +82,23 @@ def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, A
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
             raise
-    results = summary.judge(cases, runs, config.run_s, config.clock)
+    results = summary.judge(cases, runs, run_s, clock)
     say("figures")
     figures.draw(results, folder)
-    _write_csv(results, folder / "runs.csv")
+    columns = summary.COLUMNS
+    write_table(columns, ([row[name] for name in columns] for row in results["rows"]), folder / "runs.csv")
     return results
 
 
-def methods(kind: str, config: Config) -> list[str]:
-    """Methods of one kind that are wanted and can be imported."""
-    wanted = config.methods or (QUICK if config.quick else OF_KIND[kind])
-    known = [name for name in OF_KIND[kind] if name in wanted]
+def there(kind: str, wanted: Sequence[str]) -> list[str]:
+    """Methods of one kind that are wanted (none named: all) and can be imported."""
+    known = [name for name in OF_KIND[kind] if not wanted or name in wanted]
     return [name for name in known if name not in OPTIONAL or importlib.util.find_spec(OPTIONAL[name])]
 
 
-def _run(case: Case, method: str, config: Config) -> dict[str, Any]:
+def _run(case: Case, method: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     """One method on one problem, or what is kept of it. A failed process is reported and counts as no answer."""
-    order = {"case": dataclasses.asdict(case), "method": method, "seed": config.seed}
-    order |= {"seconds": config.run_s, "clock": config.clock}
+    order = {"case": dataclasses.asdict(case), "method": method, **asked}
     kept = RUNS / f"{hashlib.sha256(json.dumps(order, sort_keys=True).encode()).hexdigest()[:24]}.json"
     if kept.exists():
         return json.loads(kept.read_text())
@@ -123,14 +114,6 @@ def _run(case: Case, method: str, config: Config) -> dict[str, Any]:
     part.write_text(json.dumps(result))
     part.replace(kept)
     return result
-
-
-def _write_csv(results: dict[str, Any], path: Path) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(summary.COLUMNS)
-        for row in results["rows"]:
-            writer.writerow([row[name] for name in summary.COLUMNS])
 
 
 def tables(results: dict[str, Any]) -> Iterator[Any]:

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.runner import write_figures
+
 STYLES = {
     "equipoise": ("#000000", "-", 2.4),
     "evolution": ("#D55E00", "-", 1.4),
@@ -24,21 +26,22 @@ LEAST, MOST = 1e-5, 3.0  # of the gaps shown: exact answers lie on the lower edg
 
 def draw(results: dict[str, Any], folder: Path) -> None:
     """Write `search_quality`, as PNG and SVG."""
-    from matplotlib import rc_context
+    write_figures({"search_quality": lambda: _panels(results)}, folder)
+
+
+def _panels(results: dict[str, Any]) -> Any:
     from matplotlib.figure import Figure
 
     kinds = list(results["by_kind"])
-    with rc_context({"font.size": 9, "svg.hashsalt": "equipoise"}):
-        figure = Figure(figsize=(3.3 * len(kinds), 3.9), layout="constrained")
-        panels = np.atleast_1d(figure.subplots(1, len(kinds), sharey=True))
-        for axes, kind in zip(panels, kinds, strict=True):
-            _panel(axes, results, kind)
-        panels[0].set_ylabel("gap to the best known, median over problems")
-        every = [line for axes in panels for line in axes.get_lines()]
-        lines = {str(line.get_label()): line for line in every if not str(line.get_label()).startswith("_")}
-        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines), frameon=False)
-        for suffix in ("png", "svg"):
-            figure.savefig(folder / f"search_quality.{suffix}", dpi=160)
+    figure = Figure(figsize=(3.3 * len(kinds), 3.9), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(1, len(kinds), sharey=True))
+    for axes, kind in zip(panels, kinds, strict=True):
+        _panel(axes, results, kind)
+    panels[0].set_ylabel("gap to the best known, median over problems")
+    every = [line for axes in panels for line in axes.get_lines()]
+    lines = {str(line.get_label()): line for line in every if not str(line.get_label()).startswith("_")}
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines), frameon=False)
+    return figure
 
 
 def _panel(axes: Any, results: dict[str, Any], kind: str) -> None:

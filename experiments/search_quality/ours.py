@@ -50,17 +50,14 @@ def _of_hardware(hardware: Any, plans: list[Any]) -> dict[str, Any]:
 
 def _joint(question: Question, recorder: Recorder, seed: int) -> float | None:
     """What `design` does for one job: the certified search, then the hardware of its plan solved to the end."""
-    problem = question.problem
+    problem, offer = question.problem, Progress.offer
 
-    class Watched(Progress):
-        """Tells the recorder of every answer when it is found."""
+    def watched(self: Progress, best: Best) -> None:
+        offer(self, best)
+        recorder.evaluations = self.evaluations
+        recorder.offer(best.log_value, lambda: _of_best(best))
 
-        def offer(self, best: Best) -> None:
-            super().offer(best)
-            recorder.evaluations = self.evaluations
-            recorder.offer(best.log_value, lambda: _of_best(best))
-
-    joint.Progress = Watched  # the search makes its own: this is a process of one search
+    Progress.offer = watched  # this is a process of one search
     search = joint.search(problem, recorder.left_s(), seed)
     recorder.evaluations = search.evaluations
     if search.best is None:

@@ -1,6 +1,6 @@
 """What the speed of the model must be, and whether it is: each bar with its figure, within one run."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from experiments.speed.structures import together
 
@@ -14,22 +14,14 @@ EXPLAIN = 2.0
 EXPLAIN_OUT = 4.0
 
 
-class Bar(NamedTuple):
-    """One requirement. `value` is None where it could not be measured, and `note` says why."""
+Bar = dict[str, Any]
 
-    name: str
-    value: float | None
-    bound: float
-    at_least: bool
-    unit: str
-    note: str = ""
 
-    @property
-    def passed(self) -> bool | None:
-        """Whether it is met; None where it was not measured."""
-        if self.value is None:
-            return None
-        return self.value >= self.bound if self.at_least else self.value <= self.bound
+def bar(name: str, value: float | None, bound: float, at_least: bool, unit: str, note: str = "") -> Bar:
+    """One requirement, and whether it is met. `value` is None where it could not be measured, and `note` says why."""
+    passed = None if value is None else value >= bound if at_least else value <= bound
+    told = {"name": name, "value": value, "bound": bound, "at_least": at_least, "unit": unit, "note": note}
+    return {**told, "passed": passed}
 
 
 def bars(results: dict[str, Any]) -> list[Bar]:
@@ -44,14 +36,14 @@ def bars(results: dict[str, Any]) -> list[Bar]:
     both = max(results["two_cores"].values(), default=None)
     memory = results["memory"]["peak_rss_bytes"]
     return [
-        Bar("values, one core, over Python floats", value / python, PYTHON_ONE_CORE, True, "x"),
-        Bar("values, two cores, over Python floats", both and both / python, PYTHON_TWO_CORES, True, "x",
+        bar("values, one core, over Python floats", value / python, PYTHON_ONE_CORE, True, "x"),
+        bar("values, two cores, over Python floats", both and both / python, PYTHON_TWO_CORES, True, "x",
             "" if both else "one core only"),
-        Bar("the machine's limit over values, one core", core["limit"]["per_s"]["value"] / value, LIMIT, False, "x"),
-        Bar("gradients by the plan over Python floats' values", gradient / python, GRADIENTS, True, "x"),
-        Bar("grid in NumPy over JAX, laid out as a lattice", lattice, GRID, False, "x",
+        bar("the machine's limit over values, one core", core["limit"]["per_s"]["value"] / value, LIMIT, False, "x"),
+        bar("gradients by the plan over Python floats' values", gradient / python, GRADIENTS, True, "x"),
+        bar("grid in NumPy over JAX, laid out as a lattice", lattice, GRID, False, "x",
             f"with an axis for each degree: {axes:.1f} x"),
-        Bar(f"peak memory of {results['memory']['plans']:,} plans", memory / 2**30, MEMORY_BYTES / 2**30, False, "GiB"),
+        bar(f"peak memory of {results['memory']['plans']:,} plans", memory / 2**30, MEMORY_BYTES / 2**30, False, "GiB"),
         *_structure_bars(results["structures"]),
         *_explain_bars(results["startup"]),
     ]  # fmt: skip
@@ -62,21 +54,21 @@ def _structure_bars(measured: dict[str, dict[str, Any]]) -> list[Bar]:
     ratios = {row["model"]: max(row["jax_per_s"].values()) / row["python_per_s"] for row in measured.values()}
     python, jax = together(measured)
     ratios["three structures of block"] = jax / python
-    return [Bar(f"values, one core, {name}", ratio, PYTHON_ONE_CORE, True, "x") for name, ratio in ratios.items()]
+    return [bar(f"values, one core, {name}", ratio, PYTHON_ONE_CORE, True, "x") for name, ratio in ratios.items()]
 
 
 def _explain_bars(startup: dict[str, Any]) -> list[Bar]:
     seconds, failed = startup["seconds"], startup["failed"]
     against = seconds["import jax"]
 
-    def bar(name: str, bound: float) -> Bar:
+    def over_jax(name: str, bound: float) -> Bar:
         value = seconds[name] / against if name in seconds else None
         note = failed.get(name, "") if value else failed.get(name, "no optimize.cli yet")
-        return Bar(f"{name}, over `import jax`", value, bound, False, "x", note)
+        return bar(f"{name}, over `import jax`", value, bound, False, "x", note)
 
     return [
-        bar("explain", EXPLAIN),
-        bar("explain, cached", EXPLAIN),
-        bar("explain --out", EXPLAIN_OUT),
-        bar("explain --out, cached", EXPLAIN_OUT),
+        over_jax("explain", EXPLAIN),
+        over_jax("explain, cached", EXPLAIN),
+        over_jax("explain --out", EXPLAIN_OUT),
+        over_jax("explain --out, cached", EXPLAIN_OUT),
     ]

@@ -6,80 +6,73 @@ switched on in a random mix. Ratios are taken within one run, each figure is the
 machine too.
 """
 
-import csv
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.runner import write_table
 from experiments.speed import bars, figures, processes, startup
 from experiments.speed.structures import together
 
+QUICK_PLANS, QUICK_REPEATS = 1_000_000, 1
+QUICK = {
+    "seconds": 0.05,
+    "sizes": (1_000, 100_000),
+    "gradient_sizes": (8_192,),
+    "candidates": ("512-bit",),
+    "roles": ("value",),
+    "links": (64,),
+}
+THOROUGH = {
+    "sizes": (1_000, 10_000, 100_000, 1_000_000),
+    "gradient_sizes": (1_000, 10_000, 100_000),
+    "candidates": ("default", "512-bit", "512-bit, no fusion", "no emitters, 512-bit"),
+    "roles": ("value", "gradient by plan", "gradient by plan and hardware"),
+    "links": (64, 160),
+}
+"""What `evaluators.Bench` times, quickly or not."""
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of the `speed` experiment."""
 
-    quick: bool = False
-    """Half a minute: fewer sizes, repeats and compiler options."""
-    seed: int = 0
-    """Of the random plans."""
-    plans: int = 10_000_000
-    """How many are evaluated, and kept, where memory is measured."""
-    repeats: int = 5
-    """Rounds of new processes."""
-    seconds: float = 0.4
-    """For each figure of throughput."""
+def run(
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    plans: int = 10_000_000,
+    repeats: int = 5,
+    seconds: float = 0.4,
+) -> dict[str, Any]:
+    """Measure, draw, compare with the bars.
 
-
-QUICK_PLANS, QUICK_REPEATS, QUICK_SECONDS = 1_000_000, 1, 0.05
-
-
-def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Measure, draw, compare with the bars."""
-    on, quick = processes.cores()[-2:], config.quick
-    effort = _effort(config)
-    results: dict[str, Any] = {"startup": startup.seconds(QUICK_REPEATS if quick else config.repeats, not quick, say)}
+    Args:
+        quick: Half a minute: fewer sizes, repeats and compiler options.
+        seed: Of the random plans.
+        plans: How many are evaluated, and kept, where memory is measured.
+        repeats: Rounds of new processes.
+        seconds: For each figure of throughput.
+    """
+    on, effort = processes.cores()[-2:], QUICK if quick else {"seconds": seconds, **THOROUGH}
+    results: dict[str, Any] = {"startup": startup.seconds(QUICK_REPEATS if quick else repeats, not quick, say)}
     say("one core: values, gradients, grids, compile times, the machine's rates; three structures of block")
     with ThreadPoolExecutor(2 if quick else 1) as side_by_side:  # each process on a core of its own
-        core = side_by_side.submit(processes.measure, "one_core", on[-1:], effort=effort, plans=256, seed=config.seed)
-        order = {"seconds": effort["seconds"], "plans": 64, "seed": config.seed, "thorough": not quick}
+        core = side_by_side.submit(processes.measure, "one_core", on[-1:], effort=effort, plans=256, seed=seed)
+        order = {"seconds": effort["seconds"], "plans": 64, "seed": seed, "thorough": not quick}
         others = side_by_side.submit(processes.measure, "structures", on[:1], **order)
     core, others = core.result(), others.result()
     results["one_core"], results["structures"] = core, others
     say("two cores")
     batch = core["throughput"]["value_batch"]
     several = len(on) > 1
-    results["two_cores"] = processes.two_cores(on, batch, effort["seconds"], 5, config.seed) if several else {}
+    results["two_cores"] = processes.two_cores(on, batch, effort["seconds"], 5, seed) if several else {}
     say("memory")
-    plans = min(config.plans, QUICK_PLANS) if quick else config.plans
-    results["memory"] = processes.measure("many_plans", on, plans=plans, seed=config.seed)
-    results["bars"] = [{**bar._asdict(), "passed": bar.passed} for bar in bars.bars(results)]
+    plans = min(plans, QUICK_PLANS) if quick else plans
+    results["memory"] = processes.measure("many_plans", on, plans=plans, seed=seed)
+    results["bars"] = bars.bars(results)
     figures.draw(results, folder)
-    _write_csv(results, folder / "throughput.csv")
+    write_table(("what", "plans", "per_s"), _throughput_rows(results), folder / "throughput.csv")
     return results
-
-
-def _effort(config: Config) -> dict[str, Any]:
-    """An `evaluators.Effort`."""
-    if config.quick:
-        return {
-            "seconds": QUICK_SECONDS,
-            "sizes": (1_000, 100_000),
-            "gradient_sizes": (8_192,),
-            "candidates": ("512-bit",),
-            "roles": ("value",),
-            "links": (64,),
-        }
-    return {
-        "seconds": config.seconds,
-        "sizes": (1_000, 10_000, 100_000, 1_000_000),
-        "gradient_sizes": (1_000, 10_000, 100_000),
-        "candidates": ("default", "512-bit", "512-bit, no fusion", "no emitters, 512-bit"),
-        "roles": ("value", "gradient by plan", "gradient by plan and hardware"),
-        "links": (64, 160),
-    }
 
 
 def _throughput_rows(results: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
@@ -111,13 +104,6 @@ def _structure_rows(measured: dict[str, Any]) -> Iterator[tuple[str, int, float]
         yield f"{label}, Python floats", 1, row["python_per_s"]
         for size, per_s in row["jax_per_s"].items():
             yield f"{label}, JAX", int(size), per_s
-
-
-def _write_csv(results: dict[str, Any], path: Path) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("what", "plans", "per_s"))
-        writer.writerows(_throughput_rows(results))
 
 
 def _structures_table(results: dict[str, Any]) -> Any:

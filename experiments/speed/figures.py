@@ -3,29 +3,25 @@
 from pathlib import Path
 from typing import Any
 
+from experiments.runner import write_figures
+
 BLUE, ORANGE, GREEN, VERMILION, BLACK, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#000000", "#56B4E9"
 
 
 def draw(results: dict[str, Any], folder: Path) -> None:
     """Write throughput and startup, as PNG and SVG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    for name, figure in (("throughput", _throughput(results)), ("startup", _startup(results["startup"]["seconds"]))):
-        for suffix in ("png", "svg"):
-            figure.savefig(folder / f"{name}.{suffix}", dpi=160)
-        pyplot.close(figure)
+    seconds = results["startup"]["seconds"]
+    write_figures({"throughput": lambda: _throughput(results), "startup": lambda: _startup(seconds)}, folder)
 
 
 def _throughput(results: dict[str, Any]) -> Any:
     """Evaluations a second over plans in a batch, with the machine's limit."""
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     speed = results["one_core"]["throughput"]
     limit = results["one_core"]["limit"]["per_s"]["value"]
-    figure, axes = pyplot.subplots(figsize=(7.4, 4.6), layout="constrained")
+    figure = Figure(figsize=(7.4, 4.6), layout="constrained")
+    axes = figure.subplots()
     lines = (
         ("jax_per_s", "JAX values", BLUE, "o", "-"),
         ("gradient_per_s", "JAX gradients by the plan", VERMILION, "s", "-"),
@@ -60,10 +56,11 @@ def _throughput(results: dict[str, Any]) -> Any:
 
 def _startup(seconds: dict[str, float]) -> Any:
     """Wall seconds of new processes, with `import jax` as the yardstick."""
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     names = list(seconds)[::-1]
-    figure, axes = pyplot.subplots(figsize=(7.4, 0.9 + 0.34 * len(names)), layout="constrained")
+    figure = Figure(figsize=(7.4, 0.9 + 0.34 * len(names)), layout="constrained")
+    axes = figure.subplots()
     colours = [GREEN if name.startswith("explain") else ORANGE if "first" in name else BLUE for name in names]
     bars = axes.barh(names, [seconds[name] for name in names], color=colours)
     axes.axvline(seconds["import jax"], color=BLACK, linestyle="--", linewidth=1)

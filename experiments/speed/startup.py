@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 _FIRST_JAX = """
 from experiments.speed.startup import first_jax
@@ -23,31 +23,24 @@ MAX_FAILURE = 300  # characters of a failed command's message that are shown
 CACHED = "cached"
 
 
-class Start(NamedTuple):
-    """A process to time: its arguments, whether it finds a filled compilation cache, and how often (a share)."""
-
-    arguments: Sequence[str]
-    cached: bool = False
-    slow: bool = False
+SLOW = ("first JAX value", "first JAX gradient")
+"""Processes that compile: they are timed in a third of the rounds."""
 
 
-def starts(out: str) -> dict[str, Start]:
-    """Every process, by name. `out` is a directory for figures."""
-    commands = {
-        "python": Start(["-c", "pass"]),
-        "import numpy": Start(["-c", "import numpy"]),
-        "import costmodel": Start(["-c", "import costmodel; costmodel.evaluate"]),
-        "import jax": Start(["-c", "import jax"]),
-        "first JAX value": Start(["-c", _FIRST_JAX.format(role="value")], slow=True),
-        "first JAX value, cached": Start(["-c", _FIRST_JAX.format(role="value")], cached=True),
-        "first JAX gradient": Start(["-c", _FIRST_JAX.format(role="gradient")], slow=True),
-        "first JAX gradient, cached": Start(["-c", _FIRST_JAX.format(role="gradient")], cached=True),
+def starts(out: str) -> dict[str, Sequence[str]]:
+    """Arguments of every process by name; one called `..., cached` finds a filled compilation cache. `out` is a
+    directory for figures."""
+    commands: dict[str, Sequence[str]] = {
+        "python": ["-c", "pass"],
+        "import numpy": ["-c", "import numpy"],
+        "import costmodel": ["-c", "import costmodel; costmodel.evaluate"],
+        "import jax": ["-c", "import jax"],
     }
+    repeated: dict[str, Sequence[str]] = {name: ["-c", _FIRST_JAX.format(role=name.split()[-1])] for name in SLOW}
     if importlib.util.find_spec("optimize") and importlib.util.find_spec("optimize.cli"):
-        commands["explain"] = Start(_EXPLAIN)
-        commands["explain, cached"] = Start(_EXPLAIN, cached=True)
-        commands["explain --out"] = Start([*_EXPLAIN, "--out", out])
-        commands["explain --out, cached"] = Start([*_EXPLAIN, "--out", out], cached=True)
+        repeated |= {"explain": _EXPLAIN, "explain --out": [*_EXPLAIN, "--out", out]}
+    for name, arguments in repeated.items():
+        commands |= {name: arguments, f"{name}, {CACHED}": arguments}
     return commands
 
 
@@ -81,15 +74,15 @@ def seconds(repeats: int, thorough: bool, say: Callable[[str], None]) -> dict[st
         processes = starts(os.path.join(directory, "out"))
         processes = {name: start for name, start in processes.items() if thorough or "gradient" not in name}
         for name, start in processes.items():  # fills the caches of compiled programs and of byte code
-            if start.cached or (thorough and not start.slow):
-                _, message = _time(start, environments[start.cached])
+            if name.endswith(CACHED) or (thorough and name not in SLOW):
+                _, message = _time(start, environments[name.endswith(CACHED)])
                 if message:
                     failed[name] = message
         for turn in range(repeats):
             say(f"new processes: round {turn + 1} of {repeats}")
             for name, start in processes.items():
-                if name not in failed and (not start.slow or turn % 3 == 0):
-                    elapsed, message = _time(start, environments[start.cached])
+                if name not in failed and (name not in SLOW or turn % 3 == 0):
+                    elapsed, message = _time(start, environments[name.endswith(CACHED)])
                     measured.setdefault(name, []).append(elapsed)
                     if message:
                         failed[name] = message
@@ -114,9 +107,9 @@ def _environments(directory: str) -> dict[bool, dict[str, str]]:
     }
 
 
-def _time(start: Start, environment: dict[str, str]) -> tuple[float, str]:
+def _time(arguments: Sequence[str], environment: dict[str, str]) -> tuple[float, str]:
     """Seconds from start to exit, and the message of a process that failed."""
-    command = [sys.executable, *start.arguments]
+    command = [sys.executable, *arguments]
     with tempfile.TemporaryDirectory() as empty:  # no programs from before, unless a cache is named
         environment = {"XDG_CACHE_HOME": empty, **environment}
         before = time.perf_counter()

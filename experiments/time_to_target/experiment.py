@@ -8,7 +8,6 @@ FLOP, the critical batch, as many accelerators of the template as the budget buy
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,29 +25,31 @@ from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, quantities,
 from optimize.targets import Target, design_for, jobs_of, scatter, shapes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of the `time_to_target` experiment."""
+def run(
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    budgets_usd: tuple[float, ...] = (1e6, 1e8, 1e9),
+    losses: tuple[float, ...] = (2.4, 2.1, 2.0),
+    confidence: float = 0.9,
+    template: str = "gb200-nvl72",
+    seconds: float = 60.0,
+    quick: bool = False,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Both answers for every budget.
 
-    budgets_usd: tuple[float, ...] = (1e6, 1e8, 1e9)
-    losses: tuple[float, ...] = (2.4, 2.1, 2.0)
-    """One for each budget, in nats a token."""
-    confidence: float = 0.9
-    template: str = "gb200-nvl72"
-    seconds: float = 60.0
-    """Of each joint answer."""
-    quick: bool = False
-    """The first budget alone."""
-    seed: int = 0
-
-
-def run(config: Config, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Both answers for every budget."""
-    asked = list(zip(config.budgets_usd, config.losses, strict=True))[: 1 if config.quick else None]
-    rows = []
+    Args:
+        losses: One for each budget, in nats a token.
+        seconds: Of each joint answer.
+        quick: The first budget alone.
+    """
+    asked = list(zip(budgets_usd, losses, strict=True))[: 1 if quick else None]
+    rows, cluster = [], load_cluster(template)
     for budget_usd, loss in asked:
         say(f"{budget_usd:.0e} USD to a loss of {loss:g}")
-        rows.append(_row(config, budget_usd, {"loss": loss, "law": LAW, "confidence": config.confidence}))
+        target: Target = {"loss": loss, "law": LAW, "confidence": confidence}
+        rows.append(_row(cluster, budget_usd, target, seconds, seed))
     figures.draw(rows, folder)
     return {"rows": rows}
 
@@ -69,17 +70,16 @@ def answer(results: Mapping[str, Any]) -> list[str]:
         gaps.append(f"{100 * both['gap']:.2g}")
     return [
         *told,
-        f"No plan, count or rates of the chosen shape and batch are better by more than {', '.join(gaps)} %.",
+        f"No pair of shape and batch, plan, count or rates is better by more than {', '.join(gaps)} %.",
     ]
 
 
-def _row(config: Config, budget_usd: float, target: Target) -> dict[str, Any]:
-    template = load_cluster(config.template)
+def _row(template: Cluster, budget_usd: float, target: Target, seconds: float, seed: int) -> dict[str, Any]:
     pairs = jobs_of(target, list(shapes(target)), None, scatter(template))
     one_by_one = in_turn(template, pairs, budget_usd)
     started, limits = time.monotonic(), Limits(budget_usd=budget_usd)
     asked = {"curves": anchored(load_curves(), template), "objective": Objective.time, "fixed": {}}
-    joint = design_for(target, pairs, limits, config.seconds, template, config.seed, **asked)
+    joint = design_for(target, pairs, limits, seconds, template, seed, **asked)
     runner.uninterrupted(joint.status)
     spent_s = time.monotonic() - started
     return {

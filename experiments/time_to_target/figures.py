@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from optimize.report import PALETTE, files_of
+from experiments.runner import write_figures
+from optimize.report import PALETTE
 
 _WAYS = {
     "one after the other": lambda row: row["in_turn"],
@@ -17,8 +18,7 @@ _WAYS = {
 
 def draw(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
     """Write `days`, as PNG and SVG."""
-    for name, content in files_of({"days": lambda: _days(rows)}).items():
-        (folder / name).write_bytes(content)
+    write_figures({"days": lambda: _days(rows)}, folder)
 
 
 def _days(rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -28,10 +28,12 @@ def _days(rows: Sequence[Mapping[str, Any]]) -> Any:
     axes, place = figure.add_subplot(), np.arange(len(rows))
     for number, (label, of) in enumerate(_WAYS.items()):
         days = [np.nan if of(row) is None else of(row)["days"] for row in rows]
+        if np.isnan(days).all():  # time was up before
+            continue
         bars = axes.bar(place + 0.27 * (number - 1), days, 0.25, color=PALETTE[number], label=label)
         axes.bar_label(bars, ["" if np.isnan(each) else f"{each:.3g}" for each in days], fontsize=7, padding=1)
-    labels = [f"{row['budget_usd'] / 1e6:,.0f} M USD\nloss {row['target']['loss']:g}" for row in rows]
+    labels = [f"{row['budget_usd'] / 1e6:,.0f} M USD\nloss {row['target']['loss']:.1f}" for row in rows]
     axes.set_xticks(place, labels)
-    axes.set(yscale="log", ylabel="days to the loss")
+    axes.set(ylabel="days to the loss")  # from zero: the length of a bar is what it says
     axes.legend()
     return figure

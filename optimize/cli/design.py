@@ -39,7 +39,9 @@ _CHECKS: dict[str, Check] = {
     "jobs": Check("a file", lambda value: isinstance(value, str)),
     **dict.fromkeys(("fix", "out", "software"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
-    **dict.fromkeys(("tokens", "budget_usd", "power_mw", "deadline_days", "seconds"), AMOUNT),
+    **dict.fromkeys(
+        ("tokens", "budget_usd", "power_mw", "deadline_days", "carbon_t", "repair_days", "seconds"), AMOUNT
+    ),
     "seed": Check(
         "an integer >= 0", lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0
     ),
@@ -83,6 +85,9 @@ class Request:
     """how many it may have at most"""
     deadline_days: Number = None
     """how long training may take"""
+    carbon_t: Number = None
+    """tonnes of CO2 that the electricity to train may emit, at carbon_g_per_kwh of the cluster's prices (481: the
+    world's grid in 2023)"""
     objective: Text = None
     """time_s (default), step_s, cost_usd, energy_j, carbon_g, tokens_per_usd or tokens_per_j"""
     sequence: Count = None
@@ -102,8 +107,11 @@ class Request:
     """the probability that every plan must fit in memory with; default: 0.9"""
     failures: Text = None
     """how often parts fail and how long it takes to go on: none, low, base (default) or high, of `prices`"""
+    repair_days: Number = None
+    """days until a server that failed is back: spares for them are bought, and powered idle; default: none are"""
     sweep: Text = None
-    """limit that the frontier sweeps: budget_usd, power_w or accelerators; default: the first of them that is given"""
+    """limit that the frontier sweeps: budget_usd, power_w, accelerators or carbon_g; default: the first of them that
+    is given"""
     seconds: Number = None
     """when to stop, with the gap that is reached by then; default: 30"""
     seed: Count = None
@@ -128,7 +136,8 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
     cheapest = target is not None and not given.values.keys() & {"budget_usd", "power_mw"}
     objective = _OBJECTIVES[given.values.get("objective", (Objective.cost if cheapest else Objective.time).key)]
     _check_limits(given, objective)
-    days, megawatt = given.values.get("deadline_days"), given.values.get("power_mw")
+    days, megawatt, tonnes = (given.values.get(name) for name in ("deadline_days", "power_mw", "carbon_t"))
+    repair_days = given.values.get("repair_days")
     limits = Limits(
         budget_usd=given.values.get("budget_usd"),
         rent=given.values.get("rent", False),
@@ -136,6 +145,7 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
         power_w=None if megawatt is None else 1e6 * megawatt,
         accelerators=given.values.get("accelerators"),
         deadline_s=None if days is None else SECONDS_A_DAY * days,
+        carbon_g=None if tonnes is None else 1e6 * tonnes,
     )
     template = named_cluster(given, given.values.get("cluster", TEMPLATE))
     if target is None:
@@ -157,6 +167,7 @@ def resolve_design(flags: Mapping[str, Any], config: str | None = None) -> Desig
         sweep=given.values.get("sweep"),
         margin=given.values.get("margin", FITS),
         failures=given.values.get("failures", "base"),
+        repair_s=None if repair_days is None else SECONDS_A_DAY * repair_days,
         target=target,
         pairs=tuple(pairs),
         out=Path(given.values["out"]) if "out" in given.values else None,
@@ -200,6 +211,8 @@ def _check_limits(given: Given, objective: Objective) -> None:
     if rented and "budget_usd" not in given.values and not objective.usd_power:
         told = "`rent` is given without `budget_usd`; expected the rent to spend, or the objective cost_usd"
         raise SpecError(f"{given.place('rent')}: {told}")
+    if given.values.get("sweep") == "carbon_g" and "carbon_t" not in given.values:
+        raise SpecError(f"{given.place('sweep')}: `sweep` is carbon_g without `carbon_t`; expected both")
     if "rental" in given.values and not rented:
         raise SpecError(f"{given.place('rental')}: `rental` is given without `rent`; expected both")
 
@@ -261,6 +274,8 @@ def answer_json(answer: Answer) -> dict[str, Any]:
             "capital_usd": _number(q.capital_usd),
             "meter_w": _number(q.meter_w),
             "usd_per_s": _number(q.usd_per_s),
+            "carbon_g": _number(q.carbon_g),
+            "spares": _number(q.spares),
         },
         "jobs": [
             {
@@ -302,6 +317,7 @@ examples:
   equipoise design --model deepseek-v3 --budget-usd 100e6 --tokens 14.8e12 --objective cost_usd --json
   equipoise design --model llama3-8b --tokens 1e12 --rent --rental on_demand --objective cost_usd --deadline-days 30
   equipoise design --target-loss 2.1 --deadline-days 60 --confidence 0.9
+  equipoise design --model llama3-8b --tokens 1e12 --budget-usd 20e6 --carbon-t 150 --repair-days 3
   equipoise design --jobs jobs.toml --budget-usd 300e6""",
     ask=ask,
     run=run,

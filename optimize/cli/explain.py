@@ -18,6 +18,7 @@ from costmodel.specs import (
     is_path,
     load_cluster,
     nearest,
+    one_of,
     read_mapping,
     show,
     violations,
@@ -29,13 +30,15 @@ from optimize.cli.plan_flags import PlanFlags
 from optimize.diagnosis import Explanation, Inputs, differences_json, explain_inputs, explanation_json, tokens_to
 from optimize.lattice import choose_plan, plan_precision
 from optimize.launch import TABLE, is_launch_file
+from optimize.question import FAILURES, SECONDS_A_DAY, failing
 from optimize.status import CommandError, Status
 
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("model", "cluster", "plan"), Check("a name or a file", lambda value: isinstance(value, str))),
     **dict.fromkeys(("out", "software"), TEXT),
     **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
-    "target_loss": AMOUNT,
+    **dict.fromkeys(("target_loss", "tokens", "deadline_days", "repair_days"), AMOUNT),
+    "failures": one_of(("none", *FAILURES)),
 }
 
 Explained = tuple[Explanation, Explanation | None]
@@ -65,6 +68,14 @@ class Request:
     """plan file, cluster file or name of a cluster, to be put beside the first, largest difference first"""
     target_loss: Number = None
     """loss in nats a token, of which it is told how long it takes with failures (law besiroglu-2024, at even odds)"""
+    tokens: Number = None
+    """tokens to train, of which the same is told"""
+    deadline_days: Number = None
+    """with either: how likely it is that training ends by then"""
+    failures: Text = None
+    """how often parts fail and how long it takes to go on: none, low, base (default) or high, of `prices`"""
+    repair_days: Number = None
+    """days until a server that failed is back: spares for them are bought, and powered idle; default: none are"""
     config: Text = None
     """TOML file of these same fields (`model = "llama3-8b"`, `tensor = 8`, ...); flags override it"""
     out: Text = None
@@ -89,9 +100,9 @@ def resolve(
     if model_table is not None:
         given = dataclasses.replace(given, values={**given.values, TABLE: model_table})
     workload, cluster = job(given, given.values.get("accelerators") or _product(given))
-    target_loss = given.values.get("target_loss")
-    if target_loss is not None:
-        tokens_to(workload, target_loss)  # raises where it is never reached
+    cluster, target = _failing(cluster, given), _target(given)
+    if target["target_loss"] is not None:
+        tokens_to(workload, target["target_loss"])  # raises where it is never reached
     fields, origin = plan_precision(cluster) | given.pick(*PLAN_CHECKS), _plan_origin(given)
     if "tensor" in fields and "pipeline" in fields:
         plan, chosen = _complete(fields, cluster, given), ""
@@ -112,8 +123,27 @@ def resolve(
         unread=given.unread,
         model_table=given.values.get(TABLE),
         software_named="software" in given.values,
-        target_loss=target_loss,
+        **target,
     )
+
+
+def _failing(cluster: Cluster, given: Given) -> Cluster:
+    """The cluster with the failures and the spares that were asked for."""
+    asked, days = given.pick("failures", "repair_days"), given.values.get("repair_days")
+    repair_s = None if days is None else SECONDS_A_DAY * days
+    return failing(cluster, asked.get("failures", "base"), repair_s) if asked else cluster
+
+
+def _target(given: Given) -> dict[str, Any]:
+    """Loss, tokens and deadline, as fields of `Inputs`."""
+    asked, days = given.values, given.values.get("deadline_days")
+    if "tokens" in asked and "target_loss" in asked:
+        raise SpecError(f"{given.place('tokens')}: `tokens` is given beside `target_loss`; expected one of them")
+    if days is not None and not asked.keys() & {"tokens", "target_loss"}:
+        told = "`deadline_days` is given without `tokens` or `target_loss`; expected one of them"
+        raise SpecError(f"{given.place('deadline_days')}: {told}")
+    deadline_s = None if days is None else SECONDS_A_DAY * days
+    return {**{name: asked.get(name) for name in ("target_loss", "tokens")}, "deadline_s": deadline_s}
 
 
 def _product(given: Given) -> int | None:
@@ -207,6 +237,7 @@ examples:
   equipoise explain --model llama3-70b --cluster h100 --tensor 8 --pipeline 4 --data 16 --sequence-parallel
   equipoise explain --model gpt3-175b --cluster a100-80gb --plan plan.json --recompute full --json
   equipoise explain --model llama3-70b --cluster h100 --accelerators 256 --against b200
+  equipoise explain --model llama3-8b --cluster h100 --accelerators 256 --tokens 1e12 --deadline-days 14 --repair-days 3
   equipoise explain --model llama2-7b --cluster h100 --accelerators 128 --software fsdp --zero-stage 3
   equipoise explain --config job.toml --out results/job""",
     ask=ask,

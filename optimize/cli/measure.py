@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import Cluster
-from costmodel.measured import COLUMNS, Devices, Measured, Node, NodeFit, as_rows, fit_node, measure
+from costmodel.measured import COLUMNS, Devices, Measured, Node, as_rows, fit_node, measure
 from costmodel.specs import SpecError, plain, write_table
 from optimize.cli.calibrate import as_toml
 from optimize.cli.command import COMMAND_LINE, Command, Count, Number, Switch, Text, answered
@@ -48,14 +48,10 @@ class Answer:
 
     node: Node
     measured: tuple[Measured, ...]
-    fit: NodeFit
+    cluster: Cluster
+    error: float  # median absolute logarithm of what the constants say over what was measured
     load: float | None  # of the machine before: processes that wanted a core
     writes: bool  # the first process does
-
-    @property
-    def error(self) -> float:
-        """Median absolute logarithm of what the constants say over what was measured."""
-        return float(np.median(np.abs(self.fit.log_errors)))
 
 
 def ask(request: Request) -> Request:
@@ -98,8 +94,9 @@ def run(request: Request) -> Answer:
         devices = Devices()
         with clock("measure", request.seconds or _SECONDS) as told:
             measured = measure(devices, request.seconds or _SECONDS, told)
-    fit = fit_node(measured, devices.node)
-    answer = Answer(node=devices.node, measured=tuple(measured), fit=fit, load=load, writes=devices.first)
+    cluster, log_errors = fit_node(measured, devices.node)
+    error, told = float(np.median(np.abs(log_errors))), tuple(measured)
+    answer = Answer(node=devices.node, measured=told, cluster=cluster, error=error, load=load, writes=devices.first)
     if answer.writes:
         write(answer, request.out, request.table)
     return answer
@@ -115,7 +112,7 @@ def write(answer: Answer, out: str | None, table: str | None) -> None:
             written.append((own, table))
         if out is not None:
             own = _beside(out, temporary)
-            own.write_text(as_toml(answer.fit.cluster, by="measure"), encoding="utf-8")
+            own.write_text(as_toml(answer.cluster, by="measure"), encoding="utf-8")
             written.append((own, out))
         for own, name in written:
             os.replace(own, name)
@@ -137,7 +134,7 @@ def _rows(answer: Answer) -> list[list[str]]:
 def as_json(request: Request, answer: Answer) -> dict[str, Any]:
     """Rates, constants, and how well they repeat what was measured."""
     inputs = {"out": request.out, "table": request.table, "seconds": request.seconds or _SECONDS}
-    node, cluster = answer.node, answer.fit.cluster
+    node, cluster = answer.node, answer.cluster
     return answered(inputs) | {
         "device": node.kind,
         "devices": node.devices,
@@ -173,7 +170,7 @@ def show(request: Request, answer: Answer) -> None:
     """The node's rates, the error of the fit, and where it stands now."""
     if not answer.writes:
         return
-    node, chip, stack = answer.node, answer.fit.cluster.accelerator, answer.fit.cluster.stack
+    node, chip, stack = answer.node, answer.cluster.accelerator, answer.cluster.stack
     print(f"{node.devices} x {node.kind}, {len(answer.measured)} measurements, all devices busy at once")
     products, attention = stack.matmul_ceiling, stack.attention_ceiling
     for width in ("32bit", "16bit"):

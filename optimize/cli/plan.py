@@ -17,15 +17,16 @@ from optimize.cli.inputs import Given, fixed_fields, job, merge
 from optimize.cli.launching import chosen_framework, launch_text, launched
 from optimize.cli.plan_json import found_json, launch_by, only_json, ranked_json, row_json, runner_up_json
 from optimize.cli.plan_ranges import RANGE, ranges, search_ranges, with_machine
-from optimize.diagnosis import step_interval_s
+from optimize.diagnosis import Inputs, step_interval_s, time_to_target
 from optimize.lattice import count, plan_precision
-from optimize.launch import FRAMEWORKS, framework_at
+from optimize.launch import FRAMEWORKS, beside_launch, framework_at
 from optimize.layers import ImprovedLayers, improve_layers
 from optimize.plans import (
     WAIT_S,
     PlanInputs,
     PlanResult,
     PlanTable,
+    Ranked,
     Row,
     Sharding,
     check_checkpoint,
@@ -38,7 +39,7 @@ from optimize.plans import (
     restriction_cost,
     search_shared,
 )
-from optimize.question import Objective
+from optimize.question import SECONDS_A_DAY, Objective
 from optimize.status import CommandError, Status
 from optimize.versions import SCHEMA
 
@@ -75,7 +76,7 @@ class Request:
     fewest: Switch = False
     """the least accelerators that the model fits on, with --deadline-days those that train --tokens in time"""
     deadline_days: Number = None
-    """with --fewest: how long training may take"""
+    """with --tokens: how likely they are trained by then; with --fewest too: on the least accelerators that do it"""
     sequence: Count = None
     """tokens of one sequence; default: the model's"""
     batch: Text = None
@@ -259,6 +260,7 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
         "step_s_p10": low,
         "step_s_p90": high,
         "fits_probability": best.validation.fits_probability,
+        "time_to_target": _time_to_target(job, best),
         "lower_bound_s": result.lower_bound_s,
         "gap": result.gap,
         "objective": result.objective,
@@ -293,6 +295,16 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
     return content if answer.layers is None else content | {"layers": answer.layers.as_json()}
 
 
+def _time_to_target(inputs: PlanInputs, best: Ranked) -> dict[str, Any] | None:
+    """What `explain --tokens` tells, of the best plan."""
+    if best.validation.breakdown is None:
+        return None
+    asked = {"workload": inputs.workload, "cluster": inputs.cluster, "plan": best.plan}
+    return time_to_target(
+        Inputs(**asked, tokens=inputs.tokens, deadline_s=inputs.deadline_s), best.validation.breakdown
+    )
+
+
 def files(inputs: PlanInputs, answer: Answer) -> dict[str, bytes] | None:
     """Figures, every plan that was looked at, and the launch file. The first of several processes writes them."""
     if inputs.sharding.process > 0:
@@ -303,6 +315,8 @@ def files(inputs: PlanInputs, answer: Answer) -> dict[str, bytes] | None:
         own |= report.draw_counts(inputs, answer.found)
     if inputs.launch is not None:
         own[FRAMEWORKS[inputs.launch].file] = launch_text(inputs, answer.result, answer.layers).encode()
+        plan = launched(inputs, answer.result, answer.layers)
+        own |= {name: text.encode() for name, text in beside_launch(inputs.launch, plan, inputs.workload).items()}
     return own if answer.table is None else own | {"plans.csv.gz": answer.table.content()}
 
 
@@ -322,6 +336,11 @@ def show_screen(inputs: PlanInputs, answer: Answer) -> None:
 def _notes(inputs: PlanInputs, answer: Answer) -> list[str]:
     """Lines below the table: what `--layers`, `--only` and `--launch` add."""
     lines = [] if answer.layers is None else [answer.layers.message]
+    told = _time_to_target(inputs, answer.result.plans[0])
+    if told is not None and told["deadline_probability"] is not None:
+        days, odds = told["train_s"] / SECONDS_A_DAY, units.probability(told["deadline_probability"])
+        late = f"{told['deadline_s'] / SECONDS_A_DAY:g} days with a probability of {odds}"
+        lines.append(f"with failures the best plan trains in {units.significant(days)} days, within {late}")
     if inputs.only is not None:
         worse = _worse(restriction_cost(answer.result, answer.best_of_all), answer.result.objective)
         lines.append(f"only what {FRAMEWORKS[inputs.only].title} can be told: {worse}")

@@ -49,11 +49,11 @@ def ranked_json(ranked: Ranked) -> dict[str, Any]:
 
 def runner_up_json(each: RunnerUp) -> dict[str, Any]:
     """A plan of another shape, and what would make it win."""
-    change = each.wins_with
+    change = None if each.wins_with is None else {"parameter": each.wins_with[0].key, "factor": each.wins_with[1]}
     return {
         "plan": dataclasses.asdict(each.plan),
         "behind": each.behind,
-        "wins_with": None if change is None else {"parameter": change.parameter.key, "factor": change.factor},
+        "wins_with": change,
     }
 
 

@@ -47,9 +47,8 @@ def ranges(given: Given) -> tuple[Given, dict[str, Any]]:
             raise SpecError(f"{given.place('at_most')}: `at_most` is given beside `accelerators`; {told}")
         counts = (1, values["at_most"])
     fewest, days = values.get("fewest", False), values.get("deadline_days")
-    if days is not None and not (fewest and "tokens" in values):
-        missing = "tokens" if fewest else "fewest"
-        raise SpecError(f"{given.place('deadline_days')}: `{missing}` is missing with `deadline_days`")
+    if days is not None and "tokens" not in values:
+        raise SpecError(f"{given.place('deadline_days')}: `tokens` is missing with `deadline_days`")
     if fewest and values.get("objective", "step_s") not in ("step_s", "time_s"):
         fail(given.place("objective"), "objective", values["objective"], "step_s or time_s with `fewest`")
     if counts is not None:

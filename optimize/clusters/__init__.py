@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from optimize.clusters.counts import cell_bounds as cell_bounds
     from optimize.clusters.counts import cells as cells
     from optimize.clusters.counts import most_accelerators as most_accelerators
+    from optimize.clusters.counts import priced_products as priced_products
     from optimize.clusters.counts import rows_of as rows_of
     from optimize.clusters.design import DesignResult as DesignResult
     from optimize.clusters.design import design as design
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from optimize.clusters.mixes import MixProgress as MixProgress
     from optimize.clusters.mixes import search_mix as search_mix
     from optimize.clusters.one_job import by_count as by_count
+    from optimize.clusters.one_job import levels_of as levels_of
     from optimize.clusters.one_job import narrow as narrow
     from optimize.clusters.one_job import offer_evolved as offer_evolved
     from optimize.clusters.progress import Best as Best

@@ -36,11 +36,13 @@ def best_plan(
     floors: np.ndarray,
     cut: float = math.inf,
     worth: Worth = SECONDS,
+    limit: Worth | None = None,
 ) -> tuple[float, Plan | None, int]:
     """The plan whose step is worth least and fits into `hbm_bytes`, below `cut` (a logarithm of that).
 
     `floors`, ascending: logarithms below which no plan of each row is; what lies above the best is not looked at. The
-    logarithm, the plan and how many evaluations that took; None where nothing fits or is below the cut.
+    logarithm, the plan and how many evaluations that took; None where nothing fits or is below the cut. `limit`: of
+    what a step is worth besides, which must be at most 1.
     """
     best, evaluations, chosen = cut, 0, -1
     for start in range(0, len(families), _AT_ONCE):
@@ -55,7 +57,7 @@ def best_plan(
             if not len(kept):
                 break
             evaluations += len(kept)
-            value, member = _best_member(workload, machine, families, kept, hbm_bytes, worth)
+            value, member = _best_member(workload, machine, families, kept, hbm_bytes, (worth, limit))
             if value < best:
                 best, chosen = value, member
     if chosen < 0:
@@ -75,11 +77,19 @@ def _that_may_fit(
 
 
 def _best_member(
-    workload: Workload, machine: Cluster, families: Families, first: np.ndarray, hbm_bytes: float, worth: Worth
+    workload: Workload,
+    machine: Cluster,
+    families: Families,
+    first: np.ndarray,
+    hbm_bytes: float,
+    worths: tuple[Worth, Worth | None],
 ) -> tuple[float, int]:
-    """The best plan of some families that fits: its worth (a logarithm; infinite: none), and its number."""
-    members, _ = families.members(first)
-    exact = values_of(workload, machine, families.lattice.points(members, np.float64), len(members), worth[-1])
-    value = np.where(exact.peak_bytes <= hbm_bytes, _log_worth(worth, exact), np.inf)
+    """The best plan of some families that fits and meets the limit: its worth (a logarithm; infinite: none), and its
+    number."""
+    (worth, limit), (members, _) = worths, families.members(first)
+    loads = worth[-1] or (limit or worth)[-1]
+    exact = values_of(workload, machine, families.lattice.points(members, np.float64), len(members), loads)
+    met = True if limit is None else _log_worth(limit, exact) <= 0.0
+    value = np.where((exact.peak_bytes <= hbm_bytes) & met, _log_worth(worth, exact), np.inf)
     place = int(value.argmin())
     return float(value[place]), int(members[place])

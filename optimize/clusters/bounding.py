@@ -34,7 +34,8 @@ ROUNDS = 10  # of tangents for what stays
 TIMES = {True: 2, False: 3}  # tangents of a family, by whether more hardware is never worse
 AT_A_TIME = (128, 1024, 1024, 2048, 16)  # rows, families, runs, plans and stuck ones that one step works at
 AT_ONCE = 4096  # runs of families bounded at once: what lies between stays in the caches
-TRIED = 8  # families of each step whose hardware is solved at once while bounds are rough
+TRIED = 8  # families of each step whose hardware is solved at once while bounds are rough,
+NEAR = 0.3  # as far as they are not above the best answer by more than this (a logarithm) where tangents were taken
 ROUGHLY = 0.01  # the level from which on they are not
 SAME = 1e-9  # of a logarithm: solved hardware that is better by less is not (and may hold more HBM than the plan needs)
 ROUNDING = 1e-9  # of a logarithm: bounds of families are lowered by it
@@ -74,7 +75,8 @@ def _bounded(progress: Progress, part: Open) -> Open:
 
 def _try(progress: Progress, part: Open, value: np.ndarray) -> None:
     """Solve the hardware of the few families that are best where their tangents were taken."""
-    few = np.argsort(value, kind="stable")[:TRIED]
+    near = np.inf if progress.best is None else progress.best.log_value + NEAR
+    few = np.argsort(value, kind="stable")[: min(TRIED, int((value < near).sum()))]
     polish(progress, expand(part.keep(few)), rounds=3, dismiss=False)
 
 
@@ -137,7 +139,7 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
         if number == 0:
             peak = bytes_of(problem.job.floats, problem.machine, points, len(part.indices))
         have = cell.left(peak)
-        y = project(problem, have, part.y, cell.fill)
+        y = project(problem, have, part.y, problem.spends_all)
         at = tangents_of(problem.job.floats, problem.machine, points, y, problem.loads, peak)
         progress.evaluations += len(peak)
         at = cell.tangents(at, have)
@@ -159,11 +161,7 @@ def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) ->
 
 def _offer(progress: Progress, part: Open, at: Tangents, have: Left) -> None:
     """The best four of the plans whose tangents were taken within the limits."""
-    money = part.cell.problem.money
-    fits = (money.usd(at.y) <= have.usd * (1 + 1e-9)) & (money.watt(at.y) <= have.watt * (1 + 1e-9))
-    deadline = part.cell.log_deadline
-    fits &= (at.log_value if at.log_s is None else at.log_s) <= (np.inf if deadline is None else deadline + 1e-9)
-    value = np.where(fits & (have.usd > 0), part.cell.log_value(have, at), np.inf)
+    value = np.where(part.cell.within(have, at), part.cell.log_value(have, at), np.inf)
     for place in np.argsort(value, kind="stable")[:4]:
         if np.isfinite(value[place]):
             _offer_one(progress, part, int(place), float(value[place]), at.y[place].copy(), float(at.peak_bytes[place]))

@@ -9,9 +9,9 @@ import numpy as np
 
 from costmodel.inputs import Cluster, Plan, Workload, embed
 from optimize.clusters.progress import Cell
-from optimize.hardware import largest_alone
+from optimize.hardware import largest_alone, priced_bound
 from optimize.lattice import legal_counts, rows_of_counts
-from optimize.question import Job, Left, Limits, Objective, Problem, products_s
+from optimize.question import Job, Left, Limits, Objective, Problem, Tangents, products_s
 
 MOST = 2**22  # accelerators
 STEPS = (4, 5, 6, 7)  # of an octave: counts of a domain times 2**i times a quarter of these
@@ -89,8 +89,34 @@ def cell_bounds(cells: Sequence[Cell]) -> np.ndarray:
     if not problem.fill and problem.limits.deadline_s is not None:
         seconds = np.where(seconds > math.log(problem.limits.deadline_s), np.inf, seconds)
     money, (low, _), none = problem.money, problem.ends, np.zeros(())
+    alone = priced_products(problem) + np.log(
+        steps / (1.0 if problem.objective is Objective.step else problem.job.steps)
+    )
     each = money.least(low, Left(none, none, none))
-    return seconds + (np.log(accelerators * each) if money.priced else 0.0)
+    if problem.carbon is not None:
+        least_g = seconds + np.log(accelerators * problem.carbon.least(low, Left(none, none, none)))
+        seconds = np.where(least_g > problem.log_carbon_g, np.inf, seconds)
+    return np.maximum(seconds + (np.log(accelerators * each) if money.priced else 0.0), alone)
+
+
+def priced_products(problem: Problem) -> float:
+    """Logarithm of what the products alone cost at least, on any number of accelerators of any rates: they take
+    $W/(nF)$ seconds of n accelerators, each of which costs more the faster it is. Nothing where none is paid for."""
+    money, (low, high) = problem.money, problem.ends
+    if not money.priced:
+        return -math.inf
+    steps = 1.0 if problem.objective is Objective.step else problem.job.steps
+    peak = float(problem.machine.accelerator.peak_16bit_flop_per_s)
+    log_work = math.log(least_products_s(problem.job.workload, problem.machine, problem.fixed) * peak * steps)
+    y, slopes, none, best = 0.5 * (low + high)[None], -1.0 * np.eye(len(low))[:1], np.zeros(1), -math.inf
+    have = money.left(Limits(), np.ones(1), none)
+    for _ in range(4):
+        log_s = log_work - y[:, 0]
+        drawn = {"log_drawn": log_s + math.log(money.least_load), "drawn_slopes": slopes}
+        at = money.paid(Tangents(log_s, slopes, y, none, none, **drawn), have)
+        bound, y = priced_bound(money, have, at, problem.ends)
+        best = max(best, float(bound[0]))
+    return best
 
 
 def least_products_s(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> float:

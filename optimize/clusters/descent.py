@@ -15,7 +15,7 @@ the degrees, several for each mode.
 import numpy as np
 
 from costmodel.inputs import SCHEDULES as NAMED
-from optimize.clusters.progress import Outcome, Relaxed
+from optimize.clusters.progress import Relaxed
 from optimize.clusters.relaxed import OF_JOB, RelaxedModel, Starts, natural, ranges
 from optimize.lattice import Families
 from optimize.question import RATES, Problem
@@ -23,7 +23,6 @@ from optimize.question import RATES, Problem
 STEPS = 64
 LEARNING_RATE = 0.35
 _BETA1, _BETA2, _EPSILON = 0.9, 0.99, 1e-12
-STATIONARY = 0.02  # a projected gradient (change of the logarithm for a factor of e) below it counts as an optimum
 WEIGHTS = {"tensor": 2.0, "context": 1.0, "pipeline": 1.0, "data": 1.0, "microbatch": 0.5, "virtual_stages": 0.3}
 """How much a factor of two off counts; one in `expert` counts 1."""
 NEAREST = 8  # plans for each relaxed point
@@ -60,15 +59,8 @@ def _adam(problem: Problem, starts: Starts, z: np.ndarray, steps: int, learning_
 
 
 def _result(model: RelaxedModel, z: np.ndarray, path: np.ndarray, evaluations: int) -> Relaxed:
-    value, slope = model.loss(z)
-    order = np.argsort(value, kind="stable")
-    low, high = ranges(model.problem)
-    inward = np.where((z <= low + 1e-9) & (slope > 0) | (z >= high - 1e-9) & (slope < 0), 0.0, slope)
-    residual, (rates, missed) = np.abs(inward).max(axis=0), model.ending(z)
-    outcome = [
-        Outcome.infeasible if missed[i] > 1e-3 else Outcome.optimum if residual[i] < STATIONARY else Outcome.moving
-        for i in order
-    ]
+    value, _ = model.loss(z)
+    order, (rates, missed) = np.argsort(value, kind="stable"), model.ending(z)
     jobs, k = len(model.workloads), len(OF_JOB)
     x = natural(z, jobs)[:, order]
     return Relaxed(
@@ -77,7 +69,7 @@ def _result(model: RelaxedModel, z: np.ndarray, path: np.ndarray, evaluations: i
         schedule=model.starts[0][order],
         zero=model.starts[1][order],
         log_value=value[order],
-        outcome=tuple(outcome),
+        feasible=~(missed[order] > 1e-3),
         path=path,
         evaluations=evaluations,
     )
@@ -87,9 +79,9 @@ def modes(relaxed: Relaxed, each: int = MODES) -> np.ndarray:
     """The best relaxed points of each schedule and ZeRO stage that meet the limits, best first."""
     seen: dict[tuple[str, int], int] = {}
     chosen = []
-    for i, outcome in enumerate(relaxed.outcome):
+    for i, feasible in enumerate(relaxed.feasible):
         mode = (relaxed.schedule[i].item(), int(relaxed.zero[i]))
-        if outcome is Outcome.infeasible or seen.get(mode, 0) >= each:
+        if not feasible or seen.get(mode, 0) >= each:
             continue
         seen[mode] = seen.get(mode, 0) + 1
         chosen.append(i)

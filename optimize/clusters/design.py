@@ -74,6 +74,7 @@ def design(
     sweep: str | None = None,
     margin: float = FITS,
     failures: str = "base",
+    repair_s: float | None = None,
     progress: Told = lambda _: None,
     known: Progress | None = None,
 ) -> DesignResult:
@@ -82,11 +83,12 @@ def design(
     `template` gives domains, latencies and software; `fixed` holds fields of plans that are not searched; `bounds` the
     least and the most of each rate and of HBM bytes (default: of the accelerators known by name). Every plan fits with
     the probability `margin` (`find_plan`), on designed hardware and on real parts. `failures`: none, low, base or high,
-    the case of the prices whose interruptions lengthen training. `known`: the search for the best cluster of any rates,
-    where that has been (`targets.joint`).
+    the case of the prices whose interruptions lengthen training; `repair_s`: until a server that failed is back, for
+    which spares are bought. `known`: the search for the best cluster of any rates, where that has been
+    (`targets.joint`).
     """
     expect(template=template)
-    start, template = time.monotonic(), failing(with_margin(template, margin), failures)
+    start, template = time.monotonic(), failing(with_margin(template, margin), failures, repair_s)
     asked = design_problem(template, curves, bounds, jobs=tuple(jobs), limits=limits, objective=objective)
     kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
     problem = dataclasses.replace(asked, fixed=kept)
@@ -95,7 +97,7 @@ def design(
     progress("real parts")
     stopped = search is not None and search.interrupted
     rest_s = 0.0 if stopped else max(LEAST_S, start + PARTS_SHARE * seconds - time.monotonic())
-    parts = search_parts(problem.jobs, limits, objective, rest_s, kept, margin, failures)
+    parts = search_parts(problem.jobs, limits, objective, rest_s, kept, margin, failures, repair_s)
     stopped = stopped or parts.interrupted
     catalogue = _catalogue(problem, parts) if parts.plans else None
     if continuous is None and catalogue is None:
@@ -173,7 +175,8 @@ def _one(
         best = fast.best or best
         solved = solve_plans(problem, (best.plan,))
     hardware = problem.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
-    better = math.log(solved.value[0]) < best.log_value or problem.limits.deadline_s is not None
+    limits = problem.limits
+    better = math.log(solved.value[0]) < best.log_value or limits.deadline_s is not None or limits.carbon_g is not None
     if np.isfinite(solved.value[0]) and better:
         hardware = solved.hardware(0)  # the same plan, its hardware solved to the end
     hardware = holding(problem, best.plan, dataclasses.replace(hardware, hbm_bytes=best.hbm_bytes * (1 + 1e-12)))

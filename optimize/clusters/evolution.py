@@ -148,33 +148,39 @@ class _Decoder:
         counted, n = counts(self.workload, points, _EXACT), len(y)
         need = np.broadcast_to(memory(counted, points, problem.machine.stack, _EXACT).needed_bytes, n)
         have = money.left(problem.limits, born.accelerators.astype(float), need)
-        y = project(problem, have, y, problem.fill)
+        y = project(problem, have, y, problem.spends_all)
         own = dataclasses.replace(hardware_of(problem.machine), **dict(zip(RATES, np.exp(y).T, strict=True)))
         machine = with_hardware(problem.machine, own)
-        log_s, value = self._values(counted, points, machine, y, have)
+        log_s, value, log_carbon_g = self._values(counted, points, machine, y, have)
         if problem.objective is not Objective.step:
             more = np.log(problem.steps_on(problem.job, born.accelerators.astype(float)))
-            log_s, value = log_s + more, value + more
+            log_s, value, log_carbon_g = log_s + more, value + more, log_carbon_g + more
         value = value + (0.0 if problem.fill else np.log(born.accelerators))
         missed = [np.log(need / problem.most_hbm_bytes)]
         for spent, spare in ((money.usd(y), have.usd), (money.watt(y), have.watt)):
             missed.append(np.log(np.maximum(spent / np.maximum(spare, 1e-3 * spent), 1e-300)) - 1e-9)
         if problem.limits.deadline_s is not None and not problem.fill:  # the fastest is told, late or not
             missed.append(log_s - np.log(problem.limits.deadline_s))
+        if problem.limits.carbon_g is not None:
+            missed.append(log_carbon_g + np.log(born.accelerators) - problem.log_carbon_g)
         worst = np.max(missed, axis=0)
         return np.where(worst > 0, _INFEASIBLE + worst, value), y
 
     def _values(
         self, counted: OpCounts, points: PlanPoint, machine: Cluster, y: np.ndarray, have: Left
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Logarithms of the seconds of a step, and of what it is worth for one accelerator."""
-        loads, shape = self.problem.loads, len(y)
-        if loads is None:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Logarithms of the seconds of a step, and for one accelerator of what it is worth and of its CO2, where that
+        is limited."""
+        problem, shape = self.problem, len(y)
+        if problem.loads is None:
             log_s = np.log(np.broadcast_to(step(counted, points, machine, _EXACT).step_s, shape))
-            return log_s, log_s + np.log(self.problem.money.price(y, have))
-        step_s, drawn_s = timed(counted, points, machine, loads, _EXACT)
-        second, drawn = self.problem.money.seconds(y, have)
-        return np.log(np.broadcast_to(step_s, shape)), np.log(second * step_s + drawn * drawn_s)
+            return log_s, log_s + np.log(problem.money.price(y, have)), np.zeros(shape)
+        step_s, drawn_s = timed(counted, points, machine, problem.loads, _EXACT)
+        pairs = [(1.0, 0.0), *(money.seconds(y, have) for money in (problem.money, problem.carbon or problem.money))]
+        log_s, value, carbon_g = (
+            np.log(np.broadcast_to(second * step_s + drawn * drawn_s, shape)) for second, drawn in pairs
+        )
+        return log_s, value, carbon_g
 
     def found(self, genes: np.ndarray) -> list[Found]:
         """Feasible ones as plans, each once."""

@@ -23,7 +23,7 @@ from optimize.hardware import project
 from optimize.question import RATES, Problem, as_table, sized
 
 Search = Callable[..., Progress]  # `one_job.search`
-SWEPT = ("budget_usd", "power_w", "accelerators")
+SWEPT = ("budget_usd", "power_w", "accelerators", "carbon_g")
 CLOSED = 0.009  # of a logarithm: the gap within which a point is left, below one per cent
 FACTORS = (2.0, 0.5, 1.4, 0.7)  # of the limit that is asked for, in this order as long as there is time
 
@@ -138,6 +138,8 @@ def used_of(limit: str, problem: Problem, best: Best) -> float:
     count, money = best.cell.accelerators, problem.money
     if limit == "accelerators":
         return count
+    if limit == "carbon_g":
+        raise ValueError("`limit` is 'carbon_g', which the problem does not have; expected it in its limits")
     if limit == "power_w":
         return count * float(money.watt(best.y))
     return count * float(money.usd(best.y) + money.hbm(best.hbm_bytes))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import RECOMPUTES
+from optimize import units
 from optimize.clusters.bounding import families_of
 from optimize.clusters.counts import rows_of
 from optimize.clusters.progress import Cell
@@ -100,6 +101,5 @@ def _number(value: float) -> str:
 def _flag(limit: str, need: float) -> str:
     """The option with a value that is enough, rounded up to three digits."""
     scale = 1e6 if limit == "power_w" else 1.0
-    digits = 10.0 ** (math.floor(math.log10(need / scale)) - 2)
-    enough = math.ceil(need / scale / digits) * digits
+    enough = units.rounded_up(need / scale)
     return f"--{'power-mw' if limit == 'power_w' else limit.replace('_', '-')} {enough:g}"

@@ -28,12 +28,14 @@ class DesignInputs:
     out: Path | None
     margin: float = FITS  # the probability that every plan must fit with
     failures: str = "base"  # the case of the prices by which parts fail
+    repair_s: float | None = None  # until what failed is back, for which spares are bought
     target: Mapping[str, Any] | None = None  # loss, law and confidence, where tokens follow from them
     pairs: tuple[Job, ...] = ()  # of shape and batch that reach it
 
     def settings(self) -> dict[str, Any]:
         """The keywords of `design`, as these inputs set them."""
-        names = ("template", "curves", "objective", "fixed", "seconds", "seed", "sweep", "margin", "failures")
+        names = ("template", "curves", "objective", "fixed", "seconds", "seed", "sweep", "margin")
+        names = (*names, "failures", "repair_s")
         return {name: getattr(self, name) for name in names}
 
     def as_json(self) -> dict[str, Any]:
@@ -59,8 +61,10 @@ class DesignInputs:
             "power_is": "mean power at the facility's meter while training, cooling and losses included",
             "accelerators": limits.accelerators,
             "deadline_days": None if limits.deadline_s is None else limits.deadline_s / SECONDS_A_DAY,
+            "carbon_t": None if limits.carbon_g is None else limits.carbon_g / 1e6,
             "margin": self.margin,
             "failures": self.failures,
+            "repair_days": None if self.repair_s is None else self.repair_s / SECONDS_A_DAY,
             "target": None if self.target is None else dict(self.target),
             "cluster": self.template.name,
             "software": self.template.stack.software,

@@ -1,14 +1,19 @@
 """What is told beside the figures of a design: what its bound covers, what was left out, and why there is no answer."""
 
+import dataclasses
 import math
 
+from optimize import units
 from optimize.clusters.answers import Answer, misses
 from optimize.clusters.infeasible import in_the_way, why_infeasible
 from optimize.clusters.mixes import MixProgress
+from optimize.clusters.one_job import search as search_one
 from optimize.clusters.progress import Progress
 from optimize.clusters.real_parts import PartsProgress
-from optimize.question import SECONDS_A_DAY, Problem
+from optimize.question import SECONDS_A_DAY, Objective, Problem
 from optimize.status import CommandError, Status
+
+LEAST_CARBON_S = 10.0  # in which the least CO2 is looked for, where the limit of it is too low
 
 
 def told_counts(search: Progress | MixProgress) -> str:
@@ -25,10 +30,28 @@ def nothing(problem: Problem, search: Progress | MixProgress | None, parts: Part
     if problem.limits.rent:
         status = Status.infeasible if parts.listed and not parts.left_over else Status.out_of_time
         return CommandError(status, _nothing_rented(problem, parts))
-    searched = search is None or search.finished
-    if (searched and parts.listed and not parts.left_over) or in_the_way(problem):
+    searched, looked = search is None or search.finished, parts.listed and not parts.left_over
+    if told := _emits_more(problem):
+        status = Status.infeasible if looked else Status.out_of_time
+        return CommandError(status, told if looked else f"{told}; {_unfinished(parts)}")
+    if (searched and looked) or in_the_way(problem):
         return CommandError(Status.infeasible, why_infeasible(problem, searched))
     return CommandError(Status.out_of_time, f"{why_infeasible(problem)}; {_unfinished(parts)}")
+
+
+def _emits_more(problem: Problem) -> str:
+    """What one job emits at least, where a limit of CO2 is below that; nothing where it is not in the way alone."""
+    most_g, name = problem.limits.carbon_g, problem.job.workload.name
+    if most_g is None or len(problem.jobs) > 1:
+        return ""
+    limits = dataclasses.replace(problem.limits, carbon_g=None)
+    free = dataclasses.replace(problem, objective=Objective.carbon, limits=limits)
+    found = search_one(free, LEAST_CARBON_S)
+    if found.best is None or found.log_bound <= math.log(most_g):
+        return ""
+    least_t = math.exp(found.best.log_value) / 1e6
+    told = f"`carbon_t` is {most_g / 1e6:.4g}; the least that {name} emits on any cluster within the other limits"
+    return f"{told} is {least_t:.4g} t; --carbon-t {units.rounded_up(least_t):g} is possible"
 
 
 def _nothing_rented(problem: Problem, parts: PartsProgress) -> str:
@@ -54,8 +77,7 @@ def notes(
     parts: PartsProgress,
 ) -> tuple[str, ...]:
     """What the figures do not say."""
-    said = [f"plans with {', '.join(left_out)} only: all of them would be too many here"] if left_out else []
-    said.append("plans whose weights are shared by all data ranks or inside one domain (`plan` searches other shares)")
+    said = _left_out(problem, left_out)
     if problem.limits.rent:
         said.append("rates of any size have no rental price: real parts only")
     elif continuous is None:
@@ -74,6 +96,15 @@ def notes(
     return tuple(said)
 
 
+def _left_out(problem: Problem, names: tuple[str, ...]) -> list[str]:
+    """Which plans are not searched, and which limit the bounds leave out."""
+    said = [f"plans with {', '.join(names)} only: all of them would be too many here"] if names else []
+    said.append("plans whose weights are shared by all data ranks or inside one domain (`plan` searches other shares)")
+    if problem.limits.carbon_g is not None and len(problem.jobs) > 1:
+        said.append("the bounds of several jobs are those without the limit of CO2, which the answers meet")
+    return said
+
+
 def missed(answer: Answer | None) -> list[str]:
     """The limits that an answer breaks, by how much, and what would be enough."""
     said = []
@@ -81,6 +112,8 @@ def missed(answer: Answer | None) -> list[str]:
         assert answer is not None
         missed = f"{answer.name}: `{name}` is missed by {100 * math.expm1(answer.residuals[name]):.1f} %"
         days = answer.quantities.train_s / SECONDS_A_DAY
-        enough = f"; --deadline-days {math.ceil(10 * days) / 10:g} is met" if name == "deadline_s" else ""
-        said.append(missed + enough)
+        tonnes = answer.quantities.carbon_g / 1e6
+        enough = {"deadline_s": f"; --deadline-days {math.ceil(10 * days) / 10:g} is met"}
+        enough |= {"carbon_g": f"; --carbon-t {units.rounded_up(tonnes):g} is met"}
+        said.append(missed + enough.get(name, ""))
     return said

@@ -75,9 +75,19 @@ def search(
     return progress
 
 
-def narrow(progress: Progress, end: float, told: Callable[[str], None] = lambda _: None) -> None:
-    """Search what is open and may be below the best answer, in steps of how far below."""
-    for level in (*(level for level in LEVELS if level > progress.tolerance), progress.tolerance):
+def levels_of(tolerance: float) -> tuple[float, ...]:
+    """How far below the best answer what is open is worked at, one after the other."""
+    return (*(level for level in LEVELS if level > tolerance), tolerance)
+
+
+def narrow(
+    progress: Progress,
+    end: float,
+    told: Callable[[str], None] = lambda _: None,
+    levels: tuple[float, ...] | None = None,
+) -> None:
+    """Search what is open and may be below the best answer, in steps of how far below: all, or `levels` alone."""
+    for level in levels_of(progress.tolerance) if levels is None else levels:
         progress.level = level
         told(f"to {100 * level:.2g} %")
         close(progress, end, _solve)
@@ -124,13 +134,13 @@ def _descend(progress: Progress, every: list[Cell], seed: int, told: Callable[[s
         round_to(progress, cell)
 
 
-def offer_evolved(progress: Progress, every: list[Cell], seed: int) -> None:
-    """Polish the first plans that evolution finds; the last ones too where none of them is any good, or where the
-    objective has a price: rows say less there of where the best plans are."""
+def offer_evolved(progress: Progress, every: list[Cell], seed: int, briefly: bool = False) -> None:
+    """Polish the first plans that evolution finds; the last ones too where none of them is any good, or, unless that is
+    done `briefly`, where the objective has a price: rows say less there of where the best plans are."""
     for found, evaluations in evolve(progress.problem, seed):
         progress.evaluations += evaluations
         _offer(progress, every, found, EVOLVED)
-        if progress.best is not None and progress.problem.fill:
+        if progress.best is not None and (briefly or progress.problem.fill):
             break
 
 

@@ -4,7 +4,6 @@ Also the cell that it searches at a time, and the two kinds of points in it: pla
 """
 
 import dataclasses
-import enum
 import math
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from costmodel.inputs import Plan, PlanPoint
 from optimize.lattice import Families
-from optimize.question import RATES, Left, Objective, Problem, Tangents
+from optimize.question import RATES, Left, Money, Objective, Problem, Tangents
 
 TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this is not looked at again
 
@@ -36,11 +35,6 @@ class Cell:
         """Accelerators of each of so many plans."""
         return np.broadcast_to(np.asarray(self.accelerators, float), (length,))
 
-    @property
-    def fill(self) -> bool:
-        """Whether more hardware is never worse."""
-        return self.problem.fill
-
     def left(self, hbm_bytes: np.ndarray) -> Left:
         """What the limits leave for the rates of plans that need so many bytes; less than nothing if it is not sold."""
         have = self.problem.money.left(self.problem.limits, self.counts(len(hbm_bytes)), hbm_bytes)
@@ -51,13 +45,41 @@ class Cell:
         alone = self.problem.objective is Objective.step
         more = 0.0 if alone else np.log(self.problem.steps_on(self.problem.job, self.counts(len(step.log_value))))
         drawn = None if step.log_drawn is None else step.log_drawn + more
-        return self.problem.money.paid(step._replace(log_value=step.log_value + more, log_drawn=drawn), have)
+        return self.money.paid(step._replace(log_value=step.log_value + more, log_drawn=drawn), have)
 
     @property
-    def log_deadline(self) -> float | None:
-        """Logarithm of the seconds that are allowed, where more hardware can be worse; None: the least is best."""
-        deadline_s = self.problem.limits.deadline_s
-        return None if deadline_s is None or self.problem.fill else math.log(deadline_s)
+    def money(self) -> Money:
+        """What multiplies seconds: of the objective, or where that pays for nothing, of the CO2 that is limited."""
+        problem = self.problem
+        return problem.carbon if problem.rationed and problem.carbon is not None else problem.money
+
+    def aim(self, at: Tangents) -> Tangents:
+        """Tangents of what is minimised, from those of what is paid."""
+        if not self.problem.rationed or at.log_s is None or at.s_slopes is None:
+            return at
+        return at._replace(log_value=at.log_s, slopes=at.s_slopes, share=np.zeros(len(at.log_s)))
+
+    def over(self, have: Left, at: Tangents) -> list[Tangents]:
+        """Tangents, one for each limit beside money and power, that must not be above 0 (with their price)."""
+        problem, found = self.problem, []
+        if at.log_s is None or at.s_slopes is None:  # the least seconds are best
+            return found
+        seconds = at._replace(log_value=at.log_s, slopes=at.s_slopes, share=np.zeros(len(at.log_s)))
+        if problem.limits.deadline_s is not None and not problem.fill:
+            found.append(seconds._replace(log_value=at.log_s - math.log(problem.limits.deadline_s)))
+        if problem.carbon is not None:
+            grams = at if problem.rationed else problem.carbon.whole(seconds, have)
+            more = np.log(self.counts(len(at.log_s))) - problem.log_carbon_g
+            found.append(grams._replace(log_value=grams.log_value + more))
+        return found
+
+    def within(self, have: Left, at: Tangents) -> np.ndarray:
+        """Whether money, power and the other limits are met where the tangents were taken."""
+        money, log_price = self.problem.money, np.log(self.money.price(at.y, have))
+        met = (money.usd(at.y) <= have.usd * (1 + 1e-9)) & (money.watt(at.y) <= have.watt * (1 + 1e-9))
+        for limit in self.over(have, at):
+            met &= limit.log_value + limit.share * log_price <= 1e-9
+        return met & (have.usd > 0)
 
     @property
     def log_count(self) -> Any:
@@ -66,15 +88,8 @@ class Cell:
 
     def log_value(self, have: Left, at: Tangents) -> np.ndarray:
         """Logarithm of the objective, where the tangents were taken."""
-        return at.log_value + at.share * np.log(self.problem.money.price(at.y, have)) + self.log_count
-
-
-class Outcome(enum.Enum):
-    """How one start of a descent ended. The values are the messages."""
-
-    optimum = "a relaxed optimum: no direction inside the ranges lowers it"
-    moving = "stopped while still falling, or at a kink"
-    infeasible = "it misses a limit or has no memory"
+        aim = self.aim(at)
+        return aim.log_value + aim.share * np.log(self.problem.money.price(at.y, have)) + self.log_count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,7 +101,7 @@ class Relaxed:
     schedule: np.ndarray  # options of each start
     zero: np.ndarray
     log_value: np.ndarray
-    outcome: tuple[Outcome, ...]
+    feasible: np.ndarray  # keeps all limits and fits
     path: np.ndarray  # logarithms
     evaluations: int
 

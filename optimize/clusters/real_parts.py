@@ -66,6 +66,7 @@ class PartsProgress:
     fixed: Mapping[str, Any]
     margin: float = 0.5
     failures: str = "base"
+    repair_s: float | None = None
     log_value: float = math.inf
     best: Candidate | None = None
     plans: tuple[Plan, ...] = ()
@@ -91,19 +92,19 @@ def search_parts(
     fixed: Mapping[str, Any] | None = None,
     margin: float = 0.5,
     failures: str = "base",
+    repair_s: float | None = None,
 ) -> PartsProgress:
     """The best cluster known by name, of those whose prices and powers the limits and the objective read.
 
     Plans fit with the probability `margin`; one half takes predictions as they are.
     """
     end = time.monotonic() + seconds
-    parts = PartsProgress(
-        jobs=jobs, limits=limits, objective=objective, fixed=fixed or {}, margin=margin, failures=failures
-    )
+    own: dict[str, Any] = {"fixed": fixed or {}, "margin": margin, "failures": failures, "repair_s": repair_s}
+    parts = PartsProgress(jobs=jobs, limits=limits, objective=objective, **own)
     todo: list[Candidate] = []
     try:
         with until(end):
-            todo += sorted(_within_limits(parts), key=lambda part: _likely(parts, part))
+            todo += sorted(within_limits(parts), key=lambda part: _likely(parts, part))
             parts.candidates, parts.listed = len(todo), True
             while todo:
                 if todo[0].log_bound < parts.log_value and not _slower(parts, todo[0]):
@@ -120,7 +121,8 @@ def search_parts(
 def _slower(parts: PartsProgress, part: Candidate) -> bool:
     """Whether as many of the same parts were looked at on a faster network, where that costs nothing."""
     speed, key = part.cluster.tiers[-1].bandwidth_bytes_per_s, (part.cluster.name, part.bought)
-    if parts.objective.priced or parts.limits.rent or parts.fastest.get(key, 0.0) < speed:
+    paid = parts.objective.priced or parts.limits.rent or parts.limits.carbon_g is not None
+    if paid or parts.fastest.get(key, 0.0) < speed:
         parts.fastest[key] = float(speed)
         return False
     return True
@@ -142,10 +144,11 @@ def _usual_share(job: Job, part: Candidate) -> float:
     return USUAL_SHARE * min(1.0, tokens / USUAL_TOKENS)
 
 
-def _within_limits(parts: PartsProgress) -> list[Candidate]:
+def within_limits(parts: PartsProgress) -> list[Candidate]:
     """All clusters, networks and counts within the limits."""
     kept = []
-    for known in (failing(with_margin(cluster, parts.margin), parts.failures) for cluster in known_clusters()):
+    fails = parts.failures, parts.repair_s
+    for known in (failing(with_margin(cluster, parts.margin), *fails) for cluster in known_clusters()):
         if len(known.tiers) != 2 or known.prices is None or not _priced(parts, known):
             continue
         known = _rented(known, parts.limits.rental)
@@ -170,7 +173,8 @@ def _priced(parts: PartsProgress, cluster: Cluster) -> bool:
     base = cluster.prices.base
     usd = base.rental_usd_per_s if parts.limits.rent else base.price_usd
     needs_usd = parts.limits.budget_usd is not None or parts.objective.usd_power
-    needs_watt = parts.limits.power_w is not None or parts.objective.watt_power or parts.objective.usd_power
+    limited = parts.limits.power_w is not None or parts.limits.carbon_g is not None
+    needs_watt = limited or parts.objective.watt_power or parts.objective.usd_power
     return (usd is not None or not needs_usd) and (cluster.accelerator.power_w is not None or not needs_watt)
 
 
@@ -182,6 +186,9 @@ def _counts(parts: PartsProgress, cluster: Cluster) -> list[Candidate]:
     for count in grid(parts.limits, domain, usd, watt):
         part = sized(cluster, count)
         least_s = _train_s(parts, [_products_s(parts, job, part) for job in parts.jobs], part)
+        carbon = _carbon(parts, part, domain)
+        if carbon is not None and least_s * _least_worth(carbon) > 1.0:
+            continue
         if _misses(parts, quantities(part, domain, least_s, parts.limits.rent)):
             continue
         worth = _worth(parts, part, domain)
@@ -192,10 +199,21 @@ def _counts(parts: PartsProgress, cluster: Cluster) -> list[Candidate]:
 
 def _worth(parts: PartsProgress, cluster: Cluster, domain: int) -> Worth:
     """What a second of the steps counted is worth, and one at the usual power: rent is for both together."""
-    objective = parts.objective
+    if not parts.objective.priced:
+        return (1.0 / parts.steps, 0.0, None) if parts.objective is Objective.step else SECONDS
+    return _priced_worth(parts, parts.objective, cluster, domain)
+
+
+def _carbon(parts: PartsProgress, cluster: Cluster, domain: int, scale: float = 1.0) -> Worth | None:
+    """The same of CO2, over what is allowed; None where all is. `scale`: of the seconds."""
+    if parts.limits.carbon_g is None:
+        return None
+    second, drawn, loads = _priced_worth(parts, Objective.carbon, cluster, domain)
+    return second * scale / parts.limits.carbon_g, drawn * scale / parts.limits.carbon_g, loads
+
+
+def _priced_worth(parts: PartsProgress, objective: Objective, cluster: Cluster, domain: int) -> Worth:
     assert cluster.prices is not None
-    if not objective.priced:
-        return (1.0 / parts.steps, 0.0, None) if objective is Objective.step else SECONDS
     grid = float(cluster.prices.base.carbon_g_per_j)
 
     def at(load: float) -> float:
@@ -255,7 +273,9 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
             return
         cut = math.log(spare / _steps(parts, job, part.cluster)) if math.isfinite(spare) else math.inf
         families, floors = _open_families(parts, i, part, (step_s, cut))
-        log_value, plan, evaluations = best_plan(job.floats, cluster, families, hbm_bytes, floors, cut, worth)
+        alone, steps = len(parts.jobs) == 1, _steps(parts, job, part.cluster)
+        carbon = _carbon(parts, part.cluster, part.domain, steps) if alone else None
+        log_value, plan, evaluations = best_plan(job.floats, cluster, families, hbm_bytes, floors, cut, worth, carbon)
         parts.evaluations += evaluations
         if plan is None:
             return
@@ -264,8 +284,21 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
     log_value = math.log(_train_s(parts, values, part.cluster))
     if _misses(parts, quantities(part.cluster, part.domain, _train_s(parts, step_s, part.cluster), parts.limits.rent)):
         return
+    if len(plans) > 1 and _emits_too_much(parts, part.cluster, plans):  # other plans of these jobs may not
+        parts.log_bound = min(parts.log_bound, log_value)
+        return
     if log_value < parts.log_value:
         parts.log_value, parts.best, parts.plans = log_value, part, tuple(plans)
+
+
+def _emits_too_much(parts: PartsProgress, cluster: Cluster, plans: Sequence[Plan]) -> bool:
+    """Whether the plans of several jobs are above the limit of CO2."""
+    if parts.limits.carbon_g is None:
+        return False
+    each = [evaluate(job.workload, cluster, plan, checked=False) for job, plan in zip(parts.jobs, plans, strict=True)]
+    grams = [0.0 if found.economics is None else found.economics.base.carbon_g for found in each]
+    own = zip(parts.jobs, grams, strict=True)
+    return sum(job.weight * job.steps * float(gram or 0.0) for job, gram in own) > parts.limits.carbon_g
 
 
 def _open_families(

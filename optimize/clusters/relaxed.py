@@ -11,7 +11,7 @@ from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, time
 from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, Split, embed, layers, schedule_rows
 from costmodel.specs import demands
 from optimize.lattice import OVERLAPS
-from optimize.question import RATES, Job, Objective, PowerSum, Problem
+from optimize.question import RATES, Job, Money, Objective, PowerSum, Problem
 
 DEGREES = ("tensor", "context", "pipeline", "data", "microbatch", "virtual_stages", "expert")
 OF_JOB = (*DEGREES, "recompute_share")
@@ -145,7 +145,7 @@ class RelaxedModel:
             least = float(law(problem.ends[0]))
             excess.append(1.05 * least / sem.maximum(spare, 1e-3 * least))
             scales.append(_scale(raw, law, sem.maximum(spare, 1.05 * least), problem))
-        if not problem.fill or not scales:
+        if not problem.spends_all or not scales:
             scales.append(Dual(np.ones(len(self.starts[0])), {}))
         factor = sem.minimum(*scales)
         ends = zip(*problem.rate_ends, strict=True)
@@ -169,28 +169,40 @@ class RelaxedModel:
         laid, excess = self._hardware(variables)
         own = dict(zip(RATES, laid.rates, strict=True))
         machine = with_hardware(template, dataclasses.replace(hardware_of(template), **own))
-        return total(self._value(i, laid, machine) for i in range(len(self.workloads))), excess
+        times = [self._times(i, laid, machine) for i in range(len(self.workloads))]
+        seconds, drawn = total(first for first, _ in times), total(second for _, second in times)
+        carbon, worth = self.problem.carbon, (1.0, 0.0)
+        if carbon is not None:
+            ratio = _worth(_seconds(carbon, laid), seconds, drawn) * laid.accelerators
+            excess.append(ratio / float(np.exp(self.problem.log_carbon_g)))
+        if not self.problem.fill:
+            worth = _seconds(self.money, laid)
+            seconds, drawn = seconds * laid.accelerators, drawn * laid.accelerators
+        return _worth(worth, seconds, drawn), excess
 
-    def _value(self, i: int, laid: _Laid, machine: Any) -> Any:
-        """Weighted seconds of one job, or what they are worth."""
+    def _times(self, i: int, laid: _Laid, machine: Any) -> tuple[Any, Any]:
+        """Weighted seconds of one job, and those at the usual power."""
         counted, point, loads = laid.counted[i], laid.points[i], self.problem.loads
         steps = _steps(self.problem, self.problem.jobs[i], laid.accelerators)
         if loads is None:
-            return step(counted, point, machine, SUBGRADIENT).step_s * steps
+            return step(counted, point, machine, SUBGRADIENT).step_s * steps, 0.0
         step_s, drawn_s = timed(counted, point, machine, loads, SUBGRADIENT)
-        second, drawn = self._seconds(laid)
-        return steps * laid.accelerators * (second * step_s + drawn * drawn_s)
+        return steps * step_s, steps * drawn_s
 
-    def _seconds(self, laid: _Laid) -> tuple[Any, Any]:
-        """`Money.seconds` as dual numbers."""
-        money = self.money
-        price, aside = (
-            _sum(money.watt._replace(amounts=weights * money.watt.amounts), laid.rates)
-            for weights in (money.per_watt, money.aside)
-        )
-        if money.per_usd:
-            price = price + money.per_usd * (_sum(money.usd, laid.rates) + money.hbm(laid.need_bytes))
-        return (aside, price) if money.of_drawn else (price, aside)
+
+def _worth(price: tuple[Any, Any], seconds: Any, drawn: Any) -> Any:
+    return price[0] * seconds + price[1] * drawn
+
+
+def _seconds(money: Money, laid: _Laid) -> tuple[Any, Any]:
+    """`Money.seconds` as dual numbers."""
+    price, aside = (
+        _sum(money.watt._replace(amounts=weights * money.watt.amounts), laid.rates)
+        for weights in (money.per_watt, money.aside)
+    )
+    if money.per_usd:
+        price = price + money.per_usd * (_sum(money.usd, laid.rates) + money.hbm(laid.need_bytes))
+    return (aside, price) if money.of_drawn else (price, aside)
 
 
 def _sum(law: PowerSum, rates: list[Any]) -> Any:

@@ -21,7 +21,7 @@ from optimize.question import RATES, Left, Tangents
 
 TOGETHER = 16_000  # rows without microbatches that are bounded at once
 AT_ONCE = 2_048  # rows under several modes: what lies between stays in the caches
-DEADLINE_ROUNDS = 7  # of the multiplier of a deadline
+LIMIT_ROUNDS = 7  # of the multiplier of a deadline or of a limit of CO2
 Rows = Mapping[str, np.ndarray]
 
 
@@ -126,7 +126,8 @@ def _priced(
     cell = Cell(progress.problem, np.tile(accelerators, len(need))[possible])
     progress.evaluations += len(possible)
     have = cell.left(need.ravel()[possible])
-    found, where[possible] = priced_bound(progress.problem, have, cell.tangents(step.keep(possible), have), rounds=5)
+    at = cell.tangents(step.keep(possible), have)
+    found, where[possible] = priced_bound(progress.problem.money, have, at, progress.problem.ends, rounds=5)
     bound[possible] = np.where(have.usd > 0, found + cell.log_count, np.inf)
     return bound.reshape(need.shape), where.reshape(*need.shape, -1)
 
@@ -165,7 +166,7 @@ def _places(progress: Progress, accelerators: np.ndarray) -> list[tuple[np.ndarr
     cells = [Cell(problem, round(1.4 * 2.0**octave)) for octave in octaves]
     middle = 0.5 * (low + high)
     start = middle if progress.best is None and progress.relaxed is None else progress.place()
-    starts = [start] if problem.fill else [start, middle, 0.5 * (middle + high)]
+    starts = [start] if problem.spends_all else [start, middle, 0.5 * (middle + high)]
     return [(np.stack([reference(cell, start) for cell in cells]), which.ravel()) for start in starts]
 
 
@@ -184,7 +185,7 @@ def _bounds(progress: Progress, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
             least, y = by_switches.setdefault(name, (np.full(n, np.inf), np.zeros((n, len(RATES)))))
             have = cell.left(need_bytes[chosen])
             at = cell.tangents(step, have)
-            bound, where = bound_of(cell, have, at)
+            bound, where = bound_of(cell, have, at, progress.cut)
             bound = np.where(have.usd > 0, bound, np.inf)
             better = np.isinf(least[chosen]) | (bound > least[chosen])
             least[chosen] = np.where(better, bound, least[chosen])
@@ -197,68 +198,73 @@ def _bounds(progress: Progress, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
 def reference(cell: Cell, y: np.ndarray) -> np.ndarray:
     """Rates like `y` for a cell: on the limits, where more hardware is never worse."""
     have = cell.left(np.array([0.25 * cell.problem.most_hbm_bytes]))
-    return project(cell.problem, have, y[None], cell.problem.fill)[0]
+    return project(cell.problem, have, y[None], cell.problem.spends_all)[0]
 
 
-def bound_of(cell: Cell, have: Left, at: Tangents) -> tuple[np.ndarray, np.ndarray]:
-    """What no hardware is below, for each plan, and where."""
-    log_value, y = dual_bound(cell.problem, have, at)
-    if cell.log_deadline is not None and len(y):
-        log_value, y = _in_time(cell, have, at, (log_value, y))
-    return log_value + cell.log_count, y
+def bound_of(cell: Cell, have: Left, at: Tangents, cut: float = np.inf) -> tuple[np.ndarray, np.ndarray]:
+    """What no hardware is below, for each plan, and where.
 
-
-def _in_time(
-    cell: Cell, have: Left, at: Tangents, known: tuple[np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The same of hardware that meets the deadline: the tangent of the seconds weighs more by a multiplier.
-
-    Seconds are convex in the logarithms of the rates, so every multiplier gives a bound; the one at which the tangent
-    just meets the deadline gives most (by bisection of its logarithm).
+    Limits beside money and power are looked at only for plans below `cut`.
     """
-    (log_value, y), deadline = known, cell.log_deadline
-    log_s, steep = _of_seconds(at)
-    assert deadline is not None
+    aim = cell.aim(at)
+    log_value, y = dual_bound(cell.problem, have, aim, money=cell.money)
+    log_value = log_value + cell.log_count
+    for limit in cell.over(have, at):
+        chosen = np.flatnonzero((log_value < cut) & _above(cell, have, limit, y))
+        if len(chosen):
+            own = cell.of(chosen)
+            value, y[chosen] = _within(own, have.keep(chosen), aim.keep(chosen), limit.keep(chosen))
+            log_value[chosen] = np.maximum(log_value[chosen], value + own.log_count)
+    return log_value, y
 
-    def late(y: np.ndarray) -> np.ndarray:
-        """Whether even the tangent of the seconds is above the deadline."""
-        return log_s + (steep * (y - at.y)).sum(-1) > deadline
 
-    least, most = np.full(len(y), -5.0), np.full(len(y), 5.0)
-    y = np.where(late(y)[:, None], at.y, y)
-    for _ in range(DEADLINE_ROUNDS):
+def _above(cell: Cell, have: Left, limit: Tangents, y: np.ndarray) -> np.ndarray:
+    """Whether even the tangent of what is limited is above the limit."""
+    paid = limit.share * np.log(cell.money.price(y, have))
+    return limit.log_value + (limit.slopes * (y - limit.y)).sum(-1) + paid > 0
+
+
+def _within(cell: Cell, have: Left, aim: Tangents, limit: Tangents) -> tuple[np.ndarray, np.ndarray]:
+    """What no hardware is below that meets a limit of the seconds or of CO2: its tangent weighs more by a multiplier.
+
+    Both are convex in the logarithms of the rates, so every multiplier gives a bound; the one at which the tangent
+    just meets the limit gives most (by bisection of its logarithm). Infinite where no hardware meets it.
+    """
+    y, n = aim.y, len(aim.y)
+    least, most, log_value = np.full(n, -5.0), np.full(n, 5.0), np.full(n, -np.inf)
+    never = dual_bound(cell.problem, have, limit, money=cell.money)[0] > 1e-9
+    for _ in range(LIMIT_ROUNDS):
         middle = 0.5 * (least + most)
         more = np.exp(middle)
-        weighed = at._replace(
-            log_value=at.log_value + more * (log_s - deadline), slopes=at.slopes + more[:, None] * steep
+        weighed = aim._replace(
+            log_value=aim.log_value + more * limit.log_value,
+            slopes=aim.slopes + more[:, None] * limit.slopes,
+            share=aim.share + more * limit.share,
         )
-        value, where = dual_bound(cell.problem, have, weighed)
-        is_late = late(where)
+        value, where = dual_bound(cell.problem, have, weighed, money=cell.money)
+        is_above = _above(cell, have, limit, where)
         log_value = np.maximum(log_value, value)
-        y = np.where(is_late[:, None], y, where)
-        least, most = np.where(is_late, middle, least), np.where(is_late, most, middle)
-    return log_value, y
+        y = np.where(is_above[:, None], y, where)
+        least, most = np.where(is_above, middle, least), np.where(is_above, most, middle)
+    return np.where(never, np.inf, log_value), y
 
 
 def rough_bound(cell: Cell, have: Left, at: Tangents) -> np.ndarray:
     """What no hardware is below, cheaply: where a tangent falls to the best corner of its box, or, where the objective
     has a price, without limits."""
-    if not cell.problem.money.priced:
-        return at.log_value + _falls(cell, have, at, at.slopes)
-    bound = priced_bound(cell.problem, have, at, rounds=4)[0] + cell.log_count
-    if cell.log_deadline is None:
-        return bound
-    log_s, steep = _of_seconds(at)
-    return np.where(log_s + _falls(cell, have, at, steep) > cell.log_deadline, np.inf, bound)
+    aim, money = cell.aim(at), cell.problem.money
+    if money.priced:
+        bound = priced_bound(money, have, at, cell.problem.ends, rounds=4)[0] + cell.log_count
+    else:
+        bound = aim.log_value + _falls(cell, have, aim)
+    for limit in cell.over(have, at):
+        if not np.any(limit.share):
+            bound = np.where(limit.log_value + _falls(cell, have, limit) > 0, np.inf, bound)
+    return bound
 
 
-def _falls(cell: Cell, have: Left, at: Tangents, slopes: np.ndarray) -> np.ndarray:
+def _falls(cell: Cell, have: Left, at: Tangents) -> np.ndarray:
     """By how much a tangent falls to the best corner of its box."""
     low, _ = cell.problem.ends
     highest = largest_alone(cell.problem, np.maximum(have.usd, 1e-300), have.watt)
-    return np.minimum(slopes * (highest - at.y), slopes * (low - at.y)).sum(-1)
-
-
-def _of_seconds(at: Tangents) -> tuple[np.ndarray, np.ndarray]:
-    """The tangents of the seconds, and their slopes."""
-    return (at.log_value, at.slopes) if at.log_s is None or at.s_slopes is None else (at.log_s, at.s_slopes)
+    return np.minimum(at.slopes * (highest - at.y), at.slopes * (low - at.y)).sum(-1)

@@ -21,8 +21,8 @@ Loads = tuple[float, float, float, float] | None
 """What busy units draw (`Prices.loads`), where an objective pays for it: then seconds at the usual power count too."""
 
 
-def _timed(counted: OpCounts, machine: Cluster, point: PlanPoint, loads: Loads, sem: Any) -> tuple[Any, ...]:
-    """Seconds of a step, and with loads at the usual power."""
+def _seconds(counted: OpCounts, machine: Cluster, point: PlanPoint, loads: Loads, sem: Any) -> tuple[Any, ...]:
+    """Of a step, and with loads at the usual power."""
     if loads is None:
         return (step(counted, point, machine, sem).step_s,)
     return timed(counted, point, machine, loads, sem)
@@ -37,46 +37,56 @@ def _with_rates(template: Cluster, rates: Any) -> Cluster:
     return with_hardware(template, dataclasses.replace(hardware_of(template), **dict(zip(RATES, rates, strict=True))))
 
 
+def _peaks(
+    workload: Workload, counted: OpCounts, machine: Cluster, points: PlanPoint, plans: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes of HBM of each plan, from what is counted, and with everything recomputed, if that is less."""
+    peak = np.broadcast_to(memory(counted, points, machine.stack, _EXACT).needed_bytes, plans)
+    return peak, np.minimum(peak, bytes_of(workload, machine, dataclasses.replace(points, recompute=_FULL), plans))
+
+
 def tangents_of(
     workload: Workload,
     machine: Cluster,
     points: PlanPoint,
     y: np.ndarray,
     loads: Loads = None,
-    need: np.ndarray | None = None,
+    peak_bytes: np.ndarray | None = None,
 ) -> Tangents:
-    """Tangents of one step of few plans, in float64 by dual numbers. `need`: their bytes of HBM, where known."""
+    """Tangents of one step of few plans, in float64 by dual numbers. `peak_bytes`: where they are known."""
     at: dict[str, Any] = dict(zip(RATES, np.exp(y).T, strict=True))
-    counted = counts(_floats(workload), points, _EXACT)
+    workload = _floats(workload)
+    counted = counts(workload, points, _EXACT)
 
     def seconds(rates: dict[str, Any]) -> tuple[Any, ...]:
         own = _with_rates(machine, [rates[name] for name in RATES])
-        return _timed(counted, own, points, loads, dual.SUBGRADIENT)
+        return _seconds(counted, own, points, loads, dual.SUBGRADIENT)
 
     found = [
         (log_s, np.stack([slopes[name] for name in RATES], -1)) for log_s, slopes in dual.log_gradients(seconds, at)
     ]
-    modes = () if need is not None else (points, dataclasses.replace(points, recompute=_FULL))
-    peak = [_needs(counted, machine, at, len(y)) for at in modes] or [need, need]
-    return Tangents(*found[0], y, peak[0], np.minimum(*peak), *(column for pair in found[1:] for column in pair))
+    drawn = [column for pair in found[1:] for column in pair]
+    if peak_bytes is not None:
+        return Tangents(*found[0], y, peak_bytes, peak_bytes, *drawn)
+    peak, least = _peaks(workload, counted, machine, points, len(y))
+    return Tangents(*found[0], y, peak, least, *drawn)
 
 
 def bytes_of(workload: Workload, machine: Cluster, points: PlanPoint, plans: int) -> np.ndarray:
     """What each plan needs of HBM."""
-    return _needs(counts(_floats(workload), points, _EXACT), machine, points, plans)
-
-
-def _needs(counted: OpCounts, machine: Cluster, points: PlanPoint, plans: int) -> np.ndarray:
+    counted = counts(_floats(workload), points, _EXACT)
     return np.broadcast_to(memory(counted, points, machine.stack, _EXACT).needed_bytes, plans)
 
 
 def values_of(workload: Workload, machine: Cluster, points: PlanPoint, plans: int, loads: Loads = None) -> Tangents:
-    """One step of each plan on one cluster, in float64 and without slopes: nothing is compiled or differentiated.
-
-    Of a workload and a cluster as floats."""
+    """One step of each plan on one cluster, in float64 and without slopes: nothing is compiled or differentiated."""
+    workload, machine = _floats(workload), as_floats(machine)
     counted = counts(workload, points, _EXACT)
-    logs = [np.log(np.broadcast_to(seconds, plans)) for seconds in _timed(counted, machine, points, loads, _EXACT)]
-    peak, least = (_needs(counted, machine, at, plans) for at in (points, dataclasses.replace(points, recompute=_FULL)))
+    logs = [
+        np.log(np.broadcast_to(np.asarray(seconds, float), plans))
+        for seconds in _seconds(counted, machine, points, loads, _EXACT)
+    ]
+    peak, least = _peaks(workload, counted, machine, points, plans)
     nothing = np.zeros((plans, 0))
-    at = Tangents(logs[0], nothing, nothing, peak, np.minimum(peak, least))
+    at = Tangents(logs[0], nothing, nothing, peak, least)
     return at if loads is None else at._replace(log_drawn=logs[1])

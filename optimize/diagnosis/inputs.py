@@ -24,6 +24,8 @@ class Inputs:
     unread: tuple[str, ...] = ()  # options of a launch file that may change the cost and were not read
     model_table: Mapping[str, Any] | None = None  # dimensions of a model that a launch file describes
     target_loss: float | None = None  # nats a token, whose time is told
+    tokens: float | None = None  # whose time is told
+    deadline_s: float | None = None  # of it, whose probability is told
     software_named: bool = False  # by a flag, a config or a launch file; else the accelerator's default
 
     def as_json(self) -> dict[str, Any]:

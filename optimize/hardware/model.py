@@ -140,6 +140,7 @@ class HardwareModel:
             ("budget_usd", spent_usd, limits.budget_usd),
             ("power_w", of.usual_w, limits.power_w),
             ("deadline_s", of.train_s, limits.deadline_s),
+            ("carbon_g", of.carbon_g, limits.carbon_g),
         ]
         pairs += [
             (f"deadline_s of {job.workload.name}", self.problem.steps_on(job, self.training) * seconds, job.deadline_s)
@@ -158,8 +159,8 @@ class HardwareModel:
     def timeless(self) -> bool:
         """Whether no residual reads the times: capital and power are a thousandth of the work."""
         problem = self.problem
-        deadlines = [problem.limits.deadline_s, *(job.deadline_s for job in problem.jobs)]
-        return not problem.residuals and not problem.limits.rent and deadlines.count(None) == len(deadlines)
+        timed = [problem.limits.deadline_s, problem.limits.carbon_g, *(job.deadline_s for job in problem.jobs)]
+        return not problem.residuals and not problem.limits.rent and timed.count(None) == len(timed)
 
     def residual_logs(self, logs: np.ndarray) -> np.ndarray:
         """Logarithms of the residuals alone (limits first): at most 0 where all are met."""

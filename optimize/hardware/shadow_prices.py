@@ -20,6 +20,7 @@ _WORDS = {
     "scale_out_bytes_per_s": "scale-out bandwidth",
 }
 _LIMITS = {"budget_usd": ("budget", "USD"), "power_w": ("power", "W"), "deadline_s": ("time allowed", "s")}
+_LIMITS |= {"carbon_g": ("CO2 allowed", "g")}
 
 
 def shadow_prices(problem: Problem, plans: Sequence[Plan], solved: HardwareSolutions) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def shadow_prices(problem: Problem, plans: Sequence[Plan], solved: HardwareSolut
     At these plans; a change that large that another plan wins is worth more.
     """
     prices = {}
-    for name in ("budget_usd", "power_w", "deadline_s"):
+    for name in _LIMITS:
         limit = getattr(problem.limits, name)
         if limit is None or name not in solved.shadow_prices:
             continue

@@ -32,34 +32,41 @@ _Ends = tuple[np.ndarray, np.ndarray]
 _Rounds = Iterator[tuple[np.ndarray, np.ndarray]]  # place and bound
 
 
-def dual_bound(problem: Problem, have: Left, at: Tangents, ends: _Ends | None = None) -> tuple[np.ndarray, np.ndarray]:
+def dual_bound(
+    problem: Problem, have: Left, at: Tangents, ends: _Ends | None = None, money: Money | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """What no hardware within the limits is below, for each plan (infinite where there is none), and where.
 
     Of the value for one accelerator: their number, where the objective has a price, is the caller's to multiply by.
-    `ends`: logarithms of the least and the most of the rates, for each plan its own (default: the problem's).
+    `ends`: logarithms of the least and the most of the rates, for each plan its own (default: the problem's). `money`:
+    what multiplies the seconds (default: that of the objective); with a `share` of 0 nothing does.
     """
     ends = problem.ends if ends is None else ends
-    money, (low, _) = problem.money, ends
+    money, (low, _) = problem.money if money is None else money, ends
+    priced = money.priced and bool(np.any(at.share))
     possible = (money.usd(low) <= have.usd) & (money.watt(low) <= have.watt)
     best, where = np.full(len(possible), -np.inf), np.broadcast_to(low, at.y.shape).copy()
     have = have._replace(usd=np.where(possible, have.usd, 1.0), watt=np.where(possible, have.watt, 1.0))
     limited = np.ones_like(possible)
-    if money.priced:
-        best, where = priced_bound(problem, have, at, ends)
+    if priced:
+        best, where = priced_bound(money, have, at, ends)
         best = best - at.log_value
         limited = possible & ((money.usd(where) > have.usd) | (money.watt(where) > have.watt))
-    for y, value in _limited_rounds(money, have, at, ends, limited):
+    rounds = _priced_rounds if priced else _plain_rounds
+    for y, value in _limited_rounds(rounds, money, have, (at, ends), limited):
         better = value > best[limited]
         place = np.flatnonzero(limited)[better]
         best[place], where[place] = value[better], y[better]
     return np.where(possible, at.log_value + best, np.inf), where
 
 
-def _limited_rounds(money: Money, have: Left, at: Tangents, ends: _Ends, limited: np.ndarray) -> _Rounds:
+def _limited_rounds(
+    rounds: Callable[..., _Rounds], money: Money, have: Left, plans: tuple[Tangents, _Ends], limited: np.ndarray
+) -> _Rounds:
     """Places and bounds of the plans that a limit holds, round by round."""
+    at, ends = plans
     if not limited.any():
         return iter(())
-    rounds = _priced_rounds if money.priced else _plain_rounds
     if limited.all():  # so is every plan without a price, where amounts of money may be arrays over the plans
         return rounds(money, have, at, ends)
     own, left = at.keep(limited), Left(*(column[limited] for column in have))
@@ -68,7 +75,7 @@ def _limited_rounds(money: Money, have: Left, at: Tangents, ends: _Ends, limited
 
 
 def priced_bound(
-    problem: Problem, have: Left, at: Tangents, ends: _Ends | None = None, rounds: int = PRICED_ROUNDS
+    money: Money, have: Left, at: Tangents, ends: _Ends, rounds: int = PRICED_ROUNDS
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same where the objective has a price and the limits leave more than is worth it.
 
@@ -76,7 +83,7 @@ def priced_bound(
     setting each rate's part of $K$ to its slope for $K$ as it was, it lies above its own tangent, and that is least at
     a corner of the box.
     """
-    money, (low, high) = problem.money, problem.ends if ends is None else ends
+    low, high = ends
     y, fixed = np.clip(at.y, low, high), money.per_usd * have.hbm_usd
     share = np.broadcast_to(at.share, len(y))  # of the logarithm of the price
     falls = np.log(np.maximum(-at.slopes, _TINY)) - np.log(share)[:, None]
@@ -181,15 +188,20 @@ def aggregated(
 
     The bound is concave in the share of the second: a golden section finds it.
     """
-    moved = second.log_value + (second.slopes * (first.y - second.y)).sum(-1)  # the second's value at the first's place
+
+    def mean_of(share: np.ndarray, value: str, slopes: str) -> dict[str, np.ndarray]:
+        """The mean of one kind of tangents; the second's value is taken at the first's place."""
+        (one, steep), (two, falls) = ((getattr(each, value), getattr(each, slopes)) for each in (first, second))
+        moved = two + (falls * (first.y - second.y)).sum(-1)
+        return {value: one + share * (moved - one), slopes: steep + share[:, None] * (falls - steep)}
 
     def mixed(share: np.ndarray) -> Tangents:
-        slopes = first.slopes + share[:, None] * (second.slopes - first.slopes)
-        weight = first.share + share * (second.share - first.share)
-        value = first.log_value + share * (moved - first.log_value)
-        return first._replace(log_value=value, slopes=slopes, share=weight)
+        own = mean_of(share, "log_value", "slopes")
+        if first.log_s is not None and second.log_s is not None:
+            own |= mean_of(share, "log_s", "s_slopes")
+        return first._replace(share=first.share + share * (second.share - first.share), **own)
 
-    low, high = np.zeros(len(moved)), np.ones(len(moved))
+    low, high = np.zeros(len(first.log_value)), np.ones(len(first.log_value))
     for _ in range(MIXED):
         shares = low + 0.381966 * (high - low), low + 0.618034 * (high - low)
         below, above = (bound(mixed(share))[0] for share in shares)

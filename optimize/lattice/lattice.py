@@ -166,6 +166,7 @@ class Lattice:
 
     @functools.cached_property
     def demands(self) -> Demands:
+        """What workload and cluster demand of every plan."""
         return demands(self.workload, self.cluster)
 
     def plan(self, index: int) -> Plan:

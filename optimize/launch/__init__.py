@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from optimize.launch.framework import Known as Known
     from optimize.launch.framework import canonical as canonical
     from optimize.launch.frameworks import FRAMEWORKS as FRAMEWORKS
+    from optimize.launch.frameworks import beside_launch as beside_launch
     from optimize.launch.frameworks import framework_at as framework_at
     from optimize.launch.frameworks import framework_of as framework_of
     from optimize.launch.frameworks import launch as launch

@@ -8,7 +8,7 @@ framework says how it writes it.
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from costmodel.inputs import Cluster, Plan, Workload, is_expert
@@ -16,7 +16,7 @@ from costmodel.specs import SpecError, show
 from optimize.launch.dimensions import Dimensions
 
 Settings = dict[str, Any]
-Alternative = Mapping[str, tuple[Any, ...]]
+Alternative = Mapping[str, Collection[Any]]
 
 FREE = (
     "data", "tensor", "context", "pipeline", "expert", "expert_tensor", "virtual_stages", "microbatch", "domain",

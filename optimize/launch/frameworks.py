@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel.inputs import Cluster, Plan, Workload, layers
+from costmodel.inputs import OWN_SCHEDULES, Cluster, Plan, Workload, layers
 from costmodel.specs import SpecError, nearest
 from optimize.launch import deepspeed, maxtext, megatron, megatron_bridge, torchtitan
 from optimize.launch.dimensions import Dimensions, dimensions_of
@@ -27,6 +27,7 @@ from optimize.launch.framework import (
     line_of,
     machine_of,
 )
+from optimize.launch.orders import order_file, order_rows
 from optimize.launch.shell import UNDECIDED
 
 FRAMEWORKS: dict[str, Framework] = {
@@ -75,6 +76,13 @@ def launch(
         model=dimensions_of(workload),
     )
     return framework.dump(framework.settings(job), notes)
+
+
+def beside_launch(name: str, plan: Plan, workload: Workload) -> dict[str, str]:
+    """Files that a launch file names, by their names: the order of a schedule of one's own."""
+    if name != torchtitan.FRAMEWORK.name or plan.schedule not in OWN_SCHEDULES or plan.pipeline == 1:
+        return {}
+    return {order_file(plan): order_rows(plan, int(workload.batch))}
 
 
 def _slice_size(plan: Plan, cluster: Cluster) -> int:

@@ -3,7 +3,8 @@
 Names: torchtitan/config/configs.py of the release 0.3.0; with `--framework-version main` those of
 torchtitan/config/parallelism.py at 15e2431, training.py at f204eb6 and README.md at 1b4a5ca ("change the configuration
 directly ... instead of using CLI flags"). Read are both, the flags `--parallelism.tensor_parallel_degree 8` of the same
-names, and the TOML files of releases to 0.2; schedules: torch.distributed.pipelining.schedules.get_schedule_class.
+names, and the TOML files of releases to 0.2; schedules: torch.distributed.pipelining.schedules.get_schedule_class, and
+orders of one's own (`orders`).
 
 How fields are read: weights are shared by `data_parallel_shard_degree` x context ranks. FSDP that gathers weights
 again for the backward pass ("always") is ZeRO 3; that keeps them and reduces each microbatch's gradients is ZeRO 2;
@@ -16,19 +17,23 @@ model and not fields: context ranks are taken to gather keys and values before t
 import dataclasses
 import functools
 import math
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
-from costmodel.inputs import SCHEDULES, Plan, Workload
+from costmodel.inputs import OWN_SCHEDULES, SCHEDULES, Plan, Workload
 from costmodel.specs import SpecError
 from optimize.launch import text as _text
 from optimize.launch.dimensions import Dimensions
 from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings, divided, has_experts
+from optimize.launch.orders import SUFFIX, order_file
 
 TITLES = {"gpipe": "GPipe", "one_f_one_b": "1F1B", "interleaved": "Interleaved1F1B", "zb_v": "ZBVZeroBubble"}
 RESHARD = {1: ("never", True), 2: ("never", False), 3: ("always", False)}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 P, T = "parallelism.", "training."
+SCHEDULE, ORDER = P + "pipeline_parallel_schedule", P + "pipeline_parallel_schedule_csv"
 REMATS = {
     "FullActivationRematConfig()": "full", "FullAC.Config()": "full", "None": "none", "SelectiveAC.Config()": "none",
 }  # fmt: skip
@@ -39,7 +44,7 @@ MODELS = {
 """Models of released versions, by `model.name` and `model.flavor`."""
 
 _ANY = {
-    "schedule": tuple(TITLES),
+    "schedule": ChainMap[str, Any](OWN_SCHEDULES, TITLES),  # names: those of one's own too, in a file (`orders`)
     "zero_stage": (0, 1, 2, 3),
     "sequence_parallel": (True, False),
     "context_kind": ("ring",),
@@ -114,9 +119,8 @@ def _shard(plan: Plan) -> int:
 def _stages(job: Job) -> Settings:
     """Layers of one virtual stage, and how many fewer the first and the last one have."""
     plan, less = job.plan, (0, 0)
-    settings: Settings = {
-        P + "pipeline_parallel_schedule": TITLES.get(plan.schedule, "1F1B"),
-    }
+    own = plan.schedule in OWN_SCHEDULES
+    settings: Settings = {ORDER: order_file(plan)} if own else {SCHEDULE: TITLES.get(plan.schedule, "1F1B")}
     if SCHEDULES[plan.schedule].folds:
         each, odd = divmod(job.layers, 2 * plan.pipeline)
         settings |= {} if odd else {P + "pipeline_parallel_layers_per_stage": each}
@@ -216,11 +220,7 @@ def _older_batch(reader: Reader, stages: int) -> tuple[int, int | None]:
 
 
 def _stages_read(reader: Reader, stages: int, known: Known) -> dict[str, Any]:
-    names = {name.lower(): schedule for schedule, name in TITLES.items()}
-    written = reader.raw(P + "pipeline_parallel_schedule")
-    if written is not None and str(written).lower() not in names:
-        raise reader.wrong(P + "pipeline_parallel_schedule", f"one of {', '.join(TITLES.values())}")
-    schedule = names.get(str(written).lower(), "one_f_one_b") if stages > 1 else "one_f_one_b"
+    schedule = _schedule_read(reader) if stages > 1 else "one_f_one_b"
     reader.count(P + "num_pp_microbatches")
     first, last = (reader.few(P + f"pipeline_parallel_{e}_stage_less_layers", least=0) for e in ("first", "last"))
     each = reader.count(P + "pipeline_parallel_layers_per_stage")
@@ -244,6 +244,20 @@ def _stages_read(reader: Reader, stages: int, known: Known) -> dict[str, Any]:
     return {"schedule": schedule, "virtual_stages": 1 if folded else int(virtual), "stage_layers": stage_layers}
 
 
+def _schedule_read(reader: Reader) -> str:
+    """A schedule by its title, or one of one's own by the file of its order, which it must be known beside."""
+    names = {name.lower(): schedule for schedule, name in TITLES.items()}
+    written, order = reader.raw(SCHEDULE), reader.raw(ORDER)
+    if order:
+        own = PurePosixPath(str(order)).stem
+        if own not in OWN_SCHEDULES:
+            raise reader.wrong(ORDER, f"the name of a schedule that --with FILE.py registers, and {SUFFIX}")
+        return own
+    if written is not None and str(written).lower() not in names:
+        raise reader.wrong(SCHEDULE, f"one of {', '.join(TITLES.values())}")
+    return names.get(str(written).lower(), "one_f_one_b")
+
+
 def _spread(total: int, count: int, less: tuple[int, int]) -> list[int]:
     """Layers of each chunk, as torchtitan spreads them: evenly, the first ones one more, the ends less."""
     each, odd = divmod(total, count)
@@ -257,6 +271,9 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
     if plan.pipeline == 1 and plan.schedule != "one_f_one_b":
         yield f"`schedule` is {plan.schedule} with `pipeline` 1; torchtitan accumulates gradients then"
     yield from _shard_rules(plan)
+    own = OWN_SCHEDULES.get(plan.schedule)
+    if own is not None and (own.interleaves or own.folds or own.ways > 1):
+        yield f"`schedule` is {plan.schedule}, which has several chunks on a stage; orders in a file have one here"
     if plan.stage_layers is not None and SCHEDULES[plan.schedule].folds:
         yield f"`stage_layers` is given with `schedule` {plan.schedule}; torchtitan's V has all chunks alike here"
     elif plan.stage_layers is not None:
@@ -284,13 +301,21 @@ def _stage_rules(held: tuple[int, ...], virtual_stages: int) -> Iterator[str]:
 
 
 def elsewhere(plan: Plan) -> Iterator[str]:
-    """What a recipe chooses by an object."""
+    """What a recipe chooses by an object, and the file of an order of one's own."""
+    yield from order_elsewhere(plan)
     if plan.context > 1:
         yield "apply_transforms(config, [ContextParallelTransform(...)]) with an attention that gathers keys and values"
 
 
+def order_elsewhere(plan: Plan) -> Iterator[str]:
+    """The order of a schedule of one's own."""
+    if plan.schedule in OWN_SCHEDULES:
+        yield f"the order of operations, in {order_file(plan)} (`--out` writes it; its path is relative)"
+
+
 def released_elsewhere(plan: Plan) -> Iterator[str]:
-    """What 0.3.0 takes with the model."""
+    """What 0.3.0 takes with the model, and the file of an order of one's own."""
+    yield from order_elsewhere(plan)
     yield "the model, as --module and --config, whose sequence is `training.seq_len`"
     if plan.expert > 1:
         yield "config.training.disable_cuda_graphs = True where the dispatch of tokens synchronises"

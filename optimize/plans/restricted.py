@@ -5,7 +5,7 @@ fields that it allows; what lies beyond the table (`Framework.cannot`) is left o
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from costmodel.inputs import RECOMPUTES, Cluster, Plan, Workload, modules_of
@@ -32,7 +32,7 @@ Search = Callable[[Lattice, PlanValue, int], Best]
 
 
 def narrow(
-    fixed: Mapping[str, Any], alternative: Mapping[str, tuple[Any, ...]], usual: Mapping[str, Any]
+    fixed: Mapping[str, Any], alternative: Mapping[str, Collection[Any]], usual: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """What is fixed, and what the alternative allows; None where the two exclude each other.
 
@@ -41,7 +41,7 @@ def narrow(
     fields = dict(fixed)
     for name in _DEFAULTS:
         given = fixed.get(name)
-        allowed = alternative.get(name, () if name in FREE else (_DEFAULTS[name],))
+        allowed = tuple(alternative.get(name, () if name in FREE else (_DEFAULTS[name],)))
         if name in JUDGED or not allowed:
             continue
         if given is not None:

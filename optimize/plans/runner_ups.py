@@ -19,15 +19,8 @@ _STEPS = 160  # from 1 to it: 0.9 % each
 _EXACT = Exact(np)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Change:
-    """One parameter of the machine, so many times what it is, with all else kept."""
-
-    parameter: Parameter
-    factor: float
-
-    def __str__(self) -> str:
-        return f"{self.factor:.2f} times the {self.parameter.words}"
+Change = tuple[Parameter, float]
+"""One parameter of the machine, so many times what it is, with all else kept."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,13 +62,13 @@ def winning_change(workload: Workload, cluster: Cluster, first: Plan, other: Pla
     logs = np.linspace(-1.0, 1.0, 2 * _STEPS + 1)
     factors, wanted = RANGE**logs, [p for p in parameters(cluster, first) if p.hardware]
     seconds = (_seconds(workload, cluster, plan, wanted, factors) for plan in (other, first))
-    changes = []
+    changes: list[Change] = []
     for parameter, ratio in zip(wanted, np.divide(*seconds), strict=True):
         wins = np.flatnonzero(ratio <= 1)
         if len(wins):
             nearest = wins[np.argmin(np.abs(logs[wins]))]
-            changes.append(Change(parameter=parameter, factor=float(factors[nearest])))
-    return min(changes, key=lambda change: abs(np.log(change.factor)), default=None)
+            changes.append((parameter, float(factors[nearest])))
+    return min(changes, key=lambda change: abs(np.log(change[1])), default=None)
 
 
 def _seconds(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from costmodel import Scalar, as_floats
-from costmodel.formulas import Busy, Economics, economics, hardware_of, rates
+from costmodel.formulas import Busy, Economics, economics, hardware_of, rates, spare_share
 from costmodel.inputs import Cluster, PlanPoint, Workload, model_flop
 from costmodel.specs import SpecError, cluster_names, load_cluster
 from optimize.question.quantities import Quantities
@@ -25,14 +25,18 @@ FAILURES = ("low", "base", "high")
 """Cases of how often parts fail and how long that lasts (prices.toml)."""
 
 
-def failing(cluster: Cluster, case: str) -> Cluster:
-    """The cluster that fails as in one of the cases of its prices; "none": never."""
+def failing(cluster: Cluster, case: str, repair_s: float | None = None) -> Cluster:
+    """The cluster that fails as in one of the cases of its prices; "none": never.
+
+    `repair_s`: until what failed is back, for which spares are bought (default: of the prices, which ship none).
+    """
     if cluster.prices is None:
         return cluster
     names = ("accelerator_failure_s", "job_failure_s", "restart_s", "checkpoint_bytes_per_s", "checkpoint_stall")
     names = (*names, "slow_accelerator_s", "slow_for_s", "slow_by")
     never = dict.fromkeys(("accelerator_failure_s", "job_failure_s", "slow_accelerator_s"), math.inf)
     own = never if case == "none" else {name: getattr(getattr(cluster.prices, case), name) for name in names}
+    own |= {} if repair_s is None else {"server_repair_s": repair_s}
     base = dataclasses.replace(cluster.prices.base, **own)
     return dataclasses.replace(cluster, prices=dataclasses.replace(cluster.prices, base=base))
 
@@ -80,6 +84,7 @@ def quantities(cluster: Cluster, domain: int, train_s: float, rent: bool, load: 
         meter_w=math.nan if money.draw is None else float(money.draw.meter_w),
         capital_usd=math.nan if money.bill is None else float(money.bill.usd),
         accelerators=float(cluster.accelerators) * max(1.0, size / domain),
+        spares=float(cluster.accelerators) * spare_share(as_floats(cluster.prices.base)),
         usual_w=math.nan if usual.draw is None else float(usual.draw.meter_w),
         carbon_g_per_j=float(cluster.prices.base.carbon_g_per_j),
     )

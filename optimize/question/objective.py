@@ -4,7 +4,7 @@ Every objective is a product of powers of three quantities: seconds $T$ to train
 written off over its life, and electricity) and watts $P$ at the meter, by how busy the units are (economics.py: what
 `explain` tells); $g$ grams of CO2 a joule. Each product is log-convex in the hardware at fixed plans, so that one
 tangent in logarithms bounds it. Limits of the power are of servers at what is usual in training: the mean of a step is
-not log-convex, and a site is built for more.
+not log-convex, and a site is built for more. A limit of CO2 is one of $T P g$, with what the step draws.
 
     time $T$    cost $T K$    energy $T P$    CO2 $T P g$    tokens a dollar $D / (T K)$    tokens a joule $D / (T P)$
 """
@@ -74,3 +74,4 @@ class Limits:
     power_w: float | None = None  # at the facility's meter
     accelerators: int | None = None
     deadline_s: float | None = None  # for all jobs together
+    carbon_g: float | None = None  # of CO2, of the electricity to train all jobs

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from costmodel import Scalar, as_floats, total
-from costmodel.formulas import Curves, Hardware, capital_usd, hardware_of, meter_w
+from costmodel.formulas import Curves, Hardware, capital_usd, hardware_of, meter_w, spare_share
 from costmodel.inputs import Cluster
 from optimize.question.objective import Limits, Objective
 from optimize.question.quantities import Job, Quantities
@@ -65,8 +65,18 @@ class Problem:
 
     @property
     def fill(self) -> bool:
-        """Whether more hardware is never worse."""
+        """Whether the objective pays for nothing, so that more hardware is never worse but for a limit of CO2."""
         return not self.objective.priced
+
+    @property
+    def spends_all(self) -> bool:
+        """Whether rates are worth moving up onto the limits of money and power."""
+        return self.fill and self.limits.carbon_g is None
+
+    @property
+    def rationed(self) -> bool:
+        """Whether hardware that the objective does not pay for is held down by a limit of CO2."""
+        return self.fill and not self.spends_all
 
     @property
     def log_scale(self) -> float:
@@ -116,14 +126,26 @@ class Problem:
 
     @functools.cached_property
     def loads(self) -> tuple[float, float, float, float] | None:
-        """What busy units draw (`Prices.loads`), where the objective or a limit of what is spent pays for it."""
-        prices, paid = self.template.prices, self.objective.priced or self.limits.rent
+        """What busy units draw (`Prices.loads`), where the objective or a limit reads it."""
+        prices, limits = self.template.prices, self.limits
+        paid = self.objective.priced or limits.rent or limits.carbon_g is not None
         return as_floats(prices.base).loads if paid and prices is not None else None
 
     @functools.cached_property
     def money(self) -> Money:
         """What rates cost and draw, and what that is worth."""
         return money(self.template, self.curves, self.objective)
+
+    @functools.cached_property
+    def carbon(self) -> Money | None:
+        """The same where CO2 is what is paid with; None where it is not limited."""
+        return None if self.limits.carbon_g is None else money(self.template, self.curves, Objective.carbon)
+
+    @property
+    def log_carbon_g(self) -> float:
+        """Logarithm of the CO2 that is allowed for the seconds that the objective counts: all, or those of a step."""
+        assert self.limits.carbon_g is not None
+        return float(np.log(self.limits.carbon_g)) + self.log_scale
 
     def hardware(self, rates: np.ndarray, hbm_bytes: Scalar, accelerators: Scalar) -> Hardware:
         """The template's hardware with rates along the last axis."""
@@ -140,23 +162,24 @@ class Problem:
     ) -> Quantities:
         """What objectives and limits read, by the curves.
 
-        `hardware.accelerators` are those bought, `idle` of them do not train; `step_s` is by job, and so is `drawn_s`
-        (`costmodel.formulas.timed`; None: they draw what is usual).
+        `hardware.accelerators` are those bought but for spares, `idle` of them do not train; `step_s` is by job, and
+        so is `drawn_s` (`costmodel.formulas.timed`; None: they draw what is usual).
         """
-        training = hardware.accelerators - idle
+        training, prices = hardware.accelerators - idle, self.template.prices
+        spares = 0.0 if prices is None else training * spare_share(prices.base)
+        bought, idle = dataclasses.replace(hardware, accelerators=hardware.accelerators + spares), idle + spares
         steps = [job.weight * self.steps_on(job, training) for job in self.jobs]
         train_s = total(times * seconds for times, seconds in zip(steps, step_s, strict=True))
-        usual_w, bought_usd = meter_w(hardware, self.curves, idle), capital_usd(hardware, self.curves)
+        usual_w, bought_usd = meter_w(bought, self.curves, idle), capital_usd(bought, self.curves)
         watts = usual_w
         if drawn_s is not None:
             load = total(times * seconds for times, seconds in zip(steps, drawn_s, strict=True)) / train_s
-            watts = meter_w(hardware, self.curves, idle, load)
+            watts = meter_w(bought, self.curves, idle, load)
         usd_per_s, carbon_g_per_j = 0.0, 0.0
-        if self.template.prices is not None:
-            prices = self.template.prices.base
-            carbon_g_per_j = prices.carbon_g_per_j
-            written_off = bought_usd / prices.service_life_s
-            usd_per_s = written_off + watts * prices.electricity_usd_per_j
+        if prices is not None:
+            carbon_g_per_j = prices.base.carbon_g_per_j
+            written_off = bought_usd / prices.base.service_life_s
+            usd_per_s = written_off + watts * prices.base.electricity_usd_per_j
         return Quantities(
             train_s=train_s,
             usd_per_s=usd_per_s,
@@ -165,6 +188,7 @@ class Problem:
             accelerators=hardware.accelerators,
             usual_w=usual_w,
             carbon_g_per_j=carbon_g_per_j,
+            spares=spares,
             hardware=hardware,
             step_s=step_s,
         )

@@ -55,11 +55,17 @@ class Quantities:
     usd_per_s: Scalar
     meter_w: Scalar  # the mean of a step, by how busy the units are
     capital_usd: Scalar
-    accelerators: Scalar
+    accelerators: Scalar  # bought, but for spares
     usual_w: Scalar  # with servers at what is usual in training: what a limit is of
     carbon_g_per_j: Scalar = 0.0  # of the grid
+    spares: Scalar = 0.0  # bought beside the accelerators
     hardware: Hardware | None = None
     step_s: tuple[Scalar, ...] = ()
+
+    @property
+    def carbon_g(self) -> Scalar:
+        """Grams of CO2 of the electricity of all jobs."""
+        return self.train_s * self.meter_w * self.carbon_g_per_j
 
     def minimised(self, objective: Objective, steps: float) -> Scalar:
         """The quantity whose logarithm a search minimises."""
@@ -76,5 +82,6 @@ def residuals(limits: Limits, of: Quantities, peak_bytes: float, hbm_bytes: floa
         "power_w": (of.usual_w, limits.power_w),
         "accelerators": (of.accelerators, limits.accelerators),
         "deadline_s": (of.train_s, limits.deadline_s),
+        "carbon_g": (of.carbon_g, limits.carbon_g),
     }
     return {name: math.log(value / limit) for name, (value, limit) in pairs.items() if limit is not None and value > 0}

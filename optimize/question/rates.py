@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodel.formulas import Curves, PowerLaw
+from costmodel.formulas import Curves, PowerLaw, spare_share
 from costmodel.inputs import Cluster
 from optimize.question.objective import Limits, Objective
 
@@ -43,6 +43,10 @@ class Left(NamedTuple):
     usd: np.ndarray
     watt: np.ndarray
     hbm_usd: np.ndarray
+
+    def keep(self, chosen: Any) -> "Left":
+        """Those of the chosen plans."""
+        return Left(*(column[chosen] for column in self))
 
 
 class Tangents(NamedTuple):
@@ -161,25 +165,28 @@ def money(template: Cluster, curves: Curves, objective: Objective) -> Money:
     """The laws of the rates of a template without idle accelerators, whose prices are known."""
     assert template.prices is not None
     c, prices = curves, template.prices.base
-    busy_w = c.facility_factor * c.training_draw * c.server_draw_factor
+    spares = spare_share(prices)  # bought and powered, idle
+    idle, whole = spares * c.idle_draw / c.training_draw, 1.0 + spares
+    busy_w = c.facility_factor * c.training_draw * c.server_draw_factor * (1.0 + idle)
     flop, hbm, up, out = c.flop_usd, c.hbm_rate_usd, c.scale_up_usd, c.scale_out_usd
-    usd = ((c.server_factor, flop), (c.server_factor, hbm), (1.0, up), (1.0, out))
-    watt = ((busy_w, c.flop_w), (busy_w, c.hbm_rate_w), (0.0, up), (c.facility_factor, c.scale_out_w))
+    usd = ((whole * c.server_factor, flop), (whole * c.server_factor, hbm), (whole, up), (whole, out))
+    watt = ((busy_w, c.flop_w), (busy_w, c.hbm_rate_w), (0.0, up), (whole * c.facility_factor, c.scale_out_w))
     memory, second = c.hbm_usd, float(template.accelerator.second_memory_bytes)
     per_usd = 1.0 / prices.service_life_s if objective.usd_power else 0.0
     per_joule = prices.electricity_usd_per_j if objective.usd_power else 1.0
     per_joule = prices.carbon_g_per_j if objective.emits else per_joule
-    servers = np.array([name != "scale_out_bytes_per_s" for name in RATES])
-    main = servers ^ bool(objective.usd_power)  # energy is mostly that of servers, money mostly the purchase
+    of_drawn = np.array([name != "scale_out_bytes_per_s" for name in RATES]) / (1.0 + idle)  # watts of busy servers
+    shares = (1.0 - of_drawn, of_drawn) if objective.usd_power else (of_drawn, 1.0 - of_drawn)
+    main, rest = (float(objective.priced) * per_joule * share for share in shares)  # money is mostly the purchase
     return Money(
         usd=PowerSum(_last([_amount(*law) for law in usd]), _last([law.exponent for _, law in usd])),
         watt=PowerSum(_last([_amount(*law) for law in watt]), _last([law.exponent for _, law in watt])),
-        hbm_usd=_amount(c.server_factor, memory),
+        hbm_usd=_amount(whole * c.server_factor, memory),
         hbm_exponent=memory.exponent,
-        other_usd=c.second_memory_usd(second) if second > 0 else 0.0,
+        other_usd=whole * c.second_memory_usd(second) if second > 0 else 0.0,
         per_usd=per_usd,
-        per_watt=float(objective.priced) * per_joule * main,
-        aside=float(objective.priced) * per_joule * ~main,
+        per_watt=main,
+        aside=rest,
         of_drawn=bool(objective.watt_power),
         least_load=float(prices.idle_load + prices.compute_load),
     )

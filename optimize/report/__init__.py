@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from optimize.report.rows import show_columns as show_columns
     from optimize.report.rows import show_predictions as show_predictions
     from optimize.report.rows import show_row as show_row
+    from optimize.report.screen import columns_for as columns_for
     from optimize.report.screen import kept as kept
 
 door.hang(__name__)

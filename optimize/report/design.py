@@ -16,7 +16,7 @@ def show_design(inputs: DesignInputs, result: DesignResult) -> None:
     """Both answers side by side, and what stands behind them."""
     console = new_console()
     if result.target is not None:
-        _show_target(console, result.target)
+        _show_target(console, result.target, result.objective)
     for job in inputs.jobs if result.target is None else ():
         console.print(f"{job.workload.name}: {units.significant(job.tokens / 1e12)} T tokens", style="bold")
     say(console, _limits(inputs))
@@ -39,20 +39,22 @@ def show_design(inputs: DesignInputs, result: DesignResult) -> None:
         say(console, note)
 
 
-def _show_target(console: Console, target: Mapping[str, Any]) -> None:
+def _show_target(console: Console, target: Mapping[str, Any], objective: Objective) -> None:
     """The pair that was chosen, the tokens, and the prices of sooner and better."""
     size, tokens = units.significant(target["parameters"] / 1e9), units.significant(target["tokens"] / 1e12)
     told = f"loss {target['loss']:g} with probability {target['confidence']:g} ({target['law']})"
     console.print(f"{told}: {target['model']}, {size} B parameters, {tokens} T tokens", style="bold")
-    say(console, f"{target['batch']:,} sequences a step, {target['steps']:,.0f} steps; days are those that suffice")
+    sure = "with that probability it is reached in the days below"
+    say(console, f"{target['batch']:,} sequences a step, {target['steps']:,.0f} steps; {sure}")
     if target["day_sooner_usd"] is not None:
-        say(console, f"one day sooner costs {units.significant(target['day_sooner_usd'] / 1e6)} M USD")
+        what = "purchase" if objective is Objective.time else "purchase written off and electricity"
+        say(console, f"one day sooner costs {units.dollars(target['day_sooner_usd'])} more of {what}")
     if target["hundredth_of_loss_s"] is None:
         say(console, "one hundredth of loss less is not reached by this model")
         return
     days = units.significant(target["hundredth_of_loss_s"] / SECONDS_A_DAY)
     usd = target["hundredth_of_loss_usd"]
-    money = "" if usd is None else f", {units.significant(usd / 1e6)} M USD of purchase and electricity"
+    money = "" if usd is None else f", {units.dollars(usd)} of purchase written off and electricity"
     say(console, f"one hundredth of loss less takes {days} days on this cluster{money}")
 
 
@@ -70,7 +72,8 @@ def _show_frontier(result: DesignResult, console: Console) -> None:
     if len(result.frontier) < 2:
         return
     limit = next(iter(result.frontier[0]))
-    label, scale = {"budget_usd": ("budget, M USD", 1e-6), "power_w": ("power, MW", 1e-6)}.get(limit, (limit, 1.0))
+    known = {"budget_usd": ("budget, M USD", 1e-6), "power_w": ("power, MW", 1e-6)}
+    label, scale = (known | {"carbon_g": ("CO2, t", 1e-6)}).get(limit, (limit, 1.0))
     days = result.objective is Objective.time
     table = new_table(label, "days to train" if days else result.objective.key, "accelerators", "gap %")
     for point in result.frontier:
@@ -96,6 +99,8 @@ def _limits(inputs: DesignInputs) -> str:
         parts.append(f"{limits.accelerators:,} accelerators")
     if limits.deadline_s is not None:
         parts.append(f"{units.significant(limits.deadline_s / SECONDS_A_DAY)} days")
+    if limits.carbon_g is not None:
+        parts.append(f"{units.significant(limits.carbon_g / 1e6)} t of CO2")
     if limits.rent and limits.budget_usd is None:
         parts.append(f"dollars are {rent}")
     return "within " + ", ".join(parts) if parts else "without limits"
@@ -112,6 +117,8 @@ def _table(answers: list[Answer], objective: Objective, rented: bool) -> Table:
         table.add_row(label, *(text(answer) for answer in answers))
 
     row("accelerators bought", lambda a: f"{a.quantities.accelerators:,.0f}")
+    if any(a.quantities.spares > 0 for a in answers):
+        row("spares beside them", lambda a: f"{a.quantities.spares:,.0f}")
     row("16-bit FLOP/s each", lambda a: units.rate(a.hardware["flop_per_s"], ""))
     row("HBM each", lambda a: units.scaled(a.hardware["hbm_bytes"], units.BYTES))
     row("HBM bandwidth", lambda a: units.rate(a.hardware["hbm_bytes_per_s"], "B/s"))
@@ -122,6 +129,7 @@ def _table(answers: list[Answer], objective: Objective, rented: bool) -> Table:
     row("purchase, M USD", lambda a: units.significant(a.quantities.capital_usd / 1e6))
     row("power usual in training", lambda a: units.rate(a.quantities.usual_w, "W"))  # what a limit is of
     row("mean power of these steps", lambda a: units.rate(a.quantities.meter_w, "W"))
+    row("CO2 of the electricity, t", lambda a: units.significant(a.quantities.carbon_g / 1e6))
     for i, first in enumerate(answers[0].jobs):
         of = f", {first.job.workload.name}" if len(answers[0].jobs) > 1 else ""
         row(f"step{of}", lambda a, i=i: units.scaled(a.jobs[i].step_s, units.SECONDS, 4))

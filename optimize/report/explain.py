@@ -47,7 +47,8 @@ def _show_target(console: Console, explanation: Explanation) -> None:
     found = time_to_target(explanation.inputs, explanation.breakdown)
     if found is None:
         return
-    told = f"loss {found['loss']:g} ({found['law']}): {units.significant(found['tokens'] / 1e12)} T tokens"
+    loss = "" if found["loss"] is None else f"loss {found['loss']:g} ({found['law']}): "
+    told = f"{loss}{units.significant(found['tokens'] / 1e12)} T tokens"
     days = units.significant(found["train_s"] / 86_400.0)
     console.print(f"{told}, {found['steps']:,.0f} steps, {days} days", style="bold")
     spent = [f"goodput {units.percent(found['goodput'])}"]
@@ -55,6 +56,9 @@ def _show_target(console: Console, explanation: Explanation) -> None:
         if found[key] is not None:
             spent.append(f"{units.significant(found[key] / scale)} {unit}")
     say(console, ", ".join(spent))
+    if found["deadline_probability"] is not None:
+        by, odds = units.significant(found["deadline_s"] / 86_400.0), found["deadline_probability"]
+        say(console, f"it ends within {by} days with a probability of {units.probability(odds)}")
     console.print()
 
 

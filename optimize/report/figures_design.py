@@ -16,6 +16,7 @@ _LABELS = {
     "budget_usd": ("budget, million USD", 1e-6),
     "power_w": ("power at the meter, MW", 1e-6),
     "accelerators": ("accelerators at most", 1.0),
+    "carbon_g": ("CO2 of the electricity, t", 1e-6),
 }
 _BARS = 12  # parameters of the tornado
 

@@ -42,7 +42,10 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
         console.print()
         console.print("the best plans of other shapes, and what would make each of them win", style="bold")
     for each in result.runner_ups:
-        wins = "no one change of the machine up to 4 times either way" if each.wins_with is None else each.wins_with
+        wins = "no one change of the machine up to 4 times either way"
+        if each.wins_with is not None:
+            parameter, factor = each.wins_with
+            wins = f"{factor:.2f} times the {parameter.words}"
         plan = units.shorten_runs(str(each.plan))
         say(console, f"  {units.percent(each.behind)} behind: {plan}; wins with {wins}")
     _show_elasticities(result, console)
@@ -105,7 +108,8 @@ def _table(result: PlanResult, width: int) -> Table:
     names = ["", f"step {unit}", "MFU %", "GiB", "gap %", "t,c,p,d", *(["experts"] if experts else []), "mb"]
     names += ["schedule", "ZeRO", "recompute", "where time goes"]
     rows = [_row(number, ranked, factor, experts) for number, ranked in enumerate(result.plans, 1)]
-    kept = columns_for(names, rows, width, ("where time goes", "gap %", "mb", "recompute", "GiB"))
+    wide = [max(map(len, column)) + 1 for column in zip(names, *rows, strict=True)]
+    kept = columns_for(wide, width, map(names.index, ("where time goes", "gap %", "mb", "recompute", "GiB")))
     table = new_table(*(names[i] for i in kept))
     table.padding = (0, 1, 0, 0)
     for column, i in zip(table.columns, kept, strict=True):

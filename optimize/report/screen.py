@@ -4,7 +4,7 @@ import contextlib
 import io
 import os
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, Never
 
@@ -77,14 +77,11 @@ def new_table(*headers: str, left: int = 1) -> Table:
     return table
 
 
-def columns_for(
-    names: Sequence[str], rows: Sequence[Sequence[str]], width: int, without: Sequence[str], gap: int = 1
-) -> list[int]:
+def columns_for(wide: Sequence[int], width: int, without: Iterable[int]) -> list[int]:
     """The places of the columns that fit into a width: `without` are left out one after another, as far as needed."""
-    wide = [max(map(len, column)) + gap for column in zip(names, *rows, strict=True)]
-    left = list(range(len(names)))
-    for name in without:
+    left = list(range(len(wide)))
+    for place in without:
         if sum(wide[i] for i in left) <= width:
             break
-        left = [i for i in left if names[i] != name]
+        left.remove(place)
     return left

@@ -16,7 +16,17 @@ import numpy as np
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster, parameters
 from costmodel.measured import FITS, with_margin
-from optimize.clusters import Answer, Cell, DesignResult, Progress, cell_bounds, design, evolve, most_accelerators
+from optimize.clusters import (
+    Answer,
+    Cell,
+    DesignResult,
+    Progress,
+    cell_bounds,
+    design,
+    evolve,
+    most_accelerators,
+    priced_products,
+)
 from optimize.hardware import solve_plans
 from optimize.lattice import thinned
 from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, Problem, design_problem, failing
@@ -69,12 +79,13 @@ def _thinned(problem: Problem) -> Problem:
 def bound(problem: Problem) -> float:
     """Logarithm of the least value by the products alone, over all counts of accelerators.
 
-    Between two counts the products take no less than at the first with the accelerators of the second.
+    What they cost does not depend on the count. Between two counts they take no less than at the first with the
+    accelerators of the second.
     """
     most = max(1, most_accelerators(problem))
     counts = np.unique(np.geomspace(1, most, 64).astype(int)).tolist()
     own = cell_bounds([Cell(problem, count) for count in counts])
-    return float((own - np.log(np.append(counts[1:], most) / counts)).min())
+    return max(float((own - np.log(np.append(counts[1:], most) / counts)).min()), priced_products(problem))
 
 
 def _row(job: Job, log_bound: float, log_value: float) -> dict[str, Any]:
@@ -106,9 +117,11 @@ def _check_deadline(pairs: Sequence[Job], ask: Callable[[Job], Problem]) -> None
         raise CommandError(Status.infeasible, f"{told} {nearest}")
 
 
-def asker(template: Cluster, curves: CurveRange, failures: str, **asked: Any) -> Callable[[Job], Problem]:
+def asker(
+    template: Cluster, curves: CurveRange, failures: str, repair_s: float | None = None, **asked: Any
+) -> Callable[[Job], Problem]:
     """The question of one pair, as `design` asks it."""
-    own = failing(template, failures)
+    own = failing(template, failures, repair_s)
     return lambda job: design_problem(own, curves, jobs=(job,), **asked)
 
 
@@ -165,6 +178,7 @@ def design_for(
     template: Cluster,
     seed: int = 0,
     failures: str = "base",
+    repair_s: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
     **asked: Any,
 ) -> DesignResult:
@@ -175,7 +189,8 @@ def design_for(
     """
     start, own = time.monotonic(), {name: asked[name] for name in ("curves", "objective", "fixed")}
     margin = asked.get("margin", FITS)
-    ask = asker(with_margin(template, margin), failures=failures, limits=limits, **own)
+    fails: dict[str, Any] = {"failures": failures, "repair_s": repair_s}
+    ask = asker(with_margin(template, margin), limits=limits, **fails, **own)
     _check_deadline(pairs, ask)
     job, table, known = pairs[0], [], None
     if not limits.rent:
@@ -183,7 +198,7 @@ def design_for(
     elif len(pairs) > 1:
         progress("shapes and batches")
         job, table = choose(pairs, ask, RENTED_SHARE * seconds, seed)
-    rest = {"seconds": seconds - (time.monotonic() - start), "seed": seed, "failures": failures, "known": known}
+    rest = {"seconds": seconds - (time.monotonic() - start), "seed": seed, "known": known, **fails}
     result = design((job,), limits, template=template, progress=progress, **rest, **asked)
     answer = result.continuous or result.catalogue
     assert answer is not None  # else `design` raised

@@ -2,17 +2,19 @@
 
 1. Evolution gives every pair whose products alone do not dismiss it a first value, the best of them better ones.
 2. Of every pair all rows of degrees on all counts are bounded (`clusters.open_counts`).
-3. Pair by pair, best first, what stays below the best answer of any pair is searched plan by plan, as in a design.
+3. What stays more than 30 % below the best answer of any pair is searched plan by plan, as in a design, pair by pair,
+   then what is 20 % below, and so on.
 
 At a fixed shape and batch the tokens are a constant, so that each pair is a design of its own, and the least of their
 bounds is one over all of them: true whenever the search stops, for every legal count of each.
 """
 
+import functools
 import math
 import time
 from collections.abc import Callable, Sequence
 
-from optimize.clusters import Progress, by_count, cells, narrow, offer_evolved, open_counts, rows_of
+from optimize.clusters import Progress, by_count, cells, levels_of, narrow, offer_evolved, open_counts, rows_of
 from optimize.question import Problem
 from optimize.time_limit import until
 
@@ -40,8 +42,10 @@ def search_pairs(
             _evolve(known, products, seed)
             if _best(known) is not None:  # else the design of the first tells why there is none
                 _below_the_best(known, _in_order(known, products), told, "rows of pairs", _open)
-                own = _in_order(known, [progress.log_bound for progress in known])
-                _below_the_best(known, own, told, "plans of pairs", lambda progress: narrow(progress, end))
+                for level in levels_of(known[0].tolerance):  # of all pairs: the gap falls steadily
+                    own = sorted(range(len(known)), key=lambda i: known[i].log_bound)
+                    work = functools.partial(narrow, end=end, levels=(level,))
+                    _below_the_best(known, own, told, f"to {100 * level:.2g} %, plans of pairs", work)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         for progress in known:
             progress.interrupted = True
@@ -62,7 +66,7 @@ def _evolve(known: list[Progress], products: Sequence[float], seed: int) -> None
 def _first_answers(known: list[Progress], products: Sequence[float], tried: list[int], seed: int) -> None:
     for i in tried:
         if products[i] < _least(known):
-            offer_evolved(known[i], cells(known[i].problem), seed)
+            offer_evolved(known[i], cells(known[i].problem), seed, briefly=_best(known) is not None)
 
 
 def _below_the_best(

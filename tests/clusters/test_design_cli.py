@@ -69,6 +69,37 @@ def test_keys_and_files(capsys, tmp_path, model):
     assert json.loads((out / "result.json").read_text())["value"] == told["value"]
 
 
+def test_a_limit_of_co2_and_spares(capsys, model):
+    """About half of what the fastest emits: met, dearer in days, with its price; below the least, the least is told."""
+    words = ("--model", model, "--tokens", "1e10", "--budget-usd", "4e5", "--accelerators", "8", "--cluster", "h100")
+    words = (*words, *FEW, "--seconds", "600", "--json")
+    status, text, _ = ask(capsys, *words, "--repair-days", "3")
+    free = json.loads(text)
+    assert status == 0
+    assert free["cluster"]["spares"] == pytest.approx(free["cluster"]["accelerators"] * 12 * 3 * 24 / 60000)
+    assert free["cluster"]["capital_usd"] <= 4e5 * (1 + 1e-9)
+    half_t = 0.53e-6 * free["cluster"]["carbon_g"]
+    status, text, _ = ask(capsys, *words, "--repair-days", "3", "--carbon-t", str(half_t), "--sweep", "carbon_g")
+    told = json.loads(text)
+    assert status == 0
+    assert told["inputs"]["carbon_t"] == pytest.approx(half_t)
+    assert told["inputs"]["repair_days"] == 3
+    assert told["value"] > free["value"]
+    for answer in (told, *([told["catalogue"]] if told["catalogue"] else [])):
+        assert answer["cluster"]["carbon_g"] <= 1e6 * half_t * (1 + 1e-9)
+        assert answer["gap"] < 1e-3
+    price = told["shadow_prices"]["carbon_g"]
+    assert price["value_per_limit"] > 0
+    assert "CO2 allowed buys" in price["words"]
+    values = [point["value"] for point in told["frontier"] if point["value"] is not None]
+    assert values == sorted(values, reverse=True)
+    status, _, err = ask(capsys, *words, "--carbon-t", str(0.01 * half_t))
+    assert status == 3
+    assert err.count("\n") == 1
+    least_t = float(err.split("--carbon-t ")[1].split()[0])
+    assert 0.5 * half_t < least_t <= half_t * 1.01
+
+
 def test_several_jobs_and_the_screen(capsys, tmp_path, model):
     jobs = tmp_path / "jobs.toml"
     one = f'[[jobs]]\nmodel = "{model}"\ntokens = 1e9\n'
@@ -125,6 +156,18 @@ def test_rent_from_end_to_end(capsys, model):
         (("--budget-usd", "1e6", "--tokens", "1e9", "--cluster", "h1"), 2, "`cluster` is 'h1'"),
         (("--budget-usd", "1e6", "--tokens", "1e9", "--jobs", "jobs.toml"), 2, "is given beside `jobs`"),
         (("--budget-usd", "100", "--tokens", "1e9"), 3, "--budget-usd"),
+        (
+            ("--budget-usd", "1e6", "--tokens", "1e9", "--carbon-t", "-3"),
+            2,
+            "`carbon_t` is -3.0; expected a number > 0",
+        ),
+        (("--budget-usd", "1e6", "--tokens", "1e9", "--carbon-t", "little"), 2, "`--carbon-t` is 'little'; expected a"),
+        (("--budget-usd", "1e6", "--tokens", "1e9", "--sweep", "carbon_g"), 2, "without `carbon_t`; expected both"),
+        (
+            ("--budget-usd", "1e6", "--tokens", "1e9", "--repair-days", "0"),
+            2,
+            "`repair_days` is 0.0; expected a number",
+        ),
     ],
 )
 def test_refusals(capsys, model, words, status, told):

@@ -24,7 +24,7 @@ from optimize.question.clusters import sized
 from optimize.question.objective import Limits, Objective
 from optimize.question.problem import Problem
 from optimize.question.quantities import Job
-from optimize.question.rates import RATES
+from optimize.question.rates import RATES, money
 from tests.support import often
 from tests.support.builders import cluster, small_decoder, small_moe
 from tests.support.small_workloads import small_dlrm, small_encoder_decoder, small_swin
@@ -96,35 +96,60 @@ def best_on(problem: Problem, count: int, generator: np.random.Generator) -> flo
         return math.inf
     best, chosen = math.inf, generator.choice(len(whole), min(len(whole), 200), replace=False)
     for places in (6, 150):
-        values = _values(problem, whole, np.repeat(chosen, places), generator).reshape(len(chosen), places).min(1)
+        values, grams = _values(problem, whole, np.repeat(chosen, places), generator)
+        most = math.inf if problem.limits.carbon_g is None else problem.limits.carbon_g
+        values = np.where(grams <= most, values, np.inf).reshape(len(chosen), places).min(1)
         best = min(best, float(values.min(initial=math.inf)))
         chosen = chosen[np.argsort(values)[:8]]
     return best
 
 
-def _values(problem: Problem, whole: Lattice, plans: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Logarithms of the minimised value of each plan on random hardware within the limits; infinite beyond them."""
+def limited(problem: Problem, generator: np.random.Generator) -> Problem:
+    """The same within the CO2 of a good answer, or somewhat less or more."""
+    whole = lattice(problem.job.workload, sized(problem.machine, 16), {**problem.fixed, "domain": 8}, False)
+    values, grams = _values(problem, whole, generator.choice(len(whole), 3000), generator)
+    carbon_g = float(grams[values.argmin()] * generator.uniform(0.8, 1.1))
+    return dataclasses.replace(problem, limits=dataclasses.replace(problem.limits, carbon_g=carbon_g))
+
+
+def _values(
+    problem: Problem, whole: Lattice, plans: np.ndarray, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithms of the minimised value of each plan on random hardware within the limits, infinite beyond them, and
+    grams of CO2 of all steps."""
     points, (low, high), accelerators = whole.points(plans, np.float64), problem.ends, whole.cluster.accelerators
     workload, y = as_floats(problem.job.workload), generator.uniform(low, high, (len(plans), len(RATES)))
     y = np.where(generator.random(y.shape) < 0.15, low, y)
     peak = np.broadcast_to(cost(workload, problem.machine, points, NUMPY).peak_bytes, len(plans))
     have = problem.money.left(problem.limits, np.full(len(plans), float(accelerators)), peak)
-    y = project(problem, have, y, fill=problem.fill)
+    y = project(problem, have, y, fill=problem.spends_all)
     rates = dict(zip(RATES, np.exp(y).T, strict=True))
     machine = with_hardware(problem.machine, dataclasses.replace(hardware_of(problem.machine), **rates))
     steps = 1.0 if problem.objective is Objective.step else problem.steps_on(problem.job, float(accelerators))
     second, drawn = problem.money.seconds(y, have)
-    loads = problem.loads or (1.0, 0.0, 0.0, 0.0)
+    loads = as_floats(problem.template.prices.base).loads
+    emitted = money(problem.template, problem.curves, Objective.carbon).seconds(y, have)
     step_s, drawn_s = timed(counts(workload, points, NUMPY), points, machine, loads, NUMPY)
     value = np.log(steps * (second * step_s + drawn * drawn_s))
     allowed = (problem.money.usd(y) <= have.usd) & (problem.money.watt(y) <= have.watt)
     value = value + (0.0 if problem.fill else math.log(accelerators))
-    return np.where(allowed & (peak <= problem.most_hbm_bytes), value, np.inf)
+    grams = accelerators * problem.steps_on(problem.job, float(accelerators))
+    grams = grams * (emitted[0] * step_s + emitted[1] * drawn_s)
+    return np.where(allowed & (peak <= problem.most_hbm_bytes), value, np.inf), grams
 
 
 @pytest.mark.parametrize("seed", range(often(3, 500)))
 def test_nothing_on_any_count_is_below_the_bound(seed, monkeypatch):
-    problem, generator = drawn(seed), np.random.default_rng(seed)
+    _check(drawn(seed), np.random.default_rng(seed), monkeypatch)
+
+
+@pytest.mark.parametrize("seed", range(often(2, 70)))
+def test_nor_within_a_limit_of_co2(seed, monkeypatch):
+    generator = np.random.default_rng(seed)
+    _check(limited(drawn(seed), generator), generator, monkeypatch)
+
+
+def _check(problem, generator, monkeypatch):
     monkeypatch.setattr(one_job, "descend", lambda problem, seed: descend(problem, seed, each=2, steps=4))
     monkeypatch.setattr(evolution, "LIVES", 1)
     monkeypatch.setattr(evolution, "GENERATIONS", 4)

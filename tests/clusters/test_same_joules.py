@@ -1,15 +1,17 @@
 """One physics of energy: what plans are compared by, what designs minimise and what `explain` tells are the same."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 
-from costmodel import evaluate
+from costmodel import Exact, evaluate
 from costmodel.formulas.curves import hardware_of
 from costmodel.inputs.embedding import embed
 from costmodel.specs.curves import priced
 from costmodel.specs.loading import load_cluster, load_curves
+from optimize.clusters.real_parts import PartsProgress, search_parts, within_limits
 from optimize.hardware.model import HardwareModel
 from optimize.hardware.solving import stack
 from optimize.lattice.enumeration import lattice
@@ -18,14 +20,17 @@ from optimize.plans import exhaustive
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds
 from optimize.question.asked import design_problem
-from optimize.question.clusters import sized
-from optimize.question.objective import Objective
+from optimize.question.clusters import failing, second_of, sized
+from optimize.question.objective import Limits, Objective
 from optimize.question.quantities import Job
+from optimize.question.rates import RATES
 from tests.support.builders import small_decoder
 
 MODEL = small_decoder(layers=4, batch=24)
 H100, TOKENS = load_cluster("h100", accelerators=16), 1e9
 KEYS = ("energy_j", "cost_usd", "carbon_g")
+FEW = {"schedule": "one_f_one_b", "context": 1, "zero_stage": 1, "microbatch": {1, 2}, "recompute": {"none", "full"}}
+FEW |= {"recompute_share": 1.0, "tensor": {1, 2}, "data_shard": None}
 
 
 def told(cluster, plan):
@@ -73,9 +78,35 @@ def test_the_best_plan_by_energy_is_that_of_all():
         np.testing.assert_allclose(exhaustive.search(searched, value, 1).top[0].value, expected, rtol=1e-12)
 
 
+def test_real_parts_within_a_limit_of_co2_are_those_of_brute_force():
+    """Every plan on every part that the search lists, each with what `explain` says it emits."""
+    job, limits, fixed = Job(workload=MODEL, tokens=TOKENS), Limits(accelerators=2), {**FEW, "precision": "bf16"}
+    every = []
+    listing = PartsProgress(jobs=(job,), limits=limits, objective=Objective.time, fixed=fixed)
+    for part in within_limits(listing):
+        whole = lattice(MODEL, part.cluster, {**fixed, "domain": part.domain}, every_shard=False)
+        steps = job.steps_on(part.cluster.accelerators, part.cluster.prices)
+        for i in range(len(whole)):
+            found = evaluate(MODEL, part.cluster, whole.plan(i), checked=False)
+            assert found.economics is not None
+            grams = found.economics.base.carbon_g
+            if grams is not None:  # all fit
+                every.append((float(found.step_s) * steps, float(grams) * job.steps))
+    fastest = min(every)
+    for share in (1.0, 0.9, 0.7):
+        most = fastest[1] * share
+        expected = min((seconds for seconds, grams in every if grams <= most * (1 + 1e-12)), default=math.inf)
+        asked = dataclasses.replace(limits, carbon_g=most * (1 + 1e-9))
+        found = search_parts((job,), asked, Objective.time, 60.0, fixed)
+        assert math.exp(found.log_value) == pytest.approx(expected, rel=1e-9)
+        assert found.log_bound == found.log_value
+
+
+@pytest.mark.parametrize("repair_s", [None, 3e5], ids=["shipped", "spares"])
 @pytest.mark.parametrize("objective", [Objective.energy, Objective.cost, Objective.carbon])
-def test_designs_minimise_what_explain_tells(objective):
-    template, curves = load_cluster("h100"), load_curves()
+def test_designs_minimise_what_explain_tells(objective, repair_s):
+    """Values by the convex problem, by `explain`, and by the sums of power laws that bounds are made of."""
+    template, curves = failing(load_cluster("h100"), "base", repair_s), load_curves()
     job = Job(workload=MODEL, tokens=TOKENS)
     asked = design_problem(template, curves, jobs=(job,), objective=objective)
     whole = lattice(MODEL, sized(asked.machine, 16), {"domain": 8, "context": 1})
@@ -90,3 +121,16 @@ def test_designs_minimise_what_explain_tells(objective):
     values = np.exp(model.evaluate(logs)[0][0])
     for value, plan in zip(values, plans, strict=True):
         np.testing.assert_allclose(value, told(bought, plan)[objective.key], rtol=1e-9)
+    y = np.log([getattr(hardware, name) for name in RATES])
+    have = asked.money.left(Limits(budget_usd=1e9), np.array([16.0]), np.array([8e10]))
+    second, drawn = asked.money.seconds(y[None], have)
+    steps = 16 * asked.steps_on(job, 16.0)
+    times = model.times(model.hardware(dict(zip(model.names, np.exp(logs), strict=True))), Exact(np))
+    assert times[1] is not None
+    np.testing.assert_allclose(steps * (second * times[0][0] + drawn * times[1][0]), values, rtol=1e-9)
+    usual = asked.quantities(hardware, (1.0,))
+    np.testing.assert_allclose(16 * asked.money.watt(y), usual.usual_w, rtol=1e-9)
+    np.testing.assert_allclose(1e9 - 16 * (have.usd[0] - asked.money.usd(y)), usual.capital_usd, rtol=1e-9)
+    own = second_of(bought, 8, 1.0)
+    assert own.bill is not None
+    np.testing.assert_allclose(own.bill.usd, usual.capital_usd, rtol=1e-9)

@@ -22,13 +22,14 @@ from costmodel.formulas.curves import hardware_of
 from costmodel.inputs import options
 from costmodel.inputs.cluster import Cluster
 from costmodel.inputs.embedding import embed
-from costmodel.inputs.plan import Plan, with_offload
+from costmodel.inputs.plan import Plan
 from costmodel.inputs.schedules import schedule_rows
 from costmodel.inputs.workload import Workload
 from costmodel.pytree import map_leaves
 from costmodel.specs.loading import load_cluster, load_curves
 from costmodel.specs.workloads import load_workload
 from tests.support.builders import small_moe
+from tests.support.trees import with_offload
 
 NUMPY = Exact(np)
 

@@ -18,7 +18,7 @@ from experiments import runner as _runner
 from experiments.budget_125m import answers, prices, space
 from experiments.budget_125m import experiment as budget_125m
 from experiments.budget_125m.prices import COMBINATIONS, GIB, HBM_CURVE, SECOND_CURVE, listed_usd, unit_usd
-from experiments.budget_125m.space import ALL_OR_NOTHING, FIXED, Choice
+from experiments.budget_125m.space import ALL_OR_NOTHING, FIXED
 from optimize.lattice.enumeration import lattice
 
 
@@ -41,7 +41,7 @@ def test_prices_between_sizes_are_convex_and_nowhere_above_the_listed(curve, poi
     np.testing.assert_allclose(at[[0, -1]], usd[[0, -1]], rtol=1e-12)
     assert (at <= usd * (1 + 1e-12)).all()
     logs = np.linspace(np.log(gib[0] / 4), np.log(gib[-1]), 300)
-    if not curve.proportional:
+    if curve is HBM_CURVE:  # below its first size it is flat
         logs = logs[logs >= np.log(gib[0])]
     heights = np.log(curve(np.exp(logs) * GIB))
     assert (np.diff(heights, 2) >= -1e-9).all()
@@ -78,19 +78,20 @@ def test_the_search_finds_what_brute_force_finds():
     workload, plans = small()
     whole = space.batch_of(plans, np.arange(len(plans)))
     everything = space.evaluate(space.in_float32(workload, template()), [whole], space.QUARTERS)
-    for choice in (Choice(1.5e6), Choice(1.42e6), Choice(1.6e6, (20, 256)), Choice(2e6, (80, 0))):
+    for choice in ((1.5e6, None), (1.42e6, None), (1.6e6, (20, 256)), (2e6, (80, 0))):
+        budget_usd, sizes = choice
         found, _ = space.search(workload, template(), [64], [choice], lambda _: None)
         best = answers.best(workload, template(), found, choice)
-        bought = choice.usd(everything) <= choice.budget_usd
+        bought = space.whole_usd(everything, sizes) <= budget_usd
         if not bought.any():
             assert best is None
             continue
         assert best is not None
         assert best["step_s"] <= everything.step_s[bought].min() * (1 + 1e-4)
-        assert best["usd"] <= choice.budget_usd
-        if choice.sizes:
-            assert best["hbm_gib"] <= choice.sizes[0]
-            assert best["second_gib"] <= choice.sizes[1]
+        assert best["usd"] <= budget_usd
+        if sizes:
+            assert best["hbm_gib"] <= sizes[0]
+            assert best["second_gib"] <= sizes[1]
 
 
 def test_cluster_sizes_are_products_of_degrees():
@@ -141,7 +142,7 @@ def test_enough_bandwidth_is_where_the_step_begins_to_wait():
 
 def test_a_quick_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = _runner.run("budget_125m", budget_125m.Config(quick=True))
+    result = _runner.run("budget_125m", quick=True)
     model = result["results"]["models"]["gpt3-175b"]
     design, rows = model["design"], model["combinations"]
     assert len(rows) == 16

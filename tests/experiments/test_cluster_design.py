@@ -56,4 +56,4 @@ def test_more_memory_needs_fewer_accelerators():
 @pytest.mark.parametrize("wrong", [{"expanded": (64,)}, {"expanded": (3,)}, {"proved": 0}, {"bandwidths_gb_per_s": ()}])
 def test_wrong_settings_are_refused_in_one_line(wrong, tmp_path):
     with pytest.raises(SpecError, match="cluster_design: .*expected"):
-        experiment.run(experiment.Config(**wrong), tmp_path, lambda _: None)
+        experiment.run(tmp_path, lambda _: None, **wrong)

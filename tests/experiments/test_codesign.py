@@ -37,8 +37,8 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("codesign")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        config = codesign.Config(models=("llama3-8b",), seconds=90.0, draws=12, **SMALL)
-        return _runner.run("codesign", config)["results"], folder / "results" / "codesign"
+        config = {"models": ("llama3-8b",), "seconds": 90.0, "draws": 12, **SMALL}
+        return _runner.run("codesign", **config)["results"], folder / "results" / "codesign"
 
 
 def test_both_answers_keep_the_limits_and_carry_a_certificate(results):
@@ -97,8 +97,8 @@ def test_files_and_tables(results):
 
 
 def test_nothing_feasible_is_told_and_not_raised(tmp_path):
-    config = codesign.Config(models=("llama3-8b",), quick=True, **{**SMALL, "budget_usd": 100.0})
-    found = codesign.run(config, tmp_path, lambda _: None)
+    asked = {"models": ("llama3-8b",), "quick": True, **SMALL, "budget_usd": 100.0}
+    found = codesign.run(tmp_path, lambda _: None, **asked)
     assert found["models"]["llama3-8b"]["continuous"] is None
     assert "--budget-usd" in " ".join(shown(table) for table in codesign.tables(found))
 
@@ -140,5 +140,5 @@ def test_a_wrong_value_is_one_line_and_status_2(capsys):
 
 def test_a_wrong_value_is_refused_before_any_search(tmp_path):
     with pytest.raises(SpecError, match="`power_mw` is -1"):
-        codesign.run(codesign.Config(models=("llama3-8b",), power_mw=-1.0), tmp_path, lambda _: None)
+        codesign.run(tmp_path, lambda _: None, models=("llama3-8b",), power_mw=-1.0)
     assert not list(tmp_path.iterdir())

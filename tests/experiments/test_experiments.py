@@ -53,20 +53,20 @@ def test_an_unknown_name_is_answered_with_the_nearest(capsys):
 
 def test_results_are_replaced_only_when_an_experiment_has_finished(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(speed, "run", lambda config, folder, say: {"answer": config.seed})
-    _runner.run("speed", speed.Config(seed=1))
+    monkeypatch.setattr(speed, "run", lambda folder, say, *, seed: {"answer": seed})
+    _runner.run("speed", seed=1)
 
-    def fail(config, folder, say):
+    def fail(folder, say, *, seed):
         (folder / "half.csv").write_text("1")
         raise OSError("disk full")
 
     monkeypatch.setattr(speed, "run", fail)
     with pytest.raises(OSError, match="disk full"):
-        _runner.run("speed", speed.Config(seed=2))
+        _runner.run("speed", seed=2)
     assert json.loads(Path("results/speed/result.json").read_text())["results"] == {"answer": 1}
     assert [path.name for path in Path("results").iterdir()] == ["speed"]
-    monkeypatch.setattr(speed, "run", lambda config, folder, say: {"answer": config.seed})
-    _runner.run("speed", speed.Config(seed=3))
+    monkeypatch.setattr(speed, "run", lambda folder, say, *, seed: {"answer": seed})
+    _runner.run("speed", seed=3)
     assert json.loads(Path("results/speed/result.json").read_text())["results"] == {"answer": 3}
     assert [path.name for path in Path("results").iterdir()] == ["speed"]
 
@@ -180,9 +180,9 @@ def test_the_best_of_each_part_is_summed():
 
 
 def test_a_bar_is_passed_failed_or_not_measured():
-    assert bars.Bar("fast", 5.0, 4.0, True, "x").passed is True
-    assert bars.Bar("slow", 5.0, 4.0, False, "x").passed is False
-    assert bars.Bar("missing", None, 4.0, False, "x").passed is None
+    assert bars.bar("fast", 5.0, 4.0, True, "x")["passed"] is True
+    assert bars.bar("slow", 5.0, 4.0, False, "x")["passed"] is False
+    assert bars.bar("missing", None, 4.0, False, "x")["passed"] is None
 
 
 def test_a_failed_measuring_process_is_reported():

@@ -9,8 +9,7 @@ from experiments.independent_subnets.checks import rows
 
 def test_a_quick_run(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "RESULTS", tmp_path / "results")
-    config = experiment.Config(quick=True, model="llama3-8b", workers=(4, 8, 32))
-    results = runner.run("independent_subnets", config)["results"]
+    results = runner.run("independent_subnets", quick=True, model="llama3-8b", workers=(4, 8, 32))["results"]
     assert experiment.failure(results) is None
     assert set(results["diagrams"]) == {"8", "32"}
     for diagram in results["diagrams"].values():

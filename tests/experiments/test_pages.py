@@ -110,7 +110,7 @@ def test_quick_forms_are_of_experiments_that_there_are():
     for name, fields in everything.QUICK.items():
         for field in (field for field in fields if field.startswith("--")):
             asked = field.removeprefix("--").removeprefix("no-").replace("-", "_")
-            assert asked in runner.find(name).Config.__dataclass_fields__
+            assert asked in runner.settings(runner.find(name))
 
 
 ANSWERED = (

@@ -20,15 +20,14 @@ QUICK = {
 def ran(request, tmp_path_factory):
     """The module, its quick settings, its results without figures, and the folder that it wrote."""
     module, folder = runner.find(request.param), tmp_path_factory.mktemp(request.param)
-    config = module.Config(**QUICK[request.param])
-    return module, config, _without_figures(module, config, folder), folder
+    return module, QUICK[request.param], _without_figures(module, QUICK[request.param], folder), folder
 
 
-def _without_figures(module, config, folder):
+def _without_figures(module, asked, folder):
     with pytest.MonkeyPatch.context() as patch:
         figures = importlib.import_module(module.__name__.replace(".experiment", ".figures"))
         patch.setattr(figures, "draw", lambda *_: None)
-        return module.run(config, folder, lambda _: None)
+        return module.run(folder, lambda _: None, **asked)
 
 
 def test_nothing_lies_outside_its_tolerance(ran):
@@ -50,8 +49,8 @@ def test_answers_in_three_sentences_and_tables(ran):
 
 
 def test_a_second_run_gives_the_same_numbers(ran, tmp_path):
-    module, config, results, folder = ran
-    again = _without_figures(module, config, tmp_path)
+    module, asked, results, folder = ran
+    again = _without_figures(module, asked, tmp_path)
     assert json.dumps(again, allow_nan=False) == json.dumps(results, allow_nan=False)
     for path in folder.glob("*.csv"):
         assert (tmp_path / path.name).read_bytes() == path.read_bytes()
@@ -62,7 +61,7 @@ def test_whole_run_with_figures(name, tmp_path, monkeypatch):
     """Takes its time: by night."""
     monkeypatch.chdir(tmp_path)
     module = runner.find(name)
-    result = runner.run(name, module.Config(**QUICK[name]))
+    result = runner.run(name, **QUICK[name])
     assert module.failure(result["results"]) is None
     drawn = {path.suffix for path in (tmp_path / "results" / name).iterdir()}
     assert {".png", ".svg", ".json"} <= drawn

@@ -124,9 +124,9 @@ def _clusters() -> dict:
 def test_three_rows_teach_a_machine_that_is_uniformly_slower():
     clusters = _clusters()
     known = [layout for layout in layouts() if layout.model.name in ("50M", "98M")]
-    measured = {layout.name: 1.2 * prediction.predicted(layout, clusters[layout.devices]).step_s for layout in known}
+    measured = {layout.name: 1.2 * prediction.predicted(layout, clusters[layout.devices])[0] for layout in known}
     moved = prediction.after(known[:3], measured, clusters)
-    errors = [np.log(prediction.predicted(x, moved[x.devices]).step_s / measured[x.name]) for x in known[3:]]
+    errors = [np.log(prediction.predicted(x, moved[x.devices])[0] / measured[x.name]) for x in known[3:]]
     assert np.median(np.abs(errors)) < 0.5 * np.log(1.2)
     assert COMMON > 0
 
@@ -134,7 +134,7 @@ def test_three_rows_teach_a_machine_that_is_uniformly_slower():
 def test_predictions_are_those_of_evaluate():
     layout, cluster = layouts()[0], _clusters()[1]
     found = evaluate(layout.model.workload, cluster, layout.plan)
-    assert prediction.predicted(layout, cluster).step_s == float(found.step_s)
+    assert prediction.predicted(layout, cluster) == (found.step_s, found.memory.peak_bytes)
 
 
 def test_kendall_tau():
@@ -144,19 +144,19 @@ def test_kendall_tau():
 
 
 def test_draws_differ_and_come_back_with_their_seed():
-    first = prediction.draws(layouts(), 3, 6, seed=1)
+    first = prediction.subsets(layouts(), 3, 6, seed=1)
     assert len(set(first)) == 6
-    assert first == prediction.draws(layouts(), 3, 6, seed=1)
+    assert first == prediction.subsets(layouts(), 3, 6, seed=1)
 
 
 @pytest.mark.slow
 def test_a_quick_run_writes_what_the_readme_needs(tmp_path, monkeypatch):
     from experiments import runner
-    from experiments.real_steps.experiment import Config, tables
+    from experiments.real_steps.experiment import tables
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    result = runner.run("real_steps", Config(quick=True))
+    result = runner.run("real_steps", quick=True)
     names = {path.name for path in (tmp_path / "results" / "real_steps").iterdir()}
     assert names >= {"result.json", "rows.csv", "steps.png", "steps.svg", "node_1.toml", "node_2.toml"}
     assert len(result["results"]["rows"]) == 4

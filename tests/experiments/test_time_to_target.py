@@ -32,6 +32,6 @@ def test_one_after_the_other():
 
 
 def test_together_is_sooner(tmp_path):
-    row = experiment.run(experiment.Config(quick=True, seconds=60.0), tmp_path, lambda _: None)["rows"][0]
+    row = experiment.run(tmp_path, lambda _: None, quick=True, seconds=60.0)["rows"][0]
     assert row["together"]["any_rates"]["days"] < row["in_turn"]["days"]
     assert row["together"]["pairs"] > 10

@@ -65,8 +65,11 @@ LISTED = Prices(
     slow_accelerator_s=1e8,
     slow_for_s=1e3,
     slow_by=0.3,
+    server_repair_s=0.0,
+    spares_per_repair=12.0,
 )
-UNLISTED = dataclasses.replace(LISTED, tiers=None)
+SPARED = dataclasses.replace(LISTED, server_repair_s=3e5)
+UNLISTED = dataclasses.replace(SPARED, tiers=None)
 ASKED = {"accelerators": 64.0, "domain": 6.0, "step_s": 12.0, "tokens": 4e6}
 STATE = 1e11  # bytes
 BUSY = {"compute": 0.7, "hbm": 0.2, "links": 0.4}  # shares of the step
@@ -138,7 +141,7 @@ _UNITS = {  # longest first; grams are pure numbers here
     "j": (0, 1, 1, 0),
     "s": (0, 0, 1, 0),
 }
-KINDS = pytest.mark.parametrize("prices", [LISTED, UNLISTED], ids=["listed", "unlisted"])
+KINDS = pytest.mark.parametrize("prices", [SPARED, UNLISTED], ids=["listed", "unlisted"])
 
 
 @KINDS
@@ -219,6 +222,24 @@ def test_bill_and_power_add_up_by_hand():
     np.testing.assert_allclose(found.rental_usd, paid * 2.35 * 12 / 3600, rtol=1e-12)
     np.testing.assert_allclose(found.capital_usd, found.bill.usd * 12 / (4 * 365.25 * 86400), rtol=1e-12)
     np.testing.assert_allclose(found.usd_per_token, (found.capital_usd + found.energy_usd) / 4e6, rtol=1e-12)
+
+
+def test_spares_are_bought_and_powered_idle_by_hand():
+    """12 for each failure of 64 accelerators that is under repair: a failure in 60,000 hours, 300,000 s each."""
+    without, found = (economics(hardware(), prices, **ASKED) for prices in (LISTED, SPARED))
+    spares = 12 * 64 * 3e5 / (3600 * 6e4)
+    paid = 64 + 64 / 6 * 2
+    assert found.bill is not None
+    assert without.bill is not None
+    assert found.draw is not None
+    assert without.draw is not None
+    np.testing.assert_allclose(found.bill.usd / without.bill.usd, (paid + spares) / paid, rtol=1e-12)
+    np.testing.assert_allclose(found.rental_usd / without.rental_usd, (paid + spares) / paid, rtol=1e-12)
+    assert found.draw.servers_w == without.draw.servers_w
+    np.testing.assert_allclose(found.draw.idle_w - without.draw.idle_w, spares * 0.16 * 700 * 1.82, rtol=1e-12)
+    networks = (sum(draw.network_w) for draw in (found.draw, without.draw))
+    np.testing.assert_allclose(next(networks) / next(networks), (paid + spares) / paid, rtol=1e-12)
+    assert found.elapsed == without.elapsed  # a restart finds one ready in either case
 
 
 def test_power_goes_by_busy_units_by_hand():

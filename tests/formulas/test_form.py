@@ -33,9 +33,9 @@ INSIDE = {
     "held.kept_bytes", "held.share",
     "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
     "memory.dropped_bytes", "memory.gathered_bytes", "memory.limit_bytes", "memory.reserved_bytes",
-    "memory.allocated_bytes", "breakdown.roofs",
+    "memory.allocated_bytes", "roofs.roofs", "roofs.redone",
     "cost.parts", "cost.step", "cost.work", "cost.finished", "cost.step_time", "cost.around",
-    "timing.stages", "timing.hops", "counts.payload_copies", "counts.saved_bytes",
+    "timing.stages", "timing.hops", "timing.redone_s", "counts.payload_copies", "counts.saved_bytes",
     "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
     "modules.by_module", "timing.modules_s", "roofline.module_times",  # test_modules.py
     "offload.layer_gradients_bytes", "optimizer.accelerator_update_s", "optimizer.streamed_update_s",
@@ -44,7 +44,7 @@ INSIDE = {
     "curves.hardware_of", "curves.with_hardware",
     "economics.economics", "economics.economics_range", "economics.idle_per_domain",  # test_economics.py
     "goodput.failures_per_s", "goodput.checkpoint_s", "goodput.interval_s", "goodput.lost_share", "goodput.elapsed",
-    "goodput.slow_share",
+    "goodput.slow_share", "goodput.spare_share",
     "economics.bill", "economics.network_bill", "economics.draw", "economics.drawn_s",
     "busy.busy", "busy.operators_s", "busy.timed",  # test_same_joules.py
 }  # fmt: skip

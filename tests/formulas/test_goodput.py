@@ -8,7 +8,16 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from costmodel import load_cluster
-from costmodel.formulas import STATE_BYTES, checkpoint_s, elapsed, failures_per_s, interval_s, lost_share, slow_share
+from costmodel.formulas import (
+    STATE_BYTES,
+    checkpoint_s,
+    elapsed,
+    failures_per_s,
+    interval_s,
+    lost_share,
+    slow_share,
+    spare_share,
+)
 
 HOUR, DAY = 3600.0, 86400.0
 STATE = 405e9 * STATE_BYTES
@@ -146,6 +155,38 @@ def test_gradients_are_those_of_differences(name):
     at = 16384.0 if name == "accelerators" else float(getattr(prices, name))
     difference = (lost(at * 1.001) - lost(at * 0.999)) / (0.002 * at)
     assert float(jax.grad(lost)(at)) == pytest.approx(float(difference), rel=2e-3)
+
+
+def test_no_spares_are_shipped():
+    assert all(spare_share(_shipped(case)) == 0 for case in ("low", "base", "high"))
+
+
+@pytest.mark.parametrize(("accelerators", "least"), [(16384, 0.97), (131072, 0.9999), (1024, 0.6)])
+def test_a_restart_finds_a_spare(accelerators, least):
+    """Servers of eight that fail at random and are away for three days: how often fewer are away than there are spares.
+
+    The count grows with the cluster, its scatter with the root: small clusters need more for as much certainty.
+    """
+    prices = dataclasses.replace(_shipped(), server_repair_s=3 * DAY)
+    spares, rng = accelerators * spare_share(prices) / 8, np.random.default_rng(0)
+    starts = np.cumsum(rng.exponential(prices.accelerator_failure_s / accelerators, 100_000))
+    ends = np.sort(starts + rng.exponential(3 * DAY, len(starts)))  # of any length in the mean: Little
+    at = rng.uniform(starts[5000], starts[-1], 20_000)
+    away = np.searchsorted(starts, at) - np.searchsorted(ends, at)
+    assert away.mean() == pytest.approx(spares / 1.5, rel=0.05)
+    assert least < (away <= spares).mean() < least + 0.12
+
+
+@pytest.mark.parametrize(
+    ("name", "rises"), [("server_repair_s", 1), ("spares_per_repair", 1), ("accelerator_failure_s", -1)]
+)
+def test_spares_by_what_they_depend_on(name, rises):
+    import jax
+
+    prices = dataclasses.replace(_shipped(), tiers=None, server_repair_s=3 * DAY)
+    at = float(getattr(prices, name))
+    slope = float(jax.grad(lambda value: spare_share(dataclasses.replace(prices, **{name: value})))(at))
+    assert slope * at == pytest.approx(rises * float(spare_share(prices)), rel=1e-5)  # a product of powers
 
 
 def test_the_run_that_set_no_rate():

@@ -15,7 +15,7 @@ from costmodel.exact import Exact
 from costmodel.formulas.cost import cost, parts
 from costmodel.formulas.held import kept_bytes
 from costmodel.inputs import Position
-from costmodel.inputs.plan import Offload, Plan, with_offload
+from costmodel.inputs.plan import Offload, Plan
 from costmodel.inputs.stack import Habits, Stack
 from costmodel.models.decoder import decoder
 from costmodel.specs.rules import violations
@@ -23,6 +23,7 @@ from costmodel.specs.workloads import load_workload
 from tests.support import builders
 from tests.support.builders import small_decoder, small_moe
 from tests.support.strategies import point_batch
+from tests.support.trees import with_offload
 
 SEM = Exact(math)
 ALL = {f"offload_{what}": 1.0 for what in ("weights", "optimizer", "activations", "gradients")}

@@ -17,7 +17,7 @@ from costmodel.graph.plans import (
     tensor_parallel,
 )
 from costmodel.graph.primitives import before, offload, order_by, place, recompute, transform
-from costmodel.graph.views import dependencies, layout_of, split
+from costmodel.graph.views import dependencies, layout_of, replicate, split
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import Kind, Role
@@ -63,10 +63,10 @@ def test_what_tensor_ranks_send_is_derived_from_the_masks():
         readers = [e for e in cut if e.name.startswith(f"{name} sync.")]
         start, end = layout_of(parts), layout_of([e.reads[0] for e in readers])
         assert (start, end) == ((1, 4, 1, 1), (4, 1, 1, 1))
-        way = cheapest(start, end, parts[0].tensor.shape)
-        assert [step.primitive for step in way.steps] == ["all-reduce"]
+        way, spent = cheapest(start, end, parts[0].tensor.shape)
+        assert [step.primitive for step in way] == ["all-reduce"]
         payload = amounts(readers[0], point)["payload_bytes"] / point.precision.activation_bytes
-        assert way.cost - 1 == pytest.approx(2 * 3 / 4 * payload)
+        assert spent - 1 == pytest.approx(2 * 3 / 4 * payload)
 
 
 def test_data_ranks_send_gradients_alone():
@@ -199,6 +199,10 @@ def test_transform_place_and_order_in_any_turn():
 
 def test_wrong_plans_are_one_line_that_names_the_operators():
     flow, _ = flow_of()
+
+    def is_up(each):
+        return each.name == "layer 0/ffn up"
+
     with pytest.raises(ValueError, match="layer 0/ffn up cannot be split by 'n' into 3; expected a divisor of 2048"):
         transform(flow, lambda e: e.name == "layer 0/ffn up", lambda e: split(e, "n", 3))
     with pytest.raises(ValueError, match="layer 0/qkv waits for layer 0/ffn up"):
@@ -206,5 +210,26 @@ def test_wrong_plans_are_one_line_that_names_the_operators():
     two = place(before(flow, "layer 0/qkv", "layer 1/qkv"), lambda e: e.name.startswith("layer 1"), 1)
     with pytest.raises(ValueError, match="layer 0/qkv and layer 1/qkv are ordered; expected both on one device"):
         played(two, no_time, no_time)
+    up = "operator layer 0/ffn up"
+    for wrong, told in (
+        (
+            lambda: transform(flow, is_up, lambda e: split(e, "n", 0)),
+            f"{up} cannot be split into 0; expected an integer",
+        ),
+        (lambda: transform(flow, is_up, lambda e: replicate(e, 2.5)), f"{up} cannot be copied into 2.5"),
+        (lambda: place(flow, is_up, -1), f"{up} is placed on device -1; expected an integer >= 0"),
+        (lambda: place(flow, is_up, lambda e: 0.5), f"{up} is placed on device 0.5"),
+        (
+            lambda: pipelined(flow, "gpipe", 2, 2, lambda e: 2 * is_up(e)),
+            f"{up} is on stage 2; expected one of 2 from 0",
+        ),
+        (
+            lambda: order_by(flow, lambda e, d: "1" if is_up(e) else 1),
+            "and layer 0/ffn up on device 0 are of different",
+        ),
+        (lambda: tensor_parallel(flow, 3), "operator embedding 0/embedding cannot be split by 'k' into 3"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            wrong()
     with pytest.raises(ValueError, match="no operator 'layer 9/qkv' to be ordered"):
         before(flow, "layer 9/qkv", "layer 1/qkv")

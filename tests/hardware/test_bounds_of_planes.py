@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodel.formulas.curves import hardware_of, with_hardware
-from costmodel.inputs.plan import Offload, Plan, with_offload
+from costmodel.inputs.plan import Offload, Plan
 from costmodel.specs.workloads import load_workload
 from optimize.hardware.model import HardwareModel
 from optimize.hardware.solving import HardwareStatus, solve_hardware
@@ -15,6 +15,7 @@ from optimize.question.objective import Limits, Objective
 from optimize.question.problem import FREE
 from tests.hardware.test_hardware import TEMPLATE, points_of, problem
 from tests.support.builders import small_decoder, small_moe
+from tests.support.trees import with_offload
 
 
 def random_problems(seed, count):

@@ -41,7 +41,7 @@ DEFAULTS = {f.name: (f.default,) for f in dataclasses.fields(Plan)}
 def _often_usual(field, allowed):
     """One of the values, the default half of the time: few combinations of others go together."""
     usual = DEFAULTS[field] if DEFAULTS[field][0] in allowed else allowed
-    return st.one_of(st.sampled_from(usual), st.sampled_from(allowed))
+    return st.one_of(st.sampled_from(usual), st.sampled_from(tuple(allowed)))
 
 
 @st.composite
@@ -53,7 +53,7 @@ def jobs(draw, framework: Framework, experts: bool):
     chosen |= {} if foreign is None else {foreign: draw(st.sampled_from(OPTIONS[foreign]))}
     degree = st.sampled_from((1, 1, 2, 4))
     names = ("data", "tensor", "context", "pipeline", "microbatch", *(("expert", "expert_tensor") if experts else ()))
-    degrees = {field: draw(st.sampled_from(table[field]) if field in table else degree) for field in names}
+    degrees = {field: draw(st.sampled_from(tuple(table[field])) if field in table else degree) for field in names}
     stages = degrees["pipeline"]
     virtual = draw(st.sampled_from((2, 3))) if chosen["schedule"] == "interleaved" and stages > 1 else 1
     chosen["schedule"] = "one_f_one_b" if stages == 1 and chosen["schedule"] == "interleaved" else chosen["schedule"]

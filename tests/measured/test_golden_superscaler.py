@@ -1,31 +1,32 @@
-"""The 22 rows of GPT-3 on V100 that the group of the plan-generation papers printed: time and memory, never fitted.
-
-Layouts are not published, so each row is predicted as the fastest plan of its class. `split`: data ranks share the
-microbatch, as a batch dimension that operators are cut along. `tensor and pipeline` leaves data ranks out: the printed
-memories rise with the microbatch as they do for plans without. Their memory is that before the optimizer's states.
-"""
+"""The rows of GPT-3 on V100 that the group of the plan-generation papers printed: time and memory, never fitted."""
 
 import numpy as np
 import pytest
 
-from experiments.flexible_plans.gpt_rows import TABLE, TARGETS, errors, fastest
+from experiments.flexible_plans.gpt_rows import TARGETS, classes, errors, fastest
+
+ROWS = classes()
 
 
 @pytest.mark.parametrize(
-    ("reading", "time_bar", "memory_bar"), [("split", 0.14, 0.15), ("tensor and pipeline", 0.11, 0.09)]
+    ("name", "count", "time_bar", "memory_bar"),
+    [("pipeline", 11, 0.04, 0.15), ("tensor", 11, 0.17, 0.10), ("alpa", 17, 0.04, np.inf)],
 )
-def test_the_printed_rows(reading, time_bar, memory_bar):
-    """The bars are where the model stands; the authors' own model on these rows: `TARGETS`."""
-    times, memories = errors(reading == "split")
-    assert len(times) == 22
+def test_the_printed_rows(name, count, time_bar, memory_bar):
+    """Pipelines are nearer than the authors' own model (`TARGETS`); theirs without a pipeline is slower than Alpa.
+
+    What Alpa keeps in which types is not said, so its memory is not compared.
+    """
+    times, memories = errors(ROWS[name])
+    assert len(times) == count
     assert np.abs(times).mean() < time_bar
     assert np.abs(memories).mean() < memory_bar
-    assert TARGETS == (0.068, 0.085)
+    assert TARGETS == {"pipeline": 0.040, "tensor": 0.068, "alpa": None}
 
 
 def test_memory_grows_with_the_microbatch_as_measured():
-    """350M on one accelerator has one plan: 2.98 GB for each further sequence."""
-    one, eight = (golden for golden in TABLE["rows"] if golden["model"] == "350M")
-    grown = (fastest(eight, False)[1] - fastest(one, False)[1]) / 7
+    """350M on one accelerator has one plan: 2.98 GiB for each further sequence."""
+    one, eight = (golden for golden in ROWS["tensor"] if golden["model"] == "350M")
+    grown = (fastest(eight)[1] - fastest(one)[1]) / 7
     measured = (eight["measured_peak_gb"] - one["measured_peak_gb"]) / 7
-    assert grown == pytest.approx(measured, rel=0.16)
+    assert grown == pytest.approx(measured, rel=0.04)

@@ -263,7 +263,7 @@ def test_fewer_accelerators_and_other_batches_are_told_where_they_are_better(cap
         (("--at-most", "8", "--accelerators", "4"), "`at_most` is given beside `accelerators`"),
         (("--accelerators", "9:8"), "`accelerators` is '9:8'; expected an integer"),
         (("--batch", "8:x"), "`batch` is '8:x'; expected an integer"),
-        (("--deadline-days", "3"), "`fewest` is missing with `deadline_days`"),
+        (("--deadline-days", "3"), "`tokens` is missing with `deadline_days`"),
         (("--fewest", "--deadline-days", "3"), "`tokens` is missing with `deadline_days`"),
         (
             ("--fewest", "--objective", "cost_usd", "--tokens", "1e9"),

@@ -33,11 +33,11 @@ def _seconds(plan, parameter, factor):
 def test_a_change_that_makes_a_runner_up_win(found):
     changes = [(each.plan, each.wins_with) for each in found.runner_ups if each.wins_with is not None]
     assert changes
-    for plan, change in changes:
-        there = [_seconds(each, change.parameter, change.factor) for each in (plan, found.plan)]
+    for plan, (parameter, factor) in changes:
+        there = [_seconds(each, parameter, factor) for each in (plan, found.plan)]
         step = np.log(runner_ups.RANGE) / runner_ups._STEPS  # of the grid of factors that was tried, in logarithms
-        nearer = np.exp(np.log(change.factor) - np.sign(np.log(change.factor)) * step)
-        before = [_seconds(each, change.parameter, nearer) for each in (plan, found.plan)]
+        nearer = np.exp(np.log(factor) - np.sign(np.log(factor)) * step)
+        before = [_seconds(each, parameter, nearer) for each in (plan, found.plan)]
         assert there[0] <= there[1]
         assert before[0] > before[1]
 

@@ -13,7 +13,7 @@ from costmodel.formulas.memory import in_flight
 from costmodel.formulas.timing import exposed_s, overlapped_s
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.hardware import Accelerator, Tier
-from costmodel.inputs.plan import Plan, PlanPoint, with_offload
+from costmodel.inputs.plan import Plan, PlanPoint
 from costmodel.inputs.schedules import schedule_rows
 from costmodel.inputs.stack import Stack
 from costmodel.models.decoder import decoder
@@ -26,6 +26,7 @@ from tests.support.strategies import (
     Range,
     draw,
 )
+from tests.support.trees import with_offload
 
 TEMPLATE = with_offload(
     embed(Plan(), decoder(layers=2, hidden=64, heads=2, ffn=64, vocabulary=64, sequence=8, batch=1), 8)

@@ -39,6 +39,7 @@ LONG = (
     "tests/experiments/test_papers.py::test_whole_run_with_figures",
     *(f"{_AGAIN}[{name}]" for name in ("cluster_design", "flexible_plans")),  # by day: three others
     "tests/clusters/test_design_cli.py::test_several_jobs_and_the_screen",
+    "tests/clusters/test_design_cli.py::test_a_limit_of_co2_and_spares",  # by day: brute force of two seeds
     "tests/targets/test_target_loss.py::test_from_a_loss_to_a_cluster",
     "tests/targets/test_joint_targets.py::test_the_best_pair_is_that_of_brute_force",  # by day: its bounds alone
     "tests/experiments/test_time_to_target.py::test_together_is_sooner",
@@ -53,6 +54,7 @@ LONG = (
     # by day: eighteen of the twenty
     "tests/cli/test_everyday.py::test_a_task[which cluster should I buy",
     "tests/cli/test_everyday.py::test_a_task[one cluster for two jobs]",
+    "tests/clusters/test_same_joules.py::test_real_parts_within_a_limit",
     # by day: one of several objectives, seeds, counts or limits
     "tests/clusters/test_rows_of_counts.py::test_rows_hold_the_plans_of_every_count[experts]",
     "tests/clusters/test_joint.py::test_the_same_seed_gives_the_same_answer",

@@ -32,6 +32,8 @@ QUICK: dict[str, list[tuple[str, ...]]] = {
         ("explain", *_JOB),
         ("explain", *_JOB, "--tensor", "4", "--pipeline", "2", "--against", "b200"),
         ("explain", *_MOE, "--offload-optimizer", "1.0"),
+        ("explain", *_JOB, "--target-loss", "2.2", "--deadline-days", "90", "--repair-days", "3"),
+        ("explain", *_JOB, "--tokens", "1e12", "--failures", "high"),
         ("explain", "--model", "llama3-8b", "--cluster", "tpu-v5p", "--accelerators", "16", "--stage-layers", "30", "2")
         + ("--pipeline", "2", "--tensor", "1"),
     ],
@@ -52,7 +54,11 @@ SLOW: dict[str, list[tuple[str, ...]]] = {
         ("plan", *_JOB, "--objective", "cost_usd", "--tokens", "1e12", "--fix", "tensor=2", "--out", "{plan}"),
         ("plan", *_JOB, "--only", "megatron", "--launch", "megatron", "--layers"),
     ],
-    "design": [(*_DESIGN, *_FEW), (*_DESIGN, *_FEW, "--power-mw", "5", "--sweep", "power_w")],
+    "design": [
+        (*_DESIGN, *_FEW),
+        (*_DESIGN, *_FEW, "--power-mw", "5", "--sweep", "power_w"),
+        (*_DESIGN, *_FEW, "--carbon-t", "0.05", "--repair-days", "3", "--deadline-days", "9"),
+    ],
     "calibrate": [("calibrate", "{rows.csv}", "--out", "{out.toml}")]
     + [("calibrate", "{nccl.txt}", "--cluster", "h100", "--out", "{out.toml}")],
 }

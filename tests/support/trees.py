@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
+from costmodel.inputs.plan import Offload, PlanPoint
 from tests.support.strategies import (
     Array,
 )
@@ -33,3 +34,8 @@ def unflatten(template: Any, values: Mapping[str, Any], prefix: str = "") -> Any
 
 def _merge(parts_: Any) -> dict[str, Array]:
     return dict(itertools.chain.from_iterable(part.items() for part in parts_))
+
+
+def with_offload(point: PlanPoint) -> PlanPoint:
+    """The point with its shares of offload, zero where it has none: for points that are stacked with others' shares."""
+    return dataclasses.replace(point, offload=point.offload or Offload())

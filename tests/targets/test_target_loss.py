@@ -130,6 +130,9 @@ def test_the_price_of_a_hundredth_of_loss():
         ("design --target-loss -1 --budget-usd 5e7", 2, "`target_loss` is -1"),
         ("design --model llama3-8b --tokens 1e12 --budget-usd 5e7 --failures often", 2, "none, low, base, high"),
         ("explain --model llama3-8b --cluster h100 --accelerators 64 --target-loss 1.5", 3, "--target-loss 2.01"),
+        ("explain --model llama3-8b --cluster h100 --target-loss 2.2 --tokens 1e12", 2, "beside `target_loss`"),
+        ("explain --model llama3-8b --cluster h100 --deadline-days 3", 2, "without `tokens` or `target_loss`"),
+        ("explain --model llama3-8b --cluster h100 --tokens 1e12 --failures often", 2, "none, low, base, high"),
     ],
 )
 def test_refusals(capsys, words, status, message):
@@ -148,6 +151,31 @@ def test_explain_tells_the_time_to_a_target(capsys):
     assert found["carbon_g"] == pytest.approx(found["joule"] / 3.6e6 * 481, rel=1e-9)
     assert cli.run(words) == 0
     assert "loss 2.1" in capsys.readouterr().out
+
+
+def test_explain_tells_how_likely_a_deadline_is(capsys):
+    """At the predicted time even odds, at its 90th percentile nine in ten; less sure of a loss than of tokens."""
+    words = "explain --model llama3-8b --cluster h100 --accelerators 64 --batch 512 --json".split()
+
+    def told(*more):
+        assert cli.run([*words, *more]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    def odds(days, *target):
+        return told(*target, "--deadline-days", str(days))["time_to_target"]["deadline_probability"]
+
+    tokens, target = ("--tokens", "1e12"), ("--target-loss", "2.2")
+    first, other = told(*tokens), told(*target)
+    assert first["time_to_target"]["deadline_probability"] is None
+    days, spread = first["time_to_target"]["train_s"] / 86400, first["step_s_p90"] / first["step_s"]
+    np.testing.assert_allclose([odds(days * f, *tokens) for f in (1 / spread, 1, spread)], (0.1, 0.5, 0.9), atol=1e-6)
+    even = other["time_to_target"]["train_s"] / 86400
+    early, middle, late = (odds(even * factor, *target) for factor in (1 / spread, 1, spread))
+    assert 0.1 < early < middle < late < 0.9
+    assert middle == pytest.approx(0.5, abs=0.1)
+    spared = told("--tokens", "1e12", "--repair-days", "3")
+    assert spared["economics"]["purchase_usd"] > first["economics"]["purchase_usd"]
+    assert told("--tokens", "1e12", "--failures", "none")["time_to_target"]["goodput"] == 1
 
 
 @pytest.mark.parametrize("limit", [("--budget-usd", "3e6"), ("--deadline-days", "90")])

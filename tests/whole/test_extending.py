@@ -22,13 +22,14 @@ from costmodel.formulas import collectives
 from costmodel.formulas.cost import cost
 from costmodel.formulas.memory import in_flight
 from costmodel.inputs.plan import Plan
-from costmodel.inputs.schedules import SCHEDULES, Schedule, ScheduleRow
+from costmodel.inputs.schedules import OWN_SCHEDULES, SCHEDULES, Schedule, ScheduleRow
 from costmodel.inputs.workload import parameters
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.models import MODELS
 from costmodel.specs.rules import violations
 from costmodel.specs.workloads import load_workload, model_names
 from optimize.lattice.enumeration import lattice
+from optimize.launch import FRAMEWORKS, Known, beside_launch, launch, read
 from optimize.plans.find_plan import find_plan
 from tests.formulas.test_convexity import TOLERANCE, gaps
 from tests.formulas.test_schedule import closed_s, played
@@ -45,7 +46,7 @@ FILES = {
 COMMANDS = [
     line for block in re.findall(r"^```sh\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL) for line in block.splitlines()
 ]
-TABLES = (*collectives.COLLECTIVES.values(), SCHEDULES, MODELS)
+TABLES = (*collectives.COLLECTIVES.values(), SCHEDULES, OWN_SCHEDULES, MODELS)
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def run(folder, line):
 
 
 def test_the_readme_shows_files_of_less_than_60_lines():
-    expected = ["my_chip.toml", "my_model.py", "my_collectives.py", "my_fabric.toml", "my_schedules.py"]
+    expected = ["my_chip.toml", "my_model.py", "my_collectives.py", "my_fabric.toml", "my_schedules.py", "my_orders.py"]
     assert list(FILES) == expected
     assert all(len(text.splitlines()) < 60 for text in FILES.values())
     assert all(" _" not in line and "._" not in line for text in FILES.values() for line in text.splitlines())
@@ -183,6 +184,36 @@ def test_a_schedule_that_splits_weight_gradients(imported):
     peaks = [evaluate(small_decoder(batch=512), cluster(), plan).memory.peak_bytes for plan in plans]
     assert peaks == sorted(peaks)
     assert len(set(peaks)) == 3
+
+
+def test_an_order_that_was_searched(imported):
+    """Beside the others it is the best where ZB-H2 does not fit; played out, launched by torchtitan, read back."""
+    imported("my_orders.py")
+    workload, machine = small_decoder(layers=8, batch=64), cluster(8)
+    names = ("zb_h1", "found_zero_bubble", "zb_h2")
+    plans = [Plan(data=2, pipeline=4, schedule=name) for name in names]
+    done = [evaluate(workload, machine, plan) for plan in plans]
+    steps, peaks = ([each.step_s for each in done], [each.memory.peak_bytes for each in done])
+    assert steps == sorted(steps, reverse=True)
+    assert peaks == sorted(peaks)
+    small = dataclasses.replace(machine.accelerator, hbm_bytes=0.5 * (peaks[1] + peaks[2]))
+    tight = dataclasses.replace(machine, accelerator=small)
+    fixed = {"pipeline": 4, "data": 2, "microbatch": 1, "recompute": "none", "schedule": frozenset(names)}
+    answer = find_plan(workload, tight, fixed=fixed)
+    assert answer.plan.schedule == "found_zero_bubble"
+    assert abs(answer.plans[0].validation.pipeline.difference) < 0.02
+    plan = Plan(data=2, pipeline=4, schedule="found_zero_bubble", zero_stage=2, overlap_context=False)
+    able = [name for name, framework in FRAMEWORKS.items() if framework.can(plan)]
+    assert able == ["torchtitan"]
+    assert "`schedule` is 'found_zero_bubble'" in " ".join(FRAMEWORKS["megatron"].cannot(plan))
+    text = launch("torchtitan", plan, workload, machine)
+    fields = read(text, known=Known(layers=8)).fields
+    assert fields["schedule"] == "found_zero_bubble"
+    (rows,) = beside_launch("torchtitan", plan, workload).values()
+    operations = [line.split(",") for line in rows.splitlines()]
+    assert [line[0] for line in operations] == ["0F0", "1F0", "2F0", "3F0"]
+    for stage, line in enumerate(operations):
+        assert sorted(line) == sorted(f"{stage}{kind}{m}" for kind in "FIW" for m in range(32))
 
 
 OWN = {

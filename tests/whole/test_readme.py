@@ -54,3 +54,16 @@ def test_links_lead_somewhere():
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\(([^)#]+?)\)", page.read_text()):
             assert target.startswith("http") or (page.parent / target).exists(), (page.name, target)
+
+
+def test_files_and_tests_that_pages_name_are_there():
+    own = {name for path in (ROOT / "tests").rglob("*.py") for name in (path.stem, *_tests(path.read_text()))}
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        text = page.read_text()
+        for path in re.findall(r"`((?:costmodel|optimize|experiments|tests|docs|notebooks|\.ci)/[\w./*-]*)`", text):
+            assert list(ROOT.glob(path.rstrip("/"))), (page.name, path)
+        assert set(re.findall(r"\btest_\w+", text)) <= own, page.name
+
+
+def _tests(source: str) -> list[str]:
+    return re.findall(r"^def (test_\w+)", source, re.MULTILINE)

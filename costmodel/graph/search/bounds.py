@@ -42,7 +42,10 @@ def holders(placement: Placement) -> dict[int, list[tuple[int, int]]]:
         own = [i for i, block in enumerate(placement) if device in block.devices]
         freeing, pairs[device] = [i for i in own if placement[i].held < 0], []
         for i in reversed([i for i in own if placement[i].held > 0]):
-            j = next(j for j in freeing if i in before[j])
+            j = next((j for j in freeing if i in before[j]), None)
+            if j is None:
+                name = placement[i].name
+                raise ValueError(f"what block {name} takes on device {device} no block frees; expected one behind it")
             freeing.remove(j)
             pairs[device].append((i, j))
     return pairs

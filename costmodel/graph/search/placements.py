@@ -4,6 +4,7 @@ The named placements are those of Tessel (Lin et al. 2024, HPCA; the authors' co
 passes of 3, blocks that all devices share of 1, and activations held from F to B.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,24 @@ class Block(NamedTuple):
 
 
 Placement = tuple[Block, ...]
+
+
+def check(placement: Placement) -> None:
+    """Raise a `ValueError` that names the block which no device can run, or which waits for what comes later."""
+    if not placement:
+        raise ValueError("a placement has no blocks; expected one at least")
+    for i, block in enumerate(placement):
+        wrong = [
+            (not block.devices or min(block.devices) < 0, f"runs on devices {block.devices}", "one or more, from 0 on"),
+            (not 0 <= block.seconds < math.inf, f"takes {block.seconds!r} s", "a finite number >= 0"),
+            (not math.isfinite(block.held), f"holds {block.held!r}", "a finite number"),
+            (not set(block.after) <= set(range(i)), f"waits for blocks {block.after}", f"those before it, below {i}"),
+        ]
+        for _, told, expected in (each for each in wrong if each[0]):
+            raise ValueError(f"block {block.name} {told}; expected {expected}")
+    if not any(block.seconds for block in placement):
+        raise ValueError(f"blocks {placement[0].name} to {placement[-1].name} take no time; expected some that do")
+
 
 Link = tuple[str, Sequence[int], float, float]
 """A block of a chain: name, devices, seconds, and what is held."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from costmodel.graph.search.bounds import distance_s, holders, least_distances_s, least_period_s, peak
 from costmodel.graph.search.nested import least_wait, nested
-from costmodel.graph.search.placements import Placement
+from costmodel.graph.search.placements import Placement, check
 
 
 class Repeat(NamedTuple):
@@ -48,6 +48,7 @@ def repeat(
     Several `copies` share a period where that is shorter for each than one alone. Where blocks form neither chains nor
     trees, an order may be missed.
     """
+    check(placement)
     begun, alone = time.monotonic(), None
     if copies > 1 and periods is None:
         alone = repeat(placement, limit, transfer_s=transfer_s, unit_s=unit_s, deadline_s=0.5 * deadline_s)

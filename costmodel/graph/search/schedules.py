@@ -1,10 +1,12 @@
 """A pipeline whose order was found, as a `Schedule` that plans, bounds, searches and launch rules know by its name."""
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from costmodel.graph.search.bounds import peak
 from costmodel.graph.search.placements import Block, Placement
 from costmodel.graph.search.repeating import Repeat
 from costmodel.graph.search.search import search
@@ -35,8 +37,9 @@ def found_schedule(
 ) -> Schedule:
     """The repeating order of least period within `limit` live microbatches (of so many stages), as a schedule.
 
-    `seconds` of F, B and W are those that the order is made for; it is searched once for each number of stages. Raises
-    a `ValueError` where none is found or where what the stages hold has no coefficients. `register_schedule` checks it.
+    `seconds` of F, B and W are those that the order is made for; it is searched once for each number of stages. What
+    the order leaves of the memory shortens its ends (`with_all_memory`). Raises a `ValueError` where none is found or
+    where what the stages hold has no coefficients. `register_schedule` checks it.
     """
 
     @functools.cache
@@ -45,7 +48,7 @@ def found_schedule(
         found = search(placement, limit(stages), deadline_s=deadline_s)
         if found is None:
             raise ValueError(f"no order of {stages} stages holds at most {limit(stages):g} microbatches; expected more")
-        return found.order
+        return with_all_memory(found.order, limit(stages))
 
     def order(stages: int, microbatches: int, _: int, device: int) -> Iterator[Turns]:
         found = order_of(stages)
@@ -56,9 +59,30 @@ def found_schedule(
     return Schedule(row=_row(order_of, splits), order=order, least_microbatches=lambda stages: 2 * stages)
 
 
+def with_all_memory(found: Repeat, limit: float) -> Repeat:
+    """The same steady state, whose forwards run whole periods earlier and weight gradients whole periods later.
+
+    What moves by periods keeps its place among the others. Forwards of earlier microbatches fill the pipeline, the more
+    of them the further a device stands from the last one; weight gradients fill it as it drains. ZB-H1 and ZB-H2 (Qi et
+    al. 2023) are those of `stages` and `2 stages - 1` live microbatches.
+    """
+    stages, starts = len(found.peak), list(found.starts)
+    spare = max(0, int(limit) - int(max(found.peak.values())))
+    for d in range(stages):
+        starts[d] -= found.period * round(spare * (stages - 1 - d) / max(1, stages - 1))
+    weights = [i for i, block in enumerate(found.placement) if block.name[0] == "W"]
+    held = peak(found.placement, starts, found.period)
+    for i in weights:
+        (device,) = found.placement[i].devices
+        starts[i] += found.period * (int(limit) - int(held[device]))
+    moved = tuple(start - min(starts) for start in starts)
+    return found._replace(starts=moved, peak=peak(found.placement, moved, found.period))
+
+
 def _row(order_of: Callable[[int], Repeat], splits: bool) -> ScheduleRow:
     """Coefficients of what every stage holds: by its distance from the end, by the stages, and beyond."""
-    held = {(p, d): peak for p in STAGES for d, peak in order_of(p).peak.items()}
+    orders = {p: order_of(p) for p in STAGES}
+    held = {(p, d): most for p, found in orders.items() for d, most in found.peak.items()}
     terms = np.array([(p - d, p, 1.0) for p, d in held])
     solved = np.linalg.lstsq(terms, np.array(list(held.values())), rcond=None)[0].round(9)
     if not np.allclose(terms @ solved, list(held.values()), atol=1e-6):
@@ -67,8 +91,16 @@ def _row(order_of: Callable[[int], Repeat], splits: bool) -> ScheduleRow:
     depth, stages, extra = (float(value) for value in solved)
     return ScheduleRow(
         splits=float(splits),
-        steady_transfers=1.0,
+        steady_transfers=float(any(_waits(found) for found in orders.values())),
         depth_in_flight=depth,
         stages_in_flight=stages,
         extra_in_flight=extra,
     )
+
+
+def _waits(found: Repeat) -> bool:
+    """Whether a stage but the last has no forward to spare while a microbatch is on its way to the last and back."""
+    stages = len(found.peak)
+    starts = {block.name: start for block, start in zip(found.placement, found.starts, strict=True)}
+    ahead = (math.ceil((starts[f"B{d}"] - starts[f"F{d}"]) / found.period) - (stages - d) for d in range(stages - 1))
+    return min(ahead) < 1

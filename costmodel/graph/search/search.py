@@ -3,7 +3,7 @@
 import time
 from typing import NamedTuple
 
-from costmodel.graph.search.placements import Placement
+from costmodel.graph.search.placements import Placement, check
 from costmodel.graph.search.repeating import Repeat, repeat
 from costmodel.graph.search.unrolled import unroll
 
@@ -40,6 +40,7 @@ def search(
 
     The `shortest` of these waits least from a microbatch's start to its end, and so holds least: as time allows.
     """
+    check(placement)
     begun, best = time.monotonic(), None
     grids = _grids_s(placement, transfer_s)
     for place, unit_s in enumerate(grids):

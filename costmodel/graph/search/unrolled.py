@@ -9,7 +9,7 @@ from costmodel.exact import Exact
 from costmodel.graph.graph import Edges, Graph, graph_of
 from costmodel.graph.run import Costs, Run, run
 from costmodel.graph.search.bounds import least_makespan_s, work_s
-from costmodel.graph.search.placements import Placement
+from costmodel.graph.search.placements import Placement, check
 from costmodel.graph.search.repeating import Repeat
 
 Operation = tuple[int, int]
@@ -45,7 +45,13 @@ def unroll(placement: Placement, found: Repeat, microbatches: int, *, transfer_s
 
 def in_order(placement: Placement, listed: Sequence[Operation], *, transfer_s: float = 0.0) -> Unrolled:
     """Play operations of a placement: each device runs those that are its own in the order in which they are listed."""
-    own, microbatches = work_s(placement), 1 + max(m for m, _ in listed)
+    check(placement)
+    own, microbatches, given = work_s(placement), 1 + max(m for m, _ in listed), set(listed)
+    for m, i in listed:
+        for needed in placement[i].after:
+            if (m, needed) not in given:
+                names = f"{placement[i].name} of microbatch {m} waits for {placement[needed].name}"
+                raise ValueError(f"{names}, which is not in the order; expected every block once")
     order = tuple(tuple((m, i) for m, i in listed if d in placement[i].devices) for d in own)
     graph, costs = _graph(placement, listed, list(own), transfer_s)
     played = run(graph, costs, Exact(np))

@@ -7,7 +7,6 @@ from costmodel import door
 if TYPE_CHECKING:
     from costmodel.measured.node.devices import Devices as Devices
     from costmodel.measured.node.devices import Node as Node
-    from costmodel.measured.node.fit import NodeFit as NodeFit
     from costmodel.measured.node.fit import fit_node as fit_node
     from costmodel.measured.node.measure import measure as measure
     from costmodel.measured.node.own import OwnConstants as OwnConstants

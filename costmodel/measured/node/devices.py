@@ -73,18 +73,18 @@ class Devices:
 
     def seconds(self, loop: Loop, share_s: float) -> float:
         """Median seconds of one round of the body, from calls that take about `share_s` in all."""
-        started, running = time.perf_counter(), _Running(self.mesh, loop, self.clock)
-        running.call_s(1)  # compiles
-        once_s = max(running.call_s(1), 1e-7)
+        started, call_s = time.perf_counter(), _running(self.mesh, loop, self.clock)
+        call_s(1)  # compiles
+        once_s = max(call_s(1), 1e-7)
         repeats = self.agreed(int(np.clip(np.ceil(_SHORTEST_S / once_s), 1, _MOST_REPEATS)))
         left_s = share_s - (time.perf_counter() - started)
         calls = self.agreed(int(np.clip(left_s / (repeats * once_s), *_CALLS)))
-        return float(np.median([running.call_s(repeats) for _ in range(calls)])) / repeats
+        return float(np.median([call_s(repeats) for _ in range(calls)])) / repeats
 
     def call_s(self, arrays: int, calls: int = 50) -> float:
         """Median seconds of a call that only passes so many small arrays in and out."""
-        running = _Running(self.mesh, Loop(state=((8,),) * arrays, body=lambda state, _: state), self.clock)
-        return float(np.median([running.call_s(1) for _ in range(calls + 1)][1:]))
+        call_s = _running(self.mesh, Loop(state=((8,),) * arrays, body=lambda state, _: state), self.clock)
+        return float(np.median([call_s(1) for _ in range(calls + 1)][1:]))
 
     def agreed(self, value: int) -> int:
         """What the first process says, in all of them: programs with collectives must do the same everywhere."""
@@ -95,44 +95,38 @@ class Devices:
         return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
-class _Running:
-    """A loop compiled for the mesh, and its arrays, one part of each on every device."""
+def _running(mesh: Any, loop: Loop, clock: Callable[[], float]) -> Callable[[int], float]:
+    """A loop compiled for the mesh, one part of each array on every device: seconds of a call of so many rounds."""
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
 
-    def __init__(self, mesh: Any, loop: Loop, clock: Callable[[], float]) -> None:
-        import jax
-        from jax.sharding import NamedSharding, PartitionSpec
+    each, states, random = PartitionSpec((NODE, DEVICE)), len(loop.state), np.random.default_rng(0)
 
-        each, states = PartitionSpec((NODE, DEVICE)), len(loop.state)
-        self.clock = clock
-        self.loop, self.random, self.sharding = loop, np.random.default_rng(0), NamedSharding(mesh, each)
-        self.state, self.constants = (tuple(map(self._array, shapes)) for shapes in (loop.state, loop.constants))
+    def array(shape: Shape) -> Any:
+        normal = loop.deviation * random.standard_normal(shape, np.float32)
+        own, whole = normal.astype(jax.numpy.dtype(loop.dtype))[None], (mesh.size, *shape)
+        return jax.make_array_from_callback(whole, NamedSharding(mesh, each), lambda _: own)
 
-        def on_one(repeats: Any, *parts: Any) -> Any:
-            own = tuple(part[0] for part in parts)
-            constants = own[states:]
-            state = jax.lax.fori_loop(0, repeats, lambda _, held: loop.body(held, constants), own[:states])
-            return tuple(x[None] for x in state)
+    def on_one(repeats: Any, *parts: Any) -> Any:
+        own = tuple(part[0] for part in parts)
+        constants = own[states:]
+        held = jax.lax.fori_loop(0, repeats, lambda _, held: loop.body(held, constants), own[:states])
+        return tuple(x[None] for x in held)
 
-        specs = (PartitionSpec(), *[each] * (states + len(self.constants)))
-        mapped = jax.shard_map(on_one, mesh=mesh, in_specs=specs, out_specs=(each,) * states, check_vma=False)
-        self.run = jax.jit(mapped, donate_argnums=tuple(range(1, 1 + states)) if loop.donated else ())
+    state, constants = (tuple(map(array, shapes)) for shapes in (loop.state, loop.constants))
+    specs = (PartitionSpec(), *[each] * (states + len(constants)))
+    mapped = jax.shard_map(on_one, mesh=mesh, in_specs=specs, out_specs=(each,) * states, check_vma=False)
+    run = jax.jit(mapped, donate_argnums=tuple(range(1, 1 + states)) if loop.donated else ())
 
-    def call_s(self, repeats: int) -> float:
-        """Seconds of one call."""
-        import jax
-
-        started = self.clock()
-        after = jax.block_until_ready(self.run(np.int32(repeats), *self.state, *self.constants))
-        seconds = self.clock() - started
-        self.state = after if self.loop.donated else self.state
+    def call_s(repeats: int) -> float:
+        nonlocal state
+        started = clock()
+        after = jax.block_until_ready(run(np.int32(repeats), *state, *constants))
+        seconds = clock() - started
+        state = after if loop.donated else state
         return seconds
 
-    def _array(self, shape: Shape) -> Any:
-        import jax
-
-        normal = self.loop.deviation * self.random.standard_normal(shape, np.float32)
-        own, count = normal.astype(jax.numpy.dtype(self.loop.dtype))[None], self.sharding.mesh.size
-        return jax.make_array_from_callback((count, *shape), self.sharding, lambda _: own)
+    return call_s
 
 
 def _kind(device: Any) -> str:

@@ -44,28 +44,20 @@ _INSIDE = {
 }  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class NodeFit:
-    """The cluster, and how well its constants repeat each measurement: log of predicted over measured."""
+def fit_node(measured: Sequence[Measured], node: Node) -> tuple[Cluster, np.ndarray]:
+    """The cluster of this node with a stack fitted to what was measured on it.
 
-    cluster: Cluster
-    labels: tuple[str, ...]
-    log_errors: np.ndarray
-
-
-def fit_node(measured: Sequence[Measured], node: Node) -> NodeFit:
-    """The cluster of this node with a stack fitted to what was measured on it."""
+    And how well its constants repeat each measurement, collectives last: log of predicted over measured.
+    """
     cluster = _unfitted(measured, node)
     seen = [(each, seen) for each in _telling(measured) if (seen := observation(each)) is not None]
-    stack = _fitted([one for _, one in seen], cluster)
-    errors = [float(np.log(one.predicted_s(cluster, stack) / one.seconds)) for _, one in seen]
-    labels = [f"{each.kind} {each.op} {' '.join(f'{n}{v}' for n, v in each.sizes)}" for each, _ in seen]
+    stack = _fitted(seen, cluster)
+    errors = [float(np.log(predicted_s(cluster, stack) / each.seconds)) for each, predicted_s in seen]
     calls = _calls(measured)
     if calls:
         stack = fit_collectives(calls, dataclasses.replace(cluster, stack=stack))
         errors += [float(x) for x in log_errors(calls, cluster, stack)]
-        labels += [f"{row.op} of {row.payload_bytes:.0f} bytes over {row.ranks}" for row in calls]
-    return NodeFit(cluster=dataclasses.replace(cluster, stack=stack), labels=tuple(labels), log_errors=np.array(errors))
+    return dataclasses.replace(cluster, stack=stack), np.array(errors)
 
 
 def _telling(measured: Sequence[Measured]) -> list[Measured]:
@@ -151,12 +143,12 @@ def _calls(measured: Sequence[Measured]) -> list[CollectiveRow]:
     ]
 
 
-def _fitted(seen: Sequence[Observation], cluster: Cluster) -> Stack:
+def _fitted(seen: Sequence[tuple[Measured, Observation]], cluster: Cluster) -> Stack:
     from scipy.optimize import least_squares
 
     names, bounds = list(FIELDS), np.log(np.array(list(FIELDS.values())))
     start = np.clip(np.log([getattr(cluster.stack, name) for name in names]), bounds[:, 0], bounds[:, 1])
-    took = np.log([one.seconds for one in seen])
+    took = np.log([each.seconds for each, _ in seen])
 
     def stack_of(free: np.ndarray) -> Stack:
         values = {name: min(float(np.exp(x)), FIELDS[name][1]) for name, x in zip(names, free, strict=True)}
@@ -164,7 +156,7 @@ def _fitted(seen: Sequence[Observation], cluster: Cluster) -> Stack:
 
     def residuals(free: np.ndarray) -> np.ndarray:
         stack = stack_of(free)
-        said = np.log([one.predicted_s(cluster, stack) for one in seen])
+        said = np.log([predicted_s(cluster, stack) for _, predicted_s in seen])
         return np.concatenate([said - took, PULL * (free - start)])
 
     return stack_of(least_squares(residuals, start, bounds=bounds.T, loss="cauchy", f_scale=KNEE).x)

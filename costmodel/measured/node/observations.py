@@ -1,6 +1,7 @@
 """Measurements as observations of the constants: each is predicted by the same formulas that predict a step."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 
@@ -14,21 +15,9 @@ _SEM = Exact(math)
 _ALONE = {"overlap_data": False, "overlap_context": False, "gradient_dtype": "fp32", "zero_stage": 0}
 
 
-Asked = Callable[["Observation", Cluster, Stack], float]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Observation:
-    """One measurement of compute: what the model would have to run to say the same."""
-
-    counted: OpCounts
-    point: PlanPoint
-    asked: Asked
-    seconds: float
-
-    def predicted_s(self, cluster: Cluster, stack: Stack) -> float:
-        """What the formulas say under these constants."""
-        return self.asked(self, cluster, stack)
+Asked = Callable[[OpCounts, PlanPoint, Cluster, Stack], float]
+Observation = Callable[[Cluster, Stack], float]
+"""What the formulas say that one measurement takes under these constants."""
 
 
 def observation(measured: Measured) -> Observation | None:
@@ -46,8 +35,7 @@ def observation(measured: Measured) -> Observation | None:
         **_ALONE,
     )
     point = embed(plan, workload, 1.0)
-    counted = counts(workload, point, _SEM)
-    return Observation(counted=counted, point=point, asked=asked, seconds=measured.seconds)
+    return functools.partial(asked, counts(workload, point, _SEM), point)
 
 
 Sizes = Mapping[str, float]
@@ -57,18 +45,18 @@ Built = tuple[Op | Block, float, Asked]
 def _sum_of(*names: str) -> Asked:
     """Parts of the passes over the one block, each named by pass and kind of operator."""
 
-    def asked(seen: Observation, cluster: Cluster, stack: Stack) -> float:
+    def asked(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack) -> float:
         machine = dataclasses.replace(cluster, stack=stack)
-        passes = timing(seen.counted, seen.point, machine, _SEM).blocks[0]
+        passes = timing(counted, point, machine, _SEM).blocks[0]
         parts = (name.split(".") for name in names)
         return sum(getattr(getattr(passes, each), part) for each, part in parts)
 
     return asked
 
 
-def _update_s(seen: Observation, cluster: Cluster, stack: Stack) -> float:
-    speed = rates(cluster.accelerator, seen.point, stack)
-    return float(accelerator_update_s(seen.counted, seen.point, stack, speed, _SEM))
+def _update_s(counted: OpCounts, point: PlanPoint, cluster: Cluster, stack: Stack) -> float:
+    speed = rates(cluster.accelerator, point, stack)
+    return float(accelerator_update_s(counted, point, stack, speed, _SEM))
 
 
 def _product(measured: Measured, sizes: Sizes) -> Built:

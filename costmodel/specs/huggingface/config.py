@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.inputs import Workload
-from costmodel.specs import SpecError, fail, nearest, plain, show
-from costmodel.specs.huggingface.keys import BASE, IGNORED, REQUIRED, Job, Reader, Values, missing
+from costmodel.specs import REQUIRED, SpecError, fail, nearest, plain, show
+from costmodel.specs.huggingface.keys import BASE, IGNORED, Job, Reader, Values, missing
 from costmodel.specs.huggingface.names import LEFT_OUT, NESTED, OTHERS, STATE_SPACES
 from costmodel.specs.huggingface.table import READERS
 
@@ -124,7 +124,7 @@ def _read(mapping: Mapping[str, Any], reader: Reader, where: str) -> Values:
             if key in IGNORED or key in reader.ignored:
                 continue
             raise SpecError(f"{where}: `{plain(str(given))}` is {show(value)}, a key that is not understood here")
-        check = keys[key].check
+        check = keys[key]
         if not check(value):
             fail(where, str(given), value, check.expected)
         kept = None if value is None else check.keep(value)
@@ -133,6 +133,6 @@ def _read(mapping: Mapping[str, Any], reader: Reader, where: str) -> Values:
         values[key] = kept
     for key, known in keys.items():
         if key not in values and known.default is REQUIRED:
-            raise SpecError(f"{where}: `{key}` is missing; expected {known.check.expected}")
+            raise SpecError(f"{where}: `{key}` is missing; expected {known.expected}")
         values.setdefault(key, known.default)
     return values

@@ -5,10 +5,11 @@ from typing import Any
 from costmodel.inputs import Workload
 from costmodel.models import Latent, moe_decoder
 from costmodel.specs import fail
-from costmodel.specs.huggingface.keys import Job, Values, check_heads, chunked, density, with_windows
+from costmodel.specs.huggingface.keys import Job, Values, check_heads, chunked, density, usual, with_windows
 
 
 def read_mixtral(values: Values, job: Job) -> Workload:
+    """Mixtral: a decoder whose feed-forwards are experts in every layer."""
     check_heads(values, job.where)
     return _routed(
         values,
@@ -134,14 +135,9 @@ def _routed(values: Values, job: Job, *, experts: int, **others: Any) -> Workloa
     if values["num_experts_per_tok"] > experts:
         fail(job.where, "num_experts_per_tok", values["num_experts_per_tok"], f"at most the {experts} experts")
     return moe_decoder(
-        layers=values["num_hidden_layers"],
-        hidden=values["hidden_size"],
-        heads=values["num_attention_heads"],
-        vocabulary=values["vocab_size"],
+        **usual(values, job),
         sequence=job.tokens(),
-        batch=job.batch,
         experts=experts,
         top_k=values["num_experts_per_tok"],
-        tied=values["tie_word_embeddings"],
         **others,
     )

@@ -8,69 +8,53 @@ from typing import Any
 from costmodel.inputs import Workload
 from costmodel.specs import COUNT, FLAG, POSITIVE, SHARE, Check, SpecError, fail, is_count, one_of
 
-REQUIRED = object()
-"""Instead of a default: HuggingFace always writes the key, so a file without it was cut."""
 
-
-@dataclasses.dataclass(frozen=True)
-class Key:
-    """What one key may hold. Without `default` it must be there; otherwise HuggingFace's own, which it leaves out."""
-
-    check: Check
-    default: Any = REQUIRED
+def absent(check: Check, default: Any) -> Check:
+    """The same of a key that HuggingFace leaves out, with its own default. (Others it always writes: a file without
+    one of them was cut.)"""
+    return dataclasses.replace(check, default=default)
 
 
 def nullable(check: Check) -> Check:
+    """The same, or null."""
     return Check(f"{check.expected}, or null", check.accepts, keep=check.keep, optional=True)
 
 
 _KINDS = ("full_attention", "sliding_attention", "chunked_attention")
-SIZE = Key(COUNT)
-SIZE_OR_NULL = Key(nullable(COUNT))
-RATIO = Key(POSITIVE)
-SWITCH = Key(FLAG)
-TIED = Key(FLAG, default=True)  # left out where true
-OFF, ON = Key(FLAG, default=False), Key(FLAG, default=True)
-DROPOUT, NO_DROPOUT = Key(SHARE), Key(SHARE, default=0.0)
-TENTH = Key(SHARE, default=0.1)
-OPTIONAL_SIZE = Key(nullable(COUNT), default=None)
-STAGES = Key(
-    Check(
-        "a list of 1 to 8 integers >= 1",
-        lambda value: isinstance(value, list | tuple) and 0 < len(value) <= 8 and all(map(is_count, value)),
-        keep=tuple,
-    )
+SIZE, RATIO, SWITCH, DROPOUT = COUNT, POSITIVE, FLAG, SHARE
+SIZE_OR_NULL = nullable(COUNT)
+TIED = absent(FLAG, True)  # left out where true
+OFF, ON = absent(FLAG, False), absent(FLAG, True)
+NO_DROPOUT, TENTH = absent(SHARE, 0.0), absent(SHARE, 0.1)
+OPTIONAL_SIZE = absent(SIZE_OR_NULL, None)
+STAGES = Check(
+    "a list of 1 to 8 integers >= 1",
+    lambda value: isinstance(value, list | tuple) and 0 < len(value) <= 8 and all(map(is_count, value)),
+    keep=tuple,
 )
-LABELS = Key(
-    Check("an object of at least one label", lambda value: isinstance(value, Mapping) and len(value) > 0, keep=len)
-)
-LAYER_TYPES = Key(
-    Check(
-        f"a list of {', '.join(_KINDS)}",
-        lambda value: isinstance(value, list | tuple) and all(item in _KINDS for item in value),
-        keep=tuple,
-        optional=True,
-    ),
+LABELS = Check("an object of at least one label", lambda value: isinstance(value, Mapping) and len(value) > 0, keep=len)
+LAYER_TYPES = Check(
+    f"a list of {', '.join(_KINDS)}",
+    lambda value: isinstance(value, list | tuple) and all(item in _KINDS for item in value),
+    keep=tuple,
+    optional=True,
     default=None,
 )
-LAYER_LIST = Key(
-    Check(
-        "a list of numbers of layers",
-        lambda value: (
-            isinstance(value, list | tuple)
-            and all(is_count(item) or (item == 0 and type(item) is int) for item in value)
-        ),
-        keep=tuple,
-    )
+LAYER_LIST = Check(
+    "a list of numbers of layers",
+    lambda value: (
+        isinstance(value, list | tuple) and all(is_count(item) or (item == 0 and type(item) is int) for item in value)
+    ),
+    keep=tuple,
 )
-FEED_FORWARD = Key(one_of(("relu", "gelu", "gated-gelu", "gated-silu", "gated-relu")), default="relu")
+FEED_FORWARD = absent(one_of(("relu", "gelu", "gated-gelu", "gated-silu", "gated-relu")), "relu")
 
 
-def only(*values: Any) -> Key:
+def only(*values: Any) -> Check:
     """A key that this model understands at certain values alone."""
     words = " or ".join(repr(value) if isinstance(value, str) else json.dumps(value) for value in values)
-    return Key(
-        Check(words, lambda value: any(value is v or (value == v and type(value) is type(v)) for v in values)), None
+    return Check(
+        words, lambda value: any(value is v or (value == v and type(value) is type(v)) for v in values), default=None
     )
 
 
@@ -92,12 +76,12 @@ IGNORED = frozenset(
     """.split()
 )
 # Structure that the base class may switch on, and that no family here counts.
-BASE: dict[str, Key] = {
+BASE: dict[str, Check] = {
     "add_cross_attention": only(False, None),
     "cross_attention_hidden_size": only(None),
     "is_decoder": only(False, None),
     "is_encoder_decoder": only(False, None),
-    "pruned_heads": Key(Check("an empty object", lambda value: value in ({}, None)), None),
+    "pruned_heads": Check("an empty object", lambda value: value in ({}, None), default=None),
     "tie_encoder_decoder": only(False, None),
 }
 ROTARY = frozenset(
@@ -133,16 +117,30 @@ class Reader:
     """How one `model_type` is read."""
 
     build: Callable[[Values, Job], Workload]
-    keys: Mapping[str, Key]
+    keys: Mapping[str, Check]
     ignored: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)  # another name of a key, to the key
 
 
+def usual(values: Values, job: Job) -> dict[str, Any]:
+    """What most families call alike, as builders take it."""
+    return {
+        "layers": values["num_hidden_layers"],
+        "hidden": values["hidden_size"],
+        "heads": values["num_attention_heads"],
+        "vocabulary": values["vocab_size"],
+        "batch": job.batch,
+        "tied": values["tie_word_embeddings"],
+    }
+
+
 def missing(where: str, field: str) -> str:
+    """The message about a size that must be given beside the file."""
     return f"{where}: `{field}` is missing; expected {COUNT.expected} beside the config.json, which does not hold it"
 
 
 def check_divides(values: Values, heads: str, width: str, where: str) -> None:
+    """Raise unless the number of heads divides the width."""
     if values[width] % values[heads]:
         fail(where, heads, values[heads], f"a divisor of `{width}` ({values[width]})")
 

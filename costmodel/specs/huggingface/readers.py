@@ -3,7 +3,7 @@
 from costmodel.inputs import Workload
 from costmodel.models import decoder, encoder, encoder_decoder, swin
 from costmodel.specs import fail
-from costmodel.specs.huggingface.keys import Job, Values, check_divides, check_heads, density, with_windows
+from costmodel.specs.huggingface.keys import Job, Values, check_divides, check_heads, density, usual, with_windows
 
 
 def read_llama(values: Values, job: Job) -> Workload:
@@ -11,15 +11,11 @@ def read_llama(values: Values, job: Job) -> Workload:
     check_heads(values, job.where)
     tokens, bias = job.tokens(), values.get("attention_bias", False)
     return decoder(
-        layers=values["num_hidden_layers"],
-        hidden=values["hidden_size"],
-        heads=values["num_attention_heads"],
+        **usual(values, job),
         key_value_heads=values["num_key_value_heads"],
         head_size=values.get("head_dim"),
         ffn=values["intermediate_size"],
-        vocabulary=values["vocab_size"],
         sequence=tokens,
-        batch=job.batch,
         gated=True,
         qkv_bias=bias or values.get("qkv_bias", False),
         out_bias=bias,
@@ -28,7 +24,6 @@ def read_llama(values: Values, job: Job) -> Workload:
         qk_norm_whole=values.get("qk_norm_whole", False),
         norms_after=values.get("norms_after", False),
         dropout=values["attention_dropout"] > 0,
-        tied=values["tie_word_embeddings"],
         causal_density=density(values, tokens, job.where),
     )
 
@@ -53,25 +48,21 @@ def read_nemotron(values: Values, job: Job) -> Workload:
     """Layer norms with a bias, a squared activation without a gate."""
     check_heads(values, job.where)
     return decoder(
-        layers=values["num_hidden_layers"],
-        hidden=values["hidden_size"],
-        heads=values["num_attention_heads"],
+        **usual(values, job),
         key_value_heads=values["num_key_value_heads"],
         head_size=values["head_dim"],
         ffn=values["intermediate_size"],
-        vocabulary=values["vocab_size"],
         sequence=job.tokens(),
-        batch=job.batch,
         qkv_bias=values["attention_bias"],
         out_bias=values["attention_bias"],
         ffn_bias=values["mlp_bias"],
         layer_norm=True,
         dropout=values["attention_dropout"] > 0,
-        tied=values["tie_word_embeddings"],
     )
 
 
 def read_gpt2(values: Values, job: Job) -> Workload:
+    """GPT-2: learned positions, layer norms, biases everywhere."""
     check_divides(values, "n_head", "n_embd", job.where)
     return decoder(
         layers=values["n_layer"],
@@ -94,36 +85,27 @@ def read_neox(values: Values, job: Job) -> Workload:
     """The parallel formulation of its blocks is counted as the sequential one."""
     check_divides(values, "num_attention_heads", "hidden_size", job.where)
     return decoder(
-        layers=values["num_hidden_layers"],
-        hidden=values["hidden_size"],
-        heads=values["num_attention_heads"],
+        **usual(values, job),
         ffn=values["intermediate_size"],
-        vocabulary=values["vocab_size"],
         sequence=job.tokens(),
-        batch=job.batch,
         qkv_bias=values["attention_bias"],
         out_bias=values["attention_bias"],
         ffn_bias=True,
         layer_norm=True,
         dropout=max(values["attention_dropout"], values["hidden_dropout"]) > 0,
-        tied=values["tie_word_embeddings"],
     )
 
 
 def read_bert(values: Values, job: Job) -> Workload:
+    """BERT: an encoder under the head of masked tokens."""
     check_divides(values, "num_attention_heads", "hidden_size", job.where)
     return encoder(
-        layers=values["num_hidden_layers"],
-        hidden=values["hidden_size"],
-        heads=values["num_attention_heads"],
+        **usual(values, job),
         ffn=values["intermediate_size"],
-        vocabulary=values["vocab_size"],
         sequence=job.tokens(values["max_position_embeddings"]),
-        batch=job.batch,
         positions=values["max_position_embeddings"],
         token_types=values["type_vocab_size"],
         dropout=max(values["hidden_dropout_prob"], values["attention_probs_dropout_prob"]) > 0,
-        tied=values["tie_word_embeddings"],
     )
 
 

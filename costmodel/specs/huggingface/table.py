@@ -1,6 +1,6 @@
 """The keys of each `model_type` of HuggingFace, and the function that reads them."""
 
-from costmodel.specs import one_of
+from costmodel.specs import Check, one_of
 from costmodel.specs.huggingface.experts import (
     read_deepseek,
     read_glm4_moe,
@@ -28,8 +28,8 @@ from costmodel.specs.huggingface.keys import (
     SWITCH,
     TENTH,
     TIED,
-    Key,
     Reader,
+    absent,
     only,
 )
 from costmodel.specs.huggingface.readers import (
@@ -47,7 +47,7 @@ from costmodel.specs.huggingface.readers import (
 )
 
 
-def _sizes(*names: str) -> dict[str, Key]:
+def _sizes(*names: str) -> dict[str, Check]:
     return dict.fromkeys(names, SIZE)
 
 
@@ -263,7 +263,7 @@ READERS |= {
         {
             **_PLAIN,
             "sliding_window": SIZE,
-            "sliding_window_pattern": Key(SIZE.check, default=6),
+            "sliding_window_pattern": absent(SIZE, 6),
             "layer_types": LAYER_TYPES,
             "tie_word_embeddings": TIED,
             "use_bidirectional_attention": only(False, None),
@@ -324,7 +324,7 @@ READERS |= {
         {
             **READERS["deepseek_v3"].keys,
             **dict.fromkeys(("q_lora_rank", "topk_group"), SIZE_OR_NULL),
-            "topk_method": Key(one_of(("greedy", "group_limited_greedy"))),
+            "topk_method": one_of(("greedy", "group_limited_greedy")),
         },
         READERS["deepseek_v3"].ignored - {"topk_method"},
     ),

@@ -51,7 +51,7 @@ class Finder:
         count = np.broadcast_to(counts, shape).ravel().astype(float)
         most = np.broadcast_to(shares, shape).ravel() * self.problem.most_hbm_bytes
         have = self.problem.money.left(self.problem.limits, count, most)
-        moved = project(self.problem, have, np.broadcast_to(y, (len(count), len(y))), self.problem.fill)
+        moved = project(self.problem, have, np.broadcast_to(y, (len(count), len(y))), self.problem.spends_all)
         return moved.reshape(*shape, len(y))
 
     def glance(self, counts: Sequence[int], y: np.ndarray) -> None:

@@ -47,7 +47,7 @@ class Shared:
         """The best of the sets on hardwares (hardwares x rates) with so much memory each; infinite where none fits."""
         problem, money, most = self.problem, self.problem.money, np.exp(log_bytes)
         count = np.full(len(y), float(self.count))
-        y = project(problem, money.left(problem.limits, count, most), y, problem.fill)
+        y = project(problem, money.left(problem.limits, count, most), y, problem.spends_all)
         total, peak, late, chosen = np.zeros(len(y)), np.zeros(len(y)), np.zeros(len(y), bool), []
         drawn_s = np.zeros(len(y))
         for own in self.sets:
@@ -67,6 +67,10 @@ class Shared:
         broken = (money.usd(y) > have.usd * (1 + _ROUNDING)) | (money.watt(y) > have.watt * (1 + _ROUNDING)) | late
         if problem.limits.deadline_s is not None:
             broken |= total > problem.limits.deadline_s
+        if problem.carbon is not None:
+            second, drawn = problem.carbon.seconds(y, have)
+            grams = self.count * (second * total + drawn * drawn_s)
+            broken |= np.log(grams) > problem.log_carbon_g
         value = np.where(broken | (have.usd <= 0), np.inf, value)
         return Valued(value, y, log_bytes, peak, np.stack(chosen, axis=-1))
 

@@ -29,6 +29,7 @@ _ARITHMETIC = re.compile(r"\$\(\(((?:[^()]|\([^()]*\))*)\)\)")
 
 
 def words_of(value: Value) -> list[str]:
+    """The words of a value, a list being several already."""
     return value.split() if isinstance(value, str) else list(value)
 
 

@@ -10,7 +10,6 @@ not by `sp` alone.
 import functools
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 Table = tuple[tuple[str, object], ...]
 """Phrases and what each means, the first that is said counting."""
@@ -22,11 +21,8 @@ _NUMBER = r"(\d+(?:\.\d+)?)(?!\.?\d)(?![km]\b|\s*[km]?[\s\-]*tok)"
 _APART = 6  # words between the parts of a phrase with `&`
 
 
-class _Run(NamedTuple):
-    """Words in a row: their expression, and texts of which one is in whatever it matches."""
-
-    expression: re.Pattern[str]
-    stems: tuple[str, ...]
+_Run = tuple[re.Pattern[str], tuple[str, ...]]
+"""Words in a row: their expression, and texts of which one is in whatever it matches."""
 
 
 @functools.cache
@@ -39,7 +35,7 @@ def _run(words: list[str]) -> _Run:
     first = next(word for word in words if not word.endswith("?") and word != "#")
     stems = tuple(each.partition("_")[0].rstrip("*~") for each in first.split("|"))
     pieces = [_piece(word, i == 0, i == len(words) - 1) for i, word in enumerate(words)]
-    return _Run(re.compile(r"(?<![a-z*])" + "".join(pieces)), stems)
+    return (re.compile(r"(?<![a-z*])" + "".join(pieces)), stems)
 
 
 def _piece(word: str, first: bool, last: bool) -> str:
@@ -107,9 +103,9 @@ def named(text: str, table: Table) -> object | None:
 def number(text: str, phrases: tuple[str, ...]) -> float | None:
     """The number in the first of the phrases that the text says."""
     for phrase in phrases:
-        (run, *_), _ = _compiled(phrase)
+        ((expression, _), *_), _ = _compiled(phrase)
         for clause, start, end in _places(text, phrase):
-            found = run.expression.match(clause, start)
+            found = expression.match(clause, start)
             if found is not None and _verdict(clause, start, end, False):
                 return float(found[1])
     return None
@@ -118,7 +114,7 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
 def _places(text: str, phrase: str) -> Iterator[tuple[str, int, int]]:
     """Clauses in which the phrase stands, and where."""
     whole, (runs, _) = _whole(text), _compiled(phrase)
-    if all(any(stem in whole for stem in run.stems) for run in runs):
+    if all(any(stem in whole for stem in stems) for _, stems in runs):
         yield from ((clause, *span) for clause in clauses(text) for span in _spans(clause, phrase))
 
 
@@ -130,9 +126,9 @@ def _whole(text: str) -> str:
 def _spans(clause: str, phrase: str) -> Iterator[tuple[int, int]]:
     """Where the phrase stands in the clause: its runs, not far apart."""
     runs, _ = _compiled(phrase)
-    if not all(any(stem in clause for stem in run.stems) for run in runs):
+    if not all(any(stem in clause for stem in stems) for _, stems in runs):
         return
-    spans = [[found.span() for found in run.expression.finditer(clause)] for run in runs]
+    spans = [[found.span() for found in expression.finditer(clause)] for expression, _ in runs]
     if len(runs) == 1:
         yield from spans[0]
         return
