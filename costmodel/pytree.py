@@ -7,6 +7,7 @@ it waits for `register_pytrees`, which `load_workload`, `load_cluster`, `prepare
 """
 
 import dataclasses
+import functools
 import sys
 import threading
 from collections.abc import Callable
@@ -55,12 +56,28 @@ def register_pytrees() -> None:
 def map_leaves(function: Callable[[Any], Any], tree: T) -> T:
     """`tree` with `function` applied to every leaf: `jax.tree.map` for the classes here, without JAX."""
     register_pytrees()
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        fields = [f.name for f in dataclasses.fields(tree) if not f.metadata.get("static")]
-        return dataclasses.replace(tree, **{name: map_leaves(function, getattr(tree, name)) for name in fields})
+    return _mapped(function, tree)
+
+
+def _mapped(function: Callable[[Any], Any], tree: Any) -> Any:
+    kind = type(tree)
+    if (names := _fields_of(kind)) is not None:
+        found = object.__new__(kind)
+        for name, is_leaf in names:
+            value = getattr(tree, name)
+            object.__setattr__(found, name, _mapped(function, value) if is_leaf else value)
+        return found
     if isinstance(tree, tuple):
-        return tuple(map_leaves(function, item) for item in tree)  # pyright: ignore[reportReturnType]
-    return None if tree is None else function(tree)  # pyright: ignore[reportReturnType]
+        return tuple(_mapped(function, item) for item in tree)
+    return None if tree is None else function(tree)
+
+
+@functools.cache
+def _fields_of(kind: type) -> tuple[tuple[str, bool], ...] | None:
+    """Names of a dataclass's fields, and whether each holds leaves."""
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return tuple((field.name, not field.metadata.get("static")) for field in dataclasses.fields(kind))
 
 
 def as_float(leaf: Any) -> Any:

@@ -1,11 +1,13 @@
-"""Ends what takes too long: an exception at a moment, whatever Python code runs then."""
+"""Ends what takes too long: an exception at a moment, whatever Python code runs then; and what the user interrupts."""
 
 import contextlib
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
+T = TypeVar("T")
 AGAIN_S = 0.2  # after which it rings again
 
 
@@ -41,3 +43,12 @@ def until(end: float) -> Iterator[None]:
         left.append(True)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
+
+
+def or_else(make: Callable[[], T], instead: T, heard: list[bool]) -> T:
+    """What is made; where the user interrupts that, something else, and a note in `heard`. An answer stands already."""
+    try:
+        return make()
+    except KeyboardInterrupt:
+        heard.append(True)
+        return instead

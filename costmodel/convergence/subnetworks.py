@@ -57,12 +57,6 @@ def scaled_stationary(problem: Problem, step: Scalar) -> Scalar:
     return scaled_bias(problem) + step * scaled_variance(problem) / (2 - step)
 
 
-def scaled_error(problem: Problem, start: Any, step: Scalar, rounds: Scalar) -> Scalar:
-    r"""Exactly $E\|x_k - x^*\|^2$: the error of the mean, and the variance that has gathered by then."""
-    gathered = step * (1 - (1 - step) ** (2 * rounds)) / (2 - step) * scaled_covariance(problem).trace()
-    return ((scaled_mean(problem, start, step, rounds) - optimum(problem)) ** 2).sum(-1) + gathered
-
-
 def theorem_2(problem: Problem, start: Any, beta: Scalar, step: Scalar, rounds: Scalar) -> Scalar:
     r"""The published bound of the mean $\|\nabla f(x_k)\|^2_{\bar L^{-1}}$ over so many rounds.
 

@@ -41,6 +41,7 @@ class NetworkBill:
 
     @property
     def usd(self) -> Scalar:
+        """All of it."""
         return self.link_usd + self.switch_usd + self.nic_usd
 
 
@@ -55,10 +56,12 @@ class Bill:
 
     @property
     def network_usd(self) -> Scalar:
+        """The whole network, listed by level or not."""
         return total(item.usd for item in self.network) + self.unlisted_network_usd
 
     @property
     def usd(self) -> Scalar:
+        """The whole purchase."""
         return self.servers_usd + self.second_memory_usd + self.network_usd
 
 
@@ -74,6 +77,7 @@ class Draw:
 
     @property
     def machines_w(self) -> Scalar:
+        """Servers, idle ones among them, and the network."""
         return self.servers_w + self.idle_w + total(self.network_w)
 
     @property
@@ -115,14 +119,17 @@ class Economics:
 
     @property
     def usd_per_token(self) -> Scalar | None:
+        """Of the same cluster as `usd_per_step`."""
         return None if self.usd_per_step is None else self.usd_per_step / self.tokens
 
     @property
     def joule_per_step(self) -> Scalar | None:
+        """At the meter, for as long as the clock takes for a step."""
         return None if self.draw is None else self.draw.meter_w * self.step_s * self.elapsed
 
     @property
     def joule_per_token(self) -> Scalar | None:
+        """The same by token."""
         return None if self.joule_per_step is None else self.joule_per_step / self.tokens
 
 

@@ -88,11 +88,13 @@ def matmul_roofs(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stac
     What products read has been cast to their format. In the mean of forward product and input gradient, half of what
     passes is written. The weight gradient is added to an accumulator in the gradient's type, which is read and written.
     """
-    read = point.precision.operand_share
+    row, read = point.precision, point.precision.operand_share
     compute_s = count.flop * speed.matmul_s_per_flop * (1 + stack.matmul_size0 * count.reciprocal_sizes)
     operand_bytes = 0.5 * (1 + read) * count.operand_bytes
-    moved_bytes = operand_bytes + read * point.precision.weight_bytes * count.weight_elements
-    accumulated_bytes = read * count.operand_bytes + 2.0 * point.gradient_bytes * count.weight_elements
+    moved_bytes = operand_bytes + read * row.weight_bytes * count.weight_elements
+    written = 2.0 * (1 - stack.adds_apart) * point.gradient_bytes + stack.adds_apart * row.activation_bytes
+    accumulated_bytes = read * count.operand_bytes + written * count.weight_elements
+    added_bytes = stack.adds_apart * (row.activation_bytes + 2.0 * point.gradient_bytes) * count.weight_elements
     aside_s, casts_s = cast_s(count, point, speed, stack)
     product = Roof(
         compute_s=compute_s,
@@ -102,7 +104,8 @@ def matmul_roofs(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stac
         launch_s=stack.kernel_s,
     )
     weights_s = speed.memory_s_per_byte * accumulated_bytes
-    return product, Roof(compute_s=compute_s, memory_s=weights_s, launch_s=stack.kernel_s)
+    added_s = speed.memory_s_per_byte * added_bytes
+    return product, Roof(compute_s=compute_s, memory_s=weights_s, aside_s=added_s, launch_s=stack.kernel_s)
 
 
 def cast_s(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stack) -> tuple[Scalar, Scalar]:

@@ -195,7 +195,8 @@ def _passes(
 
     experts = block.exchanges > 0
     forward = over(forward_work, (sync_s, ring_s, exchange_s, expert_s, gather_s), forward_issue_s, experts)
-    back = sync_back_s, 2.0 * ring_s, exchange_s, expert_s, gather_s
+    half_s = 0.5 * (gather_s + reduce_s)  # both travel beside both halves of the backward pass
+    back = sync_back_s, 2.0 * ring_s, exchange_s, expert_s, half_s
     return BlockPasses(
         name=block.name,
         position=block.position,
@@ -203,7 +204,7 @@ def _passes(
         forwards=block.forwards,
         forward=forward,
         backward=over(backward_work, back, backward_issue_s, experts),
-        weights=over((weights_s, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0, reduce_s), weights_issue_s, False),
+        weights=over((weights_s, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0, half_s), weights_issue_s, False),
         recompute_s=_recompute_s(forward, block, point, sem) + modules_s(forward, block, point, speed, stack, sem),
     )
 

@@ -101,7 +101,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         dropout=True,
         deepspeed_zero=True,
         updates_on_host=True,
-        memory=_memory(logit_bytes=12.0, **_TORCH | DEEPSPEED_BUCKETS),
+        memory=_memory(adds_apart=1.0, logit_bytes=12.0, **_TORCH | DEEPSPEED_BUCKETS),
     ),
     # K: nanotron's README: 32-bit accumulation, asynchronous column-linear layers
     "nanotron": Habits(
@@ -113,7 +113,7 @@ SOFTWARE: Mapping[str, Habits] = MappingProxyType({
         weighs_head=True,
         eager=True,
         rotation_copies=4.0,
-        memory=_memory(logit_bytes=UNFUSED_LOSS_BYTES, **_TORCH),
+        memory=_memory(adds_apart=1.0, logit_bytes=UNFUSED_LOSS_BYTES, **_TORCH),
     ),
     # K: MaxText's documents: FSDP over a slice, the compiler overlaps
     "xla": Habits(

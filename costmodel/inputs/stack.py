@@ -30,6 +30,7 @@ class Habits:
     selective: RecomputeRow | None = None  # what "selective" means; None: as in Megatron, the attention's core
     offloaded_activations: float = 0.0  # share of the kept activations that waits in the host's memory, beside compute
     keeps_32bit_weights: bool = False  # the weights themselves are the optimizer's 32-bit copy (FSDP, MaxText)
+    gathers_8bit_weights: bool = False  # such weights are cast before they are gathered, not after
     keeps_8bit_weights: bool = False  # under 8-bit precisions weights are held, gathered, and inputs saved, in 8 bits
     # DeepSpeed's ZeRO: gradients in the weights' own type beside sums in 32 bits, and those of a rank's part of the
     # update in 32 bits. K: `stage_1_and_2.py`, `bf16_optimizer.py`; C: what BLOOM's rows lack is a third of the states
@@ -68,7 +69,9 @@ class Habits:
         if self.keeps_8bit_weights and row.copy_bytes > 0:
             return dataclasses.replace(row, weight_bytes=1.0, copy_bytes=row.copy_bytes - 1.0, saved_inputs=0.5)
         if self.keeps_32bit_weights and row.master_bytes > 0:
-            return dataclasses.replace(row, shared_master=1.0)
+            narrow = self.gathers_8bit_weights and row.at_8bit > 0
+            gathered = {"weight_bytes": 1.0, "weight_cast_bytes": row.copy_bytes} if narrow else {}  # only turned over
+            return dataclasses.replace(row, shared_master=1.0, **gathered)
         return row
 
     def attention_row(self, name: str) -> AttentionRow:
@@ -113,6 +116,7 @@ class Stack:
     unfused_touches: Scalar = 2.0  # passes of unfused norms and activations over those of fused ones
     cast_passes: Scalar = 1.0  # share of the casts to narrow formats that no other kernel does on its way
     hbm_ceiling: Scalar = 0.85  # share of the memory bandwidth that streams reach
+    adds_apart: Scalar = 0.0  # 1 where a kernel of its own adds each weight gradient to its sum (roofline.py)
     kernel_s: Scalar = 4e-6  # launch and drain of one kernel
     host_kernel_s: Scalar = 0.0  # host work to issue one kernel, ahead of the accelerator: no block takes less
     routing_s: Scalar = 0.0  # host work of a pass over a block with eleven experts on a rank (traffic.py), unhidden

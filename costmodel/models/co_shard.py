@@ -13,6 +13,8 @@ from costmodel.inputs import Block, Kind, Op, Position, Role, Saved, Size, Sizes
 from costmodel.models.pieces import integral
 from costmodel.semantics import Scalar
 
+PIECES = ", branch "
+"""Between the name of a block and the number of its branch."""
 _INSIDE = (Kind.MATMUL, Kind.ATTENTION, Kind.ACTIVATION)
 
 
@@ -39,7 +41,7 @@ def _pieces(block: Block, pieces: int) -> Iterator[Block]:
         branches.append([_piece(op, pieces, opening=op is ops[0]) for op in ops])
     yield dataclasses.replace(block, ops=tuple(rest))
     for number, ops in enumerate(branches):
-        name = f"{block.name}, branch {number} in {pieces}"
+        name = f"{block.name}{PIECES}{number} in {pieces}"
         yield dataclasses.replace(block, name=name, ops=tuple(ops), repeats=pieces * block.repeats)
 
 

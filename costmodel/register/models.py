@@ -11,6 +11,7 @@ from typing import Any
 from costmodel.exact import Exact
 from costmodel.formulas import counts
 from costmodel.inputs import Block, Kind, Plan, Position, Split, Workload, embed, layers, model_flop, parameters
+from costmodel.models import PIECES
 from costmodel.pytree import map_leaves
 from costmodel.register.tables import entered, refuse
 from costmodel.specs import MODELS, SpecError, called, is_count, model_names, show
@@ -60,14 +61,19 @@ def _check_blocks(where: str, workload: Workload) -> None:
     counted = called(where, counts, workload, embed(Plan(), workload, 1.0), Exact(math))
     for block, own in zip(workload.blocks, counted.blocks, strict=True):
         here = f'{where}, block "{block.name}"'
-        _check_syncs(here, block)
+        _check_syncs(here, block, workload)
         map_leaves(functools.partial(_check_count, here), own)
 
 
-def _check_syncs(where: str, block: Block) -> None:
-    """Layers that the tensor ranks divide talk to one another: without it they would divide for nothing."""
+def _check_syncs(where: str, block: Block, workload: Workload) -> None:
+    """Layers that the tensor ranks divide talk to one another: without it they would divide for nothing.
+
+    Pieces of a layer (`models.co_sharded`) do so in the block of what is left of it.
+    """
     divided = (size for op in block.ops for size in (*op.groups, *op.inner, *op.columns) if Split.TENSOR in size.split)
-    talks = any(op.kind == Kind.SYNC for op in block.ops)
+    whole = block.name.partition(PIECES)[0]
+    alike = (each for each in workload.blocks if each.name in (block.name, whole))
+    talks = any(op.kind == Kind.SYNC for each in alike for op in each.ops)
     if block.position == Position.LAYER and not talks and next(divided, None) is not None:
         raise SpecError(
             f"{where}: tensor ranks divide its sizes, but it has no `sync`; expected one at each edge of them"

@@ -56,7 +56,11 @@ def read_text(path: str | Path, where: str = "") -> str:
             raise SpecError(f"{where}: not a file; expected a TOML or JSON file")
         if file.stat().st_size > LARGEST_FILE_BYTES:
             raise SpecError(f"{where}: {file.stat().st_size} bytes; expected a TOML or JSON file of a few kilobytes")
-        return file.read_bytes().decode("utf-8-sig")
+        text = file.read_bytes().decode("utf-8-sig")
+        if "\0" in text:
+            line = text[: text.index("\0")].count("\n") + 1
+            raise SpecError(f"{where}: not text (line {line} holds a null byte); expected a TOML or JSON file")
+        return text
     except UnicodeDecodeError as error:
         raise SpecError(f"{where}: not text (byte {error.start} is not UTF-8); expected a TOML or JSON file") from None
     except SpecError:

@@ -11,6 +11,7 @@ from experiments.flexible_plans.spaces import SPACES, gain
 from experiments.runner import write_figures
 from optimize.report import BLACK, PALETTE
 
+_PLAIN = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 _COLOURS = {"F": PALETTE[4], "B": PALETTE[0], "A": PALETTE[1]}
 _WORDS = {"F": "forward", "B": "backward", "A": "block on all devices"}
 
@@ -95,7 +96,8 @@ def _rates(rows: Sequence[Mapping[str, Any]]) -> Any:
         told: list[float] = []  # orders that turn at the same rate are told once
         for number, row in enumerate(rows):
             words = row["loser"]["words"] if rate == next(iter(RATES)) else None
-            axes.plot(GRID, row["curves"][rate], color=PALETTE[number], label=words)
+            way = ("-", "--", ":")[number % 3]  # of those that take the same time both are seen
+            axes.plot(GRID, row["curves"][rate], way, color=PALETTE[number], label=words)
             factor = row["factors"][rate]
             if factor is None:
                 continue
@@ -103,12 +105,13 @@ def _rates(rows: Sequence[Mapping[str, Any]]) -> Any:
             if all(abs(factor / other - 1) > 0.05 for other in told):
                 words = f"{factor:.2g}x, {row['prices'][rate]:+,.0f} USD"
                 at = (6, 8 + 11 * len(told))
-                axes.annotate(words, (factor, 1.0), at, textcoords="offset points", fontsize=6, color=PALETTE[number])
+                look = {"fontsize": 6, "color": PALETTE[number], "bbox": _PLAIN}
+                axes.annotate(words, (factor, 1.0), at, textcoords="offset points", **look)
                 told.append(factor)
         axes.axhline(1.0, color=BLACK, linewidth=0.8)
         axes.axvline(1.0, color=BLACK, linewidth=0.4, linestyle=":")
         axes.set_xscale("log", base=2)
-        axes.set_xlabel(f"{rate}, times today's")
+        axes.set_xlabel(f"{rate} over today's")
     panels[0].set_ylabel("step over the winner's")
     figure.suptitle(
         f"{rows[0]['model']} on {rows[0]['accelerators']} V100: the winner is {rows[0]['winner']['words']}", fontsize=9

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import Exact, load_cluster, parts
+from costmodel import Exact, parts
 from costmodel.evaluators import prepare
 from costmodel.formulas import capital_usd, hardware_of, with_hardware
 from costmodel.inputs import Cluster, Workload
 from costmodel.models import co_sharded
 from costmodel.specs import load_curves
 from experiments.flexible_plans.interlaced import interlaced
-from experiments.flexible_plans.spaces import COUNTS, SIZES, Found, flexible, workload
+from experiments.flexible_plans.spaces import COUNTS, SIZES, Found, flexible, with_host, workload
 
 RATES: Mapping[str, str] = {
     "FLOP/s": "flop_per_s",
@@ -45,7 +45,7 @@ def order_of(found: Found) -> str:
 def switches(name: str) -> Iterator[dict[str, Any]]:
     """For each model the losing order nearest to the winner by any rate, and its factors."""
     for family, accelerators in ASKED.items():
-        cluster = load_cluster(name, accelerators=accelerators)
+        cluster = with_host(name, accelerators)
         job = workload(family, SIZES[family][COUNTS.index(accelerators)])
         found = flexible(job, cluster, family)
         best: dict[str, Found] = {}

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from costmodel.inputs import Cluster, Plan
+from costmodel.measured import with_margin
 from costmodel.specs import (
     COUNT,
     PLAN_CHECKS,
+    PROBABILITY,
     TEXT,
     Check,
     SpecError,
@@ -39,7 +41,10 @@ _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("accelerators", "sequence", "batch"), COUNT),
     **dict.fromkeys(("target_loss", "tokens", "deadline_days", "repair_days"), AMOUNT),
     "failures": one_of(("none", *FAILURES)),
+    "margin": PROBABILITY,
 }
+
+AS_PREDICTED = 0.5  # the probability of fitting that takes predictions of memory as they are
 
 Explained = tuple[Explanation, Explanation | None]
 """The answer, and that of `--against`."""
@@ -66,6 +71,8 @@ class Request:
     """TOML or JSON file of a plan, or an answer that holds one; flags below override its fields"""
     against: Text = None
     """plan file, cluster file or name of a cluster, to be put beside the first, largest difference first"""
+    margin: Number = None
+    """the probability that the plan must fit in memory with; default: 0.5, memory as it is predicted"""
     target_loss: Number = None
     """loss in nats a token, of which it is told how long it takes with failures (law besiroglu-2024, at even odds)"""
     tokens: Number = None
@@ -99,8 +106,9 @@ def resolve(
     given = merge(flags, config, _CHECKS | PLAN_CHECKS)
     if model_table is not None:
         given = dataclasses.replace(given, values={**given.values, TABLE: model_table})
-    workload, cluster = job(given, given.values.get("accelerators") or _product(given))
-    cluster, target = _failing(cluster, given), _target(given)
+    workload, machine = job(given, given.values.get("accelerators") or _product(given))
+    margin = given.values.get("margin", AS_PREDICTED)
+    cluster, target = _failing(with_margin(machine, margin), given), _target(given)
     if target["target_loss"] is not None:
         tokens_to(workload, target["target_loss"])  # raises where it is never reached
     fields, origin = plan_precision(cluster) | given.pick(*PLAN_CHECKS), _plan_origin(given)
@@ -123,6 +131,7 @@ def resolve(
         unread=given.unread,
         model_table=given.values.get(TABLE),
         software_named="software" in given.values,
+        margin=margin,
         **target,
     )
 
@@ -178,7 +187,7 @@ def _other(inputs: Inputs, other: str) -> Inputs:
     """The same job and number of accelerators, with the plan or the cluster that `other` names."""
     if other in cluster_names() or _is_cluster_file(other):
         return _on_cluster(inputs, other)
-    sizes = {"sequence": inputs.workload.sequence, "batch": inputs.workload.batch}
+    sizes = {"sequence": inputs.workload.sequence, "batch": inputs.workload.batch, "margin": inputs.margin}
     machine = {"cluster": inputs.cluster_from, "accelerators": inputs.cluster.accelerators}
     if inputs.software_named:
         machine["software"] = inputs.cluster.stack.software
@@ -199,6 +208,7 @@ def _on_cluster(inputs: Inputs, other: str) -> Inputs:
     """The same job there, with the same plan where that is legal; where it is not, with one that is chosen anew."""
     software = inputs.cluster.stack.software if inputs.software_named else None
     cluster = placed(COMMAND_LINE, "against", load_cluster, other, inputs.cluster.accelerators, software)
+    cluster = with_margin(cluster, inputs.margin)
     plan, chosen = inputs.plan, inputs.chosen
     if violations(plan, inputs.workload, cluster):
         plan, chosen = choose_plan(plan_precision(cluster), inputs.workload, cluster)

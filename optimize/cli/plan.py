@@ -31,9 +31,9 @@ from optimize.plans import (
     Sharding,
     check_checkpoint,
     connect,
+    find_for,
     find_launchable,
     find_plan,
-    find_plan_for,
     nearby,
     nothing_legal,
     restriction_cost,
@@ -41,6 +41,7 @@ from optimize.plans import (
 )
 from optimize.question import SECONDS_A_DAY, Objective
 from optimize.status import CommandError, Status
+from optimize.time_limit import or_else
 from optimize.versions import SCHEMA
 
 MOST_PLANS = 1_000  # plans: each is scored exactly and validated
@@ -207,14 +208,23 @@ def run(inputs: PlanInputs) -> Answer:
         connect(inputs.sharding)
     if inputs.machine is not None:
         own, found = search_ranges(inputs)
-        return _search(own, found["fixed"])._replace(found=found, job=own)
+        answer = _search(own, found["fixed"])._replace(found=found, job=own)
+        return answer if found["complete"] else _interrupted(answer)
     if not count(inputs.workload, inputs.cluster, plan_precision(inputs.cluster) | dict(inputs.fixed)):
         raise _no_plan(inputs)
     answer = _search(inputs, inputs.fixed)
     priced = {objective.key: objective.priced for objective in Objective}[inputs.objective]
     alone = inputs.sharding.processes == 1 and answer.result.status is Status.ok
-    job = inputs.workload, inputs.cluster, inputs.fixed
-    return answer._replace(near=nearby(*job, answer.result.plan, priced)) if alone else answer
+    if not alone:
+        return answer
+    heard, job = list[bool](), (inputs.workload, inputs.cluster, inputs.fixed)
+    answer = answer._replace(near=or_else(lambda: nearby(*job, answer.result.plan, priced), (None, None), heard))
+    return _interrupted(answer) if heard else answer
+
+
+def _interrupted(answer: Answer) -> Answer:
+    status = Status.incomplete
+    return answer._replace(result=dataclasses.replace(answer.result, status=status, message=status.value))
 
 
 def _search(inputs: PlanInputs, fixed: Mapping[str, Any]) -> Answer:
@@ -227,15 +237,17 @@ def _search(inputs: PlanInputs, fixed: Mapping[str, Any]) -> Answer:
     best_of_all: PlanResult | None = None
     each: Mapping[str, tuple[float, Plan]] = {}
     if inputs.only is not None:
-        result, best_of_all = find_plan_for(inputs.only, *job, **question, version=inputs.framework_version)
+        result, best_of_all = find_for(inputs.only, *job, **question, version=inputs.framework_version)
     elif every:
         result = find_plan(*job, **question, unrestricted=inputs.machine is None)
     else:
         result, each = find_launchable(*job, **question)
     if inputs.machine is not None and not inputs.fixed:  # of a range, whose domains are fixed
         result = dataclasses.replace(result, restriction=None)
-    layers = improve_layers(*job, result) if inputs.layers else None
-    return Answer(result, best_of_all, layers, table, each)
+    heard = list[bool]()
+    layers = or_else(lambda: improve_layers(*job, result), None, heard) if inputs.layers else None
+    answer = Answer(result, best_of_all, layers, table, each)
+    return _interrupted(answer) if heard else answer
 
 
 def _no_plan(inputs: PlanInputs) -> CommandError:

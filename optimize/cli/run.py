@@ -13,6 +13,7 @@ from costmodel.specs import SpecError, nearest, show
 from optimize import report
 from optimize.cli.own_files import run_file, taken_out
 from optimize.status import CommandError, Status
+from optimize.time_limit import or_else
 from optimize.versions import SCHEMA, own_version, versions
 
 COMMANDS = {
@@ -110,10 +111,18 @@ def _answer(name: str, words: Sequence[str], start: float) -> int:
         report.check_directory(directory)
     answer = command.run(inputs)
     content = command.as_json(inputs, answer)
-    if directory is not None and files_of is not None and (files := files_of(inputs, answer)) is not None:
-        shown = report.kept(lambda: command.show(inputs, answer))
-        whole = content | _end(start)
-        report.write(directory, whole, {**files, "index.html": report.page_of(name, whole, shown, files)})
+    heard = list[bool]()
+    if directory is not None and files_of is not None:
+
+        def write() -> None:
+            if (files := files_of(inputs, answer)) is not None:
+                shown, whole = report.kept(lambda: command.show(inputs, answer)), content | _end(start)
+                report.write(directory, whole, {**files, "index.html": report.page_of(name, whole, shown, files)})
+
+        or_else(write, None, heard)
+    if heard:
+        print(f"equipoise: interrupted before the files in {directory} were written", file=sys.stderr)
+        content |= {"status": Status.incomplete.name, "message": Status.incomplete.value}
     if request.json:
         report.print_json(content | _end(start))
     else:

@@ -13,7 +13,11 @@ from optimize.clusters.real_parts import PartsProgress
 from optimize.question import SECONDS_A_DAY, Objective, Problem
 from optimize.status import CommandError, Status
 
-LEAST_CARBON_S = 10.0  # in which the least CO2 is looked for, where the limit of it is too low
+LEAST_S = 10.0  # in which the least of what is limited is looked for, where the limit is too low
+_ALONE = {
+    "carbon_g": (Objective.carbon, 1e6, "carbon-t", "t"),
+    "deadline_s": (Objective.time, SECONDS_A_DAY, "deadline-days", "days"),
+}
 
 
 def told_counts(search: Progress | MixProgress) -> str:
@@ -31,7 +35,7 @@ def nothing(problem: Problem, search: Progress | MixProgress | None, parts: Part
         status = Status.infeasible if parts.listed and not parts.left_over else Status.out_of_time
         return CommandError(status, _nothing_rented(problem, parts))
     searched, looked = search is None or search.finished, parts.listed and not parts.left_over
-    if told := _emits_more(problem):
+    if told := _too_low(problem):
         status = Status.infeasible if looked else Status.out_of_time
         return CommandError(status, told if looked else f"{told}; {_unfinished(parts)}")
     if (searched and looked) or in_the_way(problem):
@@ -39,19 +43,21 @@ def nothing(problem: Problem, search: Progress | MixProgress | None, parts: Part
     return CommandError(Status.out_of_time, f"{why_infeasible(problem)}; {_unfinished(parts)}")
 
 
-def _emits_more(problem: Problem) -> str:
-    """What one job emits at least, where a limit of CO2 is below that; nothing where it is not in the way alone."""
-    most_g, name = problem.limits.carbon_g, problem.job.workload.name
-    if most_g is None or len(problem.jobs) > 1:
-        return ""
-    limits = dataclasses.replace(problem.limits, carbon_g=None)
-    free = dataclasses.replace(problem, objective=Objective.carbon, limits=limits)
-    found = search_one(free, LEAST_CARBON_S)
-    if found.best is None or found.log_bound <= math.log(most_g):
-        return ""
-    least_t = math.exp(found.best.log_value) / 1e6
-    told = f"`carbon_t` is {most_g / 1e6:.4g}; the least that {name} emits on any cluster within the other limits"
-    return f"{told} is {least_t:.4g} t; --carbon-t {units.rounded_up(least_t):g} is possible"
+def _too_low(problem: Problem) -> str:
+    """The least of CO2 or of days for one job, where a limit is below that; nothing where neither is in the way."""
+    for name, (objective, scale, option, unit) in _ALONE.items():
+        most = getattr(problem.limits, name)
+        if most is None or len(problem.jobs) > 1 or problem.fill and objective is Objective.time:
+            continue  # (the fastest is told, late or not)
+        limits = dataclasses.replace(problem.limits, **{name: None})
+        found = search_one(dataclasses.replace(problem, objective=objective, limits=limits), LEAST_S)
+        if found.best is not None and found.log_bound > math.log(most):
+            least = math.exp(found.best.log_value) / scale
+            told = f"`{option.replace('-', '_')}` is {most / scale:.4g}; with rates of any size the least for"
+            enough = f"--{option} {units.rounded_up(least):g} is possible"
+            what = f"{problem.job.workload.name} within the other limits is {least:.4g} {unit}"
+            return f"{told} {what}; {enough}"
+    return ""
 
 
 def _nothing_rented(problem: Problem, parts: PartsProgress) -> str:

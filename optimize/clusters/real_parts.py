@@ -315,7 +315,7 @@ def _open_families(
     latest_s = (_latest_s(parts, part) - others_s) / _steps(parts, job, part.cluster)
     products_s, most = _products_s(parts, job, part.cluster), math.exp(cut) if math.isfinite(cut) else math.inf
     apart, each = _least_worth(part.worth, products_s, 0.0), _least_worth(part.worth, 0.0, 1.0)
-    seconds = row_bounds_s(whole, min(latest_s, (most - apart) / max(each, 1e-300)))
+    seconds = row_bounds_s(whole, below=min(latest_s, (most - apart) / max(each, 1e-300)))
     least = _least_worth(part.worth, products_s, seconds)
     kept = np.flatnonzero((seconds < latest_s) & (least < most))
     kept = kept[np.argsort(least[kept], kind="stable")]

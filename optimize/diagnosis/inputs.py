@@ -26,6 +26,7 @@ class Inputs:
     target_loss: float | None = None  # nats a token, whose time is told
     tokens: float | None = None  # whose time is told
     deadline_s: float | None = None  # of it, whose probability is told
+    margin: float = 0.5  # the probability that it must fit in memory with; one half: as predicted
     software_named: bool = False  # by a flag, a config or a launch file; else the accelerator's default
 
     def as_json(self) -> dict[str, Any]:
@@ -37,6 +38,7 @@ class Inputs:
             "accelerators": self.cluster.accelerators,
             "sequence": self.workload.sequence,
             "batch": self.workload.batch,
+            "margin": self.margin,
             "plan": dataclasses.asdict(self.plan),
             "plan_from": self.plan_from,
             "plan_chosen": self.chosen or None,

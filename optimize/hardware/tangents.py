@@ -186,7 +186,7 @@ def aggregated(
 ) -> tuple[Tangents, tuple[np.ndarray, np.ndarray]]:
     """The mean of two tangents of each plan whose bound is highest: a tangent too, and the way over kinks.
 
-    The bound is concave in the share of the second: a golden section finds it.
+    The bound is concave in the share of the second: a golden section finds it, one new share a step.
     """
 
     def mean_of(share: np.ndarray, value: str, slopes: str) -> dict[str, np.ndarray]:
@@ -202,10 +202,15 @@ def aggregated(
         return first._replace(share=first.share + share * (second.share - first.share), **own)
 
     low, high = np.zeros(len(first.log_value)), np.ones(len(first.log_value))
+    lower, upper = low + 0.381966, low + 0.618034
+    below, above = (bound(mixed(share))[0] for share in (lower, upper))
     for _ in range(MIXED):
-        shares = low + 0.381966 * (high - low), low + 0.618034 * (high - low)
-        below, above = (bound(mixed(share))[0] for share in shares)
-        low, high = np.where(below < above, shares[0], low), np.where(below < above, high, shares[1])
+        right = below < above
+        low, high = np.where(right, lower, low), np.where(right, high, upper)
+        share = np.where(right, low + 0.618034 * (high - low), low + 0.381966 * (high - low))
+        value = bound(mixed(share))[0]
+        lower, upper = np.where(right, upper, share), np.where(right, share, lower)
+        below, above = np.where(right, above, value), np.where(right, value, below)
     mean = mixed(0.5 * (low + high))
     return mean, bound(mean)
 

@@ -125,13 +125,24 @@ class Lattice:
         """The degrees of rows; their options are left as in the default plan."""
         degrees = {name: column[row].astype(dtype) for name, column in self.rows.items() if name != "data"}
         extra = {name: values.astype(dtype)[row] for name, values in self._extra_layers.items()}
-        return dataclasses.replace(self._plain, **degrees, **extra, accelerators=dtype(self.cluster.accelerators))
+        on = {name: values.astype(dtype)[row] for name, values in self._overlapped.items()}
+        overlap = dataclasses.replace(self._plain.overlap, **on)
+        accelerators = dtype(self.cluster.accelerators)
+        return dataclasses.replace(self._plain, **degrees, **extra, overlap=overlap, accelerators=accelerators)
+
+    @functools.cached_property
+    def _overlapped(self) -> dict[str, np.ndarray]:
+        """What overlaps where a row has the traffic alone, as in `plan`; where it is the same in all, nothing."""
+        on = overlapping({name: self.rows[name] for name in DEGREES})
+        own = {name.removeprefix("overlap_"): values for name, values in on.items() if name not in self.fixed}
+        return {name: values for name, values in own.items() if not np.all(values)}
 
     def with_rows(self, order: np.ndarray) -> "Lattice":
         """The lattice of these rows, in this order."""
         rows = {name: column[order] for name, column in self.rows.items()}
         axes = tuple(axis.at(order) for axis in self.axes)
-        return dataclasses.replace(self, rows=rows, axes=axes, ends=np.cumsum(self._sizes[order]))
+        floor_s = None if self.floor_s is None else self.floor_s[order]
+        return dataclasses.replace(self, rows=rows, axes=axes, ends=np.cumsum(self._sizes[order]), floor_s=floor_s)
 
     @functools.cached_property
     def _plain(self) -> PlanPoint:
@@ -186,13 +197,18 @@ class Lattice:
             "recompute_share": float(found["recompute_share"]),
             "stage_layers": self.stage_layers(int(found["pipeline"])),
         }
-        on: dict[str, Any] = {
-            "overlap_tensor": degrees["tensor"] > 1,
-            "overlap_expert": degrees["expert"] * degrees["expert_tensor"] > 1,
-            "overlap_pipeline": degrees["pipeline"] > 1,
-        }
+        on: dict[str, Any] = overlapping(degrees)
         given = {name: value for name, value in self.fixed.items() if name not in fields}
         return Plan(**(on | fields | given))
+
+
+def overlapping(degrees: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether what overlaps has something to hide."""
+    return {
+        "overlap_tensor": degrees["tensor"] > 1,
+        "overlap_expert": degrees["expert"] * degrees["expert_tensor"] > 1,
+        "overlap_pipeline": degrees["pipeline"] > 1,
+    }
 
 
 def number_of(lattice: Lattice, plan: Plan) -> int | None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from optimize.plans.infeasible import nothing_legal as nothing_legal
     from optimize.plans.inputs import PlanInputs as PlanInputs
     from optimize.plans.launchable import can_launch as can_launch
+    from optimize.plans.launchable import find_for as find_for
     from optimize.plans.launchable import find_launchable as find_launchable
     from optimize.plans.launchable import launchers as launchers
     from optimize.plans.launchable import names_on as names_on

@@ -14,21 +14,23 @@ import numpy as np
 
 from costmodel import map_leaves
 from costmodel.formulas import Cost
-from costmodel.inputs import ModuleRow, Offload, Plan, PlanPoint, embed
+from costmodel.inputs import Offload, Plan, PlanPoint, embed
 from costmodel.specs import violations
 from optimize.lattice import Families, Lattice
 from optimize.plans import exhaustive
 from optimize.plans.best import Entry
-from optimize.plans.evaluation import MARGIN, cost_of
+from optimize.plans.evaluation import MARGIN, cost_of, fast_families
 from optimize.plans.plan_values import PlanValue
+from optimize.plans.restricted import OFFLOADS
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import fits_by_stage
 
-_FIRST, _MOST, _TIMES = 4_096, 65_536, 4  # plans evaluated at once: few at first, for a value to compare bounds with
+_FIRST, _MOST, _TIMES = 16_384, 524_288, 8  # plans evaluated at once: few at first, for a value to compare bounds with
+_MOST_OPEN = 20_000  # families that are looked at with other options where nothing fits without
 _TOPS = (8, 256)  # of those: how many are tried until one is wanted and fits stage by stage
 
-Known = dict[tuple[int, int, int, int], tuple[Lattice, tuple[Entry, ...]]]
-"""By lattice, rows and number of plans: those rows and their best plans."""
+Known = dict[tuple[int, int, int, int], tuple[float, Lattice, tuple[Entry, ...]]]
+"""By lattice, rows and number of plans: a value, those rows and their best plans below it."""
 Found = tuple[float, Plan]
 """The value of a plan, less being better, and the plan."""
 
@@ -65,7 +67,7 @@ def best_below(
             unseen = min(unseen, _bound(whole, start, value))
             break
         stop = max(start + 1, int(np.searchsorted(whole.ends, before + size, side="right")))
-        rows = functools.partial(_rows_of, whole, start, stop, value, known)
+        rows = functools.partial(_rows_of, whole, start, stop, value, known, reached)
         better, open_from = _of_rows(rows, reached, keeps)
         found, unseen = better or found, min(unseen, open_from)
         reached, start, size = (found[0] if found else reached), stop, min(_TIMES * size, _MOST)
@@ -83,75 +85,105 @@ def best_beside(asked: Sequence[Beside], value: PlanValue, reached: float) -> tu
 
     It is looked for among plans that are faster with nothing recomputed and do not fit so, which is all that can be.
     """
-    if value.function is not None or not math.isfinite(reached):
+    todo, points = _to_do(asked, value, reached) if value.function is None else ([], [])
+    if not todo:
         return None
+    whole = asked[todo[0][0]][0]
+    values = _in_order(points, functools.partial(_values, whole, value, reached))
+    for place in np.argsort(values, kind="stable"):
+        number, families, index, variant = todo[place]
+        if not values[place] < reached:
+            return None
+        plan = dataclasses.replace(families.lattice.plan(index), recompute_share=1.0, **variant)
+        legal = asked[number][-1](plan) and not violations(plan, whole.workload, whole.cluster)
+        if legal and fits_by_stage(whole.workload, whole.cluster, plan):
+            return (float(values[place]), plan), number
+    return None
+
+
+def _to_do(
+    asked: Sequence[Beside], value: PlanValue, reached: float
+) -> tuple[list[tuple[int, Families, int, Mapping[str, Any]]], list[PlanPoint]]:
+    """Which of the lattices, families, the number of their first plan and its other options; and their points."""
     todo, points = list[tuple[int, Families, int, Mapping[str, Any]]](), list[PlanPoint]()
     for number, (whole, groups, _) in enumerate(asked):
         for families, group, first in _open(ordered(whole), groups, value, reached):
             for variant in group:
                 todo += [(number, families, int(index), variant) for index in first]
                 points.append(_points_with(families, variant, first, np.float64))
-    if not todo:
-        return None
-    whole, every = asked[todo[0][0]][0], _joined(points)
-    cost = cost_of(whole, np.arange(len(todo)), functools.partial(_some, every), np.float64)
+    return todo, points
+
+
+def _values(whole: Lattice, value: PlanValue, reached: float, points: PlanPoint, count: int) -> np.ndarray:
+    """The value of each point that fits and may be below one; infinite for the others."""
+    cost, found = cost_of(whole, np.arange(count), functools.partial(_some, points), np.float64), np.full(count, np.inf)
     near = np.flatnonzero((value.least(cost.step_s, 0.0) < reached) & _fits(whole, cost))
-    values = value.of_points(whole.workload, whole.cluster, _some(every, near)) if len(near) else np.zeros(0)
-    for place in np.argsort(values, kind="stable"):
-        number, families, index, variant = todo[near[place]]
-        plan = dataclasses.replace(families.lattice.plan(index), recompute_share=1.0, **variant)
-        legal = asked[number][-1](plan) and not violations(plan, whole.workload, whole.cluster)
-        if values[place] < reached and legal and fits_by_stage(whole.workload, whole.cluster, plan):
-            return (float(values[place]), plan), number
-    return None
+    if len(near):
+        found[near] = value.of_points(whole.workload, whole.cluster, _some(points, near))
+    return found
+
+
+def _in_order(points: Sequence[PlanPoint], of: Callable[[PlanPoint, int], np.ndarray]) -> np.ndarray:
+    """What a function says of each of many points: those with modules together, and those without."""
+    sizes = [np.size(each.tensor) for each in points]
+    starts, found = np.cumsum(sizes) - sizes, np.empty(sum(sizes))
+    for alone in (False, True):
+        own = [i for i, each in enumerate(points) if (each.modules is None) == alone]
+        if own:
+            places = np.concatenate([starts[i] + np.arange(sizes[i]) for i in own])
+            found[places] = of(_joined([points[i] for i in own]), len(places))
+    return found
 
 
 def _open(
     whole: Lattice, groups: Variants, value: PlanValue, reached: float
 ) -> Iterator[tuple[Families, Sequence[Mapping[str, Any]], np.ndarray]]:
     """Families of which a plan may be below a value with some of a group of other options, and fit."""
-    for rows in (whole, _short(whole)):
-        families = _below(rows, value, reached)
-        first = _faster_without(families, value, reached) if len(families) else np.zeros(0, int)
-        if not len(first) or not groups:
+    for rows in (whole, _short(whole, groups)):
+        if not groups or (reached == math.inf and len(Families(rows)) > _MOST_OPEN):
             continue
-        points = _joined([_points_with(families, group[-1], first, np.float64) for group in groups])
-        leanest = cost_of(whole, np.arange(len(groups) * len(first)), functools.partial(_some, points), np.float64)
-        for group, fits in zip(groups, _fits(whole, leanest).reshape(len(groups), -1), strict=True):
+        first = _faster_without(rows, value, reached)
+        if not len(first):
+            continue
+        families = Families(rows)
+        leanest = [_points_with(families, group[-1], first, np.float64) for group in groups]
+        may_fit = _in_order(leanest, functools.partial(_may_fit, whole)) > 0
+        for group, fits in zip(groups, may_fit.reshape(len(groups), -1), strict=True):
             if fits.any():
                 yield families, group, first[fits]
 
 
-def _short(whole: Lattice) -> Lattice:
-    """The rows of which no plan fits, with the bounds of those that fit with the optimizer in the second memory."""
+def _may_fit(whole: Lattice, points: PlanPoint, count: int) -> np.ndarray:
+    return _fits(whole, cost_of(whole, np.arange(count), functools.partial(_some, points), np.float64))
+
+
+def _short(whole: Lattice, groups: Variants) -> Lattice:
+    """The rows of which no plan fits, with the bounds of those that fit with most in the second memory."""
     assert whole.floor_s is not None
     rows = whole.with_rows(np.flatnonzero(np.isinf(whole.floor_s)))
-    enough = len(rows.ends) and whole.cluster.accelerator.second_memory_bytes > 0
-    fixed = {**whole.fixed, "offload_optimizer": 1.0}
-    return in_order_of_bounds(dataclasses.replace(rows, fixed=fixed, floor_s=None)) if enough else rows
+    most: dict[str, float] = {}
+    for name, share in (pair for group in groups for variant in group for pair in variant.items()):
+        if name in OFFLOADS:
+            most[name] = max(share, most.get(name, 0.0))
+    lean = dataclasses.replace(rows, fixed={**whole.fixed, **most}, floor_s=None)
+    return in_order_of_bounds(dataclasses.replace(rows, floor_s=None), lean) if len(rows.ends) and most else rows
 
 
-def _below(whole: Lattice, value: PlanValue, reached: float) -> Families:
-    """Families in rows whose bound is below a value."""
-    rows = [row for row in range(len(whole.ends)) if _bound(whole, row, value) < reached]
-    return Families(whole.with_rows(np.array(rows, int)))
-
-
-def _faster_without(families: Families, value: PlanValue, reached: float) -> np.ndarray:
-    first = families.first(0, len(families))
-    plain = functools.partial(_points_with, families, {"recompute": "none"})
-    cost = cost_of(families.lattice, first, plain, np.float32)
-    return first[(value.least(cost.step_s, 0.0) < reached * (1 + MARGIN)) & ~_fits(families.lattice, cost, 1 - MARGIN)]
+def _faster_without(whole: Lattice, value: PlanValue, reached: float) -> np.ndarray:
+    """Families of which a plan may be below a value and does not fit so, nothing recomputed and nothing offloaded."""
+    rows = np.array([row for row in range(len(whole.ends)) if _bound(whole, row, value) < reached], int)
+    plain = dataclasses.replace(whole, fixed={name: v for name, v in whole.fixed.items() if name not in OFFLOADS})
+    first, _, cost = fast_families(plain, rows, value, np.full(len(rows), reached))
+    return first[~_fits(whole, cost, 1 - MARGIN)]
 
 
 def _points_with(families: Families, variant: Mapping[str, Any], first: np.ndarray, dtype: Any) -> PlanPoint:
-    """Points of families with other options; nothing offloaded and no module are rows of zeros."""
+    """Points of families with other options; nothing offloaded is a row of zeros."""
     own = families.lattice
     other = embed(Plan(**variant), own.workload, 1.0, own.cluster.stack.habits)
-    modules, offload = other.modules or ModuleRow(), other.offload or Offload()
     points = families.points(first, dtype)
-    points = dataclasses.replace(points, recompute=other.recompute, modules=modules, offload=offload)
-    return map_leaves(lambda leaf: np.broadcast_to(leaf, len(first)), points)
+    row = {"recompute": other.recompute, "modules": other.modules, "offload": other.offload or Offload()}
+    return map_leaves(lambda leaf: np.broadcast_to(leaf, len(first)), dataclasses.replace(points, **row))
 
 
 def _joined(points: Sequence[PlanPoint]) -> PlanPoint:
@@ -179,15 +211,16 @@ def _bound(whole: Lattice, row: int, value: PlanValue) -> float:
 
 
 def _rows_of(
-    whole: Lattice, start: int, stop: int, value: PlanValue, known: Known, top: int
+    whole: Lattice, start: int, stop: int, value: PlanValue, known: Known, reached: float, top: int
 ) -> tuple[Lattice, tuple[Entry, ...]]:
-    """Some rows, and the best plans of them."""
+    """Some rows, and the best plans of them below a value, with what else is known."""
     key = id(whole), start, stop, top
-    if key not in known:
+    if key not in known or known[key][0] < reached:
         rows = whole.with_rows(np.arange(start, stop))
-        compiled = len(whole) >= exhaustive.COMPILE_FROM and len(rows) > _MOST / 2
-        known[key] = rows, exhaustive.search(rows, value, top, compiled=compiled).top
-    return known[key]
+        bounded = value.function is None
+        best = exhaustive.sparing(rows, value, top, reached) if bounded else exhaustive.search(rows, value, top)
+        known[key] = reached, rows, best.top
+    return known[key][1:]
 
 
 def _of_rows(

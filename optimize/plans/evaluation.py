@@ -1,15 +1,18 @@
 """Plans of a lattice evaluated by NumPy: in float32 for searches, in float64 for what is told."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from costmodel import Exact, as_floats, map_leaves
-from costmodel.formulas import Cost, cost
-from costmodel.inputs import PlanPoint
-from optimize.lattice import Chunk, Lattice
+from costmodel.formulas import Cost, cost, counts
+from costmodel.inputs import RECOMPUTES, SCHEDULES, Cluster, PlanPoint, Workload
+from optimize.lattice import Chunk, Families, Lattice
+from optimize.plans.plan_values import PlanValue
+from optimize.plans.row_bounds import any_schedule_s, flop_bound_s
 
 MARGIN = 1e-4
 """Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/plans/test_exhaustive.py)."""
@@ -36,8 +39,7 @@ def cost_of(
     lattice: Lattice, indices: np.ndarray, points_of: Callable[[np.ndarray, Any], PlanPoint], dtype: Any
 ) -> Cost:
     """Cost of the points that `points_of` gives for plans with these numbers."""
-    workload = map_leaves(dtype, as_floats(lattice.workload))
-    cluster = map_leaves(dtype, as_floats(dataclasses.replace(lattice.cluster, prices=None)))
+    workload, cluster = _numbers(lattice.workload, lattice.cluster, dtype)
     parts = []
     for start in range(0, len(indices), _BLOCK):
         points = points_of(indices[start : start + _BLOCK], dtype)
@@ -49,6 +51,76 @@ def cost_of(
     return Cost(**dict(zip(_FIELDS, map(np.concatenate, whole), strict=True)))
 
 
+_Numbers = tuple[Workload, Cluster]
+_KEPT: dict[tuple[int, int, Any], tuple[_Numbers, _Numbers]] = {}
+
+
+def _numbers(workload: Workload, cluster: Cluster, dtype: Any) -> _Numbers:
+    """Both with all numbers of a type; those of the last few are kept."""
+    key = id(workload), id(cluster), dtype
+    if key not in _KEPT:
+        if len(_KEPT) >= 64:
+            _KEPT.clear()
+        machine = dataclasses.replace(cluster, prices=None)
+        own = map_leaves(dtype, as_floats(workload)), map_leaves(dtype, as_floats(machine))
+        _KEPT[key] = (workload, cluster), own
+    return _KEPT[key][1]
+
+
 def _as(dtype: Any) -> Callable[[Any], Any]:
     """Numbers as numbers of a type; arrays have it already."""
     return lambda leaf: leaf if np.ndim(leaf) else dtype(leaf)
+
+
+def fast_families(
+    lattice: Lattice, rows: np.ndarray, value: PlanValue, limits: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, Cost]:
+    """Families of some rows of which a plan may be below a value, one for each row; each one's limit, and its cost.
+
+    By their first plans, and with nothing recomputed, than which no plan of a family is faster. Families that differ in
+    the schedule alone are dismissed by one bound.
+    """
+    families, limit_of = Families(lattice), np.full(len(lattice.ends), np.inf)
+    limit_of[rows] = limits * (1 + MARGIN)
+    products_s = flop_bound_s(lattice) if value.loads is not None and len(rows) else 0.0
+    first, _ = families.of_any_schedule(rows)
+    if np.isfinite(limits).any():
+        least = value.least(_without_schedule_s(lattice, first), products_s)
+        first = first[least <= _of_plans(limit_of, lattice, first)]
+    first = families.of_every_schedule(first)
+    found = cost_of(lattice, first, functools.partial(_with_recompute, lattice, "none"), np.float32)
+    below = value.least(found.step_s, products_s) <= _of_plans(limit_of, lattice, first)
+    return first[below], _of_plans(limit_of, lattice, first[below]), _some(found, below)
+
+
+def promising(lattice: Lattice, rows: np.ndarray, value: PlanValue, limits: np.ndarray) -> np.ndarray:
+    """Numbers of the plans of some rows that may fit and be below a value, one for each row. Others are not."""
+    first, _, plain = fast_families(lattice, rows, value, limits)
+    whole = cost_of(lattice, first, functools.partial(_with_recompute, lattice, "full"), np.float32)
+    least = (np.minimum(getattr(plain, name), getattr(whole, name)) for name in ("peak_bytes", "second_bytes"))
+    return Families(lattice).members(first[lattice.needed(*least) <= 1 + MARGIN])[0]
+
+
+def _of_plans(by_row: np.ndarray, lattice: Lattice, indices: np.ndarray) -> np.ndarray:
+    return by_row[np.searchsorted(lattice.ends, indices, side="right")]
+
+
+def _some(found: Cost, kept: np.ndarray) -> Cost:
+    return Cost(**{name: getattr(found, name)[kept] for name in _FIELDS})
+
+
+def _with_recompute(lattice: Lattice, name: str, indices: np.ndarray, dtype: Any) -> PlanPoint:
+    return dataclasses.replace(lattice.points(indices, dtype), recompute=RECOMPUTES[name], modules=None)
+
+
+def _without_schedule_s(lattice: Lattice, indices: np.ndarray) -> np.ndarray:
+    """Seconds that plans take at least which differ from these in schedule and recompute."""
+    (workload, cluster), parts = _numbers(lattice.workload, lattice.cluster, np.float64), [np.empty(0)]
+    for start in range(0, len(indices), _BLOCK):
+        own = indices[start : start + _BLOCK]
+        point = _with_recompute(lattice, "none", own, np.float64)
+        point = dataclasses.replace(point, schedule=SCHEDULES["one_f_one_b"].row, virtual_stages=1.0)
+        with np.errstate(all="ignore"):
+            least_s = any_schedule_s(lattice, counts(workload, point, _EXACT), point, cluster, _EXACT)
+        parts.append(np.broadcast_to(least_s, len(own)))
+    return np.concatenate(parts)

@@ -14,7 +14,7 @@ from costmodel.formulas import Cost
 from costmodel.inputs import SCHEDULES
 from optimize.lattice import CHUNK, Chunk, Lattice
 from optimize.plans.best import Best, Entry, cells_of_rows
-from optimize.plans.evaluation import MARGIN, Evaluate, exactly, in_numpy
+from optimize.plans.evaluation import MARGIN, Evaluate, exactly, in_numpy, promising
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.row_bounds import flop_bound_s
 
@@ -22,6 +22,10 @@ COMPILE_FROM = 600_000
 """Plans from which compiled batches are sooner than NumPy: starting JAX takes as long as so many plans in NumPy."""
 
 SIMPLER_WITHIN = 0.01  # of the best value: what a simpler plan may cost, so that all up to it are of interest
+
+SHAPES = 5  # of the best plans, of which more than one shape is told, and one of those may not fit in order
+FEW = 8_192  # plans that are evaluated sooner than bounded
+_FIRST, _AMONG, _AT_ONCE = 8_192, 1_048_576, 524_288  # a first glance, and plans whose bounds are compared at once
 
 Looked = Callable[[Chunk, Cost, np.ndarray], None]
 
@@ -60,6 +64,55 @@ def search(
     return best
 
 
+def sparing(
+    lattice: Lattice,
+    value: PlanValue,
+    top: int,
+    reached: float = np.inf,
+    done: Callable[[int, Best], None] | None = None,
+) -> Best:
+    """What `search` finds below `reached`, of plans alone that no bound dismisses (`promising`).
+
+    Rows stand in the order of their bounds. The best few and the simpler ones are the same; of shapes, `SHAPES` are
+    known. `done(rows, best)` is called now and then.
+    """
+    evaluate, best, start = in_numpy(lattice), Best(), 0
+    cells, count = cells_of_rows(lattice), len(lattice.ends)
+    glance = Best()
+    if len(lattice) > FEW and reached == np.inf:
+        some = Chunk(lattice, np.unique(np.linspace(0, min(len(lattice), _AMONG) - 1, _FIRST).astype(np.int64)))
+        glance = _best_of(some, evaluate(some), value, best, top)
+    while start < count:
+        overall, limits = _limits(best.merged(glance, top), top, reached, cells[start:])
+        least = _row_floor(lattice, value, start)
+        if least == np.inf or least > overall * (1 + MARGIN):
+            break
+        before = int(lattice.ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(lattice.ends, before + _AT_ONCE, side="right")))
+        indices = np.arange(before, lattice.ends[stop - 1])
+        if len(indices) > FEW:
+            indices = promising(lattice, np.arange(start, stop), value, limits[: stop - start])
+        if len(indices):
+            chunk = Chunk(lattice, indices)
+            best = best.merged(_best_of(chunk, evaluate(chunk), value, best, top), top)
+        start = stop
+        if done is not None:
+            unseen = np.inf if stop == count else _row_floor(lattice, value, stop)
+            done(stop, dataclasses.replace(best, unseen=unseen))
+    return best if best.top or reached < np.inf else search(lattice, value, top, done=done)
+
+
+def _limits(best: Best, top: int, reached: float, cells: np.ndarray) -> tuple[float, np.ndarray]:
+    """The value above which a row holds no plan of interest; and a plan of each row, which may be of another shape."""
+    known = best.top[-1].value if len(best.top) >= top else np.inf
+    wanted = max(known, best.top[0].value * (1 + SIMPLER_WITHIN)) if best.top else np.inf
+    values = sorted(entry.value for entry in best.cells.values())
+    shapes = values[SHAPES - 1] if len(values) >= SHAPES else np.inf
+    own = {cell: min(entry.value, shapes) for cell, entry in best.cells.items()}
+    limits = np.array([max(wanted, own.get(cell, shapes)) for cell in cells.tolist()])
+    return min(wanted, reached), np.minimum(limits, reached)
+
+
 def _proved(lattice: Lattice, value: PlanValue, number: int, best: Best, top: int) -> bool:
     """Whether no plan from this chunk on can be among the best few or a simpler one: too slow, or none that fits."""
     if lattice.floor_s is None or not best.top:
@@ -73,10 +126,15 @@ def floor(lattice: Lattice, value: PlanValue, number: int) -> float:
     """A lower bound of the values in a chunk and in all that follow it."""
     if value.function is not None:
         return -np.inf
-    products_s = flop_bound_s(lattice) if lattice.floor_s is None or value.loads is not None else 0.0
     if lattice.floor_s is None:
-        return value.least(products_s, products_s)
-    row = np.searchsorted(lattice.ends, number * CHUNK, side="right")
+        return value.least(products_s := flop_bound_s(lattice), products_s)
+    return _row_floor(lattice, value, int(np.searchsorted(lattice.ends, number * CHUNK, side="right")))
+
+
+def _row_floor(lattice: Lattice, value: PlanValue, row: int) -> float:
+    """A lower bound of the values of a row and of all that follow it."""
+    assert lattice.floor_s is not None
+    products_s = flop_bound_s(lattice) if value.loads is not None else 0.0
     return value.least(float(lattice.floor_s[row]), products_s)
 
 

@@ -4,6 +4,7 @@ Also of the plans that one launcher can run: each of its alternatives is a latti
 """
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ from optimize.plans.result import PlanResult, Ranked, merged
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import runner_ups
 from optimize.status import CommandError, Status
+from optimize.time_limit import or_else
 from optimize.versions import versions
 
 ENUMERATED = 2 * CHUNK
@@ -60,12 +62,16 @@ def find_plan(
     if not len(whole):
         raise nothing_legal(workload, cluster, dict(fixed or {}))
     whole = _ordered(whole, value)
-    best, kept, checked = _search(whole, value, top, search)
+    heard: list[bool] = []  # whether the user interrupted what is told beside the best plans
+    best, kept, checked = _search(whole, value, top, search, heard)
     bound = min(best.top[0].value, best.unseen)
     ranked = _ranked(value, kept, checked, bound)
-    status = Status.ok if best.unseen == math.inf else Status.incomplete
-    whole_answer = unrestricted and fixed and status is Status.ok
-    restriction = _restriction(whole, value, search, best) if whole_answer else None
+    whole_answer = unrestricted and fixed and best.unseen == math.inf
+    restriction = or_else(lambda: _restriction(whole, value, search, best), None, heard) if whole_answer else None
+    simplest = or_else(lambda: _simplest(whole, value, best, bound, ranked[0]), None, heard)
+    sensitive = or_else(lambda: elasticities(workload, cluster, ranked[0].plan), (), heard)
+    others = or_else(lambda: runner_ups(whole, best), (), heard)
+    status = Status.ok if best.unseen == math.inf and not heard else Status.incomplete
     return PlanResult(
         status=status,
         message=status.value,
@@ -77,12 +83,12 @@ def find_plan(
         lower_bound_s=ranked[0].step_s * bound / kept[0].value,
         gap=kept[0].value / bound - 1,
         plans=ranked,
-        simplest=_simplest(whole, value, best, bound, ranked[0]),
-        elasticities=elasticities(workload, cluster, ranked[0].plan),
+        simplest=simplest,
+        elasticities=sensitive,
         plans_in_lattice=len(whole),
         evaluations=best.evaluated,
         fitting=best.fitting,
-        runner_ups=runner_ups(whole, best),
+        runner_ups=others,
         cells={cell_degrees(cell): value.shown(entry.value) for cell, entry in best.cells.items()},
         legal_cells=frozenset(map(cell_degrees, map(int, np.unique(cells_of_rows(whole))))),
         restriction=restriction,
@@ -165,7 +171,9 @@ def _restriction(whole: Lattice, value: PlanValue, search: Search, best: Best) -
     return best.top[0].value / of_all.top[0].value - 1 if of_all.unseen == math.inf else None
 
 
-def _search(whole: Lattice, value: PlanValue, top: int, search: Search) -> tuple[Best, list[Entry], list[Validation]]:
+def _search(
+    whole: Lattice, value: PlanValue, top: int, search: Search, heard: list[bool]
+) -> tuple[Best, list[Entry], list[Validation]]:
     """The best few whose stages all fit, each with the kinds of layer that it holds in the model's order.
 
     The search spreads every kind evenly over the stages, so that a plan near the limit may fail here. It stays part of
@@ -177,7 +185,11 @@ def _search(whole: Lattice, value: PlanValue, top: int, search: Search) -> tuple
         if not best.top or not math.isfinite(best.top[0].value):
             raise nothing_fits(whole, best)
         for entry in best.top:
-            validation = validate(whole.workload, whole.cluster, whole.plan(entry.index))
+            checking = functools.partial(validate, whole.workload, whole.cluster, whole.plan(entry.index))
+            validation = or_else(checking, None, heard)
+            if validation is None and kept:
+                break
+            validation = checking() if validation is None else validation
             if validation.passes and len(kept) < top:
                 kept, checked = [*kept, entry], [*checked, validation]
         if kept or best.unseen < math.inf:

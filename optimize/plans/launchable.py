@@ -17,14 +17,15 @@ from costmodel.specs import family_of
 from optimize.lattice import OVERLAPS, SEARCHED, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
-from optimize.plans.bounded import Beside, Found, Known, best_below, best_beside, ordered
+from optimize.plans.bounded import Beside, Found, Known, best_below, best_beside, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.plan_values import PlanValue, plan_value
-from optimize.plans.restricted import beside, narrowed, search_tellable
+from optimize.plans.restricted import OFFLOADS, beside, narrowed, search_tellable
 from optimize.plans.result import PlanResult, merged
-from optimize.status import Status
+from optimize.status import CommandError, Status
+from optimize.time_limit import or_else
 
-LOOK = 8_192  # plans of each lattice that are looked at for the best of a framework that is not the best of all
+LOOK = 65_536  # plans of each lattice that are looked at for the best of a framework that is not the best of all
 
 Part = tuple[dict[str, Any], Lattice]
 """What an alternative of a framework fixes, and its lattice with bounds."""
@@ -73,15 +74,24 @@ def _parts(whole: Lattice, framework: Framework, made: dict[str, Lattice | None]
             yield fields, part
 
 
-def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Known) -> dict[str, Found]:
-    """The best plan of each framework that has one. That of all is proved; of another there may be a better one still.
+def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Known) -> Iterator[dict[str, Found]]:
+    """The best plan of each framework that has one, better and better. That of all is proved in the end; of another
+    framework there may be a better one still.
 
     `known` holds what was evaluated.
     """
-    found = {name: _best_of(name, parts[name], value, math.inf, known, LOOK) for name in parts}
+    found = dict[str, Found | None]()
+    for name in parts:
+        found[name] = _best_of(name, parts[name], value, math.inf, known, LOOK)
+        yield _of_each(found, parts)
     for name in sorted(parts, key=lambda name: len(parts[name])):
         reached = min((best[0] for best in found.values() if best is not None), default=math.inf)
         found[name] = _best_of(name, parts[name], value, reached, known) or found[name]
+        yield _of_each(found, parts)
+
+
+def _of_each(found: Mapping[str, Found | None], parts: Mapping[str, list[Part]]) -> dict[str, Found]:
+    """The best that each framework can be told of all that was found."""
     plans = sorted((best for best in found.values() if best is not None), key=lambda best: best[0])
     return {name: best for name in parts if (best := _first_told(name, plans, parts[name])) is not None}
 
@@ -175,36 +185,144 @@ def find_launchable(
     given, machine = dict(fixed or {}), with_margin(cluster, margin)
     question: dict[str, Any] = {"objective": objective, "tokens": tokens, "margin": margin, **options}
     whole, value = _valued(workload, machine, plan_precision(cluster) | given, objective, tokens)
-    parts, known = parts_of(ordered(whole)) if len(whole) else {}, dict[Any, Any]()
-    each = best_for_each(parts, value, known)
+    parts, answer = parts_of(ordered(whole)) if len(whole) else {}, _NOTHING
+    try:
+        for better in _answers(whole, value, parts, (workload, cluster), question):
+            answer = better
+    except KeyboardInterrupt:
+        if not answer[1]:
+            raise
+        return _stopped(answer, parts, value, (workload, cluster), question)
+    result, each = answer
+    return (result or find_plan(workload, cluster, fixed=given, unrestricted=True, **question)), each
+
+
+Answer = tuple[PlanResult | None, dict[str, Found]]
+_NOTHING: Answer = None, {}
+
+
+def _answers(
+    whole: Lattice,
+    value: PlanValue,
+    parts: Mapping[str, list[Part]],
+    job: tuple[Workload, Cluster],
+    question: Mapping[str, Any],
+) -> Iterator[Answer]:
+    """The answer, better and better; nothing where no framework has a plan."""
+    each, known = dict[str, Found](), dict[Any, Any]()
+    for each in best_for_each(parts, value, known):
+        yield None, each
     if not each:
-        return find_plan(workload, cluster, fixed=given, unrestricted=True, **question), each
+        beside_all = _with_variants(None, each, parts, whole.fixed, value, question, job)
+        if beside_all[0] is not None:
+            yield beside_all
+        return
     winner = min(each, key=lambda name: (each[name][0], not _its_own(each[name][1], parts[name])))
 
     def better(fields: Mapping[str, Any], reached: float) -> bool:
         part = next((part for own, part in parts[winner] if own == fields), None)
         return part is None or best_below(part, value, reached, told_by(winner, part), known)[0] is not None
 
-    result, _ = find_plan_for(winner, workload, cluster, fixed=whole.fixed, better=better, **question)
-    if result.status is Status.ok:
-        result, each = _with_variants(result, each, parts, whole.fixed, value, question)
+    result, _ = find_plan_for(winner, *job, fixed=whole.fixed, better=better, **question)
+    yield result, each
+    if result.status is not Status.ok:
+        return
+    result, each = _with_variants(result, each, parts, whole.fixed, value, question, job)
+    assert result is not None
+    yield result, each
     free = {name: kept for name, kept in whole.fixed.items() if name not in SEARCHED}  # what no search would change
     if free.keys() != whole.fixed.keys() and result.status is Status.ok:
-        all_of, own = _valued(workload, machine, free, objective, tokens)
+        all_of, own = _valued(job[0], whole.cluster, free, question["objective"], question["tokens"])
         freer = best_of_any(parts_of(ordered(all_of)), own, each[winner][0])
         cost = 0.0 if freer is None else each[winner][0] / freer[1][0] - 1
-        result = dataclasses.replace(result, restriction=cost)
-    return result, each
+        yield dataclasses.replace(result, restriction=cost), each
+
+
+def _stopped(
+    answer: Answer,
+    parts: Mapping[str, list[Part]],
+    value: PlanValue,
+    job: tuple[Workload, Cluster],
+    question: Mapping[str, Any],
+) -> tuple[PlanResult, dict[str, Found]]:
+    """The answer where the user interrupts the search: the best so far, and a bound of all that was searched."""
+    result, each = answer
+    if result is None:
+        reached, plan = min(each.values(), key=lambda best: best[0])
+        fixed = {name: kept for name, kept in dataclasses.asdict(plan).items() if kept is not None}
+        result = find_plan(*job, fixed=fixed, **{**question, "top": 1, "search": exhaustive.search})
+        bound = min(least(part, value) for own in parts.values() for _, part in own)
+        lower_s = result.plans[0].step_s * bound / reached
+        result = dataclasses.replace(
+            result, lower_bound=value.shown(bound), lower_bound_s=lower_s, gap=reached / bound - 1, simplest=None
+        )
+    return _incomplete(result), each
+
+
+def find_for(
+    name: str,
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    version: str | None = None,
+    **question: Any,
+) -> tuple[PlanResult, PlanResult | None]:
+    """The answer of `find_plan_for`, with what the framework takes beside the lattice where that is better."""
+    result, every, why = None, None, None
+    try:
+        result, every = find_plan_for(name, workload, cluster, fixed=fixed, version=version, **question)
+    except CommandError as error:
+        if error.status is not Status.infeasible:
+            raise
+        why = error
+    plain = version is None and isinstance(question.get("objective", "step_s"), str)
+    if result is not None and (result.status is not Status.ok or not plain):
+        return result, every
+    heard = list[bool]()
+    other = or_else(lambda: _of_one(name, (workload, cluster), dict(fixed or {}), result, question), result, heard)
+    if other is None:
+        raise why or KeyboardInterrupt
+    result = _incomplete(other) if heard else other
+    if every is not None and _compared(result) < _compared(every):  # a plan beside the lattice of all
+        every = result
+    return result, every
+
+
+def _of_one(
+    name: str,
+    job: tuple[Workload, Cluster],
+    fixed: dict[str, Any],
+    result: PlanResult | None,
+    question: Mapping[str, Any],
+) -> PlanResult | None:
+    """The answer for one framework with what it takes beside the lattice."""
+    machine, asked = with_margin(job[1], question.get("margin", FITS)), plan_precision(job[1]) | fixed
+    of = question.get("objective", "step_s"), question.get("tokens")
+    whole, value = _valued(job[0], machine, asked, *of)
+    parts = parts_of(ordered(whole), (name,)) if len(whole) else {}
+    each = {} if result is None else {name: (_compared(result), result.plan)}
+    return _with_variants(result, each, parts, asked, value, question, job)[0]
+
+
+def _compared(result: PlanResult) -> float:
+    """The value as searches compare it."""
+    return 1 / result.value if result.maximised else result.value
+
+
+def _incomplete(result: PlanResult) -> PlanResult:
+    return dataclasses.replace(result, status=Status.incomplete, message=Status.incomplete.value)
 
 
 def _with_variants(
-    result: PlanResult,
+    result: PlanResult | None,
     each: dict[str, Found],
     parts: Mapping[str, list[Part]],
     fixed: Mapping[str, Any],
     value: PlanValue,
     question: Mapping[str, Any],
-) -> tuple[PlanResult, dict[str, Found]]:
+    job: tuple[Workload, Cluster],
+) -> tuple[PlanResult | None, dict[str, Found]]:
     """The answers with what frameworks take beside the lattice (`beside`), where it is better."""
     asked, names, seen = list[Beside](), list[tuple[str, dict[str, Any]]](), set[tuple[int, str]]()
     for name, (fields, part) in ((name, pair) for name, own in parts.items() for pair in own):
@@ -213,15 +331,16 @@ def _with_variants(
             seen.add((id(part), repr(variants)))
             asked.append((part, variants, told_by(name, part)))
             names.append((name, fields))
-    better = best_beside(asked, value, min(found[0] for found in each.values()))
+    better = best_beside(asked, value, min((found[0] for found in each.values()), default=math.inf))
     if better is None:
         return result, each
     found, (name, fields) = better[0], names[better[1]]
-    own = {field: getattr(found[1], field) for field in ("recompute", "offload_optimizer")}
-    fields, job = {**fields, **{field: kept for field, kept in own.items() if kept}}, (result.workload, result.cluster)
+    own = {field: getattr(found[1], field) for field in ("recompute", *OFFLOADS)}
+    fields = {**fields, **{field: kept for field, kept in own.items() if kept}}
     search = search_tellable(FRAMEWORKS[name], *job, question.get("search", exhaustive.search))
     other = find_plan(*job, fixed=fields, **{**question, "top": 1, "search": search})
-    return merged([other, result], question.get("top", 10)), {**each, name: found}
+    answers = [other] if result is None else [other, result]
+    return merged(answers, question.get("top", 10)), {**each, name: found}
 
 
 def _valued(

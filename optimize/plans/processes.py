@@ -35,8 +35,11 @@ def search_shared(
 ) -> Best:
     """The best of the whole lattice. Where the user interrupts it: the best of what was evaluated.
 
-    `looked` is told of every plan that this process evaluates.
+    `looked` is told of every plan that this process evaluates. Without it, one process alone leaves out what bounds
+    dismiss.
     """
+    if looked is None and sharding == Sharding() and lattice.floor_s is not None and value.function is None:
+        return _search_alone(lattice, value, top)
     checkpoint = Checkpoint(sharding, lattice, value, top, exhaustive.CHUNK)
     foreign, own, finished = checkpoint.read(top)
     numbers = range(sharding.process, chunk_count(lattice), sharding.processes)
@@ -60,6 +63,24 @@ def search_shared(
     if sharding.process == 0:
         best = best.merged(foreign, top)
     return best if sharding.processes == 1 else joined(best, sharding, lattice, top)
+
+
+def _search_alone(lattice: Lattice, value: PlanValue, top: int) -> Best:
+    """The same without a record of chunks."""
+    best = Best()
+    with bar(f"{len(lattice):,} plans", len(lattice.ends)) as step:
+
+        def done(rows: int, so_far: Best) -> None:
+            nonlocal best
+            best = so_far
+            step(rows)
+
+        try:
+            best = exhaustive.sparing(lattice, value, top, done=done)
+        except KeyboardInterrupt:
+            if not best.top:
+                raise
+    return best
 
 
 def joined(best: Best, sharding: Sharding, lattice: Lattice, top: int) -> Best:

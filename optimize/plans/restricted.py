@@ -5,6 +5,7 @@ fields that it allows; what lies beyond the table (`Framework.cannot`) is left o
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -26,6 +27,7 @@ AMONG = (16, 1024)
 """Plans that are looked at, for each one told, for those that can be launched."""
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Plan)}
+OFFLOADS = tuple(name for name in _DEFAULTS if name.startswith("offload_"))
 FORMATS = ("precision", "gradient_dtype")  # of numbers that are multiplied, and of those that are summed
 Search = Callable[[Lattice, PlanValue, int], Best]
 """The best few plans of a lattice by a value."""
@@ -49,7 +51,7 @@ def narrow(
             allowed = tuple(value for value in allowed if value in wanted)
             if not allowed:
                 return None
-        if given is None and name.startswith("offload_") and 0.0 not in allowed:
+        if given is None and name in OFFLOADS and 0.0 not in allowed:
             return None  # offload is not searched: only where it is asked for
         if name in SEARCHED:
             fields[name] = allowed[0] if len(allowed) == 1 else frozenset(allowed)
@@ -78,8 +80,8 @@ def beside(
 ) -> list[list[dict[str, Any]]]:
     """What else the framework takes of options that a lattice leaves alone: fields of `Plan`, for plans with `fields`.
 
-    Modules that are computed again alone, of those that the model has; shares of the optimizer in the second memory, if
-    there is one. Each saves memory for time, the last of a group most.
+    Modules that are computed again alone, of those that the model has; what lies in the second memory, if there is one.
+    Each saves memory for time, the last of a group most.
     """
     usual = plan_precision(cluster)
     tables = [table for table in framework.alternatives if narrow(fixed, table, usual) == fields]
@@ -88,11 +90,29 @@ def beside(
     modes, own = tables[0].get("recompute", ()), {op.module for block in workload.blocks for op in block.ops}
     named = [mode for mode in modes if modules_of(mode) and own.issuperset(modules_of(mode))]
     groups: list[list[dict[str, Any]]] = [[{"recompute": mode} for mode in named]]
-    if cluster.accelerator.second_memory_bytes > 0 and not any(name.startswith("offload_") for name in fixed):
-        shares = [share for share in tables[0].get("offload_optimizer", ()) if share > 0]
+    if cluster.accelerator.second_memory_bytes > 0 and not any(name in fixed for name in OFFLOADS):
         plain = [mode for mode in modes if mode in RECOMPUTES]
-        groups += [[{"offload_optimizer": share, "recompute": mode} for mode in plain] for share in shares]
+        offloads = _offloads(framework, fields, fixed, usual)
+        groups += [[{**offload, "recompute": mode} for mode in plain] for offload in offloads]
     return [group for group in groups if group]
+
+
+def _offloads(
+    framework: Framework, fields: Mapping[str, Any], fixed: Mapping[str, Any], usual: Mapping[str, Any]
+) -> list[dict[str, float]]:
+    """What may lie in the second memory, of alternatives that differ from one in that alone."""
+    found = list[dict[str, float]]()
+    for table in framework.alternatives:
+        for shares in itertools.product(*(table.get(name, (0.0,)) for name in OFFLOADS)):
+            chosen = {name: share for name, share in zip(OFFLOADS, shares, strict=True) if share > 0}
+            same = chosen and narrow({**fixed, **chosen}, table, usual)
+            if same and _resident(same) == _resident(fields) and chosen not in found:
+                found.append(chosen)
+    return found
+
+
+def _resident(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in OFFLOADS}
 
 
 def search_tellable(framework: Framework, workload: Workload, cluster: Cluster, search: Search) -> Search:

@@ -7,6 +7,7 @@ from typing import Any
 from costmodel import Shown
 from costmodel.inputs import Cluster, Plan, Workload
 from optimize.diagnosis import Elasticity, Validation
+from optimize.launch import canonical
 from optimize.plans.runner_ups import RunnerUp
 from optimize.status import Status
 
@@ -75,7 +76,8 @@ def merged(results: list[PlanResult], top: int) -> PlanResult:
     bound = min(_internal(result, result.lower_bound) for result in results)
     plans: dict[Plan, Ranked] = {}
     for ranked in sorted((r for result in results for r in result.plans), key=lambda r: _internal(best, r.value)):
-        plans.setdefault(ranked.plan, dataclasses.replace(ranked, gap=_internal(best, ranked.value) / bound - 1))
+        gap = _internal(best, ranked.value) / bound - 1  # idle options make no other plan
+        plans.setdefault(canonical(ranked.plan), dataclasses.replace(ranked, gap=gap))
     cells: dict[tuple[int, int], float] = {}
     for result in results:
         for cell, value in result.cells.items():

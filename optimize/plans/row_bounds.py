@@ -26,18 +26,21 @@ _SAFE = 1.0 - 1e-9  # for the rounding of sums
 _EXACT = Exact(np)
 
 
-def row_bounds_s(lattice: Lattice, below: float = math.inf) -> np.ndarray:
-    """Seconds below which no plan of a row can be that fits; infinite where none does. Of rows that take `below` or
-    longer in any case, nobody asks whether they fit."""
-    found = np.empty(len(lattice.ends))
-    workload, cluster = as_floats(lattice.workload), as_floats(dataclasses.replace(lattice.cluster, prices=None))
+def row_bounds_s(lattice: Lattice, lean: Lattice | None = None, below: float = math.inf) -> np.ndarray:
+    """Seconds below which no plan of a row can be that fits; infinite where none does, by the bytes of `lean`: the same
+    rows with what saves memory for time. Of rows that take `below` or longer in any case, nobody asks whether they fit.
+    """
+    found, lean = np.empty(len(lattice.ends)), lean or lattice
+    given = [
+        (as_floats(of.workload), as_floats(dataclasses.replace(of.cluster, prices=None))) for of in (lattice, lean)
+    ]
     for start in range(0, len(found), _ROWS):
         rows = np.arange(start, min(start + _ROWS, len(found)))
-        bounds = [_bound_s(lattice, workload, cluster, rows, *switches) for switches in _switches(lattice)]
+        bounds = [_bound_s(lattice, *given[0], rows, *switches) for switches in _switches(lattice)]
         found[rows] = np.min(bounds, axis=0)
         rows = rows[_SAFE * found[rows] < below]
         if len(rows):
-            found[rows] = np.where(_may_fit(lattice, workload, cluster, rows), found[rows], np.inf)
+            found[rows] = np.where(_may_fit(lean, *given[1], rows), found[rows], np.inf)
     return _SAFE * found
 
 
@@ -174,8 +177,8 @@ def flop_bound_s(lattice: Lattice) -> float:
     return _SAFE * products_s(workload, cluster, point) / cluster.accelerators
 
 
-def in_order_of_bounds(lattice: Lattice) -> Lattice:
+def in_order_of_bounds(lattice: Lattice, lean: Lattice | None = None) -> Lattice:
     """The same plans, rows of the lowest bound first. Numbers of plans change with it."""
-    bounds_s = row_bounds_s(lattice)
+    bounds_s = row_bounds_s(lattice, lean)
     order = np.argsort(bounds_s, kind="stable")
     return dataclasses.replace(lattice.with_rows(order), floor_s=bounds_s[order])

@@ -48,7 +48,7 @@ def _searched(inputs: PlanInputs, found: Mapping[str, Any]) -> str:
             f"the fewest of {counts} that do it{late}, with {batches}: none of the lesser counts has a plan that does"
         )
     nodes = "domains are used by more than half, and no more of them than the largest count fills"
-    stopped = "" if found["complete"] else f"; stopped early: no more than {units.percent(found['gap'])} better is left"
+    stopped = "" if found["complete"] else f"; interrupted: no more than {units.percent(found['gap'])} better is left"
     return f"{words}; {nodes}{stopped}"
 
 

@@ -66,7 +66,9 @@ def _shortage(explanation: Explanation) -> str:
     over_bytes = explanation.fullest.peak_bytes - explanation.breakdown.limit_bytes
     if over_bytes <= 0:
         return "the second memory is too small"
-    return f"{units.scaled(over_bytes, units.BYTES)} too much on the fullest stage"
+    asked = explanation.inputs.margin
+    sure = "" if asked == 0.5 else f" to fit with a probability of {units.percent(asked)}"
+    return f"{units.scaled(over_bytes, units.BYTES)} too much on the fullest stage{sure}"
 
 
 def _show_header(console: Console, explanation: Explanation, interval: bool) -> None:
@@ -96,7 +98,8 @@ def _show_header(console: Console, explanation: Explanation, interval: bool) -> 
     if interval:
         low, high = (units.scaled(seconds, units.SECONDS, 3) for seconds in explanation.step_interval_s)
         sure = units.probability(explanation.fits_probability)
-        say(console, f"of ten runs eight from {low} to {high}; probability of fitting in memory {sure}")
+        asked = f" (asked: {units.percent(inputs.margin)})" if inputs.margin != 0.5 else ""
+        say(console, f"of ten runs eight from {low} to {high}; probability of fitting in memory {sure}{asked}")
     say(console, f"MFU: {MFU_CONVENTION}", style="dim")
 
 

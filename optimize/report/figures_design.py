@@ -37,7 +37,7 @@ def _scale(result: DesignResult) -> tuple[float, str]:
 def _frontier(result: DesignResult) -> Figure | None:
     """Values with their bounds over the swept limit, and real parts at the limit that was asked for."""
     points = [point for point in result.frontier if point["value"] is not None]
-    if not points:
+    if len(points) < 2:  # no frontier
         return None
     limit = next(iter(points[0]))
     label, scale = _LABELS[limit]
@@ -51,7 +51,7 @@ def _frontier(result: DesignResult) -> Figure | None:
         [point["value"] / factor for point in points],
         color=PALETTE[4],
         alpha=0.4,
-        label=f"what is not proved (at most {100 * max(point['gap'] for point in points):.2g} %)",
+        label=f"what is not proved: at most {units.percent(max(point['gap'] for point in points))}",
     )
     axes.plot(x, [point["value"] / factor for point in points], "o-", color=PALETTE[0], label="rates of any size")
     _real_parts(axes, result, limit, scale, factor)
@@ -64,7 +64,7 @@ def _frontier(result: DesignResult) -> Figure | None:
     _plain_ticks(axes.yaxis, [point["value"] / factor for point in points])
     axes.set_xlabel(label)
     axes.set_ylabel(name)
-    axes.set_title("Frontier; numbers are accelerators", loc="left", fontsize=9)
+    axes.set_title(f"{name.capitalize()} by {label}; numbers are accelerators", loc="left", fontsize=9)
     axes.legend(loc="best")
     return figure
 
@@ -104,7 +104,8 @@ def _tornado(result: DesignResult) -> Figure | None:
     axes.axvline(0.0, color=BLACK, linewidth=0.8)
     axes.set_yticks(range(len(keys)), [words[key] for key in keys])
     axes.invert_yaxis()
-    axes.set_xlabel("% of the step for 1 % more of it (below 0: shorter)")
+    axes.set_xlabel("% by which the step changes with 1 % more of it (below 0: shorter)")
+    axes.set_title("What the step depends on most\n\n", loc="left", fontsize=9)
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0))
     return figure
 

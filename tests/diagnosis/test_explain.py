@@ -249,3 +249,16 @@ def test_no_legal_plan_is_bad_input():
 def test_huge_clusters_are_quick_to_refuse():
     with pytest.raises((CommandError, SpecError), match="expected a divisor of the batch"):
         resolve({"model": "llama3-8b", "cluster": "h100", "accelerators": 10**18})
+
+
+def test_a_margin_asks_for_more_room():
+    """`--margin`: the limit is that of a plan which fits with the probability; what is predicted stays."""
+    flags: dict[str, object] = {"model": "llama3-70b", "cluster": "h100", "tensor": 4, "pipeline": 4, "data": 32}
+    flags |= {"batch": 1024, "recompute": "norms", "schedule": "interleaved", "virtual_stages": 20}
+    flags |= {"sequence_parallel": True}
+    plain, sure = (explain_inputs(resolve(flags | more)) for more in ({}, {"margin": 0.95}))
+    assert plain.fits
+    assert not sure.fits
+    assert sure.fullest.peak_bytes == plain.fullest.peak_bytes
+    assert 0.5 < sure.fits_probability == plain.fits_probability < 0.95
+    assert explanation_json(sure)["inputs"]["margin"] == 0.95

@@ -1,5 +1,6 @@
 """The `flexible_plans` experiment: what is drawn is what was played, spaces are nested, their plans are theirs."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -36,6 +37,18 @@ def test_every_space_has_plans_and_keeps_to_what_its_system_can():
     assert not spaces.SPACES["DeepSpeed"](Plan(pipeline=2, data=4), "t5")
     assert not spaces.SPACES["Megatron"](Plan(data=8, zero_stage=3), "t5")
     assert not spaces.SPACES["Megatron"](Plan(pipeline=2, data=4), "alphafold2")
+
+
+def test_what_deepspeed_offloads_has_a_host_to_go_to():
+    """Offload was in the list of plans and legal nowhere: these V100 had no second memory."""
+    cluster, job = spaces.with_host("v100-16", 8), spaces.workload("swin", "swin-5.0b")
+    away = [plan for plan in spaces.plans(8, "swin") if spaces.as_set(plan)]
+    assert {(plan.tensor, plan.offload_optimizer) for plan in away} == {(4, 1.0)}
+    assert violations(away[0], job, cluster) == ()
+    near = Plan(data=2, tensor=4, zero_stage=2, precision="fp16", gradient_dtype="fp16")
+    far = dataclasses.replace(near, offload_optimizer=1.0)
+    slow, fast = (spaces.evaluated(job, cluster, [plan])[0].item() for plan in (far, near))
+    assert slow > fast
 
 
 def test_a_batch_of_plans_is_each_of_them_alone():

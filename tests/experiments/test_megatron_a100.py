@@ -1,7 +1,6 @@
 """Twelve measured runs of Megatron-LM on A100 by `explain`, with their software."""
 
 import numpy as np
-import pytest
 
 from costmodel import specs
 from costmodel.inputs.plan import Plan
@@ -25,7 +24,6 @@ MEGATRON = (
 """arXiv 2205.05198, table 5 and section 6.3; arXiv 2104.04473, tables 1 and 2: unfused attention, no ZeRO."""
 
 
-@pytest.mark.xfail(reason="4.4 %, ten of twelve slow: other rows of the class are slower")
 def test_megatron_of_2022_on_a100_by_its_software():
     errors = []
     for model, accelerators, batch, tensor, pipeline, chunks, microbatch, recompute, measured_s in MEGATRON:

@@ -42,12 +42,13 @@ def test_flags_of_cells(words, value):
     ("words", "gigabytes"),
     [
         ("{8x400G|8 x 400 Gb/s|8x400 Gbps per node|8x NDR|8x NDR400|NDR x8|8 NICs of 400 Gb/s|"
-            "8x ConnectX-7|8 400G NICs}", 50),
+            "8x ConnectX-7|8 400G NICs|8 ConnectX-7 HCAs|ConnectX-7 x8}", 50),
         ("{3.2 Tbps|3.2 Tb/s per node|3200 Gb/s|EFA 3200 Gb/s|EFAv2 3.2Tbps|400 GB/s per node|"
             "3200 Gbit/s node-to-node}", 50),
         ("{400 Gb/s per GPU|400G NDR per GPU|50 GB/s per GPU|400 GbE|NDR InfiniBand|CX-7 per GPU|"
             "0.4 Tbps per GPU}", 50),
-        ("{1x100 GbE per node|100 Gb/s per node|one 100 Gbps NIC per node|1x HDR100 100Gb/s per host}", 100 / 64),
+        ("{1x100 GbE per node|100 Gb/s per node|one 100 Gbps NIC per node|1x HDR100 100Gb/s per host|"
+            "1x HDR100}", 100 / 64),
         ("{4x HDR|4x200 Gb/s|800 Gb/s per node|4 HDR NICs|800 Gbps RoCE node-to-node|100 Gb/s per GPU}", 12.5),
     ],
 )  # fmt: skip

@@ -104,6 +104,10 @@ SAID = {  # fact: wordings
         "{local|sliding-window} attention layers",
         "uses {sliding-window|windowed} attention",
     ),
+    "gathers_8bit": (
+        "{float8|Float8} {linear|rowwise|tensorwise|training}{| on}",
+        "{fp8|float8|8-bit} {all-gather|param gather|parameter gather|weight gather}{| on| enabled}",
+    ),
     "eager": ("eager{| mode| execution| PyTorch}", "{in|run in} eager{| mode}", "PyTorch eager"),
     "fast_dispatcher": ("DeepEP", "{deep_ep|deepep} {dispatcher|kernels}", "HybridEP", "dispatcher {hybridep|deepep}"),
     "allocated_memory": (
@@ -246,6 +250,12 @@ def test_recompute_in_words(mode, place):
         assert "recompute" not in found.open
 
 
+def test_recompute_of_modules_is_no_layer():
+    for text in ("mlp", "moe_act, layernorm", "['layernorm', 'moe_act']", "mla_up_proj"):
+        assert read(**(H100 | {"recompute": text})).plan.recompute == "selective", text
+    assert read(**(H100 | {"recompute": "none (no AC)"})).plan.recompute == "none"
+
+
 CELLS = {
     ("precision", "bf16"): ("{bf16|bfloat16|BF16-mixed|bf16 mixed precision|bf16-true|amp_bf16|"
         "mixed (bf16)|BFloat16}",),
@@ -256,19 +266,21 @@ CELLS = {
             "float8_e4m3|fp8-hybrid}",
         "{TE fp8|bf16 + fp8|fp8 (bf16 attention)|8-bit}",
     ),
-    ("precision", "fp8_block"): ("{fp8 block|FP8 blockwise|fp8 block scaling|fp8 subchannel|"
+    ("precision", "fp8_block"): ("{fp8 block|FP8 blockwise|fp8 block scaling|fp8 subchannel|FP8-SC|"
         "float8 128x128|block-wise fp8}",),
     ("precision", "mxfp8"): ("{mxfp8|MXFP8|FP8-MX|fp8 mx|fp8 microscaling|mx-fp8|mxfp8 recipe}",),
     ("precision", "nvfp4"): ("{nvfp4|fp4|NV-FP4|nvfp4 recipe|NVFP4 (TE)|bf16 + nvfp4|fp4 e2m1}",),
     ("flash_attention", "flash_2"): ("{FA2|fa 2|FlashAttention-2|flash_attn v2|flash-attn 2.5.8|"
         "FlashAttention v2|2|sdpa}",)
-    + ("{torch SDPA|Triton flash|flex attention|xformers|memory-efficient attention}",),
+    + ("{torch SDPA|flex attention|xformers|memory-efficient attention|AOTriton|CK|composable kernels}",),
+    ("flash_attention", "flash_1"): ("{FA1|FlashAttention-1|flash_attn v1|Triton flash|triton|flash (triton or FA2)}",),
     ("flash_attention", "flash_3"): ("{FA3|FlashAttention-3|flash attention 3|flash-attn3|FA4|cuDNN|"
         "cuDNN attention|TE|3}",)
     + ("{Transformer Engine|fused (TE)|transformer_engine fused attention|splash|Pallas splash attention}",),
     ("flash_attention", "flash"): ("{yes|1|on|true|flash|FlashAttention|flash attention|fused attention}",),
     ("flash_attention", "unfused"): ("{no|0|off|false|none|unfused|naive attention|"
         "standard attention|no flash attention}",)
+    + ("{eager|math|naive|standard}",)
     + ("{core attention|without FlashAttention|flash attention off|vanilla attention}",),
 }  # fmt: skip
 
@@ -282,12 +294,14 @@ def test_cells_in_any_wording(column, value):
 
 SHARDINGS = {
     0: ("{none|none (DDP)|DDP|ZeRO-0|zero stage 0|No|plain data parallelism|DP|0|no sharding}",),
-    1: ("{ZeRO-1|zero1|ZeRO stage 1|1|distributed optimizer|DistributedOptimizer|DDP + distributed optimizer}",)
+    1: ("{ZeRO-1|zero1|ZeRO stage 1|1|distributed optimizer|DistributedOptimizer|DDP + distributed optimizer|"
+        "z1|optim}",)
     + ("{sharded optimizer|optimizer state sharding|sharding stage1|zero_stage=1|use_distributed_optimizer}",),
-    2: ("{ZeRO-2|zero2|ZeRO stage 2|2|FSDP SHARD_GRAD_OP|sharding stage 2|zero_stage: 2|ShardGradOp}",),
+    2: ("{ZeRO-2|zero2|ZeRO stage 2|2|FSDP SHARD_GRAD_OP|sharding stage 2|zero_stage: 2|ShardGradOp|"
+        "z2|optim_grads}",),
     3: ("{ZeRO-3|zero3|ZeRO stage 3|3|FSDP|FSDP2|FULL_SHARD|fully sharded data parallel|FSDP full shard|HSDP}",)
     + ("{hybrid shard|HYBRID_SHARD|Gemini|ZeRO-Infinity|sharding stage3|fully_shard|ZeRO++|"
-        "3 + CPU optimizer offload}",),
+        "3 + CPU optimizer offload|z3|optim_grads_params}",),
 }  # fmt: skip
 
 

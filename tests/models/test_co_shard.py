@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from costmodel import evaluate
+from costmodel import evaluate, load_workload, register_model
 from costmodel.evaluators.prepare import prepare
 from costmodel.exact import Exact
 from costmodel.formulas.counts import counts
@@ -87,3 +87,13 @@ def test_pieces_that_do_not_divide_are_one_line():
         co_sharded(WORKLOAD, 3)
     assert co_sharded(WORKLOAD, 1).blocks == WORKLOAD.blocks
     assert dataclasses.replace(co_sharded(WORKLOAD, 2, ("no such block",)), name="decoder").blocks == WORKLOAD.blocks
+
+
+def test_pieces_are_a_model_like_any_other():
+    """Under a name of its own, whose tensor ranks talk in the block of what is left of a layer."""
+    cut = co_sharded(WORKLOAD, 4)
+    with register_model("in-pieces", cut):
+        assert load_workload("in-pieces", batch=8) == dataclasses.replace(cut, batch=8)
+    silent = dataclasses.replace(cut, blocks=tuple(b for b in cut.blocks if "sync" not in str(b)))
+    with pytest.raises(ValueError, match="tensor ranks divide its sizes, but it has no `sync`"):
+        register_model("silent", silent)

@@ -9,10 +9,11 @@ from costmodel import evaluate
 from costmodel.measured import with_margin
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.rules.violations import violations
+from costmodel.specs.workloads import load_workload
 from optimize.lattice.default_plan import plan_precision
 from optimize.lattice.enumeration import lattice
 from optimize.launch import FRAMEWORKS
-from optimize.plans.launchable import find_launchable, names_on
+from optimize.plans.launchable import find_for, find_launchable, names_on
 from optimize.plans.plan_values import plan_value
 from optimize.plans.restricted import beside, narrowed
 from optimize.plans.runner_ups import fits_by_stage
@@ -34,11 +35,11 @@ def machine(hbm_bytes):
     return dataclasses.replace(own, accelerator=dataclasses.replace(own.accelerator, hbm_bytes=hbm_bytes))
 
 
-def brute(workload, cluster, objective, fixed):
+def brute(workload, cluster, objective, fixed, names=None):
     """Every plan that some framework can be told: of its lattices, and with each other option."""
     cluster, fixed = with_margin(cluster, 0.5), plan_precision(cluster) | fixed
     value, plans = plan_value(objective, workload, cluster, [8, 4, 2, 1], 1e9), set()
-    for name in names_on(cluster):
+    for name in names or names_on(cluster):
         for fields in narrowed(FRAMEWORKS[name], fixed, plan_precision(cluster)):
             whole, groups = (
                 lattice(workload, cluster, fields),
@@ -72,3 +73,14 @@ def test_the_best_is_that_of_brute_force(name):
     worth, plan = brute(workload, machine(hbm_bytes), objective, fixed)
     found, _ = find_launchable(workload, machine(hbm_bytes), fixed=fixed, objective=objective, tokens=1e9, margin=0.5)
     assert found.value == pytest.approx(worth, rel=1e-9), (found.plans[0].plan, plan)
+
+
+@pytest.mark.parametrize("hbm_bytes", [40e9, 46e9, 64e9])
+def test_what_deepspeed_keeps_in_the_second_memory(hbm_bytes):
+    """The best of `--only deepspeed` by brute force; at 40 GB nothing fits without the host's memory."""
+    workload, fixed = load_workload("llama3-8b", batch=8), FIXED | {"tensor": {1, 2}, "microbatch": 1}
+    fixed |= {"zero_stage": {1, 2, 3}}
+    worth, plan = brute(workload, machine(hbm_bytes), "step_s", fixed, ("deepspeed",))
+    found, _ = find_for("deepspeed", workload, machine(hbm_bytes), fixed=fixed, margin=0.5)
+    assert found.value == pytest.approx(worth, rel=1e-9), (found.plan, plan)
+    assert found.plan.offload_weights + found.plan.offload_optimizer > 0

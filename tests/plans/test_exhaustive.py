@@ -21,6 +21,7 @@ from optimize.plans import exhaustive
 from optimize.plans.exhaustive import MARGIN, Best, search
 from optimize.plans.find_plan import find_plan
 from optimize.plans.plan_values import plan_value
+from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.status import CommandError, Status
 from tests.oracles.plans import brute_force
 from tests.support import often
@@ -158,3 +159,34 @@ def test_ties_are_ordered_by_the_plan():
 
 def test_chunks_are_whole_batches():
     assert CHUNK == 65_536
+
+
+@pytest.mark.parametrize(("model", "total"), [("mixtral-8x7b", 64), ("llama3-8b", 16)])
+def test_what_is_searched_is_what_is_printed(model, total):
+    """The value of a plan in its lattice is that of the plan that is told: overlaps are on where they hide traffic."""
+    workload, machine = load_workload(model), load_cluster("h100", total)
+    whole = lattice(workload, machine, {})
+    indices = np.random.default_rng(2).integers(len(whole), size=40)
+    searched = exhaustive.exactly(whole, indices)
+    told = [evaluate(workload, machine, whole.plan(int(index)), checked=False) for index in indices]
+    np.testing.assert_allclose(searched.step_s, [each.step_s for each in told], rtol=1e-9)
+    np.testing.assert_allclose(searched.peak_bytes, [each.memory.peak_bytes for each in told], rtol=1e-9)
+
+
+def test_bounds_of_families_leave_the_same_answer(monkeypatch):
+    """The best few and the simpler ones, of a fraction of the plans."""
+    monkeypatch.setattr(exhaustive, "FEW", 0)
+    few = {"context": 1, "microbatch": {1, 2}, "data": {2, 4}}
+    for workload, fixed, objective in (
+        (small_moe(batch=48), few, "step_s"),
+        (small_decoder(layers=6, batch=48), few, "energy_j"),
+    ):
+        machine = load_cluster("h100", 16)
+        whole = in_order_of_bounds(lattice(workload, machine, fixed))
+        value = plan_value(objective, workload, machine, [8], 1e9)
+        every, some = exhaustive.search(whole, value, 12), exhaustive.sparing(whole, value, 12)
+        assert some.top == every.top
+        assert some.evaluated < 0.5 * len(whole)
+        within = every.top[0].value * (1 + exhaustive.SIMPLER_WITHIN)
+        levels = [{k: e for k, e in best.levels.items() if e.value <= within} for best in (every, some)]
+        assert levels[0] == levels[1]

@@ -30,6 +30,8 @@ _CLUSTERS = (
     (r"TPU v6e", "tpu-v6e", "tpu"),
 )
 _FAR_BELOW = 0.4  # of the log, of a median: beyond what shapes and library versions differ by
+_ATTENTION = r"FA2 fwd\+bwd causal|FA3 fwd causal|in-step fwd\+bwd"
+_WITH_BACKWARD = 0.9  # rate of both passes over that of the forward alone. Source: Shah et al. 2024 (FA3), figures 5, 6
 _SMALLEST = 3.0 / 3000.0  # reciprocal sizes of products that are long enough for launches not to matter
 _SCATTER = {"matmul": 0.05, "attention": 0.10, "attention_2": 0.10, "hbm": 0.05}
 
@@ -88,7 +90,10 @@ def _kernel(row: Mapping[str, str]) -> Kernel | None:
 
 
 def _observed(
-    row: Mapping[str, str], chip: Accelerator, group: Group, attention_op: str = r"FA2 fwd\+bwd causal|in-step fwd\+bwd"
+    row: Mapping[str, str],
+    chip: Accelerator,
+    group: Group,
+    attention_op: str = r"FA2 fwd\+bwd causal|FA3 fwd causal|in-step fwd\+bwd",
 ) -> Kernel | None:
     value = lenient(row, "value")
     if value is None:
@@ -105,9 +110,10 @@ def _observed(
         return Kernel(kind="hbm", group=group, log_share=float(np.log(1e12 * value / chip.hbm_bytes_per_s)))
     attention = row["unit"] == "TFLOP/s" and re.search(attention_op, row["op"])
     length = re.search(r"seq(\d+)", row["shape_or_bytes"])
-    if attention and length and "headdim64" not in row["shape_or_bytes"]:
+    if attention and length and not re.search(r"headdim(64|256)", row["shape_or_bytes"]):
         kind = "attention_2" if "FA2" in row["op"] else "attention"
-        share = float(np.log(1e12 * value / chip.peak_16bit_flop_per_s))
+        both = 1.0 if "bwd" in row["op"] else _WITH_BACKWARD
+        share = float(np.log(1e12 * both * value / chip.peak_16bit_flop_per_s))
         return Kernel(kind=kind, group=group, log_share=share, reciprocal_sizes=1.0 / float(length[1]))
     return None
 

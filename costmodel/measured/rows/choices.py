@@ -41,7 +41,7 @@ def _recompute_mode(columns: Columns) -> str | None:
     cell, notes = columns.text("recompute"), columns.text("notes")
     if not cell:
         return _of(notes, meanings.RECOMPUTES, denied="none")
-    if cell.lower() in NO_WORDS:
+    if cell.lower() in NO_WORDS or re.match(r"none\b", cell.lower()):
         return "none"
     mode = "full" if cell.lower() in YES_WORDS else _of(cell, meanings.RECOMPUTE_CELLS, denied="none")
     if mode is None:
@@ -92,7 +92,8 @@ def gradient_type(columns: Columns) -> str | None:
     return _of(columns.text("notes"), meanings.GRADIENTS)
 
 
-_VERSIONS = {"3": "flash_3", "4": "flash_3", "2": "flash_2", "2.0": "flash_2"}
+_ALONE = {"3": "flash_3", "4": "flash_3", "2": "flash_2", "2.0": "flash_2", "ck": "flash_2"}
+_ALONE |= dict.fromkeys(("eager", "math", "naive", "vanilla", "standard"), "unfused")  # words of a cell of their own
 
 
 def attention(columns: Columns, facts: Mapping[str, float]) -> str:
@@ -102,8 +103,8 @@ def attention(columns: Columns, facts: Mapping[str, float]) -> str:
     cell, notes = columns.text("flash_attention"), columns.text("notes")
     if cell.lower() in NO_WORDS:
         return "unfused"
-    if cell in _VERSIONS:
-        return _VERSIONS[cell]
+    if cell.lower() in _ALONE:
+        return _ALONE[cell.lower()]
     kernel = _of(cell, meanings.ATTENTIONS, denied="unfused")
     if kernel is None or kernel == "flash":
         kernel = _of(notes, meanings.ATTENTIONS, denied=None if kernel else "unfused") or kernel

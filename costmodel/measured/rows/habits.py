@@ -23,6 +23,7 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
         "gathered_loss": prints_kernels,
         "softmax_in_32_bits": bool(facts.get("framework_attention")),
         "deepspeed_zero": own,
+        "gathers_8bit_weights": bool(facts.get("gathers_8bit")),
         "drops_inputs": bool(facts.get("offloaded_projections")),
         "offloaded_activations": _offloaded(columns, facts),
         "captured": facts.get("cuda_graphs", usual.captured),
@@ -34,7 +35,7 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
         recomputed = columns.text("recompute").lower() == "selective"  # which drops the copies
         said["norm_copies_bytes"] = 0.0 if recomputed else _NORM_COPIES_BYTES
     if own:  # with the buckets of its reductions
-        said["memory"] = tuple((dict(usual.memory) | DEEPSPEED_BUCKETS).items())
+        said["memory"] = tuple((dict(usual.memory) | DEEPSPEED_BUCKETS | {"adds_apart": 1.0}).items())
     if not said["eager"]:
         said["rotation_copies"] = 0.0
     if usual.selective is XLA_SELECTIVE and facts.get("offloaded_projections"):

@@ -33,8 +33,8 @@ _KNOWN = (
     (r"v6e|trillium", "tpu-v6e", "tpu"),
     (r"v7x?|ironwood", "tpu-v7x", "tpu"),
     (r"tpu.*v4|^v4", "tpu-v4", "tpu"),
-    (r"gaudi2", "gaudi2", "gaudi"),
-    (r"gaudi3", "gaudi3", "gaudi"),
+    (r"gaudi2|hl225", "gaudi2", "gaudi"),
+    (r"gaudi3|hl325", "gaudi3", "gaudi"),
     (r"trainium2|trn2", "trainium2", "trainium"),
 )
 

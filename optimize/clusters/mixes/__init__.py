@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from costmodel import door
 
 if TYPE_CHECKING:
-    from optimize.clusters.mixes.bound import count_bound as count_bound
     from optimize.clusters.mixes.progress import Mixed as Mixed
     from optimize.clusters.mixes.progress import MixProgress as MixProgress
     from optimize.clusters.mixes.search import search_mix as search_mix

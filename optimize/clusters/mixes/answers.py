@@ -24,9 +24,11 @@ USUAL = 0.3  # of the most HBM: what rates are projected with
 FIRST = 10  # counts of the first glance
 RANKED = 48  # rows of each count and job whose 1F1B is timed at a glance
 ROWS = 12  # of each count and job, at a glance
-LOOKED, AGAIN = 6, 9  # counts that are looked at in the first round, and after both
+LOOKED = 6  # counts that are looked at near the best hardware that is known
+OTHERS = 3  # of them that are looked at from other hardware
 SETTLED = 3  # counts whose envelope is followed
 SLACK, CLOSE = 0.25, 0.06  # by which rows and families may be slower than the fastest: in a look, and at the end
+ASIDE = np.log(2.0)  # of a rate: how far that lies from the best
 TURNS = 5  # of the envelope
 Told = Callable[[str], None]
 
@@ -97,12 +99,24 @@ class Finder:
         """Search the hardware of one count over sets of plans near such rates; offer what is best."""
         some = y + 0.3 * self.generator.standard_normal((3, len(y))) * (np.arange(3) > 0)[:, None]
         some = np.stack([self._projected(np.array(count), USUAL, each) for each in np.clip(some, *self.problem.ends)])
-        sets = [near(rows, count, some, self.problem.most_hbm_bytes, SLACK, keep=12) for rows in self.rows]
-        self.looked[count] = np.inf
-        if any(each is None for each in sets):
+        self.looked.setdefault(count, np.inf)
+        sets = [self.near(job, count, some) for job in range(len(self.rows))]
+        self.among(count, sets, some, generations, born)
+
+    def near(self, job: int, count: int, y: np.ndarray) -> PlanSet | None:
+        """Plans of a job that may be best near some rates."""
+        return near(self.rows[job], count, y, self.problem.most_hbm_bytes, SLACK, keep=12)
+
+    def among(
+        self, count: int, sets: Sequence[PlanSet | None], some: np.ndarray, generations: int = 7, born: int = 28
+    ) -> None:
+        """Search the hardware of one count over sets of plans, from some rates; offer what is best. Nothing is done
+        where a job has no plan."""
+        own = [each for each in sets if each is not None]
+        if len(own) < len(self.rows):
             return
-        shared = Shared(self.problem, count, [each for each in sets if each is not None])
-        spread = y + 0.5 * self.generator.standard_normal((born, len(y)))
+        shared = Shared(self.problem, count, own)
+        spread = some[0] + 0.5 * self.generator.standard_normal((born, some.shape[1]))
         at = np.clip(np.concatenate([some, spread]), *self.problem.ends)
         levels = self.generator.choice(LEVELS, len(at)) * self.problem.most_hbm_bytes
         self._take(shared, shared.evolve(shared.value(at, np.log(levels)), self.generator, generations, born, 0.35))
@@ -145,11 +159,24 @@ class Finder:
         most = min(1.6 * at.hbm_bytes, self.problem.most_hbm_bytes)
         return [near(rows, at.accelerators, at.y[None], most, SLACK, keep=60) for rows in self.rows]
 
+    def aside(self, counts: Sequence[int], end: float) -> None:
+        """Look at counts from other hardware too: in the middle of what is offered, and, at the first, like the best
+        with twice of one rate, on the limits.
+
+        What is best near one hardware is seldom what another would make best: a tensor group over a whole domain wants
+        links twice as fast, and is not among the plans that are near without them.
+        """
+        y, ends = self.y, self.problem.ends
+        some = [(count, _usual(ends)) for count in counts]
+        some += [(counts[0], np.clip(y + step, *ends)) for step in ASIDE * np.eye(len(y))]
+        for count, other in some:
+            if time.monotonic() < end:
+                self.look(count, other)
+
     @property
     def y(self) -> np.ndarray:
         """Rates of the best answer."""
-        low, high = self.problem.ends
-        return low + 0.7 * (high - low) if self.progress.best is None else self.progress.best.y
+        return _usual(self.problem.ends) if self.progress.best is None else self.progress.best.y
 
     def run(self, first: Sequence[int], end: float, told: Told) -> None:
         """All of it, until it is done or the time is up."""
@@ -159,17 +186,23 @@ class Finder:
         self.glance(self.counts, self.y)
         self.look(self.order[0], self.y)
         self.glance(self.order[:24], self.y)
-        for most in (LOOKED, AGAIN):
-            for count in [count for count in self.order[:most] if count not in self.looked]:
-                if time.monotonic() > end:
-                    return
-                told(f"{count:,} accelerators")
-                self.look(count, self.y)
-            if self.progress.best is not None:
-                self.settle(self.progress.best.accelerators, end)
+        for count in [count for count in self.order[:LOOKED] if count not in self.looked]:
+            if time.monotonic() > end:
+                return
+            told(f"{count:,} accelerators")
+            self.look(count, self.y)
+        if self.progress.best is not None:
+            self.settle(self.progress.best.accelerators, end)
+            told("other hardware")
+            self.aside(self.order[:OTHERS], end)
         for count in sorted(self.progress.answers, key=lambda n: self.progress.answers[n].log_value)[:SETTLED]:
             told(f"every plan on {count:,} accelerators")
             self.settle(count, end)
+
+
+def _usual(ends: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Rates with which a search begins."""
+    return ends[0] + 0.7 * (ends[1] - ends[0])
 
 
 def _first(group: np.ndarray, value: np.ndarray, most: int) -> np.ndarray:

@@ -1,143 +1,247 @@
-r"""The bound of a mix at one count: plans that may matter, kept as planes, and boxes of hardware until none is below.
+"""Bounds of a mix on all counts at once: levels of all jobs first, then boxes where plans in steps leave a gap.
 
-Every row of degrees of every job gets a tangent near the best hardware that is known; then, of the rows that are low,
-runs of families, families and plans. With tilts $m_j$ that cancel over the
-shares ($\sum_j s_j m_j = 0$), a plan $p$ of job $j$ lies above the plane $e_j - m_j \cdot (y - y_0)$ wherever the
-limits allow, if $\min_y [L_{jp}(y) + m_j \cdot (y - y_0)] \ge e_j$ (`hardware.dual_bound` of its tangent). So all that
-is no better than a level is one plane, and what is left (some hundred plans) is bounded box by box (`boxes`), with more
-tangents where the least box lies.
+Every row of degrees of every job on every count gets a tangent at hardware like the best that is known there, tilted so
+that jobs can be bounded alone (`tilts`). Then bounds are raised to one share below the best answer after the other:
+at each count every job has a level, and what is below it is replaced by what it holds (`pools`), over all counts
+together and the narrowest kind first, so that a count whose bound is above the share costs nothing. Where plans are
+left that are below the level at their own best hardware, the others get more to do, and where that does not suffice,
+hardware is split (`boxes`): what is far above its level is one plane, the few plans that are left have planes of their
+own, with more tangents where the least box lies.
 """
 
-import dataclasses
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel.inputs import Plan, embed
+from optimize.clusters.mixes.answers import Finder
 from optimize.clusters.mixes.boxes import AT_ONCE, Boxes, Planes, bounded, halves, joined, whole
-from optimize.clusters.mixes.job_plans import JobRows, PlanSet, pieces, plan_set
-from optimize.clusters.mixes.progress import Mixed
-from optimize.clusters.screening import tangents_of
-from optimize.hardware import bytes_of_rows, dual_bound, largest_alone, project
-from optimize.lattice import Families, lattice
-from optimize.question import Job, Left, Objective, Problem, Tangents, sized
+from optimize.clusters.mixes.job_plans import JobRows, PlanSet, plan_set, rows_of_job
+from optimize.clusters.mixes.pools import PLANS, STUCK, Part, Pool
+from optimize.clusters.mixes.progress import MixProgress
+from optimize.clusters.mixes.tilts import Tilts
+from optimize.hardware import project
+from optimize.lattice import LARGEST
+from optimize.question import Problem, Tangents
 
-MARGIN = 0.08  # of a logarithm above its level, up to which a plan is kept
-ROUNDS = 3  # of tangents of the plans that are kept, each nearer to their best hardware
+LOWEST = 3  # counts of the lowest bounds where answers are looked for among the plans that are open
+AMONG = 120  # of them for each job
+LOOKED = 0.1  # of the value: counts that may be better by no more than this are looked at for answers
+CAP = 0.08  # of a logarithm above the best answer, up to which levels may rise
+WIDER = 0.05  # of a logarithm above its level, up to which a plan has planes of its own in boxes
 STEP = 0.02  # of a logarithm: by which planes of what is not kept are rounded down
 SMALL = 0.03  # lost to the sides of a box below which its planes need to be better
 FINAL = 0.01  # widths (logarithms) below which a box is not split any more
+SLICE = 0.2  # of the time that is left, for the boxes of one count
 NEAR = 0.04  # of a logarithm above the least plan: plans that get a tangent at the middle of the least box
 
-
-Part = tuple[np.ndarray, Tangents]
-"""Rows of degrees under some switches, with a tangent each."""
-Level = Callable[[np.ndarray], np.ndarray]
-"""What seconds (logarithms) are compared with, by bytes of HBM: those who need more pay more."""
+Pools = list[list[Pool]]
+"""Of each job, by the size of the domains that hold its counts."""
 Kept = tuple[PlanSet, Planes]
 """Plans of a job that are kept, and planes below them and below all others."""
 
 
-def all_rows(problem: Problem, job: Job, count: int) -> JobRows:
-    """Every plan of a job at one count."""
-    fixed = {**problem.fixed, "domain": problem.domain}
-    every = lattice(job.workload, sized(problem.machine, count), fixed, every_shard=False)
-    return JobRows(problem, job, every, np.full(len(every.ends), count))
+def open_counts(progress: MixProgress, rows: Sequence[JobRows], log_target: float) -> tuple[Tilts, Pools]:
+    """Every row of the counts whose products alone do not pass a target, bounded; their bounds are put to `progress`.
 
-
-def rows_that_fit(rows: JobRows, place: np.ndarray) -> list[Part]:
-    """All rows that may fit, with tangents at a place, by switches."""
-    every = np.arange(len(rows.lattice.ends))
-    need = bytes_of_rows(dataclasses.replace(rows.problem, jobs=(rows.job,)), rows.columns(every))
-    fits = np.flatnonzero(need <= rows.problem.most_hbm_bytes)
-    if not len(fits):
-        return []
-    tangents = rows.tangents(fits, place[None], np.zeros(len(fits), int))
-    return [(fits[chosen], at._replace(peak_bytes=need[fits[chosen]])) for chosen, at in tangents if len(chosen)]
-
-
-def _usual(rows: JobRows, parts: list[Part], place: np.ndarray, plan: Plan | None) -> Tangents:
-    """The tangent of a plan at the place, or of the row that may be fastest there."""
-    if plan is None:
-        at = min((at for _, at in parts), key=lambda at: at.log_value.min())
-        return at.keep(np.array([int(at.log_value.argmin())]))
-    points = embed(plan, rows.job.workload, float(rows.problem.domain), rows.problem.machine.stack.habits)
-    at = tangents_of(rows.job.workload, rows.problem.machine, points, place[None], rows.problem.loads)
-    return rows.worth_of(at, rows.steps(np.zeros(1, int)), at.peak_bytes)
-
-
-def _tilted(
-    rows: JobRows, at: Tangents, tilt: np.ndarray, place: np.ndarray, level: Any = np.inf
-) -> tuple[np.ndarray, np.ndarray]:
-    """What each tangent is at least with a tilt, wherever the limits allow, and where; above `level` only roughly."""
-    problem, count = rows.problem, float(rows.accelerators[0])
-    plain = dataclasses.replace(problem, objective=Objective.time)  # what hardware costs is in the tilt
-    have = problem.money.left(problem.limits, np.full(len(at.y), count), at.peak_bytes)
-    tilted = at._replace(log_value=at.log_value + (at.y - place) @ tilt, slopes=at.slopes + tilt)
-    highest, (low, _) = largest_alone(problem, np.maximum(have.usd, 1e-300), have.watt), problem.ends
-    corner = np.minimum(tilted.slopes * (highest - at.y), tilted.slopes * (low - at.y)).sum(-1)
-    bound, y = tilted.log_value + corner, at.y.copy()
-    below = bound < level
-    own = tilted.keep(below)
-    bound[below], y[below] = dual_bound(plain, Left(*(column[below] for column in have)), own)
-    return bound, y
-
-
-def _steepest(rows: JobRows, tilt: np.ndarray, place: np.ndarray) -> float:
-    """What a logarithm of seconds falls by at most from a place, with a tilt, wherever the limits allow.
-
-    Its slopes by the logarithms of the rates are negative and no less than -1 in all, so it is least at a corner. (What
-    it is worth has these slopes and those of its price.)
+    `rows`: those of each job on all counts.
     """
-    slopes = np.concatenate([np.zeros((1, len(place))), -np.eye(len(place))])
-    none = np.zeros(len(slopes))
-    at = Tangents(none, slopes, np.broadcast_to(place, slopes.shape), none, none)
-    return float(_tilted(rows, at, tilt, place)[0].min()) + _cheaper(rows, place)
+    counts = np.array([n for n in progress.counts if progress.log_bounds[n] < log_target], int)
+    place = _places(progress, counts)
+    parts = [_tangents(progress.problem, own, counts, place) for own in rows]
+    tilts = _tilts(progress, counts, place, parts)
+    pools, cap = [], tilts.levels(log_target)
+    for job, of_domains in enumerate(parts):
+        pools.append([Pool(own, job, tilts, cap[:, job]) for own, _ in of_domains])
+        for pool, (_, found) in zip(pools[-1], of_domains, strict=True):
+            pool.open_rows(found)
+        of_domains.clear()  # tangents of all rows are large
+    put_bounds(progress, tilts, pools)
+    return tilts, pools
 
 
-def _cheaper(rows: JobRows, place: np.ndarray) -> float:
-    """What the logarithm of the price of a second falls by at most from a place, of either kind."""
-    money, (low, _), none = rows.problem.money, rows.problem.ends, np.zeros(())
-    ends = zip(*(money.seconds(y, Left(none, none, none)) for y in (low, place)), strict=True)
-    return min(float(np.log(a / b)) for a, b in ends if b > 0)
+def _places(progress: MixProgress, counts: np.ndarray) -> np.ndarray:
+    """Rates of the answer of each count, or like those of the best, on its limits."""
+    problem, best = progress.problem, progress.best
+    assert best is not None
+    known = [progress.answers.get(int(n), best) for n in counts]
+    have = problem.money.left(problem.limits, counts.astype(float), np.array([each.hbm_bytes for each in known]))
+    y = np.array([each.y for each in known]).reshape(-1, len(best.y))
+    return project(problem, have, y, problem.spends_all)
 
 
-def keep(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, level: Level) -> Kept:
-    """The plans that may lie below a level; all others become a few planes, each from some bytes of HBM on."""
-    others: list[tuple[np.ndarray, np.ndarray]] = []
-    plans, planes = plan_set(rows, _low_members(rows, parts, place, tilt, level, others)), []
-    y, best = np.broadcast_to(place, (len(plans), len(place))), np.full(len(plans), -np.inf)
-    for number in range(ROUNDS):
-        if not len(plans):
-            break
-        at = plans.tangents(y)
-        bound, where = _tilted(rows, at, tilt, place, level(plans.peak_bytes))
-        bound = np.where(plans.peak_bytes <= rows.problem.most_hbm_bytes, np.maximum(bound, best), np.inf)
-        low = _low(others, plans.peak_bytes, bound, level(plans.peak_bytes))
-        planes = [each.keep(low) for each in [*planes, at]]
-        plans, best = plans.take(low), bound[low]
-        y = 0.5 * (y + where)[low] if number == 0 else where[low]
-    kept = Planes(np.zeros(0, int), np.zeros(0), np.zeros((0, len(place))), plans.peak_bytes)
-    for at in planes:
-        kept.add(np.arange(len(plans)), at)
-    _join(kept, others, tilt, place)
-    return plans, kept
+def _tangents(
+    problem: Problem, rows: JobRows, counts: np.ndarray, place: np.ndarray
+) -> list[tuple[JobRows, list[Part]]]:
+    """Of the rows of some counts at the place of each, by the least domain that holds it: options depend on that."""
+    sizes = np.array([*sorted({int(tier.usable_size) for tier in problem.machine.tiers[:-1]}), LARGEST])
+    inside, found = sizes[np.searchsorted(sizes, counts)], []
+    for size in np.unique(inside):
+        some = counts[inside == size]
+        own = rows if size == LARGEST else rows_of_job(problem, rows.job, some, int(size))
+        chosen = np.flatnonzero(np.isin(own.accelerators, some))
+        of_count = np.searchsorted(counts, own.accelerators[chosen])
+        parts = own.tangents(chosen, place, of_count)
+        found.append((own, [(chosen[which], at) for which, at in parts if len(which)]))
+    return found
 
 
-def _low(
-    others: list[tuple[np.ndarray, np.ndarray]], need: np.ndarray, bound: np.ndarray, level: np.ndarray
-) -> np.ndarray:
-    """Places of what is below a level; bytes and bounds of the rest are put to the others, but of what cannot be."""
-    gone = (bound >= level) & np.isfinite(bound)
-    others.append((need[gone], bound[gone]))
-    return np.flatnonzero(bound < level)
+def _tilts(
+    progress: MixProgress, counts: np.ndarray, place: np.ndarray, parts: list[list[tuple[JobRows, list[Part]]]]
+) -> Tilts:
+    """By the rows that may be fastest at the place of each count. (The plans of an answer lie at kinks, where the slope
+    is any of two, and do worse.)"""
+    problem = progress.problem
+    values, slopes = np.full((len(counts), len(parts)), np.inf), np.zeros((len(counts), len(parts), place.shape[1]))
+    for job, of_domains in enumerate(parts):
+        for own, found in of_domains:
+            for chosen, at in found:
+                _lower(values[:, job], slopes[:, job], np.searchsorted(counts, own.accelerators[chosen]), at)
+    log_price = problem.log_scale + (np.zeros(len(counts)) if problem.fill else np.log(counts))
+    return Tilts(counts, place, values, slopes, log_price)
 
 
-def _join(planes: Planes, others: list[tuple[np.ndarray, np.ndarray]], tilt: np.ndarray, place: np.ndarray) -> None:
+def _lower(values: np.ndarray, slopes: np.ndarray, count: np.ndarray, at: Tangents) -> None:
+    """Set the least tangent of each count where it is less than what is known."""
+    order = np.lexsort((at.log_value, count))
+    which, first = np.unique(count[order], return_index=True)
+    least = order[first]
+    less = at.log_value[least] < values[which]
+    values[which[less]], slopes[which[less]] = at.log_value[least[less]], at.slopes[least[less]]
+
+
+def least_of(pools: Pools) -> np.ndarray:
+    """What no plan of each job is below: counts x jobs."""
+    return np.stack([np.min([pool.least for pool in own], axis=0) for own in pools], axis=-1)
+
+
+def put_bounds(progress: MixProgress, tilts: Tilts, pools: Pools) -> np.ndarray:
+    """Raise the bounds that are known to those of the levels; by count."""
+    if not len(tilts.counts):
+        return np.zeros(0)
+    found = np.maximum(tilts.bounds(least_of(pools)), [progress.log_bounds[int(n)] for n in tilts.counts])
+    progress.log_bounds |= dict(zip(tilts.counts.tolist(), found.tolist(), strict=True))
+    return found
+
+
+def raise_bounds(progress: MixProgress, tilts: Tilts, pools: Pools, share: float, finder: Finder, end: float) -> None:
+    """Raise the bounds of all counts to a share below the best answer, as far as that is possible until `end`.
+
+    Counts that stay below are looked at by `finder`; a better answer lowers what is aimed at.
+    """
+    split: set[int] = set()
+    for i in np.argsort(put_bounds(progress, tilts, pools), kind="stable")[: LOWEST if share <= LOOKED else 0]:
+        _among(tilts, pools, int(i), finder)
+    while time.monotonic() < end and progress.best is not None:
+        best = progress.best
+        log_target = best.log_value + np.log1p(-share)
+        low = _low(progress, tilts, pools, log_target, split)
+        _exhaust(progress, tilts, pools, low, log_target, end)
+        low = _low(progress, tilts, pools, log_target, split)
+        if not len(low):
+            return
+        new = [count for count in tilts.counts[low].tolist() if count not in finder.looked]
+        for count in new if share <= LOOKED else ():
+            finder.look(count, finder.y)
+        if progress.best is best:
+            split.add(int(low[0]))
+            now = time.monotonic()
+            _split(progress, tilts, pools, int(low[0]), share, finder, now + SLICE * (end - now))
+
+
+def _among(tilts: Tilts, pools: Pools, i: int, finder: Finder) -> None:
+    """Look for an answer at one count among the plans that are open there, each at hardware near its own best."""
+    count, sets, some = int(tilts.counts[i]), [], [tilts.place[i][None]]
+    for job, own in enumerate(pools):
+        pool = _pool_of(own, i)
+        here = np.flatnonzero((pool.open.count == i) & (pool.open.kind >= PLANS))
+        here = here[np.argsort(pool.open.bound[here], kind="stable")][:AMONG]
+        sets.append(plan_set(pool.rows, pool.open.number[here]) if len(here) else finder.near(job, count, some[0]))
+        some.append(pool.open.y[here[:4]])
+    finder.among(count, sets, np.concatenate(some))
+
+
+def _pool_of(own: list[Pool], i: int) -> Pool:
+    """The one of a job that has the plans of a count."""
+    return next((pool for pool in own if (pool.open.count == i).any() or np.isfinite(pool.gone_least[i])), own[0])
+
+
+def _low(progress: MixProgress, tilts: Tilts, pools: Pools, log_target: float, split: set[int]) -> np.ndarray:
+    """Places of the counts that are below a target and were not split for it, lowest first."""
+    found = put_bounds(progress, tilts, pools)
+    order = np.argsort(found, kind="stable")
+    return np.array([i for i in order if found[i] < log_target and i not in split], int)
+
+
+def _exhaust(progress: MixProgress, tilts: Tilts, pools: Pools, low: np.ndarray, log_target: float, end: float) -> None:
+    """Work at what is below the levels of some counts, until plans alone are; and again at higher levels of the jobs
+    that have none, as long as that may pass the target."""
+    first = tilts.levels(log_target)
+    level = np.full_like(first, -np.inf)
+    level[low] = first[low]
+    while (level > -np.inf).any() and time.monotonic() < end:
+        worked = _turn(pools, level)
+        found = put_bounds(progress, tilts, pools)  # the time may be up at any moment
+        level = np.where((found < log_target)[:, None], level, -np.inf)
+        if not worked:
+            level = _higher(tilts, least_of(pools), first, level, log_target)
+
+
+def _turn(pools: Pools, level: np.ndarray) -> bool:
+    """A step of every job that has something below its levels; whether there was any."""
+    worked = False
+    for job, own in enumerate(pools):
+        for pool in own:
+            if pool.busy(level[:, job]):
+                pool.work(level[:, job])
+                worked = True
+    return worked
+
+
+def _higher(tilts: Tilts, least: np.ndarray, first: np.ndarray, level: np.ndarray, log_target: float) -> np.ndarray:
+    """Levels of the counts that may still pass the target: jobs that are stuck below theirs let the others rise."""
+    stuck, other = least < level, (tilts.shares * (least >= level)).sum(-1)
+    more = (log_target - tilts.bounds(np.where(stuck, least, first))) / np.maximum(other, 1e-12)
+    higher = np.where(stuck, level, first + more[:, None])
+    may = (higher > level + 1e-9).any(-1) & (more < CAP) & (level > -np.inf).any(-1)
+    return np.where(may[:, None], higher, -np.inf)
+
+
+def _split(progress: MixProgress, tilts: Tilts, pools: Pools, i: int, share: float, finder: Finder, end: float) -> None:
+    """Raise the bound of one count by boxes of hardware; the plans that are left may be an answer, too."""
+    problem, best, count = progress.problem, progress.best, int(tilts.counts[i])
+    assert best is not None
+    log_target = best.log_value + float(np.log1p(-share))
+    level = np.full_like(tilts.values, -np.inf)
+    level[i] = tilts.levels(log_target + WIDER)[i]
+    while _turn(pools, level):
+        if time.monotonic() > end:
+            return
+    groups = [_kept(tilts, own, i, level[i, job]) for job, own in enumerate(pools)]
+    _among(tilts, pools, i, finder)
+    bound = _by_boxes(problem, count, groups, log_target, end)
+    progress.log_bounds[count] = max(progress.log_bounds[count], bound)
+
+
+def _kept(tilts: Tilts, own: list[Pool], i: int, level: float) -> Kept:
+    """The plans of a job at one count that are below a level, with planes; all others become a few planes, each from
+    some bytes of HBM on."""
+    pool = _pool_of(own, i)
+    stuck = (pool.open.count == i) & (pool.open.kind == STUCK) & (pool.open.bound < level)
+    rest = pool.open.take(np.flatnonzero((pool.open.count == i) & ~stuck))
+    some, place = pool.open.take(np.flatnonzero(stuck)), tilts.place[i]
+    plans = plan_set(pool.rows, some.number)
+    planes = Planes(np.zeros(0, int), np.zeros(0), np.zeros((0, len(place))), plans.peak_bytes)
+    for y in (np.broadcast_to(place, some.y.shape), some.y):
+        planes.add(np.arange(len(plans)), plans.tangents(y))
+    gone = [(bytes_[count == i], bound[count == i]) for count, bytes_, bound in pool.gone]
+    others = [*gone, (rest.need_bytes, rest.bound)]
+    _join(planes, *(np.concatenate(columns) for columns in zip(*others, strict=True)), pool.tilt[i], place)
+    return plans, planes
+
+
+def _join(planes: Planes, need: np.ndarray, bound: np.ndarray, tilt: np.ndarray, place: np.ndarray) -> None:
     """Add a plane for each step by which more memory lets something lower in, rounded down."""
-    need, bound = (np.concatenate(columns) for columns in zip(*others, strict=True))
     if not len(need):
         return
     order = np.argsort(need, kind="stable")
@@ -148,78 +252,6 @@ def _join(planes: Planes, others: list[tuple[np.ndarray, np.ndarray]], tilt: np.
     planes.need = np.concatenate([planes.need, need[order][first]])
     slopes, y = np.broadcast_to(-tilt, shape), np.broadcast_to(place, shape)
     planes.add(number, Tangents(least[first], slopes, y, least[first], least[first]))
-
-
-def _low_members(
-    rows: JobRows,
-    parts: list[Part],
-    place: np.ndarray,
-    tilt: np.ndarray,
-    level: Level,
-    others: list[tuple[np.ndarray, np.ndarray]],
-) -> np.ndarray:
-    """Numbers of plans whose rows, runs of families and families may all lie below a level."""
-    families, low = Families(rows.lattice), [np.zeros(0, int)]
-    steepest = _steepest(rows, tilt, place)
-    for own, at in parts:
-        enough = level(at.peak_bytes)
-        low.append(own[_low(others, at.peak_bytes, _tilted(rows, at, tilt, place, enough)[0], enough)])
-    first, _ = families.of_any_schedule(np.unique(np.concatenate(low)))
-    for covers in ("schedule", "recompute"):
-        kept = [np.zeros(0, int)]
-        for here in pieces(len(first)):
-            plans = plan_set(rows, first[here], covers)
-            fits = plans.peak_bytes <= rows.problem.most_hbm_bytes
-            at_place = plans.worth(place[None], plans.times(place[None]))
-            value = np.where(fits, np.log(at_place) + steepest, np.inf)
-            plans = plans.take(_low(others, plans.peak_bytes, value, level(plans.peak_bytes)))
-            if len(plans):
-                at = plans.tangents(np.broadcast_to(place, (len(plans), len(place))))
-                enough = level(plans.peak_bytes)
-                bound, _ = _tilted(rows, at, tilt, place, enough)
-                kept.append(plans.numbers[_low(others, plans.peak_bytes, bound, enough)])
-        first = np.concatenate(kept)
-        first = families.of_every_schedule(first) if covers == "schedule" else families.members(first)[0]
-    return first
-
-
-def count_bound(problem: Problem, count: int, known: Mixed, log_target: float, end: float) -> float:
-    """The logarithm that no mix at a count is below: at least the target, or what is known at `end`.
-
-    `known` is an answer at this count or another, near whose hardware tangents are taken.
-    """
-    place = _place(problem, count, known)
-    every = [all_rows(problem, job, count) for job in problem.jobs]
-    parts = [rows_that_fit(rows, place) for rows in every]
-    if not all(parts):
-        return np.inf
-    chosen = known.plans if known.accelerators == count else [None] * len(every)
-    at = [_usual(rows, own, place, plan) for rows, own, plan in zip(every, parts, chosen, strict=True)]
-    values, slopes = np.concatenate([own.log_value for own in at]), np.concatenate([own.slopes for own in at])
-    shares = np.exp(values - np.logaddexp.reduce(values))
-    log_price = problem.log_scale + (0.0 if problem.fill else float(np.log(count)))  # the rest is in the planes
-    levels = values + log_target - np.logaddexp.reduce(values) + MARGIN
-    tilts = shares @ slopes - slopes
-    least = [
-        _least_of_rows(rows, own, place, tilt, log_price) for rows, own, tilt in zip(every, parts, tilts, strict=True)
-    ]
-    by_rows = log_target + float(shares @ (least - levels + MARGIN))
-    if by_rows >= log_target:
-        return by_rows
-    groups = []
-    for rows, own, tilt, level in zip(every, parts, tilts, levels, strict=True):
-        groups.append(keep(rows, own, place, tilt, lambda need, own=level - log_price: np.full(len(need), own)))
-    return _by_boxes(problem, count, groups, log_target, end)
-
-
-def _least_of_rows(rows: JobRows, parts: list[Part], place: np.ndarray, tilt: np.ndarray, log_price: float) -> float:
-    """What all rows are at least with a tilt."""
-    return log_price + float(min(_tilted(rows, at, tilt, place)[0].min() for _, at in parts))
-
-
-def _place(problem: Problem, count: int, known: Mixed) -> np.ndarray:
-    have = problem.money.left(problem.limits, np.array([float(count)]), np.array([known.hbm_bytes]))
-    return project(problem, have, known.y[None], problem.fill)[0]
 
 
 def _by_boxes(problem: Problem, count: int, groups: list[Kept], log_target: float, end: float) -> float:

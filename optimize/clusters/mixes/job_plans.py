@@ -30,7 +30,7 @@ from costmodel.formulas import (
 )
 from costmodel.inputs import RECOMPUTES, SCHEDULES, ZERO_STAGES, Cluster, Plan, PlanPoint, Workload
 from optimize.hardware import tangents_of_rows
-from optimize.lattice import Families, Lattice, lattice_of_rows, rows_of_counts, with_microbatches
+from optimize.lattice import LARGEST, Families, Lattice, lattice_of_rows, rows_of_counts, with_microbatches
 from optimize.plans import any_schedule_s, cheapest, leanest
 from optimize.question import RATES, Job, Problem, Tangents
 
@@ -79,15 +79,7 @@ class JobRows:
         some places each, by switches."""
         alone = dataclasses.replace(self.problem, jobs=(self.job,))
         for _, chosen, at in tangents_of_rows(alone, self.columns(rows), places, place):
-            yield chosen, self.worth_of(at, self.steps(rows[chosen]), np.zeros(len(chosen)))
-
-    def worth_of(self, at: Tangents, steps: np.ndarray, hbm_bytes: np.ndarray) -> Tangents:
-        """Tangents of all steps from those of one; where the objective has a price, of what they are worth."""
-        at = at._replace(log_value=at.log_value + np.log(steps))
-        if at.log_drawn is None:
-            return at
-        have = self.problem.money.left(self.problem.limits, np.ones(len(steps)), hbm_bytes)
-        return self.problem.money.whole(at._replace(log_drawn=at.log_drawn + np.log(steps)), have)
+            yield chosen, worth(self.problem, at, self.steps(rows[chosen]), np.zeros(len(chosen)))
 
     def least_s(self, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
         """About what rows take at least (weighted seconds), each at its own rates: by a tangent for each octave."""
@@ -125,8 +117,9 @@ class JobRows:
         return _with_options(self.problem, self.job, own, columns, columns.pop("accelerators"))
 
 
-def rows_of_job(problem: Problem, job: Job, counts_of_all: np.ndarray) -> JobRows:
-    """The rows of a job on the counts of a mix, every microbatch of each."""
+def rows_of_job(problem: Problem, job: Job, counts_of_all: np.ndarray, size: int = LARGEST) -> JobRows:
+    """The rows of a job on the counts of a mix, every microbatch of each, with the options that they have in a domain
+    of `size` accelerators that holds them (`LARGEST`: none but the cluster does)."""
     fixed = {**problem.fixed, "domain": problem.domain}
     rows = rows_of_counts(job.workload, problem.machine, fixed, int(counts_of_all.max(initial=0)))
     kept = np.flatnonzero(np.isin(rows["accelerators"], counts_of_all))
@@ -134,15 +127,29 @@ def rows_of_job(problem: Problem, job: Job, counts_of_all: np.ndarray) -> JobRow
     accelerators = rows.pop("accelerators")
     order = np.argsort(accelerators, kind="stable")
     rows = {name: column[order] for name, column in rows.items()}
-    return _with_options(problem, job, fixed, rows, accelerators[order])
+    return _with_options(problem, job, fixed, rows, accelerators[order], size)
 
 
 def _with_options(
-    problem: Problem, job: Job, fixed: Mapping[str, Any], rows: Mapping[str, np.ndarray], accelerators: np.ndarray
+    problem: Problem,
+    job: Job,
+    fixed: Mapping[str, Any],
+    rows: Mapping[str, np.ndarray],
+    accelerators: np.ndarray,
+    size: int = LARGEST,
 ) -> JobRows:
-    whole = lattice_of_rows(job.workload, problem.machine, fixed, rows)
+    whole = lattice_of_rows(job.workload, problem.machine, fixed, rows, size)
     kept = np.flatnonzero(functools.reduce(np.multiply, (axis.count for axis in whole.axes)) > 0)
     return JobRows(problem, job, whole.with_rows(kept), accelerators[kept])
+
+
+def worth(problem: Problem, at: Tangents, steps: np.ndarray, hbm_bytes: np.ndarray) -> Tangents:
+    """Tangents of all steps from those of one; where the objective has a price, of what they are worth."""
+    at = at._replace(log_value=at.log_value + np.log(steps))
+    if at.log_drawn is None:
+        return at
+    have = problem.money.left(problem.limits, np.ones(len(steps)), hbm_bytes)
+    return problem.money.whole(at._replace(log_drawn=at.log_drawn + np.log(steps)), have)
 
 
 def pieces(n: int) -> list[slice]:
@@ -226,7 +233,7 @@ class PlanSet:
         at = Tangents(
             *pairs[0], y, self.peak_bytes, self.peak_bytes, *(column for pair in pairs[1:] for column in pair)
         )
-        return self.rows.worth_of(at, self.steps, self.peak_bytes)
+        return worth(self.rows.problem, at, self.steps, self.peak_bytes)
 
     def take(self, chosen: np.ndarray) -> "PlanSet":
         """Some of the plans."""

@@ -1,8 +1,7 @@
 """A mix of jobs, one after another on one cluster: answers first, then bounds of the counts, least first.
 
-Bounds are raised in rounds, each to a share below the best answer (`SHARES`): what is further below is looked at first,
-and a count whose bound is above costs nothing. The counts of the grid come first; when all of them are bounded, the
-others follow, and the answer lists which the bound covers.
+Every legal count has a bound from the start, by the products of its jobs; then bounds are raised at all counts together
+(`bound`), to one share below the best answer after the other (`SHARES`): a count whose bound is above costs nothing.
 """
 
 import math
@@ -13,31 +12,31 @@ import numpy as np
 
 from optimize.clusters.counts import flop_bound_s, near_grid
 from optimize.clusters.mixes.answers import Finder
-from optimize.clusters.mixes.bound import count_bound
-from optimize.clusters.mixes.job_plans import rows_of_job
+from optimize.clusters.mixes.bound import CAP, open_counts, raise_bounds
+from optimize.clusters.mixes.job_plans import JobRows, rows_of_job
 from optimize.clusters.mixes.progress import MixProgress
 from optimize.question import Left, Problem
 from optimize.time_limit import until
 
 ANSWERS = 0.45  # of the time: until when answers are looked for
-SHARES = (0.03, 0.01, 0.003, 5e-4)  # of the value, below the best answer, to which bounds are raised one after another
+SHARES = (0.3, 0.1, 0.047, 0.028, 0.01, 0.003)  # of the value below the best answer: aims of bounds, one by one
 Told = Callable[[str], None]
 
 
 def search_mix(problem: Problem, seconds: float, seed: int = 0, told: Told = lambda _: None) -> MixProgress:
     """Search for answers; then raise bounds, until the time is up or nothing is below the best answer."""
     start, progress = time.monotonic(), MixProgress(problem=problem)
-    counts, progress.others = near_grid(problem)
-    progress.log_bounds = {count: products_bound(problem, count) for count in counts}
+    counts, others = near_grid(problem)
+    progress.log_bounds = {count: products_bound(problem, count) for count in sorted([*counts, *others])}
     if not counts:
         return progress
     try:
         with until(start + seconds):
-            every = np.sort([*counts, *progress.others])
+            every = np.array(progress.counts)
             rows = [rows_of_job(problem, job, every) for job in problem.jobs]
             finder = Finder(progress, rows, every.tolist(), seed)
             finder.run(counts, start + ANSWERS * seconds, told)
-            _raise_bounds(progress, finder, start + seconds, told)
+            _raise_bounds(progress, finder, rows, start + seconds, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
     return progress
@@ -55,47 +54,15 @@ def products_bound(problem: Problem, count: int) -> float:
     return math.log(sum(seconds)) + least_price + problem.log_scale
 
 
-def _raise_bounds(progress: MixProgress, finder: Finder, end: float, told: Told) -> None:
-    """To every share in turn: the counts that are covered, then the others."""
-    for share in SHARES:
-        tried: set[int] = set()
-        while progress.best is not None and time.monotonic() < end:
-            target = progress.best.log_value + math.log1p(-share)
-            below = [n for n in progress.counts if progress.log_bounds[n] < target and n not in tried]
-            if not below:
-                break
-            count = min(below, key=lambda n: progress.log_bounds[n])
-            tried.add(count)
-            _raise(progress, finder, count, share, end, told)
-        _cover(progress, finder, share, end, told)
-
-
-def _raise(progress: MixProgress, finder: Finder, count: int, share: float, end: float, told: Told) -> None:
-    """One count, after a look at it where that has not been taken."""
+def _raise_bounds(progress: MixProgress, finder: Finder, rows: list[JobRows], end: float, told: Told) -> None:
+    """To every share in turn, at all counts together."""
     best = progress.best
-    assert best is not None
-    told(f"bound of {count:,} accelerators")
-    if count not in finder.looked:
-        finder.look(count, best.y)
-        best = progress.best or best
-    known, target = progress.answers.get(count, best), best.log_value + math.log1p(-share)
-    bound = count_bound(progress.problem, count, known, target, end)
-    progress.log_bounds[count] = max(progress.log_bounds.get(count, -math.inf), bound)
-
-
-def _cover(progress: MixProgress, finder: Finder, share: float, end: float, told: Told) -> None:
-    """Counts beside the grid, nearest to the best first: each is covered once its bound is above the share."""
-    if progress.best is None or time.monotonic() > end:
+    if best is None:
         return
-    here = math.log(progress.best.accelerators)
-    for count in sorted(progress.others, key=lambda n: (abs(math.log(n) - here), n)):
-        if time.monotonic() > end:
-            return
-        target = progress.best.log_value + math.log1p(-share)
-        bound = products_bound(progress.problem, count)
-        if bound < target:
-            told(f"bound of {count:,} accelerators")
-            bound = count_bound(progress.problem, count, progress.answers.get(count, progress.best), target, end)
-        if bound >= target - 1e-9 or bound >= progress.log_bound:
-            progress.log_bounds[count] = bound
-            progress.others = tuple(n for n in progress.others if n != count)
+    told("bounds of all counts")
+
+    tilts, pools = open_counts(progress, rows, best.log_value + CAP)
+    for share in SHARES:
+        told(f"bounds to {100 * share:.2g} %")
+        raise_bounds(progress, tilts, pools, share, finder, end)
+    progress.evaluations += sum(pool.evaluations for own in pools for pool in own)

@@ -10,7 +10,7 @@ _SAME = 0.01
 _COUNTS = (
     r"(?<![\w.])(\d+)\s*[x*]\s*(?=[a-z\d])",  # 8x400, 8 x NDR
     r"(?<![\w.])(\d+)\s+(?=\d+\s?[gt]|hdr|ndr|edr|xdr|nics?\b|ports?\b|hcas?\b|rails?\b|links?\b|cards?\b)",
-    r"(?:gb?/?p?s|[ehnx]dr\d*|g)\s*[x*]\s*(\d+)\b",  # 400 Gb/s x 8
+    r"(?:gb?/?p?s|[ehnx]dr\d*|g|card)\s*[x*]\s*(\d+)\b",  # 400 Gb/s x 8
 )
 
 
@@ -25,6 +25,7 @@ _NETWORK = _any_case(
 )
 _IN_BITS = re.compile(r"\d\s?[GT]b|\d\s?G\b|\d\s*x\s*\d+\s?[GT]")  # links of a node are told in bytes
 _ASIDE = _any_case(r"pcie?\b|storage|management|data bandwidth|controller|not stated|unknown|not published")
+_CARD = _any_case(r"(?:connect-?x|cx)-?([5-8])\b")
 _PER_NODE = _any_case(
     r"(?:per|/|\ba\b|each|every)[\s-]*(?:node|host|server|machine|vm|instance|box)|node[- ]to[- ]node|\befa\b"
 )
@@ -60,7 +61,8 @@ def _rate(clause: str, per_node: int, usual: float | None) -> float | None:
     rate = _printed(clause)
     if rate is None:
         return None
-    found = next((found for pattern in _COUNTS if (found := re.search(pattern, clause, re.IGNORECASE))), None)
+    counted = _CARD.sub("card", clause)  # whose own number counts nothing
+    found = next((found for pattern in _COUNTS if (found := re.search(pattern, counted, re.IGNORECASE))), None)
     count = int(found[1]) if found else 1
     if _PER_CHIP.search(clause) and not _PER_NODE.search(clause):
         return count * rate
@@ -76,10 +78,10 @@ def _printed(clause: str) -> float | None:
     rates = [rate for found in _RATE.finditer(clause) if (rate := _bytes_per_s(found)) is not None]
     if rates:
         return max(rates)
-    generation = re.search(r"\b([ehnx]dr)\d*\b", clause, re.IGNORECASE)
-    if generation:
-        return _BITS[generation[1].lower()] / 8
-    card = re.search(r"(?:connect-?x|cx)-?([5-8])\b", clause, re.IGNORECASE)
+    generation = re.search(r"\b([ehnx]dr)(\d*)\b", clause, re.IGNORECASE)
+    if generation:  # HDR100, NDR200: ports of fewer lanes
+        return (1e9 * float(generation[2]) if generation[2] else _BITS[generation[1].lower()]) / 8
+    card = _CARD.search(clause)
     return _CARDS_BITS[card[1]] / 8 if card else None
 
 

@@ -63,6 +63,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "no fp32|float32|32_bit? master*",
         "without fp32|float32|32_bit? master*",
     ),
+    # K: torchao's float8 with `enable_fsdp_float8_all_gather`, as torchtitan's documents run it
+    "gathers_8bit": ("float8", "fp8|float8|8_bit all_gather*|param*_gather|weight_gather"),
     "graphs": ("cuda|hip|gpu|device graph*", "graph* capture*", "captur* graph*|step*|iteration*", "cudagraph*"),
     "whole_graph": (
         "full*|entire* captur* iteration|step",
@@ -106,13 +108,15 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "micro num #",
         "# gradient|grad? accum* step*",
         "# micro_batches",
+        "micro_batches~ #",
     ),
-    "micro_batch": ("micro_batch~|micro_bsz|mbs size? #",),
+    "micro_batch": ("micro_batch~|micro_bsz|micro_bs~|mbs size? #",),
     "local_batch": (
         "local batch size? #",
         "per device|gpu|rank train? batch size? #",
         f"batch size? {_BATCH_OF} #",
         f"batch|bs size? # sequence*|sample*? {_BATCH_OF}",
+        f"# sequence*|sample* {_BATCH_OF}",
     ),
     "virtual_stages": (
         "vpp|vp size? #",
@@ -169,14 +173,15 @@ SHARDINGS = (
     ("zero redundancy optimizer", 1), ("sharding? stage 1", 1), ("shard*|partition* optimizer state?", 1),
     ("zero stage? 3|iii", 3), ("fsdp|fsdp2|hsdp", 3), ("full* shard*", 3), ("hybrid shard*", 3),
     ("sharding? stage 3", 3), ("gemini", 3), ("zero infinity|plus", 3), ("sharding? stage 0", 0),
-    ("no sharding|zero", 0),
+    ("no sharding|zero", 0), ("z1", 1), ("z2", 2), ("z3", 3), ("zero ++", 3),
+    ("optim grads params", 3), ("optim grads", 2), ("optim", 1),  # K: strategies of Megatron-FSDP
 )  # fmt: skip
 """Ways to share states, and the stage of ZeRO that each is."""
 
 PRECISIONS = (
     ("nvfp4|nv_fp4|mxfp4|fp4|fp_4|e2m1", "nvfp4"),
     ("mxfp8|mx_fp8|fp8_mx|mx_8", "mxfp8"), ("fp8|float8 & mx|microscaling", "mxfp8"),
-    ("fp8|float8|fp_8 & block*|blockwise|subchannel|tile*|128x128|1x128", "fp8_block"),
+    ("fp8|float8|fp_8 & block*|blockwise|subchannel|sc|tile*|128x128|1x128", "fp8_block"),
     ("fp8|float8|fp_8|f8|e4m3|hfp8|8_bit|8bit", "fp8_tensor"), ("int8", "fp8_tensor"),
     ("bf16|bfloat16|bfloat|bf_16", "bf16"),
     ("fp16|float16|f16|fp_16|half", "fp16"),
@@ -196,7 +201,9 @@ GRADIENTS = (
 ATTENTIONS = (
     ("fa|flash|flash_attention|flash_attn v? 3", "flash_3"), ("fa|flash|flash_attention|flash_attn v? 4", "flash_3"),
     ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
-    ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"), ("triton", "flash_2"),
+    # C: llm-foundry's rows, whose settings name Triton's FlashAttention; Dao 2023 (FlashAttention-2), figure 4
+    ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("triton", "flash_1"),
+    ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"),
     ("flex attention|attn", "flash_2"), ("scaled dot product attention", "flash_2"), ("xformers", "flash_2"),
     ("fa|flash|flash_attention|flash_attn v? 1", "flash_1"),
     ("te", "flash_3"), ("transformer engine", "flash_3"),
@@ -221,6 +228,7 @@ RECOMPUTES = (
 RECOMPUTE_CELLS = (
     ("selective", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
     ("minimal*|dots|save*|custom|qkv*", "selective"), ("core|attention|attn", "selective"),
+    ("layer_norm|moe_act|mla_up_proj|mlp|shared_experts~", "selective"),  # K: Megatron-Core's recompute modules
     ("full", "full"), ("all|every|entire|whole|block|uniform|layer*", "full"),
     ("gradient|activation|grad|act checkpoint*", "full"), ("checkpoint*|remat*|recomput*", "full"),
 )  # fmt: skip

@@ -1,0 +1,82 @@
+r"""Several jobs at one count as one job each: what a plan takes, tilted so that the tilts of all jobs cancel.
+
+With shares $s_j$ of the value and tilts $m_j$, $\sum_j s_j m_j = 0$, the logarithm of a sum over jobs is at least
+(Jensen)
+
+$$\log \sum_j e^{L_j(y)} \ge \sum_j s_j \big[ L_j(y) + m_j \cdot (y - y_0) - \log s_j \big]
+\ge \sum_j s_j (e_j - \log s_j)$$
+
+if no plan of job $j$ is below $e_j$ with its tilt, wherever the limits allow. So each job is bounded alone, as in a
+design for one job, and any $s$ and $m$ give a true bound; those at the hardware and the plans that are best close it
+but for what plans in steps cost. $m_j$ is the mean slope less the job's own.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from optimize.hardware import dual_bound, largest_alone
+from optimize.question import Objective, Problem, Tangents
+
+
+class Tilts(NamedTuple):
+    """Of some counts: where tilts are zero, shares and slopes of the jobs there, and what all values have besides."""
+
+    counts: np.ndarray  # ascending
+    place: np.ndarray  # counts x rates
+    values: np.ndarray  # counts x jobs: logarithms of the weighted seconds (or what they are worth) near the best
+    slopes: np.ndarray  # counts x jobs x rates
+    log_price: np.ndarray
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Of each job in the value."""
+        with np.errstate(invalid="ignore"):
+            shares = np.exp(self.values - np.logaddexp.reduce(self.values, axis=-1)[:, None])
+        return np.nan_to_num(shares)
+
+    @property
+    def tilts(self) -> np.ndarray:
+        """What is added to the slopes of each job."""
+        return np.einsum("nj,njk->nk", self.shares, self.slopes)[:, None] - self.slopes
+
+    def bounds(self, least: np.ndarray) -> np.ndarray:
+        """Logarithms of the value that no mix is below, by what no plan of each job is: counts x jobs."""
+        shares = self.shares
+        parts = np.where(shares > 0, shares * (least - np.log(np.maximum(shares, 1e-300))), 0.0)
+        some = np.isfinite(least).all(axis=-1)
+        return np.where(some, np.where(some[:, None], parts, 0.0).sum(-1), np.inf) + self.log_price
+
+    def levels(self, log_target: np.ndarray | float) -> np.ndarray:
+        """What no plan of each job may be below for a target, with the same room for all jobs."""
+        with np.errstate(invalid="ignore"):
+            return self.values + (log_target - self.log_price - np.logaddexp.reduce(self.values, axis=-1))[:, None]
+
+
+def tilted(at: Tangents, tilt: np.ndarray, place: np.ndarray) -> Tangents:
+    """Tangents with a tilt each, which is zero at a place."""
+    return at._replace(log_value=at.log_value + ((at.y - place) * tilt).sum(-1), slopes=at.slopes + tilt)
+
+
+def least_value(
+    problem: Problem, counts: np.ndarray, at: Tangents, level: np.ndarray | float
+) -> tuple[np.ndarray, np.ndarray]:
+    """What each tangent is at least, wherever the limits allow, and where; above `level` only roughly.
+
+    Infinite where the limits leave nothing, or where more memory is needed than is sold.
+    """
+    have = problem.money.left(problem.limits, counts.astype(float), at.peak_bytes)
+    highest, (low, _) = largest_alone(problem, np.maximum(have.usd, 1e-300), have.watt), problem.ends
+    corner = np.minimum(at.slopes * (highest - at.y), at.slopes * (low - at.y)).sum(-1)
+    bound, y = at.log_value + corner, at.y.copy()
+    bound[(have.usd <= 0) | (at.peak_bytes > problem.most_hbm_bytes)] = np.inf
+    below = bound < level
+    bound[below], y[below] = within(problem, counts[below], at.keep(below))
+    return bound, y
+
+
+def within(problem: Problem, counts: np.ndarray, at: Tangents) -> tuple[np.ndarray, np.ndarray]:
+    """What each tangent is at least within the limits, and where. (What hardware costs is in the tangent.)"""
+    have = problem.money.left(problem.limits, counts.astype(float), at.peak_bytes)
+    return dual_bound(dataclasses.replace(problem, objective=Objective.time), have, at)

@@ -1,0 +1,49 @@
+"""Ctrl-C at any moment of `plan`'s search over frameworks: the best so far, with a bound, or nothing was found yet."""
+
+import pytest
+
+from costmodel import evaluate
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.workloads import load_workload
+from optimize.plans import evaluation, find_launchable
+from optimize.status import Status
+
+JOB = load_workload("llama3-8b", batch=32), load_cluster("h100", 16)
+
+
+@pytest.mark.parametrize("after", [12, 30, 50, 70])
+def test_the_best_so_far_is_told(after, monkeypatch):
+    whole, _ = _complete()
+    usual, count = evaluation.cost, [0]
+
+    def interrupted(*arguments):
+        count[0] += 1
+        if count[0] == after:
+            raise KeyboardInterrupt
+        return usual(*arguments)
+
+    monkeypatch.setattr(evaluation, "cost", interrupted)
+    found, each = find_launchable(*JOB)
+    assert count[0] >= after
+    assert found.status is Status.incomplete
+    assert each
+    assert evaluate(*JOB, found.plan).fits
+    assert found.lower_bound <= whole.value <= found.value * (1 + 1e-9)
+
+
+def test_before_there_is_any_it_is_an_interruption(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluation, "cost", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        find_launchable(*JOB)
+
+
+_KEPT = []
+
+
+def _complete():
+    if not _KEPT:
+        _KEPT.append(find_launchable(*JOB))
+    return _KEPT[0]
