@@ -24,7 +24,7 @@ from optimize.clusters import DesignResult, evolve, tangents_of
 from optimize.hardware import aggregated, dual_bound, project
 from optimize.question import RATES, SECONDS_A_DAY, Left, Limits, Problem
 
-EVOLVED, KEPT = 8, 14  # draws under which plans are searched too, and the best of each that take part
+EVOLVED, KEPT = 4, 14  # draws under which plans are searched too, and the best of each that take part
 ROUNDS = 16  # of tangents, and of their means, which pass over kinks
 SAME = 2e-3  # of the value: what is nearer than that to the best is as good
 _CHIP = ("flop_usd", "hbm_usd", "hbm_rate_usd", "flop_w", "hbm_rate_w")
@@ -188,10 +188,11 @@ def solved(problem: Problem, candidates: Candidates, y: np.ndarray, draws: int) 
     points = _points(problem, [plan for _, plan in candidates], draws)
     steps = many.steps_on(many.job, ranks)
     here, best, bound, mean = np.tile(y, (n, 1)), np.full(n, np.inf), np.full(n, -np.inf), None
-    have = many.money.left(many.limits, ranks, _peak_bytes(many, points, n))
+    need = _peak_bytes(many, points, n)
+    have = many.money.left(many.limits, ranks, need)
     for _ in range(ROUNDS):
         here = project(many, have, here)
-        at = tangents_of(many.job.workload, many.machine, points, here)
+        at = tangents_of(many.job.floats, many.machine, points, here, peak_bytes=need)
         at = at._replace(log_value=at.log_value + np.log(steps))
         best = np.minimum(best, np.where((have.usd > 0) & _within(many, have, here), at.log_value, np.inf))
         if mean is None:

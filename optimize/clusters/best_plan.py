@@ -1,4 +1,5 @@
-"""The best of all plans of one count on hardware that is given: every family, then the plans of the best, in NumPy."""
+"""The best of all plans of one count on hardware that is given: families in the order of their rows' bounds, then the
+plans of the best, in NumPy."""
 
 import math
 
@@ -32,50 +33,63 @@ def best_plan(
     machine: Cluster,
     families: Families,
     hbm_bytes: float,
+    floors: np.ndarray,
     cut: float = math.inf,
     worth: Worth = SECONDS,
     limit: Worth | None = None,
 ) -> tuple[float, Plan | None, int]:
     """The plan whose step is worth least and fits into `hbm_bytes`, below `cut` (a logarithm of that).
 
-    The logarithm, the plan and how many evaluations that took; None where nothing fits or is below the cut. `limit`: of
+    `floors`, ascending: logarithms below which no plan of each row is; what lies above the best is not looked at. The
+    logarithm, the plan and how many evaluations that took; None where nothing fits or is below the cut. `limit`: of
     what a step is worth besides, which must be at most 1.
     """
-    loads = worth[-1] or (limit or worth)[-1]
-    if not len(families):
-        return math.inf, None, 0
-    first, least = _that_may_fit(workload, machine, families, hbm_bytes, worth)
-    best, evaluations, chosen = cut, len(first), -1
-    for start in range(0, len(first), _TOGETHER):
-        here = slice(start, start + _TOGETHER)
-        kept = first[here][least[here] < best]
-        if not len(kept):
+    best, evaluations, chosen = cut, 0, -1
+    for start in range(0, len(families), _AT_ONCE):
+        first = families.first(start, start + _AT_ONCE)
+        if floors[np.searchsorted(families.lattice.ends, first[0], side="right")] >= best:
             break
-        members, _ = families.members(kept)
-        points = families.lattice.points(members, np.float64)
-        exact = values_of(workload, machine, points, len(members), loads)
-        evaluations += len(members)
-        met = True if limit is None else _log_worth(limit, exact) <= 0.0
-        value = np.where((exact.peak_bytes <= hbm_bytes) & met, _log_worth(worth, exact), np.inf)
-        place = int(value.argmin())
-        if value[place] < best:
-            best, chosen = float(value[place]), int(members[place])
+        evaluations += len(first)
+        first, least = _that_may_fit(workload, machine, families, first, hbm_bytes, worth)
+        for place in range(0, len(first), _TOGETHER):
+            here = slice(place, place + _TOGETHER)
+            kept = first[here][least[here] < best]
+            if not len(kept):
+                break
+            evaluations += len(kept)
+            value, member = _best_member(workload, machine, families, kept, hbm_bytes, (worth, limit))
+            if value < best:
+                best, chosen = value, member
     if chosen < 0:
         return math.inf, None, evaluations
     return best, families.lattice.plan(chosen), evaluations
 
 
 def _that_may_fit(
-    workload: Workload, machine: Cluster, families: Families, hbm_bytes: float, worth: Worth
+    workload: Workload, machine: Cluster, families: Families, first: np.ndarray, hbm_bytes: float, worth: Worth
 ) -> tuple[np.ndarray, np.ndarray]:
     """Families that may fit, by what their steps are worth at least (logarithms), least first."""
-    fitting, values = [], []
-    for start in range(0, len(families), _AT_ONCE):
-        first = families.first(start, start + _AT_ONCE)
-        at = values_of(workload, machine, families.points(first, np.float64), len(first), worth[-1])
-        fits = at.least_bytes * (1 - _ROUNDING) <= hbm_bytes
-        fitting.append(first[fits])
-        values.append(_log_worth(worth, at)[fits] - _ROUNDING)
-    first, least = np.concatenate(fitting), np.concatenate(values)
+    at = values_of(workload, machine, families.points(first, np.float64), len(first), worth[-1])
+    fits = at.least_bytes * (1 - _ROUNDING) <= hbm_bytes
+    first, least = first[fits], _log_worth(worth, at)[fits] - _ROUNDING
     order = np.argsort(least, kind="stable")
     return first[order], least[order]
+
+
+def _best_member(
+    workload: Workload,
+    machine: Cluster,
+    families: Families,
+    first: np.ndarray,
+    hbm_bytes: float,
+    worths: tuple[Worth, Worth | None],
+) -> tuple[float, int]:
+    """The best plan of some families that fits and meets the limit: its worth (a logarithm; infinite: none), and its
+    number."""
+    (worth, limit), (members, _) = worths, families.members(first)
+    loads = worth[-1] or (limit or worth)[-1]
+    exact = values_of(workload, machine, families.lattice.points(members, np.float64), len(members), loads)
+    met = True if limit is None else _log_worth(limit, exact) <= 0.0
+    value = np.where((exact.peak_bytes <= hbm_bytes) & met, _log_worth(worth, exact), np.inf)
+    place = int(value.argmin())
+    return float(value[place]), int(members[place])

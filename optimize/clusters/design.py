@@ -258,7 +258,7 @@ def _frontier(
     values = [at * factor for factor in FACTORS]
     points: list[Mapping[str, Any]] = []
     if seconds > 0:
-        points, _ = frontier(one_job.search, problem, limit, values, seconds, search, seed)
+        points = frontier(one_job.search, problem, limit, values, seconds, search, seed)
     return tuple(monotone([*points, point_of(limit, problem, search)], limit, problem.objective.maximised))
 
 

@@ -88,25 +88,30 @@ def frontier(
     seconds: float,
     after: Progress | None = None,
     seed: int = 0,
-) -> tuple[list[Mapping[str, Any]], Progress | None]:
-    """Points in the order of `values`, as many as the time allows; and the last search, to go on from."""
+) -> list[Mapping[str, Any]]:
+    """Points in the order of `values`, as many as the time allows. Each goes on from the search with the nearest value:
+    `after` at first."""
     if limit not in SWEPT:
         raise ValueError(f"`limit` is {limit!r}; expected one of {', '.join(SWEPT)}")
     end, points, cost_s = time.monotonic() + seconds, [], 0.0
+    known: dict[float, Progress] = {}
+    if after is not None and after.best is not None:
+        known[getattr(after.problem.limits, limit) or used_of(limit, after.problem, after.best)] = after
     for value in values:
         start = time.monotonic()
         if start + cost_s > end:
             break
         own = int(value) if limit == "accelerators" else float(value)
         asked = dataclasses.replace(problem, limits=dataclasses.replace(problem.limits, **{limit: own}))
-        last = search(asked, end - start, seed, after=after, tolerance=CLOSED)
-        after = last if last.best is not None else after
+        nearest = sorted(known, key=lambda other, here=value: abs(math.log(other / here)))[:1]
+        last = search(asked, end - start, seed, after=known[nearest[0]] if nearest else None, tolerance=CLOSED)
+        known |= {value: last} if last.best is not None else {}
         if last.interrupted:
             break
         if not last.unseen:  # all counts were bounded: else time was up, and the point would say little
             points.append(point_of(limit, asked, last))
         cost_s = time.monotonic() - start
-    return points, after
+    return points
 
 
 def runners_up(problem: Problem, search: Progress, most: int = 5) -> tuple[Mapping[str, Any], ...]:

@@ -68,7 +68,8 @@ def search(
             narrow(progress, end, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
-    if len(progress.unseen) < len(progress.counts):  # of the others nothing is known but their products
+    own = None if progress.best is None else progress.best.cell.accelerators
+    if own not in progress.unseen and len(progress.unseen) < len(progress.counts):  # of others only products are known
         progress.others, progress.unseen = tuple(sorted(progress.unseen)), {}
         progress.counts = tuple(sorted({*progress.counts} - {*progress.others}))
     return progress
@@ -95,15 +96,14 @@ def narrow(
 def _first_answers(
     progress: Progress, every: list[Cell], seed: int, told: Callable[[str], None], after: Progress | None
 ) -> None:
-    """Those of a search with other limits, or by evolution."""
+    """Those of a search with other limits, whose best counts may be far from the best here, and by evolution."""
     progress.level = LEVELS[0]
     if after is not None:
         known = sorted(after.runners_up.values(), key=lambda best: best.log_value)[:KNOWN]
         found = [Found(best.log_value, best.cell.accelerators, best.plan, best.y) for best in known]
         _offer(progress, every, found, EVOLVED)
-    if progress.best is None:
-        told("evolution")
-        offer_evolved(progress, every, seed)
+    told("evolution")
+    offer_evolved(progress, every, seed)
 
 
 def by_count(cells: list[Cell]) -> dict[int, float]:

@@ -76,7 +76,7 @@ class PartsProgress:
     listed: bool = False  # whether there was time to find them
     left_over: int = 0  # of them, those that time was up for
     interrupted: bool = False
-    by_name: dict[str, float] = dataclasses.field(default_factory=dict)
+    fastest: dict[tuple[str, float], float] = dataclasses.field(default_factory=dict)  # network, by parts and count
     products_s: dict[tuple[int, str], float] = dataclasses.field(default_factory=dict)  # on one accelerator
 
     @property
@@ -107,7 +107,7 @@ def search_parts(
             todo += sorted(within_limits(parts), key=lambda part: _likely(parts, part))
             parts.candidates, parts.listed = len(todo), True
             while todo:
-                if todo[0].log_bound < parts.log_value:
+                if todo[0].log_bound < parts.log_value and not _slower(parts, todo[0]):
                     _look(parts, todo[0])
                 todo.pop(0)
     except KeyboardInterrupt:  # what is known so far is an answer
@@ -118,12 +118,24 @@ def search_parts(
     return parts
 
 
-def _likely(parts: PartsProgress, part: Candidate) -> tuple[bool, float, float]:
-    """The order of candidates: whether one misses a limit at a usual speed, its value there, and its size."""
+def _slower(parts: PartsProgress, part: Candidate) -> bool:
+    """Whether as many of the same parts were looked at on a faster network, where that costs nothing."""
+    speed, key = part.cluster.tiers[-1].bandwidth_bytes_per_s, (part.cluster.name, part.bought)
+    paid = parts.objective.priced or parts.limits.rent or parts.limits.carbon_g is not None
+    if paid or parts.fastest.get(key, 0.0) < speed:
+        parts.fastest[key] = float(speed)
+        return False
+    return True
+
+
+def _likely(parts: PartsProgress, part: Candidate) -> tuple[bool, float, float, float]:
+    """The order of candidates: whether one misses a limit at a usual speed, its value there, its size, and the fastest
+    network first."""
     steps_s = [_products_s(parts, job, part.cluster) / _usual_share(job, part) for job in parts.jobs]
     train_s = _train_s(parts, steps_s, part.cluster)
     there = quantities(part.cluster, part.domain, train_s, parts.limits.rent)
-    return _misses(parts, there), round(math.log(train_s * sum(part.worth[:2])), 1), part.bought
+    speed = -float(part.cluster.tiers[-1].bandwidth_bytes_per_s)
+    return _misses(parts, there), round(math.log(train_s * sum(part.worth[:2])), 1), part.bought, speed
 
 
 def _usual_share(job: Job, part: Candidate) -> float:
@@ -260,10 +272,10 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
         if spare <= 0:
             return
         cut = math.log(spare / _steps(parts, job, part.cluster)) if math.isfinite(spare) else math.inf
-        families = _open_families(parts, i, part, (step_s, cut))
+        families, floors = _open_families(parts, i, part, (step_s, cut))
         alone, steps = len(parts.jobs) == 1, _steps(parts, job, part.cluster)
         carbon = _carbon(parts, part.cluster, part.domain, steps) if alone else None
-        log_value, plan, evaluations = best_plan(job.workload, cluster, families, hbm_bytes, cut, worth, carbon)
+        log_value, plan, evaluations = best_plan(job.floats, cluster, families, hbm_bytes, floors, cut, worth, carbon)
         parts.evaluations += evaluations
         if plan is None:
             return
@@ -275,7 +287,6 @@ def _look(parts: PartsProgress, part: Candidate) -> None:
     if len(plans) > 1 and _emits_too_much(parts, part.cluster, plans):  # other plans of these jobs may not
         parts.log_bound = min(parts.log_bound, log_value)
         return
-    parts.by_name[part.name] = min(log_value, parts.by_name.get(part.name, math.inf))
     if log_value < parts.log_value:
         parts.log_value, parts.best, parts.plans = log_value, part, tuple(plans)
 
@@ -290,19 +301,25 @@ def _emits_too_much(parts: PartsProgress, cluster: Cluster, plans: Sequence[Plan
     return sum(job.weight * job.steps * float(gram or 0.0) for job, gram in own) > parts.limits.carbon_g
 
 
-def _open_families(parts: PartsProgress, i: int, part: Candidate, known: tuple[list[float], float]) -> Families:
-    """The families of one job in rows that may be better than `cut` and within the limits, by the steps known."""
+def _open_families(
+    parts: PartsProgress, i: int, part: Candidate, known: tuple[list[float], float]
+) -> tuple[Families, np.ndarray]:
+    """The families of one job in rows that may be better than `cut` and within the limits, by the steps known: those
+    rows first that may be best, and logarithms of what their steps are worth at least."""
     (step_s, cut), job = known, parts.jobs[i]
     fixed = {**parts.fixed, "domain": part.domain}
     whole = lattice(job.workload, part.cluster, fixed, every_shard=False)
     if not len(whole):
-        return Families(whole)
+        return Families(whole), np.zeros(0)
     others_s = _train_s(parts, [*step_s[:i], 0.0, *step_s[i + 1 :]], part.cluster)
     latest_s = (_latest_s(parts, part) - others_s) / _steps(parts, job, part.cluster)
-    seconds = row_bounds_s(whole)
-    least = _least_worth(part.worth, _products_s(parts, job, part.cluster), seconds)
-    kept = (seconds < latest_s) & (least < (math.exp(cut) if math.isfinite(cut) else math.inf))
-    return Families(whole.with_rows(np.flatnonzero(kept)))
+    products_s, most = _products_s(parts, job, part.cluster), math.exp(cut) if math.isfinite(cut) else math.inf
+    apart, each = _least_worth(part.worth, products_s, 0.0), _least_worth(part.worth, 0.0, 1.0)
+    seconds = row_bounds_s(whole, below=min(latest_s, (most - apart) / max(each, 1e-300)))
+    least = _least_worth(part.worth, products_s, seconds)
+    kept = np.flatnonzero((seconds < latest_s) & (least < most))
+    kept = kept[np.argsort(least[kept], kind="stable")]
+    return Families(whole.with_rows(kept)), np.log(least[kept])
 
 
 def _step_s(job: Job, cluster: Cluster, plan: Plan) -> float:

@@ -25,6 +25,7 @@ Rows = Mapping[str, np.ndarray]
 """Degrees of rows of any counts, and their `accelerators`."""
 _KEYS = ("tensor", "context", "expert", "expert_tensor", "microbatch")
 _EXACT = Exact(np)
+_NONE: RecomputeRow = RECOMPUTES["none"]
 _AGAIN = (RecomputeRow(redo_core=1.0), RecomputeRow(redo_rest=1.0))
 
 
@@ -50,7 +51,7 @@ def tangents_of_rows(
     rows: Rows,
     places: np.ndarray,
     place: np.ndarray,
-    recompute: RecomputeRow = RECOMPUTES["none"],
+    recompute: RecomputeRow = _NONE,
 ) -> Iterator[tuple[tuple[float, float], np.ndarray, Tangents]]:
     """For each pair of switches the pair, the rows that may have it, and tangents below a step of any of their plans.
 
@@ -69,7 +70,7 @@ def tangents_of_rows(
         if kept.any():
             chosen = np.flatnonzero(kept)
             parts = _stages(problem, cheapest(point, parallel, ring), y)
-            again = map_leaves(lambda leaf, of=chosen: leaf[..., of] if np.ndim(leaf) else leaf, recompute)
+            again = _NONE if recompute is _NONE else map_leaves(lambda leaf, of=chosen: leaf[..., of], recompute)
             of = _Chosen(chosen, which[chosen], fill[chosen], places[place[chosen]], again)
             yield (parallel, ring), chosen, _tangents(problem, parts, extra, of)
 
@@ -111,8 +112,10 @@ def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chos
         return np.broadcast_to(column, len(np.atleast_1d(point.tensor)))[rows.chosen]
 
     workload, stack, p = problem.job.workload, problem.machine.stack, of(point.pipeline)
-    layers_s, first_s, last_s, core_s, rest_s, *drawn_s = (_taken(part, rows.which) for part in parts)
-    layers_s = layers_s + rows.recompute.redo_core * core_s + rows.recompute.redo_rest * rest_s
+    layers_s, first_s, last_s, *drawn_s = (_taken(part, rows.which) for part in [*parts[:3], *parts[5:]])
+    if rows.recompute is not _NONE:
+        core_s, rest_s = (_taken(part, rows.which) for part in parts[3:5])
+        layers_s = layers_s + rows.recompute.redo_core * core_s + rows.recompute.redo_rest * rest_s
     layer_s = layers_s * (1.0 / layers(workload))
     m = workload.batch / (of(point.data) * of(point.microbatch))
     stages_s = (

@@ -10,6 +10,7 @@ over rows; where the lattice is small, everything is evaluated instead (`exhaust
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,27 +26,32 @@ _SAFE = 1.0 - 1e-9  # for the rounding of sums
 _EXACT = Exact(np)
 
 
-def row_bounds_s(lattice: Lattice, lean: Lattice | None = None) -> np.ndarray:
+def row_bounds_s(lattice: Lattice, lean: Lattice | None = None, below: float = math.inf) -> np.ndarray:
     """Seconds below which no plan of a row can be that fits; infinite where none does, by the bytes of `lean`: the same
-    rows with what saves memory for time."""
-    count = len(lattice.ends)
-    found = np.empty(count)
-    for start in range(0, count, _ROWS):
-        rows = slice(start, min(start + _ROWS, count))
-        bounds = [_bound_s(lattice, rows, *switches) for switches in _switches(lattice)]
-        found[rows] = np.where(_may_fit(lean or lattice, rows), np.min(bounds, axis=0), np.inf)
+    rows with what saves memory for time. Of rows that take `below` or longer in any case, nobody asks whether they fit.
+    """
+    found, lean = np.empty(len(lattice.ends)), lean or lattice
+    given = [
+        (as_floats(of.workload), as_floats(dataclasses.replace(of.cluster, prices=None))) for of in (lattice, lean)
+    ]
+    for start in range(0, len(found), _ROWS):
+        rows = np.arange(start, min(start + _ROWS, len(found)))
+        bounds = [_bound_s(lattice, *given[0], rows, *switches) for switches in _switches(lattice)]
+        found[rows] = np.min(bounds, axis=0)
+        rows = rows[_SAFE * found[rows] < below]
+        if len(rows):
+            found[rows] = np.where(_may_fit(lean, *given[1], rows), found[rows], np.inf)
     return _SAFE * found
 
 
-def _may_fit(lattice: Lattice, rows: slice) -> np.ndarray:
+def _may_fit(lattice: Lattice, workload: Workload, cluster: Cluster, rows: np.ndarray) -> np.ndarray:
     """Whether any plan of a row may fit, under the options that take least memory.
 
     The leanest schedules keep fewest microbatches live; sequence parallelism divides; ZeRO 2 divides more than 0 and 1
     (3 gathers); weights shared by all ranks are the least; a share of the layers under recompute keeps more than all.
     """
     point = _cheapest_of(lattice, rows, *max(_switches(lattice)))
-    workload, stack = as_floats(lattice.workload), as_floats(lattice.cluster.stack)
-    return least_bytes(workload, stack, point) <= lattice.cluster.accelerator.hbm_bytes
+    return least_bytes(workload, cluster.stack, point) <= cluster.accelerator.hbm_bytes
 
 
 def least_bytes(workload: Workload, stack: Stack, point: PlanPoint) -> np.ndarray:
@@ -92,9 +98,9 @@ def _switches(lattice: Lattice) -> set[tuple[float, float]]:
     return {(float(parallel), 1.0 - exchange) for parallel, exchange in pairs}
 
 
-def _bound_s(lattice: Lattice, rows: slice, parallel: float, ring: float) -> np.ndarray:
-    workload = as_floats(lattice.workload)
-    cluster = as_floats(dataclasses.replace(lattice.cluster, prices=None))
+def _bound_s(
+    lattice: Lattice, workload: Workload, cluster: Cluster, rows: np.ndarray, parallel: float, ring: float
+) -> np.ndarray:
     point = _cheapest_of(lattice, rows, parallel, ring)
     counted = counts(workload, point, _EXACT)
     point, both_ways = _overlapped(lattice, counted, point)
@@ -147,8 +153,8 @@ def may_go_both_ways(schedules: Sequence[Schedule], pipeline: np.ndarray, microb
     return np.any([even & (microbatches >= fewest) for fewest in least] or [0 * even], axis=0).astype(float)
 
 
-def _cheapest_of(lattice: Lattice, rows: slice, parallel: float, ring: float) -> PlanPoint:
-    return cheapest(lattice.points_of_rows(np.arange(rows.start, rows.stop), np.float64), parallel, ring)
+def _cheapest_of(lattice: Lattice, rows: np.ndarray, parallel: float, ring: float) -> PlanPoint:
+    return cheapest(lattice.points_of_rows(rows, np.float64), parallel, ring)
 
 
 def cheapest(point: PlanPoint, parallel: float, ring: float) -> PlanPoint:

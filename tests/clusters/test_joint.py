@@ -226,7 +226,7 @@ def test_points_that_time_was_up_for_are_left_out_of_a_frontier():
 
 
 def test_more_money_is_never_worse(searched):
-    points, _ = frontier(joint.search, problem(), "budget_usd", [3e6, 0.8e6], 600.0, searched)
+    points = frontier(joint.search, problem(), "budget_usd", [3e6, 0.8e6], 600.0, searched)
     points = monotone(points, "budget_usd", maximised=False)
     values = [points[0]["value"], math.exp(searched.best.log_value), points[1]["value"]]
     assert values == sorted(values, reverse=True)

@@ -10,7 +10,7 @@ from optimize.clusters.counts import cells, rows_of
 from optimize.clusters.progress import Progress
 from optimize.clusters.rows import open_counts
 from optimize.clusters.screening import tangents_of
-from optimize.hardware.rows import bytes_of_rows, tangents_of_rows
+from optimize.hardware.rows import bytes_of_modes, bytes_of_rows, tangents_of_rows
 from optimize.hardware.runs import tangents_of_runs
 from optimize.lattice.counts import with_microbatches
 from optimize.lattice.enumeration import lattice
@@ -110,3 +110,31 @@ def test_no_plan_is_below_the_tangent_of_its_run(name, count):
     assert np.all(step.log_value >= at.log_value[run] + (at.slopes[run] * moved).sum(-1) - 1e-12)
     assert np.all(step.log_drawn >= at.log_drawn[run] + (at.drawn_slopes[run] * moved).sum(-1) - 1e-12)
     assert np.all(step.peak_bytes >= at.peak_bytes[run] * (1 - 1e-12))
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_no_plan_is_below_the_tangent_of_its_mode_of_recompute(name):
+    problem, generator, count = asked(name), np.random.default_rng(4), 24
+    low, high = problem.ends
+    whole = lattice(problem.job.floats, sized(problem.machine, count), {**FIXED, "domain": 8}, every_shard=False)
+    families, some = Families(whole), np.flatnonzero(np.diff(whole.ends, prepend=0) > 0)
+    rows = {key: column[some] for key, column in whole.rows.items()} | {"accelerators": np.full(len(some), count)}
+    numbers, recompute = families.by_recompute((whole.ends - families.sizes)[some])
+    need = np.minimum(*(bytes_of_modes(problem, rows, stage, recompute) for stage in (2, 3)))
+    places = low + (high - low) * generator.random((3, 4))
+    plans = generator.choice(len(whole), min(len(whole), 3000), replace=False)
+    row, entries = whole.select(plans)
+    mode, row = entries[-1] - whole.axes[-1].offset[row], np.searchsorted(some, row)
+    here = low + (high - low) * generator.random((len(plans), 4))
+    step = tangents_of(problem.job.floats, problem.machine, whole.points(plans, np.float64), here)
+    least = np.full(len(plans), np.inf)
+    for _, chosen, at in tangents_of_rows(problem, rows, places, generator.integers(3, size=len(some)), recompute):
+        where = np.full(len(some), -1)
+        where[chosen] = np.arange(len(chosen))
+        has = where[row] >= 0
+        own = mode[has] * len(chosen) + where[row[has]]
+        least[has] = np.minimum(least[has], at.log_value[own] + (at.slopes[own] * (here[has] - at.y[own])).sum(-1))
+    assert np.isfinite(least).all()
+    assert np.all(step.log_value >= least - 1e-12)
+    assert np.all(step.peak_bytes >= need[mode, row] * (1 - 1e-12))
+    assert numbers.min() < numbers.max()
