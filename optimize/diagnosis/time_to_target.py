@@ -35,10 +35,11 @@ def tokens_to(workload: Workload, loss: float) -> float:
 def time_to_target(inputs: Inputs, breakdown: Breakdown) -> dict[str, Any] | None:
     """Tokens, steps, seconds of the clock, dollars, joules and CO2 to the target; None where none is asked for."""
     loss, tokens = inputs.target_loss, inputs.tokens
-    if loss is None and tokens is None:
-        return None
     workload, prices = inputs.workload, inputs.cluster.prices
-    tokens = tokens_to(workload, loss) if tokens is None else tokens
+    if tokens is None:
+        if loss is None:
+            return None
+        tokens = tokens_to(workload, loss)
     steps = tokens / float(workload.batch * workload.sequence)
     case = None if breakdown.economics is None else breakdown.economics.base
     found = campaign(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import Exact, as_floats
+from costmodel import Exact, Scalar, as_floats
 from costmodel.evaluators import prepare
 from costmodel.formulas import Breakdown, Cost, breakdown, counts, parts, step, timed
 from costmodel.inputs import Cluster, Plan, PlanPoint, Workload
@@ -48,7 +48,7 @@ class PlanValue:
         domain = chunk.columns["domain"] if len(self.factors) > 1 else 0.0
         return cost.step_s * _by_domain(self.factors, domain, np.asarray(cost.step_s).dtype)
 
-    def least(self, step_s: float, products_s: float) -> float:
+    def least(self, step_s: Scalar, products_s: float) -> Any:
         """What no plan is worth less than that takes so long, its products alone `products_s` on every accelerator."""
         busy = 0.0 if self.loads is None else self.loads[1] * products_s * min(self.drawn.values())
         return step_s * min(self.factors.values()) + busy
