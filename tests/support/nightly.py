@@ -34,6 +34,7 @@ LONG = (
         f"tests/plans/test_beside.py::test_the_best_is_that_of_brute_force[{name}]"
         for name in ("dense", "energy", "experts")
     ),
+    *(f"tests/plans/test_beside.py::test_what_deepspeed_keeps_in_the_second_memory[{size}" for size in ("46", "64")),
     "tests/experiments/test_experiments.py::test_speed_runs_and_says_where_its_figures_come_from",
     "tests/experiments/test_real_steps.py::test_a_quick_run_writes_what_the_readme_needs",
     "tests/experiments/test_papers.py::test_whole_run_with_figures",
