@@ -127,6 +127,7 @@ def _values(
     machine = with_hardware(problem.machine, dataclasses.replace(hardware_of(problem.machine), **rates))
     steps = 1.0 if problem.objective is Objective.step else problem.steps_on(problem.job, float(accelerators))
     second, drawn = problem.money.seconds(y, have)
+    assert problem.template.prices is not None
     loads = as_floats(problem.template.prices.base).loads
     emitted = money(problem.template, problem.curves, Objective.carbon).seconds(y, have)
     step_s, drawn_s = timed(counts(workload, points, NUMPY), points, machine, loads, NUMPY)

@@ -168,7 +168,7 @@ def test_a_restart_finds_a_spare(accelerators, least):
     The count grows with the cluster, its scatter with the root: small clusters need more for as much certainty.
     """
     prices = dataclasses.replace(_shipped(), server_repair_s=3 * DAY)
-    spares, rng = accelerators * spare_share(prices) / 8, np.random.default_rng(0)
+    spares, rng = accelerators * float(spare_share(prices)) / 8, np.random.default_rng(0)
     starts = np.cumsum(rng.exponential(prices.accelerator_failure_s / accelerators, 100_000))
     ends = np.sort(starts + rng.exponential(3 * DAY, len(starts)))  # of any length in the mean: Little
     at = rng.uniform(starts[5000], starts[-1], 20_000)
