@@ -154,7 +154,7 @@ def _among(tilts: Tilts, pools: Pools, i: int, finder: Finder) -> None:
     count, sets, some = int(tilts.counts[i]), [], [tilts.place[i][None]]
     for job, own in enumerate(pools):
         pool = _pool_of(own, i)
-        here = np.flatnonzero((pool.open.count == i) & (pool.open.kind >= PLANS))
+        here = np.flatnonzero((pool.open.cell == i) & (pool.open.kind >= PLANS))
         here = here[np.argsort(pool.open.bound[here], kind="stable")][:AMONG]
         sets.append(plan_set(pool.rows, pool.open.number[here]) if len(here) else finder.near(job, count, some[0]))
         some.append(pool.open.y[here[:4]])
@@ -163,7 +163,7 @@ def _among(tilts: Tilts, pools: Pools, i: int, finder: Finder) -> None:
 
 def _pool_of(own: list[Pool], i: int) -> Pool:
     """The one of a job that has the plans of a count."""
-    return next((pool for pool in own if (pool.open.count == i).any() or np.isfinite(pool.gone_least[i])), own[0])
+    return next((pool for pool in own if (pool.open.cell == i).any() or np.isfinite(pool.gone_least[i])), own[0])
 
 
 def _low(progress: MixProgress, tilts: Tilts, pools: Pools, log_target: float, split: set[int]) -> np.ndarray:
@@ -227,8 +227,8 @@ def _kept(tilts: Tilts, own: list[Pool], i: int, level: float) -> Kept:
     """The plans of a job at one count that are below a level, with planes; all others become a few planes, each from
     some bytes of HBM on."""
     pool = _pool_of(own, i)
-    stuck = (pool.open.count == i) & (pool.open.kind == STUCK) & (pool.open.bound < level)
-    rest = pool.open.take(np.flatnonzero((pool.open.count == i) & ~stuck))
+    stuck = (pool.open.cell == i) & (pool.open.kind == STUCK) & (pool.open.bound < level)
+    rest = pool.open.take(np.flatnonzero((pool.open.cell == i) & ~stuck))
     some, place = pool.open.take(np.flatnonzero(stuck)), tilts.place[i]
     plans = plan_set(pool.rows, some.number)
     planes = Planes(np.zeros(0, int), np.zeros(0), np.zeros((0, len(place))), plans.peak_bytes)
@@ -236,7 +236,8 @@ def _kept(tilts: Tilts, own: list[Pool], i: int, level: float) -> Kept:
         planes.add(np.arange(len(plans)), plans.tangents(y))
     gone = [(bytes_[count == i], bound[count == i]) for count, bytes_, bound in pool.gone]
     others = [*gone, (rest.need_bytes, rest.bound)]
-    _join(planes, *(np.concatenate(columns) for columns in zip(*others, strict=True)), pool.tilt[i], place)
+    need, bound = (np.concatenate(columns) for columns in zip(*others, strict=True))
+    _join(planes, need, bound, pool.tilt[i], place)
     return plans, planes
 
 

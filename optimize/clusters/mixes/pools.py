@@ -32,7 +32,7 @@ class Members(NamedTuple):
 
     kind: np.ndarray
     number: np.ndarray
-    count: np.ndarray  # place in the counts of the tilts
+    cell: np.ndarray  # place of its count in those of the tilts
     bound: np.ndarray
     need_bytes: np.ndarray
     y: np.ndarray
@@ -96,14 +96,14 @@ class Pool:
 
     def _nearer(self, place: np.ndarray) -> np.ndarray:
         """Bound what is open once more, at rates half way to where the least row of each count is least."""
-        order = np.lexsort((self.open.bound, self.open.count))
-        which, first = np.unique(self.open.count[order], return_index=True)
+        order = np.lexsort((self.open.bound, self.open.cell))
+        which, first = np.unique(self.open.cell[order], return_index=True)
         place = place.copy()
         place[which] = 0.5 * (place[which] + self.open.y[order[first]])
         now, bound = self.open, np.full(len(self.open.kind), np.inf)
-        for chosen, at in self.rows.tangents(now.number, place, now.count):
+        for chosen, at in self.rows.tangents(now.number, place, now.cell):
             at = at._replace(peak_bytes=now.need_bytes[chosen])
-            found, y = self._least(at, now.count[chosen])
+            found, y = self._least(at, now.cell[chosen])
             less = found < bound[chosen]
             bound[chosen[less]], now.y[chosen[less]] = found[less], y[less]
         self.open = now.take(np.zeros(0, int))
@@ -118,9 +118,9 @@ class Pool:
     def put(self, new: Members) -> None:
         """Open some; what is above the cap of its count is gone."""
         possible = np.isfinite(new.bound)
-        gone = (new.bound >= self.cap[new.count]) & possible
-        self.gone.append((new.count[gone], new.need_bytes[gone], new.bound[gone]))
-        np.minimum.at(self.gone_least, new.count[gone], new.bound[gone])
+        gone = (new.bound >= self.cap[new.cell]) & possible
+        self.gone.append((new.cell[gone], new.need_bytes[gone], new.bound[gone]))
+        np.minimum.at(self.gone_least, new.cell[gone], new.bound[gone])
         kept = new.take(np.flatnonzero(possible & ~gone))
         self.open = joined([self.open, kept])
 
@@ -128,19 +128,19 @@ class Pool:
     def least(self) -> np.ndarray:
         """By count, what no plan is below."""
         least = self.gone_least.copy()
-        np.minimum.at(least, self.open.count, self.open.bound)
+        np.minimum.at(least, self.open.cell, self.open.bound)
         return least
 
     def busy(self, level: np.ndarray) -> bool:
         """Whether something below the level of its count can be worked at."""
-        return bool(((self.open.bound < level[self.open.count]) & (self.open.kind < STUCK)).any())
+        return bool(((self.open.bound < level[self.open.cell]) & (self.open.kind < STUCK)).any())
 
     def work(self, level: np.ndarray) -> None:
         """One step at the lowest of the narrowest kind that is below the level of its count."""
-        below = np.flatnonzero((self.open.bound < level[self.open.count]) & (self.open.kind < STUCK))
+        below = np.flatnonzero((self.open.bound < level[self.open.cell]) & (self.open.kind < STUCK))
         kind = int(self.open.kind[below].max())
         below = below[self.open.kind[below] == kind]
-        order = np.argsort((self.open.bound - level[self.open.count])[below], kind="stable")
+        order = np.argsort((self.open.bound - level[self.open.cell])[below], kind="stable")
         chosen = below[order[: AT_A_TIME[kind]]]
         part = self.open.take(chosen)
         rest = np.ones(len(self.open.kind), bool)
@@ -166,7 +166,7 @@ class Pool:
         count = np.searchsorted(self.tilts.counts, plans.points.accelerators)
         new = members(kind, number, count, np.full(len(number), -np.inf), plans.peak_bytes, self.tilts.place[count])
         for _ in range(TIMES):
-            low = np.flatnonzero(new.bound < self.cap[new.count])
+            low = np.flatnonzero(new.bound < self.cap[new.cell])
             self.evaluations += len(low)
             at = plans.take(low).tangents(new.y[low])
             bound, where = self._least(at, count[low])

@@ -45,7 +45,7 @@ class Tilts(NamedTuple):
         """Logarithms of the value that no mix is below, by what no plan of each job is: counts x jobs."""
         shares = self.shares
         parts = np.where(shares > 0, shares * (least - np.log(np.maximum(shares, 1e-300))), 0.0)
-        some = np.all(np.isfinite(least), axis=-1)
+        some = np.asarray(np.isfinite(least).all(axis=-1))
         return np.where(some, np.where(some[:, None], parts, 0.0).sum(-1), np.inf) + self.log_price
 
     def levels(self, log_target: np.ndarray | float) -> np.ndarray:
