@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +49,8 @@ def asked(seed: int) -> Problem:
     )
     limits = {"budget_usd": COUNT * draw.uniform(1.5e4, 1e5), "power_w": COUNT * draw.uniform(600, 2500)}
     kept = [("budget_usd",), ("power_w",), ("budget_usd", "power_w")][draw.integers(3)]
-    limits = Limits(**{name: limits[name] for name in kept}, accelerators=COUNT)
+    own: dict[str, Any] = {name: limits[name] for name in kept}
+    limits = Limits(**own, accelerators=COUNT)
     objective = OBJECTIVES[seed % len(OBJECTIVES)]
     template = load_cluster(str(draw.choice(["h100", "a100-80gb"])))
     return design_problem(template, load_curves(), jobs=jobs, limits=limits, objective=objective, fixed=FIXED)
