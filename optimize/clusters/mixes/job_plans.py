@@ -2,8 +2,8 @@
 
 What a plan counts and how much memory it needs does not depend on the hardware: a set of plans is counted once, and
 then timed wherever it is asked for, in NumPy, without compilation. Of a lattice of some hundred thousand plans those
-are kept that may be best somewhere near some hardware: rows of degrees by what their stages take at least
-(`plans.passing_s`), then families of the best rows, then the plans of the best families that are fastest or lean.
+are kept that may be best somewhere near some hardware: rows of degrees by what their stages take at least, then
+families of the best rows, then the plans of the best families that are fastest or lean.
 """
 
 import dataclasses
