@@ -220,12 +220,12 @@ def _older_batch(reader: Reader, stages: int) -> tuple[int, int | None]:
 
 
 def _stages_read(reader: Reader, stages: int, known: Known) -> dict[str, Any]:
-    schedule = _schedule_read(reader) if stages > 1 else "one_f_one_b"
+    schedule = _schedule_read(reader)
     reader.count(P + "num_pp_microbatches")
     first, last = (reader.few(P + f"pipeline_parallel_{e}_stage_less_layers", least=0) for e in ("first", "last"))
     each = reader.count(P + "pipeline_parallel_layers_per_stage")
     if stages == 1:
-        return {"schedule": schedule}
+        return {"schedule": "one_f_one_b"}
     if known.layers is None:
         raise SpecError(
             f"{reader.where}: `{P}pipeline_parallel_degree` is {stages}; expected the model's layers with it"

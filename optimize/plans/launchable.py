@@ -87,7 +87,7 @@ def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Know
         yield _of_each(found, parts)
     for name in sorted(parts, key=lambda name: len(parts[name])):
         reached = min((best[0] for best in found.values() if best is not None), default=math.inf)
-        found[name] = _best_of(name, parts[name], value, reached, known) or found[name]
+        found[name] = _best_of(name, parts[name], value, reached, known) or found.get(name)
         yield _of_each(found, parts)
 
 

@@ -175,7 +175,7 @@ def money(template: Cluster, curves: Curves, objective: Objective) -> Money:
     per_usd = 1.0 / prices.service_life_s if objective.usd_power else 0.0
     per_joule = prices.electricity_usd_per_j if objective.usd_power else 1.0
     per_joule = prices.carbon_g_per_j if objective.emits else per_joule
-    of_drawn = np.array([name != "scale_out_bytes_per_s" for name in RATES]) / (1.0 + idle)  # watts of busy servers
+    of_drawn = np.array([name != "scale_out_bytes_per_s" for name in RATES]) / np.asarray(1.0 + idle)[..., None]  # busy
     shares = (1.0 - of_drawn, of_drawn) if objective.usd_power else (of_drawn, 1.0 - of_drawn)
     main, rest = (float(objective.priced) * per_joule * share for share in shares)  # money is mostly the purchase
     return Money(
