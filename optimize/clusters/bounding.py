@@ -60,13 +60,17 @@ def _bounded(progress: Progress, part: Open) -> Open:
     progress.evaluations += len(part.y)
     step = tangents_of(problem.job.floats, problem.machine, part.points(), part.y, problem.loads)
     have = cell.left(step.least_bytes * (1 - 1e-9))
-    at = cell.tangents(step, have)
-    crude = np.maximum(rough_bound(cell, have, at) - ROUNDING, part.log_bound)
+    return _kept(progress, part, have, cell.tangents(step, have), progress.level > ROUGHLY)
+
+
+def _kept(progress: Progress, part: Open, have: Left, at: Tangents, tried: bool) -> Open:
+    """What tangents do not dismiss, with bounds and places half way to where these are; `tried`: also as answers."""
+    crude = np.maximum(rough_bound(part.cell, have, at) - ROUNDING, part.log_bound)
     possible = have.usd > 0
     likely = (crude < progress.cut) & possible
     progress.dismiss(crude[(crude >= progress.cut) & possible])
-    own, part, have = at.keep(likely), part.keep(likely), Left(*(column[likely] for column in have))
-    if progress.level > ROUGHLY:
+    own, part, have = at.keep(likely), part.keep(likely), have.keep(likely)
+    if tried:
         _try(progress, part, part.cell.log_value(have, own))
     log_value, y = bound_of(part.cell, have, own)
     part.log_bound, part.y = np.maximum(part.log_bound, log_value - ROUNDING), 0.5 * (own.y + y)
@@ -113,15 +117,7 @@ def _bounded_runs(progress: Progress, part: Open, of: Open, recompute: Recompute
     step = tangents_of_runs(progress.problem, of.families, of.indices, counts, of.y, recompute).keep(chosen)
     progress.evaluations += len(chosen)
     have = part.cell.left(step.least_bytes)
-    at = part.cell.tangents(step, have)
-    possible = have.usd > 0
-    crude = np.maximum(rough_bound(part.cell, have, at) - ROUNDING, part.log_bound)
-    likely = (crude < progress.cut) & possible
-    progress.dismiss(crude[~likely & possible])
-    own, part, have = at.keep(likely), part.keep(likely), Left(*(column[likely] for column in have))
-    log_value, y = bound_of(part.cell, have, own)
-    part.log_bound, part.y = np.maximum(part.log_bound, log_value - ROUNDING), 0.5 * (own.y + y)
-    return trim(progress, part)
+    return _kept(progress, part, have, part.cell.tangents(step, have), tried=False)
 
 
 def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) -> tuple[Open, ...]:

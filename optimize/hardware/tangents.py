@@ -69,7 +69,7 @@ def _limited_rounds(
         return iter(())
     if limited.all():  # so is every plan without a price, where amounts of money may be arrays over the plans
         return rounds(money, have, at, ends)
-    own, left = at.keep(limited), Left(*(column[limited] for column in have))
+    own, left = at.keep(limited), have.keep(limited)
     low, high = (end[limited] if np.ndim(end) > 1 else end for end in ends)
     return rounds(money, left, own, (low, high))
 
