@@ -137,7 +137,7 @@ def played(flow: Dataflow, seconds: Callable[[Operator], float], message_s: Call
     costs = Costs(
         seconds=np.array([seconds(each) for each in flow.operators]),
         lags_s=np.array(
-            [message_s(m.elements * sizes.get(flow.operators[m.producer].name, 0.0)) for m in messages] or [0.0]
+            [message_s(elements * sizes.get(flow.operators[i].name, 0.0)) for i, _, elements in messages] or [0.0]
         ),
         taken_bytes=taken,
         freed_bytes=freed,

@@ -29,15 +29,6 @@ class Costs:
     freed_bytes: Any = 0.0  # at its end
 
 
-class Idle(NamedTuple):
-    """Idle seconds of each device, by cause."""
-
-    start_s: Scalar  # before its first operation
-    producer_s: Scalar  # what it waits for is not done,
-    transfer_s: Scalar  # or under way
-    end_s: Scalar  # after its last operation
-
-
 class Run(NamedTuple):
     """An order played out. Operations as `graph_of` got them; a device is busy or idle all the makespan."""
 
@@ -45,7 +36,7 @@ class Run(NamedTuple):
     starts_s: Scalar
     ends_s: Scalar
     busy_s: Scalar
-    idle: Idle
+    idle: tuple[Scalar, ...]  # before the first operation, until what is waited for is made, or comes, after the last
     held_bytes: Scalar  # by the operation's device, while it runs
     peak_bytes: Scalar  # of each device
 
@@ -82,7 +73,7 @@ def run(graph: Graph, costs: Costs, sem: Exact) -> Run:
     )
 
 
-def _idle(graph: Graph, waits_s: Scalar, ways_s: Scalar, end_s: Scalar, sem: Exact) -> Idle:
+def _idle(graph: Graph, waits_s: Scalar, ways_s: Scalar, end_s: Scalar, sem: Exact) -> tuple[Scalar, ...]:
     """What comes late is under way for the last of the wait, and not yet made before."""
     there = graph.kinds > 0
     first = there & (there.cumsum(0) == 1)
@@ -90,7 +81,7 @@ def _idle(graph: Graph, waits_s: Scalar, ways_s: Scalar, end_s: Scalar, sem: Exa
     moved_s = sem.minimum(waits_s, sem.maximum(ways_s, 0.0 * ways_s))
     start_s, transfer_s = (waits_s * first).sum(0), (moved_s * (there & ~first)).sum(0)
     producer_s = ((waits_s - moved_s) * (there & ~first)).sum(0)
-    return Idle(start_s=start_s, producer_s=producer_s, transfer_s=transfer_s, end_s=end_s)
+    return start_s, producer_s, transfer_s, end_s
 
 
 def _memory(graph: Graph, costs: Costs, sem: Exact) -> tuple[Scalar, Scalar]:

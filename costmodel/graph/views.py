@@ -61,12 +61,8 @@ class Operator(NamedTuple):
     source: Op | None = None  # of the workload
 
 
-class Dependency(NamedTuple):
-    """The consumer reads elements that the producer writes: operators by number."""
-
-    producer: int
-    consumer: int
-    elements: int
+Dependency = tuple[int, int, Index]
+"""Producer and consumer, by their number, and how many elements the one writes that the other reads."""
 
 
 def whole(tensor: Tensor) -> View:
@@ -123,7 +119,7 @@ def dependencies(operators: Sequence[Operator]) -> Iterator[Dependency]:
         for view in consumer.reads:
             for i, other in written.get(view.tensor, ()):
                 met[i] += meet(other, view)
-        yield from (Dependency(i, j, met[i]) for i in sorted(met) if i != j and met[i])
+        yield from ((i, j, met[i]) for i in sorted(met) if i != j and met[i])
 
 
 def layout_of(views: Sequence[View]) -> Layout:

@@ -24,7 +24,7 @@ _ASIDE = "decoder embedding"  # the stream that waits for the decoder
 _ACROSS = ("cross attention key value", "encoder final")  # what reads the encoder's stream
 
 
-class Step(NamedTuple):
+class Wired(NamedTuple):
     """An operator of one layer in one forward pass: `layer` names its weights, `name` itself."""
 
     name: str
@@ -47,7 +47,7 @@ class _Known(NamedTuple):
     aside: dict[str, Made]
 
 
-def steps(workload: Workload) -> Iterator[Step]:
+def steps(workload: Workload) -> Iterator[Wired]:
     """Every forward operator of one microbatch, in the order of the model, with what it reads."""
     known = _Known({}, {}, {}, {}, {}, {}, {})
     passes = max(int(block.forwards) for block in workload.blocks)
@@ -64,11 +64,11 @@ def steps(workload: Workload) -> Iterator[Step]:
                 yield from _layer(f"{before}{layer}", layer, block, known, number == passes - 1)
 
 
-def _layer(name: str, layer: str, block: Block, known: _Known, trained: bool) -> Iterator[Step]:
+def _layer(name: str, layer: str, block: Block, known: _Known, trained: bool) -> Iterator[Wired]:
     for op in block.ops:
         inside, reads = bool(known.openings and known.unread) and not _heads(op), _reads(op, block, known)
         written = (f"{name}/{op.name}", shape_of(op))
-        yield Step(written[0], layer, block, op, tuple(dict.fromkeys(reads)), trained)
+        yield Wired(written[0], layer, block, op, tuple(dict.fromkeys(reads)), trained)
         for each in reads:
             known.unread.pop(each[0], None)
         _note(written, op, block, known)

@@ -102,7 +102,7 @@ def test_a_layer_reads_what_it_should():
     point = embed(Plan(), workload, 8.0)
     operators = build(workload, point).operators
     names = [operator.name.removeprefix("layer 0/") for operator in operators]
-    edges = {(names[each.producer], names[each.consumer]) for each in dependencies(operators)}
+    edges = {(names[producer], names[consumer]) for producer, consumer, _ in dependencies(operators)}
     assert {a for a, b in edges if b == "attention residual"} == {"attention sync", "embedding 0/embedding sync"}
     assert {a for a, b in edges if b == "ffn residual"} == {"ffn sync", "attention residual"}
     assert {a for a, b in edges if b == "ffn up, W"} == {"activation, B", "ffn up"}

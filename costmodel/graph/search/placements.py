@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 
-class Block(NamedTuple):
+class PlacedBlock(NamedTuple):
     """One operation of a microbatch, on one device or at the same time on several."""
 
     name: str
@@ -19,7 +19,7 @@ class Block(NamedTuple):
     after: tuple[int, ...]  # numbers of the blocks that it waits for
 
 
-Placement = tuple[Block, ...]
+Placement = tuple[PlacedBlock, ...]
 
 
 def check(placement: Placement) -> None:
@@ -47,7 +47,7 @@ def chain(links: Iterable[Link], before: Placement = (), after: tuple[int, ...] 
     """Blocks that follow one another, behind those that are there; the first one waits for `after`."""
     blocks = list(before)
     for name, devices, seconds, held in links:
-        blocks.append(Block(name, tuple(devices), seconds, held, after))
+        blocks.append(PlacedBlock(name, tuple(devices), seconds, held, after))
         after = (len(blocks) - 1,)
     return tuple(blocks)
 

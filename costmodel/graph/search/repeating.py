@@ -29,6 +29,12 @@ class Repeat(NamedTuple):
     proved: bool  # that no order of this grid and as many copies has a shorter period
     peak: dict[int, float]  # what each device holds
     seconds: float  # of the search
+    period_s: float  # for each microbatch: on the grid, or, of `search`, as played on its own seconds
+
+    @property
+    def bubble(self) -> float:
+        """How much longer a period is than the work that bounds it."""
+        return self.period_s / self.least_period_s - 1
 
 
 def repeat(
@@ -68,7 +74,8 @@ def repeat(
         left_s = deadline_s - (time.monotonic() - begun)
         if starts is not None:
             held = peak(cut, starts, period)
-            return Repeat(cut, copies, starts, period, unit_s, bound_s, proved, held, deadline_s - left_s)
+            period_s, spent_s = period * unit_s / copies, deadline_s - left_s
+            return Repeat(cut, copies, starts, period, unit_s, bound_s, proved, held, spent_s, period_s)
         proved = proved and ended
     return alone
 

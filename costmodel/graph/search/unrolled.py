@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from costmodel.exact import Exact
-from costmodel.graph.graph import Edges, Graph, graph_of
+from costmodel.graph.graph import Graph, graph_of
 from costmodel.graph.run import Costs, Run, run
 from costmodel.graph.search.bounds import least_makespan_s, work_s
 from costmodel.graph.search.placements import Placement, check
@@ -21,12 +21,10 @@ class Unrolled(NamedTuple):
 
     order: tuple[tuple[Operation, ...], ...]  # of each device
     graph: Graph  # a block on several devices is an operation on each, behind one that waits for all of them
-    costs: Costs
     played: Run
     makespan_s: float
     least_makespan_s: float
     peak: tuple[float, ...]  # what each device holds
-    warm_up: int  # operations before the first that frees, on the device that holds most
     idle: float  # share of the devices' seconds
 
     @property
@@ -57,16 +55,13 @@ def in_order(placement: Placement, listed: Sequence[Operation], *, transfer_s: f
     played = run(graph, costs, Exact(np))
     devices, makespan_s = len(own), float(played.makespan_s)
     peaks = tuple(np.asarray(played.peak_bytes)[:devices].tolist())
-    fullest = order[int(np.argmax(peaks))]
     return Unrolled(
         order=order,
         graph=graph,
-        costs=costs,
         played=played,
         makespan_s=makespan_s,
         least_makespan_s=least_makespan_s(placement, microbatches, transfer_s),
         peak=peaks,
-        warm_up=next((n for n, (_, i) in enumerate(fullest) if placement[i].held < 0), len(fullest)),
         idle=1 - float(played.busy_s[:devices].sum()) / (devices * makespan_s),
     )
 
@@ -104,7 +99,7 @@ def _graph(placement: Placement, listed: Sequence[Operation], own: list[int], tr
         taken_bytes=np.maximum(held, 0.0),
         freed_bytes=np.maximum(-held, 0.0),
     )
-    return graph_of(devices, kinds, Edges(*columns), names.__getitem__), costs
+    return graph_of(devices, kinds, columns, names.__getitem__), costs
 
 
 def _together(
