@@ -25,6 +25,9 @@ def arrange(operators: Sequence[Operator], devices: Sequence[int], after: Sequen
     """
     if len(operators) != len(devices):
         raise ValueError(f"{len(devices)} devices are given; expected one for each of {len(operators)} operators")
+    outside = [pair for pair in after if not 0 <= min(pair) <= max(pair) < len(operators)]
+    if outside:
+        raise ValueError(f"{outside[0]} are ordered; expected two of {len(operators)} operators, by number from 0 on")
     for first, second in after:
         if devices[first] != devices[second]:
             names = operators[first].name, operators[second].name

@@ -38,8 +38,9 @@ def graph_of(devices: Integers, kinds: Integers, edges: Integers, name: Callable
 
     `edges` has three rows: operations by number, those that wait for them, and the class of the lag between, counted
     from 1 (0: no lag). Those inside a device only check its order. Raises a `ValueError` that names the operations of
-    a cycle.
+    a cycle, or that says what is no list of operations.
     """
+    _check(devices, kinds, edges)
     firsts = np.flatnonzero(np.diff(devices, prepend=-1))
     bounds = list(zip(firsts.tolist(), [*firsts.tolist()[1:], len(devices)], strict=True))
     inputs, lags = _inputs(devices, edges, name)
@@ -57,6 +58,25 @@ def graph_of(devices: Integers, kinds: Integers, edges: Integers, name: Callable
     return Graph(
         kinds=table, sources=sources, lags=ways, cells=cells.astype(np.int32), reach=1 << (back - 1).bit_length()
     )
+
+
+def _check(devices: Integers, kinds: Integers, edges: Integers) -> None:
+    """Raise a `ValueError` of one line for operations that are not listed device by device, or edges between others."""
+    count, runs = len(devices), 1 + np.count_nonzero(np.diff(devices))
+    if not count or devices.dtype.kind not in "iu" or devices.min() < 0 or runs != len(np.unique(devices)):
+        raise ValueError(f"operations are on devices {_told(devices)}; expected integers >= 0, device by device")
+    if len(kinds) != count or kinds.min() < 0:
+        raise ValueError(f"the kinds of {count} operations are {_told(kinds)}; expected as many integers >= 0")
+    if edges.ndim != 2 or len(edges) != len(("from", "to", "lag")) or edges.min(initial=0) < 0:
+        raise ValueError(
+            f"edges are an array of {edges.shape}; expected three rows: from, to, and class of lag, each >= 0"
+        )
+    if edges[:2].max(initial=-1) >= count:
+        raise ValueError(f"an edge names operation {edges[:2].max()}; expected one of {count} from 0 on")
+
+
+def _told(numbers: Integers) -> str:
+    return f"[{', '.join(map(str, numbers[:8].tolist()))}{', ...' if len(numbers) > 8 else ''}]"
 
 
 def _inputs(devices: Integers, edges: Integers, name: Callable[[int], str]) -> tuple[Integers, Integers]:

@@ -116,8 +116,9 @@ def name_of(given: Orders) -> Callable[[int], str]:
 
 
 def _check(entry: Schedule, schedule: str, stages: int, microbatches: int, virtual_stages: int) -> None:
-    if min(stages, microbatches, virtual_stages) < 1:
-        raise ValueError(f"degrees are {(stages, microbatches, virtual_stages)}; expected each >= 1")
+    degrees = stages, microbatches, virtual_stages
+    if min(degrees) < 1 or not all(isinstance(degree, int | np.integer) for degree in degrees):
+        raise ValueError(f"degrees are {degrees}; expected integers >= 1")
     if entry.folds and virtual_stages != 2:
         raise ValueError(f"`virtual_stages` is {virtual_stages}; {schedule} expects 2")
     if virtual_stages > 1 and not (entry.interleaves or entry.folds):

@@ -44,7 +44,7 @@ class Run(NamedTuple):
 def makespan_s(graph: Graph, costs: Costs, sem: Exact) -> Scalar:
     """Seconds from the first start to the last end anywhere; in JAX with its gradient in seconds and lags."""
     library = sem.library
-    seconds, lags_s = tables(library.asarray(costs.seconds), library.asarray(costs.lags_s), library)
+    seconds, lags_s = _tables(graph, costs, library)
     if library is np:
         return sweep(graph, seconds, lags_s, np, keep=False)[1].max(0)
     return makespan_of()(graph, seconds, lags_s)
@@ -53,7 +53,7 @@ def makespan_s(graph: Graph, costs: Costs, sem: Exact) -> Scalar:
 def run(graph: Graph, costs: Costs, sem: Exact) -> Run:
     """Play an order out: every start and end, what each device waits for, and what it holds meanwhile."""
     library = sem.library
-    seconds, lags_s = tables(library.asarray(costs.seconds), library.asarray(costs.lags_s), library)
+    seconds, lags_s = _tables(graph, costs, library)
     ends_s, done_s = sweep(graph, seconds, lags_s, library)
     before_s = library.concatenate([library.zeros_like(ends_s[:1]), ends_s[:-1]])
     near_s = ends_s.reshape(-1, *seconds.shape[1:])[graph.sources] + lags_s[graph.lags]
@@ -71,6 +71,19 @@ def run(graph: Graph, costs: Costs, sem: Exact) -> Run:
         held_bytes=held,
         peak_bytes=peak,
     )
+
+
+def _tables(graph: Graph, costs: Costs, library: Any) -> tuple[Any, Any]:
+    """Seconds and lags by class, for a graph whose classes they have (of a traced one nobody can say)."""
+    seconds, lags_s = library.asarray(costs.seconds), library.asarray(costs.lags_s)
+    if isinstance(graph.kinds, np.ndarray):
+        given = {"seconds": (len(seconds), graph.kinds.max(initial=0)), "lags_s": (len(lags_s), graph.lags.max() - 1)}
+        held = {"taken_bytes": costs.taken_bytes, "freed_bytes": costs.freed_bytes}
+        given |= {name: (len(each), len(seconds)) for name, each in held.items() if np.ndim(each)}
+        for name, (there, needed) in given.items():
+            if there < needed:
+                raise ValueError(f"`{name}` has {there} classes; expected one for each of {needed} in the order")
+    return tables(seconds, lags_s, library)
 
 
 def _idle(graph: Graph, waits_s: Scalar, ways_s: Scalar, end_s: Scalar, sem: Exact) -> tuple[Scalar, ...]:

@@ -124,6 +124,9 @@ def dependencies(operators: Sequence[Operator]) -> Iterator[Dependency]:
 
 def layout_of(views: Sequence[View]) -> Layout:
     """How equal pieces of one tensor lie on devices, one view on each: replicas, parts of sums, splits by dimension."""
+    if len({view.tensor for view in views}) != 1:
+        names = ", ".join(view.tensor.name for view in views) or "none"
+        raise ValueError(f"a layout is one of views of one tensor; got views of {names}")
     tensor, boxes = views[0].tensor, {view.box for view in views}
     splits = [len({view.box[place] for view in views}) for place in range(len(tensor.shape))]
     sums = views[0].part[1]
@@ -160,6 +163,10 @@ def named(operator: Operator) -> tuple[Names, Names, Names]:
     for side in (reads, writes, kept):
         words = [view.split() for view in side.split(",")] if side.strip() else []
         sides.append([[(word.rstrip("+^"), word[len(word.rstrip("+^")) :]) for word in names] for names in words])
+    views = operator.reads, operator.writes, operator.keeps
+    if [[len(names) for names in side] for side in sides] != [[len(view.box) for view in side] for side in views]:
+        told = f"operator {operator.name} has dimensions {operator.dimensions!r}"
+        raise ValueError(f"{told}; expected a word for each dimension of each view that it reads, writes and keeps")
     return sides[0], sides[1], sides[2]
 
 

@@ -22,8 +22,10 @@ class PlacedBlock(NamedTuple):
 Placement = tuple[PlacedBlock, ...]
 
 
-def check(placement: Placement) -> None:
+def check(placement: Placement, transfer_s: float = 0.0) -> None:
     """Raise a `ValueError` that names the block which no device can run, or which waits for what comes later."""
+    if not 0 <= transfer_s < math.inf:
+        raise ValueError(f"`transfer_s` is {transfer_s!r}; expected a finite number >= 0")
     if not placement:
         raise ValueError("a placement has no blocks; expected one at least")
     for i, block in enumerate(placement):

@@ -54,7 +54,9 @@ def repeat(
     Several `copies` share a period where that is shorter for each than one alone. Where blocks form neither chains nor
     trees, an order may be missed.
     """
-    check(placement)
+    check(placement, transfer_s)
+    if copies < 1 or not 0 < unit_s < math.inf:
+        raise ValueError(f"`copies` is {copies!r}, `unit_s` {unit_s!r}; expected 1 or more, and a number above 0")
     begun, alone = time.monotonic(), None
     if copies > 1 and periods is None:
         alone = repeat(placement, limit, transfer_s=transfer_s, unit_s=unit_s, deadline_s=0.5 * deadline_s)

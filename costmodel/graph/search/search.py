@@ -25,7 +25,7 @@ def search(
 
     The `shortest` of these waits least from a microbatch's start to its end, and so holds least: as time allows.
     """
-    check(placement)
+    check(placement, transfer_s)
     begun, best = time.monotonic(), None
     grids = _grids_s(placement, transfer_s)
     for place, unit_s in enumerate(grids):

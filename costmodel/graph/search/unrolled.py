@@ -43,8 +43,12 @@ def unroll(placement: Placement, found: Repeat, microbatches: int, *, transfer_s
 
 def in_order(placement: Placement, listed: Sequence[Operation], *, transfer_s: float = 0.0) -> Unrolled:
     """Play operations of a placement: each device runs those that are its own in the order in which they are listed."""
-    check(placement)
-    own, microbatches, given = work_s(placement), 1 + max(m for m, _ in listed), set(listed)
+    check(placement, transfer_s)
+    given = set(listed)
+    if not listed or len(given) < len(listed) or not all(m >= 0 <= i < len(placement) for m, i in given):
+        expected = f"each block once, as a microbatch from 0 on and one of {len(placement)} blocks"
+        raise ValueError(f"{len(listed)} operations are listed, {len(given)} of them different; expected {expected}")
+    own, microbatches = work_s(placement), 1 + max(m for m, _ in listed)
     for m, i in listed:
         for needed in placement[i].after:
             if (m, needed) not in given:
