@@ -158,7 +158,7 @@ READS = {
 
 @pytest.mark.parametrize(("name", "layer"), READS)
 def test_layers_of_other_families_read_what_they_should(name, layer):
-    """By hand, from the papers: DeepSeek-V3 (latent attention, experts), AlphaFold2 (global attention), Swin (merging)."""
+    """By hand, from the papers: DeepSeek-V3 (latent attention, experts), AlphaFold2 (global attention), Swin."""
     listed = [step for step in steps(FAMILIES[name]) if step.name.rpartition("/")[0] == layer]
     read = {step.op.name: {made[0].removeprefix(f"{layer}/") for made in step.reads} for step in listed}
     for operator, expected in READS[name, layer].items():

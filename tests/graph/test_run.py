@@ -236,13 +236,15 @@ def test_many_devices_are_laid_out_like_few(seed):
     """The two ways to levels, one for few devices and one for many, against the definition."""
     for devices in (3, 20):
         built, device, _, edges = random_order(seed, devices, 120)
-        levels = built.cells // devices
+        levels, furthest = built.cells // devices, 1
         before = {i: [j for j, k, _ in edges if k == i] for i in range(len(device))}
         for i in range(len(device)):
             own = [i - 1] if i and device[i - 1] == device[i] else []
-            assert levels[i] == max(
-                [levels[j] + 1 for j in (*own, *(j for j in before[i] if device[j] != device[i]))] or [0]
-            )
+            others = [j for j in before[i] if device[j] != device[i]]
+            assert levels[i] == max([levels[j] + 1 for j in (*own, *others)] or [0])
+            furthest = max([furthest, *(levels[i] - levels[j] for j in others)])
+        assert built.shape == (max(levels) + 1, devices)
+        assert furthest <= built.reach < 2 * furthest
 
 
 def test_a_cycle_of_many_devices_is_named():

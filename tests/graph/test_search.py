@@ -292,3 +292,11 @@ def test_blocks_play_as_the_oracle_of_orders_plays_them():
     waits = {(m, i): [((m, j), 0.0) for j in placement[i].after] for m in range(6) for i in range(3)}
     times = played(order, lambda o: placement[o[1]].seconds, waits.__getitem__)
     assert {o: end for o, (_, end) in times.items()} == alone(placement, order)
+
+
+def test_without_memory_only_what_holds_nothing_can_run():
+    """A block that takes memory on one of two devices; without it the bound is the work."""
+    holds = chain([("a", [0], 2.0, 1.0), ("b", [1], 3.0, 0.0), ("c", [0], 2.0, -1.0)])
+    assert least_period_s(holds, 0) == math.inf
+    assert least_period_s(holds, 1) == 2 + 3  # from the start of a to that of c
+    assert least_period_s(chain([("a", [0], 2.0, 0.0), ("b", [1], 3.0, 0.0)]), 0) == 3.0
