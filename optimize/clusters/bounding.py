@@ -26,7 +26,7 @@ from optimize.clusters.progress import (
 )
 from optimize.clusters.rows import bound_of, rough_bound
 from optimize.clusters.screening import bytes_of, tangents_of
-from optimize.hardware import aggregated, project, tangents_of_runs
+from optimize.hardware import aggregated, project, tangents_of_runs, tangents_of_schedules
 from optimize.lattice import Families, lattice
 from optimize.question import RATES, Left, Problem, Tangents, sized
 
@@ -85,12 +85,8 @@ def _try(progress: Progress, part: Open, value: np.ndarray) -> None:
 
 
 def expand(part: Open) -> Open:
-    """Plans of families or runs, with the bounds of these."""
-    families, indices = part.families, part.indices
-    if part.kind == FAMILIES:
-        return part.narrowed(PLANS, *families.members(indices))
-    members = families.of_every_schedule(indices)
-    return part.narrowed(PLANS, members, np.repeat(np.arange(len(indices)), families.schedules(indices)))
+    """Plans of families, with the bounds of these."""
+    return part.narrowed(PLANS, *part.families.members(part.indices))
 
 
 def _runs(progress: Progress, part: Open) -> Open:
@@ -118,6 +114,16 @@ def _bounded_runs(progress: Progress, part: Open, of: Open, recompute: Recompute
     progress.evaluations += len(chosen)
     have = part.cell.left(step.least_bytes)
     return _kept(progress, part, have, part.cell.tangents(step, have), tried=False)
+
+
+def _schedules(progress: Progress, part: Open) -> Open:
+    """Plans of runs that no tangent at the rates of their run dismisses."""
+    counts = part.cell.counts(len(part.indices)).astype(float)
+    plans, place, step = tangents_of_schedules(progress.problem, part.families, part.indices, counts, part.y)
+    progress.evaluations += len(plans)
+    own = part.narrowed(PLANS, plans, place)
+    have = own.cell.left(step.peak_bytes)
+    return _kept(progress, own, have, own.cell.tangents(step, have), tried=False)
 
 
 def polish(progress: Progress, part: Open, rounds: int, dismiss: bool = True) -> tuple[Open, ...]:
@@ -204,9 +210,11 @@ def _narrowed(progress: Progress, part: Open, solve: Solve) -> tuple[Open, ...]:
         for _ in range(TIMES[progress.problem.fill]):
             families = _bounded(progress, families)
         return (families,)
+    if part.kind == RUNS:
+        return (_schedules(progress, part),)
     if part.kind == STUCK:
         return (_exactly(progress, part, solve),)
-    return polish(progress, expand(part) if part.kind in (FAMILIES, RUNS) else part, ROUNDS)
+    return polish(progress, expand(part) if part.kind == FAMILIES else part, ROUNDS)
 
 
 def _put(progress: Progress, place: int, rest: Open, found: tuple[Open, ...]) -> None:
