@@ -88,7 +88,7 @@ def design(
     the case of the prices whose interruptions lengthen training; `repair_s`: until a server that failed is back, for
     which spares are bought. `known`: the search for the best cluster of any rates, where that has been
     (`targets.joint`). What ends by `tolerance` (a gap) or after `work` evaluations (of each search and of each point of
-    the frontier) is the same on every machine; what `seconds` ends is told in the notes.
+    the frontier, which an empty `sweep` leaves out) is the same on every machine; what `seconds` ends is told.
     """
     expect(template=template)
     start, template = time.monotonic(), failing(with_margin(template, margin), failures, repair_s)
@@ -256,8 +256,8 @@ def _frontier(
     problem: Problem, search: Progress, seconds: float, seed: int, sweep: str | None, work: float
 ) -> tuple[Mapping[str, Any], ...]:
     """The objective over one limit, around the value that was asked for, or else what the answer uses of it."""
-    limit, best = sweep or swept_limit(problem), search.best
-    if limit is None or best is None:
+    limit, best = swept_limit(problem) if sweep is None else sweep, search.best
+    if not limit or best is None:
         return ()
     at = getattr(problem.limits, limit)
     if at is None:
