@@ -36,6 +36,8 @@ def open_counts(progress: Progress, rows: Rows) -> None:
     nearest_first = np.array(sorted(progress.unseen, key=lambda count: (abs(np.log(count / here)), count)), int)
     groups = np.cumsum([size_of[count] for count in nearest_first.tolist()]) // TOGETHER
     for number in np.unique(groups):
+        if progress.spent:
+            break
         own = nearest_first[groups == number]
         chosen = np.isin(rows["accelerators"], own)
         _open_rows(progress, {name: column[chosen] for name, column in rows.items()})
