@@ -300,3 +300,7 @@ def test_without_memory_only_what_holds_nothing_can_run():
     assert least_period_s(holds, 0) == math.inf
     assert least_period_s(holds, 1) == 2 + 3  # from the start of a to that of c
     assert least_period_s(chain([("a", [0], 2.0, 0.0), ("b", [1], 3.0, 0.0)]), 0) == 3.0
+
+
+def test_one_microbatch_leaves_all_devices_but_one_idle():
+    assert in_order(placements(4)["V"], [(0, i) for i in range(8)]).idle == 3 / 4
