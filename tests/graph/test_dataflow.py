@@ -71,6 +71,7 @@ FAMILIES = SMALL | {
     "evoformer": evoformer(layers=1, extra_layers=1, sequences=8, residues=16, batch=16, hidden=32, recycles=2),
     "encoder": encoder(**_BERT),
     "low rank": low_rank(SMALL["dense"], 4, ("qkv", "attention out")),
+    "uneven experts": dataclasses.replace(SMALL["experts"], expert_imbalance=1.5),
 }
 
 

@@ -17,6 +17,7 @@ from costmodel.models.dlrm import dlrm
 from costmodel.models.encoder import encoder
 from costmodel.models.encoder_decoder import encoder_decoder
 from costmodel.models.evoformer import evoformer
+from costmodel.models.moe import moe_decoder
 from costmodel.models.swin import swin
 from costmodel.pytree import as_floats
 from costmodel.semantics import total
@@ -94,8 +95,23 @@ def test_what_crosses_a_stage_boundary_is_the_mean_over_layers():
     assert long.hidden == (2 * 64 + 6 * 1.5 * 64) / 8
     pairs = evoformer(layers=1, sequences=8, residues=10, batch=1, hidden=32, pair_hidden=16)
     assert pairs.hidden == 8 * 32 + 10 * 16
+    gates = next(op for block in pairs.blocks for op in block.ops if op.name == "triangle outgoing gates")
+    widths = gates.columns[0].value, gates.saved[0].columns[0].value
+    assert widths == (2 * 16, 4 * 16)  # two sides, and a gate for each (Jumper et al. 2021, algorithm 11)
     matrices = {op.name: op.matrices for block in pairs.blocks for op in block.ops if op.kind == Kind.MATMUL}
     assert (matrices["msa row qkv"], matrices["outer product in"], matrices["outer product out"]) == (3, 2, 1)
+
+
+def test_norms_of_heads_are_parameters_alone():
+    """They are fused with the rotation: nothing passes through memory for them."""
+    sizes = {"layers": 2, "hidden": 64, "heads": 4, "vocabulary": 100, "sequence": 32, "batch": 4}
+    pair = [
+        moe_decoder(**sizes, experts=4, top_k=2, expert_ffn=32, head_size=16, query_key_norm=on) for on in (False, True)
+    ]
+    assert parameters(pair[1]) - parameters(pair[0]) == 2 * 2 * 16
+    moved = [[b.memories for b in counts(as_floats(w), embed(Plan(), w, 8.0), SEM).blocks] for w in pair]
+    sums = [sum(m.forward_bytes + m.backward_bytes for block in each for m in block) for each in moved]
+    assert sums[0] == sums[1]
 
 
 FAMILIES = ["bert-base", "mbart-large", "swin-1.8b", "alphafold2-128x256", "dlrm-criteo"]
