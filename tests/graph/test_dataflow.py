@@ -112,6 +112,8 @@ def test_a_layer_reads_what_it_should():
     assert {a for a, b in edges if b == "attention residual, B"} == {"ffn norm, B", "ffn residual, B"}
     (norm,) = (operator for operator in operators if operator.name == "layer 0/ffn norm, B")
     assert norm.writes[0].part[1] == 2
+    (attention,) = (operator for operator in operators if operator.name == "layer 0/attention")
+    assert attention.writes[0].tensor.shape == (128, 256)  # tokens by all heads' columns
 
 
 _LATENT = {
