@@ -19,7 +19,7 @@ from costmodel.inputs.workload import Kind, active_parameters, model_flop
 from costmodel.models.adapters import low_rank
 from costmodel.models.encoder import encoder
 from costmodel.models.evoformer import evoformer
-from costmodel.specs import violations
+from costmodel.specs import load_workload, violations
 from tests.support.builders import cluster, small_decoder
 from tests.support.small_workloads import FAMILIES as SMALL
 
@@ -166,6 +166,20 @@ def test_layers_of_other_families_read_what_they_should(name, layer):
     read = {step.op.name: {made[0].removeprefix(f"{layer}/") for made in step.reads} for step in listed}
     for operator, expected in READS[name, layer].items():
         assert read[operator] == expected, operator
+
+
+OUTSIDE = {"embedding", "decoder embedding", "patches", "relative positions", "msa row norm", "row pair norm"}
+OUTSIDE |= {"msa row residual", "outer product residual"}  # which add to the first layer's own input
+
+
+@pytest.mark.parametrize("name", ["swin-1.8b", "mbart-large", "alphafold2-128x256", "deepseek-v3", "llama3-8b"])
+def test_only_what_comes_from_the_data_is_read_from_outside(name):
+    """Every other operator waits for one before it."""
+    listed = list(steps(load_workload(name)))
+    written = {step.name for step in listed}
+    outside = {step.op.name for step in listed for made in step.reads if made[0] not in written}
+    assert outside <= OUTSIDE
+    assert all(step.reads for step in listed)
 
 
 def test_gradients_are_sums_over_the_ranks_that_have_other_rows():
