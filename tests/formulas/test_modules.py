@@ -215,6 +215,21 @@ def test_dispatchers_send_what_they_say():
     assert outside["fused_8bit"] == pytest.approx(0.75 * outside["fused"], rel=1e-12)
 
 
+def test_a_fused_dispatcher_sends_one_copy_to_each_accelerator():
+    """Counted on tokens that choose their experts at random: distinct accelerators beside the own one, over copies."""
+    ranks, copies, random = 8, 8, np.random.default_rng(0)
+    chosen = random.integers(ranks, size=(20_000, copies))
+    distinct = np.mean([len(set(places)) for places in chosen])
+    work = moe_decoder(
+        layers=2, hidden=64, heads=4, vocabulary=100, sequence=64, batch=64, experts=64, top_k=copies, expert_ffn=32
+    )
+    sent = {}
+    for name in ("all_to_all", "fused"):
+        _, _, done = run(Plan(data=ranks, expert=ranks, dispatcher=name), work)
+        sent[name] = done.counts.layers[0].exchange_bytes * done.times.laws.experts.exchange.by_tier[0]
+    assert sent["fused"] / sent["all_to_all"] == pytest.approx(distinct / copies, rel=5e-3)
+
+
 def test_a_gathering_dispatcher_brings_every_token_to_every_rank():
     """As one all-gather of the group's tokens there and one reduce-scatter back, whatever the copies."""
     sizes = {"layers": 2, "hidden": 64, "heads": 4, "vocabulary": 100, "sequence": 64, "batch": 16, "experts": 16}

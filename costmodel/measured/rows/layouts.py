@@ -145,8 +145,8 @@ def _numbers(
 
 def _experts(
     columns: Columns, facts: Mapping[str, float], degrees: Mapping[str, int], assumed: list[str]
-) -> dict[str, int]:
-    """Ranks over which experts are divided. Undivided, each is shared by the tensor ranks (K: Megatron-Core's default
+) -> dict[str, Any]:
+    """Ranks over which experts are divided, and what sends tokens to them. Undivided, each is shared by the tensor ranks (K: Megatron-Core's default
     `expert_tensor_parallel_size`); divided, each is whole on its rank (its recipes)."""
     experts, ranks = columns.count("experts"), degrees["tensor"] * degrees["context"] * degrees["data"]
     if not experts:
@@ -161,7 +161,8 @@ def _experts(
         expert -= 1
     if printed and expert != printed:
         assumed.append(f"experts over {expert} ranks: {printed} does not divide them")
-    return {"expert": expert, "expert_tensor": degrees["tensor"] if expert == 1 else 1}
+    dispatcher = "fused" if facts.get("fast_dispatcher") else "usual"
+    return {"expert": expert, "expert_tensor": degrees["tensor"] if expert == 1 else 1, "dispatcher": dispatcher}
 
 
 def _overlap(facts: Mapping[str, float], habits: Habits) -> dict[str, bool]:
