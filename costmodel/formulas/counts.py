@@ -63,6 +63,7 @@ class MemoryCount:
     module: Module = static(default=Module.NONE)
     forward_bytes: Scalar
     backward_bytes: Scalar
+    single: Scalar = 0.0  # 1: one kernel in any software
 
 
 @pytree
@@ -331,6 +332,7 @@ class _Counter:
             module=op.module,
             forward_bytes=op.touches_forward * moved,
             backward_bytes=op.touches_backward * moved,
+            single=op.single + self.point.loss.single * (op.kind == Kind.LOSS),
         )
 
     def matrix(self, op: Op) -> Scalar:

@@ -260,15 +260,16 @@ class LossRow:
     own: Scalar = 0.0  # 1: `Stack.logit_bytes` for each logit
     logit_bytes: Scalar = 0.0
     input_bytes: Scalar = 0.0
+    single: Scalar = 0.0  # 1: one kernel in any software
 
 
 LOSSES = {
     "usual": LossRow(own=1.0),  # as the software has it
     # loss and gradient in one kernel, in place: 16-bit logits, and their gradient in a second copy
-    "fused": LossRow(logit_bytes=4.0),
+    "fused": LossRow(logit_bytes=4.0, single=1.0),
     # head and loss in one operator over chunks of tokens: in 16 bits, at most twice as many logits at a time as the
     # input has elements, and the input's gradient. Source: Liger-Kernel (Hsu et al. 2024), fused_linear_cross_entropy
-    "chunked": LossRow(input_bytes=6.0),
+    "chunked": LossRow(input_bytes=6.0, single=1.0),
 }
 
 
