@@ -285,3 +285,23 @@ def test_deepseek_v3_fits_with_its_published_plan_and_goes_at_its_pace():
     assert fits_probability(found.memory.peak_bytes, where) > 0.9
     assert found.tokens_per_s / 2048 == pytest.approx(1543, rel=0.15)
     assert not evaluate(workload, where, dataclasses.replace(plan, recompute="none", gates_in_8bit=False)).fits
+
+
+def test_software_that_fuses_nothing_pays_for_what_has_several_kernels():
+    """Layer norms, activations of one input, sums and a fused loss are one kernel each; RMS norms and gates are more."""
+    plain = small_decoder(layer_norm=True, gated=False)
+    seconds = {}
+    for name, workload in (("plain", plain), ("gated", small_decoder())):
+        for fused in (True, False):
+            where, point, done = run(Plan(fused_kernels=fused, loss="fused"), workload, unfused_touches=1.8)
+            own = [
+                (c.name, memory_s(c, point, done.times.rates, where.stack)[0] - where.stack.kernel_s)
+                for block in done.counts.blocks
+                for c in block.memories
+                if c.name != "embedding"  # a gather, and a sum with positions
+            ]
+            seconds[name, fused] = dict(own)
+    assert seconds["plain", False] == pytest.approx(seconds["plain", True], rel=1e-12)
+    slower = {name: seconds["gated", False][name] / s for name, s in seconds["gated", True].items()}
+    several = ("attention norm", "ffn norm", "activation", "final norm")
+    assert slower == pytest.approx({name: 1.8 if name in several else 1.0 for name in slower}, rel=1e-12)
