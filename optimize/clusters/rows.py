@@ -17,7 +17,7 @@ from optimize.hardware import (
     tangents_of_rows,
 )
 from optimize.lattice import LARGEST, Families, lattice_of_rows, wanted, with_microbatches
-from optimize.question import RATES, Left, Tangents
+from optimize.question import RATES, Left, Problem, Tangents
 
 TOGETHER = 16_000  # rows without microbatches that are bounded at once
 AT_ONCE = 2_048  # rows under several modes: what lies between stays in the caches
@@ -89,7 +89,7 @@ def _with_memory(progress: Progress, part: Open, rows: Rows) -> Iterator[Open]:
     for start in range(0, len(part.indices), AT_ONCE):
         chosen = np.arange(start, min(start + AT_ONCE, len(part.indices)))
         here, own = part.keep(chosen), {name: column[chosen] for name, column in rows.items()}
-        needs, recompute = _needs(progress, here, own)
+        needs, recompute = needs_by_mode(progress.problem, part.families, chosen, own)
         log_bound, y = _bounds_of_modes(progress, own, needs.min(axis=0)[None], recompute)
         lowest = log_bound[0].argmin(axis=0), np.arange(len(chosen))
         here.log_bound, here.y = np.maximum(here.log_bound, log_bound[0][lowest]), y[0][lowest]
@@ -105,7 +105,7 @@ def runs_of(progress: Progress, part: Open) -> Open:
         return part.narrowed(RUNS, first, place)
     rows = {name: column[part.indices] for name, column in lattice.rows.items()}
     rows["accelerators"] = part.cell.counts(len(part.indices)).astype(int)
-    needs, recompute = _needs(progress, part, rows)
+    needs, recompute = needs_by_mode(progress.problem, families, part.indices, rows)
     log_bound, y = _bounds_of_modes(progress, rows, needs, recompute)
     numbers, _ = families.by_recompute(first)
     kind = np.minimum(lattice.columns(first)["zero_stage"] >= 3, len(needs) - 1).astype(int)
@@ -117,14 +117,16 @@ def runs_of(progress: Progress, part: Open) -> Open:
     return trim(progress, runs)
 
 
-def _needs(progress: Progress, part: Open, rows: Rows) -> tuple[np.ndarray, RecomputeRow]:
-    """Bytes that no plan of each row is below up to ZeRO 2, and under 3 if that is searched, under every mode of
-    recompute (axes in this order); infinite where there is none; and what each mode recomputes."""
-    stages = [stage for stage in (2, 3) if stage < 3 or wanted(progress.problem.fixed, "zero_stage", 3)]
-    families, chosen = part.families, part.indices
-    numbers, recompute = families.by_recompute((families.lattice.ends - families.sizes)[chosen])
-    needs = np.stack([bytes_of_modes(progress.problem, rows, stage, recompute) for stage in stages])
-    return np.where((numbers >= 0) & (needs <= progress.problem.most_hbm_bytes), needs, np.inf), recompute
+def needs_by_mode(
+    problem: Problem, families: Families, number: np.ndarray, rows: Rows
+) -> tuple[np.ndarray, RecomputeRow]:
+    """Bytes that rows of a lattice, by number, need up to ZeRO 2, and under 3 if that is searched (first axis), under
+    each mode of recompute (second axis), and what that computes again; infinite where a row has no such mode or more is
+    needed than is sold."""
+    stages = [stage for stage in (2, 3) if stage < 3 or wanted(problem.fixed, "zero_stage", 3)]
+    plans, recompute = families.by_recompute((families.lattice.ends - families.sizes)[number])
+    needs = np.stack([bytes_of_modes(problem, rows, stage, recompute) for stage in stages])
+    return np.where((plans >= 0) & (needs <= problem.most_hbm_bytes), needs, np.inf), recompute
 
 
 def _bounds_of_modes(

@@ -50,6 +50,17 @@ def test_no_plan_is_below_the_bound_of_its_row(name):
     assert 1 <= tight < 2.5
 
 
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_group_of_microbatches_is_bounded_by_the_largest_that_fits(name, monkeypatch):
+    """Nothing is left out that fits, no bound is above that of the row alone, and enough rows have that itself."""
+    monkeypatch.setattr(row_bounds, "_NEAR", 16)
+    whole = lattice(*PROBLEMS[name])
+    exact, quick = row_bounds_s(whole), row_bounds.many_bounds_s(whole)
+    np.testing.assert_array_equal(np.isinf(quick), np.isinf(exact))
+    assert (quick <= exact * (1 + 1e-12)).all()
+    assert np.count_nonzero(quick == exact) >= 16
+
+
 @pytest.mark.parametrize("name", ["dense", "experts", "8b"])
 def test_the_order_of_bounds_gives_the_same_answer_sooner(name, monkeypatch):
     workload, machine, fixed = PROBLEMS[name]
