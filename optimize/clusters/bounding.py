@@ -171,7 +171,7 @@ def close(progress: Progress, end: float, solve: Solve) -> None:
     """
     while time.monotonic() < end and not progress.spent and (place := _lowest(progress)) is not None:
         part = trim(progress, progress.open[place])
-        most = AT_A_TIME[part.kind] * (8 if part.kind == ROWS and progress.problem.money.priced else 1)
+        most = AT_A_TIME[part.kind] * (32 if part.kind == ROWS and progress.problem.money.priced else 1)
         order = np.argsort(part.log_bound, kind="stable")[:most]
         chosen = order[part.log_bound[order] < progress.busy]
         rest = np.ones(len(part.indices), bool)

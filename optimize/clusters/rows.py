@@ -20,7 +20,7 @@ from optimize.lattice import LARGEST, Families, lattice_of_rows, wanted, with_mi
 from optimize.question import RATES, Left, Problem, Tangents
 
 TOGETHER = 16_000  # rows without microbatches that are bounded at once
-AT_ONCE = 2_048  # rows under several modes: what lies between stays in the caches
+AT_ONCE = 8_192  # rows under several modes: what lies between stays in the caches
 ROUNDING = 1e-9  # of a logarithm: bounds of families and runs are lowered by it
 LIMIT_ROUNDS = 7  # of the multiplier of a deadline or of a limit of CO2
 Rows = Mapping[str, np.ndarray]
