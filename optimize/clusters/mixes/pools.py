@@ -138,7 +138,8 @@ class Pool:
         """Rows with the memory of each mode of recompute beside its time, at rates of their count and then at rates
         half way to where the least of them is least there."""
         rows, places, bound = self.rows, self.tilts.place, np.full(len(part.number), -np.inf)
-        need, modes = needs_by_mode(rows.alone, self.families, part.number, rows.columns(part.number))
+        needs, modes = needs_by_mode(rows.alone, self.families, part.number, rows.columns(part.number))
+        need = needs.min(axis=0)
         for _ in range(AGAIN):
             alive = np.flatnonzero(bound < self.cap[part.cell])
             own, least = map_leaves(lambda leaf, of=alive: leaf[:, of], modes), np.full(len(alive), np.inf)
