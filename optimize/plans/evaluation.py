@@ -12,12 +12,12 @@ from costmodel.formulas import Cost, cost, counts, memory
 from costmodel.inputs import RECOMPUTES, SCHEDULES, Cluster, PlanPoint, Workload
 from optimize.lattice import OVERLAPS, Chunk, Families, Lattice
 from optimize.plans.plan_values import PlanValue
-from optimize.plans.row_bounds import any_schedule_s, flop_bound_s, least_s
+from optimize.plans.row_bounds import any_schedule_s, fill_of, flop_bound_s, least_s
 
 MARGIN = 1e-4
 """Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/plans/test_exhaustive.py)."""
 
-_MANY = 65_536  # plans from which their rows are bounded anew, without what does not overlap there
+_MANY = 65_536  # plans from which their rows are bounded anew, with the schedules and the overlap that they have
 _BLOCK = 8_192  # points of one NumPy evaluation: its intermediates stay in the cache
 _EXACT = Exact(np)
 _FIELDS = tuple(field.name for field in dataclasses.fields(Cost))  # pyright: ignore[reportArgumentType]
@@ -120,10 +120,10 @@ def fast_families(
 
 
 def _row_bounds(lattice: Lattice, rows: np.ndarray, value: PlanValue, products_s: float) -> np.ndarray:
-    """Values that no plan of some rows is below: by their bounds, which may be those of plans with more overlap."""
+    """Values that no plan of some rows is below: by their bounds, which may be those of more plans."""
     bounds_s = np.full(len(rows), 0.0) if lattice.floor_s is None else lattice.floor_s[rows]
-    overlaps = not any(lattice.fixed.get(name) is False for name in OVERLAPS)
-    if not overlaps and Families(lattice).sizes[rows].sum() > _MANY:
+    fewer = "schedule" in lattice.fixed or any(lattice.fixed.get(name) is False for name in OVERLAPS)
+    if fewer and Families(lattice).sizes[rows].sum() > _MANY:
         bounds_s = np.maximum(bounds_s, least_s(lattice, rows))
     return value.least(bounds_s, products_s)
 
@@ -153,9 +153,10 @@ def _without_schedule_s(lattice: Lattice, indices: np.ndarray) -> np.ndarray:
     (workload, cluster), parts = _numbers(lattice.workload, lattice.cluster, np.float64), [np.empty(0)]
     for start in range(0, len(indices), _BLOCK):
         own = indices[start : start + _BLOCK]
+        fill = fill_of(lattice, np.searchsorted(lattice.ends, own, side="right"))
         point = _with_recompute(lattice, "none", own, np.float64)
         point = dataclasses.replace(point, schedule=SCHEDULES["one_f_one_b"].row, virtual_stages=1.0)
         with np.errstate(all="ignore"):
-            least_s = any_schedule_s(lattice, counts(workload, point, _EXACT), point, cluster, _EXACT)
+            least_s = any_schedule_s(lattice, counts(workload, point, _EXACT), point, cluster, _EXACT, fill)
         parts.append(np.broadcast_to(least_s, len(own)))
     return np.concatenate(parts)
