@@ -318,13 +318,17 @@ def _time_to_target(inputs: PlanInputs, best: Ranked) -> dict[str, Any] | None:
 
 
 def files(inputs: PlanInputs, answer: Answer) -> dict[str, bytes] | None:
-    """Figures, every plan that was looked at, and the launch file. The first of several processes writes them."""
+    """Figures, every plan that was looked at, and the launch file. The first of several processes writes them.
+
+    Whoever interrupts does not wait for figures.
+    """
     if inputs.sharding.process > 0:
         return None
     inputs = answer.job or inputs
-    own = report.draw_plans(inputs, answer.result, None if answer.table is None else answer.table.points())
-    if answer.found is not None:
-        own |= report.draw_counts(inputs, answer.found)
+    own: dict[str, bytes] = {}
+    if answer.result.status is not Status.incomplete:
+        own = report.draw_plans(inputs, answer.result, None if answer.table is None else answer.table.points())
+        own |= {} if answer.found is None else report.draw_counts(inputs, answer.found)
     if inputs.launch is not None:
         own[FRAMEWORKS[inputs.launch].file] = launch_text(inputs, answer.result, answer.layers).encode()
         plan = launched(inputs, answer.result, answer.layers)
