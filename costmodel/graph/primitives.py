@@ -5,7 +5,9 @@ device. What waits for what follows from the views alone, and is derived when th
 Source: nnScaler's op-trans, op-assign and op-order (Lin et al. 2024).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,7 @@ def transform(flow: Dataflow, where: Where, how: Callable[[Operator], Sequence[O
 
 def place(flow: Dataflow, where: Where, device: int | Callable[[Operator], int]) -> Dataflow:
     """Operators go to a device: the same for all, or one for each."""
-    chosen = (lambda _: device) if isinstance(device, int) else device
+    chosen = device if callable(device) else (lambda _: device)
     pairs = zip(flow.operators, flow.devices, strict=True)
     devices = tuple(chosen(each) if where(each) else old for each, old in pairs)
     for operator, at in zip(flow.operators, devices, strict=True):
@@ -135,14 +137,20 @@ def played(flow: Dataflow, seconds: Callable[[Operator], float], message_s: Call
     taken, freed = held(flow, sequence)
     sizes = {each.name: each.writes[0].tensor.element_bytes for each in flow.operators if each.writes}
     costs = Costs(
-        seconds=np.array([seconds(each) for each in flow.operators]),
+        seconds=np.array([_checked_s(each, seconds(each)) for each in flow.operators]),
         lags_s=np.array(
-            [message_s(m.elements * sizes.get(flow.operators[m.producer].name, 0.0)) for m in messages] or [0.0]
+            [message_s(elements * sizes.get(flow.operators[i].name, 0.0)) for i, _, elements in messages] or [0.0]
         ),
         taken_bytes=taken,
         freed_bytes=freed,
     )
     return run(graph, costs, Exact(np))
+
+
+def _checked_s(operator: Operator, taken_s: Any) -> float:
+    if not isinstance(taken_s, Real) or not 0 <= taken_s < math.inf:
+        raise ValueError(f"operator {operator.name} takes {taken_s!r} s; expected a finite number >= 0")
+    return float(taken_s)
 
 
 def held(flow: Dataflow, sequence: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -44,12 +44,13 @@ def search(
     told: Callable[[str], None] = lambda _: None,
     after: Progress | None = None,
     tolerance: float = TOLERANCE,
+    work: float = math.inf,
 ) -> Progress:
-    """Search until the gap is within `tolerance` or the time is up.
+    """Search until the gap is within `tolerance`, `work` evaluations are spent, or the time is up.
 
-    `after`: one with other limits, from whose points it starts.
+    Only the last depends on the machine. `after`: one with other limits, from whose points it starts.
     """
-    end, progress = time.monotonic() + seconds, Progress(problem, tolerance)
+    end, progress = time.monotonic() + seconds, Progress(problem, tolerance, work)
     rows = rows_of(problem)
     every = cells(problem, rows)
     if not every:
@@ -68,6 +69,7 @@ def search(
             narrow(progress, end, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
+    progress.late = time.monotonic() >= end
     own = None if progress.best is None else progress.best.cell.accelerators
     if own not in progress.unseen and len(progress.unseen) < len(progress.counts):  # of others only products are known
         progress.others, progress.unseen = tuple(sorted(progress.unseen)), {}

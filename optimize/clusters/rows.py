@@ -17,7 +17,7 @@ from optimize.hardware import (
     tangents_of_rows,
 )
 from optimize.lattice import LARGEST, Families, lattice_of_rows, wanted, with_microbatches
-from optimize.question import RATES, Left, Tangents
+from optimize.question import RATES, Left, Problem, Tangents
 
 TOGETHER = 16_000  # rows without microbatches that are bounded at once
 AT_ONCE = 2_048  # rows under several modes: what lies between stays in the caches
@@ -36,6 +36,8 @@ def open_counts(progress: Progress, rows: Rows) -> None:
     nearest_first = np.array(sorted(progress.unseen, key=lambda count: (abs(np.log(count / here)), count)), int)
     groups = np.cumsum([size_of[count] for count in nearest_first.tolist()]) // TOGETHER
     for number in np.unique(groups):
+        if progress.spent:
+            break
         own = nearest_first[groups == number]
         chosen = np.isin(rows["accelerators"], own)
         _open_rows(progress, {name: column[chosen] for name, column in rows.items()})
@@ -83,17 +85,24 @@ def _open_rows(progress: Progress, rows: Rows) -> None:
 def _with_memory(progress: Progress, part: Open, rows: Rows) -> Iterator[Open]:
     """Rows that are left where the memory of every mode is paid for beside the time that it takes: what HBM costs is
     what recompute and divided weights save."""
-    lattice, fixed = part.families.lattice, progress.problem.fixed
-    stages = [stage for stage in (2, 3) if stage < 3 or wanted(fixed, "zero_stage", 3)]
     for start in range(0, len(part.indices), AT_ONCE):
         chosen = np.arange(start, min(start + AT_ONCE, len(part.indices)))
         here, own = part.keep(chosen), {name: column[chosen] for name, column in rows.items()}
-        numbers, recompute = part.families.by_recompute((lattice.ends - part.families.sizes)[chosen])
-        need = np.min([bytes_of_modes(progress.problem, own, stage, recompute) for stage in stages], axis=0)
-        need = np.where((numbers >= 0) & (need <= progress.problem.most_hbm_bytes), need, np.inf)
+        need, recompute = needs_by_mode(progress.problem, part.families, chosen, own)
         log_bound, y = _bounds_of_modes(progress, own, need, recompute)
         here.log_bound, here.y = np.maximum(here.log_bound, log_bound), y
         yield trim(progress, here)
+
+
+def needs_by_mode(
+    problem: Problem, families: Families, number: np.ndarray, rows: Rows
+) -> tuple[np.ndarray, RecomputeRow]:
+    """Bytes that rows of a lattice, by number, need under each mode of recompute (first axis), and what it computes
+    again; infinite where a row has no such mode or more is needed than is sold."""
+    stages = [stage for stage in (2, 3) if stage < 3 or wanted(problem.fixed, "zero_stage", 3)]
+    plans, recompute = families.by_recompute((families.lattice.ends - families.sizes)[number])
+    need = np.min([bytes_of_modes(problem, rows, stage, recompute) for stage in stages], axis=0)
+    return np.where((plans >= 0) & (need <= problem.most_hbm_bytes), need, np.inf), recompute
 
 
 def _bounds_of_modes(

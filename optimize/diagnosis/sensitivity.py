@@ -71,7 +71,7 @@ def constant_words(name: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Parameter:
+class Leaf:
     """One leaf of a cluster: how to find it, and what to call it."""
 
     path: str  # with tiers by index, as `with_leaves` takes it
@@ -85,7 +85,7 @@ class Parameter:
 class Elasticity:
     """How the step answers to one parameter."""
 
-    parameter: Parameter
+    parameter: Leaf
     left: float
     right: float
     tenth: float  # relative change of the step where the parameter is 10 % better: more of a rate, less of a cost
@@ -98,12 +98,12 @@ class Elasticity:
         return (self.left + self.right) / 2
 
 
-def parameters(cluster: Cluster, plan: Plan) -> tuple[Parameter, ...]:
+def parameters(cluster: Cluster, plan: Plan) -> tuple[Leaf, ...]:
     """The parameters that may bear on a step; HBM bytes have no part in time."""
     fitted = [(name, words, True) for name, words in _STACK_RATES.items()]
     fitted += [(name, words, False) for name, words in _STACK_COSTS.items()]
     return tuple(
-        Parameter(path=f"{part}.{name}", key=f"{label}.{name}", words=words, rate=rate, hardware=hardware)
+        Leaf(path=f"{part}.{name}", key=f"{label}.{name}", words=words, rate=rate, hardware=hardware)
         for part, label, hardware, leaves in (
             ("accelerator", "accelerator", True, _accelerator_leaves(plan)),
             *(

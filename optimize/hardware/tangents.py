@@ -18,6 +18,7 @@ What multiplies the seconds (dollars a second, watts; `Money.paid`) is not repla
 $\log K = \min_u (K e^{-u} + u - 1)$ it is two more laws in the Lagrangian, jointly convex in rates and $u$.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -33,13 +34,19 @@ _Rounds = Iterator[tuple[np.ndarray, np.ndarray]]  # place and bound
 
 
 def dual_bound(
-    problem: Problem, have: Left, at: Tangents, ends: _Ends | None = None, money: Money | None = None
+    problem: Problem,
+    have: Left,
+    at: Tangents,
+    ends: _Ends | None = None,
+    money: Money | None = None,
+    rounds: int = ROUNDS,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What no hardware within the limits is below, for each plan (infinite where there is none), and where.
 
     Of the value for one accelerator: their number, where the objective has a price, is the caller's to multiply by.
     `ends`: logarithms of the least and the most of the rates, for each plan its own (default: the problem's). `money`:
-    what multiplies the seconds (default: that of the objective); with a `share` of 0 nothing does.
+    what multiplies the seconds (default: that of the objective); with a `share` of 0 nothing does. `rounds`: of the
+    multipliers of limits, where nothing has a price.
     """
     ends = problem.ends if ends is None else ends
     money, (low, _) = problem.money if money is None else money, ends
@@ -52,8 +59,8 @@ def dual_bound(
         best, where = priced_bound(money, have, at, ends)
         best = best - at.log_value
         limited = possible & ((money.usd(where) > have.usd) | (money.watt(where) > have.watt))
-    rounds = _priced_rounds if priced else _plain_rounds
-    for y, value in _limited_rounds(rounds, money, have, (at, ends), limited):
+    steps = _priced_rounds if priced else functools.partial(_plain_rounds, rounds=rounds)
+    for y, value in _limited_rounds(steps, money, have, (at, ends), limited):
         better = value > best[limited]
         place = np.flatnonzero(limited)[better]
         best[place], where[place] = value[better], y[better]

@@ -171,7 +171,8 @@ def _short(whole: Lattice, groups: Variants) -> Lattice:
 
 def _faster_without(whole: Lattice, value: PlanValue, reached: float) -> np.ndarray:
     """Families of which a plan may be below a value and does not fit so, nothing recomputed and nothing offloaded."""
-    rows = np.array([row for row in range(len(whole.ends)) if _bound(whole, row, value) < reached], int)
+    assert whole.floor_s is not None
+    rows = np.flatnonzero(value.least(whole.floor_s, 0.0) < reached)
     plain = dataclasses.replace(whole, fixed={name: v for name, v in whole.fixed.items() if name not in OFFLOADS})
     first, _, cost = fast_families(plain, rows, value, np.full(len(rows), reached))
     return first[~_fits(whole, cost, 1 - MARGIN)]

@@ -109,7 +109,9 @@ def _limits(best: Best, top: int, reached: float, cells: np.ndarray) -> tuple[fl
     values = sorted(entry.value for entry in best.cells.values())
     shapes = values[SHAPES - 1] if len(values) >= SHAPES else np.inf
     own = {cell: min(entry.value, shapes) for cell, entry in best.cells.items()}
-    limits = np.array([max(wanted, own.get(cell, shapes)) for cell in cells.tolist()])
+    limits = np.full(len(cells), max(wanted, shapes))
+    for cell, limit in own.items():
+        limits[cells == cell] = max(wanted, limit)
     return min(wanted, reached), np.minimum(limits, reached)
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,21 +47,25 @@ def find_plan(
     search: Search = exhaustive.search,
     unrestricted: bool = False,
     margin: float = FITS,
+    among: Lattice | None = None,
 ) -> PlanResult:
     """The best of all legal plans that fit in memory, by `objective` (a key of `Objective`, or your function).
 
     A plan fits where it does so with the probability `margin`, by how far predictions of memory were off on measured
     runs of the software; 0.5 takes them as they are. `fixed` holds fields of `Plan` that are not searched (a set among
-    its values: any of its members); with `unrestricted` the answer says what they cost. Raises `CommandError` where no
-    plan is legal (bad input), or none fits (infeasible).
+    its values: any of its members); with `unrestricted` the answer says what they cost. `among` is the lattice of these
+    plans in the order of bounds, where somebody has made it. Raises `CommandError` where no plan is legal (bad input),
+    or none fits (infeasible).
     """
     expect(workload=workload, cluster=cluster)
     start, cluster = time.perf_counter(), with_margin(cluster, margin)
-    whole = lattice(workload, cluster, plan_precision(cluster) | dict(fixed or {}))
+    made = among is not None and len(among) > ENUMERATED
+    whole = among if made else lattice(workload, cluster, plan_precision(cluster) | dict(fixed or {}))
+    assert whole is not None
     value = plan_value(objective, workload, cluster, sorted(set(whole.rows["domain"].tolist())), tokens)
     if not len(whole):
         raise nothing_legal(workload, cluster, dict(fixed or {}))
-    whole = _ordered(whole, value)
+    whole = whole if made else _ordered(whole, value)
     heard: list[bool] = []  # whether the user interrupted what is told beside the best plans
     best, kept, checked = _search(whole, value, top, search, heard)
     bound = min(best.top[0].value, best.unseen)
@@ -112,12 +116,13 @@ def find_plan_for(
     search: Search = exhaustive.search,
     version: str | None = None,
     better: Callable[[Mapping[str, Any], float], bool] | None = None,
+    parts: Iterable[tuple[Mapping[str, Any], Lattice]] = (),
     **options: Any,
 ) -> tuple[PlanResult, PlanResult | None]:
     """The answer of `find_plan` for plans that the framework can be told; and that for all, unless it was stopped.
 
     With `better`, whether plans that keep some fields are below a value, alternatives that are not are left out, those
-    after the first; and the second answer is None.
+    after the first; and the second answer is None. `parts` are lattices of such fields, in the order of bounds.
     """
     if name not in FRAMEWORKS:
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
@@ -127,8 +132,9 @@ def find_plan_for(
         if results and better is not None and not better(fields, _last(merged(results, top), top)):
             continue
         tellable = search_tellable(framework, workload, cluster, search)
+        among = next((part for own, part in parts if own == fields), None)
         try:
-            results.append(find_plan(workload, cluster, fixed=fields, top=top, search=tellable, **options))
+            results.append(find_plan(workload, cluster, fixed=fields, top=top, search=tellable, among=among, **options))
         except CommandError as error:
             why = error if why is None or error.status is Status.infeasible else why
         if results and results[-1].status is Status.incomplete:

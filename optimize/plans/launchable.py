@@ -9,12 +9,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import family_of
-from optimize.lattice import OVERLAPS, SEARCHED, Lattice, lattice, plan_precision
+from optimize.lattice import OVERLAPS, SEARCHED, Lattice, lattice, plan_precision, within
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
 from optimize.plans.bounded import Beside, Found, Known, best_below, best_beside, least, ordered
@@ -69,7 +67,7 @@ def _parts(whole: Lattice, framework: Framework, made: dict[str, Lattice | None]
     for fields in narrowed(framework, whole.fixed, plan_precision(whole.cluster)):
         key = repr(sorted((name, sorted(map(repr, _members(asked)))) for name, asked in fields.items()))
         if key not in made:
-            made[key] = _with_bounds(lattice(whole.workload, whole.cluster, fields), whole)
+            made[key] = _with_bounds(within(whole, fields), whole)
         if (part := made[key]) is not None:
             yield fields, part
 
@@ -143,16 +141,8 @@ def _with_bounds(part: Lattice, whole: Lattice) -> Lattice | None:
     """The part with the bounds of the whole, where both compute alike; else with its own."""
     if not len(part):
         return None
-    if whole.floor_s is None or _plain(part) != _plain(whole):
-        return ordered(part)
-    keys, own = _keys(whole), _keys(part)
-    order = np.argsort(keys)
-    place = order[np.minimum(np.searchsorted(keys, own, sorter=order), len(keys) - 1)]
-    if np.any(keys[place] != own):
-        return ordered(part)
-    floor_s = whole.floor_s[place]
-    order = np.argsort(floor_s, kind="stable")
-    return dataclasses.replace(part.with_rows(order), floor_s=floor_s[order])
+    alike = part.floor_s is not None and _plain(part) == _plain(whole)
+    return part if alike else ordered(lattice(part.workload, part.cluster, part.fixed))
 
 
 def _plain(own: Lattice) -> dict[str, Any]:
@@ -161,11 +151,6 @@ def _plain(own: Lattice) -> dict[str, Any]:
     given = {field.name: field.default for field in dataclasses.fields(Plan)} | plan_precision(own.cluster)
     given |= {name: asked for name, asked in own.fixed.items() if asked is not None}
     return {name: asked for name, asked in given.items() if name not in left_out}
-
-
-def _keys(own: Lattice) -> np.ndarray:
-    """Each row of degrees as one value."""
-    return np.ascontiguousarray(np.stack(list(own.rows.values()), axis=1)).view(f"V{8 * len(own.rows)}").ravel()
 
 
 def find_launchable(
@@ -224,7 +209,7 @@ def _answers(
         part = next((part for own, part in parts[winner] if own == fields), None)
         return part is None or best_below(part, value, reached, told_by(winner, part), known)[0] is not None
 
-    result, _ = find_plan_for(winner, *job, fixed=whole.fixed, better=better, **question)
+    result, _ = find_plan_for(winner, *job, fixed=whole.fixed, better=better, parts=parts[winner], **question)
     yield result, each
     if result.status is not Status.ok:
         return

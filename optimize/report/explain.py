@@ -5,7 +5,7 @@ from rich.table import Table
 
 from costmodel.formulas import MFU_CONVENTION
 from optimize import units
-from optimize.diagnosis import Explanation, Stage, by_resource, largest, limiting, time_to_target
+from optimize.diagnosis import Explanation, StagePeak, by_resource, largest, limiting, time_to_target
 from optimize.report.money import money_lines, money_table
 from optimize.report.screen import new_console, new_table, say, software_line
 from optimize.report.words import limit_words, memory_words, term_words
@@ -139,7 +139,7 @@ def _memory_table(explanation: Explanation) -> Table:
     return table
 
 
-def _add_second_memory(table: Table, shown: list[Stage], limit_bytes: float) -> None:
+def _add_second_memory(table: Table, shown: list[StagePeak], limit_bytes: float) -> None:
     rows = {name: [stage.second[name] for stage in shown] for name in shown[0].second}
     gradients = rows.pop("gradients")
     rows["optimizer"] = [
@@ -152,7 +152,7 @@ def _add_second_memory(table: Table, shown: list[Stage], limit_bytes: float) -> 
     table.add_row(f"margin there to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.second_bytes) for stage in shown))
 
 
-def _stages_to_show(explanation: Explanation) -> list[Stage]:
+def _stages_to_show(explanation: Explanation) -> list[StagePeak]:
     """The first, the second, the last, the fullest and the one that offloads most, in order."""
     stages = explanation.stages
     most = max(stages, key=lambda stage: stage.second_bytes).number
@@ -160,7 +160,7 @@ def _stages_to_show(explanation: Explanation) -> list[Stage]:
     return [stage for stage in stages if stage.number in numbers]
 
 
-def _stage_title(stage: Stage, explanation: Explanation) -> str:
+def _stage_title(stage: StagePeak, explanation: Explanation) -> str:
     return f"stage {stage.number} of {len(explanation.stages)}" if len(explanation.stages) > 1 else "each accelerator"
 
 

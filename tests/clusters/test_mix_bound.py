@@ -13,7 +13,7 @@ from costmodel.specs.workloads import load_workload
 from optimize.clusters.counts import cells
 from optimize.clusters.mixes.answers import Finder
 from optimize.clusters.mixes.bound import CAP, open_counts, raise_bounds
-from optimize.clusters.mixes.boxes import Planes, bounded, halves, whole
+from optimize.clusters.mixes.boxes import Planes, bounded, everything, halves
 from optimize.clusters.mixes.job_plans import JobRows, plan_set, rows_of_job
 from optimize.clusters.mixes.progress import Mixed, MixProgress
 from optimize.clusters.mixes.search import products_bound, search_mix
@@ -145,7 +145,7 @@ def test_halves_cover_their_box():
     """No box is bounded above the best hardware that lies in it."""
     problem = asked(1)
     shared, found = brute_force(problem, COUNT, 1)
-    planes, boxes = [], whole(problem)
+    planes, boxes = [], everything(problem)
     for own in shared.sets:
         planes.append(Planes(np.zeros(0, int), np.zeros(0), np.zeros((0, len(found.y[0]))), own.peak_bytes))
         planes[-1].add(np.arange(len(own)), own.tangents(np.broadcast_to(found.y[0], (len(own), len(found.y[0])))))
@@ -163,16 +163,9 @@ def test_what_stands_for_several_plans_is_below_each_of_them():
     for count in (2, 4):
         rows = all_rows(problem, problem.jobs[0], count)
         families = Families(rows.lattice)
-        runs, _ = families.of_any_schedule(np.arange(len(rows.lattice.ends)))
-        assert sorted(families.of_every_schedule(runs)) == sorted(families.first(0, len(families)))
         y = (low + (high - low) * draw.random(len(low)))[None]
-        for run in draw.choice(runs, 12):
-            own = plan_set(rows, np.array([run]), "schedule")
-            first = families.of_every_schedule(np.array([run]))
-            of_family = plan_set(rows, first, "recompute")
-            members, family = families.members(first)
-            plans = plan_set(rows, members)
-            assert (own.seconds(y) <= of_family.seconds(y) * (1 + 1e-12)).all()
-            assert (of_family.seconds(y)[family] <= plans.seconds(y) * (1 + 1e-12)).all()
-            assert (own.peak_bytes <= of_family.peak_bytes * (1 + 1e-12)).all()
-            assert (of_family.peak_bytes[family] <= plans.peak_bytes * (1 + 1e-12)).all()
+        for first in draw.choice(families.first(0, len(families)), 12):
+            of_family = plan_set(rows, np.array([first]), families=True)
+            plans = plan_set(rows, families.members(np.array([first]))[0])
+            assert (of_family.seconds(y) <= plans.seconds(y) * (1 + 1e-12)).all()
+            assert (of_family.peak_bytes <= plans.peak_bytes * (1 + 1e-12)).all()

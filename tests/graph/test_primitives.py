@@ -72,7 +72,7 @@ def test_what_tensor_ranks_send_is_derived_from_the_masks():
 def test_data_ranks_send_gradients_alone():
     flow, point = flow_of(microbatch=4)
     cut = data_parallel(flow, 4)
-    crossing = [e for e in dependencies(cut.operators) if cut.devices[e.producer] != cut.devices[e.consumer]]
+    crossing = [e for e in dependencies(cut.operators) if cut.devices[e[0]] != cut.devices[e[1]]]
     assert crossing == []
     (first, *_) = [e for e in cut.operators if e.name.startswith("layer 0/qkv, W.")]
     assert first.writes[0].part == (0, 4)

@@ -78,6 +78,11 @@ def test_dlrm_against_a_traced_one():
     assert parameters(built) == count
     assert model_flop(built) - 2 * 5 * 24 == flop  # no gradient reaches the dense features
 
+    kept = {
+        op.name: sum(size.value for saved in op.saved for size in saved.columns) for b in built.blocks for op in b.ops
+    }
+    assert kept["interaction"] == (3 + 1) * 16  # all features: the sums of three tables, and the dense ones
+
 
 FAMILIES = ["bert-base", "mbart-large", "swin-1.8b", "alphafold2-128x256", "dlrm-criteo"]
 

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from optimize.clusters.mixes.answers import Finder
-from optimize.clusters.mixes.boxes import AT_ONCE, Boxes, Planes, bounded, halves, joined, whole
+from optimize.clusters.mixes.boxes import AT_ONCE, Boxes, Planes, bounded, everything, halves, joined
 from optimize.clusters.mixes.job_plans import JobRows, PlanSet, plan_set, rows_of_job
 from optimize.clusters.mixes.pools import PLANS, STUCK, Part, Pool
 from optimize.clusters.mixes.progress import MixProgress
-from optimize.clusters.mixes.tilts import Tilts
+from optimize.clusters.mixes.tilts import Tilts, whole
 from optimize.hardware import project
 from optimize.lattice import LARGEST
 from optimize.question import Problem, Tangents
@@ -81,9 +81,16 @@ def _tangents(
         own = rows if size == LARGEST else rows_of_job(problem, rows.job, some, int(size))
         chosen = np.flatnonzero(np.isin(own.accelerators, some))
         of_count = np.searchsorted(counts, own.accelerators[chosen])
-        parts = own.tangents(chosen, place, of_count)
-        found.append((own, [(chosen[which], at) for which, at in parts if len(which)]))
+        places, which = _of_octaves(counts, place)
+        parts = own.tangents(chosen, places, which[of_count])
+        found.append((own, [(chosen[here], at) for here, at in parts if len(here)]))
     return found
+
+
+def _of_octaves(counts: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A place for each half octave of counts, and the one of each count: what layers take is found once for each."""
+    _, first, which = np.unique((2 * np.log2(counts)).astype(int), return_index=True, return_inverse=True)
+    return place[first], which
 
 
 def _tilts(
@@ -96,18 +103,20 @@ def _tilts(
     for job, of_domains in enumerate(parts):
         for own, found in of_domains:
             for chosen, at in found:
-                _lower(values[:, job], slopes[:, job], np.searchsorted(counts, own.accelerators[chosen]), at)
+                of_count = np.searchsorted(counts, own.accelerators[chosen])
+                _lower(values[:, job], slopes[:, job], of_count, place, whole(problem, at))
     log_price = problem.log_scale + (np.zeros(len(counts)) if problem.fill else np.log(counts))
     return Tilts(counts, place, values, slopes, log_price)
 
 
-def _lower(values: np.ndarray, slopes: np.ndarray, count: np.ndarray, at: Tangents) -> None:
-    """Set the least tangent of each count where it is less than what is known."""
-    order = np.lexsort((at.log_value, count))
+def _lower(values: np.ndarray, slopes: np.ndarray, count: np.ndarray, place: np.ndarray, at: Tangents) -> None:
+    """Set the tangent of each count that is least at its place where it is less than what is known."""
+    value = at.log_value + ((place[count] - at.y) * at.slopes).sum(-1)
+    order = np.lexsort((value, count))
     which, first = np.unique(count[order], return_index=True)
     least = order[first]
-    less = at.log_value[least] < values[which]
-    values[which[less]], slopes[which[less]] = at.log_value[least[less]], at.slopes[least[less]]
+    less = value[least] < values[which]
+    values[which[less]], slopes[which[less]] = value[least[less]], at.slopes[least[less]]
 
 
 def least_of(pools: Pools) -> np.ndarray:
@@ -233,7 +242,7 @@ def _kept(tilts: Tilts, own: list[Pool], i: int, level: float) -> Kept:
     plans = plan_set(pool.rows, some.number)
     planes = Planes(np.zeros(0, int), np.zeros(0), np.zeros((0, len(place))), plans.peak_bytes)
     for y in (np.broadcast_to(place, some.y.shape), some.y):
-        planes.add(np.arange(len(plans)), plans.tangents(y))
+        planes.add(np.arange(len(plans)), whole(pool.rows.problem, plans.tangents(y)))
     gone = [(bytes_[count == i], bound[count == i]) for count, bytes_, bound in pool.gone]
     others = [*gone, (rest.need_bytes, rest.bound)]
     need, bound = (np.concatenate(columns) for columns in zip(*others, strict=True))
@@ -258,7 +267,7 @@ def _join(planes: Planes, need: np.ndarray, bound: np.ndarray, tilt: np.ndarray,
 def _by_boxes(problem: Problem, count: int, groups: list[Kept], log_target: float, end: float) -> float:
     """Split the least boxes until none is below the target; what is left at the end is the bound."""
     planes = [own for _, own in groups]
-    boxes, done = bounded(problem, count, planes, whole(problem)), np.inf
+    boxes, done = bounded(problem, count, planes, everything(problem)), np.inf
     while len(boxes.low) and time.monotonic() < end:
         order = np.argsort(boxes.log_bound, kind="stable")
         part, rest = boxes.take(order[:AT_ONCE]), boxes.take(order[AT_ONCE:])
@@ -281,4 +290,5 @@ def _sharpen(groups: list[Kept], boxes: Boxes) -> None:
         value = np.maximum.reduceat(planes.value + planes.slopes @ middle, planes.starts)[: len(plans)]
         value = np.where(plans.peak_bytes <= most, value, np.inf)
         near = np.flatnonzero(value < value.min() + NEAR)
-        planes.add(near, plans.take(near).tangents(np.broadcast_to(middle, (len(near), len(middle)))))
+        at = plans.take(near).tangents(np.broadcast_to(middle, (len(near), len(middle))))
+        planes.add(near, whole(plans.rows.problem, at))

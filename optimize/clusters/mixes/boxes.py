@@ -70,7 +70,7 @@ def joined(parts: list[Boxes]) -> Boxes:
     return Boxes(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def whole(problem: Problem) -> Boxes:
+def everything(problem: Problem) -> Boxes:
     """All hardware that is offered."""
     low, high = (end[None] for end in problem.ends)
     most = np.array([problem.most_hbm_bytes])

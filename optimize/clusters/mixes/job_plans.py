@@ -9,7 +9,7 @@ families of the best rows, then the plans of the best families that are fastest 
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,21 +17,17 @@ from costmodel import Exact, Scalar, Semantics, as_floats, map_leaves
 from costmodel.evaluators import SUBGRADIENT, dual
 from costmodel.formulas import (
     OpCounts,
-    busy,
     counts,
-    drawn_s,
     hardware_of,
     memory,
     step,
     timed,
-    timing,
     with_hardware,
-    work,
 )
-from costmodel.inputs import RECOMPUTES, SCHEDULES, ZERO_STAGES, Cluster, Plan, PlanPoint, Workload
+from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Cluster, Plan, PlanPoint, RecomputeRow, Workload
 from optimize.hardware import tangents_of_rows
 from optimize.lattice import LARGEST, Families, Lattice, lattice_of_rows, rows_of_counts, with_microbatches
-from optimize.plans import any_schedule_s, cheapest, leanest
+from optimize.plans import any_schedule_s, cheapest
 from optimize.question import RATES, Job, Problem, Tangents
 
 LEAST = {
@@ -72,14 +68,19 @@ class JobRows:
         own = {name: column[rows] for name, column in self.lattice.rows.items()}
         return own | {"accelerators": self.accelerators[rows]}
 
+    @functools.cached_property
+    def alone(self) -> Problem:
+        """The question with this job alone."""
+        return dataclasses.replace(self.problem, jobs=(self.job,))
+
     def tangents(
-        self, rows: np.ndarray, places: np.ndarray, place: np.ndarray
+        self, rows: np.ndarray, places: np.ndarray, place: np.ndarray, recompute: RecomputeRow | None = None
     ) -> Iterator[tuple[np.ndarray, Tangents]]:
-        """Tangents below the weighted seconds of all plans of rows (or what they are worth, but for HBM), at one of
-        some places each, by switches."""
-        alone = dataclasses.replace(self.problem, jobs=(self.job,))
-        for _, chosen, at in tangents_of_rows(alone, self.columns(rows), places, place):
-            yield chosen, worth(self.problem, at, self.steps(rows[chosen]), np.zeros(len(chosen)))
+        """Tangents below the weighted seconds of all plans of rows, at one of some places each, by switches; or under
+        modes of recompute (the first axis, flattened)."""
+        modes = {} if recompute is None else {"recompute": recompute}
+        for _, chosen, at in tangents_of_rows(self.alone, self.columns(rows), places, place, **modes):
+            yield chosen, of_steps(at, self.steps(rows[chosen]))
 
     def least_s(self, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
         """About what rows take at least (weighted seconds), each at its own rates: by a tangent for each octave."""
@@ -143,13 +144,11 @@ def _with_options(
     return JobRows(problem, job, whole.with_rows(kept), accelerators[kept])
 
 
-def worth(problem: Problem, at: Tangents, steps: np.ndarray, hbm_bytes: np.ndarray) -> Tangents:
-    """Tangents of all steps from those of one; where the objective has a price, of what they are worth."""
-    at = at._replace(log_value=at.log_value + np.log(steps))
-    if at.log_drawn is None:
-        return at
-    have = problem.money.left(problem.limits, np.ones(len(steps)), hbm_bytes)
-    return problem.money.whole(at._replace(log_drawn=at.log_drawn + np.log(steps)), have)
+def of_steps(at: Tangents, steps: np.ndarray) -> Tangents:
+    """Tangents of all steps from those of one; steps of some rows, or of these under each of several modes."""
+    more = np.log(np.tile(steps, len(at.y) // max(1, len(steps))))
+    drawn = None if at.log_drawn is None else at.log_drawn + more
+    return at._replace(log_value=at.log_value + more, log_drawn=drawn)
 
 
 def pieces(n: int) -> list[slice]:
@@ -167,20 +166,14 @@ def machine_at(problem: Problem, y: np.ndarray) -> Cluster:
     return with_hardware(problem.machine, dataclasses.replace(hardware_of(problem.machine), **rates))
 
 
-Covers = Literal["plan", "recompute", "schedule"]
-"""What a number of a set stands for: its plan alone, all recompute of its family, or all schedules too."""
-
-
 @dataclasses.dataclass(frozen=True)
 class PlanSet:
     """Plans of one job, counted: seconds on any hardware follow.
 
-    Of a family ("recompute") each is what its plans take and need at least, of a run of families
-    ("schedule") what any schedule does.
+    Each may stand for a family that differs in recompute: what its plans take and need at least.
     """
 
     rows: JobRows
-    covers: Covers
     numbers: np.ndarray  # in its lattice
     points: PlanPoint
     counted: OpCounts
@@ -212,28 +205,20 @@ class PlanSet:
         problem, point, counted = self.rows.problem, self.points, self.counted
         template, loads = problem.machine, problem.loads
         machine = with_hardware(template, dataclasses.replace(hardware_of(template), **rates))
-        if self.covers != "schedule":
-            return (
-                (step(counted, point, machine, sem).step_s,)
-                if loads is None
-                else timed(counted, point, machine, loads, sem)
-            )
-        step_s = any_schedule_s(self.rows.lattice, counted, point, machine, sem)
         if loads is None:
-            return (step_s,)
-        own = timing(counted, point, machine, sem)
-        units = busy(counted, own, work(counted, own, point, machine, sem), point, machine)
-        return step_s, drawn_s(loads, units, step_s)
+            return (step(counted, point, machine, sem).step_s,)
+        return timed(counted, point, machine, loads, sem)
 
     def tangents(self, y: np.ndarray) -> Tangents:
-        """Logarithms of the weighted seconds of each plan at its own rates (or what they are worth), with slopes."""
+        """Logarithms of the weighted seconds of each plan at its own rates, with slopes; where the objective has a
+        price also of those at the usual power that take as much energy."""
         rates: dict[str, Any] = dict(zip(RATES, np.exp(y).T, strict=True))
         found = dual.log_gradients(lambda own: self._step_s(own, SUBGRADIENT), rates)
         pairs = [(log_s, np.stack([slopes[name] for name in RATES], axis=-1)) for log_s, slopes in found]
         at = Tangents(
             *pairs[0], y, self.peak_bytes, self.peak_bytes, *(column for pair in pairs[1:] for column in pair)
         )
-        return worth(self.rows.problem, at, self.steps, self.peak_bytes)
+        return of_steps(at, self.steps)
 
     def take(self, chosen: np.ndarray) -> "PlanSet":
         """Some of the plans."""
@@ -242,35 +227,25 @@ class PlanSet:
             return map_leaves(lambda leaf: leaf[chosen] if np.size(leaf) == len(self) > 1 else leaf, tree)
 
         own = (self.numbers[chosen], of(self.points), of(self.counted), self.peak_bytes[chosen], self.steps[chosen])
-        return PlanSet(self.rows, self.covers, *own)
+        return PlanSet(self.rows, *own)
 
     def plan(self, i: int) -> Plan:
         """Plan number `i` of the set."""
         return self.rows.lattice.plan(int(self.numbers[i]))
 
 
-def plan_set(rows: JobRows, numbers: np.ndarray, covers: Covers = "plan") -> PlanSet:
-    """Plans by number in the lattice of some rows."""
+def plan_set(rows: JobRows, numbers: np.ndarray, families: bool = False) -> PlanSet:
+    """Plans by number in the lattice of some rows; or the families of which these are the first."""
     of_row, _ = rows.lattice.select(numbers)
     points = dataclasses.replace(
         rows.lattice.points(numbers, np.float64), accelerators=rows.accelerators[of_row].astype(float)
     )
-    if covers != "plan":
-        points = dataclasses.replace(points, recompute=RECOMPUTES["none"])
-    if covers == "schedule":
-        points = dataclasses.replace(points, schedule=SCHEDULES["one_f_one_b"].row, virtual_stages=1.0)
-    counted = counts(rows.workload, points, _EXACT)
-    peak = functools.reduce(np.minimum, _needs(rows, points, counted, covers))
-    return PlanSet(rows, covers, numbers, points, counted, np.broadcast_to(peak, len(numbers)), rows.steps(of_row))
-
-
-def _needs(rows: JobRows, points: PlanPoint, counted: OpCounts, covers: Covers) -> list[np.ndarray]:
-    """Bytes at the peak; of families with nothing and with everything recomputed; under the leanest schedules."""
+    modes = [RECOMPUTES["none"], RECOMPUTES["full"]] if families else [points.recompute]
+    each = [dataclasses.replace(points, recompute=mode) for mode in modes]
+    counted = counts(rows.workload, each[0], _EXACT)
     stack = rows.problem.machine.stack
-    modes = [points.recompute] if covers == "plan" else [RECOMPUTES["none"], RECOMPUTES["full"]]
-    held = leanest(points, counted.microbatches) if covers == "schedule" else [points]
-    at = [dataclasses.replace(point, recompute=mode) for point in held for mode in modes]
-    return [memory(counted, point, stack, _EXACT).needed_bytes for point in at]
+    peak = functools.reduce(np.minimum, [memory(counted, point, stack, _EXACT).needed_bytes for point in each])
+    return PlanSet(rows, numbers, each[0], counted, np.broadcast_to(peak, len(numbers)), rows.steps(of_row))
 
 
 def near(rows: JobRows, count: int, y: np.ndarray, most_bytes: float, slack: float, keep: int) -> PlanSet | None:
@@ -285,7 +260,7 @@ def near(rows: JobRows, count: int, y: np.ndarray, most_bytes: float, slack: flo
     part = rows.part(own[order], {})
     families = Families(part.lattice)
     first = families.first(0, min(len(families), FAMILIES))
-    first = _kept(part, first, y, most_bytes, 6 * keep, "recompute")
+    first = _kept(part, first, y, most_bytes, 6 * keep, families=True)
     if not len(first):
         return None
     numbers = _kept(part, families.members(first)[0], y, most_bytes, keep)
@@ -298,10 +273,10 @@ def _kept(
     y: np.ndarray,
     most_bytes: float,
     keep: int,
-    covers: Covers = "plan",
+    families: bool = False,
 ) -> np.ndarray:
     """Numbers of the fastest plans that fit, and of those that need less than all that are faster, at each hardware."""
-    sets = [plan_set(rows, numbers[here], covers) for here in pieces(len(numbers))]
+    sets = [plan_set(rows, numbers[here], families) for here in pieces(len(numbers))]
     if not sets:
         return numbers
     at = y[:, None, :]

@@ -1,27 +1,30 @@
-"""What is open of one job of a mix on all counts: rows of degrees, runs of families, families and plans, lowest first.
+"""What is open of one job of a mix on all counts: rows of degrees, runs that differ in the schedule alone, and plans.
 
-Each is bounded by a tangent with the tilt of its count (`tilts`). What is below the level of its count is replaced by
-what it holds, the narrowest kind first, until nothing but plans is below, bounded at hardware nearer to their own best.
+Each is bounded by a tangent with the tilt of its count (`tilts`). What is below the level of its count is replaced,
+the narrowest kind first: rows by themselves at hardware of their own count, with the memory of each mode of recompute
+beside the time that it takes; those by runs (`hardware.tangents_of_runs`), runs by plans, and these are bounded at
+hardware nearer and nearer to their own best, until nothing but plans that are stuck is below.
 """
 
-import dataclasses
 import functools
 from typing import NamedTuple
 
 import numpy as np
 
-from optimize.clusters.mixes.job_plans import Covers, JobRows, pieces, plan_set
-from optimize.clusters.mixes.tilts import Tilts, least_value, tilted, within
-from optimize.hardware import aggregated, bytes_of_rows
+from costmodel import map_leaves
+from costmodel.inputs import RecomputeRow
+from optimize.clusters.mixes.job_plans import JobRows, of_steps, pieces, plan_set
+from optimize.clusters.mixes.tilts import Tilts, least_value, paid, tilted, within
+from optimize.clusters.rows import needs_by_mode
+from optimize.hardware import aggregated, bytes_of_rows, tangents_of_runs
 from optimize.lattice import Families
 from optimize.question import Tangents
 
-ROWS, RUNS, FAMILIES, PLANS, STUCK = range(5)
-AT_A_TIME = (192, 1024, 2048, 2048)
-AGAIN = 2  # tangents of the rows that are open, after the first
-TIMES = 2  # tangents of a run and of a family
+ROWS, NEARER, RUNS, PLANS, STUCK = range(5)
+AT_A_TIME = (2048, 256, 1024, 2048)
+AGAIN = 2  # tangents of rows at hardware of their own count
+AT_ONCE = 1024  # runs, under several modes each
 ROUNDS = 9  # of tangents of a plan, each nearer to its best hardware, before it is stuck
-COVERS: dict[int, Covers] = {RUNS: "schedule", FAMILIES: "recompute", PLANS: "plan"}
 
 Part = tuple[np.ndarray, Tangents]
 """Rows of degrees under some switches, with a tangent each."""
@@ -69,46 +72,18 @@ class Pool:
 
     def open_rows(self, parts: list[Part]) -> None:
         """Bound rows by their tangents: first without the memory that they need."""
-        problem, alone = self.rows.problem, dataclasses.replace(self.rows.problem, jobs=(self.rows.job,))
         for own, at in parts:
-            counts = self.rows.accelerators[own]
-            count = np.searchsorted(self.tilts.counts, counts)
-            tilt, place = self.tilt[count], self.tilts.place[count]
-            at = tilted(at, tilt, place)
-            bound, y = least_value(problem, counts, at, -np.inf)
-            low = np.flatnonzero(bound < self.cap[count])
+            cell = np.searchsorted(self.tilts.counts, self.rows.accelerators[own])
+            bound, y = self._least(at, cell, level=-np.inf)
+            low = np.flatnonzero(bound < self.cap[cell])
             high = np.setdiff1d(np.flatnonzero(np.isfinite(bound)), low)
-            self.put(members(ROWS, own[high], count[high], bound[high], at.peak_bytes[high], y[high]))
-            at, own, count = at.keep(low), own[low], count[low]
-            need = bytes_of_rows(alone, self.rows.columns(own))
-            bound, y = least_value(problem, counts[low], at._replace(peak_bytes=need), self.cap[count])
-            self.put(members(ROWS, own, count, bound, need, y))
-        self._merge_rows()
-        place = self.tilts.place
-        for _ in range(AGAIN):
-            place = self._nearer(place)
-
-    def _merge_rows(self) -> None:
-        """Of the same row under several switches, the lowest."""
-        order = np.lexsort((self.open.bound, self.open.number))
-        number = self.open.number[order]
-        self.open = self.open.take(order[np.diff(number, prepend=-1) > 0])
-
-    def _nearer(self, place: np.ndarray) -> np.ndarray:
-        """Bound what is open once more, at rates half way to where the least row of each count is least."""
-        order = np.lexsort((self.open.bound, self.open.cell))
-        which, first = np.unique(self.open.cell[order], return_index=True)
-        place = place.copy()
-        place[which] = 0.5 * (place[which] + self.open.y[order[first]])
-        now, bound = self.open, np.full(len(self.open.kind), np.inf)
-        for chosen, at in self.rows.tangents(now.number, place, now.cell):
-            at = at._replace(peak_bytes=now.need_bytes[chosen])
-            found, y = self._least(at, now.cell[chosen])
-            less = found < bound[chosen]
-            bound[chosen[less]], now.y[chosen[less]] = found[less], y[less]
-        self.open = now.take(np.zeros(0, int))
-        self.put(now._replace(bound=np.maximum(now.bound, bound)))
-        return place
+            self.put(members(ROWS, own[high], cell[high], bound[high], at.peak_bytes[high], y[high]))
+            at, own, cell = at.keep(low), own[low], cell[low]
+            need = bytes_of_rows(self.rows.alone, self.rows.columns(own))
+            bound, y = self._least(at._replace(peak_bytes=need), cell)
+            self.put(members(ROWS, own, cell, bound, need, y))
+        order = np.lexsort((self.open.bound, self.open.number))  # of one row under several switches, the lowest
+        self.open = self.open.take(order[np.diff(self.open.number[order], prepend=-1) > 0])
 
     @functools.cached_property
     def families(self) -> Families:
@@ -151,50 +126,105 @@ class Pool:
 
     def _narrowed(self, part: Members, kind: int, level: np.ndarray) -> Members:
         if kind == ROWS:
-            return self._bounded(RUNS, self.families.of_any_schedule(part.number)[0])
-        if kind == RUNS:
-            return self._bounded(FAMILIES, self.families.of_every_schedule(part.number))
+            return self._nearer(part)
+        if kind == NEARER:
+            return self._runs(part)
         number, y = part.number, part.y
-        if kind == FAMILIES:
-            number, family = self.families.members(number)
-            y = y[family]
+        if kind == RUNS:
+            number, y = self.families.of_every_schedule(number), np.repeat(y, self.families.schedules(number), axis=0)
         return joined([self._polished(number[here], y[here], level) for here in pieces(len(number))])
 
-    def _bounded(self, kind: int, number: np.ndarray) -> Members:
-        """Runs or families, by a tangent at the place of their count, and one nearer to where that is least."""
-        plans = plan_set(self.rows, number, COVERS[kind])
-        count = np.searchsorted(self.tilts.counts, plans.points.accelerators)
-        new = members(kind, number, count, np.full(len(number), -np.inf), plans.peak_bytes, self.tilts.place[count])
-        for _ in range(TIMES):
-            low = np.flatnonzero(new.bound < self.cap[new.cell])
-            self.evaluations += len(low)
-            at = plans.take(low).tangents(new.y[low])
-            bound, where = self._least(at, count[low])
-            new.y[low], new.bound[low] = 0.5 * (at.y + where), np.maximum(new.bound[low], bound)
+    def _nearer(self, part: Members) -> Members:
+        """Rows with the memory of each mode of recompute beside its time, at rates of their count and then at rates
+        half way to where the least of them is least there."""
+        rows, places, bound = self.rows, self.tilts.place, np.full(len(part.number), -np.inf)
+        need, modes = needs_by_mode(rows.alone, self.families, part.number, rows.columns(part.number))
+        for _ in range(AGAIN):
+            alive = np.flatnonzero(bound < self.cap[part.cell])
+            own, least = map_leaves(lambda leaf, of=alive: leaf[:, of], modes), np.full(len(alive), np.inf)
+            for chosen, at in rows.tangents(part.number[alive], places, part.cell[alive], own):
+                here = alive[chosen]
+                found, where = self._least_mode(at, need[:, here], part.cell[here])
+                less = found < least[chosen]
+                least[chosen[less]], part.y[here[less]] = found[less], where[less]
+            bound[alive] = np.maximum(bound[alive], least)
+            places = _moved(places, part.cell, bound, part.y)
+        return part._replace(kind=np.full(len(bound), NEARER), bound=np.maximum(part.bound, bound))
+
+    def _least_mode(self, at: Tangents, need: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What rows are at least under any mode (first axis of what they need), and where."""
+        found, where = np.full(need.size, np.inf), at.y.copy()
+        some, cells = np.flatnonzero(np.isfinite(need.ravel())), np.tile(cell, len(need))
+        self.evaluations += len(some)
+        at = at.keep(some)._replace(peak_bytes=need.ravel()[some])
+        found[some], where[some] = self._least(at, cells[some])
+        lowest = found.reshape(need.shape).argmin(axis=0), np.arange(len(cell))
+        return found.reshape(need.shape)[lowest], where.reshape(*need.shape, -1)[lowest]
+
+    def _runs(self, part: Members) -> Members:
+        """Runs of rows under each mode of recompute."""
+        first, place = self.families.of_any_schedule(part.number)
+        found = []
+        for start in range(0, len(first), AT_ONCE):
+            here = slice(start, start + AT_ONCE)
+            numbers, modes = self.families.by_recompute(first[here])
+            legal = np.flatnonzero(numbers.ravel() >= 0)
+            cell, y = part.cell[place[here]], part.y[place[here]]
+            own = legal % len(cell)
+            each = self._bounded_runs(first[here], cell, y, modes, legal)
+            found.append(members(RUNS, numbers.ravel()[legal], cell[own], each.bound, each.need_bytes, each.y))
+        new = joined(found)
+        low = np.flatnonzero(new.bound < self.cap[new.cell])
+        again = new.take(low)
+        modes = self.families.recompute_of(again.number)
+        each = self._bounded_runs(again.number, again.cell, again.y, modes, np.arange(len(low)))
+        new.bound[low], new.y[low] = np.maximum(new.bound[low], each.bound), each.y
         return new
 
-    def _least(self, at: Tangents, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        at = tilted(at, self.tilt[count], self.tilts.place[count])
-        return least_value(self.rows.problem, self.tilts.counts[count], at, self.cap[count])
+    def _bounded_runs(
+        self, first: np.ndarray, cell: np.ndarray, y: np.ndarray, modes: RecomputeRow, chosen: np.ndarray
+    ) -> Members:
+        """Some of runs under their modes, by a tangent at rates of each; half way to where that is least."""
+        counts, of_row = self.tilts.counts[cell].astype(float), np.searchsorted(self.rows.lattice.ends, first, "right")
+        at = tangents_of_runs(self.rows.alone, self.families, first, counts, y, modes)
+        at, own = of_steps(at, self.rows.steps(of_row)).keep(chosen), np.tile(cell, len(at.y) // len(cell))[chosen]
+        self.evaluations += len(chosen)
+        bound, where = self._least(at, own)
+        return members(RUNS, chosen, own, bound, at.peak_bytes, 0.5 * (at.y + where))
+
+    def _least(self, at: Tangents, cell: np.ndarray, level: float | None = None) -> tuple[np.ndarray, np.ndarray]:
+        problem, counts = self.rows.problem, self.tilts.counts[cell]
+        at = tilted(paid(problem, at), self.tilt[cell], self.tilts.place[cell])
+        return least_value(problem, counts, at, self.cap[cell] if level is None else level)
 
     def _polished(self, number: np.ndarray, y: np.ndarray, level: np.ndarray) -> Members:
         """Plans by tangents nearer and nearer to their best hardware, until they are above their level, or stuck."""
-        plans, y = plan_set(self.rows, number), y.copy()
-        count = np.searchsorted(self.tilts.counts, plans.points.accelerators)
-        place, bound, kind = self.tilts.place[count], np.full(len(number), -np.inf), np.full(len(number), PLANS)
+        problem, plans, y = self.rows.problem, plan_set(self.rows, number), y.copy()
+        cell = np.searchsorted(self.tilts.counts, plans.points.accelerators)
+        bound, kind = np.full(len(number), -np.inf), np.full(len(number), PLANS)
         low, mean = np.arange(len(number)), None
         for turn in range(ROUNDS):
             self.evaluations += len(low)
-            at = tilted(plans.take(low).tangents(y[low]), self.tilt[count[low]], place[low])
+            at, here = paid(problem, plans.take(low).tangents(y[low])), cell[low]
+            at = tilted(at, self.tilt[here], self.tilts.place[here])
             if turn < 3 or mean is None:
-                mean, (found, where) = at, least_value(self.rows.problem, self.tilts.counts[count[low]], at, np.inf)
+                mean, (found, where) = at, least_value(problem, self.tilts.counts[here], at, np.inf)
             else:
-                each = functools.partial(within, self.rows.problem, self.tilts.counts[count[low]])
+                each = functools.partial(within, problem, self.tilts.counts[here])
                 mean, (found, where) = aggregated(each, mean, at)
             bound[low], y[low] = np.maximum(bound[low], found), 0.5 * (y[low] + where) if turn == 0 else where
-            stays = bound[low] < level[count[low]]
+            stays = bound[low] < level[cell[low]]
             low, mean = low[stays], mean.keep(stays)
             if not len(low):
                 break
         kind[low] = STUCK
-        return members(PLANS, number, count, bound, plans.peak_bytes, y)._replace(kind=kind)
+        return members(PLANS, number, cell, bound, plans.peak_bytes, y)._replace(kind=kind)
+
+
+def _moved(places: np.ndarray, cell: np.ndarray, bound: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Places half way to where the least of each cell is least."""
+    order = np.lexsort((bound, cell))
+    which, first = np.unique(cell[order], return_index=True)
+    places = places.copy()
+    places[which] = 0.5 * (places[which] + y[order[first]])
+    return places

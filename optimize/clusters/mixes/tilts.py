@@ -11,13 +11,14 @@ design for one job, and any $s$ and $m$ give a true bound; those at the hardware
 but for what plans in steps cost. $m_j$ is the mean slope less the job's own.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 
-from optimize.hardware import dual_bound, largest_alone
-from optimize.question import Objective, Problem, Tangents
+from optimize.hardware import dual_bound, largest_alone, priced_bound
+from optimize.question import Problem, Tangents
+
+ROUNDS = 8  # of the multipliers of limits
 
 
 class Tilts(NamedTuple):
@@ -62,14 +63,17 @@ def tilted(at: Tangents, tilt: np.ndarray, place: np.ndarray) -> Tangents:
 def least_value(
     problem: Problem, counts: np.ndarray, at: Tangents, level: np.ndarray | float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What each tangent is at least, wherever the limits allow, and where; above `level` only roughly.
+    """What each tangent (`paid`) is at least, wherever the limits allow, and where; above `level` only roughly.
 
     Infinite where the limits leave nothing, or where more memory is needed than is sold.
     """
     have = problem.money.left(problem.limits, counts.astype(float), at.peak_bytes)
-    highest, (low, _) = largest_alone(problem, np.maximum(have.usd, 1e-300), have.watt), problem.ends
-    corner = np.minimum(at.slopes * (highest - at.y), at.slopes * (low - at.y)).sum(-1)
-    bound, y = at.log_value + corner, at.y.copy()
+    if problem.money.priced:
+        bound, y = priced_bound(problem.money, have, at, problem.ends, rounds=4)
+    else:
+        highest, (low, _) = largest_alone(problem, np.maximum(have.usd, 1e-300), have.watt), problem.ends
+        corner = np.minimum(at.slopes * (highest - at.y), at.slopes * (low - at.y)).sum(-1)
+        bound, y = at.log_value + corner, at.y.copy()
     bound[(have.usd <= 0) | (at.peak_bytes > problem.most_hbm_bytes)] = np.inf
     below = bound < level
     bound[below], y[below] = within(problem, counts[below], at.keep(below))
@@ -77,6 +81,19 @@ def least_value(
 
 
 def within(problem: Problem, counts: np.ndarray, at: Tangents) -> tuple[np.ndarray, np.ndarray]:
-    """What each tangent is at least within the limits, and where. (What hardware costs is in the tangent.)"""
-    have = problem.money.left(problem.limits, counts.astype(float), at.peak_bytes)
-    return dual_bound(dataclasses.replace(problem, objective=Objective.time), have, at)
+    """What each tangent is at least within the limits, and where."""
+    return dual_bound(
+        problem, problem.money.left(problem.limits, counts.astype(float), at.peak_bytes), at, rounds=ROUNDS
+    )
+
+
+def paid(problem: Problem, at: Tangents) -> Tangents:
+    """Tangents of what is minimised, but for a price that is convex itself, from those of all seconds."""
+    return problem.money.paid(at, problem.money.left(problem.limits, np.ones(len(at.y)), at.peak_bytes))
+
+
+def whole(problem: Problem, at: Tangents) -> Tangents:
+    """The same with the price in the tangent, too."""
+    if at.log_drawn is None:
+        return at
+    return problem.money.whole(at, problem.money.left(problem.limits, np.ones(len(at.y)), at.peak_bytes))
