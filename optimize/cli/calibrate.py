@@ -36,7 +36,7 @@ from costmodel.specs import (
     write_file,
 )
 from optimize import units
-from optimize.cli.command import COMMAND_LINE, Command, Switch, Text, answered, needed
+from optimize.cli.command import COMMAND_LINE, Command, Switch, Text, answered, apart, needed
 from optimize.diagnosis import constant_words
 
 
@@ -63,6 +63,7 @@ medians of absolute logarithms; after: of rows, each predicted without itself; o
 def ask(request: Request) -> Request:
     """The files, both of which must be named."""
     needed(request, {"rows": "my_rows.csv", "out": "--out my_cluster.toml"})
+    apart(request, "rows", "out")
     return request
 
 

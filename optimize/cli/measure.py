@@ -15,7 +15,7 @@ from costmodel.measured import COLUMNS, Devices, Measured, Node, as_rows, fit_no
 from costmodel.specs import SpecError, plain, write_table
 from optimize import units
 from optimize.cli.calibrate import as_toml
-from optimize.cli.command import COMMAND_LINE, Command, Count, Number, Switch, Text, answered
+from optimize.cli.command import COMMAND_LINE, Command, Count, Number, Switch, Text, answered, apart
 from optimize.plans import standard_output_for_errors
 from optimize.progress import clock
 
@@ -66,6 +66,7 @@ def ask(request: Request) -> Request:
         raise SpecError(f"{COMMAND_LINE}: `processes` needs --process and --coordinator HOST:PORT of process 0")
     if request.process is not None and not 0 <= request.process < (request.processes or 1):
         raise SpecError(f"{COMMAND_LINE}: `process` is {request.process}; expected 0 to {(request.processes or 1) - 1}")
+    apart(request, "out", "table")
     for name in ("out", "table"):
         _check_file(name, getattr(request, name))
     return request
