@@ -17,7 +17,7 @@ from optimize.cli.command import AMOUNT, Command, Count, Number, Switch, Text, g
 from optimize.cli.inputs import Given, fixed_fields, job, merge
 from optimize.cli.launching import chosen_framework, launch_text, launched
 from optimize.cli.plan_json import found_json, launch_by, only_json, ranked_json, row_json, runner_up_json
-from optimize.cli.plan_ranges import RANGE, ranges, search_ranges, with_machine
+from optimize.cli.plan_ranges import RANGE, ranges, search_ranges, with_best, with_machine
 from optimize.diagnosis import Inputs, step_interval_s, time_to_target
 from optimize.lattice import count, plan_precision
 from optimize.launch import FRAMEWORKS, beside_launch, framework_at
@@ -209,7 +209,8 @@ def run(inputs: PlanInputs) -> Answer:
         connect(inputs.sharding)
     if inputs.machine is not None:
         own, found = search_ranges(inputs)
-        answer = _search(own, found["fixed"])._replace(found=found, job=own)
+        answer = _search(own, found["fixed"])
+        answer = answer._replace(found=with_best(own, found, answer.result), job=own)
         return answer if found["complete"] else _interrupted(answer)
     if not count(inputs.workload, inputs.cluster, plan_precision(inputs.cluster) | dict(inputs.fixed)):
         raise _no_plan(inputs)
