@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from optimize.diagnosis.sensitivity import Elasticity as Elasticity
     from optimize.diagnosis.sensitivity import Leaf as Leaf
     from optimize.diagnosis.sensitivity import by_resource as by_resource
+    from optimize.diagnosis.sensitivity import constant_words as constant_words
     from optimize.diagnosis.sensitivity import elasticities as elasticities
     from optimize.diagnosis.sensitivity import largest as largest
     from optimize.diagnosis.sensitivity import parameters as parameters

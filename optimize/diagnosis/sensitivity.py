@@ -53,6 +53,21 @@ _STACK_OVERHEADS = [
     ("routing_s", "processor time per pass over experts", False),
     ("jitter_s", "wait for the slowest rank", False),
 ]
+_OTHERS = {
+    "matmul_8bit_ceiling": "share of their peak that matmuls in 8 bits reach",
+    "matmul_4bit_ceiling": "share of their peak that matmuls in 4 bits reach",
+    "attention_2_ceiling": "share of peak that FlashAttention-2 reaches",
+    "unfused_touches": "passes through memory of unfused norms over those of fused ones",
+    "cast_passes": "share of casts that no other kernel does",
+    "slow_microbatch_s": "processor time per microbatch of slow software",
+    **{f"hide_{kind}": f"share of {kind} traffic that can hide" for kind in ("tensor", "expert", "pipeline")},
+}
+
+
+def constant_words(name: str) -> str:
+    """A constant of a stack as people read it."""
+    words = _STACK_RATES | _STACK_COSTS | _OTHERS | {own: told for own, told, _ in _STACK_OVERHEADS}
+    return words.get(name, name.replace("_", " "))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

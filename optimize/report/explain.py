@@ -48,11 +48,12 @@ def _show_target(console: Console, explanation: Explanation) -> None:
     if found is None:
         return
     loss = "" if found["loss"] is None else f"loss {found['loss']:g} ({found['law']}): "
-    told = f"{loss}{units.significant(found['tokens'] / 1e12)} T tokens"
+    told = f"{loss}{units.scaled(found['tokens'], units.COUNTS)} tokens"
     days = units.significant(found["train_s"] / 86_400.0)
     console.print(f"{told}, {found['steps']:,.0f} steps, {days} days", style="bold")
     spent = [f"goodput {units.percent(found['goodput'])}"]
-    for key, scale, unit in (("usd", 1e6, "M USD"), ("joule", 3.6e9, "MWh"), ("carbon_g", 1e6, "t CO2")):
+    spent += [] if found["usd"] is None else [units.dollars(found["usd"])]
+    for key, scale, unit in (("joule", 3.6e9, "MWh"), ("carbon_g", 1e6, "t CO2")):
         if found[key] is not None:
             spent.append(f"{units.significant(found[key] / scale)} {unit}")
     say(console, ", ".join(spent))
@@ -172,7 +173,8 @@ def _show_margin(console: Console, explanation: Explanation) -> None:
     breakdown, fullest = explanation.breakdown, explanation.fullest
     margin_bytes = breakdown.limit_bytes - fullest.peak_bytes
     where = f"in the {fullest.moment}" + (f" of stage {fullest.number}" if len(explanation.stages) > 1 else "")
-    share, size = units.percent(abs(margin_bytes) / breakdown.limit_bytes), units.scaled(abs(margin_bytes), units.BYTES)
+    share = units.percent(abs(margin_bytes) / breakdown.limit_bytes)
+    size = f"{units.significant(abs(margin_bytes) / 2.0**30)} GiB"  # as in the table above
     logged = f"reserved {_gib(fullest.reserved_bytes)}, allocated {_gib(fullest.allocated_bytes)} GiB"
     if not explanation.second_fits:
         over_bytes = explanation.second_bytes - breakdown.second_limit_bytes
