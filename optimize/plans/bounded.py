@@ -139,7 +139,7 @@ def _open(
     whole: Lattice, groups: Variants, value: PlanValue, reached: float
 ) -> Iterator[tuple[Families, Sequence[Mapping[str, Any]], np.ndarray]]:
     """Families of which a plan may be below a value with some of a group of other options, and fit."""
-    for rows in (whole, _short(whole, groups)):
+    for rows in (whole, _short(whole, groups, reached / value.least(1.0, 0.0))):
         if not groups or (reached == math.inf and len(Families(rows)) > _MOST_OPEN):
             continue
         first = _faster_without(rows, value, reached)
@@ -157,8 +157,9 @@ def _may_fit(whole: Lattice, points: PlanPoint, count: int) -> np.ndarray:
     return _fits(whole, bytes_of(whole, np.arange(count), functools.partial(_some, points), np.float64))
 
 
-def _short(whole: Lattice, groups: Variants) -> Lattice:
-    """The rows of which no plan fits, with the bounds of those that fit with most in the second memory."""
+def _short(whole: Lattice, groups: Variants, below_s: float) -> Lattice:
+    """The rows of which no plan fits, with the bounds of those that fit with most in the second memory, as far as they
+    are below so many seconds."""
     assert whole.floor_s is not None
     rows = whole.with_rows(np.flatnonzero(np.isinf(whole.floor_s)))
     most: dict[str, float] = {}
@@ -166,7 +167,9 @@ def _short(whole: Lattice, groups: Variants) -> Lattice:
         if name in OFFLOADS:
             most[name] = max(share, most.get(name, 0.0))
     lean = dataclasses.replace(rows, fixed={**whole.fixed, **most}, floor_s=None)
-    return in_order_of_bounds(dataclasses.replace(rows, floor_s=None), lean) if len(rows.ends) and most else rows
+    return (
+        in_order_of_bounds(dataclasses.replace(rows, floor_s=None), lean, below_s) if len(rows.ends) and most else rows
+    )
 
 
 def _faster_without(whole: Lattice, value: PlanValue, reached: float) -> np.ndarray:

@@ -17,7 +17,7 @@ from optimize.plans.row_bounds import any_schedule_s, fill_of, flop_bound_s, lea
 MARGIN = 1e-4
 """Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/plans/test_exhaustive.py)."""
 
-_MANY = 65_536  # plans from which their rows are bounded anew, with the schedules and the overlap that they have
+_MANY = 16_384  # plans from which their rows are bounded anew, with the schedules and the overlap that they have
 _BLOCK = 8_192  # points of one NumPy evaluation: its intermediates stay in the cache
 _EXACT = Exact(np)
 _FIELDS = tuple(field.name for field in dataclasses.fields(Cost))  # pyright: ignore[reportArgumentType]

@@ -33,7 +33,7 @@ def row_bounds_s(lattice: Lattice, lean: Lattice | None = None, below: float = m
     rows with what saves memory for time. Of rows that take `below` or longer in any case, nobody asks whether they fit.
     """
     rows, lean = np.arange(len(lattice.ends)), lean or lattice
-    found = least_s(lattice, rows)
+    found = _least_below_s(lattice, below) if len(rows) and below < math.inf else least_s(lattice, rows)
     asked = rows[found < below]
     found[asked[~may_fit(lean, asked)]] = np.inf
     return found
@@ -49,6 +49,16 @@ def least_s(lattice: Lattice, rows: np.ndarray, loosely: bool = False) -> np.nda
         bounds = [_bound_s(lattice, *given, own, *switches, loosely) for switches in _switches(lattice)]
         found[start : start + _ROWS] = np.min(bounds, axis=0)
     return _SAFE * found
+
+
+def _least_below_s(lattice: Lattice, below: float) -> np.ndarray:
+    """The same of all rows, of those that may be below a value; of the others that of the largest microbatch."""
+    own, starts = _by_microbatch(lattice)
+    ends, found = np.append(starts[1:], len(own)), np.empty(len(own))
+    found[own] = np.repeat(least_s(lattice, own[ends - 1], loosely=True), ends - starts)
+    rows = np.flatnonzero(found < below)
+    found[rows] = np.maximum(found[rows], least_s(lattice, rows))
+    return found
 
 
 def many_bounds_s(lattice: Lattice) -> np.ndarray:
@@ -253,9 +263,10 @@ def flop_bound_s(lattice: Lattice) -> float:
     return _SAFE * products_s(workload, cluster, point) / cluster.accelerators
 
 
-def in_order_of_bounds(lattice: Lattice, lean: Lattice | None = None) -> Lattice:
-    """The same plans, rows of the lowest bound first. Numbers of plans change with it."""
+def in_order_of_bounds(lattice: Lattice, lean: Lattice | None = None, below: float = math.inf) -> Lattice:
+    """The same plans, rows of the lowest bound first. Numbers of plans change with it. `lean`, `below`: as in
+    `row_bounds_s`."""
     many = lean is None and len(lattice.ends) > MANY
-    bounds_s = many_bounds_s(lattice) if many else row_bounds_s(lattice, lean)
+    bounds_s = many_bounds_s(lattice) if many else row_bounds_s(lattice, lean, below)
     order = np.argsort(bounds_s, kind="stable")
     return dataclasses.replace(lattice.with_rows(order), floor_s=bounds_s[order])

@@ -11,7 +11,7 @@ from optimize.status import Status
 JOB = load_workload("llama3-8b", batch=32), load_cluster("h100", 16)
 
 
-@pytest.mark.parametrize("after", [12, 40, 70])
+@pytest.mark.parametrize("after", [12, 40, 60])
 def test_the_best_so_far_is_told(after, monkeypatch):
     whole, _ = _complete()
     usual, count = evaluation.cost, [0]

@@ -11,7 +11,9 @@ from costmodel.register.schedules import register_schedule
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload
 from optimize.lattice.enumeration import lattice
+from optimize.lattice.recompute_families import Families
 from optimize.plans import exhaustive, find_plan, processes, row_bounds
+from optimize.plans.evaluation import _without_schedule_s
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds, row_bounds_s
 from optimize.plans.sharding import Sharding
@@ -26,6 +28,11 @@ PROBLEMS = {
         small_decoder(layers=4, batch=24),
         cluster(8),
         {"overlap_tensor": False, "overlap_data": False},
+    ),
+    "with a bubble": (
+        small_decoder(layers=6, batch=48),
+        TIGHT,
+        {"schedule": frozenset({"gpipe", "one_f_one_b", "interleaved"}), "overlap_pipeline": False},
     ),
     "fp8": (small_decoder(layers=4, batch=24), TIGHT, {"precision": "fp8_block", "zero_stage": 3}),
 }
@@ -59,6 +66,19 @@ def test_a_group_of_microbatches_is_bounded_by_the_largest_that_fits(name, monke
     np.testing.assert_array_equal(np.isinf(quick), np.isinf(exact))
     assert (quick <= exact * (1 + 1e-12)).all()
     assert np.count_nonzero(quick == exact) >= 16
+
+
+@pytest.mark.parametrize("name", ["dense", "with a bubble"])
+def test_no_plan_is_below_the_bound_of_those_that_differ_in_the_schedule_alone(name):
+    whole = lattice(*PROBLEMS[name])
+    families = Families(whole)
+    first, _ = families.of_any_schedule(np.arange(len(whole.ends)))
+    bounds_s = _without_schedule_s(whole, first)
+    place = np.random.default_rng(0).integers(len(first), size=300)
+    every = [families.of_every_schedule(first[[one]]) for one in place]
+    step_s = exhaustive.exactly(whole, np.concatenate(every)).step_s  # with nothing recomputed, which is first
+    assert (step_s >= np.repeat(bounds_s[place], list(map(len, every))) * (1 - 1e-9)).all()
+    assert row_bounds.fill_of(whole, np.arange(len(whole.ends))).max() > 0
 
 
 @pytest.mark.parametrize("name", ["dense", "experts", "8b"])
