@@ -18,7 +18,7 @@ from optimize.clusters.mixes.progress import MixProgress
 from optimize.question import Left, Problem
 from optimize.time_limit import until
 
-ANSWERS = 0.45  # of the time: until when answers are looked for
+ANSWERS = 0.25  # of the time: until when answers are looked for
 SHARES = (0.3, 0.1, 0.047, 0.028, 0.01, 0.003)  # of the value below the best answer: aims of bounds, one by one
 Told = Callable[[str], None]
 
