@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from importlib import metadata
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -85,8 +85,10 @@ def asked(name: str, words: Sequence[str]) -> dict[str, Any]:
     return tyro.cli(collected, prog=f"python -m experiments run {name}", description=told, args=list(words))
 
 
-def run(name: str, **given: Any) -> dict[str, Any]:
-    """Run one experiment, with settings given, into results/NAME and return what result.json holds.
+def run(
+    name: str, page: Callable[[ModuleType, dict[str, Any], Path], bytes] | None = None, /, **given: Any
+) -> dict[str, Any]:
+    """Run one experiment, with settings given, into results/NAME, with its page, and return what result.json holds.
 
     The folder of an earlier run is replaced only when this one has finished.
     """
@@ -103,6 +105,8 @@ def run(name: str, **given: Any) -> dict[str, Any]:
             "seconds": time.perf_counter() - started,
             "results": results,
         }
+        if page is not None:
+            (folder / "index.html").write_bytes(page(module, made, folder))
         (folder / "result.json").write_text(json.dumps(made, indent=2) + "\n")
         _replace(folder, RESULTS / name)
     finally:
@@ -119,7 +123,12 @@ def side_by_side(work: Callable[..., Any], asked: Mapping[str, Sequence[Any]], d
     say(f"{', '.join(asked)}: {doing}")
     with ProcessPoolExecutor(min(cores, len(asked)), mp_context=get_context("spawn")) as pool:
         started = {name: pool.submit(work, name, *arguments, _quietly) for name, arguments in asked.items()}
-        return {name: answer.result() for name, answer in started.items()}
+        try:
+            return {name: answer.result() for name, answer in started.items()}
+        except BaseException:  # nobody waits for the others any more
+            for child in active_children():
+                child.terminate()
+            raise
 
 
 def _quietly(message: str) -> None:
@@ -135,13 +144,17 @@ def result(folder: Path) -> dict[str, Any]:
 def _replace(new: Path, old: Path) -> None:
     """Put a finished folder in the place of an earlier one."""
     new.chmod(0o755)
-    if old.exists():
-        retired = Path(tempfile.mkdtemp(prefix=".retired-", dir=RESULTS))
+    if not old.exists():
+        new.rename(old)
+        return
+    retired = Path(tempfile.mkdtemp(prefix=".retired-", dir=RESULTS))
+    try:
         old.rename(retired / old.name)
         new.rename(old)
+    finally:
+        if not old.exists():  # interrupted between the two
+            (retired / old.name).rename(old)
         shutil.rmtree(retired)
-    else:
-        new.rename(old)
 
 
 def uninterrupted(status: Status) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (1.0, "B"))
 DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
-COUNTS = ((1e12, " T"), (1e9, " B"), (1e6, " M"), (1.0, ""))
+COUNTS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1.0, ""))
 
 
 def unit_for(largest: float, units: Iterable[tuple[float, str]]) -> tuple[float, str]:

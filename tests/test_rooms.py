@@ -1,8 +1,9 @@
 """The house: a room imports only rooms above it, through their doors, and formulas are only formulas."""
 
 import ast
+import functools
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,7 @@ def _imports(path: Path) -> Iterator[Import]:
             )
 
 
+@functools.cache
 def _all_imports() -> list[Import]:
     return [each for top in ORDER for path in _files(top) for each in _imports(path)]
 
@@ -62,8 +64,14 @@ def _told(each: Import) -> str:
     return f"{path.relative_to(ROOT)}:{line}: from {module} import {name}"
 
 
+@functools.cache
 def _is_room(module: str) -> bool:
     return ROOT.joinpath(*module.split(".")).is_dir()
+
+
+@functools.cache
+def _listed(module: str) -> Mapping[str, str]:
+    return door.listed((ROOT.joinpath(*module.split(".")) / "__init__.py").read_text())
 
 
 def _room(path: Path) -> str:
@@ -109,8 +117,7 @@ def test_nobody_imports_past_a_door():
                 return True  # deeper than a room's own door
         if not _is_room(module):
             return True
-        listed = door.listed((ROOT.joinpath(*module.split(".")) / "__init__.py").read_text())
-        return name not in listed and not _is_room(f"{module}.{name}")
+        return name not in _listed(module) and not _is_room(f"{module}.{name}")
 
     assert [_told(each) for each in _all_imports() if past(each)] == []
 

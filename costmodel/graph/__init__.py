@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from costmodel.graph.arranged import arrange as arrange
     from costmodel.graph.dataflow import Dataflow as Dataflow
     from costmodel.graph.dataflow import build as build
-    from costmodel.graph.graph import Edges as Edges
     from costmodel.graph.graph import Graph as Graph
     from costmodel.graph.graph import graph_of as graph_of
     from costmodel.graph.layout import chunk_count as chunk_count
@@ -47,8 +46,7 @@ if TYPE_CHECKING:
     from costmodel.graph.primitives import recompute as recompute
     from costmodel.graph.primitives import transform as transform
     from costmodel.graph.run import Costs as Costs
-    from costmodel.graph.run import Idle as Idle
-    from costmodel.graph.run import Run as Run
+    from costmodel.graph.run import PlayedGraph as PlayedGraph
     from costmodel.graph.run import makespan_s as makespan_s
     from costmodel.graph.run import run as run
     from costmodel.graph.search import LIMITS as LIMITS
@@ -60,7 +58,7 @@ if TYPE_CHECKING:
     from costmodel.graph.search import repeat as repeat
     from costmodel.graph.search import unroll as unroll
     from costmodel.graph.staged import MODES as MODES
-    from costmodel.graph.staged import Model as Model
+    from costmodel.graph.staged import StagedModel as StagedModel
     from costmodel.graph.staged import StageSeconds as StageSeconds
     from costmodel.graph.staged import paths as paths
     from costmodel.graph.views import Operator as Operator

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel.graph.graph import Edges, Graph, graph_of
+from costmodel.graph.graph import Graph, graph_of
 from costmodel.graph.views import Dependency, Operator, dependencies
 
 Arranged = tuple[Graph, tuple[int, ...], tuple[Dependency, ...]]
@@ -25,19 +25,22 @@ def arrange(operators: Sequence[Operator], devices: Sequence[int], after: Sequen
     """
     if len(operators) != len(devices):
         raise ValueError(f"{len(devices)} devices are given; expected one for each of {len(operators)} operators")
+    outside = [pair for pair in after if not 0 <= min(pair) <= max(pair) < len(operators)]
+    if outside:
+        raise ValueError(f"{outside[0]} are ordered; expected two of {len(operators)} operators, by number from 0 on")
     for first, second in after:
         if devices[first] != devices[second]:
             names = operators[first].name, operators[second].name
             raise ValueError(f"{names[0]} and {names[1]} are ordered; expected both on one device")
     met = tuple(dependencies(operators))
-    pairs = [(each.producer, each.consumer) for each in met] + list(after)
+    pairs = [(producer, consumer) for producer, consumer, _ in met] + list(after)
     sequence = _sequence(len(operators), pairs, [operator.name for operator in operators])
     order = tuple(sorted(sequence, key=lambda i: devices[i]))  # stable: each device keeps the sequence
     place = {operator: number for number, operator in enumerate(order)}
-    messages = tuple(each for each in met if devices[each.producer] != devices[each.consumer])
+    messages = tuple(each for each in met if devices[each[0]] != devices[each[1]])
     lag = {each: number + 1 for number, each in enumerate(messages)}
-    rows = [(place[each.producer], place[each.consumer], lag.get(each, 0)) for each in met]
-    edges = Edges(*np.array(rows, int).reshape(-1, 3).T)
+    rows = [(place[each[0]], place[each[1]], lag.get(each, 0)) for each in met]
+    edges = np.array(rows, int).reshape(-1, 3).T
     own = np.array([devices[i] for i in order])
     graph = graph_of(own, np.array(order), edges, lambda i: operators[order[i]].name)
     return graph, order, messages

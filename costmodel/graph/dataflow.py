@@ -12,7 +12,7 @@ from typing import NamedTuple
 from costmodel.exact import Exact
 from costmodel.formulas import saved_bytes, split_shares
 from costmodel.graph.views import Operator, Tensor, View, named
-from costmodel.graph.wiring import Made, Step, steps
+from costmodel.graph.wiring import Made, Wired, steps
 from costmodel.inputs import Kind, PlanPoint, Sizes, Split, Workload, whole
 from costmodel.semantics import Scalar
 
@@ -66,7 +66,7 @@ def build(workload: Workload, point: PlanPoint) -> Dataflow:
     return Dataflow(operators, (0,) * len(operators))
 
 
-def _lengths(step: Step, workload: Workload, point: PlanPoint) -> dict[str, Length]:
+def _lengths(step: Wired, workload: Workload, point: PlanPoint) -> dict[str, Length]:
     op = step.op
     rows = _length(op.rows, point)
     uneven = workload.expert_imbalance if any(Split.ROUTED in size.split for size in op.rows) else 1.0
@@ -114,7 +114,7 @@ def _view(
     return View(tensor, tuple((0, each.own) for each in own))
 
 
-def _input(made: Made, step: Step, lengths: dict[str, Length], written: dict[str, View], point: PlanPoint) -> Named:
+def _input(made: Made, step: Wired, lengths: dict[str, Length], written: dict[str, View], point: PlanPoint) -> Named:
     """What an operator reads of another's output: its own part where sizes agree, else all that this rank has."""
     op, (name, (rows, columns)) = step.op, made
     size_bytes = point.precision.activation_bytes
@@ -136,7 +136,7 @@ def _input(made: Made, step: Step, lengths: dict[str, Length], written: dict[str
 
 
 def _forward(
-    step: Step, inputs: list[Named], lengths: dict[str, Length], workload: Workload, point: PlanPoint
+    step: Wired, inputs: list[Named], lengths: dict[str, Length], workload: Workload, point: PlanPoint
 ) -> Operator:
     op = step.op
     out = "m h" if op.kind == Kind.ATTENTION else "m n^" if op.kind == Kind.NORM else "m n"
@@ -156,7 +156,7 @@ def _forward(
     )
 
 
-def _weights(step: Step, lengths: dict[str, Length], point: PlanPoint) -> Iterator[Named]:
+def _weights(step: Wired, lengths: dict[str, Length], point: PlanPoint) -> Iterator[Named]:
     """The weight matrix, and the vectors beside it. Forward passes of one layer share them."""
     op, size_bytes = step.op, point.precision.weight_bytes
     name = f"{step.layer}/{op.name}"
@@ -168,7 +168,7 @@ def _weights(step: Step, lengths: dict[str, Length], point: PlanPoint) -> Iterat
         yield "v^", _view(f"{name} vector {number}", "v^", at, size_bytes, True)
 
 
-def _extents(step: Step, lengths: dict[str, Length], point: PlanPoint) -> Iterator[Named]:
+def _extents(step: Wired, lengths: dict[str, Length], point: PlanPoint) -> Iterator[Named]:
     """Dimensions that no tensor of an operator has: what rows of queries look at, what a product sums over."""
     op = step.op
     if op.kind == Kind.ATTENTION:
@@ -179,7 +179,7 @@ def _extents(step: Step, lengths: dict[str, Length], point: PlanPoint) -> Iterat
         yield "k^", _view(f"{step.name} inner", "k", lengths, 0.0)
 
 
-def _kept(step: Step, number: int, lengths: dict[str, Length], workload: Workload, point: PlanPoint) -> Named:
+def _kept(step: Wired, number: int, lengths: dict[str, Length], workload: Workload, point: PlanPoint) -> Named:
     """One tensor that waits for the backward pass, with the bytes of each element of it."""
     op, saved = step.op, step.op.saved[number]
     rows = "m" if whole(saved.rows) == whole(op.rows) else "s^"
@@ -211,7 +211,7 @@ def _of(tensor: Tensor) -> Tensor:
     return tensor._replace(name=f"{tensor.name}'")
 
 
-def _backward(step: Step, forward: Operator, gradients: list[Named], lengths: dict[str, Length]) -> Iterator[Operator]:
+def _backward(step: Wired, forward: Operator, gradients: list[Named], lengths: dict[str, Length]) -> Iterator[Operator]:
     """B, and W where a trained matrix has a gradient of its own."""
     op, (reads, writes, keeps) = step.op, named(forward)
     names = [

@@ -7,7 +7,7 @@ what comes from other devices is looked up. An idle cell takes no time.
 
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,19 +33,14 @@ class Graph:
         return self.kinds.shape
 
 
-class Edges(NamedTuple):
-    """What waits for what: operations by number, and the class of the lag between them, counted from 1; 0: no lag."""
-
-    producers: Integers
-    consumers: Integers
-    lags: Integers
-
-
-def graph_of(devices: Integers, kinds: Integers, edges: Edges, name: Callable[[int], str] = str) -> Graph:
+def graph_of(devices: Integers, kinds: Integers, edges: Integers, name: Callable[[int], str] = str) -> Graph:
     """Lay operations out. They are listed device by device, each device's in its order; `kinds` counts from 0.
 
-    Edges inside a device only check its order. Raises a `ValueError` that names the operations of a cycle.
+    `edges` has three rows: operations by number, those that wait for them, and the class of the lag between, counted
+    from 1 (0: no lag). Those inside a device only check its order. Raises a `ValueError` that names the operations of
+    a cycle, or that says what is no list of operations.
     """
+    _check(devices, kinds, edges)
     firsts = np.flatnonzero(np.diff(devices, prepend=-1))
     bounds = list(zip(firsts.tolist(), [*firsts.tolist()[1:], len(devices)], strict=True))
     inputs, lags = _inputs(devices, edges, name)
@@ -65,16 +60,35 @@ def graph_of(devices: Integers, kinds: Integers, edges: Edges, name: Callable[[i
     )
 
 
-def _inputs(devices: Integers, edges: Edges, name: Callable[[int], str]) -> tuple[Integers, Integers]:
+def _check(devices: Integers, kinds: Integers, edges: Integers) -> None:
+    """Raise a `ValueError` of one line for operations that are not listed device by device, or edges between others."""
+    count, runs = len(devices), 1 + np.count_nonzero(np.diff(devices))
+    if not count or devices.dtype.kind not in "iu" or devices.min() < 0 or runs != len(np.unique(devices)):
+        raise ValueError(f"operations are on devices {_told(devices)}; expected integers >= 0, device by device")
+    if len(kinds) != count or kinds.min() < 0:
+        raise ValueError(f"the kinds of {count} operations are {_told(kinds)}; expected as many integers >= 0")
+    if edges.ndim != 2 or len(edges) != len(("from", "to", "lag")) or edges.min(initial=0) < 0:
+        raise ValueError(
+            f"edges are an array of {edges.shape}; expected three rows: from, to, and class of lag, each >= 0"
+        )
+    if edges[:2].max(initial=-1) >= count:
+        raise ValueError(f"an edge names operation {edges[:2].max()}; expected one of {count} from 0 on")
+
+
+def _told(numbers: Integers) -> str:
+    return f"[{', '.join(map(str, numbers[:8].tolist()))}{', ...' if len(numbers) > 8 else ''}]"
+
+
+def _inputs(devices: Integers, edges: Integers, name: Callable[[int], str]) -> tuple[Integers, Integers]:
     """Producers on other devices and the lags from them, one row for each operation; -1 where there is none."""
-    own = devices[edges.producers] == devices[edges.consumers]
-    late = np.flatnonzero(own & (edges.producers >= edges.consumers))
+    own = devices[edges[0]] == devices[edges[1]]
+    late = np.flatnonzero(own & (edges[0] >= edges[1]))
     if len(late):
-        producer, consumer = (int(end[late[0]]) for end in edges[:2])
+        producer, consumer = edges[:2, late[0]].tolist()
         raise ValueError(
             f"device {devices[consumer]} runs {name(consumer)} before {name(producer)}, whose result it reads"
         )
-    producers, consumers, lags = (end[~own] for end in edges)
+    producers, consumers, lags = edges[:, ~own]
     if (np.diff(consumers) < 0).any():
         by = np.argsort(consumers, kind="stable")
         producers, consumers, lags = producers[by], consumers[by], lags[by]

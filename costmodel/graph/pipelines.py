@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.graph.graph import Edges, Graph, Integers, graph_of
+from costmodel.graph.graph import Graph, Integers, graph_of
 from costmodel.inputs import SCHEDULES, Schedule, Turn
 
 KINDS = "FBW"
@@ -87,8 +87,8 @@ def _classes(given: Orders, chunks: int) -> tuple[Integers, Integers]:
     return kinds, found[:, None] // base ** np.arange(most) % base - 1
 
 
-def edges(given: Orders, where: Integers, ways: int = 1) -> Edges:
-    """What waits for what, given the device of each chunk."""
+def edges(given: Orders, where: Integers, ways: int = 1) -> Integers:
+    """What waits for what, as `graph_of` reads it, given the device of each chunk."""
     count, numbers = int(given.microbatches.max()) + 1, given.operations
     place = np.full((len(KINDS), len(where), count), -1)
     place[given.kinds, given.chunks, given.microbatches] = numbers
@@ -107,7 +107,7 @@ def edges(given: Orders, where: Integers, ways: int = 1) -> Edges:
     if len(missing):
         reader = np.flatnonzero(numbers == found[1, missing[0]])[0]
         raise ValueError(f"{name_of(given)(int(reader))} waits for an operation that no device runs")
-    return Edges(*found[:, found[0] != found[1]])
+    return found[:, found[0] != found[1]]
 
 
 def name_of(given: Orders) -> Callable[[int], str]:
@@ -116,8 +116,9 @@ def name_of(given: Orders) -> Callable[[int], str]:
 
 
 def _check(entry: Schedule, schedule: str, stages: int, microbatches: int, virtual_stages: int) -> None:
-    if min(stages, microbatches, virtual_stages) < 1:
-        raise ValueError(f"degrees are {(stages, microbatches, virtual_stages)}; expected each >= 1")
+    degrees = stages, microbatches, virtual_stages
+    if min(degrees) < 1 or not all(isinstance(degree, int | np.integer) for degree in degrees):
+        raise ValueError(f"degrees are {degrees}; expected integers >= 1")
     if entry.folds and virtual_stages != 2:
         raise ValueError(f"`virtual_stages` is {virtual_stages}; {schedule} expects 2")
     if virtual_stages > 1 and not (entry.interleaves or entry.folds):

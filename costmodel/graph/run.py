@@ -29,23 +29,14 @@ class Costs:
     freed_bytes: Any = 0.0  # at its end
 
 
-class Idle(NamedTuple):
-    """Idle seconds of each device, by cause."""
-
-    start_s: Scalar  # before its first operation
-    producer_s: Scalar  # what it waits for is not done,
-    transfer_s: Scalar  # or under way
-    end_s: Scalar  # after its last operation
-
-
-class Run(NamedTuple):
+class PlayedGraph(NamedTuple):
     """An order played out. Operations as `graph_of` got them; a device is busy or idle all the makespan."""
 
     makespan_s: Scalar
     starts_s: Scalar
     ends_s: Scalar
     busy_s: Scalar
-    idle: Idle
+    idle: tuple[Scalar, ...]  # before the first operation, until what is waited for is made, or comes, after the last
     held_bytes: Scalar  # by the operation's device, while it runs
     peak_bytes: Scalar  # of each device
 
@@ -53,16 +44,16 @@ class Run(NamedTuple):
 def makespan_s(graph: Graph, costs: Costs, sem: Exact) -> Scalar:
     """Seconds from the first start to the last end anywhere; in JAX with its gradient in seconds and lags."""
     library = sem.library
-    seconds, lags_s = tables(library.asarray(costs.seconds), library.asarray(costs.lags_s), library)
+    seconds, lags_s = _tables(graph, costs, library)
     if library is np:
         return sweep(graph, seconds, lags_s, np, keep=False)[1].max(0)
     return makespan_of()(graph, seconds, lags_s)
 
 
-def run(graph: Graph, costs: Costs, sem: Exact) -> Run:
+def run(graph: Graph, costs: Costs, sem: Exact) -> PlayedGraph:
     """Play an order out: every start and end, what each device waits for, and what it holds meanwhile."""
     library = sem.library
-    seconds, lags_s = tables(library.asarray(costs.seconds), library.asarray(costs.lags_s), library)
+    seconds, lags_s = _tables(graph, costs, library)
     ends_s, done_s = sweep(graph, seconds, lags_s, library)
     before_s = library.concatenate([library.zeros_like(ends_s[:1]), ends_s[:-1]])
     near_s = ends_s.reshape(-1, *seconds.shape[1:])[graph.sources] + lags_s[graph.lags]
@@ -71,7 +62,7 @@ def run(graph: Graph, costs: Costs, sem: Exact) -> Run:
     way_s = library.take_along_axis(lags_s[graph.lags], near_s.argmax(1)[:, None], axis=1)[:, 0]
     idle = _idle(graph, starts_s - before_s, way_s, whole_s - done_s, sem)
     held, peak = _memory(graph, costs, sem)
-    return Run(
+    return PlayedGraph(
         makespan_s=whole_s,
         starts_s=_of_operations(starts_s, graph),
         ends_s=_of_operations(ends_s, graph),
@@ -82,7 +73,20 @@ def run(graph: Graph, costs: Costs, sem: Exact) -> Run:
     )
 
 
-def _idle(graph: Graph, waits_s: Scalar, ways_s: Scalar, end_s: Scalar, sem: Exact) -> Idle:
+def _tables(graph: Graph, costs: Costs, library: Any) -> tuple[Any, Any]:
+    """Seconds and lags by class, for a graph whose classes they have (of a traced one nobody can say)."""
+    seconds, lags_s = library.asarray(costs.seconds), library.asarray(costs.lags_s)
+    if isinstance(graph.kinds, np.ndarray):
+        given = {"seconds": (len(seconds), graph.kinds.max(initial=0)), "lags_s": (len(lags_s), graph.lags.max() - 1)}
+        held = {"taken_bytes": costs.taken_bytes, "freed_bytes": costs.freed_bytes}
+        given |= {name: (len(each), len(seconds)) for name, each in held.items() if np.ndim(each)}
+        for name, (there, needed) in given.items():
+            if there < needed:
+                raise ValueError(f"`{name}` has {there} classes; expected one for each of {needed} in the order")
+    return tables(seconds, lags_s, library)
+
+
+def _idle(graph: Graph, waits_s: Scalar, ways_s: Scalar, end_s: Scalar, sem: Exact) -> tuple[Scalar, ...]:
     """What comes late is under way for the last of the wait, and not yet made before."""
     there = graph.kinds > 0
     first = there & (there.cumsum(0) == 1)
@@ -90,7 +94,7 @@ def _idle(graph: Graph, waits_s: Scalar, ways_s: Scalar, end_s: Scalar, sem: Exa
     moved_s = sem.minimum(waits_s, sem.maximum(ways_s, 0.0 * ways_s))
     start_s, transfer_s = (waits_s * first).sum(0), (moved_s * (there & ~first)).sum(0)
     producer_s = ((waits_s - moved_s) * (there & ~first)).sum(0)
-    return Idle(start_s=start_s, producer_s=producer_s, transfer_s=transfer_s, end_s=end_s)
+    return start_s, producer_s, transfer_s, end_s
 
 
 def _memory(graph: Graph, costs: Costs, sem: Exact) -> tuple[Scalar, Scalar]:

@@ -44,7 +44,7 @@ Held = Sequence[Sequence[Scalar]]
 under a mode that no layer of the kind has (for memory alone: a maximum over what is there is then one over fewer)."""
 
 
-class Model(NamedTuple):
+class StagedModel(NamedTuple):
     """One workload under one plan's degrees: what does not depend on where its layers lie."""
 
     counted: OpCounts
@@ -69,12 +69,12 @@ class StageSeconds:
     links_s: tuple[Scalar, ...]  # by tier, once a step
 
 
-def model(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> Model:
+def model(workload: Workload, cluster: Cluster, point: PlanPoint, sem: Semantics) -> StagedModel:
     """Counts and times of all blocks under every recompute mode."""
     points = tuple(dataclasses.replace(point, recompute=row) for row in cluster.stack.habits.recompute_rows().values())
     counted = counts(workload, points[0], sem)
     times = tuple(timing(counted, each, cluster, sem) for each in points)
-    return Model(counted=counted, times=times, points=points, cluster=cluster)
+    return StagedModel(counted=counted, times=times, points=points, cluster=cluster)
 
 
 def where(stages: int, stage: int) -> StageKind:
@@ -82,7 +82,7 @@ def where(stages: int, stage: int) -> StageKind:
     return StageKind(remaining=float(stages - stage), first=float(stage == 0), last=float(stage == stages - 1))
 
 
-def seconds(given: Model, held: Held, at: StageKind, sem: Semantics) -> StageSeconds:
+def seconds(given: StagedModel, held: Held, at: StageKind, sem: Semantics) -> StageSeconds:
     """Seconds of stages that hold such layers. Embedding and head are never recomputed."""
     plain, point = given.times[0], given.points[0]
     layers = [each.layers for each in given.times]
@@ -107,12 +107,12 @@ def seconds(given: Model, held: Held, at: StageKind, sem: Semantics) -> StageSec
     )
 
 
-def traffic_s(given: Model, held: Held, at: StageKind, sem: Semantics) -> Scalar:
+def traffic_s(given: StagedModel, held: Held, at: StageKind, sem: Semantics) -> Scalar:
     """Gradient traffic of each stage, once a step."""
     return gradient_traffic_s(_own(given, held, at), given.times[0].laws, given.points[0], sem)
 
 
-def memory_of_stages(given: Model, held: Held, at: StageKind, sem: Semantics) -> StageMemory:
+def memory_of_stages(given: StagedModel, held: Held, at: StageKind, sem: Semantics) -> StageMemory:
     """Bytes of stages that hold such layers, term by term."""
     point, stack = given.points[0], given.cluster.stack
     own = _own(given, held, at)
@@ -131,19 +131,19 @@ def memory_of_stages(given: Model, held: Held, at: StageKind, sem: Semantics) ->
     )
 
 
-def between(given: Model, sem: Semantics) -> Hops:
+def between(given: StagedModel, sem: Semantics) -> Hops:
     """One transfer of a microbatch's activations to the next stage."""
     return hops(given.counted, given.times[0], sem)
 
 
-def ending_s(stage: StageSeconds, given: Model, sem: Semantics) -> Scalar:
+def ending_s(stage: StageSeconds, given: StagedModel, sem: Semantics) -> Scalar:
     """What each stage adds to the passes: gradient traffic that one microbatch does not hide, and its update."""
     hide, k, traffic_s = given.times[0].hide, given.times[0].contention, stage.traffic_s
     late_s = sem.maximum(traffic_s - hide.data * (stage.forward_s + stage.backward_s), 0.0)
     return (1 - k) * late_s + k * traffic_s + stage.update_s
 
 
-def host_s(given: Model, sem: Semantics) -> Scalar:
+def host_s(given: StagedModel, sem: Semantics) -> Scalar:
     """What the host adds to a step."""
     stack = given.cluster.stack
     return stack.step_s + stack.jitter_s * sem.log2(given.points[0].accelerators)
@@ -209,7 +209,7 @@ def _edges(times: OpTimes) -> list[BlockPasses]:
     return [block for block in times.blocks if block.position != Position.LAYER]
 
 
-def _parts(given: Model, held: Held) -> list[tuple[BlockCounts, int, Scalar]]:
+def _parts(given: StagedModel, held: Held) -> list[tuple[BlockCounts, int, Scalar]]:
     """Kinds of layer under each mode, with their numbers."""
     pairs = zip(given.kinds, held, strict=True)
     return [(block, mode, n) for block, ns in pairs for mode, n in enumerate(ns) if n is not None]
@@ -227,7 +227,7 @@ def _under(block: BlockCounts, layers: Scalar, point: PlanPoint) -> BlockCounts:
     return dataclasses.replace(block, repeats=layers * point.pipeline, saved=kept)
 
 
-def _own(given: Model, held: Held, at: StageKind, edges: bool = True) -> OpCounts:
+def _own(given: StagedModel, held: Held, at: StageKind, edges: bool = True) -> OpCounts:
     """The counts of a pipeline all of whose stages hold these layers: their mean is what one stage holds."""
     left, blocks = [total(n for n in modes if n is not None) for modes in held], []
     for block in given.counted.blocks:
@@ -239,7 +239,7 @@ def _own(given: Model, held: Held, at: StageKind, edges: bool = True) -> OpCount
     return dataclasses.replace(given.counted, blocks=tuple(blocks))
 
 
-def _links_s(given: Model, held: Held, at: StageKind, sem: Semantics) -> tuple[Scalar, ...]:
+def _links_s(given: StagedModel, held: Held, at: StageKind, sem: Semantics) -> tuple[Scalar, ...]:
     """Seconds by tier. Layers of each mode send what their mode repeats; what crosses stage boundaries is sent once."""
     by_mode = []
     for mode, point in enumerate(given.points):

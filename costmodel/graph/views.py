@@ -61,12 +61,8 @@ class Operator(NamedTuple):
     source: Op | None = None  # of the workload
 
 
-class Dependency(NamedTuple):
-    """The consumer reads elements that the producer writes: operators by number."""
-
-    producer: int
-    consumer: int
-    elements: int
+Dependency = tuple[int, int, Index]
+"""Producer and consumer, by their number, and how many elements the one writes that the other reads."""
 
 
 def whole(tensor: Tensor) -> View:
@@ -123,11 +119,14 @@ def dependencies(operators: Sequence[Operator]) -> Iterator[Dependency]:
         for view in consumer.reads:
             for i, other in written.get(view.tensor, ()):
                 met[i] += meet(other, view)
-        yield from (Dependency(i, j, met[i]) for i in sorted(met) if i != j and met[i])
+        yield from ((i, j, met[i]) for i in sorted(met) if i != j and met[i])
 
 
 def layout_of(views: Sequence[View]) -> Layout:
     """How equal pieces of one tensor lie on devices, one view on each: replicas, parts of sums, splits by dimension."""
+    if len({view.tensor for view in views}) != 1:
+        names = ", ".join(view.tensor.name for view in views) or "none"
+        raise ValueError(f"a layout is one of views of one tensor; got views of {names}")
     tensor, boxes = views[0].tensor, {view.box for view in views}
     splits = [len({view.box[place] for view in views}) for place in range(len(tensor.shape))]
     sums = views[0].part[1]
@@ -164,6 +163,10 @@ def named(operator: Operator) -> tuple[Names, Names, Names]:
     for side in (reads, writes, kept):
         words = [view.split() for view in side.split(",")] if side.strip() else []
         sides.append([[(word.rstrip("+^"), word[len(word.rstrip("+^")) :]) for word in names] for names in words])
+    views = operator.reads, operator.writes, operator.keeps
+    if [[len(names) for names in side] for side in sides] != [[len(view.box) for view in side] for side in views]:
+        told = f"operator {operator.name} has dimensions {operator.dimensions!r}"
+        raise ValueError(f"{told}; expected a word for each dimension of each view that it reads, writes and keeps")
     return sides[0], sides[1], sides[2]
 
 

@@ -24,7 +24,7 @@ _ASIDE = "decoder embedding"  # the stream that waits for the decoder
 _ACROSS = ("cross attention key value", "encoder final")  # what reads the encoder's stream
 
 
-class Step(NamedTuple):
+class Wired(NamedTuple):
     """An operator of one layer in one forward pass: `layer` names its weights, `name` itself."""
 
     name: str
@@ -39,6 +39,7 @@ class _Known(NamedTuple):
     """What has been written so far. Newest come last."""
 
     unread: dict[str, Made]
+    attended: dict[str, Made]  # of these, what attention has written
     newest: dict[Shape, Made]
     norms: dict[Shape, Made]
     openings: dict[Shape, Made]  # norms at the head of the branches that no residual has closed
@@ -47,9 +48,9 @@ class _Known(NamedTuple):
     aside: dict[str, Made]
 
 
-def steps(workload: Workload) -> Iterator[Step]:
+def steps(workload: Workload) -> Iterator[Wired]:
     """Every forward operator of one microbatch, in the order of the model, with what it reads."""
-    known = _Known({}, {}, {}, {}, {}, {}, {})
+    known = _Known({}, {}, {}, {}, {}, {}, {}, {})
     passes = max(int(block.forwards) for block in workload.blocks)
     for number in range(passes):
         for block in workload.blocks:
@@ -64,13 +65,14 @@ def steps(workload: Workload) -> Iterator[Step]:
                 yield from _layer(f"{before}{layer}", layer, block, known, number == passes - 1)
 
 
-def _layer(name: str, layer: str, block: Block, known: _Known, trained: bool) -> Iterator[Step]:
+def _layer(name: str, layer: str, block: Block, known: _Known, trained: bool) -> Iterator[Wired]:
     for op in block.ops:
         inside, reads = bool(known.openings and known.unread) and not _heads(op), _reads(op, block, known)
         written = (f"{name}/{op.name}", shape_of(op))
-        yield Step(written[0], layer, block, op, tuple(dict.fromkeys(reads)), trained)
+        yield Wired(written[0], layer, block, op, tuple(dict.fromkeys(reads)), trained)
         for each in reads:
             known.unread.pop(each[0], None)
+            known.attended.pop(each[0], None)
         _note(written, op, block, known)
         if op.kind == Kind.NORM and not inside and not op.name.startswith(_ACROSS):
             known.openings[written[1]] = written
@@ -98,6 +100,8 @@ def _note(written: Made, op: Op, block: Block, known: _Known) -> None:
         known.openings.clear()
     elif not op.name.startswith(_ACROSS[1]):
         known.unread[name] = written
+        if op.kind == Kind.ATTENTION:
+            known.attended[name] = written
 
 
 def _heads(op: Op) -> bool:
@@ -127,10 +131,14 @@ def _reads(op: Op, block: Block, known: _Known) -> list[Made]:
 
 
 def _alone(op: Op, shape: Shape, waiting: list[Made], known: _Known) -> list[Made]:
-    """What neither opens a branch nor closes it reads what waits with its size, or else all that waits."""
+    """What neither opens a branch nor closes it reads what waits with its size, or else all that waits.
+
+    A gate reads attention of fewer rows as well: one query for a whole column of them (AlphaFold2's extra sequences).
+    """
     if op.kind == Kind.MEMORY and op.parameters:
         return [_outside(op, shape)]
-    rows = [made for made in waiting if made[1][0] == shape[0]] if op.kind == Kind.ACTIVATION else []
+    gates = op.kind == Kind.ACTIVATION
+    rows = [made for made in waiting if gates and (made[1][0] == shape[0] or made[0] in known.attended)]
     if rows or op.kind == Kind.SYNC and shape in known.newest:
         return rows or [known.newest[shape]]
     alike = [made for made in waiting if made[1] == shape]
@@ -138,8 +146,13 @@ def _alone(op: Op, shape: Shape, waiting: list[Made], known: _Known) -> list[Mad
 
 
 def _product_input(op: Op, known: _Known) -> Made:
-    """What has its size: a norm's output where that is what it keeps, the branch's head where it keeps nothing."""
+    """What has its size: a norm's output where that is what it keeps, the branch's head where it keeps nothing.
+
+    What keeps another input reads attention that waits: that of latent attention has a mean of keys' and values' size.
+    """
     shape = (whole(op.rows) * whole(op.groups), whole(op.inner))
+    if known.attended and op.saved and op.saved[0].module == Module.NONE:
+        return next(iter(known.attended.values()))
     tables = [known.newest]
     if not op.saved or op.saved[0].module == Module.NORMS:
         tables = [known.norms, *tables] if op.saved else [known.openings, known.norms, *tables]
@@ -161,12 +174,16 @@ def _opening(op: Op, shape: Shape, known: _Known) -> list[Made]:
     found = [known.streams[shape]] if shape in known.streams else []
     found += [made for made in waiting if made[1] == shape]
     if not found:
-        alone = [*waiting, *known.streams.values()] if len(known.streams) < 2 else []  # patches that are merged
-        found = [made for made in alone if made[1][0] * made[1][1] == shape[0] * shape[1]][-1:]
-        found = found or [_outside(op, shape)]
+        merged = [made for made in (*waiting, *known.streams.values()) if _merges(made[1], shape)]
+        found = merged[-1:] or [_outside(op, shape)]
     if _heads(op):
         known.streams.setdefault(shape, found[0])
     return found
+
+
+def _merges(before: Shape, after: Shape) -> bool:
+    """Whether four patches of an image, two by two, become one with all their elements (Swin)."""
+    return before == (4 * after[0], after[1] / 4)
 
 
 def _outside(op: Op, shape: Shape) -> Made:

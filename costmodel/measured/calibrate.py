@@ -1,10 +1,13 @@
 r"""Adapt the fitted constants to a user's own rows: three suffice.
 
-The user's software is a new member of its class: each constant gets a deviation of its own, with a prior as wide as
-that between classes or dies, and all of them one in common (a machine that is uniformly slower), beside what the
-posterior of the shipped fit leaves open. Gauss-Newton steps from there on those rows and kernels, robustly, are the
-Bayesian update, linearised anew at each step. What is found are deviations, which every accelerator applies to its own
-constants. The error before and after is that of each row predicted by the others.
+The user's software is either as the shipped fit knows it, up to what its posterior leaves open, or one of its own:
+then each constant has a further deviation, with a prior as wide as that between classes or dies, and all of them one in
+common (a machine that is uniformly slower). Gauss-Newton steps on those rows and kernels, robustly, are the Bayesian
+update under either, linearised anew at each step. The answer is their mean, weighted by their evidence
+$p(rows) \approx e^{-L} |H|^{-1/2}$ ($L$ the least loss, $H$ its curvature, by Laplace's approximation): rows that
+agree with each other and not with the fit speak for a software of its own, rows that only scatter do not. What is found
+are deviations, which every accelerator applies to its own constants. The error before and after is that of each row
+predicted by the others.
 """
 
 import dataclasses
@@ -39,6 +42,7 @@ LOSS = Loss(scale=0.05, freedom=4.0)
 _CONTRADICTION = 0.2  # of the log: rows alike in all that is asked differ by more than repeated runs do
 _FOLDS = 10  # that rows are predicted in by the others: each row alone where there are not more of them
 _MOVED, _LISTED = 0.05, 8  # of a logarithm: constants that moved less are not listed, nor more of them
+_LEFT = 0.7  # of the scatter between software of a class, inside one of which some rows are known: see `fitted`
 _STRANGE = 4.0  # scales of the loss from what the other rows say
 
 
@@ -66,20 +70,20 @@ def calibrate(
         raise ValueError("; ".join(problems) or "no row has a measured time; expected `measured_step_s`")
     update = Update([cases[i] for i in possible], fitted or shipped(), kernels)
     folds = np.arange(len(possible)) % _FOLDS
-    found = update.solve(np.ones(len(possible)))
+    found, open_factor = update.solve(np.ones(len(possible)))
     before = update.residuals(np.zeros(update.size))[: len(possible)]
     after = before.copy()
     for fold in range(min(len(possible), _FOLDS) if len(possible) > 1 else 0):
         held = np.flatnonzero(folds == fold)
-        after[held] = update.residuals(update.solve((folds != fold).astype(float)).z)[held]
-    problems += _contradictions(cases, possible) + _strange(cases, possible, update.residuals(found.z)[: len(possible)])
+        after[held] = update.residuals(update.solve((folds != fold).astype(float))[0])[held]
+    problems += _contradictions(cases, possible) + _strange(cases, possible, update.residuals(found)[: len(possible)])
     chosen = cases[possible[0]]
     return Calibrated(
         case=chosen,
-        stack=dataclasses.replace(chosen.cluster.stack, **update.constants(found.z, 0)),
-        fitted=update.fitted(found),
+        stack=dataclasses.replace(chosen.cluster.stack, **update.constants(found, 0)),
+        fitted=update.fitted(found, open_factor),
         common=update.common(found),
-        moved=_moved(update.constants(np.zeros(update.size), 0), update.constants(found.z, 0)),
+        moved=_moved(update.constants(np.zeros(update.size), 0), update.constants(found, 0)),
         before=np.abs(before),
         after=np.abs(after),
         used=tuple(possible),
@@ -90,21 +94,22 @@ def calibrate(
 def calibrate_kernels(kernels: Sequence[Kernel], fitted: Fitted | None = None) -> tuple[Fitted, np.ndarray, np.ndarray]:
     """The fit after kernels that were measured alone, and their absolute logarithmic errors before and after."""
     update = Update([], fitted or shipped(), kernels)
-    found = update.solve(np.ones(0))
-    after = update.fitted(found)
+    found, open_factor = update.solve(np.ones(0))
+    after = update.fitted(found, open_factor)
     assert after is not None
     # what a training step adds to kernels alone stays as uncertain as it was
     after = dataclasses.replace(after, scatter=(fitted or shipped()).scatter)
     unit = np.array([kernel.scatter for kernel in kernels]) / LOSS.scale
-    first, last = (np.abs(unit * update.residuals(u)) for u in (np.zeros(update.size), found.z))
+    first, last = (np.abs(unit * update.residuals(moved)) for moved in (np.zeros(update.size), found))
     return after, first, last
 
 
 class Update:
-    """Rows and kernels of one software. Unknowns: standard normal variables behind the deviations' covariance."""
+    """Rows and kernels of one software. Unknown is how far its deviations have moved from those that are known."""
 
     def __init__(self, cases: Sequence[Case], known: Fitted | OwnConstants, kernels: Sequence[Kernel] = ()) -> None:
-        self.known = of_own_software(known) if isinstance(known, Fitted) else known
+        self.known = known
+        self.priors = (known.factor, of_own_software(known).factor) if isinstance(known, Fitted) else (known.factor,)
         self.kernels, self.count = kernels, len(cases)
         if isinstance(known, Fitted):
             self.evaluator, self.start = evaluator(known, cases), best_free(known, cases)
@@ -115,64 +120,84 @@ class Update:
         self.kernel_design = designs(self.known.keys, [kernel.group for kernel in kernels]) if kernels else {}
         self.size = len(self.known.z)
 
-    def free(self, u: np.ndarray) -> dict[str, np.ndarray]:
+    def free(self, moved: np.ndarray) -> dict[str, np.ndarray]:
         """The unbounded variable of each parameter, by row."""
-        moved = self.known.factor @ u
         return {p.name: self.start[p.name] + self.design[p.name].of(moved) for p in PARAMETERS}
 
-    def residuals(self, u: np.ndarray) -> np.ndarray:
+    def residuals(self, moved: np.ndarray) -> np.ndarray:
         """Log predicted over measured of each row, then of each kernel (in units of its scatter over the loss's)."""
-        rows = self.evaluator.log_times(self.free(u)) - self.log_measured
-        return np.concatenate([rows, self._kernels(u)[0]])
+        rows = self.evaluator.log_times(self.free(moved)) - self.log_measured
+        return np.concatenate([rows, self._kernels(moved)[0]])
 
-    def linearised(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def linearised(self, moved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Residuals and their Jacobian."""
-        log_times, slopes = self.evaluator.log_slopes(self.free(u))
+        log_times, slopes = self.evaluator.log_slopes(self.free(moved))
         jacobian = np.zeros((self.count, self.size))
         for p in PARAMETERS:
             self.design[p.name].add(jacobian, slopes[p.name])
-        of_kernels, by_kernel = self._kernels(u)
+        of_kernels, by_kernel = self._kernels(moved)
         residuals = np.concatenate([log_times - self.log_measured, of_kernels])
-        return residuals, np.concatenate([jacobian, by_kernel]) @ self.known.factor
+        return residuals, np.concatenate([jacobian, by_kernel])
 
-    def _kernels(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _kernels(self, moved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Residuals of the kernels, and their Jacobian by the deviations."""
         jacobian = np.zeros((len(self.kernels), self.size))
         if not self.kernels:
             return np.zeros(0), jacobian
-        z = self.known.z + self.known.factor @ u
+        z = self.known.z + moved
         free = {p.name: p.free(p.centre) + self.kernel_design[p.name].of(z) for p in PARAMETERS}
         residuals, slopes = linearised_kernels(self.kernels, free, LOSS.scale)
         for name, slope in slopes.items():
             self.kernel_design[name].add(jacobian, slope)
         return residuals, jacobian
 
-    def solve(self, weights: np.ndarray) -> Solution:
-        """The most probable unknowns, by rows of these weights and all kernels."""
+    def solve(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How far the deviations have moved in the mean, by rows of these weights and all kernels; and the factor of
+        the covariance that is left."""
         weights = np.concatenate([weights, np.ones(len(self.kernels))])
-        return solve(self.residuals, self.linearised, weights, LOSS, np.zeros(self.size), steps=8, tolerance=1e-5)
+        found = [self._solved(prior, weights) for prior in self.priors]
+        evidence = np.array([-one.objective - 0.5 * np.linalg.slogdet(one.curvature)[1] for one in found])
+        shares = np.exp(evidence - evidence.max()) / np.exp(evidence - evidence.max()).sum()
+        moved = [prior @ one.z for prior, one in zip(self.priors, found, strict=True)]
+        mean = np.asarray(shares @ np.array(moved))
+        covariance = np.zeros((self.size, self.size))
+        for share, prior, one, own in zip(shares, self.priors, found, moved, strict=True):
+            covariance += share * (prior @ np.linalg.solve(one.curvature, prior.T) + np.outer(own - mean, own - mean))
+        return mean, np.linalg.cholesky(covariance)
 
-    def constants(self, u: np.ndarray, row: int) -> dict[str, float]:
+    def _solved(self, prior: np.ndarray, weights: np.ndarray) -> Solution:
+        """The most probable standard normal variables behind a prior, which is the factor of a covariance."""
+
+        def linearised(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            residuals, jacobian = self.linearised(prior @ u)
+            return residuals, jacobian @ prior
+
+        start = np.zeros(self.size)
+        return solve(lambda u: self.residuals(prior @ u), linearised, weights, LOSS, start, steps=8, tolerance=1e-5)
+
+    def constants(self, moved: np.ndarray, row: int) -> dict[str, float]:
         """Fields of the stack of one row."""
-        values = self.evaluator.values(self.free(u))
+        values = self.evaluator.values(self.free(moved))
         return {name: float(value[row]) for name, value in values.items() if name != SLOW}
 
-    def fitted(self, found: Solution) -> Fitted | None:
-        """The fit as it is known after the rows: what is left is the scatter inside one software."""
+    def fitted(self, moved: np.ndarray, open_factor: np.ndarray) -> Fitted | None:
+        """The fit as it is known after the rows: what is left is the scatter inside one software.
+
+        C: as a share of that between software of the class. After three rows of sources that the fit did not see, 80 %
+        of the others lie inside p10 to p90 with it, in the mean over sources, each with the share of the rest.
+        """
         if not isinstance(self.known, Fitted):
             return None
-        left = self.known.factor @ np.linalg.cholesky(np.linalg.inv(found.curvature))
-        scatter = dict.fromkeys(("", "within"), self.known.scatter["within"])
-        return dataclasses.replace(
-            self.known, z=self.known.z + self.known.factor @ found.z, factor=left, scatter=scatter
-        )
+        scatter = {name: (1.0 if name == "within" else _LEFT) * sd for name, sd in self.known.scatter.items()}
+        return dataclasses.replace(self.known, z=self.known.z + moved, factor=open_factor, scatter=scatter)
 
-    def common(self, found: Solution) -> float:
-        """The factor of all times, as far as what was found is likely to be one: its mean given the deviations."""
+    def common(self, moved: np.ndarray) -> float:
+        """The factor of all times, as far as what was found is likely to be one: its mean given the deviations, for a
+        software of its own."""
         if not isinstance(self.known, Fitted):
             return 1.0
-        along = np.linalg.solve(self.known.factor, COMMON * common_direction(self.known))
-        return float(np.exp(COMMON * (along @ found.z)))
+        own, along = self.priors[-1], COMMON * common_direction(self.known)
+        return float(np.exp(COMMON * (np.linalg.solve(own, along) @ np.linalg.solve(own, moved))))
 
 
 def _moved(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[tuple[str, float, float], ...]:

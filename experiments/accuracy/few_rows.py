@@ -44,10 +44,10 @@ def _draw(
 ) -> dict[str, float]:
     others = np.setdiff1d(np.arange(len(cases)), given)
     update = Update([cases[i] for i in given], fitted)
-    found = update.solve(np.ones(len(given)))
-    known = update.fitted(found)
+    moved, open_factor = update.solve(np.ones(len(given)))
+    known = update.fitted(moved, open_factor)
     assert known is not None
-    after = everyone.residuals(found.z)[others]
+    after = everyone.residuals(moved)[others]
     spread = posterior.log_sd([cases[i] for i in others], known)
     factor = float(np.median(errors[given]))
     return {

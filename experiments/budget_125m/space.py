@@ -74,18 +74,14 @@ def cluster_sizes(workload: Workload, budget_usd: float, least: int) -> list[int
     return sorted(n for n in counts if least <= n <= most and n % 8 == 0)
 
 
-class Batch(NamedTuple):
-    """Plans of one or several lattices: cluster size and number in its lattice, and what the cost model reads."""
-
-    accelerators: np.ndarray
-    number: np.ndarray
-    points: PlanPoint
+Batch = tuple[np.ndarray, np.ndarray, PlanPoint]
+"""Plans of a lattice: cluster size and number of each, and what the cost model reads."""
 
 
 def batch_of(space: Lattice, numbers: np.ndarray) -> Batch:
     """Plans of one lattice, in float32."""
     count = np.full(len(numbers), space.cluster.accelerators)
-    return Batch(count, numbers, space.points(numbers, np.float32))
+    return count, numbers, space.points(numbers, np.float32)
 
 
 def evaluate(job: tuple[Workload, Cluster], batches: Sequence[Batch], shares: tuple[tuple[float, ...], ...]) -> Plans:
@@ -93,26 +89,26 @@ def evaluate(job: tuple[Workload, Cluster], batches: Sequence[Batch], shares: tu
 
     One cluster serves all sizes: the number of accelerators is the plan's, and the outermost tier takes everything.
     """
-    counts = np.concatenate([batch.accelerators for batch in batches])
-    numbers = np.concatenate([batch.number for batch in batches])
+    counts = np.concatenate([sizes for sizes, _, _ in batches])
+    numbers = np.concatenate([own for _, own, _ in batches])
     split = [np.asarray(column, np.float32)[:, None] for column in zip(*shares, strict=True)]
     own = dict(zip(("weights", "optimizer", "activations"), split, strict=True))
-    points = dataclasses.replace(_stacked(batches), offload=Offload(**own))
+    together = _stacked([points for *_, points in batches], [len(ids) for _, ids, _ in batches])
+    points = dataclasses.replace(together, offload=Offload(**own))
     costs = cost(*job, points, _EXACT)
     columns = (counts, numbers, *split, costs.step_s, costs.peak_bytes, costs.second_bytes)
     return Plans(*(np.broadcast_to(column, (len(shares), len(numbers))).ravel() for column in columns))
 
 
-def _stacked(batches: Sequence[Batch]) -> PlanPoint:
+def _stacked(points: Sequence[PlanPoint], sizes: Sequence[int]) -> PlanPoint:
     """Points one after another; numbers that all share stay numbers."""
     columns: list[list[np.ndarray | float]] = []
-    for batch in batches:
+    for own in points:
         row: list[np.ndarray | float] = []
-        map_leaves(row.append, batch.points)
+        map_leaves(row.append, own)
         columns.append(row)
-    sizes = [len(batch.number) for batch in batches]
     whole = iter([_leaf(leaves, sizes) for leaves in zip(*columns, strict=True)])
-    return map_leaves(lambda _: next(whole), batches[0].points)
+    return map_leaves(lambda _: next(whole), points[0])
 
 
 def _leaf(leaves: Sequence[np.ndarray | float], sizes: Sequence[int]) -> np.ndarray | np.float32:
@@ -157,7 +153,7 @@ def _grouped(
         space = lattice(workload, cluster_of(template, accelerators), FIXED, every_shard=False)
         for start in range(0, len(space), _BLOCK):
             group.append(batch_of(space, np.arange(start, min(start + _BLOCK, len(space)))))
-            if sum(len(batch.number) for batch in group) >= _BLOCK:
+            if sum(len(own) for _, own, _ in group) >= _BLOCK:
                 yield group
                 group = []
     if group:

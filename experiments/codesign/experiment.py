@@ -33,6 +33,7 @@ def run(
     budget_usd: float = 500e6,
     power_mw: float = 50.0,
     template: str = "gb200-nvl72",
+    work: float = 1e7,
     seconds: float = 1500.0,
     draws: int = 200,
     quick: bool = False,
@@ -49,9 +50,10 @@ def run(
         budget_usd: Capital.
         power_mw: At the facility's meter while training, cooling and losses included.
         template: Gives domains, latencies, software and the level of prices.
-        seconds: Of each model at most; less where every point of its frontier is closed sooner.
+        work: Evaluations of each search and of each point of a frontier, after which it ends if its gap is not closed.
+        seconds: Of each model; where they are up before that, it is told, and answers may differ another time.
         draws: Of prices and of constants, under which the choice is judged.
-        quick: The first model alone, 20 seconds and 20 draws.
+        quick: The first model alone, 300,000 evaluations and 20 draws.
         sequence: Tokens; left out: each model's own.
         batch: Sequences; left out: each model's own.
         accelerators: At most; left out: any number.
@@ -59,10 +61,11 @@ def run(
     """
     limits = {"tokens": tokens, "budget_usd": budget_usd, "power_mw": power_mw}
     flags = {**limits, "sequence": sequence, "batch": batch, "accelerators": accelerators, "fix": fix, "seed": seed}
-    flags |= {"cluster": template, "seconds": 20.0 if quick else seconds}
+    flags |= {"cluster": template, "seconds": seconds}
     given = {field: value for field, value in flags.items() if value is not None}
-    asked = {name: ({"model": name, **given}, 20 if quick else draws) for name in (models[:1] if quick else models)}
-    for own, _ in asked.values():
+    effort = (20, 3e5) if quick else (draws, work)
+    asked = {name: ({"model": name, **given}, *effort) for name in (models[:1] if quick else models)}
+    for own, *_ in asked.values():
         resolve(own)  # what is wrong is told before any time is spent
     results = {**limits, "models": runner.side_by_side(_model, asked, "designs, frontiers and draws", say)}
     say("figures")
@@ -71,13 +74,14 @@ def run(
     return results
 
 
-def _model(name: str, flags: Mapping[str, Any], draws: int, say: Callable[[str], None]) -> dict[str, Any]:
+def _model(name: str, flags: Mapping[str, Any], draws: int, work: float, say: Callable[[str], None]) -> dict[str, Any]:
     """Both answers for one model, its frontier, what they cost, and how sure the first is; `flags` as `design` has
     them."""
     started, inputs = time.perf_counter(), resolve(flags)
     nothing = {"continuous": None, "catalogue": None, "frontier": [], "robustness": None}
     try:
-        result = design(inputs.jobs, inputs.limits, **inputs.settings(), progress=lambda told: say(f"{name}: {told}"))
+        asked = {**inputs.settings(), "progress": lambda told: say(f"{name}: {told}"), "work": work}
+        result = design(inputs.jobs, inputs.limits, **asked)
     except CommandError as error:
         runner.uninterrupted(error.status)
         return {"inputs": inputs.as_json(), **nothing, "notes": [str(error)], "seconds": _since(started)}

@@ -50,7 +50,7 @@ def _largest(values: list[Any]) -> Any:
     return functools.reduce(np.maximum, values)
 
 
-def _rows_s(edges: staged.Model) -> tuple[Pair, Pair]:
+def _rows_s(edges: staged.StagedModel) -> tuple[Pair, Pair]:
     """Forward and backward seconds of one microbatch of what stands before the layers, and behind them."""
     found = []
     for position in (Position.FIRST, Position.LAST):
@@ -60,7 +60,7 @@ def _rows_s(edges: staged.Model) -> tuple[Pair, Pair]:
     return found[0], found[1]
 
 
-def _shared_once(edges: staged.Model, held: staged.Held) -> Pair:
+def _shared_once(edges: staged.StagedModel, held: staged.Held) -> Pair:
     """Seconds once a step and bytes that a device has of what is shared: with it less without it."""
     found = []
     for there in (1.0, 0.0):

@@ -77,8 +77,7 @@ def found_orders(names: Sequence[str], deadline_s: float) -> dict[str, dict[str,
         if best is None:
             continue
         held = [best.peak[d] for d in sorted(best.peak)]
-        period, least = best.period * best.unit_s / best.copies, best.least_period_s
-        rows[name] = {"period": period, "least": least, "published": PERIODS[name], "held": held}
+        rows[name] = {"period": best.period_s, "least": best.least_period_s, "published": PERIODS[name], "held": held}
     return rows
 
 

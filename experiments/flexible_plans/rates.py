@@ -19,7 +19,7 @@ from costmodel.inputs import Cluster, Workload
 from costmodel.models import co_sharded
 from costmodel.specs import load_curves
 from experiments.flexible_plans.interlaced import interlaced
-from experiments.flexible_plans.spaces import COUNTS, SIZES, Found, flexible, with_host, workload
+from experiments.flexible_plans.spaces import COUNTS, SIZES, FittingPlan, flexible, with_host, workload
 
 RATES: Mapping[str, str] = {
     "FLOP/s": "flop_per_s",
@@ -34,7 +34,7 @@ GRID = FURTHEST ** np.linspace(-1.0, 1.0, 17)
 _STEP = 0.01
 
 
-def order_of(found: Found) -> str:
+def order_of(found: FittingPlan) -> str:
     """What kind of order a plan is."""
     if found.pieces == 0:
         return "interlaced"
@@ -48,7 +48,7 @@ def switches(name: str) -> Iterator[dict[str, Any]]:
         cluster = with_host(name, accelerators)
         job = workload(family, SIZES[family][COUNTS.index(accelerators)])
         found = flexible(job, cluster, family)
-        best: dict[str, Found] = {}
+        best: dict[str, FittingPlan] = {}
         for each in found:
             best.setdefault(order_of(each).split(",")[0], each)
         winner, *losers = best.values()
@@ -56,7 +56,7 @@ def switches(name: str) -> Iterator[dict[str, Any]]:
             yield _switch(job, cluster, family, winner, loser)
 
 
-def _switch(job: Workload, cluster: Cluster, family: str, winner: Found, loser: Found) -> dict[str, Any]:
+def _switch(job: Workload, cluster: Cluster, family: str, winner: FittingPlan, loser: FittingPlan) -> dict[str, Any]:
     curves, slopes, factors = {}, {}, {}
     for rate, field in RATES.items():
         both = [steps_s(job, cluster, family, each, field) for each in (winner, loser)]
@@ -82,7 +82,7 @@ def _switch(job: Workload, cluster: Cluster, family: str, winner: Found, loser: 
     }
 
 
-def steps_s(job: Workload, cluster: Cluster, family: str, found: Found, field: str) -> np.ndarray:
+def steps_s(job: Workload, cluster: Cluster, family: str, found: FittingPlan, field: str) -> np.ndarray:
     """Seconds of a plan of any kind at `GRID` times one rate, and a little below and above the rate."""
     factors = np.append(GRID, np.exp([-_STEP, _STEP]))
     if found.pieces == 0:

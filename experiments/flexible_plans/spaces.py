@@ -63,7 +63,7 @@ tensor and data alone, as the published baseline."""
 ALL, AS_SET = "all", "DeepSpeed as it was set"
 
 
-class Found(NamedTuple):
+class FittingPlan(NamedTuple):
     """A plan that fits: its seconds, what it is, and the pieces of its layers (1: none; 0: interlaced)."""
 
     step_s: float
@@ -115,7 +115,7 @@ def compared(name: str, family: str, accelerators: int) -> dict[str, Any]:
     size = SIZES[family][COUNTS.index(accelerators)]
     cluster, job = with_host(name, accelerators), workload(family, size)
     found = flexible(job, cluster, family)
-    best: dict[str, Found | None] = {
+    best: dict[str, FittingPlan | None] = {
         space: next((each for each in found if each.pieces == 1 and allows(each.plan, family)), None)
         for space, allows in SPACES.items()
     }
@@ -137,7 +137,7 @@ def with_host(name: str, accelerators: int) -> Cluster:
     return dataclasses.replace(cluster, accelerator=dataclasses.replace(cluster.accelerator, **HOST))
 
 
-def flexible(job: Workload, cluster: Cluster, family: str) -> list[Found]:
+def flexible(job: Workload, cluster: Cluster, family: str) -> list[FittingPlan]:
     """All plans that fit, those in pieces and interlaced ones among them, fastest first."""
     legal = [plan for plan in plans(int(cluster.accelerators), family) if not violations(plan, job, cluster)]
     found = fitting(job, cluster, legal)
@@ -151,18 +151,20 @@ def flexible(job: Workload, cluster: Cluster, family: str) -> list[Found]:
         for plan in staged:
             step_s, peak_bytes = interlaced(job, cluster, plan)
             if peak_bytes <= cluster.accelerator.hbm_bytes:
-                found.append(Found(float(step_s), plan, 0))
+                found.append(FittingPlan(float(step_s), plan, 0))
     return sorted(found, key=lambda each: (each.step_s, each.words))
 
 
-def fitting(job: Workload, cluster: Cluster, legal: Sequence[Plan], pieces: int = 1) -> list[Found]:
+def fitting(job: Workload, cluster: Cluster, legal: Sequence[Plan], pieces: int = 1) -> list[FittingPlan]:
     """Those that fit in memory, of plans that are legal."""
     found = []
     for offloads in (False, True):
         mine = [plan for plan in legal if plan.offloads == offloads]
         if mine:
             step_s, fits = evaluated(job, cluster, mine)
-            found += [Found(float(s), plan, pieces) for s, plan, there in zip(step_s, mine, fits, strict=True) if there]
+            found += [
+                FittingPlan(float(s), plan, pieces) for s, plan, there in zip(step_s, mine, fits, strict=True) if there
+            ]
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodel import Breakdown, Exact, Plan, as_floats, cost, evaluate
 from costmodel.formulas import limit_bytes
-from experiments.published_plans.runs import Run
+from experiments.published_plans.runs import PublishedRun
 from optimize.lattice import Lattice, lattice
 
 SEM = Exact(np)
@@ -21,7 +21,7 @@ _BLOCK = 20_000
 _VALIDATED = 20  # plans of the fastest that are evaluated one by one
 
 
-def ranked(run: Run, space: str, most: int, seed: int) -> dict[str, Any]:
+def ranked(run: PublishedRun, space: str, most: int, seed: int) -> dict[str, Any]:
     """Of the legal plans (all, or `most` drawn at random) those that fit and are faster than the published plan, by our
     prediction for both; the fastest of them, and where its step differs."""
     fixed = {name: getattr(run.plan, name) for name in SPACES[space]}
@@ -61,7 +61,7 @@ def _evaluated(whole: Lattice, numbers: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.concatenate(steps), np.concatenate(kept)
 
 
-def _best(run: Run, whole: Lattice, numbers: np.ndarray, step_s: np.ndarray) -> tuple[Breakdown, Plan] | None:
+def _best(run: PublishedRun, whole: Lattice, numbers: np.ndarray, step_s: np.ndarray) -> tuple[Breakdown, Plan] | None:
     """The fastest that fits in every stage."""
     order = np.lexsort((numbers, step_s))[:_VALIDATED]
     for number in numbers[order].tolist():

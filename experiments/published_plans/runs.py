@@ -17,7 +17,7 @@ _RATES = {"nvfp4": "4bit", "bf16": "16bit", "fp16": "16bit"}  # every other prec
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Run:
+class PublishedRun:
     """One published run."""
 
     name: str
@@ -31,12 +31,12 @@ class Run:
     fitted: bool
 
 
-def runs() -> list[Run]:
+def runs() -> list[PublishedRun]:
     """All runs of the file, in its order."""
     return [_run(table) for table in tomllib.loads(RUNS.read_text(encoding="utf-8"))["run"]]
 
 
-def _run(table: Mapping[str, Any]) -> Run:
+def _run(table: Mapping[str, Any]) -> PublishedRun:
     sizes = {"sequence": table["sequence"], "batch": table["batch"]}
     workload = load_workload(table["model"], **sizes) if "model" in table else decoder(**table["dimensions"], **sizes)
     cluster = load_cluster(table["cluster"], accelerators=table["accelerators"], software=table["software"])
@@ -45,7 +45,7 @@ def _run(table: Mapping[str, Any]) -> Run:
             own = dataclasses.replace(cluster.tiers[tier], bandwidth_bytes_per_s=unit * table[key])
             cluster = dataclasses.replace(cluster, tiers=(*cluster.tiers[:tier], own, *cluster.tiers[tier + 1 :]))
     plan = plan_from(table["plan"], f"runs.toml, {table['name']}")
-    return Run(
+    return PublishedRun(
         name=f"{table['name']}, {table['accelerators']:,} {table['cluster']}",
         workload=workload,
         cluster=cluster,

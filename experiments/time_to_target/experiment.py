@@ -2,10 +2,12 @@
 
 For each budget a loss to reach as soon as possible. One after the other: the shape and the tokens that take the fewest
 FLOP, the critical batch, as many accelerators of the template as the budget buys, then the best plan on them. Together:
-`optimize.targets.design_for`, with rates of any size and with real parts, and its certificate.
+`optimize.targets.design_for`, with rates of any size and with real parts, and its certificate. Searches end at a gap or
+after so many evaluations, so that every machine finds the same; where the clock ends one, the answer says so.
 """
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,7 +35,9 @@ def run(
     losses: tuple[float, ...] = (2.4, 2.1, 2.0),
     confidence: float = 0.9,
     template: str = "gb200-nvl72",
-    seconds: float = 60.0,
+    gap: float = 0.001,
+    work: float = 3e6,
+    seconds: float = 600.0,
     quick: bool = False,
     seed: int = 0,
 ) -> dict[str, Any]:
@@ -41,7 +45,9 @@ def run(
 
     Args:
         losses: One for each budget, in nats a token.
-        seconds: Of each joint answer.
+        gap: Of each joint answer, at which its search ends.
+        work: Evaluations of each, after which it ends in any case.
+        seconds: Of each; where they are up before that, it is told, and the answer may differ another time.
         quick: The first budget alone.
     """
     asked = list(zip(budgets_usd, losses, strict=True))[: 1 if quick else None]
@@ -49,7 +55,8 @@ def run(
     for budget_usd, loss in asked:
         say(f"{budget_usd:.0e} USD to a loss of {loss:g}")
         target: Target = {"loss": loss, "law": LAW, "confidence": confidence}
-        rows.append(_row(cluster, budget_usd, target, seconds, seed))
+        ending = {"tolerance": math.log1p(gap), "work": work, "seconds": seconds, "seed": seed}
+        rows.append(_row(cluster, budget_usd, target, ending))
     figures.draw(rows, folder)
     return {"rows": rows}
 
@@ -71,15 +78,16 @@ def answer(results: Mapping[str, Any]) -> list[str]:
     return [
         *told,
         f"No pair of shape and batch, plan, count or rates is better by more than {', '.join(gaps)} %.",
+        *(f"With {row['budget_usd'] / 1e6:,.0f} M USD, {note}." for row in results["rows"] for note in row["late"]),
     ]
 
 
-def _row(template: Cluster, budget_usd: float, target: Target, seconds: float, seed: int) -> dict[str, Any]:
+def _row(template: Cluster, budget_usd: float, target: Target, ending: Mapping[str, Any]) -> dict[str, Any]:
     pairs = jobs_of(target, list(shapes(target)), None, scatter(template))
     one_by_one = in_turn(template, pairs, budget_usd)
     started, limits = time.monotonic(), Limits(budget_usd=budget_usd)
     asked = {"curves": anchored(load_curves(), template), "objective": Objective.time, "fixed": {}}
-    joint = design_for(target, pairs, limits, seconds, template, seed, **asked)
+    joint = design_for(target, pairs, limits, template=template, sweep="", **ending, **asked)
     runner.uninterrupted(joint.status)
     spent_s = time.monotonic() - started
     return {
@@ -87,6 +95,7 @@ def _row(template: Cluster, budget_usd: float, target: Target, seconds: float, s
         "target": dict(target),
         "in_turn": one_by_one,
         "together": _together(joint),
+        "late": [note for note in joint.notes if "time was up" in note],
         "seconds": spent_s,
     }
 

@@ -35,7 +35,9 @@ from costmodel.specs import (
     read_nccl,
     write_file,
 )
-from optimize.cli.command import COMMAND_LINE, Command, Switch, Text, answered, needed
+from optimize import units
+from optimize.cli.command import COMMAND_LINE, Command, Switch, Text, answered, apart, needed
+from optimize.diagnosis import constant_words
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,6 +63,7 @@ medians of absolute logarithms; after: of rows, each predicted without itself; o
 def ask(request: Request) -> Request:
     """The files, both of which must be named."""
     needed(request, {"rows": "my_rows.csv", "out": "--out my_cluster.toml"})
+    apart(request, "rows", "out")
     return request
 
 
@@ -205,13 +208,25 @@ def show(request: Request, answer: Answer) -> None:
     """How many rows were used, and what is wrong with the others."""
     _, told, _ = answer
     print(f"{request.out}: {told['used']} of {told['rows']} rows used")
-    print(f"median error {told['error_before']:.1%} before, {told['error_after']:.1%} after")
+    before, after = (units.percent(told[f"error_{when}"]) for when in ("before", "after"))
+    apart = ", where each row is predicted without itself" if "common_factor" in told else ""
+    print(f"median error {before} before, {after} after{apart}")
     if "common_factor" in told:
         print(f"all times x {told['common_factor']:.3g}; what moved most on the first row's accelerator:")
     for one in told.get("moved", ()):
-        print(f"  {one['constant']} {one['before']:.3g} -> {one['after']:.3g}")
+        name, *ends = one["constant"], one["before"], one["after"]
+        first, last = (_amount(name, value) for value in ends)
+        print(f"  {constant_words(name)}: {first} -> {last}")
     for problem in told["problems"]:
         print(f"  {problem}")
+
+
+def _amount(constant: str, value: float) -> str:
+    """The value of a constant with its unit."""
+    if constant.endswith("_s"):
+        return units.scaled(value, units.SECONDS)
+    shared = constant.endswith("_ceiling") or constant.startswith("hide_")
+    return units.percent(value) if shared else units.significant(value)
 
 
 CALIBRATE = Command(

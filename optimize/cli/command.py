@@ -4,19 +4,21 @@
 """
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, Union
 
 from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
 
-from costmodel.specs import LARGEST_NUMBER, POSITIVE, SpecError
+from costmodel.specs import LARGEST_NUMBER, POSITIVE, SpecError, plain
 from optimize.status import Status
 from optimize.versions import SCHEMA
 
-Text = Annotated[str | None, DisallowNone, arg(help_behavior_hint="")]
-Count = Annotated[int | None, DisallowNone, arg(help_behavior_hint="")]
-Number = Annotated[float | None, DisallowNone, arg(help_behavior_hint="")]
+# `Union`, None first: of `str | None` tyro loads a type checker, which takes a fifth as long as all of `explain`
+Text = Annotated[Union[None, str], DisallowNone, arg(help_behavior_hint="")]  # noqa: UP007, RUF036
+Count = Annotated[Union[None, int], DisallowNone, arg(help_behavior_hint="")]  # noqa: UP007, RUF036
+Number = Annotated[Union[None, float], DisallowNone, arg(help_behavior_hint="")]  # noqa: UP007, RUF036
 Switch = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
 COMMAND_LINE = "command line"
@@ -59,6 +61,15 @@ def needed(request: Any, examples: Mapping[str, str]) -> None:
     for name, example in examples.items():
         if getattr(request, name) is None:
             raise SpecError(f"{COMMAND_LINE}: `{name}` is missing; expected a file, such as {example}")
+
+
+def apart(request: Any, *names: str) -> None:
+    """Raise where two options name one file, of which the second would overwrite the first."""
+    first, second = (getattr(request, name) for name in names)
+    if first is not None and second is not None and os.path.abspath(first) == os.path.abspath(second):
+        raise SpecError(
+            f"{COMMAND_LINE}: `{names[1]}` is {plain(second)!r}, the file of `{names[0]}`; expected another"
+        )
 
 
 def answered(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from optimize.cli.jobs import read_jobs
 from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult, design
 from optimize.progress import clock
 from optimize.question import FAILURES, RENTALS, SECONDS_A_DAY, Job, Limits, Objective
+from optimize.status import Status
 from optimize.targets import design_for, jobs_of, scatter, shapes
 from optimize.versions import SCHEMA
 
@@ -323,5 +324,5 @@ examples:
     run=run,
     as_json=as_json,
     show=lambda inputs, result: report.show_design(inputs, result),
-    files=lambda inputs, result: report.draw_design(result),
+    files=lambda inputs, result: {} if result.status is Status.incomplete else report.draw_design(result),
 )

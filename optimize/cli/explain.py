@@ -209,7 +209,7 @@ def _on_cluster(inputs: Inputs, other: str) -> Inputs:
     software = inputs.cluster.stack.software if inputs.software_named else None
     cluster = placed(COMMAND_LINE, "against", load_cluster, other, inputs.cluster.accelerators, software)
     cluster = with_margin(cluster, inputs.margin)
-    plan, chosen = inputs.plan, inputs.chosen
+    plan, chosen = inputs.plan, ""  # that of the first
     if violations(plan, inputs.workload, cluster):
         plan, chosen = choose_plan(plan_precision(cluster), inputs.workload, cluster)
     return dataclasses.replace(inputs, cluster=cluster, cluster_from=other, plan=plan, chosen=chosen)

@@ -6,12 +6,13 @@ Nothing else of this project is loaded before signals are heard.
 """
 
 import contextlib
+import functools
 import os
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Never
 
@@ -20,30 +21,40 @@ INTERRUPTED, TERMINATED, UNWRITTEN = 130, 143, 2  # the first two as shells say 
 
 def main(words: Sequence[str] | None = None) -> Never:
     """Run one command and exit with its status."""
-    words = sys.argv[1:] if words is None else list(words)
+    as_process(_command, sys.argv[1:] if words is None else list(words), "equipoise")
+
+
+def _command(words: Sequence[str]) -> int:
+    from optimize.cli.run import run
+
+    return run(words)
+
+
+def as_process(run: Callable[[Sequence[str]], int], words: Sequence[str], program: str) -> Never:
+    """Run a program of this project on its words and exit with its status, whatever signals and streams do."""
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 (closed by the shell: as if it led nowhere)
     _keep_compiled_programs()
     warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy, of plans far from any answer
-    warnings.showwarning = _one_line
+    warnings.showwarning = functools.partial(_one_line, program)
     heard: list[int] = []
     try:
         _hear(heard)
-        status = _written(words)
+        status = _written(run, words, program)
     except KeyboardInterrupt:
-        status = _interrupted(heard)
+        status = _interrupted(heard, program)
     except Exception:  # of a library that was interrupted while it was loaded
         if not heard:
             raise
-        status = _interrupted(heard)
+        status = _interrupted(heard, program)
     compiler = sys.modules.get("costmodel.evaluators.machine_code")
     if compiler is not None and status in (TERMINATED, INTERRUPTED):
         compiler.end_compiling()
     _end_now(status)
 
 
-def _interrupted(heard: Sequence[int]) -> int:
+def _interrupted(heard: Sequence[int], program: str) -> int:
     with contextlib.suppress(OSError, KeyboardInterrupt):
-        print("equipoise: interrupted before there was an answer", file=sys.stderr)
+        print(f"{program}: interrupted before there was an answer", file=sys.stderr)
     return TERMINATED if signal.SIGTERM in heard else INTERRUPTED
 
 
@@ -69,12 +80,10 @@ def _hear(heard: list[int]) -> None:
             signal.signal(number, interrupt)
 
 
-def _written(words: Sequence[str]) -> int:
+def _written(run: Callable[[Sequence[str]], int], words: Sequence[str], program: str) -> int:
     """Run, and see that all of the answer is written; the exit status."""
     if sys.stdout is None:
-        return _unwritten("it is closed")
-    from optimize.cli.run import run
-
+        return _unwritten(program, "it is closed")
     try:
         status = run(words)
         sys.stdout.flush()
@@ -83,7 +92,7 @@ def _written(words: Sequence[str]) -> int:
         return 0
     except OSError as error:
         _lead_nowhere()
-        return _unwritten(error.strerror or str(error), error.filename)
+        return _unwritten(program, error.strerror or str(error), error.filename)
     return status
 
 
@@ -92,17 +101,17 @@ def _lead_nowhere() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _unwritten(reason: str, name: Any = None) -> int:
+def _unwritten(program: str, reason: str, name: Any = None) -> int:
     with contextlib.suppress(OSError):
         place = "standard output" if name is None else repr(str(name))[1:-1]
-        print(f"equipoise: {place}: cannot be written ({reason})", file=sys.stderr)
+        print(f"{program}: {place}: cannot be written ({reason})", file=sys.stderr)
     return UNWRITTEN
 
 
 _told: set[str] = set()
 
 
-def _one_line(message: Warning | str, *_: Any, **__: Any) -> None:
+def _one_line(program: str, message: Warning | str, *_: Any, **__: Any) -> None:
     """A warning as one line, once; of compiled programs that cannot be read, what helps."""
     text = " ".join(str(message).split())[:300]
     if "compilation cache" in text:
@@ -110,7 +119,7 @@ def _one_line(message: Warning | str, *_: Any, **__: Any) -> None:
         text = f"{folder}: a compiled program there cannot be read or written; it is compiled anew (delete the folder)"
     if text not in _told:
         _told.add(text)
-        print(f"equipoise: {text}", file=sys.stderr)
+        print(f"{program}: {text}", file=sys.stderr)
 
 
 def _end_now(status: int) -> Never:

@@ -13,8 +13,9 @@ import numpy as np
 from costmodel.inputs import Cluster
 from costmodel.measured import COLUMNS, Devices, Measured, Node, as_rows, fit_node, measure
 from costmodel.specs import SpecError, plain, write_table
+from optimize import units
 from optimize.cli.calibrate import as_toml
-from optimize.cli.command import COMMAND_LINE, Command, Count, Number, Switch, Text, answered
+from optimize.cli.command import COMMAND_LINE, Command, Count, Number, Switch, Text, answered, apart
 from optimize.plans import standard_output_for_errors
 from optimize.progress import clock
 
@@ -65,6 +66,7 @@ def ask(request: Request) -> Request:
         raise SpecError(f"{COMMAND_LINE}: `processes` needs --process and --coordinator HOST:PORT of process 0")
     if request.process is not None and not 0 <= request.process < (request.processes or 1):
         raise SpecError(f"{COMMAND_LINE}: `process` is {request.process}; expected 0 to {(request.processes or 1) - 1}")
+    apart(request, "out", "table")
     for name in ("out", "table"):
         _check_file(name, getattr(request, name))
     return request
@@ -175,16 +177,19 @@ def show(request: Request, answer: Answer) -> None:
     products, attention = stack.matmul_ceiling, stack.attention_ceiling
     for width in ("32bit", "16bit"):
         peak = getattr(chip, f"peak_{width}_flop_per_s")
-        print(
-            f"  {width:6} {peak / 1e12:.4g} TFLOP/s at peak, large products {products:.0%}, attention {attention:.0%}"
-        )
-    print(f"  memory {chip.hbm_bytes_per_s / 1e9:.4g} GB/s, streams {stack.hbm_ceiling:.0%}")
+        shares = f"large products {_share(products)}, attention {_share(attention)}"
+        print(f"  {width:6} {peak / 1e12:.4g} TFLOP/s at peak, {shares}")
+    print(f"  memory {chip.hbm_bytes_per_s / 1e9:.4g} GB/s, streams {_share(stack.hbm_ceiling)}")
     print(f"  a call {1e6 * stack.step_s:.3g} us, a kernel {1e6 * stack.kernel_s:.3g} us")
-    print(f"median error of the constants on what was measured: {answer.error:.1%}")
+    print(f"median error of the constants on what was measured: {units.percent(answer.error)}")
     if answer.load is not None and answer.load > 0.5 and node.platform == "cpu":
         print(f"the machine had a load of {answer.load:.1f}: the rates are those of what was left of it")
     for path in filter(None, (request.table, request.out)):
         print(f"written: {path}")
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.0f} %"
 
 
 MEASURE = Command(

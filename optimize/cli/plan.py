@@ -17,7 +17,7 @@ from optimize.cli.command import AMOUNT, Command, Count, Number, Switch, Text, g
 from optimize.cli.inputs import Given, fixed_fields, job, merge
 from optimize.cli.launching import chosen_framework, launch_text, launched
 from optimize.cli.plan_json import found_json, launch_by, only_json, ranked_json, row_json, runner_up_json
-from optimize.cli.plan_ranges import RANGE, ranges, search_ranges, with_machine
+from optimize.cli.plan_ranges import RANGE, ranges, search_ranges, with_best, with_machine
 from optimize.diagnosis import Inputs, step_interval_s, time_to_target
 from optimize.lattice import count, plan_precision
 from optimize.launch import FRAMEWORKS, beside_launch, framework_at
@@ -209,11 +209,15 @@ def run(inputs: PlanInputs) -> Answer:
         connect(inputs.sharding)
     if inputs.machine is not None:
         own, found = search_ranges(inputs)
-        answer = _search(own, found["fixed"])._replace(found=found, job=own)
+        answer = _search(own, found["fixed"])
+        answer = answer._replace(found=with_best(own, found, answer.result), job=own)
         return answer if found["complete"] else _interrupted(answer)
-    if not count(inputs.workload, inputs.cluster, plan_precision(inputs.cluster) | dict(inputs.fixed)):
-        raise _no_plan(inputs)
-    answer = _search(inputs, inputs.fixed)
+    try:
+        answer = _search(inputs, inputs.fixed)
+    except CommandError:
+        if count(inputs.workload, inputs.cluster, plan_precision(inputs.cluster) | dict(inputs.fixed)):
+            raise
+        raise _no_plan(inputs) from None
     priced = {objective.key: objective.priced for objective in Objective}[inputs.objective]
     alone = inputs.sharding.processes == 1 and answer.result.status is Status.ok
     if not alone:
@@ -318,13 +322,17 @@ def _time_to_target(inputs: PlanInputs, best: Ranked) -> dict[str, Any] | None:
 
 
 def files(inputs: PlanInputs, answer: Answer) -> dict[str, bytes] | None:
-    """Figures, every plan that was looked at, and the launch file. The first of several processes writes them."""
+    """Figures, every plan that was looked at, and the launch file. The first of several processes writes them.
+
+    Whoever interrupts does not wait for figures.
+    """
     if inputs.sharding.process > 0:
         return None
     inputs = answer.job or inputs
-    own = report.draw_plans(inputs, answer.result, None if answer.table is None else answer.table.points())
-    if answer.found is not None:
-        own |= report.draw_counts(inputs, answer.found)
+    own: dict[str, bytes] = {}
+    if answer.result.status is not Status.incomplete:
+        own = report.draw_plans(inputs, answer.result, None if answer.table is None else answer.table.points())
+        own |= {} if answer.found is None else report.draw_counts(inputs, answer.found)
     if inputs.launch is not None:
         own[FRAMEWORKS[inputs.launch].file] = launch_text(inputs, answer.result, answer.layers).encode()
         plan = launched(inputs, answer.result, answer.layers)

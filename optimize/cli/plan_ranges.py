@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from costmodel import evaluate
-from costmodel.inputs import Cluster
+from costmodel.inputs import Cluster, Workload
 from costmodel.measured import with_margin
 from costmodel.specs import COUNT, Check, SpecError, fail
 from optimize.cli.inputs import Given, named_cluster
-from optimize.plans import PlanInputs, Question, best_on, best_over, can_launch
+from optimize.plans import PlanInputs, PlanResult, Question, best_on, best_over, can_launch
 from optimize.progress import lines
 from optimize.question import SECONDS_A_DAY
 
@@ -136,9 +136,23 @@ def _odd_part(count: int) -> int:
     return count // (count & -count)
 
 
+def with_best(own: PlanInputs, found: dict[str, Any], result: PlanResult) -> dict[str, Any]:
+    """The range, its best pair as the whole search on it found it, which tries options that compare no counts."""
+    best, step_s, plan = found["best"], result.plans[0].step_s, result.plan
+    if own.objective != "step_s" or step_s >= best["step_s"]:
+        return found
+    new = {"plan": plan, "step_s": step_s, "value": step_s, "compared": best["compared"] * step_s / best["step_s"]}
+    same = [row["accelerators"] == best["accelerators"] for row in found["curve"]]
+    told = _told_on(own.workload, own.cluster, best | new)
+    return found | {"best": told, "curve": [told if at else row for row, at in zip(found["curve"], same, strict=True)]}
+
+
 def _told(question: Question, row: dict[str, Any]) -> dict[str, Any]:
+    return _told_on(*question.job(row["accelerators"], row["batch"]), row)
+
+
+def _told_on(workload: Workload, cluster: Cluster, row: dict[str, Any]) -> dict[str, Any]:
     """A row with what people ask for: tokens per second, MFU, dollars."""
-    workload, cluster = question.job(row["accelerators"], row["batch"])
     tokens = float(workload.batch * workload.sequence)
     found = evaluate(workload, cluster, row["plan"], checked=False).economics
     usd = None if found is None else found.base.usd_per_token

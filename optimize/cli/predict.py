@@ -9,7 +9,7 @@ from typing import Any
 from costmodel.measured import COLUMN_WORDS, Case, Fitted, Unreadable, read_cases, with_deviations
 from costmodel.specs import chosen_software, load_stack, plain, read_mapping, write_file
 from optimize import report
-from optimize.cli.command import COMMAND_LINE, Command, Count, Switch, Text, answered, needed, placed
+from optimize.cli.command import COMMAND_LINE, Command, Count, Switch, Text, answered, apart, needed, placed
 from optimize.diagnosis import (
     ExplainedRow,
     Prediction,
@@ -53,6 +53,8 @@ def ask(request: Request) -> Request:
     if request.columns:
         return request
     needed(request, {"rows": "rows.csv"} | ({} if request.explain else {"out": "--out predictions.csv"}))
+    for read in ("rows", "stack"):
+        apart(request, read, "out")
     if request.software is None:
         return request
     software, _ = chosen_software(_OLDEST, request.software, COMMAND_LINE)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from optimize.clusters.one_job import levels_of as levels_of
     from optimize.clusters.one_job import narrow as narrow
     from optimize.clusters.one_job import offer_evolved as offer_evolved
+    from optimize.clusters.progress import TOLERANCE as TOLERANCE
     from optimize.clusters.progress import Best as Best
     from optimize.clusters.progress import Cell as Cell
     from optimize.clusters.progress import Progress as Progress

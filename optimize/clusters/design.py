@@ -23,7 +23,7 @@ from optimize.clusters.answers import Answer, answer_of, continuous_answer, miss
 from optimize.clusters.frontier import FACTORS, frontier, holding, monotone, point_of, runners_up, swept_limit, used_of
 from optimize.clusters.mixes import MixProgress, search_mix
 from optimize.clusters.notes import missed, notes, nothing, told_counts
-from optimize.clusters.progress import Progress, Relaxed
+from optimize.clusters.progress import TOLERANCE, Progress, Relaxed
 from optimize.clusters.real_parts import PartsProgress, search_parts
 from optimize.hardware import shadow_prices, solve_plans
 from optimize.lattice import thinned
@@ -77,6 +77,8 @@ def design(
     repair_s: float | None = None,
     progress: Told = lambda _: None,
     known: Progress | None = None,
+    tolerance: float = TOLERANCE,
+    work: float = math.inf,
 ) -> DesignResult:
     """The best cluster of any rates, and the best of real parts. Raises `CommandError` where neither can be.
 
@@ -85,7 +87,8 @@ def design(
     the probability `margin` (`find_plan`), on designed hardware and on real parts. `failures`: none, low, base or high,
     the case of the prices whose interruptions lengthen training; `repair_s`: until a server that failed is back, for
     which spares are bought. `known`: the search for the best cluster of any rates, where that has been
-    (`targets.joint`).
+    (`targets.joint`). What ends by `tolerance` (a gap) or after `work` evaluations (of each search and of each point of
+    the frontier, which an empty `sweep` leaves out) is the same on every machine; what `seconds` ends is told.
     """
     expect(template=template)
     start, template = time.monotonic(), failing(with_margin(template, margin), failures, repair_s)
@@ -93,11 +96,12 @@ def design(
     kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
     problem = dataclasses.replace(asked, fixed=kept)
     searched = CONTINUOUS_SHARE * seconds
-    continuous, search = _continuous(problem, template, curves, searched, seed, progress, known)
+    ending = {"tolerance": tolerance, "work": work}
+    continuous, search = _continuous(problem, template, curves, searched, seed, progress, known, ending)
     progress("real parts")
     stopped = search is not None and search.interrupted
     rest_s = 0.0 if stopped else max(LEAST_S, start + PARTS_SHARE * seconds - time.monotonic())
-    parts = search_parts(problem.jobs, limits, objective, rest_s, kept, margin, failures, repair_s)
+    parts = search_parts(problem.jobs, limits, objective, rest_s, kept, margin, failures, repair_s, work)
     stopped = stopped or parts.interrupted
     catalogue = _catalogue(problem, parts) if parts.plans else None
     if continuous is None and catalogue is None:
@@ -113,7 +117,7 @@ def design(
         one_job.compare(one, rest_s, seed)
         progress("frontier")
         rest_s = 0.0 if stopped else start + FRONTIER_SHARE * seconds - time.monotonic()
-        points = _frontier(problem, one, rest_s, seed, sweep)
+        points = _frontier(problem, one, rest_s, seed, sweep, work)
     status = Status.incomplete if stopped else Status.ok
     return DesignResult(
         status=status,
@@ -144,13 +148,14 @@ def _continuous(
     seed: int,
     told: Told,
     known: Progress | None,
+    ending: Mapping[str, float],
 ) -> tuple[Answer | None, Progress | MixProgress | None]:
     """The best cluster of any rates, and the search that it comes from. Rates of any size cannot be rented."""
     if problem.limits.rent:
         return None, None
     if len(problem.jobs) > 1:
         return _several(problem, template, curves, seconds, seed, told)
-    return _one(problem, template, curves, seconds, seed, told, known)
+    return _one(problem, template, curves, seconds, seed, told, known, ending)
 
 
 def _one(
@@ -161,17 +166,19 @@ def _one(
     seed: int,
     told: Told,
     known: Progress | None,
+    ending: Mapping[str, float],
 ) -> tuple[Answer | None, Progress]:
     """One job: certified over all plans, counts and hardware."""
     start = time.monotonic()
-    search = one_job.search(problem, seconds, seed, told=told) if known is None else known
+    search = one_job.search(problem, seconds, seed, told=told, **ending) if known is None else known
     if search.best is None:
         return None, search
     best, solved = search.best, solve_plans(problem, (search.best.plan,))
     if not np.isfinite(solved.value[0]) and not problem.fill:  # the cheapest plan is late: the fastest may not be
         told("plans that meet the deadline")
         rest_s = max(LEAST_S, seconds - (time.monotonic() - start))
-        fast = one_job.search(dataclasses.replace(problem, objective=Objective.time), rest_s, seed, told, search)
+        asked = dataclasses.replace(problem, objective=Objective.time)
+        fast = one_job.search(asked, rest_s, seed, told, search, **ending)
         best = fast.best or best
         solved = solve_plans(problem, (best.plan,))
     hardware = problem.hardware(np.exp(best.y), best.hbm_bytes, float(best.cell.accelerators))
@@ -246,11 +253,11 @@ def _catalogue(problem: Problem, parts: PartsProgress) -> Answer:
 
 
 def _frontier(
-    problem: Problem, search: Progress, seconds: float, seed: int, sweep: str | None
+    problem: Problem, search: Progress, seconds: float, seed: int, sweep: str | None, work: float
 ) -> tuple[Mapping[str, Any], ...]:
     """The objective over one limit, around the value that was asked for, or else what the answer uses of it."""
-    limit, best = sweep or swept_limit(problem), search.best
-    if limit is None or best is None:
+    limit, best = swept_limit(problem) if sweep is None else sweep, search.best
+    if not limit or best is None:
         return ()
     at = getattr(problem.limits, limit)
     if at is None:
@@ -258,7 +265,7 @@ def _frontier(
     values = [at * factor for factor in FACTORS]
     points: list[Mapping[str, Any]] = []
     if seconds > 0:
-        points = frontier(one_job.search, problem, limit, values, seconds, search, seed)
+        points = frontier(one_job.search, problem, limit, values, seconds, search, seed, work)
     return tuple(monotone([*points, point_of(limit, problem, search)], limit, problem.objective.maximised))
 
 

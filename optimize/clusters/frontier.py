@@ -88,9 +88,10 @@ def frontier(
     seconds: float,
     after: Progress | None = None,
     seed: int = 0,
+    work: float = math.inf,
 ) -> list[Mapping[str, Any]]:
     """Points in the order of `values`, as many as the time allows. Each goes on from the search with the nearest value:
-    `after` at first."""
+    `after` at first; `work`: evaluations of each."""
     if limit not in SWEPT:
         raise ValueError(f"`limit` is {limit!r}; expected one of {', '.join(SWEPT)}")
     end, points, cost_s = time.monotonic() + seconds, [], 0.0
@@ -104,7 +105,8 @@ def frontier(
         own = int(value) if limit == "accelerators" else float(value)
         asked = dataclasses.replace(problem, limits=dataclasses.replace(problem.limits, **{limit: own}))
         nearest = sorted(known, key=lambda other, here=value: abs(math.log(other / here)))[:1]
-        last = search(asked, end - start, seed, after=known[nearest[0]] if nearest else None, tolerance=CLOSED)
+        near = known[nearest[0]] if nearest else None
+        last = search(asked, end - start, seed, after=near, tolerance=CLOSED, work=work)
         known |= {value: last} if last.best is not None else {}
         if last.interrupted:
             break

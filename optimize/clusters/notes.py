@@ -91,6 +91,7 @@ def notes(
         said.append(f"no cluster of any rates: {why_infeasible(problem, finished)}")
     elif search is not None and search.others:
         said.append(f"rates of any size: the bound is over {told_counts(search)}; there was no time for the others")
+    said += _late(search, continuous)
     if (search is not None and search.interrupted) or parts.interrupted:
         said.append("interrupted: the best so far")
     if parts.left_over or not parts.listed:
@@ -100,6 +101,13 @@ def notes(
     for answer in (continuous, catalogue):
         said += missed(answer)
     return tuple(said)
+
+
+def _late(search: Progress | MixProgress | None, continuous: Answer | None) -> list[str]:
+    """That the clock ended a search, and not its gap: another time it may end elsewhere."""
+    if continuous is None or not isinstance(search, Progress) or not search.late:
+        return []
+    return [f"rates of any size: time was up at a gap of {100 * continuous.gap:.2g} %; asked again, it may be another"]
 
 
 def _left_out(problem: Problem, names: tuple[str, ...]) -> list[str]:

@@ -23,7 +23,7 @@ from costmodel.inputs import PlanPoint
 from optimize.clusters.bounding import close, expand, families_of, polish
 from optimize.clusters.counts import cell_bounds, cells, rows_of
 from optimize.clusters.descent import descend, modes, nearest
-from optimize.clusters.evolution import Found, evolve
+from optimize.clusters.evolution import Evolved, evolve
 from optimize.clusters.progress import FAMILIES, PLANS, TOLERANCE, Cell, Open, Progress, Relaxed
 from optimize.clusters.rows import open_counts, possible_rows
 from optimize.hardware import HardwareSolutions, solve_hardware
@@ -44,12 +44,13 @@ def search(
     told: Callable[[str], None] = lambda _: None,
     after: Progress | None = None,
     tolerance: float = TOLERANCE,
+    work: float = math.inf,
 ) -> Progress:
-    """Search until the gap is within `tolerance` or the time is up.
+    """Search until the gap is within `tolerance`, `work` evaluations are spent, or the time is up.
 
-    `after`: one with other limits, from whose points it starts.
+    Only the last depends on the machine. `after`: one with other limits, from whose points it starts.
     """
-    end, progress = time.monotonic() + seconds, Progress(problem, tolerance)
+    end, progress = time.monotonic() + seconds, Progress(problem, tolerance, work)
     rows = rows_of(problem)
     every = cells(problem, rows)
     if not every:
@@ -68,6 +69,7 @@ def search(
             narrow(progress, end, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
+    progress.late = time.monotonic() >= end
     own = None if progress.best is None else progress.best.cell.accelerators
     if own not in progress.unseen and len(progress.unseen) < len(progress.counts):  # of others only products are known
         progress.others, progress.unseen = tuple(sorted(progress.unseen)), {}
@@ -100,7 +102,7 @@ def _first_answers(
     progress.level = LEVELS[0]
     if after is not None:
         known = sorted(after.runners_up.values(), key=lambda best: best.log_value)[:KNOWN]
-        found = [Found(best.log_value, best.cell.accelerators, best.plan, best.y) for best in known]
+        found = [Evolved(best.log_value, best.cell.accelerators, best.plan, best.y) for best in known]
         _offer(progress, every, found, EVOLVED)
     told("evolution")
     offer_evolved(progress, every, seed)
@@ -144,7 +146,7 @@ def offer_evolved(progress: Progress, every: list[Cell], seed: int, briefly: boo
             break
 
 
-def _offer(progress: Progress, every: list[Cell], found: list[Found], counts: int) -> None:
+def _offer(progress: Progress, every: list[Cell], found: list[Evolved], counts: int) -> None:
     of_count = {cell.accelerators: cell for cell in every}
     for count in list(dict.fromkeys(each.accelerators for each in found if each.accelerators in of_count))[:counts]:
         families, own = families_of(of_count[count]), [each for each in found if each.accelerators == count]

@@ -175,6 +175,7 @@ class Progress:
 
     problem: Problem
     tolerance: float = TOLERANCE
+    work: float = math.inf  # evaluations after which it ends: the same on every machine, whatever else runs there
     best: Best | None = None
     dismissed: float = np.inf  # the least bound among what was dismissed
     open: list[Open] = dataclasses.field(default_factory=list)
@@ -183,6 +184,7 @@ class Progress:
     evaluations: int = 0
     relaxed: Relaxed | None = None
     interrupted: bool = False
+    late: bool = False  # time was up: another time it may end with something else
     counts: tuple[int, ...] = ()  # of accelerators, that the bound is about
     others: tuple[int, ...] = ()  # that have legal plans too, and were not looked at
     over: str = ""  # what else the bound is over, in words
@@ -192,6 +194,11 @@ class Progress:
     def finished(self) -> bool:
         """Whether everything was looked at: without an answer, there is none."""
         return not self.unseen and not self.others and not any(len(part.indices) for part in self.open)
+
+    @property
+    def spent(self) -> bool:
+        """Whether it has evaluated as much as it may."""
+        return self.evaluations >= self.work
 
     @property
     def cut(self) -> float:

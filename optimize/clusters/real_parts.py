@@ -93,8 +93,10 @@ def search_parts(
     margin: float = 0.5,
     failures: str = "base",
     repair_s: float | None = None,
+    work: float = math.inf,
 ) -> PartsProgress:
-    """The best cluster known by name, of those whose prices and powers the limits and the objective read.
+    """The best cluster known by name, of those whose prices and powers the limits and the objective read, as far as
+    `work` evaluations and the time go.
 
     Plans fit with the probability `margin`; one half takes predictions as they are.
     """
@@ -106,7 +108,7 @@ def search_parts(
         with until(end):
             todo += sorted(within_limits(parts), key=lambda part: _likely(parts, part))
             parts.candidates, parts.listed = len(todo), True
-            while todo:
+            while todo and parts.evaluations < work:
                 if todo[0].log_bound < parts.log_value and not _slower(parts, todo[0]):
                     _look(parts, todo[0])
                 todo.pop(0)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from optimize.diagnosis.compare import memories as memories
     from optimize.diagnosis.compare import times as times
     from optimize.diagnosis.explain import Explanation as Explanation
-    from optimize.diagnosis.explain import Stage as Stage
+    from optimize.diagnosis.explain import StagePeak as StagePeak
     from optimize.diagnosis.explain import explain as explain
     from optimize.diagnosis.explain import explain_inputs as explain_inputs
     from optimize.diagnosis.explain import explanation_json as explanation_json
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from optimize.diagnosis.explain import step_interval_s as step_interval_s
     from optimize.diagnosis.inputs import Inputs as Inputs
     from optimize.diagnosis.money import missing as missing
-    from optimize.diagnosis.operators import Operator as Operator
+    from optimize.diagnosis.operators import RoofedOperator as RoofedOperator
     from optimize.diagnosis.predict import Prediction as Prediction
     from optimize.diagnosis.predict import Predictions as Predictions
     from optimize.diagnosis.predict import errors_of as errors_of
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from optimize.diagnosis.rows import explain_row as explain_row
     from optimize.diagnosis.rows import explained_row_json as explained_row_json
     from optimize.diagnosis.sensitivity import Elasticity as Elasticity
-    from optimize.diagnosis.sensitivity import Parameter as Parameter
+    from optimize.diagnosis.sensitivity import Leaf as Leaf
     from optimize.diagnosis.sensitivity import by_resource as by_resource
+    from optimize.diagnosis.sensitivity import constant_words as constant_words
     from optimize.diagnosis.sensitivity import elasticities as elasticities
     from optimize.diagnosis.sensitivity import largest as largest
     from optimize.diagnosis.sensitivity import parameters as parameters

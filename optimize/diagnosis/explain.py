@@ -13,7 +13,7 @@ from costmodel.measured import fits_probability, posterior, step_log_sd
 from costmodel.specs import expect
 from optimize.diagnosis.inputs import Inputs
 from optimize.diagnosis.money import economics_json
-from optimize.diagnosis.operators import Operator, operators
+from optimize.diagnosis.operators import RoofedOperator, operators
 from optimize.diagnosis.sensitivity import Elasticity, elasticities
 from optimize.diagnosis.time_to_target import time_to_target
 from optimize.status import CommandError, Status
@@ -27,7 +27,7 @@ _ABSENT_S = 1e-12  # below it a term is rounding
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Stage:
+class StagePeak:
     """Memory of one pipeline stage at its peak: terms in bytes, which sum to it."""
 
     number: int  # from 1
@@ -54,12 +54,12 @@ class Explanation(Shown):
 
     inputs: Inputs
     breakdown: Breakdown
-    stages: tuple[Stage, ...]
+    stages: tuple[StagePeak, ...]
     elasticities: tuple[Elasticity, ...]
-    operators: tuple[Operator, ...]
+    operators: tuple[RoofedOperator, ...]
 
     @property
-    def fullest(self) -> Stage:
+    def fullest(self) -> StagePeak:
         """The stage with the highest peak."""
         return max(self.stages, key=lambda stage: stage.peak_bytes)
 
@@ -125,13 +125,13 @@ def _check_finite(breakdown: Breakdown) -> None:
             raise CommandError(Status.bad_input, message)
 
 
-def _stage(number: int, memory: StageMemory, stack: Stack) -> Stage:
+def _stage(number: int, memory: StageMemory, stack: Stack) -> StagePeak:
     backward = memory.passing_bytes >= memory.update_bytes
     terms = {name: float(getattr(memory, f"{name}_bytes")) for name in _HELD}
     terms |= {name: float(getattr(memory, f"{name}_bytes")) if backward else 0.0 for name in _PASSING}
     terms["update"] = 0.0 if backward else float(memory.update_bytes)
     second = {name: float(getattr(memory, f"second_{name}_bytes")) for name in _SECOND}
-    return Stage(
+    return StagePeak(
         number=number,
         terms=terms,
         moment="backward pass" if backward else "optimizer step",

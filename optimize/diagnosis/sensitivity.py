@@ -53,10 +53,25 @@ _STACK_OVERHEADS = [
     ("routing_s", "processor time per pass over experts", False),
     ("jitter_s", "wait for the slowest rank", False),
 ]
+_OTHERS = {
+    "matmul_8bit_ceiling": "share of their peak that matmuls in 8 bits reach",
+    "matmul_4bit_ceiling": "share of their peak that matmuls in 4 bits reach",
+    "attention_2_ceiling": "share of peak that FlashAttention-2 reaches",
+    "unfused_touches": "passes through memory of unfused norms over those of fused ones",
+    "cast_passes": "share of casts that no other kernel does",
+    "slow_microbatch_s": "processor time per microbatch of slow software",
+    **{f"hide_{kind}": f"share of {kind} traffic that can hide" for kind in ("tensor", "expert", "pipeline")},
+}
+
+
+def constant_words(name: str) -> str:
+    """A constant of a stack as people read it."""
+    words = _STACK_RATES | _STACK_COSTS | _OTHERS | {own: told for own, told, _ in _STACK_OVERHEADS}
+    return words.get(name, name.replace("_", " "))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Parameter:
+class Leaf:
     """One leaf of a cluster: how to find it, and what to call it."""
 
     path: str  # with tiers by index, as `with_leaves` takes it
@@ -70,7 +85,7 @@ class Parameter:
 class Elasticity:
     """How the step answers to one parameter."""
 
-    parameter: Parameter
+    parameter: Leaf
     left: float
     right: float
     tenth: float  # relative change of the step where the parameter is 10 % better: more of a rate, less of a cost
@@ -83,12 +98,12 @@ class Elasticity:
         return (self.left + self.right) / 2
 
 
-def parameters(cluster: Cluster, plan: Plan) -> tuple[Parameter, ...]:
+def parameters(cluster: Cluster, plan: Plan) -> tuple[Leaf, ...]:
     """The parameters that may bear on a step; HBM bytes have no part in time."""
     fitted = [(name, words, True) for name, words in _STACK_RATES.items()]
     fitted += [(name, words, False) for name, words in _STACK_COSTS.items()]
     return tuple(
-        Parameter(path=f"{part}.{name}", key=f"{label}.{name}", words=words, rate=rate, hardware=hardware)
+        Leaf(path=f"{part}.{name}", key=f"{label}.{name}", words=words, rate=rate, hardware=hardware)
         for part, label, hardware, leaves in (
             ("accelerator", "accelerator", True, _accelerator_leaves(plan)),
             *(

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from optimize.hardware.rows import bytes_of_rows as bytes_of_rows
     from optimize.hardware.rows import tangents_of_rows as tangents_of_rows
     from optimize.hardware.runs import tangents_of_runs as tangents_of_runs
+    from optimize.hardware.runs import tangents_of_schedules as tangents_of_schedules
     from optimize.hardware.shadow_prices import shadow_prices as shadow_prices
     from optimize.hardware.solving import HardwareSolutions as HardwareSolutions
     from optimize.hardware.solving import solve_hardware as solve_hardware

@@ -112,9 +112,9 @@ def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chos
         return np.broadcast_to(column, len(np.atleast_1d(point.tensor)))[rows.chosen]
 
     workload, stack, p = problem.job.workload, problem.machine.stack, of(point.pipeline)
-    layers_s, first_s, last_s, *drawn_s = (_taken(part, rows.which) for part in [*parts[:3], *parts[5:]])
+    layers_s, first_s, last_s, *drawn_s = (of_each(part, rows.which) for part in [*parts[:3], *parts[5:]])
     if rows.recompute is not _NONE:
-        core_s, rest_s = (_taken(part, rows.which) for part in parts[3:5])
+        core_s, rest_s = (of_each(part, rows.which) for part in parts[3:5])
         layers_s = layers_s + rows.recompute.redo_core * core_s + rows.recompute.redo_rest * rest_s
     layer_s = layers_s * (1.0 / layers(workload))
     m = workload.batch / (of(point.data) * of(point.microbatch))
@@ -143,10 +143,8 @@ def logarithms(seconds: Dual, shape: tuple[int, ...]) -> tuple[np.ndarray, np.nd
     return np.log(np.broadcast_to(seconds.value, shape)).ravel(), np.stack(slopes, -1)
 
 
-def _taken(part: Any, which: np.ndarray) -> Dual:
-    """A number of each key as one of each row. (What no rate enters is a plain number.)"""
-    if not isinstance(part, Dual):
-        return Dual(np.broadcast_to(part, np.max(which, initial=0) + 1)[which], {})
-    return Dual(
-        part.value[which], {name: np.broadcast_to(d, part.value.shape)[which] for name, d in part.parts.items()}
-    )
+def of_each(leaf: Any, which: np.ndarray) -> Any:
+    """A number of each key as one of each row, with its slopes. (What is the same for all is a plain number.)"""
+    if isinstance(leaf, Dual):
+        return Dual(of_each(leaf.value, which), {name: of_each(part, which) for name, part in leaf.parts.items()})
+    return leaf[which] if np.ndim(leaf) else leaf

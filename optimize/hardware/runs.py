@@ -3,16 +3,20 @@ r"""Lower bounds of runs of plans that differ in the schedule alone, over all ha
 Between rows of degrees (`rows`) and plans: with every option but the schedule known, so is what lies in HBM under the
 leanest one, what is computed again, and the traffic of gradients and from stage to stage. Where hardware has a price,
 all of that is bought: a bound that leaves it out has a memory and a network for nothing.
+
+Then of the plans of such runs (`tangents_of_schedules`): what a run takes is found once, and each schedule adds its own
+bubble and its own activations in flight.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from costmodel import Exact, total
+from costmodel import Exact, Scalar, map_leaves, total
 from costmodel.evaluators import SUBGRADIENT, Dual
 from costmodel.formulas import (
+    OpCounts,
     Pipeline,
     Stage,
     Work,
@@ -21,17 +25,20 @@ from costmodel.formulas import (
     counts,
     drawn_s,
     hardware_of,
+    memory,
+    pipeline_s,
     redone_s,
     timing,
     with_hardware,
     work,
 )
-from costmodel.inputs import SCHEDULES, PlanPoint, RecomputeRow
-from optimize.hardware.rows import logarithms
+from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, RecomputeRow
+from optimize.hardware.rows import logarithms, of_each
 from optimize.lattice import Families, least_fill
 from optimize.plans import lean_bytes, least_step_s, may_go_both_ways
 from optimize.question import RATES, Problem, Tangents
 
+T = TypeVar("T")
 _EXACT = Exact(np)
 
 
@@ -65,11 +72,7 @@ def _seconds(
 ) -> tuple[Dual, ...]:
     """Of a step under any schedule; where the objective is paid for busy units, also those at the usual power."""
     sem, m, loads = SUBGRADIENT, counted.microbatches, problem.loads
-    rates: dict[str, Any] = {name: Dual(rate, {name: rate}) for name, rate in zip(RATES, np.exp(y).T, strict=True)}
-    machine = with_hardware(problem.machine, dataclasses.replace(hardware_of(problem.machine), **rates))
-    both_ways = may_go_both_ways(list(SCHEDULES.values()), point.pipeline, m)
-    expert = np.maximum(point.overlap.expert, both_ways)
-    point = dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert))
+    machine, (point, both_ways) = _machine(problem, y), _as_any_schedule(point, m)
     times = timing(counted, point, machine, sem)
     todo = work(counted, times, point, machine, sem)
     again_s = total(block.repeats * redone_s(block.forward, recompute, sem) for block in times.layers)
@@ -91,16 +94,78 @@ def _seconds(
     return step_s, drawn_s(loads, units, step_s)
 
 
+def tangents_of_schedules(
+    problem: Problem, families: Families, first: np.ndarray, accelerators: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, Tangents]:
+    """Plans that differ from those of `first` in the schedule alone, the place there of each one's run, and tangents
+    below their steps, at the rates of the run."""
+    place = np.repeat(np.arange(len(first)), families.schedules(first))
+    plans = families.of_every_schedule(first)
+    base, plain = families.lattice.points(first, np.float64), SCHEDULES["one_f_one_b"].row
+    base = dataclasses.replace(base, accelerators=accelerators, schedule=plain, virtual_stages=1.0)
+    point = dataclasses.replace(families.lattice.points(plans, np.float64), accelerators=accelerators[place])
+    counted = counts(problem.job.floats, base, _EXACT)
+    each = map_leaves(lambda leaf: of_each(leaf, place), counted)
+    need = np.broadcast_to(memory(each, point, problem.machine.stack, _EXACT).needed_bytes, plans.shape)
+    seconds = _seconds_of_schedules(problem, counted, base, y, (place, point))
+    pairs = [column for own in seconds for column in logarithms(own, plans.shape)]
+    return plans, place, Tangents(pairs[0], pairs[1], y[place], need, need, *pairs[2:])
+
+
+def _seconds_of_schedules(
+    problem: Problem, counted: OpCounts, base: PlanPoint, y: np.ndarray, plans: tuple[np.ndarray, PlanPoint]
+) -> tuple[Dual, ...]:
+    """Of a step of plans, each of a run; where the objective is paid for busy units, also those at the usual power."""
+    sem, loads, (place, point), machine = SUBGRADIENT, problem.loads, plans, _machine(problem, y)
+    base, may_go = _as_any_schedule(base, counted.microbatches)
+    times = timing(counted, base, machine, sem)
+    todo = work(counted, times, base, machine, sem)
+
+    def each(tree: T) -> T:
+        return map_leaves(lambda leaf: of_each(leaf, place), tree)
+
+    own, m, both_ways = each(todo), of_each(counted.microbatches, place), point.schedule.both_ways
+    passes_s = (1.0 - both_ways) * pipeline_s(own.pipe, own.hops, m, point, sem)
+    passes_s = sem.maximum(passes_s, m * own.pipe.plain.seconds)  # both ways: all of them pass a plain stage
+    beside = dataclasses.replace(times, blocks=(), hide=each(times.hide), streams=each(times.streams))
+    own = _with_copies(own, both_ways)
+    step_s = around(passes_s, own, counted, beside, point, machine.stack, sem).step_s
+    if loads is None:
+        return (step_s,)
+    units = busy(counted, times, _with_copies(todo, may_go), base, machine)
+    return step_s, drawn_s(loads, each(units), step_s)
+
+
+def _machine(problem: Problem, y: np.ndarray) -> Cluster:
+    """With rates of each plan's own, as dual numbers."""
+    rates: dict[str, Any] = {name: Dual(rate, {name: rate}) for name, rate in zip(RATES, np.exp(y).T, strict=True)}
+    return with_hardware(problem.machine, dataclasses.replace(hardware_of(problem.machine), **rates))
+
+
+def _as_any_schedule(point: PlanPoint, microbatches: Scalar) -> tuple[PlanPoint, np.ndarray]:
+    """Points that hide of the traffic of experts what some schedule may, and whether microbatches may go both ways."""
+    both_ways = may_go_both_ways(list(SCHEDULES.values()), point.pipeline, microbatches)
+    expert = np.maximum(point.overlap.expert, both_ways)
+    return dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert)), both_ways
+
+
 def _with_stage(todo: Work, plain_s: Any, seen: float, both_ways: Any) -> Work:
-    """The same work on plain stages that take so long. Where microbatches may go both ways, or weights stream, traffic
-    of gradients is taken to be hidden; where they go both ways, both copies of a stage share its update."""
+    """The same work on plain stages that take so long; where weights stream, traffic of gradients is taken to be
+    hidden."""
     nothing = Stage(forward_s=0.0, backward_s=0.0, weights_s=0.0)
     even = dataclasses.replace(nothing, forward_s=plain_s)
+    pipe = Pipeline(plain=even, first=nothing, middle=nothing, last=nothing)
+    own = dataclasses.replace(todo, pipe=pipe, gradient_traffic_s=seen * todo.gradient_traffic_s)
+    return _with_copies(own, both_ways)
+
+
+def _with_copies(todo: Work, both_ways: Any) -> Work:
+    """Where microbatches go both ways, traffic of gradients is taken to be hidden, and both copies of a stage share its
+    update."""
     alone = 1.0 - 0.5 * both_ways
     return dataclasses.replace(
         todo,
-        pipe=Pipeline(plain=even, first=nothing, middle=nothing, last=nothing),
-        gradient_traffic_s=seen * (1.0 - both_ways) * todo.gradient_traffic_s,
+        gradient_traffic_s=(1.0 - both_ways) * todo.gradient_traffic_s,
         optimizer_s=alone * todo.optimizer_s,
         orthogonal_s=alone * todo.orthogonal_s,
     )

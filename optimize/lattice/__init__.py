@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from optimize.lattice.axes import LARGEST_VIRTUAL as LARGEST_VIRTUAL
     from optimize.lattice.axes import distinct as distinct
     from optimize.lattice.axes import recompute_names as recompute_names
+    from optimize.lattice.axis import DEGREES as DEGREES
     from optimize.lattice.axis import Axis as Axis
     from optimize.lattice.axis import even_layers as even_layers
     from optimize.lattice.axis import wanted as wanted
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from optimize.lattice.degrees import divisors as divisors
     from optimize.lattice.enumeration import count as count
     from optimize.lattice.enumeration import lattice as lattice
+    from optimize.lattice.enumeration import within as within
     from optimize.lattice.lattice import CHUNK as CHUNK
     from optimize.lattice.lattice import LEFT_OUT as LEFT_OUT
     from optimize.lattice.lattice import OVERLAPS as OVERLAPS

@@ -14,6 +14,7 @@ from optimize.lattice.degrees import divisors
 
 Rows = Mapping[str, np.ndarray]
 LARGEST_VIRTUAL = 256
+_DENSE = 4  # integers a row up to which they are counted rather than sorted
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of the layers, for full recompute
 
 
@@ -35,12 +36,27 @@ def axis(
 
 def distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Where each distinct row of columns stands first, in ascending order, and which of them each row is."""
-    code = np.zeros(len(columns[0]), np.int64)
+    code, size = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
+        number, values = _numbered(column)
+        code, size = code * values + number, size * values
+        if size > _DENSE * len(code):  # so that the next product is small, too
+            code, size = _numbered(code)
+    which, count = _numbered(code)
+    first = np.zeros(count, np.int64)
+    first[which[::-1]] = np.arange(len(which) - 1, -1, -1)  # the last that is written is the first row
+    return first, which
+
+
+def _numbered(column: np.ndarray) -> tuple[np.ndarray, int]:
+    """The place of each value among those that occur, in ascending order, and how many there are."""
+    least, span = (int(column.min()), int(np.ptp(column)) + 1) if len(column) else (0, 0)
+    if span > _DENSE * len(column) or column.dtype.kind != "i":
         values, number = np.unique(column, return_inverse=True)
-        code = code * len(values) + number.ravel()
-    _, first, which = np.unique(code, return_index=True, return_inverse=True)
-    return first, which.ravel()
+        return number.ravel(), len(values)
+    occurs = np.zeros(span, bool)
+    occurs[column - least] = True
+    return (np.cumsum(occurs) - 1)[column - least], int(np.count_nonzero(occurs))
 
 
 def _rows_of(table: Mapping[Any, Any], chosen: np.ndarray, dtype: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from costmodel import Exact
 from costmodel.evaluators import prepare
 from costmodel.formulas import Hops, StageKind, dropped_bytes, gathered_bytes
-from costmodel.graph import MODES, Model, StageSeconds, paths, staged
+from costmodel.graph import MODES, StagedModel, StageSeconds, paths, staged
 from costmodel.inputs import Cluster, Plan, Workload
 
 SEM = Exact(np)
@@ -37,7 +37,7 @@ class Tables:
 
     microbatch: int
     microbatches: int
-    given: Model
+    given: StagedModel
     at: StageKind
     hop: Hops
     host_s: float
@@ -95,7 +95,7 @@ def tables(workload: Workload, cluster: Cluster, plan: Plan, microbatch: int) ->
     )
 
 
-def _probed(given: Model, at: StageKind, kinds: int, stages: int, fragmentation: float) -> dict[str, Linear]:
+def _probed(given: StagedModel, at: StageKind, kinds: int, stages: int, fragmentation: float) -> dict[str, Linear]:
     """One layer of everything on every stage, and one more of each in turn."""
     modes = len(MODES)
     probes = np.ones((1 + kinds * modes, stages, kinds, modes))

@@ -19,7 +19,7 @@ from costmodel.specs import violations
 from optimize.lattice import Families, Lattice
 from optimize.plans import exhaustive
 from optimize.plans.best import Entry
-from optimize.plans.evaluation import MARGIN, cost_of, fast_families
+from optimize.plans.evaluation import MARGIN, bytes_of, cost_of, fast_families
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.restricted import OFFLOADS
 from optimize.plans.row_bounds import in_order_of_bounds
@@ -154,7 +154,7 @@ def _open(
 
 
 def _may_fit(whole: Lattice, points: PlanPoint, count: int) -> np.ndarray:
-    return _fits(whole, cost_of(whole, np.arange(count), functools.partial(_some, points), np.float64))
+    return _fits(whole, bytes_of(whole, np.arange(count), functools.partial(_some, points), np.float64))
 
 
 def _short(whole: Lattice, groups: Variants) -> Lattice:
@@ -171,7 +171,8 @@ def _short(whole: Lattice, groups: Variants) -> Lattice:
 
 def _faster_without(whole: Lattice, value: PlanValue, reached: float) -> np.ndarray:
     """Families of which a plan may be below a value and does not fit so, nothing recomputed and nothing offloaded."""
-    rows = np.array([row for row in range(len(whole.ends)) if _bound(whole, row, value) < reached], int)
+    assert whole.floor_s is not None
+    rows = np.flatnonzero(value.least(whole.floor_s, 0.0) < reached)
     plain = dataclasses.replace(whole, fixed={name: v for name, v in whole.fixed.items() if name not in OFFLOADS})
     first, _, cost = fast_families(plain, rows, value, np.full(len(rows), reached))
     return first[~_fits(whole, cost, 1 - MARGIN)]
@@ -218,7 +219,11 @@ def _rows_of(
     if key not in known or known[key][0] < reached:
         rows = whole.with_rows(np.arange(start, stop))
         bounded = value.function is None
-        best = exhaustive.sparing(rows, value, top, reached) if bounded else exhaustive.search(rows, value, top)
+        best = (
+            exhaustive.sparing(rows, value, top, reached, shapes=False)
+            if bounded
+            else exhaustive.search(rows, value, top)
+        )
         known[key] = reached, rows, best.top
     return known[key][1:]
 

@@ -9,19 +9,17 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import family_of
-from optimize.lattice import OVERLAPS, SEARCHED, Lattice, lattice, plan_precision
+from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, plan_precision, within
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
 from optimize.plans.bounded import Beside, Found, Known, best_below, best_beside, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.plan_values import PlanValue, plan_value
 from optimize.plans.restricted import OFFLOADS, beside, narrowed, search_tellable
-from optimize.plans.result import PlanResult, merged
+from optimize.plans.result import PlanResult, compared, merged
 from optimize.status import CommandError, Status
 from optimize.time_limit import or_else
 
@@ -61,15 +59,18 @@ def parts_of(whole: Lattice, names: Iterable[str] | None = None) -> dict[str, li
     `whole` has the rows of all plans, `ordered`.
     """
     made: dict[str, Lattice | None] = {}
+    axes: dict[Any, Axis] = {}
     chosen = names_on(whole.cluster) if names is None else names
-    return {name: sorted(_parts(whole, FRAMEWORKS[name], made), key=lambda part: len(part[1])) for name in chosen}
+    return {name: sorted(_parts(whole, FRAMEWORKS[name], made, axes), key=lambda part: len(part[1])) for name in chosen}
 
 
-def _parts(whole: Lattice, framework: Framework, made: dict[str, Lattice | None]) -> Iterator[Part]:
-    for fields in narrowed(framework, whole.fixed, plan_precision(whole.cluster)):
+def _parts(
+    whole: Lattice, framework: Framework, made: dict[str, Lattice | None], axes: dict[Any, Axis]
+) -> Iterator[Part]:
+    for fields in narrowed(framework, whole.fixed, plan_precision(whole.cluster), whole.workload):
         key = repr(sorted((name, sorted(map(repr, _members(asked)))) for name, asked in fields.items()))
         if key not in made:
-            made[key] = _with_bounds(lattice(whole.workload, whole.cluster, fields), whole)
+            made[key] = _with_bounds(within(whole, fields, axes), whole)
         if (part := made[key]) is not None:
             yield fields, part
 
@@ -82,8 +83,8 @@ def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Know
     """
     found = dict[str, Found | None]()
     for name, part in ((name, part) for name, own in parts.items() for part in own):
-        best = found.get(name)
-        found[name] = _best_of(name, [part], value, best[0] if best else math.inf, known, LOOK) or best
+        best = _of_each(found, {name: parts[name]}).get(name)  # another one's plan may be the best of its own, too
+        found[name] = _best_of(name, [part], value, best[0] if best else math.inf, known, LOOK) or found.get(name)
         yield _of_each(found, parts)
     for name in sorted(parts, key=lambda name: len(parts[name])):
         reached = min((best[0] for best in found.values() if best is not None), default=math.inf)
@@ -143,16 +144,8 @@ def _with_bounds(part: Lattice, whole: Lattice) -> Lattice | None:
     """The part with the bounds of the whole, where both compute alike; else with its own."""
     if not len(part):
         return None
-    if whole.floor_s is None or _plain(part) != _plain(whole):
-        return ordered(part)
-    keys, own = _keys(whole), _keys(part)
-    order = np.argsort(keys)
-    place = order[np.minimum(np.searchsorted(keys, own, sorter=order), len(keys) - 1)]
-    if np.any(keys[place] != own):
-        return ordered(part)
-    floor_s = whole.floor_s[place]
-    order = np.argsort(floor_s, kind="stable")
-    return dataclasses.replace(part.with_rows(order), floor_s=floor_s[order])
+    alike = part.floor_s is not None and _plain(part) == _plain(whole)
+    return part if alike else ordered(lattice(part.workload, part.cluster, part.fixed))
 
 
 def _plain(own: Lattice) -> dict[str, Any]:
@@ -161,11 +154,6 @@ def _plain(own: Lattice) -> dict[str, Any]:
     given = {field.name: field.default for field in dataclasses.fields(Plan)} | plan_precision(own.cluster)
     given |= {name: asked for name, asked in own.fixed.items() if asked is not None}
     return {name: asked for name, asked in given.items() if name not in left_out}
-
-
-def _keys(own: Lattice) -> np.ndarray:
-    """Each row of degrees as one value."""
-    return np.ascontiguousarray(np.stack(list(own.rows.values()), axis=1)).view(f"V{8 * len(own.rows)}").ravel()
 
 
 def find_launchable(
@@ -224,7 +212,7 @@ def _answers(
         part = next((part for own, part in parts[winner] if own == fields), None)
         return part is None or best_below(part, value, reached, told_by(winner, part), known)[0] is not None
 
-    result, _ = find_plan_for(winner, *job, fixed=whole.fixed, better=better, **question)
+    result, _ = find_plan_for(winner, *job, fixed=whole.fixed, better=better, parts=parts[winner], **question)
     yield result, each
     if result.status is not Status.ok:
         return
@@ -285,7 +273,7 @@ def find_for(
     if other is None:
         raise why or KeyboardInterrupt
     result = _incomplete(other) if heard else other
-    if every is not None and _compared(result) < _compared(every):  # a plan beside the lattice of all
+    if every is not None and compared(result) < compared(every):  # a plan beside the lattice of all
         every = result
     return result, every
 
@@ -302,13 +290,8 @@ def _of_one(
     of = question.get("objective", "step_s"), question.get("tokens")
     whole, value = _valued(job[0], machine, asked, *of)
     parts = parts_of(ordered(whole), (name,)) if len(whole) else {}
-    each = {} if result is None else {name: (_compared(result), result.plan)}
+    each = {} if result is None else {name: (compared(result), result.plan)}
     return _with_variants(result, each, parts, asked, value, question, job)[0]
-
-
-def _compared(result: PlanResult) -> float:
-    """The value as searches compare it."""
-    return 1 / result.value if result.maximised else result.value
 
 
 def _incomplete(result: PlanResult) -> PlanResult:

@@ -18,10 +18,12 @@ import numpy as np
 from costmodel import Exact, Scalar, Semantics, as_floats
 from costmodel.formulas import OpCounts, Pipeline, around, counts, in_flight, memory, stages, timing, work
 from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, RecomputeRow, Schedule, Stack, Workload, options
-from optimize.lattice import LARGEST_VIRTUAL, Lattice
+from optimize.lattice import DEGREES, LARGEST_VIRTUAL, Lattice, least_fill
 from optimize.question import products_s
 
 _ROWS = 8_192
+MANY = 16_384  # rows from which most are bounded by others of their own group alone
+_NEAR = 12_288  # rows, at least, of which each has a bound of its own
 _SAFE = 1.0 - 1e-9  # for the rounding of sums
 _EXACT = Exact(np)
 
@@ -30,18 +32,68 @@ def row_bounds_s(lattice: Lattice, lean: Lattice | None = None, below: float = m
     """Seconds below which no plan of a row can be that fits; infinite where none does, by the bytes of `lean`: the same
     rows with what saves memory for time. Of rows that take `below` or longer in any case, nobody asks whether they fit.
     """
-    found, lean = np.empty(len(lattice.ends)), lean or lattice
-    given = [
-        (as_floats(of.workload), as_floats(dataclasses.replace(of.cluster, prices=None))) for of in (lattice, lean)
-    ]
-    for start in range(0, len(found), _ROWS):
-        rows = np.arange(start, min(start + _ROWS, len(found)))
-        bounds = [_bound_s(lattice, *given[0], rows, *switches) for switches in _switches(lattice)]
-        found[rows] = np.min(bounds, axis=0)
-        rows = rows[_SAFE * found[rows] < below]
-        if len(rows):
-            found[rows] = np.where(_may_fit(lean, *given[1], rows), found[rows], np.inf)
+    rows, lean = np.arange(len(lattice.ends)), lean or lattice
+    found = least_s(lattice, rows)
+    asked = rows[found < below]
+    found[asked[~may_fit(lean, asked)]] = np.inf
+    return found
+
+
+def least_s(lattice: Lattice, rows: np.ndarray, loosely: bool = False) -> np.ndarray:
+    """The same of some rows, whether or not a plan of theirs fits. `loosely`: of all rows with a smaller microbatch
+    too, which may go both ways where these may not."""
+    given = as_floats(lattice.workload), as_floats(dataclasses.replace(lattice.cluster, prices=None))
+    found = np.empty(len(rows))
+    for start in range(0, len(rows), _ROWS):
+        own = rows[start : start + _ROWS]
+        bounds = [_bound_s(lattice, *given, own, *switches, loosely) for switches in _switches(lattice)]
+        found[start : start + _ROWS] = np.min(bounds, axis=0)
     return _SAFE * found
+
+
+def many_bounds_s(lattice: Lattice) -> np.ndarray:
+    """Bounds of very many rows: those of the rows that may be fastest are their own (`row_bounds_s`), others are those
+    of the largest microbatch that fits with the same degrees, and at least as long as the first.
+
+    A larger microbatch takes no longer for a sequence: latencies, the host and loads of weights are shared by more of
+    them. It never takes less memory: a stage holds so many microbatches or the whole batch. (tests/plans hold both.)
+    """
+    own, starts = _by_microbatch(lattice)
+    largest = _largest_that_fits(lattice, own, starts)
+    count, fits = np.diff(starts, append=len(own)), largest >= starts
+    of_group = np.full(len(starts), np.inf)
+    of_group[fits] = least_s(lattice, own[largest[fits]], loosely=True)
+    found, last = np.empty(len(own)), np.repeat(largest, count)
+    found[own] = np.where(np.arange(len(own)) <= last, np.repeat(of_group, count), np.inf)
+    near = np.sort(found)[min(_NEAR, len(found) - 1)]
+    rows = np.flatnonzero(found <= near) if near < np.inf else np.flatnonzero(np.isfinite(found))
+    found[rows] = np.maximum(found[rows], least_s(lattice, rows))
+    return found
+
+
+def _by_microbatch(lattice: Lattice) -> tuple[np.ndarray, np.ndarray]:
+    """Rows by all degrees but the microbatch, the smallest first; and where each group starts."""
+    degrees = [lattice.rows[name] for name in DEGREES if name != "microbatch"]
+    own = np.lexsort([lattice.rows["microbatch"], *degrees])
+    changes = np.any([column[own][1:] != column[own][:-1] for column in degrees], axis=0)
+    return own, np.concatenate([[0], np.flatnonzero(changes) + 1])
+
+
+def _largest_that_fits(lattice: Lattice, own: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The last place of each group, by bisection, at which a plan may fit; the one before its first where none does."""
+    low, high = starts - 1, np.append(starts[1:], len(own)) - 1
+    while np.any(open_ := low < high):
+        middle = (low[open_] + high[open_] + 1) // 2
+        fits = may_fit(lattice, own[middle])
+        low[open_], high[open_] = np.where(fits, middle, low[open_]), np.where(fits, high[open_], middle - 1)
+    return low
+
+
+def may_fit(lattice: Lattice, rows: np.ndarray) -> np.ndarray:
+    """Whether any plan of a row may fit, under the options that take least memory."""
+    given = as_floats(lattice.workload), as_floats(dataclasses.replace(lattice.cluster, prices=None))
+    blocks = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)]
+    return np.concatenate([np.zeros(0, bool), *(_may_fit(lattice, *given, block) for block in blocks)])
 
 
 def _may_fit(lattice: Lattice, workload: Workload, cluster: Cluster, rows: np.ndarray) -> np.ndarray:
@@ -99,41 +151,65 @@ def _switches(lattice: Lattice) -> set[tuple[float, float]]:
 
 
 def _bound_s(
-    lattice: Lattice, workload: Workload, cluster: Cluster, rows: np.ndarray, parallel: float, ring: float
+    lattice: Lattice,
+    workload: Workload,
+    cluster: Cluster,
+    rows: np.ndarray,
+    parallel: float,
+    ring: float,
+    loosely: bool = False,
 ) -> np.ndarray:
     point = _cheapest_of(lattice, rows, parallel, ring)
     counted = counts(workload, point, _EXACT)
-    point, both_ways = _overlapped(lattice, counted, point)
+    most = counted.microbatches * point.microbatch if loosely else counted.microbatches
+    point, both_ways = _overlapped(lattice, most, point)
     pipe = stages(counted, timing(counted, point, cluster, _EXACT), point)
-    return _passes_s(pipe, counted, point, both_ways, _EXACT) + cluster.stack.step_s
+    fill = np.zeros(len(rows)) if loosely else fill_of(lattice, rows)  # a smaller microbatch fills sooner
+    return _passes_s(pipe, counted, point, both_ways, fill, _EXACT) + cluster.stack.step_s
 
 
-def any_schedule_s(lattice: Lattice, counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics) -> Scalar:
-    """Seconds that plans take at least which differ from these, of 1F1B, in the schedule alone: no bubble, all else.
+def fill_of(lattice: Lattice, rows: np.ndarray) -> np.ndarray:
+    """Turns of a plain stage, at least, in which a pipeline of each row fills and drains."""
+    return least_fill(lattice.axes[0].at(rows), lattice.rows["pipeline"][rows])
+
+
+def any_schedule_s(
+    lattice: Lattice, counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics, fill: Scalar = 0.0
+) -> Scalar:
+    """Seconds that plans take at least which differ from these, of 1F1B, in the schedule alone: of the bubble what all
+    schedules of the lattice have (`fill_of`), and all else.
 
     Where microbatches may go both ways, or weights stream, traffic of gradients is taken to be hidden.
     """
-    point, both_ways = _overlapped(lattice, counted, point)
+    point, both_ways = _overlapped(lattice, counted.microbatches, point)
     times = timing(counted, point, cluster, sem)
     todo = work(counted, times, point, cluster, sem)
-    passes_s = _passes_s(todo.pipe, counted, point, both_ways, sem)
+    passes_s = _passes_s(todo.pipe, counted, point, both_ways, fill, sem)
     seen = (1.0 - both_ways) * (todo.gradient_traffic_s if times.streams is None else 0.0)
     todo = dataclasses.replace(todo, gradient_traffic_s=seen)
     return around(passes_s, todo, counted, times, point, cluster.stack, sem).step_s
 
 
-def _overlapped(lattice: Lattice, counted: OpCounts, point: PlanPoint) -> tuple[PlanPoint, np.ndarray]:
+def _overlapped(lattice: Lattice, microbatches: Scalar, point: PlanPoint) -> tuple[PlanPoint, np.ndarray]:
     """Points with what a schedule that goes both ways hides, and whether there is one (1 or 0)."""
     listed = list(SCHEDULES.values())
     tables = [np.unique(axis.table["schedule"]) for axis in lattice.axes if "schedule" in axis.table]
-    both_ways = may_go_both_ways([listed[i] for i in np.concatenate(tables)], point.pipeline, counted.microbatches)
+    both_ways = may_go_both_ways([listed[i] for i in np.concatenate(tables)], point.pipeline, microbatches)
     expert = np.maximum(point.overlap.expert, both_ways)
     return dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert)), both_ways
 
 
-def _passes_s(pipe: Pipeline, counted: OpCounts, point: PlanPoint, both_ways: Scalar, sem: Semantics) -> Scalar:
+def _passes_s(
+    pipe: Pipeline, counted: OpCounts, point: PlanPoint, both_ways: Scalar, fill: Scalar, sem: Semantics
+) -> Scalar:
+    """Where every schedule fills and drains, also the way of the first microbatch through all stages, and m - 1 turns
+    on the slowest (`formulas/pipeline/paths.py`)."""
     own_s = tuple(getattr(pipe, name).seconds for name in ("plain", "first", "middle", "last"))
-    return least_step_s(own_s, point.pipeline, counted.microbatches, both_ways, sem)
+    (plain_s, first_s, middle_s, last_s), m = own_s, counted.microbatches
+    way_s = (m + fill) * plain_s + first_s + last_s + (m - 1) * sem.maximum(middle_s, last_s)
+    return sem.maximum(
+        least_step_s(own_s, point.pipeline, m, both_ways, sem), np.where(np.greater(fill, 0), way_s, 0.0)
+    )
 
 
 def least_step_s(
@@ -179,6 +255,7 @@ def flop_bound_s(lattice: Lattice) -> float:
 
 def in_order_of_bounds(lattice: Lattice, lean: Lattice | None = None) -> Lattice:
     """The same plans, rows of the lowest bound first. Numbers of plans change with it."""
-    bounds_s = row_bounds_s(lattice, lean)
+    many = lean is None and len(lattice.ends) > MANY
+    bounds_s = many_bounds_s(lattice) if many else row_bounds_s(lattice, lean)
     order = np.argsort(bounds_s, kind="stable")
     return dataclasses.replace(lattice.with_rows(order), floor_s=bounds_s[order])

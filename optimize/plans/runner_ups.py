@@ -10,7 +10,7 @@ from costmodel import Exact
 from costmodel.evaluators import memory_by_stage, prepare
 from costmodel.formulas import cost, limit_bytes, peak
 from costmodel.inputs import Cluster, Plan, Workload
-from optimize.diagnosis import Parameter, parameters, read_leaf, with_leaves
+from optimize.diagnosis import Leaf, parameters, read_leaf, with_leaves
 from optimize.lattice import Lattice
 from optimize.plans.best import Best, Entry, cell_degrees
 
@@ -19,7 +19,7 @@ _STEPS = 160  # from 1 to it: 0.9 % each
 _EXACT = Exact(np)
 
 
-Change = tuple[Parameter, float]
+Change = tuple[Leaf, float]
 """One parameter of the machine, so many times what it is, with all else kept."""
 
 
@@ -71,9 +71,7 @@ def winning_change(workload: Workload, cluster: Cluster, first: Plan, other: Pla
     return min(changes, key=lambda change: abs(np.log(change[1])), default=None)
 
 
-def _seconds(
-    workload: Workload, cluster: Cluster, plan: Plan, wanted: list[Parameter], factors: np.ndarray
-) -> np.ndarray:
+def _seconds(workload: Workload, cluster: Cluster, plan: Plan, wanted: list[Leaf], factors: np.ndarray) -> np.ndarray:
     """Of one step, by parameter and factor: one evaluation for all."""
     numbers, machine, point = prepare(workload, cluster, plan)
     leaves = {}

@@ -54,8 +54,12 @@ def header_lines(first: Explanation, second: Explanation) -> list[str]:
         inputs = each.inputs
         plan = units.shorten_runs(str(inputs.plan))
         lines.append(f"{letter}  {inputs.cluster.accelerators:,} {inputs.cluster.name}; plan {plan}")
-    chosen = dict.fromkeys(each.inputs.chosen for each in (first, second) if each.inputs.chosen)
-    return lines + [f"   chosen here: {words} (not for speed)" for words in chosen]
+    told = {"A": first.inputs.chosen, "B": second.inputs.chosen}
+    if first.inputs.chosen == second.inputs.chosen:
+        told = {"A and B": first.inputs.chosen}
+    return lines + [
+        f"   plan of {which} chosen here: {words} (not for speed)" for which, words in told.items() if words
+    ]
 
 
 def summary_table(first: Explanation, second: Explanation) -> Table:

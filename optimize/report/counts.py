@@ -17,7 +17,7 @@ def show_counts(inputs: PlanInputs, found: Mapping[str, Any]) -> None:
     console = new_console()
     say(console, f"searched: {_searched(inputs, found)}")
     best = found["best"]
-    behind = "time, times the best" if best["value"] == best["step_s"] else f"{inputs.objective}, times the best"
+    behind = "time, times the best" if inputs.objective == "step_s" else f"{inputs.objective}, times the best"
     table = new_table("accelerators", "batch", "step s", "tokens/s", "USD/M tokens", behind, left=0)
     for row in found["curve"]:
         usd = row["usd_per_million_tokens"]

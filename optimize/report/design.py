@@ -18,7 +18,7 @@ def show_design(inputs: DesignInputs, result: DesignResult) -> None:
     if result.target is not None:
         _show_target(console, result.target, result.objective)
     for job in inputs.jobs if result.target is None else ():
-        console.print(f"{job.workload.name}: {units.significant(job.tokens / 1e12)} T tokens", style="bold")
+        console.print(f"{job.workload.name}: {units.scaled(job.tokens, units.COUNTS)} tokens", style="bold")
     say(console, _limits(inputs))
     say(console, software_line(inputs.template))
     rented = inputs.limits.rent and result.objective.usd_power
@@ -41,9 +41,9 @@ def show_design(inputs: DesignInputs, result: DesignResult) -> None:
 
 def _show_target(console: Console, target: Mapping[str, Any], objective: Objective) -> None:
     """The pair that was chosen, the tokens, and the prices of sooner and better."""
-    size, tokens = units.significant(target["parameters"] / 1e9), units.significant(target["tokens"] / 1e12)
+    size, tokens = (units.scaled(target[name], units.COUNTS) for name in ("parameters", "tokens"))
     told = f"loss {target['loss']:g} with probability {target['confidence']:g} ({target['law']})"
-    console.print(f"{told}: {target['model']}, {size} B parameters, {tokens} T tokens", style="bold")
+    console.print(f"{told}: {target['model']}, {size} parameters, {tokens} tokens", style="bold")
     sure = "with that probability it is reached in the days below"
     say(console, f"{target['batch']:,} sequences a step, {target['steps']:,.0f} steps; {sure}")
     if target["day_sooner_usd"] is not None:

@@ -5,7 +5,7 @@ from rich.table import Table
 
 from costmodel.formulas import MFU_CONVENTION
 from optimize import units
-from optimize.diagnosis import Explanation, Stage, by_resource, largest, limiting, time_to_target
+from optimize.diagnosis import Explanation, StagePeak, by_resource, largest, limiting, time_to_target
 from optimize.report.money import money_lines, money_table
 from optimize.report.screen import new_console, new_table, say, software_line
 from optimize.report.words import limit_words, memory_words, term_words
@@ -48,11 +48,12 @@ def _show_target(console: Console, explanation: Explanation) -> None:
     if found is None:
         return
     loss = "" if found["loss"] is None else f"loss {found['loss']:g} ({found['law']}): "
-    told = f"{loss}{units.significant(found['tokens'] / 1e12)} T tokens"
+    told = f"{loss}{units.scaled(found['tokens'], units.COUNTS)} tokens"
     days = units.significant(found["train_s"] / 86_400.0)
     console.print(f"{told}, {found['steps']:,.0f} steps, {days} days", style="bold")
     spent = [f"goodput {units.percent(found['goodput'])}"]
-    for key, scale, unit in (("usd", 1e6, "M USD"), ("joule", 3.6e9, "MWh"), ("carbon_g", 1e6, "t CO2")):
+    spent += [] if found["usd"] is None else [units.dollars(found["usd"])]
+    for key, scale, unit in (("joule", 3.6e9, "MWh"), ("carbon_g", 1e6, "t CO2")):
         if found[key] is not None:
             spent.append(f"{units.significant(found[key] / scale)} {unit}")
     say(console, ", ".join(spent))
@@ -139,7 +140,7 @@ def _memory_table(explanation: Explanation) -> Table:
     return table
 
 
-def _add_second_memory(table: Table, shown: list[Stage], limit_bytes: float) -> None:
+def _add_second_memory(table: Table, shown: list[StagePeak], limit_bytes: float) -> None:
     rows = {name: [stage.second[name] for stage in shown] for name in shown[0].second}
     gradients = rows.pop("gradients")
     rows["optimizer"] = [
@@ -152,7 +153,7 @@ def _add_second_memory(table: Table, shown: list[Stage], limit_bytes: float) -> 
     table.add_row(f"margin there to {_gib(limit_bytes)}", *(_gib(limit_bytes - stage.second_bytes) for stage in shown))
 
 
-def _stages_to_show(explanation: Explanation) -> list[Stage]:
+def _stages_to_show(explanation: Explanation) -> list[StagePeak]:
     """The first, the second, the last, the fullest and the one that offloads most, in order."""
     stages = explanation.stages
     most = max(stages, key=lambda stage: stage.second_bytes).number
@@ -160,7 +161,7 @@ def _stages_to_show(explanation: Explanation) -> list[Stage]:
     return [stage for stage in stages if stage.number in numbers]
 
 
-def _stage_title(stage: Stage, explanation: Explanation) -> str:
+def _stage_title(stage: StagePeak, explanation: Explanation) -> str:
     return f"stage {stage.number} of {len(explanation.stages)}" if len(explanation.stages) > 1 else "each accelerator"
 
 
@@ -172,7 +173,8 @@ def _show_margin(console: Console, explanation: Explanation) -> None:
     breakdown, fullest = explanation.breakdown, explanation.fullest
     margin_bytes = breakdown.limit_bytes - fullest.peak_bytes
     where = f"in the {fullest.moment}" + (f" of stage {fullest.number}" if len(explanation.stages) > 1 else "")
-    share, size = units.percent(abs(margin_bytes) / breakdown.limit_bytes), units.scaled(abs(margin_bytes), units.BYTES)
+    share = units.percent(abs(margin_bytes) / breakdown.limit_bytes)
+    size = f"{units.significant(abs(margin_bytes) / 2.0**30)} GiB"  # as in the table above
     logged = f"reserved {_gib(fullest.reserved_bytes)}, allocated {_gib(fullest.allocated_bytes)} GiB"
     if not explanation.second_fits:
         over_bytes = explanation.second_bytes - breakdown.second_limit_bytes

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from costmodel.evaluators import prepare
 from costmodel.formulas import Term, rates
 from optimize import units
-from optimize.diagnosis import Explanation, Operator, limiting
+from optimize.diagnosis import Explanation, RoofedOperator, limiting
 from optimize.report.drawing import BLACK, PALETTE, files_of
 from optimize.report.figures_timeline import draw_timeline
 from optimize.report.words import memory_words, term_words
@@ -186,7 +186,7 @@ def _roof(axes: Axes, span: tuple[float, float], bandwidth: float, peak: float, 
     axes.plot(x, [min(peak, bandwidth * value) for value in x], line, color=BLACK, linewidth=1, label=label)
 
 
-def _points(axes: Axes, operators: tuple[Operator, ...]) -> None:
+def _points(axes: Axes, operators: tuple[RoofedOperator, ...]) -> None:
     """A colour for each operator, another shape once the colours are used up; those that only move data share one."""
     computing = {operator.name: operator for operator in operators if operator.kind != "memory"}
     for index, (name, operator) in enumerate(computing.items()):
@@ -198,7 +198,7 @@ def _points(axes: Axes, operators: tuple[Operator, ...]) -> None:
     _mark(axes, moving, "^", PALETTE[6], "moves data only (1 FLOP an element)")
 
 
-def _mark(axes: Axes, operators: Sequence[Operator], shape: str, colour: str, label: str) -> None:
+def _mark(axes: Axes, operators: Sequence[RoofedOperator], shape: str, colour: str, label: str) -> None:
     x = [operator.flop / operator.bytes_moved for operator in operators]
     y = [operator.flop / operator.seconds for operator in operators]
     axes.plot(x, y, shape, color=colour, label=label, markersize=7, markeredgecolor="white", clip_on=False)

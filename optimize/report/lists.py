@@ -5,12 +5,13 @@ from typing import Any
 from rich.table import Table
 
 from optimize import units
-from optimize.report.screen import new_console, new_table
+from optimize.report.screen import columns_for, new_console, new_table
 
 
 def show_models(models: list[dict[str, Any]]) -> None:
     """A table of models."""
-    new_console().print(_models_table(models))
+    console = new_console()
+    console.print(_models_table(models, console.width))
 
 
 def show_clusters(clusters: list[dict[str, Any]]) -> None:
@@ -18,11 +19,19 @@ def show_clusters(clusters: list[dict[str, Any]]) -> None:
     new_console().print(_clusters_table(clusters))
 
 
-def _models_table(models: list[dict[str, Any]]) -> Table:
-    table = new_table("model", "parameters", "layers", "hidden", "heads", "vocabulary", "sequence", "batch")
-    for model in models:
-        sizes = [_size(model[key]) for key in ("layers", "hidden", "heads", "vocabulary", "sequence", "batch")]
-        table.add_row(model["name"], f"{model['parameters'] / 1e9:.2f} B", *sizes)
+def _models_table(models: list[dict[str, Any]], width: int) -> Table:
+    """As many columns as there is room for; names and digits are never cut."""
+    sizes = ("layers", "hidden", "heads", "vocabulary", "sequence", "batch")
+    rows = [(m["name"], f"{m['parameters'] / 1e9:,.2f} B", *(_size(m[key]) for key in sizes)) for m in models]
+    names = ("model", "parameters", *sizes)
+    wide = [max(map(len, column)) + 2 for column in zip(names, *rows, strict=True)]
+    kept = columns_for(wide, width, map(names.index, ("heads", "vocabulary", "hidden", "layers")))
+    table = new_table(*(names[i] for i in kept))
+    for row in rows:
+        table.add_row(*(row[i] for i in kept))
+    left_out = [name for i, name in enumerate(names) if i not in kept]
+    if left_out:
+        table.caption, table.caption_justify = f"too wide for this screen: {', '.join(left_out)} (--json)", "left"
     return table
 
 

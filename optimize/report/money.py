@@ -22,9 +22,7 @@ _WHERE = {"price_usd": "prices", "rental_usd_per_hour": "prices", "power_w": "ac
 
 def money_table(economics: EconomicsRange, date: str) -> Table:
     """What a token costs at the base prices and at either end; rows of what is not known are left out."""
-    dated = f", prices of {date}" if date else ""
-    goodput = f", goodput {units.percent(1.0 / economics.base.elapsed)}"
-    table = new_table(f"money and energy{dated}{goodput}", "base", "low", "high")
+    table = new_table("money and energy" + (f", prices of {date}" if date else ""), "base", "low", "high")
     for label, value, for_step in _ROWS:
         scale = _MILLION / economics.base.tokens if for_step else 1.0
         cases = [value(case) for case in (economics.base, economics.low, economics.high)]
@@ -35,7 +33,8 @@ def money_table(economics: EconomicsRange, date: str) -> Table:
 
 def money_lines(economics: EconomicsRange, cluster: Cluster) -> list[str]:
     """The purchase and the power, and which numbers nobody gave."""
-    known = ", ".join(words for words in (_purchase(economics), _power(economics)) if words)
+    goodput = f"goodput {units.percent(1.0 / economics.base.elapsed)}"
+    known = ", ".join(words for words in (_purchase(economics), _power(economics), goodput) if words)
     gaps = [name for name in missing(cluster) if name != "rental_usd_per_hour" or economics.base.owned_usd is None]
     where = ", ".join(f"`{name}` (table `{_WHERE[name]}`)" for name in gaps)
     return [line for line in (known, f"not known, for a cluster file to give: {where}" if gaps else "") if line]
@@ -48,7 +47,7 @@ def _purchase(economics: EconomicsRange) -> str:
     parts = [("servers", bill.servers_usd), ("second memory", bill.second_memory_usd)]
     parts += [(item.name, item.usd) for item in bill.network] + [("network", bill.unlisted_network_usd)]
     shares = ", ".join(f"{name} {units.percent(usd / bill.usd)}" for name, usd in parts if usd > 0)
-    return f"purchase {units.significant(bill.usd / _MILLION)} M USD ({shares})"
+    return f"purchase {units.dollars(bill.usd)} ({shares})"
 
 
 def _power(economics: EconomicsRange) -> str:

@@ -24,7 +24,8 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
     console.print()
     console.print(_table(result, console.width))
     mesh = "; experts: expert, expert_tensor" if _divides_experts(result) else ""
-    say(console, f"t,c,p,d: tensor, context, pipeline, data{mesh}; mb: sequences of a microbatch", style="dim")
+    sharded = "; 2 in 4: ZeRO stage 2 over 4 ranks" if any(ranked.plan.data_shard for ranked in result.plans) else ""
+    say(console, f"t,c,p,d: tensor, context, pipeline, data{mesh}; mb: sequences of a microbatch{sharded}", style="dim")
     console.print()
     say(console, f"best plan: {units.shorten_runs(str(best.plan))}", style="bold")
     _show_best(console, inputs, best)

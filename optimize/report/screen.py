@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
@@ -17,6 +18,8 @@ from costmodel.specs import chosen_software
 from optimize.report.page import Part
 
 _NARROWEST, _WIDEST = 80, 110  # columns: below, words are lost; beyond, eyes lose the row
+_HELD, _UNIT = "\xa0", re.compile(r"(?<=\d) (?=(?:%|[kMGTP]?(?:USD|W|s|ms|us|B/s|FLOP/s)|[KMGT]iB)(?:\W|$))")
+"""A space where no line ends, and where it stands: between a number and its unit."""
 _KEPT: ContextVar[list[Part] | None] = ContextVar("kept", default=None)
 
 
@@ -59,8 +62,9 @@ def say(console: Console, text: str, style: str | None = None) -> None:
     if _KEPT.get() is not None:
         console.print(text, style=style)
         return
-    for line in textwrap.wrap(text, console.width, subsequent_indent="     ", drop_whitespace=True):
-        console.print(line, style=style)
+    held = _UNIT.sub(_HELD, text)
+    for line in textwrap.wrap(held, console.width, subsequent_indent="     ", drop_whitespace=True):
+        console.print(line.replace(_HELD, " "), style=style)
 
 
 def software_line(cluster: Cluster) -> str:

@@ -1,7 +1,7 @@
 """Names of terms as people read them, the same on screens and in figures. JSON keeps its own."""
 
 _TIME = {"host": "processor overhead"}
-_LIMITS = {"issuing kernels": "issuing of kernels"}
+_LIMITS = {"issuing kernels": "issuing of kernels", "step": "work once a step", "microbatches": "work each microbatch"}
 _MEMORY = {
     "optimizer": "optimizer states",
     "gathered": "gathered weights",

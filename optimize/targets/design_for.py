@@ -59,12 +59,17 @@ def choose(
 
 
 def certified(
-    jobs: Sequence[Job], ask: Callable[[Job], Problem], seconds: float, seed: int, told: Callable[[str], None]
+    jobs: Sequence[Job],
+    ask: Callable[[Job], Problem],
+    seconds: float,
+    seed: int,
+    told: Callable[[str], None],
+    **ending: float,
 ) -> tuple[Job, list[dict[str, Any]], Progress | None]:
     """The best pair by search and bounds, what is known of every pair, and the search; None where it has no answer."""
     problems = [_thinned(ask(job)) for job in jobs]
     products = [bound(problem) for problem in problems]
-    best, known = search_pairs(problems, products, seconds, seed, told)
+    best, known = search_pairs(problems, products, seconds, seed, told, **ending)
     values = [math.inf if each.best is None else each.best.log_value for each in known]
     table = [_row(job, each.log_bound, value) for job, each, value in zip(jobs, known, values, strict=True)]
     return (jobs[0], table, None) if best is None else (jobs[best], table, over_all(known, best))
@@ -188,13 +193,14 @@ def design_for(
     keywords of `design`.
     """
     start, own = time.monotonic(), {name: asked[name] for name in ("curves", "objective", "fixed")}
+    ending = {name: asked[name] for name in ("tolerance", "work") if name in asked}
     margin = asked.get("margin", FITS)
     fails: dict[str, Any] = {"failures": failures, "repair_s": repair_s}
     ask = asker(with_margin(template, margin), limits=limits, **fails, **own)
     _check_deadline(pairs, ask)
     job, table, known = pairs[0], [], None
     if not limits.rent:
-        job, table, known = certified(pairs, ask, SEARCHED_SHARE * seconds, seed, progress)
+        job, table, known = certified(pairs, ask, SEARCHED_SHARE * seconds, seed, progress, **ending)
     elif len(pairs) > 1:
         progress("shapes and batches")
         job, table = choose(pairs, ask, RENTED_SHARE * seconds, seed)

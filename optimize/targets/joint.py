@@ -3,7 +3,7 @@
 1. Evolution gives every pair whose products alone do not dismiss it a first value, the best of them better ones.
 2. Of every pair all rows of degrees on all counts are bounded (`clusters.open_counts`).
 3. What stays more than 30 % below the best answer of any pair is searched plan by plan, as in a design, pair by pair,
-   then what is 20 % below, and so on.
+   then what is 10 % below, and so on.
 
 At a fixed shape and batch the tokens are a constant, so that each pair is a design of its own, and the least of their
 bounds is one over all of them: true whenever the search stops, for every legal count of each.
@@ -14,10 +14,21 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from optimize.clusters import Progress, by_count, cells, levels_of, narrow, offer_evolved, open_counts, rows_of
+from optimize.clusters import (
+    TOLERANCE,
+    Progress,
+    by_count,
+    cells,
+    levels_of,
+    narrow,
+    offer_evolved,
+    open_counts,
+    rows_of,
+)
 from optimize.question import Problem
 from optimize.time_limit import until
 
+STRIDE = 2  # of the levels of a design: each costs every pair a few steps, however little is below it
 SHAPES = 5  # besides the one whose products are the fewest, that evolution tries
 
 
@@ -27,13 +38,15 @@ def search_pairs(
     seconds: float,
     seed: int = 0,
     told: Callable[[str], None] = lambda _: None,
+    tolerance: float = TOLERANCE,
+    work: float = math.inf,
 ) -> tuple[int | None, list[Progress]]:
     """The pair with the best answer (None: none was found), and what is known of each.
 
-    `products`: bounds of each by its products alone (logarithms).
+    `products`: bounds of each by its products alone (logarithms). `work`: evaluations of all together.
     """
     end = time.monotonic() + seconds
-    known = [Progress(problem) for problem in problems]
+    known = [Progress(problem, tolerance) for problem in problems]
     for progress, bound in zip(known, products, strict=True):
         progress.unseen = {0: bound}  # all of its counts
     try:
@@ -41,14 +54,16 @@ def search_pairs(
             told("evolution of pairs")
             _evolve(known, products, seed)
             if _best(known) is not None:  # else the design of the first tells why there is none
-                _below_the_best(known, _in_order(known, products), told, "rows of pairs", _open)
-                for level in levels_of(known[0].tolerance):  # of all pairs: the gap falls steadily
+                _below_the_best(known, _in_order(known, products), told, "rows of pairs", _open, work)
+                for level in levels_of(tolerance)[::-STRIDE][::-1]:  # of all pairs: the gap falls steadily
                     own = sorted(range(len(known)), key=lambda i: known[i].log_bound)
-                    work = functools.partial(narrow, end=end, levels=(level,))
-                    _below_the_best(known, own, told, f"to {100 * level:.2g} %, plans of pairs", work)
+                    step = functools.partial(narrow, end=end, levels=(level,))
+                    _below_the_best(known, own, told, f"to {100 * level:.2g} %, plans of pairs", step, work)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         for progress in known:
             progress.interrupted = True
+    for progress in known:
+        progress.late = time.monotonic() >= end
     return _best(known), known
 
 
@@ -74,16 +89,18 @@ def _below_the_best(
     order: list[int],
     told: Callable[[str], None],
     what: str,
-    work: Callable[[Progress], None],
+    step: Callable[[Progress], None],
+    work: float,
 ) -> None:
-    """Work at each pair, at nothing that is above the best answer of all."""
+    """Work at each pair, at nothing that is above the best answer of all, with what others left of the evaluations."""
     for done, i in enumerate(order, 1):
         told(f"{what}: {done} of {len(known)}")
         progress, own, best = known[i], known[i].best, _best(known)
         assert best is not None
         progress.best = known[best].best
+        progress.work = progress.evaluations + work - sum(each.evaluations for each in known)
         try:
-            work(progress)
+            step(progress)
         finally:
             if progress.best is not None and progress.best.cell.problem is not progress.problem:
                 progress.best = own

@@ -13,24 +13,12 @@ import pytest
 from optimize import cli
 from optimize.cli.run import COMMANDS
 from tests.support import ROOT
+from tests.support.commands import answer, ask
 from tests.support.files.bad_inputs import BAD_INPUTS
 
 EXPLAIN = ("explain", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "64")
 FIGURES = {f"{name}.{kind}" for name in ("step_time", "memory", "roofline", "timeline") for kind in ("png", "svg")}
 FILES = FIGURES | {"trace.json", "result.json", "index.html"}
-
-
-def ask(capsys, *words: str) -> tuple[int, str, str]:
-    """Status, standard output and standard error of one command in this process."""
-    status = cli.run([str(word) for word in words])
-    out, err = capsys.readouterr()
-    return status, out, err
-
-
-def answer(capsys, *words: str):
-    status, out, err = ask(capsys, *words, "--json")
-    assert (status, err) == (0, "")
-    return json.loads(out)
 
 
 def refusal(capsys, *words: str, status: int = 2) -> str:

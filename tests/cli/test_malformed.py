@@ -1,6 +1,7 @@
 """Whatever a file or the words hold, a command answers or says why not in one line: no traceback, no other status."""
 
 import dataclasses
+import re
 import resource
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from costmodel.specs import SpecError
 from optimize import cli
-from optimize.cli import calibrate, design, plan
+from optimize.cli import calibrate, design, measure, plan
 from tests.support import often
 from tests.support.files.fuzz import cases, written
 
@@ -38,7 +39,8 @@ def problem_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str | No
     if processor_s() - start > EACH_S:
         return f"{processor_s() - start:.0f} s"
     if status == 0:
-        return None if out and not err else f"status 0 with {err!r}"
+        unsaid = re.search(r"(?<![\w.-])(nan|inf|None|NaN|Infinity)(?![\w.-])", out)
+        return None if out and not err and not unsaid else f"status 0 with {err[:300]!r}, {unsaid}"
     one_line = err.startswith("equipoise: ") and err.count("\n") == 1 and err.strip().isprintable()
     if not one_line or len(err) > LONGEST or ("{" not in "".join(words) and out and "--json" not in words):
         return f"status {status} with {err[:300]!r}, {out[:100]!r}"
@@ -47,15 +49,15 @@ def problem_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str | No
 
 @pytest.fixture
 def reading_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`plan`, `design` and `calibrate` of kernels read and check, and do not search or fit."""
+    """`plan`, `design`, `measure` and `calibrate` read and check, and do not search, measure or fit."""
 
     def stop(*_: object) -> None:
         raise SpecError("it was read")
 
-    for module, name in ((plan, "PLAN"), (design, "DESIGN")):
+    for module, name in ((plan, "PLAN"), (design, "DESIGN"), (measure, "MEASURE")):
         monkeypatch.setattr(module, name, dataclasses.replace(getattr(module, name), run=stop))
-    monkeypatch.setattr(calibrate, "fit_collectives", stop)
-    monkeypatch.setattr(calibrate, "calibrate_kernels", stop)
+    for name in ("fit_collectives", "calibrate_kernels", "calibrate"):
+        monkeypatch.setattr(calibrate, name, stop)
 
 
 def test_nothing_breaks(capsys, tmp_path: Path, monkeypatch, reading_only):

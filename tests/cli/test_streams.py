@@ -53,6 +53,15 @@ def test_a_full_disk_leaves_nothing(capsys, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("words", [("predict", "rows.csv", "--out"), ("calibrate", "rows.csv", "--out")])
+def test_a_table_is_not_overwritten_by_what_it_is_read_for(capsys, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    path = table(tmp_path, [ROW])
+    before = path.read_bytes()
+    assert "`out` is './rows.csv', the file of `rows`; expected another" in refusal(capsys, *words, "./rows.csv")
+    assert path.read_bytes() == before
+
+
 def test_a_link_to_itself(capsys, tmp_path):
     link = tmp_path / "link"
     link.symlink_to(link)

@@ -11,7 +11,7 @@ from optimize.clusters.progress import Progress
 from optimize.clusters.rows import open_counts
 from optimize.clusters.screening import tangents_of
 from optimize.hardware.rows import bytes_of_modes, bytes_of_rows, tangents_of_rows
-from optimize.hardware.runs import tangents_of_runs
+from optimize.hardware.runs import tangents_of_runs, tangents_of_schedules
 from optimize.lattice.counts import with_microbatches
 from optimize.lattice.enumeration import lattice
 from optimize.lattice.recompute_families import Families
@@ -110,6 +110,33 @@ def test_no_plan_is_below_the_tangent_of_its_run(name, count):
     assert np.all(step.log_value >= at.log_value[run] + (at.slopes[run] * moved).sum(-1) - 1e-12)
     assert np.all(step.log_drawn >= at.log_drawn[run] + (at.drawn_slopes[run] * moved).sum(-1) - 1e-12)
     assert np.all(step.peak_bytes >= at.peak_bytes[run] * (1 - 1e-12))
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_run_with_its_schedules_is_its_plans(name):
+    problem, generator, count = asked(name), np.random.default_rng(7), 24
+    low, high = problem.ends
+    whole = lattice(problem.job.floats, sized(problem.machine, count), {**FIXED, "domain": 8}, every_shard=False)
+    families = Families(whole)
+    first, _ = families.of_any_schedule(np.arange(len(whole.ends)))
+    numbers, _ = families.by_recompute(generator.choice(first, min(len(first), 200), replace=False))
+    runs = numbers.ravel()[numbers.ravel() >= 0]
+    y = low + (high - low) * generator.random((len(runs), 4))
+    plans, place, at = tangents_of_schedules(problem, families, runs, np.full(len(runs), float(count)), y)
+    points = whole.points(plans, np.float64)
+    exact = tangents_of(problem.job.floats, problem.machine, points, y[place], problem.loads)
+    assert len(plans) > len(runs)
+    np.testing.assert_allclose(at.peak_bytes, exact.peak_bytes, rtol=1e-12)
+    alone = name == "dense" and points.schedule.both_ways == 0  # else what schedules may hide is left out
+    np.testing.assert_allclose(at.log_value[alone], exact.log_value[alone], rtol=1e-12)
+    np.testing.assert_allclose(at.slopes[alone], exact.slopes[alone], rtol=1e-9, atol=1e-12)
+    here = low + (high - low) * generator.random((len(plans), 4))
+    step = tangents_of(problem.job.floats, problem.machine, points, here, problem.loads)
+    assert step.log_drawn is not None
+    assert at.log_drawn is not None
+    assert at.drawn_slopes is not None
+    assert np.all(step.log_value >= at.log_value + (at.slopes * (here - at.y)).sum(-1) - 1e-12)
+    assert np.all(step.log_drawn >= at.log_drawn + (at.drawn_slopes * (here - at.y)).sum(-1) - 1e-12)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

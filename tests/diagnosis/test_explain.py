@@ -262,3 +262,19 @@ def test_a_margin_asks_for_more_room():
     assert sure.fullest.peak_bytes == plain.fullest.peak_bytes
     assert 0.5 < sure.fits_probability == plain.fits_probability < 0.95
     assert explanation_json(sure)["inputs"]["margin"] == 0.95
+
+
+def test_figures_of_money_are_the_sums_of_their_parts():
+    """Purchase and watts, from the parts that the JSON tells; the interval is about the step."""
+    told = explanation_json(explained("pipeline"))
+    for money in (told["economics"], told["economics"]["low"], told["economics"]["high"]):
+        bill, draw = money["bill"], money["draw"]
+        network_usd = math.fsum(
+            item[part] for item in bill["network"] for part in ("link_usd", "switch_usd", "nic_usd")
+        )
+        parts_usd = bill["servers_usd"] + bill["second_memory_usd"] + network_usd + bill["unlisted_network_usd"]
+        assert money["purchase_usd"] == pytest.approx(parts_usd)
+        machines_w = draw["servers_w"] + draw["idle_w"] + sum(draw["network_w"])
+        assert money["meter_w"] == pytest.approx(draw["facility_factor"] * machines_w)
+    assert told["step_s_p10"] < told["step_s"] < told["step_s_p90"]
+    assert told["step_s_p10"] * told["step_s_p90"] == pytest.approx(told["step_s"] ** 2)

@@ -12,7 +12,7 @@ from costmodel.formulas.curves import hardware_of
 from costmodel.specs.curves import anchored
 from costmodel.specs.files import SpecError
 from costmodel.specs.loading import load_cluster, load_curves
-from experiments import __main__ as command
+from experiments import commands as command
 from experiments import runner as _runner
 from experiments.codesign import experiment as codesign
 from experiments.codesign.frontier import LIMIT, _carried

@@ -19,7 +19,7 @@ from costmodel.inputs.embedding import embed
 from costmodel.pytree import as_floats, map_leaves
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload
-from experiments import __main__ as command
+from experiments import commands as command
 from experiments import runner as _runner
 from experiments.speed import bars, machine, processes, startup
 from experiments.speed import experiment as speed

@@ -7,8 +7,8 @@ import types
 import pytest
 
 from costmodel.specs import SpecError
-from experiments import __main__ as command
 from experiments import beside, everything, pages, runner
+from experiments import commands as command
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 16
 LINES = [beside.line("a law", 2.0, "P", 2.2, allowed=(1.9, 2.3)), beside.line("another", None, "ours", 3.0)]

@@ -10,6 +10,7 @@ ROW = {
     "target": {"loss": 2.4},
     "in_turn": {"days": 1.5},
     "together": {"any_rates": {"days": 0.5, "gap": 0.01}, "real_parts": None, "pairs": 48},
+    "late": [],
     "seconds": 50.0,
 }
 
@@ -19,6 +20,7 @@ def test_the_table_tells_the_factor():
     factors = list(table.columns[6].cells)
     assert factors == ["3.00", ""]
     assert "3.00 times sooner" in experiment.answer({"rows": [ROW]})[0]
+    assert experiment.answer({"rows": [ROW | {"late": ["time was up"]}]})[-1] == "With 1 M USD, time was up."
 
 
 def test_one_after_the_other():
@@ -32,6 +34,10 @@ def test_one_after_the_other():
 
 
 def test_together_is_sooner(tmp_path):
-    row = experiment.run(tmp_path, lambda _: None, quick=True, seconds=60.0)["rows"][0]
+    row = experiment.run(tmp_path, lambda _: None, quick=True)["rows"][0]
     assert row["together"]["any_rates"]["days"] < row["in_turn"]["days"]
+    assert row["together"]["any_rates"]["gap"] <= 0.001
     assert row["together"]["pairs"] > 10
+    assert not row["late"]
+    again = experiment.run(tmp_path, lambda _: None, quick=True)["rows"][0]
+    assert {**again, "seconds": 0} == {**row, "seconds": 0}

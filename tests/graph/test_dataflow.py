@@ -12,13 +12,14 @@ from costmodel.formulas.counts import counts
 from costmodel.formulas.timing import timing
 from costmodel.graph import build, prices, total_amounts
 from costmodel.graph.views import dependencies
+from costmodel.graph.wiring import steps
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import Kind, active_parameters, model_flop
 from costmodel.models.adapters import low_rank
 from costmodel.models.encoder import encoder
 from costmodel.models.evoformer import evoformer
-from costmodel.specs import violations
+from costmodel.specs import load_workload, violations
 from tests.support.builders import cluster, small_decoder
 from tests.support.small_workloads import FAMILIES as SMALL
 
@@ -70,6 +71,7 @@ FAMILIES = SMALL | {
     "evoformer": evoformer(layers=1, extra_layers=1, sequences=8, residues=16, batch=16, hidden=32, recycles=2),
     "encoder": encoder(**_BERT),
     "low rank": low_rank(SMALL["dense"], 4, ("qkv", "attention out")),
+    "uneven experts": dataclasses.replace(SMALL["experts"], expert_imbalance=1.5),
 }
 
 
@@ -102,7 +104,7 @@ def test_a_layer_reads_what_it_should():
     point = embed(Plan(), workload, 8.0)
     operators = build(workload, point).operators
     names = [operator.name.removeprefix("layer 0/") for operator in operators]
-    edges = {(names[each.producer], names[each.consumer]) for each in dependencies(operators)}
+    edges = {(names[producer], names[consumer]) for producer, consumer, _ in dependencies(operators)}
     assert {a for a, b in edges if b == "attention residual"} == {"attention sync", "embedding 0/embedding sync"}
     assert {a for a, b in edges if b == "ffn residual"} == {"ffn sync", "attention residual"}
     assert {a for a, b in edges if b == "ffn up, W"} == {"activation, B", "ffn up"}
@@ -110,6 +112,83 @@ def test_a_layer_reads_what_it_should():
     assert {a for a, b in edges if b == "attention residual, B"} == {"ffn norm, B", "ffn residual, B"}
     (norm,) = (operator for operator in operators if operator.name == "layer 0/ffn norm, B")
     assert norm.writes[0].part[1] == 2
+    (attention,) = (operator for operator in operators if operator.name == "layer 0/attention")
+    assert attention.writes[0].tensor.shape == (128, 256)  # tokens by all heads' columns
+
+
+_LATENT = {
+    "attention norm": {"embedding 0/embedding sync"},
+    "latent down": {"attention norm"},
+    "latent norms": {"latent down"},
+    "query up": {"latent norms"},
+    "key value up": {"latent norms"},
+    "attention": {"query up", "key value up"},
+    "attention out": {"attention"},
+    "attention sync": {"attention out"},
+    "attention residual": {"attention sync", "embedding 0/embedding sync"},
+    "ffn norm": {"attention residual"},
+    "ffn residual": {"ffn sync", "attention residual"},
+}
+_ROUTED = {
+    "router": {"ffn norm"},
+    "permute": {"router", "ffn norm"},
+    "dispatch": {"permute"},
+    "dispatch gather": {"dispatch"},
+    "expert up": {"dispatch gather"},
+    "expert activation": {"expert up"},
+    "expert down": {"expert activation"},
+    "return gather": {"expert down"},
+    "return": {"return gather"},
+    "unpermute": {"return"},
+    "ffn residual": {"unpermute", "attention residual"},
+    "ffn up": {"ffn norm"},  # the shared expert
+}
+_GLOBAL = {  # one query for a whole column of the extra sequences
+    "msa column": {"msa column query", "msa column key value"},
+    "msa column gate": {"msa column norm"},
+    "msa column gating": {"msa column", "msa column gate"},
+    "msa column out": {"msa column gating"},
+    "msa column residual": {"msa column out", "msa row residual"},
+}
+_MERGED = {"merging norm": {"stage 1 1/ffn residual"}, "merging": {"merging norm"}, "attention norm": {"merging"}}
+READS = {
+    ("experts", "dense layer 0"): _LATENT,
+    ("experts", "expert layer 0"): _ROUTED,
+    ("evoformer", "extra msa block 0"): _GLOBAL,
+    ("swin", "stage 2 entry 0"): _MERGED,
+}
+
+
+@pytest.mark.parametrize(("name", "layer"), READS)
+def test_layers_of_other_families_read_what_they_should(name, layer):
+    """By hand, from the papers: DeepSeek-V3 (latent attention, experts), AlphaFold2 (global attention), Swin."""
+    listed = [step for step in steps(FAMILIES[name]) if step.name.rpartition("/")[0] == layer]
+    read = {step.op.name: {made[0].removeprefix(f"{layer}/") for made in step.reads} for step in listed}
+    for operator, expected in READS[name, layer].items():
+        assert read[operator] == expected, operator
+
+
+OUTSIDE = {"embedding", "decoder embedding", "patches", "relative positions", "msa row norm", "row pair norm"}
+OUTSIDE |= {"msa row residual", "outer product residual"}  # which add to the first layer's own input
+
+
+@pytest.mark.parametrize("name", ["swin-1.8b", "mbart-large", "alphafold2-128x256", "deepseek-v3", "llama3-8b"])
+def test_only_what_comes_from_the_data_is_read_from_outside(name):
+    """Every other operator waits for one before it."""
+    listed = list(steps(load_workload(name)))
+    written = {step.name for step in listed}
+    outside = {step.op.name for step in listed for made in step.reads if made[0] not in written}
+    assert outside <= OUTSIDE
+    assert all(step.reads for step in listed)
+
+
+def test_gradients_are_sums_over_the_ranks_that_have_other_rows():
+    """A norm's scale under two tensor ranks: each has half of the rows with sequence parallelism, else all of them."""
+    workload = small_decoder(layers=1)
+    for sequence_parallel, ranks in ((True, 2), (False, 1)):
+        point = embed(Plan(tensor=2, sequence_parallel=sequence_parallel), workload, 8.0)
+        (norm,) = (each for each in build(workload, point).operators if each.name == "layer 0/ffn norm, B")
+        assert [view.part for view in norm.writes if view.tensor.parameter] == [(0, ranks)]
 
 
 @pytest.mark.parametrize("name", ["dense", "swin", "evoformer", "experts"])

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from costmodel.exact import Exact
-from costmodel.graph import Costs, Edges, graph_of, makespan_s, pipeline, run
+from costmodel.graph import Costs, graph_of, makespan_s, pipeline, run
 from costmodel.graph.pipelines import orders
 from costmodel.graph.play import order, play
 from costmodel.inputs.schedules import SCHEDULES
@@ -101,7 +101,7 @@ def random_order(seed: int, devices: int = 5, count: int = 60):
             edges.append((j, i, 0 if device[i] == device[j] else rng.integers(0, 3)))
     rng.shuffle(edges)
     kinds = rng.integers(0, 7, count)
-    built = graph_of(device, kinds, Edges(*np.array(edges, int).reshape(-1, 3).T))
+    built = graph_of(device, kinds, np.array(edges, int).reshape(-1, 3).T)
     return built, device, kinds, edges
 
 
@@ -212,7 +212,7 @@ def cycle(first, second):
     """Two devices of two operations; the first of each waits for the second of the other."""
     edges = np.array([first, second])
     zeros = np.zeros(4, int)
-    return graph_of(np.array([0, 0, 1, 1]), zeros, Edges(*edges.T, zeros[:2]), name="abcd".__getitem__)
+    return graph_of(np.array([0, 0, 1, 1]), zeros, np.array([*edges.T, zeros[:2]]), name="abcd".__getitem__)
 
 
 def test_a_cycle_is_named():
@@ -225,7 +225,7 @@ def test_a_cycle_is_named():
 
 def test_a_message_that_arrives_late_enough_is_waited_for():
     # a on 0 ends at 2; b on 1 starts at 2.5 and ends at 5.5
-    built = graph_of(np.array([0, 1]), np.array([0, 1]), Edges(*np.array([[0], [1], [1]])))
+    built = graph_of(np.array([0, 1]), np.array([0, 1]), np.array([[0], [1], [1]]))
     found = run(built, Costs(seconds=np.array([2.0, 3.0]), lags_s=np.array([0.5])), NUMPY)
     assert found.ends_s.tolist() == [2.0, 5.5]
     assert [each.tolist() for each in found.idle] == [[0, 2.5], [0, 0], [0, 0], [3.5, 0]]
@@ -236,17 +236,19 @@ def test_many_devices_are_laid_out_like_few(seed):
     """The two ways to levels, one for few devices and one for many, against the definition."""
     for devices in (3, 20):
         built, device, _, edges = random_order(seed, devices, 120)
-        levels = built.cells // devices
+        levels, furthest = built.cells // devices, 1
         before = {i: [j for j, k, _ in edges if k == i] for i in range(len(device))}
         for i in range(len(device)):
             own = [i - 1] if i and device[i - 1] == device[i] else []
-            assert levels[i] == max(
-                [levels[j] + 1 for j in (*own, *(j for j in before[i] if device[j] != device[i]))] or [0]
-            )
+            others = [j for j in before[i] if device[j] != device[i]]
+            assert levels[i] == max([levels[j] + 1 for j in (*own, *others)] or [0])
+            furthest = max([furthest, *(levels[i] - levels[j] for j in others)])
+        assert built.shape == (max(levels) + 1, devices)
+        assert furthest <= built.reach < 2 * furthest
 
 
 def test_a_cycle_of_many_devices_is_named():
     devices = np.repeat(np.arange(20), 2)
     waits = np.array([(2 * d + 1, (2 * d + 2) % 40) for d in range(20)])
     with pytest.raises(ValueError, match="cycle: 0 waits for 39, which its device runs after 38, 38 waits for 37"):
-        graph_of(devices, 0 * devices, Edges(*waits.T, np.zeros(20, int)))
+        graph_of(devices, 0 * devices, np.array([*waits.T, np.zeros(20, int)]))

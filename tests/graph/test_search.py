@@ -9,7 +9,7 @@ import pytest
 import costmodel
 from costmodel.graph import play
 from costmodel.graph.search import (
-    Block,
+    PlacedBlock,
     chain,
     found_schedule,
     in_order,
@@ -21,8 +21,9 @@ from costmodel.graph.search import (
     unroll,
 )
 from costmodel.graph.search.bounds import holders, work_s
-from costmodel.graph.search.nested import nested
+from costmodel.graph.search.nested import least_wait, nested
 from costmodel.graph.search.placements import LIMITS
+from costmodel.graph.search.repeating import _Tries
 from costmodel.inputs import SCHEDULES
 from tests.oracles.orders import played
 
@@ -76,8 +77,8 @@ def test_the_published_placements_repeat_without_a_bubble(name):
     found = search(placement, limit, shortest=False)
     assert found is not None
     assert found.period_s == found.least_period_s == max(work_s(placement).values()) == PERIODS[name]
-    check_starts(found.order, limit)
-    short, long = (unroll(placement, found.order, m) for m in (32, 64))
+    check_starts(found, limit)
+    short, long = (unroll(placement, found, m) for m in (32, 64))
     assert long.makespan_s - short.makespan_s == 32 * PERIODS[name]
     assert max(short.peak) <= limit
     assert short.makespan_s == max(alone(placement, short.order).values())
@@ -89,7 +90,7 @@ def test_the_published_placements_repeat_without_a_bubble(name):
 def test_the_published_placements_hold_little(name):
     found = search(placements(4)[name], LIMITS[name], deadline_s=4)
     assert found is not None
-    assert tuple(found.order.peak.values()) == MEMORY[name]
+    assert tuple(found.peak.values()) == MEMORY[name]
 
 
 def random_chain(rng):
@@ -168,8 +169,8 @@ def test_eight_devices_repeat_without_a_bubble(name):
     found = search(placement, limit, shortest=False, deadline_s=20)
     assert found is not None
     assert found.period_s == max(work_s(placement).values()) == PERIODS[name]
-    check_starts(found.order, limit)
-    short, long = (unroll(placement, found.order, m) for m in (32, 64))
+    check_starts(found, limit)
+    short, long = (unroll(placement, found, m) for m in (32, 64))
     assert long.makespan_s - short.makespan_s == 32 * PERIODS[name]
     assert max(short.peak) <= limit
 
@@ -189,7 +190,7 @@ def test_spans_that_are_no_whole_numbers_and_transfers(name):
     for transfer_s, limit in ((0.0, LIMITS[name]), (0.1, LIMITS[name] + 3)):
         found = search(placement, limit, transfer_s=transfer_s, shortest=False)
         assert found is not None
-        short, long = (unroll(placement, found.order, m, transfer_s=transfer_s) for m in (40, 80))
+        short, long = (unroll(placement, found, m, transfer_s=transfer_s) for m in (40, 80))
         assert (long.makespan_s - short.makespan_s) / 40 == pytest.approx(found.least_period_s)
         assert found.bubble == pytest.approx(0.0, abs=1e-9)
         assert max(short.peak) <= limit
@@ -260,7 +261,7 @@ def test_an_order_that_cannot_be_found_is_one_line():
         found_schedule(lambda stages: stages - 2)
 
 
-A, B = Block("a", (0,), 1.0, 1.0, ()), Block("b", (0,), 1.0, -1.0, (0,))
+A, B = PlacedBlock("a", (0,), 1.0, 1.0, ()), PlacedBlock("b", (0,), 1.0, -1.0, (0,))
 WRONG = (
     ((), "a placement has no blocks; expected one at least"),
     ((A._replace(after=(1,)), B), r"block a waits for blocks \(1,\); expected those before it, below 0"),
@@ -285,10 +286,57 @@ def test_an_order_without_what_it_waits_for_names_both():
 
 def test_blocks_play_as_the_oracle_of_orders_plays_them():
     """On single devices: both oracles of these tests agree."""
-    placement = (*chain([("a", [0], 2.0, 1.0), ("b", [1], 1.0, 0.0)]), Block("c", (0,), 1.0, -1.0, (1,)))
+    placement = (*chain([("a", [0], 2.0, 1.0), ("b", [1], 1.0, 0.0)]), PlacedBlock("c", (0,), 1.0, -1.0, (1,)))
     found = repeat(placement, 2, deadline_s=QUICK_S)
     assert found is not None
     order = unroll(placement, found, 6).order
     waits = {(m, i): [((m, j), 0.0) for j in placement[i].after] for m in range(6) for i in range(3)}
     times = played(order, lambda o: placement[o[1]].seconds, waits.__getitem__)
     assert {o: end for o, (_, end) in times.items()} == alone(placement, order)
+
+
+def test_without_memory_only_what_holds_nothing_can_run():
+    """A block that takes memory on one of two devices; without it the bound is the work."""
+    holds = chain([("a", [0], 2.0, 1.0), ("b", [1], 3.0, 0.0), ("c", [0], 2.0, -1.0)])
+    assert least_period_s(holds, 0) == math.inf
+    assert least_period_s(holds, 1) == 2 + 3  # from the start of a to that of c
+    assert least_period_s(chain([("a", [0], 2.0, 0.0), ("b", [1], 3.0, 0.0)]), 0) == 3.0
+
+
+def test_one_microbatch_leaves_all_devices_but_one_idle():
+    assert in_order(placements(4)["V"], [(0, i) for i in range(8)]).idle == 3 / 4
+
+
+ALIKE = [
+    (2, "M", 2, 5),
+    (2, "M", 3, 6),
+    (2, "mllm", 2, 8),
+    (2, "NN eager", 2, 8),
+    (3, "V", 3, 4),
+    (3, "M", 4, 6),
+    (3, "V", 2, 4),
+]
+
+
+@pytest.mark.parametrize(("devices", "name", "limit", "period"), ALIKE)
+def test_the_least_wait_is_that_of_the_search_over_all_blocks(devices, name, limit, period):
+    """Dynamic programming over devices, and depth first over blocks: two ways to the shortest stay of a microbatch."""
+    placement = placements(devices, backward_s=2.0)[name]
+    chained = nested(placement)
+    assert chained is not None
+    starts, ended = least_wait(chained, period, limit, 0, math.inf, False)
+    others, tried = _Tries(placement, period, limit, 0).best(math.inf, True)
+    assert ended
+    assert tried
+    assert (starts is None) == (others is None)
+    if starts is not None and others is not None:
+        assert starts[-1] - starts[0] == others[-1] - others[0]
+
+
+def test_two_branches_wait_for_the_joint_and_for_the_way_back():
+    """By hand, of four devices: two forward chains, a block on all after both, its gradient, and both chains back."""
+    blocks = {block.name: block for block in placements(4)["K"]}
+    names = list(blocks)
+    after = {name: [names[i] for i in block.after] for name, block in blocks.items()}
+    assert (after["F0"], after["F2"], after["J"], after["J'"]) == ([], [], ["F1", "F3"], ["J"])
+    assert (after["B3"], after["B1"], after["B2"], after["B0"]) == (["J'"], ["J'"], ["B3"], ["B1"])

@@ -25,21 +25,10 @@ from optimize.plans.exhaustive import COMPILE_FROM
 from optimize.plans.find_plan import find_plan
 from optimize.status import CommandError, Status
 from tests.support import ROOT
+from tests.support.commands import answer, ask
 
 PLAN = ("plan", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "16", "--batch", "64", "--any")
 QUICK = (*PLAN, "--fix", "schedule=one_f_one_b,recompute=none")
-
-
-def ask(capsys, *words: str) -> tuple[int, str, str]:
-    status = cli.run([str(word) for word in words])
-    out, err = capsys.readouterr()
-    return status, out, err
-
-
-def answer(capsys, *words: str):
-    status, out, err = ask(capsys, *words, "--json")
-    assert (status, err) == (0, "")
-    return json.loads(out)
 
 
 def test_json_keys(capsys):

@@ -50,11 +50,24 @@ def test_no_plan_is_below_the_bound_of_its_row(name):
     assert 1 <= tight < 2.5
 
 
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_group_of_microbatches_is_bounded_by_the_largest_that_fits(name, monkeypatch):
+    """Nothing is left out that fits, no bound is above that of the row alone, and enough rows have that itself."""
+    monkeypatch.setattr(row_bounds, "_NEAR", 16)
+    whole = lattice(*PROBLEMS[name])
+    exact, quick = row_bounds_s(whole), row_bounds.many_bounds_s(whole)
+    np.testing.assert_array_equal(np.isinf(quick), np.isinf(exact))
+    assert (quick <= exact * (1 + 1e-12)).all()
+    assert np.count_nonzero(quick == exact) >= 16
+
+
 @pytest.mark.parametrize("name", ["dense", "experts", "8b"])
 def test_the_order_of_bounds_gives_the_same_answer_sooner(name, monkeypatch):
     workload, machine, fixed = PROBLEMS[name]
+    finding = import_module("optimize.plans.find_plan")
+    monkeypatch.setattr(finding, "ENUMERATED", 10**9)
     expected = find_plan(workload, machine, fixed=fixed, top=5)
-    monkeypatch.setattr(import_module("optimize.plans.find_plan"), "ENUMERATED", 0)
+    monkeypatch.setattr(finding, "ENUMERATED", 0)
     monkeypatch.setattr(exhaustive, "CHUNK", 2048)
     found = find_plan(workload, machine, fixed=fixed, top=5)
     np.testing.assert_allclose([r.step_s for r in found.plans], [r.step_s for r in expected.plans], rtol=1e-12)

@@ -109,7 +109,7 @@ def answer(words: Sequence[str], folder: Path) -> dict[str, Any]:
 
 def _files(folder: Path) -> None:
     from costmodel.specs import write_table
-    from tests.support.files.fuzz import NCCL
+    from tests.support.files.fuzz_seeds import NCCL
 
     (folder / "model.toml").write_text(_MODEL)
     (folder / "nccl.txt").write_text(NCCL)

@@ -8,14 +8,13 @@ if TYPE_CHECKING:
     from costmodel.graph.search.bounds import least_makespan_s as least_makespan_s
     from costmodel.graph.search.bounds import least_period_s as least_period_s
     from costmodel.graph.search.placements import LIMITS as LIMITS
-    from costmodel.graph.search.placements import Block as Block
+    from costmodel.graph.search.placements import PlacedBlock as PlacedBlock
     from costmodel.graph.search.placements import Placement as Placement
     from costmodel.graph.search.placements import chain as chain
     from costmodel.graph.search.placements import placements as placements
     from costmodel.graph.search.repeating import Repeat as Repeat
     from costmodel.graph.search.repeating import repeat as repeat
     from costmodel.graph.search.schedules import found_schedule as found_schedule
-    from costmodel.graph.search.search import Found as Found
     from costmodel.graph.search.search import search as search
     from costmodel.graph.search.unrolled import Operation as Operation
     from costmodel.graph.search.unrolled import Unrolled as Unrolled

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from costmodel.graph.search.placements import Placement
+from costmodel.graph.search.placements import Placement, check
 
 
 def work_s(placement: Placement) -> dict[int, float]:
@@ -57,9 +57,12 @@ def least_period_s(placement: Placement, limit: float = math.inf, transfer_s: fl
     A device must do its work; and what it holds in the mean (activations times the least time for which each is held,
     over the period) is not more than its limit.
     """
+    check(placement, transfer_s)
     far, busy = least_distances_s(placement, transfer_s), max(work_s(placement).values())
     held = [sum(placement[i].held * far[i][j] for i, j in pairs) for pairs in holders(placement).values()]
-    return max(busy, max(held) / limit if limit > 0 else math.inf * max(held))
+    if limit > 0:
+        return max(busy, max(held) / limit)
+    return math.inf if any(held) else busy
 
 
 def least_makespan_s(placement: Placement, microbatches: int, transfer_s: float = 0.0) -> float:

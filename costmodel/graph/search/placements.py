@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 
-class Block(NamedTuple):
+class PlacedBlock(NamedTuple):
     """One operation of a microbatch, on one device or at the same time on several."""
 
     name: str
@@ -19,11 +19,13 @@ class Block(NamedTuple):
     after: tuple[int, ...]  # numbers of the blocks that it waits for
 
 
-Placement = tuple[Block, ...]
+Placement = tuple[PlacedBlock, ...]
 
 
-def check(placement: Placement) -> None:
+def check(placement: Placement, transfer_s: float = 0.0) -> None:
     """Raise a `ValueError` that names the block which no device can run, or which waits for what comes later."""
+    if not 0 <= transfer_s < math.inf:
+        raise ValueError(f"`transfer_s` is {transfer_s!r}; expected a finite number >= 0")
     if not placement:
         raise ValueError("a placement has no blocks; expected one at least")
     for i, block in enumerate(placement):
@@ -47,7 +49,7 @@ def chain(links: Iterable[Link], before: Placement = (), after: tuple[int, ...] 
     """Blocks that follow one another, behind those that are there; the first one waits for `after`."""
     blocks = list(before)
     for name, devices, seconds, held in links:
-        blocks.append(Block(name, tuple(devices), seconds, held, after))
+        blocks.append(PlacedBlock(name, tuple(devices), seconds, held, after))
         after = (len(blocks) - 1,)
     return tuple(blocks)
 

@@ -29,6 +29,12 @@ class Repeat(NamedTuple):
     proved: bool  # that no order of this grid and as many copies has a shorter period
     peak: dict[int, float]  # what each device holds
     seconds: float  # of the search
+    period_s: float  # for each microbatch: on the grid, or, of `search`, as played on its own seconds
+
+    @property
+    def bubble(self) -> float:
+        """How much longer a period is than the work that bounds it."""
+        return self.period_s / self.least_period_s - 1
 
 
 def repeat(
@@ -48,7 +54,9 @@ def repeat(
     Several `copies` share a period where that is shorter for each than one alone. Where blocks form neither chains nor
     trees, an order may be missed.
     """
-    check(placement)
+    check(placement, transfer_s)
+    if copies < 1 or not 0 < unit_s < math.inf:
+        raise ValueError(f"`copies` is {copies!r}, `unit_s` {unit_s!r}; expected 1 or more, and a number above 0")
     begun, alone = time.monotonic(), None
     if copies > 1 and periods is None:
         alone = repeat(placement, limit, transfer_s=transfer_s, unit_s=unit_s, deadline_s=0.5 * deadline_s)
@@ -68,7 +76,8 @@ def repeat(
         left_s = deadline_s - (time.monotonic() - begun)
         if starts is not None:
             held = peak(cut, starts, period)
-            return Repeat(cut, copies, starts, period, unit_s, bound_s, proved, held, deadline_s - left_s)
+            period_s, spent_s = period * unit_s / copies, deadline_s - left_s
+            return Repeat(cut, copies, starts, period, unit_s, bound_s, proved, held, spent_s, period_s)
         proved = proved and ended
     return alone
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from costmodel.graph.search.bounds import peak
-from costmodel.graph.search.placements import Block, Placement
+from costmodel.graph.search.placements import PlacedBlock, Placement
 from costmodel.graph.search.repeating import Repeat
 from costmodel.graph.search.search import search
 from costmodel.inputs import Schedule, ScheduleRow, Turns
@@ -20,11 +20,11 @@ def pipeline_placement(stages: int, *, splits: bool, seconds: Sequence[float] = 
     """Forward down the stages and backward up again; weight gradients apart, or inside the backward passes."""
     forward_s, backward_s, weight_s = seconds
     backward_s = backward_s if splits else backward_s + weight_s
-    blocks = [Block(f"F{d}", (d,), forward_s, 1.0, (d - 1,) if d else ()) for d in range(stages)]
+    blocks = [PlacedBlock(f"F{d}", (d,), forward_s, 1.0, (d - 1,) if d else ()) for d in range(stages)]
     for d in reversed(range(stages)):
-        blocks.append(Block(f"B{d}", (d,), backward_s, 0.0 if splits else -1.0, (len(blocks) - 1,)))
+        blocks.append(PlacedBlock(f"B{d}", (d,), backward_s, 0.0 if splits else -1.0, (len(blocks) - 1,)))
     for d in range(stages) if splits else ():
-        blocks.append(Block(f"W{d}", (d,), weight_s, -1.0, (2 * stages - 1 - d,)))
+        blocks.append(PlacedBlock(f"W{d}", (d,), weight_s, -1.0, (2 * stages - 1 - d,)))
     return tuple(blocks)
 
 
@@ -48,7 +48,7 @@ def found_schedule(
         found = search(placement, limit(stages), deadline_s=deadline_s)
         if found is None:
             raise ValueError(f"no order of {stages} stages holds at most {limit(stages):g} microbatches; expected more")
-        return with_all_memory(found.order, limit(stages))
+        return with_all_memory(found, limit(stages))
 
     def order(stages: int, microbatches: int, _: int, device: int) -> Iterator[Turns]:
         found = order_of(stages)

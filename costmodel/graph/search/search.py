@@ -1,7 +1,6 @@
 """The best repeating order of a placement, whatever its spans: on grids that grow finer, played on its own seconds."""
 
 import time
-from typing import NamedTuple
 
 from costmodel.graph.search.placements import Placement, check
 from costmodel.graph.search.repeating import Repeat, repeat
@@ -13,20 +12,6 @@ UNITS = (6, 10, 16, 24, 40)
 _PLAYED = 24  # periods after which a played order is steady, and as many to see its pace
 
 
-class Found(NamedTuple):
-    """A repeating order and its pace."""
-
-    order: Repeat
-    period_s: float  # for each microbatch, as played on its own seconds
-    least_period_s: float  # no order is better
-    seconds: float  # of the search
-
-    @property
-    def bubble(self) -> float:
-        """How much longer a period is than the work that bounds it."""
-        return self.period_s / self.least_period_s - 1
-
-
 def search(
     placement: Placement,
     limit: float,
@@ -35,12 +20,12 @@ def search(
     copies: int = 1,
     shortest: bool = True,
     deadline_s: float = 10.0,
-) -> Found | None:
+) -> Repeat | None:
     """The order of least period within the live microbatches that each device may hold; None if none was found.
 
     The `shortest` of these waits least from a microbatch's start to its end, and so holds least: as time allows.
     """
-    check(placement)
+    check(placement, transfer_s)
     begun, best = time.monotonic(), None
     grids = _grids_s(placement, transfer_s)
     for place, unit_s in enumerate(grids):
@@ -49,9 +34,9 @@ def search(
         order = repeat(placement, limit, unit_s=unit_s, shortest=shortest, **ways)
         if order is None:
             continue
-        paced_s = _period_s(placement, order, transfer_s)
-        if best is None or paced_s < best.period_s:
-            best = Found(order, paced_s, order.least_period_s, 0.0)
+        order = order._replace(period_s=_period_s(placement, order, transfer_s))
+        if best is None or order.period_s < best.period_s:
+            best = order
         if best.bubble < 1e-9:
             break
     return None if best is None else best._replace(seconds=time.monotonic() - begun)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from costmodel.exact import Exact
-from costmodel.graph.graph import Edges, Graph, graph_of
-from costmodel.graph.run import Costs, Run, run
+from costmodel.graph.graph import Graph, graph_of
+from costmodel.graph.run import Costs, PlayedGraph, run
 from costmodel.graph.search.bounds import least_makespan_s, work_s
 from costmodel.graph.search.placements import Placement, check
 from costmodel.graph.search.repeating import Repeat
@@ -21,12 +21,10 @@ class Unrolled(NamedTuple):
 
     order: tuple[tuple[Operation, ...], ...]  # of each device
     graph: Graph  # a block on several devices is an operation on each, behind one that waits for all of them
-    costs: Costs
-    played: Run
+    played: PlayedGraph
     makespan_s: float
     least_makespan_s: float
     peak: tuple[float, ...]  # what each device holds
-    warm_up: int  # operations before the first that frees, on the device that holds most
     idle: float  # share of the devices' seconds
 
     @property
@@ -45,8 +43,12 @@ def unroll(placement: Placement, found: Repeat, microbatches: int, *, transfer_s
 
 def in_order(placement: Placement, listed: Sequence[Operation], *, transfer_s: float = 0.0) -> Unrolled:
     """Play operations of a placement: each device runs those that are its own in the order in which they are listed."""
-    check(placement)
-    own, microbatches, given = work_s(placement), 1 + max(m for m, _ in listed), set(listed)
+    check(placement, transfer_s)
+    given = set(listed)
+    if not listed or len(given) < len(listed) or not all(m >= 0 <= i < len(placement) for m, i in given):
+        expected = f"each block once, as a microbatch from 0 on and one of {len(placement)} blocks"
+        raise ValueError(f"{len(listed)} operations are listed, {len(given)} of them different; expected {expected}")
+    own, microbatches = work_s(placement), 1 + max(m for m, _ in listed)
     for m, i in listed:
         for needed in placement[i].after:
             if (m, needed) not in given:
@@ -57,16 +59,13 @@ def in_order(placement: Placement, listed: Sequence[Operation], *, transfer_s: f
     played = run(graph, costs, Exact(np))
     devices, makespan_s = len(own), float(played.makespan_s)
     peaks = tuple(np.asarray(played.peak_bytes)[:devices].tolist())
-    fullest = order[int(np.argmax(peaks))]
     return Unrolled(
         order=order,
         graph=graph,
-        costs=costs,
         played=played,
         makespan_s=makespan_s,
         least_makespan_s=least_makespan_s(placement, microbatches, transfer_s),
         peak=peaks,
-        warm_up=next((n for n, (_, i) in enumerate(fullest) if placement[i].held < 0), len(fullest)),
         idle=1 - float(played.busy_s[:devices].sum()) / (devices * makespan_s),
     )
 
@@ -104,7 +103,7 @@ def _graph(placement: Placement, listed: Sequence[Operation], own: list[int], tr
         taken_bytes=np.maximum(held, 0.0),
         freed_bytes=np.maximum(-held, 0.0),
     )
-    return graph_of(devices, kinds, Edges(*columns), names.__getitem__), costs
+    return graph_of(devices, kinds, columns, names.__getitem__), costs
 
 
 def _together(

@@ -1,6 +1,7 @@
 """Rules of what a plan uses of the hardware: accelerators of each domain, number formats, the second memory."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from costmodel.inputs import PRECISION_TYPES
 from costmodel.specs.files import show
@@ -27,9 +28,14 @@ def domain(d: Demands) -> Iterator[Rule]:
         ),
         lambda p: (
             f"`domain` is {show(domain_of(d, p))}; expected a divisor of the {show(p.accelerators)} accelerators, "
-            "because they fill more than one"
+            f"because they fill more than one (such as {_divisor(p.accelerators, domain_of(d, p))})"
         ),
     )
+
+
+def _divisor(count: Any, most: Any) -> int:
+    """The largest divisor that is no larger."""
+    return max(size for size in range(1, int(most) + 1) if int(count) % size == 0)
 
 
 def precision(d: Demands) -> Iterator[Rule]:

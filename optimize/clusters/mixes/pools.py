@@ -143,7 +143,8 @@ class Pool:
         """Rows under each mode of recompute, with its memory and its time, at rates of their count and then at rates
         half way to where the least of them is least there."""
         rows, places = self.rows, self.tilts.place
-        need, modes = needs_by_mode(rows.alone, self.families, part.number, rows.columns(part.number))
+        needs, modes = needs_by_mode(rows.alone, self.families, part.number, rows.columns(part.number))
+        need = needs.min(axis=0)
         y, cell = np.tile(part.y, (*need.shape[:1], 1, 1)), np.broadcast_to(part.cell, need.shape)
         bound = np.where(np.isfinite(need), -np.inf, np.inf)
         for _ in range(AGAIN):

@@ -4,82 +4,26 @@ A case is the words of a command, in which `{name}` stands for a file that it br
 bytes (cut, noise, other encodings), of lines (twice, gone, elsewhere) or of values (nan, negative, huge, other types).
 """
 
-import json
+import dataclasses
+import importlib
 import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from costmodel.inputs import Plan
-from costmodel.specs import load_cluster, load_workload
-from optimize.launch import FRAMEWORKS, launch
-from tests.support.files.bad_inputs import CHIP, CLUSTER, MODEL, MOE
-from tests.support.measured_rows import _ROW as ROW  # pyright: ignore[reportPrivateUsage]
+from optimize.cli.run import COMMANDS as MODULES
+from tests.support.files.fuzz_seeds import BESIDE, COMMANDS, file_name, seeds
 
 Case = tuple[list[str], dict[str, bytes]]
-SMALL = ("--model", "{model.toml}", "--cluster", "{cluster.toml}", "--accelerators", "64")
-_LLAMA = {
-    "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336, "model_type": "llama",
-    "max_position_embeddings": 8192, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
-    "tie_word_embeddings": False, "vocab_size": 128256, "hidden_act": "silu", "attention_bias": False,
-}  # fmt: skip
-_STACK = "[stack]\nmatmul_ceiling = 0.8\nhbm_ceiling = 0.9\nkernel_s = 2e-6\n"
-_JOBS = '[[jobs]]\nmodel = "llama3-8b"\ntokens = 1e12\nweight = 2.0\n[[jobs]]\nmodel = "llama2-7b"\ntokens = 2e11\n'
-_CONFIG = 'model = "llama3-8b"\ncluster = "h100"\naccelerators = 64\ntensor = 4\npipeline = 2\nrecompute = "full"\n'
-NCCL = """# nThread 1 nGpus 8 minBytes 8 maxBytes 134217728
-#       size         count      type   redop    root     time   algbw   busbw #wrong
-     1048576        262144     float     sum      -1    32.10   32.67   57.17      0
-   134217728      33554432     float     sum      -1   560.20  239.59  419.28      0
-"""
-_PLAN = {"data": 16, "tensor": 4, "pipeline": 1, "microbatch": 1, "schedule": "one_f_one_b", "recompute": "none"}
-_KERNELS = (
-    "kind,op,dtype,shape_or_bytes,n_devices,nodes,value,unit\n"
-    "collective,all_reduce,bf16,1048576,8,1,30,us\ncollective,all_reduce,bf16,134217728,8,1,560,us\n"
-)
 VALUES = (
     "-1", "0", "nan", "inf", "-inf", "1e400", "1e308", "1e-320", '""', "[]", "{}", "true", "null", "None", '"eight"',
-    "8.5", "1" + "0" * 400, "0x10", "1_000", "[1, 2]", '"\\u0000"', "'", '"', "$(rm x)", "../../etc/passwd",
-    "2026-01-01",    "٣", "é" * 50, "=8", "\t", "9" * 20, "-0.0", "8,8", "%s%n", "__import__('os')",
+    "8.5", "1" + "0" * 400, "0x10", "1_000", "[1, 2]", '"\\u0000"', "'", '"', "$(rm x)", "no/../such",
+    "2026-01-01", "٣", "é" * 50, "=8", "\t", "9" * 20, "-0.0", "8,8", "%s%n", "__import__('os')", "1", "3", "7.0",
+    "1e-9", "1e18", "1000000000000000000", "2:3", "3:2", "1e3:2e3", ":", "a=b", "tensor=0", "schedule=no", ".", "-",
+    "localhost:99999", "/dev/null", "/dev/full", "nosuch/dir/file", "llama3-8b", "h100", "fsdp", "megatron", " ", "'[[",
+    "\x1b[31m", "model.toml",
 )  # fmt: skip
-
-
-def _rows() -> str:
-    other = ROW | {"tp": "8", "dp": "8", "measured_step_s": "3.1", "id": "b"}
-    header = [*ROW, "measured_step_s", "id"]
-    return "\n".join([",".join(header), *(",".join(each.get(n, "") for n in header) for each in (ROW, other)), ""])
-
-
-def _launch_files() -> dict[str, str]:
-    job = load_workload("llama3-8b", batch=128), load_cluster("h100", 64)
-    plan = Plan(data=16, tensor=4, pipeline=1, sequence_parallel=True)
-    return {framework.file: launch(name, plan, *job) for name, framework in FRAMEWORKS.items()}
-
-
-def seeds() -> dict[str, tuple[str, ...]]:
-    """Texts of each kind of file, and the words that read it (`explain` unless they say otherwise)."""
-    launchers = _launch_files()
-    plans = {"plan.json": json.dumps(_PLAN, indent=1), "plan.toml": "data = 16\ntensor = 4\npipeline = 1\n"} | launchers
-    explain = ("explain", *SMALL)
-    own = ("explain", "--model", "llama3-8b", "--cluster", "h100")
-    return {
-        **{name: (text, *own, "--plan", f"{{{name}}}") for name, text in plans.items()},
-        "model.toml": (MODEL, *explain),
-        "moe/model.toml": (MODEL.replace("ffn = 256\n", "ffn = 256\n" + MOE + "top_k = 2\n"), *explain),
-        "config.json": (json.dumps(_LLAMA, indent=1), "explain", "--model", "{config.json}", "--cluster", "h100"),
-        "cluster.toml": (CLUSTER, *explain),
-        "chip/cluster.toml": (CHIP, *explain),
-        "job.toml": (_CONFIG, "explain", "--config", "{job.toml}"),
-        "plan/job.toml": (_CONFIG.split("tensor")[0] + "top = 3\n", "plan", "--config", "{plan/job.toml}"),
-        "jobs.toml": (_JOBS, "design", "--jobs", "{jobs.toml}", "--budget-usd", "1e8"),
-        "stack.toml": (_STACK, "predict", "{rows.csv}", "--out", "{out.csv}", "--stack", "{stack.toml}"),
-        "rows.csv": (_rows(), "predict", "{rows.csv}", "--out", "{out.csv}"),
-        "explained/rows.csv": (_rows(), "predict", "{explained/rows.csv}", "--explain", "2"),
-        "nccl.txt": (NCCL, "calibrate", "{nccl.txt}", "--cluster", "h100", "--out", "{out.toml}"),
-        "kernels.csv": (_KERNELS, "calibrate", "{kernels.csv}", "--cluster", "h100", "--out", "{out.toml}"),
-    }
-
-
-BESIDE = {"model.toml": MODEL, "cluster.toml": CLUSTER, "rows.csv": _rows()}
 
 
 def _of_bytes(text: bytes, draw: random.Random) -> bytes:
@@ -150,25 +94,52 @@ def _words(words: list[str], draw: random.Random) -> list[str]:
     return changed
 
 
+def _flags(name: str) -> list[str]:
+    """All options of a command, those of its plan among them."""
+    request = getattr(importlib.import_module(f"optimize.cli.{MODULES[name]}"), name.upper()).request
+    fields = [field.name for field in dataclasses.fields(request)]
+    if "degrees" in fields:
+        fields = [field for field in fields if field != "degrees"] + [field.name for field in dataclasses.fields(Plan)]
+    return ["--" + field.replace("_", "-") for field in fields] + ["--with"]
+
+
+def _with_flags(draw: random.Random) -> tuple[str, list[str]]:
+    """A valid line of a command with one or two options of it, whose values may be anything."""
+    name = draw.choice([*COMMANDS, "explain", "plan", "design"])
+    words, told = [*COMMANDS[name]], []
+    for _ in range(draw.choice((1, 1, 2))):
+        told.append(draw.choice(_flags(name)))
+        words += [told[-1], *draw.sample(VALUES, draw.choice((0, 1, 1, 1, 1, 2)))]
+    return f"{name} {' '.join(told)}", words
+
+
+def _damaged(content: bytes, draw: random.Random) -> bytes:
+    for _ in range(draw.choice((1, 1, 1, 3))):
+        damage = draw.choice(DAMAGES)
+        try:
+            content = damage(content, draw)
+        except (UnicodeDecodeError, IndexError, ValueError):
+            break
+    return content
+
+
 def cases(seed: int, count: int) -> Iterator[tuple[str, Case]]:
     """So many damaged inputs, each with the name of what was damaged."""
     draw, kinds = random.Random(seed), seeds()
+    whole = {name: text.encode() for name, text in BESIDE.items()}
     for number in range(count):
+        if draw.random() < 0.2:
+            told, words = _with_flags(draw)
+            yield f"{number}, {told}", (words, whole)
+            continue
         name = draw.choice([*kinds])
         text, *words = kinds[name]
-        content = text.encode()
+        content, told = text.encode(), "words"
         if draw.random() < 0.15:
-            words, told = _words(words, draw), "words"
+            words = _words(words, draw)
         else:
-            for _ in range(draw.choice((1, 1, 1, 3))):
-                damage = draw.choice(DAMAGES)
-                try:
-                    content = damage(content, draw)
-                except (UnicodeDecodeError, IndexError, ValueError):
-                    break
-            told = "text"
-        files = {beside: text.encode() for beside, text in BESIDE.items()} | {name.rpartition("/")[2]: content}
-        yield f"{number}, {told} of {name}", (words, files)
+            content, told = _damaged(content, draw), "text"
+        yield f"{number}, {told} of {name}", (words, whole | {file_name(name): content})
 
 
 def written(case: Case, folder: Path) -> list[str]:
@@ -176,4 +147,4 @@ def written(case: Case, folder: Path) -> list[str]:
     words, files = case
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    return [re.sub(r"\{(?:\w+/)?([\w.-]+)\}", lambda match: str(folder / match[1]), word) for word in words]
+    return [re.sub(r"\{(?:[\w.-]+/)?([\w.-]+)\}", lambda match: str(folder / match[1]), word) for word in words]
