@@ -130,7 +130,7 @@ def design(
         runners_up=() if one is None else runners_up(problem, one),
         counts=() if search is None or continuous is None else search.counts,
         relaxed=search.relaxed if isinstance(search, Progress) else None,
-        others=() if search is None or continuous is None else search.others,
+        others=() if one is None else one.others,
         notes=notes(problem, continuous, catalogue, left_out, search, parts),
         seconds=time.monotonic() - start,
         seed=seed,

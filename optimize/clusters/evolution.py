@@ -24,6 +24,7 @@ from optimize.question import RATES, Left, Objective, Problem
 
 LIVES, YOUNG, GENERATIONS = 3, 12, 16  # populations that start anew, their generations, and those of all together
 CHILDREN, PARENTS = 224, 14
+WITHOUT_TREE = 20_000  # rows
 _DEGREES = ("tensor", "context", "pipeline", "data", "expert", "expert_tensor")
 _SIZES = np.array([0.003, 0.01, 0.03, 0.1, 0.3])  # of a gene's step
 _INFEASIBLE = 1e3  # of a logarithm: above every feasible one
@@ -118,10 +119,16 @@ class _Decoder:
 
         return KDTree(self.logs)
 
+    def nearest(self, wanted: np.ndarray) -> np.ndarray:
+        """The rows whose degrees are nearest; of few rows by all distances, since the tree takes a second to import."""
+        if len(self.logs) > WITHOUT_TREE:
+            return self._tree.query(wanted)[1]
+        return ((self.logs**2).sum(axis=1) - 2.0 * wanted @ self.logs.T).argmin(axis=1)
+
     def decode(self, genes: np.ndarray) -> tuple[_Born, np.ndarray]:
         """Plans and logarithms of rates; of those without an option nothing is left."""
         k, (low, high) = len(_DEGREES), self.problem.ends
-        _, nearest = self._tree.query(genes[:, :k] * self.spans)
+        nearest = self.nearest(genes[:, :k] * self.spans)
         rows = {name: column[nearest] for name, column in self.rows.items()}
         rows = with_microbatch(rows, self.problem.job.workload, genes[:, k], self.fixed)
         accelerators = rows.pop("accelerators")

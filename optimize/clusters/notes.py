@@ -22,9 +22,10 @@ _ALONE = {
 
 def told_counts(search: Progress | MixProgress) -> str:
     """The counts that a bound is about: those that have a legal plan, in whole domains."""
-    if not search.others:
+    others = search.others if isinstance(search, Progress) else ()  # of mixes every count is bounded
+    if not others:
         return f"every legal count of accelerators ({len(search.counts)})"
-    return f"{len(search.counts)} of {len(search.counts) + len(search.others)} legal counts of accelerators"
+    return f"{len(search.counts)} of {len(search.counts) + len(others)} legal counts of accelerators"
 
 
 def nothing(problem: Problem, search: Progress | MixProgress | None, parts: PartsProgress) -> CommandError:
@@ -89,7 +90,7 @@ def notes(
     elif continuous is None:
         finished = search is not None and search.finished
         said.append(f"no cluster of any rates: {why_infeasible(problem, finished)}")
-    elif search is not None and search.others:
+    elif isinstance(search, Progress) and search.others:
         said.append(f"rates of any size: the bound is over {told_counts(search)}; there was no time for the others")
     said += _late(search, continuous)
     if (search is not None and search.interrupted) or parts.interrupted:

@@ -200,11 +200,11 @@ class Finder:
     def run(self, first: Sequence[int], end: float, told: Told) -> None:
         """All of it, until it is done or the time is up."""
         told("a glance at the counts")
-        self.begin(first[:: -max(1, len(first) // FIRST)])
-        if self.order:
-            self.look(self.order[0], self.y)
-        self.glance(self._possible(self.counts), self.y, most=FEW)
+        few = first[:: -max(1, len(first) // FIRST)]
+        self.begin(few)
+        self.glance(few, self.y, most=FEW)
         self.look(self.order[0], self.y)
+        self.glance(self._possible(self.counts), self.y, most=FEW)
         self.glance(self._possible(self.order[:24]), self.y)
         for count in [count for count in self.order[:LOOKED] if count not in self.looked]:
             if time.monotonic() > end:

@@ -30,12 +30,11 @@ class MixProgress:
     log_bounds: dict[int, float] = dataclasses.field(default_factory=dict)  # by count
     evaluations: int = 0
     interrupted: bool = False
-    others: tuple[int, ...] = ()  # counts that have legal plans too, and that no bound is about
 
     @property
     def finished(self) -> bool:
         """Whether everything was looked at: without an answer, there is none."""
-        return not self.others and not any(np.isfinite(list(self.log_bounds.values())))
+        return not any(np.isfinite(list(self.log_bounds.values())))
 
     @property
     def counts(self) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from optimize.clusters.mixes.progress import MixProgress
 from optimize.question import Left, Problem
 from optimize.time_limit import until
 
-ANSWERS = 0.45  # of the time: until when answers are looked for
+ANSWERS, LEAST_S = 0.25, 6.0  # of the time, or if that is less so many seconds: until when answers are looked for
 SHARES = (0.3, 0.1, 0.047, 0.028, 0.01, 0.003)  # of the value below the best answer: aims of bounds, one by one
 Told = Callable[[str], None]
 
@@ -35,7 +35,7 @@ def search_mix(problem: Problem, seconds: float, seed: int = 0, told: Told = lam
             every = np.array(progress.counts)
             rows = [rows_of_job(problem, job, every) for job in problem.jobs]
             finder = Finder(progress, rows, every.tolist(), seed)
-            finder.run(counts, start + ANSWERS * seconds, told)
+            finder.run(counts, start + max(ANSWERS * seconds, min(LEAST_S, 0.6 * seconds)), told)
             _raise_bounds(progress, finder, rows, start + seconds, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
