@@ -63,6 +63,7 @@ class MemoryCount:
     module: Module = static(default=Module.NONE)
     forward_bytes: Scalar
     backward_bytes: Scalar
+    single: Scalar = 0.0  # 1: one kernel in any software
 
 
 @pytree
@@ -217,9 +218,19 @@ def _block(block: Block, point: PlanPoint, shares: Shares, imbalance: Scalar, se
 
 
 def _sent(op: Op, point: PlanPoint) -> Scalar:
-    """Payload of an exchange over the tokens' copies: a gather carries the tokens of the whole group, each once."""
+    """Payload of an exchange over the tokens' copies: a gather carries the tokens of the whole group, each once, a
+    fused dispatcher one copy to each accelerator that has experts of the token, which sends one sum back. Source:
+    DeepEP, whose layout of a dispatch has one bit for each token and rank (`is_token_in_rank`).
+    """
     row = point.dispatcher
-    return row.sent * ((1 - row.gathering) + row.gathering * point.expert / op.copies)
+    copied = 1 - row.once * (1 - reached(point.expert, op.copies))
+    return row.sent * ((1 - row.gathering) * copied + row.gathering * point.expert / op.copies)
+
+
+def reached(places: Scalar, copies: int) -> Scalar:
+    """Places, of those that hold experts, that a token reaches over its copies, in the mean of even routing:
+    D (1 - (1 - 1/D)^k) / k."""
+    return places * (1 - (1 - 1.0 / places) ** copies) / copies
 
 
 def _saved(block: Block, counter: "_Counter") -> SavedBytes:
@@ -321,6 +332,7 @@ class _Counter:
             module=op.module,
             forward_bytes=op.touches_forward * moved,
             backward_bytes=op.touches_backward * moved,
+            single=op.single + self.point.loss.single * (op.kind == Kind.LOSS),
         )
 
     def matrix(self, op: Op) -> Scalar:

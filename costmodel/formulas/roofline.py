@@ -176,7 +176,8 @@ def attention_s(
 
 def memory_roofs(count: MemoryCount, point: PlanPoint, speed: Rates, stack: Stack) -> tuple[Roof, Roof]:
     """Forward and backward, of an operator that only moves data."""
-    passes = point.fused_kernels + (1 - point.fused_kernels) * stack.unfused_touches
+    apart = (1 - point.fused_kernels) * (1 - count.single)
+    passes = 1 + apart * (stack.unfused_touches - 1)
     s_per_byte = passes * speed.memory_s_per_byte
     forward_s, backward_s = s_per_byte * count.forward_bytes, s_per_byte * count.backward_bytes
     return (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from costmodel.formulas import collectives
 from costmodel.formulas.collectives import Law, time_s
-from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.counts import BlockCounts, OpCounts, reached
 from costmodel.formulas.held import expert_shard, held_on_heaviest_stage, on_heaviest_stage, sharding
 from costmodel.formulas.placement import ranks_by_tier
 from costmodel.inputs import Cluster, PlanPoint, Stack, Tier, ZeroRow
@@ -117,15 +117,17 @@ def expert_laws(
 
 
 def spread(sending: BlockCounts, point: PlanPoint, stack: Stack, sem: Semantics) -> Scalar:
-    r"""Share of the copies for other domains that leaves the domain, where those for one domain are sent once.
+    r"""Share of the payload for other domains that leaves the domain, where copies for one domain are sent once.
 
     A token whose $k$ experts lie anywhere in $D$ domains reaches $D (1 - (1 - 1/D)^k)$ of them in the mean. Source:
-    DeepEP, HybridEP, DeepSeek-AI 2024 (V3). Routing that is limited to some domains sends no more than that.
+    DeepEP, HybridEP, DeepSeek-AI 2024 (V3). Routing that is limited to some domains sends no more than that. A fused
+    dispatcher's payload has one copy for each accelerator already.
     """
     domains, copies = sem.maximum(point.expert * point.expert_tensor / point.domain, 1.0), sending.exchange_copies
-    once = domains * (1 - (1 - 1.0 / domains) ** copies) / copies
-    share = point.dispatcher.own * stack.sent_once + point.dispatcher.once
-    return sem.minimum(sending.exchange_spread, 1 - share * (1 - once))
+    row = point.dispatcher
+    share = row.own * stack.sent_once + row.once
+    leaving = sem.minimum(sending.exchange_spread, 1 - share * (1 - reached(domains, copies)))
+    return sem.minimum(1.0, leaving / (1 - row.once * (1 - reached(point.expert, copies))))
 
 
 def sync_s(block: BlockCounts, law: Laws, stack: Stack, sem: Semantics) -> tuple[Scalar, Scalar]:

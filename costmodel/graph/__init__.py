@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from costmodel.graph.primitives import recompute as recompute
     from costmodel.graph.primitives import transform as transform
     from costmodel.graph.run import Costs as Costs
-    from costmodel.graph.run import Run as Run
+    from costmodel.graph.run import PlayedGraph as PlayedGraph
     from costmodel.graph.run import makespan_s as makespan_s
     from costmodel.graph.run import run as run
     from costmodel.graph.search import LIMITS as LIMITS

@@ -43,7 +43,8 @@ def prices(workload: Workload, cluster: Cluster, point: PlanPoint) -> Callable[[
         found = amounts(operator, point)
         if op.kind in (Kind.SYNC, Kind.EXCHANGE, Kind.GATHER):
             return float(_sent_s(op.kind, found["payload_bytes"], times))
-        moved = MemoryCount(name=op.name, forward_bytes=found["moved_bytes"], backward_bytes=found["moved_bytes"])
+        own_bytes, single = found["moved_bytes"], op.single + point.loss.single * (op.kind == Kind.LOSS)
+        moved = MemoryCount(name=op.name, forward_bytes=own_bytes, backward_bytes=own_bytes, single=single)
         return float(memory_s(moved, point, times.rates, cluster.stack)[0])
 
     return seconds

@@ -15,7 +15,7 @@ import numpy as np
 from costmodel.exact import Exact
 from costmodel.graph.arranged import arrange
 from costmodel.graph.dataflow import Dataflow
-from costmodel.graph.run import Costs, Run, run
+from costmodel.graph.run import Costs, PlayedGraph, run
 from costmodel.graph.views import Operator, View, meet
 from costmodel.inputs import Role
 
@@ -128,23 +128,27 @@ def offload(flow: Dataflow, where: Where) -> Dataflow:
     return _relisted(flow, changed, ahead, alone=True)
 
 
-def played(flow: Dataflow, seconds: Callable[[Operator], float], message_s: Callable[[float], float]) -> Run:
+def played(flow: Dataflow, seconds: Callable[[Operator], float], message_s: Callable[[float], float]) -> PlayedGraph:
     """Play a plan: seconds of operators, and of a message of so many bytes between two devices.
 
     Raises a `ValueError` that names the operators where they wait for one another, or are ordered on two devices.
     """
     graph, sequence, messages = arrange(flow.operators, flow.devices, flow.after)
     taken, freed = held(flow, sequence)
-    sizes = {each.name: each.writes[0].tensor.element_bytes for each in flow.operators if each.writes}
+    sent_bytes = [_sent_bytes(flow.operators[i], flow.operators[j]) for i, j, _ in messages]
     costs = Costs(
         seconds=np.array([_checked_s(each, seconds(each)) for each in flow.operators]),
-        lags_s=np.array(
-            [message_s(elements * sizes.get(flow.operators[i].name, 0.0)) for i, _, elements in messages] or [0.0]
-        ),
+        lags_s=np.array([message_s(each) for each in sent_bytes] or [0.0]),
         taken_bytes=taken,
         freed_bytes=freed,
     )
     return run(graph, costs, Exact(np))
+
+
+def _sent_bytes(producer: Operator, consumer: Operator) -> float:
+    """Bytes that one operator writes or keeps and the other reads."""
+    made = (*producer.writes, *producer.keeps)
+    return math.fsum(meet(one, other) * one.tensor.element_bytes for one in made for other in consumer.reads)
 
 
 def _checked_s(operator: Operator, taken_s: Any) -> float:

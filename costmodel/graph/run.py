@@ -29,7 +29,7 @@ class Costs:
     freed_bytes: Any = 0.0  # at its end
 
 
-class Run(NamedTuple):
+class PlayedGraph(NamedTuple):
     """An order played out. Operations as `graph_of` got them; a device is busy or idle all the makespan."""
 
     makespan_s: Scalar
@@ -50,7 +50,7 @@ def makespan_s(graph: Graph, costs: Costs, sem: Exact) -> Scalar:
     return makespan_of()(graph, seconds, lags_s)
 
 
-def run(graph: Graph, costs: Costs, sem: Exact) -> Run:
+def run(graph: Graph, costs: Costs, sem: Exact) -> PlayedGraph:
     """Play an order out: every start and end, what each device waits for, and what it holds meanwhile."""
     library = sem.library
     seconds, lags_s = _tables(graph, costs, library)
@@ -62,7 +62,7 @@ def run(graph: Graph, costs: Costs, sem: Exact) -> Run:
     way_s = library.take_along_axis(lags_s[graph.lags], near_s.argmax(1)[:, None], axis=1)[:, 0]
     idle = _idle(graph, starts_s - before_s, way_s, whole_s - done_s, sem)
     held, peak = _memory(graph, costs, sem)
-    return Run(
+    return PlayedGraph(
         makespan_s=whole_s,
         starts_s=_of_operations(starts_s, graph),
         ends_s=_of_operations(ends_s, graph),

@@ -174,12 +174,16 @@ def _opening(op: Op, shape: Shape, known: _Known) -> list[Made]:
     found = [known.streams[shape]] if shape in known.streams else []
     found += [made for made in waiting if made[1] == shape]
     if not found:
-        alone = [*waiting, *known.streams.values()] if len(known.streams) < 2 else []  # patches that are merged
-        found = [made for made in alone if made[1][0] * made[1][1] == shape[0] * shape[1]][-1:]
-        found = found or [_outside(op, shape)]
+        merged = [made for made in (*waiting, *known.streams.values()) if _merges(made[1], shape)]
+        found = merged[-1:] or [_outside(op, shape)]
     if _heads(op):
         known.streams.setdefault(shape, found[0])
     return found
+
+
+def _merges(before: Shape, after: Shape) -> bool:
+    """Whether four patches of an image, two by two, become one with all their elements (Swin)."""
+    return before == (4 * after[0], after[1] / 4)
 
 
 def _outside(op: Op, shape: Shape) -> Made:

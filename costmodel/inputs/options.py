@@ -260,15 +260,16 @@ class LossRow:
     own: Scalar = 0.0  # 1: `Stack.logit_bytes` for each logit
     logit_bytes: Scalar = 0.0
     input_bytes: Scalar = 0.0
+    single: Scalar = 0.0  # 1: one kernel in any software
 
 
 LOSSES = {
     "usual": LossRow(own=1.0),  # as the software has it
     # loss and gradient in one kernel, in place: 16-bit logits, and their gradient in a second copy
-    "fused": LossRow(logit_bytes=4.0),
+    "fused": LossRow(logit_bytes=4.0, single=1.0),
     # head and loss in one operator over chunks of tokens: in 16 bits, at most twice as many logits at a time as the
     # input has elements, and the input's gradient. Source: Liger-Kernel (Hsu et al. 2024), fused_linear_cross_entropy
-    "chunked": LossRow(input_bytes=6.0),
+    "chunked": LossRow(input_bytes=6.0, single=1.0),
 }
 
 
@@ -277,7 +278,7 @@ class DispatcherRow:
     """How tokens go to their experts and back."""
 
     own: Scalar = 0.0  # 1: `Stack.sent_once` says how many copies for one domain are sent there once
-    once: Scalar = 0.0  # share of them where the plan says it
+    once: Scalar = 0.0  # share of them where the plan says it, and of those for one accelerator
     sent: Scalar = 1.0  # bytes over those of the activations' own type, in the mean of the way there and the way back
     gathering: Scalar = 0.0  # 1: every rank gets all tokens of the group, and sums are scattered
 
@@ -286,7 +287,7 @@ DISPATCHERS = {
     "usual": DispatcherRow(own=1.0),  # as the software's users run it
     "all_to_all": DispatcherRow(),
     "all_gather": DispatcherRow(gathering=1.0),
-    "fused": DispatcherRow(once=1.0),  # DeepEP, HybridEP: one copy to each domain
+    "fused": DispatcherRow(once=1.0),  # DeepEP, HybridEP: one copy to each accelerator, over the network to each domain
     # DeepSeek-AI 2024 (V3), 3.3.2: tokens, and gradients, leave in 8 bits and come back in 16
     "fused_8bit": DispatcherRow(once=1.0, sent=0.75),
 }

@@ -174,6 +174,7 @@ class Op:
     copies: int = static(default=1)  # exchange: experts that a token is sent to
     touches_forward: Scalar = 0.0
     touches_backward: Scalar = 0.0
+    single: Scalar = 0.0  # 1: one kernel in any software, for there is nothing to fuse
     forward: bool = static(default=True)
     backward: bool = static(default=True)
     module: Module = static(default=Module.NONE)  # that it is computed again with

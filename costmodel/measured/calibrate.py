@@ -42,6 +42,7 @@ LOSS = Loss(scale=0.05, freedom=4.0)
 _CONTRADICTION = 0.2  # of the log: rows alike in all that is asked differ by more than repeated runs do
 _FOLDS = 10  # that rows are predicted in by the others: each row alone where there are not more of them
 _MOVED, _LISTED = 0.05, 8  # of a logarithm: constants that moved less are not listed, nor more of them
+_LEFT = 0.7  # of the scatter between software of a class, inside one of which some rows are known: see `fitted`
 _STRANGE = 4.0  # scales of the loss from what the other rows say
 
 
@@ -180,10 +181,14 @@ class Update:
         return {name: float(value[row]) for name, value in values.items() if name != SLOW}
 
     def fitted(self, moved: np.ndarray, open_factor: np.ndarray) -> Fitted | None:
-        """The fit as it is known after the rows: what is left is the scatter inside one software."""
+        """The fit as it is known after the rows: what is left is the scatter inside one software.
+
+        C: as a share of that between software of the class. After three rows of sources that the fit did not see, 80 %
+        of the others lie inside p10 to p90 with it, in the mean over sources, each with the share of the rest.
+        """
         if not isinstance(self.known, Fitted):
             return None
-        scatter = dict.fromkeys(("", "within"), self.known.scatter["within"])
+        scatter = {name: (1.0 if name == "within" else _LEFT) * sd for name, sd in self.known.scatter.items()}
         return dataclasses.replace(self.known, z=self.known.z + moved, factor=open_factor, scatter=scatter)
 
     def common(self, moved: np.ndarray) -> float:

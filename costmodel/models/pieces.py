@@ -54,7 +54,10 @@ def integral(value: Scalar) -> Scalar:
 
 
 def norm(name: str, tokens: Scalar, width: Scalar, layer_norm: bool, role: Role = Role.REST) -> Op:
-    """A layer norm or an RMS norm outside tensor-parallel regions, which saves its input under `role`."""
+    """A layer norm or an RMS norm outside tensor-parallel regions, which saves its input under `role`.
+
+    A layer norm is one kernel of the framework's own (PyTorch's `native_layer_norm`); an RMS norm written out is more.
+    """
     rows, columns = (Size(value=tokens, split=SPREAD),), (Size(value=width),)
     return Op(
         name=name,
@@ -64,6 +67,7 @@ def norm(name: str, tokens: Scalar, width: Scalar, layer_norm: bool, role: Role 
         parameters=(Size(value=(2 if layer_norm else 1) * width),),
         touches_forward=2.0,  # read, write
         touches_backward=4.0,  # read the input, the gradient and the other branch's gradient; write
+        single=float(layer_norm),
         module=Module.NORMS,
         saved=(Saved(rows=rows, columns=columns, role=role),),
     )
@@ -114,6 +118,7 @@ def residual(name: str, tokens: Scalar, width: Scalar, dropout: bool = False) ->
         columns=columns,
         touches_forward=3.0,  # read the branch and the stream, write the stream
         touches_backward=1.0,
+        single=float(not dropout),
         saved=mask if dropout else (),
     )
 
@@ -128,6 +133,7 @@ def activation(name: str, tokens: Scalar, width: Sizes, opened: Sizes, inputs: f
         columns=width,
         touches_forward=inputs + 1.0,  # read each input, write the output
         touches_backward=2.0 * inputs + 1.0,  # read the inputs and the gradient, write the inputs' gradients
+        single=float(inputs == 1.0),
         module=Module.GATES,
         saved=(Saved(rows=rows, columns=opened, module=Module.FEED_FORWARD),),
     )

@@ -7,7 +7,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, Union
 
 from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
 
@@ -15,9 +15,10 @@ from costmodel.specs import LARGEST_NUMBER, POSITIVE, SpecError, plain
 from optimize.status import Status
 from optimize.versions import SCHEMA
 
-Text = Annotated[str | None, DisallowNone, arg(help_behavior_hint="")]
-Count = Annotated[int | None, DisallowNone, arg(help_behavior_hint="")]
-Number = Annotated[float | None, DisallowNone, arg(help_behavior_hint="")]
+# `Union`, None first: of `str | None` tyro loads a type checker, which takes a fifth as long as all of `explain`
+Text = Annotated[Union[None, str], DisallowNone, arg(help_behavior_hint="")]  # noqa: UP007, RUF036
+Count = Annotated[Union[None, int], DisallowNone, arg(help_behavior_hint="")]  # noqa: UP007, RUF036
+Number = Annotated[Union[None, float], DisallowNone, arg(help_behavior_hint="")]  # noqa: UP007, RUF036
 Switch = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
 COMMAND_LINE = "command line"

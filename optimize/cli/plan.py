@@ -212,9 +212,12 @@ def run(inputs: PlanInputs) -> Answer:
         answer = _search(own, found["fixed"])
         answer = answer._replace(found=with_best(own, found, answer.result), job=own)
         return answer if found["complete"] else _interrupted(answer)
-    if not count(inputs.workload, inputs.cluster, plan_precision(inputs.cluster) | dict(inputs.fixed)):
-        raise _no_plan(inputs)
-    answer = _search(inputs, inputs.fixed)
+    try:
+        answer = _search(inputs, inputs.fixed)
+    except CommandError:
+        if count(inputs.workload, inputs.cluster, plan_precision(inputs.cluster) | dict(inputs.fixed)):
+            raise
+        raise _no_plan(inputs) from None
     priced = {objective.key: objective.priced for objective in Objective}[inputs.objective]
     alone = inputs.sharding.processes == 1 and answer.result.status is Status.ok
     if not alone:

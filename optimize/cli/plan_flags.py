@@ -1,7 +1,7 @@
 """The fields of a plan as options of the command line: one flag for each field of `Plan`, with its help."""
 
 import dataclasses
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_type_hints
 
 from tyro.conf import DisallowNone, arg
 
@@ -66,7 +66,7 @@ def _plan_flags() -> type:
     hints = get_type_hints(Plan)
     fields = []
     for field in dataclasses.fields(Plan):
-        kind = _CHOICES.get(field.name, hints[field.name]) | None
+        kind: Any = Union[None, _CHOICES.get(field.name, hints[field.name])]  # noqa: UP007, RUF036 (as in `command`)
         default = f"(default: {_show(field.default)})" if _has_default(field) else ""
         several = "INT INT ..." if field.name == "stage_layers" else None
         settings = arg(help=_PLAN_HELP[field.name], help_behavior_hint=default, metavar=several)

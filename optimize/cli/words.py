@@ -50,7 +50,8 @@ def completion(shell: str, commands: Mapping[str, Command[Any, Any]]) -> str:
 def _with_files(request: type) -> type:
     """The options of a command and, for its help, `--with`, which `main` has taken out of the words."""
     settings = arg(name=FLAG.strip("-"), help=HELP, help_behavior_hint="", metavar="FILE.py")
-    field = ("with_file", Annotated[str | None, settings, DisallowNone], dataclasses.field(default=None))
+    kind: Any = Union[None, str]  # noqa: UP007, RUF036 (as in `command`)
+    field = ("with_file", Annotated[kind, settings, DisallowNone], dataclasses.field(default=None))
     return dataclasses.make_dataclass(request.__name__, [field], bases=(request,), frozen=True, kw_only=True)
 
 

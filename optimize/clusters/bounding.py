@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.inputs import PlanPoint, RecomputeRow
+from costmodel.inputs import PlanPoint
 from optimize.clusters.progress import (
     FAMILIES,
     PLANS,
@@ -24,7 +24,7 @@ from optimize.clusters.progress import (
     joined,
     trim,
 )
-from optimize.clusters.rows import bound_of, rough_bound
+from optimize.clusters.rows import ROUNDING, bound_of, rough_bound, runs_of
 from optimize.clusters.screening import bytes_of, tangents_of
 from optimize.hardware import aggregated, project, tangents_of_runs, tangents_of_schedules
 from optimize.lattice import Families, lattice
@@ -32,14 +32,12 @@ from optimize.question import RATES, Left, Problem, Tangents, sized
 
 ROUNDS = 10  # of tangents for what stays
 TIMES = {True: 2, False: 3}  # tangents of a family, by whether more hardware is never worse
-AT_A_TIME = (128, 1024, 1024, 2048, 16)  # rows, families, runs, plans and stuck ones that one step works at
-CLOSER = 2  # tangents of a run before those of its plans
-AT_ONCE = 4096  # runs of families bounded at once: what lies between stays in the caches
+AT_A_TIME = (128, 1024, 16_384, 2048, 16)  # rows, families, runs, plans and stuck ones that one step works at
+CLOSER = 3  # tangents of a run before those of its plans
 TRIED = 8  # families of each step whose hardware is solved at once while bounds are rough,
 NEAR = 0.3  # as far as they are not above the best answer by more than this (a logarithm) where tangents were taken
 ROUGHLY = 0.01  # the level from which on they are not
 SAME = 1e-9  # of a logarithm: solved hardware that is better by less is not (and may hold more HBM than the plan needs)
-ROUNDING = 1e-9  # of a logarithm: bounds of families are lowered by it
 
 Solve = Callable[[Problem, PlanPoint, float], Any]
 """The best hardware of plans (`HardwareSolutions`) by cutting planes; those that cannot be below a value are left."""
@@ -90,33 +88,13 @@ def expand(part: Open) -> Open:
     return part.narrowed(PLANS, *part.families.members(part.indices))
 
 
-def _runs(progress: Progress, part: Open) -> Open:
-    """Runs of some rows that no tangent dismisses, each with its bound and half way to where that was."""
-    families = part.families
-    first, place = families.of_any_schedule(part.indices)
-    found = [part.narrowed(RUNS, np.zeros(0, int), np.zeros(0, int))]
-    for start in range(0, len(first), AT_ONCE):
-        own = part.narrowed(RUNS, first[start : start + AT_ONCE], place[start : start + AT_ONCE])
-        numbers, recompute = families.by_recompute(own.indices)
-        legal = np.flatnonzero(numbers.ravel() >= 0)
-        each = own.narrowed(RUNS, numbers.ravel()[legal], legal % len(own.indices))
-        found.append(_bounded_runs(progress, each, own, recompute, legal))
-    return _closer(progress, joined(*found))
-
-
 def _closer(progress: Progress, part: Open) -> Open:
-    """Runs that no tangent at hardware nearer to each one's best dismisses."""
-    own = part.families.recompute_of(part.indices)
-    return _bounded_runs(progress, part, part, own, np.arange(len(part.indices)))
-
-
-def _bounded_runs(progress: Progress, part: Open, of: Open, recompute: RecomputeRow, chosen: np.ndarray) -> Open:
-    """Runs with what tangents of the families `of` say of them."""
+    """Runs that no tangent where they have them dismisses, each with its bound and half way to where that was."""
     if not len(part.indices):
         return part
-    counts = of.cell.counts(len(of.indices)).astype(float)
-    step = tangents_of_runs(progress.problem, of.families, of.indices, counts, of.y, recompute).keep(chosen)
-    progress.evaluations += len(chosen)
+    counts, own = part.cell.counts(len(part.indices)).astype(float), part.families.recompute_of(part.indices)
+    step = tangents_of_runs(progress.problem, part.families, part.indices, counts, part.y, own)
+    progress.evaluations += len(part.indices)
     have = part.cell.left(step.least_bytes)
     return _kept(progress, part, have, part.cell.tangents(step, have), tried=False)
 
@@ -193,7 +171,7 @@ def close(progress: Progress, end: float, solve: Solve) -> None:
     """
     while time.monotonic() < end and not progress.spent and (place := _lowest(progress)) is not None:
         part = trim(progress, progress.open[place])
-        most = AT_A_TIME[part.kind] * (8 if part.kind == ROWS and progress.problem.money.priced else 1)
+        most = AT_A_TIME[part.kind] * (32 if part.kind == ROWS and progress.problem.money.priced else 1)
         order = np.argsort(part.log_bound, kind="stable")[:most]
         chosen = order[part.log_bound[order] < progress.busy]
         rest = np.ones(len(part.indices), bool)
@@ -214,7 +192,7 @@ def _lowest(progress: Progress) -> int | None:
 def _narrowed(progress: Progress, part: Open, solve: Solve) -> tuple[Open, ...]:
     """What is left of members of a part after the next step."""
     if part.kind == ROWS and progress.problem.money.priced:
-        return (_runs(progress, part),)
+        return (runs_of(progress, part),)
     if part.kind == ROWS:
         families = part.narrowed(FAMILIES, *part.families.of_rows(part.indices))
         for _ in range(TIMES[progress.problem.fill]):

@@ -30,7 +30,7 @@ _INFEASIBLE = 1e3  # of a logarithm: above every feasible one
 _EXACT = Exact(np)
 
 
-class Found(NamedTuple):
+class Evolved(NamedTuple):
     """A plan on a count with hardware near its best, and the logarithm of the minimised value there."""
 
     log_value: float
@@ -53,7 +53,7 @@ class _Born(NamedTuple):
         return dataclasses.replace(points, accelerators=self.accelerators.astype(float))
 
 
-def evolve(problem: Problem, seed: int) -> Iterator[tuple[list[Found], int]]:
+def evolve(problem: Problem, seed: int) -> Iterator[tuple[list[Evolved], int]]:
     """The best different plans, best first, and how many were evaluated since: early ones, and then the last."""
     decoder, generator = _Decoder(problem), np.random.default_rng(seed)
     if not len(decoder.rows["tensor"]):
@@ -182,12 +182,12 @@ class _Decoder:
         )
         return log_s, value, carbon_g
 
-    def found(self, genes: np.ndarray) -> list[Found]:
+    def found(self, genes: np.ndarray) -> list[Evolved]:
         """Feasible ones as plans, each once."""
         scores, born, y = self.values(genes)
-        found: dict[tuple[int, Plan], Found] = {}
+        found: dict[tuple[int, Plan], Evolved] = {}
         for place, i in enumerate(born.places):
             key = int(born.accelerators[place]), born.lattice.plan(int(born.numbers[place]))
             if scores[i] < _INFEASIBLE:
-                found.setdefault(key, Found(float(scores[i]), *key, y[place]))
+                found.setdefault(key, Evolved(float(scores[i]), *key, y[place]))
         return sorted(found.values(), key=lambda each: each.log_value)

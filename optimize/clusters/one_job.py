@@ -23,7 +23,7 @@ from costmodel.inputs import PlanPoint
 from optimize.clusters.bounding import close, expand, families_of, polish
 from optimize.clusters.counts import cell_bounds, cells, rows_of
 from optimize.clusters.descent import descend, modes, nearest
-from optimize.clusters.evolution import Found, evolve
+from optimize.clusters.evolution import Evolved, evolve
 from optimize.clusters.progress import FAMILIES, PLANS, TOLERANCE, Cell, Open, Progress, Relaxed
 from optimize.clusters.rows import open_counts, possible_rows
 from optimize.hardware import HardwareSolutions, solve_hardware
@@ -102,7 +102,7 @@ def _first_answers(
     progress.level = LEVELS[0]
     if after is not None:
         known = sorted(after.runners_up.values(), key=lambda best: best.log_value)[:KNOWN]
-        found = [Found(best.log_value, best.cell.accelerators, best.plan, best.y) for best in known]
+        found = [Evolved(best.log_value, best.cell.accelerators, best.plan, best.y) for best in known]
         _offer(progress, every, found, EVOLVED)
     told("evolution")
     offer_evolved(progress, every, seed)
@@ -146,7 +146,7 @@ def offer_evolved(progress: Progress, every: list[Cell], seed: int, briefly: boo
             break
 
 
-def _offer(progress: Progress, every: list[Cell], found: list[Found], counts: int) -> None:
+def _offer(progress: Progress, every: list[Cell], found: list[Evolved], counts: int) -> None:
     of_count = {cell.accelerators: cell for cell in every}
     for count in list(dict.fromkeys(each.accelerators for each in found if each.accelerators in of_count))[:counts]:
         families, own = families_of(of_count[count]), [each for each in found if each.accelerators == count]

@@ -6,7 +6,7 @@ import numpy as np
 
 from costmodel import map_leaves
 from costmodel.inputs import RecomputeRow
-from optimize.clusters.progress import ROWS, Cell, Open, Progress, joined, trim
+from optimize.clusters.progress import ROWS, RUNS, Cell, Open, Progress, joined, trim
 from optimize.hardware import (
     bytes_of_modes,
     bytes_of_rows,
@@ -20,7 +20,8 @@ from optimize.lattice import LARGEST, Families, lattice_of_rows, wanted, with_mi
 from optimize.question import RATES, Left, Problem, Tangents
 
 TOGETHER = 16_000  # rows without microbatches that are bounded at once
-AT_ONCE = 2_048  # rows under several modes: what lies between stays in the caches
+AT_ONCE = 8_192  # rows under several modes: what lies between stays in the caches
+ROUNDING = 1e-9  # of a logarithm: bounds of families and runs are lowered by it
 LIMIT_ROUNDS = 7  # of the multiplier of a deadline or of a limit of CO2
 Rows = Mapping[str, np.ndarray]
 
@@ -88,57 +89,85 @@ def _with_memory(progress: Progress, part: Open, rows: Rows) -> Iterator[Open]:
     for start in range(0, len(part.indices), AT_ONCE):
         chosen = np.arange(start, min(start + AT_ONCE, len(part.indices)))
         here, own = part.keep(chosen), {name: column[chosen] for name, column in rows.items()}
-        need, recompute = needs_by_mode(progress.problem, part.families, chosen, own)
-        log_bound, y = _bounds_of_modes(progress, own, need, recompute)
-        here.log_bound, here.y = np.maximum(here.log_bound, log_bound), y
+        needs, recompute = needs_by_mode(progress.problem, part.families, chosen, own)
+        log_bound, y = _bounds_of_modes(progress, own, needs.min(axis=0)[None], recompute)
+        lowest = log_bound[0].argmin(axis=0), np.arange(len(chosen))
+        here.log_bound, here.y = np.maximum(here.log_bound, log_bound[0][lowest]), y[0][lowest]
         yield trim(progress, here)
+
+
+def runs_of(progress: Progress, part: Open) -> Open:
+    """Runs of some rows with what those are not below under the mode and the memory of each; what that dismisses is
+    left out."""
+    families, lattice = part.families, part.families.lattice
+    first, place = families.of_any_schedule(part.indices)
+    if not len(first):
+        return part.narrowed(RUNS, first, place)
+    rows = {name: column[part.indices] for name, column in lattice.rows.items()}
+    rows["accelerators"] = part.cell.counts(len(part.indices)).astype(int)
+    needs, recompute = needs_by_mode(progress.problem, families, part.indices, rows)
+    log_bound, y = _bounds_of_modes(progress, rows, needs, recompute)
+    numbers, _ = families.by_recompute(first)
+    kind = np.minimum(lattice.columns(first)["zero_stage"] >= 3, len(needs) - 1).astype(int)
+    mode, run = np.nonzero(numbers >= 0)
+    place, kind = place[run], kind[run]
+    runs = part.narrowed(RUNS, numbers[mode, run], place)
+    runs.log_bound = np.maximum(runs.log_bound, log_bound[kind, mode, place] - ROUNDING)
+    runs.y = y[kind, mode, place]
+    return trim(progress, runs)
 
 
 def needs_by_mode(
     problem: Problem, families: Families, number: np.ndarray, rows: Rows
 ) -> tuple[np.ndarray, RecomputeRow]:
-    """Bytes that rows of a lattice, by number, need under each mode of recompute (first axis), and what it computes
-    again; infinite where a row has no such mode or more is needed than is sold."""
+    """Bytes that rows of a lattice, by number, need up to ZeRO 2, and under 3 if that is searched (first axis), under
+    each mode of recompute (second axis), and what that computes again; infinite where a row has no such mode or more is
+    needed than is sold."""
     stages = [stage for stage in (2, 3) if stage < 3 or wanted(problem.fixed, "zero_stage", 3)]
     plans, recompute = families.by_recompute((families.lattice.ends - families.sizes)[number])
-    need = np.min([bytes_of_modes(problem, rows, stage, recompute) for stage in stages], axis=0)
-    return np.where((plans >= 0) & (need <= problem.most_hbm_bytes), need, np.inf), recompute
+    needs = np.stack([bytes_of_modes(problem, rows, stage, recompute) for stage in stages])
+    return np.where((plans >= 0) & (needs <= problem.most_hbm_bytes), needs, np.inf), recompute
 
 
 def _bounds_of_modes(
-    progress: Progress, rows: Rows, need: np.ndarray, recompute: RecomputeRow
+    progress: Progress, rows: Rows, needs: np.ndarray, recompute: RecomputeRow
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What no plan of each row is below under any of the modes (first axis) that need so many bytes, and where."""
-    problem, n = progress.problem, len(rows["tensor"])
-    best, y = np.full(n, -np.inf), np.zeros((n, len(RATES)))
+    """What no plan of each row (last axis) is below under each mode (the axis before), with so many bytes, and half
+    way to where."""
+    problem = progress.problem
+    best, y = np.full(needs.shape, -np.inf), np.zeros((*needs.shape, len(RATES)))
     for places, place in _places(progress, rows["accelerators"]):
-        alive = np.flatnonzero(best < progress.cut)
-        own, least = {name: column[alive] for name, column in rows.items()}, np.full(len(alive), np.inf)
+        alive = np.flatnonzero(best.min(axis=(0, 1)) < progress.cut)
+        own = {name: column[alive] for name, column in rows.items()}
         modes = map_leaves(lambda leaf, of=alive: leaf[:, of], recompute)
+        least, where = np.full((*needs.shape[:2], len(alive)), np.inf), y[:, :, alive]
         for _, some, step in tangents_of_rows(problem, own, places, place[alive], modes):
-            here = alive[some]
-            bound, where = _priced(progress, rows["accelerators"][here], need[:, here], step)
-            lowest = bound.argmin(axis=0), np.arange(len(some))
-            better = bound[lowest] < least[some]
-            least[some] = np.where(better, bound[lowest], least[some])
-            y[here] = np.where(better[:, None], where[lowest], y[here])
-        best[alive] = np.maximum(best[alive], least)
+            for kind, need in enumerate(needs[:, :, alive[some]]):
+                bound, at = _priced(progress, own["accelerators"][some], need, step)
+                lower = bound < least[kind][:, some]
+                least[kind][:, some] = np.where(lower, bound, least[kind][:, some])
+                where[kind][:, some] = np.where(lower[..., None], at, where[kind][:, some])
+        higher = least > best[:, :, alive]
+        best[:, :, alive] = np.where(higher, least, best[:, :, alive])
+        y[:, :, alive] = np.where(higher[..., None], where, y[:, :, alive])
     return best, y
 
 
 def _priced(
     progress: Progress, accelerators: np.ndarray, need: np.ndarray, step: Tangents
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What no hardware is below for rows under several modes (first axis) that need so many bytes, and where."""
+    """What no hardware is below for rows under several modes (first axis), needing so many bytes, and half way to
+    where."""
     possible = np.flatnonzero(np.isfinite(need.ravel()))
-    bound, where = np.full(need.size, np.inf), step.y.copy()
+    bound, y = np.full(need.size, np.inf), step.y.copy()
     cell = Cell(progress.problem, np.tile(accelerators, len(need))[possible])
     progress.evaluations += len(possible)
     have = cell.left(need.ravel()[possible])
     at = cell.tangents(step.keep(possible), have)
-    found, where[possible] = priced_bound(progress.problem.money, have, at, progress.problem.ends, rounds=5)
+    found, where = priced_bound(progress.problem.money, have, at, progress.problem.ends, rounds=5)
+    y[possible] = 0.5 * (at.y + where)
     bound[possible] = np.where(have.usd > 0, found + cell.log_count, np.inf)
-    return bound.reshape(need.shape), where.reshape(*need.shape, -1)
+    return bound.reshape(need.shape), y.reshape(*need.shape, -1)
 
 
 def _roughly(progress: Progress, rows: Rows) -> np.ndarray:

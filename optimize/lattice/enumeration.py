@@ -2,16 +2,16 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from costmodel.inputs import Cluster, Workload
 from costmodel.models import run_by
-from costmodel.specs import PLAN_CHECKS, Demands, SpecError, demands, fail, kept, nearest, violations
+from costmodel.specs import PLAN_CHECKS, SpecError, demands, fail, kept, nearest, violations
 from optimize.lattice.axes import recompute_axis, shards_axis, stages_axis, switches_axis
-from optimize.lattice.axis import DEGREES, wanted
+from optimize.lattice.axis import DEGREES, Axis, wanted
 from optimize.lattice.degrees import rows_of_degrees
 from optimize.lattice.lattice import CHUNK, Chunk, Lattice
 
@@ -28,34 +28,54 @@ def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], ever
     keeps = functools.partial(kept, asked)
     parts = list(rows_of_degrees(asked, keeps, fixed)) or list(rows_of_degrees(asked, keeps, fixed, half=False))
     rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}
-    return _with_options(Lattice(workload, cluster, fixed, rows, (), np.zeros(0, int)), asked, every_shard)
-
-
-def within(whole: Lattice, fixed: Mapping[str, Any]) -> Lattice:
-    """The plans of a lattice that keep more fields, in its order; with `lattice`'s own rows where it has none of them.
-
-    Its bounds stay, which hold for fewer plans too; whoever changes more than the options must leave them out.
-    """
-    kept_rows = [wanted(fixed, name, whole.rows[name]) for name in DEGREES]
-    rows = np.flatnonzero(np.logical_and.reduce(kept_rows))
-    if not len(rows):
-        return lattice(whole.workload, whole.cluster, fixed)
-    _check_fields(fixed)
-    own = {name: column[rows] for name, column in whole.rows.items()}
-    floor_s = None if whole.floor_s is None else whole.floor_s[rows]
-    own = Lattice(whole.workload, whole.cluster, fixed, own, (), np.zeros(0, int), floor_s)
-    return _with_options(own, demands(whole.workload, whole.cluster), True)
-
-
-def _with_options(bare: Lattice, asked: Demands, every_shard: bool) -> Lattice:
-    """Rows with their options, those that have some."""
-    rows, fixed, keeps = bare.rows, bare.fixed, functools.partial(kept, asked)
     shards = functools.partial(shards_axis, every=every_shard)
     makers = (stages_axis, shards, switches_axis, recompute_axis) if len(rows["tensor"]) else ()
     axes = tuple(make(asked, keeps, rows, fixed) for make in makers)
-    sizes = functools.reduce(np.multiply, (axis.count for axis in axes), np.ones(len(rows["tensor"]), int))
-    single = {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}
-    whole = dataclasses.replace(bare, fixed=single, axes=axes, ends=np.cumsum(sizes)).with_rows(np.flatnonzero(sizes))
+    bare = Lattice(workload, cluster, _single(fixed), rows, axes, np.zeros(0, int))
+    return _with_plans(bare, np.ones(len(rows["tensor"]), bool))
+
+
+def within(whole: Lattice, fixed: Mapping[str, Any], made: dict[Any, Axis]) -> Lattice:
+    """The plans of a lattice that keep more fields, in its order; with `lattice`'s own rows where it has none of them.
+
+    Its bounds stay, which hold for fewer plans too; whoever changes more than the options must leave them out. Axes of
+    the whole that are `made` are taken from there.
+    """
+    _check_fields(fixed)
+    kept_rows = np.logical_and.reduce([wanted(fixed, name, whole.rows[name]) for name in DEGREES])
+    if not kept_rows.any():
+        return lattice(whole.workload, whole.cluster, fixed)
+    asked, axes = demands(whole.workload, whole.cluster), []
+    for make, names in _AXES:
+        key = make.__name__, *(str(_listed(fixed.get(name))) for name in names)
+        if key not in made:
+            made[key] = make(asked, functools.partial(kept, asked), whole.rows, fixed)
+        axes.append(made[key])
+    return _with_plans(dataclasses.replace(whole, fixed=_single(fixed), axes=tuple(axes)), kept_rows)
+
+
+_AXES: tuple[tuple[Callable[..., Axis], tuple[str, ...]], ...] = (
+    (stages_axis, ("schedule", "virtual_stages", "stage_layers")),
+    (shards_axis, ("zero_stage", "data_shard", "precision")),
+    (switches_axis, ("sequence_parallel", "context_kind")),
+    (recompute_axis, ("recompute", "recompute_share")),
+)
+"""The axes in their order, each with the fields that change it."""
+
+
+def _listed(asked: Any) -> Any:
+    return sorted(map(repr, asked)) if isinstance(asked, set | frozenset) else repr(asked)
+
+
+def _single(fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields with sets of one member as that member."""
+    return {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}
+
+
+def _with_plans(bare: Lattice, kept_rows: np.ndarray) -> Lattice:
+    """Those of some rows that have a plan; `bare` says nothing of how many each has."""
+    sizes = functools.reduce(np.multiply, (axis.count for axis in bare.axes), kept_rows.astype(int))
+    whole = dataclasses.replace(bare, ends=np.cumsum(sizes)).with_rows(np.flatnonzero(sizes))
     if len(whole) and violations(whole.plan(0), whole.workload, whole.cluster):  # by what is the same in all plans
         return dataclasses.replace(whole, ends=whole.ends[:0])
     return whole

@@ -195,6 +195,14 @@ class Framework:
     model: Callable[[Mapping[str, Any]], Dimensions | str] = lambda settings: "the file does not say the model"
     elsewhere: Callable[[Plan], Iterable[str]] = lambda plan: ()  # what is set outside the file, in words
     machine_rules: Callable[[Plan, str], Iterable[str]] = lambda plan, machine: ()
+    apart: Callable[[Alternative], Iterable[Alternative]] = lambda table: (table,)
+    """An alternative as several of which `rules` refuse fewer plans, for models with experts."""
+
+    def searched(self, workload: Workload) -> list[Alternative]:
+        """The alternatives as they are searched for a model."""
+        if not has_experts(workload):
+            return list(self.alternatives)
+        return [own for table in self.alternatives for own in self.apart(table)]
 
     def cannot(self, plan: Plan, workload: Workload | None = None, cluster: Cluster | None = None) -> tuple[str, ...]:
         """What of a plan this framework cannot be told; empty for one that reads back as it was written.

@@ -15,7 +15,7 @@ from optimize.launch import text as _text
 from optimize.launch.framework import Framework
 from optimize.launch.megatron_model import model_read
 from optimize.launch.megatron_read import megatron_fields
-from optimize.launch.megatron_rules import ALTERNATIVES, elsewhere, rules
+from optimize.launch.megatron_rules import ALTERNATIVES, apart, elsewhere, rules
 from optimize.launch.megatron_words import SIGNS
 from optimize.launch.megatron_write import megatron_settings
 
@@ -47,6 +47,7 @@ FRAMEWORK = Framework(
     settings=megatron_settings,
     fields=megatron_fields,
     rules=rules,
+    apart=apart,
     elsewhere=elsewhere,
     dump=_text.dump_flags,
     parse=_text.parse_flags,

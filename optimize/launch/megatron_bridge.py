@@ -257,6 +257,7 @@ FRAMEWORK = Framework(
     settings=bridge_settings,
     fields=bridge_fields,
     rules=rules,
+    apart=megatron_rules.apart,
     elsewhere=elsewhere,
     model=bridge_model,
     dump=_text.dump_overrides,

@@ -34,6 +34,16 @@ ALTERNATIVES: tuple[Alternative, ...] = tuple(
 )
 
 
+def apart(table: Alternative) -> tuple[Alternative, ...]:
+    """Plans that hide experts' traffic, as far as `_expert_overlap_rules` has them, and those that do not."""
+    if set(table["overlap_expert"]) != {True, False}:
+        return (table,)
+    modes = [mode for mode in table["recompute"] if mode != "full" and "feed_forward" not in options.modules_of(mode)]
+    hidden = {"overlap_expert": (True,), "recompute": tuple(modes)}
+    hidden |= {"pipeline": (1,)} if "interleaved" not in table["schedule"] else {}
+    return {**table, "overlap_expert": (False,)}, {**table, **hidden}
+
+
 def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
     """What goes together, beyond the table."""
     yield from _number_rules(plan)

@@ -19,7 +19,7 @@ from costmodel.specs import violations
 from optimize.lattice import Families, Lattice
 from optimize.plans import exhaustive
 from optimize.plans.best import Entry
-from optimize.plans.evaluation import MARGIN, cost_of, fast_families
+from optimize.plans.evaluation import MARGIN, bytes_of, cost_of, fast_families
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.restricted import OFFLOADS
 from optimize.plans.row_bounds import in_order_of_bounds
@@ -154,7 +154,7 @@ def _open(
 
 
 def _may_fit(whole: Lattice, points: PlanPoint, count: int) -> np.ndarray:
-    return _fits(whole, cost_of(whole, np.arange(count), functools.partial(_some, points), np.float64))
+    return _fits(whole, bytes_of(whole, np.arange(count), functools.partial(_some, points), np.float64))
 
 
 def _short(whole: Lattice, groups: Variants) -> Lattice:
@@ -219,7 +219,11 @@ def _rows_of(
     if key not in known or known[key][0] < reached:
         rows = whole.with_rows(np.arange(start, stop))
         bounded = value.function is None
-        best = exhaustive.sparing(rows, value, top, reached) if bounded else exhaustive.search(rows, value, top)
+        best = (
+            exhaustive.sparing(rows, value, top, reached, shapes=False)
+            if bounded
+            else exhaustive.search(rows, value, top)
+        )
         known[key] = reached, rows, best.top
     return known[key][1:]
 

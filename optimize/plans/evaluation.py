@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from costmodel import Exact, as_floats, map_leaves
-from costmodel.formulas import Cost, cost, counts
+from costmodel.formulas import Cost, cost, counts, memory
 from costmodel.inputs import RECOMPUTES, SCHEDULES, Cluster, PlanPoint, Workload
-from optimize.lattice import Chunk, Families, Lattice
+from optimize.lattice import OVERLAPS, Chunk, Families, Lattice
 from optimize.plans.plan_values import PlanValue
-from optimize.plans.row_bounds import any_schedule_s, flop_bound_s
+from optimize.plans.row_bounds import any_schedule_s, fill_of, flop_bound_s, least_s
 
 MARGIN = 1e-4
 """Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/plans/test_exhaustive.py)."""
 
+_MANY = 65_536  # plans from which their rows are bounded anew, with the schedules and the overlap that they have
 _BLOCK = 8_192  # points of one NumPy evaluation: its intermediates stay in the cache
 _EXACT = Exact(np)
 _FIELDS = tuple(field.name for field in dataclasses.fields(Cost))  # pyright: ignore[reportArgumentType]
@@ -39,12 +40,36 @@ def cost_of(
     lattice: Lattice, indices: np.ndarray, points_of: Callable[[np.ndarray, Any], PlanPoint], dtype: Any
 ) -> Cost:
     """Cost of the points that `points_of` gives for plans with these numbers."""
+    return _evaluated(lattice, indices, points_of, dtype, cost)
+
+
+def bytes_of(
+    lattice: Lattice, indices: np.ndarray, points_of: Callable[[np.ndarray, Any], PlanPoint], dtype: Any
+) -> Cost:
+    """The same without the time, which is told as nothing."""
+
+    def held(workload: Workload, cluster: Cluster, points: PlanPoint, sem: Exact) -> Cost:
+        used = memory(counts(workload, points, sem), points, cluster.stack, sem)
+        nothing_s = np.zeros(np.shape(points.microbatch))
+        return Cost(step_s=nothing_s, peak_bytes=used.needed_bytes, second_bytes=used.second_bytes)
+
+    return _evaluated(lattice, indices, points_of, dtype, held)
+
+
+def _evaluated(
+    lattice: Lattice,
+    indices: np.ndarray,
+    points_of: Callable[[np.ndarray, Any], PlanPoint],
+    dtype: Any,
+    of: Callable[[Workload, Cluster, PlanPoint, Exact], Cost],
+) -> Cost:
+    """What a function says of the points of many plans, block by block."""
     workload, cluster = _numbers(lattice.workload, lattice.cluster, dtype)
     parts = []
     for start in range(0, len(indices), _BLOCK):
         points = points_of(indices[start : start + _BLOCK], dtype)
         with np.errstate(all="ignore"):  # of hardware beyond anything physical: told by `find_plan`
-            parts.append(cost(workload, cluster, map_leaves(_as(dtype), points), _EXACT))
+            parts.append(of(workload, cluster, map_leaves(_as(dtype), points), _EXACT))
     if not parts:
         return Cost(step_s=np.empty(0), peak_bytes=np.empty(0), second_bytes=np.empty(0))
     whole = [[np.broadcast_to(getattr(part, name), np.shape(part.step_s)) for part in parts] for name in _FIELDS]
@@ -83,6 +108,7 @@ def fast_families(
     families, limit_of = Families(lattice), np.full(len(lattice.ends), np.inf)
     limit_of[rows] = limits * (1 + MARGIN)
     products_s = flop_bound_s(lattice) if value.loads is not None and len(rows) else 0.0
+    rows = rows[_row_bounds(lattice, rows, value, products_s) <= limit_of[rows]]
     first, _ = families.of_any_schedule(rows)
     if np.isfinite(limits).any():
         least = value.least(_without_schedule_s(lattice, first), products_s)
@@ -93,10 +119,19 @@ def fast_families(
     return first[below], _of_plans(limit_of, lattice, first[below]), _some(found, below)
 
 
+def _row_bounds(lattice: Lattice, rows: np.ndarray, value: PlanValue, products_s: float) -> np.ndarray:
+    """Values that no plan of some rows is below: by their bounds, which may be those of more plans."""
+    bounds_s = np.full(len(rows), 0.0) if lattice.floor_s is None else lattice.floor_s[rows]
+    fewer = "schedule" in lattice.fixed or any(lattice.fixed.get(name) is False for name in OVERLAPS)
+    if fewer and Families(lattice).sizes[rows].sum() > _MANY:
+        bounds_s = np.maximum(bounds_s, least_s(lattice, rows))
+    return value.least(bounds_s, products_s)
+
+
 def promising(lattice: Lattice, rows: np.ndarray, value: PlanValue, limits: np.ndarray) -> np.ndarray:
     """Numbers of the plans of some rows that may fit and be below a value, one for each row. Others are not."""
     first, _, plain = fast_families(lattice, rows, value, limits)
-    whole = cost_of(lattice, first, functools.partial(_with_recompute, lattice, "full"), np.float32)
+    whole = bytes_of(lattice, first, functools.partial(_with_recompute, lattice, "full"), np.float32)
     least = (np.minimum(getattr(plain, name), getattr(whole, name)) for name in ("peak_bytes", "second_bytes"))
     return Families(lattice).members(first[lattice.needed(*least) <= 1 + MARGIN])[0]
 
@@ -118,9 +153,10 @@ def _without_schedule_s(lattice: Lattice, indices: np.ndarray) -> np.ndarray:
     (workload, cluster), parts = _numbers(lattice.workload, lattice.cluster, np.float64), [np.empty(0)]
     for start in range(0, len(indices), _BLOCK):
         own = indices[start : start + _BLOCK]
+        fill = fill_of(lattice, np.searchsorted(lattice.ends, own, side="right"))
         point = _with_recompute(lattice, "none", own, np.float64)
         point = dataclasses.replace(point, schedule=SCHEDULES["one_f_one_b"].row, virtual_stages=1.0)
         with np.errstate(all="ignore"):
-            least_s = any_schedule_s(lattice, counts(workload, point, _EXACT), point, cluster, _EXACT)
+            least_s = any_schedule_s(lattice, counts(workload, point, _EXACT), point, cluster, _EXACT, fill)
         parts.append(np.broadcast_to(least_s, len(own)))
     return np.concatenate(parts)

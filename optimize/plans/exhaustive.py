@@ -25,7 +25,8 @@ SIMPLER_WITHIN = 0.01  # of the best value: what a simpler plan may cost, so tha
 
 SHAPES = 5  # of the best plans, of which more than one shape is told, and one of those may not fit in order
 FEW = 8_192  # plans that are evaluated sooner than bounded
-_FIRST, _AMONG, _AT_ONCE = 8_192, 1_048_576, 524_288  # a first glance, and plans whose bounds are compared at once
+_FIRST, _AMONG = 8_192, 1_048_576  # plans of a first glance, and the first ones, among which they are
+_AT_FIRST, _AT_ONCE = 65_536, 524_288  # plans whose bounds are compared at once, more and more
 
 Looked = Callable[[Chunk, Cost, np.ndarray], None]
 
@@ -70,45 +71,49 @@ def sparing(
     top: int,
     reached: float = np.inf,
     done: Callable[[int, Best], None] | None = None,
+    shapes: bool = True,
 ) -> Best:
     """What `search` finds below `reached`, of plans alone that no bound dismisses (`promising`).
 
     Rows stand in the order of their bounds. The best few and the simpler ones are the same; of shapes, `SHAPES` are
-    known. `done(rows, best)` is called now and then.
+    known, unless nobody asks for them. `done(rows, best)` is called now and then.
     """
     evaluate, best, start = in_numpy(lattice), Best(), 0
-    cells, count = cells_of_rows(lattice), len(lattice.ends)
+    cells, count, size = cells_of_rows(lattice), len(lattice.ends), _AT_FIRST
     glance = Best()
     if len(lattice) > FEW and reached == np.inf:
-        some = Chunk(lattice, np.unique(np.linspace(0, min(len(lattice), _AMONG) - 1, _FIRST).astype(np.int64)))
+        glanced = min(_FIRST, len(lattice) // 8)
+        some = Chunk(lattice, np.unique(np.linspace(0, min(len(lattice), _AMONG) - 1, glanced).astype(np.int64)))
         glance = _best_of(some, evaluate(some), value, best, top)
     while start < count:
-        overall, limits = _limits(best.merged(glance, top), top, reached, cells[start:])
+        overall, limits = _limits(best.merged(glance, top), top, reached, cells[start:], shapes)
         least = _row_floor(lattice, value, start)
         if least == np.inf or least > overall * (1 + MARGIN):
             break
         before = int(lattice.ends[start - 1]) if start else 0
-        stop = max(start + 1, int(np.searchsorted(lattice.ends, before + _AT_ONCE, side="right")))
+        stop = max(start + 1, int(np.searchsorted(lattice.ends, before + size, side="right")))
         indices = np.arange(before, lattice.ends[stop - 1])
         if len(indices) > FEW:
             indices = promising(lattice, np.arange(start, stop), value, limits[: stop - start])
         if len(indices):
             chunk = Chunk(lattice, indices)
             best = best.merged(_best_of(chunk, evaluate(chunk), value, best, top), top)
-        start = stop
+        start, size = stop, min(8 * size, _AT_ONCE)
         if done is not None:
             unseen = np.inf if stop == count else _row_floor(lattice, value, stop)
             done(stop, dataclasses.replace(best, unseen=unseen))
     return best if best.top or reached < np.inf else search(lattice, value, top, done=done)
 
 
-def _limits(best: Best, top: int, reached: float, cells: np.ndarray) -> tuple[float, np.ndarray]:
+def _limits(best: Best, top: int, reached: float, cells: np.ndarray, several: bool) -> tuple[float, np.ndarray]:
     """The value above which a row holds no plan of interest; and a plan of each row, which may be of another shape."""
     known = best.top[-1].value if len(best.top) >= top else np.inf
     wanted = max(known, best.top[0].value * (1 + SIMPLER_WITHIN)) if best.top else np.inf
     values = sorted(entry.value for entry in best.cells.values())
     shapes = values[SHAPES - 1] if len(values) >= SHAPES else np.inf
     own = {cell: min(entry.value, shapes) for cell, entry in best.cells.items()}
+    if not several:
+        return min(wanted, reached), np.full(len(cells), min(wanted, reached))
     limits = np.full(len(cells), max(wanted, shapes))
     for cell, limit in own.items():
         limits[cells == cell] = max(wanted, limit)

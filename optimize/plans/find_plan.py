@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
 from optimize.plans.plan_values import PlanValue, UserObjective, plan_value
 from optimize.plans.restricted import Search, narrowed, search_tellable
-from optimize.plans.result import PlanResult, Ranked, merged
+from optimize.plans.result import PlanResult, Ranked, compared, merged
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import runner_ups
 from optimize.status import CommandError, Status
@@ -48,13 +48,15 @@ def find_plan(
     unrestricted: bool = False,
     margin: float = FITS,
     among: Lattice | None = None,
+    earlier: Sequence[PlanResult] = (),
 ) -> PlanResult:
     """The best of all legal plans that fit in memory, by `objective` (a key of `Objective`, or your function).
 
     A plan fits where it does so with the probability `margin`, by how far predictions of memory were off on measured
     runs of the software; 0.5 takes them as they are. `fixed` holds fields of `Plan` that are not searched (a set among
     its values: any of its members); with `unrestricted` the answer says what they cost. `among` is the lattice of these
-    plans in the order of bounds, where somebody has made it. Raises `CommandError` where no plan is legal (bad input),
+    plans in the order of bounds, where somebody has made it; what would not be told beside `earlier` answers
+    (`merged`) is left out. Raises `CommandError` where no plan is legal (bad input),
     or none fits (infeasible).
     """
     expect(workload=workload, cluster=cluster)
@@ -67,14 +69,18 @@ def find_plan(
         raise nothing_legal(workload, cluster, dict(fixed or {}))
     whole = whole if made else _ordered(whole, value)
     heard: list[bool] = []  # whether the user interrupted what is told beside the best plans
-    best, kept, checked = _search(whole, value, top, search, heard)
+    known = merged(list(earlier), top) if earlier else None
+    below = math.inf if known is None else _last(known, top)
+    best, kept, checked = _search(whole, value, top, search, heard, below)
     bound = min(best.top[0].value, best.unseen)
     ranked = _ranked(value, kept, checked, bound)
     whole_answer = unrestricted and fixed and best.unseen == math.inf
     restriction = or_else(lambda: _restriction(whole, value, search, best), None, heard) if whole_answer else None
-    simplest = or_else(lambda: _simplest(whole, value, best, bound, ranked[0]), None, heard)
-    sensitive = or_else(lambda: elasticities(workload, cluster, ranked[0].plan), (), heard)
-    others = or_else(lambda: runner_ups(whole, best), (), heard)
+    simplest, sensitive, others = None, (), ()
+    if known is None or kept[0].value < compared(known):
+        simplest = or_else(lambda: _simplest(whole, value, best, bound, ranked[0]), None, heard)
+        sensitive = or_else(lambda: elasticities(workload, cluster, ranked[0].plan), (), heard)
+        others = or_else(lambda: runner_ups(whole, best), (), heard)
     status = Status.ok if best.unseen == math.inf and not heard else Status.incomplete
     return PlanResult(
         status=status,
@@ -128,13 +134,14 @@ def find_plan_for(
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
     framework, given = framework_at(name, version), dict(fixed or {})
     results, why = [], None
-    for fields in narrowed(framework, given, plan_precision(cluster)):
+    for fields in narrowed(framework, given, plan_precision(cluster), workload):
         if results and better is not None and not better(fields, _last(merged(results, top), top)):
             continue
         tellable = search_tellable(framework, workload, cluster, search)
-        among = next((part for own, part in parts if own == fields), None)
+        made = {"among": next((part for own, part in parts if own == fields), None)}
+        made |= {"earlier": results}
         try:
-            results.append(find_plan(workload, cluster, fixed=fields, top=top, search=tellable, among=among, **options))
+            results.append(find_plan(workload, cluster, fixed=fields, top=top, search=tellable, **made, **options))
         except CommandError as error:
             why = error if why is None or error.status is Status.infeasible else why
         if results and results[-1].status is Status.incomplete:
@@ -185,12 +192,12 @@ def _restriction(whole: Lattice, value: PlanValue, search: Search, best: Best) -
 
 
 def _search(
-    whole: Lattice, value: PlanValue, top: int, search: Search, heard: list[bool]
+    whole: Lattice, value: PlanValue, top: int, search: Search, heard: list[bool], below: float
 ) -> tuple[Best, list[Entry], list[Validation]]:
     """The best few whose stages all fit, each with the kinds of layer that it holds in the model's order.
 
-    The search spreads every kind evenly over the stages, so that a plan near the limit may fail here. It stays part of
-    the lower bound.
+    Those that are not `below` a value are left out, but for the best. The search spreads every kind evenly over the
+    stages, so that a plan near the limit may fail here. It stays part of the lower bound.
     """
     best, kept, checked = Best(), [], []
     for times in AMONG:
@@ -199,7 +206,7 @@ def _search(
             raise nothing_fits(whole, best)
         for entry in best.top:
             checking = functools.partial(validate, whole.workload, whole.cluster, whole.plan(entry.index))
-            validation = or_else(checking, None, heard)
+            validation = or_else(checking, None, heard) if not kept or entry.value < below else None
             if validation is None and kept:
                 break
             validation = checking() if validation is None else validation

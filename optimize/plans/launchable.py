@@ -12,14 +12,14 @@ from typing import Any
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import family_of
-from optimize.lattice import OVERLAPS, SEARCHED, Lattice, lattice, plan_precision, within
+from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, plan_precision, within
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
 from optimize.plans.bounded import Beside, Found, Known, best_below, best_beside, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.plan_values import PlanValue, plan_value
 from optimize.plans.restricted import OFFLOADS, beside, narrowed, search_tellable
-from optimize.plans.result import PlanResult, merged
+from optimize.plans.result import PlanResult, compared, merged
 from optimize.status import CommandError, Status
 from optimize.time_limit import or_else
 
@@ -59,15 +59,18 @@ def parts_of(whole: Lattice, names: Iterable[str] | None = None) -> dict[str, li
     `whole` has the rows of all plans, `ordered`.
     """
     made: dict[str, Lattice | None] = {}
+    axes: dict[Any, Axis] = {}
     chosen = names_on(whole.cluster) if names is None else names
-    return {name: sorted(_parts(whole, FRAMEWORKS[name], made), key=lambda part: len(part[1])) for name in chosen}
+    return {name: sorted(_parts(whole, FRAMEWORKS[name], made, axes), key=lambda part: len(part[1])) for name in chosen}
 
 
-def _parts(whole: Lattice, framework: Framework, made: dict[str, Lattice | None]) -> Iterator[Part]:
-    for fields in narrowed(framework, whole.fixed, plan_precision(whole.cluster)):
+def _parts(
+    whole: Lattice, framework: Framework, made: dict[str, Lattice | None], axes: dict[Any, Axis]
+) -> Iterator[Part]:
+    for fields in narrowed(framework, whole.fixed, plan_precision(whole.cluster), whole.workload):
         key = repr(sorted((name, sorted(map(repr, _members(asked)))) for name, asked in fields.items()))
         if key not in made:
-            made[key] = _with_bounds(within(whole, fields), whole)
+            made[key] = _with_bounds(within(whole, fields, axes), whole)
         if (part := made[key]) is not None:
             yield fields, part
 
@@ -80,8 +83,8 @@ def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Know
     """
     found = dict[str, Found | None]()
     for name, part in ((name, part) for name, own in parts.items() for part in own):
-        best = found.get(name)
-        found[name] = _best_of(name, [part], value, best[0] if best else math.inf, known, LOOK) or best
+        best = _of_each(found, {name: parts[name]}).get(name)  # another one's plan may be the best of its own, too
+        found[name] = _best_of(name, [part], value, best[0] if best else math.inf, known, LOOK) or found.get(name)
         yield _of_each(found, parts)
     for name in sorted(parts, key=lambda name: len(parts[name])):
         reached = min((best[0] for best in found.values() if best is not None), default=math.inf)
@@ -270,7 +273,7 @@ def find_for(
     if other is None:
         raise why or KeyboardInterrupt
     result = _incomplete(other) if heard else other
-    if every is not None and _compared(result) < _compared(every):  # a plan beside the lattice of all
+    if every is not None and compared(result) < compared(every):  # a plan beside the lattice of all
         every = result
     return result, every
 
@@ -287,13 +290,8 @@ def _of_one(
     of = question.get("objective", "step_s"), question.get("tokens")
     whole, value = _valued(job[0], machine, asked, *of)
     parts = parts_of(ordered(whole), (name,)) if len(whole) else {}
-    each = {} if result is None else {name: (_compared(result), result.plan)}
+    each = {} if result is None else {name: (compared(result), result.plan)}
     return _with_variants(result, each, parts, asked, value, question, job)[0]
-
-
-def _compared(result: PlanResult) -> float:
-    """The value as searches compare it."""
-    return 1 / result.value if result.maximised else result.value
 
 
 def _incomplete(result: PlanResult) -> PlanResult:

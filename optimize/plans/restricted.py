@@ -6,7 +6,7 @@ fields that it allows; what lies beyond the table (`Framework.cannot`) is left o
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from costmodel.inputs import RECOMPUTES, Cluster, Plan, Workload, modules_of
@@ -23,8 +23,9 @@ SEARCHED = (
 """Fields of which a lattice takes sets."""
 JUDGED = ("domain", "data_shard", "stage_layers")
 """Fields that follow from others in a lattice: plans that ask too much are left out one by one."""
-AMONG = (16, 1024)
-"""Plans that are looked at, for each one told, for those that can be launched."""
+AMONG = (2, 16, 1024)
+"""Plans that are looked at, for each one told, for those that can be launched: the first few where all that are asked
+are among them, then until there is one."""
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Plan)}
 OFFLOADS = tuple(name for name in _DEFAULTS if name.startswith("offload_"))
@@ -61,12 +62,15 @@ def narrow(
     return fields
 
 
-def narrowed(framework: Framework, fixed: Mapping[str, Any], usual: Mapping[str, Any]) -> list[dict[str, Any]]:
+def narrowed(
+    framework: Framework, fixed: Mapping[str, Any], usual: Mapping[str, Any], workload: Workload | None = None
+) -> list[dict[str, Any]]:
     """What each alternative of a framework that keeps `fixed` fixes, of those in the usual number formats if there are.
 
-    A format is never chosen because another option goes with it alone.
+    A format is never chosen because another option goes with it alone. Without a workload nobody searches them.
     """
-    each = [narrow(fixed, alternative, usual) for alternative in framework.alternatives]
+    tables = framework.alternatives if workload is None else framework.searched(workload)
+    each = [narrow(fixed, alternative, usual) for alternative in tables]
     kept = [fields for fields in each if fields is not None]
     for name in FORMATS:
         wanted = usual.get(name, _DEFAULTS[name])
@@ -84,7 +88,7 @@ def beside(
     Each saves memory for time, the last of a group most.
     """
     usual = plan_precision(cluster)
-    tables = [table for table in framework.alternatives if narrow(fixed, table, usual) == fields]
+    tables = [table for table in framework.searched(workload) if narrow(fixed, table, usual) == fields]
     if fixed.get("recompute") is not None or fixed.get("recompute_share") is not None or not tables:
         return []
     modes, own = tables[0].get("recompute", ()), {op.module for block in workload.blocks for op in block.ops}
@@ -92,17 +96,20 @@ def beside(
     groups: list[list[dict[str, Any]]] = [[{"recompute": mode} for mode in named]]
     if cluster.accelerator.second_memory_bytes > 0 and not any(name in fixed for name in OFFLOADS):
         plain = [mode for mode in modes if mode in RECOMPUTES]
-        offloads = _offloads(framework, fields, fixed, usual)
+        offloads = _offloads(framework.searched(workload), fields, fixed, usual)
         groups += [[{**offload, "recompute": mode} for mode in plain] for offload in offloads]
     return [group for group in groups if group]
 
 
 def _offloads(
-    framework: Framework, fields: Mapping[str, Any], fixed: Mapping[str, Any], usual: Mapping[str, Any]
+    tables: Iterable[Mapping[str, Collection[Any]]],
+    fields: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+    usual: Mapping[str, Any],
 ) -> list[dict[str, float]]:
     """What may lie in the second memory, of alternatives that differ from one in that alone."""
     found = list[dict[str, float]]()
-    for table in framework.alternatives:
+    for table in tables:
         for shares in itertools.product(*(table.get(name, (0.0,)) for name in OFFLOADS)):
             chosen = {name: share for name, share in zip(OFFLOADS, shares, strict=True) if share > 0}
             same = chosen and narrow({**fixed, **chosen}, table, usual)
@@ -126,7 +133,7 @@ def search_tellable(framework: Framework, workload: Workload, cluster: Cluster, 
         for factor in AMONG:
             best = search(lattice, value, factor * top)
             kept = [entry for entry in best.top if keeps(lattice, entry)]
-            if kept or len(best.top) < factor * top:
+            if len(kept) >= top or (kept and factor > AMONG[0]) or len(best.top) < factor * top:
                 break
         if best.top and not kept:
             why = "; ".join(framework.cannot(lattice.plan(best.top[0].index), workload, cluster))

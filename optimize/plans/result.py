@@ -70,6 +70,11 @@ def restriction_cost(result: PlanResult, best_of_all: PlanResult | None) -> floa
     return _internal(result, result.value) / _internal(best_of_all, best_of_all.value) - 1
 
 
+def compared(result: PlanResult) -> float:
+    """The value as searches compare it: less is better."""
+    return _internal(result, result.value)
+
+
 def merged(results: list[PlanResult], top: int) -> PlanResult:
     """The best of several searches of one objective; the lowest bound holds for all of them."""
     best = min(results, key=lambda result: _internal(result, result.value))

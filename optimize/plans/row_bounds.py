@@ -18,7 +18,7 @@ import numpy as np
 from costmodel import Exact, Scalar, Semantics, as_floats
 from costmodel.formulas import OpCounts, Pipeline, around, counts, in_flight, memory, stages, timing, work
 from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, RecomputeRow, Schedule, Stack, Workload, options
-from optimize.lattice import DEGREES, LARGEST_VIRTUAL, Lattice
+from optimize.lattice import DEGREES, LARGEST_VIRTUAL, Lattice, least_fill
 from optimize.question import products_s
 
 _ROWS = 8_192
@@ -164,18 +164,27 @@ def _bound_s(
     most = counted.microbatches * point.microbatch if loosely else counted.microbatches
     point, both_ways = _overlapped(lattice, most, point)
     pipe = stages(counted, timing(counted, point, cluster, _EXACT), point)
-    return _passes_s(pipe, counted, point, both_ways, _EXACT) + cluster.stack.step_s
+    fill = np.zeros(len(rows)) if loosely else fill_of(lattice, rows)  # a smaller microbatch fills sooner
+    return _passes_s(pipe, counted, point, both_ways, fill, _EXACT) + cluster.stack.step_s
 
 
-def any_schedule_s(lattice: Lattice, counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics) -> Scalar:
-    """Seconds that plans take at least which differ from these, of 1F1B, in the schedule alone: no bubble, all else.
+def fill_of(lattice: Lattice, rows: np.ndarray) -> np.ndarray:
+    """Turns of a plain stage, at least, in which a pipeline of each row fills and drains."""
+    return least_fill(lattice.axes[0].at(rows), lattice.rows["pipeline"][rows])
+
+
+def any_schedule_s(
+    lattice: Lattice, counted: OpCounts, point: PlanPoint, cluster: Cluster, sem: Semantics, fill: Scalar = 0.0
+) -> Scalar:
+    """Seconds that plans take at least which differ from these, of 1F1B, in the schedule alone: of the bubble what all
+    schedules of the lattice have (`fill_of`), and all else.
 
     Where microbatches may go both ways, or weights stream, traffic of gradients is taken to be hidden.
     """
     point, both_ways = _overlapped(lattice, counted.microbatches, point)
     times = timing(counted, point, cluster, sem)
     todo = work(counted, times, point, cluster, sem)
-    passes_s = _passes_s(todo.pipe, counted, point, both_ways, sem)
+    passes_s = _passes_s(todo.pipe, counted, point, both_ways, fill, sem)
     seen = (1.0 - both_ways) * (todo.gradient_traffic_s if times.streams is None else 0.0)
     todo = dataclasses.replace(todo, gradient_traffic_s=seen)
     return around(passes_s, todo, counted, times, point, cluster.stack, sem).step_s
@@ -190,9 +199,17 @@ def _overlapped(lattice: Lattice, microbatches: Scalar, point: PlanPoint) -> tup
     return dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert)), both_ways
 
 
-def _passes_s(pipe: Pipeline, counted: OpCounts, point: PlanPoint, both_ways: Scalar, sem: Semantics) -> Scalar:
+def _passes_s(
+    pipe: Pipeline, counted: OpCounts, point: PlanPoint, both_ways: Scalar, fill: Scalar, sem: Semantics
+) -> Scalar:
+    """Where every schedule fills and drains, also the way of the first microbatch through all stages, and m - 1 turns
+    on the slowest (`formulas/pipeline/paths.py`)."""
     own_s = tuple(getattr(pipe, name).seconds for name in ("plain", "first", "middle", "last"))
-    return least_step_s(own_s, point.pipeline, counted.microbatches, both_ways, sem)
+    (plain_s, first_s, middle_s, last_s), m = own_s, counted.microbatches
+    way_s = (m + fill) * plain_s + first_s + last_s + (m - 1) * sem.maximum(middle_s, last_s)
+    return sem.maximum(
+        least_step_s(own_s, point.pipeline, m, both_ways, sem), np.where(np.greater(fill, 0), way_s, 0.0)
+    )
 
 
 def least_step_s(

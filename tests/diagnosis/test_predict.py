@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from costmodel.measured.rows import Case, Unreadable, alternatives, case, doubts, settle
+from costmodel.measured.rows import Case, Unreadable, alternatives, case, doubts, evaluated, settle
 from optimize import cli
-from optimize.diagnosis.predict import open_log_sd, predict, readings_s
+from optimize.diagnosis.predict import Prediction, errors_of, open_log_sd, predict, readings_s, worst_first
 from tests.support.row_by_hand import ROW, needs_bulk, read, table
 
 COLUMNS = ["predicted_step_s", "predicted_step_s_p10", "predicted_step_s_p90", "predicted_mem_bytes", "fits", "note"]
@@ -190,6 +190,21 @@ def test_every_published_column_is_documented(capsys):
     assert set(bulk_rows("calibration")[0]) <= told.keys()
 
 
+def test_errors_are_those_of_the_rows_that_were_measured():
+    """By hand: 1 s for 1.1 s that were measured, inside its interval; 2 s for 1 s, beyond; a row without a time."""
+    told = [
+        Prediction(note="", step_s=1.0, step_s_p10=0.8, step_s_p90=1.25, measured_step_s=1.1),
+        Prediction(note="cannot be read"),
+        Prediction(note="", step_s=2.0, step_s_p10=1.9, step_s_p90=2.1, measured_step_s=1.0),
+    ]
+    found = errors_of(told)
+    assert found is not None
+    assert (found["rows"], found["inside_interval"]) == (2, 0.5)
+    assert found["worst"] == {"row": 3, "error": pytest.approx(1.0)}
+    assert found["median_error"] == pytest.approx((1.0 + (1 - 1 / 1.1)) / 2)
+    assert [row for row, _ in worst_first(told)] == [3, 1]
+
+
 # what a row leaves open
 
 
@@ -204,6 +219,9 @@ def test_what_a_row_leaves_open_widens_its_interval():
     assert (spreads[1:] > 0.01).all(), dict(zip(opened, spreads[1:], strict=True))
     certain, doubtful = widths([rows[0], rows[1]])
     assert doubtful > certain
+    own_s = float(evaluated([rows[1]]).step_s[0])
+    apart = [(weight, math.log(float(evaluated([other]).step_s[0]) / own_s)) for weight, other in doubts(rows[1])]
+    assert spreads[1] == pytest.approx(math.sqrt(sum(weight * log**2 for weight, log in apart)))
 
 
 @needs_bulk

@@ -39,3 +39,5 @@ def test_together_is_sooner(tmp_path):
     assert row["together"]["any_rates"]["gap"] <= 0.001
     assert row["together"]["pairs"] > 10
     assert not row["late"]
+    again = experiment.run(tmp_path, lambda _: None, quick=True)["rows"][0]
+    assert {**again, "seconds": 0} == {**row, "seconds": 0}

@@ -215,6 +215,21 @@ def test_dispatchers_send_what_they_say():
     assert outside["fused_8bit"] == pytest.approx(0.75 * outside["fused"], rel=1e-12)
 
 
+def test_a_fused_dispatcher_sends_one_copy_to_each_accelerator():
+    """Counted on tokens that choose their experts at random: distinct accelerators beside the own one, over copies."""
+    ranks, copies, random = 8, 8, np.random.default_rng(0)
+    chosen = random.integers(ranks, size=(20_000, copies))
+    distinct = np.mean([len(set(places)) for places in chosen])
+    work = moe_decoder(
+        layers=2, hidden=64, heads=4, vocabulary=100, sequence=64, batch=64, experts=64, top_k=copies, expert_ffn=32
+    )
+    sent = {}
+    for name in ("all_to_all", "fused"):
+        _, _, done = run(Plan(data=ranks, expert=ranks, dispatcher=name), work)
+        sent[name] = done.counts.layers[0].exchange_bytes * done.times.laws.experts.exchange.by_tier[0]
+    assert sent["fused"] / sent["all_to_all"] == pytest.approx(distinct / copies, rel=5e-3)
+
+
 def test_a_gathering_dispatcher_brings_every_token_to_every_rank():
     """As one all-gather of the group's tokens there and one reduce-scatter back, whatever the copies."""
     sizes = {"layers": 2, "hidden": 64, "heads": 4, "vocabulary": 100, "sequence": 64, "batch": 16, "experts": 16}
@@ -270,3 +285,23 @@ def test_deepseek_v3_fits_with_its_published_plan_and_goes_at_its_pace():
     assert fits_probability(found.memory.peak_bytes, where) > 0.9
     assert found.tokens_per_s / 2048 == pytest.approx(1543, rel=0.15)
     assert not evaluate(workload, where, dataclasses.replace(plan, recompute="none", gates_in_8bit=False)).fits
+
+
+def test_software_that_fuses_nothing_pays_for_what_has_several_kernels():
+    """Layer norms, activations of one input, sums, fused losses are one kernel each; RMS norms and gates are more."""
+    plain = small_decoder(layer_norm=True, gated=False)
+    seconds = {}
+    for name, workload in (("plain", plain), ("gated", small_decoder())):
+        for fused in (True, False):
+            where, point, done = run(Plan(fused_kernels=fused, loss="fused"), workload, unfused_touches=1.8)
+            own = [
+                (c.name, memory_s(c, point, done.times.rates, where.stack)[0] - where.stack.kernel_s)
+                for block in done.counts.blocks
+                for c in block.memories
+                if c.name != "embedding"  # a gather, and a sum with positions
+            ]
+            seconds[name, fused] = dict(own)
+    assert seconds["plain", False] == pytest.approx(seconds["plain", True], rel=1e-12)
+    slower = {name: seconds["gated", False][name] / s for name, s in seconds["gated", True].items()}
+    several = ("attention norm", "ffn norm", "activation", "final norm")
+    assert slower == pytest.approx({name: 1.8 if name in several else 1.0 for name in slower}, rel=1e-12)

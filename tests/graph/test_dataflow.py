@@ -19,7 +19,7 @@ from costmodel.inputs.workload import Kind, active_parameters, model_flop
 from costmodel.models.adapters import low_rank
 from costmodel.models.encoder import encoder
 from costmodel.models.evoformer import evoformer
-from costmodel.specs import violations
+from costmodel.specs import load_workload, violations
 from tests.support.builders import cluster, small_decoder
 from tests.support.small_workloads import FAMILIES as SMALL
 
@@ -71,6 +71,7 @@ FAMILIES = SMALL | {
     "evoformer": evoformer(layers=1, extra_layers=1, sequences=8, residues=16, batch=16, hidden=32, recycles=2),
     "encoder": encoder(**_BERT),
     "low rank": low_rank(SMALL["dense"], 4, ("qkv", "attention out")),
+    "uneven experts": dataclasses.replace(SMALL["experts"], expert_imbalance=1.5),
 }
 
 
@@ -111,6 +112,8 @@ def test_a_layer_reads_what_it_should():
     assert {a for a, b in edges if b == "attention residual, B"} == {"ffn norm, B", "ffn residual, B"}
     (norm,) = (operator for operator in operators if operator.name == "layer 0/ffn norm, B")
     assert norm.writes[0].part[1] == 2
+    (attention,) = (operator for operator in operators if operator.name == "layer 0/attention")
+    assert attention.writes[0].tensor.shape == (128, 256)  # tokens by all heads' columns
 
 
 _LATENT = {
@@ -163,6 +166,20 @@ def test_layers_of_other_families_read_what_they_should(name, layer):
     read = {step.op.name: {made[0].removeprefix(f"{layer}/") for made in step.reads} for step in listed}
     for operator, expected in READS[name, layer].items():
         assert read[operator] == expected, operator
+
+
+OUTSIDE = {"embedding", "decoder embedding", "patches", "relative positions", "msa row norm", "row pair norm"}
+OUTSIDE |= {"msa row residual", "outer product residual"}  # which add to the first layer's own input
+
+
+@pytest.mark.parametrize("name", ["swin-1.8b", "mbart-large", "alphafold2-128x256", "deepseek-v3", "llama3-8b"])
+def test_only_what_comes_from_the_data_is_read_from_outside(name):
+    """Every other operator waits for one before it."""
+    listed = list(steps(load_workload(name)))
+    written = {step.name for step in listed}
+    outside = {step.op.name for step in listed for made in step.reads if made[0] not in written}
+    assert outside <= OUTSIDE
+    assert all(step.reads for step in listed)
 
 
 def test_gradients_are_sums_over_the_ranks_that_have_other_rows():

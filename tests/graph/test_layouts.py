@@ -118,3 +118,12 @@ def test_a_way_in_seconds_sees_the_tiers():
     assert cheapest(end, start, (8192, 8192), across)[1] == 0.0  # every rank has its part already
     _, reduced = cheapest((1, 8, 1, 1), end, (8192, 8192), inside)
     assert reduced <= sum(inside(step) for step in cheapest((1, 8, 1, 1), end, (8192, 8192))[0])
+
+
+def test_gathering_takes_what_scattering_the_same_sums_takes():
+    """Each rank sends and receives seven eighths of the whole tensor, either way."""
+    seconds = seconds_on(load_cluster("h100", accelerators=64), 2.0)
+    gathered = cheapest((1, 1, 8, 1), (8, 1, 1, 1), (8192, 8192), seconds)[1]
+    scattered = cheapest((1, 8, 1, 1), (1, 1, 8, 1), (8192, 8192), seconds)[1]
+    assert gathered == pytest.approx(scattered)
+    assert gathered > 7 / 8 * 8192**2 * 2.0 / 450e9  # over NVLink's 450 GB/s in each direction

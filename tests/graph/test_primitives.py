@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from costmodel.graph import amounts, build, play, played, total_amounts
+from costmodel.graph import Dataflow, Operator, Tensor, View, amounts, build, play, played, total_amounts, whole
 from costmodel.graph.layouts import cheapest
 from costmodel.graph.plans import (
     co_shard,
@@ -178,6 +178,17 @@ def test_offload_adds_two_ways_and_holds_what_is_underway():
     lanes = place(found, lambda e: e.phase == "T", 1)
     laid = played(lanes, lambda e: 1.0, no_time)
     assert laid.busy_s[1] == len(ways)
+
+
+def test_a_message_has_the_bytes_that_are_read_of_it():
+    """By hand: 8 x 8 of 2 bytes are written, 8 x 4 of 1 byte kept; others read half of the one, all of the other."""
+    out, kept = Tensor("out", (8, 8), 2.0), Tensor("kept", (8, 4), 1.0)
+    half = View(out, ((0, 4), (0, 8)))
+    made = Operator("made", "-> m n | m k", (), (whole(out),), (whole(kept),))
+    readers = (Operator("half", "m n ->", (half,), ()), Operator("all", "m k ->", (whole(kept),), ()))
+    sent = []
+    played(Dataflow((made, *readers), (0, 1, 2)), lambda _: 1.0, lambda size_bytes: sent.append(size_bytes) or 0.0)
+    assert sorted(sent) == [8 * 4 * 1, 4 * 8 * 2]
 
 
 def test_transform_place_and_order_in_any_turn():

@@ -21,8 +21,9 @@ from costmodel.graph.search import (
     unroll,
 )
 from costmodel.graph.search.bounds import holders, work_s
-from costmodel.graph.search.nested import nested
+from costmodel.graph.search.nested import least_wait, nested
 from costmodel.graph.search.placements import LIMITS
+from costmodel.graph.search.repeating import _Tries
 from costmodel.inputs import SCHEDULES
 from tests.oracles.orders import played
 
@@ -300,3 +301,42 @@ def test_without_memory_only_what_holds_nothing_can_run():
     assert least_period_s(holds, 0) == math.inf
     assert least_period_s(holds, 1) == 2 + 3  # from the start of a to that of c
     assert least_period_s(chain([("a", [0], 2.0, 0.0), ("b", [1], 3.0, 0.0)]), 0) == 3.0
+
+
+def test_one_microbatch_leaves_all_devices_but_one_idle():
+    assert in_order(placements(4)["V"], [(0, i) for i in range(8)]).idle == 3 / 4
+
+
+ALIKE = [
+    (2, "M", 2, 5),
+    (2, "M", 3, 6),
+    (2, "mllm", 2, 8),
+    (2, "NN eager", 2, 8),
+    (3, "V", 3, 4),
+    (3, "M", 4, 6),
+    (3, "V", 2, 4),
+]
+
+
+@pytest.mark.parametrize(("devices", "name", "limit", "period"), ALIKE)
+def test_the_least_wait_is_that_of_the_search_over_all_blocks(devices, name, limit, period):
+    """Dynamic programming over devices, and depth first over blocks: two ways to the shortest stay of a microbatch."""
+    placement = placements(devices, backward_s=2.0)[name]
+    chained = nested(placement)
+    assert chained is not None
+    starts, ended = least_wait(chained, period, limit, 0, math.inf, False)
+    others, tried = _Tries(placement, period, limit, 0).best(math.inf, True)
+    assert ended
+    assert tried
+    assert (starts is None) == (others is None)
+    if starts is not None and others is not None:
+        assert starts[-1] - starts[0] == others[-1] - others[0]
+
+
+def test_two_branches_wait_for_the_joint_and_for_the_way_back():
+    """By hand, of four devices: two forward chains, a block on all after both, its gradient, and both chains back."""
+    blocks = {block.name: block for block in placements(4)["K"]}
+    names = list(blocks)
+    after = {name: [names[i] for i in block.after] for name, block in blocks.items()}
+    assert (after["F0"], after["F2"], after["J"], after["J'"]) == ([], [], ["F1", "F3"], ["J"])
+    assert (after["B3"], after["B1"], after["B2"], after["B0"]) == (["J'"], ["J'"], ["B3"], ["B1"])

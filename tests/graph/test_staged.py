@@ -50,6 +50,31 @@ def test_a_batch_is_played_like_one_pipeline_and_no_chain_is_longer():
     assert max(gaps) < 0.08
 
 
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 9])
+@pytest.mark.parametrize("steady_s", [0.0, 0.7])
+def test_the_longest_chain_of_equal_stages_is_the_play(m, steady_s):
+    for p in (1, 2, 5):
+        times = {"forward_s": [1.0] * p, "backward_s": [2.0] * p}
+        alone = play("one_f_one_b", p, m, **times, transfer_s=0.7, steady_transfer_s=steady_s).makespan_s
+        hop = Hops(ends_s=0.7, steady_s=steady_s)
+        assert staged.makespan_s(staged.paths(p, m), *times.values(), hop, MATH) == pytest.approx(alone)
+
+
+@pytest.mark.parametrize(("contention", "overlaps"), [(0.0, False), (0.4, False), (1.0, True)])
+def test_what_ends_a_stage_is_what_a_step_adds_to_its_passes(contention, overlaps):
+    """One stage: of gradients that may not hide, or that slow down as much as they hide, all are felt."""
+    machine = cluster(32)
+    machine = dataclasses.replace(machine, stack=dataclasses.replace(machine.stack, contention=contention))
+    numbers, machine, point = prepare(
+        small_decoder(layers=4, batch=64), machine, Plan(data=32, domain=8, overlap_data=overlaps)
+    )
+    given, done = staged.model(numbers, machine, point, MATH), parts(numbers, machine, point, MATH)
+    stage = staged.seconds(given, [[4.0, 0.0, 0.0]], staged.where(1, 0), MATH)
+    expected_s = done.step.work.gradient_traffic_s + done.step.work.optimizer_s
+    assert done.step.reduction_s == pytest.approx(done.step.work.gradient_traffic_s)
+    assert staged.ending_s(stage, given, MATH) == pytest.approx(expected_s, rel=1e-9)
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("zero_stage", [1, 3])
 def test_layers_all_alike_and_even_are_the_closed_forms(mode, zero_stage):

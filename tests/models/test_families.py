@@ -8,7 +8,7 @@ import pytest
 from costmodel.evaluators.evaluate import evaluate
 from costmodel.exact import Exact
 from costmodel.formulas.counts import counts
-from costmodel.inputs import Position
+from costmodel.inputs import Kind, Position
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.workload import model_flop, parameters
@@ -17,6 +17,7 @@ from costmodel.models.dlrm import dlrm
 from costmodel.models.encoder import encoder
 from costmodel.models.encoder_decoder import encoder_decoder
 from costmodel.models.evoformer import evoformer
+from costmodel.models.moe import moe_decoder
 from costmodel.models.swin import swin
 from costmodel.pytree import as_floats
 from costmodel.semantics import total
@@ -82,6 +83,35 @@ def test_dlrm_against_a_traced_one():
         op.name: sum(size.value for saved in op.saved for size in saved.columns) for b in built.blocks for op in b.ops
     }
     assert kept["interaction"] == (3 + 1) * 16  # all features: the sums of three tables, and the dense ones
+
+
+def test_what_crosses_a_stage_boundary_is_the_mean_over_layers():
+    """By hand: Swin halves it at each stage; a decoder's layers carry the encoder's output too; both of Evoformer's."""
+    tiny = swin(depths=(2, 2, 6, 2), hidden=96, heads=(3, 6, 12, 24), image=224, window=(7,) * 4, batch=1)
+    assert tiny.hidden == (2 * 96 + 2 * 48 + 6 * 24 + 2 * 12) / 12
+    sizes = {"hidden": 64, "heads": 4, "ffn": 128, "vocabulary": 100, "batch": 4}
+    assert encoder_decoder(layers=3, sequence=32, **sizes).hidden == (3 * 64 + 3 * 2 * 64) / 6
+    long = encoder_decoder(layers=2, decoder_layers=6, sequence=32, decoder_sequence=16, **sizes)
+    assert long.hidden == (2 * 64 + 6 * 1.5 * 64) / 8
+    pairs = evoformer(layers=1, sequences=8, residues=10, batch=1, hidden=32, pair_hidden=16)
+    assert pairs.hidden == 8 * 32 + 10 * 16
+    gates = next(op for block in pairs.blocks for op in block.ops if op.name == "triangle outgoing gates")
+    widths = gates.columns[0].value, gates.saved[0].columns[0].value
+    assert widths == (2 * 16, 4 * 16)  # two sides, and a gate for each (Jumper et al. 2021, algorithm 11)
+    matrices = {op.name: op.matrices for block in pairs.blocks for op in block.ops if op.kind == Kind.MATMUL}
+    assert (matrices["msa row qkv"], matrices["outer product in"], matrices["outer product out"]) == (3, 2, 1)
+
+
+def test_norms_of_heads_are_parameters_alone():
+    """They are fused with the rotation: nothing passes through memory for them."""
+    sizes = {"layers": 2, "hidden": 64, "heads": 4, "vocabulary": 100, "sequence": 32, "batch": 4}
+    pair = [
+        moe_decoder(**sizes, experts=4, top_k=2, expert_ffn=32, head_size=16, query_key_norm=on) for on in (False, True)
+    ]
+    assert parameters(pair[1]) - parameters(pair[0]) == 2 * 2 * 16
+    moved = [[b.memories for b in counts(as_floats(w), embed(Plan(), w, 8.0), SEM).blocks] for w in pair]
+    sums = [sum(m.forward_bytes + m.backward_bytes for block in each for m in block) for each in moved]
+    assert sums[0] == sums[1]
 
 
 FAMILIES = ["bert-base", "mbart-large", "swin-1.8b", "alphafold2-128x256", "dlrm-criteo"]

@@ -40,7 +40,7 @@ def brute(workload, cluster, objective, fixed, names=None):
     cluster, fixed = with_margin(cluster, 0.5), plan_precision(cluster) | fixed
     value, plans = plan_value(objective, workload, cluster, [8, 4, 2, 1], 1e9), set()
     for name in names or names_on(cluster):
-        for fields in narrowed(FRAMEWORKS[name], fixed, plan_precision(cluster)):
+        for fields in narrowed(FRAMEWORKS[name], fixed, plan_precision(cluster), workload):
             whole, groups = (
                 lattice(workload, cluster, fields),
                 beside(FRAMEWORKS[name], fields, fixed, workload, cluster),

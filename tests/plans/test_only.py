@@ -15,6 +15,7 @@ from optimize.launch.frameworks import FRAMEWORKS, canonical
 from optimize.plans import exhaustive
 from optimize.plans.checkpoint import _named
 from optimize.plans.find_plan import find_plan_for
+from optimize.plans.launchable import find_launchable
 from optimize.plans.restricted import narrow
 from optimize.plans.result import restriction_cost
 from optimize.status import CommandError, Status
@@ -31,17 +32,22 @@ def variants(plan: Plan):
         yield canonical(dataclasses.replace(plan, **dict(zip(names, values, strict=True))))
 
 
+def best_told_s(name, workload, machine, fixed):
+    """By enumeration: every plan of the lattice with every overlap, those that the framework can be told."""
+    whole = lattice(workload, machine, fixed)
+    plans = dict.fromkeys(plan for index in range(len(whole)) for plan in variants(whole.plan(index)))
+    told = [plan for plan in plans if not FRAMEWORKS[name].cannot(plan, workload)]
+    scores = [evaluate(workload, machine, plan) for plan in told if not violations(plan, workload, machine)]
+    return min(float(score.step_s) for score in scores if score.fits)
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
 @pytest.mark.parametrize("experts", [False, True])
 def test_the_best_of_what_can_be_told_is_that_of_all_plans_that_can(name, experts):
     workload = small_moe(batch=4, layers=2) if experts else small_decoder(batch=4, layers=2, sequence=1024)
     machine = dataclasses.replace(cluster(4, domain=4), accelerator=accelerator(hbm_bytes=5.5 * 2**30))
     fixed = {"microbatch": 1, "recompute": "none"} | ({"zero_stage": frozenset((1, 3))} if experts else {})
-    whole = lattice(workload, machine, fixed)
-    plans = dict.fromkeys(plan for index in range(len(whole)) for plan in variants(whole.plan(index)))
-    told = [plan for plan in plans if not FRAMEWORKS[name].cannot(plan, workload)]
-    scores = [evaluate(workload, machine, plan) for plan in told if not violations(plan, workload, machine)]
-    best_s = min(float(score.step_s) for score in scores if score.fits)
+    best_s = best_told_s(name, workload, machine, fixed)
     result, best_of_all = find_plan_for(name, workload, machine, fixed=fixed, top=3)
     assert result.value == pytest.approx(best_s, rel=1e-6)
     assert all(FRAMEWORKS[name].cannot(ranked.plan, workload) == () for ranked in result.plans)
@@ -49,6 +55,19 @@ def test_the_best_of_what_can_be_told_is_that_of_all_plans_that_can(name, expert
     cost = restriction_cost(result, best_of_all)
     assert cost is not None
     assert cost >= -1e-9
+
+
+@pytest.mark.parametrize("kept", [{"schedule": "one_f_one_b"}, {"recompute": "full", "schedule": "interleaved"}])
+def test_where_a_rule_refuses_hidden_traffic_of_experts_the_best_plan_without_it_is_found(kept):
+    """Megatron hides it under virtual stages and without full recompute only; the rest of the lattice is its own."""
+    workload = small_moe(batch=8, layers=4)
+    machine = dataclasses.replace(cluster(8, domain=4), accelerator=accelerator(hbm_bytes=16 * 2**30))
+    fixed = {"microbatch": 1, "pipeline": 2, "expert": 2, "recompute": "none", "zero_stage": 1, "context": 1, **kept}
+    best_s = best_told_s("megatron", workload, machine, fixed)
+    found, each = find_launchable(workload, machine, fixed=fixed)
+    assert each["megatron"][0] == pytest.approx(best_s, rel=1e-6)
+    assert not each["megatron"][1].overlap_expert
+    assert found.gap == pytest.approx(0, abs=1e-6)
 
 
 def test_what_is_fixed_stays_fixed():

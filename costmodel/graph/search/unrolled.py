@@ -7,7 +7,7 @@ import numpy as np
 
 from costmodel.exact import Exact
 from costmodel.graph.graph import Graph, graph_of
-from costmodel.graph.run import Costs, Run, run
+from costmodel.graph.run import Costs, PlayedGraph, run
 from costmodel.graph.search.bounds import least_makespan_s, work_s
 from costmodel.graph.search.placements import Placement, check
 from costmodel.graph.search.repeating import Repeat
@@ -21,7 +21,7 @@ class Unrolled(NamedTuple):
 
     order: tuple[tuple[Operation, ...], ...]  # of each device
     graph: Graph  # a block on several devices is an operation on each, behind one that waits for all of them
-    played: Run
+    played: PlayedGraph
     makespan_s: float
     least_makespan_s: float
     peak: tuple[float, ...]  # what each device holds

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from costmodel.inputs import (
-    FUSED_LOSS_BYTES,
     GATHERED_LOSS_BYTES,
     Cluster,
     Habits,
@@ -62,7 +61,7 @@ def _case(row: Mapping[str, str], software: str | None) -> Case:
         fabric=hardware.fabric,
         stack=stack,
         workload=work,
-        cluster=_cluster(hardware.cluster, stack, habits, _logit_bytes(facts, stack), _in_integers(columns)),
+        cluster=_cluster(hardware.cluster, stack, habits, _logit_bytes(facts), _in_integers(columns)),
         plan=plan,
         facts=facts,
         assumed=(*of_dimensions, *of_sizes, *of_model, *hardware.assumed, *of_plan),
@@ -112,11 +111,6 @@ def _in_integers(columns: Columns) -> bool:
     return "int8" in columns.text("precision").lower()
 
 
-def _logit_bytes(facts: Mapping[str, float], software: str) -> float | None:
-    """What the words of the row say about the loss; None: as its software does by habit (and chunked ones by the plan).
-
-    Megatron's fused loss keeps what its class says (K: `fused_cross_entropy.py` holds 32-bit exponentials).
-    """
-    if facts.get("fused_loss") and not software.startswith("megatron"):
-        return FUSED_LOSS_BYTES
+def _logit_bytes(facts: Mapping[str, float]) -> float | None:
+    """What the words of the row say about the loss; None: as its software does by habit, or as the plan says."""
     return GATHERED_LOSS_BYTES if "unfused_attention" in facts else None

@@ -137,17 +137,25 @@ def _numbers(
         "precision": precision(columns, family, assumed),
         "attention": attention(columns, facts),
         "gradient_dtype": gradient_type(columns) or usual,
-        "loss": "chunked" if facts.get("chunked_loss") else "usual",
+        "loss": _loss(facts, software),
         "master_weights": not facts.get("pure_narrow"),
         "context_kind": "all_to_all" if facts.get("whole_heads") else "ring",
     }
 
 
+def _loss(facts: Mapping[str, float], software: str) -> str:
+    """Megatron's fused loss keeps what its class says (K: `fused_cross_entropy.py` holds 32-bit exponentials)."""
+    if facts.get("chunked_loss"):
+        return "chunked"
+    return "fused" if facts.get("fused_loss") and not software.startswith("megatron") else "usual"
+
+
 def _experts(
     columns: Columns, facts: Mapping[str, float], degrees: Mapping[str, int], assumed: list[str]
-) -> dict[str, int]:
-    """Ranks over which experts are divided. Undivided, each is shared by the tensor ranks (K: Megatron-Core's default
-    `expert_tensor_parallel_size`); divided, each is whole on its rank (its recipes)."""
+) -> dict[str, Any]:
+    """Ranks over which experts are divided, and what sends tokens to them. Undivided, each is shared by the tensor
+    ranks (K: Megatron-Core's default `expert_tensor_parallel_size`); divided, each is whole on its rank (its recipes).
+    """
     experts, ranks = columns.count("experts"), degrees["tensor"] * degrees["context"] * degrees["data"]
     if not experts:
         return {}
@@ -161,7 +169,8 @@ def _experts(
         expert -= 1
     if printed and expert != printed:
         assumed.append(f"experts over {expert} ranks: {printed} does not divide them")
-    return {"expert": expert, "expert_tensor": degrees["tensor"] if expert == 1 else 1}
+    dispatcher = "fused" if facts.get("fast_dispatcher") else "usual"
+    return {"expert": expert, "expert_tensor": degrees["tensor"] if expert == 1 else 1, "dispatcher": dispatcher}
 
 
 def _overlap(facts: Mapping[str, float], habits: Habits) -> dict[str, bool]:

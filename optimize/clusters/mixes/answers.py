@@ -22,11 +22,12 @@ from optimize.question import sized
 LEVELS = np.array([0.12, 0.25, 0.45, 0.7, 1.0])  # of the most HBM: sizes that are glanced at
 USUAL = 0.3  # of the most HBM: what rates are projected with
 FIRST = 10  # counts of the first glance
+FEW, BEGUN = 250, 5  # rows of a count and job that a first glance looks at, and counts with first answers from these
 RANKED = 48  # rows of each count and job whose 1F1B is timed at a glance
 ROWS = 12  # of each count and job, at a glance
 LOOKED = 6  # counts that are looked at near the best hardware that is known
-OTHERS = 3  # of them that are looked at from other hardware
-SETTLED = 3  # counts whose envelope is followed
+OTHERS = 2  # of them that are looked at from other hardware
+SETTLED = 2  # counts whose envelope is followed
 SLACK, CLOSE = 0.25, 0.06  # by which rows and families may be slower than the fastest: in a look, and at the end
 ASIDE = np.log(2.0)  # of a rate: how far that lies from the best
 TURNS = 5  # of the envelope
@@ -56,13 +57,18 @@ class Finder:
         moved = project(self.problem, have, np.broadcast_to(y, (len(count), len(y))), self.problem.spends_all)
         return moved.reshape(*shape, len(y))
 
-    def glance(self, counts: Sequence[int], y: np.ndarray) -> None:
-        """Order counts by about the best value at rates like `y`."""
+    def glance(self, counts: Sequence[int], y: np.ndarray, most: int | None = None) -> list[JobRows]:
+        """Order counts by about the best value at rates like `y`; the rows of each job that were timed. `most`: of the
+        rows of each count and job are looked at."""
         asked = np.sort(np.asarray(counts))
         at = self._projected(asked, USUAL, y)
-        total, levels = 0.0, LEVELS * self.problem.most_hbm_bytes
+        total, levels, parts = 0.0, LEVELS * self.problem.most_hbm_bytes, []
         for rows in self.rows:
-            total = total + self._least_of(rows, asked, at, levels)
+            own = np.flatnonzero(np.isin(rows.accelerators, asked))
+            place = np.searchsorted(asked, rows.accelerators[own])
+            chosen = self._some(rows, own, place, at, most)
+            parts.append(rows.part(chosen, LEAST))
+            total = total + self._least_of(parts[-1], asked, at, levels)
         moved = self._projected(asked[:, None], LEVELS, y) - at[:, None]
         have = self.problem.money.left(
             self.problem.limits, np.repeat(asked, len(levels)).astype(float), np.tile(levels, len(asked))
@@ -75,16 +81,19 @@ class Finder:
         value = np.log(total) - moved.mean(axis=-1) + price + (0.0 if self.problem.fill else np.log(asked)[:, None])
         value = np.where(broken.reshape(value.shape), np.inf, value + self.problem.log_scale)
         self.values |= dict(zip(asked.tolist(), value.min(axis=1).tolist(), strict=True))
+        return parts
 
-    def _least_of(self, rows: JobRows, counts: np.ndarray, at: np.ndarray, levels: np.ndarray) -> np.ndarray:
-        """Weighted seconds of the fastest plan of a few that fits, by count and size of memory."""
-        own = np.flatnonzero(np.isin(rows.accelerators, counts))
-        place = np.searchsorted(counts, rows.accelerators[own])
-        least_s = rows.least_s(own, at[place])
-        first = _first(place, least_s, RANKED)
+    def _some(self, rows: JobRows, own: np.ndarray, place: np.ndarray, at: np.ndarray, most: int | None) -> np.ndarray:
+        """The rows of each count that are timed at a glance."""
+        if most is None:
+            first = _first(place, rows.least_s(own, at[place]), RANKED)
+        else:
+            first = _first(place, self.generator.random(len(own)), most)
         own, place = own[first], place[first]
-        chosen = _first(place, rows.about_s(own, at[place]), ROWS)
-        part = rows.part(own[chosen], LEAST)
+        return own[_first(place, rows.about_s(own, at[place]), ROWS)]
+
+    def _least_of(self, part: JobRows, counts: np.ndarray, at: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """Weighted seconds of the fastest plan of a few that fits, by count and size of memory."""
         least = np.full((len(counts), len(levels)), np.inf)
         for here in pieces(len(part.lattice)):
             plans = plan_set(part, np.arange(len(part.lattice))[here])
@@ -112,7 +121,7 @@ class Finder:
     ) -> None:
         """Search the hardware of one count over sets of plans, from some rates; offer what is best. Nothing is done
         where a job has no plan."""
-        own = [each for each in sets if each is not None]
+        own = [each for each in sets if each is not None and len(each)]
         if len(own) < len(self.rows):
             return
         shared = Shared(self.problem, count, own)
@@ -159,6 +168,20 @@ class Finder:
         most = min(1.6 * at.hbm_bytes, self.problem.most_hbm_bytes)
         return [near(rows, at.accelerators, at.y[None], most, SLACK, keep=60) for rows in self.rows]
 
+    def begin(self, counts: Sequence[int]) -> None:
+        """The first answers, soon: of a few rows of some counts."""
+        y = self.y
+        parts = self.glance(counts, y, most=FEW)
+        for count in self.order[:BEGUN]:
+            sets = [plan_set(part, part.plans_of(count)) for part in parts]
+            self.among(count, sets, self._projected(np.array(count), USUAL, y)[None], 3, 16)
+        self.looked.clear()
+
+    def _possible(self, counts: Sequence[int]) -> list[int]:
+        """Counts whose products alone may be better than the best answer."""
+        best, bounds = self.progress.best, self.progress.log_bounds
+        return [count for count in counts if best is None or bounds.get(count, -np.inf) < best.log_value]
+
     def aside(self, places: Sequence[tuple[int, np.ndarray]], end: float) -> None:
         """Look at counts from other hardware, too.
 
@@ -177,11 +200,12 @@ class Finder:
     def run(self, first: Sequence[int], end: float, told: Told) -> None:
         """All of it, until it is done or the time is up."""
         told("a glance at the counts")
-        self.glance(first[:: max(1, len(first) // FIRST)], self.y)
+        self.begin(first[:: -max(1, len(first) // FIRST)])
+        if self.order:
+            self.look(self.order[0], self.y)
+        self.glance(self._possible(self.counts), self.y, most=FEW)
         self.look(self.order[0], self.y)
-        self.glance(self.counts, self.y)
-        self.look(self.order[0], self.y)
-        self.glance(self.order[:24], self.y)
+        self.glance(self._possible(self.order[:24]), self.y)
         for count in [count for count in self.order[:LOOKED] if count not in self.looked]:
             if time.monotonic() > end:
                 return

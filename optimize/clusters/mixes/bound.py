@@ -159,13 +159,16 @@ def raise_bounds(progress: MixProgress, tilts: Tilts, pools: Pools, share: float
 
 
 def _among(tilts: Tilts, pools: Pools, i: int, finder: Finder) -> None:
-    """Look for an answer at one count among the plans that are open there, each at hardware near its own best."""
+    """Look for an answer at one count among the plans that are open there, each at hardware near its own best; nothing
+    where a job has none."""
     count, sets, some = int(tilts.counts[i]), [], [tilts.place[i][None]]
-    for job, own in enumerate(pools):
+    for own in pools:
         pool = _pool_of(own, i)
         here = np.flatnonzero((pool.open.cell == i) & (pool.open.kind >= PLANS))
+        if not len(here):
+            return
         here = here[np.argsort(pool.open.bound[here], kind="stable")][:AMONG]
-        sets.append(plan_set(pool.rows, pool.open.number[here]) if len(here) else finder.near(job, count, some[0]))
+        sets.append(plan_set(pool.rows, pool.open.number[here]))
         some.append(pool.open.y[here[:4]])
     finder.among(count, sets, np.concatenate(some))
 

@@ -39,7 +39,7 @@ LEAST = {
 }
 """Options at a glance, where the question does not fix them."""
 CHUNK = 8_192  # plans that are counted at a time: what lies between two operations stays in the caches
-FAMILIES = 12_000  # of one job at one count that are timed at most
+FAMILIES = 6_000  # of one job at one count that are timed at most
 LEAN = 0.995  # of the bytes of what is faster: a plan that needs more is not leaner
 T = TypeVar("T")
 _EXACT = Exact(np)
@@ -62,6 +62,12 @@ class JobRows:
     def of(self, count: int) -> np.ndarray:
         """Numbers of the rows of one count."""
         return np.arange(*np.searchsorted(self.accelerators, [count, count + 1]))
+
+    def plans_of(self, count: int) -> np.ndarray:
+        """Numbers of all plans of one count."""
+        first, end = np.searchsorted(self.accelerators, [count, count + 1])
+        ends = np.append(self.lattice.ends, 0)
+        return np.arange(ends[first - 1], ends[end - 1])
 
     def columns(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Degrees of some rows, and their counts."""

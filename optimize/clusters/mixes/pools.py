@@ -7,6 +7,7 @@ hardware nearer and nearer to their own best, until nothing but plans that are s
 """
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +22,11 @@ from optimize.lattice import Families
 from optimize.question import Tangents
 
 ROWS, NEARER, RUNS, PLANS, STUCK = range(5)
-AT_A_TIME = (2048, 256, 1024, 2048)
+AT_A_TIME = (2048, 512, 1024, 2048)
 AGAIN = 2  # tangents of rows at hardware of their own count
-AT_ONCE = 1024  # runs, under several modes each
+AT_ONCE = 4096  # runs: what lies between stays in the caches
+RUN_ROUNDS = 3  # of tangents of a run
+PURE = 1  # tangents that are taken as they are: the next ones are the mean of two
 ROUNDS = 9  # of tangents of a plan, each nearer to its best hardware, before it is stuck
 
 Part = tuple[np.ndarray, Tangents]
@@ -31,7 +34,8 @@ Part = tuple[np.ndarray, Tangents]
 
 
 class Members(NamedTuple):
-    """Rows (by place in the rows of the job), or runs, families and plans (by number in its lattice)."""
+    """Rows (by place in the rows of the job); or rows under a mode of recompute, runs and plans (by number in its
+    lattice, of the first plan)."""
 
     kind: np.ndarray
     number: np.ndarray
@@ -128,69 +132,71 @@ class Pool:
         if kind == ROWS:
             return self._nearer(part)
         if kind == NEARER:
-            return self._runs(part)
+            return self._runs(part, level)
         number, y = part.number, part.y
-        if kind == RUNS:
-            number, y = self.families.of_every_schedule(number), np.repeat(y, self.families.schedules(number), axis=0)
+        if kind == RUNS:  # the best hardware of a run lacks what a schedule lives on, and says little of its plans
+            number = self.families.of_every_schedule(number)
+            y = self.tilts.place[np.repeat(part.cell, self.families.schedules(part.number))]
         return joined([self._polished(number[here], y[here], level) for here in pieces(len(number))])
 
     def _nearer(self, part: Members) -> Members:
-        """Rows with the memory of each mode of recompute beside its time, at rates of their count and then at rates
+        """Rows under each mode of recompute, with its memory and its time, at rates of their count and then at rates
         half way to where the least of them is least there."""
-        rows, places, bound = self.rows, self.tilts.place, np.full(len(part.number), -np.inf)
-        need, modes = needs_by_mode(rows.alone, self.families, part.number, rows.columns(part.number))
+        rows, places = self.rows, self.tilts.place
+        needs, modes = needs_by_mode(rows.alone, self.families, part.number, rows.columns(part.number))
+        need = needs.min(axis=0)
+        y, cell = np.tile(part.y, (*need.shape[:1], 1, 1)), np.broadcast_to(part.cell, need.shape)
+        bound = np.where(np.isfinite(need), -np.inf, np.inf)
         for _ in range(AGAIN):
-            alive = np.flatnonzero(bound < self.cap[part.cell])
-            own, least = map_leaves(lambda leaf, of=alive: leaf[:, of], modes), np.full(len(alive), np.inf)
+            alive = np.flatnonzero((bound < self.cap[part.cell]).any(axis=0))
+            own, least = map_leaves(lambda leaf, of=alive: leaf[:, of], modes), np.full(need[:, alive].shape, np.inf)
             for chosen, at in rows.tangents(part.number[alive], places, part.cell[alive], own):
-                here = alive[chosen]
-                found, where = self._least_mode(at, need[:, here], part.cell[here])
-                less = found < least[chosen]
-                least[chosen[less]], part.y[here[less]] = found[less], where[less]
-            bound[alive] = np.maximum(bound[alive], least)
-            places = _moved(places, part.cell, bound, part.y)
-        return part._replace(kind=np.full(len(bound), NEARER), bound=np.maximum(part.bound, bound))
+                here = np.ix_(np.arange(len(need)), alive[chosen])
+                found, where = self._of_modes(at, need[here], cell[here])
+                less = found < least[:, chosen]
+                least[:, chosen] = np.where(less, found, least[:, chosen])
+                y[here] = np.where(less[..., None], where, y[here])
+            bound[:, alive] = np.maximum(bound[:, alive], least)
+            places = _moved(places, cell.ravel(), bound.ravel(), y.reshape(-1, y.shape[-1]))
+        mode, row = np.nonzero(np.isfinite(need))
+        number = (rows.lattice.ends - self.families.sizes)[part.number[row]] + mode
+        bound = np.maximum(bound[mode, row], part.bound[row])
+        return members(NEARER, number, part.cell[row], bound, need[mode, row], y[mode, row])
 
-    def _least_mode(self, at: Tangents, need: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What rows are at least under any mode (first axis of what they need), and where."""
+    def _of_modes(self, at: Tangents, need: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What rows are at least under every mode (first axis of what they need), and where."""
         found, where = np.full(need.size, np.inf), at.y.copy()
-        some, cells = np.flatnonzero(np.isfinite(need.ravel())), np.tile(cell, len(need))
+        some = np.flatnonzero(np.isfinite(need.ravel()))
         self.evaluations += len(some)
         at = at.keep(some)._replace(peak_bytes=need.ravel()[some])
-        found[some], where[some] = self._least(at, cells[some])
-        lowest = found.reshape(need.shape).argmin(axis=0), np.arange(len(cell))
-        return found.reshape(need.shape)[lowest], where.reshape(*need.shape, -1)[lowest]
+        found[some], where[some] = self._least(at, cell.ravel()[some])
+        return found.reshape(need.shape), where.reshape(*need.shape, -1)
 
-    def _runs(self, part: Members) -> Members:
-        """Runs of rows under each mode of recompute."""
-        first, place = self.families.of_any_schedule(part.number)
-        found = []
-        for start in range(0, len(first), AT_ONCE):
-            here = slice(start, start + AT_ONCE)
-            numbers, modes = self.families.by_recompute(first[here])
-            legal = np.flatnonzero(numbers.ravel() >= 0)
-            cell, y = part.cell[place[here]], part.y[place[here]]
-            own = legal % len(cell)
-            each = self._bounded_runs(first[here], cell, y, modes, legal)
-            found.append(members(RUNS, numbers.ravel()[legal], cell[own], each.bound, each.need_bytes, each.y))
-        new = joined(found)
-        low = np.flatnonzero(new.bound < self.cap[new.cell])
-        again = new.take(low)
-        modes = self.families.recompute_of(again.number)
-        each = self._bounded_runs(again.number, again.cell, again.y, modes, np.arange(len(low)))
-        new.bound[low], new.y[low] = np.maximum(new.bound[low], each.bound), each.y
-        return new
+    def _runs(self, part: Members, level: np.ndarray) -> Members:
+        """Runs of rows under a mode of recompute each."""
+        row = np.searchsorted(self.rows.lattice.ends, part.number, "right")
+        first, place = self.families.of_any_schedule(row)
+        mode = part.number - (self.rows.lattice.ends - self.families.sizes)[row]
+        number, cell = first + mode[place], part.cell[place]
+        modes, parts = self.families.recompute_of(number), []
 
-    def _bounded_runs(
-        self, first: np.ndarray, cell: np.ndarray, y: np.ndarray, modes: RecomputeRow, chosen: np.ndarray
-    ) -> Members:
-        """Some of runs under their modes, by a tangent at rates of each; half way to where that is least."""
+        def at(of: np.ndarray, y: np.ndarray) -> Tangents:
+            return self._at_runs(number[of], cell[of], y, map_leaves(lambda leaf: leaf[of], modes))
+
+        for start in range(0, len(number), AT_ONCE):
+            here = np.arange(start, min(start + AT_ONCE, len(number)))
+            tangents = functools.partial(lambda of, y, here: at(here[of], y), here=here)
+            bound, y, _ = self._raised(tangents, cell[here], self.tilts.place[cell[here]], level, RUN_ROUNDS)
+            need = part.need_bytes[place[here]]
+            parts.append(members(RUNS, number[here], cell[here], bound, need, y))
+        return joined(parts)
+
+    def _at_runs(self, first: np.ndarray, cell: np.ndarray, y: np.ndarray, modes: RecomputeRow) -> Tangents:
+        """Tangents of runs under their modes, flattened."""
         counts, of_row = self.tilts.counts[cell].astype(float), np.searchsorted(self.rows.lattice.ends, first, "right")
         at = tangents_of_runs(self.rows.alone, self.families, first, counts, y, modes)
-        at, own = of_steps(at, self.rows.steps(of_row)).keep(chosen), np.tile(cell, len(at.y) // len(cell))[chosen]
-        self.evaluations += len(chosen)
-        bound, where = self._least(at, own)
-        return members(RUNS, chosen, own, bound, at.peak_bytes, 0.5 * (at.y + where))
+        self.evaluations += len(at.y)
+        return of_steps(at, self.rows.steps(of_row))
 
     def _least(self, at: Tangents, cell: np.ndarray, level: float | None = None) -> tuple[np.ndarray, np.ndarray]:
         problem, counts = self.rows.problem, self.tilts.counts[cell]
@@ -199,26 +205,38 @@ class Pool:
 
     def _polished(self, number: np.ndarray, y: np.ndarray, level: np.ndarray) -> Members:
         """Plans by tangents nearer and nearer to their best hardware, until they are above their level, or stuck."""
-        problem, plans, y = self.rows.problem, plan_set(self.rows, number), y.copy()
+        plans, kind = plan_set(self.rows, number), np.full(len(number), PLANS)
         cell = np.searchsorted(self.tilts.counts, plans.points.accelerators)
-        bound, kind = np.full(len(number), -np.inf), np.full(len(number), PLANS)
-        low, mean = np.arange(len(number)), None
-        for turn in range(ROUNDS):
+        bound, y, low = self._raised(lambda of, y: plans.take(of).tangents(y), cell, y, level, ROUNDS)
+        kind[low] = STUCK
+        return members(PLANS, number, cell, bound, plans.peak_bytes, y)._replace(kind=kind)
+
+    def _raised(
+        self,
+        tangents: Callable[[np.ndarray, np.ndarray], Tangents],
+        cell: np.ndarray,
+        y: np.ndarray,
+        level: np.ndarray,
+        rounds: int,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Bounds by several tangents, each nearer to where the last ones are least, and where; what stays below."""
+        problem, y, bound = self.rows.problem, y.copy(), np.full(len(cell), -np.inf)
+        low, mean = np.arange(len(cell)), None
+        for turn in range(rounds):
             self.evaluations += len(low)
-            at, here = paid(problem, plans.take(low).tangents(y[low])), cell[low]
-            at = tilted(at, self.tilt[here], self.tilts.place[here])
-            if turn < 3 or mean is None:
+            here = cell[low]
+            at = tilted(paid(problem, tangents(low, y[low])), self.tilt[here], self.tilts.place[here])
+            if turn < PURE or mean is None:
                 mean, (found, where) = at, least_value(problem, self.tilts.counts[here], at, np.inf)
             else:
                 each = functools.partial(within, problem, self.tilts.counts[here])
                 mean, (found, where) = aggregated(each, mean, at)
             bound[low], y[low] = np.maximum(bound[low], found), 0.5 * (y[low] + where) if turn == 0 else where
-            stays = bound[low] < level[cell[low]]
+            stays = bound[low] < level[here]
             low, mean = low[stays], mean.keep(stays)
             if not len(low):
                 break
-        kind[low] = STUCK
-        return members(PLANS, number, cell, bound, plans.peak_bytes, y)._replace(kind=kind)
+        return bound, y, low
 
 
 def _moved(places: np.ndarray, cell: np.ndarray, bound: np.ndarray, y: np.ndarray) -> np.ndarray:
