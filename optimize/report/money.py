@@ -22,7 +22,8 @@ _WHERE = {"price_usd": "prices", "rental_usd_per_hour": "prices", "power_w": "ac
 
 def money_table(economics: EconomicsRange, date: str) -> Table:
     """What a token costs at the base prices and at either end; rows of what is not known are left out."""
-    table = new_table("money and energy" + (f", prices of {date}" if date else ""), "base", "low", "high")
+    dated = f"prices of {date}, " if date else ""
+    table = new_table(f"{dated}goodput {units.percent(1.0 / economics.base.elapsed)}", "base", "low", "high")
     for label, value, for_step in _ROWS:
         scale = _MILLION / economics.base.tokens if for_step else 1.0
         cases = [value(case) for case in (economics.base, economics.low, economics.high)]
@@ -33,8 +34,7 @@ def money_table(economics: EconomicsRange, date: str) -> Table:
 
 def money_lines(economics: EconomicsRange, cluster: Cluster) -> list[str]:
     """The purchase and the power, and which numbers nobody gave."""
-    goodput = f"goodput {units.percent(1.0 / economics.base.elapsed)}"
-    known = ", ".join(words for words in (_purchase(economics), _power(economics), goodput) if words)
+    known = ", ".join(words for words in (_purchase(economics), _power(economics)) if words)
     gaps = [name for name in missing(cluster) if name != "rental_usd_per_hour" or economics.base.owned_usd is None]
     where = ", ".join(f"`{name}` (table `{_WHERE[name]}`)" for name in gaps)
     return [line for line in (known, f"not known, for a cluster file to give: {where}" if gaps else "") if line]

@@ -1,5 +1,7 @@
 """The screen of `equipoise plan`: the best plans as a table, and what stands behind the first."""
 
+from collections.abc import Callable
+
 from rich.console import Console
 from rich.table import Table
 
@@ -8,10 +10,24 @@ from optimize import units
 from optimize.diagnosis import by_resource, largest, step_interval_s
 from optimize.lattice import LEFT_OUT
 from optimize.plans import PlanInputs, PlanResult, Ranked
+from optimize.question import SECONDS_A_DAY
 from optimize.report.screen import columns_for, new_console, new_table, say, software_line
 from optimize.report.words import term_words
 
 _TERMS = 4  # that a step's time is told by
+_WORTH: dict[str, Callable[[float], str]] = {
+    "time_s": lambda value: f"time to train: {units.significant(value / SECONDS_A_DAY)} days",
+    "cost_usd": lambda value: f"cost of training: {units.dollars(value)}",
+    "energy_j": lambda value: f"energy to train: {units.significant(value / 3.6e9)} MWh",
+    "carbon_g": lambda value: f"CO2 of training: {units.significant(value / 1e6)} t",
+    "tokens_per_usd": lambda value: f"tokens a dollar: {units.scaled(value, units.COUNTS)}",
+    "tokens_per_j": lambda value: f"tokens a joule: {units.significant(value)}",
+}
+
+
+def worth_words(objective: str, value: float) -> str:
+    """What a plan is best at, in the units that people count it in."""
+    return _WORTH[objective](value)
 
 
 def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
@@ -28,6 +44,8 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
     say(console, f"t,c,p,d: tensor, context, pipeline, data{mesh}; mb: sequences of a microbatch{sharded}", style="dim")
     console.print()
     say(console, f"best plan: {units.shorten_runs(str(best.plan))}", style="bold")
+    if result.objective != "step_s":
+        say(console, f"its {worth_words(result.objective, result.value)}")
     _show_best(console, inputs, best)
     say(console, _bound(result))
     say(console, f"not searched: {'; '.join(LEFT_OUT)}", style="dim")

@@ -1,10 +1,21 @@
 """`explain --plan train.sh`: the model, the job and the number of accelerators out of the script itself."""
 
+import dataclasses
+import json
+import random
+
 import pytest
 
+from costmodel.evaluators.evaluate import evaluate
 from costmodel.specs.files import SpecError
+from costmodel.specs.loading import load_cluster
+from costmodel.specs.rules import violations
 from optimize.cli.explain import resolve
+from optimize.launch.frameworks import FRAMEWORKS, canonical, launch
 from optimize.status import CommandError
+from tests.cli.test_cli import answer
+from tests.support import often
+from tests.support.files.launch_plans import plans
 
 SCRIPT = r"""#!/bin/bash
 GPUS_PER_NODE=8
@@ -53,3 +64,18 @@ def test_what_the_script_leaves_out_is_named(tmp_path):
         (SpecError, CommandError), match="`model` is missing, and `vocab-size` is missing; expected --mo"
     ):
         resolve({"plan": script(tmp_path, ""), "cluster": "h100"})
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_what_is_written_is_explained_as_the_plan_it_was_written_for(capsys, tmp_path, name):
+    """Random legal plans, twenty of each framework by night: the same plan, and the same time of a step."""
+    framework, machine, count = FRAMEWORKS[name], load_cluster("h100", 64, name), 64
+    legal = [pair for pair in plans(framework) if not violations(canonical(pair[0]), pair[1], machine)]
+    for plan, workload in random.Random(7).sample(legal, often(1, 20)):
+        (tmp_path / framework.file).write_text(launch(name, plan, workload, machine))
+        words = ("--cluster", "h100", "--accelerators", count, "--software", name, "--plan", tmp_path / framework.file)
+        told = answer(capsys, "explain", "--model", workload.name, *words)
+        expected = evaluate(workload, machine, canonical(plan), checked=False)
+        assert told["plan"] == json.loads(json.dumps(dataclasses.asdict(canonical(plan))))
+        assert told["step_s"] == pytest.approx(float(expected.step_s), rel=1e-12)
+        assert told["inputs"]["plan_not_read"] == []

@@ -9,8 +9,10 @@ import pytest
 from optimize import units
 from optimize.cli.explain import resolve
 from optimize.diagnosis.explain import explain_inputs
+from optimize.question import Objective
 from optimize.report.explain import show_explanation
 from optimize.report.figures_explain import draw_explanation
+from optimize.report.plan import worth_words
 from tests.diagnosis.test_explain import PLANS
 
 CLUSTERS = {"one accelerator": "a100-80gb", "pipeline": "gb200-nvl72"}
@@ -128,3 +130,10 @@ def test_figures(explanations, name):
 )
 def test_numbers(text, expected):
     assert text == expected
+
+
+def test_every_objective_is_told_in_words_with_its_unit():
+    told = {each.key: worth_words(each.key, 3e9) for each in Objective if each is not Objective.step}
+    assert told["cost_usd"] == "cost of training: 3,000 M USD"
+    assert told["energy_j"] == "energy to train: 0.833 MWh"
+    assert all(": " in words for words in told.values())

@@ -46,6 +46,8 @@ LONG = (
     "tests/targets/test_joint_targets.py::test_the_best_pair_is_that_of_brute_force",  # by day: its bounds alone
     "tests/experiments/test_time_to_target.py::test_together_is_sooner",
     "tests/launch/test_real_parsers.py",
+    # by day: the best plan of Megatron, and what is read back of random plans
+    "tests/launch/test_explain_scripts.py::test_what_is_written_is_explained_as_the_plan",
     # by day: signals of design and plan at some moments
     "tests/cli/test_signals.py::test_a_signal_at_any_moment",
     "tests/clusters/test_design_cli.py::test_rent_from_end_to_end",
