@@ -288,7 +288,7 @@ def test_deepseek_v3_fits_with_its_published_plan_and_goes_at_its_pace():
 
 
 def test_software_that_fuses_nothing_pays_for_what_has_several_kernels():
-    """Layer norms, activations of one input, sums and a fused loss are one kernel each; RMS norms and gates are more."""
+    """Layer norms, activations of one input, sums, a fused loss are one kernel each; RMS norms and gates are more."""
     plain = small_decoder(layer_norm=True, gated=False)
     seconds = {}
     for name, workload in (("plain", plain), ("gated", small_decoder())):
