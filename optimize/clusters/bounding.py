@@ -32,7 +32,7 @@ from optimize.question import RATES, Left, Problem, Tangents, sized
 
 ROUNDS = 10  # of tangents for what stays
 TIMES = {True: 2, False: 3}  # tangents of a family, by whether more hardware is never worse
-AT_A_TIME = (128, 1024, 16_384, 2048, 16)  # rows, families, runs, plans and stuck ones that one step works at
+AT_A_TIME = (128, 1024, 16_384, 2048, 64)  # rows, families, runs, plans and stuck ones that one step works at
 CLOSER = 3  # tangents of a run before those of its plans
 TRIED = 8  # families of each step whose hardware is solved at once while bounds are rough,
 NEAR = 0.3  # as far as they are not above the best answer by more than this (a logarithm) where tangents were taken
