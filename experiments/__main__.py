@@ -1,11 +1,12 @@
 """`python -m experiments`: the commands of `experiments.commands`, as a process that hears signals from the start."""
 
 import sys
+from collections.abc import Sequence
 
 from optimize.cli import as_process
 
 
-def _run(words: list[str]) -> int:
+def _run(words: Sequence[str]) -> int:
     from experiments.commands import main
 
     return main(words)

@@ -112,7 +112,7 @@ def connect(sharding: Sharding) -> None:
             process_id=sharding.process,
             initialization_timeout=never_s,
             heartbeat_timeout_seconds=never_s,
-            shutdown_timeout_seconds=5,
+            shutdown_timeout_seconds=max(60, round(sharding.wait_s)),  # one draws figures while others have ended
         )
         jax.devices()  # those of all processes: this waits for the others once more
 
