@@ -332,7 +332,7 @@ class _Counter:
             module=op.module,
             forward_bytes=op.touches_forward * moved,
             backward_bytes=op.touches_backward * moved,
-            single=op.single + self.point.loss.single * (op.kind == Kind.LOSS),
+            single=op.single + (1 - op.single) * self.point.loss.single * (op.kind == Kind.LOSS),
         )
 
     def matrix(self, op: Op) -> Scalar:

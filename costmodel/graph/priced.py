@@ -43,7 +43,8 @@ def prices(workload: Workload, cluster: Cluster, point: PlanPoint) -> Callable[[
         found = amounts(operator, point)
         if op.kind in (Kind.SYNC, Kind.EXCHANGE, Kind.GATHER):
             return float(_sent_s(op.kind, found["payload_bytes"], times))
-        own_bytes, single = found["moved_bytes"], op.single + point.loss.single * (op.kind == Kind.LOSS)
+        own_bytes, loss = found["moved_bytes"], point.loss.single * (op.kind == Kind.LOSS)
+        single = op.single + (1 - op.single) * loss
         moved = MemoryCount(name=op.name, forward_bytes=own_bytes, backward_bytes=own_bytes, single=single)
         return float(memory_s(moved, point, times.rates, cluster.stack)[0])
 

@@ -78,29 +78,27 @@ def norms_in_32_bits(copies_bytes: float) -> Variant:
     """Input and normalised input in 32 bits, and in 16 before the scale: 10 bytes per element of each norm.
 
     Forward a cast (2 bytes read, 4 written), a square (8), a mean (4), a product with the inverse root (8), a cast (6)
-    and one with the weights (4): 36 bytes an element, 18 touches, of which `Stack.unfused_touches` counts two for each
-    one here. Backward twice that. Layer norms, which have a shift too, are one kernel of the framework's own.
+    and one with the weights (4): 36 bytes an element, 18 touches, all of them counted here. Backward
+    twice that. Layer norms, which have a shift too, are one kernel of the framework's own.
     """
 
     def change(op: Op) -> tuple[Op, ...]:
         if op.kind != Kind.NORM or not op.saved or whole(op.parameters) > whole(op.columns):
             return (op,)
         copies = dataclasses.replace(op.saved[0], activations=0.0, fixed_bytes=copies_bytes, role=Role.REST)
-        return (dataclasses.replace(op, saved=(*op.saved, copies), touches_forward=9.0, touches_backward=18.0),)
+        counted = {"touches_forward": 18.0, "touches_backward": 36.0, "single": 1.0}
+        return (dataclasses.replace(op, saved=(*op.saved, copies), **counted),)
 
     return change
 
 
 def fused_norms(op: Op) -> tuple[Op, ...]:
-    """One kernel for each norm where `unfused_touches` counts the passes of all memory-bound operators twice."""
-    if op.kind != Kind.NORM:
-        return (op,)
-    forward, backward = 0.5 * op.touches_forward, 0.5 * op.touches_backward
-    return (dataclasses.replace(op, touches_forward=forward, touches_backward=backward),)
+    """One kernel for each norm, beside other operators that are not fused."""
+    return (dataclasses.replace(op, single=1.0) if op.kind == Kind.NORM else op,)
 
 
 def rotation_passes(op: Op) -> tuple[Op, ...]:
-    """Two products, a turned copy and a sum on queries and keys: nine touches, half of them for `unfused_touches`."""
+    """Two products, a turned copy and a sum on queries and keys: nine touches."""
     if op.kind != Kind.ATTENTION:
         return (op,)
     rotation = Op(
@@ -108,8 +106,9 @@ def rotation_passes(op: Op) -> tuple[Op, ...]:
         kind=Kind.MEMORY,
         rows=op.rows,
         columns=(*op.saved[0].columns[:1], *op.saved[0].columns[:1]),
-        touches_forward=4.5,
-        touches_backward=4.5,
+        touches_forward=9.0,
+        touches_backward=9.0,
+        single=1.0,
     )
     return (rotation, op)
 
@@ -118,14 +117,14 @@ def loss_on_all_logits(op: Op) -> tuple[Op, ...]:
     """Logits are gathered before the loss, which every tensor rank computes on the whole vocabulary, in 32 bits.
 
     A gather carries half of what a sync of the same elements does. Passes: cast (6 bytes), logarithm of the softmax
-    (12) and back (8), cast (6), half of them here for `unfused_touches`. Evidence V: reference/accuracy.md, section 6.
+    (12) and back (8), cast (6). Evidence V: reference/accuracy.md, section 6.
     """
     if op.kind != Kind.LOSS:
         return (op,)
     columns = tuple(dataclasses.replace(size, split=()) for size in op.columns)
     half = tuple(dataclasses.replace(size, value=0.5 * size.value) for size in columns)
     gather = Op(name="logits gather", kind=Kind.SYNC, rows=op.rows, columns=half, backward=False)
-    return (gather, dataclasses.replace(op, columns=columns, touches_forward=4.5, touches_backward=3.5))
+    return (gather, dataclasses.replace(op, columns=columns, touches_forward=9.0, touches_backward=7.0, single=1.0))
 
 
 def softmax_in_32_bits(op: Op) -> tuple[Op, ...]:

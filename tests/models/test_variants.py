@@ -28,10 +28,10 @@ def test_nothing_changes_without_habits():
 
 
 def test_rotation_passes_touch_queries_and_keys():
-    """Two products (read, read, written each), a turned copy and a sum: nine touches, half of them counted here."""
+    """Two products (read, read, written each), a turned copy and a sum: nine touches."""
     rotation = operators(rotation_passes=True)["rotation"]
     assert (elements(rotation.rows), elements(rotation.columns)) == (TOKENS, 2 * HIDDEN)
-    assert (rotation.kind, rotation.touches_forward, rotation.touches_backward) == (Kind.MEMORY, 4.5, 4.5)
+    assert (rotation.kind, rotation.touches_forward, rotation.touches_backward) == (Kind.MEMORY, 9, 9)
 
 
 def test_eager_activations_keep_the_gate_after_it_too():
@@ -42,7 +42,7 @@ def test_eager_activations_keep_the_gate_after_it_too():
 def test_norms_in_32_bits_keep_copies_and_pass_nine_times():
     norm = operators(norm_copies_bytes=10.0)["ffn norm"]
     assert (norm.saved[-1].activations, norm.saved[-1].fixed_bytes) == (0.0, 10.0)
-    assert (2 * norm.touches_forward, 2 * norm.touches_backward) == (18, 36)
+    assert (norm.touches_forward, norm.touches_backward) == (18, 36)
 
 
 def test_the_loss_of_gathered_logits():
@@ -50,7 +50,7 @@ def test_the_loss_of_gathered_logits():
     found = operators(gathered_loss=True)
     (loss,) = (op for op in found.values() if op.kind == Kind.LOSS)
     assert all(not size.split for size in loss.columns)
-    assert (4 * loss.touches_forward, 4 * loss.touches_backward) == (6 + 12, 8 + 6)
+    assert (2 * loss.touches_forward, 2 * loss.touches_backward) == (6 + 12, 8 + 6)
     gather = found["logits gather"]
     assert (2 * elements(gather.columns), gather.forward, gather.backward) == (elements(loss.columns), True, False)
 
