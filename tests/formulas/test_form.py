@@ -28,8 +28,8 @@ NUMPY = Exact(np)
 # Reached through another entry: they return counts and trees, not times, or are called by what is registered.
 INSIDE = {
     "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.links_by_tier_s",
-    "counts.split_shares", "held.expert_shard", "held.sharding", "traffic.spread", "held.on_heaviest_stage",
-    "held.held_on_heaviest_stage",  # test_both_ways.py
+    "counts.split_shares", "counts.reached", "held.expert_shard", "held.sharding", "traffic.spread",
+    "held.on_heaviest_stage", "held.held_on_heaviest_stage",  # test_both_ways.py
     "held.kept_bytes", "held.share",
     "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
     "memory.dropped_bytes", "memory.gathered_bytes", "memory.limit_bytes", "memory.reserved_bytes",
