@@ -152,9 +152,10 @@ def _sent_bytes(producer: Operator, consumer: Operator) -> float:
 
 
 def _checked_s(operator: Operator, taken_s: Any) -> float:
-    if not isinstance(taken_s, Real) or not 0 <= taken_s < math.inf:
+    seconds = float(taken_s) if isinstance(taken_s, Real) else math.nan
+    if not 0 <= seconds < math.inf:
         raise ValueError(f"operator {operator.name} takes {taken_s!r} s; expected a finite number >= 0")
-    return float(taken_s)
+    return seconds
 
 
 def held(flow: Dataflow, sequence: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

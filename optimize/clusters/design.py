@@ -170,7 +170,7 @@ def _one(
 ) -> tuple[Answer | None, Progress]:
     """One job: certified over all plans, counts and hardware."""
     start = time.monotonic()
-    search = one_job.search(problem, seconds, seed, told=told, **ending) if known is None else known
+    search = one_job.search(problem, seconds, seed, told, None, **ending) if known is None else known
     if search.best is None:
         return None, search
     best, solved = search.best, solve_plans(problem, (search.best.plan,))

@@ -67,7 +67,7 @@ class JobRows:
         """Numbers of all plans of one count."""
         first, end = np.searchsorted(self.accelerators, [count, count + 1])
         ends = np.append(self.lattice.ends, 0)
-        return np.arange(ends[first - 1], ends[end - 1])
+        return np.arange(int(ends[first - 1]), int(ends[end - 1]))
 
     def columns(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Degrees of some rows, and their counts."""
