@@ -61,13 +61,12 @@ def find_plan(
     """
     expect(workload=workload, cluster=cluster)
     start, cluster = time.perf_counter(), with_margin(cluster, margin)
-    made = among is not None and len(among) > ENUMERATED
-    whole = among if made else lattice(workload, cluster, plan_precision(cluster) | dict(fixed or {}))
-    assert whole is not None
+    asked = plan_precision(cluster) | dict(fixed or {})
+    whole = among if among is not None and len(among) > ENUMERATED else lattice(workload, cluster, asked)
     value = plan_value(objective, workload, cluster, sorted(set(whole.rows["domain"].tolist())), tokens)
     if not len(whole):
         raise nothing_legal(workload, cluster, dict(fixed or {}))
-    whole = whole if made else _ordered(whole, value)
+    whole = _ordered(whole, value)
     heard: list[bool] = []  # whether the user interrupted what is told beside the best plans
     known = merged(list(earlier), top) if earlier else None
     below = math.inf if known is None else _last(known, top)
@@ -77,7 +76,7 @@ def find_plan(
     whole_answer = unrestricted and fixed and best.unseen == math.inf
     restriction = or_else(lambda: _restriction(whole, value, search, best), None, heard) if whole_answer else None
     simplest, sensitive, others = None, (), ()
-    if known is None or kept[0].value < compared(known):
+    if known is None or kept[0].value < compared(known, known.value):
         simplest = or_else(lambda: _simplest(whole, value, best, bound, ranked[0]), None, heard)
         sensitive = or_else(lambda: elasticities(workload, cluster, ranked[0].plan), (), heard)
         others = or_else(lambda: runner_ups(whole, best), (), heard)
@@ -138,10 +137,9 @@ def find_plan_for(
         if results and better is not None and not better(fields, _last(merged(results, top), top)):
             continue
         tellable = search_tellable(framework, workload, cluster, search)
-        made = {"among": next((part for own, part in parts if own == fields), None)}
-        made |= {"earlier": results}
+        known = {"among": next((part for own, part in parts if own == fields), None), "earlier": results}
         try:
-            results.append(find_plan(workload, cluster, fixed=fields, top=top, search=tellable, **made, **options))
+            results.append(find_plan(workload, cluster, fixed=fields, top=top, search=tellable, **known, **options))
         except CommandError as error:
             why = error if why is None or error.status is Status.infeasible else why
         if results and results[-1].status is Status.incomplete:
@@ -172,14 +170,13 @@ def _reasoned(result: PlanResult) -> PlanResult:
 
 def _last(result: PlanResult, top: int) -> float:
     """What a plan must be below to be among the best ones."""
-    if len(result.plans) < top:
-        return math.inf
-    return 1 / result.plans[-1].value if result.maximised else result.plans[-1].value
+    return math.inf if len(result.plans) < top else compared(result, result.plans[-1].value)
 
 
 def _ordered(whole: Lattice, value: PlanValue) -> Lattice:
     """Large lattices in the order of their bounds, so that most of them need not be evaluated."""
-    return in_order_of_bounds(whole) if len(whole) > ENUMERATED and value.function is None else whole
+    wanted = len(whole) > ENUMERATED and value.function is None and whole.floor_s is None
+    return in_order_of_bounds(whole) if wanted else whole
 
 
 def _restriction(whole: Lattice, value: PlanValue, search: Search, best: Best) -> float | None:

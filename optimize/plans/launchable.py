@@ -273,7 +273,9 @@ def find_for(
     if other is None:
         raise why or KeyboardInterrupt
     result = _incomplete(other) if heard else other
-    if every is not None and compared(result) < compared(every):  # a plan beside the lattice of all
+    if every is not None and compared(result, result.value) < compared(
+        every, every.value
+    ):  # a plan beside the lattice of all
         every = result
     return result, every
 
@@ -290,7 +292,7 @@ def _of_one(
     of = question.get("objective", "step_s"), question.get("tokens")
     whole, value = _valued(job[0], machine, asked, *of)
     parts = parts_of(ordered(whole), (name,)) if len(whole) else {}
-    each = {} if result is None else {name: (compared(result), result.plan)}
+    each = {} if result is None else {name: (compared(result, result.value), result.plan)}
     return _with_variants(result, each, parts, asked, value, question, job)[0]
 
 

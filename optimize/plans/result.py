@@ -67,26 +67,26 @@ def restriction_cost(result: PlanResult, best_of_all: PlanResult | None) -> floa
     """How much worse the objective is, relative to the best of all plans; None where that is not known."""
     if best_of_all is None:
         return None
-    return _internal(result, result.value) / _internal(best_of_all, best_of_all.value) - 1
+    return compared(result, result.value) / compared(best_of_all, best_of_all.value) - 1
 
 
-def compared(result: PlanResult) -> float:
-    """The value as searches compare it: less is better."""
-    return _internal(result, result.value)
+def compared(result: PlanResult, value: float) -> float:
+    """A value as searches compare it: less is better."""
+    return 1 / value if result.maximised else value
 
 
 def merged(results: list[PlanResult], top: int) -> PlanResult:
     """The best of several searches of one objective; the lowest bound holds for all of them."""
-    best = min(results, key=lambda result: _internal(result, result.value))
-    bound = min(_internal(result, result.lower_bound) for result in results)
+    best = min(results, key=lambda result: compared(result, result.value))
+    bound = min(compared(result, result.lower_bound) for result in results)
     plans: dict[Plan, Ranked] = {}
-    for ranked in sorted((r for result in results for r in result.plans), key=lambda r: _internal(best, r.value)):
-        gap = _internal(best, ranked.value) / bound - 1  # idle options make no other plan
+    for ranked in sorted((r for result in results for r in result.plans), key=lambda r: compared(best, r.value)):
+        gap = compared(best, ranked.value) / bound - 1  # idle options make no other plan
         plans.setdefault(canonical(ranked.plan), dataclasses.replace(ranked, gap=gap))
     cells: dict[tuple[int, int], float] = {}
     for result in results:
         for cell, value in result.cells.items():
-            cells[cell] = min(cells.get(cell, value), value, key=lambda value: _internal(best, value))
+            cells[cell] = min(cells.get(cell, value), value, key=lambda value: compared(best, value))
     status = results[-1].status  # the last one, if any, was interrupted
     return dataclasses.replace(
         best,
@@ -95,15 +95,10 @@ def merged(results: list[PlanResult], top: int) -> PlanResult:
         cells=cells,
         legal_cells=frozenset().union(*(result.legal_cells for result in results)),
         plans=tuple(plans.values())[:top],
-        lower_bound=bound if _internal(best, 2.0) == 2.0 else 1 / bound,
-        gap=_internal(best, best.value) / bound - 1,
+        lower_bound=bound if compared(best, 2.0) == 2.0 else 1 / bound,
+        gap=compared(best, best.value) / bound - 1,
         plans_in_lattice=sum(result.plans_in_lattice for result in results),
         evaluations=sum(result.evaluations for result in results),
         fitting=sum(result.fitting for result in results),
         seconds=sum(result.seconds for result in results),
     )
-
-
-def _internal(result: PlanResult, value: float) -> float:
-    """A value as a search compares it: less is better."""
-    return 1 / value if result.maximised else value
