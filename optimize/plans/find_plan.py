@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,23 +121,25 @@ def find_plan_for(
     search: Search = exhaustive.search,
     version: str | None = None,
     better: Callable[[Mapping[str, Any], float], bool] | None = None,
-    parts: Iterable[tuple[Mapping[str, Any], Lattice]] = (),
+    parts: Sequence[tuple[Mapping[str, Any], Lattice]] = (),
     **options: Any,
 ) -> tuple[PlanResult, PlanResult | None]:
     """The answer of `find_plan` for plans that the framework can be told; and that for all, unless it was stopped.
 
     With `better`, whether plans that keep some fields are below a value, alternatives that are not are left out, those
-    after the first; and the second answer is None. `parts` are lattices of such fields, in the order of bounds.
+    after the first; and the second answer is None. `parts` are lattices of such fields, in the order of bounds, and are
+    searched as they stand.
     """
     if name not in FRAMEWORKS:
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
     framework, given = framework_at(name, version), dict(fixed or {})
     results, why = [], None
-    for fields in narrowed(framework, given, plan_precision(cluster), workload):
+    asked = parts or [(fields, None) for fields in narrowed(framework, given, plan_precision(cluster), workload)]
+    for fields, part in asked:
         if results and better is not None and not better(fields, _last(merged(results, top), top)):
             continue
         tellable = search_tellable(framework, workload, cluster, search)
-        known = {"among": next((part for own, part in parts if own == fields), None), "earlier": results}
+        known = {"among": part, "earlier": results}
         try:
             results.append(find_plan(workload, cluster, fixed=fields, top=top, search=tellable, **known, **options))
         except CommandError as error:

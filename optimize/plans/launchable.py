@@ -5,6 +5,7 @@ A framework's plans are some lattices (`narrowed`), of which what lies beyond th
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -15,7 +16,8 @@ from costmodel.specs import family_of
 from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, plan_precision, within
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
-from optimize.plans.bounded import Beside, Found, Known, best_below, best_beside, least, ordered
+from optimize.plans.best_beside import Beside, Variants, best_beside
+from optimize.plans.bounded import Found, Known, best_below, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.plan_values import PlanValue, plan_value
 from optimize.plans.restricted import OFFLOADS, beside, narrowed, search_tellable
@@ -98,7 +100,7 @@ def _of_each(found: Mapping[str, Found | None], parts: Mapping[str, list[Part]])
     return {name: best for name in parts if (best := _first_told(name, plans, parts[name])) is not None}
 
 
-def _its_own(plan: Plan, parts: list[Part]) -> bool:
+def _its_own(plan: Plan, parts: Iterable[Part]) -> bool:
     """Whether a plan lies in a framework's own lattices: it can be told others too (`_first_told`)."""
     return any(all(getattr(plan, name) in _members(asked) for name, asked in fields.items()) for fields, _ in parts)
 
@@ -208,11 +210,14 @@ def _answers(
         return
     winner = min(each, key=lambda name: (each[name][0], not _its_own(each[name][1], parts[name])))
 
-    def better(fields: Mapping[str, Any], reached: float) -> bool:
-        part = next((part for own, part in parts[winner] if own == fields), None)
-        return part is None or best_below(part, value, reached, told_by(winner, part), known)[0] is not None
+    own = sorted(parts[winner], key=lambda part: not _its_own(each[winner][1], [part]))  # that of the best plan first
 
-    result, _ = find_plan_for(winner, *job, fixed=whole.fixed, better=better, parts=parts[winner], **question)
+    def better(fields: Mapping[str, Any], reached: float) -> bool:
+        part = next(part for asked, part in own if asked == fields)
+        return best_below(part, value, reached, told_by(winner, part), known)[0] is not None
+
+    result, _ = find_plan_for(winner, *job, fixed=whole.fixed, better=better, parts=own, **question)
+    result = dataclasses.replace(result, plans_in_lattice=sum(len(part) for _, part in own))
     yield result, each
     if result.status is not Status.ok:
         return
@@ -221,8 +226,8 @@ def _answers(
     yield result, each
     free = {name: kept for name, kept in whole.fixed.items() if name not in SEARCHED}  # what no search would change
     if free.keys() != whole.fixed.keys() and result.status is Status.ok:
-        all_of, own = _valued(job[0], whole.cluster, free, question["objective"], question["tokens"])
-        freer = best_of_any(parts_of(ordered(all_of)), own, each[winner][0])
+        all_of, freely = _valued(job[0], whole.cluster, free, question["objective"], question["tokens"])
+        freer = best_of_any(parts_of(ordered(all_of)), freely, each[winner][0])
         cost = 0.0 if freer is None else each[winner][0] / freer[1][0] - 1
         yield dataclasses.replace(result, restriction=cost), each
 
@@ -310,23 +315,50 @@ def _with_variants(
     job: tuple[Workload, Cluster],
 ) -> tuple[PlanResult | None, dict[str, Found]]:
     """The answers with what frameworks take beside the lattice (`beside`), where it is better."""
-    asked, names, seen = list[Beside](), list[tuple[str, dict[str, Any]]](), set[tuple[int, str]]()
-    for name, (fields, part) in ((name, pair) for name, own in parts.items() for pair in own):
-        variants = beside(FRAMEWORKS[name], fields, fixed, part.workload, part.cluster)
-        if variants and (id(part), repr(variants)) not in seen:
-            seen.add((id(part), repr(variants)))
-            asked.append((part, variants, told_by(name, part)))
-            names.append((name, fields))
-    better = best_beside(asked, value, min((found[0] for found in each.values()), default=math.inf))
+    asked = _besides(parts, fixed)
+    wanted: list[Beside] = [
+        (part, variants, functools.partial(_first_that_can, names, part)) for names, _, part, variants in asked
+    ]
+    better = best_beside(wanted, value, min((found[0] for found in each.values()), default=math.inf))
     if better is None:
         return result, each
-    found, (name, fields) = better[0], names[better[1]]
+    found, (names, fields, part, _) = better[0], asked[better[1]]
+    name = _first_that_can(names, part, found[1])
+    assert name is not None, found
     own = {field: getattr(found[1], field) for field in ("recompute", *OFFLOADS)}
     fields = {**fields, **{field: kept for field, kept in own.items() if kept}}
     search = search_tellable(FRAMEWORKS[name], *job, question.get("search", exhaustive.search))
-    other = find_plan(*job, fixed=fields, **{**question, "top": 1, "search": search})
+    among = None if any(own[field] for field in OFFLOADS) else within(part, fields, {})
+    other = find_plan(*job, fixed=fields, **{**question, "search": search}, among=among)
     answers = [other] if result is None else [other, result]
     return merged(answers, question.get("top", 10)), {**each, name: found}
+
+
+def _besides(
+    parts: Mapping[str, list[Part]], fixed: Mapping[str, Any]
+) -> list[tuple[list[str], dict[str, Any], Lattice, Variants]]:
+    """Lattices with what else frameworks take for their plans, and which of them: those that hold another one's."""
+    found = list[tuple[list[str], dict[str, Any], Lattice, Variants]]()
+    for name, (fields, part) in ((name, pair) for name, own in parts.items() for pair in own):
+        variants = beside(FRAMEWORKS[name], fields, fixed, part.workload, part.cluster)
+        same = (names for names, outer, _, others in found if others == variants and _contains(outer, fields))
+        if variants and (names := next(same, None)) is not None:
+            names.append(name)
+        elif variants:
+            found.append(([name], fields, part, variants))
+    return found
+
+
+def _contains(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
+    """Whether all plans with some fields are among those with others: they differ in what is searched alone."""
+    alike = all(outer.get(name) == inner.get(name) for name in {*outer, *inner}.difference(SEARCHED))
+    asked = {name: kept for name, kept in outer.items() if name in SEARCHED}
+    return alike and all(n in inner and set(_members(inner[n])) <= set(_members(kept)) for n, kept in asked.items())
+
+
+def _first_that_can(names: Iterable[str], of: Lattice, plan: Plan) -> str | None:
+    """The first of some frameworks that can be told a plan of a lattice."""
+    return next((name for name in names if told_by(name, of)(plan)), None)
 
 
 def _valued(

@@ -17,7 +17,7 @@ from optimize.plans.exhaustive import Best, search
 from optimize.plans.find_plan import find_plan
 from optimize.plans.plan_values import plan_value
 from optimize.plans.processes import search_shared
-from optimize.plans.sharding import Sharding
+from optimize.plans.inputs import Sharding
 from optimize.status import Status
 from tests.support import ROOT
 from tests.support.builders import cluster, small_decoder
