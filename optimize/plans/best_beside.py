@@ -13,17 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import map_leaves
-from costmodel.formulas import Cost
 from costmodel.inputs import Offload, Plan, PlanPoint, embed
-from costmodel.specs import violations
 from optimize.lattice import Families, Lattice
-from optimize.plans.bounded import Found, ordered
-from optimize.plans.evaluation import MARGIN, bytes_of, cost_of, fast_families
+from optimize.plans.bounded import Found, is_answer, ordered
+from optimize.plans.evaluation import MARGIN, bytes_of, fast_families, fits, in_order, some_points, values_of
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.restricted import OFFLOADS
 from optimize.plans.row_bounds import in_order_of_bounds
-from optimize.plans.runner_ups import fits_by_stage
 
 _FIRST, _MOST, _TIMES = 256, 4_096, 4  # families that are looked at together: few at first, for a value to stop at
 _MOST_OPEN = 20_000  # families that are looked at with other options where nothing fits without
@@ -49,11 +45,10 @@ class _Open:
 
     def points(self, variant: Mapping[str, Any]) -> PlanPoint:
         """With other options; nothing offloaded is a row of zeros."""
-        own, count = self.families.lattice, len(self.first)
+        own = self.families.lattice
         other = embed(Plan(**variant), own.workload, 1.0, own.cluster.stack.habits)
         row = {"recompute": other.recompute, "modules": other.modules, "offload": other.offload or Offload()}
-        points = dataclasses.replace(self.families.points(self.first, np.float64), **row)
-        return map_leaves(lambda leaf: np.broadcast_to(leaf, count), points)
+        return dataclasses.replace(self.families.points(self.first, np.float64), **row)
 
 
 def best_beside(asked: Sequence[Beside], value: PlanValue, reached: float) -> tuple[Found, int] | None:
@@ -90,24 +85,25 @@ def _best_of(
     whole = parts[0].families.lattice  # workload and cluster are the same in all
     pairs = [(each, group) for each in parts for group in each.groups]
     leanest = [each.points(group[-1]) for each, group in pairs]
-    fits = np.split(_in_order(leanest, functools.partial(_may_fit, whole)) > 0, _ends([each for each, _ in pairs])[:-1])
+    fitting = np.split(
+        in_order(leanest, functools.partial(_may_fit, whole)) > 0, _ends([each for each, _ in pairs])[:-1]
+    )
     chosen = [
         (each.some(np.flatnonzero(kept)), variant)
-        for (each, group), kept in zip(pairs, fits, strict=True)
+        for (each, group), kept in zip(pairs, fitting, strict=True)
         for variant in (group if kept.any() else ())
     ]
     if not chosen:
         return None
     points, ends = [each.points(variant) for each, variant in chosen], _ends([each for each, _ in chosen])
-    values = _in_order(points, functools.partial(_values, whole, value, reached))
+    values = values_of(whole, points, value, reached)
     for place in np.argsort(values, kind="stable"):
         if not values[place] < reached:
             return None
         each, variant = chosen[which := int(np.searchsorted(ends, place, side="right"))]
         index = int(each.first[place - (ends[which - 1] if which else 0)])
         plan = dataclasses.replace(each.families.lattice.plan(index), recompute_share=1.0, **variant)
-        legal = asked[each.number][-1](plan) and not violations(plan, whole.workload, whole.cluster)
-        if legal and fits_by_stage(whole.workload, whole.cluster, plan):
+        if is_answer(plan, whole, asked[each.number][-1]):
             return (float(values[place]), plan), each.number
     return None
 
@@ -150,48 +146,9 @@ def _faster_without(whole: Lattice, value: PlanValue, reached: float) -> tuple[n
     rows = np.flatnonzero(value.least(whole.floor_s, 0.0) < reached)
     plain = dataclasses.replace(whole, fixed={name: v for name, v in whole.fixed.items() if name not in OFFLOADS})
     first, _, cost = fast_families(plain, rows, value, np.full(len(rows), reached))
-    short = ~_fits(whole, cost, 1 - MARGIN)
+    short = ~fits(whole, cost, 1 - MARGIN)
     return first[short], (1 - MARGIN) * value.least(cost.step_s[short], 0.0)
 
 
 def _may_fit(whole: Lattice, points: PlanPoint, count: int) -> np.ndarray:
-    return _fits(whole, bytes_of(whole, np.arange(count), functools.partial(_some, points), np.float64))
-
-
-def _values(whole: Lattice, value: PlanValue, reached: float, points: PlanPoint, count: int) -> np.ndarray:
-    """The value of each point that fits and may be below one; infinite for the others."""
-    cost, found = cost_of(whole, np.arange(count), functools.partial(_some, points), np.float64), np.full(count, np.inf)
-    near = np.flatnonzero((value.least(cost.step_s, 0.0) < reached) & _fits(whole, cost))
-    if len(near):
-        found[near] = value.of_points(whole.workload, whole.cluster, _some(points, near))
-    return found
-
-
-def _in_order(points: Sequence[PlanPoint], of: Callable[[PlanPoint, int], np.ndarray]) -> np.ndarray:
-    """What a function says of each of many points: those with modules together, and those without."""
-    sizes = [np.size(each.tensor) for each in points]
-    starts, found = np.cumsum(sizes) - sizes, np.empty(sum(sizes))
-    for alone in (False, True):
-        own = [i for i, each in enumerate(points) if (each.modules is None) == alone]
-        if own:
-            places = np.concatenate([starts[i] + np.arange(sizes[i]) for i in own])
-            found[places] = of(_joined([points[i] for i in own]), len(places))
-    return found
-
-
-def _joined(points: Sequence[PlanPoint]) -> PlanPoint:
-    columns = list[list[np.ndarray]]()
-    for each in points:
-        columns.append([])
-        map_leaves(columns[-1].append, each)
-    whole = iter([np.concatenate(column) for column in zip(*columns, strict=True)])
-    return map_leaves(lambda _: next(whole), points[0])
-
-
-def _some(points: PlanPoint, places: np.ndarray, dtype: Any = None) -> PlanPoint:
-    return map_leaves(lambda leaf: leaf[places], points)
-
-
-def _fits(own: Lattice, cost: Cost, share: float = 1.0) -> np.ndarray:
-    chip = own.cluster.accelerator
-    return (cost.peak_bytes <= share * chip.hbm_bytes) & (cost.second_bytes <= chip.second_memory_bytes)
+    return fits(whole, bytes_of(whole, np.arange(count), functools.partial(some_points, points), np.float64))

@@ -6,7 +6,7 @@ is known already, from whatever lattice that is.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,11 +15,13 @@ from costmodel.specs import violations
 from optimize.lattice import Lattice
 from optimize.plans import exhaustive
 from optimize.plans.best import Entry
+from optimize.plans.evaluation import values_of
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import fits_by_stage
 
 _FIRST, _MOST, _TIMES = 16_384, 524_288, 8  # plans evaluated at once: few at first, for a value to compare bounds with
+_GLANCE, _AMONG = 512, 1_048_576  # plans of each lattice that are looked at first, among so many
 _TOPS = (8, 256)  # of those: how many are tried until one is wanted and fits stage by stage
 
 Known = dict[tuple[int, int, int, int], tuple[float, Lattice, tuple[Entry, ...]]]
@@ -99,11 +101,27 @@ def _of_rows(
         for entry in entries:
             if not entry.value < reached:
                 return None, math.inf
-            plan = rows.plan(entry.index)
-            legal = keeps(plan) and not violations(plan, rows.workload, rows.cluster)
-            if legal and fits_by_stage(rows.workload, rows.cluster, plan):
+            if is_answer(plan := rows.plan(entry.index), rows, keeps):
                 return (entry.value, plan), math.inf
         if len(entries) < top:
             return None, math.inf
         least = entries[-1].value
     return None, least
+
+
+def is_answer(plan: Plan, of: Lattice, keeps: Callable[[Plan], object]) -> bool:
+    """Whether a plan of a lattice is wanted, legal and fits in every stage."""
+    wanted = keeps(plan) and not violations(plan, of.workload, of.cluster)
+    return bool(wanted) and fits_by_stage(of.workload, of.cluster, plan)
+
+
+def glance(lattices: Sequence[Lattice], value: PlanValue) -> list[Found]:
+    """The best of some plans of each lattice, of those with the lowest bounds, evaluated together; an infinite value
+    where none of them fits."""
+    some = [np.unique(np.linspace(0, min(len(each), _AMONG) - 1, _GLANCE).astype(np.int64)) for each in lattices]
+    if not some:
+        return []
+    points = [each.points(indices, np.float64) for each, indices in zip(lattices, some, strict=True)]
+    values = np.split(values_of(lattices[0], points, value), np.cumsum(list(map(len, some)))[:-1])
+    best = [int(np.argmin(own)) for own in values]
+    return [(float(values[i][best[i]]), each.plan(int(some[i][best[i]]))) for i, each in enumerate(lattices)]

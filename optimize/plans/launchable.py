@@ -17,7 +17,7 @@ from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, plan_pr
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
 from optimize.plans.best_beside import Beside, Variants, best_beside
-from optimize.plans.bounded import Found, Known, best_below, least, ordered
+from optimize.plans.bounded import Found, Known, best_below, glance, is_answer, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.plan_values import PlanValue, plan_value
 from optimize.plans.restricted import OFFLOADS, beside, narrowed, search_tellable
@@ -83,7 +83,8 @@ def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Know
 
     `known` holds what was evaluated.
     """
-    found = dict[str, Found | None]()
+    found, parts = _glanced(parts, value)
+    yield _of_each(found, parts)
     for name, part in ((name, part) for name, own in parts.items() for part in own):
         best = _of_each(found, {name: parts[name]}).get(name)  # another one's plan may be the best of its own, too
         found[name] = _best_of(name, [part], value, best[0] if best else math.inf, known, LOOK) or found.get(name)
@@ -92,6 +93,20 @@ def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Know
         reached = min((best[0] for best in found.values() if best is not None), default=math.inf)
         found[name] = _best_of(name, parts[name], value, reached, known) or found.get(name)
         yield _of_each(found, parts)
+
+
+def _glanced(
+    parts: Mapping[str, list[Part]], value: PlanValue
+) -> tuple[dict[str, Found | None], dict[str, list[Part]]]:
+    """The best that a glance shows of each framework, and its lattices in the order of what it shows of them."""
+    known = {id(part): part for own in parts.values() for _, part in own}
+    seen = dict(zip(known, glance(list(known.values()), value), strict=True))
+    order = {name: sorted(own, key=lambda part: seen[id(part[1])][0]) for name, own in parts.items()}
+    found: dict[str, Found | None] = {}
+    for name, own in order.items():
+        plans = ((seen[id(part)], part) for _, part in own if seen[id(part)][0] < math.inf)
+        found[name] = next((best for best, part in plans if is_answer(best[1], part, told_by(name, part))), None)
+    return found, order
 
 
 def _of_each(found: Mapping[str, Found | None], parts: Mapping[str, list[Part]]) -> dict[str, Found]:
