@@ -18,6 +18,20 @@ _DENSE = 4  # integers a row up to which they are counted rather than sorted
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of the layers, for full recompute
 
 
+class Remembered(dict[str, np.ndarray]):
+    """Columns, of which several axes ask for the same distinct rows."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows)
+        self._known: dict[tuple[str, ...], tuple[np.ndarray, np.ndarray]] = {}
+
+    def distinct(self, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Where each distinct row of some columns stands first, and which of them each row is."""
+        if (key := tuple(keys)) not in self._known:
+            self._known[key] = distinct([self[name] for name in keys])
+        return self._known[key]
+
+
 def axis(
     rows: Rows,
     keys: Sequence[str],
@@ -25,7 +39,8 @@ def axis(
     embedded: Callable[[Rows, Any], dict[str, Any]],
 ) -> Axis:
     """The axis whose options depend on some columns: `make` gives candidates by distinct key and which are legal."""
-    first, which = distinct([rows[key] for key in keys])
+    known = rows if isinstance(rows, Remembered) else Remembered(rows)
+    first, which = known.distinct(keys)
     table, legal = make({key: rows[key][first][:, None] for key in keys})
     count = legal.sum(axis=1)
     entries = {name: np.broadcast_to(column, legal.shape)[legal] for name, column in table.items()}

@@ -14,7 +14,7 @@ from costmodel.inputs import Plan
 from costmodel.specs import violations
 from optimize.lattice import Lattice
 from optimize.plans import exhaustive
-from optimize.plans.best import Entry
+from optimize.plans.best import Best, Entry
 from optimize.plans.evaluation import values_of
 from optimize.plans.plan_values import PlanValue
 from optimize.plans.row_bounds import in_order_of_bounds
@@ -24,7 +24,7 @@ _FIRST, _MOST, _TIMES = 16_384, 524_288, 8  # plans evaluated at once: few at fi
 _GLANCE, _AMONG = 512, 1_048_576  # plans of each lattice that are looked at first, among so many
 _TOPS = (8, 256)  # of those: how many are tried until one is wanted and fits stage by stage
 
-Known = dict[tuple[int, int, int, int], tuple[float, Lattice, tuple[Entry, ...]]]
+Known = dict[tuple[int, int, int, int], tuple[float, Lattice, Best]]
 """By lattice, rows and number of plans: a value, those rows and their best plans below it."""
 Found = tuple[float, Plan]
 """The value of a plan, less being better, and the plan."""
@@ -88,8 +88,8 @@ def _rows_of(
             if bounded
             else exhaustive.search(rows, value, top)
         )
-        known[key] = reached, rows, best.top
-    return known[key][1:]
+        known[key] = reached, rows, best
+    return known[key][1], known[key][2].top
 
 
 def _of_rows(

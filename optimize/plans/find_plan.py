@@ -122,18 +122,19 @@ def find_plan_for(
     version: str | None = None,
     better: Callable[[Mapping[str, Any], float], bool] | None = None,
     parts: Sequence[tuple[Mapping[str, Any], Lattice]] = (),
+    earlier: Sequence[PlanResult] = (),
     **options: Any,
 ) -> tuple[PlanResult, PlanResult | None]:
     """The answer of `find_plan` for plans that the framework can be told; and that for all, unless it was stopped.
 
     With `better`, whether plans that keep some fields are below a value, alternatives that are not are left out, those
     after the first; and the second answer is None. `parts` are lattices of such fields, in the order of bounds, and are
-    searched as they stand.
+    searched as they stand; with `earlier` answers of the framework's, where they are better.
     """
     if name not in FRAMEWORKS:
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
     framework, given = framework_at(name, version), dict(fixed or {})
-    results, why = [], None
+    results, why = list(earlier), None
     asked = parts or [(fields, None) for fields in narrowed(framework, given, plan_precision(cluster), workload)]
     for fields, part in asked:
         if results and better is not None and not better(fields, _last(merged(results, top), top)):

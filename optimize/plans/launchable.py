@@ -215,30 +215,29 @@ def _answers(
     question: Mapping[str, Any],
 ) -> Iterator[Answer]:
     """The answer, better and better; nothing where no framework has a plan."""
-    each, known = dict[str, Found](), dict[Any, Any]()
+    each, known = dict[str, Found](), Known()
     for each in best_for_each(parts, value, known):
         yield None, each
+    result, each = _with_variants(None, each, parts, whole.fixed, value, question, job)
     if not each:
-        beside_all = _with_variants(None, each, parts, whole.fixed, value, question, job)
-        if beside_all[0] is not None:
-            yield beside_all
         return
+    yield result, each
     winner = min(each, key=lambda name: (each[name][0], not _its_own(each[name][1], parts[name])))
-
     own = sorted(parts[winner], key=lambda part: not _its_own(each[winner][1], [part]))  # that of the best plan first
 
     def better(fields: Mapping[str, Any], reached: float) -> bool:
         part = next(part for asked, part in own if asked == fields)
         return best_below(part, value, reached, told_by(winner, part), known)[0] is not None
 
-    result, _ = find_plan_for(winner, *job, fixed=whole.fixed, better=better, parts=own, **question)
-    result = dataclasses.replace(result, plans_in_lattice=sum(len(part) for _, part in own))
-    yield result, each
-    if result.status is not Status.ok:
-        return
-    result, each = _with_variants(result, each, parts, whole.fixed, value, question, job)
-    assert result is not None
-    yield result, each
+    if result is None or result.status is Status.ok:
+        earlier = [] if result is None else [result]
+        options = {"better": better, "parts": own, "earlier": earlier, **question}
+        result, _ = find_plan_for(winner, *job, fixed=whole.fixed, **options)
+        looked = {"evaluations": result.evaluations, "fitting": result.fitting}
+        looked["evaluations"] += sum(best.evaluated for _, _, best in known.values())
+        looked["fitting"] += sum(best.fitting for _, _, best in known.values())
+        result = dataclasses.replace(result, plans_in_lattice=sum(len(part) for _, part in own), **looked)
+        yield result, each
     free = {name: kept for name, kept in whole.fixed.items() if name not in SEARCHED}  # what no search would change
     if free.keys() != whole.fixed.keys() and result.status is Status.ok:
         all_of, freely = _valued(job[0], whole.cluster, free, question["objective"], question["tokens"])
@@ -330,16 +329,10 @@ def _with_variants(
     job: tuple[Workload, Cluster],
 ) -> tuple[PlanResult | None, dict[str, Found]]:
     """The answers with what frameworks take beside the lattice (`beside`), where it is better."""
-    asked = _besides(parts, fixed)
-    wanted: list[Beside] = [
-        (part, variants, functools.partial(_first_that_can, names, part)) for names, _, part, variants in asked
-    ]
-    better = best_beside(wanted, value, min((found[0] for found in each.values()), default=math.inf))
+    better = best_variant(parts, fixed, value, min((found[0] for found in each.values()), default=math.inf))
     if better is None:
         return result, each
-    found, (names, fields, part, _) = better[0], asked[better[1]]
-    name = _first_that_can(names, part, found[1])
-    assert name is not None, found
+    name, found, (fields, part) = better
     own = {field: getattr(found[1], field) for field in ("recompute", *OFFLOADS)}
     fields = {**fields, **{field: kept for field, kept in own.items() if kept}}
     search = search_tellable(FRAMEWORKS[name], *job, question.get("search", exhaustive.search))
@@ -347,6 +340,23 @@ def _with_variants(
     other = find_plan(*job, fixed=fields, **{**question, "search": search}, among=among)
     answers = [other] if result is None else [other, result]
     return merged(answers, question.get("top", 10)), {**each, name: found}
+
+
+def best_variant(
+    parts: Mapping[str, list[Part]], fixed: Mapping[str, Any], value: PlanValue, reached: float
+) -> tuple[str, Found, Part] | None:
+    """The best plan below a value with what some framework takes beside its lattices, which of them, and beside which
+    lattice."""
+    asked = _besides(parts, fixed)
+    wanted: list[Beside] = [
+        (part, variants, functools.partial(_first_that_can, names, part)) for names, _, part, variants in asked
+    ]
+    if (better := best_beside(wanted, value, reached)) is None:
+        return None
+    found, (names, fields, part, _) = better[0], asked[better[1]]
+    name = _first_that_can(names, part, found[1])
+    assert name is not None, found
+    return name, found, (fields, part)
 
 
 def _besides(
