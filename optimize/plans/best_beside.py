@@ -34,9 +34,7 @@ Beside = tuple[Lattice, Variants, Callable[[Plan], object]]
 class _Open:
     """Families of one lattice, by their first plan, and a value that none of each is below."""
 
-    number: int  # of the lattice among those that were asked for
     families: Families
-    groups: Variants
     first: np.ndarray
     bounds: np.ndarray
 
@@ -52,8 +50,22 @@ class _Open:
 
 
 def best_beside(asked: Sequence[Beside], value: PlanValue, reached: float) -> tuple[Found, int] | None:
-    """The best wanted plan below a value that differs from one of a lattice in one of its other options, and which."""
-    opened = [] if value.function is not None else list(_opened(asked, value, reached))
+    """The best wanted plan below a value that differs from one of a lattice in one of its other options, and which.
+
+    Lattices that may hold it come first, so that there is less to look at in the others.
+    """
+    best: tuple[Found, int] | None = None
+    for number, (whole, groups, keeps) in enumerate(asked if value.function is None else ()):
+        found = _best_of_lattice(whole, groups, keeps, value, reached)
+        if found is not None:
+            best, reached = (found, number), found[0]
+    return best
+
+
+def _best_of_lattice(
+    whole: Lattice, groups: Variants, keeps: Callable[[Plan], object], value: PlanValue, reached: float
+) -> Found | None:
+    opened = list(_opened(ordered(whole), groups, value, reached))
     if not opened:
         return None
     bounds, of = _joined_with_places([each.bounds for each in opened])
@@ -62,8 +74,8 @@ def best_beside(asked: Sequence[Beside], value: PlanValue, reached: float) -> tu
     while start < len(order) and bounds[order[start]] < reached:
         block = np.sort(order[start : start + size])
         parts = [each.some(places) for each, places in zip(opened, _by_part(of, block), strict=True) if len(places)]
-        best = _best_of(parts, asked, value, reached) or best
-        reached, start, size = (best[0][0] if best else reached), start + size, min(_TIMES * size, _MOST)
+        best = _best_of(parts, groups, keeps, value, reached) or best
+        reached, start, size = (best[0] if best else reached), start + size, min(_TIMES * size, _MOST)
     return best
 
 
@@ -79,11 +91,11 @@ def _by_part(of: np.ndarray, places: np.ndarray) -> list[np.ndarray]:
 
 
 def _best_of(
-    parts: Sequence[_Open], asked: Sequence[Beside], value: PlanValue, reached: float
-) -> tuple[Found, int] | None:
+    parts: Sequence[_Open], groups: Variants, keeps: Callable[[Plan], object], value: PlanValue, reached: float
+) -> Found | None:
     """The best wanted plan of some families with any of their other options."""
     whole = parts[0].families.lattice  # workload and cluster are the same in all
-    pairs = [(each, group) for each in parts for group in each.groups]
+    pairs = [(each, group) for each in parts for group in groups]
     leanest = [each.points(group[-1]) for each, group in pairs]
     fitting = np.split(
         in_order(leanest, functools.partial(_may_fit, whole)) > 0, _ends([each for each, _ in pairs])[:-1]
@@ -103,8 +115,8 @@ def _best_of(
         each, variant = chosen[which := int(np.searchsorted(ends, place, side="right"))]
         index = int(each.first[place - (ends[which - 1] if which else 0)])
         plan = dataclasses.replace(each.families.lattice.plan(index), recompute_share=1.0, **variant)
-        if is_answer(plan, whole, asked[each.number][-1]):
-            return (float(values[place]), plan), each.number
+        if is_answer(plan, whole, keeps):
+            return float(values[place]), plan
     return None
 
 
@@ -112,16 +124,14 @@ def _ends(parts: Sequence[_Open]) -> np.ndarray:
     return np.cumsum([len(each.first) for each in parts])
 
 
-def _opened(asked: Sequence[Beside], value: PlanValue, reached: float) -> Iterator[_Open]:
+def _opened(whole: Lattice, groups: Variants, value: PlanValue, reached: float) -> Iterator[_Open]:
     """Families of which a plan may be below a value with some of a group of other options, and does not fit without."""
-    for number, (given, groups, _) in enumerate(asked):
-        whole = ordered(given)
-        for rows in (whole, _short(whole, groups, reached / value.least(1.0, 0.0))):
-            if not groups or (reached == math.inf and len(Families(rows)) > _MOST_OPEN):
-                continue
-            first, bounds = _faster_without(rows, value, reached)
-            if len(first):
-                yield _Open(number, Families(rows), groups, first, bounds)
+    for rows in (whole, _short(whole, groups, reached / value.least(1.0, 0.0))):
+        if not groups or (reached == math.inf and len(Families(rows)) > _MOST_OPEN):
+            continue
+        first, bounds = _faster_without(rows, value, reached)
+        if len(first):
+            yield _Open(Families(rows), first, bounds)
 
 
 def _short(whole: Lattice, groups: Variants, below_s: float) -> Lattice:

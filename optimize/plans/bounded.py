@@ -55,7 +55,7 @@ def best_below(
     ask of the same lattice. After `most` plans the search gives up, with the bound of what is left.
     """
     whole, found, unseen, known = ordered(whole), None, math.inf, {} if known is None else known
-    start, size = 0, _FIRST
+    start, size = 0, _FIRST if reached == math.inf else _TIMES * _FIRST
     while start < len(whole.ends) and _bound(whole, start, value) < reached:
         before = int(whole.ends[start - 1]) if start else 0
         if before >= most:

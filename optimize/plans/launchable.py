@@ -329,7 +329,7 @@ def _with_variants(
     job: tuple[Workload, Cluster],
 ) -> tuple[PlanResult | None, dict[str, Found]]:
     """The answers with what frameworks take beside the lattice (`beside`), where it is better."""
-    better = best_variant(parts, fixed, value, min((found[0] for found in each.values()), default=math.inf))
+    better = best_variant(parts, fixed, value, min(each.values(), key=lambda found: found[0], default=None))
     if better is None:
         return result, each
     name, found, (fields, part) = better
@@ -343,15 +343,17 @@ def _with_variants(
 
 
 def best_variant(
-    parts: Mapping[str, list[Part]], fixed: Mapping[str, Any], value: PlanValue, reached: float
+    parts: Mapping[str, list[Part]], fixed: Mapping[str, Any], value: PlanValue, known: Found | None
 ) -> tuple[str, Found, Part] | None:
-    """The best plan below a value with what some framework takes beside its lattices, which of them, and beside which
-    lattice."""
+    """The best plan below a known one with what some framework takes beside its lattices, which of them, and beside
+    which lattice. That of the known one comes first."""
     asked = _besides(parts, fixed)
+    if known is not None:
+        asked.sort(key=lambda each: not _its_own(known[1], [(each[1], each[2])]))
     wanted: list[Beside] = [
         (part, variants, functools.partial(_first_that_can, names, part)) for names, _, part, variants in asked
     ]
-    if (better := best_beside(wanted, value, reached)) is None:
+    if (better := best_beside(wanted, value, math.inf if known is None else known[0])) is None:
         return None
     found, (names, fields, part, _) = better[0], asked[better[1]]
     name = _first_that_can(names, part, found[1])
