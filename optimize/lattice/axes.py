@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from costmodel.specs import Demands
 from optimize.lattice.axis import Axis, Fixed, Keeps, wanted
 from optimize.lattice.degrees import divisors
 
+T = TypeVar("T")
 Rows = Mapping[str, np.ndarray]
 LARGEST_VIRTUAL = 256
 _DENSE = 4  # integers a row up to which they are counted rather than sorted
@@ -19,16 +20,20 @@ SHARES = (0.25, 0.5, 0.75, 1.0)  # of the layers, for full recompute
 
 
 class Remembered(dict[str, np.ndarray]):
-    """Columns, of which several axes ask for the same distinct rows."""
+    """Columns, of which several axes ask for the same."""
 
     def __init__(self, rows: Rows) -> None:
         super().__init__(rows)
-        self._known: dict[tuple[str, ...], tuple[np.ndarray, np.ndarray]] = {}
+        self._known: dict[Any, Any] = {}
 
     def distinct(self, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Where each distinct row of some columns stands first, and which of them each row is."""
-        if (key := tuple(keys)) not in self._known:
-            self._known[key] = distinct([self[name] for name in keys])
+        return self.once(tuple(keys), lambda: distinct([self[name] for name in keys]))
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """What is made of these columns, the first time that it is asked for."""
+        if key not in self._known:
+            self._known[key] = make()
         return self._known[key]
 
 
@@ -126,23 +131,16 @@ def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool 
     `every`: any divisor of theirs; otherwise the ranks of one domain of some tier.
     """
     stages = np.array([z for z in options.ZERO_STAGES if wanted(fixed, "zero_stage", z)], int)
-    counted = {"accelerators": int(d.cluster.accelerators)}
     copy_bytes = d.cluster.stack.habits.precision_row(
         fixed.get("precision", "bf16")
     ).copy_bytes  # which ZeRO 3 does not keep
 
+    known, given = rows if isinstance(rows, Remembered) else Remembered(rows), fixed.get("data_shard")
+
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
-        ranks = key["data"] * key["context"]
-        if fixed.get("data_shard") is not None:
-            shards = np.full_like(ranks, int(fixed["data_shard"]))
-        else:
-            fewer = _divisors_of(ranks) if every else _in_domains(d, key)
-            shards = np.concatenate([np.zeros_like(ranks), np.where((fewer > 1) & (fewer < ranks), fewer, -1)], axis=1)
-        zero = np.tile(stages, shards.shape[1])[None]
-        shard = np.repeat(shards, len(stages), axis=1)
-        possible = (shard >= 0) & ((shard == 0) | (zero > 0))
-        chosen = {"zero_stage": zero, "data_shard": np.maximum(shard, 0)}
-        legal = possible & keeps({**key, **counted, **chosen}, new=chosen)
+        zero, shard, legal = known.once(("shards", every, given), lambda: _all_shards(d, keeps, key, given, every))
+        chosen, ranks = np.isin(zero[0], stages), key["data"] * key["context"]
+        zero, shard, legal = zero[:, chosen], shard[:, chosen], legal[:, chosen]
         undivided = (ranks == 1) & legal[:, zero[0] == 0].any(axis=1, keepdims=True)
         idle = (zero > 0) & ((zero < 3) | (copy_bytes == 0))
         return {"zero_stage": zero, "data_shard": shard}, legal & ~(undivided & idle)
@@ -151,7 +149,24 @@ def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool 
         row = _rows_of(options.ZERO_STAGES, entries["zero_stage"], dtype)
         return {"zero": row, "data_shard": entries["data_shard"].astype(dtype)}
 
-    return axis(rows, ("domain", "tensor", "context", "data", "expert", "expert_tensor"), make, embedded)
+    return axis(known, ("domain", "tensor", "context", "data", "expert", "expert_tensor"), make, embedded)
+
+
+def _all_shards(
+    d: Demands, keeps: Keeps, key: Rows, given: int | None, every: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every ZeRO stage with the ranks that may share weights (those that are given), and which are legal."""
+    ranks, counted = key["data"] * key["context"], {"accelerators": int(d.cluster.accelerators)}
+    if given is not None:
+        shards = np.full_like(ranks, int(given))
+    else:
+        fewer = _divisors_of(ranks) if every else _in_domains(d, key)
+        shards = np.concatenate([np.zeros_like(ranks), np.where((fewer > 1) & (fewer < ranks), fewer, -1)], axis=1)
+    zero = np.tile(np.array(list(options.ZERO_STAGES), int), shards.shape[1])[None]
+    shard = np.repeat(shards, len(options.ZERO_STAGES), axis=1)
+    possible = (shard >= 0) & ((shard == 0) | (zero > 0))
+    chosen = {"zero_stage": zero, "data_shard": np.maximum(shard, 0)}
+    return zero, shard, possible & keeps({**key, **counted, **chosen}, new=chosen)
 
 
 def _divisors_of(ranks: np.ndarray) -> np.ndarray:

@@ -84,7 +84,8 @@ def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Know
     `known` holds what was evaluated.
     """
     found, parts = _glanced(parts, value)
-    yield _of_each(found, parts)
+    if each := _of_each(found, parts):
+        yield each
     for name, part in ((name, part) for name, own in parts.items() for part in own):
         best = _of_each(found, {name: parts[name]}).get(name)  # another one's plan may be the best of its own, too
         found[name] = _best_of(name, [part], value, best[0] if best else math.inf, known, LOOK) or found.get(name)
