@@ -8,17 +8,18 @@ found.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from costmodel.inputs import Offload, Plan, PlanPoint, embed
-from optimize.lattice import Families, Lattice
+from optimize.lattice import SEARCHED, Families, Lattice
+from optimize.launch import FRAMEWORKS
 from optimize.plans.bounded import Found, is_answer, ordered
 from optimize.plans.evaluation import MARGIN, bytes_of, fast_families, fits, in_order, some_points, values_of
 from optimize.plans.plan_values import PlanValue
-from optimize.plans.restricted import OFFLOADS
+from optimize.plans.restricted import OFFLOADS, Part, beside, its_own, members, told_by
 from optimize.plans.row_bounds import in_order_of_bounds
 
 _FIRST, _MOST, _TIMES = 256, 4_096, 4  # families that are looked at together: few at first, for a value to stop at
@@ -134,6 +135,14 @@ def _opened(whole: Lattice, groups: Variants, value: PlanValue, reached: float) 
             yield _Open(Families(rows), first, bounds)
 
 
+def least_beside(whole: Lattice, groups: Variants, value: PlanValue) -> float:
+    """A value that no plan is below which fits with other options alone, because it lies in the second memory."""
+    if not groups or not len(whole):
+        return math.inf
+    rows = _short(ordered(whole), groups, math.inf)
+    return float(value.least(rows.floor_s[0], 0.0)) if len(rows) and rows.floor_s is not None else math.inf
+
+
 def _short(whole: Lattice, groups: Variants, below_s: float) -> Lattice:
     """The rows of which no plan fits, with the bounds of those that fit with most in the second memory, as far as they
     are below so many seconds."""
@@ -162,3 +171,59 @@ def _faster_without(whole: Lattice, value: PlanValue, reached: float) -> tuple[n
 
 def _may_fit(whole: Lattice, points: PlanPoint, count: int) -> np.ndarray:
     return fits(whole, bytes_of(whole, np.arange(count), functools.partial(some_points, points), np.float64))
+
+
+def best_variant(
+    parts: Mapping[str, list[Part]],
+    fixed: Mapping[str, Any],
+    value: PlanValue,
+    reached: float,
+    known: Plan | None = None,
+) -> tuple[str, Found, Part] | None:
+    """The best plan below a value with what some framework takes beside its lattices, which of them, and beside which
+    lattice. That of a known plan comes first."""
+    asked = _besides(parts, fixed)
+    if known is not None:
+        asked.sort(key=lambda each: not its_own(known, [(each[1], each[2])]))
+    wanted: list[Beside] = [
+        (part, variants, functools.partial(_first_that_can, names, part)) for names, _, part, variants in asked
+    ]
+    if (better := best_beside(wanted, value, reached)) is None:
+        return None
+    found, (names, fields, part, _) = better[0], asked[better[1]]
+    name = _first_that_can(names, part, found[1])
+    assert name is not None, found
+    return name, found, (fields, part)
+
+
+def _besides(
+    parts: Mapping[str, list[Part]], fixed: Mapping[str, Any]
+) -> list[tuple[list[str], dict[str, Any], Lattice, Variants]]:
+    """Lattices with what else frameworks take for their plans, and which of them: those that hold another one's."""
+    found = list[tuple[list[str], dict[str, Any], Lattice, Variants]]()
+    for name, (fields, part) in ((name, pair) for name, own in parts.items() for pair in own):
+        variants = beside(FRAMEWORKS[name], fields, fixed, part.workload, part.cluster)
+        same = (names for names, outer, _, others in found if others == variants and _contains(outer, fields))
+        if variants and (names := next(same, None)) is not None:
+            names.append(name)
+        elif variants:
+            found.append(([name], fields, part, variants))
+    return found
+
+
+def all_besides(parts: Mapping[str, list[Part]], fixed: Mapping[str, Any]) -> Variants:
+    """What any framework takes beside its lattices, for bounds of them all together."""
+    groups = [group for _, _, _, variants in _besides(parts, fixed) for group in variants]
+    return [group for place, group in enumerate(groups) if group not in groups[:place]]
+
+
+def _contains(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
+    """Whether all plans with some fields are among those with others: they differ in what is searched alone."""
+    alike = all(outer.get(name) == inner.get(name) for name in {*outer, *inner}.difference(SEARCHED))
+    asked = {name: kept for name, kept in outer.items() if name in SEARCHED}
+    return alike and all(n in inner and set(members(inner[n])) <= set(members(kept)) for n, kept in asked.items())
+
+
+def _first_that_can(names: Iterable[str], of: Lattice, plan: Plan) -> str | None:
+    """The first of some frameworks that can be told a plan of a lattice."""
+    return next((name for name in names if told_by(name, of)(plan)), None)

@@ -17,7 +17,7 @@ from costmodel.measured import FITS, with_margin
 from costmodel.specs import SpecError, expect, nearest
 from optimize.diagnosis import Validation, elasticities, validate
 from optimize.lattice import CHUNK, SEARCHED, Lattice, lattice, plan_precision
-from optimize.launch import FRAMEWORKS, Framework, framework_at
+from optimize.launch import FRAMEWORKS, Framework, canonical, framework_at
 from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
@@ -25,7 +25,7 @@ from optimize.plans.plan_values import PlanValue, UserObjective, plan_value
 from optimize.plans.restricted import Search, narrowed, search_tellable
 from optimize.plans.result import PlanResult, Ranked, compared, merged
 from optimize.plans.row_bounds import in_order_of_bounds
-from optimize.plans.runner_ups import runner_ups
+from optimize.plans.runner_ups import fits_by_stage, runner_ups
 from optimize.status import CommandError, Status
 from optimize.time_limit import or_else
 from optimize.versions import versions
@@ -33,7 +33,7 @@ from optimize.versions import versions
 ENUMERATED = 2 * CHUNK
 """Plans up to which all are evaluated; beyond, as many as the proof needs (`row_bounds`)."""
 AMONG = (1, 8, 64)
-"""Plans that are checked for each one told, more and more until one fits in every stage."""
+"""Plans that are checked for each one told, more and more until there are as many that fit in every stage."""
 
 
 def find_plan(
@@ -199,24 +199,34 @@ def _search(
     Those that are not `below` a value are left out, but for the best. The search spreads every kind evenly over the
     stages, so that a plan near the limit may fail here. It stays part of the lower bound.
     """
-    best, kept, checked = Best(), [], []
+    best, kept, tried = Best(), dict[Plan, tuple[Entry, Validation]](), set[int]()
     for times in AMONG:
         best = search(whole, value, times * top)
         if not best.top or not math.isfinite(best.top[0].value):
             raise nothing_fits(whole, best)
-        for entry in best.top:
-            checking = functools.partial(validate, whole.workload, whole.cluster, whole.plan(entry.index))
-            validation = or_else(checking, None, heard) if not kept or entry.value < below else None
-            if validation is None and kept:
+        for entry in (entry for entry in best.top if entry.index not in tried):
+            if heard or len(kept) >= top or (kept and entry.value >= below):
                 break
-            validation = checking() if validation is None else validation
-            if validation.passes and len(kept) < top:
-                kept, checked = [*kept, entry], [*checked, validation]
-        if kept or best.unseen < math.inf:
+            tried.add(entry.index)
+            _keep(whole, entry, kept, heard)
+        all_seen = len(best.top) < times * top or best.unseen < math.inf
+        if heard or all_seen or len(kept) >= top or (kept and best.top[-1].value >= below):
             break
     if not kept:
         raise nothing_fits_in_order(whole, len(best.top))
-    return best, kept, checked
+    entries, checked = zip(*kept.values(), strict=True)
+    return best, list(entries), list(checked)
+
+
+def _keep(whole: Lattice, entry: Entry, kept: dict[Plan, tuple[Entry, Validation]], heard: list[bool]) -> None:
+    """Keep a plan that fits in every stage, unless it differs from one that is kept in idle options alone."""
+    plan = whole.plan(entry.index)
+    if canonical(plan) in kept or not fits_by_stage(whole.workload, whole.cluster, plan):
+        return
+    checking = functools.partial(validate, whole.workload, whole.cluster, plan)
+    validation = or_else(checking, None, heard) if kept else checking()
+    if validation is not None and validation.passes:
+        kept[canonical(plan)] = entry, validation
 
 
 def _ranked(value: PlanValue, kept: list[Entry], checked: list[Validation], bound: float) -> tuple[Ranked, ...]:

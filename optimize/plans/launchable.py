@@ -5,9 +5,8 @@ A framework's plans are some lattices (`narrowed`), of which what lies beyond th
 """
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from costmodel.inputs import Cluster, Plan, Workload
@@ -16,19 +15,16 @@ from costmodel.specs import family_of
 from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, plan_precision, within
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
-from optimize.plans.best_beside import Beside, Variants, best_beside
+from optimize.plans.best_beside import best_variant
 from optimize.plans.bounded import Found, Known, best_below, glance, is_answer, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.plan_values import PlanValue, plan_value
-from optimize.plans.restricted import OFFLOADS, beside, narrowed, search_tellable
+from optimize.plans.restricted import OFFLOADS, Part, its_own, members, narrowed, search_tellable, told_by
 from optimize.plans.result import PlanResult, compared, merged
 from optimize.status import CommandError, Status
 from optimize.time_limit import or_else
 
 LOOK = 65_536  # plans of each lattice that are looked at for the best of a framework that is not the best of all
-
-Part = tuple[dict[str, Any], Lattice]
-"""What an alternative of a framework fixes, and its lattice with bounds."""
 
 
 def names_on(cluster: Cluster) -> tuple[str, ...]:
@@ -70,7 +66,7 @@ def _parts(
     whole: Lattice, framework: Framework, made: dict[str, Lattice | None], axes: dict[Any, Axis]
 ) -> Iterator[Part]:
     for fields in narrowed(framework, whole.fixed, plan_precision(whole.cluster), whole.workload):
-        key = repr(sorted((name, sorted(map(repr, _members(asked)))) for name, asked in fields.items()))
+        key = repr(sorted((name, sorted(map(repr, members(asked)))) for name, asked in fields.items()))
         if key not in made:
             made[key] = _with_bounds(within(whole, fields, axes), whole)
         if (part := made[key]) is not None:
@@ -116,17 +112,14 @@ def _of_each(found: Mapping[str, Found | None], parts: Mapping[str, list[Part]])
     return {name: best for name in parts if (best := _first_told(name, plans, parts[name])) is not None}
 
 
-def _its_own(plan: Plan, parts: Iterable[Part]) -> bool:
-    """Whether a plan lies in a framework's own lattices: it can be told others too (`_first_told`)."""
-    return any(all(getattr(plan, name) in _members(asked) for name, asked in fields.items()) for fields, _ in parts)
-
-
 def _first_told(name: str, plans: list[Found], parts: list[Part]) -> Found | None:
     """The best of the plans that a framework can be told: another one's may be better than its own."""
     return next((best for best in plans if parts and told_by(name, parts[0][1])(best[1])), None)
 
 
-def best_of_any(parts: Mapping[str, list[Part]], value: PlanValue, reached: float) -> tuple[str, Found] | None:
+def best_of_any(
+    parts: Mapping[str, list[Part]], fixed: Mapping[str, Any], value: PlanValue, reached: float
+) -> tuple[str, Found] | None:
     """The best plan below `reached` that one of the frameworks can launch, and which of them."""
     known: Known = {}
     best: tuple[str, Found] | None = None
@@ -135,7 +128,8 @@ def best_of_any(parts: Mapping[str, list[Part]], value: PlanValue, reached: floa
             found = _best_of(name, parts[name], value, reached, known, most)
             if found is not None:
                 best, reached = (name, found), found[0]
-    return best
+    variant = best_variant(parts, fixed, value, reached, best and best[1][1])
+    return best if variant is None else variant[:2]
 
 
 def _best_of(
@@ -147,15 +141,6 @@ def _best_of(
         if found is not None:
             best, reached = found, found[0]
     return best
-
-
-def told_by(name: str, of: Lattice) -> Callable[[Plan], bool]:
-    """Whether the framework can be told a plan of a lattice."""
-    return lambda plan: FRAMEWORKS[name].can(plan, of.workload, of.cluster)
-
-
-def _members(asked: Any) -> Iterable[Any]:
-    return asked if isinstance(asked, set | frozenset) else (asked,)
 
 
 def _with_bounds(part: Lattice, whole: Lattice) -> Lattice | None:
@@ -223,8 +208,8 @@ def _answers(
     if not each:
         return
     yield result, each
-    winner = min(each, key=lambda name: (each[name][0], not _its_own(each[name][1], parts[name])))
-    own = sorted(parts[winner], key=lambda part: not _its_own(each[winner][1], [part]))  # that of the best plan first
+    winner = min(each, key=lambda name: (each[name][0], not its_own(each[name][1], parts[name])))
+    own = sorted(parts[winner], key=lambda part: not its_own(each[winner][1], [part]))  # that of the best plan first
 
     def better(fields: Mapping[str, Any], reached: float) -> bool:
         part = next(part for asked, part in own if asked == fields)
@@ -242,7 +227,7 @@ def _answers(
     free = {name: kept for name, kept in whole.fixed.items() if name not in SEARCHED}  # what no search would change
     if free.keys() != whole.fixed.keys() and result.status is Status.ok:
         all_of, freely = _valued(job[0], whole.cluster, free, question["objective"], question["tokens"])
-        freer = best_of_any(parts_of(ordered(all_of)), freely, each[winner][0])
+        freer = best_of_any(parts_of(ordered(all_of)), free, freely, each[winner][0])
         cost = 0.0 if freer is None else each[winner][0] / freer[1][0] - 1
         yield dataclasses.replace(result, restriction=cost), each
 
@@ -330,7 +315,9 @@ def _with_variants(
     job: tuple[Workload, Cluster],
 ) -> tuple[PlanResult | None, dict[str, Found]]:
     """The answers with what frameworks take beside the lattice (`beside`), where it is better."""
-    better = best_variant(parts, fixed, value, min(each.values(), key=lambda found: found[0], default=None))
+    better = best_variant(
+        parts, fixed, value, *min(each.values(), key=lambda found: found[0], default=(math.inf, None))
+    )
     if better is None:
         return result, each
     name, found, (fields, part) = better
@@ -341,52 +328,6 @@ def _with_variants(
     other = find_plan(*job, fixed=fields, **{**question, "search": search}, among=among)
     answers = [other] if result is None else [other, result]
     return merged(answers, question.get("top", 10)), {**each, name: found}
-
-
-def best_variant(
-    parts: Mapping[str, list[Part]], fixed: Mapping[str, Any], value: PlanValue, known: Found | None
-) -> tuple[str, Found, Part] | None:
-    """The best plan below a known one with what some framework takes beside its lattices, which of them, and beside
-    which lattice. That of the known one comes first."""
-    asked = _besides(parts, fixed)
-    if known is not None:
-        asked.sort(key=lambda each: not _its_own(known[1], [(each[1], each[2])]))
-    wanted: list[Beside] = [
-        (part, variants, functools.partial(_first_that_can, names, part)) for names, _, part, variants in asked
-    ]
-    if (better := best_beside(wanted, value, math.inf if known is None else known[0])) is None:
-        return None
-    found, (names, fields, part, _) = better[0], asked[better[1]]
-    name = _first_that_can(names, part, found[1])
-    assert name is not None, found
-    return name, found, (fields, part)
-
-
-def _besides(
-    parts: Mapping[str, list[Part]], fixed: Mapping[str, Any]
-) -> list[tuple[list[str], dict[str, Any], Lattice, Variants]]:
-    """Lattices with what else frameworks take for their plans, and which of them: those that hold another one's."""
-    found = list[tuple[list[str], dict[str, Any], Lattice, Variants]]()
-    for name, (fields, part) in ((name, pair) for name, own in parts.items() for pair in own):
-        variants = beside(FRAMEWORKS[name], fields, fixed, part.workload, part.cluster)
-        same = (names for names, outer, _, others in found if others == variants and _contains(outer, fields))
-        if variants and (names := next(same, None)) is not None:
-            names.append(name)
-        elif variants:
-            found.append(([name], fields, part, variants))
-    return found
-
-
-def _contains(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
-    """Whether all plans with some fields are among those with others: they differ in what is searched alone."""
-    alike = all(outer.get(name) == inner.get(name) for name in {*outer, *inner}.difference(SEARCHED))
-    asked = {name: kept for name, kept in outer.items() if name in SEARCHED}
-    return alike and all(n in inner and set(_members(inner[n])) <= set(_members(kept)) for n, kept in asked.items())
-
-
-def _first_that_can(names: Iterable[str], of: Lattice, plan: Plan) -> str | None:
-    """The first of some frameworks that can be told a plan of a lattice."""
-    return next((name for name in names if told_by(name, of)(plan)), None)
 
 
 def _valued(
