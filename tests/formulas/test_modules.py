@@ -255,7 +255,7 @@ def test_experts_that_nothing_divides_are_shared_by_the_tensor_ranks():
         costmodel.load_workload("mixtral-8x7b", batch=128),
         costmodel.load_cluster("h100", accelerators=64),
     )
-    given = {"tensor": 8, "expert": 1, "pipeline": 1, "sequence_parallel": True, "recompute": "full"}
+    given = {"tensor": 8, "expert": 1, "pipeline": 1, "sequence_parallel": True, "recompute": "full", "microbatch": 1}
     plan, _ = choose_plan(given, workload, where)
     assert plan.expert_tensor == 8
     found = evaluate(workload, where, plan)
