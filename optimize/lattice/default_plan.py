@@ -18,7 +18,7 @@ from optimize.lattice.enumeration import lattice
 from optimize.status import CommandError, Status
 
 LARGEST_DEGREE = 1024  # that is tried; degrees that are given may be larger
-ROOM = 0.9  # of the memory that a larger microbatch may fill, to be chosen here
+ROOM = 0.9  # of the memory that a larger microbatch may fill, to be chosen here, where the smallest fills less
 _LEAST_MEMORY = {"recompute": "full", "recompute_share": 1.0, "zero_stage": 3, "microbatch": 1}
 _TOGETHER = 16_384  # plans whose memory is computed at once
 _EXACT, _ARRAYS = Exact(math), Exact(np)
@@ -85,13 +85,14 @@ def _fastest(plans: Iterable[Plan], given: Mapping[str, Any], workload: Workload
     """The first of the fastest, each with its best microbatch: twice as large as long as that fits and is faster."""
     best = math.inf, Plan()
     for plan in plans:
-        own = _cost(plan, workload, cluster)[1], plan
+        least, step_s = _cost(plan, workload, cluster)
+        own, room = (step_s, plan), ROOM if least <= ROOM else 1.0
         while "microbatch" not in given:
             larger = dataclasses.replace(own[1], microbatch=2 * own[1].microbatch)
             if violations(larger, workload, cluster):
                 break
             needed, step_s = _cost(larger, workload, cluster)
-            if needed > ROOM or step_s >= own[0]:
+            if needed > room or step_s >= own[0]:
                 break
             own = step_s, larger
         best = min(best, own, key=lambda pair: pair[0])

@@ -184,8 +184,11 @@ def test_the_microbatch_is_larger_as_long_as_that_is_faster(model, least):
     twice = dataclasses.replace(chosen, microbatch=2 * chosen.microbatch)
     if not violations(twice, workload, machine):
         larger = evaluate(workload, machine, twice)
-        room = 0.9 * larger.limit_bytes
-        assert larger.memory.peak_bytes > room or larger.step_s >= evaluate(workload, machine, chosen).step_s
+        room = 1.0 if model == "dlrm-criteo" else 0.9  # whose least plan fills more
+        assert (
+            larger.memory.peak_bytes > room * larger.limit_bytes
+            or larger.step_s >= evaluate(workload, machine, chosen).step_s
+        )
     assert choose_plan({"microbatch": 1}, workload, machine)[0].microbatch == 1
 
 
