@@ -36,7 +36,8 @@ def _phases(diagrams: Mapping[str, Any]) -> Any:
         axes.set_visible(False)
     for axes, (workers, diagram) in zip(panels, diagrams.items(), strict=False):
         _panel(axes, workers, diagram)
-    figure.supxlabel("bandwidth, GB/s", fontsize=9)
+    for axes in panels[max(0, len(diagrams) - 2) : len(diagrams)]:
+        axes.set_xlabel("bandwidth, GB/s")
     figure.supylabel("relative squared error to reach", fontsize=9)
     used = [name for name in COLOURS if any(name in np.unique(d["soonest"]) for d in diagrams.values())]
     told = {"plain": "data parallelism", "subnetworks": "independent subnetworks"}
