@@ -1,6 +1,6 @@
 r"""Lower bounds of rows of degrees over all hardware, by a tangent each: millions of plans at a time.
 
-No schedule ends before every stage has passed all microbatches (`plans.least_step_s`), and what a layer takes for one
+No schedule ends before every stage has passed all microbatches (`lattice.least_step_s`), and what a layer takes for one
 depends on few of the degrees: tensor, context, microbatch and the two of experts. So the seconds of layers and of both
 ends are found once for each of those with their slopes by the rates, in dual numbers, at a few places; every row of
 every count is a sum of them. Traffic beyond an innermost domain grows with the count: it is taken as on the least
@@ -17,8 +17,17 @@ from costmodel import Exact, map_leaves, total
 from costmodel.evaluators import SUBGRADIENT, Dual
 from costmodel.formulas import counts, hardware_of, operators_s, redone_s, stages, timing, with_hardware
 from costmodel.inputs import RECOMPUTES, SCHEDULES, ZERO_STAGES, PlanPoint, RecomputeRow, layers
-from optimize.lattice import distinct, fill_of_rows, points_of_rows, switches_of_rows
-from optimize.plans import cheapest, lean_bytes, least_bytes, least_step_s, may_go_both_ways
+from optimize.lattice import (
+    cheapest,
+    distinct,
+    fill_of_rows,
+    lean_bytes,
+    least_bytes,
+    least_step_s,
+    may_go_both_ways,
+    points_of_rows,
+    switches_of_rows,
+)
 from optimize.question import RATES, Problem, Tangents
 
 Rows = Mapping[str, np.ndarray]
@@ -101,7 +110,7 @@ def _stages(problem: Problem, point: PlanPoint, y: np.ndarray) -> list[Any]:
     ]
     if loads is None:
         return parts
-    compute_s, hbm_s = operators_s(counted, times, point, machine)
+    compute_s, hbm_s = operators_s(counted, times.rates, point, machine.stack)
     return [*parts, loads[1] * compute_s + loads[2] * hbm_s]
 
 

@@ -34,8 +34,7 @@ from costmodel.formulas import (
 )
 from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, RecomputeRow
 from optimize.hardware.rows import logarithms, of_each
-from optimize.lattice import Families, least_fill
-from optimize.plans import lean_bytes, least_step_s, may_go_both_ways
+from optimize.lattice import Families, lean_bytes, least_fill, least_step_s, may_go_both_ways
 from optimize.question import RATES, Problem, Tangents
 
 T = TypeVar("T")

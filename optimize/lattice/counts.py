@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Workload
+from costmodel.inputs import Cluster, PlanPoint, Workload
 from costmodel.models import run_by
 from costmodel.specs import Demands, demands, kept
-from optimize.lattice.axes import recompute_axis, shards_axis, stages_axis, switches_axis
-from optimize.lattice.axis import DEGREES, Axis, Fixed, wanted
-from optimize.lattice.degrees import LARGEST, divisors, every_microbatch, expert_degrees, tensor_widths
+from optimize.lattice.axes import least_fill, recompute_axis, shards_axis, stages_axis, switches_axis
+from optimize.lattice.axis import DEGREES, Fixed, divisors, wanted
+from optimize.lattice.degrees import LARGEST, every_microbatch, expert_degrees, tensor_widths
 from optimize.lattice.lattice import Lattice
 
 Rows = Mapping[str, np.ndarray]
@@ -99,22 +99,10 @@ def switches_of_rows(
 
 
 def fill_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> np.ndarray:
-    """Turns of a plain stage, at least, in which a pipeline of each row fills and drains: none where it may split off
-    weight gradients, fold or go both ways."""
+    """`least_fill` of rows of any counts."""
     d = demands(run_by(workload, cluster.stack.habits), dataclasses.replace(cluster, accelerators=LARGEST))
     axis = stages_axis(d, functools.partial(kept, d), rows, fixed)
     return least_fill(axis, rows["pipeline"])
-
-
-def least_fill(axis: Axis, pipeline: np.ndarray) -> np.ndarray:
-    """The same, from the schedules that are legal with each row."""
-    idle = np.array([not (s.splits or s.folds or s.ways > 1) for s in SCHEDULES.values()])
-    share = np.append(idle[axis.table["schedule"]] / axis.table["virtual_stages"], 0.0)
-    some = np.flatnonzero(axis.count > 0)
-    ends = np.stack([axis.offset[some], axis.offset[some] + axis.count[some]], -1).ravel()
-    least = np.zeros(len(axis.count))
-    least[some] = np.minimum.reduceat(share, ends)[::2]
-    return least * (pipeline - 1)
 
 
 def points_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> PlanPoint:

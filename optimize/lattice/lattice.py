@@ -21,8 +21,7 @@ import numpy as np
 
 from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Workload, embed, extra_layers, layers, options
 from costmodel.specs import Demands, demands
-from optimize.lattice.axes import recompute_names
-from optimize.lattice.axis import DEGREES, Axis, even_layers
+from optimize.lattice.axis import DEGREES, Axis, even_layers, recompute_names
 
 CHUNK = 65_536
 LEFT_OUT = (
