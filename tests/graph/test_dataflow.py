@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import random
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,9 @@ def random_plans(workload, number):
     rng, found = random.Random(0), []
     machine = cluster(16)
     while len(found) < number:
-        degrees = {name: rng.choice((1, 2, 4)) for name in ("tensor", "context", "data", "expert", "expert_tensor")}
+        degrees: dict[str, Any] = {
+            name: rng.choice((1, 2, 4)) for name in ("tensor", "context", "data", "expert", "expert_tensor")
+        }
         plan = Plan(
             **degrees,
             microbatch=rng.choice((1, 2)),
@@ -72,7 +75,15 @@ def random_plans(workload, number):
     return found
 
 
-_BERT = {"layers": 2, "hidden": 64, "heads": 4, "ffn": 128, "vocabulary": 100, "sequence": 32, "batch": 16}
+_BERT: dict[str, Any] = {
+    "layers": 2,
+    "hidden": 64,
+    "heads": 4,
+    "ffn": 128,
+    "vocabulary": 100,
+    "sequence": 32,
+    "batch": 16,
+}
 FAMILIES = SMALL | {
     "evoformer": evoformer(layers=1, extra_layers=1, sequences=8, residues=16, batch=16, hidden=32, recycles=2),
     "encoder": encoder(**_BERT),
@@ -272,12 +283,15 @@ def test_gradients_are_sums_over_the_ranks_that_have_other_rows():
 def test_prices_of_operators_add_up_to_those_of_a_pass(name):
     """Matmuls, attention and what only moves data of each pass, one operator at a time; syncs of one size as well."""
     workload, machine = FAMILIES[name], cluster(8)
-    ranks = {"tensor": 2} if name in ("dense", "swin") else {"expert": 2} if name == "experts" else {"context": 2}
+    ranks: dict[str, Any] = (
+        {"tensor": 2} if name in ("dense", "swin") else {"expert": 2} if name == "experts" else {"context": 2}
+    )
     plan = Plan(data=8 // 2 if name != "experts" else 8, context_kind="all_to_all", attention="unfused", **ranks)
     machine = dataclasses.replace(machine, accelerators=plan.accelerators)
     workload, machine, point = prepare(workload, machine, plan)
     price, found = prices(workload, machine, point), {}
     for each in build(workload, point).operators:
+        assert each.source is not None
         kind = {Kind.MATMUL: "matmul", Kind.PRODUCT: "matmul", Kind.ATTENTION: "attention", Kind.SYNC: "sync"}
         if each.source.kind not in (Kind.EXCHANGE, Kind.GATHER):
             key = kind.get(each.source.kind, "memory"), each.phase

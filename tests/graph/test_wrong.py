@@ -1,6 +1,7 @@
 """Wrong graphs are refused in one line, which names what is wrong with them."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ NONE = np.zeros((3, 0), int)
 SECONDS, LAGS_S = np.ones(6), np.zeros(2)
 
 
-def order(devices=(0, 0), kinds=(0, 0), edges=NONE):
+def order(devices=(0, 0), kinds=(0, 0), edges: Any = NONE):
     return graph_of(np.array(devices), np.array(kinds), np.asarray(edges))
 
 
