@@ -49,7 +49,7 @@ def check_limit(limit: float) -> None:
 
 
 def _number(value: object, least: float = -math.inf) -> bool:
-    return isinstance(value, Real) and math.isfinite(value) and value >= least
+    return isinstance(value, Real) and math.isfinite(value) and float(value) >= least
 
 
 def _places(devices: Sequence[int]) -> bool:
