@@ -12,8 +12,9 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, Never
 
 INTERRUPTED, TERMINATED, UNWRITTEN = 130, 143, 2  # the first two as shells say it
@@ -53,31 +54,63 @@ def as_process(run: Callable[[Sequence[str]], int], words: Sequence[str], progra
 
 
 def _interrupted(heard: Sequence[int], program: str) -> int:
-    with contextlib.suppress(OSError, KeyboardInterrupt):
+    with contextlib.suppress(OSError, KeyboardInterrupt, RuntimeError):  # the last: it is being written to already
         print(f"{program}: interrupted before there was an answer", file=sys.stderr)
     return TERMINATED if signal.SIGTERM in heard else INTERRUPTED
+
+
+_AT_ONCE: list[str] = []  # what runs that a signal ends at once
+
+
+@contextlib.contextmanager
+def ended_at_once(program: str = "equipoise") -> Iterator[None]:
+    """Inside, a signal that ends a command ends the process there and then: nothing is written yet that it could leave.
+
+    For what runs in a library's machine code, which calls Python and does not survive an exception of ours.
+    """
+    _AT_ONCE.append(program)
+    try:
+        yield
+    finally:
+        _AT_ONCE.pop()
 
 
 def _hear(heard: list[int]) -> None:
     """Keep every signal that ends a command, and interrupt it: files go, searches answer with the best so far."""
 
-    def interrupt(number: int, _: object) -> Never:
+    def interrupt(number: int, frame: FrameType | None) -> None:
         heard.append(number)
-        raise KeyboardInterrupt
+        if _AT_ONCE:
+            os._exit(_interrupted(heard, _AT_ONCE[-1]))
+        if not _loads_machine_code(frame):
+            raise KeyboardInterrupt
+        _send_again(number)
 
     def again(lost: Any) -> None:
         """What came inside a callback of Python's, which can only print it, comes once more."""
         if not heard or lost.exc_type is not KeyboardInterrupt:
             usual(lost)
             return
-        repeated = threading.Timer(0.02, os.kill, (os.getpid(), heard[-1]))
-        repeated.daemon = True
-        repeated.start()
+        _send_again(heard[-1])
 
     usual, sys.unraisablehook = sys.unraisablehook, again
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and a shell's background have it
             signal.signal(number, interrupt)
+
+
+def _loads_machine_code(frame: FrameType | None) -> bool:
+    """Whether a library's machine code is being loaded, which may end the process where an exception passes through."""
+    while frame is not None and not frame.f_code.co_qualname.startswith("ExtensionFileLoader."):
+        frame = frame.f_back
+    return frame is not None
+
+
+def _send_again(number: int) -> None:
+    """The same signal a little later."""
+    repeated = threading.Timer(0.02, os.kill, (os.getpid(), number))
+    repeated.daemon = True
+    repeated.start()
 
 
 def _written(run: Callable[[Sequence[str]], int], words: Sequence[str], program: str) -> int:
