@@ -66,13 +66,34 @@ _AT_ONCE: list[str] = []  # what runs that a signal ends at once
 def ended_at_once(program: str = "equipoise") -> Iterator[None]:
     """Inside, a signal that ends a command ends the process there and then: nothing is written yet that it could leave.
 
-    For what runs in a library's machine code, which calls Python and does not survive an exception of ours.
+    For what runs in a library's machine code, which lets no handler in for seconds and does not survive an exception of
+    ours where it calls Python: a thread hears the signal too.
     """
+    if not _HEARING or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    threading.Thread(target=_end_on_signals, args=(reading, program), daemon=True).start()
     _AT_ONCE.append(program)
     try:
         yield
     finally:
         _AT_ONCE.pop()
+        signal.set_wakeup_fd(before)
+        os.close(writing)  # the thread reads its end
+
+
+def _end_on_signals(reading: int, program: str) -> None:
+    """End the process at the first signal whose number arrives."""
+    while number := os.read(reading, 1):
+        if number[0] in (signal.SIGTERM, signal.SIGINT):
+            os._exit(_interrupted([number[0]], program))
+    os.close(reading)
+
+
+_HEARING: list[bool] = []  # whether signals are heard here: not where a command runs in somebody's process
 
 
 def _hear(heard: list[int]) -> None:
@@ -93,6 +114,7 @@ def _hear(heard: list[int]) -> None:
             return
         _send_again(heard[-1])
 
+    _HEARING.append(True)
     usual, sys.unraisablehook = sys.unraisablehook, again
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and a shell's background have it
