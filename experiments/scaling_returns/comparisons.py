@@ -53,6 +53,7 @@ def open_runs() -> list[dict[str, Any]]:
     path = Path(__file__).with_name("open_runs.csv")
     found: dict[str, dict[str, Any]] = {}
     for each, predicted in zip(read_cases(path), predict(path), strict=True):
+        assert predicted.step_s is not None
         row, own = each.row, found.setdefault(each.row["model"], {"published": [], "ours": [], "mfu": []})
         tokens = float(row["global_batch_sequences"]) * float(row["seq"]) / float(row["gpus"])
         own["published"].append(float(row["measured_tokens_per_s_per_gpu"]))
