@@ -49,6 +49,7 @@ def test_parts_become_text_tables_and_figures():
     assert [tag for tag in seen.tags if tag in ("table", "img", "pre")] == ["pre", "table", "table", "img", "img"]
     assert '<td class="right">1.5</td>' in fragment([table])
     assert '<td class="right">2.5</td><td>more of it</td>' in fragment(parts)
+    assert fragment(["`--gap` is < 1"]) == "<p><code>--gap</code> is &lt; 1</p>"
 
 
 def test_nothing_is_better_in_both_than_the_front():
