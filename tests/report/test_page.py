@@ -3,6 +3,7 @@
 from html.parser import HTMLParser
 
 import numpy as np
+from rich.table import Table
 from rich.text import Text
 
 from optimize import report
@@ -71,6 +72,7 @@ def test_what_a_screen_shows_is_kept_and_not_printed(capsys):
 
     text, table, printed = report.kept(show)
     assert isinstance(text, Text)
+    assert isinstance(table, Table)
     assert (len(text), text.style, table.columns[0].header) == (300, "bold", "a")
     assert printed == "flags\nof a launcher"
     assert capsys.readouterr() == ("", "")
