@@ -30,6 +30,7 @@ from optimize.plans import (
     Ranked,
     Row,
     Sharding,
+    asked_of,
     check_checkpoint,
     connect,
     find_for,
@@ -223,7 +224,8 @@ def run(inputs: PlanInputs) -> Answer:
     if not alone:
         return answer
     heard, job = list[bool](), (inputs.workload, inputs.cluster, inputs.fixed)
-    answer = answer._replace(near=or_else(lambda: nearby(*job, answer.result.plan, priced), (None, None), heard))
+    near = or_else(lambda: nearby(*job, answer.result.plan, priced, asked_of(inputs)), (None, None), heard)
+    answer = answer._replace(near=near)
     return _interrupted(answer) if heard else answer
 
 
@@ -258,7 +260,7 @@ def _search(inputs: PlanInputs, fixed: Mapping[str, Any]) -> Answer:
 def _no_plan(inputs: PlanInputs) -> CommandError:
     """Why nothing is legal on all of the accelerators, and what is on fewer of them or with another batch."""
     error = nothing_legal(inputs.workload, inputs.cluster, inputs.fixed)
-    near = nearby(inputs.workload, inputs.cluster, inputs.fixed)
+    near = nearby(inputs.workload, inputs.cluster, inputs.fixed, frameworks=asked_of(inputs))
     return CommandError(error.status, "; ".join((error.message, *report.near_words(inputs, near))))
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from optimize.plans.find_plan import find_plan_for as find_plan_for
     from optimize.plans.infeasible import nothing_legal as nothing_legal
     from optimize.plans.inputs import PlanInputs as PlanInputs
+    from optimize.plans.launchable import asked_of as asked_of
     from optimize.plans.launchable import can_launch as can_launch
     from optimize.plans.launchable import find_for as find_for
     from optimize.plans.launchable import find_launchable as find_launchable

@@ -65,7 +65,7 @@ def _frontier(result: DesignResult) -> Figure | None:
     axes.set_xlabel(label)
     axes.set_ylabel(name)
     axes.set_title(f"{name.capitalize()} by {label}; numbers are accelerators", loc="left", fontsize=9)
-    axes.legend(loc="best")
+    figure.legend(loc="outside lower left")  # inside it may cover points
     return figure
 
 

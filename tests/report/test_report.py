@@ -75,7 +75,16 @@ def test_does_not_fit(capsys, monkeypatch):
 def test_says_what_was_chosen(capsys, monkeypatch):
     explanation = explain_inputs(resolve({"model": "llama3-8b", "cluster": "h100", "accelerators": 16}))
     text = shown(capsys, monkeypatch, explanation, 100)
-    assert "chosen here: the least tensor, then pipeline degree that fits in memory" in text
+    told = " ".join(text.split())
+    assert "chosen here: the fastest of all tensor degrees, each with the least pipeline degree that fits in" in told
+
+
+def test_says_what_stands_idle(capsys, monkeypatch):
+    explanation = explain_inputs(resolve({"model": "llama3-8b", "cluster": "h100", "accelerators": 20, "batch": 80}))
+    told = " ".join(shown(capsys, monkeypatch, explanation, 100).split())
+    assert "5 used of every nvlink domain of 8: 4 domains, 12 more stand idle" in told
+    whole = explain_inputs(resolve({"model": "llama3-8b", "cluster": "gb200-nvl72", "accelerators": 72, "batch": 72}))
+    assert "stand idle" not in shown(capsys, monkeypatch, whole, 100)
 
 
 def test_utilisation_with_recompute(capsys, monkeypatch, explanations):
