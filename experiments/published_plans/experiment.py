@@ -71,10 +71,10 @@ def answer(results: Mapping[str, Any]) -> list[str]:
     most = max(gains, key=lambda name: gains[name])
     return [
         f"{near} of {len(rows)} published runs are predicted within 15 %, {nearer} within 8 %.",
-        f"Nearest to the top of what its software could run stands {best['run']}: "
-        f"{100 * _share(best, 'same software'):.2g} % of the legal plans looked at that fit are faster.",
-        f"Most is left in {most}, whose fastest plan with the same software is {gains[most]:.2f} times as fast by this "
-        "model, where nothing but the model says so.",
+        f"The plan of {best['run']} is the nearest to the best that its software could have run: "
+        f"{100 * _share(best, 'same software'):.2g} % of the legal plans that were looked at and fit are faster.",
+        f"Most could have been gained in {most}: by this model alone, the fastest plan of the same software is "
+        f"{gains[most]:.2f} times as fast.",
     ]
 
 
