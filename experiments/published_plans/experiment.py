@@ -3,7 +3,7 @@
 Each run with its software, beside what was published of it. Ranks compare predictions with predictions: of the plans
 that keep what the software could do (schedule, overlaps, number formats, kernels), and of all. Where there are too many
 plans, a part drawn at random is looked at, and the fastest is the fastest of these. Left out: OPT-175B, Falcon 180B and
-Mixtral, whose plans are not published in full, and PaLM 540B, whose 12 tensor ranks do not nest in the tiers of a torus.
+Mixtral, whose plans are not published in full, and PaLM 540B, whose 12 tensor ranks do not nest in a torus.
 """
 
 from collections.abc import Callable, Iterator, Mapping
