@@ -214,8 +214,9 @@ def _on_cluster(inputs: Inputs, other: str) -> Inputs:
     cluster = _failing(with_margin(cluster, inputs.margin), inputs.failures)
     plan, chosen, usual = inputs.plan, "", plan_precision(cluster)
     if inputs.chosen or violations(plan, inputs.workload, cluster):
-        fixed = inputs.fixed if inputs.chosen and _is_legal(usual | inputs.fixed, inputs.workload, cluster) else {}
-        plan, chosen = choose_plan(usual | fixed, inputs.workload, cluster)
+        fixed = {**usual, **inputs.fixed}
+        kept = inputs.chosen and _is_legal(fixed, inputs.workload, cluster)
+        plan, chosen = choose_plan(fixed if kept else usual, inputs.workload, cluster)
     return dataclasses.replace(inputs, cluster=cluster, cluster_from=other, plan=plan, chosen=chosen)
 
 
