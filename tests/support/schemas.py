@@ -55,6 +55,7 @@ QUICK: dict[str, list[tuple[str, ...]]] = {
     "predict": [
         ("predict", "{rows.csv}", "--out", "{out.csv}"),
         ("predict", "{unmeasured.csv}", "--out", "{out.csv}"),
+        ("predict", "{rows.csv}", "--out", "{out.csv}", "--stack", "{stack.toml}", "--software", "fsdp"),
     ],
     "predict-explain": [("predict", "{rows.csv}", "--explain", "1")],
     "predict-columns": [("predict", "--columns")],
@@ -82,8 +83,10 @@ SLOW: dict[str, list[tuple[str, ...]]] = {
         (*_DESIGN, *_FEW, "--objective", "cost_usd", "--rent"),
         ("design", "--jobs", "{jobs.toml}", *_DESIGN[5:], *_FEW),
     ],
-    "calibrate": [("calibrate", "{rows.csv}", "--out", "{out.toml}")]
-    + [("calibrate", "{nccl.txt}", "--cluster", "h100", "--out", "{out.toml}")],
+    "calibrate": [
+        ("calibrate", "{rows.csv}", "--out", "{out.toml}"),
+        ("calibrate", "{nccl.txt}", "--cluster", "h100", "--out", "{out.toml}"),
+    ],
 }
 WORDS = {
     "schema": "the version of these keys; it grows where one changes its meaning",
@@ -138,6 +141,7 @@ def _files(folder: Path) -> None:
     (folder / "model.toml").write_text(_MODEL)
     jobs = f'[[jobs]]\nmodel = "{folder / "model.toml"}"\ntokens = 1e9\n'
     (folder / "jobs.toml").write_text(jobs + jobs + "batch = 16\n")
+    (folder / "stack.toml").write_text("[stack]\nmatmul_ceiling = 0.8\n")
     (folder / "nccl.txt").write_text(NCCL)
     own = [ROW | {"id": f"row {n}", "micro_batch": str(n), "measured_step_s": str(2.0 + n)} for n in (1, 2, 4)]
     write_table(folder / "rows.csv", list(own[0]), [list(row.values()) for row in own])
