@@ -26,7 +26,8 @@ h1{font-size:1.4rem;line-height:1.25}h2{font-size:1.1rem;margin-top:2rem;border-
 p{margin:.35rem 0;overflow-wrap:anywhere}.dim{color:var(--dim);font-size:.9em}
 .wide{overflow-x:auto;margin:.8rem 0}table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}
 th,td{padding:.15rem .7rem .15rem 0;text-align:left;white-space:nowrap;vertical-align:top}
-th{border-bottom:1px solid var(--line);white-space:normal;vertical-align:bottom}td.text{white-space:normal;min-width:12rem;max-width:40rem}
+th{border-bottom:1px solid var(--line);white-space:normal;vertical-align:bottom}
+td.text{white-space:normal;min-width:12rem;max-width:40rem}
 .right{text-align:right}.bar{color:var(--accent);font-family:monospace;letter-spacing:-.05em}
 figure{margin:.8rem 0;overflow-x:auto}figure img{background:#fff;border-radius:4px;max-width:100%;min-width:32rem}
 figcaption{font-size:.875rem;color:var(--dim)}pre{overflow-x:auto;font-size:.8rem;line-height:1.35}
