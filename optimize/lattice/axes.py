@@ -145,10 +145,10 @@ def _divisors_of(ranks: np.ndarray) -> np.ndarray:
 
 
 def _in_domains(d: Demands, key: Rows) -> np.ndarray:
-    """Ranks of one tensor rank inside a domain of each tier."""
+    """Ranks of one tensor rank inside a domain of each tier but the last, which holds all."""
     sizes = domain_sizes(d.cluster.tiers, key["domain"].astype(float))[:-1]
-    inside = [(size // key["tensor"]).astype(int) for size in sizes]
-    return np.concatenate([np.broadcast_to(column, key["tensor"].shape) for column in inside], axis=1)
+    inside = [np.broadcast_to((size // key["tensor"]).astype(int), key["tensor"].shape) for size in sizes]
+    return np.concatenate([np.zeros((len(key["tensor"]), 0), int), *inside], axis=1)
 
 
 def switches_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:

@@ -10,7 +10,7 @@ import numpy as np
 from costmodel import Exact, as_floats
 from costmodel.evaluators import prepare
 from costmodel.formulas import cost, counts, memory
-from costmodel.inputs import SCHEDULES, Cluster, Kind, Plan, Workload, is_expert
+from costmodel.inputs import SCHEDULES, Cluster, Kind, Plan, Workload, is_expert, layers
 from costmodel.specs import demands, violations
 from optimize.lattice.axis import even_layers
 from optimize.lattice.degrees import expert_degrees
@@ -41,7 +41,7 @@ def choose_plan(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
     if plans:
         return _fastest(plans, given, workload, cluster), _reason(given, workload)
     if tightest is None:
-        raise _nothing_legal(given, cluster, illegal)
+        raise _nothing_legal(given, workload, cluster, illegal)
     needed, leanest = _leanest(given, workload, cluster)
     if needed > 1:
         raise CommandError(Status.infeasible, _nothing_fits(given, workload, cluster, leanest or tightest[0], needed))
@@ -99,9 +99,9 @@ def _fastest(plans: Iterable[Plan], given: Mapping[str, Any], workload: Workload
     return best[1]
 
 
-def _nothing_legal(given: Mapping[str, Any], cluster: Cluster, illegal: _Illegal) -> CommandError:
+def _nothing_legal(given: Mapping[str, Any], workload: Workload, cluster: Cluster, illegal: _Illegal) -> CommandError:
     if illegal is None:
-        return CommandError(Status.bad_input, _no_product(given, cluster))
+        return CommandError(Status.bad_input, _no_product(given, workload, cluster))
     plan, broken = illegal
     told = f"plan (closest of those tried: {_short(plan)}): {broken[0]}"
     return CommandError(Status.bad_input, told, broken)
@@ -188,10 +188,15 @@ def _reason(given: Mapping[str, Any], workload: Workload) -> str:
     return least if "microbatch" in given else f"{least}, and its fastest microbatch"
 
 
-def _no_product(given: Mapping[str, Any], cluster: Cluster) -> str:
+def _no_product(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> str:
     degrees = {name: given[name] for name in ("tensor", "context", "data", "pipeline") if name in given}
-    told = " and ".join(f"`{name}` is {value}" for name, value in degrees.items())
-    return f"plan: {told}; expected degrees whose product divides the cluster's {cluster.accelerators} accelerators"
+    told = "plan: " + " and ".join(f"`{name}` is {value}" for name, value in degrees.items())
+    every, product = int(cluster.accelerators), math.prod(degrees.values())
+    most = {"tensor": int(cluster.tiers[0].usable_size), "pipeline": layers(workload)}
+    rest = " and ".join(f"`{name}` at most {value}" for name, value in most.items() if name not in given)
+    if every % product or not rest:
+        return f"{told}; expected degrees whose product divides the cluster's {every} accelerators"
+    return f"{told}; expected ones that leave {rest} of the cluster's {every} accelerators, not {every // product}"
 
 
 def _nothing_fits(given: Mapping[str, Any], workload: Workload, cluster: Cluster, plan: Plan, needed: float) -> str:

@@ -79,6 +79,14 @@ def least_step_s(
     return m * plain_s + (1 - both_ways) * beyond_s + both_ways * 0.5 * m * (first_s + last_s)
 
 
+def under_any(schedules: Sequence[Schedule], point: PlanPoint, microbatches: Scalar) -> tuple[PlanPoint, np.ndarray]:
+    """Points that hide of the traffic of experts what some of the schedules may, and whether microbatches may go both
+    ways (1 or 0)."""
+    both_ways = may_go_both_ways(schedules, point.pipeline, microbatches)
+    expert = np.maximum(point.overlap.expert, both_ways)
+    return dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert)), both_ways
+
+
 def may_go_both_ways(schedules: Sequence[Schedule], pipeline: np.ndarray, microbatches: np.ndarray) -> np.ndarray:
     """1 where some of the schedules lets half of the microbatches go up the stages."""
     least = [entry.least_microbatches(pipeline) for entry in schedules if entry.ways > 1]

@@ -16,7 +16,7 @@ import numpy as np
 from costmodel import Exact, Scalar, Semantics, as_floats
 from costmodel.formulas import OpCounts, Pipeline, around, counts, stages, timing, work
 from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Workload
-from optimize.lattice import DEGREES, SAFE, Lattice, cheapest, least_bytes, least_fill, least_step_s, may_go_both_ways
+from optimize.lattice import DEGREES, SAFE, Lattice, cheapest, least_bytes, least_fill, least_step_s, under_any
 from optimize.question import products_s
 
 _ROWS = 8_192
@@ -161,12 +161,10 @@ def any_schedule_s(
 
 
 def _overlapped(lattice: Lattice, microbatches: Scalar, point: PlanPoint) -> tuple[PlanPoint, np.ndarray]:
-    """Points with what a schedule that goes both ways hides, and whether there is one (1 or 0)."""
+    """`under_any` of the schedules of a lattice."""
     listed = list(SCHEDULES.values())
     tables = [np.unique(axis.table["schedule"]) for axis in lattice.axes if "schedule" in axis.table]
-    both_ways = may_go_both_ways([listed[i] for i in np.concatenate(tables)], point.pipeline, microbatches)
-    expert = np.maximum(point.overlap.expert, both_ways)
-    return dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert)), both_ways
+    return under_any([listed[i] for i in np.concatenate(tables)], point, microbatches)
 
 
 def _passes_s(

@@ -28,5 +28,6 @@ if TYPE_CHECKING:
     from optimize.question.rates import PowerSum as PowerSum
     from optimize.question.rates import Tangents as Tangents
     from optimize.question.rates import as_table as as_table
+    from optimize.question.rates import at_rates as at_rates
 
 door.hang(__name__)

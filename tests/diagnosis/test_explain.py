@@ -258,6 +258,20 @@ def test_sixteen_bits_where_the_chip_has_no_bf16():
         resolve({"model": "gpt-1.7b", "cluster": "v100", "accelerators": 64, "precision": "bf16"})
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"data": 4, "pipeline": 4}, "`pipeline` is 4; expected ones that leave `tensor` at most 8 of"),
+        ({"data": 2, "tensor": 2}, "`data` is 2; expected ones that leave `pipeline` at most 32 of"),
+        ({"data": 3}, "`data` is 3; expected degrees whose product divides"),
+    ],
+)
+def test_degrees_that_do_not_make_up_the_cluster_say_what_is_left(given, told):
+    with pytest.raises(CommandError) as caught:
+        choose_plan(given, load_workload("llama3-8b"), load_cluster("h100", 1024))
+    assert told in caught.value.message
+
+
 def test_nothing_fits_says_what_would():
     workload, machine = load_workload("llama3-70b"), load_cluster("h100", 8)
     with pytest.raises(CommandError) as caught:
