@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from costmodel.inputs import Cluster, PlanPoint, Workload
-from costmodel.models import run_by
 from costmodel.specs import Demands, demands, kept
 from optimize.lattice.axes import least_fill, recompute_axis, shards_axis, stages_axis, switches_axis
 from optimize.lattice.axis import DEGREES, Fixed, divisors, wanted
 from optimize.lattice.degrees import LARGEST, every_microbatch, expert_degrees, tensor_widths
-from optimize.lattice.lattice import Lattice
+from optimize.lattice.lattice import Lattice, as_run
 
 Rows = Mapping[str, np.ndarray]
 
@@ -30,7 +29,7 @@ def possible_counts(workload: Workload, cluster: Cluster, fixed: Fixed, most: in
 
     Rules of domains and of options are left out: a count may have no plan, none that has one is missing.
     """
-    d = demands(run_by(workload, cluster.stack.habits), cluster)
+    d = demands(as_run(workload, cluster, fixed), cluster)
     axes = {"tensor": tensor_widths(d, fixed), "context": divisors(int(d.workload.sequence))}
     axes |= {"pipeline": list(range(1, d.layers + 1)), "data": divisors(int(d.workload.batch))}
     counts = np.ones(1, int)
@@ -47,7 +46,7 @@ def rows_of_counts(workload: Workload, cluster: Cluster, fixed: Fixed, most: int
     `cluster` gives the tiers, whatever its own count; `accelerators` is the product of a row's degrees, its microbatch
     is one sequence.
     """
-    d, domain = demands(run_by(workload, cluster.stack.habits), cluster), int(fixed["domain"])
+    d, domain = demands(as_run(workload, cluster, fixed), cluster), int(fixed["domain"])
     parts = [_of_tensor(d, fixed, domain, tensor, most) for tensor in tensor_widths(d, fixed)]
     names = (*DEGREES, "accelerators")
     return {name: np.concatenate([np.zeros(0, int), *(part[name] for part in parts)]) for name in names}
@@ -77,7 +76,7 @@ def lattice_of_rows(
     Its rows stay in order, those without an option too; `accelerators` of its points are the cluster's, not theirs:
     any number that lies in as many domains of each tier as the rows' own (one, or several) has the same options.
     """
-    workload = run_by(workload, cluster.stack.habits)
+    workload = as_run(workload, cluster, fixed)
     many = dataclasses.replace(cluster, accelerators=accelerators)
     d = demands(workload, many)
     keeps, shards = functools.partial(kept, d), functools.partial(shards_axis, every=False)
@@ -90,7 +89,7 @@ def switches_of_rows(
     workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows
 ) -> Iterator[tuple[float, float, np.ndarray]]:
     """Sequence parallelism and ring (1 or 0) as they occur, and which rows may have them so."""
-    d = demands(run_by(workload, cluster.stack.habits), dataclasses.replace(cluster, accelerators=LARGEST))
+    d = demands(as_run(workload, cluster, fixed), dataclasses.replace(cluster, accelerators=LARGEST))
     axis = switches_axis(d, functools.partial(kept, d), rows, fixed)
     for parallel, exchange in ((1, 0), (0, 0), (1, 1), (0, 1)):
         own = (axis.table["sequence_parallel"] == parallel) & (axis.table["all_to_all"] == exchange)
@@ -100,7 +99,7 @@ def switches_of_rows(
 
 def fill_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> np.ndarray:
     """`least_fill` of rows of any counts."""
-    d = demands(run_by(workload, cluster.stack.habits), dataclasses.replace(cluster, accelerators=LARGEST))
+    d = demands(as_run(workload, cluster, fixed), dataclasses.replace(cluster, accelerators=LARGEST))
     axis = stages_axis(d, functools.partial(kept, d), rows, fixed)
     return least_fill(axis, rows["pipeline"])
 
@@ -108,7 +107,7 @@ def fill_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows)
 def points_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> PlanPoint:
     """The degrees of rows of any counts; their options are left as in the default plan."""
     degrees = {name: rows[name] for name in DEGREES}
-    whole = Lattice(run_by(workload, cluster.stack.habits), cluster, fixed, degrees, (), np.zeros(0, int))
+    whole = Lattice(as_run(workload, cluster, fixed), cluster, fixed, degrees, (), np.zeros(0, int))
     points = whole.points_of_rows(np.arange(len(rows["tensor"])), np.float64)
     return dataclasses.replace(points, accelerators=rows["accelerators"].astype(float))
 
