@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from optimize.clusters.counts import rows_of as rows_of
     from optimize.clusters.design import DesignResult as DesignResult
     from optimize.clusters.design import design as design
+    from optimize.clusters.evolution import EVOLVED as EVOLVED
     from optimize.clusters.evolution import evolve as evolve
+    from optimize.clusters.evolution import evolved as evolved
     from optimize.clusters.evolution import reflected as reflected
     from optimize.clusters.frontier import FACTORS as FACTORS
     from optimize.clusters.frontier import SWEPT as SWEPT
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from optimize.clusters.mixes import MixProgress as MixProgress
     from optimize.clusters.mixes import search_mix as search_mix
     from optimize.clusters.one_job import BRIEFLY as BRIEFLY
-    from optimize.clusters.one_job import EVOLVED as EVOLVED
     from optimize.clusters.one_job import by_count as by_count
     from optimize.clusters.one_job import levels_of as levels_of
     from optimize.clusters.one_job import narrow as narrow

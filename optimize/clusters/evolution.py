@@ -13,6 +13,7 @@ from optimize.clusters.genes import Genes
 from optimize.clusters.valued import INFEASIBLE, Found, Valued, Values
 from optimize.question import Problem
 
+EVOLVED = 20_000  # evaluations of one job
 BORN, CHILDREN, PARENTS, ALIKE = 512, 256, 24, 2  # of a life, of a generation, parents, of these in one group
 PATIENCE = 40  # generations without improvement after which a life ends
 TOLD, KEPT = 8, 48  # plans of a generation that are remembered, and of all of them
@@ -78,6 +79,13 @@ def reflected(x: np.ndarray) -> np.ndarray:
     """Folded back into [0, 1] at its ends."""
     folded = np.abs(x) % 2.0
     return np.where(folded > 1.0, 2.0 - folded, folded)
+
+
+def evolved(problem: Problem, seed: int, evaluations: int = EVOLVED) -> list[Found]:
+    """The best different plans after so many evaluations, best first."""
+    first = FirstAnswers(problem, seed, lambda _: None)
+    first.run(evaluations)
+    return [first.values.found(*each) for each in first.kept()]
 
 
 class FirstAnswers:

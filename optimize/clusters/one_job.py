@@ -23,7 +23,7 @@ from costmodel.inputs import PlanPoint
 from optimize.clusters.bounding import close, expand, families_of, polish
 from optimize.clusters.counts import cell_bounds, cells, rows_of
 from optimize.clusters.descent import descend, modes, nearest
-from optimize.clusters.evolution import FirstAnswers
+from optimize.clusters.evolution import EVOLVED, FirstAnswers
 from optimize.clusters.progress import FAMILIES, PLANS, TOLERANCE, Best, Cell, Open, Progress, Relaxed
 from optimize.clusters.rows import open_counts, possible_rows
 from optimize.clusters.valued import Found
@@ -32,7 +32,7 @@ from optimize.lattice import Families, number_of
 from optimize.question import Problem
 from optimize.time_limit import until
 
-EVOLVED, BRIEFLY = 20_000, 4_000  # evaluations of evolution
+BRIEFLY = 4_000  # evaluations of evolution where there are answers
 ROUNDS = 6  # of tangents by which evolved plans are polished
 KNOWN = 24  # answers of a search with other limits that are polished
 COMPARED = {"each": 6, "steps": 40}  # starts of each pair of options, and steps, of a descent that only compares
@@ -62,7 +62,7 @@ def search(
     try:
         with until(end):
             told("evolution")
-            offer_evolved(progress, seed, after=after)
+            offer_evolved(progress, seed, EVOLVED, after)
             if progress.best is None:
                 rows = possible_rows(progress, rows)
             if progress.best is None and progress.unseen:
@@ -98,7 +98,7 @@ def narrow(
         close(progress, end, _solve)
 
 
-def offer_evolved(progress: Progress, seed: int, evaluations: int = EVOLVED, after: Progress | None = None) -> None:
+def offer_evolved(progress: Progress, seed: int, evaluations: int, after: Progress | None = None) -> None:
     """Offer what evolution finds, as it is found; then polish the best of its plans, and of those of a search with
     other limits (`after`), whose best counts may be far from the best here."""
     problem = progress.problem

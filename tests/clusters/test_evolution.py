@@ -62,6 +62,6 @@ def test_the_search_starts_from_it():
     assert whole.plan(number) == plan
     assert number_of(whole, dataclasses.replace(plan, microbatch=7)) is None
     progress = Progress(problem())
-    one_job.offer_evolved(progress, 0)
+    one_job.offer_evolved(progress, 0, 5000)
     assert progress.best is not None
     assert progress.best.log_value <= found[0].log_value + 1e-6
