@@ -7,6 +7,7 @@ from costmodel import door
 if TYPE_CHECKING:
     from optimize.clusters import one_job as one_job
     from optimize.clusters.answers import Answer as Answer
+    from optimize.clusters.answers import DesignResult as DesignResult
     from optimize.clusters.answers import continuous_answer as continuous_answer
     from optimize.clusters.answers import misses as misses
     from optimize.clusters.counts import cell_bounds as cell_bounds
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from optimize.clusters.counts import most_accelerators as most_accelerators
     from optimize.clusters.counts import priced_products as priced_products
     from optimize.clusters.counts import rows_of as rows_of
-    from optimize.clusters.design import DesignResult as DesignResult
     from optimize.clusters.design import design as design
     from optimize.clusters.evolution import EVOLVED as EVOLVED
     from optimize.clusters.evolution import evolve as evolve

@@ -9,8 +9,7 @@ import numpy as np
 from costmodel.formulas import domain_sizes
 from costmodel.inputs import SCHEDULES, Plan, embed, options, schedule_rows
 from costmodel.specs import Demands
-from optimize.lattice.axis import Axis, Fixed, Keeps, wanted
-from optimize.lattice.degrees import divisors
+from optimize.lattice.axis import Axis, Fixed, Keeps, divisors, recompute_names, wanted
 
 Rows = Mapping[str, np.ndarray]
 LARGEST_VIRTUAL = 256
@@ -148,10 +147,10 @@ def _divisors_of(ranks: np.ndarray) -> np.ndarray:
 
 
 def _in_domains(d: Demands, key: Rows) -> np.ndarray:
-    """Ranks of one tensor rank inside a domain of each tier."""
+    """Ranks of one tensor rank inside a domain of each tier but the last, which holds all."""
     sizes = domain_sizes(d.cluster.tiers, key["domain"].astype(float))[:-1]
-    inside = [(size // key["tensor"]).astype(int) for size in sizes]
-    return np.concatenate([np.broadcast_to(column, key["tensor"].shape) for column in inside], axis=1)
+    inside = [np.broadcast_to((size // key["tensor"]).astype(int), key["tensor"].shape) for size in sizes]
+    return np.concatenate([np.zeros((len(key["tensor"]), 0), int), *inside], axis=1)
 
 
 def switches_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
@@ -171,6 +170,18 @@ def switches_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
         return {"sequence_parallel": entries["sequence_parallel"].astype(dtype), "context_ring": ring}
 
     return axis(rows, ("tensor", "context"), make, embedded)
+
+
+def least_fill(axis: Axis, pipeline: np.ndarray) -> np.ndarray:
+    """Turns of a plain stage, at least, in which a pipeline of each row fills and drains, from the schedules that are
+    legal with it: none where one may split off weight gradients, fold or go both ways."""
+    idle = np.array([not (s.splits or s.folds or s.ways > 1) for s in SCHEDULES.values()])
+    share = np.append(idle[axis.table["schedule"]] / axis.table["virtual_stages"], 0.0)
+    some = np.flatnonzero(axis.count > 0)
+    ends = np.stack([axis.offset[some], axis.offset[some] + axis.count[some]], -1).ravel()
+    least = np.zeros(len(axis.count))
+    least[some] = np.minimum.reduceat(share, ends)[::2]
+    return least * (pipeline - 1)
 
 
 def recompute_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
@@ -196,12 +207,6 @@ def recompute_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
         return {"recompute": _recompute_rows(d, names, entries, dtype)}
 
     return axis(rows, ("pipeline",), make, embedded)
-
-
-def recompute_names(fixed: Fixed) -> list[str]:
-    """The modes that the column `recompute` numbers: all, or the modules that it is fixed to."""
-    given = fixed.get("recompute")
-    return [given] if isinstance(given, str) and options.modules_of(given) else list(options.RECOMPUTES)
 
 
 def _shares_of(name: str, shares: Sequence[float], fixed: Fixed) -> Sequence[float]:

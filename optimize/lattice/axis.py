@@ -1,12 +1,15 @@
 """What an axis of a lattice is, and the words that its makers share."""
 
 import dataclasses
+import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from costmodel import map_leaves
+from costmodel.inputs import options
 
 Fixed = Mapping[str, Any]
 Keeps = Callable[..., Any]
@@ -48,3 +51,20 @@ def even_layers(count: int, pipeline: int) -> tuple[int, ...] | None:
     order = [*range(pipeline - 2, 0, -1), pipeline - 1, 0]
     heavier = set(order[:odd])
     return tuple(share + (stage in heavier) for stage in range(pipeline))
+
+
+def recompute_names(fixed: Fixed) -> list[str]:
+    """The modes that the column `recompute` numbers: all, or the modules that it is fixed to."""
+    given = fixed.get("recompute")
+    return [given] if isinstance(given, str) and options.modules_of(given) else list(options.RECOMPUTES)
+
+
+def divisors(value: int) -> list[int]:
+    """All divisors of a value, in order."""
+    return list(_divisors(value))
+
+
+@functools.cache
+def _divisors(value: int) -> list[int]:
+    small = [d for d in range(1, math.isqrt(value) + 1) if value % d == 0]
+    return small + [value // d for d in reversed(small) if d * d != value]

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Workload
-from costmodel.models import run_by
+from costmodel.inputs import Cluster, PlanPoint, Workload
 from costmodel.specs import Demands, demands, kept
-from optimize.lattice.axes import recompute_axis, shards_axis, stages_axis, switches_axis
-from optimize.lattice.axis import DEGREES, Axis, Fixed, wanted
-from optimize.lattice.degrees import LARGEST, divisors, every_microbatch, expert_degrees, tensor_widths
-from optimize.lattice.lattice import Lattice
+from optimize.lattice.axes import least_fill, recompute_axis, shards_axis, stages_axis, switches_axis
+from optimize.lattice.axis import DEGREES, Fixed, divisors, wanted
+from optimize.lattice.degrees import LARGEST, every_microbatch, expert_degrees, tensor_widths
+from optimize.lattice.lattice import Lattice, as_run
 
 Rows = Mapping[str, np.ndarray]
 
@@ -30,7 +29,7 @@ def possible_counts(workload: Workload, cluster: Cluster, fixed: Fixed, most: in
 
     Rules of domains and of options are left out: a count may have no plan, none that has one is missing.
     """
-    d = demands(run_by(workload, cluster.stack.habits), cluster)
+    d = demands(as_run(workload, cluster, fixed), cluster)
     axes = {"tensor": tensor_widths(d, fixed), "context": divisors(int(d.workload.sequence))}
     axes |= {"pipeline": list(range(1, d.layers + 1)), "data": divisors(int(d.workload.batch))}
     counts = np.ones(1, int)
@@ -47,7 +46,7 @@ def rows_of_counts(workload: Workload, cluster: Cluster, fixed: Fixed, most: int
     `cluster` gives the tiers, whatever its own count; `accelerators` is the product of a row's degrees, its microbatch
     is one sequence.
     """
-    d, domain = demands(run_by(workload, cluster.stack.habits), cluster), int(fixed["domain"])
+    d, domain = demands(as_run(workload, cluster, fixed), cluster), int(fixed["domain"])
     parts = [_of_tensor(d, fixed, domain, tensor, most) for tensor in tensor_widths(d, fixed)]
     names = (*DEGREES, "accelerators")
     return {name: np.concatenate([np.zeros(0, int), *(part[name] for part in parts)]) for name in names}
@@ -64,7 +63,7 @@ def lattice_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Ro
 
     Its rows stay in order, those without an option too; `accelerators` of its points are the cluster's, not theirs.
     """
-    workload = run_by(workload, cluster.stack.habits)
+    workload = as_run(workload, cluster, fixed)
     many = dataclasses.replace(cluster, accelerators=LARGEST)
     d = demands(workload, many)
     keeps, shards = functools.partial(kept, d), functools.partial(shards_axis, every=False)
@@ -106,7 +105,7 @@ def switches_of_rows(
     workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows
 ) -> Iterator[tuple[float, float, np.ndarray]]:
     """Sequence parallelism and ring (1 or 0) as they occur, and which rows may have them so."""
-    d = demands(run_by(workload, cluster.stack.habits), dataclasses.replace(cluster, accelerators=LARGEST))
+    d = demands(as_run(workload, cluster, fixed), dataclasses.replace(cluster, accelerators=LARGEST))
     axis = switches_axis(d, functools.partial(kept, d), rows, fixed)
     for parallel, exchange in ((1, 0), (0, 0), (1, 1), (0, 1)):
         own = (axis.table["sequence_parallel"] == parallel) & (axis.table["all_to_all"] == exchange)
@@ -115,28 +114,16 @@ def switches_of_rows(
 
 
 def fill_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> np.ndarray:
-    """Turns of a plain stage, at least, in which a pipeline of each row fills and drains: none where it may split off
-    weight gradients, fold or go both ways."""
-    d = demands(run_by(workload, cluster.stack.habits), dataclasses.replace(cluster, accelerators=LARGEST))
+    """`least_fill` of rows of any counts."""
+    d = demands(as_run(workload, cluster, fixed), dataclasses.replace(cluster, accelerators=LARGEST))
     axis = stages_axis(d, functools.partial(kept, d), rows, fixed)
     return least_fill(axis, rows["pipeline"])
-
-
-def least_fill(axis: Axis, pipeline: np.ndarray) -> np.ndarray:
-    """The same, from the schedules that are legal with each row."""
-    idle = np.array([not (s.splits or s.folds or s.ways > 1) for s in SCHEDULES.values()])
-    share = np.append(idle[axis.table["schedule"]] / axis.table["virtual_stages"], 0.0)
-    some = np.flatnonzero(axis.count > 0)
-    ends = np.stack([axis.offset[some], axis.offset[some] + axis.count[some]], -1).ravel()
-    least = np.zeros(len(axis.count))
-    least[some] = np.minimum.reduceat(share, ends)[::2]
-    return least * (pipeline - 1)
 
 
 def points_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> PlanPoint:
     """The degrees of rows of any counts; their options are left as in the default plan."""
     degrees = {name: rows[name] for name in DEGREES}
-    whole = Lattice(run_by(workload, cluster.stack.habits), cluster, fixed, degrees, (), np.zeros(0, int))
+    whole = Lattice(as_run(workload, cluster, fixed), cluster, fixed, degrees, (), np.zeros(0, int))
     points = whole.points_of_rows(np.arange(len(rows["tensor"])), np.float64)
     return dataclasses.replace(points, accelerators=rows["accelerators"].astype(float))
 

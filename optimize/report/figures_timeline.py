@@ -47,7 +47,8 @@ def _figure(workload: Workload, cluster: Cluster, plan: Plan, found: Timeline) -
             lower.set_ylabel("memory, GiB")
     bubble = units.percent(1 - _busy_s(found) / (stages * found.passes_s))
     where = f"{workload.name} on {cluster.accelerators:,} {cluster.name}"
-    title = f"One pipeline of {stages} stages, played out: {bubble} of the passes idle"
+    length = f"{stages} stages" if stages > 1 else "one stage"
+    title = f"One pipeline of {length}, played out: {bubble} of the passes idle"
     text = units.shorten_runs(str(plan))
     shown = text if len(text) < 130 else text[:127] + "..."
     figure.suptitle(f"{title}\n{where}\n{shown}", x=0.01, y=1 - 0.08 / height, ha="left", fontsize=9)
@@ -129,7 +130,7 @@ def _memory(axes: Axes, found: Timeline, window: tuple[float, float], factor: fl
 
 def _legend(figure: Figure, found: Timeline) -> None:
     kinds = dict.fromkeys(_kind(span) for spans in found.spans for span in spans)
-    names = {_WORDS[kind]: _COLOURS[kind] for kind in kinds} | {"gradients, optimizer, host": _AFTER}
+    names = {_WORDS[kind]: _COLOURS[kind] for kind in kinds} | {"gradients, optimizer, processor": _AFTER}
     handles = [Patch(color=colour, label=name) for name, colour in names.items()]
     stages = len(found.spans)
     if stages > 1:

@@ -26,8 +26,8 @@ from costmodel.formulas import (
 )
 from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Cluster, Plan, PlanPoint, RecomputeRow, Workload
 from optimize.hardware import tangents_of_rows
-from optimize.lattice import Families, Lattice, lattice_of_counts, with_options
-from optimize.plans import any_schedule_s, cheapest
+from optimize.lattice import Families, Lattice, cheapest, lattice_of_counts, with_options
+from optimize.plans import any_schedule_s
 from optimize.question import RATES, Job, Problem, Tangents
 
 LEAST = {
