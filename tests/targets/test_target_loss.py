@@ -115,7 +115,7 @@ def test_the_price_of_a_hundredth_of_loss():
     found = prices(TARGET, ask(job), _Answer(), 0.1)  # pyright: ignore[reportArgumentType]
     lower = sure_tokens(TARGET | {"loss": 2.19}, float(parameters(workload)), 64.0 * 2048, 0.1)
     assert found["hundredth_of_loss_s"] == pytest.approx(1e6 * (lower / job.tokens - 1))
-    assert found["hundredth_of_loss_usd"] == pytest.approx(2.0 * found["hundredth_of_loss_s"])
+    assert found["hundredth_of_loss_usd"] == pytest.approx(2e6 * (lower / job.tokens - 1))
     assert found["day_sooner_usd"] == pytest.approx(3e6 / (0.5 * 1e6 / 86400))
 
 
