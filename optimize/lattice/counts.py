@@ -52,37 +52,53 @@ def rows_of_counts(workload: Workload, cluster: Cluster, fixed: Fixed, most: int
     return {name: np.concatenate([np.zeros(0, int), *(part[name] for part in parts)]) for name in names}
 
 
-def with_microbatch(rows: Rows, workload: Workload, gene: np.ndarray, fixed: Fixed) -> dict[str, np.ndarray]:
-    """Rows with a microbatch of each one's data ranks: the smallest where `gene` is 0, the largest where it is 1."""
-    sizes = np.ones(len(gene), int)
-    for data in np.unique(rows["data"]):
-        legal = [m for m in divisors(int(workload.batch) // int(data)) if wanted(fixed, "microbatch", m)] or [1]
-        chosen = rows["data"] == data
-        sizes[chosen] = np.array(legal)[np.minimum((gene[chosen] * len(legal)).astype(int), len(legal) - 1)]
-    return {**rows, "microbatch": sizes}
-
-
 def with_microbatches(rows: Rows, workload: Workload, fixed: Fixed) -> dict[str, np.ndarray]:
     """Rows of `rows_of_counts`, each with every microbatch of its data ranks."""
     own = {name: column for name, column in rows.items() if name != "microbatch"}
     return every_microbatch(own, int(workload.batch), fixed)
 
 
-def lattice_of_rows(
-    workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows, accelerators: int = LARGEST
-) -> Lattice:
-    """The plans of some rows of any counts, with a few of the legal shares of weights.
+def lattice_of_rows(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> Lattice:
+    """The plans of some rows of any counts (`accelerators`), with a few of the legal shares of weights.
 
-    Its rows stay in order, those without an option too; `accelerators` of its points are the cluster's, not theirs:
-    any number that lies in as many domains of each tier as the rows' own (one, or several) has the same options.
+    Its rows stay in order, those without an option too; `accelerators` of its points are the cluster's, not theirs.
     """
     workload = as_run(workload, cluster, fixed)
-    many = dataclasses.replace(cluster, accelerators=accelerators)
+    many = dataclasses.replace(cluster, accelerators=LARGEST)
     d = demands(workload, many)
     keeps, shards = functools.partial(kept, d), functools.partial(shards_axis, every=False)
-    axes = tuple(make(d, keeps, rows, fixed) for make in (stages_axis, shards, switches_axis, recompute_axis))
+    sized = {**rows, "accelerators": _held_by(cluster, rows["accelerators"])}
+    axes = tuple(make(d, keeps, sized, fixed) for make in (stages_axis, shards, switches_axis, recompute_axis))
     sizes = functools.reduce(np.multiply, (axis.count for axis in axes))
     return Lattice(workload, many, fixed, {name: rows[name] for name in DEGREES}, axes, np.cumsum(sizes))
+
+
+def _held_by(cluster: Cluster, accelerators: np.ndarray) -> np.ndarray:
+    """The size of the least domain that holds each count, `LARGEST` where none but the cluster does: all counts that it
+    holds alone have the same options."""
+    sizes = sorted({int(tier.usable_size) for tier in cluster.tiers[:-1]})
+    return np.array([*sizes, LARGEST])[np.searchsorted(sizes, accelerators)]
+
+
+def lattice_of_counts(
+    workload: Workload, cluster: Cluster, fixed: Fixed, counts: np.ndarray
+) -> tuple[Lattice, np.ndarray]:
+    """The plans of every legal row on some counts, in the order of these, with every microbatch; and each row's count.
+
+    Rows without an option are left out.
+    """
+    rows = rows_of_counts(workload, cluster, fixed, int(np.max(counts, initial=0)))
+    own = np.flatnonzero(np.isin(rows["accelerators"], counts))
+    rows = with_microbatches({name: column[own] for name, column in rows.items()}, workload, fixed)
+    order = np.argsort(rows["accelerators"], kind="stable")
+    return with_options(workload, cluster, fixed, {name: column[order] for name, column in rows.items()})
+
+
+def with_options(workload: Workload, cluster: Cluster, fixed: Fixed, rows: Rows) -> tuple[Lattice, np.ndarray]:
+    """The plans of those of some rows that have an option, and each row's count."""
+    whole = lattice_of_rows(workload, cluster, fixed, rows)
+    own = np.flatnonzero(functools.reduce(np.multiply, (axis.count for axis in whole.axes)) > 0)
+    return whole.with_rows(own), rows["accelerators"][own]
 
 
 def switches_of_rows(
