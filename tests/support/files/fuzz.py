@@ -117,8 +117,8 @@ def _of_encodings(text: bytes, draw: random.Random) -> bytes:
     return draw.choice(
         (
             crlf.encode("utf-8-sig"), words.encode("utf-8-sig"), words.encode("latin-1", "replace"),
-            crlf.encode("utf-16"), words.encode("utf-32"), words.replace("\n", "\r").encode(), words.replace(",", ";").encode(),
-            b"",
+            crlf.encode("utf-16"), words.encode("utf-32"), words.replace("\n", "\r").encode(), b"",
+            words.replace(",", ";").encode(),
             words.replace(",", "\t").encode(), crlf.encode() + b"\x1a", b"\n\n\n" + text, text + b"\n" * 9,
             text.upper(),
             text.replace(b",", b", "), text.replace(b"_", b" "), text.replace(b"\n", b",\n"), text * 2, b"\xef\xbb\xbf",
