@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from costmodel.formulas.collectives import Law
 from costmodel.formulas.cost import Parts
-from costmodel.formulas.counts import OpCounts
+from costmodel.formulas.counted import OpCounts
 from costmodel.formulas.economics import EconomicsRange
 from costmodel.formulas.memory import MemoryUse, limit_bytes
 from costmodel.formulas.pipeline import Pipeline, pipeline_s

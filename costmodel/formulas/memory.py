@@ -8,7 +8,7 @@ offloads (offload.py) lie in the second memory; HBM keeps two layers of what str
 
 from collections.abc import Callable
 
-from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.counted import BlockCounts, OpCounts
 from costmodel.formulas.held import expert_shard, kept_bytes, sharding, share
 from costmodel.formulas.modules import by_module
 from costmodel.formulas.offload import (

@@ -10,9 +10,9 @@ import numpy as np
 
 from costmodel import Exact, as_floats
 from costmodel.evaluators import dual
-from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, timed, with_hardware
+from costmodel.formulas import OpCounts, counts, memory, step, timed
 from costmodel.inputs import RECOMPUTES, Cluster, PlanPoint, RecomputeRow, Workload
-from optimize.question import RATES, Tangents
+from optimize.question import RATES, Tangents, at_rates
 
 _FULL: RecomputeRow = RECOMPUTES["full"]
 _EXACT = Exact(np)
@@ -31,10 +31,6 @@ def _seconds(counted: OpCounts, machine: Cluster, point: PlanPoint, loads: Loads
 def _floats(workload: Workload) -> Workload:
     """As floats, unless it is so already: it is asked for hundreds of times of one."""
     return workload if isinstance(workload.batch, float) else as_floats(workload)
-
-
-def _with_rates(template: Cluster, rates: Any) -> Cluster:
-    return with_hardware(template, dataclasses.replace(hardware_of(template), **dict(zip(RATES, rates, strict=True))))
 
 
 def _peaks(
@@ -59,7 +55,7 @@ def tangents_of(
     counted = counts(workload, points, _EXACT)
 
     def seconds(rates: dict[str, Any]) -> tuple[Any, ...]:
-        own = _with_rates(machine, [rates[name] for name in RATES])
+        own = at_rates(machine, (rates[name] for name in RATES))
         return _seconds(counted, own, points, loads, dual.SUBGRADIENT)
 
     found = [

@@ -18,6 +18,7 @@ from optimize.plans import exhaustive
 from optimize.plans.best_beside import best_variant
 from optimize.plans.bounded import Found, Known, best_below, glance, is_answer, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
+from optimize.plans.inputs import PlanInputs
 from optimize.plans.plan_values import PlanValue, plan_value
 from optimize.plans.restricted import OFFLOADS, Part, its_own, members, narrowed, search_tellable, told_by
 from optimize.plans.result import PlanResult, compared, merged
@@ -43,6 +44,13 @@ def can_launch(fixed: Mapping[str, Any], cluster: Cluster) -> tuple[str, ...]:
     """Names of the frameworks that run there of which some alternative keeps what is fixed."""
     usual = plan_precision(cluster)
     return tuple(name for name in names_on(cluster) if narrowed(FRAMEWORKS[name], fixed, usual))
+
+
+def asked_of(inputs: PlanInputs) -> tuple[str, ...]:
+    """Names of the frameworks of which one is to launch the plan; none where any plan is searched."""
+    if inputs.only is not None:
+        return (inputs.only,)
+    return () if inputs.every else can_launch(inputs.fixed, inputs.cluster)
 
 
 def refusals(plan: Plan, workload: Workload, cluster: Cluster) -> dict[str, str]:

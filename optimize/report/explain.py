@@ -7,7 +7,7 @@ from costmodel.formulas import MFU_CONVENTION
 from optimize import units
 from optimize.diagnosis import Explanation, StagePeak, by_resource, largest, limiting, time_to_target
 from optimize.report.money import money_lines, money_table
-from optimize.report.screen import new_console, new_table, say, software_line
+from optimize.report.screen import domain_words, new_console, new_table, say, software_line
 from optimize.report.words import limit_words, memory_words, term_words
 
 
@@ -85,7 +85,9 @@ def _show_header(console: Console, explanation: Explanation, interval: bool) -> 
     )
     say(console, f"plan {units.shorten_runs(str(inputs.plan))}")
     if inputs.chosen:
-        say(console, f"     chosen here: {inputs.chosen} (not for speed)", style="dim")
+        say(console, f"     chosen here: {inputs.chosen} (equipoise plan searches them all)", style="dim")
+    if words := domain_words(cluster, inputs.plan):
+        say(console, f"     {words}")
     if inputs.unread:
         say(console, f"     not read, and may change the cost: {', '.join(inputs.unread)}", style="dim")
     each = units.significant(breakdown.tokens_per_s / cluster.accelerators)

@@ -104,7 +104,8 @@ def test_a_limit_of_co2_and_spares(capsys, model):
     assert float(err.split("--deadline-days ")[1].split()[0]) == pytest.approx(free["value"] / 86400, rel=0.01)
 
 
-def test_several_jobs_and_the_screen(capsys, tmp_path, model):
+def test_several_jobs_and_the_screen(capsys, tmp_path, model, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     jobs = tmp_path / "jobs.toml"
     one = f'[[jobs]]\nmodel = "{model}"\ntokens = 1e9\n'
     jobs.write_text(one + one.replace("1e9", "2e9") + "weight = 2.0\nbatch = 16\n")
@@ -113,6 +114,8 @@ def test_several_jobs_and_the_screen(capsys, tmp_path, model):
     assert status == 0
     for word in ("days to train", "nothing is better by more than", "what more would buy", "capital"):
         assert word in text
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_rent_from_end_to_end(capsys, model):

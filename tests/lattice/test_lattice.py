@@ -286,6 +286,12 @@ def test_a_narrow_lattice_shares_weights_inside_one_domain_or_over_all_ranks():
     assert shards == [[0, 2, 4], [0, 2, 4, 8]]
 
 
+def test_a_narrow_lattice_on_a_single_tier_shares_weights_over_all_ranks():
+    """All accelerators in one domain, as in a cluster file with one `[[tiers]]`."""
+    narrow = lattice(DENSE, cluster(16, tiers=1), {"zero_stage": 1}, every_shard=False)
+    assert np.unique(narrow.columns(np.arange(len(narrow)))["data_shard"]).tolist() == [0]
+
+
 def test_nothing_legal_is_an_empty_lattice():
     assert count(DENSE, cluster(8), {"tensor": 3}) == 0
     assert list(chunks(DENSE, cluster(8), {"tensor": 3})) == []
