@@ -306,7 +306,7 @@ def _of_one(
     whole, value = _valued(job[0], machine, asked, *of)
     parts = parts_of(ordered(whole), (name,)) if len(whole) else {}
     each = {} if result is None else {name: (compared(result, result.value), result.plan)}
-    return _with_variants(result, each, parts, asked, value, question, job)[0]
+    return _with_variants(result, each, parts, whole.fixed, value, question, job)[0]
 
 
 def _incomplete(result: PlanResult) -> PlanResult:

@@ -178,7 +178,7 @@ def _look(question: Question, pair: _Pair, reached: float) -> _Pair | Row:
     fixed = plan_precision(cluster) | question.fixed_on(pair.accelerators)
     whole = ordered(lattice(workload, cluster, fixed))
     parts = {} if question.names is None else parts_of(whole, question.names)
-    groups = all_besides(parts, fixed)
+    groups = all_besides(parts, whole.fixed)
     if pair.stage == 0:
         bound = min(least(whole, value), least_beside(whole, groups, value)) * scale
         outcome = "no memory" if len(whole) else "no plan"
@@ -191,7 +191,7 @@ def _look(question: Question, pair: _Pair, reached: float) -> _Pair | Row:
         if found is not None and question.names is not None:
             return pair._replace(bound=max(found[0] * scale, pair.bound), stage=2)
     else:
-        name, found = best_of_any(parts, fixed, value, below) or (None, None)
+        name, found = best_of_any(parts, whole.fixed, value, below) or (None, None)
     if found is None:
         return row | ({"outcome": "bounded", "bound": reached} if reached < math.inf else {"outcome": "no memory"})
     step_s = float(evaluate(workload, cluster, found[1], checked=False).step_s)
