@@ -85,6 +85,8 @@ def test_every_tangent_lies_below_its_function(name, objective):
         workload, free=free, objective=objective, limits=Limits(budget_usd=3e6, power_w=1e5, rent=True, deadline_s=1e7)
     )
     model = HardwareModel(asked, (points,))
+    for own, variable in zip(model.low.T, model.names, strict=True):
+        assert np.all(np.exp(own) >= model.needs.get(variable, 0.0))  # what a plan needs is offered, to the last digit
     low, high = model.low.min(axis=0), model.high.max(axis=0)
     at, other = (np.moveaxis(rng.uniform(low, high, (12, 200, len(free))), 2, 0) for _ in range(2))
     values, slopes = model.evaluate(at)
