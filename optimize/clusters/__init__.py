@@ -16,15 +16,20 @@ if TYPE_CHECKING:
     from optimize.clusters.counts import priced_products as priced_products
     from optimize.clusters.counts import rows_of as rows_of
     from optimize.clusters.design import design as design
+    from optimize.clusters.evolution import EVOLVED as EVOLVED
     from optimize.clusters.evolution import evolve as evolve
+    from optimize.clusters.evolution import evolved as evolved
+    from optimize.clusters.evolution import reflected as reflected
     from optimize.clusters.frontier import FACTORS as FACTORS
     from optimize.clusters.frontier import SWEPT as SWEPT
     from optimize.clusters.frontier import monotone as monotone
     from optimize.clusters.frontier import point_of as point_of
+    from optimize.clusters.genes import Genes as Genes
     from optimize.clusters.inputs import DesignInputs as DesignInputs
     from optimize.clusters.mixes import Mixed as Mixed
     from optimize.clusters.mixes import MixProgress as MixProgress
     from optimize.clusters.mixes import search_mix as search_mix
+    from optimize.clusters.one_job import BRIEFLY as BRIEFLY
     from optimize.clusters.one_job import by_count as by_count
     from optimize.clusters.one_job import levels_of as levels_of
     from optimize.clusters.one_job import narrow as narrow
@@ -35,5 +40,10 @@ if TYPE_CHECKING:
     from optimize.clusters.progress import Progress as Progress
     from optimize.clusters.rows import open_counts as open_counts
     from optimize.clusters.screening import tangents_of as tangents_of
+    from optimize.clusters.valued import INFEASIBLE as INFEASIBLE
+    from optimize.clusters.valued import Found as Found
+    from optimize.clusters.valued import Valued as Valued
+    from optimize.clusters.valued import Values as Values
+    from optimize.clusters.valued import valued as valued
 
 door.hang(__name__)

@@ -67,7 +67,8 @@ def design(
     """
     expect(template=template)
     start, template = time.monotonic(), failing(with_margin(template, margin), failures, repair_s)
-    asked = design_problem(template, curves, bounds, jobs=tuple(jobs), limits=limits, objective=objective)
+    wanted: dict[str, Any] = {"jobs": tuple(jobs), "limits": limits, "objective": objective, "fixed": fixed or {}}
+    asked = design_problem(template, curves, bounds, **wanted)
     kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
     problem = dataclasses.replace(asked, fixed=kept)
     searched = CONTINUOUS_SHARE * seconds

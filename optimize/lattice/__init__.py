@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from optimize.lattice.axis import recompute_names as recompute_names
     from optimize.lattice.axis import wanted as wanted
     from optimize.lattice.counts import fill_of_rows as fill_of_rows
+    from optimize.lattice.counts import lattice_of_counts as lattice_of_counts
     from optimize.lattice.counts import lattice_of_rows as lattice_of_rows
     from optimize.lattice.counts import legal_counts as legal_counts
     from optimize.lattice.counts import points_of_rows as points_of_rows
     from optimize.lattice.counts import possible_counts as possible_counts
     from optimize.lattice.counts import rows_of_counts as rows_of_counts
     from optimize.lattice.counts import switches_of_rows as switches_of_rows
-    from optimize.lattice.counts import with_microbatch as with_microbatch
     from optimize.lattice.counts import with_microbatches as with_microbatches
+    from optimize.lattice.counts import with_options as with_options
     from optimize.lattice.default_plan import choose_plan as choose_plan
     from optimize.lattice.default_plan import enlarged as enlarged
     from optimize.lattice.default_plan import plan_precision as plan_precision

@@ -107,10 +107,11 @@ def _layers_of_stages(layers: int, stages: np.ndarray, given: Sequence[int] | No
 def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool = True) -> Axis:
     """ZeRO stages, each over all of data x context (0), or over fewer ranks.
 
-    `every`: any divisor of theirs; otherwise the ranks of one domain of some tier.
+    `every`: any divisor of theirs; otherwise the ranks of one domain of some tier. Rows without `accelerators` are of
+    the cluster's.
     """
     stages = np.array([z for z in options.ZERO_STAGES if wanted(fixed, "zero_stage", z)], int)
-    counted = {"accelerators": int(d.cluster.accelerators)}
+    rows = {"accelerators": np.full(len(rows["data"]), int(d.cluster.accelerators)), **rows}
     copy_bytes = d.cluster.stack.habits.precision_row(
         fixed.get("precision", "bf16")
     ).copy_bytes  # which ZeRO 3 does not keep
@@ -126,7 +127,7 @@ def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool 
         shard = np.repeat(shards, len(stages), axis=1)
         possible = (shard >= 0) & ((shard == 0) | (zero > 0))
         chosen = {"zero_stage": zero, "data_shard": np.maximum(shard, 0)}
-        legal = possible & keeps({**key, **counted, **chosen}, new=chosen)
+        legal = possible & keeps({**key, **chosen}, new=chosen)
         undivided = (ranks == 1) & legal[:, zero[0] == 0].any(axis=1, keepdims=True)
         idle = (zero > 0) & ((zero < 3) | (copy_bytes == 0))
         return {"zero_stage": zero, "data_shard": shard}, legal & ~(undivided & idle)
@@ -135,7 +136,8 @@ def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool 
         row = _rows_of(options.ZERO_STAGES, entries["zero_stage"], dtype)
         return {"zero": row, "data_shard": entries["data_shard"].astype(dtype)}
 
-    return axis(rows, ("domain", "tensor", "context", "data", "expert", "expert_tensor"), make, embedded)
+    keys = ("domain", "tensor", "context", "data", "expert", "expert_tensor", "accelerators")
+    return axis(rows, keys, make, embedded)
 
 
 def _divisors_of(ranks: np.ndarray) -> np.ndarray:

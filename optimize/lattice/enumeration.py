@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import Cluster, Workload
-from costmodel.models import run_by
 from costmodel.specs import PLAN_CHECKS, SpecError, demands, fail, kept, nearest, violations
 from optimize.lattice.axes import recompute_axis, shards_axis, stages_axis, switches_axis
 from optimize.lattice.axis import DEGREES, Axis, wanted
 from optimize.lattice.degrees import rows_of_degrees
-from optimize.lattice.lattice import CHUNK, Chunk, Lattice
+from optimize.lattice.lattice import CHUNK, Chunk, Lattice, as_run
 
 
 def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], every_shard: bool = True) -> Lattice:
@@ -23,7 +22,7 @@ def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], ever
     workload of the lattice has the operators that the cluster's software has.
     """
     _check_fields(fixed)
-    workload = run_by(workload, cluster.stack.habits)
+    workload = as_run(workload, cluster, fixed)
     asked = demands(workload, cluster)
     keeps = functools.partial(kept, asked)
     parts = list(rows_of_degrees(asked, keeps, fixed)) or list(rows_of_degrees(asked, keeps, fixed, half=False))

@@ -12,6 +12,7 @@ What is left out because something that stays is never worse in time nor in memo
 And what `LEFT_OUT` says, for the sake of size; of a design also all that `lattice(every_shard=False)` leaves out.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Workload, embed, extra_layers, layers, options
+from costmodel.models import in_pieces, run_by
 from costmodel.specs import Demands, demands
 from optimize.lattice.axis import DEGREES, Axis, even_layers, recompute_names
 
@@ -199,6 +201,14 @@ class Lattice:
         on: dict[str, Any] = overlapping(degrees)
         given = {name: value for name, value in self.fixed.items() if name not in fields}
         return Plan(**(on | fields | given))
+
+
+def as_run(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Workload:
+    """The operators that the cluster's software has, layers in the pieces that plans are asked to have, if they can."""
+    pieces = next(iter(fixed["pieces"])) if isinstance(fixed.get("pieces"), set | frozenset) else fixed.get("pieces", 1)
+    with contextlib.suppress(ValueError):  # which `violations` tells
+        workload = in_pieces(workload, int(pieces))
+    return run_by(workload, cluster.stack.habits)
 
 
 def overlapping(degrees: Mapping[str, Any]) -> dict[str, Any]:

@@ -161,6 +161,9 @@ def problem(
         raise CommandError(Status.bad_input, told)
     if plan.offloads:
         raise CommandError(Status.bad_input, "the plan offloads; expected none where layers are placed one by one")
+    if plan.pieces > 1:
+        told = f"`pieces` is {plan.pieces}; expected 1 where layers are placed one by one"
+        raise CommandError(Status.bad_input, told)
     if options.modules_of(plan.recompute):
         told = f"the plan computes {plan.recompute} again; expected one of {', '.join(MODES)} where layers choose"
         raise CommandError(Status.bad_input, told)

@@ -1,10 +1,12 @@
-"""Answers for a mix of jobs, in NumPy and without compilation: counts at a glance, the best looked at, then settled.
+"""Answers for a mix of jobs, in NumPy and without compilation, from those of evolution.
 
-1. A glance at every count: the value over counts is jagged (degrees must divide), so none may be left out. Rows of
+1. The envelope of the best of them: convex hardware at the plans, the whole lattice at that hardware, until nothing
+   changes.
+2. A glance at every count: the value over counts is jagged (degrees must divide), so none may be left out. Rows of
    degrees at rates like the best that is known, a few options of the best rows, five sizes of memory.
-2. A look at the best counts: sets of plans that are fast or lean near these rates (`job_plans.near`), and some
+3. A look at the best counts: sets of plans that are fast or lean near these rates (`job_plans.near`), and some
    generations of hardware with the exact least over these sets (`shared.Shared`).
-3. The envelope: convex hardware at the plans, the whole lattice at that hardware, until nothing changes.
+4. The envelope of what is best then.
 """
 
 import time
@@ -21,13 +23,12 @@ from optimize.question import sized
 
 LEVELS = np.array([0.12, 0.25, 0.45, 0.7, 1.0])  # of the most HBM: sizes that are glanced at
 USUAL = 0.3  # of the most HBM: what rates are projected with
-FIRST = 10  # counts of the first glance
-FEW, BEGUN = 250, 5  # rows of a count and job that a first glance looks at, and counts with first answers from these
+FEW = 250  # rows of a count and job that a first glance looks at
 RANKED = 48  # rows of each count and job whose 1F1B is timed at a glance
 ROWS = 12  # of each count and job, at a glance
 LOOKED = 6  # counts that are looked at near the best hardware that is known
 OTHERS = 2  # of them that are looked at from other hardware
-SETTLED = 2  # counts whose envelope is followed
+SETTLED = 3  # counts whose envelope is followed
 SLACK, CLOSE = 0.25, 0.06  # by which rows and families may be slower than the fastest: in a look, and at the end
 ASIDE = np.log(2.0)  # of a rate: how far that lies from the best
 TURNS = 5  # of the envelope
@@ -42,6 +43,7 @@ class Finder:
         self.counts, self.generator = list(counts), np.random.default_rng(seed)
         self.values: dict[int, float] = {}  # at the last glance, by count
         self.looked: dict[int, float] = {}
+        self.settled: dict[int, float] = {}
 
     @property
     def order(self) -> list[int]:
@@ -168,15 +170,6 @@ class Finder:
         most = min(1.6 * at.hbm_bytes, self.problem.most_hbm_bytes)
         return [near(rows, at.accelerators, at.y[None], most, SLACK, keep=60) for rows in self.rows]
 
-    def begin(self, counts: Sequence[int]) -> None:
-        """The first answers, soon: of a few rows of some counts."""
-        y = self.y
-        parts = self.glance(counts, y, most=FEW)
-        for count in self.order[:BEGUN]:
-            sets = [plan_set(part, part.plans_of(count)) for part in parts]
-            self.among(count, sets, self._projected(np.array(count), USUAL, y)[None], 3, 16)
-        self.looked.clear()
-
     def _possible(self, counts: Sequence[int]) -> list[int]:
         """Counts whose products alone may be better than the best answer."""
         best, bounds = self.progress.best, self.progress.log_bounds
@@ -197,13 +190,11 @@ class Finder:
         """Rates of the best answer."""
         return _usual(self.problem.ends) if self.progress.best is None else self.progress.best.y
 
-    def run(self, first: Sequence[int], end: float, told: Told) -> None:
-        """All of it, until it is done or the time is up."""
+    def run(self, end: float, told: Told) -> None:
+        """All of it, from the answers that are known, until it is done or the time is up."""
+        told("every plan on the best counts")
+        self.settle_best(end)
         told("a glance at the counts")
-        few = first[:: -max(1, len(first) // FIRST)]
-        self.begin(few)
-        self.glance(few, self.y, most=FEW)
-        self.look(self.order[0], self.y)
         self.glance(self._possible(self.counts), self.y, most=FEW)
         self.glance(self._possible(self.order[:24]), self.y)
         for count in [count for count in self.order[:LOOKED] if count not in self.looked]:
@@ -215,11 +206,15 @@ class Finder:
         self.aside([(count, _usual(self.problem.ends)) for count in self.order[:OTHERS]], end)
         if self.progress.best is not None:
             best = self.progress.best.accelerators
-            self.settle(best, end)
             self.aside([(best, self.y + step) for step in ASIDE * np.eye(len(self.y))], end)
+        self.settle_best(end)
+
+    def settle_best(self, end: float) -> None:
+        """Follow the envelope of the counts with the best answers, unless that has been done from there."""
         for count in sorted(self.progress.answers, key=lambda n: self.progress.answers[n].log_value)[:SETTLED]:
-            told(f"every plan on {count:,} accelerators")
-            self.settle(count, end)
+            if self.settled.get(count) != self.progress.answers[count].log_value:
+                self.settle(count, end)
+                self.settled[count] = self.progress.answers[count].log_value
 
 
 def _usual(ends: tuple[np.ndarray, np.ndarray]) -> np.ndarray:

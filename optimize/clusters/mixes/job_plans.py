@@ -26,7 +26,7 @@ from costmodel.formulas import (
 )
 from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Cluster, Plan, PlanPoint, RecomputeRow, Workload
 from optimize.hardware import tangents_of_rows
-from optimize.lattice import LARGEST, Families, Lattice, cheapest, lattice_of_rows, rows_of_counts, with_microbatches
+from optimize.lattice import Families, Lattice, cheapest, lattice_of_counts, with_options
 from optimize.plans import any_schedule_s
 from optimize.question import RATES, Job, Problem, Tangents
 
@@ -121,33 +121,13 @@ class JobRows:
         """Some of the rows, with the options that `fixed` leaves besides, those without any left out."""
         columns = self.columns(rows)
         own = {**fixed, **self.lattice.fixed}
-        return _with_options(self.problem, self.job, own, columns, columns.pop("accelerators"))
+        return JobRows(self.problem, self.job, *with_options(self.job.workload, self.problem.machine, own, columns))
 
 
-def rows_of_job(problem: Problem, job: Job, counts_of_all: np.ndarray, size: int = LARGEST) -> JobRows:
-    """The rows of a job on the counts of a mix, every microbatch of each, with the options that they have in a domain
-    of `size` accelerators that holds them (`LARGEST`: none but the cluster does)."""
+def rows_of_job(problem: Problem, job: Job, counts_of_all: np.ndarray) -> JobRows:
+    """The rows of a job on the counts of a mix, every microbatch of each, with the options that they have."""
     fixed = {**problem.fixed, "domain": problem.domain}
-    rows = rows_of_counts(job.workload, problem.machine, fixed, int(counts_of_all.max(initial=0)))
-    kept = np.flatnonzero(np.isin(rows["accelerators"], counts_of_all))
-    rows = with_microbatches({name: column[kept] for name, column in rows.items()}, job.workload, fixed)
-    accelerators = rows.pop("accelerators")
-    order = np.argsort(accelerators, kind="stable")
-    rows = {name: column[order] for name, column in rows.items()}
-    return _with_options(problem, job, fixed, rows, accelerators[order], size)
-
-
-def _with_options(
-    problem: Problem,
-    job: Job,
-    fixed: Mapping[str, Any],
-    rows: Mapping[str, np.ndarray],
-    accelerators: np.ndarray,
-    size: int = LARGEST,
-) -> JobRows:
-    whole = lattice_of_rows(job.workload, problem.machine, fixed, rows, size)
-    kept = np.flatnonzero(functools.reduce(np.multiply, (axis.count for axis in whole.axes)) > 0)
-    return JobRows(problem, job, whole.with_rows(kept), accelerators[kept])
+    return JobRows(problem, job, *lattice_of_counts(job.workload, problem.machine, fixed, counts_of_all))
 
 
 def of_steps(at: Tangents, steps: np.ndarray) -> Tangents:
