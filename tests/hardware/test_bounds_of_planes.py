@@ -1,6 +1,7 @@
 """Lower bounds of cutting planes are never above the best hardware of a fine grid, because every tangent lies below."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ def random_problems(seed, count):
         template = with_hardware(TEMPLATE, dataclasses.replace(start, **changed))
         template = dataclasses.replace(template, prices=TEMPLATE.prices)
         free = tuple(rng.choice([name for name in FREE if name != "hbm_bytes"], 2, replace=False))
-        objective = rng.choice([Objective.time, Objective.cost, Objective.energy])
+        objective = (Objective.time, Objective.cost, Objective.energy)[rng.choice(3)]
         bounds = {name: (changed[name] / 4, changed[name] * 4) for name in free}
         asked = problem(workload, template, free=free, objective=objective, bounds=bounds)
         point = points_of(workload, template, [_plan(rng) for _ in range(3)])
@@ -40,7 +41,7 @@ def random_problems(seed, count):
 
 def _plan(rng):
     tensor, pipeline = int(rng.choice([1, 2, 4])), int(rng.choice([1, 2, 4]))
-    switches = {"sequence_parallel": bool(rng.integers(2)), "overlap_data": bool(rng.integers(2))}
+    switches: dict[str, Any] = {"sequence_parallel": bool(rng.integers(2)), "overlap_data": bool(rng.integers(2))}
     return Plan(data=16, tensor=tensor, pipeline=pipeline, zero_stage=int(rng.choice([0, 1, 2])), **switches)
 
 
