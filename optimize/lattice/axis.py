@@ -73,7 +73,7 @@ def _divisors(value: int) -> list[int]:
 
 
 def distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Where each distinct row of columns stands first, in ascending order, and which of them each row is."""
+    """The first place of each distinct row of columns, in ascending order, and which of them each row is."""
     code, size = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
         number, values = _numbered(column)

@@ -51,7 +51,7 @@ class Chunk:
 
     @functools.cached_property
     def points(self) -> PlanPoint:
-        """In float32, for search."""
+        """The points in float32, for search."""
         return self.lattice.points(self.indices, np.float32)
 
     @functools.cached_property

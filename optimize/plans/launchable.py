@@ -54,7 +54,7 @@ def asked_of(inputs: PlanInputs) -> tuple[str, ...]:
 
 
 def refusals(plan: Plan, workload: Workload, cluster: Cluster) -> dict[str, str]:
-    """By the frameworks that cannot be told a plan: the first thing of it that they cannot be told."""
+    """Frameworks that cannot be told a plan, with the first thing of it that they cannot be told."""
     told = {name: framework.cannot(plan, workload, cluster) for name, framework in FRAMEWORKS.items()}
     return {name: why[0] for name, why in told.items() if why}
 

@@ -21,7 +21,7 @@ FIGURES = {f"{name}.{kind}" for name in ("step_time", "memory", "roofline", "tim
 FILES = FIGURES | {"trace.json", "result.json", "index.html"}
 
 
-def refusal(capsys, *words: str, status: int = 2) -> str:
+def refusal(capsys, *words: object, status: int = 2) -> str:
     found, out, err = ask(capsys, *words)
     assert (found, out) == (status, ""), err
     assert err.count("\n") == 1
