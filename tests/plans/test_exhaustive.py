@@ -17,6 +17,7 @@ from costmodel.specs.workloads import load_workload
 from optimize.diagnosis.validate import validate
 from optimize.lattice.enumeration import lattice
 from optimize.lattice.lattice import CHUNK
+from optimize.launch.framework import canonical
 from optimize.plans import exhaustive
 from optimize.plans.exhaustive import MARGIN, Best, search
 from optimize.plans.find_plan import find_plan
@@ -26,10 +27,16 @@ from optimize.status import CommandError, Status
 from tests.oracles.plans import brute_force
 from tests.support import often
 from tests.support.builders import accelerator, cluster, small_decoder, small_moe
-from tests.support.small_workloads import FAMILIES
+from tests.support.small_workloads import FAMILIES, small_adapters, small_encoder, small_evoformer
 
 CASES = often(8, 300)
 OTHERS = [FAMILIES[name] for name in ("encoder-decoder", "swin", "dlrm")]
+OTHERS += [small_encoder(), small_evoformer(), small_adapters()]
+OWN = load_cluster("h100").prices
+assert OWN is not None
+PRICES = dataclasses.replace(
+    OWN, **{name: dataclasses.replace(getattr(OWN, name), tiers=None) for name in ("low", "base", "high")}
+)
 
 
 def _random_case(number: int):
@@ -53,17 +60,23 @@ def _random_case(number: int):
     }
     names = rng.choice(list(choices), 4, replace=False)
     fixed = {str(name): rng.choice(choices[name]).item() for name in names}
-    return workload, dataclasses.replace(machine, accelerator=chip), fixed
+    objective = str(rng.choice(["step_s", "step_s", "time_s", "cost_usd", "energy_j", "tokens_per_usd"]))
+    chip = dataclasses.replace(chip, power_w=700.0)
+    machine = dataclasses.replace(machine, accelerator=chip, prices=PRICES)
+    asked = {"objective": objective, "tokens": 1e9, "margin": float(rng.choice([0.5, 0.9, 0.99]))}
+    return workload, machine, fixed, asked
 
 
-def _loop(workload, machine, fixed) -> tuple[int, list[tuple[float, Plan]]]:
-    """How many plans are legal, and those that fit with their seconds, fastest first."""
-    legal, fitting = 0, []
+def _loop(workload, machine, fixed, asked) -> tuple[int, list[tuple[float, Plan]]]:
+    """How many plans are legal, and those that fit with their values, the best first."""
+    legal, fitting, machine = 0, [], with_margin(machine, asked["margin"])
+    domains = list(range(1, int(machine.tiers[0].size) + 1))
+    value = plan_value(asked["objective"], workload, machine, domains, asked["tokens"])
     for plan in brute_force(workload, None, machine, fixed):
         found = cost(*prepare(workload, machine, plan), Exact(math))
         legal += 1
         if found.peak_bytes <= machine.accelerator.hbm_bytes:
-            fitting.append((found.step_s, plan))
+            fitting.append((value.of_plan(workload, machine, plan), plan))
     return legal, sorted(fitting, key=lambda pair: pair[0])
 
 
@@ -72,31 +85,33 @@ def test_random_problems():
     """The same best plan and value as a loop over single plans; the same refusal where there is none."""
     outcomes = []
     while outcomes.count(Status.ok) < CASES:
-        workload, machine, fixed = _random_case(len(outcomes))
-        legal, fitting = _loop(workload, machine, fixed)
+        workload, machine, fixed, asked = _random_case(len(outcomes))
+        legal, fitting = _loop(workload, machine, fixed, asked)
         if fitting:
-            found = find_plan(workload, machine, fixed=fixed, top=5)
+            found = find_plan(workload, machine, fixed=fixed, top=5, **asked)
             outcomes.append(found.status)
-            _compare(found, workload, machine, legal, fitting)
+            _compare(found, legal, fitting)
             continue
         with pytest.raises(CommandError) as refusal:
-            find_plan(workload, machine, fixed=fixed, top=5)
+            find_plan(workload, machine, fixed=fixed, top=5, **asked)
         outcomes.append(refusal.value.status)
         assert outcomes[-1] is (Status.infeasible if legal else Status.bad_input), (fixed, refusal)
     assert min(outcomes.count(status) for status in (Status.infeasible, Status.bad_input)) > CASES / 20
 
 
-def _compare(found, workload, machine, legal, fitting):
+def _compare(found, legal, fitting):
     """Of the plans that fit by the mean of the stages, those that fit in every one; the others stay in the bound."""
+
+    def least(value):
+        return 1 / value if found.maximised else value
+
     assert (found.plans_in_lattice, found.fitting) == (legal, len(fitting))
-    assert found.lower_bound == pytest.approx(fitting[0][0], rel=1e-12)
-    passing = [(step_s, plan) for step_s, plan in fitting[:5] if validate(workload, machine, plan).passes]
-    if len(passing) == 5 or found.gap == 0:
-        assert found.gap == 0
-        assert found.plan in [plan for step_s, plan in fitting if step_s <= fitting[0][0] * (1 + 1e-12)]
-    if len(passing) == 5:
-        seconds = [step_s for step_s, _ in passing]
-        np.testing.assert_allclose([ranked.step_s for ranked in found.plans], seconds, rtol=1e-12)
+    assert least(found.lower_bound) == pytest.approx(fitting[0][0], rel=1e-12)
+    passing = {}
+    for value, plan in fitting:
+        if len(passing) < 5 and canonical(plan) not in passing and validate(found.workload, found.cluster, plan).passes:
+            passing[canonical(plan)] = value
+    np.testing.assert_allclose([least(ranked.value) for ranked in found.plans], list(passing.values()), rtol=1e-12)
     assert all(ranked.validation.passes for ranked in found.plans)
 
 

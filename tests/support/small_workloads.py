@@ -1,8 +1,11 @@
 """One small workload of every family that plans treat alike, each with what `oracles.legal` says of it by hand."""
 
 from costmodel.inputs.workload import Workload
+from costmodel.models.adapters import low_rank, weighted
 from costmodel.models.dlrm import dlrm
+from costmodel.models.encoder import encoder
 from costmodel.models.encoder_decoder import encoder_decoder
+from costmodel.models.evoformer import evoformer
 from costmodel.models.swin import swin
 from tests.support.builders import small_decoder, small_moe
 
@@ -18,6 +21,21 @@ def small_swin() -> Workload:
 
 def small_dlrm() -> Workload:
     return dlrm(tables=(100, 200, 300), hidden=16, dense_features=4, bottom=(8, 16), top=(8, 1), batch=24)
+
+
+def small_encoder() -> Workload:
+    return encoder(layers=4, hidden=48, heads=6, ffn=96, vocabulary=100, sequence=24, batch=12)
+
+
+def small_evoformer() -> Workload:
+    sizes = {"hidden": 32, "pair_hidden": 16, "heads": 4, "pair_heads": 2, "outer_size": 8, "extra_sequences": 16}
+    return evoformer(layers=4, sequences=12, residues=24, batch=12, extra_layers=2, extra_hidden=16, **sizes)
+
+
+def small_adapters() -> Workload:
+    """Low-rank factors beside two products of a frozen decoder."""
+    whole = small_decoder(layers=4, batch=12)
+    return low_rank(whole, 4, weighted(whole)[:2])
 
 
 FAMILIES = {
