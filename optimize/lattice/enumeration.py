@@ -23,9 +23,14 @@ def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], ever
     """
     _check_fields(fixed)
     workload = as_run(workload, cluster, fixed)
+    whole = _lattice(workload, cluster, fixed, every_shard, half=True)
+    return whole if len(whole) else _lattice(workload, cluster, fixed, every_shard, half=False)
+
+
+def _lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], every_shard: bool, half: bool) -> Lattice:
     asked = demands(workload, cluster)
     keeps = functools.partial(kept, asked)
-    parts = list(rows_of_degrees(asked, keeps, fixed)) or list(rows_of_degrees(asked, keeps, fixed, half=False))
+    parts = list(rows_of_degrees(asked, keeps, fixed, half))
     rows = {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, int) for name in DEGREES}
     shards = functools.partial(shards_axis, every=every_shard)
     makers = (stages_axis, shards, switches_axis, recompute_axis) if len(rows["tensor"]) else ()

@@ -279,6 +279,15 @@ def test_domains_of_half_or_less_are_used_where_nothing_else_is_legal():
     assert violations(plan, workload, machine) == ()
 
 
+def test_they_are_also_where_rows_of_degrees_are_legal_and_no_plan_of_theirs():
+    """Interleaved stages of a model of 4 layers on 6 accelerators: whole domains of 2 have rows, none of them with such a plan."""
+    fixed = {"schedule": "interleaved", "zero_stage": 2, "recompute": "selective", "microbatch": 2}
+    workload, machine = small_decoder(layers=4, batch=24), cluster(6, domain=2)
+    whole = lattice(workload, machine, fixed)
+    assert set(whole.rows["domain"]) == {1}
+    assert {whole.plan(i) for i in range(len(whole))} == set(brute_force(workload, None, machine, fixed))
+
+
 def test_a_narrow_lattice_shares_weights_inside_one_domain_or_over_all_ranks():
     machine = cluster(16, domain=4)
     narrow, whole = (lattice(DENSE, machine, {"zero_stage": 1}, every_shard=every) for every in (False, True))
