@@ -60,15 +60,22 @@ def rates(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Rates:
     narrow = at_8bit + row.at_4bit / (stack.matmul_4bit_ceiling * accelerator.peak_4bit_flop_per_s)
     wide, second = row.at_32bit * inverse_32bit, point.attention.second
     attention = (1 - second) / stack.attention_ceiling + second / stack.attention_2_ceiling
-    sheet = wide + row.at_16bit * inverse_16bit + row.at_8bit / accelerator.peak_8bit_flop_per_s
-    sheet = sheet + row.at_4bit / accelerator.peak_4bit_flop_per_s
     return Rates(
         matmul_s_per_flop=slower * (wide + row.at_16bit * inverse_16bit + narrow) / stack.matmul_ceiling,
         attention_s_per_flop=slower * (wide + (1 - row.at_32bit) * inverse_16bit) * attention,
         memory_s_per_byte=1.0 / (stack.hbm_ceiling * accelerator.hbm_bytes_per_s),
         update_s_per_flop=slower * inverse_16bit / stack.matmul_ceiling,
-        matmul_size0=stack.matmul_size0 * larger(1.0 / sheet, stack.sized_at_flop_per_s),
+        matmul_size0=stack.matmul_size0 * _larger(accelerator, point, stack),
     )
+
+
+def _larger(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Scalar:
+    """How much larger products have to be in the mean over the precision's units."""
+    row, at = point.precision, stack.sized_at_flop_per_s
+    wide = row.at_32bit * larger(accelerator.peak_32bit_flop_per_s, at)
+    usual = row.at_16bit * larger(accelerator.peak_16bit_flop_per_s, at)
+    narrow = row.at_8bit * larger(accelerator.peak_8bit_flop_per_s, at)
+    return wide + usual + narrow + row.at_4bit * larger(accelerator.peak_4bit_flop_per_s, at)
 
 
 def block_times(
