@@ -1,14 +1,10 @@
 r"""Rooflines: seconds of one operator from its counts.
 
-$$T = \max\big(\frac{W}{\eta P}(1 + s(\tfrac1m + \tfrac1k + \tfrac1n)), \frac{Q}{\beta}\big) + \alpha, \quad
-s = s_0 \sqrt{P / P_0}$$
+$$T = \max\big(\frac{W}{\eta P}(1 + s_0(\tfrac1m + \tfrac1k + \tfrac1n)), \frac{Q}{\beta}\big) + \alpha$$
 
 for a matmul of $W$ FLOP and $Q$ bytes: a rational, monotone efficiency (Williams et al. 2009 with half-performance
-lengths after Hockney), a posynomial in the reciprocals of the rates. $s$ stands for tile and wave quantisation in
-$m$ and $n$ and for the pipeline fill in $k$, in the mean over shapes; it does not reproduce single steps. Faster units
-need larger products: a fill is a latency, $P$ times which is a length, while tiles stay what they are. Measured
-(microbenchmarks, squares of 2,048 to 8,192): about 100 on A100, 190 to 240 on TPU v7x, H100 and GB200 in 8 bits, six to
-sixteen times as fast; of the powers 0, 1/2 and 1 the middle one is the best on classes of software left out of the fit.
+lengths after Hockney), a posynomial in the reciprocals of the rates. $s_0$ stands for tile and wave quantisation in
+$m$ and $n$ and for the pipeline fill in $k$, in the mean over shapes; it does not reproduce single steps.
 """
 
 from costmodel.formulas.counts import AttentionCount, BlockCounts, MatmulCount, MemoryCount
@@ -25,7 +21,6 @@ class Rates:
     attention_s_per_flop: Scalar
     memory_s_per_byte: Scalar
     update_s_per_flop: Scalar  # matmuls of the optimizer, in 16 bits
-    matmul_size0: Scalar  # elements: a dimension of this size costs a matmul as much again
 
 
 @pytree
@@ -41,11 +36,6 @@ class Roof:
     def seconds(self, sem: Semantics) -> Scalar:
         """What the operator takes."""
         return sem.maximum(self.compute_s, self.memory_s) + (self.aside_s + self.casts_s) + self.launch_s
-
-
-def larger(peak_flop_per_s: Scalar, sized_at_flop_per_s: Scalar = Stack.sized_at_flop_per_s) -> Scalar:
-    """How much larger products have to be on units of this peak than on those of `Stack.matmul_size0`."""
-    return (peak_flop_per_s / sized_at_flop_per_s) ** 0.5
 
 
 def rates(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Rates:
@@ -65,17 +55,7 @@ def rates(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Rates:
         attention_s_per_flop=slower * (wide + (1 - row.at_32bit) * inverse_16bit) * attention,
         memory_s_per_byte=1.0 / (stack.hbm_ceiling * accelerator.hbm_bytes_per_s),
         update_s_per_flop=slower * inverse_16bit / stack.matmul_ceiling,
-        matmul_size0=stack.matmul_size0 * _larger(accelerator, point, stack),
     )
-
-
-def _larger(accelerator: Accelerator, point: PlanPoint, stack: Stack) -> Scalar:
-    """How much larger products have to be in the mean over the precision's units."""
-    row, at = point.precision, stack.sized_at_flop_per_s
-    wide = row.at_32bit * larger(accelerator.peak_32bit_flop_per_s, at)
-    usual = row.at_16bit * larger(accelerator.peak_16bit_flop_per_s, at)
-    narrow = row.at_8bit * larger(accelerator.peak_8bit_flop_per_s, at)
-    return wide + usual + narrow + row.at_4bit * larger(accelerator.peak_4bit_flop_per_s, at)
 
 
 def block_times(
@@ -109,7 +89,7 @@ def matmul_roofs(count: MatmulCount, point: PlanPoint, speed: Rates, stack: Stac
     passes is written. The weight gradient is added to an accumulator in the gradient's type, which is read and written.
     """
     row, read = point.precision, point.precision.operand_share
-    compute_s = count.flop * speed.matmul_s_per_flop * (1 + speed.matmul_size0 * count.reciprocal_sizes)
+    compute_s = count.flop * speed.matmul_s_per_flop * (1 + stack.matmul_size0 * count.reciprocal_sizes)
     operand_bytes = 0.5 * (1 + read) * count.operand_bytes
     moved_bytes = operand_bytes + read * row.weight_bytes * count.weight_elements
     written = 2.0 * (1 - stack.adds_apart) * point.gradient_bytes + stack.adds_apart * row.activation_bytes

@@ -203,7 +203,6 @@ def kernel_values(a: Args, sem: Semantics) -> Values:
         "roofline.rates:attention": speed.attention_s_per_flop,
         "roofline.rates:memory": speed.memory_s_per_byte,
         "roofline.rates:update": speed.update_s_per_flop,
-        "roofline.rates:size": speed.matmul_size0,
         "roofline.matmul_roofs": roofline.matmul_roofs(product, point, speed, stack)[0].compute_s,
         "roofline.attention_roofs": roofline.attention_roofs(core, point, speed, stack)[0].compute_s,
         "roofline.memory_roofs": roofline.memory_roofs(moved, point, speed, stack)[0].memory_s,

@@ -163,7 +163,6 @@ _KERNEL_ENTRIES = {
     "roofline.rates:attention": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "attention_ceiling")),
     "roofline.rates:memory": Entry("kernel", "_s_per_byte", (), ("hbm_*",)),
     "roofline.rates:update": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "matmul_ceiling")),
-    "roofline.rates:size": Entry("kernel", "", (*_PEAKS, "matmul_size0")),
     "roofline.matmul_roofs": Entry("kernel", "_s", **_MATMUL),
     "roofline.attention_roofs": Entry("kernel", "_s", **_ATTENTION),
     "roofline.memory_roofs": Entry("kernel", "_s", **_STREAM),

@@ -44,7 +44,7 @@ class Problem:
         self.size = len(self.keys)
 
     def weights(self, kept: np.ndarray | bool = True) -> np.ndarray:
-        """Each source counts as much as the others, by the rows that are kept; each kernel as one row of unit weight."""
+        """Each source counts as much as the others, by the rows that are kept; a kernel as one row of unit weight."""
         rows = kept * (self.of_source @ (self.source_rows / self.of_source.sum(axis=0)))
         return np.concatenate([rows, np.ones(len(self.kernels))])
 
@@ -81,9 +81,7 @@ class Problem:
             self.kernel_design[name].add(jacobian, slope)
         return residuals, jacobian
 
-    def solve(
-        self, start: np.ndarray | None = None, kept: np.ndarray | bool = True, steps: int = 60
-    ) -> Solution:
+    def solve(self, start: np.ndarray | None = None, kept: np.ndarray | bool = True, steps: int = 60) -> Solution:
         """The deviations that explain the data best; of the rows, those that are kept."""
         first = np.zeros(self.size + len(self.sources)) if start is None else start
         return solve(self.residuals, self.linearised, self.weights(kept), self.loss, first, steps)

@@ -80,7 +80,7 @@ def _machine(
     if cluster_name == "v100" and memory_gb == 16:
         cluster = dataclasses.replace(cluster, accelerator=dataclasses.replace(cluster.accelerator, hbm_bytes=_V100_16))
     if sheet is None:
-        cluster = _of_size(cluster, memory_gb or _gigabytes(name))
+        cluster = _of_size(cluster, memory_gb or _gigabytes(printed))
     cluster = _in_racks(dataclasses.replace(cluster, accelerators=float(accelerators)), name)
     if family == "tpu":
         found = _torus(cluster, family, note, sharding, accelerators)
@@ -106,9 +106,9 @@ _OTHER = 2.5  # beyond it the figure is of a node, or of another memory
 _REPORTED = 0.995  # of GiB on the label: 81,559 MiB of 80
 
 
-def _gigabytes(name: str) -> float | None:
+def _gigabytes(printed: str) -> float | None:
     """What the name of an accelerator says of its memory (`A100 64GB` of Leonardo, `H100 64GB` of MareNostrum 5)."""
-    found = re.search(r"(\d+)gb(?!/s|ps)", name)
+    found = re.search(r"(?<!\d)(\d+)[\s\-]?gb(?!/s|ps)", printed.lower())
     return float(found[1]) if found else None
 
 
