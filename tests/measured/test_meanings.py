@@ -287,7 +287,7 @@ CELLS = {
 
 @pytest.mark.parametrize(("column", "value"), CELLS)
 def test_cells_in_any_wording(column, value):
-    field = {"flash_attention": "attention"}.get(column, column)
+    field = "attention" if column == "flash_attention" else column
     row = H100 | ({"hardware": "B200"} if value == "nvfp4" else {})
     for text in spelt(*CELLS[column, value]):
         assert getattr(read(**(row | {column: text})).plan, field) == value, text
