@@ -152,14 +152,6 @@ def test_a_residual_of_ones_own():
     assert found.shadow_prices["scale_out share"].max() > 0.01
 
 
-def test_the_deadline_of_the_only_job_is_that_of_the_cluster():
-    whole = CASES["cost within a deadline"]
-    job = dataclasses.replace(whole.jobs[0], deadline_s=whole.limits.deadline_s)
-    alone, free = (dataclasses.replace(whole, jobs=(own,), limits=Limits()) for own in (job, whole.jobs[0]))
-    np.testing.assert_allclose(solved(alone).value, solved(whole).value, rtol=1e-6)
-    assert (solved(alone).value > solved(free).value * 1.001).any()  # it is in the way
-
-
 def test_two_jobs_on_one_cluster_are_one_problem():
     """The sum of their times; each job alone bounds its share."""
     dense, experts = load_workload("llama3-8b", batch=256), load_workload("mixtral-8x7b", batch=256)
