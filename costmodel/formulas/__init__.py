@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.breakdown import Breakdown as Breakdown
     from costmodel.formulas.breakdown import Term as Term
     from costmodel.formulas.breakdown import breakdown as breakdown
+    from costmodel.formulas.busy import Loads as Loads
     from costmodel.formulas.busy import busy as busy
     from costmodel.formulas.busy import timed as timed
     from costmodel.formulas.collectives import COLLECTIVES as COLLECTIVES

@@ -72,7 +72,7 @@ class Breakdown(Shown):
 
     @property
     def hfu(self) -> Scalar:
-        """As `mfu`, with the FLOP that recompute repeats."""
+        """What `mfu` is with the FLOP that recompute repeats."""
         return self._utilisation(self.hardware_flop)
 
     def _utilisation(self, flop: Scalar) -> Scalar:

@@ -8,14 +8,18 @@ from costmodel.formulas.timing import BlockPasses, OpTimes, timing
 from costmodel.inputs import Cluster, PlanPoint
 from costmodel.semantics import Scalar, Semantics, total
 
+Loads = tuple[Scalar, Scalar, Scalar, Scalar] | None
+"""What busy units draw (`Prices.loads`), where an objective pays for it."""
 
-def timed(
-    counted: OpCounts, point: PlanPoint, cluster: Cluster, loads: tuple[Scalar, Scalar, Scalar, Scalar], sem: Semantics
-) -> tuple[Scalar, Scalar]:
-    """Seconds of a step, as `step` has them, and `drawn_s`, seconds at the usual power that take as much energy."""
+
+def timed(counted: OpCounts, point: PlanPoint, cluster: Cluster, loads: Loads, sem: Semantics) -> tuple[Scalar, ...]:
+    """Seconds of a step, as `step` has them; with loads also `drawn_s`, seconds at the usual power that take as much
+    energy."""
     times = timing(counted, point, cluster, sem)
     todo = work(counted, times, point, cluster, sem)
     step_s = step_time(todo, counted, times, point, cluster.stack, sem).step_s
+    if loads is None:
+        return (step_s,)
     return step_s, drawn_s(loads, busy(counted, times, todo, point, cluster), step_s)
 
 

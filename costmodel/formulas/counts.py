@@ -139,7 +139,7 @@ class _Counter:
         self.point, self.shares, self.imbalance, self.sem = point, shares, imbalance, sem
 
     def inputs(self) -> "_Counter":
-        """Of what products keep of their inputs: where they stay as they were gathered, rows are not divided again.
+        """What products keep of their inputs: where they stay as they were gathered, rows are not divided again.
 
         Source: nanotron, `tensor_parallel/functional.py`, without `recompute_allgather`. Its calibration rows hold
         runs with and without: without a pipeline most are so, with one most are not (the cause is unknown).
@@ -235,7 +235,7 @@ class _Counter:
         return 4.0 * shorter * self.matrix(op) + 2.0 * op.matrices * self.size(op.groups) * shorter**3
 
     def parameters(self, op: Op) -> Scalar:
-        """Of an expert only what stands beside its matrix, which lies on a mesh of its own."""
+        """Those of an operator: of an expert only what stands beside its matrix, which lies on a mesh of its own."""
         vectors = total(map(self._part, op.parameters))
         return self.matrix(op) + vectors if op.kind in (Kind.MATMUL, Kind.LOOKUP) and not is_expert(op) else vectors
 
@@ -243,7 +243,7 @@ class _Counter:
         return self._kept([(op, kept) for op in block.ops for kept in op.saved if kept.role == role])
 
     def saved_in(self, block: Block, module: Module) -> Scalar:
-        """Of what only a whole layer drops otherwise, the outputs of one module."""
+        """The outputs of one module, of what only a whole layer drops otherwise."""
         return self._kept([(op, k) for op in block.ops for k in op.saved if k.role == Role.REST and k.module == module])
 
     def _kept(self, pairs: list[tuple[Op, Saved]]) -> Scalar:
@@ -255,11 +255,11 @@ class _Counter:
         return self.saved_beside(kept, op.kind)
 
     def saved_beside(self, kept: Saved, kind: Kind) -> Scalar:
-        """Of what is no product: inputs of activation functions may wait in 8 bits."""
+        """What operators save that are no products: inputs of activation functions may wait in 8 bits."""
         return self.saved_bytes(kept) * (self.point.gate_inputs if kind == Kind.ACTIVATION else 1.0)
 
     def saved_input_bytes(self, kept: Saved, name: str) -> Scalar:
-        """Of a product: those of 8-bit products may wait in 8 bits (Transformer Engine), those of the head do not."""
+        """Inputs of a product: of 8-bit ones they may wait in 8 bits (Transformer Engine), of the head they do not."""
         return self.saved_bytes(kept) * (1.0 if name == LOGITS else self.point.precision.saved_inputs)
 
     def saved_bytes(self, kept: Saved) -> Scalar:

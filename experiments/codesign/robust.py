@@ -156,7 +156,7 @@ def _winners(plans: np.ndarray, candidates: Candidates) -> list[dict[str, Any]]:
 
 
 def compared(problem: Problem, candidates: Candidates, choice: Mapping[str, float], draws: int) -> dict[str, Any]:
-    """By draw: who wins, what the first candidate loses with rates of its own, and the cluster `choice` as it is."""
+    """Each draw: who wins, what the first candidate loses with rates of its own, and the cluster `choice` as it is."""
     y = np.log([choice[name] for name in RATES])
     value, bound = solved(problem, candidates, y, draws)
     wins, loss, gap = _lost(value[:, 0], value, bound)

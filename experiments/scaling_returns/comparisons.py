@@ -20,7 +20,7 @@ _WITHIN = 0.03
 
 
 def published_runs(model: str, sequence: int) -> dict[str, Any]:
-    """From 128 to 2,048 H100 with one and with two sequences on each, and both generations at 128."""
+    """Runs on 128 to 2,048 H100 with one and with two sequences on each, and both generations at 128."""
     runs: dict[str, Any] = {str(local): _from_to(model, sequence, local) for local in (1, 2)}
     tokens = training.tokens_of_loss(model, "h100", ENDS, sequence, LOSS / 100)
     few, many = (training.at_tokens(model, "h100", n, sequence, tokens / sequence) for n in ENDS)

@@ -7,7 +7,7 @@ import numpy as np
 
 from costmodel import Scalar, as_floats, total
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import OpCounts, counts, memory, step, timed
+from costmodel.formulas import OpCounts, counts, memory, timed
 from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, Split, embed, layers, schedule_rows
 from costmodel.specs import demands
 from optimize.lattice import OVERLAPS
@@ -182,10 +182,8 @@ class RelaxedModel:
         """Weighted seconds of one job, and those at the usual power."""
         counted, point, loads = laid.counted[i], laid.points[i], self.problem.loads
         steps = _steps(self.problem, self.problem.jobs[i], laid.accelerators)
-        if loads is None:
-            return step(counted, point, machine, SUBGRADIENT).step_s * steps, 0.0
-        step_s, drawn_s = timed(counted, point, machine, loads, SUBGRADIENT)
-        return steps * step_s, steps * drawn_s
+        step_s, *drawn_s = timed(counted, point, machine, loads, SUBGRADIENT)
+        return steps * step_s, steps * drawn_s[0] if drawn_s else 0.0
 
 
 def _worth(price: tuple[Any, Any], seconds: Any, drawn: Any) -> Any:

@@ -62,7 +62,7 @@ def tangents_of_rows(
     place: np.ndarray,
     recompute: RecomputeRow = _NONE,
 ) -> Iterator[tuple[tuple[float, float], np.ndarray, Tangents]]:
-    """For each pair of switches the pair, the rows that may have it, and tangents below a step of any of their plans.
+    """Each pair of switches, the rows that may have it, and tangents below a step of any of their plans.
 
     `places` are logarithms of rates, `place` says at which of them a row's tangent is taken. `recompute`: what is
     computed again at least, for each row or for several modes of each (a first axis; the tangents are flattened).
@@ -150,7 +150,7 @@ def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chos
 
 
 def logarithms(seconds: Dual, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Of seconds, with their slopes by those of the rates, flattened from `shape`."""
+    """Logarithms of seconds, with their slopes by those of the rates, flattened from `shape`."""
     slopes = [np.broadcast_to(seconds.parts.get(name, 0.0) / seconds.value, shape).ravel() for name in RATES]
     return np.log(np.broadcast_to(seconds.value, shape)).ravel(), np.stack(slopes, -1)
 

@@ -79,7 +79,7 @@ class Families:
         return (self.lattice.ends[rows] - self.sizes[rows])[place] + number * count[place], place
 
     def schedules(self, first: np.ndarray) -> np.ndarray:
-        """Of how many schedules the plans are that differ in that alone."""
+        """How many plans differ in the schedule alone."""
         return self.lattice.axes[0].count[np.searchsorted(self.lattice.ends, first, side="right")]
 
     def of_every_schedule(self, first: np.ndarray) -> np.ndarray:

@@ -36,7 +36,7 @@ class Job:
 
     @functools.cached_property
     def state_bytes(self) -> float:
-        """Of a checkpoint."""
+        """Bytes of a checkpoint."""
         return STATE_BYTES * float(parameters(self.workload))
 
     def steps_on(self, accelerators: Scalar, prices: PriceRange | None) -> Scalar:

@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from costmodel.formulas import MFU_CONVENTION
+from costmodel.inputs import Workload, active_parameters, parameters
 from optimize import units
 from optimize.diagnosis import Explanation, StagePeak, by_resource, largest, limiting, time_to_target
 from optimize.report.money import money_lines, money_table
@@ -103,7 +104,13 @@ def _show_header(console: Console, explanation: Explanation, interval: bool) -> 
         sure = units.probability(explanation.fits_probability)
         asked = f" (asked: {units.percent(inputs.margin)})" if inputs.margin != 0.5 else ""
         say(console, f"of ten runs eight from {low} to {high}; probability of fitting in memory {sure}{asked}")
-    say(console, f"MFU: {MFU_CONVENTION}", style="dim")
+    say(console, f"MFU: {MFU_CONVENTION}; the model: {_size(workload)}", style="dim")
+
+
+def _size(workload: Workload) -> str:
+    """How many parameters, and how many of them work on a token: a config.json that is misread shows here."""
+    every, active = (units.scaled(float(count(workload)), units.COUNTS) for count in (parameters, active_parameters))
+    return f"{every} parameters" + (f", {active} of them active at a token" if active != every else "")
 
 
 def _time_table(console: Console, explanation: Explanation) -> Table:

@@ -11,7 +11,7 @@ from optimize import units
 from optimize.clusters import DesignResult
 from optimize.diagnosis import by_resource
 from optimize.question import SECONDS_A_DAY, Objective
-from optimize.report.drawing import BLACK, PALETTE, files_of
+from optimize.report.drawing import BLACK, PALETTE, files_of, plain_ticks
 
 _LABELS = {
     "budget_usd": ("budget, million USD", 1e-6),
@@ -62,8 +62,8 @@ def _frontier(result: DesignResult) -> Figure | None:
         axes.annotate(count, (across, point["value"] / factor), (5, 6), textcoords="offset points", fontsize=8)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    _plain_ticks(axes.xaxis, x)
-    _plain_ticks(axes.yaxis, [point["value"] / factor for point in points])
+    plain_ticks(axes.xaxis, x)
+    plain_ticks(axes.yaxis, [point["value"] / factor for point in points])
     axes.set_xlabel(label)
     axes.set_ylabel(name)
     axes.set_title(f"{name.capitalize()} by {label}; numbers are accelerators", loc="left", fontsize=9)
@@ -81,12 +81,6 @@ def _real_parts(axes: Any, result: DesignResult, limit: str, scale: float, facto
             color=PALETTE[5],
             label=f"real: {result.catalogue.name}",
         )
-
-
-def _plain_ticks(axis: Any, values: list[float]) -> None:
-    """Ticks at the points, as plain numbers."""
-    axis.set_ticks(values, [units.significant(value) for value in values])
-    axis.set_ticks([], minor=True)
 
 
 def tornado_of(result: DesignResult) -> Figure:
@@ -130,7 +124,7 @@ def _trajectory(result: DesignResult) -> Figure | None:
     axes.set_yscale("log")
     low, high = min(path[-1], bound), float(np.quantile(path, 0.97))
     axes.set_ylim(0.97 * low, 1.05 * high)
-    _plain_ticks(axes.yaxis, list(np.geomspace(low, high, 5)))
+    plain_ticks(axes.yaxis, list(np.geomspace(low, high, 5)))
     axes.set_xlabel("steps of the descent")
     axes.set_ylabel(name)
     loss = value / path[-1] - 1

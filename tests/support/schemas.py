@@ -97,6 +97,8 @@ WORDS = {
     "seconds": "that the answer took",
     "violations": "rules that the plan breaks",
     "plan": "the fields of `costmodel.Plan`",
+    "parameters": "of the model, a tied head counted once",
+    "active_parameters": "that work on one token",
     "step_s": "seconds of one optimizer step",
     "tokens_per_s": "over all accelerators",
     "mfu": "model FLOP utilisation by `mfu_convention`",

@@ -48,7 +48,7 @@ def read_olmoe(values: Values, job: Job) -> Workload:
 
 
 def read_minimax_m2(values: Values, job: Job) -> Workload:
-    """Without the layers of multi-token prediction."""
+    """The model without its layers of multi-token prediction."""
     return _with_whole_norms(values, job, values["num_local_experts"])
 
 
@@ -68,7 +68,7 @@ def _with_whole_norms(values: Values, job: Job, experts: int) -> Workload:
 
 
 def read_deepseek(values: Values, job: Job) -> Workload:
-    """Without the layers of multi-token prediction. A token goes to `topk_group` groups, one to a node."""
+    """The model without its layers of multi-token prediction. A token goes to `topk_group` groups, one to a node."""
     return _after_dense(
         values,
         job,
@@ -103,7 +103,7 @@ def read_gpt_oss(values: Values, job: Job) -> Workload:
 
 
 def read_glm4_moe(values: Values, job: Job) -> Workload:
-    """Without the layers of multi-token prediction."""
+    """The model without its layers of multi-token prediction."""
     check_heads(values, job.where)
     return _after_dense(
         values,
