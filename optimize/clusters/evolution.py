@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from optimize.clusters.genes import Genes
-from optimize.clusters.valued import INFEASIBLE, Found, Valued, Values
+from optimize.clusters.genes import Found, Genes, Values
+from optimize.clusters.valued import INFEASIBLE, Valued
 from optimize.question import Problem
 
 EVOLVED = 20_000  # evaluations of one job

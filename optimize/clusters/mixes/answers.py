@@ -14,10 +14,10 @@ import numpy as np
 
 from costmodel.specs import violations
 from optimize.clusters.evolution import FirstAnswers
+from optimize.clusters.genes import Found
 from optimize.clusters.mixes.job_plans import JobRows, PlanSet, near
 from optimize.clusters.mixes.progress import Mixed, MixProgress
 from optimize.clusters.mixes.shared import Shared, Valued
-from optimize.clusters.valued import Found
 from optimize.hardware import project
 from optimize.question import sized
 
