@@ -6,10 +6,10 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from optimize.lattice.axes import LARGEST_VIRTUAL as LARGEST_VIRTUAL
-    from optimize.lattice.axes import distinct as distinct
     from optimize.lattice.axes import least_fill as least_fill
     from optimize.lattice.axis import DEGREES as DEGREES
     from optimize.lattice.axis import Axis as Axis
+    from optimize.lattice.axis import distinct as distinct
     from optimize.lattice.axis import divisors as divisors
     from optimize.lattice.axis import even_layers as even_layers
     from optimize.lattice.axis import recompute_names as recompute_names

@@ -2,19 +2,37 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from costmodel.formulas import domain_sizes
 from costmodel.inputs import SCHEDULES, Plan, embed, options, schedule_rows
 from costmodel.specs import Demands
-from optimize.lattice.axis import Axis, Fixed, Keeps, divisors, recompute_names, wanted
+from optimize.lattice.axis import Axis, Fixed, Keeps, distinct, divisors, recompute_names, wanted
 
+T = TypeVar("T")
 Rows = Mapping[str, np.ndarray]
 LARGEST_VIRTUAL = 256
-_DENSE = 4  # integers a row up to which they are counted rather than sorted
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of the layers, for full recompute
+
+
+class Remembered(dict[str, np.ndarray]):
+    """Columns, of which several axes ask for the same."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows)
+        self._known: dict[Any, Any] = {}
+
+    def distinct(self, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Where each distinct row of some columns stands first, and which of them each row is."""
+        return self.once(tuple(keys), lambda: distinct([self[name] for name in keys]))
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """What is made of these columns, the first time that it is asked for."""
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
 
 
 def axis(
@@ -24,38 +42,14 @@ def axis(
     embedded: Callable[[Rows, Any], dict[str, Any]],
 ) -> Axis:
     """The axis whose options depend on some columns: `make` gives candidates by distinct key and which are legal."""
-    first, which = distinct([rows[key] for key in keys])
+    known = rows if isinstance(rows, Remembered) else Remembered(rows)
+    first, which = known.distinct(keys)
     table, legal = make({key: rows[key][first][:, None] for key in keys})
     count = legal.sum(axis=1)
     entries = {name: np.broadcast_to(column, legal.shape)[legal] for name, column in table.items()}
     offset = np.cumsum(count) - count
     floats = {dtype: embedded(entries, dtype) for dtype in (np.float32, np.float64)}
     return Axis(entries, offset[which], count[which], floats)
-
-
-def distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The first place of each distinct row of columns, in ascending order, and which of them each row is."""
-    code, size = np.zeros(len(columns[0]), np.int64), 1
-    for column in columns:
-        number, values = _numbered(column)
-        code, size = code * values + number, size * values
-        if size > _DENSE * len(code):  # so that the next product is small, too
-            code, size = _numbered(code)
-    which, count = _numbered(code)
-    first = np.zeros(count, np.int64)
-    first[which[::-1]] = np.arange(len(which) - 1, -1, -1)  # the last that is written is the first row
-    return first, which
-
-
-def _numbered(column: np.ndarray) -> tuple[np.ndarray, int]:
-    """The place of each value among those that occur, in ascending order, and how many there are."""
-    least, span = (int(column.min()), int(np.ptp(column)) + 1) if len(column) else (0, 0)
-    if span > _DENSE * len(column) or column.dtype.kind != "i":
-        values, number = np.unique(column, return_inverse=True)
-        return number.ravel(), len(values)
-    occurs = np.zeros(span, bool)
-    occurs[column - least] = True
-    return (np.cumsum(occurs) - 1)[column - least], int(np.count_nonzero(occurs))
 
 
 def _rows_of(table: Mapping[Any, Any], chosen: np.ndarray, dtype: Any) -> Any:
@@ -111,23 +105,17 @@ def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool 
     the cluster's.
     """
     stages = np.array([z for z in options.ZERO_STAGES if wanted(fixed, "zero_stage", z)], int)
-    rows = {"accelerators": np.full(len(rows["data"]), int(d.cluster.accelerators)), **rows}
     copy_bytes = d.cluster.stack.habits.precision_row(
         fixed.get("precision", "bf16")
     ).copy_bytes  # which ZeRO 3 does not keep
 
+    known, given = rows if isinstance(rows, Remembered) else Remembered(rows), fixed.get("data_shard")
+    known.setdefault("accelerators", np.full(len(rows["data"]), int(d.cluster.accelerators)))
+
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
-        ranks = key["data"] * key["context"]
-        if fixed.get("data_shard") is not None:
-            shards = np.full_like(ranks, int(fixed["data_shard"]))
-        else:
-            fewer = _divisors_of(ranks) if every else _in_domains(d, key)
-            shards = np.concatenate([np.zeros_like(ranks), np.where((fewer > 1) & (fewer < ranks), fewer, -1)], axis=1)
-        zero = np.tile(stages, shards.shape[1])[None]
-        shard = np.repeat(shards, len(stages), axis=1)
-        possible = (shard >= 0) & ((shard == 0) | (zero > 0))
-        chosen = {"zero_stage": zero, "data_shard": np.maximum(shard, 0)}
-        legal = possible & keeps({**key, **chosen}, new=chosen)
+        zero, shard, legal = known.once(("shards", every, given), lambda: _all_shards(d, keeps, key, given, every))
+        chosen, ranks = np.isin(zero[0], stages), key["data"] * key["context"]
+        zero, shard, legal = zero[:, chosen], shard[:, chosen], legal[:, chosen]
         undivided = (ranks == 1) & legal[:, zero[0] == 0].any(axis=1, keepdims=True)
         idle = (zero > 0) & ((zero < 3) | (copy_bytes == 0))
         return {"zero_stage": zero, "data_shard": shard}, legal & ~(undivided & idle)
@@ -137,7 +125,24 @@ def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool 
         return {"zero": row, "data_shard": entries["data_shard"].astype(dtype)}
 
     keys = ("domain", "tensor", "context", "data", "expert", "expert_tensor", "accelerators")
-    return axis(rows, keys, make, embedded)
+    return axis(known, keys, make, embedded)
+
+
+def _all_shards(
+    d: Demands, keeps: Keeps, key: Rows, given: int | None, every: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every ZeRO stage with the ranks that may share weights (those that are given), and which are legal."""
+    ranks = key["data"] * key["context"]
+    if given is not None:
+        shards = np.full_like(ranks, int(given))
+    else:
+        fewer = _divisors_of(ranks) if every else _in_domains(d, key)
+        shards = np.concatenate([np.zeros_like(ranks), np.where((fewer > 1) & (fewer < ranks), fewer, -1)], axis=1)
+    zero = np.tile(np.array(list(options.ZERO_STAGES), int), shards.shape[1])[None]
+    shard = np.repeat(shards, len(options.ZERO_STAGES), axis=1)
+    possible = (shard >= 0) & ((shard == 0) | (zero > 0))
+    chosen = {"zero_stage": zero, "data_shard": np.maximum(shard, 0)}
+    return zero, shard, possible & keeps({**key, **chosen}, new=chosen)
 
 
 def _divisors_of(ranks: np.ndarray) -> np.ndarray:

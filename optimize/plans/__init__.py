@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from optimize.plans.find_plan import find_plan as find_plan
     from optimize.plans.find_plan import find_plan_for as find_plan_for
     from optimize.plans.infeasible import nothing_legal as nothing_legal
+    from optimize.plans.inputs import WAIT_S as WAIT_S
     from optimize.plans.inputs import PlanInputs as PlanInputs
+    from optimize.plans.inputs import Sharding as Sharding
     from optimize.plans.launchable import asked_of as asked_of
     from optimize.plans.launchable import can_launch as can_launch
     from optimize.plans.launchable import find_for as find_for
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from optimize.plans.row_bounds import any_schedule_s as any_schedule_s
     from optimize.plans.row_bounds import row_bounds_s as row_bounds_s
     from optimize.plans.runner_ups import RunnerUp as RunnerUp
-    from optimize.plans.sharding import WAIT_S as WAIT_S
-    from optimize.plans.sharding import Sharding as Sharding
     from optimize.plans.table import PlanTable as PlanTable
 
 door.hang(__name__)

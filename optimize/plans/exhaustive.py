@@ -79,7 +79,7 @@ def sparing(
     known, unless nobody asks for them. `done(rows, best)` is called now and then.
     """
     evaluate, best, start = in_numpy(lattice), Best(), 0
-    cells, count, size = cells_of_rows(lattice), len(lattice.ends), _AT_FIRST
+    cells, count, size = cells_of_rows(lattice), len(lattice.ends), _AT_FIRST if reached == np.inf else _AT_ONCE
     glance = Best()
     if len(lattice) > FEW and reached == np.inf:
         glanced = min(_FIRST, len(lattice) // 8)

@@ -10,10 +10,11 @@ over rows; where the lattice is small, everything is evaluated instead (`exhaust
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
-from costmodel import Exact, Scalar, Semantics, as_floats
+from costmodel import Exact, Scalar, Semantics, as_floats, map_leaves
 from costmodel.formulas import OpCounts, Pipeline, around, counts, stages, timing, work
 from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Workload
 from optimize.lattice import DEGREES, SAFE, Lattice, cheapest, least_bytes, least_fill, least_step_s, under_any
@@ -23,6 +24,22 @@ _ROWS = 8_192
 MANY = 16_384  # rows from which most are bounded by others of their own group alone
 _NEAR = 12_288  # rows, at least, of which each has a bound of its own
 _EXACT = Exact(np)
+
+
+_Numbers = tuple[Workload, Cluster]
+_KEPT: dict[tuple[int, int, Any], tuple[_Numbers, _Numbers]] = {}
+
+
+def numbers_of(workload: Workload, cluster: Cluster, dtype: Any) -> _Numbers:
+    """Both with all numbers of a type and without prices; those of the last few are kept."""
+    key = id(workload), id(cluster), dtype
+    if key not in _KEPT:
+        if len(_KEPT) >= 64:
+            _KEPT.clear()
+        machine = dataclasses.replace(cluster, prices=None)
+        own = map_leaves(dtype, as_floats(workload)), map_leaves(dtype, as_floats(machine))
+        _KEPT[key] = (workload, cluster), own
+    return _KEPT[key][1]
 
 
 def row_bounds_s(lattice: Lattice, lean: Lattice | None = None, below: float = math.inf) -> np.ndarray:
@@ -39,7 +56,7 @@ def row_bounds_s(lattice: Lattice, lean: Lattice | None = None, below: float = m
 def least_s(lattice: Lattice, rows: np.ndarray, loosely: bool = False) -> np.ndarray:
     """The same of some rows, whether or not a plan of theirs fits. `loosely`: of all rows with a smaller microbatch
     too, which may go both ways where these may not."""
-    given = as_floats(lattice.workload), as_floats(dataclasses.replace(lattice.cluster, prices=None))
+    given = numbers_of(lattice.workload, lattice.cluster, float)
     found = np.empty(len(rows))
     for start in range(0, len(rows), _ROWS):
         own = rows[start : start + _ROWS]
@@ -98,7 +115,7 @@ def _largest_that_fits(lattice: Lattice, own: np.ndarray, starts: np.ndarray) ->
 
 def may_fit(lattice: Lattice, rows: np.ndarray) -> np.ndarray:
     """Whether any plan of a row may fit, under the options that take least memory."""
-    given = as_floats(lattice.workload), as_floats(dataclasses.replace(lattice.cluster, prices=None))
+    given = numbers_of(lattice.workload, lattice.cluster, float)
     blocks = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)]
     return np.concatenate([np.zeros(0, bool), *(_may_fit(lattice, *given, block) for block in blocks)])
 
@@ -186,7 +203,7 @@ def _cheapest_of(lattice: Lattice, rows: np.ndarray, parallel: float, ring: floa
 
 def flop_bound_s(lattice: Lattice) -> float:
     """Seconds in which all accelerators together could do the model's FLOP at the best rate of a kernel."""
-    workload, cluster = as_floats(lattice.workload), as_floats(dataclasses.replace(lattice.cluster, prices=None))
+    workload, cluster = numbers_of(lattice.workload, lattice.cluster, float)
     point = lattice.points_of_rows(np.array([0]), np.float64)
     return SAFE * products_s(workload, cluster, point) / cluster.accelerators
 
