@@ -38,7 +38,7 @@ def evaluate(
     found = breakdown(workload, cluster, point, done, _EXACT)
     if prices is None:
         return found
-    units = busy(done.counts, done.times, done.step.work, point, cluster.stack)
+    units = busy(done.counts, done.times, done.step.work, point, cluster)
     state_bytes = STATE_BYTES * float(parameters(workload))
     asked = (point.accelerators, point.domain, done.step.step_s, found.tokens, units, state_bytes)
     return dataclasses.replace(found, economics=economics_range(cluster, prices, *asked))

@@ -5,7 +5,7 @@ from costmodel.formulas.counted import OpCounts
 from costmodel.formulas.economics import Busy, drawn_s
 from costmodel.formulas.roofs import operators_s
 from costmodel.formulas.timing import BlockPasses, OpTimes, timing
-from costmodel.inputs import Cluster, PlanPoint, Stack
+from costmodel.inputs import Cluster, PlanPoint
 from costmodel.semantics import Scalar, Semantics, total
 
 Loads = tuple[Scalar, Scalar, Scalar, Scalar] | None
@@ -20,10 +20,10 @@ def timed(counted: OpCounts, point: PlanPoint, cluster: Cluster, loads: Loads, s
     step_s = step_time(todo, counted, times, point, cluster.stack, sem).step_s
     if loads is None:
         return (step_s,)
-    return step_s, drawn_s(loads, busy(counted, times, todo, point, cluster.stack), step_s)
+    return step_s, drawn_s(loads, busy(counted, times, todo, point, cluster), step_s)
 
 
-def busy(counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint, stack: Stack) -> Busy:
+def busy(counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint, cluster: Cluster) -> Busy:
     """Seconds at the arithmetic units and of the HBM by the rooflines of all operators, in the mean over the stages;
     links are busy for as long as their messages take, hidden or not (those of two kinds at once count twice).
 
@@ -31,7 +31,7 @@ def busy(counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint, stack:
     """
     each, (compute_s, hbm_s) = (
         counted.microbatches / point.pipeline,
-        operators_s(counted, times.rates, point, stack),
+        operators_s(counted, times.rates, point, cluster.stack),
     )
     return Busy(
         compute_s=each * compute_s + todo.orthogonal_s,

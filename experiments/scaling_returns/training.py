@@ -161,7 +161,7 @@ def relaxed(begin: Prepared, ranks: Any, microbatch: Any, batch: Any, sem: Any) 
     job = dataclasses.replace(ready, batch=batch)
     done = parts(job, machine, point, sem)
     found = breakdown(job, machine, point, done, sem)
-    units = busy(done.counts, done.times, done.step.work, point, machine.stack)
+    units = busy(done.counts, done.times, done.step.work, point, machine)
     asked = (ranks, point.domain, found.step_s, found.tokens, units)
     return found, economics(chip, prices, *asked)
 

@@ -87,7 +87,7 @@ def _seconds(
     step_s = around(passes_s, own, counted, times, point, machine.stack, sem).step_s
     if loads is None:
         return (step_s,)
-    units = busy(counted, times, own, dataclasses.replace(point, recompute=recompute), machine.stack)
+    units = busy(counted, times, own, dataclasses.replace(point, recompute=recompute), machine)
     return step_s, drawn_s(loads, units, step_s)
 
 
@@ -129,7 +129,7 @@ def _seconds_of_schedules(
     step_s = around(passes_s, own, counted, beside, point, machine.stack, sem).step_s
     if loads is None:
         return (step_s,)
-    units = busy(counted, times, _with_copies(todo, may_go), base, machine.stack)
+    units = busy(counted, times, _with_copies(todo, may_go), base, machine)
     return step_s, drawn_s(loads, each(units), step_s)
 
 

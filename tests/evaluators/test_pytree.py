@@ -78,7 +78,7 @@ def everything(small_decoder, two_tiers):
     bought = (load_curves(), hardware_of(priced))
     job = (small_decoder, two_tiers, point, priced, answer, *bought)
     moved = parts(small_decoder, two_tiers, with_offload(point), NUMPY)
-    units = busy(done.counts, done.times, done.step.work, point, two_tiers.stack)
+    units = busy(done.counts, done.times, done.step.work, point, two_tiers)
     shown = (report, units, Cost(step_s=1.0, peak_bytes=2.0))
     return instances((*job, with_offload(point), *done, *moved, *experts, *shown))
 

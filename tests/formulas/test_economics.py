@@ -264,7 +264,7 @@ def test_busy_units_against_the_terms_of_the_step(plan):
     done = parts(workload, machine, point, Exact(math))
     found = breakdown(workload, machine, point, done, Exact(math))
     units, terms = (
-        busy(done.counts, done.times, done.step.work, point, machine.stack),
+        busy(done.counts, done.times, done.step.work, point, machine),
         {term.name: term for term in found.terms},
     )
 
