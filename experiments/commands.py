@@ -16,7 +16,8 @@ USAGE = """usage: python -m experiments COMMAND
 
 Results go into results/NAME: result.json, figures (PNG, SVG), tables (CSV) and index.html, a page of all of them. `run
 all` also writes results/index.html, one page of everything; interrupted by Ctrl-C it keeps what has finished, and the
-next `run all` goes on from there.
+next `run all` goes on from there. Twice they give the same numbers, seconds apart; only speed, search_quality and
+real_steps measure this machine, and differ as it does.
 
 examples:
   python -m experiments run speed

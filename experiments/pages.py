@@ -15,13 +15,13 @@ Section = tuple[str, Sequence[Any]]
 
 
 def of_one(module: ModuleType, result: Result, folder: Path) -> bytes:
-    """The question, the answer, published beside ours, figures, tables, and what was run."""
+    """The question, the answer, figures, published beside ours, tables, and what was run."""
     name, results = result["experiment"], result["results"]
     lines = results.get("beside", []) if isinstance(results, Mapping) else []
     sections = (
         ("Answer", _answer(module, results)),
-        ("Published beside ours", list(_lines(lines))),
         ("Figures", list(_figures(folder))),
+        ("Published beside ours", list(_lines(lines))),
         ("Tables", list(_tables(module, results))),
         ("What was run", [_words(module), *_asked(result)]),
     )
@@ -35,7 +35,7 @@ def of_all(ran: Iterable[tuple[ModuleType, Result, Path]], left_out: Mapping[str
     for module, result, folder in ran:
         results = result["results"]
         lines = results.get("beside", []) if isinstance(results, Mapping) else []
-        parts = [Text(result["question"], "bold"), *_answer(module, results), *_lines(lines), *_figures(folder)]
+        parts = [Text(result["question"], "bold"), *_answer(module, results), *_figures(folder), *_lines(lines)]
         sections.append((result["experiment"], [*parts, *_tables(module, results), *_asked(result)]))
     return page("Equipoise: all experiments", sections)
 
@@ -51,15 +51,16 @@ def _overview(ran: Sequence[tuple[ModuleType, Result, Path]]) -> Any:
         results = result["results"]
         wrong = module.failure(results) if hasattr(module, "failure") else None
         lines = results.get("beside", []) if isinstance(results, Mapping) else []
-        judged = _counted(lines) if lines else "nothing gates"
+        judged = _counted(lines) if lines else ""
         rows.append((result["experiment"], result["question"], f"failed: {wrong}" if wrong else judged))
     return ("experiment", "question", "published figures"), rows
 
 
 def _counted(lines: Sequence[Mapping[str, Any]]) -> str:
     kinds = [line["verdict"] for line in lines]
-    judged = [f"{kinds.count(kind)} {kind}" for kind in ("holds", "explained", "fails") if kind in kinds]
-    return ", ".join(judged) or f"{len(lines)} beside ours, nothing gates"
+    words = {"holds": "met", "explained": "missed and explained", "fails": "missed"}
+    judged = [f"{kinds.count(kind)} {told}" for kind, told in words.items() if kind in kinds]
+    return ", ".join(judged) or f"{len(lines)} beside ours"
 
 
 def _lines(lines: Sequence[Mapping[str, Any]]) -> Iterator[Any]:

@@ -7,13 +7,13 @@ SCHEMA = 1
 
 
 def versions() -> dict[str, str]:
-    """Of the program, of Python and of the libraries that took part."""
+    """Versions of the program, of Python and of the libraries that took part."""
     loaded = {name: sys.modules[name].__version__ for name in ("numpy", "jax", "matplotlib") if name in sys.modules}
     return {"equipoise": own_version(), "python": ".".join(map(str, sys.version_info[:3]))} | loaded
 
 
 def own_version() -> str:
-    """Of the installed distribution."""
+    """The version of the installed distribution."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

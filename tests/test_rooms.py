@@ -1,6 +1,7 @@
 """The house: a room imports only rooms above it, through their doors, and formulas are only formulas."""
 
 import ast
+import collections
 import functools
 import importlib
 from collections.abc import Iterator, Mapping
@@ -32,6 +33,7 @@ ORDER = {  # from the top down
     "experiments": (),  # each stands alone
 }
 MOST_FILES = 20
+LONGEST_CHAIN = 17  # modules, from a command down to one that imports nothing: it may only fall
 Import = tuple[Path, int, str, str]  # file, line, module, name
 
 
@@ -130,6 +132,35 @@ def test_nobody_imports_a_private_name():
 def test_no_folder_is_crowded():
     folders = {path.parent for top in ORDER for path in _files(top)}
     assert {str(f): n for f in folders if (n := len(list(f.glob("*.py")))) > MOST_FILES} == {}
+
+
+def _home(module: str, name: str) -> str:
+    """The module behind the doors that holds a name."""
+    while _is_room(module):
+        home = _listed(module).get(name, f"{module}.{name}")
+        module = f"{module}.{name}" if home == module else home
+    return module
+
+
+@functools.cache
+def _below() -> Mapping[str, set[str]]:
+    """What each module imports; doors pass on, and hold nothing."""
+    below: dict[str, set[str]] = collections.defaultdict(set)
+    for path, _, module, name in _all_imports():
+        if path.name != "__init__.py":
+            below[".".join(path.relative_to(ROOT).with_suffix("").parts)].add(_home(module, name))
+    return below
+
+
+@functools.cache
+def _longest(module: str) -> int:
+    return 1 + max((_longest(each) for each in _below().get(module, ())), default=0)
+
+
+def test_chains_of_imports_stay_short():
+    """And no module imports itself by way of others, which would never end here."""
+    commands = {name: _longest(name) for name in _below() if name.startswith("optimize.cli.")}
+    assert max(commands.values()) <= LONGEST_CHAIN, commands
 
 
 @pytest.mark.parametrize("path", [p for top in ORDER for p in _files(top) if p.name == "__init__.py"], ids=str)

@@ -40,7 +40,7 @@ def optimum(problem: Problem) -> Any:
 
 
 def gradients(problem: Problem, points: Any) -> Any:
-    """Of every worker at its own point: shape (..., workers, dimension), or (..., 1, dimension) for one of all."""
+    """Gradients of every worker at its own point: (..., workers, dimension), or (..., 1, dimension) for one of all."""
     hessians, offsets = problem
     by_worker = points.reshape(-1, *points.shape[-2:]).swapaxes(0, 1)
     slopes = (by_worker @ hessians).swapaxes(0, 1)

@@ -34,7 +34,7 @@ def scaled_mean(problem: Problem, start: Any, step: Scalar, rounds: Scalar) -> A
 
 
 def scaled_covariance(problem: Problem) -> Any:
-    r"""Of a round's move at step 1: $\mathrm{Var}_i(v_{ij})/n$; off it $-\mathrm{Cov}_i(v_j, v_k)/(n(n-1))$."""
+    r"""Covariance of a move at step 1: $\mathrm{Var}_i(v_{ij})/n$; off it $-\mathrm{Cov}_i(v_j, v_k)/(n(n-1))$."""
     library, n = problem[0].__array_namespace__(), len(problem[1])
     rows = scaled_offsets(problem)
     rows = rows - rows.mean(0)
@@ -98,7 +98,7 @@ def plain_map(problem: Problem, kept: Scalar) -> Any:
 
 
 def plain_limit(problem: Problem, kept: Scalar) -> Any:
-    r"""Where plain masks end in the mean, $M^{-1}\bar b$: not the optimum unless $q = d$ or all offsets are 0."""
+    r"""The mean end of plain masks, $M^{-1}\bar b$: not the optimum unless $q = d$ or all offsets are 0."""
     moved = plain_map(problem, kept)
     return moved.__array_namespace__().linalg.solve(moved, problem[1].mean(0))
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from costmodel.inputs import Cluster, Plan, PlanPoint, Stack, Workload, embed
-from costmodel.models import run_by
+from costmodel.models import in_pieces, run_by
 from costmodel.pytree import as_floats, register_pytrees
 from costmodel.specs import expect
 
@@ -13,12 +13,12 @@ def prepare(
 ) -> tuple[Workload, Cluster, PlanPoint]:
     """The three arguments of `cost.cost` as floats; the point carries the cluster's usable domain.
 
-    Operators and option rows are those that the software of the stack has. Prices stay behind: `cost` does not read
-    them, and leaves that are not there cost nothing.
+    Operators and option rows are those that the software of the stack has, layers in the pieces of the plan. Prices
+    stay behind: `cost` does not read them, and leaves that are not there cost nothing.
     """
     expect(workload=workload, cluster=cluster, plan=plan)
     register_pytrees()
     cluster = dataclasses.replace(cluster, stack=stack or cluster.stack, prices=None)
     habits = cluster.stack.habits
     point = embed(plan, workload, float(cluster.tiers[0].usable_size), habits)
-    return as_floats(run_by(workload, habits)), as_floats(cluster), point
+    return as_floats(run_by(in_pieces(workload, plan.pieces), habits)), as_floats(cluster), point

@@ -42,7 +42,7 @@ def _memory_in_order(workload: Workload, cluster: Cluster, plan: Plan, point: Pl
     chosen = plan.recompute if plan.recompute in staged.MODES else "none"  # beside modules, everything is kept
     shares = [share * (mode == chosen) + (1 - share) * (mode == "none") for mode in staged.MODES]
     found = []
-    for stage, numbers in enumerate(kinds_by_stage(plan, [kind.repeats for kind in given.kinds])):
+    for stage, numbers in enumerate(kinds_by_stage(plan, given.kinds)):
         lacks = {id(kind) for kind, n in zip(given.kinds, numbers, strict=True) if n <= _NO_LAYER}
         blocks = tuple(block for block in given.counted.blocks if id(block) not in lacks)
         own = given._replace(counted=dataclasses.replace(given.counted, blocks=blocks))

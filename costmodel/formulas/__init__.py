@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from costmodel.formulas.breakdown import Breakdown as Breakdown
     from costmodel.formulas.breakdown import Term as Term
     from costmodel.formulas.breakdown import breakdown as breakdown
+    from costmodel.formulas.busy import Loads as Loads
     from costmodel.formulas.busy import busy as busy
-    from costmodel.formulas.busy import operators_s as operators_s
     from costmodel.formulas.busy import timed as timed
     from costmodel.formulas.collectives import COLLECTIVES as COLLECTIVES
     from costmodel.formulas.collectives import Law as Law
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from costmodel.formulas.cost import parts as parts
     from costmodel.formulas.cost import step as step
     from costmodel.formulas.cost import work as work
-    from costmodel.formulas.counts import AttentionCount as AttentionCount
-    from costmodel.formulas.counts import BlockCounts as BlockCounts
-    from costmodel.formulas.counts import MatmulCount as MatmulCount
-    from costmodel.formulas.counts import MemoryCount as MemoryCount
-    from costmodel.formulas.counts import OpCounts as OpCounts
-    from costmodel.formulas.counts import SavedBytes as SavedBytes
+    from costmodel.formulas.counted import AttentionCount as AttentionCount
+    from costmodel.formulas.counted import BlockCounts as BlockCounts
+    from costmodel.formulas.counted import MatmulCount as MatmulCount
+    from costmodel.formulas.counted import MemoryCount as MemoryCount
+    from costmodel.formulas.counted import OpCounts as OpCounts
+    from costmodel.formulas.counted import SavedBytes as SavedBytes
     from costmodel.formulas.counts import counts as counts
     from costmodel.formulas.counts import payload_copies as payload_copies
     from costmodel.formulas.counts import saved_bytes as saved_bytes
@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.roofline import matmul_s as matmul_s
     from costmodel.formulas.roofline import memory_s as memory_s
     from costmodel.formulas.roofline import rates as rates
+    from costmodel.formulas.roofs import operators_s as operators_s
     from costmodel.formulas.timing import BlockPasses as BlockPasses
     from costmodel.formulas.timing import OpTimes as OpTimes
     from costmodel.formulas.timing import hops as hops

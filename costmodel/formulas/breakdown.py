@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from costmodel.formulas.collectives import Law
 from costmodel.formulas.cost import Parts
-from costmodel.formulas.counts import OpCounts
+from costmodel.formulas.counted import OpCounts
 from costmodel.formulas.economics import EconomicsRange
 from costmodel.formulas.memory import MemoryUse, limit_bytes
 from costmodel.formulas.pipeline import Pipeline, pipeline_s
@@ -72,7 +72,7 @@ class Breakdown(Shown):
 
     @property
     def hfu(self) -> Scalar:
-        """As `mfu`, with the FLOP that recompute repeats."""
+        """What `mfu` is with the FLOP that recompute repeats."""
         return self._utilisation(self.hardware_flop)
 
     def _utilisation(self, flop: Scalar) -> Scalar:

@@ -1,24 +1,25 @@
 """How long the units of an accelerator are busy in a step: what its power goes by."""
 
-from collections.abc import Callable
-
 from costmodel.formulas.cost import Work, step_time, work
-from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.counted import OpCounts
 from costmodel.formulas.economics import Busy, drawn_s
-from costmodel.formulas.roofline import Roof
-from costmodel.formulas.roofs import roofs
+from costmodel.formulas.roofs import operators_s
 from costmodel.formulas.timing import BlockPasses, OpTimes, timing
-from costmodel.inputs import Cluster, PlanPoint, Position
+from costmodel.inputs import Cluster, PlanPoint
 from costmodel.semantics import Scalar, Semantics, total
 
+Loads = tuple[Scalar, Scalar, Scalar, Scalar] | None
+"""What busy units draw (`Prices.loads`), where an objective pays for it."""
 
-def timed(
-    counted: OpCounts, point: PlanPoint, cluster: Cluster, loads: tuple[Scalar, Scalar, Scalar, Scalar], sem: Semantics
-) -> tuple[Scalar, Scalar]:
-    """Seconds of a step, as `step` has them, and `drawn_s`, seconds at the usual power that take as much energy."""
+
+def timed(counted: OpCounts, point: PlanPoint, cluster: Cluster, loads: Loads, sem: Semantics) -> tuple[Scalar, ...]:
+    """Seconds of a step, as `step` has them; with loads also `drawn_s`, seconds at the usual power that take as much
+    energy."""
     times = timing(counted, point, cluster, sem)
     todo = work(counted, times, point, cluster, sem)
     step_s = step_time(todo, counted, times, point, cluster.stack, sem).step_s
+    if loads is None:
+        return (step_s,)
     return step_s, drawn_s(loads, busy(counted, times, todo, point, cluster), step_s)
 
 
@@ -28,28 +29,15 @@ def busy(counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint, cluste
 
     Posynomials in the reciprocals of the rates, as a step is.
     """
-    each, (compute_s, hbm_s) = counted.microbatches / point.pipeline, operators_s(counted, times, point, cluster)
+    each, (compute_s, hbm_s) = (
+        counted.microbatches / point.pipeline,
+        operators_s(counted, times.rates, point, cluster.stack),
+    )
     return Busy(
         compute_s=each * compute_s + todo.orthogonal_s,
         hbm_s=each * hbm_s + todo.optimizer_s - todo.orthogonal_s,
         links_s=_messages_s(counted, times, todo, point),
     )
-
-
-def operators_s(counted: OpCounts, times: OpTimes, point: PlanPoint, cluster: Cluster) -> tuple[Scalar, Scalar]:
-    """Seconds at the arithmetic units and of the HBM of one microbatch in all blocks; embedding and head are never
-    recomputed (timing.py)."""
-
-    def once_s(block: BlockCounts, side: Callable[[Roof], Scalar]) -> Scalar:
-        *passes, again = roofs(block, point, times.rates, cluster.stack)
-        kinds = (*passes, again) if block.position == Position.LAYER else passes
-        return total(count * side(roof) for kind in kinds for count, roof in kind)
-
-    compute_s, hbm_s = (
-        total(block.repeats * once_s(block, side) for block in counted.blocks)
-        for side in (lambda roof: roof.compute_s, lambda roof: roof.memory_s + roof.aside_s)
-    )
-    return compute_s, hbm_s
 
 
 def _messages_s(counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint) -> Scalar:

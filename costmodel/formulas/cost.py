@@ -7,7 +7,8 @@
 
 from typing import NamedTuple
 
-from costmodel.formulas.counts import OpCounts, counts
+from costmodel.formulas.counted import OpCounts
+from costmodel.formulas.counts import counts
 from costmodel.formulas.memory import MemoryUse, memory
 from costmodel.formulas.optimizer import host_update_s, optimizer_s, orthogonal_s, update_traffic_s
 from costmodel.formulas.pipeline import Hops, Pipeline, pipeline_s, plain_s, streamed_s

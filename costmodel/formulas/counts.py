@@ -3,6 +3,8 @@
 Counts have analytic truths (6ND, payload sums); times only have measurements. So they are apart.
 """
 
+from costmodel.formulas.counted import AttentionCount, BlockCounts, MatmulCount, MemoryCount, OpCounts, SavedBytes
+from costmodel.formulas.placement import reached
 from costmodel.inputs import (
     LOGITS,
     MODULES,
@@ -22,118 +24,9 @@ from costmodel.inputs import (
     Workload,
     is_expert,
 )
-from costmodel.pytree import pytree, static
 from costmodel.semantics import Scalar, Semantics, total
 
 Shares = dict[Split, Scalar]
-
-
-@pytree
-class MatmulCount:
-    """One matrix product, forward; its two backward products have the same FLOP and sizes, permuted."""
-
-    name: str = static()
-    flop: Scalar
-    operand_bytes: Scalar  # input and output
-    weight_elements: Scalar  # of the matrix, or of the second operand
-    reciprocal_sizes: Scalar  # 1/m + 1/k + 1/n
-    trained: Scalar = 1.0  # 0: no weight gradient
-    module: Module = static(default=Module.NONE)
-
-
-@pytree
-class AttentionCount:
-    """The attention's core, forward: scores, softmax, weighted values."""
-
-    name: str = static()
-    flop: Scalar
-    operand_bytes: Scalar  # queries, keys, values, output
-    score_elements: Scalar  # computed elements of the score matrix
-    reciprocal_keys: Scalar
-    uneven: Scalar = 0.0  # what the busiest rank of a ring of contiguous chunks does beyond the mean, over the mean
-    ring_bytes: Scalar  # keys and values of this rank: one hop of the context ring
-    exchange_bytes: Scalar  # queries, keys, values and output: the all-to-alls over heads
-
-
-@pytree
-class MemoryCount:
-    """An operator bound by memory: bytes through it, forward and backward."""
-
-    name: str = static()
-    module: Module = static(default=Module.NONE)
-    forward_bytes: Scalar
-    backward_bytes: Scalar
-    single: Scalar = 0.0  # 1: one kernel in any software
-
-
-@pytree
-class SavedBytes:
-    """Activations that a block keeps per microbatch, by what drops them (workload.Saved)."""
-
-    input: Scalar
-    core: Scalar
-    rest: Scalar  # of what no module of the plan drops alone
-    modules: ModuleRow | None = None  # of the others, where the plan drops some
-
-
-@pytree
-class BlockCounts:
-    """One block, one microbatch, one accelerator."""
-
-    name: str = static()
-    position: Position = static()
-    syncs: int = static()  # edges of tensor-parallel regions in the forward pass
-    backward_syncs: int = static()
-    exchanges: int = static(default=0)  # dispatches and returns of tokens to experts, in the forward pass
-    gathers: int = static(default=0)  # over the ranks that share an expert
-    repeats: Scalar
-    forwards: Scalar = 1.0  # forward passes of a microbatch, of which the last keeps activations
-    matmuls: tuple[MatmulCount, ...]
-    attentions: tuple[AttentionCount, ...]
-    memories: tuple[MemoryCount, ...]
-    sync_bytes: Scalar  # payload of all `syncs` together
-    backward_sync_bytes: Scalar
-    exchange_bytes: Scalar  # payload of all `exchanges` together
-    exchange_spread: Scalar
-    exchange_copies: int = static(default=1)
-    experts: Scalar = 0.0  # on this rank, those that are products
-    gather_bytes: Scalar
-    parameters: Scalar  # of one block on this rank, experts apart, before ZeRO
-    trained_parameters: Scalar  # those of them with a gradient and optimizer states
-    expert_parameters: Scalar
-    trained_expert_parameters: Scalar
-    matrix_parameters: Scalar  # those that enter a matmul
-    head_parameters: Scalar  # those that a tied head shares with the embedding
-    trained_head_parameters: Scalar
-    orthogonal_flop: Scalar  # of one Newton-Schulz iteration over the trained matrices on this rank, experts apart
-    expert_orthogonal_flop: Scalar
-    saved: SavedBytes
-    logits: Scalar  # elements
-
-
-@pytree
-class OpCounts:
-    """All blocks, and what follows from the plan alone."""
-
-    blocks: tuple[BlockCounts, ...]
-    microbatches: Scalar  # of one pipeline in one step
-    boundary_bytes: Scalar  # activation that crosses a stage boundary, of all tensor ranks
-    tied: Scalar  # 1 where the head reuses the embedding's weights
-
-    @property
-    def layers(self) -> tuple[BlockCounts, ...]:
-        """The repeated blocks, of all kinds."""
-        return tuple(block for block in self.blocks if block.position == Position.LAYER)
-
-    @property
-    def layer_count(self) -> Scalar:
-        """Layers of all kinds together."""
-        return total(block.repeats for block in self.layers)
-
-    @property
-    def has_experts(self) -> bool:
-        """Whether any block sends tokens to experts."""
-        return any(block.exchanges for block in self.blocks)
 
 
 def counts(workload: Workload, point: PlanPoint, sem: Semantics) -> OpCounts:
@@ -227,12 +120,6 @@ def _sent(op: Op, point: PlanPoint) -> Scalar:
     return row.sent * ((1 - row.gathering) * copied + row.gathering * point.expert / op.copies)
 
 
-def reached(places: Scalar, copies: int) -> Scalar:
-    """Places, of those that hold experts, that a token reaches over its copies, in the mean of even routing:
-    D (1 - (1 - 1/D)^k) / k."""
-    return places * (1 - (1 - 1.0 / places) ** copies) / copies
-
-
 def _saved(block: Block, counter: "_Counter") -> SavedBytes:
     """What a block keeps; by module where the plan drops some, of layers."""
     ends = {"input": counter.saved(block, Role.INPUT), "core": counter.saved(block, Role.CORE)}
@@ -252,7 +139,7 @@ class _Counter:
         self.point, self.shares, self.imbalance, self.sem = point, shares, imbalance, sem
 
     def inputs(self) -> "_Counter":
-        """Of what products keep of their inputs: where they stay as they were gathered, rows are not divided again.
+        """What products keep of their inputs: where they stay as they were gathered, rows are not divided again.
 
         Source: nanotron, `tensor_parallel/functional.py`, without `recompute_allgather`. Its calibration rows hold
         runs with and without: without a pipeline most are so, with one most are not (the cause is unknown).
@@ -348,7 +235,7 @@ class _Counter:
         return 4.0 * shorter * self.matrix(op) + 2.0 * op.matrices * self.size(op.groups) * shorter**3
 
     def parameters(self, op: Op) -> Scalar:
-        """Of an expert only what stands beside its matrix, which lies on a mesh of its own."""
+        """Those of an operator: of an expert only what stands beside its matrix, which lies on a mesh of its own."""
         vectors = total(map(self._part, op.parameters))
         return self.matrix(op) + vectors if op.kind in (Kind.MATMUL, Kind.LOOKUP) and not is_expert(op) else vectors
 
@@ -356,7 +243,7 @@ class _Counter:
         return self._kept([(op, kept) for op in block.ops for kept in op.saved if kept.role == role])
 
     def saved_in(self, block: Block, module: Module) -> Scalar:
-        """Of what only a whole layer drops otherwise, the outputs of one module."""
+        """The outputs of one module, of what only a whole layer drops otherwise."""
         return self._kept([(op, k) for op in block.ops for k in op.saved if k.role == Role.REST and k.module == module])
 
     def _kept(self, pairs: list[tuple[Op, Saved]]) -> Scalar:
@@ -368,11 +255,11 @@ class _Counter:
         return self.saved_beside(kept, op.kind)
 
     def saved_beside(self, kept: Saved, kind: Kind) -> Scalar:
-        """Of what is no product: inputs of activation functions may wait in 8 bits."""
+        """What operators save that are no products: inputs of activation functions may wait in 8 bits."""
         return self.saved_bytes(kept) * (self.point.gate_inputs if kind == Kind.ACTIVATION else 1.0)
 
     def saved_input_bytes(self, kept: Saved, name: str) -> Scalar:
-        """Of a product: those of 8-bit products may wait in 8 bits (Transformer Engine), those of the head do not."""
+        """Inputs of a product: of 8-bit ones they may wait in 8 bits (Transformer Engine), of the head they do not."""
         return self.saved_bytes(kept) * (1.0 if name == LOGITS else self.point.precision.saved_inputs)
 
     def saved_bytes(self, kept: Saved) -> Scalar:

@@ -82,7 +82,7 @@ class Draw:
 
     @property
     def meter_w(self) -> Scalar:
-        """At the facility's meter: cooling and losses included."""
+        """Power at the facility's meter: cooling and losses included."""
         return self.facility_factor * self.machines_w
 
     @property
@@ -114,17 +114,17 @@ class Economics:
 
     @property
     def usd_per_step(self) -> Scalar | None:
-        """Of an owned cluster; of a rented one where the price of owning is not known."""
+        """Dollars of a step on an owned cluster; on a rented one where the price of owning is not known."""
         return self.rental_usd if self.owned_usd is None else self.owned_usd
 
     @property
     def usd_per_token(self) -> Scalar | None:
-        """Of the same cluster as `usd_per_step`."""
+        """Dollars of a token on the same cluster as `usd_per_step`."""
         return None if self.usd_per_step is None else self.usd_per_step / self.tokens
 
     @property
     def joule_per_step(self) -> Scalar | None:
-        """At the meter, for as long as the clock takes for a step."""
+        """Energy at the meter, for as long as the clock takes for a step."""
         return None if self.draw is None else self.draw.meter_w * self.step_s * self.elapsed
 
     @property
@@ -135,7 +135,7 @@ class Economics:
 
 @pytree
 class EconomicsRange:
-    """By the three sets of prices."""
+    """Economics by each of the three sets of prices."""
 
     low: Economics
     base: Economics

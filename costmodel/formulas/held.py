@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.counted import BlockCounts, OpCounts
 from costmodel.formulas.modules import by_module
 from costmodel.inputs import PlanPoint, Position, ZeroRow
 from costmodel.semantics import Scalar, Semantics, total

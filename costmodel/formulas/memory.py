@@ -8,7 +8,7 @@ offloads (offload.py) lie in the second memory; HBM keeps two layers of what str
 
 from collections.abc import Callable
 
-from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.counted import BlockCounts, OpCounts
 from costmodel.formulas.held import expert_shard, kept_bytes, sharding, share
 from costmodel.formulas.modules import by_module
 from costmodel.formulas.offload import (
@@ -29,7 +29,7 @@ Held = tuple[tuple[Scalar, Scalar], ...]
 
 @pytree
 class StageKind:
-    """Where a stage stands: stages from it to the end, itself included, and what else it holds. (Or several stages.)"""
+    """A stage by its place: stages from it to the end, itself included, and what else it holds. (Or several stages.)"""
 
     remaining: Scalar
     first: Scalar  # 1: holds the embedding
@@ -133,7 +133,7 @@ def reserved_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:
 
 
 def allocated_bytes(stage: StageMemory, stack: Stack, sem: Semantics) -> Scalar:
-    """Of that, what is in tensors and workspaces: without what is lost between allocations."""
+    """What of that is in tensors and workspaces: without what is lost between allocations."""
     passing_bytes = stage.passing_bytes - stage.fragmentation_bytes
     held_bytes = stage.held_bytes - stack.context_bytes - stage.buffers_bytes
     return held_bytes + sem.maximum(passing_bytes, stage.update_bytes)
@@ -232,7 +232,7 @@ def communicators(point: PlanPoint, sem: Semantics) -> Scalar:
 
 
 def dropped_bytes(point: PlanPoint) -> BlockQuantity:
-    """Of a block, the activations that come back while its backward pass runs."""
+    """The activations of a block that come back while its backward pass runs."""
     row = point.recompute
 
     def dropped_bytes(block: BlockCounts) -> Scalar:
@@ -243,7 +243,7 @@ def dropped_bytes(point: PlanPoint) -> BlockQuantity:
 
 
 def gathered_bytes(point: PlanPoint) -> BlockQuantity:
-    """Of a block under ZeRO 3, its weights and the next block's, and its gradient, whole."""
+    """What a block gathers under ZeRO 3: its weights and the next block's, and its gradient, whole."""
     weights, gradients = 2.0 * point.precision.weight_bytes, point.gradient_bytes
     copies = point.precision.copy_bytes
 
@@ -355,7 +355,7 @@ class _Layers:
         return self._stage_share() * total(block.repeats * kept_bytes(block, self.point) for block in self.blocks)
 
     def buffer(self, quantity: BlockQuantity, sem: Semantics) -> Scalar:
-        """Of what streams, the layers that HBM holds at a time."""
+        """The layers of what streams that HBM holds at a time."""
         held = sem.minimum(BUFFERED_LAYERS, self._stage_share() * self.counted.layer_count)
         return held * self.largest(quantity, sem)
 

@@ -16,7 +16,7 @@ update takes what the host's memory needs for the bytes that pass. Other sources
 (ZeRO-Infinity) for the streams; Isaev et al. 2023 (Calculon) for two layers in HBM and for what shares a direction.
 """
 
-from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.counted import BlockCounts, OpCounts
 from costmodel.formulas.held import expert_shard, kept_bytes, sharding, share
 from costmodel.formulas.pipeline import Streams
 from costmodel.inputs import Accelerator, Offload, PlanPoint, Stack

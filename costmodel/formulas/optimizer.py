@@ -1,7 +1,7 @@
 """Seconds of the optimizer's update on the heaviest stage: what streams through memory, and the optimizer's matmuls."""
 
 from costmodel.formulas import offload
-from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.counted import BlockCounts, OpCounts
 from costmodel.formulas.held import expert_shard, held_on_heaviest_stage, share
 from costmodel.formulas.pipeline import Streams
 from costmodel.formulas.roofline import Rates

@@ -40,3 +40,9 @@ def nests(group: Scalar, stride: Scalar, size: Scalar, accelerators: Scalar) -> 
     block = group * stride
     apart = (group == 1) | (accelerators <= size) | (stride >= size)
     return apart | (size % block == 0) | ((size % stride == 0) & (block % size == 0))
+
+
+def reached(places: Scalar, copies: int) -> Scalar:
+    """Places, of those that hold experts, that a token reaches over its copies, in the mean of even routing:
+    D (1 - (1 - 1/D)^k) / k."""
+    return places * (1 - (1 - 1.0 / places) ** copies) / copies

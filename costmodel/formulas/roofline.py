@@ -7,7 +7,7 @@ lengths after Hockney), a posynomial in the reciprocals of the rates. $s_0$ stan
 $m$ and $n$ and for the pipeline fill in $k$, in the mean over shapes; it does not reproduce single steps.
 """
 
-from costmodel.formulas.counts import AttentionCount, BlockCounts, MatmulCount, MemoryCount
+from costmodel.formulas.counted import AttentionCount, BlockCounts, MatmulCount, MemoryCount
 from costmodel.inputs import MODULES, Accelerator, ModuleRow, PlanPoint, Stack
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total

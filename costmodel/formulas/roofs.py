@@ -1,9 +1,11 @@
 """The rooflines of all operators of a block, pass by pass: what breakdowns and busy units are read off."""
 
-from costmodel.formulas.counts import BlockCounts, MatmulCount, MemoryCount
+from collections.abc import Callable
+
+from costmodel.formulas.counted import BlockCounts, MatmulCount, MemoryCount, OpCounts
 from costmodel.formulas.roofline import Rates, Roof, attention_roofs, matmul_roofs, memory_roofs
-from costmodel.inputs import PlanPoint, Stack
-from costmodel.semantics import Scalar
+from costmodel.inputs import PlanPoint, Position, Stack
+from costmodel.semantics import Scalar, total
 
 Roofs = list[tuple[Scalar, Roof]]
 """Roofs of operators in a pass, and how often each stands in one layer and microbatch."""
@@ -32,3 +34,19 @@ def redone(count: MatmulCount | MemoryCount, point: PlanPoint) -> Scalar:
     """Share of the layers in which the operator is computed again with its module."""
     row = point.modules
     return 0.0 if row is None or not count.module else getattr(row, count.module)
+
+
+def operators_s(counted: OpCounts, speed: Rates, point: PlanPoint, stack: Stack) -> tuple[Scalar, Scalar]:
+    """Seconds at the arithmetic units and of the HBM of one microbatch in all blocks; embedding and head are never
+    recomputed (timing.py)."""
+
+    def once_s(block: BlockCounts, side: Callable[[Roof], Scalar]) -> Scalar:
+        *passes, again = roofs(block, point, speed, stack)
+        kinds = (*passes, again) if block.position == Position.LAYER else passes
+        return total(count * side(roof) for kind in kinds for count, roof in kind)
+
+    compute_s, hbm_s = (
+        total(block.repeats * once_s(block, side) for block in counted.blocks)
+        for side in (lambda roof: roof.compute_s, lambda roof: roof.memory_s + roof.aside_s)
+    )
+    return compute_s, hbm_s

@@ -6,7 +6,7 @@ contends with it: $(1-h) t + (1-k)\max(h t, c) + k (h t + c)$. It is $t + c$ at 
 
 from costmodel.formulas import traffic
 from costmodel.formulas.collectives import time_s
-from costmodel.formulas.counts import BlockCounts, OpCounts
+from costmodel.formulas.counted import BlockCounts, OpCounts
 from costmodel.formulas.held import sharding
 from costmodel.formulas.modules import by_module
 from costmodel.formulas.offload import streams

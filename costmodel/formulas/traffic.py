@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from costmodel.formulas import collectives
 from costmodel.formulas.collectives import Law, time_s
-from costmodel.formulas.counts import BlockCounts, OpCounts, reached
+from costmodel.formulas.counted import BlockCounts, OpCounts
 from costmodel.formulas.held import expert_shard, held_on_heaviest_stage, on_heaviest_stage, sharding
-from costmodel.formulas.placement import ranks_by_tier
+from costmodel.formulas.placement import ranks_by_tier, reached
 from costmodel.inputs import Cluster, PlanPoint, Stack, Tier, ZeroRow
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics, total

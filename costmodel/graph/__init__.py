@@ -6,10 +6,8 @@ from costmodel import door
 
 if TYPE_CHECKING:
     from costmodel.graph import staged as staged
-    from costmodel.graph.amounts import AMOUNTS as AMOUNTS
     from costmodel.graph.amounts import amounts as amounts
     from costmodel.graph.amounts import total_amounts as total_amounts
-    from costmodel.graph.arranged import Arranged as Arranged
     from costmodel.graph.arranged import arrange as arrange
     from costmodel.graph.dataflow import Dataflow as Dataflow
     from costmodel.graph.dataflow import build as build
@@ -23,6 +21,8 @@ if TYPE_CHECKING:
     from costmodel.graph.layouts import cheapest_across as cheapest_across
     from costmodel.graph.layouts import layouts as layouts
     from costmodel.graph.layouts import seconds_on as seconds_on
+    from costmodel.graph.materialize import Transfer as Transfer
+    from costmodel.graph.materialize import materialize as materialize
     from costmodel.graph.named import CHIMERA as CHIMERA
     from costmodel.graph.named import n_forwards_one_backward as n_forwards_one_backward
     from costmodel.graph.named import recycled as recycled
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from costmodel.graph.primitives import recompute as recompute
     from costmodel.graph.primitives import transform as transform
     from costmodel.graph.run import Costs as Costs
-    from costmodel.graph.run import PlayedGraph as PlayedGraph
     from costmodel.graph.run import makespan_s as makespan_s
     from costmodel.graph.run import run as run
     from costmodel.graph.search import LIMITS as LIMITS

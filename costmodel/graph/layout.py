@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from typing import Any, Protocol
 
-from costmodel.inputs import SCHEDULES, Plan
+from costmodel.inputs import SCHEDULES, Plan, are_pieces
 
 
 def chunk_count(plan: Plan) -> int:
@@ -20,19 +21,39 @@ def layers_by_chunk(plan: Plan, layers: float) -> tuple[float, ...]:
     return tuple(held // turns + (turn < held % turns) for turn in range(turns) for held in plan.stage_layers)
 
 
-def kinds_by_chunk(plan: Plan, repeats: Sequence[float]) -> list[list[float]]:
-    """Layers of each kind on each chunk: kinds follow one another, each so many times."""
-    cuts = list(accumulate(repeats, initial=0.0))
+class Kind(Protocol):
+    """A kind of layer, or the pieces of the kind before it."""
+
+    @property
+    def name(self) -> str:
+        """The block's."""
+        ...
+
+    @property
+    def repeats(self) -> Any:
+        """How many there are in the whole model."""
+        ...
+
+
+def kinds_by_chunk(plan: Plan, kinds: Sequence[Kind]) -> list[list[float]]:
+    """Layers of each kind on each chunk: kinds follow one another; pieces lie where the layers lie that they are of."""
+    cuts = list(accumulate((0.0 if are_pieces(kind.name) else kind.repeats for kind in kinds), initial=0.0))
     edges = accumulate(layers_by_chunk(plan, cuts[-1]), initial=0.0)
-    return [[max(0.0, min(end, b) - max(start, a)) for a, b in pairwise(cuts)] for start, end in pairwise(edges)]
+    chunks = [[max(0.0, min(end, b) - max(start, a)) for a, b in pairwise(cuts)] for start, end in pairwise(edges)]
+    for i, kind in enumerate(kinds):
+        if are_pieces(kind.name):
+            share = kind.repeats / kinds[i - 1].repeats
+            for held in chunks:
+                held[i] = share * held[i - 1]
+    return chunks
 
 
-def kinds_by_stage(plan: Plan, repeats: Sequence[float]) -> list[list[float]]:
+def kinds_by_stage(plan: Plan, kinds: Sequence[Kind]) -> list[list[float]]:
     """Layers of each kind on each stage, with all its chunks; where it holds two copies, in the mean of them."""
-    held = [[0.0] * len(repeats) for _ in range(plan.pipeline)]
-    for chunk, kinds in enumerate(kinds_by_chunk(plan, repeats)):
+    held = [[0.0] * len(kinds) for _ in range(plan.pipeline)]
+    for chunk, numbers in enumerate(kinds_by_chunk(plan, kinds)):
         stage = SCHEDULES[plan.schedule].device_of(chunk, plan.pipeline)
-        held[stage] = [a + b for a, b in zip(held[stage], kinds, strict=True)]
+        held[stage] = [a + b for a, b in zip(held[stage], numbers, strict=True)]
     if SCHEDULES[plan.schedule].ways > 1:  # a copy of each of two chunks
         return [[0.5 * (a + b) for a, b in zip(*both, strict=True)] for both in zip(held, held[::-1], strict=True)]
     return held

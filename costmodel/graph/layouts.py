@@ -154,7 +154,7 @@ def cheapest_across(start: Layout, end: Layout, shape: Sequence[int], cost: Cost
 def _check(given: Sequence[Layout], shape: Sequence[int]) -> None:
     """Layouts of this tensor, whose splits divide its dimensions."""
     for layout in given:
-        fits = len(layout) == 2 + len(shape) and min(layout) >= 1
+        fits = len(layout) == 2 + len(shape) and all(isinstance(each, int) and each >= 1 for each in layout)
         if not fits or any(n % d for n, d in zip(shape, layout[2:], strict=True)):
             told = f"replicas, value splits and a divisor of each of {tuple(shape)}"
             raise ValueError(f"{tuple(layout)} is no layout of a tensor of {tuple(shape)}; expected {told}")

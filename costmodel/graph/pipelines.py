@@ -117,7 +117,7 @@ def name_of(given: Orders) -> Callable[[int], str]:
 
 def _check(entry: Schedule, schedule: str, stages: int, microbatches: int, virtual_stages: int) -> None:
     degrees = stages, microbatches, virtual_stages
-    if min(degrees) < 1 or not all(isinstance(degree, int | np.integer) for degree in degrees):
+    if not all(isinstance(degree, int | np.integer) for degree in degrees) or min(degrees) < 1:
         raise ValueError(f"degrees are {degrees}; expected integers >= 1")
     if entry.folds and virtual_stages != 2:
         raise ValueError(f"`virtual_stages` is {virtual_stages}; {schedule} expects 2")
@@ -127,6 +127,14 @@ def _check(entry: Schedule, schedule: str, stages: int, microbatches: int, virtu
         raise ValueError(f"there are {stages} stages and {microbatches} microbatches; {schedule} expects even numbers")
     if entry.interleaves and microbatches % stages:
         raise ValueError(f"`microbatches` is {microbatches}; {schedule} expects a multiple of the {stages} stages")
+
+
+def _check_turns(turns: set[Turn], chunks: set[int], device: int) -> None:
+    """Raise a `ValueError` that names an operation which is none of the device's."""
+    wrong = [turn for turn in sorted(turns) if turn[0] not in tuple(KINDS) or turn[1] not in chunks]
+    if wrong or not turns:
+        told = f"expected F, B or W on chunk {' or '.join(map(str, sorted(chunks)))}"
+        raise ValueError(f"an order runs {wrong[0] if wrong else 'nothing'} on device {device}; {told}")
 
 
 Columns = tuple[Integers, Integers, Integers, Integers]
@@ -143,6 +151,7 @@ def _given(entry: Schedule, stages: int, microbatches: int, virtual_stages: int,
         turns += parts  # pyright: ignore[reportOperatorIssue]
         joined += [0, *repeat(1, len(parts) - 1)]
     chunks = stages * virtual_stages * entry.ways
+    _check_turns(set(turns), {c for c in range(chunks) if entry.device_of(c, stages) == device}, device)
     codes = {turn: KINDS.index(turn[0]) * chunks + turn[1] for turn in set(turns)}
     taken = np.fromiter((codes[turn] for turn in turns), int, len(turns))
     by_turn = np.argsort(taken, kind="stable")

@@ -8,6 +8,7 @@ The makespan is the step with synchronised optimizer updates: from the first sta
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -184,8 +185,9 @@ def _tasks(given: Orders) -> tuple[DeviceOrder, ...]:
 
 def _by_chunk(seconds: Seconds, stages: int, virtual_stages: int) -> tuple[float, ...]:
     chunks = stages * virtual_stages
-    if not isinstance(seconds, Sequence):
-        return (seconds / virtual_stages,) * chunks
-    if len(seconds) != chunks:
-        raise ValueError(f"{len(seconds)} durations are given; expected one for each of {chunks} chunks")
-    return tuple(seconds)
+    by_chunk = tuple(seconds) if isinstance(seconds, Sequence) else (seconds / virtual_stages,) * chunks
+    if len(by_chunk) != chunks:
+        raise ValueError(f"{len(by_chunk)} durations are given; expected one for each of {chunks} chunks")
+    if not all(math.isfinite(each) for each in by_chunk):
+        raise ValueError(f"a pass takes {seconds!r} s; expected finite numbers")
+    return by_chunk

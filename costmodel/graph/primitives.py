@@ -137,8 +137,8 @@ def played(flow: Dataflow, seconds: Callable[[Operator], float], message_s: Call
     taken, freed = held(flow, sequence)
     sent_bytes = [_sent_bytes(flow.operators[i], flow.operators[j]) for i, j, _ in messages]
     costs = Costs(
-        seconds=np.array([_checked_s(each, seconds(each)) for each in flow.operators]),
-        lags_s=np.array([message_s(each) for each in sent_bytes] or [0.0]),
+        seconds=np.array([_checked_s(f"operator {each.name}", seconds(each)) for each in flow.operators]),
+        lags_s=np.array([_checked_s(f"a message of {each:g} bytes", message_s(each)) for each in sent_bytes] or [0.0]),
         taken_bytes=taken,
         freed_bytes=freed,
     )
@@ -151,10 +151,10 @@ def _sent_bytes(producer: Operator, consumer: Operator) -> float:
     return math.fsum(meet(one, other) * one.tensor.element_bytes for one in made for other in consumer.reads)
 
 
-def _checked_s(operator: Operator, taken_s: Any) -> float:
+def _checked_s(what: str, taken_s: Any) -> float:
     seconds = float(taken_s) if isinstance(taken_s, Real) else math.nan
     if not 0 <= seconds < math.inf:
-        raise ValueError(f"operator {operator.name} takes {taken_s!r} s; expected a finite number >= 0")
+        raise ValueError(f"{what} takes {taken_s!r} s; expected a finite number >= 0")
     return seconds
 
 

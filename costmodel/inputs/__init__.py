@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from costmodel.inputs.turns import Turn as Turn
     from costmodel.inputs.turns import Turns as Turns
     from costmodel.inputs.workload import LOGITS as LOGITS
+    from costmodel.inputs.workload import PIECES as PIECES
     from costmodel.inputs.workload import AttentionKernel as AttentionKernel
     from costmodel.inputs.workload import Block as Block
     from costmodel.inputs.workload import Kind as Kind
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from costmodel.inputs.workload import Split as Split
     from costmodel.inputs.workload import Workload as Workload
     from costmodel.inputs.workload import active_parameters as active_parameters
+    from costmodel.inputs.workload import are_pieces as are_pieces
     from costmodel.inputs.workload import is_expert as is_expert
     from costmodel.inputs.workload import model_flop as model_flop
     from costmodel.inputs.workload import parameters as parameters

@@ -7,7 +7,7 @@ from typing import Any
 
 from costmodel.inputs import options
 from costmodel.inputs.schedules import ScheduleRow
-from costmodel.inputs.workload import Position, Workload
+from costmodel.inputs.workload import Position, Workload, are_pieces
 from costmodel.pytree import pytree
 from costmodel.semantics import Scalar, Semantics
 
@@ -53,6 +53,7 @@ class Plan:
     gates_in_8bit: bool = False  # inputs of activation functions wait for the backward pass in 8 bits
     dispatcher: str = "usual"  # of tokens to experts
     loss: str = "usual"  # as the software computes it, or in a kernel that keeps fewer logits
+    pieces: int = 1  # of each layer's attention and feed-forward, one after another (co-shard)
     # shares of what a rank holds that lie in the accelerator's second memory (offload.py)
     offload_weights: float = 0.0  # of the layers
     offload_optimizer: float = 0.0
@@ -197,4 +198,4 @@ class PlanPoint:
 
 def layers(workload: Workload) -> int:
     """Repeated blocks that the pipeline divides."""
-    return sum(int(block.repeats) for block in workload.blocks if block.position == Position.LAYER)
+    return sum(int(b.repeats) for b in workload.blocks if b.position == Position.LAYER and not are_pieces(b.name))

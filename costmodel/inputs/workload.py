@@ -218,6 +218,16 @@ class Workload:
     tied: Scalar = 0  # 1 where the operator `LOGITS` reuses the embedding's weights
     expert_imbalance: Scalar = 1.0  # load of the busiest rank's experts over the mean
     adapted: bool = static(default=False)  # operators are those of a software already (`models.run_by`)
+    pieces: int = static(default=1)  # in which its layers are cut already (`models.in_pieces`)
+
+
+PIECES = ", branch "
+"""Between the name of a block and the number of one of its branches, a block of the pieces that it is cut into."""
+
+
+def are_pieces(name: str) -> bool:
+    """Whether a block holds pieces of the layers of the block before it, by its name."""
+    return PIECES in name
 
 
 def whole(sizes: Sizes) -> Scalar:

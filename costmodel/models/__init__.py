@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from costmodel.models.adapters import low_rank as low_rank
     from costmodel.models.adapters import map_operators as map_operators
     from costmodel.models.adapters import weighted as weighted
-    from costmodel.models.co_shard import PIECES as PIECES
     from costmodel.models.co_shard import co_sharded as co_sharded
+    from costmodel.models.co_shard import in_pieces as in_pieces
     from costmodel.models.decoder import decoder as decoder
     from costmodel.models.dlrm import dlrm as dlrm
     from costmodel.models.encoder import encoder as encoder

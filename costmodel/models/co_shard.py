@@ -6,15 +6,14 @@ kernels are smaller. Source: nnScaler (Lin et al. 2024). `graph.co_shard` is the
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator
 
-from costmodel.inputs import Block, Kind, Op, Position, Role, Saved, Size, Sizes, Split, Workload
+from costmodel.inputs import PIECES, Block, Kind, Op, Position, Role, Saved, Size, Sizes, Split, Workload
 from costmodel.models.pieces import integral
 from costmodel.semantics import Scalar
 
-PIECES = ", branch "
-"""Between the name of a block and the number of its branch."""
 _INSIDE = (Kind.MATMUL, Kind.ATTENTION, Kind.ACTIVATION)
 
 
@@ -23,9 +22,22 @@ def co_sharded(workload: Workload, pieces: int, blocks: tuple[str, ...] | None =
 
     Raises a `ValueError` where heads or features do not divide. What all pieces of a branch read is kept once.
     """
-    chosen = [b.name for b in workload.blocks if b.position == Position.LAYER] if blocks is None else blocks
-    found = [each for b in workload.blocks for each in (_pieces(b, pieces) if b.name in chosen else (b,))]
-    return dataclasses.replace(workload, name=f"{workload.name}, {pieces} pieces", blocks=tuple(found))
+    chosen = tuple(b.name for b in workload.blocks if b.position == Position.LAYER) if blocks is None else blocks
+    found = _cut(workload.blocks, pieces, chosen)
+    return dataclasses.replace(workload, name=f"{workload.name}, {pieces} pieces", blocks=found, pieces=pieces)
+
+
+def in_pieces(workload: Workload, pieces: int) -> Workload:
+    """The workload as a plan of so many pieces runs it, by its own name; unchanged where it is cut already."""
+    if pieces == 1 or workload.pieces > 1:
+        return workload
+    return dataclasses.replace(co_sharded(workload, pieces), name=workload.name)
+
+
+@functools.lru_cache(maxsize=64)
+def _cut(blocks: tuple[Block, ...], pieces: int, chosen: tuple[str, ...]) -> tuple[Block, ...]:
+    """One object for each model and number, which batches rely on."""
+    return tuple(each for b in blocks for each in (_pieces(b, pieces) if b.name in chosen else (b,)))
 
 
 def _pieces(block: Block, pieces: int) -> Iterator[Block]:

@@ -27,9 +27,9 @@ def dlrm(
     features = len(tables) + 1
     pairs = features * (features - 1) // 2
     ops = (
+        *_mlp("bottom", dense_features, bottom),
         _lookup(tables, hidden, lookups),
         _exchange(len(tables) * hidden),
-        *_mlp("bottom", dense_features, bottom),
         _interaction(features, hidden),
         *_mlp("top", hidden + pairs, top),
     )

@@ -45,6 +45,7 @@ def moe_decoder(
     head_size: int | None = None,
     latent: Latent | None = None,
     query_key_norm: bool = False,
+    query_key_norm_whole: bool = False,
     qkv_bias: bool = False,
     out_bias: bool = False,
     expert_bias: bool = False,
@@ -59,6 +60,7 @@ def moe_decoder(
     `expert_groups` bounds the innermost domains that one token is sent to (node-limited routing). `imbalance` is the
     load of the busiest rank's experts over the mean, or the capacity factor where tokens beyond it are dropped.
     `expert_bias` gives router and experts biases, `attention_sinks` each head a score beside its keys (gpt-oss).
+    `query_key_norm_whole` gives the norm of queries and keys (`query_key_norm`) scales for all heads (OLMoE, MiniMax).
     """
     style = Style(hidden=hidden, tokens=sequence, qkv_bias=qkv_bias, out_bias=out_bias)
     if latent is None:
@@ -66,7 +68,10 @@ def moe_decoder(
         kv = key_value_heads or heads
         looks = Heads(heads=heads, key_value_heads=kv, head_size=size, keys=sequence, density=causal_density)
         attention = whole_attention(style, looks)
-        attention += (_head_norms(size),) if query_key_norm else ()
+        scaled = (
+            Size(value=(heads + kv) * size, split=(Split.TENSOR,)) if query_key_norm_whole else Size(value=2 * size)
+        )
+        attention += (_head_norms(size, scaled),) if query_key_norm else ()
         attention = _with_sinks(attention) if attention_sinks else attention
     else:
         attention = _latent_attention(sequence, hidden, heads, latent, causal_density)
@@ -89,14 +94,14 @@ def moe_decoder(
     )
 
 
-def _head_norms(head_size: int) -> Op:
+def _head_norms(head_size: int, scales: Size) -> Op:
     """Norms of queries and keys by head: their scales alone, the passes are fused with the rotation."""
     return Op(
         name="query, key norm",
         kind=Kind.NORM,
         rows=(Size(value=0),),
         columns=(Size(value=head_size),),
-        parameters=(Size(value=2 * head_size),),
+        parameters=(scales,),
     )
 
 

@@ -210,4 +210,4 @@ def head(before: tuple[Op, ...], tokens: Scalar, hidden: Scalar, vocabulary: Sca
         touches_backward=2.0,
     )
     product = linear(LOGITS, tokens, (Size(value=hidden),), logits, bias=vocabulary if bias else None)
-    return Block(name="head", position=Position.LAST, ops=(*before, product, sync("head sync", tokens, hidden), loss))
+    return Block(name="head", position=Position.LAST, ops=(*before, sync("head sync", tokens, hidden), product, loss))

@@ -58,7 +58,7 @@ def swin(
 
 def _layer(style: Style, heads: Scalar, window: Scalar, ffn: Scalar) -> tuple[Op, ...]:
     looks = Heads(heads=heads, key_value_heads=heads, head_size=integral(style.hidden / heads), keys=window * window)
-    return attention(style, looks) + (_relative_positions(window, heads),) + feed_forward(style, ffn)
+    return (_relative_positions(window, heads), *attention(style, looks), *feed_forward(style, ffn))
 
 
 def _relative_positions(window: Scalar, heads: Scalar) -> Op:

@@ -90,7 +90,7 @@ def _check(where: str, ranks: tuple[float, ...], law: Callable[..., Law], fabric
     arrays = tuple(sealed(np.full(_CHORDS, n)) for n in ranks)
 
     def seconds(logs: Any) -> dict[str, Any]:
-        """In arrays that know arithmetic only, so that what passes can be traced."""
+        """Seconds in arrays that know arithmetic only, so that what passes can be traced."""
         return _figures(map_leaves(opened, law(where, arrays, map_leaves(sealed, fabric(logs)), SEALED)))
 
     first, second = rng.uniform(-1.5, 1.5, (2, variables, _CHORDS))

@@ -10,8 +10,7 @@ from typing import Any
 
 from costmodel.exact import Exact
 from costmodel.formulas import counts
-from costmodel.inputs import Block, Kind, Plan, Position, Split, Workload, embed, layers, model_flop, parameters
-from costmodel.models import PIECES
+from costmodel.inputs import PIECES, Block, Kind, Plan, Position, Split, Workload, embed, layers, model_flop, parameters
 from costmodel.pytree import map_leaves
 from costmodel.register.tables import entered, refuse
 from costmodel.specs import MODELS, SpecError, called, is_count, model_names, show

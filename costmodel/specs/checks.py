@@ -106,6 +106,8 @@ def nearest(word: str, known: Collection[str]) -> str:
     import difflib
 
     close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    if not close and len(word) > 2:  # the beginning of a name
+        close = sorted(name for name in known if name.startswith(word.lower()))[:3]
     if close:
         return f"did you mean {' or '.join(close)}?"
     some = known if len(known) <= _SHOWN else difflib.get_close_matches(word, known, n=_SHOWN // 3, cutoff=0.0)

@@ -59,6 +59,7 @@ PLAN_CHECKS: dict[str, Check] = {
     "gates_in_8bit": FLAG,
     "dispatcher": one_of(options.DISPATCHERS),
     "loss": one_of(options.LOSSES),
+    "pieces": COUNT,
     **dict.fromkeys(("offload_weights", "offload_optimizer", "offload_activations", "offload_gradients"), SHARE),
 }
 

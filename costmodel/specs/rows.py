@@ -23,7 +23,8 @@ def read_rows(path: str | Path, needed: Sequence[str] = _NEEDED) -> list[Mapping
     header = next(rows, None)
     if not isinstance(header, list) or not set(needed) <= set(header):
         raise SpecError(
-            f"{where}: the first line is {show(header)}; expected column names with at least {', '.join(needed)}"
+            f"{where}: the first line is {show(header)}; expected column names with at least {', '.join(needed)} "
+            "(`equipoise predict --columns` lists them)"
         )
     twice = next((name for name in header if name and header.count(name) > 1), None)
     if twice is not None:

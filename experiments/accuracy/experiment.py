@@ -194,11 +194,19 @@ def answer(results: Mapping[str, Any]) -> list[str]:
     own, plain = results[last]["headline"], results[last]["baseline"]["headline"]
     left = results.get("calibration", {}).get("left_out", {}).get("headline")
     outside = "was not asked for" if left is None else f"has {left['median']:.3f} and {left['p90']:.3f}"
-    worst = results[last]["worst"][0]["reason"] if results[last]["worst"] else "none"
     return [
         f"On {own['rows']:,} rows of {own['groups']} sources ({last}) the median of |log(predicted / measured)| is "
         f"{own['median']:.3f} and the 90th percentile {own['p90']:.3f}, in the mean over sources; one fraction of the "
         f"peak for all rows gives {plain['median']:.2f} and {plain['p90']:.2f}.",
         f"Software that the fit did not see (each source of the calibration left out) {outside}.",
-        f"The worst row: {worst}.",
+        _farthest(results[last]["worst"]),
     ]
+
+
+def _farthest(worst: Sequence[Mapping[str, Any]]) -> str:
+    """The row that is predicted worst, in plain words; the table of worst rows says what may be behind it."""
+    if not worst:
+        return "No row is far off."
+    row = worst[0]
+    way = "short" if row["error"] < 0 else "long"
+    return f"Farthest off is {row['row']} ({row['source']}), predicted {np.exp(abs(row['error'])):.2g} times too {way}."

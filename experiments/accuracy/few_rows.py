@@ -16,7 +16,7 @@ MOST = 200  # rows of a source that are predicted
 
 
 def after_rows(cases: Sequence[Case], fits: Mapping[str, Fitted], apart: str) -> dict[str, Any]:
-    """By source: the median error without rows, with one factor, after the update, and what lies inside then.
+    """Each source: the median error without rows, with one factor, after the update, and what lies inside then.
 
     `fits` has the fit to start from by source, by default the shipped one. The source that stands `apart` is left out.
     """

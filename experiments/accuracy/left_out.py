@@ -26,7 +26,7 @@ from costmodel.measured import (
 
 
 def fits_without(timed: Sequence[Case], folder: Path) -> dict[str, Fitted]:
-    """By source, the fit that saw no row of it."""
+    """The fits that saw no row of a source, by source."""
     with open(folder / "microbenchmarks.csv", newline="", encoding="utf-8") as file:
         measured_kernels = kernels(list(csv.DictReader(file)))
     trained = train(Problem(settle(timed), measured_kernels))

@@ -86,9 +86,10 @@ def answer(results: Mapping[str, Any]) -> list[str]:
     money, found = results["equal_cost"], results["equal_cost"]["pipelines"]
     network, even = results["elasticities"]["64"]["network bandwidth"], free["breaks_even_at"]
     return [
-        f"80 GB hold no MP below {sweep.REFERENCE}, which 1 % more network makes {network:.2f} % faster; a second "
-        f"memory allows MP 8, {exposed['unlimited']:.2f} to {free['unlimited']:.2f} times as fast without limit, "
-        f"and even at {even / 1e9:.0f} GB/s where gradients are hidden (published: up to 1.4).",
+        f"In 80 GB no model-parallel degree (MP) below {sweep.REFERENCE} fits, and 1 % more network makes that "
+        f"{network:.2f} % faster; a second memory lets MP 8 fit, which is {exposed['unlimited']:.2f} to "
+        f"{free['unlimited']:.2f} times as fast if that memory is fast enough, and no slower from "
+        f"{even / 1e9:.0f} GB/s on where gradients are hidden (published: up to 1.4 times).",
         f"For the money of 1,024 {money['template']} ({money['budget_usd'] / 1e6:.1f} M USD) the best rates take "
         f"{found['step_s']:.1f} s a step instead of {found['now_s']:.1f}, and no rates take less than "
         f"{found['lower_bound_s']:.1f} s with the {found['plans']} plans looked at.",

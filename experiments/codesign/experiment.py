@@ -142,9 +142,12 @@ def answer(results: Mapping[str, Any]) -> list[str]:
             real.append(f"{name} {sold['value'] / SECONDS_A_DAY:.1f} days on {count} {what}")
         if judged is not None:
             lost = judged["loss_of_plan"]["p90"]
-            sure.append(f"{name} {100 * judged['same_plan']:.0f} % (at most {100 * lost:.1f} % lost in nine of ten)")
+            sure.append(
+                f"{name} {100 * judged['same_plan']:.0f} % (in nine of ten it loses at most {100 * lost:.1f} %)"
+            )
     return [
         f"With rates of any size the best clusters take: {'; '.join(free)}." if free else "No rates are feasible.",
         f"Of real parts the best are: {'; '.join(real)}." if real else "Nothing feasible is sold.",
-        f"Under other prices and constants the same plan on as many stays best in so many draws: {'; '.join(sure)}.",
+        "Under other prices and constants of the software, drawn at random, the same plan on as many stays the best in "
+        f"so many draws: {'; '.join(sure)}.",
     ]

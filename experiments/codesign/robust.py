@@ -20,7 +20,7 @@ from costmodel import Exact, as_floats, embed, map_leaves
 from costmodel.formulas import CurveRange, Curves, PowerLaw, counts, memory
 from costmodel.inputs import Plan, PlanPoint, Stack
 from costmodel.measured import drawn_stack
-from optimize.clusters import DesignResult, evolve, tangents_of
+from optimize.clusters import DesignResult, evolved, tangents_of
 from optimize.hardware import aggregated, dual_bound, project
 from optimize.question import RATES, SECONDS_A_DAY, Left, Limits, Problem
 
@@ -116,8 +116,8 @@ def _candidates(problem: Problem, curves: CurveRange, result: DesignResult) -> C
     found = [(own.accelerators, own), *((int(point["accelerators"]), _plan(point["plan"])) for point in points)]
     many = drawn(problem, curves, EVOLVED, np.random.default_rng(result.seed + 1))
     for number in range(EVOLVED):
-        *_, (best, _) = evolve(_one(many, number), number)
-        found += [(each.accelerators, each.plan) for each in best[:KEPT]]
+        best = evolved(_one(many, number), number)
+        found += [(each.accelerators, each.plans[0]) for each in best[:KEPT]]
     return list(dict.fromkeys(found))
 
 
@@ -156,7 +156,7 @@ def _winners(plans: np.ndarray, candidates: Candidates) -> list[dict[str, Any]]:
 
 
 def compared(problem: Problem, candidates: Candidates, choice: Mapping[str, float], draws: int) -> dict[str, Any]:
-    """By draw: who wins, what the first candidate loses with rates of its own, and the cluster `choice` as it is."""
+    """Each draw: who wins, what the first candidate loses with rates of its own, and the cluster `choice` as it is."""
     y = np.log([choice[name] for name in RATES])
     value, bound = solved(problem, candidates, y, draws)
     wins, loss, gap = _lost(value[:, 0], value, bound)

@@ -210,13 +210,14 @@ def answer(results: Mapping[str, Any]) -> list[str]:
     spread, own, last = results["grid"]["spread"], results["projection"], results["generations"][-1]
     low, high = (100 * spread[k][end] for k, end in (("2", "least"), ("4", "most")))
     width, share, small, matters = last["hidden"][-2], 100 * last["share"][-2], last["small_at"][-2], 100 * MATTERS
-    then = "whatever its FLOP/s" if small is None else f"and {matters:.0f} % with {small:.2g} times its FLOP/s"
+    then = "whatever its FLOP/s" if small is None else f"and would be {matters:.0f} % with {small:.2g} times the FLOP/s"
     return [
-        f"Where a tensor rank keeps 256 to 512 columns, {low:.0f} to {high:.0f} % of a layer's time is serialized "
-        "communication on elementary hardware with 2 to 4 times the FLOP/s; the abstract says 40 to 75 %.",
-        f"Operators timed on one layer of {own['device']} project {own['layers']} others with a mean error of "
-        f"{100 * own['error_one']['mean']:.0f} %, on three layers {100 * own['error_few']['mean']:.0f} %.",
-        f"On 8 {last['cluster']} a layer of width {width:,.0f} spends {share:.0f} % of its time so, {then}.",
+        "On elementary hardware with 2 to 4 times the FLOP/s at the same links, communication that nothing hides takes "
+        f"{low:.0f} to {high:.0f} % of a layer's time where a tensor rank keeps 256 to 512 columns; the paper's "
+        "abstract says 40 to 75 %.",
+        f"Operators timed on one layer of {own['device']} predict {own['layers']} other layers with a mean error of "
+        f"{100 * own['error_one']['mean']:.0f} %, timed on three layers of {100 * own['error_few']['mean']:.0f} %.",
+        f"On 8 {last['cluster']} that share is {share:.0f} % for a layer of width {width:,.0f}, {then}.",
     ]
 
 

@@ -105,13 +105,17 @@ def _rates(rows: Sequence[Mapping[str, Any]]) -> Any:
             if all(abs(factor / other - 1) > 0.05 for other in told):
                 words = f"{factor:.2g}x, {row['prices'][rate]:+,.0f} USD"
                 at = (6, 8 + 11 * len(told))
-                look = {"fontsize": 6, "color": PALETTE[number], "bbox": _PLAIN}
-                axes.annotate(words, (factor, 1.0), at, textcoords="offset points", **look)
+                left = factor > 1.5  # else the words leave the panel
+                look = {"fontsize": 6.5, "color": BLACK, "bbox": _PLAIN, "ha": "right" if left else "left"}
+                axes.annotate(
+                    words, (factor, 1.0), (-at[0] if left else at[0], at[1]), textcoords="offset points", **look
+                )
                 told.append(factor)
         axes.axhline(1.0, color=BLACK, linewidth=0.8)
         axes.axvline(1.0, color=BLACK, linewidth=0.4, linestyle=":")
         axes.set_xscale("log", base=2)
-        axes.set_xlabel(f"{rate} over today's")
+        axes.set_xticks([1 / 8, 1 / 2, 1, 2, 8], ["1/8", "1/2", "1", "2", "8"])
+        axes.set_xlabel(f"times the {rate}")
     panels[0].set_ylabel("step over the winner's")
     figure.suptitle(
         f"{rows[0]['model']} on {rows[0]['accelerators']} V100: the winner is {rows[0]['winner']['words']}", fontsize=9

@@ -29,9 +29,9 @@ def interlaced(job: Workload, cluster: Cluster, plan: Plan) -> Pair:
     wide = dataclasses.replace(point, tensor=point.tensor * point.pipeline, pipeline=1.0)
     body, edges = (staged.model(numbers, machine, each, _SEM) for each in (point, wide))
     mode = staged.MODES.index(plan.recompute)
-    repeats = [float(block.repeats) for block in numbers.blocks if block.position == Position.LAYER]
+    layers = [block for block in numbers.blocks if block.position == Position.LAYER]
     stages = []
-    for at, kinds in enumerate(kinds_by_stage(plan, repeats)):
+    for at, kinds in enumerate(kinds_by_stage(plan, layers)):
         held = [[n if each == mode else 0.0 for each in range(len(staged.MODES))] for n in kinds]
         stages.append((held, StageKind(remaining=float(plan.pipeline - at), first=0.0, last=0.0)))
     seconds = [staged.seconds(body, held, at, _SEM) for held, at in stages]

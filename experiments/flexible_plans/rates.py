@@ -43,7 +43,7 @@ def order_of(found: FittingPlan) -> str:
 
 
 def switches(name: str) -> Iterator[dict[str, Any]]:
-    """For each model the losing order nearest to the winner by any rate, and its factors."""
+    """Each model's losing order nearest to the winner by any rate, and its factors."""
     for family, accelerators in ASKED.items():
         cluster = with_host(name, accelerators)
         job = workload(family, SIZES[family][COUNTS.index(accelerators)])
@@ -102,7 +102,7 @@ def scaled(cluster: Cluster, field: str, factor: Any) -> Cluster:
 
 
 def switch_at(behind: np.ndarray) -> float | None:
-    """Where the logarithm of a ratio over `GRID` crosses zero, nearest to 1: on a line between two of its points."""
+    """The factor nearest to 1 where the logarithm of a ratio over `GRID` is zero, on a line between two points."""
     logs, found = np.log(GRID), []
     for at in np.flatnonzero(np.sign(behind[1:]) * np.sign(behind[:-1]) < 0):
         share = behind[at] / (behind[at] - behind[at + 1])

@@ -106,9 +106,9 @@ def answer(results: Mapping[str, Any]) -> list[str]:
     biases = ", ".join(f"{diagram['bias']:.2g}" for diagram in results["diagrams"].values())
     return [
         f"{held} of {len(results['checks'])} checks of the theory hold.",
-        f"To a relative error of 1e-2 subnetworks are sooner than data parallelism {where}.",
+        f"Subnetworks reach a relative error of 1e-2 sooner than data parallelism {where}.",
         f"Below their bias ({biases}) they win {'nowhere' if not below else f'at {below} targets, which is wrong'}: "
-        "there other methods, or a smaller step, are needed.",
+        "smaller steps lower their noise, not their bias.",
     ]
 
 

@@ -29,13 +29,20 @@ def _phases(diagrams: Mapping[str, Any]) -> Any:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    figure = Figure(figsize=(3.4 * len(diagrams) + 1, 3.6), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(1, len(diagrams), sharey=True))
-    for axes, (workers, diagram) in zip(panels, diagrams.items(), strict=True):
+    rows = -(-len(diagrams) // 2)
+    figure = Figure(figsize=(7.4, 2.6 * rows + 0.8), layout="constrained")
+    panels = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes in panels[len(diagrams) :]:
+        axes.set_visible(False)
+    for axes, (workers, diagram) in zip(panels, diagrams.items(), strict=False):
         _panel(axes, workers, diagram)
-    panels[0].set_ylabel("relative squared error to reach")
+    for axes in panels[max(0, len(diagrams) - 2) : len(diagrams)]:
+        axes.set_xlabel("bandwidth, GB/s")
+    figure.supylabel("relative squared error to reach", fontsize=9)
     used = [name for name in COLOURS if any(name in np.unique(d["soonest"]) for d in diagrams.values())]
-    figure.legend(handles=[Patch(color=COLOURS[n], label=n) for n in used], loc="outside lower center", ncols=4)
+    told = {"plain": "data parallelism", "subnetworks": "independent subnetworks"}
+    patches = [Patch(color=COLOURS[name], label=told.get(name, name)) for name in used]
+    figure.legend(handles=patches, loc="outside lower center", ncols=4, title="reaches the error first")
     return figure
 
 
@@ -50,5 +57,4 @@ def _panel(axes: Any, workers: str, diagram: Mapping[str, Any]) -> None:
     axes.axhline(diagram["bias"], color="black", linewidth=0.8, linestyle="--")
     axes.annotate("bias of subnetworks", (x[0], diagram["bias"]), (3, 3), textcoords="offset points", fontsize=7)
     axes.set(xscale="log", yscale="log", xlim=(x[0], x[-1]), ylim=(y.min(), y.max()))
-    axes.set_xlabel("bandwidth, GB/s")
     axes.set_title(f"{workers} workers", loc="left")

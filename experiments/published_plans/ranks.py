@@ -22,7 +22,7 @@ _VALIDATED = 20  # plans of the fastest that are evaluated one by one
 
 
 def ranked(run: PublishedRun, space: str, most: int, seed: int) -> dict[str, Any]:
-    """Of the legal plans (all, or `most` drawn at random) those that fit and are faster than the published plan, by our
+    """Those of the legal plans (all, or `most` drawn at random) that fit and are faster than the published plan, by our
     prediction for both; the fastest of them, and where its step differs."""
     fixed = {name: getattr(run.plan, name) for name in SPACES[space]}
     whole = lattice(run.workload, run.cluster, fixed)

@@ -116,7 +116,7 @@ def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def loss(own: Tree, tokens: jax.Array, layout: Layout) -> jax.Array:
-    """Of one microbatch: `tokens` holds one more than the sequence."""
+    """The loss of one microbatch: `tokens` holds one more than the sequence."""
     model = layout.model
     x = _embedded(tokens[:, :-1], own["table"]) + own["positions"]
     for part in own["layers"]:

@@ -1,28 +1,26 @@
 """Every comparison that the paper's page lists: runs of the published kind, and the lines beside their figures."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+from costmodel.measured import read_cases
 from experiments import beside
 from experiments.scaling_returns import training
 from experiments.scaling_returns.all_reduces import without_latency
+from optimize import predict
 
 ENDS = (128, 2048)
 LOSS, POWER, ENERGY = 37.22, 5.87, 33.3
 """Per cent lost from 128 to 2,048: throughput and power of each (S), tokens a joule (D, of the two)."""
 MFU = {"a100-80gb": 59.67, "h100": 40.77}
-_MOSAIC = {  # microbatch, recompute, ZeRO stage, tokens/s of each H100 at 128 and 512 (llm-foundry's benchmarks)
-    "mpt-1b": (12, "none", 2, 44123, 39837),
-    "mpt-7b": (6, "none", 3, 10475, 9670),
-    "mpt-13b": (16, "full", 3, 5080, 4952),
-    "mpt-70b": (8, "full", 3, 1058, 1007),
-}
+_WITHIN = 0.03
+"""Of the peak: what MFU of the open runs may differ by."""
 
 
 def published_runs(model: str, sequence: int) -> dict[str, Any]:
-    """From 128 to 2,048 H100 with one and with two sequences on each, and both generations at 128."""
+    """Runs on 128 to 2,048 H100 with one and with two sequences on each, and both generations at 128."""
     runs: dict[str, Any] = {str(local): _from_to(model, sequence, local) for local in (1, 2)}
     tokens = training.tokens_of_loss(model, "h100", ENDS, sequence, LOSS / 100)
     few, many = (training.at_tokens(model, "h100", n, sequence, tokens / sequence) for n in ENDS)
@@ -51,17 +49,17 @@ def _from_to(model: str, sequence: int, local: int) -> dict[str, float]:
 
 
 def open_runs() -> list[dict[str, Any]]:
-    """MosaicML's models on 128 and 512 H100, sequences of 2,048 tokens, as its table says."""
-    rows = []
-    for model, (microbatch, recompute, stage, *published) in _MOSAIC.items():
-        ours = []
-        for n in (128, 512):
-            cluster, workload = training.cluster_of("h100", n), training.workload_of(model, 2048, microbatch * n)
-            plan = training.sharded(cluster, n, microbatch=microbatch, recompute=recompute)
-            plan = dataclasses.replace(plan, zero_stage=stage)
-            ours.append(training.trained(workload, cluster, plan)["tokens_per_s_each"])
-        rows.append({"model": model, "published": list(published), "ours": ours})
-    return rows
+    """MosaicML's models on 128 and 512 H100, read and predicted as rows of any table are."""
+    path = Path(__file__).with_name("open_runs.csv")
+    found: dict[str, dict[str, Any]] = {}
+    for each, predicted in zip(read_cases(path), predict(path), strict=True):
+        assert predicted.step_s is not None
+        row, own = each.row, found.setdefault(each.row["model"], {"published": [], "ours": [], "mfu": []})
+        tokens = float(row["global_batch_sequences"]) * float(row["seq"]) / float(row["gpus"])
+        own["published"].append(float(row["measured_tokens_per_s_per_gpu"]))
+        own["ours"].append(tokens / predicted.step_s)
+        own["mfu"].append(float(row["measured_mfu"]))
+    return [{"model": model, **own} for model, own in found.items()]
 
 
 def beside_published(results: Mapping[str, Any], local: int) -> Iterator[beside.Line]:
@@ -75,11 +73,11 @@ def beside_published(results: Mapping[str, Any], local: int) -> Iterator[beside.
 
 
 def _collectives(found: Mapping[str, Any]) -> Iterator[beside.Line]:
-    note = f"{found['source']}; our constants were fitted to it among others"
-    common = {"unit": "%", "note": note}
+    fitted = "our constants were fitted to it among others; a law for this figure alone has 2.4 and 8.1 %"
+    common = {"unit": "%", "note": f"{found['source']}; {fitted}"}
     large, all_of_them = 100 * found["error_large"], 100 * found["error_all"]
     yield beside.line("all-reduce, mean error of 32 MiB and more", "figure", "P", large, allowed=(0, 10), **common)
-    yield beside.line("all-reduce, mean error of 4 MiB and more", "figure", "P", all_of_them, allowed=(0, 10), **common)
+    yield beside.line("all-reduce, mean error of 4 MiB and more", "figure", "P", all_of_them, allowed=(0, 8), **common)
 
 
 def _losses(runs: Mapping[str, Any]) -> Iterator[beside.Line]:
@@ -159,16 +157,16 @@ def _of(rows: list[Mapping[str, Any]], cluster: str) -> list[Mapping[str, Any]]:
 
 
 def _open(rows: list[Mapping[str, Any]]) -> Iterator[beside.Line]:
-    note = "MosaicML llm-foundry, H100, tokens/s of each; never fitted, nothing was chosen by it"
+    note = "MosaicML llm-foundry, H100; never fitted, nothing was chosen by it"
+    why = (
+        f"{note}: its runs on A100, which were fitted, are met within 3 % in the median; on H100 the same software is "
+        "slower than they say, and more so on more of them, which no row that was fitted shows"
+    )
     for row in rows:
         few, many = row["published"]
         ours_few, ours_many = row["ours"]
-        yield beside.line(
-            f"{row['model']}: lost from 128 to 512",
-            100 * (1 - many / few),
-            "O",
-            100 * (1 - ours_many / ours_few),
-            unit="%",
-            note=note,
-        )
-        yield beside.line(f"{row['model']}: tokens/s of each on 512", float(many), "O", ours_many, note=note)
+        what, lost = f"{row['model']}: lost from 128 to 512", 100 * (1 - ours_many / ours_few)
+        yield beside.line(what, 100 * (1 - many / few), "O", lost, unit="%", note=note)
+        mfu, allowed = row["mfu"][1], (100 * (row["mfu"][1] - _WITHIN), 100 * (row["mfu"][1] + _WITHIN))
+        what, ours = f"{row['model']}: MFU on 512", 100 * mfu * ours_many / many
+        yield beside.line(what, 100 * mfu, "O", ours, unit="%", allowed=allowed, explained=why)

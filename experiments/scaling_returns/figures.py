@@ -116,15 +116,16 @@ def _returns(found: Mapping[str, Any]) -> Any:
 
 def _all_reduce(rows: Rows) -> Any:
     """Bus bandwidth over payload: published points, our curves."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.4, 4.4), layout="constrained")
     axes = figure.add_subplot()
     nodes = sorted({row["nodes"] for row in rows})
-    for number, n in enumerate(nodes):
+    colours = colormaps["viridis"](np.linspace(0, 0.9, len(nodes)))  # from few nodes to many
+    for number, (n, colour) in enumerate(zip(nodes, colours, strict=True)):
         own = [row for row in rows if row["nodes"] == n]
         size = [row["payload_mib"] for row in own]
-        colour = PALETTE[number % len(PALETTE)]
         axes.plot(size, [row["published_gb_per_s"] for row in own], _MARKERS[number], color=colour, markersize=5)
         axes.plot(size, [row["ours_gb_per_s"] for row in own], color=colour, label=f"{n:.0f} nodes", linewidth=1.2)
     axes.set_xscale("log", base=2)

@@ -18,14 +18,8 @@ _ONE_B = {
     "layers": 16, "hidden": 2048, "heads": 32, "key_value_heads": 8, "ffn": 8192, "vocabulary": 128256, "gated": True,
     "tied": True,
 }  # fmt: skip
-_MPT = {"vocabulary": 50368, "tied": True, "layer_norm": True}
 MODELS: dict[str, Mapping[str, Any]] = {
     "1b": _ONE_B,  # config.json of meta-llama/Llama-3.2-1B
-    # llm-foundry, scripts/train/benchmarking and yamls/pretrain
-    "mpt-1b": _MPT | {"layers": 24, "hidden": 2048, "heads": 16, "ffn": 8192},
-    "mpt-7b": _MPT | {"layers": 32, "hidden": 4096, "heads": 32, "ffn": 16384},
-    "mpt-13b": _MPT | {"layers": 40, "hidden": 5120, "heads": 40, "ffn": 20480},
-    "mpt-70b": _MPT | {"layers": 80, "hidden": 8192, "heads": 64, "ffn": 32768},
 }
 
 

@@ -33,11 +33,15 @@ def _panels(results: dict[str, Any]) -> Any:
     from matplotlib.figure import Figure
 
     kinds = list(results["by_kind"])
-    figure = Figure(figsize=(3.3 * len(kinds), 3.9), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(1, len(kinds), sharey=True))
-    for axes, kind in zip(panels, kinds, strict=True):
+    across = min(len(kinds), 3)
+    down = -(-len(kinds) // across)
+    figure = Figure(figsize=(3.0 * across, 2.9 * down + 0.5), layout="constrained")
+    panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
+    for axes in panels[len(kinds) :]:
+        axes.set_visible(False)
+    for axes, kind in zip(panels, kinds, strict=False):
         _panel(axes, results, kind)
-    panels[0].set_ylabel("gap to the best known, median over problems")
+    figure.supylabel("gap to the best known, median over problems", fontsize=9)
     every = [line for axes in panels for line in axes.get_lines()]
     lines = {str(line.get_label()): line for line in every if not str(line.get_label()).startswith("_")}
     figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines), frameon=False)

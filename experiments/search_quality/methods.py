@@ -1,41 +1,32 @@
 """The methods by name: each takes a question, a recorder and a seed, and returns the logarithm of a bound or None."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from experiments.search_quality import black_boxes, greedy, layers, ours, programs
-from experiments.search_quality.encoding import Encoding
-from experiments.search_quality.evaluator import INFEASIBLE, Evaluator
-from experiments.search_quality.evolution import differential, evolve
+from experiments.search_quality.differential import differential
 from experiments.search_quality.recorder import Recorder
-from experiments.search_quality.score import fields
 from experiments.search_quality.suite import Question
+from optimize.clusters import INFEASIBLE, Genes, Values, evolve
 
 Method = Callable[[Question, Recorder, int], float | None]
-Values = Callable[[np.ndarray], np.ndarray]
+Batch = Callable[[np.ndarray], np.ndarray]
 
 
-def watched(question: Question, recorder: Recorder) -> tuple[Values, Encoding]:
+def watched(question: Question, recorder: Recorder) -> tuple[Batch, Genes]:
     """The values of batches of vectors, every improvement recorded."""
-    encoding = Encoding(question.problem)
-    evaluate = Evaluator(question.problem, encoding.points)
+    values = Values(Genes(question.problem))
 
-    def values(genes: np.ndarray) -> np.ndarray:
-        batch = evaluate(*encoding.decode(np.clip(genes, 0.0, 1.0)))
-        recorder.evaluations += len(genes)
+    def recorded(vectors: np.ndarray) -> np.ndarray:
+        batch = values(np.clip(vectors, 0.0, 1.0))
+        recorder.evaluations = values.evaluations
         best = int(batch.log_value.argmin())
         if batch.log_value[best] < INFEASIBLE:
-            recorder.offer(float(batch.log_value[best]), lambda: _candidate(batch.candidate(best), encoding))
+            recorder.offer(float(batch.log_value[best]), lambda: ours.candidate_of(values.found(batch, best)))
         return batch.log_value
 
-    return values, encoding
-
-
-def _candidate(candidate: dict[str, Any], encoding: Encoding) -> dict[str, Any]:
-    plans = [fields(job.plan(index)) for job, index in zip(encoding.jobs, candidate["plans"], strict=True)]
-    return candidate | {"plans": plans}
+    return recorded, values.genes
 
 
 def _vectorised(search: Callable[..., None], inside: bool = False) -> Method:
@@ -43,11 +34,11 @@ def _vectorised(search: Callable[..., None], inside: bool = False) -> Method:
 
     def method(question: Question, recorder: Recorder, seed: int) -> None:
         if question.case.kind == "layers":
-            values, genes = (layers.nested if inside else layers.flat)(question, recorder)
-        else:
-            values, encoding = watched(question, recorder)
-            genes = encoding.genes
-        search(values, genes, seed, recorder.go)
+            search(*(layers.nested if inside else layers.flat)(question, recorder), seed, recorder.go)
+            return
+        values, genes = watched(question, recorder)
+        by_count = {"groups": genes.counts_of} if search is evolve else {}
+        search(values, len(genes), seed, recorder.go, **by_count)
 
     return method
 

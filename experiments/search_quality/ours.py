@@ -10,7 +10,7 @@ from experiments.search_quality import layers
 from experiments.search_quality.recorder import Recorder
 from experiments.search_quality.score import fields
 from experiments.search_quality.suite import Question, plan_of
-from optimize.clusters import Best, Mixed, MixProgress, Progress, search_mix
+from optimize.clusters import Best, Found, Mixed, MixProgress, Progress, search_mix
 from optimize.clusters import one_job as joint
 from optimize.hardware import solve_plans
 from optimize.plans import find_plan
@@ -55,7 +55,8 @@ def _joint(question: Question, recorder: Recorder, seed: int) -> float | None:
     def watched(self: Progress, best: Best) -> None:
         offer(self, best)
         recorder.evaluations = self.evaluations
-        recorder.offer(best.log_value, lambda: _of_best(best))
+        own = best.cell.accelerators, best.y, best.hbm_bytes, [fields(best.plan)]
+        recorder.offer(best.log_value, lambda: of_rates(*own))
 
     Progress.offer = watched  # this is a process of one search
     search = joint.search(problem, recorder.left_s(), seed)
@@ -71,10 +72,14 @@ def _joint(question: Question, recorder: Recorder, seed: int) -> float | None:
     return search.log_bound
 
 
-def _of_best(best: Best) -> dict[str, Any]:
-    rates = [float(rate) for rate in np.exp(best.y)]
-    own = {"accelerators": best.cell.accelerators, "rates": rates, "hbm_bytes": best.hbm_bytes}
-    return own | {"plans": [fields(best.plan)]}
+def of_rates(accelerators: int, y: np.ndarray, hbm_bytes: float, plans: list[Any]) -> dict[str, Any]:
+    """A candidate, as JSON holds it, from the logarithms of its rates."""
+    return {"accelerators": accelerators, "rates": np.exp(y).tolist(), "hbm_bytes": hbm_bytes, "plans": plans}
+
+
+def candidate_of(found: Mixed | Found) -> dict[str, Any]:
+    """The same of an answer."""
+    return of_rates(found.accelerators, found.y, found.hbm_bytes, [fields(plan) for plan in found.plans])
 
 
 def _mix(question: Question, recorder: Recorder, seed: int) -> float | None:
@@ -83,17 +88,12 @@ def _mix(question: Question, recorder: Recorder, seed: int) -> float | None:
     def watched(self: MixProgress, mixed: Mixed) -> None:
         offer(self, mixed)
         recorder.evaluations = self.evaluations
-        recorder.offer(mixed.log_value, lambda: _of_mixed(mixed))
+        recorder.offer(mixed.log_value, lambda: candidate_of(mixed))
 
     MixProgress.offer = watched  # this is a process of one search
     search = search_mix(question.problem, recorder.left_s(), seed)
     recorder.evaluations = search.evaluations
     return None if search.best is None else search.log_bound
-
-
-def _of_mixed(answer: Mixed) -> dict[str, Any]:
-    own = {"accelerators": answer.accelerators, "rates": np.exp(answer.y).tolist(), "hbm_bytes": answer.hbm_bytes}
-    return own | {"plans": [fields(plan) for plan in answer.plans]}
 
 
 _KINDS = {"plan": _plan, "hardware": _hardware, "joint": _joint, "mix": _mix, "layers": layers.solve}

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import embed
-from experiments.search_quality.evaluator import INFEASIBLE, Evaluator
+from experiments.search_quality.ours import of_rates
 from experiments.search_quality.recorder import Recorder
 from experiments.search_quality.score import fields, objective_of_plans
 from experiments.search_quality.suite import Question, plan_of
+from optimize.clusters import INFEASIBLE, valued
 from optimize.lattice import CHUNK, Chunk, lattice, plan_precision
 from optimize.plans import chunk_count, exactly
 from optimize.question import RATES
@@ -48,16 +49,14 @@ def convex_hardware(question: Question, recorder: Recorder, seed: int) -> float 
         float(question.cluster.tiers[0].usable_size),
         question.cluster.stack.habits,
     )
-    evaluate = Evaluator(question.problem, [lambda index: plan_point])
     (low, high), generator = question.problem.ends, np.random.default_rng(seed)
-    count = np.array([float(question.case.accelerators)])
-    number = [np.zeros(1, int)]
+    count = np.array([question.case.accelerators])
 
     def value(y: np.ndarray) -> float:
-        point = evaluate(count, y[None], number)
+        point = valued(question.problem, count, y[None], [plan_point], [])
         recorder.evaluations += 1
         if point.log_value[0] < INFEASIBLE:
-            own = point.candidate(0) | {"plans": [question.case.plan]}
+            own = of_rates(question.case.accelerators, point.y[0], float(point.hbm_bytes[0]), [question.case.plan])
             recorder.offer(float(point.log_value[0]), lambda: own)
         return float(point.log_value[0])
 

@@ -1,12 +1,13 @@
 """What is gained by choosing shape, tokens, batch, plan and cluster together instead of one after the other?
 
 For each budget a loss to reach as soon as possible. One after the other: the shape and the tokens that take the fewest
-FLOP, the critical batch, as many accelerators of the template as the budget buys, then the best plan on them. Together:
-`optimize.targets.design_for`, with rates of any size and with real parts, and its certificate. Searches end at a gap or
-after so many evaluations, so that every machine finds the same; where the clock ends one, the answer says so.
+FLOP, the critical batch, then the fastest plan on any number of accelerators of the template that the budget buys.
+Together: `optimize.targets.design_for`, with rates of any size and with real parts, and its proof. Searches end at
+a gap or after so many evaluations, so that every machine finds the same; where the clock ends one, the answer says so.
 """
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -15,14 +16,14 @@ from typing import Any
 
 from costmodel import load_cluster
 from costmodel.inputs import Cluster
-from costmodel.measured import FITS
+from costmodel.measured import FITS, with_margin
 from costmodel.specs import anchored, load_curves
 from costmodel.target import LAW
-from experiments import runner
+from experiments import beside, runner
 from experiments.time_to_target import figures
-from optimize import CommandError, find_plan
+from optimize import CommandError, Status
 from optimize.clusters import DesignResult
-from optimize.lattice import legal_counts
+from optimize.plans import Question, best_over
 from optimize.question import SECONDS_A_DAY, Job, Limits, Objective, quantities, sized
 from optimize.targets import Target, design_for, jobs_of, scatter, shapes
 
@@ -36,7 +37,7 @@ def run(
     confidence: float = 0.9,
     template: str = "gb200-nvl72",
     gap: float = 0.001,
-    work: float = 3e6,
+    work: float = 3e7,
     seconds: float = 600.0,
     quick: bool = False,
     seed: int = 0,
@@ -70,16 +71,21 @@ def answer(results: Mapping[str, Any]) -> list[str]:
         if first is None or both is None:
             told.append(f"{budget} was reached by {'neither' if first is both else 'one'} of the two ways.")
             continue
-        told.append(
-            f"{budget} takes {first['days']:.3g} days one after the other and {both['days']:.3g} together, "
-            f"{first['days'] / both['days']:.2f} times sooner."
-        )
+        parts = row["together"]["real_parts"]
+        real = "" if parts is None else f"{_sooner(first, parts)} on real parts and "
+        joint = f"{_sooner(first, both)} with rates of any size"
+        told.append(f"{budget} takes {first['days']:.3g} days one after the other, together {real}{joint}.")
         gaps.append(f"{100 * both['gap']:.2g}")
     return [
         *told,
         f"No pair of shape and batch, plan, count or rates is better by more than {', '.join(gaps)} %.",
         *(f"With {row['budget_usd'] / 1e6:,.0f} M USD, {note}." for row in results["rows"] for note in row["late"]),
     ]
+
+
+def _sooner(first: Mapping[str, Any], together: Mapping[str, Any]) -> str:
+    """Days together, and how many times sooner that is."""
+    return f"{together['days']:.3g} ({first['days'] / together['days']:.2f} times sooner)"
 
 
 def _row(template: Cluster, budget_usd: float, target: Target, ending: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,13 +101,15 @@ def _row(template: Cluster, budget_usd: float, target: Target, ending: Mapping[s
         "target": dict(target),
         "in_turn": one_by_one,
         "together": _together(joint),
+        "asked_gap": math.expm1(ending["tolerance"]),
         "late": [note for note in joint.notes if "time was up" in note],
         "seconds": spent_s,
     }
 
 
 def in_turn(template: Cluster, pairs: list[Job], budget_usd: float) -> dict[str, Any] | None:
-    """The shape of the fewest FLOP at the batch nearest to the critical one, all that the budget buys, the best plan.
+    """The shape of the fewest FLOP at the batch nearest to the critical one, and the fastest plan on as many
+    accelerators as the budget buys, or fewer, where those are faster.
 
     None: no plan fits on that many.
     """
@@ -110,18 +118,18 @@ def in_turn(template: Cluster, pairs: list[Job], budget_usd: float) -> dict[str,
     job = own[-2] if len(own) > 1 else own[0]  # batches are a quarter, half, one and two critical ones
     domain = int(template.tiers[0].usable_size)
     each = quantities(sized(template, domain), domain, 1.0, rent=False).capital_usd / domain
-    counts = legal_counts(job.workload, template, {"domain": domain}, int(budget_usd / each))
-    for count in sorted((int(count) for count in counts), reverse=True)[:40]:
-        cluster = sized(template, count)
-        try:
-            plan = find_plan(job.workload, cluster, margin=FITS).plans[0]
-        except CommandError:
-            continue
-        steps = float(job.steps_on(float(count), cluster.prices))
-        days = steps * plan.step_s / SECONDS_A_DAY
-        found = {"model": shape, "batch": int(job.workload.batch), "accelerators": count}
-        return found | {"plan": dataclasses.asdict(plan.plan), "days": days}
-    return None
+    most, batch = int(budget_usd / each), int(job.workload.batch)
+    machine = functools.cache(lambda count: with_margin(sized(template, count), FITS))
+    asked = {"objective": Objective.time.key, "tokens": job.tokens}
+    question = Question(workload=job.workload, machine=machine, most=most, fixed={}, **asked)
+    try:
+        found = best_over(question, range(1, most + 1), (batch,))
+    except CommandError:
+        return None
+    runner.uninterrupted(Status.ok if found["complete"] else Status.incomplete)
+    best = found["best"]
+    told = {"model": shape, "batch": batch, "accelerators": best["accelerators"], "affordable": most}
+    return told | {"plan": dataclasses.asdict(best["plan"]), "days": best["value"] / SECONDS_A_DAY}
 
 
 def _together(joint: DesignResult) -> dict[str, Any]:
@@ -140,17 +148,35 @@ def _together(joint: DesignResult) -> dict[str, Any]:
 
 
 def tables(results: Mapping[str, Any]) -> list[Any]:
-    """Days by budget, and the factor between them."""
-    from rich.table import Table
-
-    heads = ("budget", "loss", "in turn, days", "together", "gap", "pairs", "sooner by", "parts", "seconds")
-    table = Table(*heads, box=None, pad_edge=False)
+    """Days by budget, and the factors between them."""
+    heads = ("M USD", "loss", "in turn", "real parts", "sooner", "any rates", "sooner", "gap, %", "pairs", "s")
+    rows = []
     for row in results["rows"]:
         turn, both = row["in_turn"], row["together"]
-        days = [None if part is None else part["days"] for part in (turn, both["any_rates"], both["real_parts"])]
-        told = ["" if value is None else f"{value:.3g}" for value in days]
-        gap = "" if both["any_rates"] is None else f"{both['any_rates']['gap']:.2%}"
-        factor = "" if days[0] is None or days[1] is None else f"{days[0] / days[1]:.2f}"
-        first = [f"{row['budget_usd']:.0e}", f"{row['target']['loss']:g}", told[0], told[1], gap]
-        table.add_row(*first, str(both["pairs"]), factor, told[2], f"{row['seconds']:.0f}")
-    return [table]
+        told = [cell for name in ("real_parts", "any_rates") for cell in _cells(turn, both[name])]
+        days, gap = "" if turn is None else f"{turn['days']:.3g}", both["any_rates"] and both["any_rates"]["gap"]
+        first = (row["budget_usd"] / 1e6, f"{row['target']['loss']:g}", days)
+        rows.append(
+            (*first, *told, None if gap is None else f"{100 * gap:.2g}", both["pairs"], f"{row['seconds']:.0f}")
+        )
+    title = "Days to the loss; how many times sooner than one choice after the other; seconds of the search"
+    return [beside.plain_table(heads, rows, title)]
+
+
+def _cells(turn: Mapping[str, Any] | None, together: Mapping[str, Any] | None) -> tuple[Any, Any]:
+    """Days, and how many times sooner they are than one after the other."""
+    if together is None:
+        return "", ""
+    return f"{together['days']:.3g}", "" if turn is None else f"{turn['days'] / together['days']:.2f} x"
+
+
+def failure(results: Mapping[str, Any]) -> str | None:
+    """A joint answer that is no sooner than one choice after the other, or not proved as far as was asked."""
+    wrong = []
+    for row in results["rows"]:
+        first, both = row["in_turn"], row["together"]["any_rates"]
+        if first is not None and both is not None and both["days"] >= first["days"]:
+            wrong.append(f"{row['budget_usd']:.0e} USD: together is not sooner")
+        if not row["late"] and both is not None and both["gap"] > row["asked_gap"]:
+            wrong.append(f"{row['budget_usd']:.0e} USD: the gap is {both['gap']:.2%} after all evaluations")
+    return "; ".join(wrong) or None

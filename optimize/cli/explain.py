@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from costmodel.inputs import Cluster, Plan
+from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import with_margin
 from costmodel.specs import (
     COUNT,
@@ -108,7 +108,8 @@ def resolve(
         given = dataclasses.replace(given, values={**given.values, TABLE: model_table})
     workload, machine = job(given, given.values.get("accelerators") or _product(given))
     margin = given.values.get("margin", AS_PREDICTED)
-    cluster, target = _failing(with_margin(machine, margin), given), _target(given)
+    failures = given.pick("failures", "repair_days")
+    cluster, target = _failing(with_margin(machine, margin), failures), _target(given)
     if target["target_loss"] is not None:
         tokens_to(workload, target["target_loss"])  # raises where it is never reached
     fields, origin = plan_precision(cluster) | given.pick(*PLAN_CHECKS), _plan_origin(given)
@@ -132,13 +133,15 @@ def resolve(
         model_table=given.values.get(TABLE),
         software_named="software" in given.values,
         margin=margin,
+        fixed=given.pick(*PLAN_CHECKS),
+        failures=failures,
         **target,
     )
 
 
-def _failing(cluster: Cluster, given: Given) -> Cluster:
+def _failing(cluster: Cluster, asked: Mapping[str, Any]) -> Cluster:
     """The cluster with the failures and the spares that were asked for."""
-    asked, days = given.pick("failures", "repair_days"), given.values.get("repair_days")
+    days = asked.get("repair_days")
     repair_s = None if days is None else SECONDS_A_DAY * days
     return failing(cluster, asked.get("failures", "base"), repair_s) if asked else cluster
 
@@ -205,14 +208,25 @@ def _is_cluster_file(other: str) -> bool:
 
 
 def _on_cluster(inputs: Inputs, other: str) -> Inputs:
-    """The same job there, with the same plan where that is legal; where it is not, with one that is chosen anew."""
+    """The same job there, with the same plan where that was given and is legal; else with one that is chosen there."""
     software = inputs.cluster.stack.software if inputs.software_named else None
     cluster = placed(COMMAND_LINE, "against", load_cluster, other, inputs.cluster.accelerators, software)
-    cluster = with_margin(cluster, inputs.margin)
-    plan, chosen = inputs.plan, ""  # that of the first
-    if violations(plan, inputs.workload, cluster):
-        plan, chosen = choose_plan(plan_precision(cluster), inputs.workload, cluster)
+    cluster = _failing(with_margin(cluster, inputs.margin), inputs.failures)
+    plan, chosen, usual = inputs.plan, "", plan_precision(cluster)
+    if inputs.chosen or violations(plan, inputs.workload, cluster):
+        fixed = {**usual, **inputs.fixed}
+        kept = inputs.chosen and _is_legal(fixed, inputs.workload, cluster)
+        plan, chosen = choose_plan(fixed if kept else usual, inputs.workload, cluster)
     return dataclasses.replace(inputs, cluster=cluster, cluster_from=other, plan=plan, chosen=chosen)
+
+
+def _is_legal(fixed: Mapping[str, Any], workload: Workload, cluster: Cluster) -> bool:
+    """Whether some plan there has these fields."""
+    try:
+        choose_plan(fixed, workload, cluster)
+    except CommandError as error:
+        return error.status is not Status.bad_input
+    return True
 
 
 def run(inputs: Inputs) -> Explained:

@@ -69,6 +69,8 @@ def merge(flags: Mapping[str, Any], config: str | None, checks: Mapping[str, Che
     if config is not None:
         place = f"config ({plain(config)})"
         content = placed(COMMAND_LINE, "config", read_mapping, config)
+        if name := next((name for name in content if name in PLAN_CHECKS and name not in checks), ""):
+            raise SpecError(f'{place}: `{name}` is a field of a plan; expected it in `fix`, as in fix = "{name}=..."')
         layers.insert(0, (place, convert(content, checks, place)))
     source = next((source for source, layer in reversed(layers) if "plan" in layer), None)
     unread: tuple[str, ...] = ()

@@ -12,8 +12,9 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, Never
 
 INTERRUPTED, TERMINATED, UNWRITTEN = 130, 143, 2  # the first two as shells say it
@@ -53,31 +54,85 @@ def as_process(run: Callable[[Sequence[str]], int], words: Sequence[str], progra
 
 
 def _interrupted(heard: Sequence[int], program: str) -> int:
-    with contextlib.suppress(OSError, KeyboardInterrupt):
+    with contextlib.suppress(OSError, KeyboardInterrupt, RuntimeError):  # the last: it is being written to already
         print(f"{program}: interrupted before there was an answer", file=sys.stderr)
     return TERMINATED if signal.SIGTERM in heard else INTERRUPTED
+
+
+_AT_ONCE: list[str] = []  # what runs that a signal ends at once
+
+
+@contextlib.contextmanager
+def ended_at_once(program: str = "equipoise") -> Iterator[None]:
+    """Inside, a signal that ends a command ends the process there and then: nothing is written yet that it could leave.
+
+    For what runs in a library's machine code, which lets no handler in for seconds and does not survive an exception of
+    ours where it calls Python: a thread hears the signal too.
+    """
+    if not _HEARING or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    threading.Thread(target=_end_on_signals, args=(reading, program), daemon=True).start()
+    _AT_ONCE.append(program)
+    try:
+        yield
+    finally:
+        _AT_ONCE.pop()
+        signal.set_wakeup_fd(before)
+        os.close(writing)  # the thread reads its end
+
+
+def _end_on_signals(reading: int, program: str) -> None:
+    """End the process at the first signal whose number arrives."""
+    while number := os.read(reading, 1):
+        if number[0] in (signal.SIGTERM, signal.SIGINT):
+            os._exit(_interrupted([number[0]], program))
+    os.close(reading)
+
+
+_HEARING: list[bool] = []  # whether signals are heard here: not where a command runs in somebody's process
 
 
 def _hear(heard: list[int]) -> None:
     """Keep every signal that ends a command, and interrupt it: files go, searches answer with the best so far."""
 
-    def interrupt(number: int, _: object) -> Never:
+    def interrupt(number: int, frame: FrameType | None) -> None:
         heard.append(number)
-        raise KeyboardInterrupt
+        if _AT_ONCE:
+            os._exit(_interrupted(heard, _AT_ONCE[-1]))
+        if not _loads_machine_code(frame):
+            raise KeyboardInterrupt
+        _send_again(number)
 
     def again(lost: Any) -> None:
         """What came inside a callback of Python's, which can only print it, comes once more."""
         if not heard or lost.exc_type is not KeyboardInterrupt:
             usual(lost)
             return
-        repeated = threading.Timer(0.02, os.kill, (os.getpid(), heard[-1]))
-        repeated.daemon = True
-        repeated.start()
+        _send_again(heard[-1])
 
+    _HEARING.append(True)
     usual, sys.unraisablehook = sys.unraisablehook, again
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and a shell's background have it
             signal.signal(number, interrupt)
+
+
+def _loads_machine_code(frame: FrameType | None) -> bool:
+    """Whether a library's machine code is being loaded, which may end the process where an exception passes through."""
+    while frame is not None and not frame.f_code.co_qualname.startswith("ExtensionFileLoader."):
+        frame = frame.f_back
+    return frame is not None
+
+
+def _send_again(number: int) -> None:
+    """The same signal a little later."""
+    repeated = threading.Timer(0.02, os.kill, (os.getpid(), number))
+    repeated.daemon = True
+    repeated.start()
 
 
 def _written(run: Callable[[Sequence[str]], int], words: Sequence[str], program: str) -> int:

@@ -16,6 +16,7 @@ from costmodel.specs import SpecError, plain, write_table
 from optimize import units
 from optimize.cli.calibrate import as_toml
 from optimize.cli.command import COMMAND_LINE, Command, Count, Number, Switch, Text, answered, apart
+from optimize.cli.main import ended_at_once
 from optimize.plans import standard_output_for_errors
 from optimize.progress import clock
 
@@ -88,7 +89,7 @@ def _check_file(name: str, path: str | None) -> None:
 def run(request: Request) -> Answer:
     """Measure, fit and write."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    with standard_output_for_errors():  # what joins processes prints that it does
+    with ended_at_once(), standard_output_for_errors():  # what joins processes prints that it does
         if (request.processes or 1) > 1:
             import jax
 

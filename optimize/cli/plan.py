@@ -20,7 +20,7 @@ from optimize.cli.plan_json import found_json, launch_by, only_json, ranked_json
 from optimize.cli.plan_ranges import RANGE, ranges, search_ranges, with_best, with_machine
 from optimize.diagnosis import Inputs, step_interval_s, time_to_target
 from optimize.lattice import count, plan_precision
-from optimize.launch import FRAMEWORKS, beside_launch, framework_at
+from optimize.launch import FRAMEWORKS, beside_launch, framework_at, outside
 from optimize.layers import ImprovedLayers, improve_layers
 from optimize.plans import (
     WAIT_S,
@@ -30,6 +30,7 @@ from optimize.plans import (
     Ranked,
     Row,
     Sharding,
+    asked_of,
     check_checkpoint,
     connect,
     find_for,
@@ -223,7 +224,8 @@ def run(inputs: PlanInputs) -> Answer:
     if not alone:
         return answer
     heard, job = list[bool](), (inputs.workload, inputs.cluster, inputs.fixed)
-    answer = answer._replace(near=or_else(lambda: nearby(*job, answer.result.plan, priced), (None, None), heard))
+    near = or_else(lambda: nearby(*job, answer.result.plan, priced, asked_of(inputs)), (None, None), heard)
+    answer = answer._replace(near=near)
     return _interrupted(answer) if heard else answer
 
 
@@ -258,7 +260,7 @@ def _search(inputs: PlanInputs, fixed: Mapping[str, Any]) -> Answer:
 def _no_plan(inputs: PlanInputs) -> CommandError:
     """Why nothing is legal on all of the accelerators, and what is on fewer of them or with another batch."""
     error = nothing_legal(inputs.workload, inputs.cluster, inputs.fixed)
-    near = nearby(inputs.workload, inputs.cluster, inputs.fixed)
+    near = nearby(inputs.workload, inputs.cluster, inputs.fixed, frameworks=asked_of(inputs))
     return CommandError(error.status, "; ".join((error.message, *report.near_words(inputs, near))))
 
 
@@ -307,7 +309,7 @@ def as_json(inputs: PlanInputs, answer: Answer) -> dict[str, Any]:
         content |= {
             "launch": launch_text(inputs, answer.result, answer.layers),
             "launch_cannot": list(framework.cannot(plan, inputs.workload, inputs.cluster)),
-            "launch_elsewhere": list(framework.elsewhere(plan)),
+            "launch_elsewhere": list(outside(framework, plan, inputs.workload, inputs.cluster)),
         }
     return content if answer.layers is None else content | {"layers": answer.layers.as_json()}
 
@@ -368,7 +370,7 @@ def _notes(inputs: PlanInputs, answer: Answer) -> list[str]:
         framework, plan = chosen_framework(inputs), launched(inputs, answer.result, answer.layers)
         cannot = framework.cannot(plan, inputs.workload, inputs.cluster)
         lines += [f"not in the launch file: {what}" for what in cannot]
-        lines += [f"set outside it: {what}" for what in framework.elsewhere(plan)]
+        lines += [f"set outside it: {what}" for what in outside(framework, plan, inputs.workload, inputs.cluster)]
         if cannot and inputs.only != inputs.launch:
             lines.append(f"--only {inputs.launch} searches the plans that it can be told")
     return lines

@@ -11,7 +11,7 @@ from optimize.plans import PlanInputs, PlanResult, Ranked, RunnerUp, launchers, 
 
 
 def launch_by(result: PlanResult, job: PlanInputs, each: Mapping[str, tuple[float, Plan]]) -> dict[str, Any]:
-    """By framework: whether it can launch the best plan, why not, and the best plan that it can."""
+    """What each framework can do: whether it can launch the best plan, why not, and the best plan that it can."""
     run = result.plan, job.workload, job.cluster
     why, names = refusals(*run), launchers(*run)
     told: dict[str, Any] = {name: {"can": name in names, "cannot": why.get(name)} for name in FRAMEWORKS}

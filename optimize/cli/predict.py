@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.measured import COLUMN_WORDS, Case, Fitted, Unreadable, read_cases, with_deviations
-from costmodel.specs import chosen_software, load_stack, plain, read_mapping, write_file
+from costmodel.specs import SpecError, chosen_software, load_stack, plain, read_mapping, write_file
 from optimize import report
 from optimize.cli.command import COMMAND_LINE, Command, Count, Switch, Text, answered, apart, needed, placed
 from optimize.diagnosis import (
@@ -83,7 +83,11 @@ def directory(request: Request) -> Path | None:
     if request.out is None or request.explain is not None or request.columns:
         return None
     path = Path(request.out)
-    return path if path.is_dir() or not (path.suffix or path.exists()) else None
+    try:
+        return path if path.is_dir() or not (path.suffix or path.exists()) else None
+    except OSError as error:  # a name that is too long
+        told = f"`out` is {plain(request.out)[:80]!r}; expected a name of a file that can be written ({error.strerror})"
+        raise SpecError(f"{COMMAND_LINE}: {told}") from None
 
 
 def _misspelled(rows: Sequence[Case | Unreadable]) -> tuple[str, ...]:

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import evaluate
+from costmodel import Shown, evaluate
 from costmodel.formulas import CurveRange, Hardware, limit_bytes
 from costmodel.inputs import Cluster, Plan
 from costmodel.specs import priced
+from optimize.clusters.progress import Relaxed
 from optimize.diagnosis import Elasticity, Validation, elasticities, validate
-from optimize.question import RATES, Job, Objective, Problem, Quantities, quantities, residuals, sized
+from optimize.question import RATES, Job, Limits, Objective, Problem, Quantities, quantities, residuals, sized
+from optimize.status import Status
 
 _SIZES = (*RATES, "hbm_bytes", "accelerators")
 
@@ -48,6 +50,30 @@ class Answer:
     shadow_prices: Mapping[str, Any]
     elasticities: tuple[Elasticity, ...]
     evaluations: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DesignResult(Shown):
+    """Both answers to one question. One of them may be None, where nothing meets the limits or no price is known."""
+
+    status: Status
+    message: str
+    objective: Objective
+    limits: Limits
+    continuous: Answer | None
+    catalogue: Answer | None
+    frontier: tuple[Mapping[str, Any], ...]
+    runners_up: tuple[Mapping[str, Any], ...]  # other plans and counts, each with its own best hardware
+    counts: tuple[int, ...]  # of accelerators that the continuous bound is about
+    others: tuple[int, ...]  # that have legal plans too, and that there was no time for
+    relaxed: Relaxed | None
+    notes: tuple[str, ...]
+    seconds: float
+    seed: int
+    versions: Mapping[str, str]
+    jobs: tuple[Job, ...]
+    template: Cluster
+    target: Mapping[str, Any] | None = None  # of a loss: `targets.design_for`
 
 
 def continuous_answer(

@@ -5,8 +5,9 @@ import math
 
 import numpy as np
 
+from costmodel.formulas import Loads
 from costmodel.inputs import Cluster, Plan, Workload
-from optimize.clusters.screening import Loads, values_of
+from optimize.clusters.screening import values_of
 from optimize.lattice import Families
 from optimize.question import Tangents
 

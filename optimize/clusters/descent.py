@@ -31,7 +31,7 @@ SCHEDULES, ZEROS = ("interleaved", "one_f_one_b"), (1, 3)  # of which a group of
 
 
 def descend(problem: Problem, seed: int = 0, each: int = 16, steps: int = STEPS) -> Relaxed:
-    """Where a descent ends from `each` random starts for each pair of schedule and ZeRO stage."""
+    """The ends of a descent from `each` random starts for each pair of schedule and ZeRO stage."""
     generator = np.random.default_rng(seed)
     pairs = [(schedule, zero) for schedule in SCHEDULES for zero in ZEROS]
     schedule, zero = (np.repeat(np.array(column), each) for column in zip(*pairs, strict=True))

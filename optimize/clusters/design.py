@@ -13,17 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import Shown
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import expect
 from optimize.clusters import one_job
-from optimize.clusters.answers import Answer, answer_of, continuous_answer, misses
+from optimize.clusters.answers import Answer, DesignResult, answer_of, continuous_answer, misses
 from optimize.clusters.frontier import FACTORS, frontier, holding, monotone, point_of, runners_up, swept_limit, used_of
 from optimize.clusters.mixes import MixProgress, search_mix
 from optimize.clusters.notes import missed, notes, nothing, told_counts
-from optimize.clusters.progress import TOLERANCE, Progress, Relaxed
+from optimize.clusters.progress import TOLERANCE, Progress
 from optimize.clusters.real_parts import PartsProgress, search_parts
 from optimize.hardware import shadow_prices, solve_plans
 from optimize.lattice import thinned
@@ -34,30 +33,6 @@ from optimize.versions import versions
 CONTINUOUS_SHARE, PARTS_SHARE, FRONTIER_SHARE = 0.7, 0.87, 0.92  # of the time, until which each may take
 LEAST_S = 0.5  # of each, however little time there is
 Told = Callable[[str], None]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DesignResult(Shown):
-    """Both answers to one question. One of them may be None, where nothing meets the limits or no price is known."""
-
-    status: Status
-    message: str
-    objective: Objective
-    limits: Limits
-    continuous: Answer | None
-    catalogue: Answer | None
-    frontier: tuple[Mapping[str, Any], ...]
-    runners_up: tuple[Mapping[str, Any], ...]  # other plans and counts, each with its own best hardware
-    counts: tuple[int, ...]  # of accelerators that the continuous bound is about
-    others: tuple[int, ...]  # that have legal plans too, and that there was no time for
-    relaxed: Relaxed | None
-    notes: tuple[str, ...]
-    seconds: float
-    seed: int
-    versions: Mapping[str, str]
-    jobs: tuple[Job, ...]
-    template: Cluster
-    target: Mapping[str, Any] | None = None  # of a loss: `targets.design_for`
 
 
 def design(
@@ -92,7 +67,8 @@ def design(
     """
     expect(template=template)
     start, template = time.monotonic(), failing(with_margin(template, margin), failures, repair_s)
-    asked = design_problem(template, curves, bounds, jobs=tuple(jobs), limits=limits, objective=objective)
+    wanted: dict[str, Any] = {"jobs": tuple(jobs), "limits": limits, "objective": objective, "fixed": fixed or {}}
+    asked = design_problem(template, curves, bounds, **wanted)
     kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
     problem = dataclasses.replace(asked, fixed=kept)
     searched = CONTINUOUS_SHARE * seconds

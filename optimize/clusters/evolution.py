@@ -1,81 +1,66 @@
-"""First answers for one job, without compilation: evolution over counts, degrees, options and rates in NumPy.
+"""Evolution over counts, degrees, options and rates in NumPy, without compilation: the first answers of every design.
 
-An individual is a vector of the unit cube: six degrees, the microbatch, one number for each axis of options, the rates.
-Its row of degrees is the nearest legal one of any count (in log2), its options are those that are legal there, its
-memory is what the plan needs and its rates are moved onto the limits: every individual is a legal plan on hardware that
-the limits allow, unless even the least rates are too much. Children of two parents move a few genes by steps of several
-sizes, the best are kept (mu + lambda). What comes out is polished by the convex step (`bounding.polish`).
+(mu + lambda): children of two parents move a few genes (`genes`) by steps of several sizes, the best are kept, a few of
+each count: the value over counts is jagged, and what is best on one says little of the next. `experiments run
+search_quality` runs the same until its time is up, as the strongest of the methods that a design is compared with.
 """
 
-import dataclasses
-import functools
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from costmodel import Exact, as_floats
-from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, timed, with_hardware
-from costmodel.inputs import Cluster, Plan, PlanPoint
-from optimize.clusters.counts import most_accelerators
-from optimize.hardware import project
-from optimize.lattice import Lattice, lattice_of_rows, rows_of_counts, with_microbatch
-from optimize.question import RATES, Left, Objective, Problem
+from optimize.clusters.genes import Found, Genes, Values
+from optimize.clusters.valued import INFEASIBLE, Valued
+from optimize.question import Problem
 
-LIVES, YOUNG, GENERATIONS = 3, 12, 16  # populations that start anew, their generations, and those of all together
-CHILDREN, PARENTS = 224, 14
-WITHOUT_TREE = 20_000  # rows
-_DEGREES = ("tensor", "context", "pipeline", "data", "expert", "expert_tensor")
+EVOLVED = 20_000  # evaluations of one job
+BORN, CHILDREN, PARENTS, ALIKE = 512, 256, 24, 2  # of a life, of a generation, parents, of these in one group
+PATIENCE, BETTER = 24, 1e-4  # generations without improvement (of a logarithm) after which a life ends
+TOLD, KEPT = 8, 48  # plans of a generation that are remembered, and of all of them
 _SIZES = np.array([0.003, 0.01, 0.03, 0.1, 0.3])  # of a gene's step
-_INFEASIBLE = 1e3  # of a logarithm: above every feasible one
-_EXACT = Exact(np)
+
+Batch = Callable[[np.ndarray], np.ndarray]
 
 
-class Evolved(NamedTuple):
-    """A plan on a count with hardware near its best, and the logarithm of the minimised value there."""
-
-    log_value: float
-    accelerators: int
-    plan: Plan
-    y: np.ndarray
+def evolve(values: Batch, genes: int, seed: int, go: Callable[[], bool], groups: Batch | None = None) -> None:
+    """Lives until `go` says no. `groups` of vectors: of each a few are kept."""
+    for _ in _generations(values, genes, np.random.default_rng(seed), groups or _apart):
+        if not go():
+            return
 
 
-class _Born(NamedTuple):
-    """Decoded individuals that have an option: their plans by number in a lattice of their rows, and their count."""
-
-    lattice: Lattice
-    numbers: np.ndarray
-    accelerators: np.ndarray
-    places: np.ndarray  # of them among all
-
-    @property
-    def points(self) -> PlanPoint:
-        points = self.lattice.points(self.numbers, np.float64)
-        return dataclasses.replace(points, accelerators=self.accelerators.astype(float))
-
-
-def evolve(problem: Problem, seed: int) -> Iterator[tuple[list[Evolved], int]]:
-    """The best different plans, best first, and how many were evaluated since: early ones, and then the last."""
-    decoder, generator = _Decoder(problem), np.random.default_rng(seed)
-    if not len(decoder.rows["tensor"]):
-        return
-    lives = []
-    for life in range(LIVES):
-        lives.append(_live(decoder, generator.random((2 * CHILDREN, decoder.genes)), generator, YOUNG))
-        if life == 0:
-            yield decoder.found(lives[0]), decoder.counted()
-    yield decoder.found(_live(decoder, np.concatenate(lives), generator, GENERATIONS)), decoder.counted()
+def _generations(values: Batch, genes: int, generator: np.random.Generator, groups: Batch) -> Iterator[None]:
+    """One life after the other, without end, each until it stagnates; the best of one is born again in one of two."""
+    population = np.zeros((0, genes))
+    while True:
+        elite, population = population[:1], generator.random((BORN, genes))
+        if generator.random() < 0.5:
+            population[: len(elite)] = elite
+        population, scores = _best(population, values(population), groups)
+        since = 0
+        yield
+        while since < PATIENCE:
+            born, least = _children(population, generator), scores[0]
+            both = np.concatenate([population, born]), np.concatenate([scores, values(born)])
+            population, scores = _best(*both, groups)
+            since = 0 if scores[0] < least - BETTER else since + 1
+            yield
 
 
-def _live(decoder: "_Decoder", population: np.ndarray, generator: np.random.Generator, generations: int) -> np.ndarray:
-    """The best of a population after some generations, best first."""
-    scores = decoder.values(population)[0]
-    for _ in range(generations):
-        first = np.unique(scores, return_index=True)[1][:PARENTS]  # of equal values one: the same plan
-        born = _children(population[first], generator)
-        population = np.concatenate([population[first], born])
-        scores = np.concatenate([scores[first], decoder.values(born)[0]])
-    return population[np.unique(scores, return_index=True)[1][:PARENTS]]
+def _best(population: np.ndarray, scores: np.ndarray, groups: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """The best of distinct values (equal ones are the same plan), so many of each group."""
+    order = np.unique(scores, return_index=True)[1]
+    group = groups(population[order])
+    by_group = np.argsort(group, kind="stable")
+    rank = np.empty(len(order), int)
+    rank[by_group] = np.arange(len(order)) - np.searchsorted(group[by_group], group[by_group])
+    kept = order[rank < ALIKE][:PARENTS]
+    return population[kept], scores[kept]
+
+
+def _apart(population: np.ndarray) -> np.ndarray:
+    """Each in a group of its own."""
+    return np.arange(len(population))
 
 
 def _children(parents: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -85,116 +70,53 @@ def _children(parents: np.ndarray, generator: np.random.Generator) -> np.ndarray
     born = np.where(crossed, parents[other], parents[one])
     moved = generator.random(shape) < generator.choice([1.0, 2.0, 4.0], (CHILDREN, 1)) / shape[1]
     moved[np.arange(CHILDREN), generator.integers(shape[1], size=CHILDREN)] = True
-    stepped = np.abs(born + generator.choice(_SIZES, (CHILDREN, 1)) * generator.standard_normal(shape)) % 2.0
-    stepped = np.where(stepped > 1.0, 2.0 - stepped, stepped)  # folded back at the ends
+    stepped = reflected(born + generator.choice(_SIZES, (CHILDREN, 1)) * generator.standard_normal(shape))
     anew = generator.random(shape) < 0.15
     return np.where(moved, np.where(anew, generator.random(shape), stepped), born)
 
 
-class _Decoder:
-    """From vectors to plans and their values."""
+def reflected(x: np.ndarray) -> np.ndarray:
+    """Folded back into [0, 1] at its ends."""
+    folded = np.abs(x) % 2.0
+    return np.where(folded > 1.0, 2.0 - folded, folded)
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem, self.evaluations = problem, 0
-        self.fixed = {**problem.fixed, "domain": problem.domain}
-        job = problem.job
-        self.rows = rows_of_counts(job.workload, problem.machine, self.fixed, most_accelerators(problem))
-        self.logs = np.log2(np.stack([self.rows[name] for name in _DEGREES], -1).astype(float))
-        self.spans = self.logs.max(axis=0, initial=0.0)
-        self.workload = as_floats(job.workload)
 
-    @property
-    def genes(self) -> int:
-        """Of one individual: degrees, microbatch, four axes of options, rates."""
-        return len(_DEGREES) + 1 + 4 + len(RATES)
+def evolved(problem: Problem, seed: int, evaluations: int = EVOLVED) -> list[Found]:
+    """The best different plans after so many evaluations, best first."""
+    first = FirstAnswers(problem, seed, lambda _: None)
+    first.run(evaluations)
+    return [first.values.found(*each) for each in first.kept()]
 
-    def counted(self) -> int:
-        """Evaluations since this was last asked."""
-        found, self.evaluations = self.evaluations, 0
-        return found
 
-    @functools.cached_property
-    def _tree(self):
-        from scipy.spatial import KDTree
+class FirstAnswers:
+    """Evolution of one question, and the best plans that it has met, each with the best of its rates."""
 
-        return KDTree(self.logs)
+    def __init__(self, problem: Problem, seed: int, told: Callable[[Found], None]) -> None:
+        self.values, self.told, self.best = Values(Genes(problem)), told, np.inf
+        self.known: dict[tuple[int, ...], tuple[float, Valued, int]] = {}  # by count and plans
+        genes = self.values.genes
+        self._generations = _generations(self._recorded, len(genes), np.random.default_rng(seed), genes.counts_of)
 
-    def nearest(self, wanted: np.ndarray) -> np.ndarray:
-        """The rows whose degrees are nearest; of few rows by all distances, since the tree takes a second to import."""
-        if len(self.logs) > WITHOUT_TREE:
-            return self._tree.query(wanted)[1]
-        return ((self.logs**2).sum(axis=1) - 2.0 * wanted @ self.logs.T).argmin(axis=1)
+    def run(self, evaluations: int) -> None:
+        """Go on for so many evaluations; every improvement is told."""
+        end = self.values.evaluations + evaluations
+        while len(self.values.genes.counts) and self.values.evaluations < end:
+            next(self._generations)
 
-    def decode(self, genes: np.ndarray) -> tuple[_Born, np.ndarray]:
-        """Plans and logarithms of rates; of those without an option nothing is left."""
-        k, (low, high) = len(_DEGREES), self.problem.ends
-        nearest = self.nearest(genes[:, :k] * self.spans)
-        rows = {name: column[nearest] for name, column in self.rows.items()}
-        rows = with_microbatch(rows, self.problem.job.workload, genes[:, k], self.fixed)
-        accelerators = rows.pop("accelerators")
-        whole = lattice_of_rows(self.problem.job.workload, self.problem.machine, self.fixed, rows)
-        kept = np.flatnonzero(functools.reduce(np.multiply, (axis.count for axis in whole.axes)) > 0)
-        place = np.zeros(len(kept), np.int64)
-        for axis, gene in zip(whole.axes, genes[kept, k + 1 : k + 5].T, strict=True):
-            count = axis.count[kept]
-            place = place * count + np.minimum((gene * count).astype(int), count - 1)
-        index = whole.ends[kept] - np.diff(whole.ends, prepend=0)[kept] + place
-        y = low + (high - low) * genes[kept, k + 5 :]
-        return _Born(whole, index, accelerators[kept], kept), y
+    def _recorded(self, vectors: np.ndarray) -> np.ndarray:
+        found = self.values(vectors)
+        for place in np.argsort(found.log_value, kind="stable")[:TOLD].tolist():
+            key = (int(found.accelerators[place]), *(int(numbers[place]) for numbers in found.plans))
+            value = float(found.log_value[place])
+            if value < INFEASIBLE and (key not in self.known or value < self.known[key][0]):
+                self.known[key] = value, found, place
+        best = int(found.log_value.argmin())
+        if found.log_value[best] < min(self.best, INFEASIBLE):
+            self.best = float(found.log_value[best])
+            self.told(self.values.found(found, best))
+        return found.log_value
 
-    def values(self, genes: np.ndarray) -> tuple[np.ndarray, _Born, np.ndarray]:
-        """Logarithms of the minimised value of each, and plans and rates of those that have an option."""
-        born, y = self.decode(genes)
-        scores = np.full(len(genes), 2 * _INFEASIBLE)
-        scores[born.places], y = self._evaluate(born, y)
-        self.evaluations += len(genes)
-        return scores, born, y
-
-    def _evaluate(self, born: _Born, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        problem, money, points = self.problem, self.problem.money, born.points
-        counted, n = counts(self.workload, points, _EXACT), len(y)
-        need = np.broadcast_to(memory(counted, points, problem.machine.stack, _EXACT).needed_bytes, n)
-        have = money.left(problem.limits, born.accelerators.astype(float), need)
-        y = project(problem, have, y, problem.spends_all)
-        own = dataclasses.replace(hardware_of(problem.machine), **dict(zip(RATES, np.exp(y).T, strict=True)))
-        machine = with_hardware(problem.machine, own)
-        log_s, value, log_carbon_g = self._values(counted, points, machine, y, have)
-        if problem.objective is not Objective.step:
-            more = np.log(problem.steps_on(problem.job, born.accelerators.astype(float)))
-            log_s, value, log_carbon_g = log_s + more, value + more, log_carbon_g + more
-        value = value + (0.0 if problem.fill else np.log(born.accelerators))
-        missed = [np.log(need / problem.most_hbm_bytes)]
-        for spent, spare in ((money.usd(y), have.usd), (money.watt(y), have.watt)):
-            missed.append(np.log(np.maximum(spent / np.maximum(spare, 1e-3 * spent), 1e-300)) - 1e-9)
-        if problem.limits.deadline_s is not None and not problem.fill:  # the fastest is told, late or not
-            missed.append(log_s - np.log(problem.limits.deadline_s))
-        if problem.limits.carbon_g is not None:
-            missed.append(log_carbon_g + np.log(born.accelerators) - problem.log_carbon_g)
-        worst = np.max(missed, axis=0)
-        return np.where(worst > 0, _INFEASIBLE + worst, value), y
-
-    def _values(
-        self, counted: OpCounts, points: PlanPoint, machine: Cluster, y: np.ndarray, have: Left
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Logarithms of the seconds of a step, and for one accelerator of what it is worth and of its CO2, where that
-        is limited."""
-        problem, shape = self.problem, len(y)
-        if problem.loads is None:
-            log_s = np.log(np.broadcast_to(step(counted, points, machine, _EXACT).step_s, shape))
-            return log_s, log_s + np.log(problem.money.price(y, have)), np.zeros(shape)
-        step_s, drawn_s = timed(counted, points, machine, problem.loads, _EXACT)
-        pairs = [(1.0, 0.0), *(money.seconds(y, have) for money in (problem.money, problem.carbon or problem.money))]
-        log_s, value, carbon_g = (
-            np.log(np.broadcast_to(second * step_s + drawn * drawn_s, shape)) for second, drawn in pairs
-        )
-        return log_s, value, carbon_g
-
-    def found(self, genes: np.ndarray) -> list[Evolved]:
-        """Feasible ones as plans, each once."""
-        scores, born, y = self.values(genes)
-        found: dict[tuple[int, Plan], Evolved] = {}
-        for place, i in enumerate(born.places):
-            key = int(born.accelerators[place]), born.lattice.plan(int(born.numbers[place]))
-            if scores[i] < _INFEASIBLE:
-                found.setdefault(key, Evolved(float(scores[i]), *key, y[place]))
-        return sorted(found.values(), key=lambda each: each.log_value)
+    def kept(self) -> list[tuple[Valued, int]]:
+        """The best different plans, best first: a batch, and the place in it."""
+        best = sorted(self.known.values(), key=lambda each: each[0])[:KEPT]
+        return [(found, place) for _, found, place in best]

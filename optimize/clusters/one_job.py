@@ -23,15 +23,17 @@ from costmodel.inputs import PlanPoint
 from optimize.clusters.bounding import close, expand, families_of, polish
 from optimize.clusters.counts import cell_bounds, cells, rows_of
 from optimize.clusters.descent import descend, modes, nearest
-from optimize.clusters.evolution import Evolved, evolve
-from optimize.clusters.progress import FAMILIES, PLANS, TOLERANCE, Cell, Open, Progress, Relaxed
+from optimize.clusters.evolution import EVOLVED, FirstAnswers
+from optimize.clusters.genes import Found
+from optimize.clusters.progress import FAMILIES, PLANS, TOLERANCE, Best, Cell, Open, Progress, Relaxed
 from optimize.clusters.rows import open_counts, possible_rows
 from optimize.hardware import HardwareSolutions, solve_hardware
-from optimize.lattice import number_of
+from optimize.lattice import Families, number_of
 from optimize.question import Problem
 from optimize.time_limit import until
 
-EVOLVED = 3  # counts whose evolved plans are polished
+BRIEFLY = 4_000  # evaluations of evolution where there are answers
+ROUNDS = 6  # of tangents by which evolved plans are polished
 KNOWN = 24  # answers of a search with other limits that are polished
 COMPARED = {"each": 6, "steps": 40}  # starts of each pair of options, and steps, of a descent that only compares
 LEVELS = (0.3, 0.2, 0.1, 0.03, 0.01, 0.003)  # of the logarithm below the best answer, before the tolerance
@@ -59,7 +61,8 @@ def search(
     progress.counts = tuple(sorted(progress.unseen))
     try:
         with until(end):
-            _first_answers(progress, every, seed, told, after)
+            told("evolution")
+            offer_evolved(progress, seed, EVOLVED, after)
             if progress.best is None:
                 rows = possible_rows(progress, rows)
             if progress.best is None and progress.unseen:
@@ -95,17 +98,27 @@ def narrow(
         close(progress, end, _solve)
 
 
-def _first_answers(
-    progress: Progress, every: list[Cell], seed: int, told: Callable[[str], None], after: Progress | None
-) -> None:
-    """Those of a search with other limits, whose best counts may be far from the best here, and by evolution."""
-    progress.level = LEVELS[0]
-    if after is not None:
-        known = sorted(after.runners_up.values(), key=lambda best: best.log_value)[:KNOWN]
-        found = [Evolved(best.log_value, best.cell.accelerators, best.plan, best.y) for best in known]
-        _offer(progress, every, found, EVOLVED)
-    told("evolution")
-    offer_evolved(progress, every, seed)
+def offer_evolved(progress: Progress, seed: int, evaluations: int, after: Progress | None = None) -> None:
+    """Offer what evolution finds, as it is found; then polish the best of its plans, and of those of a search with
+    other limits (`after`), whose best counts may be far from the best here."""
+    problem = progress.problem
+
+    def told(found: Found) -> None:
+        own = {"y": found.y, "hbm_bytes": found.hbm_bytes, "plan": found.plans[0]}
+        progress.offer(Best(log_value=found.log_value, cell=Cell(problem, found.accelerators), **own))
+
+    first = FirstAnswers(problem, seed, told)
+    (tree,) = first.values.genes.jobs
+    first.run(evaluations)
+    progress.evaluations += first.values.evaluations
+    places = [(int(found.plans[0][place]), found.y[place]) for found, place in first.kept()]
+    others = [] if after is None else sorted(after.runners_up.values(), key=lambda best: best.log_value)[:KNOWN]
+    places += [(number, best.y) for best in others if (number := number_of(tree.lattice, best.plan)) is not None]
+    if places:
+        numbers, y = np.array([number for number, _ in places]), np.stack([y for _, y in places])
+        row, _ = tree.lattice.select(numbers)
+        cell, unknown = Cell(problem, tree.accelerators[row]), np.full(len(numbers), -np.inf)
+        polish(progress, Open(cell, Families(tree.lattice), PLANS, numbers, unknown, y), ROUNDS, dismiss=False)
 
 
 def by_count(cells: list[Cell]) -> dict[int, float]:
@@ -134,28 +147,6 @@ def _descend(progress: Progress, every: list[Cell], seed: int, told: Callable[[s
     for cell in _near(every, progress.relaxed):
         told(f"rounding to {cell.accelerators:,} accelerators")
         round_to(progress, cell)
-
-
-def offer_evolved(progress: Progress, every: list[Cell], seed: int, briefly: bool = False) -> None:
-    """Polish the first plans that evolution finds; the last ones too where none of them is any good, or, unless that is
-    done `briefly`, where the objective has a price: rows say less there of where the best plans are."""
-    for found, evaluations in evolve(progress.problem, seed):
-        progress.evaluations += evaluations
-        _offer(progress, every, found, EVOLVED)
-        if progress.best is not None and (briefly or progress.problem.fill):
-            break
-
-
-def _offer(progress: Progress, every: list[Cell], found: list[Evolved], counts: int) -> None:
-    of_count = {cell.accelerators: cell for cell in every}
-    for count in list(dict.fromkeys(each.accelerators for each in found if each.accelerators in of_count))[:counts]:
-        families, own = families_of(of_count[count]), [each for each in found if each.accelerators == count]
-        places = [(number_of(families.lattice, each.plan), each.y) for each in own]
-        known = [(place, y) for place, y in places if place is not None]
-        if known:
-            indices, y = np.array([place for place, _ in known]), np.stack([y for _, y in known])
-            part = Open(of_count[count], families, PLANS, indices, np.full(len(indices), -np.inf), y)
-            polish(progress, part, rounds=5, dismiss=False)
 
 
 def _near(cells: list[Cell], relaxed: Relaxed, most: int = 4) -> list[Cell]:

@@ -94,7 +94,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Relaxed:
-    """Where each start of a descent ended, best first. `path` is the value of the best so far at each step."""
+    """The ends of a descent, one for each start, best first. `path` is the value of the best so far at each step."""
 
     jobs: tuple[dict[str, np.ndarray], ...]  # degrees and share of each job, not logarithms
     rates: dict[str, np.ndarray]

@@ -7,11 +7,11 @@ import numpy as np
 
 from costmodel import Scalar, as_floats, total
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, timed, with_hardware
+from costmodel.formulas import OpCounts, counts, memory, timed
 from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Plan, PlanPoint, RecomputeRow, Split, embed, layers, schedule_rows
 from costmodel.specs import demands
 from optimize.lattice import OVERLAPS
-from optimize.question import RATES, Job, Money, Objective, PowerSum, Problem
+from optimize.question import RATES, Job, Money, Objective, PowerSum, Problem, at_rates
 
 DEGREES = ("tensor", "context", "pipeline", "data", "microbatch", "virtual_stages", "expert")
 OF_JOB = (*DEGREES, "recompute_share")
@@ -165,10 +165,8 @@ class RelaxedModel:
         return pairs
 
     def _evaluate(self, variables: list[Any]) -> tuple[Any, list[Any]]:
-        template = self.problem.machine
         laid, excess = self._hardware(variables)
-        own = dict(zip(RATES, laid.rates, strict=True))
-        machine = with_hardware(template, dataclasses.replace(hardware_of(template), **own))
+        machine = at_rates(self.problem.machine, laid.rates)
         times = [self._times(i, laid, machine) for i in range(len(self.workloads))]
         seconds, drawn = total(first for first, _ in times), total(second for _, second in times)
         carbon, worth = self.problem.carbon, (1.0, 0.0)
@@ -184,10 +182,8 @@ class RelaxedModel:
         """Weighted seconds of one job, and those at the usual power."""
         counted, point, loads = laid.counted[i], laid.points[i], self.problem.loads
         steps = _steps(self.problem, self.problem.jobs[i], laid.accelerators)
-        if loads is None:
-            return step(counted, point, machine, SUBGRADIENT).step_s * steps, 0.0
-        step_s, drawn_s = timed(counted, point, machine, loads, SUBGRADIENT)
-        return steps * step_s, steps * drawn_s
+        step_s, *drawn_s = timed(counted, point, machine, loads, SUBGRADIENT)
+        return steps * step_s, steps * drawn_s[0] if drawn_s else 0.0
 
 
 def _worth(price: tuple[Any, Any], seconds: Any, drawn: Any) -> Any:

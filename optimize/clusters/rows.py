@@ -16,7 +16,7 @@ from optimize.hardware import (
     project,
     tangents_of_rows,
 )
-from optimize.lattice import LARGEST, Families, lattice_of_rows, wanted, with_microbatches
+from optimize.lattice import Families, lattice_of_rows, wanted, with_microbatches
 from optimize.question import RATES, Left, Problem, Tangents
 
 TOGETHER = 16_000  # rows without microbatches that are bounded at once
@@ -72,15 +72,14 @@ def _open_rows(progress: Progress, rows: Rows) -> None:
     rows = {name: column[likely] for name, column in rows.items()}
     log_bound, y = _bounds(progress, rows)
     progress.dismiss(log_bound[(log_bound >= progress.cut) & np.isfinite(log_bound)])
-    inside, parts = _domains_of(progress, rows["accelerators"]), []
-    for size in np.unique(inside):
-        chosen = np.flatnonzero((inside == size) & (log_bound < progress.cut) & np.isfinite(log_bound))
-        own = {name: column[chosen] for name, column in rows.items()}
-        plans = Families(lattice_of_rows(problem.job.workload, problem.machine, fixed, own, int(size)))
-        cell = Cell(problem, own["accelerators"])
-        part = Open(cell, plans, ROWS, np.arange(len(chosen)), log_bound[chosen], y[chosen])
-        parts.append(joined(*_with_memory(progress, part, own)) if problem.money.priced and len(chosen) else part)
-    progress.open = [*progress.open, *parts]
+    chosen = np.flatnonzero((log_bound < progress.cut) & np.isfinite(log_bound))
+    if not len(chosen):
+        return
+    own = {name: column[chosen] for name, column in rows.items()}
+    plans = Families(lattice_of_rows(problem.job.workload, problem.machine, fixed, own))
+    part = Open(Cell(problem, own["accelerators"]), plans, ROWS, np.arange(len(chosen)), log_bound[chosen], y[chosen])
+    part = joined(*_with_memory(progress, part, own)) if problem.money.priced else part
+    progress.open = [*progress.open, part]
 
 
 def _with_memory(progress: Progress, part: Open, rows: Rows) -> Iterator[Open]:
@@ -185,12 +184,6 @@ def _roughly(progress: Progress, rows: Rows) -> np.ndarray:
         best[alive] = np.maximum(best[alive], least)
         alive = np.flatnonzero(best < progress.cut)
     return best
-
-
-def _domains_of(progress: Progress, accelerators: np.ndarray) -> np.ndarray:
-    """The size of the least domain that holds each count; `LARGEST` where none but the cluster does."""
-    sizes = sorted({int(tier.usable_size) for tier in progress.problem.machine.tiers[:-1]})
-    return np.array([*sizes, LARGEST])[np.searchsorted(sizes, accelerators)]
 
 
 def _places(progress: Progress, accelerators: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

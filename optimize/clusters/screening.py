@@ -10,31 +10,17 @@ import numpy as np
 
 from costmodel import Exact, as_floats
 from costmodel.evaluators import dual
-from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, timed, with_hardware
+from costmodel.formulas import Loads, OpCounts, counts, memory, timed
 from costmodel.inputs import RECOMPUTES, Cluster, PlanPoint, RecomputeRow, Workload
-from optimize.question import RATES, Tangents
+from optimize.question import RATES, Tangents, at_rates
 
 _FULL: RecomputeRow = RECOMPUTES["full"]
 _EXACT = Exact(np)
-
-Loads = tuple[float, float, float, float] | None
-"""What busy units draw (`Prices.loads`), where an objective pays for it: then seconds at the usual power count too."""
-
-
-def _seconds(counted: OpCounts, machine: Cluster, point: PlanPoint, loads: Loads, sem: Any) -> tuple[Any, ...]:
-    """Of a step, and with loads at the usual power."""
-    if loads is None:
-        return (step(counted, point, machine, sem).step_s,)
-    return timed(counted, point, machine, loads, sem)
 
 
 def _floats(workload: Workload) -> Workload:
     """As floats, unless it is so already: it is asked for hundreds of times of one."""
     return workload if isinstance(workload.batch, float) else as_floats(workload)
-
-
-def _with_rates(template: Cluster, rates: Any) -> Cluster:
-    return with_hardware(template, dataclasses.replace(hardware_of(template), **dict(zip(RATES, rates, strict=True))))
 
 
 def _peaks(
@@ -59,8 +45,8 @@ def tangents_of(
     counted = counts(workload, points, _EXACT)
 
     def seconds(rates: dict[str, Any]) -> tuple[Any, ...]:
-        own = _with_rates(machine, [rates[name] for name in RATES])
-        return _seconds(counted, own, points, loads, dual.SUBGRADIENT)
+        own = at_rates(machine, (rates[name] for name in RATES))
+        return timed(counted, points, own, loads, dual.SUBGRADIENT)
 
     found = [
         (log_s, np.stack([slopes[name] for name in RATES], -1)) for log_s, slopes in dual.log_gradients(seconds, at)
@@ -84,7 +70,7 @@ def values_of(workload: Workload, machine: Cluster, points: PlanPoint, plans: in
     counted = counts(workload, points, _EXACT)
     logs = [
         np.log(np.broadcast_to(np.asarray(seconds, float), plans))
-        for seconds in _seconds(counted, machine, points, loads, _EXACT)
+        for seconds in timed(counted, points, machine, loads, _EXACT)
     ]
     peak, least = _peaks(workload, counted, machine, points, plans)
     nothing = np.zeros((plans, 0))

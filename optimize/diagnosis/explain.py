@@ -8,7 +8,7 @@ from typing import Any
 from costmodel import Exact, Shown, as_floats
 from costmodel.evaluators import evaluate, memory_by_stage
 from costmodel.formulas import MFU_CONVENTION, Breakdown, StageMemory, Term, allocated_bytes, reserved_bytes
-from costmodel.inputs import Cluster, Plan, Stack, Workload
+from costmodel.inputs import Cluster, Plan, Stack, Workload, active_parameters, parameters
 from costmodel.measured import fits_probability, posterior, step_log_sd
 from costmodel.specs import expect
 from optimize.diagnosis.inputs import Inputs
@@ -156,6 +156,8 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "status": Status.ok.name,
         "message": "fits in memory" if explanation.fits else "does not fit in memory",
         "inputs": explanation.inputs.as_json(),
+        "parameters": int(parameters(explanation.inputs.workload)),
+        "active_parameters": int(active_parameters(explanation.inputs.workload)),
         "step_s": breakdown.step_s,
         "step_s_p10": explanation.step_interval_s[0],
         "step_s_p90": explanation.step_interval_s[1],

@@ -27,6 +27,8 @@ class Inputs:
     tokens: float | None = None  # whose time is told
     deadline_s: float | None = None  # of it, whose probability is told
     margin: float = 0.5  # the probability that it must fit in memory with; one half: as predicted
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # fields of the plan that were given
+    failures: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # how often parts fail, where that was given
     software_named: bool = False  # by a flag, a config or a launch file; else the accelerator's default
 
     def as_json(self) -> dict[str, Any]:

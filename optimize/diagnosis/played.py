@@ -105,7 +105,7 @@ def _in_order(plan: Plan, done: Parts) -> list[Seconds] | None:
     if len(kinds) == 1 or plan.pipeline == 1:
         return None
     chunks = []
-    for inside in kinds_by_chunk(plan, [block.repeats for block in kinds]):
+    for inside in kinds_by_chunk(plan, kinds):
         f, b, w = (sum(n * of(block) for n, block in zip(inside, kinds, strict=True)) for of in _PASSES)
         chunks.append((f, b, w))
     return _whole(chunks, plan, done)

@@ -29,7 +29,7 @@ class ExplainedRow(NamedTuple):
 
     @property
     def readings(self) -> int:
-        """Over how many microbatches the prediction is a mean, because the row leaves them open."""
+        """How many microbatches the prediction is a mean of, because the row leaves them open."""
         return len(alternatives(self.row))
 
 

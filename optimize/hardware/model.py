@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodel import Exact, Scalar, Semantics, as_floats, map_leaves, total
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import Hardware, OpCounts, counts, hardware_of, memory, step, timed, with_hardware
+from costmodel.formulas import Hardware, OpCounts, counts, hardware_of, memory, timed, with_hardware
 from costmodel.inputs import Cluster, PlanPoint, Workload
 from costmodel.models import run_by
 from optimize.question import Problem, Quantities
@@ -116,10 +116,9 @@ class HardwareModel:
     def times(self, hardware: Hardware, sem: Semantics) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...] | None]:
         """Seconds of a step of each job; and at the usual power, where the objective has a price."""
         machine, loads = with_hardware(self.template, hardware), self.problem.loads
-        if loads is None:
-            return tuple(step(job.counted, job.point, machine, sem).step_s for job in self.jobs), None
-        pairs = [timed(job.counted, job.point, machine, loads, sem) for job in self.jobs]
-        return tuple(step_s for step_s, _ in pairs), tuple(drawn_s for _, drawn_s in pairs)
+        each = [timed(job.counted, job.point, machine, loads, sem) for job in self.jobs]
+        step_s, *drawn_s = zip(*each, strict=True)
+        return step_s, drawn_s[0] if drawn_s else None
 
     def quantities(
         self, hardware: Hardware, step_s: tuple[Scalar, ...], drawn_s: tuple[Scalar, ...] | None = None

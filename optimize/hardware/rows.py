@@ -1,6 +1,6 @@
 r"""Lower bounds of rows of degrees over all hardware, by a tangent each: millions of plans at a time.
 
-No schedule ends before every stage has passed all microbatches (`plans.least_step_s`), and what a layer takes for one
+No schedule ends before every stage has passed all microbatches (`lattice.least_step_s`), and what a layer takes for one
 depends on few of the degrees: tensor, context, microbatch and the two of experts. So the seconds of layers and of both
 ends are found once for each of those with their slopes by the rates, in dual numbers, at a few places; every row of
 every count is a sum of them. Traffic beyond an innermost domain grows with the count: it is taken as on the least
@@ -15,11 +15,20 @@ import numpy as np
 
 from costmodel import Exact, map_leaves, total
 from costmodel.evaluators import SUBGRADIENT, Dual
-from costmodel.formulas import counts, hardware_of, operators_s, redone_s, stages, timing, with_hardware
-from costmodel.inputs import RECOMPUTES, SCHEDULES, ZERO_STAGES, PlanPoint, RecomputeRow, layers
-from optimize.lattice import distinct, fill_of_rows, points_of_rows, switches_of_rows
-from optimize.plans import cheapest, lean_bytes, least_bytes, least_step_s, may_go_both_ways
-from optimize.question import RATES, Problem, Tangents
+from costmodel.formulas import counts, operators_s, redone_s, stages, timing
+from costmodel.inputs import RECOMPUTES, SCHEDULES, ZERO_STAGES, Cluster, PlanPoint, RecomputeRow, layers
+from optimize.lattice import (
+    cheapest,
+    distinct,
+    fill_of_rows,
+    lean_bytes,
+    least_bytes,
+    least_step_s,
+    may_go_both_ways,
+    points_of_rows,
+    switches_of_rows,
+)
+from optimize.question import RATES, Problem, Tangents, at_rates
 
 Rows = Mapping[str, np.ndarray]
 """Degrees of rows of any counts, and their `accelerators`."""
@@ -53,7 +62,7 @@ def tangents_of_rows(
     place: np.ndarray,
     recompute: RecomputeRow = _NONE,
 ) -> Iterator[tuple[tuple[float, float], np.ndarray, Tangents]]:
-    """For each pair of switches the pair, the rows that may have it, and tangents below a step of any of their plans.
+    """Each pair of switches, the rows that may have it, and tangents below a step of any of their plans.
 
     `places` are logarithms of rates, `place` says at which of them a row's tangent is taken. `recompute`: what is
     computed again at least, for each row or for several modes of each (a first axis; the tangents are flattened).
@@ -87,10 +96,7 @@ def _stages(problem: Problem, point: PlanPoint, y: np.ndarray) -> list[Any]:
     """Seconds of one microbatch in all layers, and what the first and the last stage have beyond them; of the
     attention's core and of the rest where they are computed again; where the objective is paid for busy units, also
     what operators draw."""
-    at = [Dual(rate, {name: rate}) for name, rate in zip(RATES, np.exp(y).T, strict=True)]
-    machine = with_hardware(
-        problem.machine, dataclasses.replace(hardware_of(problem.machine), **dict(zip(RATES, at, strict=True)))
-    )
+    machine = machine_at(problem, y)
     point = dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=1.0))  # as it may be both ways
     counted = counts(problem.job.floats, point, _EXACT)
     times, loads = timing(counted, point, machine, SUBGRADIENT), problem.loads
@@ -101,8 +107,14 @@ def _stages(problem: Problem, point: PlanPoint, y: np.ndarray) -> list[Any]:
     ]
     if loads is None:
         return parts
-    compute_s, hbm_s = operators_s(counted, times, point, machine)
+    compute_s, hbm_s = operators_s(counted, times.rates, point, machine.stack)
     return [*parts, loads[1] * compute_s + loads[2] * hbm_s]
+
+
+def machine_at(problem: Problem, y: np.ndarray) -> Cluster:
+    """The machine at rates of its own for each plan, as dual numbers in their logarithms."""
+    rates = zip(RATES, np.exp(y).T, strict=True)
+    return at_rates(problem.machine, [Dual(rate, {name: rate}) for name, rate in rates])
 
 
 def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chosen") -> Tangents:
@@ -138,7 +150,7 @@ def _tangents(problem: Problem, parts: list[Any], point: PlanPoint, rows: "_Chos
 
 
 def logarithms(seconds: Dual, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Of seconds, with their slopes by those of the rates, flattened from `shape`."""
+    """Logarithms of seconds, with their slopes by those of the rates, flattened from `shape`."""
     slopes = [np.broadcast_to(seconds.parts.get(name, 0.0) / seconds.value, shape).ravel() for name in RATES]
     return np.log(np.broadcast_to(seconds.value, shape)).ravel(), np.stack(slopes, -1)
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from costmodel import Exact, Scalar, map_leaves, total
+from costmodel import Exact, map_leaves, total
 from costmodel.evaluators import SUBGRADIENT, Dual
 from costmodel.formulas import (
     OpCounts,
@@ -24,19 +24,16 @@ from costmodel.formulas import (
     busy,
     counts,
     drawn_s,
-    hardware_of,
     memory,
     pipeline_s,
     redone_s,
     timing,
-    with_hardware,
     work,
 )
-from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, RecomputeRow
-from optimize.hardware.rows import logarithms, of_each
-from optimize.lattice import Families, least_fill
-from optimize.plans import lean_bytes, least_step_s, may_go_both_ways
-from optimize.question import RATES, Problem, Tangents
+from costmodel.inputs import SCHEDULES, PlanPoint, RecomputeRow
+from optimize.hardware.rows import logarithms, machine_at, of_each
+from optimize.lattice import Families, lean_bytes, least_fill, least_step_s, under_any
+from optimize.question import Problem, Tangents
 
 T = TypeVar("T")
 _EXACT = Exact(np)
@@ -72,7 +69,7 @@ def _seconds(
 ) -> tuple[Dual, ...]:
     """Of a step under any schedule; where the objective is paid for busy units, also those at the usual power."""
     sem, m, loads = SUBGRADIENT, counted.microbatches, problem.loads
-    machine, (point, both_ways) = _machine(problem, y), _as_any_schedule(point, m)
+    machine, (point, both_ways) = machine_at(problem, y), under_any(list(SCHEDULES.values()), point, m)
     times = timing(counted, point, machine, sem)
     todo = work(counted, times, point, machine, sem)
     again_s = total(block.repeats * redone_s(block.forward, recompute, sem) for block in times.layers)
@@ -116,8 +113,8 @@ def _seconds_of_schedules(
     problem: Problem, counted: OpCounts, base: PlanPoint, y: np.ndarray, plans: tuple[np.ndarray, PlanPoint]
 ) -> tuple[Dual, ...]:
     """Of a step of plans, each of a run; where the objective is paid for busy units, also those at the usual power."""
-    sem, loads, (place, point), machine = SUBGRADIENT, problem.loads, plans, _machine(problem, y)
-    base, may_go = _as_any_schedule(base, counted.microbatches)
+    sem, loads, (place, point), machine = SUBGRADIENT, problem.loads, plans, machine_at(problem, y)
+    base, may_go = under_any(list(SCHEDULES.values()), base, counted.microbatches)
     times = timing(counted, base, machine, sem)
     todo = work(counted, times, base, machine, sem)
 
@@ -134,19 +131,6 @@ def _seconds_of_schedules(
         return (step_s,)
     units = busy(counted, times, _with_copies(todo, may_go), base, machine)
     return step_s, drawn_s(loads, each(units), step_s)
-
-
-def _machine(problem: Problem, y: np.ndarray) -> Cluster:
-    """With rates of each plan's own, as dual numbers."""
-    rates: dict[str, Any] = {name: Dual(rate, {name: rate}) for name, rate in zip(RATES, np.exp(y).T, strict=True)}
-    return with_hardware(problem.machine, dataclasses.replace(hardware_of(problem.machine), **rates))
-
-
-def _as_any_schedule(point: PlanPoint, microbatches: Scalar) -> tuple[PlanPoint, np.ndarray]:
-    """Points that hide of the traffic of experts what some schedule may, and whether microbatches may go both ways."""
-    both_ways = may_go_both_ways(list(SCHEDULES.values()), point.pipeline, microbatches)
-    expert = np.maximum(point.overlap.expert, both_ways)
-    return dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert)), both_ways
 
 
 def _with_stage(todo: Work, plain_s: Any, seen: float, both_ways: Any) -> Work:

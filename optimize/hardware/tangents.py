@@ -161,7 +161,7 @@ def _nearer(
 ) -> np.ndarray:
     """Newton's step of u, or the middle of the bracket where it leaves that."""
     moves = (y > ends[0] + 1e-9) & (y < ends[1] - 1e-9)
-    parts = money.per_usd * money.usd.terms(y) + money.per_watt * money.watt.terms(y)
+    parts, _ = _price_parts(money, y)
     step = np.log(share) / np.maximum(1.0 - (moves * parts).sum(-1) * np.exp(-u) / share, 0.02)
     inside = (u + step > bracket[0]) & (u + step < bracket[1])
     return np.where(inside, u + step, 0.5 * (bracket[0] + bracket[1]))

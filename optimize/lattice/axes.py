@@ -2,20 +2,37 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from costmodel.formulas import domain_sizes
 from costmodel.inputs import SCHEDULES, Plan, embed, options, schedule_rows
 from costmodel.specs import Demands
-from optimize.lattice.axis import Axis, Fixed, Keeps, wanted
-from optimize.lattice.degrees import divisors
+from optimize.lattice.axis import Axis, Fixed, Keeps, distinct, divisors, recompute_names, wanted
 
+T = TypeVar("T")
 Rows = Mapping[str, np.ndarray]
 LARGEST_VIRTUAL = 256
-_DENSE = 4  # integers a row up to which they are counted rather than sorted
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of the layers, for full recompute
+
+
+class Remembered(dict[str, np.ndarray]):
+    """Columns, of which several axes ask for the same."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows)
+        self._known: dict[Any, Any] = {}
+
+    def distinct(self, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The first place of each distinct row of some columns, and which of them each row is."""
+        return self.once(tuple(keys), lambda: distinct([self[name] for name in keys]))
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """What is made of these columns, the first time that it is asked for."""
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
 
 
 def axis(
@@ -25,38 +42,14 @@ def axis(
     embedded: Callable[[Rows, Any], dict[str, Any]],
 ) -> Axis:
     """The axis whose options depend on some columns: `make` gives candidates by distinct key and which are legal."""
-    first, which = distinct([rows[key] for key in keys])
+    known = rows if isinstance(rows, Remembered) else Remembered(rows)
+    first, which = known.distinct(keys)
     table, legal = make({key: rows[key][first][:, None] for key in keys})
     count = legal.sum(axis=1)
     entries = {name: np.broadcast_to(column, legal.shape)[legal] for name, column in table.items()}
     offset = np.cumsum(count) - count
     floats = {dtype: embedded(entries, dtype) for dtype in (np.float32, np.float64)}
     return Axis(entries, offset[which], count[which], floats)
-
-
-def distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Where each distinct row of columns stands first, in ascending order, and which of them each row is."""
-    code, size = np.zeros(len(columns[0]), np.int64), 1
-    for column in columns:
-        number, values = _numbered(column)
-        code, size = code * values + number, size * values
-        if size > _DENSE * len(code):  # so that the next product is small, too
-            code, size = _numbered(code)
-    which, count = _numbered(code)
-    first = np.zeros(count, np.int64)
-    first[which[::-1]] = np.arange(len(which) - 1, -1, -1)  # the last that is written is the first row
-    return first, which
-
-
-def _numbered(column: np.ndarray) -> tuple[np.ndarray, int]:
-    """The place of each value among those that occur, in ascending order, and how many there are."""
-    least, span = (int(column.min()), int(np.ptp(column)) + 1) if len(column) else (0, 0)
-    if span > _DENSE * len(column) or column.dtype.kind != "i":
-        values, number = np.unique(column, return_inverse=True)
-        return number.ravel(), len(values)
-    occurs = np.zeros(span, bool)
-    occurs[column - least] = True
-    return (np.cumsum(occurs) - 1)[column - least], int(np.count_nonzero(occurs))
 
 
 def _rows_of(table: Mapping[Any, Any], chosen: np.ndarray, dtype: Any) -> Any:
@@ -108,26 +101,21 @@ def _layers_of_stages(layers: int, stages: np.ndarray, given: Sequence[int] | No
 def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool = True) -> Axis:
     """ZeRO stages, each over all of data x context (0), or over fewer ranks.
 
-    `every`: any divisor of theirs; otherwise the ranks of one domain of some tier.
+    `every`: any divisor of theirs; otherwise the ranks of one domain of some tier. Rows without `accelerators` are of
+    the cluster's.
     """
     stages = np.array([z for z in options.ZERO_STAGES if wanted(fixed, "zero_stage", z)], int)
-    counted = {"accelerators": int(d.cluster.accelerators)}
     copy_bytes = d.cluster.stack.habits.precision_row(
         fixed.get("precision", "bf16")
     ).copy_bytes  # which ZeRO 3 does not keep
 
+    known, given = rows if isinstance(rows, Remembered) else Remembered(rows), fixed.get("data_shard")
+    known.setdefault("accelerators", np.full(len(rows["data"]), int(d.cluster.accelerators)))
+
     def make(key: Rows) -> tuple[Rows, np.ndarray]:
-        ranks = key["data"] * key["context"]
-        if fixed.get("data_shard") is not None:
-            shards = np.full_like(ranks, int(fixed["data_shard"]))
-        else:
-            fewer = _divisors_of(ranks) if every else _in_domains(d, key)
-            shards = np.concatenate([np.zeros_like(ranks), np.where((fewer > 1) & (fewer < ranks), fewer, -1)], axis=1)
-        zero = np.tile(stages, shards.shape[1])[None]
-        shard = np.repeat(shards, len(stages), axis=1)
-        possible = (shard >= 0) & ((shard == 0) | (zero > 0))
-        chosen = {"zero_stage": zero, "data_shard": np.maximum(shard, 0)}
-        legal = possible & keeps({**key, **counted, **chosen}, new=chosen)
+        zero, shard, legal = known.once(("shards", every, given), lambda: _all_shards(d, keeps, key, given, every))
+        chosen, ranks = np.isin(zero[0], stages), key["data"] * key["context"]
+        zero, shard, legal = zero[:, chosen], shard[:, chosen], legal[:, chosen]
         undivided = (ranks == 1) & legal[:, zero[0] == 0].any(axis=1, keepdims=True)
         idle = (zero > 0) & ((zero < 3) | (copy_bytes == 0))
         return {"zero_stage": zero, "data_shard": shard}, legal & ~(undivided & idle)
@@ -136,7 +124,25 @@ def shards_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed, every: bool 
         row = _rows_of(options.ZERO_STAGES, entries["zero_stage"], dtype)
         return {"zero": row, "data_shard": entries["data_shard"].astype(dtype)}
 
-    return axis(rows, ("domain", "tensor", "context", "data", "expert", "expert_tensor"), make, embedded)
+    keys = ("domain", "tensor", "context", "data", "expert", "expert_tensor", "accelerators")
+    return axis(known, keys, make, embedded)
+
+
+def _all_shards(
+    d: Demands, keeps: Keeps, key: Rows, given: int | None, every: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every ZeRO stage with the ranks that may share weights (those that are given), and which are legal."""
+    ranks = key["data"] * key["context"]
+    if given is not None:
+        shards = np.full_like(ranks, int(given))
+    else:
+        fewer = _divisors_of(ranks) if every else _in_domains(d, key)
+        shards = np.concatenate([np.zeros_like(ranks), np.where((fewer > 1) & (fewer < ranks), fewer, -1)], axis=1)
+    zero = np.tile(np.array(list(options.ZERO_STAGES), int), shards.shape[1])[None]
+    shard = np.repeat(shards, len(options.ZERO_STAGES), axis=1)
+    possible = (shard >= 0) & ((shard == 0) | (zero > 0))
+    chosen = {"zero_stage": zero, "data_shard": np.maximum(shard, 0)}
+    return zero, shard, possible & keeps({**key, **chosen}, new=chosen)
 
 
 def _divisors_of(ranks: np.ndarray) -> np.ndarray:
@@ -146,10 +152,10 @@ def _divisors_of(ranks: np.ndarray) -> np.ndarray:
 
 
 def _in_domains(d: Demands, key: Rows) -> np.ndarray:
-    """Ranks of one tensor rank inside a domain of each tier."""
+    """Ranks of one tensor rank inside a domain of each tier but the last, which holds all."""
     sizes = domain_sizes(d.cluster.tiers, key["domain"].astype(float))[:-1]
-    inside = [(size // key["tensor"]).astype(int) for size in sizes]
-    return np.concatenate([np.broadcast_to(column, key["tensor"].shape) for column in inside], axis=1)
+    inside = [np.broadcast_to((size // key["tensor"]).astype(int), key["tensor"].shape) for size in sizes]
+    return np.concatenate([np.zeros((len(key["tensor"]), 0), int), *inside], axis=1)
 
 
 def switches_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
@@ -169,6 +175,18 @@ def switches_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
         return {"sequence_parallel": entries["sequence_parallel"].astype(dtype), "context_ring": ring}
 
     return axis(rows, ("tensor", "context"), make, embedded)
+
+
+def least_fill(axis: Axis, pipeline: np.ndarray) -> np.ndarray:
+    """Turns of a plain stage, at least, in which a pipeline of each row fills and drains, from the schedules that are
+    legal with it: none where one may split off weight gradients, fold or go both ways."""
+    idle = np.array([not (s.splits or s.folds or s.ways > 1) for s in SCHEDULES.values()])
+    share = np.append(idle[axis.table["schedule"]] / axis.table["virtual_stages"], 0.0)
+    some = np.flatnonzero(axis.count > 0)
+    ends = np.stack([axis.offset[some], axis.offset[some] + axis.count[some]], -1).ravel()
+    least = np.zeros(len(axis.count))
+    least[some] = np.minimum.reduceat(share, ends)[::2]
+    return least * (pipeline - 1)
 
 
 def recompute_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
@@ -194,12 +212,6 @@ def recompute_axis(d: Demands, keeps: Keeps, rows: Rows, fixed: Fixed) -> Axis:
         return {"recompute": _recompute_rows(d, names, entries, dtype)}
 
     return axis(rows, ("pipeline",), make, embedded)
-
-
-def recompute_names(fixed: Fixed) -> list[str]:
-    """The modes that the column `recompute` numbers: all, or the modules that it is fixed to."""
-    given = fixed.get("recompute")
-    return [given] if isinstance(given, str) and options.modules_of(given) else list(options.RECOMPUTES)
 
 
 def _shares_of(name: str, shares: Sequence[float], fixed: Fixed) -> Sequence[float]:

@@ -1,8 +1,8 @@
-"""The plan that is evaluated where none is given: the least tensor, pipeline and expert degrees that fit."""
+"""The plan that is evaluated where none is given: the fastest of a few, with the least degrees that fit."""
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from costmodel import Exact, as_floats
 from costmodel.evaluators import prepare
 from costmodel.formulas import cost, counts, memory
-from costmodel.inputs import SCHEDULES, Cluster, Kind, Plan, Workload, is_expert
+from costmodel.inputs import SCHEDULES, Cluster, Kind, Plan, Workload, is_expert, layers
 from costmodel.specs import demands, violations
 from optimize.lattice.axis import even_layers
 from optimize.lattice.degrees import expert_degrees
@@ -18,6 +18,7 @@ from optimize.lattice.enumeration import lattice
 from optimize.status import CommandError, Status
 
 LARGEST_DEGREE = 1024  # that is tried; degrees that are given may be larger
+ROOM = 0.9  # of the memory that a larger microbatch may fill, to be chosen here, where the smallest fills less
 _LEAST_MEMORY = {"recompute": "full", "recompute_share": 1.0, "zero_stage": 3, "microbatch": 1}
 _TOGETHER = 16_384  # plans whose memory is computed at once
 _EXACT, _ARRAYS = Exact(math), Exact(np)
@@ -30,24 +31,25 @@ _MORE_MEMORY: tuple[dict[str, Any], ...] = (
 
 
 def choose_plan(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> tuple[Plan, str]:
-    """The first plan that keeps all rules and fits, in the order of tensor, pipeline, then expert; and why.
+    """The fastest of those that keep all rules and fit with the least pipeline, then expert degree, and why.
 
-    Fields in `given` stay as they are. Where nothing fits otherwise, what saves memory is taken too (`_MORE_MEMORY`),
-    then whatever needs least. Raises `CommandError`: bad input where no candidate is legal, infeasible where nothing
-    fits.
+    There is one for each tensor degree, with the microbatch that is fastest of those that fit. Fields in `given` stay
+    as they are. Where nothing fits otherwise, what saves memory is taken too (`_MORE_MEMORY`), then whatever needs
+    least. Raises `CommandError`: bad input where no candidate is legal, infeasible where nothing fits.
     """
-    plan, tightest, illegal = _first_that_fits(given, workload, cluster)
-    if plan is not None:
-        return plan, _reason(given, workload)
+    plans, tightest, illegal = _that_fit(given, workload, cluster)
+    if plans:
+        return _fastest(plans, given, workload, cluster), _reason(given, workload)
     if tightest is None:
-        raise _nothing_legal(given, cluster, illegal)
+        raise _nothing_legal(given, workload, cluster, illegal)
     needed, leanest = _leanest(given, workload, cluster)
     if needed > 1:
         raise CommandError(Status.infeasible, _nothing_fits(given, workload, cluster, leanest or tightest[0], needed))
     for change in _MORE_MEMORY:
         if not change.keys() & given.keys():
-            plan, _, _ = _first_that_fits({**given, **change}, workload, cluster)
-        if plan is not None:
+            plans, _, _ = _that_fit({**given, **change}, workload, cluster)
+        if plans:
+            plan = _fastest(plans, given, workload, cluster)
             return plan, f"{_reason(given, workload)}, with {_flags(change)}: nothing fits without"
     assert leanest is not None
     return leanest, "a plan that needs least memory: no usual one fits"
@@ -56,27 +58,50 @@ def choose_plan(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
 _Illegal = tuple[Plan, tuple[str, ...]] | None
 
 
-def _first_that_fits(
-    given: Mapping[str, Any], workload: Workload, cluster: Cluster
-) -> tuple[Plan | None, tuple[Plan, float] | None, _Illegal]:
-    """That; without one the legal one that needs least, and the one that breaks fewest rules with what it breaks."""
-    illegal, tightest = None, None
+def _that_fit(
+    given: Mapping[str, Any], workload: Workload, cluster: Cluster, most: int = LARGEST_DEGREE
+) -> tuple[list[Plan], tuple[Plan, float] | None, _Illegal]:
+    """The first that fits of each of up to `most` tensor degrees; without any the legal one that needs least, and the
+    one that breaks fewest rules with what it breaks."""
+    found, illegal, tightest = dict[int, Plan](), None, None
     for plan in _candidates(given, workload, cluster):
+        if plan.tensor in found:
+            continue
         broken = violations(plan, workload, cluster)
         if broken:
             illegal = min(illegal or (plan, broken), (plan, broken), key=lambda found: len(found[1]))
             continue
-        needed = _needed(plan, workload, cluster)
+        needed = _cost(plan, workload, cluster)[0]
         if needed <= 1:
-            return plan, None, None
-        if tightest is None or needed < tightest[1]:
+            found[plan.tensor] = plan
+            if len(found) == most:
+                break
+        elif tightest is None or needed < tightest[1]:
             tightest = plan, needed
-    return None, tightest, illegal
+    return list(found.values()), tightest, illegal
 
 
-def _nothing_legal(given: Mapping[str, Any], cluster: Cluster, illegal: _Illegal) -> CommandError:
+def _fastest(plans: Iterable[Plan], given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> Plan:
+    """The first of the fastest, each with its best microbatch: twice as large as long as that fits and is faster."""
+    best = math.inf, Plan()
+    for plan in plans:
+        least, step_s = _cost(plan, workload, cluster)
+        own, room = (step_s, plan), ROOM if least <= ROOM else 1.0
+        while "microbatch" not in given:
+            larger = dataclasses.replace(own[1], microbatch=2 * own[1].microbatch)
+            if violations(larger, workload, cluster):
+                break
+            needed, step_s = _cost(larger, workload, cluster)
+            if needed > room or step_s >= own[0]:
+                break
+            own = step_s, larger
+        best = min(best, own, key=lambda pair: pair[0])
+    return best[1]
+
+
+def _nothing_legal(given: Mapping[str, Any], workload: Workload, cluster: Cluster, illegal: _Illegal) -> CommandError:
     if illegal is None:
-        return CommandError(Status.bad_input, _no_product(given, cluster))
+        return CommandError(Status.bad_input, _no_product(given, workload, cluster))
     plan, broken = illegal
     told = f"plan (closest of those tried: {_short(plan)}): {broken[0]}"
     return CommandError(Status.bad_input, told, broken)
@@ -101,7 +126,7 @@ def _candidates(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
     Experts that no expert rank divides are shared by the tensor ranks, as Megatron-Core does where nothing is said.
     """
     routed = any(is_expert(op) for block in workload.blocks for op in block.ops if op.kind == Kind.MATMUL)
-    count, demanded = int(cluster.accelerators), demands(workload, cluster)
+    count, demanded, domain = int(cluster.accelerators), demands(workload, cluster), _domain(cluster)
     for tensor in [given["tensor"]] if "tensor" in given else _divisors(count, int(cluster.tiers[0].usable_size)):
         for pipeline in [given["pipeline"]] if "pipeline" in given else _divisors(count, demanded.layers):
             inside = tensor * pipeline * given.get("context", 1)
@@ -113,10 +138,20 @@ def _candidates(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
             free |= {"stage_layers": even_layers(demanded.layers, pipeline)} if _may_be_uneven(given) else {}
             experts, _ = expert_degrees(demanded, count // pipeline)
             for expert in [1] if "expert" in given else experts:
-                own: dict[str, Any] = {"expert": expert, **free}
+                own: dict[str, Any] = {"expert": expert, **domain, **free}
                 if routed and given.get("expert", expert) == 1:
                     own["expert_tensor"] = tensor
                 yield Plan(**{**own, **given})
+
+
+def _domain(cluster: Cluster) -> dict[str, int]:
+    """The most that are used of every domain where the usual number does not divide them all, as searches do."""
+    count, inner = int(cluster.accelerators), cluster.tiers[0]
+    usable, size = int(inner.usable_size), int(inner.size)
+    if count <= usable or count % usable == 0:
+        return {}
+    most = max((n for n in range(size // 2 + 1, size + 1) if count % n == 0), default=None)
+    return {} if most is None else {"domain": most}
 
 
 def _short(plan: Plan) -> str:
@@ -134,24 +169,34 @@ def _may_be_uneven(given: Mapping[str, Any]) -> bool:
     return not (schedule.splits or schedule.interleaves) and given.get("virtual_stages", 1) == 1
 
 
-def _needed(plan: Plan, workload: Workload, cluster: Cluster) -> float:
-    """Memory that the plan needs over what there is: of HBM or, where it lacks more, of the second memory."""
+def _cost(plan: Plan, workload: Workload, cluster: Cluster) -> tuple[float, float]:
+    """Memory that the plan needs over what there is (of HBM or, where it lacks more, of the second memory); a step."""
     found, chip = cost(*prepare(workload, cluster, plan), _EXACT), cluster.accelerator
     second = found.second_bytes / chip.second_memory_bytes if found.second_bytes else 0.0
-    return max(found.peak_bytes / chip.hbm_bytes, second)
+    return max(found.peak_bytes / chip.hbm_bytes, second), float(found.step_s)
 
 
 def _reason(given: Mapping[str, Any], workload: Workload) -> str:
     experts = any(is_expert(op) for block in workload.blocks for op in block.ops)
     searched = ("tensor", "pipeline", "expert") if experts else ("tensor", "pipeline")
     free = [name for name in searched if name not in given]
-    return f"the least {', then '.join(free)} degree that fits in memory"
+    least = f"the least {', then '.join(name for name in free if name != 'tensor')} degree that fits in memory"
+    if "tensor" in free:
+        least = (
+            f"the fastest of all tensor degrees, each with {least}" if len(free) > 1 else "the fastest tensor degree"
+        )
+    return least if "microbatch" in given else f"{least}, and its fastest microbatch"
 
 
-def _no_product(given: Mapping[str, Any], cluster: Cluster) -> str:
+def _no_product(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> str:
     degrees = {name: given[name] for name in ("tensor", "context", "data", "pipeline") if name in given}
-    told = " and ".join(f"`{name}` is {value}" for name, value in degrees.items())
-    return f"plan: {told}; expected degrees whose product divides the cluster's {cluster.accelerators} accelerators"
+    told = "plan: " + " and ".join(f"`{name}` is {value}" for name, value in degrees.items())
+    every, product = int(cluster.accelerators), math.prod(degrees.values())
+    most = {"tensor": int(cluster.tiers[0].usable_size), "pipeline": layers(workload)}
+    rest = " and ".join(f"`{name}` at most {value}" for name, value in most.items() if name not in given)
+    if every % product or not rest:
+        return f"{told}; expected degrees whose product divides the cluster's {every} accelerators"
+    return f"{told}; expected ones that leave {rest} of the cluster's {every} accelerators, not {every // product}"
 
 
 def _nothing_fits(given: Mapping[str, Any], workload: Workload, cluster: Cluster, plan: Plan, needed: float) -> str:
@@ -186,7 +231,7 @@ def enlarged(cluster: Cluster, times: int) -> Cluster:
 
 
 def _any_fits(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> bool:
-    return _first_that_fits(given, workload, cluster)[0] is not None
+    return bool(_that_fit(given, workload, cluster, most=1)[0])
 
 
 def plan_precision(cluster: Cluster) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """The rows of a lattice: every legal combination of degrees, microbatch and domain."""
 
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping
@@ -10,7 +9,7 @@ import numpy as np
 
 from costmodel.inputs import Cluster, Split, Workload
 from costmodel.specs import Demands
-from optimize.lattice.axis import DEGREES, Keeps, wanted
+from optimize.lattice.axis import DEGREES, Keeps, divisors, wanted
 from optimize.status import CommandError, Status
 
 LARGEST = 10**9  # accelerators, and sequences of a step
@@ -115,14 +114,3 @@ def expert_degrees(d: Demands, ranks: int = 0) -> tuple[list[int], list[int]]:
         whole = math.gcd(ranks, *values) or int(d.workload.sequence * d.workload.batch)
         degrees.append(divisors(whole) if d.has_experts else [1])
     return degrees[0], degrees[1]
-
-
-def divisors(value: int) -> list[int]:
-    """All divisors of a value, in order."""
-    return list(_divisors(value))
-
-
-@functools.cache
-def _divisors(value: int) -> list[int]:
-    small = [d for d in range(1, math.isqrt(value) + 1) if value % d == 0]
-    return small + [value // d for d in reversed(small) if d * d != value]

@@ -2,18 +2,17 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from costmodel.inputs import Cluster, Workload
-from costmodel.models import run_by
 from costmodel.specs import PLAN_CHECKS, SpecError, demands, fail, kept, nearest, violations
-from optimize.lattice.axes import recompute_axis, shards_axis, stages_axis, switches_axis
+from optimize.lattice.axes import Remembered, recompute_axis, shards_axis, stages_axis, switches_axis
 from optimize.lattice.axis import DEGREES, Axis, wanted
 from optimize.lattice.degrees import rows_of_degrees
-from optimize.lattice.lattice import CHUNK, Chunk, Lattice
+from optimize.lattice.lattice import CHUNK, Chunk, Lattice, as_run
 
 
 def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], every_shard: bool = True) -> Lattice:
@@ -23,7 +22,7 @@ def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], ever
     workload of the lattice has the operators that the cluster's software has.
     """
     _check_fields(fixed)
-    workload = run_by(workload, cluster.stack.habits)
+    workload = as_run(workload, cluster, fixed)
     asked = demands(workload, cluster)
     keeps = functools.partial(kept, asked)
     parts = list(rows_of_degrees(asked, keeps, fixed)) or list(rows_of_degrees(asked, keeps, fixed, half=False))
@@ -32,26 +31,36 @@ def lattice(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], ever
     makers = (stages_axis, shards, switches_axis, recompute_axis) if len(rows["tensor"]) else ()
     axes = tuple(make(asked, keeps, rows, fixed) for make in makers)
     bare = Lattice(workload, cluster, _single(fixed), rows, axes, np.zeros(0, int))
-    return _with_plans(bare, np.ones(len(rows["tensor"]), bool))
+    return _with_plans(bare)
 
 
-def within(whole: Lattice, fixed: Mapping[str, Any], made: dict[Any, Axis]) -> Lattice:
+def within(whole: Lattice, fixed: Mapping[str, Any], made: dict[Any, Any]) -> Lattice:
     """The plans of a lattice that keep more fields, in its order; with `lattice`'s own rows where it has none of them.
 
-    Its bounds stay, which hold for fewer plans too; whoever changes more than the options must leave them out. Axes of
-    the whole that are `made` are taken from there.
+    Its bounds stay, which hold for fewer plans too; whoever changes more than the options must leave them out. Rows and
+    axes that were `made` for other fields are taken from there.
     """
     _check_fields(fixed)
     kept_rows = np.logical_and.reduce([wanted(fixed, name, whole.rows[name]) for name in DEGREES])
     if not kept_rows.any():
         return lattice(whole.workload, whole.cluster, fixed)
-    asked, axes = demands(whole.workload, whole.cluster), []
+    asked, keys, axes = demands(whole.workload, whole.cluster), [], []
+    rows = made.setdefault("rows", Remembered(whole.rows))
     for make, names in _AXES:
-        key = make.__name__, *(str(_listed(fixed.get(name))) for name in names)
-        if key not in made:
-            made[key] = make(asked, functools.partial(kept, asked), whole.rows, fixed)
-        axes.append(made[key])
-    return _with_plans(dataclasses.replace(whole, fixed=_single(fixed), axes=tuple(axes)), kept_rows)
+        keys.append((make.__name__, *(str(_listed(fixed.get(name))) for name in names)))
+        if keys[-1] not in made:
+            made[keys[-1]] = make(asked, functools.partial(kept, asked), rows, fixed)
+        axes.append(made[keys[-1]])
+    sizes = _sizes(axes, kept_rows)
+    some = np.packbits(sizes > 0).tobytes()
+    if some not in made:
+        made[some] = dataclasses.replace(whole, ends=np.cumsum(sizes)).with_rows(np.flatnonzero(sizes))
+    for place, key in enumerate(keys):
+        if (key, some) not in made:
+            made[key, some] = axes[place].at(np.flatnonzero(sizes))
+        axes[place] = made[key, some]
+    ends = np.cumsum(sizes[sizes > 0])
+    return _if_legal(dataclasses.replace(made[some], fixed=_single(fixed), axes=tuple(axes), ends=ends))
 
 
 _AXES: tuple[tuple[Callable[..., Axis], tuple[str, ...]], ...] = (
@@ -72,11 +81,20 @@ def _single(fixed: Mapping[str, Any]) -> dict[str, Any]:
     return {name: next(iter(v)) if isinstance(v, set | frozenset) and len(v) == 1 else v for name, v in fixed.items()}
 
 
-def _with_plans(bare: Lattice, kept_rows: np.ndarray) -> Lattice:
-    """Those of some rows that have a plan; `bare` says nothing of how many each has."""
-    sizes = functools.reduce(np.multiply, (axis.count for axis in bare.axes), kept_rows.astype(int))
-    whole = dataclasses.replace(bare, ends=np.cumsum(sizes)).with_rows(np.flatnonzero(sizes))
-    if len(whole) and violations(whole.plan(0), whole.workload, whole.cluster):  # by what is the same in all plans
+def _with_plans(bare: Lattice) -> Lattice:
+    """The rows of a lattice that have a plan; it says nothing of how many each has."""
+    sizes = _sizes(bare.axes, np.ones(len(bare.rows["tensor"]), int))
+    return _if_legal(dataclasses.replace(bare, ends=np.cumsum(sizes)).with_rows(np.flatnonzero(sizes)))
+
+
+def _sizes(axes: Sequence[Axis], kept_rows: np.ndarray) -> np.ndarray:
+    """Plans of each row, of those that are kept."""
+    return functools.reduce(np.multiply, (axis.count for axis in axes), kept_rows.astype(int))
+
+
+def _if_legal(whole: Lattice) -> Lattice:
+    """A lattice without plans where what is the same in all of them is not legal."""
+    if len(whole) and violations(whole.plan(0), whole.workload, whole.cluster):
         return dataclasses.replace(whole, ends=whole.ends[:0])
     return whole
 

@@ -12,6 +12,7 @@ What is left out because something that stays is never worse in time nor in memo
 And what `LEFT_OUT` says, for the sake of size; of a design also all that `lattice(every_shard=False)` leaves out.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Mapping
@@ -20,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import SCHEDULES, Cluster, Plan, PlanPoint, Workload, embed, extra_layers, layers, options
+from costmodel.models import in_pieces, run_by
 from costmodel.specs import Demands, demands
-from optimize.lattice.axes import recompute_names
-from optimize.lattice.axis import DEGREES, Axis, even_layers
+from optimize.lattice.axis import DEGREES, Axis, distinct, even_layers, recompute_names
 
 CHUNK = 65_536
 LEFT_OUT = (
@@ -50,7 +51,7 @@ class Chunk:
 
     @functools.cached_property
     def points(self) -> PlanPoint:
-        """In float32, for search."""
+        """The points in float32, for search."""
         return self.lattice.points(self.indices, np.float32)
 
     @functools.cached_property
@@ -117,15 +118,15 @@ class Lattice:
         for axis, entry in zip(self.axes, entries, strict=True):
             rows |= axis.fields(entry, dtype)
         shard = rows.pop("data_shard")
-        ranks = (self.rows["data"] * self.rows["context"]).astype(dtype)[row]
+        ranks = (self.rows["data"][row] * self.rows["context"][row]).astype(dtype)
         copies = np.where(shard > 0, ranks / np.maximum(shard, 1), dtype(1.0))
         return dataclasses.replace(plain, **rows, copies=copies)
 
     def points_of_rows(self, row: np.ndarray, dtype: Any) -> PlanPoint:
         """The degrees of rows; their options are left as in the default plan."""
         degrees = {name: column[row].astype(dtype) for name, column in self.rows.items() if name != "data"}
-        extra = {name: values.astype(dtype)[row] for name, values in self._extra_layers.items()}
-        on = {name: values.astype(dtype)[row] for name, values in self._overlapped.items()}
+        extra = {name: values[row].astype(dtype) for name, values in self._extra_layers.items()}
+        on = {name: values[row].astype(dtype) for name, values in self._overlapped.items()}
         overlap = dataclasses.replace(self._plain.overlap, **on)
         accelerators = dtype(self.cluster.accelerators)
         return dataclasses.replace(self._plain, **degrees, **extra, overlap=overlap, accelerators=accelerators)
@@ -157,10 +158,10 @@ class Lattice:
     @functools.cached_property
     def _extra_layers(self) -> dict[str, np.ndarray]:
         names = ("extra_layers_first", "extra_layers_middle", "extra_layers_last")
-        stages, which = np.unique(self.rows["pipeline"], return_inverse=True)
-        depth = layers(self.workload)
-        extra = np.array([extra_layers(self.stage_layers(p), depth / p) for p in stages.tolist()]).reshape(-1, 3)
-        return dict(zip(names, extra[which.ravel()].T, strict=True))
+        first, which = distinct([self.rows["pipeline"]])
+        depth, stages = layers(self.workload), self.rows["pipeline"][first].tolist()
+        extra = np.array([extra_layers(self.stage_layers(p), depth / p) for p in stages]).reshape(-1, 3)
+        return dict(zip(names, extra[which].T, strict=True))
 
     def stage_layers(self, pipeline: int) -> tuple[int, ...] | None:
         """None where the layers divide."""
@@ -200,6 +201,14 @@ class Lattice:
         on: dict[str, Any] = overlapping(degrees)
         given = {name: value for name, value in self.fixed.items() if name not in fields}
         return Plan(**(on | fields | given))
+
+
+def as_run(workload: Workload, cluster: Cluster, fixed: Mapping[str, Any]) -> Workload:
+    """The operators that the cluster's software has, layers in the pieces that plans are asked to have, if they can."""
+    pieces = next(iter(fixed["pieces"])) if isinstance(fixed.get("pieces"), set | frozenset) else fixed.get("pieces", 1)
+    with contextlib.suppress(ValueError):  # which `violations` tells
+        workload = in_pieces(workload, int(pieces))
+    return run_by(workload, cluster.stack.habits)
 
 
 def overlapping(degrees: Mapping[str, Any]) -> dict[str, Any]:

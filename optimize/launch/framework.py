@@ -210,25 +210,30 @@ class Framework:
         Without a cluster nothing is asked of the machine.
         """
         plan = canonical(plan)
-        told = [tuple(_outside(plan, alternative, self.title)) for alternative in self.alternatives]
+        outside = min((tuple(_outside(plan, alternative)) for alternative in self.alternatives), key=len)
+        told = (
+            f"`{name}` is {show(getattr(plan, name))}; {self.title} can be told {' or '.join(map(_shown, allowed))}"
+            for name, allowed in outside
+        )
         machine = () if cluster is None else self.machine_rules(plan, machine_of(cluster))
-        return (*min(told, key=len), *self.rules(plan, workload), *machine)
+        return (*told, *self.rules(plan, workload), *machine)
 
     def can(self, plan: Plan, workload: Workload | None = None, cluster: Cluster | None = None) -> bool:
         """Whether it can be told all of a plan: `cannot` without the words."""
         plan = canonical(plan)
-        told = any(next(_outside(plan, alternative, self.title), None) is None for alternative in self.alternatives)
+        told = any(next(_outside(plan, alternative), None) is None for alternative in self.alternatives)
         machine = () if cluster is None else self.machine_rules(plan, machine_of(cluster))
         return told and next(self.rules(plan, workload), None) is None and next(iter(machine), None) is None
 
 
-def _outside(plan: Plan, alternative: Alternative, title: str) -> Iterator[str]:
+def _outside(plan: Plan, alternative: Alternative) -> Iterator[tuple[str, Collection[Any]]]:
+    """Fields of a plan that an alternative does not allow, and what it allows."""
     for name, default in _DEFAULTS.items():
         if name in FREE and name not in alternative:
             continue
-        value, allowed = getattr(plan, name), alternative.get(name, (default,))
-        if value not in allowed:
-            yield f"`{name}` is {show(value)}; {title} can be told {' or '.join(map(_shown, allowed))}"
+        allowed = alternative.get(name, (default,))
+        if getattr(plan, name) not in allowed:
+            yield name, allowed
 
 
 def _shown(value: Any) -> str:

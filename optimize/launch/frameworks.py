@@ -35,6 +35,10 @@ FRAMEWORKS: dict[str, Framework] = {
 }
 VERSIONS = {("torchtitan", "main"): torchtitan.MAIN}
 """Other versions than those of `FRAMEWORKS`, by `--framework-version`."""
+_OF_THE_MODEL = (
+    "what of the model does not change its cost: its activation, rotary base, the epsilon of its norms, how its router "
+    "scores, and which layers are dense where they are not the first"
+)
 _SIZE = re.compile(r"^\W*equipoise\W+.*?(\d+) accelerators(?:, (\d+) of each innermost domain)?", re.MULTILINE)
 
 
@@ -61,10 +65,22 @@ def launch(
         f"equipoise: {workload.name} on {cluster.name}, {plan.accelerators} accelerators{where}, for {framework.title}",
         f"written for {framework.title} {framework.version}",
         *(f"not said below: {told}" for told in framework.cannot(plan, workload, cluster)),
-        *(f"set outside this file: {told}" for told in framework.elsewhere(plan)),
+        *(f"set outside this file: {told}" for told in outside(framework, plan, workload, cluster)),
         *said,
     )
-    job = Job(
+    return framework.dump(framework.settings(_job(plan, workload, cluster)), notes)
+
+
+def outside(framework: Framework, plan: Plan, workload: Workload, cluster: Cluster) -> tuple[str, ...]:
+    """What a launch file leaves to others, in words: the model too, or what of it makes no difference to the cost."""
+    job, told = _job(canonical(plan), workload, cluster), tuple(framework.elsewhere(plan))
+    if framework.settings(job) != framework.settings(dataclasses.replace(job, model=None)):
+        return (*told, _OF_THE_MODEL)
+    return told if any("model" in words for words in told) else (*told, "the model, which these options do not say")
+
+
+def _job(plan: Plan, workload: Workload, cluster: Cluster) -> Job:
+    return Job(
         plan=plan,
         batch=int(workload.batch),
         sequence=int(workload.sequence),
@@ -75,7 +91,6 @@ def launch(
         machine=machine_of(cluster),
         model=dimensions_of(workload),
     )
-    return framework.dump(framework.settings(job), notes)
 
 
 def beside_launch(name: str, plan: Plan, workload: Workload) -> dict[str, str]:

@@ -155,7 +155,7 @@ def _flags_read(settings: Mapping[str, Any], model: Dimensions) -> Dimensions:
 
 
 def _width(settings: Mapping[str, Any], hidden: int) -> int:
-    usual = int(4 * hidden * 2 / 3 / 64) * 64 if settings.get("swiglu") else 4 * hidden
+    usual = 8 * hidden // 192 * 64 if settings.get("swiglu") else 4 * hidden
     return _count(settings, "ffn-hidden-size", usual)
 
 

@@ -115,7 +115,7 @@ def elsewhere(plan: Plan) -> Iterator[str]:
     """The environment that `validate_args` wants, and what a plan does not decide."""
     yield "data, tokenizer, learning rate and the number of steps"
     if plan.zero_stage > 1:
-        yield "CUDA_DEVICE_MAX_CONNECTIONS is not 1, which Megatron-FSDP wants"
+        yield "CUDA_DEVICE_MAX_CONNECTIONS above 1 (8, say), which Megatron-FSDP wants"
     elif plan.overlap_expert:
         yield "CUDA_DEVICE_MAX_CONNECTIONS=32, which overlapped traffic of experts wants"
     elif plan.tensor > 1 or plan.context > 1:

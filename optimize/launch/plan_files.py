@@ -93,7 +93,15 @@ def _known(beside: Mapping[str, Any]) -> Known:
     """What the model and the command line say. A wrong model is told where it is read for good."""
     count = beside.get("accelerators")
     try:
-        workload = load_workload(beside["model"]) if TABLE not in beside else model_in_file(beside)
+        workload = _model_beside(beside) if TABLE not in beside else model_in_file(beside)
     except (KeyError, SpecError):
         return Known(accelerators=count)
     return Known(layers=layers(workload), accelerators=count, has_experts=has_experts(workload))
+
+
+def _model_beside(beside: Mapping[str, Any]) -> Workload:
+    """The model that was named, of which layers and experts are asked; a config.json needs sizes that the file has."""
+    try:
+        return load_workload(beside["model"])
+    except SpecError:
+        return load_workload(beside["model"], sequence=beside.get("sequence", 1), batch=beside.get("batch", 1))

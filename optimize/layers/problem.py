@@ -16,7 +16,7 @@ import numpy as np
 
 from costmodel.formulas import limit_bytes
 from costmodel.graph import MODES
-from costmodel.inputs import Cluster, Plan, Position, Workload, options
+from costmodel.inputs import Cluster, Plan, Position, Workload, layers, options
 from optimize.layers.one_f_one_b import played_s
 from optimize.layers.tables import Tables, tables
 from optimize.status import CommandError, Status
@@ -156,11 +156,14 @@ def problem(
     workload: Workload, cluster: Cluster, plan: Plan, *, modes: tuple[str, ...] = MODES, microbatch: int | None = None
 ) -> LayeredProblem:
     """Check what is asked, and find the legal microbatches. Raises `CommandError`."""
-    layers = sum(int(block.repeats) for block in workload.blocks if block.position == Position.LAYER)
-    if not 1 < plan.pipeline <= layers:
-        raise CommandError(Status.bad_input, f"`pipeline` is {plan.pipeline}; expected 2 to the {layers} layers")
+    if not 1 < plan.pipeline <= layers(workload):
+        told = f"`pipeline` is {plan.pipeline}; expected 2 to the {layers(workload)} layers"
+        raise CommandError(Status.bad_input, told)
     if plan.offloads:
         raise CommandError(Status.bad_input, "the plan offloads; expected none where layers are placed one by one")
+    if plan.pieces > 1:
+        told = f"`pieces` is {plan.pieces}; expected 1 where layers are placed one by one"
+        raise CommandError(Status.bad_input, told)
     if options.modules_of(plan.recompute):
         told = f"the plan computes {plan.recompute} again; expected one of {', '.join(MODES)} where layers choose"
         raise CommandError(Status.bad_input, told)

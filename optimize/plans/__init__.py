@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from optimize.plans.find_plan import find_plan as find_plan
     from optimize.plans.find_plan import find_plan_for as find_plan_for
     from optimize.plans.infeasible import nothing_legal as nothing_legal
+    from optimize.plans.inputs import WAIT_S as WAIT_S
     from optimize.plans.inputs import PlanInputs as PlanInputs
+    from optimize.plans.inputs import Sharding as Sharding
+    from optimize.plans.launchable import asked_of as asked_of
     from optimize.plans.launchable import can_launch as can_launch
     from optimize.plans.launchable import find_for as find_for
     from optimize.plans.launchable import find_launchable as find_launchable
@@ -32,16 +35,8 @@ if TYPE_CHECKING:
     from optimize.plans.result import Ranked as Ranked
     from optimize.plans.result import restriction_cost as restriction_cost
     from optimize.plans.row_bounds import any_schedule_s as any_schedule_s
-    from optimize.plans.row_bounds import cheapest as cheapest
-    from optimize.plans.row_bounds import lean_bytes as lean_bytes
-    from optimize.plans.row_bounds import leanest as leanest
-    from optimize.plans.row_bounds import least_bytes as least_bytes
-    from optimize.plans.row_bounds import least_step_s as least_step_s
-    from optimize.plans.row_bounds import may_go_both_ways as may_go_both_ways
     from optimize.plans.row_bounds import row_bounds_s as row_bounds_s
     from optimize.plans.runner_ups import RunnerUp as RunnerUp
-    from optimize.plans.sharding import WAIT_S as WAIT_S
-    from optimize.plans.sharding import Sharding as Sharding
     from optimize.plans.table import PlanTable as PlanTable
 
 door.hang(__name__)

@@ -13,8 +13,8 @@ from typing import Any
 from costmodel.inputs import schedule_rows
 from optimize.lattice import Lattice
 from optimize.plans.best import Best, Entry
+from optimize.plans.inputs import Sharding
 from optimize.plans.plan_values import PlanValue
-from optimize.plans.sharding import Sharding
 from optimize.status import CommandError, Status
 
 SAVE_EVERY_S = 2.0

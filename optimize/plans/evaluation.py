@@ -2,17 +2,17 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from costmodel import Exact, as_floats, map_leaves
+from costmodel import Exact, map_leaves
 from costmodel.formulas import Cost, cost, counts, memory
 from costmodel.inputs import RECOMPUTES, SCHEDULES, Cluster, PlanPoint, Workload
 from optimize.lattice import OVERLAPS, Chunk, Families, Lattice
 from optimize.plans.plan_values import PlanValue
-from optimize.plans.row_bounds import any_schedule_s, fill_of, flop_bound_s, least_s
+from optimize.plans.row_bounds import any_schedule_s, fill_of, flop_bound_s, least_s, numbers_of
 
 MARGIN = 1e-4
 """Relative. Errors of float32 on a step and on a peak are below a tenth of it (tests/plans/test_exhaustive.py)."""
@@ -64,7 +64,7 @@ def _evaluated(
     of: Callable[[Workload, Cluster, PlanPoint, Exact], Cost],
 ) -> Cost:
     """What a function says of the points of many plans, block by block."""
-    workload, cluster = _numbers(lattice.workload, lattice.cluster, dtype)
+    workload, cluster = numbers_of(lattice.workload, lattice.cluster, dtype)
     parts = []
     for start in range(0, len(indices), _BLOCK):
         points = points_of(indices[start : start + _BLOCK], dtype)
@@ -74,22 +74,6 @@ def _evaluated(
         return Cost(step_s=np.empty(0), peak_bytes=np.empty(0), second_bytes=np.empty(0))
     whole = [[np.broadcast_to(getattr(part, name), np.shape(part.step_s)) for part in parts] for name in _FIELDS]
     return Cost(**dict(zip(_FIELDS, map(np.concatenate, whole), strict=True)))
-
-
-_Numbers = tuple[Workload, Cluster]
-_KEPT: dict[tuple[int, int, Any], tuple[_Numbers, _Numbers]] = {}
-
-
-def _numbers(workload: Workload, cluster: Cluster, dtype: Any) -> _Numbers:
-    """Both with all numbers of a type; those of the last few are kept."""
-    key = id(workload), id(cluster), dtype
-    if key not in _KEPT:
-        if len(_KEPT) >= 64:
-            _KEPT.clear()
-        machine = dataclasses.replace(cluster, prices=None)
-        own = map_leaves(dtype, as_floats(workload)), map_leaves(dtype, as_floats(machine))
-        _KEPT[key] = (workload, cluster), own
-    return _KEPT[key][1]
 
 
 def _as(dtype: Any) -> Callable[[Any], Any]:
@@ -148,9 +132,56 @@ def _with_recompute(lattice: Lattice, name: str, indices: np.ndarray, dtype: Any
     return dataclasses.replace(lattice.points(indices, dtype), recompute=RECOMPUTES[name], modules=None)
 
 
+def values_of(whole: Lattice, points: Sequence[PlanPoint], value: PlanValue, reached: float = np.inf) -> np.ndarray:
+    """The value of each of many points, of whatever lattices of a question, that fits and may be below one, in float64;
+    infinite for the others."""
+
+    def values(points: PlanPoint, count: int) -> np.ndarray:
+        found, own = np.full(count, np.inf), functools.partial(some_points, points)
+        cost = cost_of(whole, np.arange(count), own, np.float64)
+        near = np.flatnonzero((value.least(cost.step_s, 0.0) < reached) & fits(whole, cost))
+        if len(near):
+            found[near] = value.of_points(whole.workload, whole.cluster, own(near, np.float64))
+        return found
+
+    return in_order(points, values)
+
+
+def in_order(points: Sequence[PlanPoint], of: Callable[[PlanPoint, int], np.ndarray]) -> np.ndarray:
+    """What a function says of each of many points: those together that have the same fields."""
+    sizes, have = [np.size(each.tensor) for each in points], [(each.modules, each.offload) for each in points]
+    starts, found = np.cumsum(sizes) - sizes, np.empty(sum(sizes))
+    kinds = [tuple(row is None for row in rows) for rows in have]
+    for kind in dict.fromkeys(kinds):
+        own = [i for i, each in enumerate(kinds) if each == kind]
+        places = np.concatenate([starts[i] + np.arange(sizes[i]) for i in own])
+        found[places] = of(_joined([points[i] for i in own]), len(places))
+    return found
+
+
+def _joined(points: Sequence[PlanPoint]) -> PlanPoint:
+    columns = list[list[np.ndarray]]()
+    for each in points:
+        columns.append(own := [])
+        map_leaves(lambda leaf, own=own, each=each: own.append(np.broadcast_to(leaf, np.shape(each.tensor))), each)
+    whole = iter([np.concatenate(column) for column in zip(*columns, strict=True)])
+    return map_leaves(lambda _: next(whole), points[0])
+
+
+def some_points(points: PlanPoint, places: np.ndarray, dtype: Any = None) -> PlanPoint:
+    """Some of many points, all of whose fields are arrays."""
+    return map_leaves(lambda leaf: leaf[places], points)
+
+
+def fits(own: Lattice, cost: Cost, share: float = 1.0) -> np.ndarray:
+    """Which plans fit in so much of what memory there is."""
+    chip = own.cluster.accelerator
+    return (cost.peak_bytes <= share * chip.hbm_bytes) & (cost.second_bytes <= chip.second_memory_bytes)
+
+
 def _without_schedule_s(lattice: Lattice, indices: np.ndarray) -> np.ndarray:
     """Seconds that plans take at least which differ from these in schedule and recompute."""
-    (workload, cluster), parts = _numbers(lattice.workload, lattice.cluster, np.float64), [np.empty(0)]
+    (workload, cluster), parts = numbers_of(lattice.workload, lattice.cluster, np.float64), [np.empty(0)]
     for start in range(0, len(indices), _BLOCK):
         own = indices[start : start + _BLOCK]
         fill = fill_of(lattice, np.searchsorted(lattice.ends, own, side="right"))

@@ -79,7 +79,7 @@ def sparing(
     known, unless nobody asks for them. `done(rows, best)` is called now and then.
     """
     evaluate, best, start = in_numpy(lattice), Best(), 0
-    cells, count, size = cells_of_rows(lattice), len(lattice.ends), _AT_FIRST
+    cells, count, size = cells_of_rows(lattice), len(lattice.ends), _AT_FIRST if reached == np.inf else _AT_ONCE
     glance = Best()
     if len(lattice) > FEW and reached == np.inf:
         glanced = min(_FIRST, len(lattice) // 8)
@@ -151,15 +151,29 @@ def chunk_count(lattice: Lattice) -> int:
 
 
 def evaluator(lattice: Lattice) -> Evaluate:
-    """NumPy for small lattices, compiled batches for large ones: by the whole lattice, so that shares of it agree."""
-    return in_numpy(lattice) if len(lattice) < COMPILE_FROM else compiled_batches(lattice)
+    """NumPy for small lattices, compiled batches for large ones: by the whole lattice, so that shares of it agree.
+
+    Where rows stand in the order of their bounds, the first plans are evaluated by NumPy: often no more are needed.
+    """
+    first, later = in_numpy(lattice), compiled_batches(lattice)
+    if len(lattice) < COMPILE_FROM:
+        return first
+    return later if lattice.floor_s is None else lambda chunk: _by_number(chunk, first, later)
+
+
+def _by_number(chunk: Chunk, first: Evaluate, later: Evaluate) -> Cost:
+    return (first if len(chunk) and chunk.indices[0] < COMPILE_FROM else later)(chunk)
 
 
 def compiled_batches(lattice: Lattice) -> Evaluate:
     """Evaluation in float32 by one compiled program for all chunks."""
-    from costmodel.evaluators import compiled
 
-    return lambda chunk: compiled.batch_cost(lattice.workload, lattice.cluster, chunk.points, batch=CHUNK)
+    def evaluate(chunk: Chunk) -> Cost:
+        from costmodel.evaluators import compiled
+
+        return compiled.batch_cost(lattice.workload, lattice.cluster, chunk.points, batch=CHUNK)
+
+    return evaluate
 
 
 MAKERS: dict[bool, Callable[[Lattice], Evaluate]] = {False: in_numpy, True: compiled_batches}

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from costmodel.measured import FITS, with_margin
 from costmodel.specs import SpecError, expect, nearest
 from optimize.diagnosis import Validation, elasticities, validate
 from optimize.lattice import CHUNK, SEARCHED, Lattice, lattice, plan_precision
-from optimize.launch import FRAMEWORKS, Framework, framework_at
+from optimize.launch import FRAMEWORKS, Framework, canonical, framework_at
 from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
@@ -25,7 +25,7 @@ from optimize.plans.plan_values import PlanValue, UserObjective, plan_value
 from optimize.plans.restricted import Search, narrowed, search_tellable
 from optimize.plans.result import PlanResult, Ranked, compared, merged
 from optimize.plans.row_bounds import in_order_of_bounds
-from optimize.plans.runner_ups import runner_ups
+from optimize.plans.runner_ups import fits_by_stage, runner_ups
 from optimize.status import CommandError, Status
 from optimize.time_limit import or_else
 from optimize.versions import versions
@@ -33,7 +33,7 @@ from optimize.versions import versions
 ENUMERATED = 2 * CHUNK
 """Plans up to which all are evaluated; beyond, as many as the proof needs (`row_bounds`)."""
 AMONG = (1, 8, 64)
-"""Plans that are checked for each one told, more and more until one fits in every stage."""
+"""Plans that are checked for each one told, more and more until there are as many that fit in every stage."""
 
 
 def find_plan(
@@ -121,23 +121,26 @@ def find_plan_for(
     search: Search = exhaustive.search,
     version: str | None = None,
     better: Callable[[Mapping[str, Any], float], bool] | None = None,
-    parts: Iterable[tuple[Mapping[str, Any], Lattice]] = (),
+    parts: Sequence[tuple[Mapping[str, Any], Lattice]] = (),
+    earlier: Sequence[PlanResult] = (),
     **options: Any,
 ) -> tuple[PlanResult, PlanResult | None]:
     """The answer of `find_plan` for plans that the framework can be told; and that for all, unless it was stopped.
 
     With `better`, whether plans that keep some fields are below a value, alternatives that are not are left out, those
-    after the first; and the second answer is None. `parts` are lattices of such fields, in the order of bounds.
+    after the first; and the second answer is None. `parts` are lattices of such fields, in the order of bounds, and are
+    searched as they stand; with `earlier` answers of the framework's, where they are better.
     """
     if name not in FRAMEWORKS:
         raise SpecError(f"`only` is {name!r}; {nearest(name, FRAMEWORKS)}")
     framework, given = framework_at(name, version), dict(fixed or {})
-    results, why = [], None
-    for fields in narrowed(framework, given, plan_precision(cluster), workload):
+    results, why = list(earlier), None
+    asked = parts or [(fields, None) for fields in narrowed(framework, given, plan_precision(cluster), workload)]
+    for fields, part in asked:
         if results and better is not None and not better(fields, _last(merged(results, top), top)):
             continue
         tellable = search_tellable(framework, workload, cluster, search)
-        known = {"among": next((part for own, part in parts if own == fields), None), "earlier": results}
+        known = {"among": part, "earlier": results}
         try:
             results.append(find_plan(workload, cluster, fixed=fields, top=top, search=tellable, **known, **options))
         except CommandError as error:
@@ -196,24 +199,34 @@ def _search(
     Those that are not `below` a value are left out, but for the best. The search spreads every kind evenly over the
     stages, so that a plan near the limit may fail here. It stays part of the lower bound.
     """
-    best, kept, checked = Best(), [], []
+    best, kept, tried = Best(), dict[Plan, tuple[Entry, Validation]](), set[int]()
     for times in AMONG:
         best = search(whole, value, times * top)
         if not best.top or not math.isfinite(best.top[0].value):
             raise nothing_fits(whole, best)
-        for entry in best.top:
-            checking = functools.partial(validate, whole.workload, whole.cluster, whole.plan(entry.index))
-            validation = or_else(checking, None, heard) if not kept or entry.value < below else None
-            if validation is None and kept:
+        for entry in (entry for entry in best.top if entry.index not in tried):
+            if heard or len(kept) >= top or (kept and entry.value >= below):
                 break
-            validation = checking() if validation is None else validation
-            if validation.passes and len(kept) < top:
-                kept, checked = [*kept, entry], [*checked, validation]
-        if kept or best.unseen < math.inf:
+            tried.add(entry.index)
+            _keep(whole, entry, kept, heard)
+        all_seen = len(best.top) < times * top or best.unseen < math.inf
+        if heard or all_seen or len(kept) >= top or (kept and best.top[-1].value >= below):
             break
     if not kept:
         raise nothing_fits_in_order(whole, len(best.top))
-    return best, kept, checked
+    entries, checked = zip(*kept.values(), strict=True)
+    return best, list(entries), list(checked)
+
+
+def _keep(whole: Lattice, entry: Entry, kept: dict[Plan, tuple[Entry, Validation]], heard: list[bool]) -> None:
+    """Keep a plan that fits in every stage, unless it differs from one that is kept in idle options alone."""
+    plan = whole.plan(entry.index)
+    if canonical(plan) in kept or not fits_by_stage(whole.workload, whole.cluster, plan):
+        return
+    checking = functools.partial(validate, whole.workload, whole.cluster, plan)
+    validation = or_else(checking, None, heard) if kept else checking()
+    if validation is not None and validation.passes:
+        kept[canonical(plan)] = entry, validation
 
 
 def _ranked(value: PlanValue, kept: list[Entry], checked: list[Validation], bound: float) -> tuple[Ranked, ...]:

@@ -15,6 +15,7 @@ from optimize.plans.evaluation import MARGIN, exactly
 from optimize.status import CommandError, Status
 
 _LEAST_MEMORY = {"recompute": "full", "recompute_share": 1.0, "zero_stage": 3, "microbatch": 1}
+_PIECES = (2, 4, 8)
 _TIMES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 
 
@@ -78,9 +79,12 @@ def nothing_fits_in_order(whole: Lattice, count: int) -> CommandError:
 
 
 def _change(whole: Lattice, exact: float) -> str:
-    """More memory, by exactly so much; or the first multiple of the accelerators on which something fits."""
-    more = f"it fits with {units.percent(exact - 1)} more memory on each accelerator"
-    given = dict(whole.fixed)
+    """More memory, by exactly so much; layers in pieces; or the first multiple of the accelerators where one fits."""
+    more, given = f"it fits with {units.percent(exact - 1)} more memory on each accelerator", dict(whole.fixed)
+    for pieces in _PIECES if "pieces" not in given else ():
+        if _least(whole.workload, whole.cluster, {**given, "pieces": pieces}) <= 1:
+            more += f", with --fix pieces={pieces},recompute=full (co-shard)"
+            break
     for times in _TIMES:
         if _least(whole.workload, enlarged(whole.cluster, times), given) <= 1:
             return f"{more}, or with --accelerators {whole.cluster.accelerators * times}"

@@ -6,7 +6,7 @@ A framework's plans are some lattices (`narrowed`), of which what lies beyond th
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from costmodel.inputs import Cluster, Plan, Workload
@@ -15,18 +15,17 @@ from costmodel.specs import family_of
 from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, plan_precision, within
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
-from optimize.plans.bounded import Beside, Found, Known, best_below, best_beside, least, ordered
+from optimize.plans.best_beside import best_variant
+from optimize.plans.bounded import Found, Known, best_below, glance, is_answer, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
+from optimize.plans.inputs import PlanInputs
 from optimize.plans.plan_values import PlanValue, plan_value
-from optimize.plans.restricted import OFFLOADS, beside, narrowed, search_tellable
+from optimize.plans.restricted import OFFLOADS, Part, its_own, members, narrowed, search_tellable, told_by
 from optimize.plans.result import PlanResult, compared, merged
 from optimize.status import CommandError, Status
 from optimize.time_limit import or_else
 
 LOOK = 65_536  # plans of each lattice that are looked at for the best of a framework that is not the best of all
-
-Part = tuple[dict[str, Any], Lattice]
-"""What an alternative of a framework fixes, and its lattice with bounds."""
 
 
 def names_on(cluster: Cluster) -> tuple[str, ...]:
@@ -47,8 +46,15 @@ def can_launch(fixed: Mapping[str, Any], cluster: Cluster) -> tuple[str, ...]:
     return tuple(name for name in names_on(cluster) if narrowed(FRAMEWORKS[name], fixed, usual))
 
 
+def asked_of(inputs: PlanInputs) -> tuple[str, ...]:
+    """Names of the frameworks of which one is to launch the plan; none where any plan is searched."""
+    if inputs.only is not None:
+        return (inputs.only,)
+    return () if inputs.every else can_launch(inputs.fixed, inputs.cluster)
+
+
 def refusals(plan: Plan, workload: Workload, cluster: Cluster) -> dict[str, str]:
-    """By the frameworks that cannot be told a plan: the first thing of it that they cannot be told."""
+    """Frameworks that cannot be told a plan, with the first thing of it that they cannot be told."""
     told = {name: framework.cannot(plan, workload, cluster) for name, framework in FRAMEWORKS.items()}
     return {name: why[0] for name, why in told.items() if why}
 
@@ -68,7 +74,7 @@ def _parts(
     whole: Lattice, framework: Framework, made: dict[str, Lattice | None], axes: dict[Any, Axis]
 ) -> Iterator[Part]:
     for fields in narrowed(framework, whole.fixed, plan_precision(whole.cluster), whole.workload):
-        key = repr(sorted((name, sorted(map(repr, _members(asked)))) for name, asked in fields.items()))
+        key = repr(sorted((name, sorted(map(repr, members(asked)))) for name, asked in fields.items()))
         if key not in made:
             made[key] = _with_bounds(within(whole, fields, axes), whole)
         if (part := made[key]) is not None:
@@ -81,7 +87,9 @@ def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Know
 
     `known` holds what was evaluated.
     """
-    found = dict[str, Found | None]()
+    found, parts = _glanced(parts, value)
+    if each := _of_each(found, parts):
+        yield each
     for name, part in ((name, part) for name, own in parts.items() for part in own):
         best = _of_each(found, {name: parts[name]}).get(name)  # another one's plan may be the best of its own, too
         found[name] = _best_of(name, [part], value, best[0] if best else math.inf, known, LOOK) or found.get(name)
@@ -92,15 +100,24 @@ def best_for_each(parts: Mapping[str, list[Part]], value: PlanValue, known: Know
         yield _of_each(found, parts)
 
 
+def _glanced(
+    parts: Mapping[str, list[Part]], value: PlanValue
+) -> tuple[dict[str, Found | None], dict[str, list[Part]]]:
+    """The best that a glance shows of each framework, and its lattices in the order of what it shows of them."""
+    known = {id(part): part for own in parts.values() for _, part in own}
+    seen = dict(zip(known, glance(list(known.values()), value), strict=True))
+    order = {name: sorted(own, key=lambda part: seen[id(part[1])][0]) for name, own in parts.items()}
+    found: dict[str, Found | None] = {}
+    for name, own in order.items():
+        plans = ((seen[id(part)], part) for _, part in own if seen[id(part)][0] < math.inf)
+        found[name] = next((best for best, part in plans if is_answer(best[1], part, told_by(name, part))), None)
+    return found, order
+
+
 def _of_each(found: Mapping[str, Found | None], parts: Mapping[str, list[Part]]) -> dict[str, Found]:
     """The best that each framework can be told of all that was found."""
     plans = sorted((best for best in found.values() if best is not None), key=lambda best: best[0])
     return {name: best for name in parts if (best := _first_told(name, plans, parts[name])) is not None}
-
-
-def _its_own(plan: Plan, parts: list[Part]) -> bool:
-    """Whether a plan lies in a framework's own lattices: it can be told others too (`_first_told`)."""
-    return any(all(getattr(plan, name) in _members(asked) for name, asked in fields.items()) for fields, _ in parts)
 
 
 def _first_told(name: str, plans: list[Found], parts: list[Part]) -> Found | None:
@@ -108,7 +125,9 @@ def _first_told(name: str, plans: list[Found], parts: list[Part]) -> Found | Non
     return next((best for best in plans if parts and told_by(name, parts[0][1])(best[1])), None)
 
 
-def best_of_any(parts: Mapping[str, list[Part]], value: PlanValue, reached: float) -> tuple[str, Found] | None:
+def best_of_any(
+    parts: Mapping[str, list[Part]], fixed: Mapping[str, Any], value: PlanValue, reached: float
+) -> tuple[str, Found] | None:
     """The best plan below `reached` that one of the frameworks can launch, and which of them."""
     known: Known = {}
     best: tuple[str, Found] | None = None
@@ -117,7 +136,8 @@ def best_of_any(parts: Mapping[str, list[Part]], value: PlanValue, reached: floa
             found = _best_of(name, parts[name], value, reached, known, most)
             if found is not None:
                 best, reached = (name, found), found[0]
-    return best
+    variant = best_variant(parts, fixed, value, reached, best and best[1][1])
+    return best if variant is None else variant[:2]
 
 
 def _best_of(
@@ -129,15 +149,6 @@ def _best_of(
         if found is not None:
             best, reached = found, found[0]
     return best
-
-
-def told_by(name: str, of: Lattice) -> Callable[[Plan], bool]:
-    """Whether the framework can be told a plan of a lattice."""
-    return lambda plan: FRAMEWORKS[name].can(plan, of.workload, of.cluster)
-
-
-def _members(asked: Any) -> Iterable[Any]:
-    return asked if isinstance(asked, set | frozenset) else (asked,)
 
 
 def _with_bounds(part: Lattice, whole: Lattice) -> Lattice | None:
@@ -198,31 +209,33 @@ def _answers(
     question: Mapping[str, Any],
 ) -> Iterator[Answer]:
     """The answer, better and better; nothing where no framework has a plan."""
-    each, known = dict[str, Found](), dict[Any, Any]()
+    each, known = dict[str, Found](), Known()
     for each in best_for_each(parts, value, known):
         yield None, each
+    result, each = _with_variants(None, each, parts, whole.fixed, value, question, job)
     if not each:
-        beside_all = _with_variants(None, each, parts, whole.fixed, value, question, job)
-        if beside_all[0] is not None:
-            yield beside_all
         return
-    winner = min(each, key=lambda name: (each[name][0], not _its_own(each[name][1], parts[name])))
+    yield result, each
+    winner = min(each, key=lambda name: (each[name][0], not its_own(each[name][1], parts[name])))
+    own = sorted(parts[winner], key=lambda part: not its_own(each[winner][1], [part]))  # that of the best plan first
 
     def better(fields: Mapping[str, Any], reached: float) -> bool:
-        part = next((part for own, part in parts[winner] if own == fields), None)
-        return part is None or best_below(part, value, reached, told_by(winner, part), known)[0] is not None
+        part = next(part for asked, part in own if asked == fields)
+        return best_below(part, value, reached, told_by(winner, part), known)[0] is not None
 
-    result, _ = find_plan_for(winner, *job, fixed=whole.fixed, better=better, parts=parts[winner], **question)
-    yield result, each
-    if result.status is not Status.ok:
-        return
-    result, each = _with_variants(result, each, parts, whole.fixed, value, question, job)
-    assert result is not None
-    yield result, each
+    if result is None or result.status is Status.ok:
+        earlier = [] if result is None else [result]
+        options = {"better": better, "parts": own, "earlier": earlier, **question}
+        result, _ = find_plan_for(winner, *job, fixed=whole.fixed, **options)
+        looked = {"evaluations": result.evaluations, "fitting": result.fitting}
+        looked["evaluations"] += sum(best.evaluated for _, _, best in known.values())
+        looked["fitting"] += sum(best.fitting for _, _, best in known.values())
+        result = dataclasses.replace(result, plans_in_lattice=sum(len(part) for _, part in own), **looked)
+        yield result, each
     free = {name: kept for name, kept in whole.fixed.items() if name not in SEARCHED}  # what no search would change
     if free.keys() != whole.fixed.keys() and result.status is Status.ok:
-        all_of, own = _valued(job[0], whole.cluster, free, question["objective"], question["tokens"])
-        freer = best_of_any(parts_of(ordered(all_of)), own, each[winner][0])
+        all_of, freely = _valued(job[0], whole.cluster, free, question["objective"], question["tokens"])
+        freer = best_of_any(parts_of(ordered(all_of)), free, freely, each[winner][0])
         cost = 0.0 if freer is None else each[winner][0] / freer[1][0] - 1
         yield dataclasses.replace(result, restriction=cost), each
 
@@ -293,7 +306,7 @@ def _of_one(
     whole, value = _valued(job[0], machine, asked, *of)
     parts = parts_of(ordered(whole), (name,)) if len(whole) else {}
     each = {} if result is None else {name: (compared(result, result.value), result.plan)}
-    return _with_variants(result, each, parts, asked, value, question, job)[0]
+    return _with_variants(result, each, parts, whole.fixed, value, question, job)[0]
 
 
 def _incomplete(result: PlanResult) -> PlanResult:
@@ -310,21 +323,17 @@ def _with_variants(
     job: tuple[Workload, Cluster],
 ) -> tuple[PlanResult | None, dict[str, Found]]:
     """The answers with what frameworks take beside the lattice (`beside`), where it is better."""
-    asked, names, seen = list[Beside](), list[tuple[str, dict[str, Any]]](), set[tuple[int, str]]()
-    for name, (fields, part) in ((name, pair) for name, own in parts.items() for pair in own):
-        variants = beside(FRAMEWORKS[name], fields, fixed, part.workload, part.cluster)
-        if variants and (id(part), repr(variants)) not in seen:
-            seen.add((id(part), repr(variants)))
-            asked.append((part, variants, told_by(name, part)))
-            names.append((name, fields))
-    better = best_beside(asked, value, min((found[0] for found in each.values()), default=math.inf))
+    better = best_variant(
+        parts, fixed, value, *min(each.values(), key=lambda found: found[0], default=(math.inf, None))
+    )
     if better is None:
         return result, each
-    found, (name, fields) = better[0], names[better[1]]
+    name, found, (fields, part) = better
     own = {field: getattr(found[1], field) for field in ("recompute", *OFFLOADS)}
     fields = {**fields, **{field: kept for field, kept in own.items() if kept}}
     search = search_tellable(FRAMEWORKS[name], *job, question.get("search", exhaustive.search))
-    other = find_plan(*job, fixed=fields, **{**question, "top": 1, "search": search})
+    among = None if any(own[field] for field in OFFLOADS) else within(part, fields, {})
+    other = find_plan(*job, fixed=fields, **{**question, "search": search}, among=among)
     answers = [other] if result is None else [other, result]
     return merged(answers, question.get("top", 10)), {**each, name: found}
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from costmodel import evaluate
 from costmodel.inputs import Cluster, Plan, Workload, embed
 from optimize.lattice import SEARCHED, lattice, plan_precision, possible_counts
+from optimize.plans.best_beside import all_besides, best_beside, least_beside
 from optimize.plans.bounded import best_below, least, ordered
 from optimize.plans.launchable import best_of_any, parts_of
 from optimize.plans.plan_values import PlanValue, plan_value
@@ -176,22 +177,30 @@ def _look(question: Question, pair: _Pair, reached: float) -> _Pair | Row:
     value, scale = question.value(pair.accelerators, pair.batch), question.scale(pair.batch)
     fixed = plan_precision(cluster) | question.fixed_on(pair.accelerators)
     whole = ordered(lattice(workload, cluster, fixed))
+    parts = {} if question.names is None else parts_of(whole, question.names)
+    groups = all_besides(parts, whole.fixed)
     if pair.stage == 0:
-        bound = least(whole, value) * scale
+        bound = min(least(whole, value), least_beside(whole, groups, value)) * scale
         outcome = "no memory" if len(whole) else "no plan"
         return pair._replace(bound=max(bound, pair.bound), stage=1) if bound < math.inf else row | {"outcome": outcome}
     name, below = None, math.nextafter(reached / scale, math.inf)
     if pair.stage == 1:
         found, _ = best_below(whole, value, below)
+        if (other := best_beside([(whole, groups, _any)], value, found[0] if found else below)) is not None:
+            found = other[0]
         if found is not None and question.names is not None:
             return pair._replace(bound=max(found[0] * scale, pair.bound), stage=2)
     else:
-        name, found = best_of_any(parts_of(whole, question.names or ()), value, below) or (None, None)
+        name, found = best_of_any(parts, whole.fixed, value, below) or (None, None)
     if found is None:
         return row | ({"outcome": "bounded", "bound": reached} if reached < math.inf else {"outcome": "no memory"})
     step_s = float(evaluate(workload, cluster, found[1], checked=False).step_s)
     told = {"plan": found[1], "framework": name, "value": found[0], "step_s": step_s}
     return row | {"outcome": "found", "compared": found[0] * scale, **told}
+
+
+def _any(_: Plan) -> bool:
+    return True
 
 
 def _nothing(

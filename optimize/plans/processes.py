@@ -22,8 +22,8 @@ from optimize.plans import exhaustive
 from optimize.plans.best import Best
 from optimize.plans.checkpoint import Checkpoint, best_from, best_json
 from optimize.plans.exhaustive import Looked, chunk_count
+from optimize.plans.inputs import Sharding
 from optimize.plans.plan_values import PlanValue
-from optimize.plans.sharding import Sharding
 from optimize.progress import bar
 from optimize.status import CommandError, Status
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from costmodel.inputs import RECOMPUTES, Cluster, Plan, Workload, modules_of
 from optimize.lattice import Lattice, plan_precision
-from optimize.launch import FREE, Framework
+from optimize.launch import FRAMEWORKS, FREE, Framework
 from optimize.plans.best import Best, Entry
 from optimize.plans.plan_values import PlanValue
 from optimize.status import CommandError, Status
@@ -23,13 +23,15 @@ SEARCHED = (
 """Fields of which a lattice takes sets."""
 JUDGED = ("domain", "data_shard", "stage_layers")
 """Fields that follow from others in a lattice: plans that ask too much are left out one by one."""
-AMONG = (2, 16, 1024)
-"""Plans that are looked at, for each one told, for those that can be launched: the first few where all that are asked
-are among them, then until there is one."""
+AMONG = (2, 16, 128, 1024)
+"""Plans that are looked at, for each one told, for those that can be launched: until all that are asked are among them,
+of the last ones until there is one."""
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Plan)}
 OFFLOADS = tuple(name for name in _DEFAULTS if name.startswith("offload_"))
 FORMATS = ("precision", "gradient_dtype")  # of numbers that are multiplied, and of those that are summed
+Part = tuple[dict[str, Any], Lattice]
+"""What an alternative of a framework fixes, and its lattice with bounds."""
 Search = Callable[[Lattice, PlanValue, int], Best]
 """The best few plans of a lattice by a value."""
 
@@ -133,7 +135,7 @@ def search_tellable(framework: Framework, workload: Workload, cluster: Cluster, 
         for factor in AMONG:
             best = search(lattice, value, factor * top)
             kept = [entry for entry in best.top if keeps(lattice, entry)]
-            if len(kept) >= top or (kept and factor > AMONG[0]) or len(best.top) < factor * top:
+            if len(kept) >= top or (kept and factor >= AMONG[-2]) or len(best.top) < factor * top:
                 break
         if best.top and not kept:
             why = "; ".join(framework.cannot(lattice.plan(best.top[0].index), workload, cluster))
@@ -142,3 +144,18 @@ def search_tellable(framework: Framework, workload: Workload, cluster: Cluster, 
         return dataclasses.replace(best, top=tuple(kept[:top]), levels=levels)
 
     return run
+
+
+def its_own(plan: Plan, parts: Iterable[Part]) -> bool:
+    """Whether a plan lies in a framework's own lattices: it can be told others too (`_first_told`)."""
+    return any(all(getattr(plan, name) in members(asked) for name, asked in fields.items()) for fields, _ in parts)
+
+
+def told_by(name: str, of: Lattice) -> Callable[[Plan], bool]:
+    """Whether the framework can be told a plan of a lattice."""
+    return lambda plan: FRAMEWORKS[name].can(plan, of.workload, of.cluster)
+
+
+def members(asked: Any) -> Iterable[Any]:
+    """Values that a field may have: those of a set, or the one that it is fixed to."""
+    return asked if isinstance(asked, set | frozenset) else (asked,)

@@ -9,23 +9,37 @@ over rows; where the lattice is small, everything is evaluated instead (`exhaust
 """
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from costmodel import Exact, Scalar, Semantics, as_floats
-from costmodel.formulas import OpCounts, Pipeline, around, counts, in_flight, memory, stages, timing, work
-from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, RecomputeRow, Schedule, Stack, Workload, options
-from optimize.lattice import DEGREES, LARGEST_VIRTUAL, Lattice, least_fill
+from costmodel import Exact, Scalar, Semantics, as_floats, map_leaves
+from costmodel.formulas import OpCounts, Pipeline, around, counts, stages, timing, work
+from costmodel.inputs import SCHEDULES, Cluster, PlanPoint, Workload
+from optimize.lattice import DEGREES, SAFE, Lattice, cheapest, least_bytes, least_fill, least_step_s, under_any
 from optimize.question import products_s
 
 _ROWS = 8_192
 MANY = 16_384  # rows from which most are bounded by others of their own group alone
 _NEAR = 12_288  # rows, at least, of which each has a bound of its own
-_SAFE = 1.0 - 1e-9  # for the rounding of sums
 _EXACT = Exact(np)
+
+
+_Numbers = tuple[Workload, Cluster]
+_KEPT: dict[tuple[int, int, Any], tuple[_Numbers, _Numbers]] = {}
+
+
+def numbers_of(workload: Workload, cluster: Cluster, dtype: Any) -> _Numbers:
+    """Both with all numbers of a type and without prices; those of the last few are kept."""
+    key = id(workload), id(cluster), dtype
+    if key not in _KEPT:
+        if len(_KEPT) >= 64:
+            _KEPT.clear()
+        machine = dataclasses.replace(cluster, prices=None)
+        own = map_leaves(dtype, as_floats(workload)), map_leaves(dtype, as_floats(machine))
+        _KEPT[key] = (workload, cluster), own
+    return _KEPT[key][1]
 
 
 def row_bounds_s(lattice: Lattice, lean: Lattice | None = None, below: float = math.inf) -> np.ndarray:
@@ -42,13 +56,13 @@ def row_bounds_s(lattice: Lattice, lean: Lattice | None = None, below: float = m
 def least_s(lattice: Lattice, rows: np.ndarray, loosely: bool = False) -> np.ndarray:
     """The same of some rows, whether or not a plan of theirs fits. `loosely`: of all rows with a smaller microbatch
     too, which may go both ways where these may not."""
-    given = as_floats(lattice.workload), as_floats(dataclasses.replace(lattice.cluster, prices=None))
+    given = numbers_of(lattice.workload, lattice.cluster, float)
     found = np.empty(len(rows))
     for start in range(0, len(rows), _ROWS):
         own = rows[start : start + _ROWS]
         bounds = [_bound_s(lattice, *given, own, *switches, loosely) for switches in _switches(lattice)]
         found[start : start + _ROWS] = np.min(bounds, axis=0)
-    return _SAFE * found
+    return SAFE * found
 
 
 def _least_below_s(lattice: Lattice, below: float) -> np.ndarray:
@@ -101,7 +115,7 @@ def _largest_that_fits(lattice: Lattice, own: np.ndarray, starts: np.ndarray) ->
 
 def may_fit(lattice: Lattice, rows: np.ndarray) -> np.ndarray:
     """Whether any plan of a row may fit, under the options that take least memory."""
-    given = as_floats(lattice.workload), as_floats(dataclasses.replace(lattice.cluster, prices=None))
+    given = numbers_of(lattice.workload, lattice.cluster, float)
     blocks = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)]
     return np.concatenate([np.zeros(0, bool), *(_may_fit(lattice, *given, block) for block in blocks)])
 
@@ -114,43 +128,6 @@ def _may_fit(lattice: Lattice, workload: Workload, cluster: Cluster, rows: np.nd
     """
     point = _cheapest_of(lattice, rows, *max(_switches(lattice)))
     return least_bytes(workload, cluster.stack, point) <= cluster.accelerator.hbm_bytes
-
-
-def least_bytes(workload: Workload, stack: Stack, point: PlanPoint) -> np.ndarray:
-    """Bytes below which no plan of each row of degrees needs, whatever its options: `point` as `cheapest` has it."""
-    stages = [dataclasses.replace(point, zero=options.ZERO_STAGES[stage]) for stage in (2, 3)]
-    modes = tuple(stack.habits.recompute_rows().values())
-    return np.minimum(*(lean_bytes(workload, stack, each, modes) for each in stages))
-
-
-def lean_bytes(workload: Workload, stack: Stack, point: PlanPoint, modes: Sequence[RecomputeRow]) -> np.ndarray:
-    """The same whatever their schedule and which of some modes of recompute they have."""
-    counted, least = counts(workload, point, _EXACT), np.array(np.inf)
-    for held, recompute in itertools.product(leanest(point, counted.microbatches), modes):
-        chosen = dataclasses.replace(held, recompute=recompute)
-        least = np.minimum(least, memory(counted, chosen, stack, _EXACT).needed_bytes)
-    return _SAFE * least
-
-
-def leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
-    """Rows under 1F1B, which no shipped schedule undercuts, and under each of a user's that keeps fewer live anywhere.
-
-    What an interleaved one keeps on a stage is linear in the reciprocal of its virtual stages, so least at one of the
-    ends; without what it keeps for stages before the last, at the same end on all of them.
-    """
-    remaining = (point.pipeline, np.maximum(point.pipeline - 1, 1), np.ones_like(point.pipeline))
-    usual, leaner = [in_flight(point, microbatches, left, _EXACT) for left in remaining], []
-    for schedule in SCHEDULES.values():
-        row, several = schedule.row, schedule.interleaves
-        ends = [
-            dataclasses.replace(point, schedule=row, virtual_stages=virtual)
-            for virtual in ((2.0, float(LARGEST_VIRTUAL)) if several else (1.0,))
-        ]
-        held = [[in_flight(end, microbatches, left, _EXACT) for left in remaining] for end in ends]
-        if any(np.any(a < b * _SAFE) for own in held for a, b in zip(own, usual, strict=True)):
-            least = dataclasses.replace(row, depth_in_flight=0.0) if several else row
-            leaner += [dataclasses.replace(end, schedule=least) for end in ends]
-    return [point, *leaner]
 
 
 def _switches(lattice: Lattice) -> set[tuple[float, float]]:
@@ -201,12 +178,10 @@ def any_schedule_s(
 
 
 def _overlapped(lattice: Lattice, microbatches: Scalar, point: PlanPoint) -> tuple[PlanPoint, np.ndarray]:
-    """Points with what a schedule that goes both ways hides, and whether there is one (1 or 0)."""
+    """`under_any` of the schedules of a lattice."""
     listed = list(SCHEDULES.values())
     tables = [np.unique(axis.table["schedule"]) for axis in lattice.axes if "schedule" in axis.table]
-    both_ways = may_go_both_ways([listed[i] for i in np.concatenate(tables)], point.pipeline, microbatches)
-    expert = np.maximum(point.overlap.expert, both_ways)
-    return dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert)), both_ways
+    return under_any([listed[i] for i in np.concatenate(tables)], point, microbatches)
 
 
 def _passes_s(
@@ -222,45 +197,15 @@ def _passes_s(
     )
 
 
-def least_step_s(
-    stages_s: tuple[Scalar, ...], pipeline: Scalar, microbatches: Scalar, both_ways: Scalar, sem: Semantics
-) -> Scalar:
-    """What no schedule ends before, but for the host: of the seconds of a microbatch on a plain stage, and on the
-    first, a middle and the last stage beyond it."""
-    (plain_s, first_s, middle_s, last_s), m, single = stages_s, microbatches, np.maximum(2.0 - pipeline, 0.0)
-    beyond_s = sem.maximum(m * (first_s + single * last_s), m * last_s, (m - 1) * middle_s)
-    return m * plain_s + (1 - both_ways) * beyond_s + both_ways * 0.5 * m * (first_s + last_s)
-
-
-def may_go_both_ways(schedules: Sequence[Schedule], pipeline: np.ndarray, microbatches: np.ndarray) -> np.ndarray:
-    """1 where some of the schedules lets half of the microbatches go up the stages."""
-    least = [entry.least_microbatches(pipeline) for entry in schedules if entry.ways > 1]
-    even = (pipeline >= 2) & (pipeline % 2 == 0) & (microbatches % 2 == 0)
-    return np.any([even & (microbatches >= fewest) for fewest in least] or [0 * even], axis=0).astype(float)
-
-
 def _cheapest_of(lattice: Lattice, rows: np.ndarray, parallel: float, ring: float) -> PlanPoint:
     return cheapest(lattice.points_of_rows(rows, np.float64), parallel, ring)
 
 
-def cheapest(point: PlanPoint, parallel: float, ring: float) -> PlanPoint:
-    """Rows of degrees under the options that take least time in a stage."""
-    return dataclasses.replace(
-        point,
-        sequence_parallel=parallel,
-        context_ring=ring,
-        schedule=SCHEDULES["one_f_one_b"].row,
-        zero=options.ZERO_STAGES[0],
-        recompute=options.RECOMPUTES["none"],
-        copies=1.0,
-    )
-
-
 def flop_bound_s(lattice: Lattice) -> float:
     """Seconds in which all accelerators together could do the model's FLOP at the best rate of a kernel."""
-    workload, cluster = as_floats(lattice.workload), as_floats(dataclasses.replace(lattice.cluster, prices=None))
+    workload, cluster = numbers_of(lattice.workload, lattice.cluster, float)
     point = lattice.points_of_rows(np.array([0]), np.float64)
-    return _SAFE * products_s(workload, cluster, point) / cluster.accelerators
+    return SAFE * products_s(workload, cluster, point) / cluster.accelerators
 
 
 def in_order_of_bounds(lattice: Lattice, lean: Lattice | None = None, below: float = math.inf) -> Lattice:

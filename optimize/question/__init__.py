@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from optimize.question.clusters import failing as failing
     from optimize.question.clusters import known_bounds as known_bounds
     from optimize.question.clusters import known_clusters as known_clusters
-    from optimize.question.clusters import products_s as products_s
     from optimize.question.clusters import quantities as quantities
     from optimize.question.clusters import second_of as second_of
     from optimize.question.clusters import sized as sized
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from optimize.question.problem import Problem as Problem
     from optimize.question.quantities import Job as Job
     from optimize.question.quantities import Quantities as Quantities
+    from optimize.question.quantities import products_s as products_s
     from optimize.question.quantities import residuals as residuals
     from optimize.question.rates import RATES as RATES
     from optimize.question.rates import Left as Left
@@ -28,5 +28,6 @@ if TYPE_CHECKING:
     from optimize.question.rates import PowerSum as PowerSum
     from optimize.question.rates import Tangents as Tangents
     from optimize.question.rates import as_table as as_table
+    from optimize.question.rates import at_rates as at_rates
 
 door.hang(__name__)

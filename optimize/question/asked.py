@@ -7,10 +7,10 @@ from typing import Any
 from costmodel import as_floats
 from costmodel.formulas import CurveRange
 from costmodel.inputs import Cluster, PriceRange
-from costmodel.models import run_by
+from costmodel.models import in_pieces, run_by
 from costmodel.specs import SpecError
 from optimize.question.clusters import known_bounds, whole_domains
-from optimize.question.problem import Problem
+from optimize.question.problem import Job, Problem
 
 
 def design_problem(
@@ -25,8 +25,16 @@ def design_problem(
     base = as_floats(template.prices.base)
     whole = whole_domains(as_floats(dataclasses.replace(template, prices=None)))
     whole = dataclasses.replace(whole, prices=PriceRange(low=base, base=base, high=base))
-    if "jobs" in asked:  # with operators as the template's software has them
-        asked["jobs"] = tuple(
-            dataclasses.replace(job, workload=run_by(job.workload, template.stack.habits)) for job in asked["jobs"]
-        )
+    if "jobs" in asked:
+        pieces = asked.get("fixed", {}).get("pieces", 1)
+        asked["jobs"] = tuple(_as_run(job, template, pieces) for job in asked["jobs"])
     return Problem(template=whole, curves=as_floats(curves.base), bounds=bounds or known_bounds(), **asked)
+
+
+def _as_run(job: Job, template: Cluster, pieces: int) -> Job:
+    """With operators as the template's software has them, layers in the pieces that plans are to have."""
+    try:
+        workload = in_pieces(job.workload, pieces)
+    except ValueError as error:
+        raise SpecError(f"fixed: `pieces` is {pieces}: {error}") from error
+    return dataclasses.replace(job, workload=run_by(workload, template.stack.habits))

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 
 from costmodel import Scalar, as_floats
-from costmodel.formulas import Busy, Economics, economics, hardware_of, rates, spare_share
-from costmodel.inputs import Cluster, PlanPoint, Workload, model_flop
+from costmodel.formulas import Busy, Economics, economics, hardware_of, spare_share
+from costmodel.inputs import Cluster
 from costmodel.specs import SpecError, cluster_names, load_cluster
 from optimize.question.quantities import Quantities
 from optimize.question.rates import RATES
@@ -98,13 +98,3 @@ def second_of(cluster: Cluster, domain: int, load: float) -> Economics:
 
 
 _NOTHING = {"compute_s": 0.0, "hbm_s": 0.0, "links_s": 0.0}
-
-
-def products_s(workload: Workload, cluster: Cluster, point: PlanPoint) -> float:
-    """Seconds in which one accelerator could do the products of a step at the best rate of a kernel.
-
-    In the precision of the point; no plan on `n` accelerators takes less than an `n`th of it.
-    """
-    speed = rates(as_floats(cluster.accelerator), point, cluster.stack)
-    fastest = min(speed.matmul_s_per_flop, speed.attention_s_per_flop)
-    return float(model_flop(workload) * workload.batch * fastest)

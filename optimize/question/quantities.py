@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 
 from costmodel import Scalar, as_floats
-from costmodel.formulas import STATE_BYTES, Hardware, elapsed
-from costmodel.inputs import PriceRange, Workload, parameters
+from costmodel.formulas import STATE_BYTES, Hardware, elapsed, rates
+from costmodel.inputs import Cluster, PlanPoint, PriceRange, Workload, model_flop, parameters
 from optimize.question.objective import Limits, Objective
 
 
@@ -36,7 +36,7 @@ class Job:
 
     @functools.cached_property
     def state_bytes(self) -> float:
-        """Of a checkpoint."""
+        """Bytes of a checkpoint."""
         return STATE_BYTES * float(parameters(self.workload))
 
     def steps_on(self, accelerators: Scalar, prices: PriceRange | None) -> Scalar:
@@ -85,3 +85,13 @@ def residuals(limits: Limits, of: Quantities, peak_bytes: float, hbm_bytes: floa
         "carbon_g": (of.carbon_g, limits.carbon_g),
     }
     return {name: math.log(value / limit) for name, (value, limit) in pairs.items() if limit is not None and value > 0}
+
+
+def products_s(workload: Workload, cluster: Cluster, point: PlanPoint) -> float:
+    """Seconds in which one accelerator could do the products of a step at the best rate of a kernel.
+
+    In the precision of the point; no plan on `n` accelerators takes less than an `n`th of it.
+    """
+    speed = rates(as_floats(cluster.accelerator), point, cluster.stack)
+    fastest = min(speed.matmul_s_per_flop, speed.attention_s_per_flop)
+    return float(model_flop(workload) * workload.batch * fastest)

@@ -11,16 +11,22 @@ greater $K$ (of energy $K_L$, of money $K_T$) stays as it is, the other has a ta
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodel.formulas import Curves, PowerLaw, spare_share
+from costmodel import Scalar
+from costmodel.formulas import Curves, PowerLaw, hardware_of, spare_share, with_hardware
 from costmodel.inputs import Cluster
 from optimize.question.objective import Limits, Objective
 
 RATES = ("flop_per_s", "hbm_bytes_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")
+
+
+def at_rates(cluster: Cluster, rates: Iterable[Scalar]) -> Cluster:
+    """The cluster with other rates, in the order of `RATES`: numbers, arrays or dual numbers; without its prices."""
+    return with_hardware(cluster, dataclasses.replace(hardware_of(cluster), **dict(zip(RATES, rates, strict=True))))
 
 
 class PowerSum(NamedTuple):

@@ -58,7 +58,9 @@ def header_lines(first: Explanation, second: Explanation) -> list[str]:
     if first.inputs.chosen == second.inputs.chosen:
         told = {"A and B": first.inputs.chosen}
     return lines + [
-        f"   plan of {which} chosen here: {words} (not for speed)" for which, words in told.items() if words
+        f"   plan of {which} chosen here: {words} (equipoise plan searches them all)"
+        for which, words in told.items()
+        if words
     ]
 
 

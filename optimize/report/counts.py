@@ -89,27 +89,27 @@ def show_notes(lines: Sequence[str]) -> None:
 def near_words(inputs: PlanInputs, near: tuple[Row | None, Row | None], result: PlanResult | None = None) -> list[str]:
     """Whether fewer accelerators, or a batch nearby, would be better, and by how much. Without a result: what works."""
     less, other = near
-    count, batch, lines = int(inputs.cluster.accelerators), int(inputs.workload.batch), list[str]()
+    count, batch, lines, flags = int(inputs.cluster.accelerators), int(inputs.workload.batch), list[str](), list[str]()
     if less is not None:
-        lines.append(f"{less['accelerators']:,} accelerators take {_at_most(less['step_s'])}{_than(less, result)}")
+        beside = "" if result is None else "better on fewer: "
+        told = f"{less['accelerators']:,} accelerators take {_at_most(less['step_s'])}{_than(less, result)}"
+        lines.append(beside + told)
+        flags.append(f"--at-most {count}")
     if other is not None:
-        whose = f"--batch {other['batch']} on {other['accelerators']:,} accelerators"
-        each_s = other["step_s"] * batch / other["batch"]
+        beside = "" if result is None else "better with another batch: "
+        told = f"--batch {other['batch']} on {other['accelerators']:,} accelerators takes {_at_most(other['step_s'])}"
         rate = units.significant(other["batch"] * inputs.workload.sequence / other["step_s"])
-        more = (
-            "" if result is None else f", {_times(result.plans[0].step_s / each_s)} the tokens per second of {batch:,}"
-        )
-        lines.append(f"{whose} takes {_at_most(other['step_s'])} ({rate} tokens/s{more})")
-    if result is not None:
-        lines = [
-            f"better on fewer: {line}" if "--batch" not in line else f"better with another batch: {line}"
-            for line in lines
-        ]
-    if less is not None or other is not None:
-        flags = [f"--at-most {count}"] if less is not None else []
-        flags += [f"--batch {_around(batch, other['batch'])}"] if other is not None else []
-        lines.append(f"{' and '.join(flags)} searches all of them")
-    return lines
+        lines.append(f"{beside}{told} ({rate} tokens/s{_more(other, batch, result)})")
+        flags.append(f"--batch {_around(batch, other['batch'])}")
+    return [*lines, f"{' and '.join(flags)} searches all of them"] if lines else []
+
+
+def _more(other: Row, batch: int, result: PlanResult | None) -> str:
+    """How many times the tokens per second of the result another batch has."""
+    if result is None:
+        return ""
+    ratio = result.plans[0].step_s / (other["step_s"] * batch / other["batch"])
+    return f", {_times(ratio)} the tokens per second of {batch:,}"
 
 
 def _around(batch: int, other: int) -> str:

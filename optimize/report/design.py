@@ -1,5 +1,6 @@
 """The screen of `equipoise design`: both answers side by side, and what stands behind them."""
 
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ def show_design(inputs: DesignInputs, result: DesignResult) -> None:
     say(console, software_line(inputs.template))
     rented = inputs.limits.rent and result.objective.usd_power
     meaning = f"dollars of rent, as {result.objective.key}" if rented else result.objective.meaning
-    say(console, f"best is the least (or most) of: {meaning}")
+    say(console, f"best has the {'most' if result.objective.maximised else 'least'}: {meaning}")
     console.print()
     answers = [answer for answer in (result.continuous, result.catalogue) if answer is not None]
     console.print(_table(answers, result.objective, inputs.limits.rent))
@@ -106,12 +107,11 @@ def _limits(inputs: DesignInputs) -> str:
     return "within " + ", ".join(parts) if parts else "without limits"
 
 
-_LABELS = len("nothing is better by more than")  # the names of answers may be long: they are cut, not the labels
+_NAME = 20  # characters of a line of an answer's name, which goes on below: nothing is cut at 80 columns
 
 
 def _table(answers: list[Answer], objective: Objective, rented: bool) -> Table:
-    table = new_table("", *(answer.name for answer in answers))
-    table.columns[0].min_width = _LABELS
+    table = new_table("", *("\n".join(textwrap.wrap(answer.name, _NAME)) for answer in answers))
 
     def row(label: str, text: Callable[[Answer], str]) -> None:
         table.add_row(label, *(text(answer) for answer in answers))

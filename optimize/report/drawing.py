@@ -5,12 +5,15 @@ Figures are drawn on `matplotlib.figure.Figure` directly: no display, no global 
 
 import functools
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
 from matplotlib import rc_context
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+
+from optimize import units
 
 # Okabe and Ito's palette, safe for colour-blind readers; its black is kept for limits and totals
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
@@ -41,6 +44,13 @@ def files_of(figures: Mapping[str, Callable[[], Figure | None]]) -> dict[str, by
             if figure is not None
             for kind in ("png", "svg")
         }
+
+
+def plain_ticks(axis: Axis, values: Iterable[float], digits: int = 3) -> None:
+    """Ticks at these values alone, as people write them."""
+    ticks = list(values)
+    axis.set_ticks(ticks, [units.significant(tick, digits) for tick in ticks])
+    axis.set_ticks([], minor=True)
 
 
 def figures_of(draw: Callable[[], object]) -> dict[str, Figure]:

@@ -4,10 +4,11 @@ from rich.console import Console
 from rich.table import Table
 
 from costmodel.formulas import MFU_CONVENTION
+from costmodel.inputs import Workload, active_parameters, parameters
 from optimize import units
 from optimize.diagnosis import Explanation, StagePeak, by_resource, largest, limiting, time_to_target
 from optimize.report.money import money_lines, money_table
-from optimize.report.screen import new_console, new_table, say, software_line
+from optimize.report.screen import domain_words, new_console, new_table, say, software_line
 from optimize.report.words import limit_words, memory_words, term_words
 
 
@@ -85,7 +86,9 @@ def _show_header(console: Console, explanation: Explanation, interval: bool) -> 
     )
     say(console, f"plan {units.shorten_runs(str(inputs.plan))}")
     if inputs.chosen:
-        say(console, f"     chosen here: {inputs.chosen} (not for speed)", style="dim")
+        say(console, f"     chosen here: {inputs.chosen} (equipoise plan searches them all)", style="dim")
+    if words := domain_words(cluster, inputs.plan):
+        say(console, f"     {words}")
     if inputs.unread:
         say(console, f"     not read, and may change the cost: {', '.join(inputs.unread)}", style="dim")
     each = units.significant(breakdown.tokens_per_s / cluster.accelerators)
@@ -101,7 +104,13 @@ def _show_header(console: Console, explanation: Explanation, interval: bool) -> 
         sure = units.probability(explanation.fits_probability)
         asked = f" (asked: {units.percent(inputs.margin)})" if inputs.margin != 0.5 else ""
         say(console, f"of ten runs eight from {low} to {high}; probability of fitting in memory {sure}{asked}")
-    say(console, f"MFU: {MFU_CONVENTION}", style="dim")
+    say(console, f"MFU: {MFU_CONVENTION}; the model: {_size(workload)}", style="dim")
+
+
+def _size(workload: Workload) -> str:
+    """How many parameters, and how many of them work on a token: a config.json that is misread shows here."""
+    every, active = (units.scaled(float(count(workload)), units.COUNTS) for count in (parameters, active_parameters))
+    return f"{every} parameters" + (f", {active} of them active at a token" if active != every else "")
 
 
 def _time_table(console: Console, explanation: Explanation) -> Table:

@@ -1,16 +1,17 @@
-"""The figures of `equipoise design --out`: the frontier, elasticities as a tornado, the way from relaxed to rounded."""
+"""The figures of `equipoise design --out`: frontier, what would shorten the step, the way from relaxed to rounded."""
 
 import functools
-from collections.abc import Mapping
+import textwrap
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from optimize import units
-from optimize.clusters import Answer, DesignResult
+from optimize.clusters import DesignResult
+from optimize.diagnosis import by_resource
 from optimize.question import SECONDS_A_DAY, Objective
-from optimize.report.drawing import BLACK, PALETTE, files_of
+from optimize.report.drawing import BLACK, PALETTE, files_of, plain_ticks
 
 _LABELS = {
     "budget_usd": ("budget, million USD", 1e-6),
@@ -18,12 +19,13 @@ _LABELS = {
     "accelerators": ("accelerators at most", 1.0),
     "carbon_g": ("CO2 of the electricity, t", 1e-6),
 }
-_BARS = 12  # parameters of the tornado
+_BARS = 12  # resources whose effect is shown
+_SEEN = 0.05  # % of the step: less is no bar
 
 
 def draw_design(result: DesignResult) -> dict[str, bytes]:
     """The content of each file by its name, each as PNG and SVG; what has no content is left out."""
-    figures = {"frontier": _frontier, "elasticities": _tornado, "trajectory": _trajectory}
+    figures = {"frontier": _frontier, "elasticities": tornado_of, "trajectory": _trajectory}
     return files_of({name: functools.partial(draw, result) for name, draw in figures.items()})
 
 
@@ -60,12 +62,12 @@ def _frontier(result: DesignResult) -> Figure | None:
         axes.annotate(count, (across, point["value"] / factor), (5, 6), textcoords="offset points", fontsize=8)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    _plain_ticks(axes.xaxis, x)
-    _plain_ticks(axes.yaxis, [point["value"] / factor for point in points])
+    plain_ticks(axes.xaxis, x)
+    plain_ticks(axes.yaxis, [point["value"] / factor for point in points])
     axes.set_xlabel(label)
     axes.set_ylabel(name)
     axes.set_title(f"{name.capitalize()} by {label}; numbers are accelerators", loc="left", fontsize=9)
-    axes.legend(loc="best")
+    figure.legend(loc="outside lower left")  # inside it may cover points
     return figure
 
 
@@ -81,38 +83,28 @@ def _real_parts(axes: Any, result: DesignResult, limit: str, scale: float, facto
         )
 
 
-def _plain_ticks(axis: Any, values: list[float]) -> None:
-    """Ticks at the points, as plain numbers."""
-    axis.set_ticks(values, [units.significant(value) for value in values])
-    axis.set_ticks([], minor=True)
-
-
-def _tornado(result: DesignResult) -> Figure | None:
-    """The largest elasticities of the step, of both answers side by side."""
+def tornado_of(result: DesignResult) -> Figure:
+    """How much shorter the step is with a tenth more of each rate, or less of each cost, of both answers."""
     answers = [answer for answer in (result.continuous, result.catalogue) if answer is not None]
-    first = answers[0]
-    values = _elasticities(first)
-    keys = sorted(values, key=lambda key: abs(values[key]), reverse=True)[:_BARS]
-    words = {e.parameter.key: e.parameter.words for e in first.elasticities}
-    figure = Figure(figsize=(6.8, 4.4), layout="constrained")
+    shorter = [{e.parameter.key: -100 * e.tenth for e in by_resource(answer.elasticities)} for answer in answers]
+    parameters = {e.parameter.key: e.parameter for answer in answers for e in answer.elasticities}
+    most = {key: max(own.get(key, 0.0) for own in shorter) for key in parameters}
+    keys = [key for key in sorted(most, key=lambda key: -most[key]) if most[key] > _SEEN][:_BARS]
+    figure = Figure(figsize=(6.8, 1.6 + 0.4 * max(1, len(keys))), layout="constrained")
     axes = figure.add_subplot()
-    for number, answer in enumerate(answers):
-        own = _elasticities(answer)
+    for number, (answer, own) in enumerate(zip(answers, shorter, strict=True)):
         rows = np.arange(len(keys)) + (0.4 * number - 0.2 * (len(answers) - 1))
-        colour = (PALETTE[0], PALETTE[5])[number]
-        axes.barh(rows, [own.get(key, 0.0) for key in keys], height=0.38, color=colour, label=answer.name)
-    axes.axvline(0.0, color=BLACK, linewidth=0.8)
-    axes.set_yticks(range(len(keys)), [words[key] for key in keys])
+        bars = axes.barh(rows, [own.get(key, 0.0) for key in keys], height=0.38, color=(PALETTE[0], PALETTE[5])[number])
+        bars.set_label(answer.name)
+        axes.bar_label(bars, [units.percent(own.get(key, 0.0) / 100) for key in keys], padding=3, fontsize=7)
+    names = [f"10 % {'more' if parameters[key].rate else 'less'}: {parameters[key].words}" for key in keys]
+    axes.set_yticks(range(len(keys)), ["\n".join(textwrap.wrap(name, 44)) for name in names], fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlabel("% by which the step changes with 1 % more of it (below 0: shorter)")
-    axes.set_title("What the step depends on most\n\n", loc="left", fontsize=9)
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    axes.margins(x=0.12)
+    axes.set_xlabel("% that the step is shorter")
+    figure.suptitle("What would shorten the step most", x=0.01, ha="left", fontsize=9)
+    figure.legend(loc="outside lower left", fontsize=8)
     return figure
-
-
-def _elasticities(answer: Answer) -> Mapping[str, float]:
-    """One number each: the mean of both sides at a kink."""
-    return {e.parameter.key: 0.5 * (e.left + e.right) for e in answer.elasticities}
 
 
 def _trajectory(result: DesignResult) -> Figure | None:
@@ -132,10 +124,11 @@ def _trajectory(result: DesignResult) -> Figure | None:
     axes.set_yscale("log")
     low, high = min(path[-1], bound), float(np.quantile(path, 0.97))
     axes.set_ylim(0.97 * low, 1.05 * high)
-    _plain_ticks(axes.yaxis, list(np.geomspace(low, high, 5)))
+    plain_ticks(axes.yaxis, list(np.geomspace(low, high, 5)))
     axes.set_xlabel("steps of the descent")
     axes.set_ylabel(name)
-    loss = units.percent(value / path[-1] - 1)
-    axes.set_title(f"Relaxed to rounded: the best plan is {loss} above the relaxed point", loc="left", fontsize=9)
+    loss = value / path[-1] - 1
+    apart = f"{units.percent(abs(loss))} {'above' if loss >= 0 else 'below'}"
+    axes.set_title(f"Relaxed to rounded: the best plan is {apart} the relaxed point", loc="left", fontsize=9)
     axes.legend(loc="upper right")
     return figure

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch, Rectangle
 from optimize import units
 from optimize.diagnosis import by_resource
 from optimize.plans import PlanInputs, PlanResult
-from optimize.report.drawing import BLACK, PALETTE, files_of
+from optimize.report.drawing import BLACK, PALETTE, files_of, plain_ticks
 from optimize.report.figures_timeline import draw_timeline
 
 _WORST = 3.0  # times the best value: colours end there
@@ -175,8 +175,7 @@ def _step_and_memory(inputs: PlanInputs, result: PlanResult, points: np.ndarray)
             axes.annotate(words, (x, y), (-4, -9), textcoords="offset points", fontsize=7, ha="right")
     for axis, values in ((axes.xaxis, across), (axes.yaxis, up)):
         ends = min(values), 2 * limit if axis is axes.xaxis else _WORST_STEP * step.min()
-        axis.set_ticks(ticks := np.geomspace(*ends, 6), [units.significant(tick, 2) for tick in ticks])
-        axis.set_ticks([], minor=True)
+        plain_ticks(axis, np.geomspace(*ends, 6), 2)
     axes.set_xlim(0.7 * across.min(), 2 * limit)
     axes.set_xlabel("predicted peak memory of an accelerator, GiB (beside the line: tensor, context, pipeline)")
     axes.set_ylabel(f"step, {unit}")

@@ -4,12 +4,10 @@ import functools
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from optimize import units
 from optimize.diagnosis import Prediction, worst_first
-from optimize.report.drawing import BLACK, PALETTE, files_of
+from optimize.report.drawing import BLACK, PALETTE, files_of, plain_ticks
 
 
 def draw_predictions(predictions: Sequence[Prediction]) -> dict[str, bytes]:
@@ -31,7 +29,8 @@ def figure_of_predictions(predictions: Sequence[Prediction]) -> Figure | None:
     above = [(each.step_s_p90 or 0.0) - (each.step_s or 0.0) for _, each in shown]
     axes.errorbar(across, middle, (below, above), fmt="o", markersize=4, color=PALETTE[0], ecolor=PALETTE[4])
     axes.set_yscale("log")
-    _plain_ticks(axes.yaxis, [value for _, each in shown for value in (each.step_s_p10, each.step_s_p90) if value])
+    intervals = [value for _, each in shown for value in (each.step_s_p10, each.step_s_p90) if value]
+    plain_ticks(axes.yaxis, _over(intervals), 2)
     axes.set_ylabel("predicted s, p10 to p90")
     if not told:
         axes.set_xlabel("row")
@@ -39,7 +38,7 @@ def figure_of_predictions(predictions: Sequence[Prediction]) -> Figure | None:
     ends = (min(*across, *middle), max(*across, *middle))
     axes.plot(ends, ends, color=BLACK, linewidth=0.8)
     axes.set_xscale("log")
-    _plain_ticks(axes.xaxis, across)
+    plain_ticks(axes.xaxis, _over(across), 2)
     axes.set_xlabel("measured s; on the line both are the same")
     for number, each in told[:3]:
         place = (each.measured_step_s or 0.0, each.step_s or 0.0)
@@ -47,8 +46,6 @@ def figure_of_predictions(predictions: Sequence[Prediction]) -> Figure | None:
     return figure
 
 
-def _plain_ticks(axis: Axis, values: Sequence[float]) -> None:
-    """Five numbers over the range, as people write them."""
-    ticks = np.geomspace(min(values), max(values), 5) if min(values) < max(values) else np.array(values[:1])
-    axis.set_ticks(ticks, [units.significant(tick, 2) for tick in ticks])
-    axis.set_ticks([], minor=True)
+def _over(values: Sequence[float]) -> Sequence[float]:
+    """Five numbers over the range."""
+    return np.geomspace(min(values), max(values), 5).tolist() if min(values) < max(values) else values[:1]

@@ -12,7 +12,9 @@ from optimize import units
 from optimize.diagnosis import Span, Timeline, chrome_trace, timeline
 from optimize.report.drawing import BLACK, PALETTE, files_of
 
+_WIDTH_IN = 9.0
 _MOST_DRAWN = 160  # operations of a stage in one picture; else its start and its end are drawn
+_DIGIT_IN, _LINE_IN = 0.045, 0.09  # of a number in a bar
 _WORDS = {"F": "forward", "B": "backward", "W": "weight gradient", "FB": "forward with backward", "BW": "backward"}
 _COLOURS = {"F": PALETTE[4], "B": PALETTE[0], "W": PALETTE[2], "FB": PALETTE[3], "BW": PALETTE[0]}
 _AFTER = PALETTE[6]
@@ -32,14 +34,14 @@ def _figure(workload: Workload, cluster: Cluster, plan: Plan, found: Timeline) -
     stages = len(found.spans)
     rows_in = min(6.0, 0.5 + 0.28 * stages)
     height = rows_in + 3.2
-    figure = Figure(figsize=(9.0, height))
+    figure = Figure(figsize=(_WIDTH_IN, height))
     windows = _windows(found)
     factor, unit = units.unit_for(found.step_s, units.SECONDS)
     for place, window in enumerate(windows):
         left, width = 0.07 + 0.48 * place, 0.90 if len(windows) == 1 else 0.42
         upper = figure.add_axes((left, 2.35 / height, width, rows_in / height))
         lower = figure.add_axes((left, 0.65 / height, width, 1.45 / height))
-        _operations(upper, found, window, factor)
+        _operations(upper, found, window, factor, (_WIDTH_IN * width, rows_in / stages))
         _memory(lower, found, window, factor)
         lower.set_xlabel(f"{unit} since the start of the step" + (", its end" if place else ""))
         if place == 0:
@@ -47,7 +49,8 @@ def _figure(workload: Workload, cluster: Cluster, plan: Plan, found: Timeline) -
             lower.set_ylabel("memory, GiB")
     bubble = units.percent(1 - _busy_s(found) / (stages * found.passes_s))
     where = f"{workload.name} on {cluster.accelerators:,} {cluster.name}"
-    title = f"One pipeline of {stages} stages, played out: {bubble} of the passes idle"
+    length = f"{stages} stages" if stages > 1 else "one stage"
+    title = f"One pipeline of {length}, played out: {bubble} of the passes idle"
     text = units.shorten_runs(str(plan))
     shown = text if len(text) < 130 else text[:127] + "..."
     figure.suptitle(f"{title}\n{where}\n{shown}", x=0.01, y=1 - 0.08 / height, ha="left", fontsize=9)
@@ -60,7 +63,8 @@ def _windows(found: Timeline) -> list[tuple[float, float]]:
     most = max(map(len, found.spans))
     if most <= _MOST_DRAWN:
         return [(0.0, found.step_s)]
-    each_s = found.passes_s * 0.5 * _MOST_DRAWN / most
+    back_s = max(next(span.end_s for span in spans if "B" in span.kind) for spans in found.spans)
+    each_s = min(max(found.passes_s * 0.5 * _MOST_DRAWN / most, 1.2 * back_s), 0.5 * found.passes_s)
     after_s = min(found.step_s - found.passes_s, each_s)
     return [(0.0, each_s), (found.passes_s - each_s, found.passes_s + after_s)]
 
@@ -69,7 +73,9 @@ def _busy_s(found: Timeline) -> float:
     return sum(span.end_s - span.start_s for spans in found.spans for span in spans)
 
 
-def _operations(axes: Axes, found: Timeline, window: tuple[float, float], factor: float) -> None:
+def _operations(
+    axes: Axes, found: Timeline, window: tuple[float, float], factor: float, row_in: tuple[float, float]
+) -> None:
     for stage, spans in enumerate(found.spans):
         shown = [span for span in spans if span.end_s > window[0] and span.start_s < window[1]]
         for kind in dict.fromkeys(_kind(span) for span in shown):
@@ -77,8 +83,7 @@ def _operations(axes: Axes, found: Timeline, window: tuple[float, float], factor
             axes.broken_barh(bars, (stage + 0.6, 0.8), color=_COLOURS[kind], edgecolor="white", linewidth=0.4)
         after_s = found.step_s - found.passes_s
         axes.broken_barh([(found.passes_s / factor, after_s / factor)], (stage + 0.6, 0.8), color=_AFTER)
-        if len(shown) <= 60:
-            _number(axes, shown, stage, factor)
+        _number(axes, [span for span in shown if has_room(span, window, *row_in)], stage, factor)
     stages = len(found.spans)
     axes.set_xlim(window[0] / factor, window[1] / factor)
     axes.set_ylim(stages + 0.5, 0.5)
@@ -94,15 +99,25 @@ def _bar(span: Span, factor: float) -> tuple[float, float]:
     return span.start_s / factor, (span.end_s - span.start_s) / factor
 
 
+def _microbatches(span: Span) -> list[str]:
+    """Those of its parts, counted from 1."""
+    return [str(n + 1) for n in dict.fromkeys(task.microbatch for task in span.parts)]
+
+
+def has_room(span: Span, window: tuple[float, float], wide_in: float, high_in: float) -> bool:
+    """Whether its numbers are no wider than its bar, and no higher than its row, one below the other."""
+    numbers, share = _microbatches(span), (span.end_s - span.start_s) / (window[1] - window[0])
+    return share * wide_in >= _DIGIT_IN * max(map(len, numbers)) and high_in >= _LINE_IN * len(numbers)
+
+
 def _number(axes: Axes, spans: Sequence[Span], stage: int, factor: float) -> None:
-    """The microbatch of each operation that has room for it."""
+    """The microbatches of operations."""
     for span in spans:
         middle_s = 0.5 * (span.start_s + span.end_s)
-        numbers = dict.fromkeys(task.microbatch for task in span.parts)
         axes.text(
             middle_s / factor,
             stage + 1,
-            "\n".join(str(n + 1) for n in numbers),
+            "\n".join(_microbatches(span)),
             ha="center",
             va="center",
             fontsize=5,
@@ -129,7 +144,7 @@ def _memory(axes: Axes, found: Timeline, window: tuple[float, float], factor: fl
 
 def _legend(figure: Figure, found: Timeline) -> None:
     kinds = dict.fromkeys(_kind(span) for spans in found.spans for span in spans)
-    names = {_WORDS[kind]: _COLOURS[kind] for kind in kinds} | {"gradients, optimizer, host": _AFTER}
+    names = {_WORDS[kind]: _COLOURS[kind] for kind in kinds} | {"gradients, optimizer, processor": _AFTER}
     handles = [Patch(color=colour, label=name) for name, colour in names.items()]
     stages = len(found.spans)
     if stages > 1:

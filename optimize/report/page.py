@@ -26,13 +26,14 @@ h1{font-size:1.4rem;line-height:1.25}h2{font-size:1.1rem;margin-top:2rem;border-
 p{margin:.35rem 0;overflow-wrap:anywhere}.dim{color:var(--dim);font-size:.9em}
 .wide{overflow-x:auto;margin:.8rem 0}table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}
 th,td{padding:.15rem .7rem .15rem 0;text-align:left;white-space:nowrap;vertical-align:top}
-th{border-bottom:1px solid var(--line)}td.text{white-space:normal;min-width:12rem;max-width:40rem}
+th{border-bottom:1px solid var(--line);white-space:normal;vertical-align:bottom}
+td.text{white-space:normal;min-width:12rem;max-width:40rem}
 .right{text-align:right}.bar{color:var(--accent);font-family:monospace;letter-spacing:-.05em}
 figure{margin:.8rem 0;overflow-x:auto}figure img{background:#fff;border-radius:4px;max-width:100%;min-width:32rem}
 figcaption{font-size:.875rem;color:var(--dim)}pre{overflow-x:auto;font-size:.8rem;line-height:1.35}
 nav{display:flex;flex-wrap:wrap;gap:.2rem 1rem}
 @media(max-width:40rem){body{padding:.6rem;font-size:15px}h1{font-size:1.15rem}table{font-size:.75rem}
-td,th{padding-right:.45rem}th,td:first-child{white-space:normal}pre{white-space:pre-wrap}}
+td,th{padding-right:.45rem}td:first-child{white-space:normal}pre{white-space:pre-wrap}}
 """
 _BAR, _LONG = re.compile(r"[█▏▎▍▌▋▊▉#]+"), 48  # characters, beyond which a cell is broken into lines
 
@@ -99,7 +100,8 @@ def _paragraph(text: str | Text) -> str:
     if "\n" in str(text):
         return f"<pre>{escape(str(text))}</pre>"
     bold, dim = _styles(text.style, str(text)) if isinstance(text, Text) else (False, False)
-    inner = f"<strong>{escape(str(text).strip())}</strong>" if bold else escape(str(text).strip())
+    told = re.sub("`([^`]+)`", r"<code>\1</code>", escape(str(text).strip()))
+    inner = f"<strong>{told}</strong>" if bold else told
     return f'<p class="dim">{inner}</p>' if dim else f"<p>{inner}</p>"
 
 

@@ -11,7 +11,7 @@ from optimize.diagnosis import by_resource, largest, step_interval_s
 from optimize.lattice import LEFT_OUT
 from optimize.plans import PlanInputs, PlanResult, Ranked
 from optimize.question import SECONDS_A_DAY
-from optimize.report.screen import columns_for, new_console, new_table, say, software_line
+from optimize.report.screen import columns_for, domain_words, new_console, new_table, say, software_line
 from optimize.report.words import term_words
 
 _TERMS = 4  # that a step's time is told by
@@ -71,7 +71,9 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
 
 
 def _show_best(console: Console, inputs: PlanInputs, best: Ranked) -> None:
-    """How sure its time and its memory are, and what the time goes to."""
+    """What stands idle beside it, how sure its time and its memory are, and what the time goes to."""
+    if words := domain_words(inputs.cluster, best.plan):
+        say(console, f"its accelerators: {words}")
     low, high = step_interval_s(inputs.workload, inputs.cluster, best.plan, best.step_s)
     times = " to ".join(units.scaled(seconds, units.SECONDS) for seconds in (low, high))
     rate = units.significant(inputs.workload.batch * inputs.workload.sequence / best.step_s)

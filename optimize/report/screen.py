@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from costmodel.inputs import Cluster
+from costmodel.inputs import Cluster, Plan
 from costmodel.specs import chosen_software
 from optimize.report.page import Part
 
@@ -89,3 +89,13 @@ def columns_for(wide: Sequence[int], width: int, without: Iterable[int]) -> list
             break
         left.remove(place)
     return left
+
+
+def domain_words(cluster: Cluster, plan: Plan) -> str:
+    """How much of every innermost domain a plan uses, where it says so, and what stands idle; else nothing."""
+    inner, count = cluster.tiers[0], int(cluster.accelerators)
+    if plan.domain is None or count <= plan.domain or plan.domain >= int(inner.size):
+        return ""
+    domains, size = count // plan.domain, int(inner.size)
+    idle = domains * size - count
+    return f"{plan.domain} used of every {inner.name} domain of {size}: {domains:,} domains, {idle:,} more stand idle"

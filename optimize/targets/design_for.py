@@ -23,7 +23,7 @@ from optimize.clusters import (
     Progress,
     cell_bounds,
     design,
-    evolve,
+    evolved,
     most_accelerators,
     priced_products,
 )
@@ -52,8 +52,7 @@ def choose(
     for i in sorted(bounds, key=lambda i: bounds[i])[:LOOKED_AT]:
         if values and (time.monotonic() > end or bounds[i] >= min(values.values())):
             break
-        found = [each for some, _ in evolve(ask(jobs[i]), seed) for each in some]
-        values[i] = min((each.log_value for each in found), default=math.inf)
+        values[i] = min((each.log_value for each in evolved(ask(jobs[i]), seed)), default=math.inf)
     best = min(values, key=lambda i: values[i])
     return jobs[best], [_row(job, bounds[i], values.get(i, math.inf)) for i, job in enumerate(jobs)]
 

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from optimize.clusters import (
+    BRIEFLY,
+    EVOLVED,
     TOLERANCE,
     Progress,
     by_count,
@@ -81,7 +83,7 @@ def _evolve(known: list[Progress], products: Sequence[float], seed: int) -> None
 def _first_answers(known: list[Progress], products: Sequence[float], tried: list[int], seed: int) -> None:
     for i in tried:
         if products[i] < _least(known):
-            offer_evolved(known[i], cells(known[i].problem), seed, briefly=_best(known) is not None)
+            offer_evolved(known[i], seed, EVOLVED if _best(known) is None else BRIEFLY)
 
 
 def _below_the_best(

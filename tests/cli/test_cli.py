@@ -21,7 +21,7 @@ FIGURES = {f"{name}.{kind}" for name in ("step_time", "memory", "roofline", "tim
 FILES = FIGURES | {"trace.json", "result.json", "index.html"}
 
 
-def refusal(capsys, *words: str, status: int = 2) -> str:
+def refusal(capsys, *words: object, status: int = 2) -> str:
     found, out, err = ask(capsys, *words)
     assert (found, out) == (status, ""), err
     assert err.count("\n") == 1
@@ -316,3 +316,22 @@ def test_no_colour_in_a_file():
     command = [sys.executable, "-m", "optimize.cli", *EXPLAIN]
     told = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     assert "\x1b" not in told.stdout
+
+
+def test_messages_that_name_what_was_meant(capsys, tmp_path):
+    assert "did you mean dlrm-criteo?" in refusal(capsys, "explain", "--model", "dlrm", "--cluster", "h100")
+    (tmp_path / "job.toml").write_text('model = "llama3-8b"\ncluster = "h100"\ntensor = 2\n')
+    told = refusal(capsys, "plan", "--config", tmp_path / "job.toml")
+    assert '`tensor` is a field of a plan; expected it in `fix`, as in fix = "tensor=..."' in told
+    (tmp_path / "rows.csv").write_text("gpu,count\nh100,8\n")
+    assert "`equipoise predict --columns` lists them" in refusal(
+        capsys, "predict", tmp_path / "rows.csv", "--out", "x.csv"
+    )
+
+
+def test_the_size_of_the_model_is_told(capsys):
+    """Mixtral 8x7B: 46.7 B, of which 12.9 B work on a token."""
+    words = ("explain", "--model", "mixtral-8x7b", "--cluster", "h100", "--accelerators", "32")
+    told = answer(capsys, *words)
+    assert (told["parameters"], round(told["active_parameters"] / 1e9, 1)) == (46_702_792_704, 12.9)
+    assert "46.7 B parameters, 12.9 B of them active at a token" in ask(capsys, *words)[1]

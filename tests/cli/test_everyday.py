@@ -5,12 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jsonschema
 import pytest
 
 from costmodel.specs.models import MODELS
 from optimize import cli
 from tests.support.files.configs import CONFIGS
 from tests.support.row_by_hand import ROW
+from tests.support.schemas import schema
 
 OWN_CLUSTER = """accelerators = 32
 accelerator = "h100"
@@ -225,6 +227,8 @@ def test_a_task(words, check, capsys, tmp_path, monkeypatch):
     for number, command in enumerate(words):
         asked = [str(tmp_path / "0.json") if word == "{0}" else word for word in command]
         told.append(Told(cli.run(asked), *capsys.readouterr()))
+        if "--json" in command:
+            jsonschema.validate(told[-1].json, schema(command[0] if told[-1].status == 0 else "refusal"))
         (tmp_path / f"{number}.json").write_text(told[-1].out)
     check(told, tmp_path)
 

@@ -121,3 +121,8 @@ def test_a_key_twice_in_yaml(capsys, tmp_path):
     plan.write_text("ici_fsdp_parallelism: 8\nici_tensor_parallelism: 2\nici_tensor_parallelism: 4\n")
     told = refusal(capsys, "explain", "--model", "llama3-8b", "--cluster", "h100", "--plan", plan)
     assert "line 3: `ici_tensor_parallelism` is 2 and 4; expected it once" in told
+
+
+def test_a_name_that_is_too_long(capsys, tmp_path):
+    message = refusal(capsys, "predict", table(tmp_path, [ROW]), "--out", "1" * 400)
+    assert "expected a name of a file that can be written (File name too long)" in message

@@ -1,10 +1,16 @@
 """`equipoise design` as a user and as a program meet it: keys, files, refusals, and what nothing feasible tells."""
 
 import json
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from optimize import cli
+from optimize.clusters import notes
+from optimize.clusters.notes import missed
+from optimize.question.objective import Limits
+from tests.clusters import test_joint as joint
 
 MODEL = "layers = 4\nhidden = 512\nheads = 8\nffn = 2048\nvocabulary = 4096\nsequence = 512\nbatch = 32\n"
 KEYS = {
@@ -104,7 +110,22 @@ def test_a_limit_of_co2_and_spares(capsys, model):
     assert float(err.split("--deadline-days ")[1].split()[0]) == pytest.approx(free["value"] / 86400, rel=0.01)
 
 
-def test_several_jobs_and_the_screen(capsys, tmp_path, model):
+def test_a_limit_that_is_missed_is_told_with_one_that_is_met():
+    of = SimpleNamespace(train_s=3.21 * 86_400, carbon_g=2.5e6)
+    late = cast(Any, SimpleNamespace(name="mine", residuals={"deadline_s": 0.1, "power_w": -0.1}, quantities=of))
+    assert missed(late) == ["mine: `deadline_s` is missed by 10.5 %; --deadline-days 3.3 is met"]
+    dirty = cast(Any, SimpleNamespace(name="mine", residuals={"carbon_g": 0.2}, quantities=of))
+    assert missed(dirty) == ["mine: `carbon_g` is missed by 22.1 %; --carbon-t 2.5 is met"]
+
+
+def test_the_least_of_one_job_is_not_told_of_several(monkeypatch):
+    monkeypatch.setattr(notes, "search_one", lambda *_: pytest.fail("one of several jobs was searched alone"))
+    jobs, limits = (joint.JOB, joint.JOB), Limits(accelerators=32, deadline_s=1.0)
+    assert notes._too_low(joint.problem(jobs=jobs, limits=limits)) == ""
+
+
+def test_several_jobs_and_the_screen(capsys, tmp_path, model, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     jobs = tmp_path / "jobs.toml"
     one = f'[[jobs]]\nmodel = "{model}"\ntokens = 1e9\n'
     jobs.write_text(one + one.replace("1e9", "2e9") + "weight = 2.0\nbatch = 16\n")
@@ -113,6 +134,8 @@ def test_several_jobs_and_the_screen(capsys, tmp_path, model):
     assert status == 0
     for word in ("days to train", "nothing is better by more than", "what more would buy", "capital"):
         assert word in text
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_rent_from_end_to_end(capsys, model):

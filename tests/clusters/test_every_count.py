@@ -13,7 +13,7 @@ from costmodel.formulas.counts import counts
 from costmodel.formulas.curves import Curves, PowerLaw, hardware_of, with_hardware
 from costmodel.pytree import as_floats
 from costmodel.specs.loading import load_cluster, load_curves
-from optimize.clusters import evolution, one_job
+from optimize.clusters import one_job
 from optimize.clusters.descent import descend
 from optimize.hardware.tangents import project
 from optimize.lattice.counts import legal_counts
@@ -152,8 +152,7 @@ def test_nor_within_a_limit_of_co2(seed, monkeypatch):
 
 def _check(problem, generator, monkeypatch):
     monkeypatch.setattr(one_job, "descend", lambda problem, seed: descend(problem, seed, each=2, steps=4))
-    monkeypatch.setattr(evolution, "LIVES", 1)
-    monkeypatch.setattr(evolution, "GENERATIONS", 4)
+    monkeypatch.setattr(one_job, "EVOLVED", 1500)
     found = one_job.search(problem, 600.0)
     assert found.others == ()
     best = min(best_on(problem, count, generator) for count in (1, 2, 4, *range(8, MOST + 1, 8)))

@@ -110,6 +110,10 @@ def test_no_plan_is_below_the_tangent_of_its_run(name, count):
     assert np.all(step.log_value >= at.log_value[run] + (at.slopes[run] * moved).sum(-1) - 1e-12)
     assert np.all(step.log_drawn >= at.log_drawn[run] + (at.drawn_slopes[run] * moved).sum(-1) - 1e-12)
     assert np.all(step.peak_bytes >= at.peak_bytes[run] * (1 - 1e-12))
+    there = tangents_of(problem.job.floats, problem.machine, whole.points(plans, np.float64), at.y[run], problem.loads)
+    best = np.full(len(at.y), np.inf)
+    np.minimum.at(best, run, there.log_value)
+    assert np.median((best - at.log_value)[runs]) < 0.1  # and they say something
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

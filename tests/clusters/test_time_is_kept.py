@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from optimize.clusters import evolution, one_job
+from optimize.clusters import one_job
 from optimize.time_limit import TimeUpError, until
 from tests.clusters.test_design_cli import FEW, MODEL
 from tests.clusters.test_joint import problem
@@ -66,9 +66,8 @@ def test_a_search_that_is_cut_short_has_a_true_bound(seconds):
 
 def test_what_so_many_evaluations_end_is_the_same_again(monkeypatch):
     """Whatever else runs there: no clock is asked."""
-    monkeypatch.setattr(evolution, "GENERATIONS", 4)
-    monkeypatch.setattr(evolution, "YOUNG", 4)
-    asked, work = problem(), 1_500
+    monkeypatch.setattr(one_job, "EVOLVED", 700)
+    asked, work = problem(), 900
     first, second = (one_job.search(asked, 600.0, work=work) for _ in range(2))
     assert (first.log_bound, first.evaluations) == (second.log_bound, second.evaluations)
     assert first.best is not None

@@ -46,11 +46,24 @@ def check_differences(told):
     assert [sum(term["bytes"][i] for term in sizes) for i in (0, 1)] == pytest.approx(peaks)
 
 
-def test_another_cluster_by_name_with_the_same_plan(capsys):
-    told = answer(capsys, *EXPLAIN, "--against", "b200")
+def test_another_cluster_by_name_with_the_plan_that_was_given(capsys):
+    told = answer(capsys, *EXPLAIN, "--tensor", "2", "--pipeline", "2", "--against", "b200")
     check_differences(told)
     other = told["against"]["answer"]
     assert (other["inputs"]["cluster"], other["inputs"]["accelerators"], other["plan"]) == ("b200", 64, told["plan"])
+
+
+def test_a_plan_that_is_chosen_is_chosen_for_each_cluster(capsys):
+    """With what was given of it, and with the failures that were asked for."""
+    job = ("--model", "llama3-70b", "--accelerators", "256", "--batch", "512", "--zero-stage", "3", "--tokens", "1e12")
+    job = (*job, "--failures", "high", "--repair-days", "5")
+    both = answer(capsys, "explain", "--cluster", "h100", *job, "--against", "b200")
+    alone = answer(capsys, "explain", "--cluster", "b200", *job)
+    check_differences(both)
+    other = both["against"]["answer"]
+    assert other["plan"] == alone["plan"] != both["plan"]
+    assert other["economics"] == alone["economics"]
+    assert other["time_to_target"] == alone["time_to_target"]
 
 
 def test_a_cluster_on_which_the_plan_is_illegal_gets_its_own(capsys):

@@ -1,7 +1,6 @@
 """What `explain` computes: completed inputs, terms and stages that add up, the plan chosen where none is given."""
 
 import dataclasses
-import itertools
 import json
 import math
 
@@ -152,25 +151,63 @@ def test_numbers_beyond_physics_are_refused():
     ("model", "cluster", "accelerators"),
     [("llama3-8b", "h100", 16), ("llama3-70b", "h100", 64), ("llama3-8b", "a100-40gb", 64), ("gpt-1.7b", "h200", 8)],
 )
-def test_least_tensor_then_least_pipeline(model, cluster, accelerators):
+def test_the_fastest_of_the_least_pipeline_beside_each_tensor_degree(model, cluster, accelerators):
     workload, machine = load_workload(model), load_cluster(cluster, accelerators)
     chosen, reason = choose_plan({}, workload, machine)
-    assert "least tensor, then pipeline" in reason
+    assert reason.startswith("the fastest of all tensor degrees, each with the least pipeline degree that fits")
     assert not violations(chosen, workload, machine)
     assert evaluate(workload, machine, chosen).fits
-    for tensor, pipeline in itertools.product((1, 2, 4, 8), (1, 2, 4, 8, 16, 32)):
-        if (tensor, pipeline) >= (chosen.tensor, chosen.pipeline) or accelerators % (tensor * pipeline):
-            continue
-        data = accelerators // (tensor * pipeline)
-        smaller = Plan(data=data, tensor=tensor, pipeline=pipeline, sequence_parallel=tensor > 1)
-        assert violations(smaller, workload, machine) or not evaluate(workload, machine, smaller).fits
+    for tensor in (1, 2, 4, 8):
+        each = [_default(accelerators, tensor, pipeline) for pipeline in (1, 2, 4, 8, 16, 32)]
+        legal = [plan for plan in each if plan is not None and not violations(plan, workload, machine)]
+        first = next((plan for plan in legal if evaluate(workload, machine, plan).fits), None)
+        if first is not None:
+            assert evaluate(workload, machine, chosen).step_s <= evaluate(workload, machine, first).step_s
+        if tensor == chosen.tensor:
+            assert first is not None
+            assert chosen == dataclasses.replace(first, microbatch=chosen.microbatch)
+
+
+def _default(accelerators: int, tensor: int, pipeline: int) -> Plan | None:
+    if accelerators % (tensor * pipeline):
+        return None
+    data = accelerators // (tensor * pipeline)
+    return Plan(data=data, tensor=tensor, pipeline=pipeline, sequence_parallel=tensor > 1)
+
+
+@pytest.mark.parametrize(("model", "least"), [("dlrm-criteo", 1024), ("bert-large", 2), ("llama3-70b", 1)])
+def test_the_microbatch_is_larger_as_long_as_that_is_faster(model, least):
+    workload, machine = load_workload(model), load_cluster("h100", 64)
+    chosen, reason = choose_plan({}, workload, machine)
+    assert reason.endswith("and its fastest microbatch")
+    assert chosen.microbatch >= least
+    twice = dataclasses.replace(chosen, microbatch=2 * chosen.microbatch)
+    if not violations(twice, workload, machine):
+        larger = evaluate(workload, machine, twice)
+        room = 1.0 if model == "dlrm-criteo" else 0.9  # whose least plan fills more
+        assert (
+            larger.memory.peak_bytes > room * larger.limit_bytes
+            or larger.step_s >= evaluate(workload, machine, chosen).step_s
+        )
+    assert choose_plan({"microbatch": 1}, workload, machine)[0].microbatch == 1
+
+
+@pytest.mark.parametrize(
+    ("cluster", "accelerators", "domain"),
+    [("gb200-nvl72", 72, 72), ("h100", 12, 6), ("h100", 20, 5), ("h100", 16, None), ("h100", 6, None)],
+)
+def test_domains_that_the_usual_number_does_not_fill(cluster, accelerators, domain):
+    workload, machine = load_workload("llama3-8b", batch=4 * accelerators), load_cluster(cluster, accelerators)
+    plan, _ = choose_plan({}, workload, machine)
+    assert plan.domain == domain
+    assert not violations(plan, workload, machine)
 
 
 def test_what_is_given_stays():
     inputs = resolve({"model": "llama3-70b", "cluster": "h100", "accelerators": 64, "tensor": 8, "recompute": "full"})
     assert (inputs.plan.tensor, inputs.plan.recompute) == (8, "full")
     assert inputs.plan.sequence_parallel is False
-    assert inputs.chosen == "the least pipeline degree that fits in memory"
+    assert inputs.chosen == "the least pipeline degree that fits in memory, and its fastest microbatch"
 
 
 def test_layers_that_do_not_divide():
@@ -194,7 +231,8 @@ def test_experts_are_divided_before_it_is_said_that_nothing_fits():
     assert plan.expert > 1
     assert not violations(plan, workload, machine)
     assert evaluate(workload, machine, plan).fits
-    assert reason == "the least tensor, then pipeline, then expert degree that fits in memory"
+    least = "the least pipeline, then expert degree that fits in memory"
+    assert reason == f"the fastest of all tensor degrees, each with {least}, and its fastest microbatch"
 
 
 def test_what_needs_least_is_taken_before_it_is_said_that_nothing_fits():
@@ -218,6 +256,20 @@ def test_sixteen_bits_where_the_chip_has_no_bf16():
     assert inputs.plan.precision == "fp16"
     with pytest.raises(CommandError, match="`precision` is bf16"):
         resolve({"model": "gpt-1.7b", "cluster": "v100", "accelerators": 64, "precision": "bf16"})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"data": 4, "pipeline": 4}, "`pipeline` is 4; expected ones that leave `tensor` at most 8 of"),
+        ({"data": 2, "tensor": 2}, "`data` is 2; expected ones that leave `pipeline` at most 32 of"),
+        ({"data": 3}, "`data` is 3; expected degrees whose product divides"),
+    ],
+)
+def test_degrees_that_do_not_make_up_the_cluster_say_what_is_left(given, told):
+    with pytest.raises(CommandError) as caught:
+        choose_plan(given, load_workload("llama3-8b"), load_cluster("h100", 1024))
+    assert told in caught.value.message
 
 
 def test_nothing_fits_says_what_would():

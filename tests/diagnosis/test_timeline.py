@@ -7,9 +7,10 @@ import json
 import pytest
 
 from costmodel.evaluators import memory_by_stage
+from costmodel.graph import Task
 from costmodel.inputs.plan import Plan
-from optimize.diagnosis import chrome_trace, timeline, validate
-from optimize.report.figures_timeline import draw_timeline
+from optimize.diagnosis import Span, chrome_trace, timeline, validate
+from optimize.report.figures_timeline import draw_timeline, has_room
 from tests.support.builders import cluster, small_decoder
 
 PLAN = Plan(data=2, tensor=4, pipeline=4, sequence_parallel=True, microbatch=2)
@@ -59,6 +60,13 @@ def test_files(batch):
     files = draw_timeline(small_decoder(layers=16, batch=batch), cluster(32), PLAN)
     assert sorted(files) == ["timeline.png", "timeline.svg", "trace.json"]
     assert files["timeline.png"].startswith(b"\x89PNG")
+
+
+def test_numbers_stand_where_they_are_no_larger_than_the_bar():
+    """Bars of one of a hundred seconds on nine inches: two digits fit, three do not, nor two lines in a low row."""
+    one, two, three = (Span(tuple(Task("F", n, 0) for n in numbers), 0.0, 1.0) for numbers in ((8,), (98, 3), (120,)))
+    shown = [[has_room(span, (0.0, 100.0), 9.0, high) for span in (one, two, three)] for high in (0.3, 0.1, 0.05)]
+    assert shown == [[True, True, False], [True, False, False], [False] * 3]
 
 
 def test_too_many_operations_are_not_drawn(monkeypatch):

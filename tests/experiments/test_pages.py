@@ -42,7 +42,7 @@ def test_a_page_holds_question_answer_comparison_figures_and_tables(ran):
 
 def test_the_page_of_all_counts_what_holds_and_says_what_was_left_out(ran):
     told = pages.of_all([ran], {"other": "no measurements"}).decode()
-    assert "1 holds" in told
+    assert "1 met" in told
     assert "other: no measurements" in told
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,6 +32,11 @@ def run(plan, workload, **stack):
     job, where, point = prepare(workload, builders.cluster(plan.accelerators), plan)
     where = dataclasses.replace(where, stack=dataclasses.replace(where.stack, **stack))
     return where, point, parts(job, where, point, SEM)
+
+
+def exchanged(done, tier):
+    """Bytes of tokens that are sent to experts over a tier."""
+    return done.counts.layers[0].exchange_bytes * done.times.laws.experts.exchange.by_tier[tier]
 
 
 def latent_moe():
@@ -134,8 +140,11 @@ def test_the_same_on_floats_arrays_duals_and_jax():
     plan = Plan(data=2, pipeline=2, expert=2, recompute="norms+gates+latent+feed_forward", gates_in_8bit=True)
     job, where, point = prepare(latent_moe(), builders.cluster(4), plan)
 
+    modules = point.modules
+    assert modules is not None
+
     def both(sem, **shares):
-        row = dataclasses.replace(point.modules, **shares)
+        row = dataclasses.replace(modules, **shares)
         return cost(job, where, dataclasses.replace(point, modules=row), sem)
 
     for name in MODULES:
@@ -210,7 +219,7 @@ def test_dispatchers_send_what_they_say():
     outside = {}
     for name in ("all_to_all", "fused", "fused_8bit"):
         _, _, done = run(dataclasses.replace(plan, dispatcher=name), work)
-        outside[name] = done.counts.layers[0].exchange_bytes * done.times.laws.experts.exchange.by_tier[1]
+        outside[name] = exchanged(done, tier=1)
     assert outside["fused"] / outside["all_to_all"] == pytest.approx(8 * (1 - (7 / 8) ** 8) / 8, rel=1e-9)
     assert outside["fused_8bit"] == pytest.approx(0.75 * outside["fused"], rel=1e-12)
 
@@ -226,13 +235,14 @@ def test_a_fused_dispatcher_sends_one_copy_to_each_accelerator():
     sent = {}
     for name in ("all_to_all", "fused"):
         _, _, done = run(Plan(data=ranks, expert=ranks, dispatcher=name), work)
-        sent[name] = done.counts.layers[0].exchange_bytes * done.times.laws.experts.exchange.by_tier[0]
+        sent[name] = exchanged(done, tier=0)
     assert sent["fused"] / sent["all_to_all"] == pytest.approx(distinct / copies, rel=5e-3)
 
 
 def test_a_gathering_dispatcher_brings_every_token_to_every_rank():
     """As one all-gather of the group's tokens there and one reduce-scatter back, whatever the copies."""
-    sizes = {"layers": 2, "hidden": 64, "heads": 4, "vocabulary": 100, "sequence": 64, "batch": 16, "experts": 16}
+    sizes: dict[str, Any] = {"layers": 2, "hidden": 64, "heads": 4, "vocabulary": 100}
+    sizes |= {"sequence": 64, "batch": 16, "experts": 16}
     for top_k in (2, 8):
         plan = Plan(data=16, expert=16, dispatcher="all_gather")
         where, point, done = run(plan, moe_decoder(**sizes, top_k=top_k, expert_ffn=32))
@@ -255,7 +265,7 @@ def test_experts_that_nothing_divides_are_shared_by_the_tensor_ranks():
         costmodel.load_workload("mixtral-8x7b", batch=128),
         costmodel.load_cluster("h100", accelerators=64),
     )
-    given = {"tensor": 8, "expert": 1, "pipeline": 1, "sequence_parallel": True, "recompute": "full"}
+    given = {"tensor": 8, "expert": 1, "pipeline": 1, "sequence_parallel": True, "recompute": "full", "microbatch": 1}
     plan, _ = choose_plan(given, workload, where)
     assert plan.expert_tensor == 8
     found = evaluate(workload, where, plan)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import random
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from costmodel.graph.views import dependencies
 from costmodel.graph.wiring import steps
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
-from costmodel.inputs.workload import Kind, active_parameters, model_flop
+from costmodel.inputs.workload import Kind, active_parameters, model_flop, whole
 from costmodel.models.adapters import low_rank
 from costmodel.models.encoder import encoder
 from costmodel.models.evoformer import evoformer
@@ -46,12 +47,20 @@ def counted(block, name):
     }[name]
 
 
+def short(workload):
+    """Two layers of each kind."""
+    blocks = (dataclasses.replace(block, repeats=min(block.repeats, 2)) for block in workload.blocks)
+    return dataclasses.replace(workload, blocks=tuple(blocks))
+
+
 def random_plans(workload, number):
     """Legal plans of up to 16 accelerators."""
     rng, found = random.Random(0), []
     machine = cluster(16)
     while len(found) < number:
-        degrees = {name: rng.choice((1, 2, 4)) for name in ("tensor", "context", "data", "expert", "expert_tensor")}
+        degrees: dict[str, Any] = {
+            name: rng.choice((1, 2, 4)) for name in ("tensor", "context", "data", "expert", "expert_tensor")
+        }
         plan = Plan(
             **degrees,
             microbatch=rng.choice((1, 2)),
@@ -66,7 +75,15 @@ def random_plans(workload, number):
     return found
 
 
-_BERT = {"layers": 2, "hidden": 64, "heads": 4, "ffn": 128, "vocabulary": 100, "sequence": 32, "batch": 16}
+_BERT: dict[str, Any] = {
+    "layers": 2,
+    "hidden": 64,
+    "heads": 4,
+    "ffn": 128,
+    "vocabulary": 100,
+    "sequence": 32,
+    "batch": 16,
+}
 FAMILIES = SMALL | {
     "evoformer": evoformer(layers=1, extra_layers=1, sequences=8, residues=16, batch=16, hidden=32, recycles=2),
     "encoder": encoder(**_BERT),
@@ -143,29 +160,100 @@ _ROUTED = {
     "ffn residual": {"unpermute", "attention residual"},
     "ffn up": {"ffn norm"},  # the shared expert
 }
+_ADDED = {  # the stream with the shared expert of the layer before
+    "attention norm": {"expert layer 0/ffn residual", "expert layer 0/ffn sync"},
+    "attention residual": {"attention sync", "expert layer 0/ffn residual", "expert layer 0/ffn sync"},
+}
+_NORMED = {"attention": {"qkv"}, "query, key norm": {"input of query, key norm"}, "ffn norm": {"attention residual"}}
+_CROSS = {
+    "cross attention norm": {"attention residual"},
+    "cross attention query": {"cross attention norm"},
+    "cross attention key value": {"head 0/encoder final norm"},
+    "cross attention": {"cross attention query", "cross attention key value"},
+    "cross attention residual": {"cross attention sync", "attention residual"},
+    "ffn residual": {"ffn sync", "cross attention residual"},
+}
+_TRANSFORMED = {
+    "head transform": {"layer 1/ffn residual"},
+    "head activation": {"head transform"},
+    "head norm": {"head activation"},
+    "head sync": {"head norm"},  # whose gradient is summed over the ranks that share the vocabulary
+    "logits": {"head sync"},
+    "loss": {"logits"},
+}
+_RECOMMENDED = {
+    "bottom 1": {"input of bottom 1"},
+    "bottom activation 1": {"bottom 1"},
+    "table exchange": {"tables"},
+    "interaction": {"bottom activation 2", "table exchange"},
+    "top 1": {"interaction"},
+}
 _GLOBAL = {  # one query for a whole column of the extra sequences
+    "msa column query": {"msa column norm"},
+    "msa column key value": {"msa column norm"},
     "msa column": {"msa column query", "msa column key value"},
     "msa column gate": {"msa column norm"},
     "msa column gating": {"msa column", "msa column gate"},
     "msa column out": {"msa column gating"},
     "msa column residual": {"msa column out", "msa row residual"},
 }
+_TRIANGLE = {
+    "row pair bias": {"row pair norm"},
+    "msa row attention": {"row pair bias", "msa row qkv"},
+    "outer product": {"outer product in"},
+    "triangle outgoing gates": {"triangle outgoing in"},
+    "triangle outgoing": {"triangle outgoing gates"},
+    "triangle outgoing product norm": {"triangle outgoing"},
+    "triangle outgoing gate": {"triangle outgoing norm"},
+    "triangle outgoing gating": {"triangle outgoing out", "triangle outgoing gate"},
+    "triangle outgoing residual": {"triangle outgoing gating", "outer product residual"},
+    "triangle starting attention": {"triangle starting bias", "triangle starting qkv"},
+}
 _MERGED = {"merging norm": {"stage 1 1/ffn residual"}, "merging": {"merging norm"}, "attention norm": {"merging"}}
+_MERGED |= {"attention": {"relative positions", "qkv"}, "ffn residual": {"ffn sync", "attention residual"}}
+READ = FAMILIES | {"normed": short(load_workload("qwen3-235b-a22b"))}
 READS = {
     ("experts", "dense layer 0"): _LATENT,
     ("experts", "expert layer 0"): _ROUTED,
+    ("experts", "expert layer 1"): _ADDED,
+    ("normed", "expert layer 1"): _NORMED,
+    ("encoder-decoder", "decoder layer 1"): _CROSS,
+    ("encoder", "head 0"): _TRANSFORMED,
+    ("dlrm", "model 0"): _RECOMMENDED,
     ("evoformer", "extra msa block 0"): _GLOBAL,
+    ("evoformer", "evoformer block 0"): _TRIANGLE,
     ("swin", "stage 2 entry 0"): _MERGED,
 }
 
 
 @pytest.mark.parametrize(("name", "layer"), READS)
 def test_layers_of_other_families_read_what_they_should(name, layer):
-    """By hand, from the papers: DeepSeek-V3 (latent attention, experts), AlphaFold2 (global attention), Swin."""
-    listed = [step for step in steps(FAMILIES[name]) if step.name.rpartition("/")[0] == layer]
+    """By hand, from the papers: DeepSeek-V3, Qwen3, T5, BERT, DLRM, AlphaFold2, Swin."""
+    listed = [step for step in steps(READ[name]) if step.name.rpartition("/")[0] == layer]
     read = {step.op.name: {made[0].removeprefix(f"{layer}/") for made in step.reads} for step in listed}
     for operator, expected in READS[name, layer].items():
         assert read[operator] == expected, operator
+
+
+UNLIKE = {"attention out", "query up", "key value up"}  # parts of latents, and heads of values beside those of keys
+UNLIKE |= {"classes", "msa column query", "top 1"}  # means of tokens and of sequences, one half of a product
+_SHORT = {
+    name: short(load_workload(name))
+    for name in ("llama3-8b", "deepseek-v3", "qwen3-235b-a22b", "bert-base", "t5-3.87b", "swin-1.8b", "dlrm-criteo")
+}
+
+
+@pytest.mark.parametrize("name", [*_SHORT, "evoformer"])
+def test_all_that_is_written_is_read_and_products_read_what_has_their_size(name):
+    """But the loss, what recycling ends with, and norms that only count parameters."""
+    listed = list(steps(_SHORT.get(name) or FAMILIES[name]))
+    unread = {step.name for step in listed} - {made[0] for step in listed for made in step.reads}
+    assert {each.rpartition("/")[2] for each in unread} <= {"loss", "pair transition residual", "query, key norm"}
+    assert len([each for each in unread if "norm" not in each]) == 1
+    for step in listed:
+        (source, shape), op = step.reads[0], step.op
+        if op.kind == Kind.MATMUL and not source.startswith("input") and op.name not in UNLIKE:
+            assert math.prod(shape) == whole(op.rows) * whole(op.groups) * whole(op.inner), step.name
 
 
 OUTSIDE = {"embedding", "decoder embedding", "patches", "relative positions", "msa row norm", "row pair norm"}
@@ -195,12 +283,15 @@ def test_gradients_are_sums_over_the_ranks_that_have_other_rows():
 def test_prices_of_operators_add_up_to_those_of_a_pass(name):
     """Matmuls, attention and what only moves data of each pass, one operator at a time; syncs of one size as well."""
     workload, machine = FAMILIES[name], cluster(8)
-    ranks = {"tensor": 2} if name in ("dense", "swin") else {"expert": 2} if name == "experts" else {"context": 2}
+    ranks: dict[str, Any] = (
+        {"tensor": 2} if name in ("dense", "swin") else {"expert": 2} if name == "experts" else {"context": 2}
+    )
     plan = Plan(data=8 // 2 if name != "experts" else 8, context_kind="all_to_all", attention="unfused", **ranks)
     machine = dataclasses.replace(machine, accelerators=plan.accelerators)
     workload, machine, point = prepare(workload, machine, plan)
     price, found = prices(workload, machine, point), {}
     for each in build(workload, point).operators:
+        assert each.source is not None
         kind = {Kind.MATMUL: "matmul", Kind.PRODUCT: "matmul", Kind.ATTENTION: "attention", Kind.SYNC: "sync"}
         if each.source.kind not in (Kind.EXCHANGE, Kind.GATHER):
             key = kind.get(each.source.kind, "memory"), each.phase

@@ -1,10 +1,24 @@
 """Transform, place, order: pieces against the plan's own shares, against schedules as played, and sums by hand."""
 
+import math
 from functools import partial
+from typing import Any
 
 import pytest
 
-from costmodel.graph import Dataflow, Operator, Tensor, View, amounts, build, play, played, total_amounts, whole
+from costmodel.graph import (
+    Dataflow,
+    Operator,
+    Tensor,
+    View,
+    amounts,
+    build,
+    materialize,
+    play,
+    played,
+    total_amounts,
+    whole,
+)
 from costmodel.graph.layouts import cheapest
 from costmodel.graph.plans import (
     co_shard,
@@ -67,6 +81,27 @@ def test_what_tensor_ranks_send_is_derived_from_the_masks():
         assert [step.primitive for step in way] == ["all-reduce"]
         payload = amounts(readers[0], point)["payload_bytes"] / point.precision.activation_bytes
         assert spent - 1 == pytest.approx(2 * 3 / 4 * payload)
+
+
+def test_communication_is_made_of_layouts():
+    """Tensor ranks: an all-reduce at each edge of Megatron's regions, one behind the table and one before the head's.
+
+    Data ranks none but of gradients; two groups of two ranks: what a stage ends with, in halves over the slow link.
+    """
+    flow, _ = flow_of(microbatch=2)
+    cut = tensor_parallel(flow, 4)
+    sent = materialize(cut)
+    assert {tuple(step.primitive for step in each.way[0]) for each in sent} == {("all-reduce",)}
+    forward, backward = ([e for e in sent if e.tensor.name.endswith("'") == back] for back in (False, True))
+    assert len(forward) == len(backward) == 2 * 4 + 1
+    assert materialize(data_parallel(flow, 2)) == ()
+    two = tensor_parallel(flow, 2)
+    staged = place(two, lambda each: layer_of(each) > 1, lambda each: 2 + piece(each))
+    (down,) = [each for each in materialize(staged) if each.writers.devices != each.readers.devices]
+    assert down.tensor.name == "layer 1/ffn residual"  # its gradient comes in two parts on each device
+    size = math.prod(down.tensor.shape)
+    assert [step.primitive for step in down.way[0]] == ["chunk", "move", "all-gather"]
+    assert down.way[1] == 3 + size + size // 2
 
 
 def test_data_ranks_send_gradients_alone():
@@ -156,6 +191,7 @@ def test_recompute_does_forward_work_twice_and_holds_one_layer_at_a_time():
     assert totals[1]["parameters"] == totals[0]["parameters"]
     kept = {role: 0.0 for role in Role}
     for each in forward:
+        assert each.source is not None
         for view in each.keeps:
             kept[each.source.saved[int(view.tensor.name[-1])].role] += view.size_bytes
     head = sum(v.size_bytes for e in flow.operators if e.name.startswith("head") for v in e.keeps)
@@ -211,6 +247,8 @@ def test_transform_place_and_order_in_any_turn():
 def test_wrong_plans_are_one_line_that_names_the_operators():
     flow, _ = flow_of()
 
+    half: Any = 2.5
+
     def is_up(each):
         return each.name == "layer 0/ffn up"
 
@@ -227,9 +265,9 @@ def test_wrong_plans_are_one_line_that_names_the_operators():
             lambda: transform(flow, is_up, lambda e: split(e, "n", 0)),
             f"{up} cannot be split into 0; expected an integer",
         ),
-        (lambda: transform(flow, is_up, lambda e: replicate(e, 2.5)), f"{up} cannot be copied into 2.5"),
+        (lambda: transform(flow, is_up, lambda e: replicate(e, half)), f"{up} cannot be copied into 2.5"),
         (lambda: place(flow, is_up, -1), f"{up} is placed on device -1; expected an integer >= 0"),
-        (lambda: place(flow, is_up, lambda e: 0.5), f"{up} is placed on device 0.5"),
+        (lambda: place(flow, is_up, lambda _: half), f"{up} is placed on device 2.5"),
         (
             lambda: pipelined(flow, "gpipe", 2, 2, lambda e: 2 * is_up(e)),
             f"{up} is on stage 2; expected one of 2 from 0",

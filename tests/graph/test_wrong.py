@@ -1,6 +1,7 @@
 """Wrong graphs are refused in one line, which names what is wrong with them."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from costmodel.graph import (
     Tensor,
     arrange,
     chain,
+    cheapest,
     graph_of,
     in_order,
     layout_of,
@@ -26,21 +28,29 @@ from costmodel.graph import (
     whole,
 )
 from costmodel.graph.search import least_period_s, search
+from costmodel.inputs import Schedule, ScheduleRow
 
 READ, WRITTEN = Tensor("a", (8, 8), 2.0), Tensor("c", (8, 8), 2.0)
 OPERATOR = Operator("p", "m n -> m n", (whole(READ),), (whole(WRITTEN),))
 FLOW = Dataflow((OPERATOR,), (0,))
 PLACEMENT = chain([("F", [0], 1.0, 1.0), ("B", [0], 2.0, -1.0)])
+READER = Operator("q", "m n -> m n", (whole(WRITTEN),), (whole(Tensor("d", (8, 8), 2.0)),))
+APART = Dataflow((OPERATOR, READER), (0, 1))
 NONE = np.zeros((3, 0), int)
 SECONDS, LAGS_S = np.ones(6), np.zeros(2)
 
 
-def order(devices=(0, 0), kinds=(0, 0), edges=NONE):
+def order(devices=(0, 0), kinds=(0, 0), edges: Any = NONE):
     return graph_of(np.array(devices), np.array(kinds), np.asarray(edges))
 
 
 def timed(seconds=SECONDS, lags_s=LAGS_S, **held):
     return run(pipeline("gpipe", 2, 2)[0], Costs(seconds=seconds, lags_s=lags_s, **held), Exact(np))
+
+
+def ordered(turns):
+    """Two stages that run the same turns."""
+    return play(Schedule(row=ScheduleRow(), order=lambda *_: iter(turns)), 2, 2, forward_s=1, backward_s=1)
 
 
 WRONG = {
@@ -62,6 +72,12 @@ WRONG = {
     "operator p is placed on device 'x'": lambda: place(FLOW, lambda _: True, "x"),  # pyright: ignore[reportArgumentType]
     "operator p takes nan s": lambda: played(FLOW, lambda _: math.nan, lambda _: 0.0),
     "operator p takes -1.0 s": lambda: played(FLOW, lambda _: -1.0, lambda _: 0.0),
+    "a message of 128 bytes takes nan s": lambda: played(APART, lambda _: 1.0, lambda _: math.nan),
+    "runs ('F', 99) on device 0; expected F, B or W on chunk 0": lambda: ordered([("F", 99)]),
+    "runs ('X', 0) on device 0; expected F, B or W on chunk 0": lambda: ordered([("X", 0)]),
+    "runs ('B', 1) on device 0; expected F, B or W on chunk 0": lambda: ordered([("F", 1), ("B", 1)]),
+    "runs nothing on device 0": lambda: ordered([]),
+    "a pass takes nan s; expected finite numbers": lambda: play("gpipe", 2, 2, forward_s=math.nan, backward_s=1),
     "a layout is one of views of one tensor; got views of a, c": lambda: layout_of([whole(READ), whole(WRITTEN)]),
     "a layout is one of views of one tensor; got views of none": lambda: layout_of([]),
     "degrees are (2, 2.5, 1); expected integers >= 1": lambda: play("gpipe", 2, 2.5, forward_s=1, backward_s=1),  # pyright: ignore[reportArgumentType]
@@ -71,6 +87,10 @@ WRONG = {
     "`transfer_s` is nan": lambda: search(PLACEMENT, 1, transfer_s=math.nan),
     "`copies` is 0": lambda: repeat(PLACEMENT, 1, copies=0),
     "`copies` is 1, `unit_s` 0.0": lambda: repeat(PLACEMENT, 1, unit_s=0.0),
+    "block F runs on devices (0.5,)": lambda: search(chain([("F", [0.5], 1.0, 0.0)]), 1),  # pyright: ignore[reportArgumentType]
+    "block F takes None s": lambda: search(chain([("F", [0], None, 0.0)]), 1),  # pyright: ignore[reportArgumentType]
+    "`limit` is nan": lambda: search(PLACEMENT, math.nan),
+    "(4.5, 1, 1) is no layout": lambda: cheapest((4.5, 1, 1), (4, 1, 1), (8,)),  # pyright: ignore[reportArgumentType]
     "a placement has no blocks": lambda: least_period_s(()),
 }
 

@@ -1,6 +1,7 @@
 """Lower bounds of cutting planes are never above the best hardware of a fine grid, because every tangent lies below."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from optimize.hardware.solving import HardwareStatus, solve_hardware
 from optimize.lattice.enumeration import lattice
 from optimize.question.objective import Limits, Objective
 from optimize.question.problem import FREE
-from tests.hardware.test_hardware import TEMPLATE, points_of, problem
+from tests.hardware.test_hardware import CASES, TEMPLATE, points_of, problem, solved
 from tests.support.builders import small_decoder, small_moe
 from tests.support.trees import with_offload
 
@@ -28,7 +29,7 @@ def random_problems(seed, count):
         template = with_hardware(TEMPLATE, dataclasses.replace(start, **changed))
         template = dataclasses.replace(template, prices=TEMPLATE.prices)
         free = tuple(rng.choice([name for name in FREE if name != "hbm_bytes"], 2, replace=False))
-        objective = rng.choice([Objective.time, Objective.cost, Objective.energy])
+        objective = (Objective.time, Objective.cost, Objective.energy)[rng.choice(3)]
         bounds = {name: (changed[name] / 4, changed[name] * 4) for name in free}
         asked = problem(workload, template, free=free, objective=objective, bounds=bounds)
         point = points_of(workload, template, [_plan(rng) for _ in range(3)])
@@ -40,7 +41,7 @@ def random_problems(seed, count):
 
 def _plan(rng):
     tensor, pipeline = int(rng.choice([1, 2, 4])), int(rng.choice([1, 2, 4]))
-    switches = {"sequence_parallel": bool(rng.integers(2)), "overlap_data": bool(rng.integers(2))}
+    switches: dict[str, Any] = {"sequence_parallel": bool(rng.integers(2)), "overlap_data": bool(rng.integers(2))}
     return Plan(data=16, tensor=tensor, pipeline=pipeline, zero_stage=int(rng.choice([0, 1, 2])), **switches)
 
 
@@ -85,6 +86,8 @@ def test_every_tangent_lies_below_its_function(name, objective):
         workload, free=free, objective=objective, limits=Limits(budget_usd=3e6, power_w=1e5, rent=True, deadline_s=1e7)
     )
     model = HardwareModel(asked, (points,))
+    for own, variable in zip(model.low.T, model.names, strict=True):
+        assert np.all(np.exp(own) >= model.needs.get(variable, 0.0))  # what a plan needs is offered, to the last digit
     low, high = model.low.min(axis=0), model.high.max(axis=0)
     at, other = (np.moveaxis(rng.uniform(low, high, (12, 200, len(free))), 2, 0) for _ in range(2))
     values, slopes = model.evaluate(at)
@@ -92,3 +95,11 @@ def test_every_tangent_lies_below_its_function(name, objective):
     excess = below - model.evaluate(other)[0]
     assert excess.max() <= 1e-11
     assert np.median(excess) < -1e-3  # they bend
+
+
+def test_the_deadline_of_the_only_job_is_that_of_the_cluster():
+    whole = CASES["cost within a deadline"]
+    job = dataclasses.replace(whole.jobs[0], deadline_s=whole.limits.deadline_s)
+    alone, free = (dataclasses.replace(whole, jobs=(own,), limits=Limits()) for own in (job, whole.jobs[0]))
+    np.testing.assert_allclose(solved(alone).value, solved(whole).value, rtol=1e-6)
+    assert (solved(alone).value > solved(free).value * 1.001).any()  # it is in the way

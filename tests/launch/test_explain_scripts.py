@@ -15,6 +15,7 @@ from optimize.launch.frameworks import FRAMEWORKS, canonical, launch
 from optimize.status import CommandError
 from tests.cli.test_cli import answer
 from tests.support import often
+from tests.support.files.configs import CONFIGS
 from tests.support.files.launch_plans import plans
 
 SCRIPT = r"""#!/bin/bash
@@ -79,3 +80,25 @@ def test_what_is_written_is_explained_as_the_plan_it_was_written_for(capsys, tmp
         assert told["plan"] == json.loads(json.dumps(dataclasses.asdict(canonical(plan))))
         assert told["step_s"] == pytest.approx(float(expected.step_s), rel=1e-12)
         assert told["inputs"]["plan_not_read"] == []
+
+
+def test_stages_of_a_model_from_huggingface(tmp_path):
+    """torchtitan says layers of a stage less those of its ends: the file is read beside the model's own layers."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["llama"]))
+    job = {"model": str(tmp_path / "config.json"), "cluster": "h100", "accelerators": 64, "sequence": 4096, "batch": 64}
+    asked = resolve(
+        {**job, "tensor": 2, "pipeline": 4, "schedule": "interleaved", "virtual_stages": 2, "zero_stage": 2}
+    )
+    text = launch("torchtitan", asked.plan, asked.workload, asked.cluster)
+    (tmp_path / "titan.py").write_text(text)
+    read = resolve(
+        {name: job[name] for name in ("model", "cluster", "accelerators")} | {"plan": str(tmp_path / "titan.py")}
+    )
+    assert (read.plan, read.workload.batch, read.workload.sequence) == (canonical(asked.plan), 64, 4096)
+
+
+def test_a_width_beyond_all_numbers_is_refused(tmp_path):
+    script = SCRIPT.replace("VOCABULARY", "--vocab-size 128256").replace("--ffn-hidden-size 14336", "")
+    (tmp_path / "train.sh").write_text(script.replace("--hidden-size 4096", f"--hidden-size 1{'0' * 400}"))
+    with pytest.raises(SpecError, match="hidden"):
+        resolve({"cluster": "h100", "plan": str(tmp_path / "train.sh")})

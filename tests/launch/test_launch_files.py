@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from costmodel.inputs.plan import Plan
 from costmodel.specs.files import SpecError
+from costmodel.specs.huggingface.config import from_config
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload
 from optimize.launch.frameworks import FRAMEWORKS, Known, framework_of, launch, read
 from tests.support import GOLDEN
+from tests.support.files.configs import CONFIGS
 
 LAUNCH = GOLDEN / "launch"
 DENSE = Plan(data=16, tensor=8, pipeline=4, sequence_parallel=True, microbatch=1)
@@ -260,3 +262,16 @@ def test_spoilt_files_give_a_plan_or_one_line(name, spoils):
         refused = str(error)
     assert "\n" not in refused
     assert refused == "" or refused.startswith(f"{name}: ")
+
+
+@pytest.mark.parametrize("name", ["megatron", "megatron-bridge", "maxtext", "torchtitan", "deepspeed"])
+def test_what_of_the_model_is_left_to_others_is_said(name):
+    """A model that no option describes (sinks and windows of gpt-oss), and one whose sizes the file holds."""
+    plan, cluster = Plan(data=8, zero_stage=3), load_cluster("h100", 8)
+    unsaid = from_config(CONFIGS["gpt_oss"], "config.json", 512, 8)
+    said = load_workload("llama3-8b", batch=8)
+    texts = [launch(name, plan, workload, cluster) for workload in (unsaid, said)]
+    heads = [[line for line in text.splitlines() if "outside this file" in line] for text in texts]
+    assert any("model" in line for line in heads[0])
+    sizes = name in ("megatron", "megatron-bridge", "maxtext")
+    assert any("what of the model does not change its cost" in line for line in heads[1]) == sizes

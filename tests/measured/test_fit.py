@@ -10,7 +10,7 @@ from costmodel import specs
 from costmodel.exact import Exact
 from costmodel.formulas import roofline
 from costmodel.formulas.cost import cost
-from costmodel.formulas.counts import AttentionCount, MatmulCount
+from costmodel.formulas.counted import AttentionCount, MatmulCount
 from costmodel.inputs.embedding import embed
 from costmodel.inputs.plan import Plan
 from costmodel.inputs.stack import Habits, Stack

@@ -1,5 +1,6 @@
 """Modules computed again alone and optimizers in the second memory: the best of them by brute force."""
 
+import contextlib
 import dataclasses
 import functools
 
@@ -14,9 +15,12 @@ from optimize.lattice.default_plan import plan_precision
 from optimize.lattice.enumeration import lattice
 from optimize.launch import FRAMEWORKS
 from optimize.plans.launchable import find_for, find_launchable, names_on
+from optimize.plans.over_counts import Question, best_over
 from optimize.plans.plan_values import plan_value
 from optimize.plans.restricted import beside, narrowed
 from optimize.plans.runner_ups import fits_by_stage
+from optimize.question.clusters import sized
+from optimize.status import CommandError
 from tests.support.builders import small_decoder, small_moe
 
 FIXED = {
@@ -84,3 +88,20 @@ def test_what_deepspeed_keeps_in_the_second_memory(hbm_bytes):
     found, _ = find_for("deepspeed", workload, machine(hbm_bytes), fixed=fixed, margin=0.5)
     assert found.value == pytest.approx(worth, rel=1e-9), (found.plan, plan)
     assert found.plan.offload_weights + found.plan.offload_optimizer > 0
+
+
+def test_counts_are_compared_with_what_lies_in_the_second_memory():
+    """On 2 and on 4 accelerators nothing fits without it; the best of both is that of `--only deepspeed`."""
+    workload, fixed = load_workload("llama3-8b", batch=8), FIXED | {"tensor": {1, 2}, "microbatch": 1}
+    own, fixed = machine(46e9), fixed | {"zero_stage": {1, 2, 3}}
+    asked = {"workload": workload, "machine": lambda count: with_margin(sized(own, count), 0.5), "most": 4}
+    question = Question(**asked, fixed=fixed, names=("deepspeed",))
+    alone = {}
+    for count in (2, 4):
+        on = {"fixed": question.fixed_on(count), "margin": 0.5, "top": 1}
+        with contextlib.suppress(CommandError):
+            alone[count] = find_for("deepspeed", workload, sized(own, count), **on)[0].value
+    assert alone
+    best = best_over(question, (2, 4), (8,))["best"]
+    assert best["value"] == pytest.approx(min(alone.values()), rel=1e-9)
+    assert best["plan"].offload_weights + best["plan"].offload_optimizer > 0

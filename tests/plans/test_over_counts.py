@@ -248,6 +248,20 @@ def test_a_count_that_nothing_divides_is_answered_with_what_works(capsys):
     assert "--at-most 500 and --batch 496:528 searches all of them" in message
 
 
+@pytest.mark.parametrize("frameworks", [("megatron", "torchtitan"), ("torchtitan",), ("maxtext",)])
+def test_what_is_told_nearby_can_be_launched(frameworks):
+    workload, machine = load_workload("mixtral-8x7b", batch=512), load_cluster("h100", accelerators=500)
+    told = nearby(workload, machine, {}, frameworks=frameworks)
+    for row in told:
+        assert row is not None
+        own = dataclasses.replace(workload, batch=row["batch"])
+        found = launchers(row["plan"], own, sized(machine, row["accelerators"]))
+        assert set(found) & set(frameworks)
+    other = nearby(workload, machine, {"overlap_expert": True})[0]
+    assert other is not None
+    assert other["plan"].overlap_expert
+
+
 def test_fewer_accelerators_and_other_batches_are_told_where_they_are_better(capsys):
     fixed = (*JOB, "--accelerators", "24", "--fix", "schedule=one_f_one_b,recompute=none", "--top", "1")
     told = answer(capsys, *fixed, "--batch", "512")["nearby"]

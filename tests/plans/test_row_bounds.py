@@ -10,13 +10,14 @@ from costmodel.inputs.schedules import SCHEDULES, Schedule, ScheduleRow
 from costmodel.register.schedules import register_schedule
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload
+from optimize.lattice import least
 from optimize.lattice.enumeration import lattice
 from optimize.lattice.recompute_families import Families
 from optimize.plans import exhaustive, find_plan, processes, row_bounds
 from optimize.plans.evaluation import _without_schedule_s
+from optimize.plans.inputs import Sharding
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds, row_bounds_s
-from optimize.plans.sharding import Sharding
 from tests.support.builders import accelerator, cluster, small_decoder, small_moe
 
 TIGHT = dataclasses.replace(cluster(16, tiers=3), accelerator=accelerator(hbm_bytes=2.6e9))
@@ -121,5 +122,5 @@ def test_a_schedule_that_holds_fewer_microbatches_than_1f1b_is_not_left_out(monk
         row = np.searchsorted(whole.ends, np.arange(len(whole)), side="right")
         assert set(names[fits]) == {"one_at_a_time"}
         assert np.isfinite(row_bounds_s(whole)[row[fits]]).all()
-        monkeypatch.setattr(row_bounds, "leanest", lambda point, _: [point])
+        monkeypatch.setattr(least, "leanest", lambda point, _: [point])
         assert np.isinf(row_bounds_s(whole)[row[fits]]).any()

@@ -15,9 +15,9 @@ from optimize.lattice.enumeration import lattice
 from optimize.plans import exhaustive, processes
 from optimize.plans.exhaustive import Best, search
 from optimize.plans.find_plan import find_plan
+from optimize.plans.inputs import Sharding
 from optimize.plans.plan_values import plan_value
 from optimize.plans.processes import search_shared
-from optimize.plans.sharding import Sharding
 from optimize.status import Status
 from tests.support import ROOT
 from tests.support.builders import cluster, small_decoder

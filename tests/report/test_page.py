@@ -3,6 +3,7 @@
 from html.parser import HTMLParser
 
 import numpy as np
+from rich.table import Table
 from rich.text import Text
 
 from optimize import report
@@ -49,6 +50,7 @@ def test_parts_become_text_tables_and_figures():
     assert [tag for tag in seen.tags if tag in ("table", "img", "pre")] == ["pre", "table", "table", "img", "img"]
     assert '<td class="right">1.5</td>' in fragment([table])
     assert '<td class="right">2.5</td><td>more of it</td>' in fragment(parts)
+    assert fragment(["`--gap` is < 1"]) == "<p><code>--gap</code> is &lt; 1</p>"
 
 
 def test_nothing_is_better_in_both_than_the_front():
@@ -70,6 +72,7 @@ def test_what_a_screen_shows_is_kept_and_not_printed(capsys):
 
     text, table, printed = report.kept(show)
     assert isinstance(text, Text)
+    assert isinstance(table, Table)
     assert (len(text), text.style, table.columns[0].header) == (300, "bold", "a")
     assert printed == "flags\nof a launcher"
     assert capsys.readouterr() == ("", "")

@@ -3,6 +3,8 @@
 import dataclasses
 import io
 import re
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +13,7 @@ from optimize.cli.explain import resolve
 from optimize.diagnosis.explain import explain_inputs
 from optimize.question import Objective
 from optimize.report.explain import show_explanation
+from optimize.report.figures_design import tornado_of
 from optimize.report.figures_explain import draw_explanation
 from optimize.report.plan import worth_words
 from tests.diagnosis.test_explain import PLANS
@@ -75,7 +78,16 @@ def test_does_not_fit(capsys, monkeypatch):
 def test_says_what_was_chosen(capsys, monkeypatch):
     explanation = explain_inputs(resolve({"model": "llama3-8b", "cluster": "h100", "accelerators": 16}))
     text = shown(capsys, monkeypatch, explanation, 100)
-    assert "chosen here: the least tensor, then pipeline degree that fits in memory" in text
+    told = " ".join(text.split())
+    assert "chosen here: the fastest of all tensor degrees, each with the least pipeline degree that fits in" in told
+
+
+def test_says_what_stands_idle(capsys, monkeypatch):
+    explanation = explain_inputs(resolve({"model": "llama3-8b", "cluster": "h100", "accelerators": 20, "batch": 80}))
+    told = " ".join(shown(capsys, monkeypatch, explanation, 100).split())
+    assert "5 used of every nvlink domain of 8: 4 domains, 12 more stand idle" in told
+    whole = explain_inputs(resolve({"model": "llama3-8b", "cluster": "gb200-nvl72", "accelerators": 72, "batch": 72}))
+    assert "stand idle" not in shown(capsys, monkeypatch, whole, 100)
 
 
 def test_utilisation_with_recompute(capsys, monkeypatch, explanations):
@@ -137,3 +149,24 @@ def test_every_objective_is_told_in_words_with_its_unit():
     assert told["cost_usd"] == "cost of training: 3,000 M USD"
     assert told["energy_j"] == "energy to train: 0.833 MWh"
     assert all(": " in words for words in told.values())
+
+
+def test_what_would_shorten_the_step_of_a_design(explanations):
+    """Bars of both answers to the right, in words, nothing cut or over another."""
+    names = ("designed from gb200-nvl72", "mi300x, infiniband 800 Gb/s")
+    answers = [
+        SimpleNamespace(name=name, elasticities=explanations[plan].elasticities)
+        for name, plan in zip(names, ("pipeline", "full recompute"), strict=True)
+    ]
+    figure = tornado_of(cast(Any, SimpleNamespace(continuous=answers[0], catalogue=answers[1])))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert axes.patches
+    assert all(bar.get_width() >= -1e-9 for bar in axes.patches)  # pyright: ignore[reportAttributeAccessIssue]
+    assert all(label.get_text().startswith("10 % ") for label in axes.get_yticklabels())
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(names)
+    whole = figure.bbox
+    for text in (*axes.get_yticklabels(), axes.xaxis.label, *figure.legends[0].get_texts()):
+        inside = text.get_window_extent()
+        assert whole.x0 <= inside.x0
+        assert inside.x1 <= whole.x1

@@ -14,6 +14,7 @@ from costmodel.specs.huggingface.names import NESTED, OTHERS, STATE_SPACES
 from costmodel.specs.huggingface.table import READERS
 from costmodel.specs.workloads import load_workload
 from tests.support.files.configs import CONFIGS, PARAMETERS
+from tests.support.files.latest_configs import OTHER_SIZES
 
 SEEDS = range(220)
 
@@ -25,6 +26,12 @@ def read(config, sequence: int | None = 512, batch: int | None = 8):
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_published_configurations_give_published_totals(kind):
     assert parameters(read(CONFIGS[kind])) == PARAMETERS[kind]
+
+
+@pytest.mark.parametrize("name", OTHER_SIZES)
+def test_other_sizes_of_a_type(name):
+    config, total = OTHER_SIZES[name]
+    assert parameters(read(config)) == total
 
 
 def test_every_reader_has_a_published_configuration():
@@ -100,6 +107,10 @@ def test_old_and_new_names_of_a_key():
         ("mixtral", {"num_experts_per_tok": 9}, "at most the 8 experts"),
         ("qwen3", {"layer_types": ["full_attention"]}, "one for each of the 28 layers"),
         ("qwen3", {"layer_types": ["linear_attention"] * 28}, "`layer_types` is"),
+        ("phi3", {"full_attn_mod": 2}, "`full_attn_mod` is 2; expected 1"),
+        ("minimax_m2", {"attn_type_list": [0, 1]}, "`attn_type_list` is \\[0, 1\\]; expected a list of ones"),
+        ("minimax_m2", {"shared_intermediate_size": 8192}, "`shared_intermediate_size` is 8192; expected 0"),
+        ("seed_oss", {"attention_out_bias": True}, "`attention_out_bias` is true; expected false"),
     ],
 )
 def test_wrong_configurations(kind, change, words):

@@ -43,7 +43,7 @@ class Stage:
         return self + other.scaled(-1.0)
 
     def streamed(self, moved: Streams, sem: Semantics) -> "Stage":
-        """With traffic of the second memory behind forward and backward."""
+        """The stage with traffic of the second memory behind forward and backward."""
         return Stage(
             forward_s=streamed_s(self.forward_s, moved.forward_s(sem), moved, sem),
             backward_s=streamed_s(self.backward_s, moved.backward_s(sem), moved, sem),
@@ -83,7 +83,7 @@ class Pipeline:
     hidden_s: Scalar = 0.0  # what a forward and a backward pass of a plain stage that run together take less than alone
 
     def longer(self, each_s: Scalar) -> "Pipeline":
-        """With every forward and every backward pass longer by so much."""
+        """The pipeline with every forward and every backward pass longer by so much."""
         more = Stage(forward_s=each_s, backward_s=each_s, weights_s=0.0)
         return dataclasses.replace(self, plain=self.plain + more)
 
@@ -99,7 +99,7 @@ class Pipeline:
         )
 
     def streamed(self, moved: Streams, point: PlanPoint, sem: Semantics) -> "Pipeline":
-        """With passes that wait for the second memory, on stages of more layers as much longer."""
+        """The pipeline with passes that wait for the second memory, on stages of more layers as much longer."""
         plain, layer = self.plain, (self.plain if self.layers is None else self.layers).scaled(1.0 / moved.layers)
         waiting = plain.streamed(moved, sem)
         usual = waiting.beyond(plain)

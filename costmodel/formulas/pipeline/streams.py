@@ -22,16 +22,16 @@ class Streams:
     layers: Scalar  # of a plain stage
 
     def scaled(self, factor: Scalar) -> "Streams":
-        """Of a stage with `factor` times the layers."""
+        """The streams of a stage with `factor` times the layers."""
         moved = {name: factor * getattr(self, name) for name in (*_SECONDS, "layers")}
         return dataclasses.replace(self, **moved)
 
     def backward_s(self, sem: Semantics) -> Scalar:
-        """Of one microbatch."""
+        """The stream of one microbatch's backward pass."""
         return sem.maximum(self.weights_s + self.activations_s + self.sums_s, self.gradients_s)
 
     def forward_s(self, sem: Semantics) -> Scalar:
-        """Of one microbatch."""
+        """The stream of one microbatch's forward pass."""
         return sem.maximum(self.reads_s, self.activations_s)
 
 

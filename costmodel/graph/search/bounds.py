@@ -16,7 +16,7 @@ def work_s(placement: Placement) -> dict[int, float]:
 
 
 def distance_s(placement: Placement, producer: int, consumer: int, transfer_s: float) -> float:
-    """From the start of a block to the least start of one that waits for it: transfers are between devices."""
+    """Seconds from the start of a block to the least start of one that waits for it: transfers are between devices."""
     ends, starts = placement[producer], placement[consumer]
     return ends.seconds + transfer_s * (not set(ends.devices) & set(starts.devices))
 
@@ -33,7 +33,7 @@ def least_distances_s(placement: Placement, transfer_s: float) -> list[list[floa
 
 
 def holders(placement: Placement) -> dict[int, list[tuple[int, int]]]:
-    """Of each device the blocks that take memory, each with the nearest that frees it, inside out."""
+    """The blocks of each device that take memory, each with the nearest that frees it, inside out."""
     before: list[set[int]] = []
     for block in placement:
         before.append(set(block.after).union(*(before[i] for i in block.after)))

@@ -130,7 +130,7 @@ def _starts(
     """All starts: the first device's best place, then inwards what it was reached from."""
 
     def ends_s(place: Place) -> int:
-        """Between the first block of the chain and the last one."""
+        """Seconds between the first block of the chain and the last one."""
         first, last = _outer(found, at, place, period)
         return first + chosen[0][place][0] + last
 

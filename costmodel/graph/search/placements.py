@@ -6,6 +6,7 @@ passes of 3, blocks that all devices share of 1, and activations held from F to 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import NamedTuple
 
 
@@ -24,21 +25,35 @@ Placement = tuple[PlacedBlock, ...]
 
 def check(placement: Placement, transfer_s: float = 0.0) -> None:
     """Raise a `ValueError` that names the block which no device can run, or which waits for what comes later."""
-    if not 0 <= transfer_s < math.inf:
+    if not _number(transfer_s, 0.0):
         raise ValueError(f"`transfer_s` is {transfer_s!r}; expected a finite number >= 0")
     if not placement:
         raise ValueError("a placement has no blocks; expected one at least")
     for i, block in enumerate(placement):
         wrong = [
-            (not block.devices or min(block.devices) < 0, f"runs on devices {block.devices}", "one or more, from 0 on"),
-            (not 0 <= block.seconds < math.inf, f"takes {block.seconds!r} s", "a finite number >= 0"),
-            (not math.isfinite(block.held), f"holds {block.held!r}", "a finite number"),
+            (not _places(block.devices), f"runs on devices {block.devices}", "one or more, from 0 on"),
+            (not _number(block.seconds, 0.0), f"takes {block.seconds!r} s", "a finite number >= 0"),
+            (not _number(block.held), f"holds {block.held!r}", "a finite number"),
             (not set(block.after) <= set(range(i)), f"waits for blocks {block.after}", f"those before it, below {i}"),
         ]
         for _, told, expected in (each for each in wrong if each[0]):
             raise ValueError(f"block {block.name} {told}; expected {expected}")
     if not any(block.seconds for block in placement):
         raise ValueError(f"blocks {placement[0].name} to {placement[-1].name} take no time; expected some that do")
+
+
+def check_limit(limit: float) -> None:
+    """Raise a `ValueError` for what is no number of live microbatches."""
+    if not isinstance(limit, Real) or math.isnan(limit):
+        raise ValueError(f"`limit` is {limit!r}; expected the live microbatches that a device may hold")
+
+
+def _number(value: object, least: float = -math.inf) -> bool:
+    return isinstance(value, Real) and math.isfinite(value) and float(value) >= least
+
+
+def _places(devices: Sequence[int]) -> bool:
+    return bool(devices) and all(isinstance(each, Integral) and each >= 0 for each in devices)
 
 
 Link = tuple[str, Sequence[int], float, float]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from costmodel.graph.search.bounds import distance_s, holders, least_distances_s, least_period_s, peak
 from costmodel.graph.search.nested import least_wait, nested
-from costmodel.graph.search.placements import Placement, check
+from costmodel.graph.search.placements import Placement, check, check_limit
 
 
 class Repeat(NamedTuple):
@@ -55,6 +55,7 @@ def repeat(
     trees, an order may be missed.
     """
     check(placement, transfer_s)
+    check_limit(limit)
     if copies < 1 or not 0 < unit_s < math.inf:
         raise ValueError(f"`copies` is {copies!r}, `unit_s` {unit_s!r}; expected 1 or more, and a number above 0")
     begun, alone = time.monotonic(), None

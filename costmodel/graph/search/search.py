@@ -2,7 +2,7 @@
 
 import time
 
-from costmodel.graph.search.placements import Placement, check
+from costmodel.graph.search.placements import Placement, check, check_limit
 from costmodel.graph.search.repeating import Repeat, repeat
 from costmodel.graph.search.unrolled import unroll
 
@@ -26,6 +26,7 @@ def search(
     The `shortest` of these waits least from a microbatch's start to its end, and so holds least: as time allows.
     """
     check(placement, transfer_s)
+    check_limit(limit)
     begun, best = time.monotonic(), None
     grids = _grids_s(placement, transfer_s)
     for place, unit_s in enumerate(grids):

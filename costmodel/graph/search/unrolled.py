@@ -1,6 +1,6 @@
 """A repeating order with its warm-up and cool-down: all operations of so many microbatches, played by `run`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,42 +82,43 @@ def _graph(placement: Placement, listed: Sequence[Operation], own: list[int], tr
     rank: dict[Any, int] = {device: row for row, device in enumerate(own)} | {
         g: len(own) + n for n, g in enumerate(groups)
     }
-    edges = []
-    for m, i in listed:
-        block, gathers = placement[i], len(placement[i].devices) > 1
-        home = rank[block.devices] if gathers else rank[block.devices[0]]
-        for producer in block.after:
-            sender = placement[producer].devices
-            away = transfer_s > 0 and not set(sender) & set(block.devices)
-            edges.append((place[rank[sender[0]], (m, producer)], place[home, (m, i)], int(away)))
-        if gathers:
-            edges += _together(rows, place, [rank[d] for d in block.devices], home, (m, i))
+    edges = [edge for each in listed for edge in _edges(placement, each, rows, place, rank, transfer_s > 0)]
     devices = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     kinds = np.array([o[1] if row < len(own) else len(placement) for row, each in enumerate(rows) for o in each])
     columns = np.array(edges, int).reshape(-1, 3).T
     names = {number: f"{placement[o[1]].name} of microbatch {o[0]}" for (_, o), number in place.items()}
+    return graph_of(devices, kinds, columns, names.__getitem__), _costs(placement, transfer_s)
+
+
+def _costs(placement: Placement, transfer_s: float) -> Costs:
+    """Of each block, and of the meeting of several devices, which takes nothing."""
     held = np.array([block.held for block in placement] + [0.0])
-    costs = Costs(
+    return Costs(
         seconds=np.array([block.seconds for block in placement] + [0.0]),
         lags_s=np.array([transfer_s]),
         taken_bytes=np.maximum(held, 0.0),
         freed_bytes=np.maximum(-held, 0.0),
     )
-    return graph_of(devices, kinds, columns, names.__getitem__), costs
 
 
-def _together(
+def _edges(
+    placement: Placement,
+    operation: Operation,
     rows: list[list[Operation]],
     place: dict[tuple[int, Operation], int],
-    devices: list[int],
-    home: int,
-    operation: Operation,
-) -> list[tuple[int, int, int]]:
-    """All devices are done with what they ran before, and then start at once."""
-    found = []
-    for row in devices:
+    rank: dict[Any, int],
+    sends: bool,
+) -> Iterator[tuple[int, int, int]]:
+    """What an operation waits for. On several devices: until all are done with what they ran before."""
+    block = placement[operation[1]]
+    gathers = len(block.devices) > 1
+    home = place[rank[block.devices if gathers else block.devices[0]], operation]
+    for producer in block.after:
+        sender = placement[producer].devices
+        away = sends and not set(sender) & set(block.devices)
+        yield place[rank[sender[0]], (operation[0], producer)], home, int(away)
+    for row in (rank[device] for device in block.devices if gathers):
         number = place[row, operation]
-        if number and place[row, rows[row][0]] < number:
-            found.append((number - 1, place[home, operation], 0))
-        found.append((place[home, operation], number, 0))
-    return found
+        if place[row, rows[row][0]] < number:
+            yield number - 1, home, 0
+        yield home, number, 0

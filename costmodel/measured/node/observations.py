@@ -21,7 +21,7 @@ Observation = Callable[[Cluster, Stack], float]
 
 
 def observation(measured: Measured) -> Observation | None:
-    """Of products, attention, operators that move, and updates; None for what a constant is read from directly."""
+    """What a row says of products, attention, moves and updates; None for what a constant is read from directly."""
     build = _BUILDERS.get(measured.kind)
     if build is None:
         return None

@@ -32,7 +32,7 @@ class Measured:
 
     @property
     def bus_bytes_per_s(self) -> float:
-        """Of a collective, as nccl-tests computes it: what every link carries, whatever the number of ranks."""
+        """A collective's bus bandwidth as in nccl-tests: what every link carries, whatever the number of ranks."""
         share = 1.0 if self.op == "sendrecv" else _BUS[self.op] * (self.ranks - 1) / self.ranks
         return share * self.work / self.seconds
 

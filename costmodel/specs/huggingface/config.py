@@ -41,6 +41,12 @@ ARCHITECTURES = {
     "glm4_moe": "Glm4MoeFor",
     "deepseek_v2": "DeepseekV2",
     "gemma3_text": "Gemma3ForCausal",
+    "gemma2": "Gemma2For",
+    "glm4": "Glm4For",
+    "smollm3": "SmolLM3",
+    "seed_oss": "SeedOss",
+    "olmoe": "Olmoe",
+    "minimax_m2": "MiniMaxM2",
 }
 """What the names of classes begin with, for files without a `model_type`."""
 

@@ -42,8 +42,33 @@ def read_qwen3_moe(values: Values, job: Job) -> Workload:
     )
 
 
+def read_olmoe(values: Values, job: Job) -> Workload:
+    """Norms of queries and keys that have scales for all heads."""
+    return _with_whole_norms({**values, "head_dim": None}, job, values["num_experts"])
+
+
+def read_minimax_m2(values: Values, job: Job) -> Workload:
+    """The model without its layers of multi-token prediction."""
+    return _with_whole_norms(values, job, values["num_local_experts"])
+
+
+def _with_whole_norms(values: Values, job: Job, experts: int) -> Workload:
+    check_heads(values, job.where)
+    return _routed(
+        values,
+        job,
+        experts=experts,
+        expert_ffn=values["intermediate_size"],
+        key_value_heads=values["num_key_value_heads"],
+        head_size=values["head_dim"],
+        query_key_norm=values.get("use_qk_norm", True),
+        query_key_norm_whole=True,
+        causal_density=density(values, job.tokens(), job.where),
+    )
+
+
 def read_deepseek(values: Values, job: Job) -> Workload:
-    """Without the layers of multi-token prediction. A token goes to `topk_group` groups, one to a node."""
+    """The model without its layers of multi-token prediction. A token goes to `topk_group` groups, one to a node."""
     return _after_dense(
         values,
         job,
@@ -78,7 +103,7 @@ def read_gpt_oss(values: Values, job: Job) -> Workload:
 
 
 def read_glm4_moe(values: Values, job: Job) -> Workload:
-    """Without the layers of multi-token prediction."""
+    """The model without its layers of multi-token prediction."""
     check_heads(values, job.where)
     return _after_dense(
         values,

@@ -92,6 +92,29 @@ ROTARY = frozenset(
 )
 LLAMA = ROTARY | {"hidden_act", "hidden_activation", "pretraining_tp", "rms_norm_eps"}
 
+
+def sizes(*names: str) -> dict[str, Check]:
+    """Sizes of these names."""
+    return dict.fromkeys(names, SIZE)
+
+
+LAYERS = sizes("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+LLAMA_KEYS = {
+    **LAYERS,
+    "num_key_value_heads": SIZE_OR_NULL,
+    "tie_word_embeddings": SWITCH,
+    "attention_dropout": NO_DROPOUT,
+    "head_dim": OPTIONAL_SIZE,
+}
+WINDOWS = {"use_sliding_window": SWITCH, "sliding_window": SIZE_OR_NULL, "max_window_layers": SIZE}
+ROUTING = frozenset(
+    """
+    aux_loss_alpha ep_size n_group norm_topk_prob num_mtp_layers num_nextn_predict_layers output_router_logits
+    qk_head_dim rope_interleave routed_scaling_factor router_aux_loss_coef router_jitter_noise scoring_func seq_aux
+    topk_method
+    """.split()
+)
+
 Values = dict[str, Any]
 
 

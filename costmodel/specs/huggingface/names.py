@@ -26,12 +26,12 @@ OTHERS = frozenset(
     """
     albert apertus arcee aria bart big_bird biogpt bitnet blenderbot bloom chatglm clip codegen cohere cohere2
     command-r convbert ctrl dbrx deberta deepseek deepseek_v4 diffllama dinov2 distilbert doge dots1 electra ernie
-    ernie4_5 ernie4_5_moe exaone exaone4 falcon flan-t5 gemma2 gemma3n gemma4 git glm glm4 glm4v gpt_bigcode gpt_j
+    ernie4_5 ernie4_5_moe exaone exaone4 falcon flan-t5 gemma3n gemma4 git glm glm4v gpt_bigcode gpt_j
     gptj gpt_neo granite granitemoe grok-1 grok helium hunyuan_v1_dense hunyuan_v1_moe idefics internlm internlm2
-    jetmoe kimi_k2 led llava longformer longt5 m2m_100 marian mbart50 megatron-bert minicpm minicpm3 minimax_m2
-    mllama mobilebert modernbert mpnet mpt musicgen nanochat nemotron-nas olmo olmoe opt orion pegasus persimmon phi
-    phimoe phi4mm pixtral prophetnet qwen qwen2_moe qwen2_vl rembert roberta roformer seed_oss skywork smollm
-    smollm3 solar stablelm starcoder2 step3 switch_transformers umt5 vaultgemma vit whisper xglm xlm-roberta xlnet
+    jetmoe led llava longformer longt5 m2m_100 marian mbart50 megatron-bert minicpm minicpm3
+    mllama mobilebert modernbert mpnet mpt musicgen nanochat nemotron-nas olmo opt orion pegasus persimmon phi
+    phimoe phi4mm pixtral prophetnet qwen qwen2_moe qwen2_vl rembert roberta roformer skywork smollm
+    solar stablelm starcoder2 step3 switch_transformers umt5 vaultgemma vit whisper xglm xlm-roberta xlnet
     xmod yi
     """.split()
 )

@@ -28,6 +28,24 @@ def read_llama(values: Values, job: Job) -> Workload:
     )
 
 
+def read_gemma2(values: Values, job: Job) -> Workload:
+    """Norms before and after each branch; windows on every other layer."""
+    return read_llama({**with_windows(values, "sliding_window", 2), "norms_after": True}, job)
+
+
+def read_glm4(values: Values, job: Job) -> Workload:
+    """Norms before and after each branch; the biases are those of queries, keys and values."""
+    biased = {"qkv_bias": values["attention_bias"], "attention_bias": False}
+    return read_llama({**values, **biased, "norms_after": True}, job)
+
+
+def read_seed_oss(values: Values, job: Job) -> Workload:
+    """Llama with biases of queries, keys and values, and with dropout."""
+    biased = {"qkv_bias": values["attention_bias"], "attention_bias": False}
+    dropout = max(values["attention_dropout"], values["residual_dropout"])
+    return read_llama({**values, **biased, "attention_dropout": dropout}, job)
+
+
 def read_gemma3(values: Values, job: Job) -> Workload:
     """Norms before and after each branch and of queries and keys; windows on five of six layers."""
     values = with_windows(values, "sliding_window", values["sliding_window_pattern"])

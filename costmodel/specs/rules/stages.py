@@ -25,6 +25,11 @@ def layers_over_stages(d: Demands) -> Iterator[Rule]:
         ),
     )
     yield Rule(
+        ("stage_layers",),
+        lambda p: (p.stage_layers[0] == 0) | (d.workload.pieces == 1),
+        lambda p: f"`stage_layers` is given with `pieces` {d.workload.pieces}; expected 1, or stages of equal layers",
+    )
+    yield Rule(
         ("schedule", "stage_layers"),
         lambda p: (p.stage_layers[0] == 0) | (not SCHEDULES[p.schedule].splits),
         lambda p: f"`stage_layers` is given with `schedule` {p.schedule}; expected {_names(splits=False)}",

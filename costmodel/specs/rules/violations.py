@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from costmodel.inputs import Cluster, Plan, Workload
+from costmodel.models import in_pieces
 from costmodel.specs.files import SpecError, show
 from costmodel.specs.plans import PLAN_CHECKS
 from costmodel.specs.rules import degrees, hardware, placement, stages
@@ -48,6 +49,11 @@ def violations(plan: Plan, workload: Workload, cluster: Cluster) -> tuple[str, .
         for name in PLAN_CHECKS
         if name in unsound
     ]
+    if "pieces" not in unsound:
+        try:
+            workload = in_pieces(workload, plan.pieces)
+        except ValueError as error:
+            broken.append(f"`pieces` is {plan.pieces}: {error}")
     p, unknown = columns(plan, unsound), unsound | ({"accelerators"} if unsound & _DEGREES else set())
     for rule in all_rules(demands(workload, cluster)):
         if unknown.isdisjoint(rule.reads) and not rule.keeps(p):

@@ -16,12 +16,11 @@ import numpy as np
 
 from optimize.clusters.mixes.answers import Finder
 from optimize.clusters.mixes.boxes import AT_ONCE, Boxes, Planes, bounded, everything, halves, joined
-from optimize.clusters.mixes.job_plans import JobRows, PlanSet, plan_set, rows_of_job
+from optimize.clusters.mixes.job_plans import JobRows, PlanSet, plan_set
 from optimize.clusters.mixes.pools import PLANS, STUCK, Part, Pool
 from optimize.clusters.mixes.progress import MixProgress
 from optimize.clusters.mixes.tilts import Tilts, whole
 from optimize.hardware import project
-from optimize.lattice import LARGEST
 from optimize.question import Problem, Tangents
 
 LOWEST = 3  # counts of the lowest bounds where answers are looked for among the plans that are open
@@ -35,8 +34,8 @@ FINAL = 0.01  # widths (logarithms) below which a box is not split any more
 SLICE = 0.2  # of the time that is left, for the boxes of one count
 NEAR = 0.04  # of a logarithm above the least plan: plans that get a tangent at the middle of the least box
 
-Pools = list[list[Pool]]
-"""Of each job, by the size of the domains that hold its counts."""
+Pools = list[Pool]
+"""Of each job."""
 Kept = tuple[PlanSet, Planes]
 """Plans of a job that are kept, and planes below them and below all others."""
 
@@ -48,14 +47,13 @@ def open_counts(progress: MixProgress, rows: Sequence[JobRows], log_target: floa
     """
     counts = np.array([n for n in progress.counts if progress.log_bounds[n] < log_target], int)
     place = _places(progress, counts)
-    parts = [_tangents(progress.problem, own, counts, place) for own in rows]
-    tilts = _tilts(progress, counts, place, parts)
+    parts = [_tangents(own, counts, place) for own in rows]
+    tilts = _tilts(progress, counts, place, rows, parts)
     pools, cap = [], tilts.levels(log_target)
-    for job, of_domains in enumerate(parts):
-        pools.append([Pool(own, job, tilts, cap[:, job]) for own, _ in of_domains])
-        for pool, (_, found) in zip(pools[-1], of_domains, strict=True):
-            pool.open_rows(found)
-        of_domains.clear()  # tangents of all rows are large
+    for job, (own, found) in enumerate(zip(rows, parts, strict=True)):
+        pools.append(Pool(own, job, tilts, cap[:, job]))
+        pools[-1].open_rows(found)
+        found.clear()  # tangents of all rows are large
     put_bounds(progress, tilts, pools)
     return tilts, pools
 
@@ -70,21 +68,13 @@ def _places(progress: MixProgress, counts: np.ndarray) -> np.ndarray:
     return project(problem, have, y, problem.spends_all)
 
 
-def _tangents(
-    problem: Problem, rows: JobRows, counts: np.ndarray, place: np.ndarray
-) -> list[tuple[JobRows, list[Part]]]:
-    """Of the rows of some counts at the place of each, by the least domain that holds it: options depend on that."""
-    sizes = np.array([*sorted({int(tier.usable_size) for tier in problem.machine.tiers[:-1]}), LARGEST])
-    inside, found = sizes[np.searchsorted(sizes, counts)], []
-    for size in np.unique(inside):
-        some = counts[inside == size]
-        own = rows if size == LARGEST else rows_of_job(problem, rows.job, some, int(size))
-        chosen = np.flatnonzero(np.isin(own.accelerators, some))
-        of_count = np.searchsorted(counts, own.accelerators[chosen])
-        places, which = _of_octaves(counts, place)
-        parts = own.tangents(chosen, places, which[of_count])
-        found.append((own, [(chosen[here], at) for here, at in parts if len(here)]))
-    return found
+def _tangents(rows: JobRows, counts: np.ndarray, place: np.ndarray) -> list[Part]:
+    """Of the rows of some counts at the place of each."""
+    chosen = np.flatnonzero(np.isin(rows.accelerators, counts))
+    of_count = np.searchsorted(counts, rows.accelerators[chosen])
+    places, which = _of_octaves(counts, place)
+    parts = rows.tangents(chosen, places, which[of_count])
+    return [(chosen[here], at) for here, at in parts if len(here)]
 
 
 def _of_octaves(counts: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -94,17 +84,16 @@ def _of_octaves(counts: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _tilts(
-    progress: MixProgress, counts: np.ndarray, place: np.ndarray, parts: list[list[tuple[JobRows, list[Part]]]]
+    progress: MixProgress, counts: np.ndarray, place: np.ndarray, rows: Sequence[JobRows], parts: list[list[Part]]
 ) -> Tilts:
     """By the rows that may be fastest at the place of each count. (The plans of an answer lie at kinks, where the slope
     is any of two, and do worse.)"""
     problem = progress.problem
     values, slopes = np.full((len(counts), len(parts)), np.inf), np.zeros((len(counts), len(parts), place.shape[1]))
-    for job, of_domains in enumerate(parts):
-        for own, found in of_domains:
-            for chosen, at in found:
-                of_count = np.searchsorted(counts, own.accelerators[chosen])
-                _lower(values[:, job], slopes[:, job], of_count, place, whole(problem, at))
+    for job, (own, found) in enumerate(zip(rows, parts, strict=True)):
+        for chosen, at in found:
+            of_count = np.searchsorted(counts, own.accelerators[chosen])
+            _lower(values[:, job], slopes[:, job], of_count, place, whole(problem, at))
     log_price = problem.log_scale + (np.zeros(len(counts)) if problem.fill else np.log(counts))
     return Tilts(counts, place, values, slopes, log_price)
 
@@ -121,7 +110,7 @@ def _lower(values: np.ndarray, slopes: np.ndarray, count: np.ndarray, place: np.
 
 def least_of(pools: Pools) -> np.ndarray:
     """What no plan of each job is below: counts x jobs."""
-    return np.stack([np.min([pool.least for pool in own], axis=0) for own in pools], axis=-1)
+    return np.stack([pool.least for pool in pools], axis=-1)
 
 
 def put_bounds(progress: MixProgress, tilts: Tilts, pools: Pools) -> np.ndarray:
@@ -151,7 +140,7 @@ def raise_bounds(progress: MixProgress, tilts: Tilts, pools: Pools, share: float
             return
         new = [count for count in tilts.counts[low].tolist() if count not in finder.looked]
         for count in new if share <= LOOKED else ():
-            finder.look(count, finder.y)
+            finder.look(count)
         if progress.best is best:
             split.add(int(low[0]))
             now = time.monotonic()
@@ -162,8 +151,7 @@ def _among(tilts: Tilts, pools: Pools, i: int, finder: Finder) -> None:
     """Look for an answer at one count among the plans that are open there, each at hardware near its own best; nothing
     where a job has none."""
     count, sets, some = int(tilts.counts[i]), [], [tilts.place[i][None]]
-    for own in pools:
-        pool = _pool_of(own, i)
+    for pool in pools:
         here = np.flatnonzero((pool.open.cell == i) & (pool.open.kind >= PLANS))
         if not len(here):
             return
@@ -171,11 +159,6 @@ def _among(tilts: Tilts, pools: Pools, i: int, finder: Finder) -> None:
         sets.append(plan_set(pool.rows, pool.open.number[here]))
         some.append(pool.open.y[here[:4]])
     finder.among(count, sets, np.concatenate(some))
-
-
-def _pool_of(own: list[Pool], i: int) -> Pool:
-    """The one of a job that has the plans of a count."""
-    return next((pool for pool in own if (pool.open.cell == i).any() or np.isfinite(pool.gone_least[i])), own[0])
 
 
 def _low(progress: MixProgress, tilts: Tilts, pools: Pools, log_target: float, split: set[int]) -> np.ndarray:
@@ -202,11 +185,10 @@ def _exhaust(progress: MixProgress, tilts: Tilts, pools: Pools, low: np.ndarray,
 def _turn(pools: Pools, level: np.ndarray) -> bool:
     """A step of every job that has something below its levels; whether there was any."""
     worked = False
-    for job, own in enumerate(pools):
-        for pool in own:
-            if pool.busy(level[:, job]):
-                pool.work(level[:, job])
-                worked = True
+    for job, pool in enumerate(pools):
+        if pool.busy(level[:, job]):
+            pool.work(level[:, job])
+            worked = True
     return worked
 
 
@@ -229,16 +211,15 @@ def _split(progress: MixProgress, tilts: Tilts, pools: Pools, i: int, share: flo
     while _turn(pools, level):
         if time.monotonic() > end:
             return
-    groups = [_kept(tilts, own, i, level[i, job]) for job, own in enumerate(pools)]
+    groups = [_kept(tilts, pool, i, level[i, job]) for job, pool in enumerate(pools)]
     _among(tilts, pools, i, finder)
     bound = _by_boxes(problem, count, groups, log_target, end)
     progress.log_bounds[count] = max(progress.log_bounds[count], bound)
 
 
-def _kept(tilts: Tilts, own: list[Pool], i: int, level: float) -> Kept:
+def _kept(tilts: Tilts, pool: Pool, i: int, level: float) -> Kept:
     """The plans of a job at one count that are below a level, with planes; all others become a few planes, each from
     some bytes of HBM on."""
-    pool = _pool_of(own, i)
     stuck = (pool.open.cell == i) & (pool.open.kind == STUCK) & (pool.open.bound < level)
     rest = pool.open.take(np.flatnonzero((pool.open.cell == i) & ~stuck))
     some, place = pool.open.take(np.flatnonzero(stuck)), tilts.place[i]

@@ -26,18 +26,10 @@ from costmodel.formulas import (
 )
 from costmodel.inputs import RECOMPUTES, ZERO_STAGES, Cluster, Plan, PlanPoint, RecomputeRow, Workload
 from optimize.hardware import tangents_of_rows
-from optimize.lattice import LARGEST, Families, Lattice, lattice_of_rows, rows_of_counts, with_microbatches
-from optimize.plans import any_schedule_s, cheapest
+from optimize.lattice import Families, Lattice, cheapest, lattice_of_counts, with_options
+from optimize.plans import any_schedule_s
 from optimize.question import RATES, Job, Problem, Tangents
 
-LEAST = {
-    "schedule": frozenset({"one_f_one_b", "interleaved"}),
-    "zero_stage": frozenset({1, 3}),
-    "recompute": frozenset({"none", "full"}),
-    "recompute_share": 1.0,
-    "context_kind": "ring",
-}
-"""Options at a glance, where the question does not fix them."""
 CHUNK = 8_192  # plans that are counted at a time: what lies between two operations stays in the caches
 FAMILIES = 6_000  # of one job at one count that are timed at most
 LEAN = 0.995  # of the bytes of what is faster: a plan that needs more is not leaner
@@ -56,7 +48,7 @@ class JobRows:
 
     @functools.cached_property
     def workload(self) -> Workload:
-        """As floats."""
+        """The job's workload as floats."""
         return as_floats(self.job.workload)
 
     def of(self, count: int) -> np.ndarray:
@@ -88,15 +80,6 @@ class JobRows:
         for _, chosen, at in tangents_of_rows(self.alone, self.columns(rows), places, place, **modes):
             yield chosen, of_steps(at, self.steps(rows[chosen]))
 
-    def least_s(self, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """About what rows take at least (weighted seconds), each at its own rates: by a tangent for each octave."""
-        _, first, place = np.unique(np.log2(self._count(rows)).astype(int), return_index=True, return_inverse=True)
-        least = np.full(len(rows), np.inf)
-        for chosen, at in self.tangents(rows, y[first], place):
-            moved = at.log_value + (at.slopes * (y[chosen] - at.y)).sum(-1)
-            least[chosen] = np.minimum(least[chosen], np.exp(moved))
-        return least
-
     def about_s(self, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Weighted seconds by which rows are ranked, each at its own rates: the geometric mean of 1F1B and of the same
         without a bubble, between which the better schedules lie."""
@@ -121,33 +104,13 @@ class JobRows:
         """Some of the rows, with the options that `fixed` leaves besides, those without any left out."""
         columns = self.columns(rows)
         own = {**fixed, **self.lattice.fixed}
-        return _with_options(self.problem, self.job, own, columns, columns.pop("accelerators"))
+        return JobRows(self.problem, self.job, *with_options(self.job.workload, self.problem.machine, own, columns))
 
 
-def rows_of_job(problem: Problem, job: Job, counts_of_all: np.ndarray, size: int = LARGEST) -> JobRows:
-    """The rows of a job on the counts of a mix, every microbatch of each, with the options that they have in a domain
-    of `size` accelerators that holds them (`LARGEST`: none but the cluster does)."""
+def rows_of_job(problem: Problem, job: Job, counts_of_all: np.ndarray) -> JobRows:
+    """The rows of a job on the counts of a mix, every microbatch of each, with the options that they have."""
     fixed = {**problem.fixed, "domain": problem.domain}
-    rows = rows_of_counts(job.workload, problem.machine, fixed, int(counts_of_all.max(initial=0)))
-    kept = np.flatnonzero(np.isin(rows["accelerators"], counts_of_all))
-    rows = with_microbatches({name: column[kept] for name, column in rows.items()}, job.workload, fixed)
-    accelerators = rows.pop("accelerators")
-    order = np.argsort(accelerators, kind="stable")
-    rows = {name: column[order] for name, column in rows.items()}
-    return _with_options(problem, job, fixed, rows, accelerators[order], size)
-
-
-def _with_options(
-    problem: Problem,
-    job: Job,
-    fixed: Mapping[str, Any],
-    rows: Mapping[str, np.ndarray],
-    accelerators: np.ndarray,
-    size: int = LARGEST,
-) -> JobRows:
-    whole = lattice_of_rows(job.workload, problem.machine, fixed, rows, size)
-    kept = np.flatnonzero(functools.reduce(np.multiply, (axis.count for axis in whole.axes)) > 0)
-    return JobRows(problem, job, whole.with_rows(kept), accelerators[kept])
+    return JobRows(problem, job, *lattice_of_counts(job.workload, problem.machine, fixed, counts_of_all))
 
 
 def of_steps(at: Tangents, steps: np.ndarray) -> Tangents:

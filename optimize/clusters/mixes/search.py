@@ -10,15 +10,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from optimize.clusters.counts import flop_bound_s, near_grid
-from optimize.clusters.mixes.answers import Finder
+from optimize.clusters.counts import cells, flop_bound_s
+from optimize.clusters.mixes.answers import MORE, Finder
 from optimize.clusters.mixes.bound import CAP, open_counts, raise_bounds
-from optimize.clusters.mixes.job_plans import JobRows, rows_of_job
 from optimize.clusters.mixes.progress import MixProgress
 from optimize.question import Left, Problem
 from optimize.time_limit import until
 
-ANSWERS, LEAST_S = 0.25, 6.0  # of the time, or if that is less so many seconds: until when answers are looked for
+ANSWERS, LEAST_S = 0.2, 4.0  # of the time, or if that is less so many seconds: until when answers are looked for
 SHARES = (0.3, 0.1, 0.047, 0.028, 0.01, 0.003)  # of the value below the best answer: aims of bounds, one by one
 Told = Callable[[str], None]
 
@@ -26,17 +25,17 @@ Told = Callable[[str], None]
 def search_mix(problem: Problem, seconds: float, seed: int = 0, told: Told = lambda _: None) -> MixProgress:
     """Search for answers; then raise bounds, until the time is up or nothing is below the best answer."""
     start, progress = time.monotonic(), MixProgress(problem=problem)
-    counts, others = near_grid(problem)
-    progress.log_bounds = {count: products_bound(problem, count) for count in sorted([*counts, *others])}
+    counts = [cell.accelerators for cell in cells(problem)]
+    progress.log_bounds = {count: products_bound(problem, count) for count in counts}
     if not counts:
         return progress
     try:
         with until(start + seconds):
-            every = np.array(progress.counts)
-            rows = [rows_of_job(problem, job, every) for job in problem.jobs]
-            finder = Finder(progress, rows, every.tolist(), seed)
-            finder.run(counts, start + max(ANSWERS * seconds, min(LEAST_S, 0.6 * seconds)), told)
-            _raise_bounds(progress, finder, rows, start + seconds, told)
+            answered = start + max(ANSWERS * seconds, min(LEAST_S, 0.6 * seconds))
+            told("evolution")
+            finder = Finder(progress, seed)
+            finder.run(answered)
+            _raise_bounds(progress, finder, start + seconds, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
     return progress
@@ -54,15 +53,17 @@ def products_bound(problem: Problem, count: int) -> float:
     return math.log(sum(seconds)) + least_price + problem.log_scale
 
 
-def _raise_bounds(progress: MixProgress, finder: Finder, rows: list[JobRows], end: float, told: Told) -> None:
+def _raise_bounds(progress: MixProgress, finder: Finder, end: float, told: Told) -> None:
     """To every share in turn, at all counts together."""
     best = progress.best
     if best is None:
         return
     told("bounds of all counts")
 
-    tilts, pools = open_counts(progress, rows, best.log_value + CAP)
+    tilts, pools = open_counts(progress, finder.rows, best.log_value + CAP)
     for share in SHARES:
         told(f"bounds to {100 * share:.2g} %")
         raise_bounds(progress, tilts, pools, share, finder, end)
-    progress.evaluations += sum(pool.evaluations for own in pools for pool in own)
+        if time.monotonic() < end:
+            finder.evolve(MORE, end)  # which counts may be better is another question than how good the best one is
+    progress.evaluations += sum(pool.evaluations for pool in pools)

@@ -6,6 +6,7 @@ bytes (cut, noise, other encodings), of lines (twice, gone, elsewhere) or of val
 
 import dataclasses
 import importlib
+import os
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -15,7 +16,23 @@ from costmodel.inputs import Plan
 from optimize.cli.run import COMMANDS as MODULES
 from tests.support.files.fuzz_seeds import BESIDE, COMMANDS, file_name, seeds
 
-Case = tuple[list[str], dict[str, bytes]]
+Case = tuple[list[str], dict[str, bytes | str]]
+"""Words, and by name what each file holds, or one of `PLACES`."""
+PLACES = ("directory", "loop", "dangling", "pipe", "device", "link")
+"""What stands where a file is expected; the last leads to a whole file."""
+TYPES = (
+    "1979-05-27T07:32:00Z", "07:32:00", "0b101", "0xffffffffffffffffffff", "{a = 1, b = {c = [1, {d = 2}]}}",
+    "[[], [[]]]", '"""\nmany\nlines\n"""', "+inf", "-nan", "1e1000000", "'\\'", '"\\U0010ffff"', "[1, 'a', 2.5]",
+    '"ｌｌａｍａ３"', "−8", "8,0", "½", "1/2", "8 # eight", "!!python/object:os.system", "&a [*a]", "~", "yes", "0o17",
+    "--8", "$((1/0))", "${X:?no}", "`id`",
+)  # fmt: skip
+"""Values of the types and the languages of files."""
+QUOTES = (
+    ("'", '"'), ('"', "'"), ("=", " = "), (" ", "\\\n"), ("--", "—"), ("$", "\\$"), ("(", "$("), ('"', ""),
+    (" ", "\u00a0"), ("\n", ";"), ("--", "\"--"), ("{", "${"), (")", ""), ("\n", "\r"), (" ", "  # "), ("=", "+="),
+    ("[", "[["), (",", ",,"), (":", ""),
+)  # fmt: skip
+"""Marks that people confuse."""
 VALUES = (
     "-1", "0", "nan", "inf", "-inf", "1e400", "1e308", "1e-320", '""', "[]", "{}", "true", "null", "None", '"eight"',
     "8.5", "1" + "0" * 400, "0x10", "1_000", "[1, 2]", '"\\u0000"', "'", '"', "$(rm x)", "no/../such",
@@ -72,7 +89,46 @@ def _of_names(text: bytes, draw: random.Random) -> bytes:
     return text[: at.start()] + draw.choice((swapped, word[:-1], word + word[-1:], word.upper())) + text[at.end() :]
 
 
-DAMAGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (_of_values, _of_bytes, _of_lines, _of_names, _of_values)
+def _of_types(text: bytes, draw: random.Random) -> bytes:
+    """One value becomes one of another type, or a list of lists as deep as no reader goes."""
+    words = text.decode()
+    found = [*re.finditer(r"(?<=[=:])\s*[^\s,}\]]+", words)]
+    if not found:
+        return text
+    at, deep = draw.choice(found), draw.choice((3, 90, 1_000, 60_000))
+    new = draw.choice((*TYPES, "[" * deep + "]" * deep, '{"a":' * deep + "1" + "}" * deep, "9" * deep))
+    return (words[: at.start()] + new + words[at.end() :]).encode()
+
+
+def _of_marks(text: bytes, draw: random.Random) -> bytes:
+    """One mark, or all of a kind, become another."""
+    old, new = (mark.encode() for mark in draw.choice(QUOTES))
+    parts = text.split(old)
+    if draw.random() < 0.5 or len(parts) < 2:
+        return text.replace(old, new)
+    at = draw.randrange(1, len(parts))
+    return old.join(parts[:at]) + new + old.join(parts[at:])
+
+
+def _of_encodings(text: bytes, draw: random.Random) -> bytes:
+    """Other encodings and ends of lines, whole: what tables on other systems write."""
+    words = text.decode().replace("a", "ä", draw.choice((0, 1)))
+    crlf = words.replace("\n", "\r\n")
+    return draw.choice(
+        (
+            crlf.encode("utf-8-sig"), words.encode("utf-8-sig"), words.encode("latin-1", "replace"),
+            crlf.encode("utf-16"), words.encode("utf-32"), words.replace("\n", "\r").encode(), b"",
+            words.replace(",", ";").encode(),
+            words.replace(",", "\t").encode(), crlf.encode() + b"\x1a", b"\n\n\n" + text, text + b"\n" * 9,
+            text.upper(),
+            text.replace(b",", b", "), text.replace(b"_", b" "), text.replace(b"\n", b",\n"), text * 2, b"\xef\xbb\xbf",
+        )
+    )  # fmt: skip
+
+
+DAMAGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
+    _of_values, _of_bytes, _of_lines, _of_names, _of_values, _of_types, _of_marks, _of_encodings,
+)  # fmt: skip
 
 
 def _words(words: list[str], draw: random.Random) -> list[str]:
@@ -126,7 +182,7 @@ def _damaged(content: bytes, draw: random.Random) -> bytes:
 def cases(seed: int, count: int) -> Iterator[tuple[str, Case]]:
     """So many damaged inputs, each with the name of what was damaged."""
     draw, kinds = random.Random(seed), seeds()
-    whole = {name: text.encode() for name, text in BESIDE.items()}
+    whole: dict[str, bytes | str] = {name: text.encode() for name, text in BESIDE.items()}
     for number in range(count):
         if draw.random() < 0.2:
             told, words = _with_flags(draw)
@@ -135,16 +191,34 @@ def cases(seed: int, count: int) -> Iterator[tuple[str, Case]]:
         name = draw.choice([*kinds])
         text, *words = kinds[name]
         content, told = text.encode(), "words"
-        if draw.random() < 0.15:
+        kind = draw.random()
+        if kind < 0.15:
             words = _words(words, draw)
+        elif kind < 0.2:
+            told = draw.choice(PLACES)
         else:
             content, told = _damaged(content, draw), "text"
-        yield f"{number}, {told} of {name}", (words, whole | {file_name(name): content})
+        held = told if told in PLACES else content
+        yield f"{number}, {told} of {name}", (words, whole | {file_name(name): held})
 
 
 def written(case: Case, folder: Path) -> list[str]:
     """The words, their files in place."""
     words, files = case
     for name, content in files.items():
-        (folder / name).write_bytes(content)
+        _place(folder / name, content)
     return [re.sub(r"\{(?:[\w.-]+/)?([\w.-]+)\}", lambda match: str(folder / match[1]), word) for word in words]
+
+
+def _place(path: Path, content: bytes | str) -> None:
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    path.unlink(missing_ok=True)
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content == "directory":
+        path.mkdir()
+    elif content == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to({"loop": path.name, "dangling": "nowhere", "device": "/dev/null"}.get(content, "cluster.toml"))

@@ -19,41 +19,42 @@ _USUAL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _config(kind: str, **keys: Any) -> dict[str, Any]:
+def config(kind: str, **keys: Any) -> dict[str, Any]:
+    """What all have, and what one has besides."""
     return {"model_type": kind, **_USUAL, **keys}
 
 
-def _sizes(layers: int, hidden: int, ffn: int, heads: int, key_value_heads: int, vocabulary: int) -> dict[str, int]:
+def sizes(layers: int, hidden: int, ffn: int, heads: int, key_value_heads: int, vocabulary: int) -> dict[str, int]:
     return {
         "num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": ffn, "num_attention_heads": heads,
         "num_key_value_heads": key_value_heads, "vocab_size": vocabulary,
     }  # fmt: skip
 
 
-_UNTIED = {"tie_word_embeddings": False}
+UNTIED = {"tie_word_embeddings": False}
 _SCOUT = {
-    **_sizes(48, 5120, 8192, 40, 8, 202048), **_UNTIED, "head_dim": 128, "attention_bias": False,
+    **sizes(48, 5120, 8192, 40, 8, 202048), **UNTIED, "head_dim": 128, "attention_bias": False,
     "attention_chunk_size": 8192, "interleave_moe_layer_step": 1, "intermediate_size_mlp": 16384,
     "num_experts_per_tok": 1, "num_local_experts": 16, "router_aux_loss_coef": 0.001, "router_jitter_noise": 0.0,
     "use_qk_norm": True, "no_rope_layers": [], "attn_temperature_tuning": True, "floor_scale": 8192,
 }  # fmt: skip
-_QWEN3_VL = {**_sizes(36, 4096, 12288, 32, 8, 151936), "head_dim": 128, "attention_bias": False}
+_QWEN3_VL = {**sizes(36, 4096, 12288, 32, 8, 151936), "head_dim": 128, "attention_bias": False}
 _QWEN3_VL_MOE = {
-    **_sizes(48, 2048, 6144, 32, 4, 151936), "head_dim": 128, "attention_bias": False, "decoder_sparse_step": 1,
+    **sizes(48, 2048, 6144, 32, 4, 151936), "head_dim": 128, "attention_bias": False, "decoder_sparse_step": 1,
     "mlp_only_layers": [], "moe_intermediate_size": 768, "norm_topk_prob": True, "num_experts": 128,
     "num_experts_per_tok": 8,
 }  # fmt: skip
-_SMALL_3 = {**_sizes(40, 5120, 32768, 32, 8, 131072), "head_dim": 128, "sliding_window": None}
+_SMALL_3 = {**sizes(40, 5120, 32768, 32, 8, 131072), "head_dim": 128, "sliding_window": None}
 
 LATER: dict[str, dict[str, Any]] = {
-    "gpt_oss": _config(
-        "gpt_oss", **_sizes(24, 2880, 2880, 64, 8, 201088), **_UNTIED, head_dim=64, attention_bias=True,
+    "gpt_oss": config(
+        "gpt_oss", **sizes(24, 2880, 2880, 64, 8, 201088), **UNTIED, head_dim=64, attention_bias=True,
         layer_types=["sliding_attention", "full_attention"] * 12, sliding_window=128, num_local_experts=32,
         num_experts_per_tok=4, experts_per_token=4, swiglu_limit=7.0, initial_context_length=4096,
         output_router_logits=False, router_aux_loss_coef=0.9, quantization_config={"quant_method": "mxfp4"},
     ),
-    "gemma3_text": _config(
-        "gemma3_text", **_sizes(26, 1152, 6912, 4, 1, 262144), head_dim=256, attention_bias=False,
+    "gemma3_text": config(
+        "gemma3_text", **sizes(26, 1152, 6912, 4, 1, 262144), head_dim=256, attention_bias=False,
         hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=256, rope_local_base_freq=10000,
         sliding_window=512, sliding_window_pattern=6, attn_logit_softcapping=None, final_logit_softcapping=None,
     ),
@@ -65,57 +66,57 @@ LATER: dict[str, dict[str, Any]] = {
             "sliding_window": 1024, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
         },
     },
-    "phi3": _config(
-        "phi3", **_sizes(32, 3072, 8192, 32, 32, 32064), **_UNTIED, attention_bias=False, embd_pdrop=0.0,
+    "phi3": config(
+        "phi3", **sizes(32, 3072, 8192, 32, 32, 32064), **UNTIED, attention_bias=False, embd_pdrop=0.0,
         resid_pdrop=0.0, sliding_window=2047, original_max_position_embeddings=4096,
     ),
-    "deepseek_v2": _config(
-        "deepseek_v2", **_sizes(27, 2048, 10944, 16, 16, 102400), **_UNTIED, attention_bias=False,
+    "deepseek_v2": config(
+        "deepseek_v2", **sizes(27, 2048, 10944, 16, 16, 102400), **UNTIED, attention_bias=False,
         aux_loss_alpha=0.001, first_k_dense_replace=1, kv_lora_rank=512, moe_intermediate_size=1408, moe_layer_freq=1,
         n_group=1, n_routed_experts=64, n_shared_experts=2, norm_topk_prob=False, num_experts_per_tok=6,
         q_lora_rank=None, qk_nope_head_dim=128, qk_rope_head_dim=64, routed_scaling_factor=1.0,
         scoring_func="softmax", seq_aux=True, topk_group=1, topk_method="greedy", v_head_dim=128,
     ),
-    "olmo2": _config("olmo2", **_sizes(32, 4096, 11008, 32, 32, 100352), **_UNTIED, attention_bias=False),
-    "olmo3": _config(
-        "olmo3", **_sizes(32, 4096, 11008, 32, 32, 100278), **_UNTIED, attention_bias=False, sliding_window=4096,
+    "olmo2": config("olmo2", **sizes(32, 4096, 11008, 32, 32, 100352), **UNTIED, attention_bias=False),
+    "olmo3": config(
+        "olmo3", **sizes(32, 4096, 11008, 32, 32, 100278), **UNTIED, attention_bias=False, sliding_window=4096,
         layer_types=[*["sliding_attention"] * 3, "full_attention"] * 8,
     ),
-    "ministral3": _config(
-        "ministral3", **_sizes(26, 3072, 9216, 32, 8, 131072), tie_word_embeddings=True, head_dim=128,
+    "ministral3": config(
+        "ministral3", **sizes(26, 3072, 9216, 32, 8, 131072), tie_word_embeddings=True, head_dim=128,
         sliding_window=None, rope_parameters={"rope_type": "yarn"},
     ),
     "mistral3": {
-        "architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3", **_UNTIED,
-        "image_token_index": 10, "spatial_merge_size": 2, "text_config": _config("mistral", **_SMALL_3),
+        "architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3", **UNTIED,
+        "image_token_index": 10, "spatial_merge_size": 2, "text_config": config("mistral", **_SMALL_3),
         "vision_config": {"model_type": "pixtral"},
     },
-    "nemotron": _config(
-        "nemotron", **_sizes(32, 3072, 9216, 24, 8, 256000), **_UNTIED, attention_bias=False, mlp_bias=False,
+    "nemotron": config(
+        "nemotron", **sizes(32, 3072, 9216, 24, 8, 256000), **UNTIED, attention_bias=False, mlp_bias=False,
         head_dim=128, norm_eps=1e-05, partial_rotary_factor=0.5,
     ) | {"hidden_act": "relu2"},
-    "qwen2_5_vl": _config(
-        "qwen2_5_vl", **_sizes(28, 3584, 18944, 28, 4, 152064), **_UNTIED, max_window_layers=28, sliding_window=32768,
+    "qwen2_5_vl": config(
+        "qwen2_5_vl", **sizes(28, 3584, 18944, 28, 4, 152064), **UNTIED, max_window_layers=28, sliding_window=32768,
         use_sliding_window=False, vision_config={"depth": 32}, vision_start_token_id=1, image_token_id=5,
         video_token_id=6,
     ),
     "qwen3_vl": {
-        "model_type": "qwen3_vl", **_UNTIED, "text_config": _config("qwen3_vl_text", **_QWEN3_VL),
+        "model_type": "qwen3_vl", **UNTIED, "text_config": config("qwen3_vl_text", **_QWEN3_VL),
         "vision_config": {"depth": 27}, "image_token_id": 1,
     },
     "qwen3_vl_moe": {
-        "model_type": "qwen3_vl_moe", **_UNTIED, "text_config": _config("qwen3_vl_moe_text", **_QWEN3_VL_MOE),
+        "model_type": "qwen3_vl_moe", **UNTIED, "text_config": config("qwen3_vl_moe_text", **_QWEN3_VL_MOE),
         "vision_config": {"depth": 27},
     },
-    "glm4_moe": _config(
-        "glm4_moe", **_sizes(46, 4096, 10944, 96, 8, 151552), **_UNTIED, attention_bias=True, first_k_dense_replace=1,
+    "glm4_moe": config(
+        "glm4_moe", **sizes(46, 4096, 10944, 96, 8, 151552), **UNTIED, attention_bias=True, first_k_dense_replace=1,
         head_dim=128, moe_intermediate_size=1408, n_group=1, n_routed_experts=128, n_shared_experts=1,
         norm_topk_prob=True, num_experts_per_tok=8, num_nextn_predict_layers=1, partial_rotary_factor=0.5,
         routed_scaling_factor=1.0, topk_group=1, use_qk_norm=False,
     ),
     "llama4": {
-        "architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4", **_UNTIED,
-        "boi_token_index": 200080, "text_config": _config("llama4_text", **_SCOUT), "vision_config": {},
+        "architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4", **UNTIED,
+        "boi_token_index": 200080, "text_config": config("llama4_text", **_SCOUT), "vision_config": {},
     },
 }  # fmt: skip
 LATER_PARAMETERS = {

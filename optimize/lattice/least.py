@@ -1,0 +1,94 @@
+"""What no plan of some degrees takes less than, in memory and in time, whichever options it has.
+
+Bytes of the leanest, seconds of every schedule: what the bounds of rows are made of, on one cluster (`plans`) and over
+all hardware (`hardware`).
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from costmodel import Exact, Scalar, Semantics
+from costmodel.formulas import counts, in_flight, memory
+from costmodel.inputs import SCHEDULES, PlanPoint, RecomputeRow, Schedule, Stack, Workload, options
+from optimize.lattice.axes import LARGEST_VIRTUAL
+
+SAFE = 1.0 - 1e-9  # for the rounding of sums
+_EXACT = Exact(np)
+
+
+def cheapest(point: PlanPoint, parallel: float, ring: float) -> PlanPoint:
+    """Rows of degrees under the options that take least time in a stage."""
+    return dataclasses.replace(
+        point,
+        sequence_parallel=parallel,
+        context_ring=ring,
+        schedule=SCHEDULES["one_f_one_b"].row,
+        zero=options.ZERO_STAGES[0],
+        recompute=options.RECOMPUTES["none"],
+        copies=1.0,
+    )
+
+
+def least_bytes(workload: Workload, stack: Stack, point: PlanPoint) -> np.ndarray:
+    """Bytes below which no plan of each row of degrees needs, whatever its options: `point` as `cheapest` has it."""
+    stages = [dataclasses.replace(point, zero=options.ZERO_STAGES[stage]) for stage in (2, 3)]
+    modes = tuple(stack.habits.recompute_rows().values())
+    return np.minimum(*(lean_bytes(workload, stack, each, modes) for each in stages))
+
+
+def lean_bytes(workload: Workload, stack: Stack, point: PlanPoint, modes: Sequence[RecomputeRow]) -> np.ndarray:
+    """The same whatever their schedule and which of some modes of recompute they have."""
+    counted, least = counts(workload, point, _EXACT), np.array(np.inf)
+    for held, recompute in itertools.product(leanest(point, counted.microbatches), modes):
+        chosen = dataclasses.replace(held, recompute=recompute)
+        least = np.minimum(least, memory(counted, chosen, stack, _EXACT).needed_bytes)
+    return SAFE * least
+
+
+def leanest(point: PlanPoint, microbatches: np.ndarray) -> list[PlanPoint]:
+    """Rows under 1F1B, which no shipped schedule undercuts, and under each of a user's that keeps fewer live anywhere.
+
+    What an interleaved one keeps on a stage is linear in the reciprocal of its virtual stages, so least at one of the
+    ends; without what it keeps for stages before the last, at the same end on all of them.
+    """
+    remaining = (point.pipeline, np.maximum(point.pipeline - 1, 1), np.ones_like(point.pipeline))
+    usual, leaner = [in_flight(point, microbatches, left, _EXACT) for left in remaining], []
+    for schedule in SCHEDULES.values():
+        row, several = schedule.row, schedule.interleaves
+        ends = [
+            dataclasses.replace(point, schedule=row, virtual_stages=virtual)
+            for virtual in ((2.0, float(LARGEST_VIRTUAL)) if several else (1.0,))
+        ]
+        held = [[in_flight(end, microbatches, left, _EXACT) for left in remaining] for end in ends]
+        if any(np.any(a < b * SAFE) for own in held for a, b in zip(own, usual, strict=True)):
+            least = dataclasses.replace(row, depth_in_flight=0.0) if several else row
+            leaner += [dataclasses.replace(end, schedule=least) for end in ends]
+    return [point, *leaner]
+
+
+def least_step_s(
+    stages_s: tuple[Scalar, ...], pipeline: Scalar, microbatches: Scalar, both_ways: Scalar, sem: Semantics
+) -> Scalar:
+    """What no schedule ends before, but for the host: of the seconds of a microbatch on a plain stage, and on the
+    first, a middle and the last stage beyond it."""
+    (plain_s, first_s, middle_s, last_s), m, single = stages_s, microbatches, np.maximum(2.0 - pipeline, 0.0)
+    beyond_s = sem.maximum(m * (first_s + single * last_s), m * last_s, (m - 1) * middle_s)
+    return m * plain_s + (1 - both_ways) * beyond_s + both_ways * 0.5 * m * (first_s + last_s)
+
+
+def under_any(schedules: Sequence[Schedule], point: PlanPoint, microbatches: Scalar) -> tuple[PlanPoint, np.ndarray]:
+    """Points that hide of the traffic of experts what some of the schedules may, and whether microbatches may go both
+    ways (1 or 0)."""
+    both_ways = may_go_both_ways(schedules, point.pipeline, microbatches)
+    expert = np.maximum(point.overlap.expert, both_ways)
+    return dataclasses.replace(point, overlap=dataclasses.replace(point.overlap, expert=expert)), both_ways
+
+
+def may_go_both_ways(schedules: Sequence[Schedule], pipeline: np.ndarray, microbatches: np.ndarray) -> np.ndarray:
+    """1 where some of the schedules lets half of the microbatches go up the stages."""
+    least = [entry.least_microbatches(pipeline) for entry in schedules if entry.ways > 1]
+    even = (pipeline >= 2) & (pipeline % 2 == 0) & (microbatches % 2 == 0)
+    return np.any([even & (microbatches >= fewest) for fewest in least] or [0 * even], axis=0).astype(float)

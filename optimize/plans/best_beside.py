@@ -1,0 +1,229 @@
+"""The best plan with an option that lattices leave alone: modules computed again, a second memory (`beside`).
+
+Each saves memory for time: it is only looked for among families that are faster with nothing recomputed and do not fit
+so. Those of all lattices are taken in the order of that time, which bounds them, until it is no better than what is
+found.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from costmodel.inputs import Offload, Plan, PlanPoint, embed
+from optimize.lattice import SEARCHED, Families, Lattice
+from optimize.launch import FRAMEWORKS
+from optimize.plans.bounded import Found, is_answer, ordered
+from optimize.plans.evaluation import MARGIN, bytes_of, fast_families, fits, in_order, some_points, values_of
+from optimize.plans.plan_values import PlanValue
+from optimize.plans.restricted import OFFLOADS, Part, beside, its_own, members, told_by
+from optimize.plans.row_bounds import in_order_of_bounds
+
+_FIRST, _MOST, _TIMES = 256, 4_096, 4  # families that are looked at together: few at first, for a value to stop at
+_MOST_OPEN = 20_000  # families that are looked at with other options where nothing fits without
+
+Variants = Sequence[Sequence[Mapping[str, Any]]]
+"""Groups of other options for plans: fields of `Plan` that save memory for time. The last of a group saves most."""
+Beside = tuple[Lattice, Variants, Callable[[Plan], object]]
+"""A lattice, other options for its plans, and which of them are wanted (what is not None or False)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Open:
+    """Families of one lattice, by their first plan, and a value that none of each is below."""
+
+    families: Families
+    first: np.ndarray
+    bounds: np.ndarray
+
+    def some(self, places: np.ndarray) -> "_Open":
+        return dataclasses.replace(self, first=self.first[places], bounds=self.bounds[places])
+
+    def points(self, variant: Mapping[str, Any]) -> PlanPoint:
+        """Points with other options; nothing offloaded is a row of zeros."""
+        own = self.families.lattice
+        other = embed(Plan(**variant), own.workload, 1.0, own.cluster.stack.habits)
+        row = {"recompute": other.recompute, "modules": other.modules, "offload": other.offload or Offload()}
+        return dataclasses.replace(self.families.points(self.first, np.float64), **row)
+
+
+def best_beside(asked: Sequence[Beside], value: PlanValue, reached: float) -> tuple[Found, int] | None:
+    """The best wanted plan below a value that differs from one of a lattice in one of its other options, and which.
+
+    Lattices that may hold it come first, so that there is less to look at in the others.
+    """
+    best: tuple[Found, int] | None = None
+    for number, (whole, groups, keeps) in enumerate(asked if value.function is None else ()):
+        found = _best_of_lattice(whole, groups, keeps, value, reached)
+        if found is not None:
+            best, reached = (found, number), found[0]
+    return best
+
+
+def _best_of_lattice(
+    whole: Lattice, groups: Variants, keeps: Callable[[Plan], object], value: PlanValue, reached: float
+) -> Found | None:
+    opened = list(_opened(ordered(whole), groups, value, reached))
+    if not opened:
+        return None
+    bounds, of = _joined_with_places([each.bounds for each in opened])
+    order = np.argsort(bounds, kind="stable")
+    best, start, size = None, 0, _FIRST
+    while start < len(order) and bounds[order[start]] < reached:
+        block = np.sort(order[start : start + size])
+        parts = [each.some(places) for each, places in zip(opened, _by_part(of, block), strict=True) if len(places)]
+        best = _best_of(parts, groups, keeps, value, reached) or best
+        reached, start, size = (best[0] if best else reached), start + size, min(_TIMES * size, _MOST)
+    return best
+
+
+def _joined_with_places(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """All values, and for each the number of its part."""
+    return np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+
+
+def _by_part(of: np.ndarray, places: np.ndarray) -> list[np.ndarray]:
+    """Places among all values as places in each part."""
+    starts = np.searchsorted(of, np.arange(of[-1] + 1))
+    return [places[of[places] == part] - start for part, start in enumerate(starts)]
+
+
+def _best_of(
+    parts: Sequence[_Open], groups: Variants, keeps: Callable[[Plan], object], value: PlanValue, reached: float
+) -> Found | None:
+    """The best wanted plan of some families with any of their other options."""
+    whole = parts[0].families.lattice  # workload and cluster are the same in all
+    pairs = [(each, group) for each in parts for group in groups]
+    leanest = [each.points(group[-1]) for each, group in pairs]
+    fitting = np.split(
+        in_order(leanest, functools.partial(_may_fit, whole)) > 0, _ends([each for each, _ in pairs])[:-1]
+    )
+    chosen = [
+        (each.some(np.flatnonzero(kept)), variant)
+        for (each, group), kept in zip(pairs, fitting, strict=True)
+        for variant in (group if kept.any() else ())
+    ]
+    if not chosen:
+        return None
+    points, ends = [each.points(variant) for each, variant in chosen], _ends([each for each, _ in chosen])
+    values = values_of(whole, points, value, reached)
+    for place in np.argsort(values, kind="stable"):
+        if not values[place] < reached:
+            return None
+        each, variant = chosen[which := int(np.searchsorted(ends, place, side="right"))]
+        index = int(each.first[place - (ends[which - 1] if which else 0)])
+        plan = dataclasses.replace(each.families.lattice.plan(index), recompute_share=1.0, **variant)
+        if is_answer(plan, whole, keeps):
+            return float(values[place]), plan
+    return None
+
+
+def _ends(parts: Sequence[_Open]) -> np.ndarray:
+    return np.cumsum([len(each.first) for each in parts])
+
+
+def _opened(whole: Lattice, groups: Variants, value: PlanValue, reached: float) -> Iterator[_Open]:
+    """Families of which a plan may be below a value with some of a group of other options, and does not fit without."""
+    for rows in (whole, _short(whole, groups, reached / value.least(1.0, 0.0))):
+        if not groups or (reached == math.inf and len(Families(rows)) > _MOST_OPEN):
+            continue
+        first, bounds = _faster_without(rows, value, reached)
+        if len(first):
+            yield _Open(Families(rows), first, bounds)
+
+
+def least_beside(whole: Lattice, groups: Variants, value: PlanValue) -> float:
+    """A value that no plan is below which fits with other options alone, because it lies in the second memory."""
+    if not groups or not len(whole):
+        return math.inf
+    rows = _short(ordered(whole), groups, math.inf)
+    return float(value.least(rows.floor_s[0], 0.0)) if len(rows) and rows.floor_s is not None else math.inf
+
+
+def _short(whole: Lattice, groups: Variants, below_s: float) -> Lattice:
+    """The rows of which no plan fits, with the bounds of those that fit with most in the second memory, as far as they
+    are below so many seconds."""
+    assert whole.floor_s is not None
+    rows = whole.with_rows(np.flatnonzero(np.isinf(whole.floor_s)))
+    most: dict[str, float] = {}
+    for name, share in (pair for group in groups for variant in group for pair in variant.items()):
+        if name in OFFLOADS:
+            most[name] = max(share, most.get(name, 0.0))
+    lean = dataclasses.replace(rows, fixed={**whole.fixed, **most}, floor_s=None)
+    return (
+        in_order_of_bounds(dataclasses.replace(rows, floor_s=None), lean, below_s) if len(rows.ends) and most else rows
+    )
+
+
+def _faster_without(whole: Lattice, value: PlanValue, reached: float) -> tuple[np.ndarray, np.ndarray]:
+    """Families of which a plan may be below a value and does not fit so, nothing recomputed and nothing offloaded; and
+    a value that none of each is below."""
+    assert whole.floor_s is not None
+    rows = np.flatnonzero(value.least(whole.floor_s, 0.0) < reached)
+    plain = dataclasses.replace(whole, fixed={name: v for name, v in whole.fixed.items() if name not in OFFLOADS})
+    first, _, cost = fast_families(plain, rows, value, np.full(len(rows), reached))
+    short = ~fits(whole, cost, 1 - MARGIN)
+    return first[short], (1 - MARGIN) * value.least(cost.step_s[short], 0.0)
+
+
+def _may_fit(whole: Lattice, points: PlanPoint, count: int) -> np.ndarray:
+    return fits(whole, bytes_of(whole, np.arange(count), functools.partial(some_points, points), np.float64))
+
+
+def best_variant(
+    parts: Mapping[str, list[Part]],
+    fixed: Mapping[str, Any],
+    value: PlanValue,
+    reached: float,
+    known: Plan | None = None,
+) -> tuple[str, Found, Part] | None:
+    """The best plan below a value with what some framework takes beside its lattices, which of them, and beside which
+    lattice. That of a known plan comes first."""
+    asked = _besides(parts, fixed)
+    if known is not None:
+        asked.sort(key=lambda each: not its_own(known, [(each[1], each[2])]))
+    wanted: list[Beside] = [
+        (part, variants, functools.partial(_first_that_can, names, part)) for names, _, part, variants in asked
+    ]
+    if (better := best_beside(wanted, value, reached)) is None:
+        return None
+    found, (names, fields, part, _) = better[0], asked[better[1]]
+    name = _first_that_can(names, part, found[1])
+    assert name is not None, found
+    return name, found, (fields, part)
+
+
+def _besides(
+    parts: Mapping[str, list[Part]], fixed: Mapping[str, Any]
+) -> list[tuple[list[str], dict[str, Any], Lattice, Variants]]:
+    """Lattices with what else frameworks take for their plans, and which of them: those that hold another one's."""
+    found = list[tuple[list[str], dict[str, Any], Lattice, Variants]]()
+    for name, (fields, part) in ((name, pair) for name, own in parts.items() for pair in own):
+        variants = beside(FRAMEWORKS[name], fields, fixed, part.workload, part.cluster)
+        same = (names for names, outer, _, others in found if others == variants and _contains(outer, fields))
+        if variants and (names := next(same, None)) is not None:
+            names.append(name)
+        elif variants:
+            found.append(([name], fields, part, variants))
+    return found
+
+
+def all_besides(parts: Mapping[str, list[Part]], fixed: Mapping[str, Any]) -> Variants:
+    """What any framework takes beside its lattices, for bounds of them all together."""
+    groups = [group for _, _, _, variants in _besides(parts, fixed) for group in variants]
+    return [group for place, group in enumerate(groups) if group not in groups[:place]]
+
+
+def _contains(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
+    """Whether all plans with some fields are among those with others: they differ in what is searched alone."""
+    alike = all(outer.get(name) == inner.get(name) for name in {*outer, *inner}.difference(SEARCHED))
+    asked = {name: kept for name, kept in outer.items() if name in SEARCHED}
+    return alike and all(n in inner and set(members(inner[n])) <= set(members(kept)) for n, kept in asked.items())
+
+
+def _first_that_can(names: Iterable[str], of: Lattice, plan: Plan) -> str | None:
+    """The first of some frameworks that can be told a plan of a lattice."""
+    return next((name for name in names if told_by(name, of)(plan)), None)
