@@ -24,7 +24,7 @@ def show_design(inputs: DesignInputs, result: DesignResult) -> None:
     say(console, software_line(inputs.template))
     rented = inputs.limits.rent and result.objective.usd_power
     meaning = f"dollars of rent, as {result.objective.key}" if rented else result.objective.meaning
-    say(console, f"best is the least (or most) of: {meaning}")
+    say(console, f"best has the {'most' if result.objective.maximised else 'least'}: {meaning}")
     console.print()
     answers = [answer for answer in (result.continuous, result.catalogue) if answer is not None]
     console.print(_table(answers, result.objective, inputs.limits.rent))
