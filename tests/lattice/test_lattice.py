@@ -281,7 +281,7 @@ def test_domains_of_half_or_less_are_used_where_nothing_else_is_legal():
 
 
 def test_they_are_also_where_rows_of_degrees_are_legal_and_no_plan_of_theirs():
-    """Interleaved stages of a model of 4 layers on 6 accelerators: whole domains of 2 have rows, none of them with such a plan."""
+    """Interleaved stages of 4 layers on 6 accelerators: whole domains of 2 have rows, and no such plan."""
     fixed = {"schedule": "interleaved", "zero_stage": 2, "recompute": "selective", "microbatch": 2}
     workload, machine = small_decoder(layers=4, batch=24), cluster(6, domain=2)
     whole = lattice(workload, machine, fixed)

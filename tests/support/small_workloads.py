@@ -1,5 +1,7 @@
 """One small workload of every family that plans treat alike, each with what `oracles.legal` says of it by hand."""
 
+from typing import Any
+
 from costmodel.inputs.workload import Workload
 from costmodel.models.adapters import low_rank, weighted
 from costmodel.models.dlrm import dlrm
@@ -11,7 +13,7 @@ from tests.support.builders import small_decoder, small_moe
 
 
 def small_encoder_decoder() -> Workload:
-    sizes = {"layers": 4, "decoder_layers": 2, "hidden": 48, "heads": 6, "ffn": 96, "vocabulary": 100}
+    sizes: dict[str, Any] = {"layers": 4, "decoder_layers": 2, "hidden": 48, "heads": 6, "ffn": 96, "vocabulary": 100}
     return encoder_decoder(**sizes, sequence=24, batch=12)
 
 
@@ -28,8 +30,17 @@ def small_encoder() -> Workload:
 
 
 def small_evoformer() -> Workload:
-    sizes = {"hidden": 32, "pair_hidden": 16, "heads": 4, "pair_heads": 2, "outer_size": 8, "extra_sequences": 16}
-    return evoformer(layers=4, sequences=12, residues=24, batch=12, extra_layers=2, extra_hidden=16, **sizes)
+    sizes: dict[str, Any] = {
+        "hidden": 32,
+        "pair_hidden": 16,
+        "heads": 4,
+        "pair_heads": 2,
+        "outer_size": 8,
+        "extra_sequences": 16,
+    }
+    return evoformer(
+        layers=4, sequences=12, residues=24, batch=12, extra_layers=2, extra_sequences=16, extra_hidden=16, **sizes
+    )
 
 
 def small_adapters() -> Workload:
