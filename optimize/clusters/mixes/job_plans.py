@@ -48,7 +48,7 @@ class JobRows:
 
     @functools.cached_property
     def workload(self) -> Workload:
-        """As floats."""
+        """The job's workload as floats."""
         return as_floats(self.job.workload)
 
     def of(self, count: int) -> np.ndarray:
