@@ -31,7 +31,7 @@ class Kind(Protocol):
 
     @property
     def repeats(self) -> Any:
-        """In the whole model."""
+        """How many there are in the whole model."""
         ...
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from costmodel.measured.fit import kernels as kernels
     from costmodel.measured.fit import left_out_errors as left_out_errors
     from costmodel.measured.fit import likely_slow as likely_slow
+    from costmodel.measured.fit import of_software as of_software
     from costmodel.measured.fit import own_kernels as own_kernels
     from costmodel.measured.fit import scatter as scatter
     from costmodel.measured.fit import shipped as shipped

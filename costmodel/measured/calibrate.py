@@ -184,7 +184,8 @@ class Update:
         """The fit as it is known after the rows: what is left is the scatter inside one software.
 
         C: as a share of that between software of the class. After three rows of sources that the fit did not see, 80 %
-        of the others lie inside p10 to p90 with it, in the mean over sources, each with the share of the rest.
+        of the others lay inside p10 to p90 with it, in the mean over sources, where that scatter was of sources left
+        out alone; it is wider since it is also of whole classes left out (`fit.scatter`).
         """
         if not isinstance(self.known, Fitted):
             return None

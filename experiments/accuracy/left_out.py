@@ -16,6 +16,7 @@ from costmodel.measured import (
     as_fitted,
     kernels,
     left_out_errors,
+    of_software,
     scatter,
     settle,
     train,
@@ -29,13 +30,14 @@ def fits_without(timed: Sequence[Case], folder: Path) -> dict[str, Fitted]:
     with open(folder / "microbenchmarks.csv", newline="", encoding="utf-8") as file:
         measured_kernels = kernels(list(csv.DictReader(file)))
     trained = train(Problem(settle(timed), measured_kernels))
-    without = without_each(trained)
-    cases, errors, inside = trained.problem.cases, left_out_errors(without), trained.errors()
+    without, classes = without_each(trained), without_each(trained, of_software)
+    errors = np.array([left_out_errors(without), left_out_errors(classes, of_software)])
+    cases, inside = trained.problem.cases, trained.errors()
     sources = np.array([case.source for case in cases])
     found = {}
     for source, one in without.items():
         others = [case for case in cases if case.source != source]
         kept = sources != source
-        own = scatter(others, errors[kept]) | {"within": within_scatter(others, inside[kept])}
+        own = scatter(others, errors[:, kept]) | {"within": within_scatter(others, inside[kept])}
         found[source] = as_fitted(one, own, memory={})  # whose errors are those of formulas, which nothing is fitted to
     return found

@@ -27,6 +27,7 @@ from costmodel.measured import (
     left_out_errors,
     likely_slow,
     memory_scatter,
+    of_software,
     read_cases,
     scatter,
     settle,
@@ -59,7 +60,7 @@ def run(
     say(f"fitting {len(cases)} rows and {len(measured_kernels)} kernels")
     trained = train(Problem(cases, measured_kernels))
     inside = trained.errors()
-    outside = left_out_errors(without_each(trained)) if leave_out else inside
+    outside = _outside(trained) if leave_out else np.array([inside, inside])
     between = scatter(cases, outside) | {"within": within_scatter(cases, inside)}
     fitted = as_fitted(trained, between, memory_scatter(cases))
     provenance = _provenance(trained)
@@ -68,7 +69,14 @@ def run(
         (place / "stacks.toml").write_text(_toml(written[0]), encoding="utf-8")
         (place / "stacks_posterior.json").write_text(json.dumps(written[1], separators=(",", ":")), encoding="utf-8")
     slow = _regimes(trained, inside)
-    return {"provenance": provenance, "fit": by_source(cases, inside), "left_out": by_source(cases, outside)} | slow
+    judged = zip(("fit", "left_out", "class_left_out"), (inside, *outside), strict=True)
+    return {"provenance": provenance} | {name: by_source(cases, errors) for name, errors in judged} | slow
+
+
+def _outside(trained: Trained) -> np.ndarray:
+    """Errors by constants that saw no row of a case's source, and no row of its class of software."""
+    by_class = left_out_errors(without_each(trained, of_software), of_software)
+    return np.array([left_out_errors(without_each(trained)), by_class])
 
 
 def timed(path: Path) -> list[Case]:
@@ -125,9 +133,11 @@ def tables(results: Mapping[str, Any]) -> list[Any]:
     """What the terminal shows."""
     from rich.table import Table
 
-    table = Table("source", "rows", "median", "p90", "bias", "left out: median", "p90", "bias", box=None)
-    for own, other in zip(results["fit"], results["left_out"], strict=True):
-        figures = [own[k] for k in ("median", "p90", "bias")] + [other[k] for k in ("median", "p90", "bias")]
+    columns = ("median", "p90", "bias")
+    table = Table("source", "rows", *columns, "left out: median", *columns[1:], "class: median", *columns[1:], box=None)
+    judged = (results[name] for name in ("fit", "left_out", "class_left_out"))
+    for own, *others in zip(*judged, strict=True):
+        figures = [each[k] for each in (own, *others) for k in columns]
         table.add_row(own["source"], str(own["rows"]), *(f"{figure:.3f}" for figure in figures))
     return [table]
 

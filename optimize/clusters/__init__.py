@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from optimize.clusters.frontier import SWEPT as SWEPT
     from optimize.clusters.frontier import monotone as monotone
     from optimize.clusters.frontier import point_of as point_of
+    from optimize.clusters.genes import Found as Found
     from optimize.clusters.genes import Genes as Genes
+    from optimize.clusters.genes import Values as Values
     from optimize.clusters.inputs import DesignInputs as DesignInputs
     from optimize.clusters.mixes import Mixed as Mixed
     from optimize.clusters.mixes import MixProgress as MixProgress
@@ -41,9 +43,7 @@ if TYPE_CHECKING:
     from optimize.clusters.rows import open_counts as open_counts
     from optimize.clusters.screening import tangents_of as tangents_of
     from optimize.clusters.valued import INFEASIBLE as INFEASIBLE
-    from optimize.clusters.valued import Found as Found
     from optimize.clusters.valued import Valued as Valued
-    from optimize.clusters.valued import Values as Values
     from optimize.clusters.valued import valued as valued
 
 door.hang(__name__)

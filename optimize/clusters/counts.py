@@ -66,20 +66,6 @@ def cells(problem: Problem, rows: Mapping[str, np.ndarray] | None = None) -> lis
     return [Cell(problem, count) for count in np.unique(functools.reduce(np.intersect1d, legal)).tolist()]
 
 
-def near_grid(problem: Problem) -> tuple[list[int], tuple[int, ...]]:
-    """The legal counts nearest to those of the grid, and the other legal ones."""
-    every = [cell.accelerators for cell in cells(problem)]
-    logs = np.log(every)
-    near = {int(np.abs(logs - math.log(count)).argmin()) for count in counts_of_grid(problem)} if every else set()
-    kept = [count for place, count in enumerate(every) if place in near]
-    return kept, tuple(count for place, count in enumerate(every) if place not in near)
-
-
-def counts_of_grid(problem: Problem) -> list[int]:
-    """Four for each octave, as many as the limits can pay for, legal or not."""
-    return grid(problem.limits, problem.domain, *_least(problem))
-
-
 def cell_bounds(cells: Sequence[Cell]) -> np.ndarray:
     """Logarithm of the least value in each cell of one problem by the products alone (and, where the objective has a
     price, the least rates)."""

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from optimize.clusters.genes import Genes
-from optimize.clusters.valued import INFEASIBLE, Found, Valued, Values
+from optimize.clusters.genes import Found, Genes, Values
+from optimize.clusters.valued import INFEASIBLE, Valued
 from optimize.question import Problem
 
 EVOLVED = 20_000  # evaluations of one job
 BORN, CHILDREN, PARENTS, ALIKE = 512, 256, 24, 2  # of a life, of a generation, parents, of these in one group
-PATIENCE = 40  # generations without improvement after which a life ends
+PATIENCE, BETTER = 24, 1e-4  # generations without improvement (of a logarithm) after which a life ends
 TOLD, KEPT = 8, 48  # plans of a generation that are remembered, and of all of them
 _SIZES = np.array([0.003, 0.01, 0.03, 0.1, 0.3])  # of a gene's step
 
@@ -43,7 +43,7 @@ def _generations(values: Batch, genes: int, generator: np.random.Generator, grou
             born, least = _children(population, generator), scores[0]
             both = np.concatenate([population, born]), np.concatenate([scores, values(born)])
             population, scores = _best(*both, groups)
-            since = 0 if scores[0] < least - 1e-7 * abs(least) else since + 1
+            since = 0 if scores[0] < least - BETTER else since + 1
             yield
 
 

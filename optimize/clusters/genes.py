@@ -8,11 +8,13 @@ lattice that are legal with the degrees. All legal plans on all counts take part
 
 import dataclasses
 import functools
+from typing import NamedTuple
 
 import numpy as np
 
 from costmodel.inputs import Plan, PlanPoint
 from optimize.clusters.counts import cells
+from optimize.clusters.valued import Valued, valued
 from optimize.lattice import Lattice, lattice_of_counts
 from optimize.question import RATES, Job, Problem
 
@@ -92,6 +94,36 @@ class Genes:
             plans.append(job.decode(count, genes[:, start : start + job.genes]))
             start += job.genes
         return self.counts[count], y, plans
+
+
+class Found(NamedTuple):
+    """One cluster with a plan for each job, and the logarithm of the minimised value there."""
+
+    log_value: float
+    accelerators: int
+    plans: tuple[Plan, ...]
+    y: np.ndarray
+    hbm_bytes: float
+
+
+class Values:
+    """The value of every vector of some genes."""
+
+    def __init__(self, genes: Genes) -> None:
+        self.genes, self.evaluations = genes, 0
+
+    def __call__(self, vectors: np.ndarray) -> Valued:
+        """Decode and evaluate a batch."""
+        self.evaluations += len(vectors)
+        accelerators, y, plans = self.genes.decode(vectors)
+        points = [tree.points(numbers) for tree, numbers in zip(self.genes.jobs, plans, strict=True)]
+        return valued(self.genes.problem, accelerators, y, points, plans)
+
+    def found(self, of: Valued, place: int) -> Found:
+        """What one vector of a batch stands for."""
+        plans = tuple(tree.plan(numbers[place]) for tree, numbers in zip(self.genes.jobs, of.plans, strict=True))
+        value, count, hbm_bytes = of.log_value[place], of.accelerators[place], of.hbm_bytes[place]
+        return Found(float(value), int(count), plans, of.y[place], float(hbm_bytes))
 
 
 def _plans_of(problem: Problem, job: Job, counts: np.ndarray) -> tuple[Lattice, np.ndarray]:

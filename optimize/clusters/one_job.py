@@ -24,9 +24,9 @@ from optimize.clusters.bounding import close, expand, families_of, polish
 from optimize.clusters.counts import cell_bounds, cells, rows_of
 from optimize.clusters.descent import descend, modes, nearest
 from optimize.clusters.evolution import EVOLVED, FirstAnswers
+from optimize.clusters.genes import Found
 from optimize.clusters.progress import FAMILIES, PLANS, TOLERANCE, Best, Cell, Open, Progress, Relaxed
 from optimize.clusters.rows import open_counts, possible_rows
-from optimize.clusters.valued import Found
 from optimize.hardware import HardwareSolutions, solve_hardware
 from optimize.lattice import Families, number_of
 from optimize.question import Problem

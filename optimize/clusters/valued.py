@@ -13,8 +13,7 @@ import numpy as np
 
 from costmodel import Exact
 from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, timed, with_hardware
-from costmodel.inputs import Cluster, Plan, PlanPoint
-from optimize.clusters.genes import Genes
+from costmodel.inputs import Cluster, PlanPoint
 from optimize.hardware import project
 from optimize.question import RATES, Left, Problem
 
@@ -31,36 +30,6 @@ class Valued(NamedTuple):
     y: np.ndarray
     hbm_bytes: np.ndarray
     plans: list[np.ndarray]  # of each job, by number
-
-
-class Found(NamedTuple):
-    """One cluster with a plan for each job, and the logarithm of the minimised value there."""
-
-    log_value: float
-    accelerators: int
-    plans: tuple[Plan, ...]
-    y: np.ndarray
-    hbm_bytes: float
-
-
-class Values:
-    """The value of every vector of some genes."""
-
-    def __init__(self, genes: Genes) -> None:
-        self.genes, self.evaluations = genes, 0
-
-    def __call__(self, vectors: np.ndarray) -> Valued:
-        """Decode and evaluate a batch."""
-        self.evaluations += len(vectors)
-        accelerators, y, plans = self.genes.decode(vectors)
-        points = [tree.points(numbers) for tree, numbers in zip(self.genes.jobs, plans, strict=True)]
-        return valued(self.genes.problem, accelerators, y, points, plans)
-
-    def found(self, of: Valued, place: int) -> Found:
-        """What one vector of a batch stands for."""
-        plans = tuple(tree.plan(numbers[place]) for tree, numbers in zip(self.genes.jobs, of.plans, strict=True))
-        value, count, hbm_bytes = of.log_value[place], of.accelerators[place], of.hbm_bytes[place]
-        return Found(float(value), int(count), plans, of.y[place], float(hbm_bytes))
 
 
 def valued(

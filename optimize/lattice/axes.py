@@ -25,7 +25,7 @@ class Remembered(dict[str, np.ndarray]):
         self._known: dict[Any, Any] = {}
 
     def distinct(self, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Where each distinct row of some columns stands first, and which of them each row is."""
+        """The first place of each distinct row of some columns, and which of them each row is."""
         return self.once(tuple(keys), lambda: distinct([self[name] for name in keys]))
 
     def once(self, key: Any, make: Callable[[], T]) -> T:

@@ -52,18 +52,14 @@ class Families:
     def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The first plan of every family of some rows, and the place in `rows` of each one's row."""
         size, count = self.sizes[rows], self._members[rows]
-        families = size // count
-        place = np.repeat(np.arange(len(rows)), families)
-        number = np.arange(families.sum()) - np.repeat(np.cumsum(families) - families, families)
+        place, number = _numbered(size // count)
         return (self.lattice.ends[rows] - size)[place] + number * count[place], place
 
     def members(self, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """All plans of families, and the place in `first` of each one's family."""
         row = np.searchsorted(self.lattice.ends, first, side="right")
-        count = self._members[row]
-        family = np.repeat(np.arange(len(first)), count)
-        offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        return first[family] + offset, family
+        family, number = _numbered(self._members[row])
+        return first[family] + number, family
 
     def points(self, first: np.ndarray, dtype: Any) -> PlanPoint:
         """The fastest that each family can be: nothing recomputed."""
@@ -73,9 +69,7 @@ class Families:
         """The first plan of each run of families of some rows that differ in the schedule alone, and the place in
         `rows` of each one's row."""
         count = self._members[rows]
-        runs = self._inner[rows] // count
-        place = np.repeat(np.arange(len(rows)), runs)
-        number = np.arange(runs.sum()) - np.repeat(np.cumsum(runs) - runs, runs)
+        place, number = _numbered(self._inner[rows] // count)
         return (self.lattice.ends[rows] - self.sizes[rows])[place] + number * count[place], place
 
     def schedules(self, first: np.ndarray) -> np.ndarray:
@@ -85,9 +79,8 @@ class Families:
     def of_every_schedule(self, first: np.ndarray) -> np.ndarray:
         """The first plans of the families of such runs."""
         row = np.searchsorted(self.lattice.ends, first, side="right")
-        times = self.lattice.axes[0].count[row]
-        number = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-        return np.repeat(first, times) + number * np.repeat(self._inner[row], times)
+        place, number = _numbered(self.lattice.axes[0].count[row])
+        return first[place] + number * self._inner[row][place]
 
     def by_recompute(self, first: np.ndarray) -> tuple[np.ndarray, Any]:
         """The members of families by mode of recompute, -1 where one has no such, and rows of what each recomputes."""
@@ -108,3 +101,9 @@ class Families:
         """Plans of a row under one schedule, which is its first axis."""
         assert "schedule" in self.lattice.axes[0].table, sorted(self.lattice.axes[0].table)
         return self.sizes // self.lattice.axes[0].count
+
+
+def _numbered(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of so many things at each place the place, and their numbers there."""
+    place = np.repeat(np.arange(len(counts)), counts)
+    return place, np.arange(len(place)) - (np.cumsum(counts) - counts)[place]

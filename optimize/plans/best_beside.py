@@ -43,7 +43,7 @@ class _Open:
         return dataclasses.replace(self, first=self.first[places], bounds=self.bounds[places])
 
     def points(self, variant: Mapping[str, Any]) -> PlanPoint:
-        """With other options; nothing offloaded is a row of zeros."""
+        """Points with other options; nothing offloaded is a row of zeros."""
         own = self.families.lattice
         other = embed(Plan(**variant), own.workload, 1.0, own.cluster.stack.habits)
         row = {"recompute": other.recompute, "modules": other.modules, "offload": other.offload or Offload()}

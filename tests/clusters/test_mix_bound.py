@@ -114,7 +114,7 @@ def bound_of_count(problem: Problem, known: Mixed, target: float, seconds: float
     progress = MixProgress(problem=problem, best=best, log_bounds={count: products_bound(problem, count)})
     rows = [rows_of_job(problem, job, np.array([count])) for job in problem.jobs]
     tilts, pools = open_counts(progress, rows, best.log_value + CAP)
-    raise_bounds(progress, tilts, pools, share, Finder(progress, rows, [count], 0), time.monotonic() + seconds)
+    raise_bounds(progress, tilts, pools, share, Finder(progress, 0), time.monotonic() + seconds)
     return progress.log_bounds[count]
 
 

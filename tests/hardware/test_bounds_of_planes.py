@@ -14,7 +14,7 @@ from optimize.hardware.solving import HardwareStatus, solve_hardware
 from optimize.lattice.enumeration import lattice
 from optimize.question.objective import Limits, Objective
 from optimize.question.problem import FREE
-from tests.hardware.test_hardware import TEMPLATE, points_of, problem
+from tests.hardware.test_hardware import CASES, TEMPLATE, points_of, problem, solved
 from tests.support.builders import small_decoder, small_moe
 from tests.support.trees import with_offload
 
@@ -95,3 +95,11 @@ def test_every_tangent_lies_below_its_function(name, objective):
     excess = below - model.evaluate(other)[0]
     assert excess.max() <= 1e-11
     assert np.median(excess) < -1e-3  # they bend
+
+
+def test_the_deadline_of_the_only_job_is_that_of_the_cluster():
+    whole = CASES["cost within a deadline"]
+    job = dataclasses.replace(whole.jobs[0], deadline_s=whole.limits.deadline_s)
+    alone, free = (dataclasses.replace(whole, jobs=(own,), limits=Limits()) for own in (job, whole.jobs[0]))
+    np.testing.assert_allclose(solved(alone).value, solved(whole).value, rtol=1e-6)
+    assert (solved(alone).value > solved(free).value * 1.001).any()  # it is in the way

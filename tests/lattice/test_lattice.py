@@ -21,6 +21,7 @@ from optimize.lattice.default_plan import plan_precision
 from optimize.lattice.degrees import divisors
 from optimize.lattice.enumeration import chunks, count, lattice
 from optimize.lattice.lattice import SEARCHED
+from optimize.lattice.recompute_families import Families
 from tests.oracles.legal import MODELS, legal
 from tests.oracles.plans import brute_force
 from tests.support.builders import cluster, small_decoder, small_moe
@@ -290,6 +291,28 @@ def test_a_narrow_lattice_on_a_single_tier_shares_weights_over_all_ranks():
     """All accelerators in one domain, as in a cluster file with one `[[tiers]]`."""
     narrow = lattice(DENSE, cluster(16, tiers=1), {"zero_stage": 1}, every_shard=False)
     assert np.unique(narrow.columns(np.arange(len(narrow)))["data_shard"]).tolist() == [0]
+
+
+@pytest.mark.parametrize("workload", [DENSE, MOE], ids=["dense", "experts"])
+def test_families_differ_in_recompute_alone_and_hold_every_plan_once(workload):
+    families = Families(lattice(workload, cluster(16, domain=4), {"context": 1}))
+    whole, first = families.lattice, families.first(0, len(families))
+    members, family = families.members(first)
+    np.testing.assert_array_equal(members, np.arange(len(whole)))
+    plans, leaders = whole.columns(members), whole.columns(first)
+    for name in plans.keys() - {"recompute", "recompute_share"}:
+        np.testing.assert_array_equal(plans[name], leaders[name][family])
+    rows = np.arange(len(whole.rows["tensor"]))[::2]
+    of_rows, place = families.of_rows(rows)
+    np.testing.assert_array_equal(np.searchsorted(whole.ends, of_rows, side="right"), rows[place])
+    runs, place = families.of_any_schedule(rows)
+    assert set(of_rows) == set(families.of_every_schedule(runs))
+    np.testing.assert_array_equal(np.searchsorted(whole.ends, runs, side="right"), rows[place])
+    numbers, recompute = families.by_recompute(first)
+    assert sorted(numbers[numbers >= 0]) == list(range(len(whole)))
+    redone = families.recompute_of(numbers[numbers >= 0])
+    np.testing.assert_array_equal(recompute.redo_rest[numbers >= 0], redone.redo_rest)
+    np.testing.assert_array_equal(redone.redo_rest, whole.points(numbers[numbers >= 0], np.float64).recompute.redo_rest)
 
 
 def test_nothing_legal_is_an_empty_lattice():

@@ -23,7 +23,7 @@ from costmodel.measured.fit.problem import Problem
 from costmodel.measured.fit.regimes import features, fit_weights, likely_slow, slow_probability
 from costmodel.measured.fit.scatter import scatter
 from costmodel.measured.fit.solve import Loss, solve
-from costmodel.measured.fit.train import left_out_errors, train, without_each
+from costmodel.measured.fit.train import left_out_errors, of_software, train, without_each
 from costmodel.measured.rows.batches import point
 from costmodel.specs.stacks import constant_group, constants
 from tests.support.measured_rows import VARIED, made, with_times
@@ -116,8 +116,8 @@ def test_a_source_left_out_near_the_whole_fit_is_the_refit():
     quick = without_each(trained)
     errors = left_out_errors(quick)
     for source in sources:
-        refit = dataclasses.replace(trained, solution=posed.solve(trained.solution.z, left_out=source))
         own = np.array([case.source == source for case in cases])
+        refit = dataclasses.replace(trained, solution=posed.solve(trained.solution.z, ~own))
         assert np.abs(errors - refit.errors())[own].max() < 0.02, source
         assert np.abs(errors - trained.errors())[own].max() > 0.02
 
@@ -157,6 +157,23 @@ def test_a_rule_separates_what_can_be_separated():
     assert not slow_probability(weights, CASES).any()  # no other class has two regimes
     assert len(weights) == features(cases).shape[1]
     assert slow_probability(fit_weights(CASES, np.zeros(len(CASES))), CASES).max() == 0
+
+
+def test_scatter_is_between_that_of_sources_and_that_of_classes_left_out():
+    cases = [made(source=f"NeMo {i}") for i in range(4) for _ in range(10)]
+    flattering, harsh = (np.tile([x, -x], 20) for x in (0.06, 0.24))
+    near, far, both = (scatter(cases, errors)[""] for errors in (flattering, harsh, np.array([flattering, harsh])))
+    assert both == pytest.approx(math.sqrt(near * far))
+
+
+def test_a_class_left_out_is_predicted_by_the_others():
+    cases = [made(source=f"NeMo {i % 2}", **cells) for i, cells in enumerate(VARIED[:4])]
+    evaluator = Evaluator(cases)
+    log_times = evaluator.log_times({p.name: evaluator.centre(p) for p in PARAMETERS})
+    trained = train(Problem(with_times(cases, log_times + 0.3), kernels(ROWS)))
+    without = without_each(trained, of_software)
+    assert set(without) == {case.stack for case in cases}
+    assert (left_out_errors(without, of_software) < trained.errors() - 0.1).all()  # nothing but kernels is left
 
 
 def test_scatter_of_few_sources_is_wider_than_their_scale():

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from costmodel.measured.fit.train import Trained as Trained
     from costmodel.measured.fit.train import as_fitted as as_fitted
     from costmodel.measured.fit.train import left_out_errors as left_out_errors
+    from costmodel.measured.fit.train import of_software as of_software
     from costmodel.measured.fit.train import train as train
     from costmodel.measured.fit.train import without_each as without_each
 

@@ -1,8 +1,15 @@
 r"""The scatter between software: how far the steps of a class that was never measured lie from the prediction.
 
-Judged by sources left out of the fit. Scales of sources differ by factors, so a class has their geometric mean, drawn
-towards that of all; how little a few sources say of the next one is Student's t. Its 80 % interval is what is kept, as
-the standard deviation of the normal distribution that has the same.
+Judged by rows left out of the fit, in two ways: each source alone, whose class and formulas know others like it, and
+each class of software whole, as software that is new. The first flatters (formulas and readings were made with these
+sources in view), the second is harsh, and one does not know which a new source is: a source's scale is the geometric
+mean of the two. Judged on both kinds and on dies left out, by the continuous ranked probability score and the interval
+score, each source out of its own scale: against the first alone the mean loses 1.3 and 2.8 % on sources, and gains .3
+and 1 % where software is new, for which it was chosen.
+
+Scales of sources differ by factors, so a class has their geometric mean, drawn towards that of all; how little a few
+sources say of the next one is Student's t. Its 80 % interval is what is kept, as the standard deviation of the normal
+distribution that has the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,15 +30,17 @@ def scatter(
 ) -> dict[str, float]:
     """The scatter of each software class (`member_of` a case), and of all ('').
 
-    The scale of a source left out is its median absolute error over that of a normal distribution. Models with experts
-    are a class of their own: what their kernels and dispatchers do differs more from one release to the next.
+    `errors` are of the cases, in one row or more: by one way of leaving out each. The scale of a source left out is its
+    median absolute error over that of a normal distribution. Models with experts are a class of their own: what their
+    kernels and dispatchers do differs more from one release to the next.
     """
+    errors = np.atleast_2d(errors)
     sources, classes = np.array([c.source for c in cases]), np.array([member_of(c) for c in cases])
     logs: dict[str, list[float]] = {}
     for source in dict.fromkeys(sources):
         for member in dict.fromkeys(classes[sources == source]):
-            own = np.abs(errors[(sources == source) & (classes == member)])
-            logs.setdefault(str(member), []).append(_log_scale(own))
+            own = np.abs(errors[:, (sources == source) & (classes == member)])
+            logs.setdefault(str(member), []).append(float(np.mean([_log_scale(sizes) for sizes in own])))
     overall = float(np.mean(np.concatenate(list(logs.values()))))
     drawn = {name: (sum(own) + _PRIOR * overall) / (len(own) + _PRIOR) for name, own in logs.items()}
     return {name: _as_normal(drawn[name], len(logs[name])) for name in drawn} | {"": _as_normal(overall, 0)}

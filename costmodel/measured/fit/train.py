@@ -1,7 +1,7 @@
 """The fit: constants and regimes in turn, until the regimes stay; and the same fit without each source."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from costmodel.measured.fit.parameters import TWO_REGIMES, Weights
 from costmodel.measured.fit.problem import Problem
 from costmodel.measured.fit.regimes import fit_weights, likely_slow
 from costmodel.measured.fit.solve import Solution
+from costmodel.measured.rows import Case
 
 _ROUNDS = 6
 
@@ -40,21 +41,32 @@ def train(problem: Problem) -> Trained:
     return Trained(problem, solution, fit_weights(problem.cases, problem.evaluator.slow))
 
 
-def without_each(trained: Trained) -> dict[str, Trained]:
-    """The fit without the rows of each source in turn, from that of all.
+def of_source(case: Case) -> str:
+    """What is left out to judge: all rows of one table."""
+    return case.source
+
+
+def of_software(case: Case) -> str:
+    """What is left out to judge harder: all rows of one class of software, whatever their source."""
+    return case.stack
+
+
+def without_each(trained: Trained, member_of: Callable[[Case], str] = of_source) -> dict[str, Trained]:
+    """The fit without the rows of each source or class in turn, from that of all.
 
     The rule of the regimes has seen its rows: one source alone has two regimes.
     """
-    solutions = trained.problem.solve_without_each(trained.solution.z)
-    return {source: dataclasses.replace(trained, solution=found) for source, found in solutions.items()}
+    members = [member_of(case) for case in trained.problem.cases]
+    solutions = trained.problem.solve_without(trained.solution.z, members)
+    return {name: dataclasses.replace(trained, solution=found) for name, found in solutions.items()}
 
 
-def left_out_errors(without: Mapping[str, Trained]) -> np.ndarray:
-    """Log predicted over measured of each case, by constants that saw no row of its source."""
+def left_out_errors(without: Mapping[str, Trained], member_of: Callable[[Case], str] = of_source) -> np.ndarray:
+    """Log predicted over measured of each case, by constants that saw no row of its source or class."""
     cases = next(iter(without.values())).problem.cases
-    sources, errors = np.array([case.source for case in cases]), np.zeros(len(cases))
-    for source, own in without.items():
-        errors[sources == source] = own.errors()[sources == source]
+    members, errors = np.array([member_of(case) for case in cases]), np.zeros(len(cases))
+    for name, own in without.items():
+        errors[members == name] = own.errors()[members == name]
     return errors
 
 

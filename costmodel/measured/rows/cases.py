@@ -15,7 +15,7 @@ from costmodel.inputs import (
     layers,
     model_flop,
 )
-from costmodel.measured.rows.columns import Columns, RowError, lenient, measured_step_s
+from costmodel.measured.rows.columns import Columns, RowError, cells, lenient, measured_step_s
 from costmodel.measured.rows.dimensions import filled
 from costmodel.measured.rows.habits import habits_of
 from costmodel.measured.rows.hardware import machine
@@ -24,6 +24,7 @@ from costmodel.measured.rows.layouts import layout
 from costmodel.measured.rows.models import workload
 from costmodel.measured.rows.notes import facts_of, stack_of
 from costmodel.measured.rows.records import Case, Machine, Unreadable
+from costmodel.measured.rows.words import meanings, said
 from costmodel.models import map_operators
 from costmodel.specs import read_rows
 
@@ -45,14 +46,18 @@ def case(row: Mapping[str, str], software: str | None = None) -> Case | Unreadab
 
 def _case(row: Mapping[str, str], software: str | None) -> Case:
     facts = facts_of(row)
+    _check_it_is_pretraining(row)
     columns, of_dimensions = filled(Columns(row), facts)
     columns, of_sizes = completed(columns, facts)
     hardware = machine(columns, facts.get("power_w"))
-    divided = any((columns.count(name) or 1) > 1 for name in ("tp", "pp"))
+    degrees = (("tp", "tensor"), ("pp", "pipeline"))
+    divided = any((columns.count(name) or facts.get(word) or 1) > 1 for name, word in degrees)
     stack = stack_of(row, hardware.family, divided, software)
     habits = habits_of(columns, facts, stack)
     work, of_model = workload(columns, facts, habits)
     plan, of_plan, open_marks = layout(columns, facts, hardware, stack, habits, layers(work), int(work.batch))
+    if plan.precision == "nvfp4" and "nvfp4" not in hardware.cluster.accelerator.types:
+        raise RowError(f"`precision` is nvfp4; {hardware.cluster.accelerator.name} has no units of 4 bits")
     measured_gb = lenient(row, "measured_mem_GB")
     return Case(
         row=row,
@@ -70,6 +75,14 @@ def _case(row: Mapping[str, str], software: str | None) -> Case:
         measured_mem_bytes=None if measured_gb is None else 1e9 * measured_gb,
         oom=row.get("oom") == "1",
     )
+
+
+def _check_it_is_pretraining(row: Mapping[str, str]) -> None:
+    """What the words name that is trained in other ways, or not at all, is refused."""
+    text = cells(row, "source", "model", "notes")
+    for phrase, reason in meanings.NO_PRETRAINING:
+        if said(text, (phrase,)):
+            raise RowError(f"`{phrase.partition('|')[0].partition(' ')[0]}` in its words: {reason}")
 
 
 def _by_rate_s(row: Mapping[str, str], work: Workload, hardware: Machine, stack: str) -> float | None:

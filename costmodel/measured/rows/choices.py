@@ -21,7 +21,7 @@ def recompute(
         if habits.recompute is not None:
             assumed.append(f"recompute {habits.recompute}")
         return {"recompute": habits.recompute or "none"}, True
-    if mode == "selective":
+    if mode == "selective" or (mode == "full" and facts.get("selective_layers")):
         return selective(facts), False
     held = _recomputed_layers(columns, facts)
     if mode == "full" and held:

@@ -16,14 +16,14 @@ from costmodel.specs import load_cluster
 _KNOWN = (
     (r"gb300", "gb300-nvl72", "gb300"),
     (r"gb200", "gb200-nvl72", "gb200"),
-    (r"b300", "b300", "b300"),
-    (r"b200", "b200", "b200"),
-    (r"h200|gh200", "h200", "h200"),
+    (r"b300|p6b300", "b300", "b300"),
+    (r"b200|p6b200", "b200", "b200"),
+    (r"h200|gh200|p5en?\.|a3ultra", "h200", "h200"),
     (r"h800", "h800", "h100"),
     (r"h100.*(9[456]gb|hbm2e|lowertdp)", "h100-96gb", "h100-96gb"),
-    (r"h100", "h100", "h100"),
-    (r"a100.*40g", "a100-40gb", "a100"),
-    (r"a100|a800", "a100-80gb", "a100"),
+    (r"h100|p5\.|a3mega|a3high", "h100", "h100"),
+    (r"a100.*40g|p4d\.", "a100-40gb", "a100"),
+    (r"a100|p4de\.", "a100-80gb", "a100"),
     (r"v100", "v100", "v100"),
     (r"mi300", "mi300x", "mi300x"),
     (r"mi325", "mi325x", "mi325x"),
@@ -31,7 +31,7 @@ _KNOWN = (
     (r"v5e|v5lite", "tpu-v5e", "tpu"),
     (r"v5p", "tpu-v5p", "tpu"),
     (r"v6e|trillium", "tpu-v6e", "tpu"),
-    (r"v7x?|ironwood", "tpu-v7x", "tpu"),
+    (r"v7x?|tpu7x?|ironwood", "tpu-v7x", "tpu"),
     (r"tpu.*v4|^v4", "tpu-v4", "tpu"),
     (r"gaudi2|hl225", "gaudi2", "gaudi"),
     (r"gaudi3|hl325", "gaudi3", "gaudi"),
@@ -79,7 +79,9 @@ def _machine(
     cluster = _capped(cluster, power_w)
     if cluster_name == "v100" and memory_gb == 16:
         cluster = dataclasses.replace(cluster, accelerator=dataclasses.replace(cluster.accelerator, hbm_bytes=_V100_16))
-    cluster = dataclasses.replace(cluster, accelerators=float(accelerators))
+    if sheet is None:
+        cluster = _of_size(cluster, memory_gb or _gigabytes(printed))
+    cluster = _in_racks(dataclasses.replace(cluster, accelerators=float(accelerators)), name)
     if family == "tpu":
         found = _torus(cluster, family, note, sharding, accelerators)
     else:
@@ -99,6 +101,35 @@ def _capped(cluster: Cluster, power_w: float | None) -> Cluster:
 
 
 _V100_16 = 16160.0 * 2**20
+_USUAL = 1.1  # labels are capacities in GB or GiB, before or after what the driver keeps
+_OTHER = 2.5  # beyond it the figure is of a node, or of another memory
+_REPORTED = 0.995  # of GiB on the label: 81,559 MiB of 80
+
+
+def _gigabytes(printed: str) -> float | None:
+    """What the name of an accelerator says of its memory (`A100 64GB` of Leonardo, `H100 64GB` of MareNostrum 5)."""
+    found = re.search(r"(?<!\d)(\d+)[\s\-]?gb(?!/s|ps)", printed.lower())
+    return float(found[1]) if found else None
+
+
+def _of_size(cluster: Cluster, memory_gb: float | None) -> Cluster:
+    """The cluster with accelerators of the memory on their label, where they were made with more or less of it."""
+    chip = cluster.accelerator
+    ratio = (memory_gb or 0.0) * 2**30 / float(chip.hbm_bytes)
+    if memory_gb is None or not (1 / _OTHER < ratio < 1 / _USUAL or _USUAL < ratio < _OTHER):
+        return cluster
+    chip = dataclasses.replace(chip, hbm_bytes=_REPORTED * memory_gb * 2**30)
+    return dataclasses.replace(cluster, accelerator=chip)
+
+
+def _in_racks(cluster: Cluster, name: str) -> Cluster:
+    """The cluster with racks of the size in its name, where they are smaller (`GB200 NVL36`)."""
+    found, (inner, *others) = re.search(r"gb\d+.*nvl(\d+)", name), cluster.tiers
+    if found is None or int(found[1]) >= int(inner.size):
+        return cluster
+    size = float(found[1])
+    inner = dataclasses.replace(inner, size=size, usable_size=min(float(inner.usable_size), size))
+    return dataclasses.replace(cluster, tiers=(inner, *others))
 
 
 @functools.cache

@@ -24,6 +24,8 @@ def sharding(
 ) -> dict[str, Any]:
     """ZeRO's stage and the ranks that share weights."""
     cell = columns.text("zero_stage_or_fsdp")
+    if not cell and said(columns.text("notes"), _HYBRID):
+        cell = "hybrid shard"
     stage = stage_of(cell)
     if stage is None:
         stage = max(SOFTWARE[software].zero_stage, int(facts.get("optimizer_sharded", 0.0)))

@@ -140,7 +140,7 @@ def raise_bounds(progress: MixProgress, tilts: Tilts, pools: Pools, share: float
             return
         new = [count for count in tilts.counts[low].tolist() if count not in finder.looked]
         for count in new if share <= LOOKED else ():
-            finder.look(count, finder.y)
+            finder.look(count)
         if progress.best is best:
             split.add(int(low[0]))
             now = time.monotonic()

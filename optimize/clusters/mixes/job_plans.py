@@ -30,14 +30,6 @@ from optimize.lattice import Families, Lattice, cheapest, lattice_of_counts, wit
 from optimize.plans import any_schedule_s
 from optimize.question import RATES, Job, Problem, Tangents
 
-LEAST = {
-    "schedule": frozenset({"one_f_one_b", "interleaved"}),
-    "zero_stage": frozenset({1, 3}),
-    "recompute": frozenset({"none", "full"}),
-    "recompute_share": 1.0,
-    "context_kind": "ring",
-}
-"""Options at a glance, where the question does not fix them."""
 CHUNK = 8_192  # plans that are counted at a time: what lies between two operations stays in the caches
 FAMILIES = 6_000  # of one job at one count that are timed at most
 LEAN = 0.995  # of the bytes of what is faster: a plan that needs more is not leaner
@@ -56,7 +48,7 @@ class JobRows:
 
     @functools.cached_property
     def workload(self) -> Workload:
-        """As floats."""
+        """The job's workload as floats."""
         return as_floats(self.job.workload)
 
     def of(self, count: int) -> np.ndarray:
@@ -87,15 +79,6 @@ class JobRows:
         modes = {} if recompute is None else {"recompute": recompute}
         for _, chosen, at in tangents_of_rows(self.alone, self.columns(rows), places, place, **modes):
             yield chosen, of_steps(at, self.steps(rows[chosen]))
-
-    def least_s(self, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """About what rows take at least (weighted seconds), each at its own rates: by a tangent for each octave."""
-        _, first, place = np.unique(np.log2(self._count(rows)).astype(int), return_index=True, return_inverse=True)
-        least = np.full(len(rows), np.inf)
-        for chosen, at in self.tangents(rows, y[first], place):
-            moved = at.log_value + (at.slopes * (y[chosen] - at.y)).sum(-1)
-            least[chosen] = np.minimum(least[chosen], np.exp(moved))
-        return least
 
     def about_s(self, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Weighted seconds by which rows are ranked, each at its own rates: the geometric mean of 1F1B and of the same

@@ -91,7 +91,7 @@ class Pool:
 
     @functools.cached_property
     def families(self) -> Families:
-        """Of the lattice of the rows."""
+        """Families of the lattice of the rows."""
         return Families(self.rows.lattice)
 
     def put(self, new: Members) -> None:
@@ -105,7 +105,7 @@ class Pool:
 
     @property
     def least(self) -> np.ndarray:
-        """By count, what no plan is below."""
+        """What no plan is below, by count."""
         least = self.gone_least.copy()
         np.minimum.at(least, self.open.cell, self.open.bound)
         return least

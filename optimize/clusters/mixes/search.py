@@ -10,18 +10,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from optimize.clusters.counts import flop_bound_s, near_grid
-from optimize.clusters.evolution import FirstAnswers
-from optimize.clusters.mixes.answers import Finder
+from optimize.clusters.counts import cells, flop_bound_s
+from optimize.clusters.mixes.answers import MORE, Finder
 from optimize.clusters.mixes.bound import CAP, open_counts, raise_bounds
-from optimize.clusters.mixes.job_plans import JobRows
-from optimize.clusters.mixes.progress import Mixed, MixProgress
-from optimize.clusters.valued import Found
+from optimize.clusters.mixes.progress import MixProgress
 from optimize.question import Left, Problem
 from optimize.time_limit import until
 
-EVOLVED, MORE = 12_000, 4_000  # evaluations of evolution: first, and between two looks at what it found
-ANSWERS, LEAST_S = 0.25, 6.0  # of the time, or if that is less so many seconds: until when answers are looked for
+ANSWERS, LEAST_S = 0.2, 4.0  # of the time, or if that is less so many seconds: until when answers are looked for
 SHARES = (0.3, 0.1, 0.047, 0.028, 0.01, 0.003)  # of the value below the best answer: aims of bounds, one by one
 Told = Callable[[str], None]
 
@@ -29,44 +25,20 @@ Told = Callable[[str], None]
 def search_mix(problem: Problem, seconds: float, seed: int = 0, told: Told = lambda _: None) -> MixProgress:
     """Search for answers; then raise bounds, until the time is up or nothing is below the best answer."""
     start, progress = time.monotonic(), MixProgress(problem=problem)
-    counts, others = near_grid(problem)
-    progress.log_bounds = {count: products_bound(problem, count) for count in sorted([*counts, *others])}
+    counts = [cell.accelerators for cell in cells(problem)]
+    progress.log_bounds = {count: products_bound(problem, count) for count in counts}
     if not counts:
         return progress
     try:
         with until(start + seconds):
             answered = start + max(ANSWERS * seconds, min(LEAST_S, 0.6 * seconds))
-            finder = _answers(progress, seed, answered, told)
+            told("evolution")
+            finder = Finder(progress, seed)
+            finder.run(answered)
             _raise_bounds(progress, finder, start + seconds, told)
     except KeyboardInterrupt:  # what is known so far, with its bound, is an answer
         progress.interrupted = True
     return progress
-
-
-def _answers(progress: MixProgress, seed: int, end: float, told: Told) -> Finder:
-    """Look for answers: by evolution, which offers what it finds as it is found, and by exact steps from there."""
-
-    def offer(found: Found) -> None:
-        progress.offer(Mixed(**found._asdict()))
-
-    def evolved(evaluations: int) -> None:
-        first.run(evaluations)
-        for found, place in first.kept():
-            offer(first.values.found(found, place))  # the best of other counts, too
-
-    told("evolution")
-    problem, first = progress.problem, FirstAnswers(progress.problem, seed, offer)
-    trees = zip(problem.jobs, first.values.genes.jobs, strict=True)
-    rows = [JobRows(problem, job, tree.lattice, tree.accelerators) for job, tree in trees]
-    finder = Finder(progress, rows, progress.counts, seed)
-    evolved(EVOLVED)
-    finder.run(end, told)
-    while time.monotonic() < end and progress.best is not None:
-        told("more of evolution")
-        evolved(MORE)
-        finder.settle_best(end)
-    progress.evaluations += first.values.evaluations
-    return finder
 
 
 def products_bound(problem: Problem, count: int) -> float:
@@ -92,4 +64,6 @@ def _raise_bounds(progress: MixProgress, finder: Finder, end: float, told: Told)
     for share in SHARES:
         told(f"bounds to {100 * share:.2g} %")
         raise_bounds(progress, tilts, pools, share, finder, end)
+        if time.monotonic() < end:
+            finder.evolve(MORE, end)  # which counts may be better is another question than how good the best one is
     progress.evaluations += sum(pool.evaluations for pool in pools)

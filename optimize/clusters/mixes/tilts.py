@@ -22,7 +22,7 @@ ROUNDS = 8  # of the multipliers of limits
 
 
 class Tilts(NamedTuple):
-    """Of some counts: where tilts are zero, shares and slopes of the jobs there, and what all values have besides."""
+    """Tilts of some counts: where they are zero, shares and slopes of the jobs there, what all values have besides."""
 
     counts: np.ndarray  # ascending
     place: np.ndarray  # counts x rates
@@ -32,7 +32,7 @@ class Tilts(NamedTuple):
 
     @property
     def shares(self) -> np.ndarray:
-        """Of each job in the value."""
+        """The share of each job in the value."""
         with np.errstate(invalid="ignore"):
             shares = np.exp(self.values - np.logaddexp.reduce(self.values, axis=-1)[:, None])
         return np.nan_to_num(shares)

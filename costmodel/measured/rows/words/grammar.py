@@ -61,7 +61,7 @@ def clauses(text: str) -> tuple[str, ...]:
     text = re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", text).replace("\u00d7", "x").replace("_", " ").lower()
     text = re.sub(r"\bw/o\b", "without", re.sub(r"[\s\u2010-\u2014]+", lambda m: " " if m[0].isspace() else "-", text))
     text = re.sub(r"\b(without|no|neither)\b([^;|.]{1,60}?),?\s(?:or|nor)\s", _each_denied, text)
-    parts = re.split(r"[;|]|,(?!\d)|\.(?=\s|$)|\s\+\s|\s(?:but|while|whereas)\s", text)
+    parts = re.split(r"[;|]|,(?!\d)|\.(?=\s|$)|\s\+\s|\s(?=--[a-z])|\s(?:but|while|whereas)\s", text)
     return tuple(part.strip() for part in parts if part.strip())
 
 
@@ -106,7 +106,8 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
         ((expression, _), *_), _ = _compiled(phrase)
         for clause, start, end in _places(text, phrase):
             found = expression.match(clause, start)
-            if found is not None and _verdict(clause, start, end, False):
+            of_another = clause[:start].rstrip(" -").endswith("virtual")  # `virtual pp degree` is no `pp degree`
+            if found is not None and not of_another and _verdict(clause, start, end, False):
                 return float(found[1])
     return None
 

@@ -50,7 +50,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "fast_dispatcher": ("deepep|deep_ep", "hybridep|hybrid_ep"),
     "selective_layers": (
         f"selective layer* {_RECOMPUTE}",
-        f"{_RECOMPUTE} & every other|second|two|2 layer*|block*",
+        f"{_RECOMPUTE} & every other|second|two|2nd|2 layer*|block*",
         f"{_RECOMPUTE} & alternat* layer*|block*",
     ),
     "offloaded_projections": ("qkv proj* offload*", "remat policy & custom"),  # K: tpu-recipes' custom policy
@@ -120,7 +120,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     ),
     "virtual_stages": (
         "vpp|vp size? #",
-        "virtual pipeline parallel? size|degree|stages|chunks? #",
+        "virtual pipeline|pp parallel? size|degree|stages|chunks? #",
         "virtual stages #",
         "interleav* degree|factor|size #",
         "model chunks #",
@@ -199,6 +199,7 @@ GRADIENTS = (
 """The format in which gradients add up."""
 
 ATTENTIONS = (
+    ("use|enable flash_attention|flash_attn|flash|fa 1", "flash"),  # a switch, not a version
     ("fa|flash|flash_attention|flash_attn v? 3", "flash_3"), ("fa|flash|flash_attention|flash_attn v? 4", "flash_3"),
     ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
     # C: llm-foundry's rows, whose settings name Triton's FlashAttention; Dao 2023 (FlashAttention-2), figure 4
@@ -214,12 +215,15 @@ ATTENTIONS = (
 """Attention kernels by name; `flash` is the one that the software calls."""
 
 RECOMPUTES = (
+    # K: policies of JAX's checkpoints say what may be kept
+    ("nothing saveable|savable", "full"), ("remat*|policy & save* nothing", "full"),
     (f"selective & {_RECOMPUTE}", "selective"), ("sac", "selective"), (f"partial {_RECOMPUTE}", "selective"),
     ("recompute*|checkpoint* activations", "selective"),  # K: Megatron's --recompute-activations
     (f"core|attention|attn & {_RECOMPUTE}", "selective"),
     ("remat* & minimal|dots|save*|custom|qkv*", "selective"),
     (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
     (f"{_RECOMPUTE} & layer_wise|layerwise|block|uniform", "full"), ("use checkpoint", "full"),
+    ("every|all|each transformer? block|layer is|are? checkpointed|recomputed", "full"),
     ("gradient|activation checkpointing|checkpoint|recompute*|recomputation", "full"), ("recompute*!", "full"),
     ("checkpointing|checkpoint|remat*|recomputation!", "full"),
 )  # fmt: skip
@@ -243,3 +247,15 @@ SCHEDULES = (
     ("1f1b|dapple|pipedream|pipe_dream", "one_f_one_b"), ("one forward one backward", "one_f_one_b"),
 )  # fmt: skip
 """Pipeline schedules by name."""
+
+NO_PRETRAINING = (
+    ("lora|qlora|dora|peft", "only adapters are trained"),
+    ("adapter* & only|trained|tuning", "only adapters are trained"),
+    ("dpo|grpo|ppo|rlhf", "preferences are trained, with other passes than one forward and one backward"),
+    ("decode|decoding throughput|latency", "nothing is trained"),
+    ("inference throughput|benchmark*", "nothing is trained"),
+    ("vllm|sglang|tensorrt_llm", "nothing is trained"),
+    ("unet|u_net|stable_diffusion|sdxl", "it is no transformer of one kind of layer"),
+    ("mamba|ssm|state_space|rwkv", "its layers are no attention"),
+)  # fmt: skip
+"""What rows may be that this model has no formula for, and why."""
