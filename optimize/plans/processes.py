@@ -28,6 +28,7 @@ from optimize.progress import bar
 from optimize.status import CommandError, Status
 
 T = TypeVar("T")
+CONNECTED: list[int] = []  # which process this is where others are met, for whom JAX's exit handler would wait
 
 
 def search_shared(
@@ -103,6 +104,7 @@ def connect(sharding: Sharding) -> None:
     """Meet the other processes, before anything else is computed. JAX keeps the connection until the end."""
     import jax
 
+    CONNECTED.append(sharding.process)
     never_s = 1_000_000  # instead of JAX's own limits, which end the process without a message of ours
 
     def initialize() -> None:
