@@ -105,7 +105,11 @@ def _entry(style: Style, target: Scalar, embedding_norm: bool) -> tuple[Op, ...]
         norm("embedding norm", style.tokens, style.hidden, style.layer_norm),
         norm("decoder embedding norm", target, style.hidden, style.layer_norm),
     )
-    return (lookup, sync("decoder embedding sync", target, style.hidden), *(norms if embedding_norm else ()))
+    return (
+        lookup,
+        sync("decoder embedding sync", target, style.hidden, backward=False),
+        *(norms if embedding_norm else ()),
+    )
 
 
 def _finals(style: Style, target: Scalar) -> tuple[Op, ...]:

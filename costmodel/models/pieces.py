@@ -102,9 +102,13 @@ def linear(
     )
 
 
-def sync(name: str, tokens: Scalar, width: Scalar) -> Op:
-    """The edge of a tensor-parallel region: an all-reduce, or its two halves under sequence parallelism."""
-    return Op(name=name, kind=Kind.SYNC, rows=(Size(value=tokens, split=TOKENS),), columns=(Size(value=width),))
+def sync(name: str, tokens: Scalar, width: Scalar, forward: bool = True, backward: bool = True) -> Op:
+    """The edges of a tensor-parallel region: an all-reduce in each pass, or its two halves under sequence parallelism.
+
+    A region that begins or ends with divided words has one edge alone, and its all-reduce in one pass alone.
+    """
+    rows, columns = (Size(value=tokens, split=TOKENS),), (Size(value=width),)
+    return Op(name=name, kind=Kind.SYNC, rows=rows, columns=columns, forward=forward, backward=backward)
 
 
 def residual(name: str, tokens: Scalar, width: Scalar, dropout: bool = False) -> Op:
@@ -195,7 +199,7 @@ def embedding(name: str, tokens: Scalar, hidden: Scalar, vocabulary: Scalar, oth
         touches_forward=2.0,
         touches_backward=2.0,
     )
-    return (lookup, sync(f"{name} sync", tokens, hidden))
+    return (lookup, sync(f"{name} sync", tokens, hidden, backward=False))
 
 
 def head(before: tuple[Op, ...], tokens: Scalar, hidden: Scalar, vocabulary: Scalar, bias: bool = False) -> Block:
@@ -210,4 +214,5 @@ def head(before: tuple[Op, ...], tokens: Scalar, hidden: Scalar, vocabulary: Sca
         touches_backward=2.0,
     )
     product = linear(LOGITS, tokens, (Size(value=hidden),), logits, bias=vocabulary if bias else None)
-    return Block(name="head", position=Position.LAST, ops=(*before, sync("head sync", tokens, hidden), product, loss))
+    edge = sync("head sync", tokens, hidden, forward=False)
+    return Block(name="head", position=Position.LAST, ops=(*before, edge, product, loss))

@@ -28,7 +28,7 @@ NUMPY = Exact(np)
 # Reached through another entry: they return counts and trees, not times, or are called by what is registered.
 INSIDE = {
     "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.links_by_tier_s",
-    "counts.split_shares", "counts.reached", "held.expert_shard", "held.sharding", "traffic.spread",
+    "counts.split_shares", "placement.reached", "held.expert_shard", "held.sharding", "traffic.spread",
     "held.on_heaviest_stage", "held.held_on_heaviest_stage",  # test_both_ways.py
     "held.kept_bytes", "held.share",
     "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
@@ -46,7 +46,7 @@ INSIDE = {
     "goodput.failures_per_s", "goodput.checkpoint_s", "goodput.interval_s", "goodput.lost_share", "goodput.elapsed",
     "goodput.slow_share", "goodput.spare_share",
     "economics.bill", "economics.network_bill", "economics.draw", "economics.drawn_s",
-    "busy.busy", "busy.operators_s", "busy.timed",  # test_same_joules.py
+    "busy.busy", "roofs.operators_s", "busy.timed",  # test_same_joules.py
 }  # fmt: skip
 seeds = st.integers(0, 2**32 - 1)
 powers_of_two = st.integers(-20, 20).map(lambda k: 2.0**k)
