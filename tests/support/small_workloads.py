@@ -30,17 +30,9 @@ def small_encoder() -> Workload:
 
 
 def small_evoformer() -> Workload:
-    sizes: dict[str, Any] = {
-        "hidden": 32,
-        "pair_hidden": 16,
-        "heads": 4,
-        "pair_heads": 2,
-        "outer_size": 8,
-        "extra_sequences": 16,
-    }
-    return evoformer(
-        layers=4, sequences=12, residues=24, batch=12, extra_layers=2, extra_sequences=16, extra_hidden=16, **sizes
-    )
+    sizes: dict[str, Any] = {"hidden": 32, "pair_hidden": 16, "heads": 4, "pair_heads": 2, "outer_size": 8}
+    extra: dict[str, Any] = {"extra_layers": 2, "extra_sequences": 16, "extra_hidden": 16}
+    return evoformer(layers=4, sequences=12, residues=24, batch=12, **sizes, **extra)
 
 
 def small_adapters() -> Workload:
