@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from costmodel.formulas.placement import ranks_by_tier as ranks_by_tier
     from costmodel.formulas.roofline import Rates as Rates
     from costmodel.formulas.roofline import attention_s as attention_s
+    from costmodel.formulas.roofline import larger as larger
     from costmodel.formulas.roofline import matmul_s as matmul_s
     from costmodel.formulas.roofline import memory_s as memory_s
     from costmodel.formulas.roofline import rates as rates

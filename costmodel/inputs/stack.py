@@ -107,7 +107,8 @@ class Stack:
     matmul_ceiling: Scalar = 0.80  # share of peak of a large matmul
     matmul_8bit_ceiling: Scalar = 1.0  # of products in 8 bits: share of their peak over `matmul_ceiling`
     matmul_4bit_ceiling: Scalar = 1.0
-    matmul_size0: Scalar = 200.0  # elements: a dimension of this size costs as much again (see roofline.py)
+    matmul_size0: Scalar = 200.0  # elements: a dimension of this size costs as much again (roofline.py)
+    sized_at_flop_per_s: Scalar = 312e12  # on units of this peak (A100); larger by the root on faster ones
     attention_ceiling: Scalar = 0.50  # share of peak of the fused attention's matmuls, forward
     attention_2_ceiling: Scalar = 0.50  # the same of FlashAttention-2's kernels
     attention_backward_ratio: Scalar = 2.5  # FLOP of the fused backward over those of the forward (scores recomputed)

@@ -38,6 +38,7 @@ INSIDE = {
     "timing.stages", "timing.hops", "timing.redone_s", "counts.payload_copies", "counts.saved_bytes",
     "offload.layer_weights_bytes", "offload.layer_states_bytes", "offload.update_s",
     "modules.by_module", "timing.modules_s", "roofline.module_times",  # test_modules.py
+    "roofline.larger",  # of `roofline.rates:fill`
     "offload.layer_gradients_bytes", "optimizer.accelerator_update_s", "optimizer.streamed_update_s",
     "optimizer.update_bytes",
     "pipeline.run_of", "pipeline.warm_up_s", "pipeline.first_backward_s", "pipeline.longest_s",

@@ -301,8 +301,9 @@ def _matmul_s(m):
         name="", flop=2e6 * m, operand_bytes=0.0, weight_elements=0.0, reciprocal_sizes=1 / m + 1 / 1000 + 1 / 1000
     )
     speed = roofline.Rates(
-        matmul_s_per_flop=1e-12, attention_s_per_flop=1.0, memory_s_per_byte=1.0, update_s_per_flop=1.0
-    )
+        matmul_s_per_flop=1e-12, attention_s_per_flop=1.0, memory_s_per_byte=1.0, update_s_per_flop=1.0,
+        matmul_fill_s_per_flop=1e-12,
+    )  # fmt: skip
     return roofline.matmul_s(count, _POINT, speed, Stack(matmul_size0=100.0), Exact(jnp))[0]
 
 

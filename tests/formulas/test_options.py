@@ -159,7 +159,8 @@ def test_a_product_without_casts_to_the_last_bit(precision):
     stack = Stack()
     _, machine, point = prepare(small_decoder(), cluster(), Plan(precision=precision))
     speed = rates(machine.accelerator, point, stack)
-    compute_s = count.flop * speed.matmul_s_per_flop * (1 + stack.matmul_size0 * count.reciprocal_sizes)
+    filling = stack.matmul_size0 * count.reciprocal_sizes * speed.matmul_fill_s_per_flop
+    compute_s = count.flop * (speed.matmul_s_per_flop + filling)
     moved = count.operand_bytes + point.precision.weight_bytes * count.weight_elements
     accumulated = count.operand_bytes + 2.0 * point.gradient_bytes * count.weight_elements
     product_s, weights_s = matmul_s(count, point, speed, stack, SEM)

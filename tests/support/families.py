@@ -129,8 +129,8 @@ def placement_values(a: Args, sem: Semantics) -> Values:
 # kernels: rooflines of counts that are given
 
 _KERNEL_STACK = (
-    "matmul_ceiling", "matmul_8bit_ceiling", "matmul_4bit_ceiling", "matmul_size0", "attention_ceiling",
-    "attention_backward_ratio", "attention_size0", "cast_passes", "context_imbalance",
+    "matmul_ceiling", "matmul_8bit_ceiling", "matmul_4bit_ceiling", "matmul_size0", "sized_at_flop_per_s",
+    "attention_ceiling", "attention_backward_ratio", "attention_size0", "cast_passes", "context_imbalance",
     "unfused_touches", "hbm_ceiling", "kernel_s",
 )  # fmt: skip
 _SHARES: dict[str, Range] = {
@@ -203,6 +203,7 @@ def kernel_values(a: Args, sem: Semantics) -> Values:
         "roofline.rates:attention": speed.attention_s_per_flop,
         "roofline.rates:memory": speed.memory_s_per_byte,
         "roofline.rates:update": speed.update_s_per_flop,
+        "roofline.rates:fill": speed.matmul_fill_s_per_flop,
         "roofline.matmul_roofs": roofline.matmul_roofs(product, point, speed, stack)[0].compute_s,
         "roofline.attention_roofs": roofline.attention_roofs(core, point, speed, stack)[0].compute_s,
         "roofline.memory_roofs": roofline.memory_roofs(moved, point, speed, stack)[0].memory_s,

@@ -95,7 +95,7 @@ _MATMUL = {
         "*_size0",
         "kernel_s",
     ),
-    "falls": (*_PEAKS, "hbm_bytes_per_s", "matmul_*ceiling", "hbm_ceiling"),
+    "falls": (*_PEAKS, "sized_at_flop_per_s", "hbm_bytes_per_s", "matmul_*ceiling", "hbm_ceiling"),
 }
 _ATTENTION = {
     "rises": (
@@ -163,6 +163,7 @@ _KERNEL_ENTRIES = {
     "roofline.rates:attention": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "attention_ceiling")),
     "roofline.rates:memory": Entry("kernel", "_s_per_byte", (), ("hbm_*",)),
     "roofline.rates:update": Entry("kernel", "_s_per_flop", (), (*_PEAKS, "matmul_ceiling")),
+    "roofline.rates:fill": Entry("kernel", "_s_per_flop", ("at_*bit",), (*_PEAKS, "sized_at*", "matmul_*ceiling")),
     "roofline.matmul_roofs": Entry("kernel", "_s", **_MATMUL),
     "roofline.attention_roofs": Entry("kernel", "_s", **_ATTENTION),
     "roofline.memory_roofs": Entry("kernel", "_s", **_STREAM),

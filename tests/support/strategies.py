@@ -41,6 +41,7 @@ STACK: dict[str, Range] = {
     "matmul_8bit_ceiling": (0.3, 1.0),
     "matmul_4bit_ceiling": (0.3, 1.0),
     "matmul_size0": (10.0, 1000.0),
+    "sized_at_flop_per_s": (1e13, 1e16),
     "attention_ceiling": (0.2, 1.0),
     "attention_backward_ratio": (2.0, 4.0),
     "attention_size0": (50.0, 5000.0),

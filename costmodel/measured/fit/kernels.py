@@ -1,7 +1,7 @@
 r"""Measured kernels as observations of the constants: best matmuls, matmuls by size, attention by length, streams.
 
-The logarithm of a rate is $\log P + \log \eta - \log(1 + s_0 \sum 1/n)$ of `roofline.py`; of a matmul of the best shape
-(one that fills all tiles) without the last term.
+The logarithm of a rate is $\log P + \log \eta - \log(1 + s_0 r)$ of `roofline.py`, with
+$r = \sqrt{P / P_0} \sum 1/n$ of a matmul; of one of the best shape (which fills all tiles) without the last term.
 """
 
 import dataclasses
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from costmodel.formulas import larger
 from costmodel.inputs import Accelerator, Cluster
 from costmodel.measured.fit.parameters import PARAMETERS, Group
 from costmodel.measured.rows import lenient
@@ -44,7 +45,7 @@ class Kernel:
     group: Group  # stack empty: of the hardware, whatever software calls it
     log_share: float
     eight_bits: bool = False
-    reciprocal_sizes: float = 0.0
+    reciprocal_sizes: float = 0.0  # of a matmul as the units of `Stack.matmul_size0` have them
 
     @property
     def scatter(self) -> float:
@@ -104,7 +105,7 @@ def _observed(
         share = float(np.log(1e12 * value / peak))
         if _sizes(row) > _SMALLEST:
             return None
-        own = {"log_share": share, "eight_bits": eight, "reciprocal_sizes": _sizes(row)}
+        own = {"log_share": share, "eight_bits": eight, "reciprocal_sizes": float(larger(peak)) * _sizes(row)}
         return Kernel(kind="matmul", group=group, **own)
     if row["kind"] == "hbm" and row["op"].endswith("triad"):
         return Kernel(kind="hbm", group=group, log_share=float(np.log(1e12 * value / chip.hbm_bytes_per_s)))

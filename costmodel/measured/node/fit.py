@@ -23,7 +23,7 @@ from costmodel.specs import CollectiveRow, constant_group, read_tables, stack_va
 HEADROOM = 0.8
 """Best measured rate over the peak that an unknown accelerator is given."""
 FIELDS = {
-    "matmul_ceiling": (0.02, 1.0), "matmul_size0": (1.0, 2000.0), "attention_ceiling": (0.002, 1.0),
+    "matmul_ceiling": (0.02, 1.0), "matmul_size0": (1.0, 1e5), "attention_ceiling": (0.002, 1.0),
     "attention_size0": (1.0, 4000.0), "unfused_touches": (0.2, 100.0), "update_passes": (0.2, 100.0),
 }  # fmt: skip
 """Constants of compute that are fitted, and where they may lie."""
