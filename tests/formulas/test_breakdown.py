@@ -44,13 +44,11 @@ def by_operator(done, given):
     _, machine, point = given
     free = dataclasses.replace(machine.stack, kernel_s=0.0)
     speed = done.times.rates
+    idle = dataclasses.replace(speed, matmul_s_per_flop=0.0, matmul_fill_s_per_flop=0.0, attention_s_per_flop=0.0)
     only = {
         "compute": (dataclasses.replace(speed, memory_s_per_byte=0.0), free),
-        "memory": (dataclasses.replace(speed, matmul_s_per_flop=0.0, attention_s_per_flop=0.0), free),
-        "launch": (
-            dataclasses.replace(speed, memory_s_per_byte=0.0, matmul_s_per_flop=0.0, attention_s_per_flop=0.0),
-            machine.stack,
-        ),
+        "memory": (idle, free),
+        "launch": (dataclasses.replace(idle, memory_s_per_byte=0.0), machine.stack),
     }
     row, m = point.recompute, done.counts.microbatches / point.pipeline
     found = {kind: [] for kind in ("matmuls", "attention", "norms, activations", "recompute")}
