@@ -101,14 +101,15 @@ def best_over(
     rows, best, complete, possible = list[Row](), None, True, len(queue)
     try:
         while queue and not _ended(queue[0], best):
-            pair = heapq.heappop(queue)
-            tell(f"{pair.accelerators:,} accelerators, batch {pair.batch:,}; {len(queue):,} more may be better")
+            pair = queue[0]  # where it stays while it is looked at: its bound holds if that is interrupted
+            tell(f"{pair.accelerators:,} accelerators, batch {pair.batch:,}; {len(queue) - 1:,} more may be better")
             found = _look(question, pair, best["compared"] if best else _limit(question, pair.batch, deadline_s))
             if isinstance(found, _Pair):
-                heapq.heappush(queue, found)
+                heapq.heapreplace(queue, found)
                 continue
             rows.append(found)
             best = found if found["outcome"] == "found" else best
+            heapq.heappop(queue)
     except KeyboardInterrupt:
         complete = False
     if best is None:

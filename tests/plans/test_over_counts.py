@@ -13,7 +13,7 @@ from costmodel.specs.workloads import load_workload
 from optimize.cli.plan_ranges import RANGE
 from optimize.lattice.enumeration import lattice
 from optimize.launch.frameworks import FRAMEWORKS
-from optimize.plans import find_plan, find_plan_for
+from optimize.plans import find_plan, find_plan_for, over_counts
 from optimize.plans.bounded import best_below, least, ordered
 from optimize.plans.launchable import best_for_each, find_launchable, launchers, names_on, parts_of, refusals
 from optimize.plans.nearby import near_batches, nearby
@@ -65,6 +65,27 @@ def test_the_best_pair_is_that_of_all_pairs():
     for row in found["rows"]:
         if row["outcome"] in ("no plan", "no memory"):
             assert (row["accelerators"], row["batch"]) not in every
+
+
+@pytest.mark.parametrize("after", [19, 20])
+def test_a_gap_holds_for_the_pair_that_was_interrupted(after, monkeypatch):
+    """One that was not looked at to its end may still be the best, as the last is here."""
+    own = question(by_sequence=True)
+    best = best_over(own, COUNTS, BATCHES)["best"]["compared"]
+    usual, looked = over_counts._look, []
+
+    def interrupted(*asked):
+        looked.append(asked[1])
+        if len(looked) == after:
+            raise KeyboardInterrupt
+        return usual(*asked)
+
+    monkeypatch.setattr(over_counts, "_look", interrupted)
+    found = best_over(own, COUNTS, BATCHES)
+    assert not found["complete"]
+    assert found["best"]["compared"] > best * (1 + 1e-6)
+    lowest = found["best"]["compared"] / (1 + found["gap"])
+    assert lowest <= min(best, looked[-1].bound) * (1 + 1e-12)
 
 
 def test_the_fewest_are_the_least_count_of_all_that_have_a_plan():
