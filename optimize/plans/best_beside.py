@@ -211,6 +211,12 @@ def _besides(
     return found
 
 
+def least_variant(parts: Mapping[str, list[Part]], fixed: Mapping[str, Any], value: PlanValue) -> float:
+    """A value that no plan is below which fits with what frameworks take beside their lattices alone."""
+    found = (least_beside(part, variants, value) for _, _, part, variants in _besides(parts, fixed))
+    return min(found, default=math.inf)
+
+
 def all_besides(parts: Mapping[str, list[Part]], fixed: Mapping[str, Any]) -> Variants:
     """What any framework takes beside its lattices, for bounds of them all together."""
     groups = [group for _, _, _, variants in _besides(parts, fixed) for group in variants]

@@ -15,7 +15,7 @@ from costmodel.specs import family_of
 from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, plan_precision, within
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
-from optimize.plans.best_beside import best_variant
+from optimize.plans.best_beside import best_variant, least_variant
 from optimize.plans.bounded import Found, Known, best_below, glance, is_answer, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.inputs import PlanInputs
@@ -192,7 +192,7 @@ def find_launchable(
     except KeyboardInterrupt:
         if not answer[1]:
             raise
-        return _stopped(answer, parts, value, (workload, cluster), question)
+        return _stopped(answer, whole, value, parts, (workload, cluster), question)
     result, each = answer
     return (result or find_plan(workload, cluster, fixed=given, unrestricted=True, **question)), each
 
@@ -242,18 +242,20 @@ def _answers(
 
 def _stopped(
     answer: Answer,
-    parts: Mapping[str, list[Part]],
+    whole: Lattice,
     value: PlanValue,
+    parts: Mapping[str, list[Part]],
     job: tuple[Workload, Cluster],
     question: Mapping[str, Any],
 ) -> tuple[PlanResult, dict[str, Found]]:
-    """The answer where the user interrupts the search: the best so far, and a bound of all that was searched."""
+    """The answer where the user interrupts the search: the best so far, and a bound of all that is searched."""
     result, each = answer
     if result is None:
         reached, plan = min(each.values(), key=lambda best: best[0])
         fixed = {name: kept for name, kept in dataclasses.asdict(plan).items() if kept is not None}
         result = find_plan(*job, fixed=fixed, **{**question, "top": 1, "search": exhaustive.search})
-        bound = min(least(part, value) for own in parts.values() for _, part in own)
+        bounds = (least(part, value) for own in parts.values() for _, part in own)
+        bound = min(*bounds, least_variant(parts, whole.fixed, value))
         lower_s = result.plans[0].step_s * bound / reached
         result = dataclasses.replace(
             result, lower_bound=value.shown(bound), lower_bound_s=lower_s, gap=reached / bound - 1, simplest=None
