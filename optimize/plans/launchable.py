@@ -251,16 +251,26 @@ def _stopped(
     """The answer where the user interrupts the search: the best so far, and a bound of all that is searched."""
     result, each = answer
     if result is None:
-        reached, plan = min(each.values(), key=lambda best: best[0])
+        _, plan = min(each.values(), key=lambda best: best[0])
         fixed = {name: kept for name, kept in dataclasses.asdict(plan).items() if kept is not None}
         result = find_plan(*job, fixed=fixed, **{**question, "top": 1, "search": exhaustive.search})
         bounds = (least(part, value) for own in parts.values() for _, part in own)
         bound = min(*bounds, least_variant(parts, whole.fixed, value))
-        lower_s = result.plans[0].step_s * bound / reached
-        result = dataclasses.replace(
-            result, lower_bound=value.shown(bound), lower_bound_s=lower_s, gap=reached / bound - 1, simplest=None
-        )
+        result = dataclasses.replace(_lowered(result, bound), simplest=None)
     return _incomplete(result), each
+
+
+def _lowered(result: PlanResult, bound: float) -> PlanResult:
+    """With a bound of more plans than its own."""
+    own, bound = compared(result, result.value), min(bound, compared(result, result.lower_bound))
+    plans = (dataclasses.replace(each, gap=compared(result, each.value) / bound - 1) for each in result.plans)
+    return dataclasses.replace(
+        result,
+        plans=tuple(plans),
+        lower_bound=compared(result, bound),
+        lower_bound_s=result.plans[0].step_s * bound / own,
+        gap=own / bound - 1,
+    )
 
 
 def find_for(
@@ -284,10 +294,14 @@ def find_for(
     if result is not None and (result.status is not Status.ok or not plain):
         return result, every
     heard = list[bool]()
-    other = or_else(lambda: _of_one(name, (workload, cluster), dict(fixed or {}), result, question), result, heard)
+    job, given = (workload, cluster), dict(fixed or {})
+    other = or_else(lambda: _of_one(name, job, given, result, question), result, heard)
     if other is None:
         raise why or KeyboardInterrupt
-    result = _incomplete(other) if heard else other
+    if heard:
+        whole, value, parts = _lattices_of_one(name, job, given, question)
+        other = _incomplete(_lowered(other, least_variant(parts, whole.fixed, value)))
+    result = other
     if every is not None and compared(result, result.value) < compared(
         every, every.value
     ):  # a plan beside the lattice of all
@@ -303,12 +317,19 @@ def _of_one(
     question: Mapping[str, Any],
 ) -> PlanResult | None:
     """The answer for one framework with what it takes beside the lattice."""
+    whole, value, parts = _lattices_of_one(name, job, fixed, question)
+    each = {} if result is None else {name: (compared(result, result.value), result.plan)}
+    return _with_variants(result, each, parts, whole.fixed, value, question, job)[0]
+
+
+def _lattices_of_one(
+    name: str, job: tuple[Workload, Cluster], fixed: dict[str, Any], question: Mapping[str, Any]
+) -> tuple[Lattice, PlanValue, dict[str, list[Part]]]:
+    """All plans, what they are compared by, and the lattices of one framework."""
     machine, asked = with_margin(job[1], question.get("margin", FITS)), plan_precision(job[1]) | fixed
     of = question.get("objective", "step_s"), question.get("tokens")
     whole, value = _valued(job[0], machine, asked, *of)
-    parts = parts_of(ordered(whole), (name,)) if len(whole) else {}
-    each = {} if result is None else {name: (compared(result, result.value), result.plan)}
-    return _with_variants(result, each, parts, whole.fixed, value, question, job)[0]
+    return whole, value, parts_of(ordered(whole), (name,)) if len(whole) else {}
 
 
 def _incomplete(result: PlanResult) -> PlanResult:
