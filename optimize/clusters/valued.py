@@ -4,7 +4,6 @@ Memory is what the plans need and rates are moved onto the limits, so that every
 allow, unless even the least rates are too much: its value is then above `INFEASIBLE`, by how much it misses.
 """
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from costmodel import Exact
-from costmodel.formulas import OpCounts, counts, hardware_of, memory, step, timed, with_hardware
-from costmodel.inputs import Cluster, PlanPoint
+from costmodel.formulas import counts, memory, timed
+from costmodel.inputs import PlanPoint
 from optimize.hardware import project
-from optimize.question import RATES, Left, Problem
+from optimize.question import Left, Problem, at_rates
 
 INFEASIBLE = 1e3  # of a logarithm: above every feasible one
 _TINY = 1e-300
@@ -42,36 +41,24 @@ def valued(
     hbm_bytes = functools.reduce(np.maximum, needs, np.zeros(len(y)))
     have = problem.money.left(problem.limits, count, hbm_bytes)
     y = project(problem, have, y, problem.spends_all)
-    machine = with_rates(problem.machine, y)
+    machine = at_rates(problem.machine, np.moveaxis(np.exp(y), -1, 0))
     steps = [job.weight * problem.steps_on(job, count) for job in problem.jobs]
-    times = [_seconds(problem, *job, machine) for job in zip(counted, points, strict=True)]
-    total, drawn = (sum(of * each for of, each in zip(steps, part, strict=True)) for part in zip(*times, strict=True))
-    value, missed = _worth(problem, count, y, have, (total, drawn))
+    times = [timed(*job, machine, problem.loads, _EXACT) for job in zip(counted, points, strict=True)]
+    seconds = [sum(of * each for of, each in zip(steps, part, strict=True)) for part in zip(*times, strict=True)]
+    value, missed = _worth(problem, count, y, have, seconds)
     missed.append(np.log(hbm_bytes / problem.most_hbm_bytes))
-    for job, of, (step_s, _) in zip(problem.jobs, steps, times, strict=True):
+    for job, of, (step_s, *_) in zip(problem.jobs, steps, times, strict=True):
         missed += [] if job.deadline_s is None else [np.log(of * step_s / (job.weight * job.deadline_s))]
     worst = functools.reduce(np.maximum, missed)
     return Valued(np.where(worst > 0, INFEASIBLE + worst, value), accelerators, y, hbm_bytes, plans)
 
 
-def with_rates(template: Cluster, y: np.ndarray) -> Cluster:
-    """The template with rates (logarithms along the last axis)."""
-    rates = dict(zip(RATES, np.moveaxis(np.exp(y), -1, 0), strict=True))
-    return with_hardware(template, dataclasses.replace(hardware_of(template), **rates))
-
-
-def _seconds(problem: Problem, counted: OpCounts, point: PlanPoint, machine: Cluster) -> tuple[Any, Any]:
-    """Of a step, and at the usual power, where something is paid for that."""
-    if problem.loads is None:
-        return step(counted, point, machine, _EXACT).step_s, 0.0
-    return timed(counted, point, machine, problem.loads, _EXACT)
-
-
 def _worth(
-    problem: Problem, count: np.ndarray, y: np.ndarray, have: Left, seconds: tuple[Any, Any]
+    problem: Problem, count: np.ndarray, y: np.ndarray, have: Left, seconds: Sequence[Any]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Logarithm of the value of all seconds, and by how much (a logarithm above 0) each limit is missed."""
-    money, limits, (total, drawn) = problem.money, problem.limits, seconds
+    """Logarithm of the value of all seconds (and of those at the usual power, where something is paid for them), and by
+    how much (a logarithm above 0) each limit is missed."""
+    money, limits, total, drawn = problem.money, problem.limits, seconds[0], seconds[1] if len(seconds) > 1 else 0.0
     second, spent = money.seconds(y, have)
     value = np.log(second * total + spent * drawn) + problem.log_scale + (0.0 if problem.fill else np.log(count))
     missed = []

@@ -38,7 +38,7 @@ class Finder:
         trees = zip(self.problem.jobs, self.first.values.genes.jobs, strict=True)
         self.rows = [JobRows(self.problem, job, tree.lattice, tree.accelerators) for job, tree in trees]
         self.looked: set[int] = set()  # counts
-        self.settled: dict[int, float] = {}  # values from which the envelope was followed, by count
+        self.settled: dict[int, float] = {}  # values at which the envelope ended, by count
 
     def _offer(self, found: Found) -> None:
         self.progress.offer(Mixed(**found._asdict()))
@@ -46,7 +46,7 @@ class Finder:
     def run(self, end: float) -> None:
         """Evolve and settle by turns, until the time is up."""
         self.evolve(EVOLVED, end)
-        while time.monotonic() < end:
+        while len(self.first.values.genes.counts) and time.monotonic() < end:
             self.evolve(MORE, end)
 
     def evolve(self, evaluations: int, end: float) -> None:
