@@ -67,6 +67,7 @@ def design(
     """
     expect(template=template)
     start, template = time.monotonic(), failing(with_margin(template, margin), failures, repair_s)
+    jobs, limits = _with_only_deadline(jobs, limits)
     wanted: dict[str, Any] = {"jobs": tuple(jobs), "limits": limits, "objective": objective, "fixed": fixed or {}}
     asked = design_problem(template, curves, bounds, **wanted)
     kept, left_out = thinned([job.workload for job in jobs], asked.machine, fixed or {})
@@ -114,6 +115,14 @@ def design(
         jobs=tuple(jobs),
         template=template,
     )
+
+
+def _with_only_deadline(jobs: Sequence[Job], limits: Limits) -> tuple[Sequence[Job], Limits]:
+    """The deadline of the only job as that of the cluster, which searches for one job read."""
+    if len(jobs) != 1 or jobs[0].deadline_s is None:
+        return jobs, limits
+    ends_s = (jobs[0].weight * jobs[0].deadline_s, limits.deadline_s or math.inf)
+    return (dataclasses.replace(jobs[0], deadline_s=None),), dataclasses.replace(limits, deadline_s=min(ends_s))
 
 
 def _continuous(

@@ -1,15 +1,17 @@
 """`equipoise design` as a user and as a program meet it: keys, files, refusals, and what nothing feasible tells."""
 
+import dataclasses
 import json
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from optimize import cli
+from costmodel.specs.loading import load_curves
+from optimize import cli, clusters
 from optimize.clusters import notes
 from optimize.clusters.notes import missed
-from optimize.question.objective import Limits
+from optimize.question.objective import Limits, Objective
 from tests.clusters import test_joint as joint
 
 MODEL = "layers = 4\nhidden = 512\nheads = 8\nffn = 2048\nvocabulary = 4096\nsequence = 512\nbatch = 32\n"
@@ -32,6 +34,20 @@ def model(tmp_path) -> str:
 def ask(capsys, *words: str) -> tuple[int, str, str]:
     status = cli.run(["design", *words])
     return status, *capsys.readouterr()
+
+
+def test_the_deadline_of_the_only_job_is_that_of_the_cluster():
+    """It is met and in the way; the answer is as good, and as well proved."""
+    found, job, plans = [], joint.JOB, {**joint.FIXED, "zero_stage": 1, "microbatch": 1, "recompute": "none"}
+    for own_s, whole_s in ((4e5, None), (None, 4e5)):
+        jobs = [dataclasses.replace(job, deadline_s=own_s)]
+        limits = Limits(budget_usd=1.5e6, accelerators=16, deadline_s=whole_s)
+        asked = {"template": joint.TEMPLATE, "curves": load_curves(), "objective": Objective.cost, "tolerance": 0.01}
+        answer = clusters.design(jobs, limits, **asked, fixed=plans, sweep="", seconds=600.0)
+        assert answer.continuous is not None
+        assert 0.9 * 4e5 < answer.continuous.quantities.train_s <= 4e5 * (1 + 1e-6)
+        found.append((answer.continuous.value, answer.continuous.lower_bound))
+    assert found[0] == pytest.approx(found[1], rel=1e-9)
 
 
 def test_keys_and_files(capsys, tmp_path, model):
