@@ -322,6 +322,10 @@ def _of_one(
     return _with_variants(result, each, parts, whole.fixed, value, question, job)[0]
 
 
+def _incomplete(result: PlanResult) -> PlanResult:
+    return dataclasses.replace(result, status=Status.incomplete, message=Status.incomplete.value)
+
+
 def _lattices_of_one(
     name: str, job: tuple[Workload, Cluster], fixed: dict[str, Any], question: Mapping[str, Any]
 ) -> tuple[Lattice, PlanValue, dict[str, list[Part]]]:
@@ -330,10 +334,6 @@ def _lattices_of_one(
     of = question.get("objective", "step_s"), question.get("tokens")
     whole, value = _valued(job[0], machine, asked, *of)
     return whole, value, parts_of(ordered(whole), (name,)) if len(whole) else {}
-
-
-def _incomplete(result: PlanResult) -> PlanResult:
-    return dataclasses.replace(result, status=Status.incomplete, message=Status.incomplete.value)
 
 
 def _with_variants(
