@@ -40,8 +40,9 @@ def test_accelerators_by_their_sheets(hardware, tflop_per_s, gib, gb_per_s):
 
 
 def test_a_rack_is_as_large_as_its_name():
-    sizes = [read(**OPEN, hardware=f"GB200 NVL{n}", gpus_per_node="4").cluster.tiers[0].usable_size for n in (36, 72)]
-    assert sizes == [36, 64]
+    names = [f"GB200 NVL{size}" for size in ("36", "72", "36x2")]
+    sizes = [read(**OPEN, hardware=name, gpus_per_node="4").cluster.tiers[0].usable_size for name in names]
+    assert sizes == [36, 64, 64]
 
 
 def test_memory_of_a_node_is_not_that_of_an_accelerator():

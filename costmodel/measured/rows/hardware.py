@@ -124,8 +124,8 @@ def _of_size(cluster: Cluster, memory_gb: float | None) -> Cluster:
 
 
 def _in_racks(cluster: Cluster, name: str) -> Cluster:
-    """The cluster with racks of the size in its name, where they are smaller (`GB200 NVL36`)."""
-    found, (inner, *others) = re.search(r"gb\d+.*nvl(\d+)", name), cluster.tiers
+    """The cluster with racks of the size in its name, where they are smaller (`GB200 NVL36`; two `NVL36x2` are one)."""
+    found, (inner, *others) = re.search(r"gb\d+.*nvl(\d+)(?!\d|x2)", name), cluster.tiers
     if found is None or int(found[1]) >= int(inner.size):
         return cluster
     size = float(found[1])
