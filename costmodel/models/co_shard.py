@@ -28,9 +28,14 @@ def co_sharded(workload: Workload, pieces: int, blocks: tuple[str, ...] | None =
 
 
 def in_pieces(workload: Workload, pieces: int) -> Workload:
-    """The workload as a plan of so many pieces runs it, by its own name; unchanged where it is cut already."""
-    if pieces == 1 or workload.pieces > 1:
+    """The workload as a plan of so many pieces runs it, by its own name; unchanged where it is cut so already.
+
+    Raises a `ValueError` where it is cut otherwise, or cannot be cut.
+    """
+    if pieces in (1, workload.pieces):
         return workload
+    if workload.pieces > 1:
+        raise ValueError(f"the workload is in {workload.pieces} already; expected that, or 1")
     return dataclasses.replace(co_sharded(workload, pieces), name=workload.name)
 
 

@@ -36,7 +36,7 @@ _STACK_RATES = {
     "hide_context": "share of context traffic that can hide",
 }
 _STACK_COSTS = {
-    "matmul_size0": "size at which a matmul reaches half its speed",
+    "matmul_size0": "size at which a matmul reaches half its speed (of an A100)",
     "attention_size0": "keys at which attention reaches half its speed",
     "contention": "slowdown of compute beside traffic",
     "chunk_fill": "share of a collective in which networks take turns",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from optimize.plans.inputs import Sharding as Sharding
     from optimize.plans.launchable import asked_of as asked_of
     from optimize.plans.launchable import can_launch as can_launch
+    from optimize.plans.launchable import find_any as find_any
     from optimize.plans.launchable import find_for as find_for
     from optimize.plans.launchable import find_launchable as find_launchable
     from optimize.plans.launchable import launchers as launchers

@@ -50,7 +50,10 @@ def find_plan(
     among: Lattice | None = None,
     earlier: Sequence[PlanResult] = (),
 ) -> PlanResult:
-    """The best of all legal plans that fit in memory, by `objective` (a key of `Objective`, or your function).
+    """The best of all plans of the lattice that fit in memory, by `objective` (a key of `Objective`, or your function).
+
+    No part of a lattice are single modules computed again and what lies in the second memory, unless they are fixed:
+    `find_any` looks for them too.
 
     A plan fits where it does so with the probability `margin`, by how far predictions of memory were off on measured
     runs of the software; 0.5 takes them as they are. `fixed` holds fields of `Plan` that are not searched (a set among

@@ -17,10 +17,16 @@ WHOLE = OPEN | {"hardware": "H100", "tp": "", "pp": "", "dp": "", "sp": "", "vpp
         ("H100 64GB (MareNostrum 5)", 989, 64, 450),
         ("H100 SXM 96GB (JUPITER GH200)", 989, 96, 450),
         ("NVIDIA H20-3e 141GB", 148, 141, 450),
+        ("NVIDIA H200 141GB HBM3e", 989, 141, 450),
+        ("H200-SXM-141GB", 989, 141, 450),
         ("H200 NVL", 835, 141, 450),
+        ("256 GB200", 2500, 185, 900),
+        ("GB200 384GB", 2500, 185, 900),
+        ("H100 100Gb RoCE", 989, 80, 450),
         ("AMD Instinct MI300A", 980.6, 128, 384),
         ("Ascend 910C", 752, 128, 392),
         ("Tesla V100 PCIe 32GB", 112, 32, 16),
+        ("Tesla V100-PCIE-16GB", 112, 16, 16),
         ("p5.48xlarge", 989, 80, 450),
         ("p4d.24xlarge", 312, 40, 300),
         ("TPU7x", 2307, 192, 200),
@@ -34,8 +40,9 @@ def test_accelerators_by_their_sheets(hardware, tflop_per_s, gib, gb_per_s):
 
 
 def test_a_rack_is_as_large_as_its_name():
-    sizes = [read(**OPEN, hardware=f"GB200 NVL{n}", gpus_per_node="4").cluster.tiers[0].usable_size for n in (36, 72)]
-    assert sizes == [36, 64]
+    names = [f"GB200 NVL{size}" for size in ("36", "72", "36x2")]
+    sizes = [read(**OPEN, hardware=name, gpus_per_node="4").cluster.tiers[0].usable_size for name in names]
+    assert sizes == [36, 64, 64]
 
 
 def test_memory_of_a_node_is_not_that_of_an_accelerator():
@@ -91,8 +98,13 @@ def test_what_is_no_pretraining_is_refused(words):
     assert "in its words" in refused(**OPEN, notes=words)
 
 
-def test_full_finetuning_is_read():
-    assert read(**OPEN, notes="full finetune, no LoRA").plan.tensor == 8
+def test_a_refusal_names_the_word_that_was_read():
+    assert "`tensorrt_llm` in its words" in refused(**OPEN, notes="benchmarked with TensorRT-LLM")
+
+
+@pytest.mark.parametrize("notes", ["full finetune, no LoRA", "trained with 8 network adapters per node"])
+def test_full_training_is_read(notes):
+    assert read(**OPEN, notes=notes).plan.tensor == 8
 
 
 def test_units_that_a_chip_lacks_are_refused():

@@ -140,6 +140,15 @@ def test_pieces_of_a_plan_are_those_of_the_workload():
             assert [float(peak(each, MATH)) for each in ends] == pytest.approx([float(peak(e, MATH)) for e in told])
 
 
+def test_a_plan_of_other_pieces_than_the_workload_is_in_is_refused():
+    """Else the plan would say two pieces, and the step be that of four."""
+    workload = co_sharded(small_decoder(), 4)
+    assert not violations(Plan(pieces=4), workload, cluster(1))
+    assert not violations(Plan(), workload, cluster(1))
+    (told,) = violations(Plan(pieces=2), workload, cluster(1))
+    assert told == "`pieces` is 2: the workload is in 4 already; expected that, or 1"
+
+
 def test_pieces_of_a_plan_that_it_cannot_have_are_one_line():
     machine = cluster(8)
     for fields, told in (

@@ -14,7 +14,7 @@ from costmodel.specs.workloads import load_workload
 from optimize.lattice.default_plan import plan_precision
 from optimize.lattice.enumeration import lattice
 from optimize.launch import FRAMEWORKS
-from optimize.plans.launchable import find_for, find_launchable, names_on
+from optimize.plans.launchable import find_any, find_for, find_launchable, names_on
 from optimize.plans.over_counts import Question, best_over
 from optimize.plans.plan_values import plan_value
 from optimize.plans.restricted import beside, narrowed
@@ -61,6 +61,29 @@ def brute(workload, cluster, objective, fixed, names=None):
     )
 
 
+def brute_of_all(workload, cluster, objective, fixed):
+    """Every legal plan of the whole lattice, and each with every other option of any framework."""
+    cluster, fixed = with_margin(cluster, 0.5), plan_precision(cluster) | fixed
+    value, whole = plan_value(objective, workload, cluster, [8, 4, 2, 1], 1e9), lattice(workload, cluster, fixed)
+    own = [whole.plan(i) for i in range(len(whole))]
+    others = [
+        variant
+        for framework in FRAMEWORKS.values()
+        for fields in narrowed(framework, fixed, plan_precision(cluster), workload)
+        for group in beside(framework, fields, fixed, workload, cluster)
+        for variant in group
+    ]
+    plans = {*own} | {dataclasses.replace(plan, recompute_share=1.0, **v) for v in others for plan in own}
+    ordered = sorted(
+        (value.of_plan(workload, cluster, p), str(p), p) for p in plans if not violations(p, workload, cluster)
+    )
+    return next(
+        (worth, plan)
+        for worth, _, plan in ordered
+        if evaluate(workload, cluster, plan).fits and fits_by_stage(workload, cluster, plan)
+    )
+
+
 DENSE, EXPERTS = small_decoder(layers=4, batch=32), small_moe(batch=32)
 CASES = {
     "dense": (DENSE, 1.59e9, "step_s"),
@@ -77,6 +100,10 @@ def test_the_best_is_that_of_brute_force(name):
     worth, plan = brute(workload, machine(hbm_bytes), objective, fixed)
     found, _ = find_launchable(workload, machine(hbm_bytes), fixed=fixed, objective=objective, tokens=1e9, margin=0.5)
     assert found.value == pytest.approx(worth, rel=1e-9), (found.plans[0].plan, plan)
+    every = find_any(workload, machine(hbm_bytes), fixed=fixed, objective=objective, tokens=1e9, margin=0.5)
+    least, of_all = brute_of_all(workload, machine(hbm_bytes), objective, fixed)
+    assert every.value == pytest.approx(least, rel=1e-9), (every.plans[0].plan, of_all)
+    assert every.value <= found.value * (1 + 1e-9)  # as what no framework can launch is searched too
 
 
 @pytest.mark.parametrize("hbm_bytes", [40e9, 46e9, 64e9])

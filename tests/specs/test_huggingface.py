@@ -34,6 +34,12 @@ def test_other_sizes_of_a_type(name):
     assert parameters(read(config)) == total
 
 
+def test_what_smollm3_leaves_out_is_what_its_class_has():
+    """Its embeddings are tied, and its class has no `max_window_layers`."""
+    dropped = ("tie_word_embeddings", "max_window_layers", "sliding_window", "use_sliding_window")
+    assert read({k: v for k, v in CONFIGS["smollm3"].items() if k not in dropped}) == read(CONFIGS["smollm3"])
+
+
 def test_every_reader_has_a_published_configuration():
     assert set(READERS) | set(NESTED) == set(CONFIGS) | set(NESTED.values()) | {"mt5"}
 

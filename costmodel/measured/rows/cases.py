@@ -82,7 +82,9 @@ def _check_it_is_pretraining(row: Mapping[str, str]) -> None:
     text = cells(row, "source", "model", "notes")
     for phrase, reason in meanings.NO_PRETRAINING:
         if said(text, (phrase,)):
-            raise RowError(f"`{phrase.partition('|')[0].partition(' ')[0]}` in its words: {reason}")
+            first, _, others = phrase.partition(" ")
+            found = next(word for word in first.split("|") if said(text, (f"{word} {others}".strip(),)))
+            raise RowError(f"`{found}` in its words: {reason}")
 
 
 def _by_rate_s(row: Mapping[str, str], work: Workload, hardware: Machine, stack: str) -> float | None:

@@ -102,13 +102,14 @@ def _capped(cluster: Cluster, power_w: float | None) -> Cluster:
 
 _V100_16 = 16160.0 * 2**20
 _USUAL = 1.1  # labels are capacities in GB or GiB, before or after what the driver keeps
-_OTHER = 2.5  # beyond it the figure is of a node, or of another memory
+_OTHER = 0.4  # below it the figure is of another memory
+_SEVERAL = 1.9  # beyond it the figure is of a node, or of both chips of a board
 _REPORTED = 0.995  # of GiB on the label: 81,559 MiB of 80
 
 
 def _gigabytes(printed: str) -> float | None:
     """What the name of an accelerator says of its memory (`A100 64GB` of Leonardo, `H100 64GB` of MareNostrum 5)."""
-    found = re.search(r"(?<!\d)(\d+)[\s\-]?gb(?!/s|ps)", printed.lower())
+    found = re.search(r"(?<!\d)(\d+)[\s\-]?(?:GB|gb|GiB)(?!/s|ps|it|\d)", printed)  # neither Gb nor a `GB200`
     return float(found[1]) if found else None
 
 
@@ -116,15 +117,15 @@ def _of_size(cluster: Cluster, memory_gb: float | None) -> Cluster:
     """The cluster with accelerators of the memory on their label, where they were made with more or less of it."""
     chip = cluster.accelerator
     ratio = (memory_gb or 0.0) * 2**30 / float(chip.hbm_bytes)
-    if memory_gb is None or not (1 / _OTHER < ratio < 1 / _USUAL or _USUAL < ratio < _OTHER):
+    if memory_gb is None or not (_OTHER < ratio < 1 / _USUAL or _USUAL < ratio < _SEVERAL):
         return cluster
     chip = dataclasses.replace(chip, hbm_bytes=_REPORTED * memory_gb * 2**30)
     return dataclasses.replace(cluster, accelerator=chip)
 
 
 def _in_racks(cluster: Cluster, name: str) -> Cluster:
-    """The cluster with racks of the size in its name, where they are smaller (`GB200 NVL36`)."""
-    found, (inner, *others) = re.search(r"gb\d+.*nvl(\d+)", name), cluster.tiers
+    """The cluster with racks of the size in its name, where they are smaller (`GB200 NVL36`; two `NVL36x2` are one)."""
+    found, (inner, *others) = re.search(r"gb\d+.*nvl(\d+)(?!\d|x2)", name), cluster.tiers
     if found is None or int(found[1]) >= int(inner.size):
         return cluster
     size = float(found[1])

@@ -19,6 +19,7 @@ from costmodel.specs.huggingface.keys import (
     NO_DROPOUT,
     OFF,
     ON,
+    OPTIONAL_SIZE,
     ROTARY,
     ROUTING,
     SIZE,
@@ -169,8 +170,14 @@ LATER: dict[str, Reader] = {
     "glm4": Reader(read_glm4, {**_PLAIN, "attention_bias": SWITCH}, LLAMA),
     "smollm3": Reader(
         read_llama,
-        {**LLAMA_KEYS, **WINDOWS, "attention_bias": OFF, "mlp_bias": OFF, "layer_types": LAYER_TYPES},
-        LLAMA | {"no_rope_layers", "no_rope_layer_interval"},
+        {
+            **LLAMA_KEYS,
+            **dict.fromkeys(("attention_bias", "mlp_bias", "use_sliding_window"), OFF),
+            "sliding_window": OPTIONAL_SIZE,
+            "layer_types": LAYER_TYPES,
+            "tie_word_embeddings": TIED,
+        },
+        LLAMA | {"max_window_layers", "no_rope_layers", "no_rope_layer_interval"},
     ),
     "seed_oss": Reader(
         read_seed_oss,

@@ -250,7 +250,8 @@ SCHEDULES = (
 
 NO_PRETRAINING = (
     ("lora|qlora|dora|peft", "only adapters are trained"),
-    ("adapter* & only|trained|tuning", "only adapters are trained"),
+    ("adapter* & only|tuning", "only adapters are trained"),
+    ("adapter* are? trained", "only adapters are trained"),
     ("dpo|grpo|ppo|rlhf", "preferences are trained, with other passes than one forward and one backward"),
     ("decode|decoding throughput|latency", "nothing is trained"),
     ("inference throughput|benchmark*", "nothing is trained"),
