@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from costmodel import door
 
 if TYPE_CHECKING:
+    from optimize.plans.best_beside import find_any as find_any
     from optimize.plans.checkpoint import check_checkpoint as check_checkpoint
     from optimize.plans.evaluation import exactly as exactly
     from optimize.plans.evaluation import in_numpy as in_numpy
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from optimize.plans.inputs import Sharding as Sharding
     from optimize.plans.launchable import asked_of as asked_of
     from optimize.plans.launchable import can_launch as can_launch
-    from optimize.plans.launchable import find_any as find_any
     from optimize.plans.launchable import find_for as find_for
     from optimize.plans.launchable import find_launchable as find_launchable
     from optimize.plans.launchable import launchers as launchers

@@ -13,14 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.inputs import Offload, Plan, PlanPoint, embed
-from optimize.lattice import SEARCHED, Families, Lattice
+from costmodel.inputs import Cluster, Offload, Plan, PlanPoint, Workload, embed
+from costmodel.measured import with_margin
+from optimize.lattice import SEARCHED, Families, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS
 from optimize.plans.bounded import Found, is_answer, ordered
 from optimize.plans.evaluation import MARGIN, bytes_of, fast_families, fits, in_order, some_points, values_of
-from optimize.plans.plan_values import PlanValue
-from optimize.plans.restricted import OFFLOADS, Part, beside, its_own, members, told_by
+from optimize.plans.find_plan import find_plan
+from optimize.plans.plan_values import PlanValue, plan_value
+from optimize.plans.restricted import OFFLOADS, Part, beside, its_own, members, narrowed, told_by
+from optimize.plans.result import PlanResult, compared, incomplete, lowered, merged, restriction_cost
 from optimize.plans.row_bounds import in_order_of_bounds
+from optimize.status import Status
+from optimize.time_limit import or_else
 
 _FIRST, _MOST, _TIMES = 256, 4_096, 4  # families that are looked at together: few at first, for a value to stop at
 _MOST_OPEN = 20_000  # families that are looked at with other options where nothing fits without
@@ -233,3 +238,56 @@ def _contains(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
 def _first_that_can(names: Iterable[str], of: Lattice, plan: Plan) -> str | None:
     """The first of some frameworks that can be told a plan of a lattice."""
     return next((name for name in names if told_by(name, of)(plan)), None)
+
+
+def find_any(
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    unrestricted: bool = False,
+    **question: Any,
+) -> PlanResult:
+    """The answer of `find_plan`, with what any framework takes beside its lattices where that is better, whichever plan
+    it is for: no framework needs to launch it."""
+    job, given, heard = (workload, cluster), dict(fixed or {}), list[bool]()
+    known = find_plan(*job, fixed=given, **question)
+    result = or_else(lambda: _with_any_variant(known, job, question), known, heard)
+    if heard:
+        value, whole, groups = _beside_all(known, job, question)
+        return incomplete(lowered(known, least_beside(whole, groups, value)))
+    kept = {name: value for name, value in given.items() if name not in SEARCHED}  # what no search would change
+    if not unrestricted or kept.keys() == given.keys() or result.status is not Status.ok:
+        return result
+    free = or_else(lambda: find_any(*job, fixed=kept, **{**question, "top": 1}), None, heard)
+    cost = restriction_cost(result, free if free is not None and free.status is Status.ok else None)
+    return dataclasses.replace(incomplete(result) if heard else result, restriction=cost)
+
+
+def _with_any_variant(result: PlanResult, job: tuple[Workload, Cluster], question: Mapping[str, Any]) -> PlanResult:
+    """An answer with what any framework takes beside its lattices, where that is better."""
+    value, whole, groups = _beside_all(result, job, question)
+    if not groups or result.status is not Status.ok:
+        return result
+    better = best_beside([(whole, groups, lambda plan: True)], value, compared(result, result.value))
+    if better is None:
+        return result
+    own = {name: kept for name in ("recompute", *OFFLOADS) if (kept := getattr(better[0][1], name))}
+    other = find_plan(*job, fixed={**result.fixed, **own}, **question)
+    return dataclasses.replace(merged([other, result], question.get("top", 10)), fixed=result.fixed)
+
+
+def _beside_all(
+    result: PlanResult, job: tuple[Workload, Cluster], question: Mapping[str, Any]
+) -> tuple[PlanValue, Lattice, Variants]:
+    """What an answer's plans are compared by, all plans, and the other options of all frameworks for them."""
+    workload, machine = job[0], with_margin(job[1], result.margin)
+    usual = plan_precision(machine)
+    whole = ordered(lattice(workload, machine, usual | dict(result.fixed)))
+    domains = sorted(set(whole.rows["domain"].tolist()))
+    value = plan_value(question.get("objective", "step_s"), workload, machine, domains, question.get("tokens"))
+    groups = list[list[dict[str, Any]]]()
+    for framework in FRAMEWORKS.values():
+        for fields in narrowed(framework, whole.fixed, usual, workload):
+            groups += [g for g in beside(framework, fields, whole.fixed, workload, machine) if g not in groups]
+    return value, whole, groups

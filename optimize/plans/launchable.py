@@ -15,13 +15,13 @@ from costmodel.specs import family_of
 from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, plan_precision, within
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
-from optimize.plans.best_beside import best_beside, best_variant, least_variant
+from optimize.plans.best_beside import best_variant, least_variant
 from optimize.plans.bounded import Found, Known, best_below, glance, is_answer, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.inputs import PlanInputs
 from optimize.plans.plan_values import PlanValue, plan_value
-from optimize.plans.restricted import OFFLOADS, Part, beside, its_own, members, narrowed, search_tellable, told_by
-from optimize.plans.result import PlanResult, compared, merged, restriction_cost
+from optimize.plans.restricted import OFFLOADS, Part, its_own, members, narrowed, search_tellable, told_by
+from optimize.plans.result import PlanResult, compared, incomplete, lowered, merged
 from optimize.status import CommandError, Status
 from optimize.time_limit import or_else
 
@@ -256,21 +256,8 @@ def _stopped(
         result = find_plan(*job, fixed=fixed, **{**question, "top": 1, "search": exhaustive.search})
         bounds = (least(part, value) for own in parts.values() for _, part in own)
         bound = min(*bounds, least_variant(parts, whole.fixed, value))
-        result = dataclasses.replace(_lowered(result, bound), simplest=None)
-    return _incomplete(result), each
-
-
-def _lowered(result: PlanResult, bound: float) -> PlanResult:
-    """With a bound of more plans than its own."""
-    own, bound = compared(result, result.value), min(bound, compared(result, result.lower_bound))
-    plans = (dataclasses.replace(each, gap=compared(result, each.value) / bound - 1) for each in result.plans)
-    return dataclasses.replace(
-        result,
-        plans=tuple(plans),
-        lower_bound=compared(result, bound),
-        lower_bound_s=result.plans[0].step_s * bound / own,
-        gap=own / bound - 1,
-    )
+        result = dataclasses.replace(lowered(result, bound), simplest=None)
+    return incomplete(result), each
 
 
 def find_for(
@@ -300,7 +287,7 @@ def find_for(
         raise why or KeyboardInterrupt
     if heard:
         whole, value, parts = _lattices_of_one(name, job, given, question)
-        other = _incomplete(_lowered(other, least_variant(parts, whole.fixed, value)))
+        other = incomplete(lowered(other, least_variant(parts, whole.fixed, value)))
     result = other
     if every is not None and compared(result, result.value) < compared(
         every, every.value
@@ -320,49 +307,6 @@ def _of_one(
     whole, value, parts = _lattices_of_one(name, job, fixed, question)
     each = {} if result is None else {name: (compared(result, result.value), result.plan)}
     return _with_variants(result, each, parts, whole.fixed, value, question, job)[0]
-
-
-def find_any(
-    workload: Workload,
-    cluster: Cluster,
-    *,
-    fixed: Mapping[str, Any] | None = None,
-    unrestricted: bool = False,
-    **question: Any,
-) -> PlanResult:
-    """The answer of `find_plan`, with what any framework takes beside its lattices where that is better, whichever plan
-    it is for: no framework needs to launch it."""
-    given = dict(fixed or {})
-    result = _with_any_variant(find_plan(workload, cluster, fixed=given, **question), (workload, cluster), question)
-    kept = {name: value for name, value in given.items() if name not in SEARCHED}  # what no search would change
-    if not unrestricted or kept.keys() == given.keys() or result.status is not Status.ok:
-        return result
-    free = find_any(workload, cluster, fixed=kept, **{**question, "top": 1})
-    cost = restriction_cost(result, free if free.status is Status.ok else None)
-    return dataclasses.replace(result, restriction=cost)
-
-
-def _with_any_variant(result: PlanResult, job: tuple[Workload, Cluster], question: Mapping[str, Any]) -> PlanResult:
-    """An answer with what any framework takes beside its lattices, where that is better."""
-    machine = with_margin(job[1], result.margin)
-    asked = plan_precision(machine) | dict(result.fixed)
-    whole, value = _valued(job[0], machine, asked, question.get("objective", "step_s"), question.get("tokens"))
-    groups = list[list[dict[str, Any]]]()
-    for framework in FRAMEWORKS.values():
-        for fields in narrowed(framework, whole.fixed, plan_precision(machine), job[0]):
-            groups += [g for g in beside(framework, fields, whole.fixed, job[0], machine) if g not in groups]
-    if not groups or result.status is not Status.ok:
-        return result
-    better = best_beside([(whole, groups, lambda plan: True)], value, compared(result, result.value))
-    if better is None:
-        return result
-    own = {name: kept for name in ("recompute", *OFFLOADS) if (kept := getattr(better[0][1], name))}
-    other = find_plan(*job, fixed={**result.fixed, **own}, **question)
-    return dataclasses.replace(merged([other, result], question.get("top", 10)), fixed=result.fixed)
-
-
-def _incomplete(result: PlanResult) -> PlanResult:
-    return dataclasses.replace(result, status=Status.incomplete, message=Status.incomplete.value)
 
 
 def _lattices_of_one(

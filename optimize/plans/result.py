@@ -75,6 +75,24 @@ def compared(result: PlanResult, value: float) -> float:
     return 1 / value if result.maximised else value
 
 
+def lowered(result: PlanResult, bound: float) -> PlanResult:
+    """With a bound of more plans than its own."""
+    own, bound = compared(result, result.value), min(bound, compared(result, result.lower_bound))
+    plans = (dataclasses.replace(each, gap=compared(result, each.value) / bound - 1) for each in result.plans)
+    return dataclasses.replace(
+        result,
+        plans=tuple(plans),
+        lower_bound=compared(result, bound),
+        lower_bound_s=result.plans[0].step_s * bound / own,
+        gap=own / bound - 1,
+    )
+
+
+def incomplete(result: PlanResult) -> PlanResult:
+    """Of a search that was interrupted."""
+    return dataclasses.replace(result, status=Status.incomplete, message=Status.incomplete.value)
+
+
 def merged(results: list[PlanResult], top: int) -> PlanResult:
     """The best of several searches of one objective; the lowest bound holds for all of them."""
     best = min(results, key=lambda result: compared(result, result.value))

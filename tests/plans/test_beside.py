@@ -14,7 +14,8 @@ from costmodel.specs.workloads import load_workload
 from optimize.lattice.default_plan import plan_precision
 from optimize.lattice.enumeration import lattice
 from optimize.launch import FRAMEWORKS
-from optimize.plans.launchable import find_any, find_for, find_launchable, names_on
+from optimize.plans.best_beside import find_any
+from optimize.plans.launchable import find_for, find_launchable, names_on
 from optimize.plans.over_counts import Question, best_over
 from optimize.plans.plan_values import plan_value
 from optimize.plans.restricted import beside, narrowed
