@@ -20,7 +20,7 @@ from optimize.launch import FRAMEWORKS
 from optimize.plans.bounded import Found, is_answer, ordered
 from optimize.plans.evaluation import MARGIN, bytes_of, fast_families, fits, in_order, some_points, values_of
 from optimize.plans.find_plan import find_plan
-from optimize.plans.plan_values import PlanValue, plan_value
+from optimize.plans.plan_values import PlanValue, value_on
 from optimize.plans.restricted import OFFLOADS, Part, beside, its_own, members, narrowed, told_by
 from optimize.plans.result import PlanResult, compared, incomplete, lowered, merged, restriction_cost
 from optimize.plans.row_bounds import in_order_of_bounds
@@ -266,9 +266,9 @@ def find_any(
 
 def _with_any_variant(result: PlanResult, job: tuple[Workload, Cluster], question: Mapping[str, Any]) -> PlanResult:
     """An answer with what any framework takes beside its lattices, where that is better."""
-    value, whole, groups = _beside_all(result, job, question)
-    if not groups or result.status is not Status.ok:
+    if result.status is not Status.ok:
         return result
+    value, whole, groups = _beside_all(result, job, question)
     better = best_beside([(whole, groups, lambda plan: True)], value, compared(result, result.value))
     if better is None:
         return result
@@ -284,8 +284,7 @@ def _beside_all(
     workload, machine = job[0], with_margin(job[1], result.margin)
     usual = plan_precision(machine)
     whole = ordered(lattice(workload, machine, usual | dict(result.fixed)))
-    domains = sorted(set(whole.rows["domain"].tolist()))
-    value = plan_value(question.get("objective", "step_s"), workload, machine, domains, question.get("tokens"))
+    value = value_on(whole, question.get("objective", "step_s"), question.get("tokens"))
     groups = list[list[dict[str, Any]]]()
     for framework in FRAMEWORKS.values():
         for fields in narrowed(framework, whole.fixed, usual, workload):

@@ -21,7 +21,7 @@ from optimize.launch import FRAMEWORKS, Framework, canonical, framework_at
 from optimize.plans import exhaustive
 from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
-from optimize.plans.plan_values import PlanValue, UserObjective, plan_value
+from optimize.plans.plan_values import PlanValue, UserObjective, value_on
 from optimize.plans.restricted import Search, narrowed, search_tellable
 from optimize.plans.result import PlanResult, Ranked, compared, merged
 from optimize.plans.row_bounds import in_order_of_bounds
@@ -66,7 +66,7 @@ def find_plan(
     start, cluster = time.perf_counter(), with_margin(cluster, margin)
     asked = plan_precision(cluster) | dict(fixed or {})
     whole = among if among is not None and len(among) > ENUMERATED else lattice(workload, cluster, asked)
-    value = plan_value(objective, workload, cluster, sorted(set(whole.rows["domain"].tolist())), tokens)
+    value = value_on(whole, objective, tokens)
     if not len(whole):
         raise nothing_legal(workload, cluster, dict(fixed or {}))
     whole = _ordered(whole, value)

@@ -19,7 +19,7 @@ from optimize.plans.best_beside import best_variant, least_variant
 from optimize.plans.bounded import Found, Known, best_below, glance, is_answer, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.inputs import PlanInputs
-from optimize.plans.plan_values import PlanValue, plan_value
+from optimize.plans.plan_values import PlanValue, value_on
 from optimize.plans.restricted import OFFLOADS, Part, its_own, members, narrowed, search_tellable, told_by
 from optimize.plans.result import PlanResult, compared, incomplete, lowered, merged
 from optimize.status import CommandError, Status
@@ -349,4 +349,4 @@ def _valued(
 ) -> tuple[Lattice, PlanValue]:
     """All plans, and what they are compared by."""
     whole = lattice(workload, cluster, fixed)
-    return whole, plan_value(objective, workload, cluster, sorted(set(whole.rows["domain"].tolist())), tokens)
+    return whole, value_on(whole, objective, tokens)

@@ -15,7 +15,7 @@ from costmodel import Exact, Scalar, as_floats
 from costmodel.evaluators import prepare
 from costmodel.formulas import Breakdown, Cost, breakdown, counts, parts, step, timed
 from costmodel.inputs import Cluster, Plan, PlanPoint, Workload
-from optimize.lattice import Chunk
+from optimize.lattice import Chunk, Lattice
 from optimize.question import Job, Objective, second_of
 from optimize.status import CommandError, Status
 
@@ -96,6 +96,11 @@ class PlanValue:
     def unit(self) -> str:
         """Unit of the value as it is shown."""
         return "" if self.objective is None else self.objective.unit
+
+
+def value_on(whole: Lattice, objective: str | UserObjective, tokens: float | None) -> PlanValue:
+    """What the plans of a lattice are compared by."""
+    return plan_value(objective, whole.workload, whole.cluster, sorted(set(whole.rows["domain"].tolist())), tokens)
 
 
 def plan_value(
