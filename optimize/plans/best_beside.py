@@ -15,6 +15,7 @@ import numpy as np
 
 from costmodel.inputs import Cluster, Offload, Plan, PlanPoint, Workload, embed
 from costmodel.measured import with_margin
+from costmodel.specs import FLAG, MAPPING, expecting
 from optimize.lattice import SEARCHED, Families, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS
 from optimize.plans.bounded import Found, is_answer, ordered
@@ -240,6 +241,7 @@ def _first_that_can(names: Iterable[str], of: Lattice, plan: Plan) -> str | None
     return next((name for name in names if told_by(name, of)(plan)), None)
 
 
+@expecting(fixed=MAPPING, unrestricted=FLAG)
 def find_any(
     workload: Workload,
     cluster: Cluster,

@@ -14,7 +14,7 @@ import numpy as np
 
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import FITS, with_margin
-from costmodel.specs import SpecError, expect, nearest
+from costmodel.specs import COUNT, FLAG, LEAF, MAPPING, PROBABILITY, Check, SpecError, expecting, nearest
 from optimize.diagnosis import Validation, elasticities, validate
 from optimize.lattice import CHUNK, SEARCHED, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS, Framework, canonical, framework_at
@@ -30,12 +30,21 @@ from optimize.status import CommandError, Status
 from optimize.time_limit import or_else
 from optimize.versions import versions
 
+_CHECKS = {
+    "objective": Check("a name or a function", lambda value: isinstance(value, str) or callable(value)),
+    "fixed": MAPPING,
+    "tokens": LEAF,
+    "top": COUNT,
+    "margin": PROBABILITY,
+    "unrestricted": FLAG,
+}
 ENUMERATED = 2 * CHUNK
 """Plans up to which all are evaluated; beyond, as many as the proof needs (`row_bounds`)."""
 AMONG = (1, 8, 64)
 """Plans that are checked for each one told, more and more until there are as many that fit in every stage."""
 
 
+@expecting(**_CHECKS)
 def find_plan(
     workload: Workload,
     cluster: Cluster,
@@ -62,7 +71,6 @@ def find_plan(
     (`merged`) is left out. Raises `CommandError` where no plan is legal (bad input),
     or none fits (infeasible).
     """
-    expect(workload=workload, cluster=cluster)
     start, cluster = time.perf_counter(), with_margin(cluster, margin)
     asked = plan_precision(cluster) | dict(fixed or {})
     whole = among if among is not None and len(among) > ENUMERATED else lattice(workload, cluster, asked)
