@@ -5,7 +5,7 @@ from typing import Any
 
 from costmodel.inputs import Plan
 from optimize import units
-from optimize.launch import FRAMEWORKS
+from optimize.launch import FRAMEWORKS, of_the_model
 from optimize.plans import PlanInputs, PlanResult, launchers, names_on, refusals
 from optimize.report.screen import new_console, new_table, say
 
@@ -63,6 +63,8 @@ def show_launchers(inputs: PlanInputs, result: PlanResult, each: Mapping[str, tu
         say(console, "  the best plan: no framework has all of its abilities together")
         for name, why in refusals(result.plan, inputs.workload, inputs.cluster).items():
             say(console, f"  {FRAMEWORKS[name].title}: {why}")
+    for words in of_the_model(inputs.workload):
+        say(console, f"  not in a launch file: {words}")
     least = min((value for value, _ in each.values()), default=0.0)
     for name, (value, plan) in sorted(each.items(), key=lambda item: item[1][0]):
         if name not in names:
