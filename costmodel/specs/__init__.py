@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from costmodel.specs.checks import FLAG as FLAG
     from costmodel.specs.checks import LARGEST_NUMBER as LARGEST_NUMBER
     from costmodel.specs.checks import LEAF as LEAF
+    from costmodel.specs.checks import LEAVES as LEAVES
     from costmodel.specs.checks import MAPPING as MAPPING
     from costmodel.specs.checks import POSITIVE as POSITIVE
     from costmodel.specs.checks import PROBABILITY as PROBABILITY

@@ -36,7 +36,7 @@ from optimize.clusters.progress import TOLERANCE, Progress
 from optimize.clusters.real_parts import PartsProgress, search_parts
 from optimize.hardware import shadow_prices, solve_plans
 from optimize.lattice import thinned
-from optimize.question import Job, Limits, Objective, Problem, design_problem, failing
+from optimize.question import LIMITED, Job, Limits, Objective, Problem, design_problem, failing
 from optimize.status import CommandError, Status
 from optimize.versions import versions
 
@@ -48,7 +48,12 @@ _CHECKS = {
         'a list of one or more Jobs, such as [Job(workload=load_workload("llama3-8b"), tokens=1e12)]',
         lambda value: isinstance(value, Sequence) and len(value) > 0 and all(isinstance(job, Job) for job in value),
     ),
-    "limits": an(Limits, "Limits(budget_usd=1e6)"),
+    "limits": dataclasses.replace(
+        an(Limits, "Limits(budget_usd=1e6)"),
+        accepts=lambda value: (
+            isinstance(value, Limits) and all((own := getattr(value, name)) is None or LEAF(own) for name in LIMITED)
+        ),
+    ),
     "curves": an(CurveRange, "load_curves()"),
     "objective": an(Objective, "Objective.time"),
     "failures": one_of(("none", "low", "base", "high")),

@@ -13,7 +13,7 @@ import dataclasses
 import enum
 
 from costmodel import Scalar, strict
-from costmodel.specs import FLAG, LEAF, check_fields
+from costmodel.specs import FLAG, LEAVES, check_fields
 
 SECONDS_A_DAY = 86_400.0
 
@@ -65,14 +65,14 @@ RENTALS = {"reserved": "low", "on_demand": "high"}
 """Ends of the range of each rental price: reserved for a year or more (or spot), and by the hour."""
 
 
-_LIMITED = ("budget_usd", "power_w", "accelerators", "deadline_s", "carbon_g")
-_OF_LIMITS = dict.fromkeys(_LIMITED, dataclasses.replace(LEAF, optional=True)) | {"rent": FLAG}
+LIMITED = ("budget_usd", "power_w", "accelerators", "deadline_s", "carbon_g")
+_OF_LIMITS = dict.fromkeys(LIMITED, dataclasses.replace(LEAVES, optional=True)) | {"rent": FLAG}
 
 
 @strict
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What the cluster may cost, draw and hold. None: not limited."""
+    """What the cluster may cost, draw and hold. None: not limited. Points of a frontier are arrays of limits."""
 
     budget_usd: float | None = None
     rent: bool = False  # the budget is spent while training; else it is the purchase

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from costmodel import Scalar, as_floats, strict
 from costmodel.formulas import STATE_BYTES, Hardware, elapsed, rates
 from costmodel.inputs import Cluster, PlanPoint, PriceRange, Workload, model_flop, parameters
-from costmodel.specs import LEAF, an, check_fields
+from costmodel.specs import LEAVES, an, check_fields
 from optimize.question.objective import Limits, Objective
 
-_OF_JOB = {"workload": an(Workload, 'load_workload("llama3-8b")'), "tokens": LEAF, "weight": LEAF}
-_OF_JOB |= {"deadline_s": dataclasses.replace(LEAF, optional=True)}
+_OF_JOB = {"workload": an(Workload, 'load_workload("llama3-8b")'), "tokens": LEAVES, "weight": LEAVES}
+_OF_JOB |= {"deadline_s": dataclasses.replace(LEAVES, optional=True)}
 
 
 @strict

@@ -16,7 +16,9 @@ from optimize.status import CommandError
 
 MODEL, MACHINE = costmodel.load_workload("llama3-8b", batch=64), costmodel.load_cluster("h100", accelerators=8)
 PLAN, FIXED = costmodel.Plan(data=8), {"context": 1, "schedule": "one_f_one_b", "pipeline": 1}
-ALWAYS_WRONG = (object(), [math.nan], np.array([1, 2]), b"x", {1: object()}, {"a": 1}, np.float64(math.nan))
+ARRAY = np.array([1, 2])
+ALWAYS_WRONG = (object(), [math.nan], ARRAY, b"x", {1: object()}, {"a": 1}, np.float64(math.nan))
+TAKE_ARRAYS = ("Job", "Limits")  # inside the search; `design` does not
 NO_NUMBER = (*ALWAYS_WRONG, math.nan, -1, -math.inf, 10**400, "8", "", True, None, [8], np.array([8.0]))
 LONGEST = 1_500  # characters: all names of a table
 
@@ -75,6 +77,7 @@ WRONG = [
     for name in call.needed | call.numbers | call.others
     for i, value in enumerate(NO_NUMBER if name in call.numbers else ALWAYS_WRONG)
     if not (value is None and name in NONE_IS_DEFAULT)
+    if not (isinstance(value, np.ndarray) and title in TAKE_ARRAYS and name != "workload")
 ]
 
 
@@ -105,6 +108,10 @@ def test_what_is_missing_and_what_is_unknown(title):
     assert f"`{misspelt}` is not an argument; did you mean {misspelt[:-1]}" in refusal(
         call.function, **call.needed, **{misspelt: 1}
     )
+
+
+def test_an_array_of_limits_is_no_question():
+    assert "`limits` is" in refusal(optimize.design, **CALLS["design"].needed | {"limits": Limits(budget_usd=ARRAY)})
 
 
 def test_too_many_and_twice():
