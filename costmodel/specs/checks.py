@@ -86,7 +86,7 @@ COUNT = Check("an integer from 1 to 10**18", is_count, keep=int)
 COUNT_FROM_0 = Check("an integer >= 0", lambda value: type(value) is int and value == 0 or is_count(value))
 LEAF = Check("a number > 0", _is_leaf)
 """Check of a number of an object that a program has made."""
-LEAVES = Check(LEAF.words, lambda value: LEAF(value) or hasattr(value, "shape"))
+LEAVES = Check(LEAF.words, lambda value: LEAF(value) or bool(getattr(value, "shape", ())))
 """The same, or an array of them."""
 POSITIVE = Check("a number > 0", lambda value: is_number(value) and value > 0, keep=float)
 NON_NEGATIVE = Check("a number >= 0", lambda value: is_number(value) and value >= 0, keep=float)
