@@ -15,7 +15,7 @@ from costmodel.specs import family_of
 from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, plan_precision, within
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
-from optimize.plans.best_beside import best_variant, least_variant
+from optimize.plans.best_beside import best_variant, find_any, least_variant
 from optimize.plans.bounded import Found, Known, best_below, glance, is_answer, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
 from optimize.plans.inputs import PlanInputs
@@ -180,7 +180,7 @@ def find_launchable(
     """The answer of `find_plan` for plans that some framework can launch, and the value and best plan of each.
 
     The runners-up are those of the framework that has the best plan. Where none can launch anything with what is fixed,
-    the answer is that for all plans, and the second is empty.
+    the answer is that of `find_any`, and the second is empty.
     """
     given, machine = dict(fixed or {}), with_margin(cluster, margin)
     question: dict[str, Any] = {"objective": objective, "tokens": tokens, "margin": margin, **options}
@@ -194,7 +194,7 @@ def find_launchable(
             raise
         return _stopped(answer, whole, value, parts, (workload, cluster), question)
     result, each = answer
-    return (result or find_plan(workload, cluster, fixed=given, unrestricted=True, **question)), each
+    return (result or find_any(workload, cluster, fixed=given, unrestricted=True, **question)), each
 
 
 Answer = tuple[PlanResult | None, dict[str, Found]]
