@@ -15,13 +15,15 @@ import numpy as np
 
 from costmodel.inputs import Cluster, Offload, Plan, PlanPoint, Workload, embed
 from costmodel.measured import FITS, with_margin
+from costmodel.specs import expect
 from optimize.lattice import SEARCHED, Families, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS
+from optimize.plans import exhaustive
 from optimize.plans.bounded import Found, is_answer, ordered
 from optimize.plans.evaluation import MARGIN, bytes_of, fast_families, fits, in_order, some_points, values_of
-from optimize.plans.find_plan import find_plan
+from optimize.plans.find_in_lattice import find_in_lattice
 from optimize.plans.plan_values import PlanValue, UserObjective, value_on
-from optimize.plans.restricted import OFFLOADS, Part, beside, its_own, members, narrowed, told_by
+from optimize.plans.restricted import OFFLOADS, Part, Search, beside, its_own, members, narrowed, told_by
 from optimize.plans.result import PlanResult, compared, incomplete, lowered, merged, restriction_cost
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.status import CommandError, Status
@@ -263,24 +265,33 @@ def _first_that_can(names: Iterable[str], of: Lattice, plan: Plan) -> str | None
     return next((name for name in names if told_by(name, of)(plan)), None)
 
 
-def find_any(
+def find_plan(
     workload: Workload,
     cluster: Cluster,
     *,
     fixed: Mapping[str, Any] | None = None,
     objective: str | UserObjective = "step_s",
     tokens: float | None = None,
+    top: int = 10,
+    search: Search = exhaustive.search,
     unrestricted: bool = False,
     margin: float = FITS,
-    **question: Any,
 ) -> PlanResult:
-    """The answer of `find_plan`, with what any framework takes beside its lattices where that is better or all that
-    fits, whichever plan it is for: no framework needs to launch it. By a function of your own, that of `find_plan`."""
+    """The best of all plans that are searched and fit, by `objective` (a key of `Objective`, or your function).
+
+    Those of the lattice (`find_in_lattice`), and what any framework takes beside its own for any of them: single
+    modules computed again, a second memory. No framework needs to launch it, and beside the lattice nothing is compared
+    by a function. A plan fits where it does so with the probability `margin`, by how far predictions of memory were off
+    on measured runs of the software; 0.5 takes them as they are. `fixed` holds fields of `Plan` that are not searched
+    (a set among its values: any of its members); with `unrestricted` the answer says what they cost. Raises
+    `CommandError` where no plan is legal (bad input), or none fits (infeasible).
+    """
+    expect(workload=workload, cluster=cluster)
     job, given = (workload, cluster), dict(fixed or {})
-    question |= {"objective": objective, "tokens": tokens, "margin": margin}
+    question: dict[str, Any] = {"objective": objective, "tokens": tokens, "search": search, "margin": margin}
     if not isinstance(objective, str):
-        return find_plan(*job, fixed=given, unrestricted=unrestricted, **question)
-    result = _with_any_variant(*job, given, question)
+        return find_in_lattice(*job, fixed=given, unrestricted=unrestricted, top=top, **question)
+    result = _with_any_variant(*job, given, {**question, "top": top})
     kept = {name: value for name, value in given.items() if name not in SEARCHED}  # what no search would change
     if not unrestricted or kept.keys() == given.keys() or result.status is not Status.ok:
         return result
@@ -293,12 +304,13 @@ def find_any(
 def _with_any_variant(
     workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], question: Mapping[str, Any]
 ) -> PlanResult:
-    """The answer of `find_plan`, with what any framework takes beside its lattices where that is better."""
+    """The answer of `find_in_lattice`, with what any framework takes beside its lattices where that is better or all
+    that fits."""
     machine, result, why = with_margin(cluster, question["margin"]), None, None
     whole = ordered(lattice(workload, machine, plan_precision(machine) | dict(fixed)))
     value, groups = value_on(whole, question["objective"], question["tokens"]), _groups_of_any(whole)
     try:
-        result = find_plan(workload, cluster, fixed=fixed, among=whole, **question)
+        result = find_in_lattice(workload, cluster, fixed=fixed, among=whole, **question)
     except CommandError as error:
         if error.status is not Status.infeasible:
             raise
@@ -312,9 +324,9 @@ def _with_any_variant(
         if found is None:
             return result
         own = {name: kept for name in ("recompute", *OFFLOADS) if (kept := getattr(found[0][1], name))}
-        other = find_plan(workload, cluster, fixed={**fixed, **own}, **question)
+        other = find_in_lattice(workload, cluster, fixed={**fixed, **own}, **question)
         answers = [other] if result is None else [other, result]
-        return dataclasses.replace(merged(answers, question.get("top", 10)), fixed=dict(fixed))
+        return dataclasses.replace(merged(answers, question["top"]), fixed=dict(fixed))
 
     heard = list[bool]()
     answer = or_else(better, result, heard)
