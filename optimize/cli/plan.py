@@ -13,7 +13,7 @@ from costmodel.inputs import Plan
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import COUNT, FLAG, PROBABILITY, TEXT, Check, SpecError, fail, one_of, show
 from optimize import report, units
-from optimize.cli.command import AMOUNT, Command, Count, Number, Switch, Text, given, placed
+from optimize.cli.command import AMOUNT, Command, Count, Number, Software, Switch, Text, given, placed
 from optimize.cli.inputs import Given, fixed_fields, job, merge
 from optimize.cli.launching import chosen_framework, launch_text, launched
 from optimize.cli.plan_json import found_json, launch_by, only_json, ranked_json, row_json, runner_up_json
@@ -69,9 +69,7 @@ class Request:
     """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
     cluster: Text = None
     """name of a cluster (`equipoise clusters`), or a TOML or JSON file"""
-    software: Text = None
-    """training software, whose habits and constants count: megatron-core, megatron-2022, fsdp, deepspeed, nanotron,
-    xla, or a framework's name; default: by the accelerator, and said"""
+    software: Software = None
     accelerators: Text = None
     """how many are used, all of them, or a range such as 400:512; default: the cluster's own number"""
     at_most: Count = None
