@@ -189,8 +189,9 @@ def _spelled(node: ast.expr) -> str:
         return "".join(map(str, map(int, kinds))) if len(kinds) == len(node.elts) else ""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return _spelled(node.left) + _spelled(node.right)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Constant):
-        return _spelled(node.left) * min(int(node.right.value), MOST_LAYERS)
+    times = node.right.value if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(times, int):
+        return _spelled(node.left) * min(times, MOST_LAYERS)
     raise ValueError(ast.dump(node))
 
 

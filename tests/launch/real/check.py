@@ -7,6 +7,7 @@ classes of Megatron's core, for Megatron-Bridge and Megatron-LM. Stubbed are wor
 of Megatron-LM and MaxText are in no registry: their names stand in tests/golden/launch_options.toml.
 """
 
+# pyright: reportMissingImports=false
 import dataclasses
 import json
 import shlex

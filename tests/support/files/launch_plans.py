@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 from costmodel.inputs import Workload
 from costmodel.inputs.plan import Plan
@@ -17,12 +18,12 @@ BATCH = 1024
 MODELS = ("llama3-70b", "gpt3-175b", "mixtral-8x7b", "deepseek-v3", "qwen3-235b-a22b")
 TYPES = ("gpt_oss", "gemma3_text", "glm4_moe", "deepseek_v2", "gemma2", "olmo3", "qwen2")
 """Types of HuggingFace, whose models have sinks, windows, norms and biases."""
-DEGREES = (
+DEGREES: tuple[dict[str, Any], ...] = (
     {"data": 64}, {"data": 16, "tensor": 4}, {"data": 8, "tensor": 2, "context": 4},
     {"data": 8, "tensor": 2, "pipeline": 4},
     {"data": 4, "tensor": 4, "context": 2, "pipeline": 2}, {"data": 16, "context": 4}, {"data": 16, "pipeline": 4},
 )  # fmt: skip
-CHANGES = (
+CHANGES: tuple[dict[str, Any], ...] = (
     {}, {"sequence_parallel": True}, {"sequence_parallel": True, "overlap_tensor": True},
     {"sequence_parallel": True, "overlap_tensor": True, "precision": "fp8_tensor"}, {"recompute": "full"},
     {"recompute": "selective"}, {"recompute": "norms"}, {"recompute": "norms+feed_forward"},
