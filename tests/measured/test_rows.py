@@ -79,6 +79,12 @@ def test_stages_of_uneven_layers():
     assert sum(by_cost(16, 32, 4.0)) == 16
 
 
+@pytest.mark.parametrize(("layers", "virtual"), [("105", 3), ("70", 2), ("35", 1)])
+def test_stages_that_interleave_are_cut_as_little_as_their_layers_allow(layers, virtual):
+    found = read(layers=layers, pp="35", tp="8", gpus="280", dp="1", vpp="", notes="interleaved schedule used")
+    assert found.plan.virtual_stages == virtual
+
+
 def test_open_recompute_is_the_least_that_fits():
     large = read(
         recompute="",

@@ -113,9 +113,10 @@ def _schedule(
     virtual, named = columns.count("vpp") or int(facts.get("virtual_stages", 0)) or None, schedule(columns)
     if pipeline == 1:
         return {}
-    if virtual is None and named == "interleaved" and layers % (2 * pipeline) == 0:
-        virtual = 2
-        assumed.append("2 virtual stages: interleaved, how many is not printed")
+    if virtual is None and named == "interleaved":
+        virtual = next((v for v in range(2, layers // pipeline + 1) if layers % (v * pipeline) == 0), None)
+        if virtual is not None:
+            assumed.append(f"{virtual} virtual stages: interleaved, how many is not printed")
     if named is not None and not SCHEDULES[named].interleaves and named != "one_f_one_b":
         return {"schedule": named}
     return {"virtual_stages": virtual, "schedule": "interleaved"} if (virtual or 1) > 1 else {}
