@@ -113,6 +113,8 @@ def _schedule(
     virtual, named = columns.count("vpp") or int(facts.get("virtual_stages", 0)) or None, schedule(columns)
     if pipeline == 1:
         return {}
+    if virtual is None and facts.get("virtual_layers"):
+        virtual = max(1, round(layers / (pipeline * facts["virtual_layers"])))
     if virtual is None and named == "interleaved" and layers % (2 * pipeline) == 0:
         virtual = 2
         assumed.append("2 virtual stages: interleaved, how many is not printed")
@@ -169,8 +171,10 @@ def _experts(
         expert -= 1
     if printed and expert != printed:
         assumed.append(f"experts over {expert} ranks: {printed} does not divide them")
+    shared = int(facts.get("expert_tensor", 0)) or (degrees["tensor"] if expert == 1 else 1)
+    shared = shared if ranks % (expert * shared) == 0 else 1
     dispatcher = "fused" if facts.get("fast_dispatcher") else "usual"
-    return {"expert": expert, "expert_tensor": degrees["tensor"] if expert == 1 else 1, "dispatcher": dispatcher}
+    return {"expert": expert, "expert_tensor": shared, "dispatcher": dispatcher}
 
 
 def _overlap(facts: Mapping[str, float], habits: Habits) -> dict[str, bool]:
