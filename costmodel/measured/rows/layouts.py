@@ -9,7 +9,6 @@ from costmodel.measured.rows.columns import Columns, RowError
 from costmodel.measured.rows.degrees import degrees_of, printed_microbatch
 from costmodel.measured.rows.records import Machine
 from costmodel.measured.rows.sharding import own_zero, sharding
-from costmodel.measured.rows.stages import by_cost, stage_layers
 
 OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT, OPEN_PRECISION = "recompute", "microbatch", "layout", "precision"
 """Marks of what a row does not print (`Case.open`)."""
@@ -96,7 +95,7 @@ def _stages(
     """Schedule, virtual stages, and layers of each stage where they do not divide, or the software weighs the head."""
     chosen = _schedule(columns, facts, pipeline, layers, assumed)
     if habits.weighs_head and pipeline > 1:
-        chosen["stage_layers"] = by_cost(layers, pipeline, _head_in_layers(columns))
+        chosen["stage_layers"] = _by_cost(layers, pipeline, _head_in_layers(columns))
         assumed.append("stages by cost, the head among them")
     elif pipeline > layers:
         raise RowError(f"`pp` is {pipeline}; expected at most the {layers} layers")
@@ -190,3 +189,26 @@ def _head_in_layers(columns: Columns) -> float:
     """Cost of the head over that of a layer: $V h / (4 h^2 + 3 h f)$, as nanotron weighs its blocks."""
     hidden = columns.needed("hidden")
     return (columns.count("vocab") or 0) / (4 * hidden + 3 * columns.needed("ffn_hidden"))
+
+
+def _by_cost(layers: int, pipeline: int, head: float) -> tuple[int, ...]:
+    """Layers of each stage where one closes as soon as the cost so far exceeds its share of the whole.
+
+    Source: nanotron, `build_model` in models/base.py. Late stages may be left with the head alone, or with nothing.
+    """
+    held, stage = [0] * pipeline, 0
+    share = (layers + head) / pipeline
+    for layer in range(1, layers + 1):
+        held[stage] += 1
+        if layer > share * (stage + 1) and stage < pipeline - 1:
+            stage += 1
+    return tuple(held)
+
+
+def stage_layers(layers: int, pipeline: int) -> tuple[int, ...]:
+    """Embedding and head count as layers where that makes stages even, as in Megatron; else some have one more."""
+    if (layers + 2) % pipeline == 0:
+        each = (layers + 2) // pipeline
+        return (each - 1, *(each for _ in range(pipeline - 2)), each - 1)
+    each, more = divmod(layers, pipeline)
+    return tuple(each + (1 <= i <= more if more < pipeline - 1 else i < more) for i in range(pipeline))

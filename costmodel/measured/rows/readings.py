@@ -8,10 +8,9 @@ from costmodel.inputs import layers
 from costmodel.measured.rows.batches import evaluated
 from costmodel.measured.rows.cases import case as read
 from costmodel.measured.rows.job_sizes import OPEN_BATCH
-from costmodel.measured.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_PRECISION, OPEN_RECOMPUTE
+from costmodel.measured.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_PRECISION, OPEN_RECOMPUTE, stage_layers
 from costmodel.measured.rows.notes import OPEN_SOFTWARE, megatron_on
 from costmodel.measured.rows.records import Case
-from costmodel.measured.rows.stages import stage_layers
 
 _SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)  # of the layers, recomputed in full
 _RUNGS = len(_SHARES) + 2
