@@ -203,11 +203,11 @@ def errors_of(predictions: Sequence[Prediction]) -> dict[str, Any] | None:
         return None
     errors = np.abs(np.expm1([p.log_error or 0.0 for _, p in told]))
     inside = [abs(p.log_error or 0.0) <= math.log((p.step_s_p90 or 0.0) / (p.step_s or 0.0)) for _, p in told]
-    worst = int(np.argmax(errors))
+    number, worst = worst_first(predictions)[0]
     return {
         "rows": len(told),
         "median_error": float(np.median(errors)),
         "p90_error": float(np.quantile(errors, 0.9)),
         "inside_interval": float(np.mean(inside)),
-        "worst": {"row": told[worst][0], "error": float(np.expm1(told[worst][1].log_error or 0.0))},
+        "worst": {"row": number, "error": float(np.expm1(worst.log_error or 0.0))},
     }

@@ -95,7 +95,7 @@ def _stages(
     """Schedule, virtual stages, and layers of each stage where they do not divide, or the software weighs the head."""
     chosen = _schedule(columns, facts, pipeline, layers, assumed)
     if habits.weighs_head and pipeline > 1:
-        chosen["stage_layers"] = _by_cost(layers, pipeline, _head_in_layers(columns))
+        chosen["stage_layers"] = by_cost(layers, pipeline, _head_in_layers(columns))
         assumed.append("stages by cost, the head among them")
     elif pipeline > layers:
         raise RowError(f"`pp` is {pipeline}; expected at most the {layers} layers")
@@ -114,9 +114,10 @@ def _schedule(
         return {}
     if virtual is None and facts.get("virtual_layers"):
         virtual = max(1, round(layers / (pipeline * facts["virtual_layers"])))
-    if virtual is None and named == "interleaved" and layers % (2 * pipeline) == 0:
-        virtual = 2
-        assumed.append("2 virtual stages: interleaved, how many is not printed")
+    if virtual is None and named == "interleaved":
+        virtual = next((v for v in range(2, layers // pipeline + 1) if layers % (v * pipeline) == 0), None)
+        if virtual is not None:
+            assumed.append(f"{virtual} virtual stages: interleaved, how many is not printed")
     if named is not None and not SCHEDULES[named].interleaves and named != "one_f_one_b":
         return {"schedule": named}
     return {"virtual_stages": virtual, "schedule": "interleaved"} if (virtual or 1) > 1 else {}
@@ -191,7 +192,7 @@ def _head_in_layers(columns: Columns) -> float:
     return (columns.count("vocab") or 0) / (4 * hidden + 3 * columns.needed("ffn_hidden"))
 
 
-def _by_cost(layers: int, pipeline: int, head: float) -> tuple[int, ...]:
+def by_cost(layers: int, pipeline: int, head: float) -> tuple[int, ...]:
     """Layers of each stage where one closes as soon as the cost so far exceeds its share of the whole.
 
     Source: nanotron, `build_model` in models/base.py. Late stages may be left with the head alone, or with nothing.
