@@ -15,7 +15,7 @@ _PARTS_IN_WORDS = ("gcd", "neuron core", "one|single die|core", "graphics die")
 # Huawei, cores of AWS (of Trainium 2 and 3 pairs of them, LNC 2, by default: awsdocs-neuron), cores of a TPU (which
 # names of slices up to v5p count: docs.cloud.google.com/tpu).
 _DIVIDED = (
-    (r"mi250", 128, 4, (2,)),
+    (r"mi250|frontier|lumi", 128, 4, (2,)),
     (r"910c", 128, 8, (2,)),
     (r"trn1|trainium(?![23])", 32, 16, (2,)),
     (r"trn2|trainium2", 96, 16, (4, 8)),
