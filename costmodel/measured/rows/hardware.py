@@ -6,7 +6,7 @@ import re
 
 from costmodel.inputs import Cluster, Tier
 from costmodel.measured.rows.columns import Columns, RowError
-from costmodel.measured.rows.other_accelerators import as_other, divided, other_accelerator, parts_of
+from costmodel.measured.rows.other_accelerators import as_other, divided, host_of, other_accelerator, parts_of
 from costmodel.measured.rows.records import Machine
 from costmodel.measured.rows.words import between_nodes, inside
 from costmodel.pytree import as_float, map_leaves
@@ -47,16 +47,18 @@ def machine(columns: Columns, power_w: float | None = None) -> Machine:
         raise RowError(f"`gpus` is {accelerators}; expected at most {2**24}")
     name = re.sub(r"[\s\-]", "", columns.text("hardware").lower())
     memory_gb, per_node = columns.number("gpu_mem_GB"), columns.count("gpus_per_node")
-    words = f"{columns.text('hardware')} | {columns.text('notes')} | {columns.row.get('gpus')}"
+    printed = f"{columns.text('hardware')} | {columns.row.get('gpus')}"
+    parts = parts_of(name, printed, columns.text("notes"), memory_gb, per_node, accelerators)
+    host = host_of(name)
     return _machine(
         name,
         memory_gb,
         columns.text("interconnect_note"),
         columns.text("zero_stage_or_fsdp").lower(),
         accelerators,
-        per_node,
+        per_node or (host * parts if host else None),
         columns.text("hardware"),
-        parts_of(name, words, memory_gb, per_node, accelerators),
+        parts,
         power_w,
     )
 

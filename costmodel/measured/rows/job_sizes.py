@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 
 from costmodel.measured.rows.columns import Columns
-from costmodel.measured.rows.degrees import degree, printed_microbatch
+from costmodel.measured.rows.degrees import degree, is_printed, printed_microbatch
 
 OPEN_BATCH = "batch is not printed"
 """The mark of a row that says nowhere how many sequences a step has (`Case.open`)."""
@@ -21,6 +21,7 @@ _TOKENS = re.compile(
     r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?\b"
 )
 _FEWEST_TOKENS = 1024  # of a batch
+_LARGE = 15.0  # 1e9 parameters, from which on layers or tensors are usually divided
 _OF_A_RANK = re.compile(r"(?:per|each|local)[ -](?:gpu|device|chip|rank|accelerator)?[ -]*(?:batch)?[ \w]*$")
 
 
@@ -78,8 +79,10 @@ def _tokens(found: re.Match[str], sequence: int) -> float:
 
 def told_batch(columns: Columns, facts: Mapping[str, float]) -> Mapping[str, float]:
     """The facts with a batch of which nobody says whose it is as that of a step, if every rank has a sequence of it,
-    else as that of a rank."""
+    else as that of a rank; of a large model whose layout, and so whose ranks, nobody prints, as that of a step."""
     told = facts.get("batch")
     if not told or columns.text("global_batch_sequences") or "local_batch" in facts or "global_batch" in facts:
         return facts
-    return {**facts, "local_batch" if told < _data_ranks(columns, facts) else "global_batch": told}
+    is_known = is_printed(columns, facts) or (columns.number("params_B") or 0.0) < _LARGE
+    of_a_rank = is_known and told < _data_ranks(columns, facts)
+    return {**facts, "local_batch" if of_a_rank else "global_batch": told}
