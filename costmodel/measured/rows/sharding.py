@@ -13,16 +13,9 @@ from costmodel.measured.rows.words import chosen, clauses, meanings, said
 _HYBRID = ("hsdp", "hybrid shard*|fsdp|sdp", "shard* within|inside each|a|one|the? node|host", "intra node shard*|fsdp")
 _PLAIN = re.compile(r"^(none|no|ddp|dp|data parallel\w*|off|false|plain|replicat\w*)\b(?!\s*\+)")
 _UNDIVIDED = ("ddp", "plain|pure data parallel*", "data parallel* only", "distributed data parallel*", "no sharding")
-_OF_SHARDING = ("zero", "zero 1|2|3", "fsdp|fsdp2|hsdp", "full*|hybrid shard*", "shard* & optimizer|weight*|param*")
-_OF_SHARDING += (
-    *_HYBRID,
-    "distributed optimizer",
-    "replicate",
-    "data_parallel|dp shard",
-    "reshard*",
-    "shard grad op",
-    *_UNDIVIDED,
-)
+_OF_SHARDING = (*_HYBRID, *_UNDIVIDED, "zero optimi*? stage? 0|1|2|3", "zero redundancy|offload*|infinity|plus")
+_OF_SHARDING += ("fsdp|fsdp2|hsdp", "full*|hybrid shard*", "shard* & optimizer|weight*|param*", "shard grad op")
+_OF_SHARDING += ("distributed|sharded fused? optimizer|adam*", "replicate", "data_parallel|dp shard", "reshard*")
 _GATHERED = ("reshard* after? forward", "weights are? resharded")  # denied: as under ZeRO 2
 
 

@@ -58,7 +58,8 @@ def _alternative(text: str) -> str:
 @functools.lru_cache(maxsize=4096)
 def clauses(text: str) -> tuple[str, ...]:
     """The text in lower case, camel case parted, cut where a negation ends; lists of what is absent are spelt out."""
-    text = re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", text).replace("\u00d7", "x").replace("_", " ").lower()
+    text = re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", text).replace("\u00d7", "x").lower()
+    text = re.sub(r"[_\"'`{}]", " ", text)  # also of settings in JSON and YAML
     text = re.sub(r"\bw/o\b", "without", re.sub(r"[\s\u2010-\u2014]+", lambda m: " " if m[0].isspace() else "-", text))
     text = re.sub(r"\b(without|no|neither)\b([^;|.]{1,60}?),?\s(?:or|nor)\s", _each_denied, text)
     parts = re.split(r"[;|]|,(?!\d)|\.(?=\s|$)|\s\+\s|\s(?=--[a-z])|\s(?:but|while|whereas)\s", text)
@@ -99,7 +100,9 @@ def named(text: str, table: Table) -> object | None:
     return next((value for phrase, value in table if is_named(phrase)), None)
 
 
-_OF_ANOTHER = re.compile(r"\b(?:virtual|expert|micro|mini|local|device|gpu|rank|core|eval|evaluation)[\s\-]*$")
+_OF_ANOTHER = re.compile(
+    r"\b(?:virtual|expert|pipeline|pipe|context|micro|mini|local|device|gpu|rank|core|eval|evaluation)[\s\-]*$"
+)
 
 
 @_remembered
@@ -150,7 +153,7 @@ _NOT_BEFORE = re.compile(_NOT + r"[\s:\-]*(?:(?!with\b|and\b|using\b|use\b|only\
 _INSTEAD = re.compile(r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$")
 _NOT_AFTER = re.compile(
     r"^(?:\s(?:kernels?|comm\w*|support|mode|loss|scaling|training))?"
-    r"(?:[\s_:=(\"'\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode)\b)*"
+    r"(?:[\s:=(\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|device)\b)*"
     r"(?:off\b|disabled?\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?![\d.])"
     r"|not (?:used|enabled|applied|on|active|in use))"
 )
@@ -165,7 +168,7 @@ _OPEN_AFTER = re.compile(
     r"|\bfrom (?:conf|preset)"
 )
 _SWITCHED = re.compile(
-    r"^[\s_:=(\"'\-]*(?:is |are |was |were )?(?:on\b|true\b|enabled?\b|yes\b|used\b|active\b|1(?![\d.]))"
+    r"^[\s.:=(\-]*(?:is |are |was |were )?(?:on\b|true\b|enabled?\b|yes\b|used\b|active\b|1(?![\d.]))"
 )
 _WITH_BEFORE = re.compile(r"(?:\b(?:with|using|plus|tp and|tp)|[+&])[\s+&/\-]*$")
 
