@@ -118,3 +118,28 @@ def test_sheets_are_rates_of_whole_accelerators():
         assert float(sheet["link_gb_per_s"]) < 1e3 * rates["hbm_tb_per_s"]
         assert sheet["source"]
     assert len({cluster for _, cluster, _ in _KNOWN}) >= 20
+
+
+IN_PASSING = (
+    "checkpoint every 500 steps; average over the run, checkpoints and restarts included; async checkpointing enabled"
+    "; distributed checkpointing to disk; restarted from a checkpoint; step time captured from the log"
+    "; captured step times; read off the GPU graph in figure 3; LoRA is in another row; FP8 rows of the table"
+    "; compared with Megatron-LM, which uses full recomputation; 1.2x faster than the baseline without overlap"
+    "; the paper's ZeRO-3 rows are in another table; served with vLLM in another section; 16 of 32 nodes"
+    "; speedup over FlashAttention-1 1.3x; eager comparison is 8 % slower; data loading overlapped"
+    "; batch size ramp from 16 to 512; averaged over a window of 100 iterations; torch 2.4, cuDNN 9.1"
+    "; the repo also ships an FSDP script; an FSDP variant reaches 51 % MFU; also trained on TPU"
+    "; FP8 not used; ZeRO stage not printed; micro-batch and recompute not listed; CUDA graph capture failed"
+    "; inference of unseen layouts; teacher forcing; gradient clipping 1.0; rollout of the new driver; grad clip"
+).split("; ")
+"""Notes that tell of other things than how the row was run."""
+
+
+@pytest.mark.parametrize("source", ["Megatron-Core", "torchtitan"])
+def test_what_notes_tell_of_other_things_changes_nothing(source):
+    row = OPEN | {"source": source, "tp": "8", "pp": "2", "dp": "4", "micro_batch": "1"}
+    plain = read(**row)
+    for note in IN_PASSING:
+        found = read(**row | {"notes": note})
+        assert (found.plan, found.workload, found.stack) == (plain.plan, plain.workload, plain.stack), note
+        assert found.open == plain.open, note

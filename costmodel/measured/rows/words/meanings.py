@@ -75,7 +75,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     ),
     # K: torchao's float8 with `enable_fsdp_float8_all_gather`, as torchtitan's documents run it
     "gathers_8bit": ("float8", "fp8|float8|8_bit all_gather*|param*_gather|weight_gather"),
-    "graphs": ("cuda|hip|gpu|device graph*", "graph* capture*", "captur* graph*|step*|iteration*", "cudagraph*"),
+    "graphs": ("cuda|hip graph*", "gpu|device graphs~", "graph* capture*", "captur* graph*", "cudagraph*"),
     "whole_graph": (
         "full*|entire* captur* iteration|step",
         "full*|whole|entire|complete captur*? iteration|step & graph*|captur*",
