@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from costmodel.inputs import Cluster, Kind, Plan, Workload, is_expert
+from costmodel.inputs import Cluster, Kind, Module, Plan, Workload, is_expert
 from costmodel.specs import SpecError, show
 from optimize.launch.dimensions import Dimensions
 
@@ -271,6 +271,11 @@ def has_sinks(workload: Workload) -> bool:
 def has_expert_biases(workload: Workload) -> bool:
     """Whether products of experts have biases."""
     return any(is_expert(op) and op.parameters for block in workload.blocks for op in block.ops)
+
+
+def has_latents(workload: Workload) -> bool:
+    """Whether heads come out of low-rank projections (DeepSeek)."""
+    return any(op.module == Module.LATENT for block in workload.blocks for op in block.ops)
 
 
 def canonical(plan: Plan) -> Plan:
