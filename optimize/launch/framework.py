@@ -125,7 +125,9 @@ class Reader:
         if value is None:
             return default
         if isinstance(value, str) and value.startswith("$"):
-            self.more.append(value)  # a flag without a value, and behind it a variable that is not known
+            self.more += (
+                [] if value.endswith(".py") else [value]
+            )  # a flag without a value, and behind it a variable that is not known
             return True
         if not isinstance(value, bool):
             raise self.wrong(name, "true or false")
@@ -161,8 +163,11 @@ class Reader:
         return SpecError(f"{said}{line_of(self.text, shown)}")
 
     def left(self, neutral: frozenset[str]) -> tuple[str, ...]:
-        """Names that were neither read nor are known to leave the cost of a step alone: alone, or by their section."""
+        """Names that were neither read nor are known to leave the cost of a step alone: alone, or by their section, or
+        by how they begin (`log-`)."""
+        begins = tuple(name for name in neutral if name.endswith("-"))
         left = (name for name in self.settings if name not in self.used and name not in neutral)
+        left = (name for name in left if not begins or not name.startswith(begins))
         return (*(name for name in left if f"{name.split('.')[0]}." not in neutral), *self.more)
 
 
