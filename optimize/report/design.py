@@ -132,8 +132,8 @@ def _table(answers: list[Answer], objective: Objective, rented: bool) -> Table:
     if rented:
         row("rent, USD", lambda a: f"{a.quantities.usd_per_s * a.quantities.train_s:,.0f}")
     row("purchase, M USD", lambda a: units.significant(a.quantities.capital_usd / 1e6))
-    row("power usual in training", lambda a: units.rate(a.quantities.usual_w, "W"))  # what a limit is of
-    row("mean power of these steps", lambda a: units.rate(a.quantities.meter_w, "W"))
+    row("power at the meter, as limited", lambda a: units.rate(a.quantities.usual_w, "W"))  # what a limit is of
+    row("power at the meter, this plan", lambda a: units.rate(a.quantities.meter_w, "W"))
     row("CO2 of the electricity, t", lambda a: units.significant(a.quantities.carbon_g / 1e6))
     for i, first in enumerate(answers[0].jobs):
         of = f", {first.job.workload.name}" if len(answers[0].jobs) > 1 else ""

@@ -2,6 +2,8 @@
 
 import re
 
+from optimize import units
+
 _TIME = {"host": "processor overhead"}
 _LIMITS = {"issuing kernels": "issuing of kernels", "step": "work once a step", "microbatches": "work each microbatch"}
 _MEMORY = {
@@ -31,3 +33,11 @@ def limit_words(name: str) -> str:
 def memory_words(name: str) -> str:
     """A term of a stage's memory."""
     return _MEMORY.get(name, name)
+
+
+def constant_amount(name: str, value: float) -> str:
+    """The value of a constant of the Stack with its unit."""
+    if name.endswith("_s"):
+        return units.scaled(value, units.SECONDS)
+    shared = name.endswith("_ceiling") or name.startswith("hide_")
+    return units.percent(value) if shared else units.significant(value)

@@ -85,6 +85,10 @@ def test_keys_and_files(capsys, tmp_path, model):
     assert all(other["worse_by"] >= 0 for other in told["runners_up"])
     budgets = [point["budget_usd"] for point in told["frontier"]]
     values = [point["value"] for point in told["frontier"]]
+    own = next(point for point in told["frontier"] if point["budget_usd"] == told["inputs"]["budget_usd"])
+    assert [own[name] for name in ("value", "lower_bound", "gap")] == [
+        told[name] for name in ("value", "lower_bound", "gap")
+    ]
     assert budgets == sorted(budgets)
     assert values == sorted(values, reverse=True)
     assert {path.name for path in out.iterdir()} == PICTURES | {"index.html", "result.json"}

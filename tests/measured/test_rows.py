@@ -13,8 +13,8 @@ from costmodel.measured.rows import (
     settle,
     stacked,
 )
+from costmodel.measured.rows.layouts import by_cost, stage_layers
 from costmodel.measured.rows.readings import _layouts, _median_layout, _with_least_recompute
-from costmodel.measured.rows.stages import by_cost, stage_layers
 from costmodel.measured.rows.words import between_nodes
 from tests.support.row_by_hand import read
 
