@@ -174,7 +174,7 @@ def _check_core(model, is_bf16, facts, optimizer):
     if "hidden_size" not in values:  # of a model that the file leaves to a recipe
         values |= {"num_layers": 64, "hidden_size": 8192, "num_attention_heads": 64, "add_bias_linear": False}
         values |= {"gated_linear_unit": True, "activation_func": torch.nn.functional.silu}
-        experts = values.get("expert_model_parallel_size", 1) > 1 or values.get("expert_tensor_parallel_size", 1) > 1
+        experts = {values.get(f"expert_{part}_parallel_size", 1) for part in ("model", "tensor")} != {1}
         values |= {"num_moe_experts": 64, "moe_grouped_gemm": True} if experts else {}
     values["attention_backend"] = AttnBackend[values.get("attention_backend", "auto")]
     values.pop("cp_comm_type", None)
