@@ -1,5 +1,9 @@
 """Names of terms as people read them, the same on screens and in figures. JSON keeps its own."""
 
+import re
+
+from optimize import units
+
 _TIME = {"host": "processor overhead"}
 _LIMITS = {"issuing kernels": "issuing of kernels", "step": "work once a step", "microbatches": "work each microbatch"}
 _MEMORY = {
@@ -16,6 +20,11 @@ def term_words(name: str) -> str:
     return _TIME.get(name, name)
 
 
+def reason_words(reason: str) -> str:
+    """What a plan's time goes to, its terms in words."""
+    return re.sub(rf"\b({'|'.join(_TIME)})\b", lambda found: term_words(found[0]), reason)
+
+
 def limit_words(name: str) -> str:
     """What limits a term."""
     return _LIMITS.get(name, name)
@@ -24,3 +33,11 @@ def limit_words(name: str) -> str:
 def memory_words(name: str) -> str:
     """A term of a stage's memory."""
     return _MEMORY.get(name, name)
+
+
+def constant_amount(name: str, value: float) -> str:
+    """The value of a constant of the Stack with its unit."""
+    if name.endswith("_s"):
+        return units.scaled(value, units.SECONDS)
+    shared = name.endswith("_ceiling") or name.startswith("hide_")
+    return units.percent(value) if shared else units.significant(value)
