@@ -241,3 +241,11 @@ def test_a_number_format_is_not_chosen_for_what_goes_with_it():
         fields["precision"] == "fp8_tensor" for fields in narrowed(framework, {"precision": "fp8_tensor"}, usual)
     )
     assert narrowed(framework, {}, {"precision": "fp16"})
+
+
+def test_what_random_plans_found_the_parsers_to_refuse():
+    """Latents computed again without latent attention, and weights shared in groups of one."""
+    assert "latent attention only" in of("megatron", "experts", recompute="latent")[0]
+    assert "nothing is shared" in of("maxtext", pipeline=1, zero_stage=3, data_shard=1)[0]
+    latent = load_workload("deepseek-v3", batch=64)
+    assert FRAMEWORKS["megatron"].cannot(Plan(data=8, recompute="latent"), latent) == ()
