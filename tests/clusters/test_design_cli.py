@@ -156,6 +156,11 @@ def test_several_jobs_and_the_screen(capsys, tmp_path, model, monkeypatch):
         assert word in text
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
+    assert "2.00 B tokens, 2 times" in text
+    first, second, both = (
+        [float(cell) for cell in line.split()[-2:]] for line in text.splitlines() if "days" in line[:5]
+    )
+    assert both == pytest.approx([a + 2 * b for a, b in zip(first, second, strict=True)], rel=1e-3)
 
 
 def test_rent_from_end_to_end(capsys, model):
