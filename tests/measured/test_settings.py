@@ -2,9 +2,10 @@
 
 import pytest
 
+from costmodel.inputs.workload import parameters
 from costmodel.measured.rows.hardware import _KNOWN
 from costmodel.measured.rows.other_accelerators import _sheets
-from tests.support.row_by_hand import ROW, read
+from tests.support.row_by_hand import ROW, read, refused
 
 OPEN = ROW | dict.fromkeys(("tp", "pp", "dp", "sp", "vpp", "zero_stage_or_fsdp", "recompute", "flash_attention"), "")
 OPEN |= {"hardware": "H100-80GB-SXM", "source": "somebody", "precision": "bf16", "micro_batch": "", "cp": ""}
@@ -75,6 +76,7 @@ def test_whose_batch_it_is():
         ("GB200 NVL4", {"gpus_per_node": "4"}, 2500, 185, 4),
         ("GH200", {"gpus_per_node": "4"}, 989, 96, 4),
         ("GH200 144GB HBM3e", {"gpus_per_node": "4"}, 989, 140.4, 4),
+        ("H100 SXM5 94GB", {"gpu_mem_GB": "94"}, 989, 94, 8),
         ("LUMI-G", {"gpus_per_node": "8"}, 191.5, 64, 8),
         ("Frontier", {"gpus_per_node": "", "notes": "a device is one GCD"}, 191.5, 64, 8),
         ("MI250X", {"gpus_per_node": ""}, 383, 128, 4),
@@ -95,6 +97,30 @@ def test_machines_by_their_names(hardware, changes, tflop_per_s, gib, domain):
     assert chip.peak_16bit_flop_per_s == pytest.approx(1e12 * tflop_per_s, rel=0.003)
     assert chip.hbm_bytes == pytest.approx(2.0**30 * gib, rel=0.01)
     assert found.plan.domain == domain
+
+
+def test_a_memory_of_96_gb_is_no_power_cap():
+    clocks = {name: read(**OPEN | {"hardware": name}) for name in ("H100 96GB", "H100-96GB-HBM2e", "H100 (lower TDP)")}
+    assert [found.cluster.accelerator.sustained_clock for found in clocks.values()] == [1.0, 0.76, 0.76]
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters_b"),
+    [("DeepSeek-R1", 671), ("DSv3 671B", 671), ("deepseek_v3_671b", 671), ("DeepSeek-V3 w/o MTP", 671)]
+    + [("Qwen3 235B", 235), ("Qwen3-MoE-235B-A22B", 235), ("DBRX 132B", 132), ("bigscience/bloom", 176)]
+    + [("OLMo-2-1124-7B", 7.3), ("meta-llama/Meta-Llama-3.1-70B-Instruct", 70.6), ("Llama 4 Scout 17B-16E", 108)],
+)  # fmt: skip
+def test_models_by_other_names(model, parameters_b):
+    sizes = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "gated_ffn", "vocab", "params_B")
+    found = read(**OPEN | dict.fromkeys(sizes, "") | {"model": model, "tp": "1", "pp": "1", "dp": "64"})
+    assert parameters(found.workload) == pytest.approx(1e9 * parameters_b, rel=0.01)
+
+
+@pytest.mark.parametrize("model", ["Switch-XXL 395B", "GLaM 1.2T", "ERNIE-4.5-300B-A47B", "Own MoE 40B", "Arctic 480B"])
+def test_no_size_tells_the_shape_of_experts(model):
+    """An unknown mixture of experts without its dimensions is no dense model of as many parameters."""
+    sizes = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "gated_ffn", "vocab", "params_B")
+    assert "`layers` is empty" in refused(**OPEN | dict.fromkeys(sizes, "") | {"model": model})
 
 
 @pytest.mark.parametrize("hardware", ["trn1.32xlarge", "trn2.48xlarge"])

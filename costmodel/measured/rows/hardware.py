@@ -20,7 +20,7 @@ _KNOWN = (
     (r"b200|p6b200|a4high", "b200", "b200"),
     (r"h200|gh200|p5en?\.|a3ultra", "h200", "h200"),
     (r"h800", "h800", "h100"),
-    (r"h100.*(9[456]gb|hbm2e|lowertdp)", "h100-96gb", "h100-96gb"),
+    (r"h100.*(hbm2e|lowertdp)", "h100-96gb", "h100-96gb"),
     (r"h100|p5\.|a3mega|a3high|^eos", "h100", "h100"),
     (r"a100.*40g|p4d\.|nd96asr|a2high|perlmutter|polaris|juwels", "a100-40gb", "a100"),
     (r"a100|p4de\.|nd96amsr|a2ultra|^selene", "a100-80gb", "a100"),
