@@ -13,7 +13,7 @@ from costmodel.inputs import Plan
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import COUNT, FLAG, PROBABILITY, TEXT, Check, SpecError, fail, one_of, show
 from optimize import report, units
-from optimize.cli.command import AMOUNT, Command, Count, Number, Switch, Text, given, placed
+from optimize.cli.command import AMOUNT, Command, Count, Number, Software, Switch, Text, given, placed
 from optimize.cli.inputs import Given, fixed_fields, job, merge
 from optimize.cli.launching import chosen_framework, launch_text, launched
 from optimize.cli.plan_json import found_json, launch_by, only_json, ranked_json, row_json, runner_up_json
@@ -31,9 +31,9 @@ from optimize.plans import (
     Row,
     asked_of,
     check_checkpoint,
-    find_any,
     find_for,
     find_launchable,
+    find_plan,
     nearby,
     nothing_legal,
     restriction_cost,
@@ -67,9 +67,7 @@ class Request:
     """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
     cluster: Text = None
     """name of a cluster (`equipoise clusters`), or a TOML or JSON file"""
-    software: Text = None
-    """training software, whose habits and constants count: megatron-core, megatron-2022, fsdp, deepspeed, nanotron,
-    xla, or a framework's name; default: by the accelerator, and said"""
+    software: Software = None
     accelerators: Text = None
     """how many are used, all of them, or a range such as 400:512; default: the cluster's own number"""
     at_most: Count = None
@@ -244,7 +242,7 @@ def _search(inputs: PlanInputs, fixed: Mapping[str, Any], others: Others | None 
     if inputs.only is not None:
         result, best_of_all = find_for(inputs.only, *job, **question, version=inputs.framework_version)
     elif every:
-        result = find_any(*job, **question, unrestricted=inputs.machine is None)
+        result = find_plan(*job, **question, unrestricted=inputs.machine is None)
     else:
         result, each = find_launchable(*job, **question)
     if inputs.machine is not None and not inputs.fixed:  # of a range, whose domains are fixed

@@ -3,7 +3,8 @@
 Names: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/config.py at 003e863 (sections), comm_overlap.py at
 0685ff5 and mixed_precision.py at 0509780 (recipes by name); the fields of `model`, `ddp` and `optimizer` are those of
 Megatron's core, megatron/core/model_parallel_config.py at 02aa3ee. A recipe has defaults of its own, so every option
-that a plan decides is written, off as well as on (`OFF`). Without `mixed_precision` bf16 is read.
+that a plan decides is written, off as well as on (`OFF`). Where a file does not say them, bf16 and a distributed
+optimizer with overlap are read, as recipes of pretraining have them.
 
 `comm_overlap` is written as null: a section that a recipe has resets the fields of `model` and `ddp` to values of its
 own, and one that it has not cannot be overridden field by field. The fields themselves are written instead; those of a
@@ -11,17 +12,15 @@ section are read, and win. Megatron-FSDP takes the type of its gradients from a 
 have that of the weights.
 """
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from costmodel.inputs import Plan, Workload
 from costmodel.specs import SpecError
 from optimize.launch import megatron_rules
 from optimize.launch import text as _text
-from optimize.launch.dimensions import Dimensions
 from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings
-from optimize.launch.megatron_model import RANKS, model_read
+from optimize.launch.megatron_bridge_model import MODEL, OTHERS, model_read, model_settings
 from optimize.launch.megatron_read import megatron_fields
 from optimize.launch.megatron_words import PRECISIONS, SIGNS, UNFUSED
 from optimize.launch.megatron_write import megatron_settings
@@ -60,30 +59,6 @@ NAMES = {
     "optimizer-offload-fraction": "optimizer.optimizer_offload_fraction",
     "ckpt-format": "checkpoint.ckpt_format",
 }
-_MODEL = {
-    "hidden-size": "hidden_size",
-    "ffn-hidden-size": "ffn_hidden_size",
-    "num-attention-heads": "num_attention_heads",
-    "num-query-groups": "num_query_groups",
-    "kv-channels": "kv_channels",
-    "vocab-size": "vocab_size",
-    "swiglu": "gated_linear_unit",
-    "normalization": "normalization",
-    "qk-layernorm": "qk_layernorm",
-    "add-qkv-bias": "add_qkv_bias",
-    "position-embedding-type": "position_embedding_type",
-    "attention-dropout": "attention_dropout",
-    "hidden-dropout": "hidden_dropout",
-    "num-experts": "num_moe_experts",
-    "moe-router-topk": "moe_router_topk",
-    "moe-ffn-hidden-size": "moe_ffn_hidden_size",
-    "moe-shared-expert-intermediate-size": "moe_shared_expert_intermediate_size",
-    "moe-router-group-topk": "moe_router_group_topk",
-    **{rank: rank.replace("-", "_") for rank in RANKS.values()},
-}
-_OFF_IN_A_MODEL = ("swiglu", "qk-layernorm", "add-qkv-bias")
-MODEL = {flag: f"model.{name}" for flag, name in _MODEL.items()}
-"""What a model is like, where it is written under another name than in Megatron-LM's flags."""
 DEGREES = sum(flag.endswith("parallel-size") for flag in SIGNS)
 SWITCHES = (
     "sequence-parallel", "tp-comm-overlap", "use-distributed-optimizer", "use-megatron-fsdp", "overlap-grad-reduce",
@@ -142,6 +117,12 @@ _GRADIENTS = (
 ALTERNATIVES: tuple[Alternative, ...] = tuple(
     {**allowed, **_LIMITED, **gradients} for allowed in megatron_rules.ALTERNATIVES for gradients in _GRADIENTS
 )
+DIVIDED = ("use-distributed-optimizer", "overlap-grad-reduce", "overlap-param-gather")
+"""What recipes of pretraining have on (src/megatron/bridge/recipes/common.py)."""
+DECIDED = ("train.micro_batch_size", "model.recompute_granularity", "mixed_precision", NAMES[DIVIDED[0]])
+"""Options of a recipe that are told where a file leaves them to it."""
+NEMO = ("trainer.devices", "trainer.num_nodes", "model.micro_batch_size", "model.activations_checkpoint_method")
+"""Options of NeMo 1, whose sections have the same names."""
 P2P = "model.overlap_p2p_comm"
 
 
@@ -150,7 +131,7 @@ def bridge_settings(job: Job) -> Settings:
     flags = megatron_settings(job)
     flags |= {switch: False for switch in SWITCHES if switch not in flags}
     settings = OFF | {NAMES[flag]: value for flag, value in flags.items() if flag in NAMES}
-    settings |= _model_settings(flags)
+    settings |= model_settings(job, flags)
     if isinstance(module := settings["model.recompute_modules"], str):
         settings["model.recompute_modules"] = [module]
     if job.plan.virtual_stages > 1:
@@ -164,48 +145,9 @@ def bridge_settings(job: Job) -> Settings:
     return settings | {"mixed_precision": recipes.get(job.plan.precision, "bf16_mixed")}
 
 
-def _model_settings(flags: Settings) -> Settings:
-    """What the model is like; nothing where Megatron-LM has no flags for it."""
-    if "hidden-size" not in flags:
-        return {}
-    settings = {name: flags[flag] for flag, name in MODEL.items() if flag in flags}
-    settings |= {name: False for flag, name in MODEL.items() if flag in _OFF_IN_A_MODEL and flag not in flags}
-    settings |= {"model.num_layers": flags["num-layers"], "model.add_bias_linear": "disable-bias-linear" not in flags}
-    settings["model.share_embeddings_and_output_weights"] = "untie-embeddings-and-output-weights" not in flags
-    if frequency := flags.get("moe-layer-freq"):
-        dense, others = map(int, re.findall(r"\*(\d+)", frequency))
-        settings["model.moe_layer_freq"] = [0] * dense + [1] * others
-    return settings
-
-
-def bridge_model(settings: Mapping[str, Any]) -> Dimensions | str:
-    """The model, where the overrides say all of it."""
-    if "model.hidden_size" not in settings:
-        return "a recipe, which is not in the file, describes the model"
-    flags = {flag: settings[name] for flag, name in MODEL.items() if settings.get(name) is not None}
-    if "q-lora-rank" in flags:
-        flags["multi-latent-attention"] = True
-    biased, tied = (
-        settings.get(f"model.{name}") for name in ("add_bias_linear", "share_embeddings_and_output_weights")
-    )
-    flags |= {"disable-bias-linear": biased is False, "untie-embeddings-and-output-weights": tied is False}
-    flags |= {
-        "num-layers": settings.get("model.num_layers"),
-        "max-position-embeddings": settings.get("model.seq_length"),
-    }
-    frequency = settings.get("model.moe_layer_freq")
-    if isinstance(frequency, list):
-        flags["moe-layer-freq"] = "+".join(f"[{kind}]" for kind in frequency)
-    return model_read(flags | {"group-query-attention": "num-query-groups" in flags})
-
-
 def bridge_fields(reader: Reader, known: Known) -> dict[str, Any]:
     """Back to Megatron-LM's flags, and from those to the plan."""
-    said = dict(reader.settings)
-    said |= {first: value for first, second in SECTION.items() if (value := reader.raw(second)) is not None}
-    for first, second in TWICE.items():
-        if reader.raw(second) is not None and said.get(first) not in (None, reader.settings[second]):
-            raise reader.wrong(second, f"what `{first}` is")
+    said = _said(reader)
     reader = Reader(said, reader.where).sharing(reader)
     flags = {flag: value for flag, name in NAMES.items() if (value := reader.raw(name)) is not None}
     reader.used.update(OFF)
@@ -218,13 +160,27 @@ def bridge_fields(reader: Reader, known: Known) -> dict[str, Any]:
         flags["no-overlap-p2p-communication"] = True
     if not any([reader.flag(name, default=True) for name in FUSIONS]):
         flags |= dict.fromkeys(UNFUSED, True)
+    flags = {flag: True for flag in DIVIDED if NAMES[flag] not in said} | flags
     flags |= PRECISIONS[reader.word("mixed_precision", _hyphened(RECIPES | _READ_AS), "bf16")]
     fields = megatron_fields(Reader(flags, reader.where, shown=NAMES, text=reader.text), known)
     left = [NAMES[flag] for flag in SIGNS if flag.endswith("parallel-size") and flag not in flags]
     if len(left) == DEGREES:
         raise SpecError(f"{reader.where}: no degree is said, which a recipe decides; expected {min(left)} and others")
     reader.more += [f"{name} (a recipe's)" for name in sorted(left) if "expert" not in name or known.has_experts]
+    reader.more += [f"{name} (a recipe's)" for name in DECIDED if name not in said]
     return fields
+
+
+def _said(reader: Reader) -> Settings:
+    """The options, those of the section `comm_overlap` under the names of the others."""
+    if name := next((name for name in NEMO if reader.has(name)), ""):
+        raise reader.wrong(name, "a recipe of Megatron-Bridge: configurations of NeMo 1 are not read")
+    said = dict(reader.settings)
+    said |= {first: value for first, second in SECTION.items() if (value := reader.raw(second)) is not None}
+    for first, second in TWICE.items():
+        if reader.raw(second) is not None and said.get(first) not in (None, reader.settings[second]):
+            raise reader.wrong(second, f"what `{first}` is")
+    return said
 
 
 def _hyphened(recipes: dict[str, str]) -> dict[str, str]:
@@ -259,14 +215,14 @@ FRAMEWORK = Framework(
     rules=rules,
     apart=megatron_rules.apart,
     elsewhere=elsewhere,
-    model=bridge_model,
+    model=model_read,
     dump=_text.dump_overrides,
     parse=_text.parse_overrides,
     signs=frozenset(NAMES[flag] for flag in SIGNS),
     hint=r"model_parallel_size\s*[=:]|train\.(?:micro|global)_batch_size",
     about_model=frozenset(MODEL.values())
+    | OTHERS
     | frozenset(
-        "model.add_bias_linear model.share_embeddings_and_output_weights model.moe_layer_freq "
         "model.moe_shared_expert_overlap train.train_iters train.eval_iters "
         "train.eval_interval optimizer.lr optimizer.min_lr optimizer.weight_decay optimizer.adam_beta1 "
         "optimizer.adam_beta2 scheduler.lr_warmup_iters scheduler.lr_decay_iters logger.log_interval checkpoint.save "

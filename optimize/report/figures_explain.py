@@ -1,12 +1,10 @@
 """The figures of `explain --out`: step time as a waterfall, memory by stage, operators on the roofline."""
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -14,7 +12,7 @@ from costmodel.evaluators import prepare
 from costmodel.formulas import Term, rates
 from optimize import units
 from optimize.diagnosis import Explanation, RoofedOperator, limiting
-from optimize.report.drawing import BLACK, PALETTE, files_of
+from optimize.report.drawing import BLACK, PALETTE, files_of, headline, log_axis
 from optimize.report.figures_timeline import draw_timeline
 from optimize.report.words import memory_words, term_words
 
@@ -32,11 +30,8 @@ def _axes(explanation: Explanation, title: str, box: tuple[float, float, float, 
     inputs = explanation.inputs
     figure = Figure(figsize=(7.5, 4.5))
     where = f"{inputs.workload.name} on {inputs.cluster.accelerators:,} {inputs.cluster.name}"
-    plan = units.shorten_runs(str(inputs.plan))
-    axes = figure.add_axes(box)
-    shown = plan if len(plan) < 100 else plan[:97] + "..."
-    figure.suptitle(f"{title}\n{where}\n{shown}", x=0.01, y=0.98, ha="left", fontsize=9)
-    return figure, axes
+    headline(figure, title, where, units.shorten_runs(str(inputs.plan)))
+    return figure, figure.add_axes(box)
 
 
 def _step_time(explanation: Explanation) -> Figure:
@@ -47,7 +42,7 @@ def _step_time(explanation: Explanation) -> Figure:
     figure, axes = _axes(
         explanation,
         f"Step time {units.scaled(breakdown.step_s, units.SECONDS)}, term by term",
-        (0.18, 0.11, 0.80, 0.72),
+        (0.20, 0.19, 0.78, 0.64),
     )
     start = 0.0
     for row, term in enumerate(terms):
@@ -62,8 +57,8 @@ def _step_time(explanation: Explanation) -> Figure:
     axes.set_yticks(range(len(terms) + 1), [*(term_words(term.name) for term in terms), "step"])
     axes.invert_yaxis()
     axes.set_xlim(min(0.0, axes.get_xlim()[0]), 1.1 * start)
-    axes.set_xlabel(f"{unit} since the start of the step, as if one after the other")
-    _legend_of_groups(axes)
+    axes.set_xlabel(f"time since the start of the step, {unit}, as if one after the other")
+    _legend_of_groups(figure)
     return figure
 
 
@@ -85,10 +80,10 @@ def _colour(term: Term) -> str:
     return _GROUPS[group]
 
 
-def _legend_of_groups(axes: Axes) -> None:
+def _legend_of_groups(figure: Figure) -> None:
     patches = [Patch(color=colour, label=name) for name, colour in _GROUPS.items()]
     hidden = Patch(facecolor="none", edgecolor=PALETTE[1], hatch="////", label="traffic hidden behind compute")
-    axes.legend(handles=[*patches, hidden], loc="lower left", bbox_to_anchor=(0.0, 0.1))
+    figure.legend(handles=[*patches, hidden], loc="lower left", ncols=4)
 
 
 def _memory(explanation: Explanation) -> Figure:
@@ -97,7 +92,7 @@ def _memory(explanation: Explanation) -> Figure:
     fullest = explanation.fullest
     moment = f"stage {fullest.number}, {fullest.moment}"
     title = f"Memory at each stage's peak; highest {units.scaled(fullest.peak_bytes, units.BYTES)} ({moment})"
-    figure, axes = _axes(explanation, title, (0.08, 0.11, 0.67 if explanation.second_bytes else 0.73, 0.72))
+    figure, axes = _axes(explanation, title, (0.08, 0.11, 0.57 if explanation.second_bytes else 0.72, 0.72))
     offloads = explanation.second_bytes > 0
     numbers, base = [stage.number for stage in stages], [0.0] * len(stages)
     names = [name for name in stages[0].terms if any(stage.terms[name] > 0 for stage in stages)]
@@ -137,7 +132,7 @@ def _second_memory(axes: Axes, explanation: Explanation, colours: dict[str, str]
             style: dict[str, Any] = {"color": "none", "edgecolor": colours[name], "hatch": "////"}
             axes.bar(beside, heights, bottom=base, width=0.4, label=f"second memory: {memory_words(name)}", **style)
         base = [below + height for below, height in zip(base, heights, strict=True)]
-    axes.axhline(limit, color=BLACK, linestyle=":", label=f"its limit {limit:.1f} GiB")
+    axes.axhline(limit, color=BLACK, linestyle=":", label=f"second memory: limit {limit:.1f} GiB")
     return max(limit, *base)
 
 
@@ -149,36 +144,19 @@ def _roofline(explanation: Explanation) -> Figure:
     reached = 1.0 / speed.matmul_s_per_flop
     peak = reached / cluster.stack.matmul_ceiling
     figure, axes = _axes(
-        explanation, "Operators of one microbatch on one accelerator, forward", (0.10, 0.11, 0.55, 0.72)
+        explanation, "Operators of one microbatch on one accelerator, forward", (0.10, 0.11, 0.53, 0.72)
     )
     at = [operator.flop / operator.bytes_moved for operator in explanation.operators]
     span = min(at) / 4, 4 * max(*at, reached / hbm)
     _roof(axes, span, hbm, peak, "-", f"data sheet: {units.rate(peak, 'FLOP/s')}, {units.rate(hbm, 'B/s')}")
     _roof(axes, span, 1.0 / speed.memory_s_per_byte, reached, ":", "what large kernels reach")
     _points(axes, explanation.operators)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(span)
-    axes.set_ylim(top=2 * peak)
-    _name_powers(axes.xaxis)
-    _name_powers(axes.yaxis)
-    axes.set_xlabel("FLOP per byte of HBM traffic")
-    axes.set_ylabel("FLOP/s of one accelerator")
+    slowest = min(operator.flop / operator.seconds for operator in explanation.operators)
+    axes.set(xlim=span, ylim=(0.5 * min(slowest, span[0] * hbm), 2 * peak))
+    log_axis(axes.xaxis, "FLOP per byte of HBM traffic")
+    log_axis(axes.yaxis, "FLOP/s of one accelerator")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
-
-
-def _name_powers(axis: Axis) -> None:
-    """Ticks at powers of ten, written as `10 T`: those of matplotlib set formulas, which takes longer than the rest."""
-    low, high = axis.get_view_interval()
-    powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
-    axis.set_ticks([10.0**power for power in powers], [_power(power) for power in powers])
-    axis.set_ticks([], minor=True)
-
-
-def _power(power: int) -> str:
-    factor, prefix = units.unit_for(10.0**power, units.DECIMAL)
-    return f"{10.0**power / factor:g} {prefix}".rstrip()
 
 
 def _roof(axes: Axes, span: tuple[float, float], bandwidth: float, peak: float, line: str, label: str) -> None:

@@ -1,6 +1,7 @@
 """Results in a notebook: the same paragraphs, tables and figures as on a terminal and on a page."""
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,12 @@ from costmodel.measured import Calibrated
 from costmodel.specs import show
 from optimize import units
 from optimize.clusters import DesignResult
-from optimize.diagnosis import Explanation, Predictions, limiting
+from optimize.diagnosis import Explanation, Predictions, constant_words, limiting
 from optimize.layers import LayersResult
 from optimize.plans import PlanInputs, PlanResult
 from optimize.report.design import show_design
 from optimize.report.drawing import BLACK, PALETTE, figures_of, files_of
-from optimize.report.explain import show_explanation
+from optimize.report.explain import show_explanation, time_table
 from optimize.report.figures_design import draw_design
 from optimize.report.figures_explain import draw_explanation
 from optimize.report.figures_plan import draw_plans
@@ -25,7 +26,9 @@ from optimize.report.figures_predict import draw_predictions
 from optimize.report.page import Part, fragment
 from optimize.report.plan import show_plans
 from optimize.report.rows import show_predictions
-from optimize.report.screen import kept, new_table
+from optimize.report.screen import kept
+from optimize.report.words import constant_amount, term_words
+from optimize.status import Status
 
 _STYLE = """<style>.equipoise td,.equipoise th{text-align:left}.equipoise .right{text-align:right}
 .equipoise .bar{color:#0072B2;font-family:monospace}.equipoise .dim{opacity:.7}
@@ -75,18 +78,14 @@ def _design(result: DesignResult) -> tuple[Callable[[], Sequence[Part]], Callabl
     return _screen(show_design, asked, result), functools.partial(draw_design, result)
 
 
+_BAR = 36  # characters
+
+
 def _terms(found: Breakdown) -> list[Part]:
     """Time by term and the fullest stage's memory."""
-    step_s = float(found.step_s)
-    factor, unit = units.unit_for(step_s, units.SECONDS)
-    table = new_table("time", f"exposed {unit}", f"hidden {unit}", "of step", "limited by")
-    for term in found.terms:
-        if (limited_by := limiting(term)) is not None:
-            times = (units.fixed(float(s) / factor, 3) for s in (term.exposed_s, term.hidden_s))
-            table.add_row(term.name, *times, units.percent(float(term.exposed_s) / step_s), limited_by)
     peak, limit = (units.scaled(float(size), units.BYTES) for size in (found.memory.peak_bytes, found.limit_bytes))
-    head = f"step {units.scaled(step_s, units.SECONDS, 4)}, MFU {units.percent(float(found.mfu))}"
-    return [head, table, f"{'fits' if found.fits else 'does not fit'} in memory: {peak} of {limit}"]
+    head = f"step {units.scaled(float(found.step_s), units.SECONDS, 4)}, MFU {units.percent(float(found.mfu))}"
+    return [head, time_table(found, _BAR), f"{'fits' if found.fits else 'does not fit'} in memory: {peak} of {limit}"]
 
 
 def _bars(names: Sequence[str], values: Sequence[float], words: str) -> Figure:
@@ -106,20 +105,26 @@ def _drawn(name: str, bars: Mapping[str, float], words: str) -> Callable[[], obj
 
 
 def _breakdown(found: Breakdown) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:
-    bars = {term.name: float(term.exposed_s) for term in found.terms if limiting(term) is not None}
+    bars = {term_words(term.name): float(term.exposed_s) for term in found.terms if limiting(term) is not None}
     return lambda: _terms(found), _drawn("step_time", bars, "exposed seconds of the step")
 
 
 def _layers(found: LayersResult) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:
     bars = {f"stage {number}": count for number, count in enumerate(found.stage_layers, 1)}
-    told = [(name, str(getattr(found, name))) for name in ("message", "stage_layers", "microbatch", "step_s", "gap")]
-    recompute = ", ".join(found.recompute_by_block)
-    rows = [*told, ("recompute of each layer", recompute)]
-    return lambda: [(("field", "value"), rows)], _drawn("layers", bars, "layers")
+    recompute = itertools.groupby(found.recompute_by_block)
+    rows = [
+        ("step", units.scaled(found.step_s, units.SECONDS, 4)),
+        ("nothing is better by more than", units.percent(found.gap)),
+        ("layers of each stage", units.shorten_runs(",".join(map(str, found.stage_layers)))),
+        ("sequences of a microbatch", str(found.microbatch)),
+        ("recompute of each layer", ", ".join(f"{len([*own])} x {kind}" for kind, own in recompute)),
+    ]
+    said = [] if found.status is Status.ok else [found.message]
+    return lambda: [*said, (("what", "found"), rows)], _drawn("layers", bars, "layers of each stage")
 
 
 def _calibrated(found: Calibrated) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:
-    rows = [(name, units.significant(before), units.significant(after)) for name, before, after in found.moved]
+    rows = [(constant_words(name), *(constant_amount(name, end) for end in ends)) for name, *ends in found.moved]
     errors = [f"row {i + 1}" for i in found.used]
     bars = dict(zip(errors, map(float, found.after), strict=True))
     head = f"all times x {found.common:.3g}; {len(found.used)} rows used"

@@ -13,8 +13,8 @@ from costmodel.measured.rows import (
     settle,
     stacked,
 )
+from costmodel.measured.rows.layouts import by_cost, stage_layers
 from costmodel.measured.rows.readings import _layouts, _median_layout, _with_least_recompute
-from costmodel.measured.rows.stages import by_cost, stage_layers
 from costmodel.measured.rows.words import between_nodes
 from tests.support.row_by_hand import read
 
@@ -77,6 +77,12 @@ def test_stages_of_uneven_layers():
     # nanotron's documents print five layers on the first of eight stages of Llama 3 8B, whose head costs 2.2 layers
     assert by_cost(32, 8, 128256 * 4096 / (4 * 4096**2 + 3 * 4096 * 14336))[0] == 5
     assert sum(by_cost(16, 32, 4.0)) == 16
+
+
+@pytest.mark.parametrize(("layers", "virtual"), [("105", 3), ("70", 2), ("35", 1)])
+def test_stages_that_interleave_are_cut_as_little_as_their_layers_allow(layers, virtual):
+    found = read(layers=layers, pp="35", tp="8", gpus="280", dp="1", vpp="", notes="interleaved schedule used")
+    assert found.plan.virtual_stages == virtual
 
 
 def test_open_recompute_is_the_least_that_fits():

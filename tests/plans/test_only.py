@@ -14,7 +14,7 @@ from optimize.lattice.enumeration import lattice
 from optimize.launch.frameworks import FRAMEWORKS, canonical
 from optimize.plans import exhaustive
 from optimize.plans.checkpoint import _named
-from optimize.plans.find_plan import find_plan_for
+from optimize.plans.find_in_lattice import find_plan_for
 from optimize.plans.launchable import find_launchable
 from optimize.plans.restricted import narrow
 from optimize.plans.result import restriction_cost
@@ -68,6 +68,8 @@ def test_where_a_rule_refuses_hidden_traffic_of_experts_the_best_plan_without_it
     assert each["megatron"][0] == pytest.approx(best_s, rel=1e-6)
     assert not each["megatron"][1].overlap_expert
     assert found.gap == pytest.approx(0, abs=1e-6)
+    assert found.fitting <= found.evaluations <= found.plans_in_lattice
+    assert found.cells.keys() <= found.legal_cells
 
 
 def test_what_is_fixed_stays_fixed():

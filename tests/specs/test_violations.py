@@ -195,7 +195,7 @@ def test_names_are_no_objects():
         for call in (evaluate, prepare, explain):
             with pytest.raises(SpecError) as caught:
                 call(*given)
-            assert str(caught.value).startswith(said)
+            assert str(caught.value).startswith(f"{call.__name__}: {said}")
     with pytest.raises(SpecError, match="`cluster` is 'h100'"):
         find_plan(LLAMA, "h100")  # pyright: ignore[reportArgumentType]
 

@@ -43,7 +43,6 @@ CALLS = {
         {"top": 2, "margin": 0.9},
         {"fixed": FIXED, "unrestricted": False, "objective": "step_s"},
     ),
-    "find_any": Call(optimize.find_any, {"workload": MODEL, "cluster": MACHINE}, {"top": 2}, {"fixed": FIXED}),
     "find_layers": Call(
         optimize.find_layers,
         {"workload": MODEL, "cluster": MACHINE, "plan": PLAN},
@@ -111,7 +110,8 @@ def test_what_is_missing_and_what_is_unknown(title):
 
 
 def test_an_array_of_limits_is_no_question():
-    assert "`limits` is" in refusal(optimize.design, **CALLS["design"].needed | {"limits": Limits(budget_usd=ARRAY)})
+    several = {"limits": Limits(budget_usd=ARRAY)}  # pyright: ignore[reportArgumentType]
+    assert "`limits` is" in refusal(optimize.design, **CALLS["design"].needed | several)
 
 
 def test_too_many_and_twice():

@@ -9,14 +9,15 @@ import numpy as np
 
 from costmodel.inputs import layers
 from costmodel.measured.rows.batches import evaluated
-from costmodel.measured.rows.choices import selective
+from costmodel.measured.rows.cases import case as read
 from costmodel.measured.rows.job_sizes import OPEN_BATCH
-from costmodel.measured.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_PRECISION, OPEN_RECOMPUTE
+from costmodel.measured.rows.layouts import OPEN_LAYOUT, OPEN_MICROBATCH, OPEN_PRECISION, OPEN_RECOMPUTE, stage_layers
+from costmodel.measured.rows.notes import OPEN_SOFTWARE, megatron_on
 from costmodel.measured.rows.records import Case
-from costmodel.measured.rows.stages import stage_layers
 
 _SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)  # of the layers, recomputed in full
 _RUNGS = len(_SHARES) + 2
+_SELECTIVE: dict[str, Any] = {"recompute": "selective"}
 
 
 def settle(cases: Sequence[Case]) -> list[Case]:
@@ -151,7 +152,7 @@ def _with_recompute(case: Case, rung: int) -> Case:
     """
     values: dict[str, Any] = {"recompute": "none"}
     if rung == 1 or (rung == 0 and case.cluster.stack.habits.always_recomputes):
-        values = selective(case.facts)
+        values = {"recompute": "full", "recompute_share": 0.5} if case.facts.get("selective_layers") else _SELECTIVE
     if rung > 1:
         values = {"recompute": "full", "recompute_share": _SHARES[rung - 2]}
     chosen = values["recompute"] if rung < 2 else f"full of {100 * values['recompute_share']:g} % of the layers"
@@ -188,6 +189,19 @@ def doubts(case: Case) -> tuple[tuple[float, Case], ...]:
         sizes = (0.5 * case.workload.batch, 2.0 * case.workload.batch)
         other += [(0.25, _of_batch(case, size)) for size in sizes]
     return tuple(other)
+
+
+def in_other_software(case: Case) -> tuple[tuple[float, Case], ...]:
+    """The row as other software of its time would run it, where it does not name its own, each with its probability
+    (an assumption); as read, without fitted constants. Tensors and layers are divided by Megatron's kind, or by
+    PyTorch's own; DeepSpeed alone divides neither."""
+    if OPEN_SOFTWARE not in case.open:
+        return ()
+    names, weight = (megatron_on(case.family), "fsdp"), 0.1
+    if case.plan.tensor * case.plan.pipeline == 1:
+        names, weight = (*names, "deepspeed"), 0.2
+    others = [read(case.row, name) for name in names if name != case.stack]
+    return tuple((weight, other) for other in others if isinstance(other, Case))
 
 
 _MODES = ("none", "selective", "full")

@@ -11,7 +11,7 @@ from types import MappingProxyType
 _COMM = "comm*"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
 _MIXED = "expert*|ep|moe|all_to_all|a2a|dispatch*"
-_RECOMPUTE = "recomput*|checkpointing|checkpoint|remat*|rematerial*|ac"
+_RECOMPUTE = "recomput*|checkpointing|checkpoint|ckpt|remat*|rematerial*|ac"
 
 FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "overlap_data": (f"{_DATA} & overlap*", "async* gradient|grad|dp|data_parallel*"),
@@ -29,6 +29,13 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "overlap_any": (f"{_COMM} & overlap*", "overlap* of? all|any? comm*|collective*", "overlaps", "overlap!"),
     "sequence_parallel": ("sequence|seq parallel*", "sp!"),
     "context_parallel": ("context parallel*", "cp!"),
+    "tensor_in_node": (
+        "tp|tensor_parallel*|model_parallel* & within|inside a|one|each|the? node|host|server",
+        "intra node tp|tensor_parallel*|model_parallel*",
+    ),
+    "uniform_recompute": (f"{_RECOMPUTE} & uniform*",),
+    "first_dense": ("first layer is? dense",),
+    "alternate_experts": ("moe|expert* & every|each other|second|2nd|two|2 layer*", "moe|expert* & alternat* layer*"),
     "whole_heads": ("ulysses", "cp|context_parallel* & all_to_all|a2a"),
     "untied": ("untied", "embed* & not tied"),
     "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8"),
@@ -46,12 +53,15 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "deep_speed? cpu adam*",
         "zero offload*|infinity",
     ),
+    "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host"),  # of what is not said
+    "offloaded_activations": ("offload* & activation*",),
     "optimizer_sharded": ("megatron deep_speed",),  # K: ZeRO 1 in its examples; C: its rows fit in no other way
     "fast_dispatcher": ("deepep|deep_ep", "hybridep|hybrid_ep"),
     "selective_layers": (
         f"selective layer* {_RECOMPUTE}",
         f"{_RECOMPUTE} & every other|second|two|2nd|2 layer*|block*",
         f"{_RECOMPUTE} & alternat* layer*|block*",
+        "selective ac option 2",  # K: torchtitan, every second layer
     ),
     "offloaded_projections": ("qkv proj* offload*", "remat policy & custom"),  # K: tpu-recipes' custom policy
     "fused_loss": ("fused|fusion & cross_entropy|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
@@ -65,16 +75,17 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     ),
     # K: torchao's float8 with `enable_fsdp_float8_all_gather`, as torchtitan's documents run it
     "gathers_8bit": ("float8", "fp8|float8|8_bit all_gather*|param*_gather|weight_gather"),
-    "graphs": ("cuda|hip|gpu|device graph*", "graph* capture*", "captur* graph*|step*|iteration*", "cudagraph*"),
+    "graphs": ("cuda|hip graph*", "gpu|device graphs~", "graph* capture*", "captur* graph*", "cudagraph*"),
     "whole_graph": (
         "full*|entire* captur* iteration|step",
         "full*|whole|entire|complete captur*? iteration|step & graph*|captur*",
         "graph* & full|whole|entire iteration|step|model",
+        "scope full|whole|entire iteration|step",
     ),
 })  # fmt: skip
 """Yes or no: a meaning and the phrases that say it. What is denied is a no, what nobody says is neither."""
 
-_RECOMPUTED = "recomput*|checkpointing|checkpoint|remat*"
+_RECOMPUTED = "recomput*|checkpointing|checkpoint|ckpt|remat*"
 _BATCH_OF = "per|a|each gpu|device|chip|rank|dp"
 
 NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
@@ -98,10 +109,12 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "first # layer* are? dense",
         "dense layer* #",
     ),
-    "shared_experts": ("# shared expert*", "shared experts #"),
+    "shared_experts": ("# shared expert*?", "shared experts #"),
+    "top_k": ("top k? #", "# active|activated expert*"),
     "window": ("window size? #",),
     "accumulation": (
         "gradient|grad? accum* steps|count|factor? #",
+        "gradient|grad acc steps|count|factor? #",
         "ga|gas #",
         "num|number of? micro_batch* #",
         "micro_batch* number|count #",
@@ -110,7 +123,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# micro_batches",
         "micro_batches~ #",
     ),
-    "micro_batch": ("micro_batch~|micro_bsz|micro_bs~|mbs size? #",),
+    "micro_batch": ("micro_batch~|micro_bsz|micro_bs~|mbs size? per? gpu|device? #",),
     "local_batch": (
         "local batch size? #",
         "per device|gpu|rank train? batch size? #",
@@ -120,24 +133,43 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     ),
     "virtual_stages": (
         "vpp|vp size? #",
-        "virtual pipeline|pp parallel? size|degree|stages|chunks? #",
+        "virtual pipeline|pp model? parallel? size|degree|stages|chunks? #",
         "virtual stages #",
         "interleav* degree|factor|size #",
         "model chunks #",
         "# virtual|interleaved pipeline? stage*|chunk*",
         "# model chunk*",
     ),
-    "tensor": ("tp size|degree? #", "tensor model? parallel* size|degree? #", "# way tensor|tp|model"),
+    "virtual_layers": (
+        "num? layers per virtual pipeline? stage #",
+        "# layer* per|a|each virtual pipeline? stage|chunk",
+        "# layer* per|a|each model? chunk",
+    ),
+    "tensor": (
+        "tp size|degree? #",
+        "tensor model? parallel* size|degree? #",
+        "model_parallel* size|degree? #",
+        "# way tensor|tp|model",
+    ),
     "pipeline": (
         "pp size|degree? #",
-        "pipeline model? parallel* size|degree? #",
+        "pipeline|pipe model? parallel* size|degree? #",
         "# way pipeline|pp",
         "# pipeline stage*",
     ),
-    "context": ("cp size|degree? #", "context parallel* size|degree? #", "# way context|cp"),
+    "context": (
+        "cp size|degree? #",
+        "context parallel* size|degree? #",
+        "# way context|cp|ring|ulysses",
+        "ulysses sp|sequence_parallel*? size|degree? #",
+        "ring attention|attn over|across|on|size|degree #",
+        "ring size|degree #",
+    ),
     "data": ("dp size|degree? #", "data parallel* size|degree? #", "# way data|dp"),
     "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep"),
-    "global_batch": ("global batch size? #", "gbs #"),
+    "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
+    "global_batch": ("global|total|effective|overall batch size? #", "gbs #"),
+    "batch": ("batch|bs|bsz size? #",),  # of a step or of a rank
     "sequence": ("sequence|seq|context len|length #", "sequence|seq #"),
     "power_w": ("tdp #", "power cap|limit|capped|limited #", "# w|watt* cap|limit|tdp|power"),
     "layers": ("truncated|cut|reduced|shortened|proxy down? # layer*", "truncated|proxy model? with? # layer*"),
@@ -151,27 +183,34 @@ SOFTWARE_NAMES = (
     ("neuron|neuronx", "xla"),
     ("megatron deep_speed|llama", "megatron-2022"), ("gpt neox", "megatron-2022"),
     ("torch titan|torchtitan", "fsdp"), ("fms fsdp", "fsdp"), ("fairscale|fair_scale|metaseq", "fsdp"),
-    ("lightning|litgpt|lit_gpt|axolotl|accelerate|olmo|veomni", "fsdp"),
+    ("lightning|lit_gpt|axolotl|accelerate|olmo|veomni|ve_scale|torch_tune|lingua|composer|unsloth", "fsdp"),
+    ("torch xla|acc", "xla"), ("nano_gpt", "fsdp"),
     ("megatron bridge", "megatron-core"), ("megatron core", "megatron-core"), ("mcore|m_core", "megatron-core"),
     ("nemo launcher|framework|megatron", "megatron-core"), ("dgxc", "megatron-core"),
     ("transformer engine", "megatron-core"), ("te", "megatron-core"), ("primus", "megatron-core"),
-    ("mindspeed|mind_speed|modellink|pai_megatron", "megatron-core"),
+    ("mind_speed|model_link|pai_megatron", "megatron-core"),
     ("auto model", "fsdp"), ("nemo", "megatron-core"),
     ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full shard", "fsdp"), ("shard grad op", "fsdp"),
-    ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("colossal|colossalai", "deepspeed"),
+    ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("zero optimi*", "deepspeed"),
+    ("colossal|colossalai", "deepspeed"),
     ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
     ("vtrain|v_train|intern_evo|galvatron|aceso|merak|libai", "megatron-2022"),
-    ("paddle*|mindspore", "megatron-2022"), ("mlperf", "megatron-core"),  # K: its reference of Llama 3.1 is NeMo
+    ("paddle*|mind_spore", "megatron-2022"), ("mlperf", "megatron-core"),  # K: its reference of Llama 3.1 is NeMo
+    ("big_science", "megatron-2022"),  # K: its papers train with Megatron-DeepSpeed
+    ("zero stage? 2|ii", "deepspeed"), ("zero offload*|infinity", "deepspeed"),
+    ("ulysses", "deepspeed"),
+    ("torch compile*", "fsdp"), ("py_torch ddp|distributed", "fsdp"),
 )  # fmt: skip
 """Names of software, and its class; of several the first counts, because forks name what they came from."""
 
 SHARDINGS = (
-    ("zero stage? 0", 0),
-    ("zero stage? 2|ii", 2), ("shard grad op", 2), ("hybrid shard zero2", 2), ("sharding? stage 2", 2),
+    ("zero optimi*? stage? 0", 0),
+    ("zero optimi*? stage? 2|ii", 2), ("shard grad op", 2), ("hybrid shard zero2", 2), ("sharding? stage 2", 2),
     ("sharded ddp", 2),
-    ("zero stage? 1|i", 1), ("distributed|sharded optimizer", 1), ("optimizer state? shard*|partition*", 1),
+    ("zero optimi*? stage? 1|i", 1), ("distributed|sharded fused? optimizer|adam*", 1),
+    ("optimizer state? shard*|partition*", 1),
     ("zero redundancy optimizer", 1), ("sharding? stage 1", 1), ("shard*|partition* optimizer state?", 1),
-    ("zero stage? 3|iii", 3), ("fsdp|fsdp2|hsdp", 3), ("full* shard*", 3), ("hybrid shard*", 3),
+    ("zero optimi*? stage? 3|iii", 3), ("fsdp|fsdp2|hsdp", 3), ("full* shard*", 3), ("hybrid shard*", 3),
     ("sharding? stage 3", 3), ("gemini", 3), ("zero infinity|plus", 3), ("sharding? stage 0", 0),
     ("no sharding|zero", 0), ("z1", 1), ("z2", 2), ("z3", 3), ("zero ++", 3),
     ("optim grads params", 3), ("optim grads", 2), ("optim", 1),  # K: strategies of Megatron-FSDP
@@ -203,7 +242,8 @@ ATTENTIONS = (
     ("fa|flash|flash_attention|flash_attn v? 3", "flash_3"), ("fa|flash|flash_attention|flash_attn v? 4", "flash_3"),
     ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
     # C: llm-foundry's rows, whose settings name Triton's FlashAttention; Dao 2023 (FlashAttention-2), figure 4
-    ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("triton", "flash_1"),
+    ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("ck flash*|attention|attn", "flash_2"),
+    ("triton", "flash_1"),
     ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"),
     ("flex attention|attn", "flash_2"), ("scaled dot product attention", "flash_2"), ("xformers", "flash_2"),
     ("fa|flash|flash_attention|flash_attn v? 1", "flash_1"),
@@ -224,7 +264,8 @@ RECOMPUTES = (
     (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
     (f"{_RECOMPUTE} & layer_wise|layerwise|block|uniform", "full"), ("use checkpoint", "full"),
     ("every|all|each transformer? block|layer is|are? checkpointed|recomputed", "full"),
-    ("gradient|activation checkpointing|checkpoint|recompute*|recomputation", "full"), ("recompute*!", "full"),
+    ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|recompute*|recomputation", "full"),
+    ("recompute*!", "full"),
     ("checkpointing|checkpoint|remat*|recomputation!", "full"),
 )  # fmt: skip
 """What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""
@@ -232,9 +273,10 @@ RECOMPUTES = (
 RECOMPUTE_CELLS = (
     ("selective", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
     ("minimal*|dots|save*|custom|qkv*", "selective"), ("core|attention|attn", "selective"),
-    ("layer_norm|moe_act|mla_up_proj|mlp|shared_experts~", "selective"),  # K: Megatron-Core's recompute modules
+    # K: Megatron-Core's recompute modules
+    ("layer_norm|rms_norm|norm|swiglu|gelu|moe_act|mla_up_proj|mlp|shared_experts~", "selective"),
     ("full", "full"), ("all|every|entire|whole|block|uniform|layer*", "full"),
-    ("gradient|activation|grad|act checkpoint*", "full"), ("checkpoint*|remat*|recomput*", "full"),
+    ("gradient|activation|grad|act checkpoint*|ckpt", "full"), ("checkpoint*|ckpt|remat*|recomput*|ac", "full"),
 )  # fmt: skip
 """The same in the column, where nothing else is spoken of."""
 
@@ -248,15 +290,42 @@ SCHEDULES = (
 )  # fmt: skip
 """Pipeline schedules by name."""
 
+_NOTHING, _PARTS = "nothing is trained", "only a part of it is trained"
+_PREFERENCES = "preferences are trained, with other passes than one forward and one backward"
+_OTHER_LAYERS = "it is no transformer of one kind of layer"
+_TWO_STACKS = "its columns do not say the layers of encoder and decoder"
+_TWO_TOWERS = "its columns do not say its vision tower"
+_DIFFUSION = "a diffusion model, whose conditioning no column tells"
+_PICTURES = "vit|deit|dinov2|dino"
+
 NO_PRETRAINING = (
     ("lora|qlora|dora|peft", "only adapters are trained"),
     ("adapter* & only|tuning", "only adapters are trained"),
     ("adapter* are? trained", "only adapters are trained"),
-    ("dpo|grpo|ppo|rlhf", "preferences are trained, with other passes than one forward and one backward"),
-    ("decode|decoding throughput|latency", "nothing is trained"),
-    ("inference throughput|benchmark*", "nothing is trained"),
-    ("vllm|sglang|tensorrt_llm", "nothing is trained"),
-    ("unet|u_net|stable_diffusion|sdxl", "it is no transformer of one kind of layer"),
+    ("prefix|prompt tuning", "only adapters are trained"),
+    ("frozen & backbone|base|encoder|weights|tower|layers", _PARTS),
+    ("dpo|grpo|ppo|rlhf", _PREFERENCES),
+    ("reinforcement learning", _PREFERENCES), ("rollout* & rl|policy|policies", _PREFERENCES),
+    ("teacher model|logit*|forward", "a second model runs beside it"),
+    ("decode|decoding|prefill throughput|latency|phase|stage|batch|speed", _NOTHING),
+    ("inference throughput|latency|benchmark*|decode|prefill|batch|serving", _NOTHING),
+    ("mlperf inference", _NOTHING), ("forward pass? only", _NOTHING),
+    ("vllm|sglang|tensorrt_llm", _NOTHING),
+    ("unet|u_net|stable_diffusion|sdxl", _OTHER_LAYERS),
     ("mamba|ssm|state_space|rwkv", "its layers are no attention"),
 )  # fmt: skip
 """What rows may be that this model has no formula for, and why."""
+
+OTHER_MODELS = (
+    ("t5|mt5|ul2|bart|mbart|pegasus|marian|nllb|m2m|whisper", _TWO_STACKS), ("encoder decoder", _TWO_STACKS),
+    ("dit|pixart|flux|sd3|sora|wan", _DIFFUSION), ("diffusion", _DIFFUSION),
+    ("llava|neva|vlm|vl|intern_vl|clip|siglip|blip|flamingo|vision_language", _TWO_TOWERS),
+    ("# b? vision", _TWO_TOWERS),
+    ("swin|resnet|convnext|yolo|efficientnet|dlrm|alphafold|wav2vec|conformer|lstm", _OTHER_LAYERS),
+)  # fmt: skip
+"""Names of models that are no decoder or encoder of one kind of layer, and why their rows are refused."""
+
+ENCODERS = ("bert|roberta|deberta|electra|xlm_r|distilbert", "modern bert", _PICTURES, "vision transformer")
+"""Names of encoders, whose attention has no causal mask."""
+VISION = (_PICTURES, "vision transformer")
+"""Names of encoders of pictures, which end in a thousand classes."""

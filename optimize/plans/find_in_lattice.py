@@ -10,42 +10,31 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import FITS, with_margin
-from costmodel.specs import COUNT, FLAG, LEAF, MAPPING, PROBABILITY, Check, SpecError, expecting, nearest
+from costmodel.specs import SpecError, nearest
 from optimize.diagnosis import Validation, elasticities, validate
 from optimize.lattice import CHUNK, SEARCHED, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS, Framework, canonical, framework_at
 from optimize.plans import exhaustive
-from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
+from optimize.plans.best import Best, Entry, cell_degrees, cells_of
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
 from optimize.plans.plan_values import PlanValue, UserObjective, value_on
 from optimize.plans.restricted import Search, narrowed, search_tellable
-from optimize.plans.result import PlanResult, Ranked, compared, merged
+from optimize.plans.result import PlanResult, Ranked, compared, incomplete, merged
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import fits_by_stage, runner_ups
 from optimize.status import CommandError, Status
 from optimize.time_limit import or_else
 from optimize.versions import versions
 
-_CHECKS = {
-    "objective": Check("a name or a function", lambda value: isinstance(value, str) or callable(value)),
-    "fixed": MAPPING,
-    "tokens": LEAF,
-    "top": COUNT,
-    "margin": PROBABILITY,
-    "unrestricted": FLAG,
-}
 ENUMERATED = 2 * CHUNK
 """Plans up to which all are evaluated; beyond, as many as the proof needs (`row_bounds`)."""
 AMONG = (1, 8, 64)
 """Plans that are checked for each one told, more and more until there are as many that fit in every stage."""
 
 
-@expecting(**_CHECKS)
-def find_plan(
+def find_in_lattice(
     workload: Workload,
     cluster: Cluster,
     *,
@@ -59,17 +48,11 @@ def find_plan(
     among: Lattice | None = None,
     earlier: Sequence[PlanResult] = (),
 ) -> PlanResult:
-    """The best of all plans of the lattice that fit in memory, by `objective` (a key of `Objective`, or your function).
+    """The best of all plans of the lattice that fit in memory, as `find_plan` asks.
 
-    No part of a lattice are single modules computed again and what lies in the second memory, unless they are fixed:
-    `find_any` looks for them too.
-
-    A plan fits where it does so with the probability `margin`, by how far predictions of memory were off on measured
-    runs of the software; 0.5 takes them as they are. `fixed` holds fields of `Plan` that are not searched (a set among
-    its values: any of its members); with `unrestricted` the answer says what they cost. `among` is the lattice of these
-    plans in the order of bounds, where somebody has made it; what would not be told beside `earlier` answers
-    (`merged`) is left out. Raises `CommandError` where no plan is legal (bad input),
-    or none fits (infeasible).
+    No part of a lattice are single modules computed again and what lies in the second memory, unless they are fixed.
+    `among` is the lattice of these plans in the order of bounds, where somebody has made it; what would not be told
+    beside `earlier` answers (`merged`) is left out.
     """
     start, cluster = time.perf_counter(), with_margin(cluster, margin)
     asked = plan_precision(cluster) | dict(fixed or {})
@@ -110,7 +93,7 @@ def find_plan(
         fitting=best.fitting,
         runner_ups=others,
         cells={cell_degrees(cell): value.shown(entry.value) for cell, entry in best.cells.items()},
-        legal_cells=frozenset(map(cell_degrees, map(int, np.unique(cells_of_rows(whole))))),
+        legal_cells=cells_of(whole),
         restriction=restriction,
         seconds=time.perf_counter() - start,
         seed=0,
@@ -136,7 +119,8 @@ def find_plan_for(
     earlier: Sequence[PlanResult] = (),
     **options: Any,
 ) -> tuple[PlanResult, PlanResult | None]:
-    """The answer of `find_plan` for plans that the framework can be told; and that for all, unless it was stopped.
+    """The answer of `find_in_lattice` for plans that the framework can be told; and that for all, unless it was
+    stopped.
 
     With `better`, whether plans that keep some fields are below a value, alternatives that are not are left out, those
     after the first; and the second answer is None. `parts` are lattices of such fields, in the order of bounds, and are
@@ -153,7 +137,9 @@ def find_plan_for(
         tellable = search_tellable(framework, workload, cluster, search)
         known = {"among": part, "earlier": results}
         try:
-            results.append(find_plan(workload, cluster, fixed=fields, top=top, search=tellable, **known, **options))
+            results.append(
+                find_in_lattice(workload, cluster, fixed=fields, top=top, search=tellable, **known, **options)
+            )
         except CommandError as error:
             why = error if why is None or error.status is Status.infeasible else why
         if results and results[-1].status is Status.incomplete:
@@ -161,10 +147,18 @@ def find_plan_for(
     if not results:
         message = f"no plan that keeps what is fixed{_excluded(framework, given)}" if why is None else why.message
         raise CommandError(Status.infeasible, f"for {framework.title}: {message}")
-    result, every = _reasoned(merged(results, top)), None
-    if better is None and result.status is Status.ok:
-        every = find_plan(workload, cluster, fixed=given, top=1, search=search, **options)
-        every = None if every.status is Status.incomplete else every
+    result = _reasoned(merged(results, top))
+    if better is not None or result.status is not Status.ok:
+        return result, None
+    return _beside_all(result, lambda: find_in_lattice(workload, cluster, fixed=given, top=1, search=search, **options))
+
+
+def _beside_all(result: PlanResult, ask: Callable[[], PlanResult]) -> tuple[PlanResult, PlanResult | None]:
+    """An answer beside that for all plans; alone, where the user interrupts that."""
+    heard = list[bool]()
+    every = or_else(ask, None, heard)
+    if every is None or every.status is Status.incomplete:
+        return (incomplete(result) if heard else result), None
     return result, every
 
 
@@ -261,6 +255,9 @@ def _rank(value: PlanValue, entry: Entry, bound: float, validation: Validation, 
     )
 
 
+_SEEN = 5e-4  # of the step: less is no reason
+
+
 def _reason(validation: Validation, first: Validation) -> str:
     """The two terms that the time of the best plan goes to, or what another one loses to it."""
     own, best = _terms(validation), _terms(first)
@@ -271,7 +268,7 @@ def _reason(validation: Validation, first: Validation) -> str:
     scale = validation.breakdown.step_s / step_s if validation.breakdown else math.nan
     more = {name: own[name] * scale - best.get(name, 0.0) for name in own}
     most = max(more, key=lambda name: more[name])
-    return f"{most} {100 * more[most]:+.1f} %"
+    return f"{most} {100 * more[most]:+.1f} %" if more[most] >= _SEEN else "as fast as the best"
 
 
 def _terms(validation: Validation) -> dict[str, float]:
