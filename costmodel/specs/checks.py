@@ -83,7 +83,10 @@ def an(kind: type, example: str) -> Check:
 
 
 COUNT = Check("an integer from 1 to 10**18", is_count, keep=int)
-COUNT_FROM_0 = Check("an integer >= 0", lambda value: type(value) is int and value == 0 or is_count(value))
+COUNT_FROM_0 = Check(
+    "an integer >= 0",
+    lambda value: isinstance(value, numbers.Integral) and type(value) is not bool and is_count(int(value) + 1),
+)
 LEAF = Check("a number > 0", _is_leaf)
 """Check of a number of an object that a program has made."""
 LEAVES = Check(LEAF.words, lambda value: LEAF(value) or bool(getattr(value, "shape", ())))
