@@ -114,7 +114,7 @@ def precision(columns: Columns, family: str, assumed: list[str]) -> str:
         return usual
     if value == "fp8_tensor" and "int8" not in cell.lower():
         finer = _of(notes, meanings.PRECISIONS)
-        value = finer if finer in ("fp8_block", "mxfp8") else value
+        value = finer if finer in ("fp8_block", "mxfp8") else _of(notes, meanings.SCALINGS) or value
     return usual if value == "16" else value
 
 

@@ -20,7 +20,7 @@ _TOKENS = re.compile(
     r"|tokens?[\s/]*(?:per|a|in each)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter\w*)[\s:=~]*"
     r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?\b"
 )
-_FEWEST_TOKENS = 1024  # of a batch
+_FEWEST_TOKENS, _MOST_TOKENS = 1024, 4e8  # of a batch
 _LARGE = 15.0  # 1e9 parameters, from which on layers or tensors are usually divided
 _OF_A_RANK = re.compile(r"(?:per|each|local)[ -](?:gpu|device|chip|rank|accelerator)?[ -]*(?:batch)?[ \w]*$")
 
@@ -81,6 +81,8 @@ def told_batch(columns: Columns, facts: Mapping[str, float]) -> Mapping[str, flo
     """The facts with a batch of which nobody says whose it is as that of a step, if every rank has a sequence of it,
     else as that of a rank; of a large model whose layout, and so whose ranks, nobody prints, as that of a step."""
     told = facts.get("batch")
+    if told and told * (columns.number("seq") or _USUAL_SEQUENCE) > _MOST_TOKENS:
+        return {name: value for name, value in facts.items() if name != "batch"}  # of tokens
     if not told or columns.text("global_batch_sequences") or "local_batch" in facts or "global_batch" in facts:
         return facts
     is_known = is_printed(columns, facts) or (columns.number("params_B") or 0.0) < _LARGE

@@ -17,7 +17,7 @@ Table = tuple[tuple[str, object], ...]
 _remembered = functools.lru_cache(maxsize=2**14)  # rows of one source say the same words
 _JOIN = r"[\s\-/.:=]*"
 _END = r"(?![a-uw-z]|v[a-z]|(?<=\d)\d)"  # no letter, but a version; after a number no digit
-_NUMBER = r"(\d+(?:\.\d+)?)(?!\.?\d)(?![km]\b|\s*[km]?[\s\-]*tok)"
+_NUMBER = r"(\d+(?:,\d{3})*(?:\.\d+)?)(?![.,]?\d)(?![km]\b|\s*[km]?[\s\-]*tok)"
 _APART = 6  # words between the parts of a phrase with `&`
 
 
@@ -126,7 +126,7 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
             found = expression.match(clause, start)
             of_another = _OF_ANOTHER.search(clause[:start])  # `virtual pp degree` is no `pp degree`
             if found is not None and not of_another and _verdict(clause, start, end, False):
-                return float(found[1])
+                return float(found[1].replace(",", ""))
     return None
 
 

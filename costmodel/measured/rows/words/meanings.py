@@ -48,7 +48,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "sliding_window": ("sliding window*", "swa", "windowed attention", "local attention"),
     "host_optimizer": (
         "offload* & optimizer",
-        "optimizer state? is? in|on|to the? cpu|host",
+        "optimizer state? is? in|on|to the? grace? cpu|host",
         "cpu|host adam*|optimizer",
         "deep_speed? cpu adam*",
         "zero offload*|infinity",
@@ -168,7 +168,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "data": ("dp size|degree? #", "data parallel* size|degree? #", "# way data|dp"),
     "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep"),
     "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
-    "global_batch": ("global|total|effective|overall batch size? #", "gbs #"),
+    "global_batch": ("global|total|effective|overall batch size? #", "gbs #", "batch size? ramp* to #"),
     "batch": ("batch|bs|bsz size? #",),  # of a step or of a rank
     "sequence": ("sequence|seq|context len|length #", "sequence|seq #"),
     "power_w": ("tdp #", "power cap|limit|capped|limited #", "# w|watt* cap|limit|tdp|power"),
@@ -228,6 +228,11 @@ PRECISIONS = (
     ("amp|mixed|16_bit|16bit|16", "16"),
 )  # fmt: skip
 """Formats of numbers by name; `16` is the 16-bit format that the accelerator has."""
+
+SCALINGS = (
+    ("mx|microscaling scal*", "mxfp8"), ("block* scal*", "fp8_block"), ("blockwise|128x128|1x128", "fp8_block"),
+)  # fmt: skip
+"""How 8-bit products are scaled, where the column says that they are of 8 bits."""
 
 GRADIENTS = (
     ("fp32|float32|32_bit|single_precision & grad*|grad_accum*|reduc*", "fp32"),
