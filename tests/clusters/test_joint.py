@@ -21,8 +21,8 @@ from optimize.clusters.real_parts import search_parts
 from optimize.clusters.relaxed import RelaxedModel, ranges
 from optimize.clusters.screening import tangents_of
 from optimize.hardware.shadow_prices import shadow_prices
-from optimize.hardware.solving import solve_plans
-from optimize.hardware.tangents import dual_bound, project
+from optimize.hardware.solving import solve_hardware, solve_plans
+from optimize.hardware.tangents import aggregated, dual_bound, project
 from optimize.lattice.enumeration import lattice
 from optimize.lattice.narrowing import thinned
 from optimize.lattice.recompute_families import Families
@@ -32,7 +32,7 @@ from optimize.question.clusters import sized
 from optimize.question.objective import Limits, Objective
 from optimize.question.problem import Problem
 from optimize.question.quantities import Job
-from optimize.question.rates import RATES
+from optimize.question.rates import RATES, Left, Tangents
 from tests.support import often
 
 MODEL = load_workload("llama3-8b", sequence=2048, batch=32)
@@ -106,6 +106,30 @@ def test_bounds_are_never_above_the_best_of_a_fine_grid(objective):
         assert np.all(log_bound <= true + 1e-9)
         tight += int((true - log_bound).min() < 0.3)
     assert tight >= 5  # and they say something
+
+
+@pytest.mark.parametrize("objective", [Objective.cost, Objective.energy, Objective.carbon])
+def test_tangents_nearer_and_nearer_to_the_best_hardware_close_its_bound(objective):
+    """What every rate costs bends the bound, the network's part of energy as well."""
+    asked, families = problem(objective=objective, limits=Limits(accelerators=32)), plans_of(16)
+    generator = np.random.default_rng(2)
+    plans = generator.choice(len(families.lattice), 24, replace=False)
+    points = dataclasses.replace(families.lattice.points(plans, np.float64), accelerators=np.full(24, 16.0))
+    y, mean, best = LOW + (HIGH - LOW) * generator.random((24, len(RATES))), None, np.full(24, -np.inf)
+    for _ in range(10):
+        at = tangents_of(MODEL, ASKED.machine, points, y, asked.loads)
+        have = asked.money.left(asked.limits, np.full(24, 16.0), at.peak_bytes)
+        at = asked.money.paid(at, have)
+
+        def bound(at: Tangents, have: Left = have) -> tuple[np.ndarray, np.ndarray]:
+            return dual_bound(asked, have, at)
+
+        mean, (found, y) = (at, bound(at)) if mean is None else aggregated(bound, mean, at)
+        best = np.maximum(best, found)
+    exact = solve_hardware(asked, points)
+    known = np.log(exact.value / (16 * asked.steps_on(JOB, 16.0)))
+    assert (best <= known + 1e-9).all()
+    assert np.median(known - best) < (0.02 if objective is Objective.cost else 5e-4)
 
 
 def test_projection_spends_the_budget():
