@@ -69,6 +69,8 @@ def _run(name: str, fields: Sequence[str]) -> int:
     module = runner.find(name)
     result = runner.run(name, pages.of_one, **runner.asked(name, fields))
     console, folder = Console(), runner.RESULTS / name
+    for sentence in pages.answer(module, result["results"]):
+        console.print(sentence, highlight=False)
     for table in module.tables(result["results"]):
         console.print(_fitting(table, console))
     console.print(f"{folder}/index.html, result.json, {result['seconds']:.0f} s", highlight=False)
@@ -85,12 +87,14 @@ def _fitting(table: Any, console: Any) -> Any:
 
     if not isinstance(table, Table):
         return table
-    wide = [_width(column, console) for column in table.columns]
-    kept = len(columns_for(wide, console.width, reversed(range(2, len(wide)))))
+    line = table.box is not None  # beside each column, and one more
+    wide = [_width(column, console) + line for column in table.columns]
+    kept = len(columns_for(wide, console.width - line, reversed(range(2, len(wide)))))
     left_out = [str(column.header) for column in table.columns[kept:]]
     del table.columns[kept:]
     if left_out:
-        table.caption, table.caption_justify = f"too wide for this screen: {', '.join(left_out)}", "left"
+        own = f"{table.caption}; " if table.caption else ""
+        table.caption, table.caption_justify = f"{own}too wide for this screen: {', '.join(left_out)}", "left"
     return table
 
 

@@ -19,7 +19,7 @@ def of_one(module: ModuleType, result: Result, folder: Path) -> bytes:
     name, results = result["experiment"], result["results"]
     lines = results.get("beside", []) if isinstance(results, Mapping) else []
     sections = (
-        ("Answer", _answer(module, results)),
+        ("Answer", answer(module, results)),
         ("Figures", list(_figures(folder))),
         ("Published beside ours", list(_lines(lines))),
         ("Tables", list(_tables(module, results))),
@@ -35,12 +35,12 @@ def of_all(ran: Iterable[tuple[ModuleType, Result, Path]], left_out: Mapping[str
     for module, result, folder in ran:
         results = result["results"]
         lines = results.get("beside", []) if isinstance(results, Mapping) else []
-        parts = [Text(result["question"], "bold"), *_answer(module, results), *_figures(folder), *_lines(lines)]
+        parts = [Text(result["question"], "bold"), *answer(module, results), *_figures(folder), *_lines(lines)]
         sections.append((result["experiment"], [*parts, *_tables(module, results), *_asked(result)]))
     return page("Equipoise: all experiments", sections)
 
 
-def _answer(module: ModuleType, results: Any) -> list[str]:
+def answer(module: ModuleType, results: Any) -> list[str]:
     """Its sentences, where the experiment has some."""
     return list(module.answer(results)) if hasattr(module, "answer") else []
 

@@ -24,3 +24,14 @@ class CommandError(Exception):
     def __init__(self, status: Status, message: str, violations: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.status, self.message, self.violations = status, " ".join(message.split()), violations
+
+
+class OthersLostError(KeyboardInterrupt):
+    """Another process of a search has ended or does not answer: an interruption like that by the user.
+
+    What is known so far is the answer; where nothing is, the message of one line.
+    """
+
+    @property
+    def message(self) -> str:
+        return str(self)

@@ -24,6 +24,17 @@ def fixed(value: float, decimals: int) -> str:
     return f"<{least:.{decimals}f}" if value > 1e-6 * least else f"{0:.{decimals}f}"
 
 
+def decimals_of(largest: float, digits: int = 4) -> int:
+    """Of a column: as many as give its largest value so many significant digits."""
+    return max(0, digits - 1 - math.floor(math.log10(largest))) if largest > 0 else digits - 1
+
+
+def between(low: float, high: float, units: Iterable[tuple[float, str]], digits: int = 3) -> str:
+    """Two values in the unit of the larger one, such as `0.723 to 1.13 s`."""
+    factor, name = unit_for(high, units)
+    return f"{significant(low / factor, digits)} to {significant(high / factor, digits)} {name}".rstrip()
+
+
 def significant(value: float, digits: int = 3) -> str:
     """So many significant digits, thousands apart, an exponent for tiny values only."""
     if value == 0 or math.isnan(value):

@@ -20,6 +20,7 @@ ORDER = {  # from the top down
         "status",
         "time_limit",
         "progress",
+        "others",
         "units",
         "versions",
         "question",

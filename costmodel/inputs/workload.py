@@ -218,6 +218,7 @@ class Workload:
     tied: Scalar = 0  # 1 where the operator `LOGITS` reuses the embedding's weights
     expert_imbalance: Scalar = 1.0  # load of the busiest rank's experts over the mean
     adapted: bool = static(default=False)  # operators are those of a software already (`models.run_by`)
+    windows: tuple[int, int] | None = static(default=None)  # tokens, and one layer in how many without (0: none)
     pieces: int = static(default=1)  # in which its layers are cut already (`models.in_pieces`)
 
 

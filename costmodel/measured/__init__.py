@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from costmodel.measured.rows import case as case
     from costmodel.measured.rows import doubts as doubts
     from costmodel.measured.rows import evaluated as evaluated
+    from costmodel.measured.rows import in_other_software as in_other_software
     from costmodel.measured.rows import lightened as lightened
     from costmodel.measured.rows import logged_bytes as logged_bytes
     from costmodel.measured.rows import read_cases as read_cases

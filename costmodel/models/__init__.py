@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from costmodel.models.encoder_decoder import encoder_decoder as encoder_decoder
     from costmodel.models.evoformer import evoformer as evoformer
     from costmodel.models.layers import attention as attention
+    from costmodel.models.layers import causal_density as causal_density
     from costmodel.models.layers import cross_attention as cross_attention
     from costmodel.models.layers import feed_forward as feed_forward
     from costmodel.models.moe import Latent as Latent

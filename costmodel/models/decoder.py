@@ -1,7 +1,7 @@
 """Dense decoders: GPT (learned positions, biases, dropout) and Llama (grouped-query attention, gated FFN)."""
 
 from costmodel.inputs import Block, Position, Size, Workload
-from costmodel.models.layers import attention, feed_forward, in_parallel
+from costmodel.models.layers import attention, feed_forward, in_parallel, windows
 from costmodel.models.pieces import Heads, Style, embedding, head, integral, norm
 from costmodel.semantics import Scalar
 
@@ -33,6 +33,8 @@ def decoder(
     dropout: bool = False,
     tied: bool = False,
     causal_density: float = 0.5,
+    window: int | None = None,
+    full_every: int | None = None,
 ) -> Workload:
     """A decoder-only transformer. Sizes may be traced scalars; flags decide the structure.
 
@@ -40,7 +42,7 @@ def decoder(
     (`layer_norm`; otherwise RMS norms with a scale only). `positions` is the length of a learned table of positions,
     the sequence if it is not given. `qk_norm_whole` gives the norm of queries and keys (`qk_norm`) scales for all heads
     (OLMo 2); `norms_after` adds a norm before each residual (Gemma 3). In a `parallel_block` attention and feed-forward
-    stand beside each other.
+    stand beside each other. A `window` is what layers look at but each `full_every`-th, which look at all before them.
     """
     style = Style(
         hidden=hidden,
@@ -54,12 +56,13 @@ def decoder(
         qk_norm_whole=qk_norm_whole,
         norms_after=norms_after,
     )
+    looked, density = windows(window, full_every, layers, sequence, causal_density)
     looks = Heads(
         heads=heads,
         key_value_heads=heads if key_value_heads is None else key_value_heads,
         head_size=integral(hidden / heads if head_size is None else head_size),
         keys=sequence,
-        density=causal_density,
+        density=density,
     )
     table = (Size(value=(sequence if positions is None else positions) * hidden),) if learned_positions else ()
     if parallel_block:
@@ -73,4 +76,12 @@ def decoder(
         Block(name="layer", ops=layer, repeats=layers),
         head((final,), sequence, hidden, vocabulary),
     )
-    return Workload(name=name, blocks=blocks, sequence=sequence, batch=batch, hidden=hidden, tied=1 if tied else 0)
+    return Workload(
+        name=name,
+        blocks=blocks,
+        sequence=sequence,
+        batch=batch,
+        hidden=hidden,
+        tied=1 if tied else 0,
+        windows=looked,
+    )

@@ -30,6 +30,27 @@ def attention(style: Style, heads: Heads, name: str = "attention") -> tuple[Op, 
     )
 
 
+def causal_density(window: int, share: float, tokens: Scalar) -> Scalar:
+    r"""Share of the score matrix under a causal mask, where a `share` of the layers looks at `window` tokens alone.
+
+    With $w$ the window over the sequence, $w - w^2 / 2$ on those layers and one half on the others, in the mean.
+    """
+    if window >= tokens:
+        return 0.5
+    seen = window / tokens
+    return 0.5 + share * (seen - seen**2 / 2 - 0.5)
+
+
+def windows(
+    window: int | None, full_every: int | None, layers: Scalar, tokens: Scalar, density: Scalar
+) -> tuple[tuple[int, int] | None, Scalar]:
+    """Windows as a workload has them, and the density under them; without a `window` the one that is given."""
+    if window is None:
+        return None, density
+    share = (layers - layers // full_every) / layers if full_every else 1.0
+    return (window, full_every or 0), causal_density(window, share, tokens)
+
+
 def cross_attention(style: Style, heads: Heads) -> tuple[Op, ...]:
     """Attention of the decoder's tokens to the encoder's output (`heads.keys` tokens)."""
     tokens, hidden, name = style.tokens, style.hidden, "cross attention"

@@ -8,7 +8,7 @@ import dataclasses
 
 from costmodel.inputs import Block, Kind, Module, Op, Position, Role, Saved, Size, Split, Workload
 from costmodel.models.layers import attention as whole_attention
-from costmodel.models.layers import feed_forward
+from costmodel.models.layers import feed_forward, windows
 from costmodel.models.pieces import SPREAD, TOKENS, Heads, Style, core, embedding, head, linear, norm, residual, sync
 
 OWN = (Split.CONTEXT, Split.TENSOR)  # tokens of one rank: divided over tensor ranks too, under sequence parallelism
@@ -54,6 +54,8 @@ def moe_decoder(
     expert_groups: int | None = None,
     imbalance: float = 1.0,
     causal_density: float = 0.5,
+    window: int | None = None,
+    full_every: int | None = None,
 ) -> Workload:
     """A decoder whose layers beyond the first `dense_layers` (of width `ffn`) choose `top_k` of `experts` experts.
 
@@ -61,12 +63,14 @@ def moe_decoder(
     load of the busiest rank's experts over the mean, or the capacity factor where tokens beyond it are dropped.
     `expert_bias` gives router and experts biases, `attention_sinks` each head a score beside its keys (gpt-oss).
     `query_key_norm_whole` gives the norm of queries and keys (`query_key_norm`) scales for all heads (OLMoE, MiniMax).
+    A `window` is what layers look at but each `full_every`-th, which look at all before them.
     """
     style = Style(hidden=hidden, tokens=sequence, qkv_bias=qkv_bias, out_bias=out_bias)
+    looked, density = windows(window, full_every, layers, sequence, causal_density)
     if latent is None:
         size = head_size or hidden // heads
         kv = key_value_heads or heads
-        looks = Heads(heads=heads, key_value_heads=kv, head_size=size, keys=sequence, density=causal_density)
+        looks = Heads(heads=heads, key_value_heads=kv, head_size=size, keys=sequence, density=density)
         attention = whole_attention(style, looks)
         scaled = (
             Size(value=(heads + kv) * size, split=(Split.TENSOR,)) if query_key_norm_whole else Size(value=2 * size)
@@ -74,7 +78,7 @@ def moe_decoder(
         attention += (_head_norms(size, scaled),) if query_key_norm else ()
         attention = _with_sinks(attention) if attention_sinks else attention
     else:
-        attention = _latent_attention(sequence, hidden, heads, latent, causal_density)
+        attention = _latent_attention(sequence, hidden, heads, latent, density)
     shared = shared_experts * expert_ffn
     routed = _experts(sequence, hidden, experts, top_k, expert_ffn, shared, expert_groups)
     routed = _with_biases(routed, experts) if expert_bias else routed
@@ -90,6 +94,7 @@ def moe_decoder(
         batch=batch,
         hidden=hidden,
         tied=1 if tied else 0,
+        windows=looked,
         expert_imbalance=imbalance,
     )
 

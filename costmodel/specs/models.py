@@ -64,9 +64,13 @@ NAMES = Check(
 )
 _RANKS = tuple(field.name for field in dataclasses.fields(Latent))
 LATENT = Check(
-    f"a table of integers >= 1: {', '.join(_RANKS)}",
-    lambda value: isinstance(value, Mapping) and sorted(value) == sorted(_RANKS) and all(map(is_count, value.values())),
-    keep=lambda value: Latent(**value),
+    f"a table of integers >= 1: {', '.join(_RANKS[1:])}, and {_RANKS[0]} where queries have one",
+    lambda value: (
+        isinstance(value, Mapping)
+        and sorted({*value, _RANKS[0]}) == sorted(_RANKS)
+        and all(map(is_count, value.values()))
+    ),
+    keep=lambda value: Latent(**{_RANKS[0]: None, **value}),
 )
 _ADAPTERS: dict[str, Check] = {"frozen": NAMES, "adapter_rank": COUNT, "adapter_targets": NAMES}
 

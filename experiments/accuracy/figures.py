@@ -9,10 +9,8 @@ import numpy as np
 
 from experiments.accuracy.scoring import APART, Scored
 from experiments.runner import write_figures
+from optimize.report import BLACK, MARKERS, PALETTE, log_axis
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")
-MARKERS = "osD^vP*X"
-BLACK = "#000000"
 _NAMED = 7  # groups with a colour of their own
 
 
@@ -38,18 +36,18 @@ def _scatter(name: str, rows: Sequence[Scored]) -> Any:
     for k, source in enumerate(order):
         at = np.array([(s == source) if source in largest else (s not in largest) for s in sources])
         if at.any():
-            colour = COLOURS[k] if k < len(COLOURS) else BLACK
+            colour = PALETTE[k] if k < _NAMED else BLACK
             style = {"s": 12, "alpha": 0.6, "linewidths": 0, "color": colour, "marker": MARKERS[k]}
             axes.scatter(*seconds[at].T, label=f"{short(source)} ({at.sum():,})", **style)
     ends = np.array([seconds.min() / 1.5, seconds.max() * 1.5])
     axes.fill_between(ends, ends / 1.1, ends * 1.1, color="0.85", zorder=0, label="within 10 %")
     axes.plot(ends, ends, color=BLACK, linewidth=0.8, zorder=0)
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
-    axes.set_xlabel("measured step, s")
-    axes.set_ylabel("predicted step, s")
+    axes.set(xlim=ends, ylim=ends)
+    log_axis(axes.xaxis, "measured step, s")
+    log_axis(axes.yaxis, "predicted step, s")
     inside = np.mean(np.abs(np.log(seconds[:, 1] / seconds[:, 0])) <= np.log(1.1))
-    axes.set_title(f"{name}: {len(rows):,} timed rows, {inside:.0%} of them within 10 %", loc="left")
-    axes.legend(fontsize=7, frameon=False, loc="upper left")
+    axes.set_title(f"{name}: {len(rows):,} timed rows, {100 * inside:.0f} % of them within 10 %", loc="left")
+    axes.legend(fontsize=7, loc="upper left")
     return figure
 
 
@@ -62,26 +60,29 @@ def _groups(name: str, score: Mapping[str, Any]) -> Any:
     figure = Figure(figsize=(7.5, 1.2 + 0.3 * len(order)), layout="constrained")
     axes = figure.subplots()
     place = np.arange(len(order))
-    median, p90 = (np.array([groups[group][key] for group in order]) for key in ("median", "p90"))
-    axes.hlines(place, median, p90, color=COLOURS[0], linewidth=1)
-    axes.plot(median, place, "o", color=COLOURS[0], label="median, to 90th percentile")
+    median, p90 = (np.array([100 * groups[group][key] for group in order]) for key in ("median", "p90"))
+    axes.hlines(place, median, p90, color=PALETTE[0], linewidth=1)
+    axes.plot(median, place, "o", color=PALETTE[0], label="median, to 90th percentile")
     axes.plot(
-        [plain[g]["median"] for g in order], place, "D", color=COLOURS[5], markersize=4, label="one constant: median"
+        [100 * plain[g]["median"] for g in order],
+        place,
+        "D",
+        color=PALETTE[5],
+        markersize=4,
+        label="same share of the peak for all: median",
     )
-    axes.axvline(0.10, color="0.7", linewidth=0.8, zorder=0)
-    axes.set_xscale("log")
-    axes.set_xlim(0.01, 2.5)
-    axes.set_xticks([0.01, 0.03, 0.1, 0.3, 1], ["1 %", "3 %", "10 %", "30 %", "100 %"])
-    axes.set_yticks(place, [f"{short(group)} ({groups[group]['rows']:,})" for group in order], fontsize=7)
-    axes.set_xlabel("|log(predicted / measured)| of the step time")
+    axes.axvline(10.0, color="0.7", linewidth=0.8, zorder=0)
+    axes.set_xlim(1, 250)
+    log_axis(axes.xaxis, "error of the step, |log(predicted / measured)|, %", (1, 3, 10, 30, 100))
+    axes.set_yticks(place, [f"{short(group)} ({groups[group]['rows']:,} rows)" for group in order], fontsize=7)
     head = score["headline"]
-    title = f"{name}: mean of medians {head['median']:.3f}, of 90th percentiles {head['p90']:.3f}"
+    title = f"{name}: mean over sources of medians {head['median']:.3f}, of 90th percentiles {head['p90']:.3f}"
     apart = f"\n(without {APART}, which stands apart)" if any(g.startswith(APART) for g in order) else ""
-    axes.set_title(title + apart, loc="left", fontsize=9)
-    axes.legend(fontsize=7, frameon=False, loc="upper left")
+    figure.suptitle(title + apart, x=0.01, ha="left", fontsize=9)
+    figure.legend(loc="outside lower left", ncols=2)  # inside it may cover points
     return figure
 
 
-def short(source: str, most: int = 34) -> str:
+def short(source: str, most: int = 40) -> str:
     """A name that fits its place."""
     return source if len(source) <= most else source[: most - 1].rstrip() + "…"

@@ -8,6 +8,14 @@ import numpy as np
 from experiments.accuracy import figures
 from experiments.accuracy.scoring import APART
 
+_MEANING = (
+    "errors: |log(predicted / measured)|; inside: measured between p10 and p90; tau: rank correlation of a sweep's "
+    "layouts; memory: median error of the peak; covered: rows read; after 3: median error with three rows known"
+)
+_RANKS = (
+    "tau: rank correlation of a sweep's layouts; regret: what the layout predicted fastest loses to the fastest; "
+    "memory: rows and median error; ran, out: layouts that ran, and that did not, and how many of them were said to"
+)
 _HEAD = ("rows", "sources", "median", "90 %", "inside", "tau", "memory", "covered", "after 3", "one factor")
 
 
@@ -25,6 +33,7 @@ def tables(results: Mapping[str, Any]) -> list[Any]:
 def _headlines(results: Mapping[str, Any]) -> Any:
     """Means over sources. What unseen software gets comes first."""
     table = _table("means over sources", ("predicted", *_HEAD))
+    table.caption = _MEANING
     if "left_out" in results.get("calibration", {}):
         own = results["calibration"]
         table.add_row("calibration, each source left out", *_head(own["left_out"]["headline"], own.get("after_rows")))
@@ -72,7 +81,7 @@ def _groups_table(name: str, result: Mapping[str, Any]) -> Any:
 def _table(title: str, columns: Sequence[str]) -> Any:
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    table = Table(title=title, title_justify="left", caption_justify="left", box=None, padding=(0, 1, 0, 0))
     for i, column in enumerate(columns):
         left = i == 0 or column == "worst row"
         table.add_column(column, justify="left" if left else "right", no_wrap=True)
@@ -83,6 +92,7 @@ def _sources_table(name: str, result: Mapping[str, Any]) -> Any:
     """Ranks of layouts, memory and fit, by source."""
     columns = ("sweeps", "tau", "regret", "memory", "median", "ran", "said to fit", "out", "said so")
     table = _table(f"{name}: ranks, memory, fit", ("source", *columns))
+    table.caption = _RANKS
     kinds = (("rank", ("sweeps", "tau", "regret")), ("memory", ("rows", "median")), ("fit", columns[5:]))
     keys = (("ran", "said to fit", "out of memory", "said so") if kind == "fit" else own for kind, own in kinds)
     shown = list(zip((kind for kind, _ in kinds), keys, strict=True))

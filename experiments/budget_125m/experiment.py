@@ -127,9 +127,8 @@ def tables(results: dict[str, Any]) -> Iterator[Any]:
 
     for name, model in results["models"].items():
         title = f"{name}: {model['evaluated']:,} plans in {model['seconds']:.1f} s"
-        table = Table(
-            "GB", "bought", "used GiB", "M USD", "samples/s", "MFU", "plan", title=title, title_justify="left"
-        )
+        columns = ("GB", "bought", "used GiB", "M USD", "samples/s", "MFU", "plan")
+        table = Table(*columns, title=title, title_justify="left", caption=_PLANS, caption_justify="left")
         for _, sizes, _, best in (row for row in _designs(results) if row[0] == name):
             table.add_row(sizes, *(_cells(best) if best else ("no plan fits",)))
         yield table
@@ -146,6 +145,10 @@ def _cells(best: dict[str, Any]) -> tuple[str, ...]:
     return (f"{best['accelerators']:,}", used, *numbers, " ".join(words))
 
 
+_PLANS = (
+    "GB, used GiB: HBM and second memory; plan: ranks that are t tensor, p pipeline, d data; v virtual stages, "
+    "b sequences of a microbatch; share in the second memory of w weights, o optimizer states, a activations"
+)
 PARTS = ("weights", "optimizer", "activations")
 _WORDS = {
     "budget": "budget",

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from experiments.runner import write_figures
+from optimize.report import BLACK, PALETTE
 
-BLUE, ORANGE, GREEN, VERMILION, BLACK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#000000"
 SHADOWS = {
     "budget": "budget",
     "hbm_bytes_needed": "HBM bytes",
@@ -36,11 +36,16 @@ def _designs(results: dict[str, Any]) -> Any:
         best = model["design"]
         title = f"{name}: {best['samples_per_s']:.0f} samples/s as needed\n" if best else f"{name}\n"
         told = (
-            f"{best['accelerators']:,} x ({best['hbm_gib']:.0f} + {best['second_gib']:.0f} GiB)" if best else "no plan"
+            f"{best['accelerators']:,} x ({_gb(best['hbm_gib'])} + {_gb(best['second_gib'])} GB)" if best else "no plan"
         )
         axes.set_title(title + told, loc="left", fontsize=9)
-    figure.suptitle("Samples/s for the same money, by listed sizes; above: sizes as needed", fontsize=9)
+    words = "Samples/s for the same money: in the map by listed sizes, the best framed; above it sizes as needed"
+    figure.suptitle(words, x=0.01, ha="left", fontsize=9)
     return figure
+
+
+def _gb(gib: float) -> str:
+    return f"{gib * 2**30 / 1e9:.0f}"
 
 
 def _heat_map(axes: Any, rows: list[dict[str, Any]]) -> None:
@@ -64,10 +69,10 @@ def _heat_map(axes: Any, rows: list[dict[str, Any]]) -> None:
         weight = "bold" if place == best else "normal"
         axes.text(x, y, f"{rate:.0f}", ha="center", va="center", color="white" if dark else BLACK, fontweight=weight)
     if best is not None:
-        axes.add_patch(Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, fill=False, edgecolor=VERMILION, linewidth=2))
-    axes.set_xticks(range(len(hbm)), [str(size) for size in hbm])
-    axes.set_yticks(range(len(second)), [str(size) for size in second])
-    axes.set(xlabel="HBM, GB", ylabel="second memory, GB")
+        axes.add_patch(Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, fill=False, edgecolor=PALETTE[5], linewidth=2))
+    axes.set_xticks(range(len(hbm)), [f"{size:,}" for size in hbm])
+    axes.set_yticks(range(len(second)), [f"{size:,}" for size in second])
+    axes.set(xlabel="HBM of an accelerator, GB", ylabel="second memory, GB")
 
 
 def _shadow_prices(results: dict[str, Any]) -> Any:
@@ -77,13 +82,12 @@ def _shadow_prices(results: dict[str, Any]) -> Any:
     figure = Figure(figsize=(7.4, 4.2), layout="constrained")
     axes = figure.subplots()
     places, height = np.arange(len(SHADOWS))[::-1], 0.8 / max(1, len(models))
-    for i, (colour, (name, model)) in enumerate(zip((BLUE, ORANGE, GREEN), models.items(), strict=False)):
+    for i, (colour, (name, model)) in enumerate(zip(PALETTE, models.items(), strict=False)):
         values = [model["shadow_prices"][key] for key in SHADOWS]
         right = [value[1] if isinstance(value, list) else value for value in values]
         bars = axes.barh(places + (len(models) / 2 - 0.5 - i) * height, right, height, color=colour, label=name)
         axes.bar_label(bars, [f"{value:.2f}" for value in right], padding=3, fontsize=8)
     axes.set_yticks(places, list(SHADOWS.values()))
-    axes.set_xlabel("per cent more samples/s for one per cent more (of bytes: one per cent fewer needed)")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
+    axes.set_xlabel("% more samples/s for 1 % more of it (of bytes: for 1 % fewer that the plan needs)")
+    axes.legend()
     return figure

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.runner import write_figures
-from optimize.report import BLACK, PALETTE
-
-_MARKERS = "osD^vPX*"
+from optimize.report import BLACK, MARKERS, PALETTE, log_axis
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> None:
@@ -36,20 +34,19 @@ def _sweep(rows: Sequence[Mapping[str, Any]], footprints: Mapping[str, Sequence[
         left.plot(degrees, values, color=colour, label=label)
         for fits, fill in ((True, colour), (False, "white")):
             at = fit == fits
-            left.plot(np.array(degrees)[at], values[at], _MARKERS[number], color=colour, markerfacecolor=fill)
-    left.plot([], [], "o", color=BLACK, markerfacecolor="white", label="more than 80 GB")
+            left.plot(np.array(degrees)[at], values[at], MARKERS[number], color=colour, markerfacecolor=fill)
+    left.plot([], [], "o", color=BLACK, markerfacecolor="white", label="hollow: more than 80 GB")
     for stage, values in enumerate(np.array([footprints[f"{d}_{1024 // d}"] for d in degrees]).T):
-        right.plot(degrees, values, marker=_MARKERS[stage], color=PALETTE[stage], label=f"ZeRO {stage}", markersize=5)
+        right.plot(degrees, values, marker=MARKERS[stage], color=PALETTE[stage], label=f"ZeRO {stage}", markersize=5)
     right.axhline(80, color=BLACK, linewidth=1, linestyle=":", label="80 GB")
     for axes in (left, right):
-        axes.set(xscale="log", yscale="log", xlabel="MP, tensor ranks (DP is 1,024 / MP)")
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(degrees[::2], [f"{d:,}" for d in degrees[::2]])
+        log_axis(axes.xaxis, "tensor ranks (data ranks: 1,024 / tensor)", degrees[::2])
         axes.legend()
-    left.set(ylabel="step, s", ylim=(10, 1000))
-    left.set_title("ZeRO 2, assumed rates", loc="left")
-    right.set_ylabel("weights, gradients, states, GB")
-    right.set_title("footprint of one accelerator", loc="left")
+    left.set_ylim(10, 1000)
+    log_axis(left.yaxis, "step, s")
+    left.set_title("time with ZeRO 2, assumed rates", loc="left")
+    log_axis(right.yaxis, "weights, gradients, states, GB")
+    right.set_title("what one accelerator holds", loc="left")
     return figure
 
 
@@ -61,19 +58,16 @@ def _expansion(rows: Sequence[Mapping[str, Any]]) -> Any:
     degrees = list(dict.fromkeys(row["degree"] for row in rows))
     for row in rows:
         number = degrees.index(row["degree"])
-        style = {"color": PALETTE[number], "marker": _MARKERS[number], "markersize": 5}
+        style = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5}
         line, words = ("-", "hidden") if row["hidden"] else ("--", "exposed")
-        label = f"MP {row['degree']}, gradients {words}"
+        label = f"{row['degree']} tensor ranks, gradient traffic {words}"
         axes.plot(np.array(row["bandwidth"]) / 1e9, row["gain"], line, label=label, **style)
     axes.axhline(1.0, color=BLACK, linewidth=1)
     axes.axhline(1.4, color=BLACK, linewidth=1, linestyle=":")
-    axes.annotate("published: up to 1.4 (P)", (400, 1.43), fontsize=8)
+    axes.annotate("published abstract: up to 1.4", (400, 1.43), fontsize=8)
     ticks = [5, 10, 20, 50, 100, 200, 500, 1000, 2000]
-    axes.set_xscale("log")
-    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-    axes.set_xticks([], minor=True)
-    axes.set(ylim=(0, 2.1), xlabel="bandwidth of the second memory in each direction, GB/s")
-    axes.set_ylabel("speed over MP 64 in 80 GB of HBM")
+    log_axis(axes.xaxis, "bandwidth of the second memory in each direction, GB/s", ticks)
+    axes.set(ylim=(0, 2.1), ylabel="speed, times that of 64 tensor ranks in 80 GB of HBM")
     axes.set_title("Weights, gradients and states beyond 72 GB lie in a second memory", loc="left")
     axes.legend(loc="lower right")
     return figure
@@ -88,13 +82,12 @@ def _scaling(rows: Sequence[Mapping[str, Any]]) -> Any:
     for axes, memory in zip(figure.subplots(1, 2, sharey=True), memories, strict=True):
         for row in (row for row in rows if row["memory"] == memory):
             number = names.index(row["rate"])
-            style = {"color": PALETTE[number], "marker": _MARKERS[number], "markersize": 5}
+            style = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5}
             axes.plot(row["factors"], row["gain"], label=row["rate"], **style)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks([0.5, 1, 2, 4, 8], ["½", "1", "2", "4", "8"])
-        axes.set_xlabel("times the rate, others as they are")
-        axes.set_title("HBM alone" if memory == memories[0] else "and a second memory of 100 GB/s", loc="left")
-    figure.axes[0].set(ylabel="speed of the best (MP, DP)", ylim=(0, 1.05 * max(max(row["gain"]) for row in rows)))
+        log_axis(axes.xaxis, "times the rate, others as they are", (0.5, 1, 2, 4, 8))
+        axes.set_title("HBM alone" if memory == memories[0] else "HBM and a second memory of 100 GB/s", loc="left")
+    figure.axes[0].set_ylabel("speed of the best plan, times that at rate 1")
+    figure.axes[0].set_ylim(0, 1.05 * max(max(row["gain"]) for row in rows))
     figure.axes[0].legend()
     return figure
 
@@ -107,13 +100,15 @@ def _clusters(rows: Sequence[Mapping[str, Any]], money: Mapping[str, Any]) -> An
     best = money["pipelines"]
     figure = Figure(figsize=(7.4, 1.6 + 0.42 * (len(labels) + 1)), layout="constrained")
     axes, place = figure.add_subplot(), np.arange(len(labels))
-    kinds = (("sweep_s", "MP and DP alone"), ("pipelines_s", "pipelines too"))
+    kinds = (("sweep_s", "tensor and data ranks alone"), ("pipelines_s", "pipelines too"))
     for number, (key, label) in enumerate(kinds):
         values = [np.nan if row[key] is None else row[key] for row in rows]
         axes.barh(place + 0.2 * (2 * number - 1), values, 0.38, color=PALETTE[number], label=label)
     label = f"best rates for the money of {money['template']}"
     axes.barh(len(labels), best["step_s"], 0.6, color=PALETTE[2], label=label)
-    axes.plot([best["lower_bound_s"]], [len(labels)], "|", color=BLACK, markersize=14, label="its lower bound")
+    axes.plot(
+        [best["lower_bound_s"]], [len(labels)], "|", color=BLACK, markersize=14, label="with any rates none is faster"
+    )
     for at, row in enumerate(rows):
         if row["sweep_s"] is None:
             axes.text(0, at - 0.2, " nothing fits", va="center", fontsize=8)

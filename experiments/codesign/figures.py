@@ -9,11 +9,10 @@ from experiments.codesign.money import PARTS
 from experiments.runner import write_figures
 from optimize import units
 from optimize.question import SECONDS_A_DAY
+from optimize.report import PALETTE, log_axis
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999")
-_PARTS: dict[str, str] = dict(
-    zip(PARTS, ("#0072B2", "#009E73", "#56B4E9", "#999999", "#F0E442", "#E69F00", "#D55E00"), strict=True)
-)
+COLOURS = [PALETTE[i] for i in (0, 5, 2, 3, 4, 1, 6)]
+_PARTS: dict[str, str] = dict(zip(PARTS, (PALETTE[i] for i in (0, 2, 4, 6, 7, 1, 5)), strict=True))
 _WORDS = {"servers": "servers (not listed by part)"}
 _DARK = ("FLOP/s", "HBM bytes")  # bars with white letters
 _SHOWN = 0.03  # of the money, from which a part's share is written into its bar
@@ -41,8 +40,10 @@ def _frontier(results: dict[str, Any]) -> Any:
             days.append(real["value"] / SECONDS_A_DAY)
             label = f"{name}: real parts ({real['cluster']['name']})"
             axes.plot([results["budget_usd"] / 1e6], days[-1:], "D", color=colour, markerfacecolor="white", label=label)
-    axes.set(xscale="log", yscale="log", xlabel="capital, million USD", ylabel="days to train")
-    _plain_ticks(axes, budgets, days)
+    log_axis(axes.xaxis, "capital, million USD", sorted(budgets))
+    if days:
+        axes.set_ylim(0.9 * min(days), 1.25 * max(days))
+    log_axis(axes.yaxis, "days to train")
     told = f"{results['tokens'] / 1e12:g} T tokens, at most {results['power_mw']:g} MW at the meter"
     title = f"{told}; numbers are accelerators\nbounds hold at the points; between them lines and bands guide the eye"
     axes.set_title(title, loc="left", fontsize=9)
@@ -63,20 +64,6 @@ def _line(axes: Any, name: str, points: list[dict[str, Any]], colour: str) -> li
         text = f"{point['accelerators']:,.0f}"
         axes.annotate(text, (across, up), (4, 5), textcoords="offset points", fontsize=7, color=colour)
     return [*low, *high]
-
-
-def _plain_ticks(axes: Any, budgets: set[float], days: list[float]) -> None:
-    """Plain numbers: at the budgets, and at 1, 2 and 5 times powers of ten of days."""
-    axes.set_xticks(sorted(budgets), [units.significant(value) for value in sorted(budgets)])
-    axes.set_xticks([], minor=True)
-    if not days:
-        return
-    low, high = 0.9 * min(days), 1.25 * max(days)
-    marks = [step * 10.0**power for power in range(-3, 6) for step in (1, 1.5, 2, 3, 4, 5, 7)]
-    marks = [mark for mark in marks if low <= mark <= high]
-    axes.set_ylim(low, high)
-    axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
-    axes.set_yticks([], minor=True)
 
 
 def _money(results: dict[str, Any]) -> Any:
@@ -124,15 +111,15 @@ def _robustness(results: dict[str, Any]) -> Any:
 
     figure = Figure(figsize=(7.0, 3.6), layout="constrained")
     axes = figure.add_subplot()
-    words = {"loss_of_plan": "its plan, rates chosen anew", "loss_of_cluster": "the cluster as bought, for its money"}
+    words = {"loss_of_plan": "the plan kept, rates chosen anew", "loss_of_cluster": "the cluster kept as bought"}
     judged = {name: model["robustness"] for name, model in results["models"].items() if model.get("robustness")}
     for colour, (name, each) in zip(COLOURS, judged.items(), strict=False):
         for style, (key, told) in zip(("-", "--"), words.items(), strict=True):
             losses = sorted(100 * loss for loss in each["losses"][key])
             shares = [100 * (place + 1) / len(losses) for place in range(len(losses))]
             axes.step(losses, shares, style, color=colour, label=f"{name}: {told}", where="post")
-    axes.set(xlabel="more days than the best plan of the draw, %", ylabel="of the draws, %", ylim=(0, 101))
-    axes.set_xlim(-0.1, None)
+    axes.set(xlabel="more days than the best for that draw, %", ylabel="share of the draws with no more, %")
+    axes.set(xlim=(-0.1, None), ylim=(0, 101))
     if judged:
         draws = max(each["draws"] for each in judged.values())
         axes.set_title(f"{draws} draws of prices and of the software's constants", loc="left", fontsize=9)

@@ -9,7 +9,7 @@ import numpy as np
 from experiments.flexible_plans.rates import GRID, RATES
 from experiments.flexible_plans.spaces import SPACES, gain
 from experiments.runner import write_figures
-from optimize.report import BLACK, PALETTE
+from optimize.report import BLACK, PALETTE, log_axis
 
 _PLAIN = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 _COLOURS = {"F": PALETTE[4], "B": PALETTE[0], "A": PALETTE[1]}
@@ -81,7 +81,9 @@ def _spaces(rows: Sequence[Mapping[str, Any]]) -> Any:
         axes.set_ylim(0.97, 0.2 + max(each or 1.3 for row in mine for space in SPACES for each in [gain(row, space)]))
         axes.set_title(f"{count} V100", loc="left", fontsize=8)
         axes.set_xticks(place, [row["family"] for row in mine])
-    figure.supylabel("best plan of the space over the best of all", fontsize=8)
+    figure.supylabel(
+        "step of the best plan that the system knows, times that of the best of all (bars begin at 1)", fontsize=8
+    )
     figure.legend(loc="outside lower right", ncols=3)
     return figure
 
@@ -113,12 +115,11 @@ def _rates(rows: Sequence[Mapping[str, Any]]) -> Any:
                 told.append(factor)
         axes.axhline(1.0, color=BLACK, linewidth=0.8)
         axes.axvline(1.0, color=BLACK, linewidth=0.4, linestyle=":")
-        axes.set_xscale("log", base=2)
-        axes.set_xticks([1 / 8, 1 / 2, 1, 2, 8], ["1/8", "1/2", "1", "2", "8"])
+        log_axis(axes.xaxis, ticks=(1 / 8, 1 / 2, 1, 2, 8))
         axes.set_xlabel(f"times the {rate}")
-    panels[0].set_ylabel("step over the winner's")
-    figure.suptitle(
-        f"{rows[0]['model']} on {rows[0]['accelerators']} V100: the winner is {rows[0]['winner']['words']}", fontsize=9
-    )
+    panels[0].set_ylabel("step, times that of the winner")
+    title = f"{rows[0]['model']} on {rows[0]['accelerators']} V100; the winner is {rows[0]['winner']['words']}"
+    words = "a point: where another takes the same time, and what that rate adds to the price of an accelerator"
+    figure.suptitle(f"{title}\n{words}", x=0.01, ha="left", fontsize=9)
     figure.legend(loc="outside lower right", ncols=3)
     return figure

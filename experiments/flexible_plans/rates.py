@@ -15,7 +15,7 @@ import numpy as np
 from costmodel import Exact, parts
 from costmodel.evaluators import prepare
 from costmodel.formulas import capital_usd, hardware_of, with_hardware
-from costmodel.inputs import Cluster, Workload
+from costmodel.inputs import SCHEDULES, Cluster, Workload
 from costmodel.models import co_sharded
 from costmodel.specs import load_curves
 from experiments.flexible_plans.interlaced import interlaced
@@ -38,7 +38,9 @@ def order_of(found: FittingPlan) -> str:
     """What kind of order a plan is."""
     if found.pieces == 0:
         return "interlaced"
-    kind = f"{found.plan.schedule}, {found.plan.pipeline} stages" if found.plan.pipeline > 1 else "no pipeline"
+    schedule = SCHEDULES[found.plan.schedule].short
+    interleaved = " interleaved" if found.plan.virtual_stages > 1 else ""
+    kind = f"{schedule}{interleaved}, {found.plan.pipeline} stages" if found.plan.pipeline > 1 else "no pipeline"
     return kind if found.pieces == 1 else f"{kind}, in pieces"
 
 

@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 
 from experiments.runner import write_figures
+from optimize.report import PALETTE, log_axis
 
 COLOURS = {
-    "plain": "#999999",
-    "subnetworks": "#0072B2",
-    "dcgd 1/8": "#E69F00",
-    "diana 1/8": "#009E73",
-    "ef21 1/8": "#CC79A7",
-    "diana 1/8 by server": "#56B4E9",
-    "local 4": "#D55E00",
-    "local 32": "#F0E442",
+    "plain": PALETTE[6],
+    "subnetworks": PALETTE[0],
+    "dcgd 1/8": PALETTE[1],
+    "diana 1/8": PALETTE[2],
+    "ef21 1/8": PALETTE[3],
+    "diana 1/8 by server": PALETTE[4],
+    "local 4": PALETTE[5],
+    "local 32": PALETTE[7],
 }
 
 
@@ -37,8 +38,8 @@ def _phases(diagrams: Mapping[str, Any]) -> Any:
     for axes, (workers, diagram) in zip(panels, diagrams.items(), strict=False):
         _panel(axes, workers, diagram)
     for axes in panels[max(0, len(diagrams) - 2) : len(diagrams)]:
-        axes.set_xlabel("bandwidth, GB/s")
-    figure.supylabel("relative squared error to reach", fontsize=9)
+        axes.set_xlabel("bandwidth, GB/s (log scale)")
+    figure.supylabel("relative squared error to reach (log scale)", fontsize=9)
     used = [name for name in COLOURS if any(name in np.unique(d["soonest"]) for d in diagrams.values())]
     told = {"plain": "data parallelism", "subnetworks": "independent subnetworks"}
     patches = [Patch(color=COLOURS[name], label=told.get(name, name)) for name in used]
@@ -55,6 +56,10 @@ def _panel(axes: Any, workers: str, diagram: Mapping[str, Any]) -> None:
     colours = ListedColormap(list(COLOURS.values()))
     axes.pcolormesh(x, y, numbers, cmap=colours, vmin=-0.5, vmax=len(names) - 0.5, shading="nearest")
     axes.axhline(diagram["bias"], color="black", linewidth=0.8, linestyle="--")
-    axes.annotate("bias of subnetworks", (x[0], diagram["bias"]), (3, 3), textcoords="offset points", fontsize=7)
-    axes.set(xscale="log", yscale="log", xlim=(x[0], x[-1]), ylim=(y.min(), y.max()))
+    axes.annotate(
+        "subnetworks get no nearer (bias)", (x[0], diagram["bias"]), (3, 3), textcoords="offset points", fontsize=7
+    )
+    axes.set(xlim=(x[0], x[-1]), ylim=(y.min(), y.max()))
+    log_axis(axes.xaxis)
+    log_axis(axes.yaxis)
     axes.set_title(f"{workers} workers", loc="left")

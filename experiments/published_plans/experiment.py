@@ -15,6 +15,7 @@ from costmodel.specs import SpecError
 from experiments import beside
 from experiments.published_plans import figures, ranks
 from experiments.published_plans import runs as published
+from optimize.report import term_words
 
 
 def run(
@@ -117,6 +118,5 @@ def _percent(share: float | None) -> Any:
 def _words(row: Mapping[str, Any]) -> str:
     """The three largest differences."""
     found = row["spaces"]["same software"].get("difference", {})
-    return (
-        ", ".join(f"{name} {seconds:+.2g}" for name, seconds in list(found.items())[:3]) or "nothing faster was found"
-    )
+    most = (f"{term_words(name)} {seconds:+.2g}" for name, seconds in list(found.items())[:3])
+    return ", ".join(most) or "nothing faster was found"

@@ -22,19 +22,20 @@ def _steps(rows: list[Mapping[str, Any]]) -> Any:
     figure = Figure(figsize=(8.6, 1.6 + 0.36 * len(rows)), layout="constrained")
     axes, place = figure.add_subplot(), np.arange(len(rows))
     axes.axvspan(0.85, 1.15, color="0.92", zorder=0, label="within 15 %")
-    axes.axvline(1.0, color=BLACK, linewidth=0.8, label="published (P)")
+    axes.axvline(1.0, color=BLACK, linewidth=0.8, label="published step")
     published = np.array([row["published_s"] for row in rows])
     series = {
         "predicted, published plan": [row["predicted_s"] for row in rows],
         "predicted, fastest plan looked at, same software": [_best(row, "same software") for row in rows],
-        "predicted, fastest plan looked at, any": [_best(row, "all") for row in rows],
+        "predicted, fastest plan looked at, any software": [_best(row, "all") for row in rows],
     }
     for number, (label, seconds) in enumerate(series.items()):
         over = np.array(seconds) / published
-        axes.plot(over, place, "oDs"[number], color=PALETTE[number], label=label, markersize=6 - number)
+        at = place + 0.22 * (number - 1)  # none over another
+        axes.plot(over, at, "oDs"[number], color=PALETTE[number], label=label, markersize=5)
     axes.set_yticks(place, [row["run"] for row in rows])
     axes.invert_yaxis()
-    axes.set(xlabel="step over the published step", xlim=(0, None))
+    axes.set(xlabel="step, times the published step", xlim=(0, None))
     figure.legend(loc="outside lower right", ncols=2)
     return figure
 

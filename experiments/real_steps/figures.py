@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.runner import write_figures, write_table
+from optimize.report import BLACK, PALETTE, log_axis
 
-BLUE, VERMILION, BLACK = "#0072B2", "#D55E00", "#000000"
 _MARKERS = {1: "o", 2: "s"}
 _COLUMNS = (
     "layout", "devices", "step_s", "predicted_s", "after_rows_s", "bytes", "predicted_bytes", "flop", "steps", "load",
@@ -24,22 +24,24 @@ def _steps(results: Mapping[str, Any]) -> Any:
     figure = Figure(figsize=(5.6, 5.2), layout="constrained")
     axes, rows = figure.subplots(), results["rows"]
     for name, label, colour in (
-        ("predicted_s", "from measure alone", VERMILION),
-        ("after_rows_s", "after three rows", BLUE),
+        ("predicted_s", "from measure alone", PALETTE[5]),
+        ("after_rows_s", "after three rows", PALETTE[0]),
     ):
         for devices, marker in _MARKERS.items():
             at = [(row["step_s"], row[name]) for row in rows if row["devices"] == devices and row[name] is not None]
             label_of = f"{label}, {devices} device{'s' * (devices > 1)}"
-            axes.loglog(*zip(*at, strict=True), marker, color=colour, alpha=0.75, label=label_of) if at else None
+            axes.plot(*zip(*at, strict=True), marker, color=colour, alpha=0.75, label=label_of) if at else None
     ends = [min(row["step_s"] for row in rows) / 1.5, max(row["step_s"] for row in rows) * 1.5]
-    axes.loglog(ends, ends, color=BLACK, linewidth=1)
-    for factor in (0.75, 1.25):
-        axes.loglog(ends, [factor * end for end in ends], color=BLACK, linewidth=0.5, linestyle=":")
-    axes.set_xlabel("measured seconds of a step")
-    axes.set_ylabel("predicted seconds")
+    axes.plot(ends, ends, color=BLACK, linewidth=1)
+    axes.fill_between(ends, [0.75 * end for end in ends], [1.25 * end for end in ends], color="0.9", zorder=0)
+    axes.fill_between([], [], color="0.9", label="within 25 %")
+    axes.set(xlim=ends, ylim=ends)
+    log_axis(axes.xaxis, "measured step, s")
+    log_axis(axes.yaxis, "predicted step, s")
     load = results["load"]
-    axes.set_title(f"load {load['before']:.1f}" + (": not quiet" if load["loaded"] else ""), fontsize=9)
-    axes.legend(frameon=False, fontsize=8)
+    quiet = ": not quiet" if load["loaded"] else ""
+    axes.set_title(f"{len(rows)} layouts on this machine, at load {load['before']:.1f}{quiet}", loc="left", fontsize=9)
+    axes.legend()
     return figure
 
 

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from experiments.runner import write_figures
-from optimize.report import BLACK, PALETTE
+from optimize.report import BLACK, MARKERS, PALETTE, log_axis
 
 Rows = Sequence[Mapping[str, Any]]
-_MARKERS = "osD^vPX*"
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> None:
@@ -33,16 +32,14 @@ def _split(rows: Rows, by: str, fixed: str, value: str) -> dict[str, Rows]:
 
 _SHOWN = (
     ("tokens_per_s_each", 1.0, "tokens/s of each accelerator"),
-    ("mfu", 100.0, "MFU, %"),
+    ("mfu", 100.0, "MFU, % of the peak FLOP/s"),
     ("exposed", 100.0, "exposed communication, % of the step"),
     ("tokens_per_j", 1.0, "tokens per joule at the meter"),
 )
 
 
 def _counts(axes: Any, counts: Sequence[int]) -> None:
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(counts[::2], [f"{n:,}" for n in counts[::2]])
-    axes.set_xlabel("accelerators")
+    log_axis(axes.xaxis, "accelerators", counts[::2])
 
 
 def _panels(series: Mapping[str, Rows], title: str) -> Any:
@@ -55,17 +52,17 @@ def _panels(series: Mapping[str, Rows], title: str) -> Any:
         counts = [row["accelerators"] for row in rows]
         for axes, (key, factor, label) in zip(panels, _SHOWN, strict=True):
             values = factor * np.array([row[key] for row in rows])
-            axes.plot(counts, values, color=PALETTE[number], label=name, linewidth=1.4)
-            for fits, fill in ((True, PALETTE[number]), (False, "white")):
-                at = np.array([row["fits"] == fits for row in rows])
-                points = np.array(counts)[at], values[at]
-                axes.plot(*points, _MARKERS[number], color=PALETTE[number], markerfacecolor=fill, markersize=5)
+            style = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5, "linewidth": 1.4}
+            axes.plot(counts, values, label=name, **style)
+            out = np.array([not row["fits"] for row in rows])
+            axes.plot(np.array(counts)[out], values[out], **style | {"linestyle": ""}, markerfacecolor="white")
             axes.set_ylabel(label)
             _counts(axes, counts)
-    panels[0].set_yscale("log")
+    log_axis(panels[0].yaxis, _SHOWN[0][2])
     for axes in panels[1:]:
         axes.set_ylim(0, None)
-    panels[2].plot([], [], "o", color=BLACK, markerfacecolor="white", label="does not fit in memory")
+    if not all(row["fits"] for rows in series.values() for row in rows):
+        panels[2].plot([], [], "o", color=BLACK, markerfacecolor="white", label="hollow: does not fit in memory")
     panels[2].legend()
     figure.suptitle(f"{title}: 2 x 4,096 tokens on each accelerator, all parameters sharded", x=0.01, ha="left")
     return figure
@@ -88,13 +85,16 @@ def _degrees(found: Rows) -> Any:
         ]
         if points:
             label = f"tensor {shape[0]}, pipeline {shape[1]}"
-            axes.plot(*zip(*points, strict=True), marker=_MARKERS[number], color=PALETTE[number], label=label)
+            axes.plot(*zip(*points, strict=True), marker=MARKERS[number], color=PALETTE[number], label=label)
             number += 1
     _counts(axes, [each["accelerators"] for each in found])
-    axes.set(ylim=(0, None), ylabel="step over that of sharding alone, same batch")
+    axes.set(ylim=(0, None), ylabel="step, times that of sharding alone, same batch")
     axes.set_title("Where tensor and pipeline ranks begin to win (below the line)", loc="left")
     axes.legend(ncols=2)
     return figure
+
+
+_BATCH = {"weak": "batch grows with them", "strong": "batch as it is"}
 
 
 def _returns(found: Mapping[str, Any]) -> Any:
@@ -105,11 +105,11 @@ def _returns(found: Mapping[str, Any]) -> Any:
     for axes, (name, each) in zip(figure.subplots(1, 2, sharey=True), found.items(), strict=True):
         for number, (key, label) in enumerate(keys):
             values = 100 * np.array(each[key])
-            axes.plot(each["accelerators"], values, marker=_MARKERS[number], color=PALETTE[number], label=label)
+            axes.plot(each["accelerators"], values, marker=MARKERS[number], color=PALETTE[number], label=label)
         _counts(axes, each["accelerators"])
-        axes.set_title(f"{name} scaling", loc="left")
+        axes.set_title(f"{name} scaling: {_BATCH[name]}", loc="left", fontsize=9)
         axes.set_ylim(0, 105)
-    figure.axes[0].set_ylabel("tokens/s that it brings,\n% of what the mean one brings")
+    figure.axes[0].set_ylabel("tokens/s that the next one brings,\n% of what the mean one brings")
     figure.axes[0].legend(loc="lower left")
     return figure
 
@@ -126,11 +126,10 @@ def _all_reduce(rows: Rows) -> Any:
     for number, (n, colour) in enumerate(zip(nodes, colours, strict=True)):
         own = [row for row in rows if row["nodes"] == n]
         size = [row["payload_mib"] for row in own]
-        axes.plot(size, [row["published_gb_per_s"] for row in own], _MARKERS[number], color=colour, markersize=5)
+        axes.plot(size, [row["published_gb_per_s"] for row in own], MARKERS[number], color=colour, markersize=5)
         axes.plot(size, [row["ours_gb_per_s"] for row in own], color=colour, label=f"{n:.0f} nodes", linewidth=1.2)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks([4, 16, 64, 256, 1024, 4096, 16384], ["4", "16", "64", "256", "1,024", "4,096", "16,384"])
-    axes.set(ylim=(0, None), xlabel="payload, MiB", ylabel="bus bandwidth, GB/s")
-    axes.set_title("All-reduces on nodes of 8 H100: published (markers, P) and ours (lines)", loc="left")
+    log_axis(axes.xaxis, "size of the message, MiB", (4, 16, 64, 256, 1024, 4096, 16384))
+    axes.set(ylim=(0, None), ylabel="bus bandwidth, GB/s")
+    axes.set_title("All-reduces on nodes of 8 H100: published (markers) and ours (lines)", loc="left")
     axes.legend(ncols=2, loc="lower right")
     return figure

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.runner import write_figures
+from optimize import units
 from optimize.report import PALETTE
 
 _WAYS = {
@@ -31,7 +32,9 @@ def _days(rows: Sequence[Mapping[str, Any]]) -> Any:
         if np.isnan(days).all():  # time was up before
             continue
         bars = axes.bar(place + 0.27 * (number - 1), days, 0.25, color=PALETTE[number], label=label)
-        axes.bar_label(bars, ["" if np.isnan(each) else f"{each:.3g}" for each in days], fontsize=7, padding=1)
+        axes.bar_label(
+            bars, ["" if np.isnan(each) else units.significant(each) for each in days], fontsize=7, padding=1
+        )
     labels = [f"{row['budget_usd'] / 1e6:,.0f} M USD\nloss {row['target']['loss']:.1f}" for row in rows]
     axes.set_xticks(place, labels)
     axes.set(ylabel="days to the loss")  # from zero: the length of a bar is what it says

@@ -45,8 +45,7 @@ class Request:
     """The options of `equipoise calibrate`."""
 
     rows: Text = None
-    """CSV file of measured runs, or of kernels and collectives (in the columns of `measure`), or output
-    of nccl-tests; may stand first, without the flag"""
+    """CSV file of runs, or of kernels and collectives (as of `measure`), or output of nccl-tests; may stand first"""
     out: Text = None
     """TOML file with the tables `cluster` and `stack`, which every command takes"""
     cluster: Text = None

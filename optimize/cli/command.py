@@ -21,6 +21,13 @@ Count = Annotated[Union[None, int], DisallowNone, arg(help_behavior_hint="")]  #
 Number = Annotated[Union[None, float], DisallowNone, arg(help_behavior_hint="")]  # noqa: UP007, RUF036
 Switch = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
+_SOFTWARE = (
+    "training software, whose habits and constants count: megatron-core, megatron-2022, fsdp, deepspeed, nanotron, "
+    "xla, or a framework's name; default: by the accelerator, and said"
+)
+Software = Annotated[Union[None, str], DisallowNone, arg(help_behavior_hint="", help=_SOFTWARE)]  # noqa: UP007, RUF036
+"""Help that is longer than a line stands here: of a docstring tyro keeps the line's end."""
+
 COMMAND_LINE = "command line"
 
 AMOUNT = dataclasses.replace(POSITIVE, words=f"{POSITIVE.expected} and at most {LARGEST_NUMBER:.0e}")

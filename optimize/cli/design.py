@@ -22,7 +22,7 @@ from costmodel.specs import (
 )
 from costmodel.target import LAW, LAWS
 from optimize import report
-from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, Switch, Text, given, placed
+from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, Software, Switch, Text, given, placed
 from optimize.cli.inputs import Given, fixed_fields, merge, named_cluster
 from optimize.cli.jobs import read_jobs
 from optimize.clusters import SWEPT, Answer, DesignInputs, DesignResult, design
@@ -87,8 +87,7 @@ class Request:
     deadline_days: Number = None
     """how long training may take"""
     carbon_t: Number = None
-    """tonnes of CO2 that the electricity to train may emit, at carbon_g_per_kwh of the cluster's prices (481: the
-    world's grid in 2023)"""
+    """tonnes of CO2 of the electricity at most, at carbon_g_per_kwh of `prices` (481: the world's grid in 2023)"""
     objective: Text = None
     """time_s (default), step_s, cost_usd, energy_j, carbon_g, tokens_per_usd or tokens_per_j"""
     sequence: Count = None
@@ -97,9 +96,7 @@ class Request:
     """sequences of one step, over all accelerators; default: the model's"""
     cluster: Text = None
     """cluster whose domains, latencies and software the designed one has; default: gb200-nvl72"""
-    software: Text = None
-    """training software, whose habits and constants count: megatron-core, megatron-2022, fsdp, deepspeed, nanotron,
-    xla, or a framework's name; default: by the accelerator, and said"""
+    software: Software = None
     curves: Text = None
     """file of what rates and sizes cost and draw; default: prices of early 2026"""
     fix: Text = None
@@ -111,8 +108,7 @@ class Request:
     repair_days: Number = None
     """days until a server that failed is back: spares for them are bought, and powered idle; default: none are"""
     sweep: Text = None
-    """limit that the frontier sweeps: budget_usd, power_w, accelerators or carbon_g; default: the first of them that
-    is given"""
+    """limit that the frontier sweeps: budget_usd, power_w, accelerators or carbon_g; default: the first given"""
     seconds: Number = None
     """when to stop, with the gap that is reached by then; default: 30"""
     seed: Count = None

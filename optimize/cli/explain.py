@@ -26,7 +26,7 @@ from costmodel.specs import (
     violations,
 )
 from optimize import report
-from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, Switch, Text, given, placed
+from optimize.cli.command import AMOUNT, COMMAND_LINE, Command, Count, Number, Software, Switch, Text, given, placed
 from optimize.cli.inputs import Given, job, merge
 from optimize.cli.plan_flags import PlanFlags
 from optimize.diagnosis import Explanation, Inputs, differences_json, explain_inputs, explanation_json, tokens_to
@@ -58,9 +58,7 @@ class Request:
     """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
     cluster: Text = None
     """name of a cluster (`equipoise clusters`), or a TOML or JSON file"""
-    software: Text = None
-    """training software, whose habits and constants count: megatron-core, megatron-2022, fsdp, deepspeed, nanotron,
-    xla, or a framework's name; default: by the accelerator, and said"""
+    software: Software = None
     accelerators: Count = None
     """how many are used; default: the product of the plan's degrees, or the cluster's own number"""
     sequence: Count = None

@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -94,7 +93,6 @@ def _end_on_signals(reading: int, program: str) -> None:
     os.close(reading)
 
 
-_LAST_S = 1.0  # that the process which the others are connected to ends after them: its end aborts them
 _HEARING: list[bool] = []  # whether signals are heard here: not where a command runs in somebody's process
 
 
@@ -180,21 +178,14 @@ def _one_line(program: str, message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _end_now(status: int) -> Never:
-    """Exit; where a thread still compiles what nobody waits for any more, without it (Python would wait).
-
-    Whoever is interrupted does not wait for other processes of a search either.
-    """
+    """Exit; where a thread still compiles what nobody waits for any more, without it (Python would wait)."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    others = sys.modules.get("optimize.plans.processes")
-    waits = status in (TERMINATED, INTERRUPTED) and others is not None and others.CONNECTED
-    if not waits and all(thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+    if all(thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         sys.exit(status)
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
-    if waits and others is not None and others.CONNECTED[0] == 0:
-        time.sleep(_LAST_S)
     os._exit(status)
 
 

@@ -91,9 +91,7 @@ def run(request: Request) -> Answer:
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     with ended_at_once(), standard_output_for_errors():  # what joins processes prints that it does
         if (request.processes or 1) > 1:
-            import jax
-
-            jax.distributed.initialize(request.coordinator, request.processes, request.process)
+            _join(request)
         devices = Devices()
         with clock("measure", request.seconds or _SECONDS) as told:
             measured = measure(devices, request.seconds or _SECONDS, told)
@@ -103,6 +101,14 @@ def run(request: Request) -> Answer:
     if answer.writes:
         write(answer, request.out, request.table)
     return answer
+
+
+def _join(request: Request) -> None:
+    """Join the processes. JAX would otherwise take SIGTERM as notice of a preemption, and let nobody end it."""
+    os.environ.setdefault("JAX_ENABLE_PREEMPTION_SERVICE", "0")
+    import jax
+
+    jax.distributed.initialize(request.coordinator, request.processes, request.process)
 
 
 def write(answer: Answer, out: str | None, table: str | None) -> None:

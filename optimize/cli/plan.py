@@ -13,7 +13,7 @@ from costmodel.inputs import Plan
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import COUNT, FLAG, PROBABILITY, TEXT, Check, SpecError, fail, one_of, show
 from optimize import report, units
-from optimize.cli.command import AMOUNT, Command, Count, Number, Switch, Text, given, placed
+from optimize.cli.command import AMOUNT, Command, Count, Number, Software, Switch, Text, given, placed
 from optimize.cli.inputs import Given, fixed_fields, job, merge
 from optimize.cli.launching import chosen_framework, launch_text, launched
 from optimize.cli.plan_json import found_json, launch_by, only_json, ranked_json, row_json, runner_up_json
@@ -22,17 +22,15 @@ from optimize.diagnosis import Inputs, step_interval_s, time_to_target
 from optimize.lattice import count, plan_precision
 from optimize.launch import FRAMEWORKS, beside_launch, framework_at, outside
 from optimize.layers import ImprovedLayers, improve_layers
+from optimize.others import WAIT_S, Others, Sharding, connect
 from optimize.plans import (
-    WAIT_S,
     PlanInputs,
     PlanResult,
     PlanTable,
     Ranked,
     Row,
-    Sharding,
     asked_of,
     check_checkpoint,
-    connect,
     find_any,
     find_for,
     find_launchable,
@@ -69,9 +67,7 @@ class Request:
     """name of a model (`equipoise models`), or a TOML or JSON file of its dimensions"""
     cluster: Text = None
     """name of a cluster (`equipoise clusters`), or a TOML or JSON file"""
-    software: Text = None
-    """training software, whose habits and constants count: megatron-core, megatron-2022, fsdp, deepspeed, nanotron,
-    xla, or a framework's name; default: by the accelerator, and said"""
+    software: Software = None
     accelerators: Text = None
     """how many are used, all of them, or a range such as 400:512; default: the cluster's own number"""
     at_most: Count = None
@@ -206,15 +202,14 @@ def _sharding(given: Given) -> Sharding:
 def run(inputs: PlanInputs) -> Answer:
     """Search, with the other processes where there are some."""
     check_checkpoint(inputs.sharding.checkpoint)
-    if inputs.sharding.processes > 1:
-        connect(inputs.sharding)
+    others = connect(inputs.sharding) if inputs.sharding.processes > 1 else None
     if inputs.machine is not None:
         own, found = search_ranges(inputs)
         answer = _search(own, found["fixed"])
         answer = answer._replace(found=with_best(own, found, answer.result), job=own)
         return answer if found["complete"] else _interrupted(answer)
     try:
-        answer = _search(inputs, inputs.fixed)
+        answer = _search(inputs, inputs.fixed, others)
     except CommandError:
         if count(inputs.workload, inputs.cluster, plan_precision(inputs.cluster) | dict(inputs.fixed)):
             raise
@@ -234,10 +229,11 @@ def _interrupted(answer: Answer) -> Answer:
     return answer._replace(result=dataclasses.replace(answer.result, status=status, message=status.value))
 
 
-def _search(inputs: PlanInputs, fixed: Mapping[str, Any]) -> Answer:
+def _search(inputs: PlanInputs, fixed: Mapping[str, Any], others: Others | None = None) -> Answer:
     """The best plans on one number of accelerators with one batch."""
     table = PlanTable() if inputs.out is not None and inputs.sharding.process == 0 else None
-    search = functools.partial(search_shared, sharding=inputs.sharding, looked=None if table is None else table.add)
+    looked = None if table is None else table.add
+    search = functools.partial(search_shared, sharding=inputs.sharding, others=others, looked=looked)
     question: dict[str, Any] = {"fixed": fixed, "objective": inputs.objective, "tokens": inputs.tokens}
     question |= {"top": inputs.top, "search": search, "margin": inputs.margin}
     job, every = (inputs.workload, inputs.cluster), inputs.every or inputs.sharding != Sharding()

@@ -38,8 +38,7 @@ class Request:
     stack: Text = None
     """TOML or JSON file as `calibrate` writes it, for all rows: its deviations, else its table `stack`"""
     software: Text = None
-    """training software of rows that do not say theirs: megatron-core, megatron-2022, fsdp, deepspeed, nanotron, xla,
-    or a framework's name"""
+    """training software of rows that do not say theirs, named as for `explain`"""
     explain: Count = None
     """number of a row (1: the first after the header), which is shown term by term instead"""
     columns: Switch = False

@@ -12,7 +12,7 @@ from typing import Any
 from costmodel.specs import SpecError, nearest, show
 from optimize import report
 from optimize.cli.own_files import run_file, taken_out
-from optimize.status import CommandError, Status
+from optimize.status import CommandError, OthersLostError, Status
 from optimize.time_limit import or_else
 from optimize.versions import SCHEMA, own_version, versions
 
@@ -68,6 +68,8 @@ def run(words: Sequence[str]) -> int:
         return _answer_with(words, start)
     except SpecError as error:
         return _refuse(words, CommandError(Status.bad_input, str(error)), start)
+    except OthersLostError as error:
+        return _refuse(words, CommandError(Status.incomplete, error.message), start)
     except CommandError as error:
         return _refuse(words, error, start)
 

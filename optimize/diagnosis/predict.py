@@ -17,6 +17,7 @@ from costmodel.measured import (
     alternatives,
     doubts,
     evaluated,
+    in_other_software,
     lightened,
     logged_bytes,
     posterior,
@@ -95,7 +96,8 @@ def _predictions(
     constant = posterior.with_constants([row for _, row in readable], fitted)
     settled = settle([with_stack(row, stack or {}) for row in constant])
     times_s = readings_s(settled)
-    spread = np.hypot(posterior.log_sd(settled, fitted), open_log_sd(settled, times_s))
+    elsewhere = _in_other_software(settled, stack or {}, fitted)
+    spread = np.hypot(posterior.log_sd(settled, fitted), open_log_sd(settled, times_s, elsewhere))
     held = evaluated(lightened(settled))
     printed = logged_bytes(settled, held)
     answers = [Prediction(note=row.reason) if isinstance(row, Unreadable) else None for row in rows]
@@ -112,13 +114,31 @@ def readings_s(settled: Sequence[Case]) -> list[np.ndarray]:
     return np.split(times_s, np.cumsum([len(own) for own in readings])[:-1])
 
 
-def open_log_sd(settled: Sequence[Case], times_s: Sequence[np.ndarray]) -> np.ndarray:
+def _in_other_software(
+    settled: Sequence[Case], stack: Mapping[str, Any], fitted: Fitted | None
+) -> list[tuple[tuple[float, Case], ...]]:
+    """Rows that do not name their software, as others would run them, unless the fit has seen rows like them."""
+    seen = (fitted or posterior.shipped()).scatter
+    found = [() if posterior.on(row.family) in seen else in_other_software(row) for row in settled]
+    constant = posterior.with_constants([row for own in found for _, row in own], fitted)
+    others = iter(settle([with_stack(row, stack) for row in constant]))
+    return [tuple((weight, next(others)) for weight, _ in own) for own in found]
+
+
+Readings = Sequence[tuple[tuple[float, Case], ...]]
+"""Of each row other readings, each with its probability."""
+
+
+def open_log_sd(
+    settled: Sequence[Case], times_s: Sequence[np.ndarray], elsewhere: Readings | None = None
+) -> np.ndarray:
     """Standard deviation of the logarithm of each step's time that comes of what its row leaves open.
 
     What is open counts once: readings over which the prediction is the mean (microbatches, whose times are given) about
-    it; other formats, recompute and batches (`doubts`) by their probability, about the row's own; layouts as a whole.
+    it; other formats, recompute and batches (`doubts`), and other software (`elsewhere`), by their probability, about
+    the row's own; layouts as a whole.
     """
-    other = [doubts(row) for row in settled]
+    other = [doubts(row) + own for row, own in zip(settled, elsewhere or [()] * len(settled), strict=True)]
     at = [i for i, readings in enumerate(other) for _ in readings]
     assumed_s = evaluated([settled[i] for i in at]).step_s
     other_s = evaluated([reading for readings in other for _, reading in readings]).step_s
@@ -183,11 +203,11 @@ def errors_of(predictions: Sequence[Prediction]) -> dict[str, Any] | None:
         return None
     errors = np.abs(np.expm1([p.log_error or 0.0 for _, p in told]))
     inside = [abs(p.log_error or 0.0) <= math.log((p.step_s_p90 or 0.0) / (p.step_s or 0.0)) for _, p in told]
-    worst = int(np.argmax(errors))
+    number, worst = worst_first(predictions)[0]
     return {
         "rows": len(told),
         "median_error": float(np.median(errors)),
         "p90_error": float(np.quantile(errors, 0.9)),
         "inside_interval": float(np.mean(inside)),
-        "worst": {"row": told[worst][0], "error": float(np.expm1(told[worst][1].log_error or 0.0))},
+        "worst": {"row": number, "error": float(np.expm1(worst.log_error or 0.0))},
     }

@@ -18,8 +18,11 @@ def dimensions_of(workload: Workload) -> Dimensions | None:
     held = [block for block in workload.blocks if block.position == Position.LAYER]
     try:
         found = {"layers": sum(int(block.repeats) for block in held)} | _edges(workload) | _layer(held)
+        found |= _windows(workload)
     except (KeyError, StopIteration, IndexError, ValueError):
         return None
+    if workload.windows:
+        found.pop("causal_density", None)
     return found if _rebuilt(found, workload) == workload.blocks else None
 
 
@@ -54,7 +57,7 @@ def _layer(held: list[Block]) -> Dimensions:
     dense = _by_name(held[0])
     if "router" not in last:
         return attended | _style(last) | _dense(last)
-    experts = _experts(last)
+    experts = _experts(last) | _expert_style(last)
     if len(held) > 1:
         experts |= {"dense_layers": int(held[0].repeats), "ffn": _size(dense["ffn down"].inner)}
     return attended | experts
@@ -79,6 +82,8 @@ def _style(ops: Mapping[str, Op]) -> Dimensions:
         if "ffn norm" in ops
         else _size(ops["attention norm"].parameters, 0) > _size(ops["attention norm"].columns),
         "qk_norm": "attention query key norm" in ops,
+        "qk_norm_whole": any(size.split for op in _named(ops, "attention query key norm") for size in op.parameters),
+        "norms_after": "ffn norm after" in ops,
         "parallel_block": "ffn norm" not in ops,
         "dropout": bool(ops["ffn residual"].saved),
     }
@@ -96,14 +101,43 @@ def _experts(ops: Mapping[str, Op]) -> Dimensions:
         found["expert_groups"] = round(dispatch.spread * dispatch.copies)
     if "ffn down" in ops:
         found["shared_experts"] = _size(ops["ffn down"].inner) // ffn
-    return found | ({"query_key_norm": True} if "query, key norm" in ops else {})
+    return found
+
+
+def _expert_style(ops: Mapping[str, Op]) -> Dimensions:
+    """Flags of a layer with experts, those that are set."""
+    norms = _named(ops, "query, key norm")
+    flags = {
+        "qkv_bias": any(op.parameters for op in _named(ops, "qkv")),
+        "out_bias": bool(ops["attention out"].parameters),
+        "expert_bias": bool(ops["router"].parameters),
+        "attention_sinks": bool(ops["attention"].parameters),
+        "query_key_norm": bool(norms),
+        "query_key_norm_whole": any(size.split for op in norms for size in op.parameters),
+    }
+    return {name: True for name, is_set in flags.items() if is_set}
+
+
+def _windows(workload: Workload) -> Dimensions:
+    """The windows of attention, and the layers without."""
+    if workload.windows is None:
+        return {}
+    window, full_every = workload.windows
+    return {"window": window} | ({"full_every": full_every} if full_every else {})
+
+
+def _named(ops: Mapping[str, Op], name: str) -> list[Op]:
+    return [ops[name]] if name in ops else []
 
 
 def _latent(ops: Mapping[str, Op]) -> Dimensions:
-    heads, (query, joint) = _size(ops["attention"].groups), (int(s.value) for s in ops["latent down"].columns)
+    heads, (*query, joint) = _size(ops["attention"].groups), (int(s.value) for s in ops["latent down"].columns)
     rank, opened = _size(ops["key value up"].inner), _size(ops["key value up"].columns) // heads
     rope, value = joint - rank, _size(ops["attention out"].inner) // heads
-    latent = Latent(query_rank=query, key_value_rank=rank, nope_size=opened - value, rope_size=rope, value_size=value)
+    query_rank = query[0] if query else None
+    latent = Latent(
+        query_rank=query_rank, key_value_rank=rank, nope_size=opened - value, rope_size=rope, value_size=value
+    )
     return {"heads": heads, "latent": latent}
 
 

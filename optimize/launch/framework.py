@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from costmodel.inputs import Cluster, Plan, Workload, is_expert
+from costmodel.inputs import Cluster, Kind, Plan, Workload, is_expert
 from costmodel.specs import SpecError, show
 from optimize.launch.dimensions import Dimensions
 
@@ -41,6 +41,19 @@ class Job:
     slice_size: int  # accelerators that the inner network joins
     machine: str = "gpu"  # or tpu
     model: Dimensions | None = None  # None: not a model whose flags can be written
+
+
+def router_groups(job: Job) -> tuple[int, int] | None:
+    """In how many groups experts lie, and how many of them a token chooses; None where it chooses among all.
+
+    A group is the experts of one innermost domain of those over which one copy of all lies, where experts divide so.
+    """
+    model = job.model or {}
+    few, experts = model.get("expert_groups"), model.get("experts", 1)
+    if few is None:
+        return None
+    domains = max(few, -(-job.plan.expert * job.plan.expert_tensor // job.slice_size))
+    return next((count for count in range(domains, experts + 1) if experts % count == 0), experts), few
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -194,7 +207,7 @@ class Framework:
     about_model: frozenset[str]  # options of the model, the data and the logs: read past
     model: Callable[[Mapping[str, Any]], Dimensions | str] = lambda settings: "the file does not say the model"
     elsewhere: Callable[[Plan], Iterable[str]] = lambda plan: ()  # what is set outside the file, in words
-    machine_rules: Callable[[Plan, str], Iterable[str]] = lambda plan, machine: ()
+    machine_rules: Callable[[Plan, Workload | None, str], Iterable[str]] = lambda plan, workload, machine: ()
     apart: Callable[[Alternative], Iterable[Alternative]] = lambda table: (table,)
     """An alternative as several of which `rules` refuse fewer plans, for models with experts."""
 
@@ -215,14 +228,14 @@ class Framework:
             f"`{name}` is {show(getattr(plan, name))}; {self.title} can be told {' or '.join(map(_shown, allowed))}"
             for name, allowed in outside
         )
-        machine = () if cluster is None else self.machine_rules(plan, machine_of(cluster))
+        machine = () if cluster is None else self.machine_rules(plan, workload, machine_of(cluster))
         return (*told, *self.rules(plan, workload), *machine)
 
     def can(self, plan: Plan, workload: Workload | None = None, cluster: Cluster | None = None) -> bool:
         """Whether it can be told all of a plan: `cannot` without the words."""
         plan = canonical(plan)
         told = any(next(_outside(plan, alternative), None) is None for alternative in self.alternatives)
-        machine = () if cluster is None else self.machine_rules(plan, machine_of(cluster))
+        machine = () if cluster is None else self.machine_rules(plan, workload, machine_of(cluster))
         return told and next(self.rules(plan, workload), None) is None and next(iter(machine), None) is None
 
 
@@ -248,6 +261,16 @@ def machine_of(cluster: Cluster) -> str:
 def has_experts(workload: Workload) -> bool:
     """Whether any layer chooses among experts."""
     return any(is_expert(op) for block in workload.blocks for op in block.ops)
+
+
+def has_sinks(workload: Workload) -> bool:
+    """Whether heads have a score beside those of their keys (gpt-oss)."""
+    return any(op.kind == Kind.ATTENTION and op.parameters for block in workload.blocks for op in block.ops)
+
+
+def has_expert_biases(workload: Workload) -> bool:
+    """Whether products of experts have biases."""
+    return any(is_expert(op) and op.parameters for block in workload.blocks for op in block.ops)
 
 
 def canonical(plan: Plan) -> Plan:

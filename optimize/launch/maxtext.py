@@ -24,7 +24,17 @@ from typing import Any
 
 from costmodel.inputs import Plan, Workload
 from optimize.launch import text as _text
-from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings, divided, has_experts
+from optimize.launch.framework import (
+    Alternative,
+    Framework,
+    Job,
+    Known,
+    Reader,
+    Settings,
+    divided,
+    has_experts,
+    has_sinks,
+)
 from optimize.launch.maxtext_model import MODEL_NAMES, model_read, model_settings
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
@@ -103,7 +113,7 @@ def maxtext_settings(job: Job) -> Settings:
     }
     if plan.overlap_tensor and plan.precision in OVERLAPPED:
         settings["quantization"] = OVERLAPPED[plan.precision]
-    return settings | (model_settings(job.model) or {})
+    return settings | (model_settings(job) or {})
 
 
 def _machine(job: Job) -> Settings:
@@ -246,11 +256,15 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
         yield from _job_rules(plan, workload)
 
 
-def machine_rules(plan: Plan, machine: str) -> Iterator[str]:
+def machine_rules(plan: Plan, workload: Workload | None, machine: str) -> Iterator[str]:
     """What the kernels of a machine ask for."""
     exchanged = plan.context > 1 and plan.context_kind == "all_to_all"
     if machine == "gpu" and exchanged:
         yield "`context_kind` is all_to_all; MaxText exchanges heads (ulysses) on TPUs only"
+    if machine == "gpu" and plan.attention != "unfused" and workload is not None and has_sinks(workload):
+        yield f"`attention` is {plan.attention} for heads with sinks; MaxText has those unfused only on GPUs"
+    if machine == "tpu" and plan.context > 1 and workload is not None and has_sinks(workload):
+        yield f"`context` is {plan.context} for heads with sinks; MaxText divides them on GPUs only"
     if machine == "tpu" and plan.overlap_tensor:
         yield "`overlap_tensor` is on; MaxText overlaps tensor traffic on GPUs only"
     if machine == "tpu" and plan.context > 1 and plan.attention == "unfused":

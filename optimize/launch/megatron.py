@@ -33,7 +33,8 @@ ABOUT_MODEL = frozenset(
     master-port use-mcore-models moe-grouped-gemm moe-permute-fusion moe-router-load-balancing-type moe-aux-loss-coeff
     moe-router-dtype moe-router-num-groups moe-router-group-topk moe-router-score-function
     moe-router-enable-expert-bias moe-router-topk-scaling-factor multi-latent-attention q-lora-rank kv-lora-rank
-    qk-head-dim qk-pos-emb-head-dim v-head-dim qk-layernorm no-gradient-accumulation-fusion manual-gc
+    qk-head-dim qk-pos-emb-head-dim v-head-dim qk-layernorm window-size window-attn-skip-freq softmax-type
+    quick-geglu squared-relu glu-linear-offset activation-func-clamp-value no-gradient-accumulation-fusion manual-gc
     manual-gc-interval
     """.split()
 )

@@ -11,17 +11,15 @@ section are read, and win. Megatron-FSDP takes the type of its gradients from a 
 have that of the weights.
 """
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from costmodel.inputs import Plan, Workload
 from costmodel.specs import SpecError
 from optimize.launch import megatron_rules
 from optimize.launch import text as _text
-from optimize.launch.dimensions import Dimensions
 from optimize.launch.framework import Alternative, Framework, Job, Known, Reader, Settings
-from optimize.launch.megatron_model import RANKS, model_read
+from optimize.launch.megatron_bridge_model import MODEL, OTHERS, model_read, model_settings
 from optimize.launch.megatron_read import megatron_fields
 from optimize.launch.megatron_words import PRECISIONS, SIGNS, UNFUSED
 from optimize.launch.megatron_write import megatron_settings
@@ -60,30 +58,6 @@ NAMES = {
     "optimizer-offload-fraction": "optimizer.optimizer_offload_fraction",
     "ckpt-format": "checkpoint.ckpt_format",
 }
-_MODEL = {
-    "hidden-size": "hidden_size",
-    "ffn-hidden-size": "ffn_hidden_size",
-    "num-attention-heads": "num_attention_heads",
-    "num-query-groups": "num_query_groups",
-    "kv-channels": "kv_channels",
-    "vocab-size": "vocab_size",
-    "swiglu": "gated_linear_unit",
-    "normalization": "normalization",
-    "qk-layernorm": "qk_layernorm",
-    "add-qkv-bias": "add_qkv_bias",
-    "position-embedding-type": "position_embedding_type",
-    "attention-dropout": "attention_dropout",
-    "hidden-dropout": "hidden_dropout",
-    "num-experts": "num_moe_experts",
-    "moe-router-topk": "moe_router_topk",
-    "moe-ffn-hidden-size": "moe_ffn_hidden_size",
-    "moe-shared-expert-intermediate-size": "moe_shared_expert_intermediate_size",
-    "moe-router-group-topk": "moe_router_group_topk",
-    **{rank: rank.replace("-", "_") for rank in RANKS.values()},
-}
-_OFF_IN_A_MODEL = ("swiglu", "qk-layernorm", "add-qkv-bias")
-MODEL = {flag: f"model.{name}" for flag, name in _MODEL.items()}
-"""What a model is like, where it is written under another name than in Megatron-LM's flags."""
 DEGREES = sum(flag.endswith("parallel-size") for flag in SIGNS)
 SWITCHES = (
     "sequence-parallel", "tp-comm-overlap", "use-distributed-optimizer", "use-megatron-fsdp", "overlap-grad-reduce",
@@ -150,7 +124,7 @@ def bridge_settings(job: Job) -> Settings:
     flags = megatron_settings(job)
     flags |= {switch: False for switch in SWITCHES if switch not in flags}
     settings = OFF | {NAMES[flag]: value for flag, value in flags.items() if flag in NAMES}
-    settings |= _model_settings(flags)
+    settings |= model_settings(job, flags)
     if isinstance(module := settings["model.recompute_modules"], str):
         settings["model.recompute_modules"] = [module]
     if job.plan.virtual_stages > 1:
@@ -162,41 +136,6 @@ def bridge_settings(job: Job) -> Settings:
     settings |= {second: settings[first] for first, second in TWICE.items()}
     recipes = {precision: recipe for recipe, precision in RECIPES.items()}
     return settings | {"mixed_precision": recipes.get(job.plan.precision, "bf16_mixed")}
-
-
-def _model_settings(flags: Settings) -> Settings:
-    """What the model is like; nothing where Megatron-LM has no flags for it."""
-    if "hidden-size" not in flags:
-        return {}
-    settings = {name: flags[flag] for flag, name in MODEL.items() if flag in flags}
-    settings |= {name: False for flag, name in MODEL.items() if flag in _OFF_IN_A_MODEL and flag not in flags}
-    settings |= {"model.num_layers": flags["num-layers"], "model.add_bias_linear": "disable-bias-linear" not in flags}
-    settings["model.share_embeddings_and_output_weights"] = "untie-embeddings-and-output-weights" not in flags
-    if frequency := flags.get("moe-layer-freq"):
-        dense, others = map(int, re.findall(r"\*(\d+)", frequency))
-        settings["model.moe_layer_freq"] = [0] * dense + [1] * others
-    return settings
-
-
-def bridge_model(settings: Mapping[str, Any]) -> Dimensions | str:
-    """The model, where the overrides say all of it."""
-    if "model.hidden_size" not in settings:
-        return "a recipe, which is not in the file, describes the model"
-    flags = {flag: settings[name] for flag, name in MODEL.items() if settings.get(name) is not None}
-    if "q-lora-rank" in flags:
-        flags["multi-latent-attention"] = True
-    biased, tied = (
-        settings.get(f"model.{name}") for name in ("add_bias_linear", "share_embeddings_and_output_weights")
-    )
-    flags |= {"disable-bias-linear": biased is False, "untie-embeddings-and-output-weights": tied is False}
-    flags |= {
-        "num-layers": settings.get("model.num_layers"),
-        "max-position-embeddings": settings.get("model.seq_length"),
-    }
-    frequency = settings.get("model.moe_layer_freq")
-    if isinstance(frequency, list):
-        flags["moe-layer-freq"] = "+".join(f"[{kind}]" for kind in frequency)
-    return model_read(flags | {"group-query-attention": "num-query-groups" in flags})
 
 
 def bridge_fields(reader: Reader, known: Known) -> dict[str, Any]:
@@ -259,14 +198,14 @@ FRAMEWORK = Framework(
     rules=rules,
     apart=megatron_rules.apart,
     elsewhere=elsewhere,
-    model=bridge_model,
+    model=model_read,
     dump=_text.dump_overrides,
     parse=_text.parse_overrides,
     signs=frozenset(NAMES[flag] for flag in SIGNS),
     hint=r"model_parallel_size\s*[=:]|train\.(?:micro|global)_batch_size",
     about_model=frozenset(MODEL.values())
+    | OTHERS
     | frozenset(
-        "model.add_bias_linear model.share_embeddings_and_output_weights model.moe_layer_freq "
         "model.moe_shared_expert_overlap train.train_iters train.eval_iters "
         "train.eval_interval optimizer.lr optimizer.min_lr optimizer.weight_decay optimizer.adam_beta1 "
         "optimizer.adam_beta2 scheduler.lr_warmup_iters scheduler.lr_decay_iters logger.log_interval checkpoint.save "

@@ -1,9 +1,16 @@
 """A model's dimensions as flags of Megatron-LM, and back (megatron.py has the source).
 
 Megatron adds biases to all linear layers unless told otherwise, and has layer norms, dropout of 0.1 and tied embeddings
-by default; its feed-forward is four times as wide as the model, and with SwiGLU two thirds of that.
+by default; its feed-forward is four times as wide as the model, and with SwiGLU two thirds of that. Layers look at a
+window of keys (`--window-size` has those before a token, without itself) but each `--window-attn-skip-freq`-th. gpt-oss
+is written as examples/post_training/modelopt/conf/openai/gpt-oss-120b.sh at d98e8a64 has it: a learnable sink for each
+head, clamped gates, biases everywhere.
+
+No flags of `pretrain_gpt.py` have norms behind the branches (Gemma 2 and 3, GLM-4) and norms of queries and keys with
+scales for all heads (OLMo 2 and 3, OLMoE, MiniMax-M2).
 """
 
+import ast
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -23,24 +30,29 @@ _SAID = frozenset(
     """
     layers hidden heads vocabulary head_size key_value_heads ffn gated layer_norm qkv_bias out_bias ffn_bias qk_norm
     learned_positions positions dropout tied experts top_k expert_ffn expert_groups shared_experts dense_layers latent
-    query_key_norm causal_density
+    query_key_norm causal_density window full_every attention_sinks expert_bias
     """.split()
 )
+_GROUPS = ("moe-router-num-groups", "moe-router-group-topk")
+_CLAMPED: Settings = {"quick-geglu": True, "glu-linear-offset": 1.0, "activation-func-clamp-value": 7.0}
+"""Gates of gpt-oss."""
 
 
-def model_flags(model: Dimensions | None, sequence: int) -> Settings | None:
-    """Flags of the model; None where Megatron has no flags for it."""
+def model_flags(model: Dimensions | None, sequence: int, groups: tuple[int, int] | None = None) -> Settings | None:
+    """Flags of the model; None where Megatron has no flags for it. `groups` of experts are those of `router_groups`."""
     if model is None or not _tellable(model):
         return None
     settings: Settings = {flag: model[name] for name, flag in SIZES.items()}
     settings |= _attention(model, sequence) | _norms_and_biases(model)
     if "experts" in model:
-        return settings | _experts(model)
+        return settings | _experts(model) | dict(zip(_GROUPS, groups or (), strict=False))
     return settings | {"ffn-hidden-size": model["ffn"], "swiglu": model.get("gated", False)}
 
 
 def _tellable(model: Dimensions) -> bool:
-    biases = [model.get(name, False) for name in ("out_bias", "ffn_bias")]
+    biases = [model.get(name, False) for name in ("out_bias", "expert_bias" if "experts" in model else "ffn_bias")]
+    if "experts" in model and any(biases) and ("shared_experts" in model or "dense_layers" in model):
+        return False
     every = all(biases) and model.get("qkv_bias", False)
     windows = model.get("causal_density", 0.5) == 0.5
     return set(model) <= _SAID and windows and (every or not any(biases))
@@ -52,9 +64,13 @@ def _attention(model: Dimensions, sequence: int) -> Settings:
         "max-position-embeddings": model.get("positions", sequence),
         "position-embedding-type": "learned_absolute" if learned else "rope",
     }
+    if window := model.get("window"):
+        settings |= {"window-size": f"{window - 1},0", "window-attn-skip-freq": model.get("full_every")}
     if latent := model.get("latent"):
         ranks = {flag: getattr(latent, name) for name, flag in RANKS.items()}
         return settings | {"multi-latent-attention": True, "qk-layernorm": True} | ranks
+    if model.get("attention_sinks"):
+        settings["softmax-type"] = "learnable"
     settings["kv-channels"] = model["head_size"]
     if model["key_value_heads"] != model["heads"]:
         settings |= {"group-query-attention": True, "num-query-groups": model["key_value_heads"]}
@@ -63,10 +79,11 @@ def _attention(model: Dimensions, sequence: int) -> Settings:
 
 def _norms_and_biases(model: Dimensions) -> Settings:
     dropout = 0.1 if model.get("dropout") else 0.0
+    biased = model.get("ffn_bias", False) or model.get("expert_bias", False)
     return {
         "normalization": "LayerNorm" if model.get("layer_norm") else "RMSNorm",
-        "disable-bias-linear": not model.get("ffn_bias", False),
-        "add-qkv-bias": model.get("qkv_bias", False) and not model.get("ffn_bias", False),
+        "disable-bias-linear": not biased,
+        "add-qkv-bias": model.get("qkv_bias", False) and not biased,
         "untie-embeddings-and-output-weights": not model.get("tied", False),
         "attention-dropout": dropout,
         "hidden-dropout": dropout,
@@ -76,7 +93,7 @@ def _norms_and_biases(model: Dimensions) -> Settings:
 def _experts(model: Dimensions) -> Settings:
     settings: Settings = {
         "ffn-hidden-size": model.get("ffn", model["expert_ffn"]),
-        "swiglu": True,
+        **(_CLAMPED if model.get("attention_sinks") else {"swiglu": True}),
         "num-experts": model["experts"],
         "moe-router-topk": model["top_k"],
         "moe-ffn-hidden-size": model["expert_ffn"],
@@ -89,8 +106,9 @@ def _experts(model: Dimensions) -> Settings:
     return settings
 
 
+MOST_LAYERS = 100_000
 OTHER_MODELS = (
-    "hybrid-override-pattern", "hybrid-layer-pattern", "is-hybrid-model", "window-size", "encoder-num-layers",
+    "hybrid-override-pattern", "hybrid-layer-pattern", "is-hybrid-model", "encoder-num-layers", "moe-latent-size",
     "decoder-num-layers", "linear-attention-type", "experimental-attention-variant", "attention-output-gate",
 )  # fmt: skip
 """Flags of models that are not read here."""
@@ -104,6 +122,7 @@ def model_read(settings: Mapping[str, Any]) -> Dimensions | str:
         model = {name: _count(settings, flag) for name, flag in SIZES.items()}
         latent = settings.get("multi-latent-attention", False)
         looks = _latent_read(settings) if latent else _heads_read(settings, model)
+        looks |= _windows_read(settings, model["layers"])
         return model | looks | (_experts_read if settings.get("num-experts") else _dense_read)(settings, model)
     except ValueError as missing:
         return str(missing)
@@ -130,7 +149,50 @@ def _heads_read(settings: Mapping[str, Any], model: Dimensions) -> Dimensions:
 def _latent_read(settings: Mapping[str, Any]) -> Dimensions:
     if not settings.get("num-experts"):
         raise ValueError("`multi-latent-attention` without experts is not read from here")
-    return {"latent": Latent(**{name: _count(settings, flag) for name, flag in RANKS.items()})}
+    ranks: Dimensions = {name: _count(settings, flag) for name, flag in RANKS.items() if name != "query_rank"}
+    query = settings.get("q-lora-rank")
+    return {"latent": Latent(query_rank=None if query is None else _count(settings, "q-lora-rank"), **ranks)}
+
+
+def _windows_read(settings: Mapping[str, Any], layers: int) -> Dimensions:
+    """Windows on all layers but each so-manieth; a list of layers counts where it has that form."""
+    size, every = settings.get("window-size"), settings.get("window-attn-skip-freq")
+    if size is None:
+        return {}
+    matched = re.fullmatch(r"[\[(]?\s*(\d{1,9})\s*,\s*0\s*[\])]?", str(size))
+    if matched is None:
+        raise ValueError(f"`window-size` is {str(size)[:40]!r}, other than the tokens before one and 0")
+    before = int(matched[1])
+    if every is None:
+        return {"window": before + 1}
+    kinds = _pattern(str(every), layers)
+    step = kinds.find("0") + 1
+    if step < 2 or kinds != "".join("01"[layer % step != step - 1] for layer in range(layers)):
+        raise ValueError(f"`window-attn-skip-freq` is {str(every)[:40]!r}, other than each so-manieth layer")
+    return {"window": before + 1, "full_every": step}
+
+
+def _pattern(text: str, layers: int) -> str:
+    """A zero or a one for each layer: of `3` that every third is 0, or `([1]*2+[0])*4`."""
+    if re.fullmatch(r"\d{1,9}", text):
+        return "".join("01"[layer % int(text) != int(text) - 1] for layer in range(layers)) if int(text) else ""
+    try:
+        return _spelled(ast.parse(text.replace(" ", ""), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+
+
+def _spelled(node: ast.expr) -> str:
+    """Lists of zeros and ones, their sums and multiples."""
+    if isinstance(node, ast.List):
+        kinds = [each.value for each in node.elts if isinstance(each, ast.Constant) and each.value in (0, 1)]
+        return "".join(map(str, map(int, kinds))) if len(kinds) == len(node.elts) else ""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _spelled(node.left) + _spelled(node.right)
+    times = node.right.value if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(times, int):
+        return _spelled(node.left) * min(times, MOST_LAYERS)
+    raise ValueError(ast.dump(node))
 
 
 def _flags_read(settings: Mapping[str, Any], model: Dimensions) -> Dimensions:
@@ -147,7 +209,10 @@ def _flags_read(settings: Mapping[str, Any], model: Dimensions) -> Dimensions:
         "learned_positions": positions == "learned_absolute",
         "dropout": any(dropouts),
         "tied": not settings.get("untie-embeddings-and-output-weights", False),
+        "attention_sinks": settings.get("softmax-type", "vanilla") == "learnable",
     }
+    if settings.get("softmax-type") == "off-by-one":
+        raise ValueError("`softmax-type` is 'off-by-one', which is not read from here")
     found: Dimensions = {name: True for name, is_set in flags.items() if is_set}
     if flags["learned_positions"]:
         found["positions"] = _count(settings, "max-position-embeddings")
@@ -160,16 +225,22 @@ def _width(settings: Mapping[str, Any], hidden: int) -> int:
 
 
 def _dense_read(settings: Mapping[str, Any], model: Dimensions) -> Dimensions:
-    gated = {"gated": True} if settings.get("swiglu") else {}
-    return {"ffn": _width(settings, model["hidden"])} | gated | _flags_read(settings, model)
+    gated = {"gated": True} if settings.get("swiglu") or settings.get("quick-geglu") else {}
+    flags = _flags_read(settings, model)
+    if "attention_sinks" in flags:
+        raise ValueError("`softmax-type` learnable without experts is not read from here")
+    return {"ffn": _width(settings, model["hidden"])} | gated | flags
 
 
 def _experts_read(settings: Mapping[str, Any], model: Dimensions) -> Dimensions:
-    """Decoders with experts: RMS norms, gates and rotary positions, without biases and dropout."""
+    """Decoders with experts: RMS norms, gates and rotary positions, without dropout."""
     flags = _flags_read(settings, model)
-    tied, norms = flags.pop("tied", False), flags.pop("qk_norm", False)
-    if flags or not settings.get("swiglu"):
+    kept = {name: True for name in ("tied", "qkv_bias", "attention_sinks") if flags.pop(name, False)}
+    norms, biased = flags.pop("qk_norm", False), flags.pop("bias", False)
+    if flags or not (settings.get("swiglu") or settings.get("quick-geglu")):
         raise ValueError(f"a model of experts with {', '.join(flags) or 'no swiglu'} is not read from here")
+    if biased:
+        kept |= dict.fromkeys(("qkv_bias", "out_bias", "expert_bias"), True)
     width = _width(settings, model["hidden"])
     found: Dimensions = {
         "experts": _count(settings, "num-experts"),
@@ -184,16 +255,17 @@ def _experts_read(settings: Mapping[str, Any], model: Dimensions) -> Dimensions:
             raise ValueError("`moe-shared-expert-intermediate-size` is no multiple of an expert's width")
     if settings.get("moe-router-group-topk"):
         found["expert_groups"] = _count(settings, "moe-router-group-topk")
+    if biased and found.keys() & {"dense_layers", "shared_experts"}:
+        raise ValueError("a model of experts with dense layers or shared experts and biases is not read from here")
     latent = settings.get("multi-latent-attention")
-    return found | ({"tied": True} if tied else {}) | ({"query_key_norm": True} if norms and not latent else {})
+    return found | kept | ({"query_key_norm": True} if norms and not latent else {})
 
 
 def _dense_layers(frequency: Any, layers: int) -> int:
     """Layers without experts, which come first: `1`, or `([0]*3+[1]*58)`."""
     if frequency in (1, "1"):
         return 0
-    text = str(frequency).strip("()").replace(" ", "")
-    kinds = "".join(kind * int(times[:6] or 1) for kind, times in re.findall(r"\[([01])\](?:\*(\d+))?", text))
-    if not re.fullmatch(r"(\[[01]\](\*\d+)?\+?)+", text) or not re.fullmatch("0*1+", kinds) or len(kinds) != layers:
-        raise ValueError(f"`moe-layer-freq` is {text[:40]!r}, other than dense layers first")
+    kinds = _pattern(str(frequency), layers) if "[" in str(frequency) else ""
+    if not re.fullmatch("0*1+", kinds) or len(kinds) != layers:
+        raise ValueError(f"`moe-layer-freq` is {str(frequency)[:40]!r}, other than dense layers first")
     return kinds.count("0")

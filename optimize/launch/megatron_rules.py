@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from costmodel.inputs import Plan, Workload, layers, options
-from optimize.launch.framework import Alternative, has_experts
+from optimize.launch.framework import Alternative, has_expert_biases, has_experts, has_sinks
 from optimize.launch.megatron_words import MODULE_SETS, OPTIMIZERS, PRECISIONS
 
 _ANY = {
@@ -67,6 +67,10 @@ def _job_rules(plan: Plan, workload: Workload) -> Iterator[str]:
         yield f"`recompute` is {plan.recompute}; Megatron computes gates again alone for experts only"
     if not has_experts(workload) and plan.expert * plan.expert_tensor > 1:
         yield f"`expert` is {plan.expert} for a model without experts"
+    if plan.expert_tensor > 1 and has_expert_biases(workload):
+        yield f"`expert_tensor` is {plan.expert_tensor} for experts with biases; Megatron does not divide those"
+    if plan.context > 1 and plan.context_kind == "ring" and (workload.windows or has_sinks(workload)):
+        yield "`context_kind` is ring for windows or sinks; Transformer Engine exchanges heads (all_to_all) for those"
     if plan.context > 1 and int(workload.sequence) % (2 * plan.context):
         yield f"`context` is {plan.context}; Megatron divides the sequence by twice that"
 

@@ -1,7 +1,7 @@
 """A plan as the options of Megatron's core, under the names of Megatron-LM's flags (megatron.py has their source)."""
 
 from costmodel.inputs import Plan, options
-from optimize.launch.framework import Job, Settings
+from optimize.launch.framework import Job, Settings, router_groups
 from optimize.launch.layout import layout
 from optimize.launch.megatron_model import model_flags
 from optimize.launch.megatron_words import FSDP_GRADIENTS, MODULES, OPTIMIZERS, PRECISIONS, SHARDING, UNFUSED
@@ -24,7 +24,7 @@ def megatron_settings(job: Job) -> Settings:
         settings |= {"expert-model-parallel-size": plan.expert, "expert-tensor-parallel-size": plan.expert_tensor}
         settings |= {"moe-token-dispatcher-type": "alltoall"}
     settings |= _switches(plan) | _stages(job) | _recompute(job) | _shards(plan) | _numbers(plan)
-    settings |= model_flags(job.model, job.sequence) or {}
+    settings |= model_flags(job.model, job.sequence, router_groups(job)) or {}
     return {name: value for name, value in settings.items() if value is not None and value is not False}
 
 

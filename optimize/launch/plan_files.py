@@ -69,7 +69,7 @@ def model_in_file(given: Mapping[str, Any]) -> Workload:
     sizes = {name: given[name] for name in ("sequence", "batch") if name in given}
     table = {"family": "moe" if "experts" in given[TABLE] else "decoder", **given[TABLE]}
     if isinstance(latent := table.get("latent"), Latent):
-        table["latent"] = dataclasses.asdict(latent)
+        table["latent"] = {name: rank for name, rank in dataclasses.asdict(latent).items() if rank is not None}
     return workload_from({"name": given["model"], **table}, sizes, str(given["model"]))
 
 

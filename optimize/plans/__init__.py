@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from optimize.plans.find_plan import find_plan as find_plan
     from optimize.plans.find_plan import find_plan_for as find_plan_for
     from optimize.plans.infeasible import nothing_legal as nothing_legal
-    from optimize.plans.inputs import WAIT_S as WAIT_S
     from optimize.plans.inputs import PlanInputs as PlanInputs
-    from optimize.plans.inputs import Sharding as Sharding
     from optimize.plans.launchable import asked_of as asked_of
     from optimize.plans.launchable import can_launch as can_launch
     from optimize.plans.launchable import find_for as find_for
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from optimize.plans.over_counts import best_on as best_on
     from optimize.plans.over_counts import best_over as best_over
     from optimize.plans.plan_values import plan_value as plan_value
-    from optimize.plans.processes import connect as connect
     from optimize.plans.processes import search_shared as search_shared
     from optimize.plans.processes import standard_output_for_errors as standard_output_for_errors
     from optimize.plans.result import PlanResult as PlanResult

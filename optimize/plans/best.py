@@ -63,3 +63,8 @@ def cells_of_rows(lattice: Lattice) -> np.ndarray:
 def cell_degrees(cell: int) -> tuple[int, int]:
     """Tensor and pipeline degree of a cell."""
     return divmod(cell, _CELL)
+
+
+def cells_of(lattice: Lattice) -> frozenset[tuple[int, int]]:
+    """Tensor and pipeline degrees of all its rows."""
+    return frozenset(map(cell_degrees, map(int, np.unique(cells_of_rows(lattice)))))

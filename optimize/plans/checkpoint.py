@@ -12,8 +12,8 @@ from typing import Any
 
 from costmodel.inputs import schedule_rows
 from optimize.lattice import Lattice
+from optimize.others import Sharding
 from optimize.plans.best import Best, Entry
-from optimize.plans.inputs import Sharding
 from optimize.plans.plan_values import PlanValue
 from optimize.status import CommandError, Status
 

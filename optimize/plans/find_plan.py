@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from costmodel.inputs import Cluster, Plan, Workload
 from costmodel.measured import FITS, with_margin
 from costmodel.specs import SpecError, expect, nearest
@@ -19,7 +17,7 @@ from optimize.diagnosis import Validation, elasticities, validate
 from optimize.lattice import CHUNK, SEARCHED, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS, Framework, canonical, framework_at
 from optimize.plans import exhaustive
-from optimize.plans.best import Best, Entry, cell_degrees, cells_of_rows
+from optimize.plans.best import Best, Entry, cell_degrees, cells_of
 from optimize.plans.infeasible import nothing_fits, nothing_fits_in_order, nothing_legal
 from optimize.plans.plan_values import PlanValue, UserObjective, value_on
 from optimize.plans.restricted import Search, narrowed, search_tellable
@@ -102,7 +100,7 @@ def find_plan(
         fitting=best.fitting,
         runner_ups=others,
         cells={cell_degrees(cell): value.shown(entry.value) for cell, entry in best.cells.items()},
-        legal_cells=frozenset(map(cell_degrees, map(int, np.unique(cells_of_rows(whole))))),
+        legal_cells=cells_of(whole),
         restriction=restriction,
         seconds=time.perf_counter() - start,
         seed=0,
@@ -253,6 +251,9 @@ def _rank(value: PlanValue, entry: Entry, bound: float, validation: Validation, 
     )
 
 
+_SEEN = 5e-4  # of the step: less is no reason
+
+
 def _reason(validation: Validation, first: Validation) -> str:
     """The two terms that the time of the best plan goes to, or what another one loses to it."""
     own, best = _terms(validation), _terms(first)
@@ -263,7 +264,7 @@ def _reason(validation: Validation, first: Validation) -> str:
     scale = validation.breakdown.step_s / step_s if validation.breakdown else math.nan
     more = {name: own[name] * scale - best.get(name, 0.0) for name in own}
     most = max(more, key=lambda name: more[name])
-    return f"{most} {100 * more[most]:+.1f} %"
+    return f"{most} {100 * more[most]:+.1f} %" if more[most] >= _SEEN else "as fast as the best"
 
 
 def _terms(validation: Validation) -> dict[str, float]:

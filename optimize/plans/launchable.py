@@ -15,6 +15,7 @@ from costmodel.specs import family_of
 from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, plan_precision, within
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
+from optimize.plans.best import cells_of
 from optimize.plans.best_beside import best_variant, least_variant
 from optimize.plans.bounded import Found, Known, best_below, glance, is_answer, least, ordered
 from optimize.plans.find_plan import find_plan, find_plan_for
@@ -227,17 +228,29 @@ def _answers(
         earlier = [] if result is None else [result]
         options = {"better": better, "parts": own, "earlier": earlier, **question}
         result, _ = find_plan_for(winner, *job, fixed=whole.fixed, **options)
-        looked = {"evaluations": result.evaluations, "fitting": result.fitting}
-        looked["evaluations"] += sum(best.evaluated for _, _, best in known.values())
-        looked["fitting"] += sum(best.fitting for _, _, best in known.values())
-        result = dataclasses.replace(result, plans_in_lattice=sum(len(part) for _, part in own), **looked)
-        yield result, each
+        yield _with_others(result, parts, own, known), each
     free = {name: kept for name, kept in whole.fixed.items() if name not in SEARCHED}  # what no search would change
     if free.keys() != whole.fixed.keys() and result.status is Status.ok:
         all_of, freely = _valued(job[0], whole.cluster, free, question["objective"], question["tokens"])
         freer = best_of_any(parts_of(ordered(all_of)), free, freely, each[winner][0])
         cost = 0.0 if freer is None else each[winner][0] / freer[1][0] - 1
         yield dataclasses.replace(result, restriction=cost), each
+
+
+def _with_others(result: PlanResult, parts: Mapping[str, list[Part]], own: list[Part], known: Known) -> PlanResult:
+    """With what was looked at of the other frameworks' lattices too, and the cells of all lattices of its own."""
+    every = {id(part): part for each in parts.values() for _, part in each}
+    for _, part in own:
+        every.pop(id(part), None)
+    looked = [best for (of, *_), (_, _, best) in known.items() if of in every]
+    mine = [part for _, part in own]
+    return dataclasses.replace(
+        result,
+        plans_in_lattice=sum(map(len, (*mine, *every.values()))),
+        evaluations=result.evaluations + sum(best.evaluated for best in looked),
+        fitting=result.fitting + sum(best.fitting for best in looked),
+        legal_cells=result.legal_cells.union(*map(cells_of, mine)),
+    )
 
 
 def _stopped(

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from optimize.report.counts import show_notes as show_notes
     from optimize.report.design import show_design as show_design
     from optimize.report.drawing import BLACK as BLACK
+    from optimize.report.drawing import MARKERS as MARKERS
     from optimize.report.drawing import PALETTE as PALETTE
     from optimize.report.drawing import files_of as files_of
+    from optimize.report.drawing import log_axis as log_axis
     from optimize.report.explain import show_explanation as show_explanation
     from optimize.report.figures_design import draw_design as draw_design
     from optimize.report.figures_explain import draw_explanation as draw_explanation
@@ -35,5 +37,6 @@ if TYPE_CHECKING:
     from optimize.report.rows import show_row as show_row
     from optimize.report.screen import columns_for as columns_for
     from optimize.report.screen import kept as kept
+    from optimize.report.words import term_words as term_words
 
 door.hang(__name__)

@@ -97,7 +97,7 @@ def _summary(first: Explanation, second: Explanation) -> list[tuple[str, Callabl
 
 
 def _signed_gib(size_bytes: float) -> str:
-    return f"{size_bytes / 2.0**30:.2f} GiB"
+    return f"{units.significant(size_bytes / 2.0**30)} GiB"
 
 
 def time_table(first: Explanation, second: Explanation) -> Table:
@@ -118,18 +118,19 @@ def memory_table(first: Explanation, second: Explanation) -> Table:
 def _changes(title: str, differences: list[Difference], whole: Difference, factor: float) -> Table:
     table = new_table(title, "A", "B", "B - A", "of A's total")
     largest = max(whole[1:])
+    decimals = units.decimals_of(largest / factor)
     alike = all(abs(second - first) < _SAME * largest for _, first, second in differences)
     for difference in differences:
         if not alike and max(map(abs, difference[1:])) >= _SEEN * largest:
-            table.add_row(*_cells(difference, whole, factor))
-    table.add_row(*_cells(whole, whole, factor), style="bold")
+            table.add_row(*_cells(difference, whole, factor, decimals))
+    table.add_row(*_cells(whole, whole, factor, decimals), style="bold")
     return table
 
 
-def _cells(difference: Difference, whole: Difference, factor: float) -> tuple[str, ...]:
+def _cells(difference: Difference, whole: Difference, factor: float, decimals: int) -> tuple[str, ...]:
     name, first, second = difference
-    values, change = (units.fixed(value / factor, 3) for value in (first, second)), second - first
-    return (name, *values, _signed(change / factor, 3), f"{_signed(100 * change / whole[1], 1)} %")
+    values, change = (units.fixed(value / factor, decimals) for value in (first, second)), second - first
+    return (name, *values, _signed(change / factor, decimals), f"{_signed(100 * change / whole[1], 1)} %")
 
 
 def _signed(value: float, decimals: int) -> str:

@@ -82,10 +82,15 @@ def _show_frontier(result: DesignResult, console: Console) -> None:
             table.add_row(units.significant(scale * point[limit]), "nothing is feasible", "", "")
             continue
         value = point["value"] / (SECONDS_A_DAY if days else 1.0)
-        own = [units.significant(value, 4), f"{point['accelerators']:,}", f"{100 * point['gap']:.3f}"]
+        own = [units.significant(value, 4), f"{point['accelerators']:,}", _gap(point["gap"])]
         table.add_row(units.significant(scale * point[limit]), *own)
     console.print()
     console.print(table)
+
+
+def _gap(gap: float) -> str:
+    """In per cent, with no more digits than say something."""
+    return units.fixed(100 * gap, 3 if gap < 0.01 else 1)
 
 
 def _limits(inputs: DesignInputs) -> str:
@@ -133,11 +138,11 @@ def _table(answers: list[Answer], objective: Objective, rented: bool) -> Table:
     for i, first in enumerate(answers[0].jobs):
         of = f", {first.job.workload.name}" if len(answers[0].jobs) > 1 else ""
         row(f"step{of}", lambda a, i=i: units.scaled(a.jobs[i].step_s, units.SECONDS, 4))
-        row(f"probability to fit{of}", lambda a, i=i: units.percent(a.jobs[i].validation.fits_probability))
+        row(f"probability to fit{of}", lambda a, i=i: units.probability(a.jobs[i].validation.fits_probability))
         row(f"MFU{of}", lambda a, i=i: units.percent(a.jobs[i].mfu))
     row("goodput", lambda a: units.percent(min(job.goodput for job in a.jobs)))
     row("days to train", lambda a: units.significant(sum(job.train_s for job in a.jobs) / SECONDS_A_DAY, 4))
     if objective not in (Objective.time, Objective.step):
         row(objective.key, lambda a: units.significant(a.value, 4))
-    row("nothing is better by more than", lambda a: f"{100 * a.gap:.3f} %")
+    row("nothing is better by more than", lambda a: f"{_gap(a.gap)} %")
     return table

@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from costmodel.formulas import MFU_CONVENTION
+from costmodel.formulas import MFU_CONVENTION, Breakdown
 from costmodel.inputs import Workload, active_parameters, parameters
 from optimize import units
 from optimize.diagnosis import Explanation, StagePeak, by_resource, largest, limiting, time_to_target
@@ -23,7 +23,7 @@ def show_explanation(explanation: Explanation, interval: bool = True) -> None:
         )
     _show_header(console, explanation, interval)
     console.print()
-    console.print(_time_table(console, explanation))
+    console.print(time_table(explanation.breakdown, console.width - 74, console.options.ascii_only))
     console.print()
     console.print(_memory_table(explanation))
     _show_margin(console, explanation)
@@ -100,10 +100,10 @@ def _show_header(console: Console, explanation: Explanation, interval: bool) -> 
         style="bold",
     )
     if interval:
-        low, high = (units.scaled(seconds, units.SECONDS, 3) for seconds in explanation.step_interval_s)
+        ends = units.between(*explanation.step_interval_s, units.SECONDS)
         sure = units.probability(explanation.fits_probability)
         asked = f" (asked: {units.percent(inputs.margin)})" if inputs.margin != 0.5 else ""
-        say(console, f"of ten runs eight from {low} to {high}; probability of fitting in memory {sure}{asked}")
+        say(console, f"of ten runs eight from {ends}; probability of fitting in memory {sure}{asked}")
     say(console, f"MFU: {MFU_CONVENTION}; the model: {_size(workload)}", style="dim")
 
 
@@ -113,22 +113,22 @@ def _size(workload: Workload) -> str:
     return f"{every} parameters" + (f", {active} of them active at a token" if active != every else "")
 
 
-def _time_table(console: Console, explanation: Explanation) -> Table:
-    step_s, terms = explanation.breakdown.step_s, explanation.breakdown.terms
+def time_table(breakdown: Breakdown, wide: int, ascii_only: bool = False) -> Table:
+    """Time by term with what limits each; `wide`: characters of the bars of their shares."""
+    step_s = float(breakdown.step_s)
     factor, unit = units.unit_for(step_s, units.SECONDS)
-    decimals = 3 if step_s / factor < 100 else 1
+    decimals = units.decimals_of(step_s / factor)
     table = new_table("time", f"exposed {unit}", f"hidden {unit}", "of step", "", "limited by")
     table.columns[4].justify = table.columns[5].justify = "left"
-    ascii_only, wide = console.options.ascii_only, console.width - 74
     full, parts = ("#", "") if ascii_only else ("█", "▏▎▍▌▋▊▉")
-    for term in terms:
+    for term in breakdown.terms:
         limited_by = limiting(term)
         if limited_by is None:
             continue
-        share = term.exposed_s / step_s
-        hidden = units.fixed(term.hidden_s / factor, decimals) if term.hidden_s > 1e-9 * step_s else ""
-        drawn = units.bar(share, wide, full, parts)
-        exposed = units.fixed(term.exposed_s / factor, decimals)
+        exposed_s, hidden_s = float(term.exposed_s), float(term.hidden_s)
+        share = exposed_s / step_s
+        hidden = units.fixed(hidden_s / factor, decimals) if hidden_s > 1e-9 * step_s else ""
+        drawn, exposed = units.bar(share, wide, full, parts), units.fixed(exposed_s / factor, decimals)
         cells = (term_words(term.name), exposed, hidden, units.percent(share), drawn, limit_words(limited_by))
         table.add_row(*cells)
     table.add_row("step", units.fixed(step_s / factor, decimals), "", "100.0 %", "", "", style="bold")

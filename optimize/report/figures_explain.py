@@ -1,12 +1,10 @@
 """The figures of `explain --out`: step time as a waterfall, memory by stage, operators on the roofline."""
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -14,7 +12,7 @@ from costmodel.evaluators import prepare
 from costmodel.formulas import Term, rates
 from optimize import units
 from optimize.diagnosis import Explanation, RoofedOperator, limiting
-from optimize.report.drawing import BLACK, PALETTE, files_of
+from optimize.report.drawing import BLACK, PALETTE, files_of, headline, log_axis
 from optimize.report.figures_timeline import draw_timeline
 from optimize.report.words import memory_words, term_words
 
@@ -32,11 +30,8 @@ def _axes(explanation: Explanation, title: str, box: tuple[float, float, float, 
     inputs = explanation.inputs
     figure = Figure(figsize=(7.5, 4.5))
     where = f"{inputs.workload.name} on {inputs.cluster.accelerators:,} {inputs.cluster.name}"
-    plan = units.shorten_runs(str(inputs.plan))
-    axes = figure.add_axes(box)
-    shown = plan if len(plan) < 100 else plan[:97] + "..."
-    figure.suptitle(f"{title}\n{where}\n{shown}", x=0.01, y=0.98, ha="left", fontsize=9)
-    return figure, axes
+    headline(figure, title, where, units.shorten_runs(str(inputs.plan)))
+    return figure, figure.add_axes(box)
 
 
 def _step_time(explanation: Explanation) -> Figure:
@@ -47,7 +42,7 @@ def _step_time(explanation: Explanation) -> Figure:
     figure, axes = _axes(
         explanation,
         f"Step time {units.scaled(breakdown.step_s, units.SECONDS)}, term by term",
-        (0.18, 0.11, 0.80, 0.72),
+        (0.20, 0.11, 0.78, 0.72),
     )
     start = 0.0
     for row, term in enumerate(terms):
@@ -62,7 +57,7 @@ def _step_time(explanation: Explanation) -> Figure:
     axes.set_yticks(range(len(terms) + 1), [*(term_words(term.name) for term in terms), "step"])
     axes.invert_yaxis()
     axes.set_xlim(min(0.0, axes.get_xlim()[0]), 1.1 * start)
-    axes.set_xlabel(f"{unit} since the start of the step, as if one after the other")
+    axes.set_xlabel(f"time since the start of the step, {unit}, as if one after the other")
     _legend_of_groups(axes)
     return figure
 
@@ -156,29 +151,12 @@ def _roofline(explanation: Explanation) -> Figure:
     _roof(axes, span, hbm, peak, "-", f"data sheet: {units.rate(peak, 'FLOP/s')}, {units.rate(hbm, 'B/s')}")
     _roof(axes, span, 1.0 / speed.memory_s_per_byte, reached, ":", "what large kernels reach")
     _points(axes, explanation.operators)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(span)
-    axes.set_ylim(top=2 * peak)
-    _name_powers(axes.xaxis)
-    _name_powers(axes.yaxis)
-    axes.set_xlabel("FLOP per byte of HBM traffic")
-    axes.set_ylabel("FLOP/s of one accelerator")
+    slowest = min(operator.flop / operator.seconds for operator in explanation.operators)
+    axes.set(xlim=span, ylim=(0.5 * min(slowest, span[0] * hbm), 2 * peak))
+    log_axis(axes.xaxis, "FLOP per byte of HBM traffic")
+    log_axis(axes.yaxis, "FLOP/s of one accelerator")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
-
-
-def _name_powers(axis: Axis) -> None:
-    """Ticks at powers of ten, written as `10 T`: those of matplotlib set formulas, which takes longer than the rest."""
-    low, high = axis.get_view_interval()
-    powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
-    axis.set_ticks([10.0**power for power in powers], [_power(power) for power in powers])
-    axis.set_ticks([], minor=True)
-
-
-def _power(power: int) -> str:
-    factor, prefix = units.unit_for(10.0**power, units.DECIMAL)
-    return f"{10.0**power / factor:g} {prefix}".rstrip()
 
 
 def _roof(axes: Axes, span: tuple[float, float], bandwidth: float, peak: float, line: str, label: str) -> None:

@@ -1,7 +1,6 @@
 """The figures of `equipoise plan --out`: the space of plans by tensor and pipeline degree, and a tornado."""
 
 import functools
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,15 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from optimize import units
-from optimize.diagnosis import by_resource
 from optimize.plans import PlanInputs, PlanResult
-from optimize.report.drawing import BLACK, PALETTE, files_of, plain_ticks
+from optimize.report.drawing import BLACK, PALETTE, files_of, headline, log_axis, plain_ticks, tornado
 from optimize.report.figures_timeline import draw_timeline
 
 _WORST = 3.0  # times the best value: colours end there
-_BARS = 12
 _WORST_STEP = 6.0  # times the fastest: what is slower is not drawn
-_SEEN = 5e-4  # of the step: less is no bar
 
 
 def draw_plans(inputs: PlanInputs, result: PlanResult, points: np.ndarray | None = None) -> dict[str, bytes]:
@@ -41,47 +37,53 @@ def _counts(inputs: PlanInputs, found: Mapping[str, Any]) -> Figure | None:
     curve, best = found["curve"], found["best"]
     if len(curve) < 2:
         return None
-    figure, counts = Figure(figsize=(7.5, 4.6)), [row["accelerators"] for row in curve]
     priced = all(row["usd_per_million_tokens"] is not None for row in curve)
-    upper = figure.add_axes((0.11, 0.5 if priced else 0.12, 0.86, 0.34 if priced else 0.72))
+    figure, counts = Figure(figsize=(7.5, 4.6)), [row["accelerators"] for row in curve]
     title = f"Numbers of accelerators that divide best, each with its best plan for a batch of {best['batch']:,}"
-    figure.suptitle(f"{title}\n{inputs.workload.name} on {inputs.cluster.name}", x=0.01, y=0.98, ha="left", fontsize=9)
-    panels = [(upper, [row["step_s"] for row in curve], "seconds of a step")]
-    if priced:
-        lower = figure.add_axes((0.11, 0.11, 0.86, 0.34))
-        panels.append((lower, [row["usd_per_million_tokens"] for row in curve], "USD for a million tokens"))
-    at, wide = counts.index(best["accelerators"]), counts[-1] > 4 * counts[0]
-    for axes, values, words in panels:
-        axes.plot(counts, values, "o:", color=PALETTE[0], linewidth=0.8, markersize=5, label="the best plan there")
-        axes.plot(counts[at], values[at], "o", color=PALETTE[5], markersize=8, label="the answer")
-        axes.set_ylabel(words)
-        if wide:
-            axes.set_xscale("log")
-        axes.set_xticks(counts, [f"{count:,}" for count in counts])
-        axes.set_xticks([], minor=True)
-        axes.set_ylim(0, 1.15 * max(values))
+    headline(figure, title, f"{inputs.workload.name} on {inputs.cluster.name}")
+    wide, box = counts[-1] > 4 * counts[0], (0.11, 0.5, 0.86, 0.34) if priced else (0.11, 0.12, 0.86, 0.72)
+    upper = figure.add_axes(box)
+    _over_counts(upper, curve, best, "step_s", wide)
     ideal = [curve[-1]["step_s"] * counts[-1] / count for count in counts]
     upper.plot(counts, ideal, "--", color=PALETTE[6], linewidth=1, label=f"as efficient as {counts[-1]:,}")
     if wide:
-        upper.set_yscale("log")
-        low, high = 0.6 * min(row["step_s"] for row in curve), 1.6 * max(row["step_s"] for row in curve)
-        ticks = [value for value in (k * 10.0**e for e in range(-4, 7) for k in (1, 3)) if low <= value <= high]
-        upper.set_ylim(low, high)
-        upper.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        upper.set_yticks([], minor=True)
+        upper.set_ylim(0.6 * min(row["step_s"] for row in curve), 1.6 * max(row["step_s"] for row in curve))
+        log_axis(upper.yaxis, "step, s")
+    else:
+        upper.set_ylabel("step, s")
     upper.legend(loc="upper right", bbox_to_anchor=(1.0, 1.2), ncols=3)
-    panels[-1][0].set_xlabel("accelerators")
+    lowest = upper
     if priced:
+        lowest = figure.add_axes((0.11, 0.11, 0.86, 0.34))
+        _over_counts(lowest, curve, best, "usd_per_million_tokens", wide)
+        lowest.set_ylabel("USD for a million tokens")
         upper.set_xticklabels([])
+    lowest.set_xlabel(f"accelerators{' (log scale)' if wide else ''}")
     return figure
+
+
+def _over_counts(axes: Axes, curve: Any, best: Mapping[str, Any], key: str, wide: bool) -> None:
+    """The values of one kind, from zero, and that of the answer."""
+    counts, values = ([row[name] for row in curve] for name in ("accelerators", key))
+    at = counts.index(best["accelerators"])
+    axes.plot(counts, values, "o:", color=PALETTE[0], linewidth=0.8, markersize=5, label="the best plan there")
+    axes.plot(counts[at], values[at], "o", color=PALETTE[5], markersize=8, label="the answer")
+    if wide:
+        log_axis(axes.xaxis, ticks=counts)
+    else:
+        plain_ticks(axes.xaxis, counts)
+    axes.set_ylim(0, 1.15 * max(values))
 
 
 def _figure(inputs: PlanInputs, title: str, height: float, box: tuple[float, float, float, float]) -> tuple[Any, Axes]:
     figure = Figure(figsize=(7.5, height))
     axes = figure.add_axes(box)
-    where = f"{inputs.workload.name} on {inputs.cluster.accelerators:,} {inputs.cluster.name}"
-    figure.suptitle(f"{title}\n{where}", x=0.01, y=0.98, ha="left", fontsize=9)
+    headline(figure, title, _where(inputs))
     return figure, axes
+
+
+def _where(inputs: PlanInputs) -> str:
+    return f"{inputs.workload.name} on {inputs.cluster.accelerators:,} {inputs.cluster.name}"
 
 
 def _plan_space(inputs: PlanInputs, result: PlanResult) -> Figure:
@@ -111,9 +113,12 @@ def _plan_space(inputs: PlanInputs, result: PlanResult) -> Figure:
     bar.set_label("times the best")
     whole = result.evaluations == result.plans_in_lattice  # else some cells were left out by their bounds
     left_out = "legal, does not fit in memory" if whole else "does not fit, or was not evaluated"
-    hatched = Patch(facecolor="white", edgecolor=PALETTE[6], hatch="////", label=left_out)
-    optimum = Patch(facecolor="none", edgecolor=PALETTE[5], linewidth=2.5, label="the best plan")
-    axes.legend(handles=[optimum, hatched], loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2)
+    handles = [Patch(facecolor="none", edgecolor=PALETTE[5], linewidth=2.5, label="the best plan")]
+    if result.legal_cells - result.cells.keys():
+        handles.append(Patch(facecolor="white", edgecolor=PALETTE[6], hatch="////", label=left_out))
+    if len(result.legal_cells) < worse.size:
+        handles.append(Patch(facecolor="white", edgecolor=PALETTE[6], linewidth=0.5, label="no legal plan"))
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3)
     return figure
 
 
@@ -131,37 +136,21 @@ def _cell(axes: Axes, row: int, column: int, ratio: float, legal: bool) -> None:
 
 
 def _tornado(inputs: PlanInputs, result: PlanResult) -> Figure:
-    """How much shorter the step is with a tenth more of each rate, or less of each cost; each resource once."""
-    moving = [e for e in by_resource(result.elasticities) if -e.tenth > _SEEN]
-    shown = sorted(moving, key=lambda e: -e.tenth)[-_BARS:]
-    height = 1.9 + 0.3 * max(1, len(shown))
     title = f"What would shorten the best plan's step of {units.scaled(result.plans[0].step_s, units.SECONDS)}"
-    figure, axes = _figure(inputs, title, height, (0.52, 0.6 / height, 0.44, 1 - 1.3 / height))
-    for row, each in enumerate(shown):
-        axes.barh(row, -100 * each.tenth, height=0.7, color=PALETTE[0 if each.parameter.hardware else 4])
-        axes.annotate(
-            units.percent(-each.tenth), (-100 * each.tenth, row), (4, 0), textcoords="offset points", va="center"
-        )
-    names = [f"10 % {'more' if each.parameter.rate else 'less'}: {each.parameter.words}" for each in shown]
-    axes.set_yticks(range(len(shown)), ["\n".join(textwrap.wrap(name, 48)) for name in names], fontsize=7)
-    axes.set_xlabel("% that the step is shorter")
-    axes.margins(x=0.15)
-    handles = [Patch(color=PALETTE[0], label="the machine"), Patch(color=PALETTE[4], label="what software reaches")]
-    axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
-    return figure
+    return tornado({"the machine": result.elasticities}, title, _where(inputs))
 
 
 def _step_and_memory(inputs: PlanInputs, result: PlanResult, points: np.ndarray) -> Figure:
     """All plans by memory and step: how many lie where, and the fastest for each size of memory."""
     gib, (factor, unit) = points[0] / 2.0**30, units.unit_for(result.plans[0].step_s, units.SECONDS)
     step, limit = points[1] / factor, inputs.cluster.accelerator.hbm_bytes / 2.0**30
-    title = f"{points.shape[1]:,} plans by memory and step, and the fastest for each size of memory"
+    title = f"{points.shape[1]:,} plans by memory and step; beside the line: ranks that are tensor, context, pipeline"
     figure, axes = _figure(inputs, title, 4.6, (0.09, 0.13, 0.80, 0.70))
     shown = (gib < 2 * limit) & (step < _WORST_STEP * step.min())
     scales: Any = {"xscale": "log", "yscale": "log", "bins": "log"}
     cloud = axes.hexbin(gib[shown], step[shown], gridsize=50, cmap="Greys", mincnt=1, linewidths=0.2, **scales)
     bar = figure.colorbar(cloud, cax=figure.add_axes((0.91, 0.13, 0.02, 0.70)))
-    bar.set_label("plans")
+    log_axis(bar.ax.yaxis, "plans in a cell")
     best_of = front(gib[shown], step[shown])
     across, up = gib[shown][best_of], step[shown][best_of]
     axes.step(across, up, "o-", where="post", color=PALETTE[0], markersize=3, label="nothing is better in both")
@@ -173,12 +162,9 @@ def _step_and_memory(inputs: PlanInputs, result: PlanResult, points: np.ndarray)
         if y < 0.8 * last:
             words, last = ",".join(f"{degree:.0f}" for degree in degrees), y
             axes.annotate(words, (x, y), (-4, -9), textcoords="offset points", fontsize=7, ha="right")
-    for axis, values in ((axes.xaxis, across), (axes.yaxis, up)):
-        ends = min(values), 2 * limit if axis is axes.xaxis else _WORST_STEP * step.min()
-        plain_ticks(axis, np.geomspace(*ends, 6), 2)
     axes.set_xlim(0.7 * across.min(), 2 * limit)
-    axes.set_xlabel("predicted peak memory of an accelerator, GiB (beside the line: tensor, context, pipeline)")
-    axes.set_ylabel(f"step, {unit}")
+    log_axis(axes.xaxis, "predicted peak memory of an accelerator, GiB")
+    log_axis(axes.yaxis, f"step, {unit}")
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)
     return figure
 

@@ -3,11 +3,10 @@
 import functools
 from collections.abc import Sequence
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from optimize.diagnosis import Prediction, worst_first
-from optimize.report.drawing import BLACK, PALETTE, files_of, plain_ticks
+from optimize.report.drawing import BLACK, PALETTE, files_of, log_axis
 
 
 def draw_predictions(predictions: Sequence[Prediction]) -> dict[str, bytes]:
@@ -28,24 +27,17 @@ def figure_of_predictions(predictions: Sequence[Prediction]) -> Figure | None:
     below = [(each.step_s or 0.0) - (each.step_s_p10 or 0.0) for _, each in shown]
     above = [(each.step_s_p90 or 0.0) - (each.step_s or 0.0) for _, each in shown]
     axes.errorbar(across, middle, (below, above), fmt="o", markersize=4, color=PALETTE[0], ecolor=PALETTE[4])
-    axes.set_yscale("log")
     intervals = [value for _, each in shown for value in (each.step_s_p10, each.step_s_p90) if value]
-    plain_ticks(axes.yaxis, _over(intervals), 2)
-    axes.set_ylabel("predicted s, p10 to p90")
+    axes.set_ylim(min(intervals) / 1.1, max(intervals) * 1.1)
+    log_axis(axes.yaxis, "predicted step, s; lines hold eight of ten runs")
     if not told:
         axes.set_xlabel("row")
         return figure
     ends = (min(*across, *middle), max(*across, *middle))
     axes.plot(ends, ends, color=BLACK, linewidth=0.8)
-    axes.set_xscale("log")
-    plain_ticks(axes.xaxis, _over(across), 2)
-    axes.set_xlabel("measured s; on the line both are the same")
+    axes.set_xlim(min(across) / 1.1, max(across) * 1.2)
+    log_axis(axes.xaxis, "measured step, s; on the line both are the same")
     for number, each in told[:3]:
         place = (each.measured_step_s or 0.0, each.step_s or 0.0)
         axes.annotate(each.name or f"row {number}", place, (6, -3), textcoords="offset points", fontsize=8)
     return figure
-
-
-def _over(values: Sequence[float]) -> Sequence[float]:
-    """Five numbers over the range."""
-    return np.geomspace(min(values), max(values), 5).tolist() if min(values) < max(values) else values[:1]

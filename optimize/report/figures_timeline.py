@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from costmodel.inputs import Cluster, Plan, Workload
 from optimize import units
 from optimize.diagnosis import Span, Timeline, chrome_trace, timeline
-from optimize.report.drawing import BLACK, PALETTE, files_of
+from optimize.report.drawing import BLACK, PALETTE, files_of, headline
 
 _WIDTH_IN = 9.0
 _MOST_DRAWN = 160  # operations of a stage in one picture; else its start and its end are drawn
@@ -43,7 +43,7 @@ def _figure(workload: Workload, cluster: Cluster, plan: Plan, found: Timeline) -
         lower = figure.add_axes((left, 0.65 / height, width, 1.45 / height))
         _operations(upper, found, window, factor, (_WIDTH_IN * width, rows_in / stages))
         _memory(lower, found, window, factor)
-        lower.set_xlabel(f"{unit} since the start of the step" + (", its end" if place else ""))
+        lower.set_xlabel(f"{'end' if place else 'time'} of the step, {unit} since its start")
         if place == 0:
             upper.set_ylabel("stage")
             lower.set_ylabel("memory, GiB")
@@ -51,9 +51,7 @@ def _figure(workload: Workload, cluster: Cluster, plan: Plan, found: Timeline) -
     where = f"{workload.name} on {cluster.accelerators:,} {cluster.name}"
     length = f"{stages} stages" if stages > 1 else "one stage"
     title = f"One pipeline of {length}, played out: {bubble} of the passes idle"
-    text = units.shorten_runs(str(plan))
-    shown = text if len(text) < 130 else text[:127] + "..."
-    figure.suptitle(f"{title}\n{where}\n{shown}", x=0.01, y=1 - 0.08 / height, ha="left", fontsize=9)
+    headline(figure, title, where, units.shorten_runs(str(plan)))
     _legend(figure, found)
     return figure
 

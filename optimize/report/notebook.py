@@ -17,7 +17,7 @@ from optimize.layers import LayersResult
 from optimize.plans import PlanInputs, PlanResult
 from optimize.report.design import show_design
 from optimize.report.drawing import BLACK, PALETTE, figures_of, files_of
-from optimize.report.explain import show_explanation
+from optimize.report.explain import show_explanation, time_table
 from optimize.report.figures_design import draw_design
 from optimize.report.figures_explain import draw_explanation
 from optimize.report.figures_plan import draw_plans
@@ -25,7 +25,8 @@ from optimize.report.figures_predict import draw_predictions
 from optimize.report.page import Part, fragment
 from optimize.report.plan import show_plans
 from optimize.report.rows import show_predictions
-from optimize.report.screen import kept, new_table
+from optimize.report.screen import kept
+from optimize.report.words import term_words
 
 _STYLE = """<style>.equipoise td,.equipoise th{text-align:left}.equipoise .right{text-align:right}
 .equipoise .bar{color:#0072B2;font-family:monospace}.equipoise .dim{opacity:.7}
@@ -75,18 +76,14 @@ def _design(result: DesignResult) -> tuple[Callable[[], Sequence[Part]], Callabl
     return _screen(show_design, asked, result), functools.partial(draw_design, result)
 
 
+_BAR = 36  # characters
+
+
 def _terms(found: Breakdown) -> list[Part]:
     """Time by term and the fullest stage's memory."""
-    step_s = float(found.step_s)
-    factor, unit = units.unit_for(step_s, units.SECONDS)
-    table = new_table("time", f"exposed {unit}", f"hidden {unit}", "of step", "limited by")
-    for term in found.terms:
-        if (limited_by := limiting(term)) is not None:
-            times = (units.fixed(float(s) / factor, 3) for s in (term.exposed_s, term.hidden_s))
-            table.add_row(term.name, *times, units.percent(float(term.exposed_s) / step_s), limited_by)
     peak, limit = (units.scaled(float(size), units.BYTES) for size in (found.memory.peak_bytes, found.limit_bytes))
-    head = f"step {units.scaled(step_s, units.SECONDS, 4)}, MFU {units.percent(float(found.mfu))}"
-    return [head, table, f"{'fits' if found.fits else 'does not fit'} in memory: {peak} of {limit}"]
+    head = f"step {units.scaled(float(found.step_s), units.SECONDS, 4)}, MFU {units.percent(float(found.mfu))}"
+    return [head, time_table(found, _BAR), f"{'fits' if found.fits else 'does not fit'} in memory: {peak} of {limit}"]
 
 
 def _bars(names: Sequence[str], values: Sequence[float], words: str) -> Figure:
@@ -106,7 +103,7 @@ def _drawn(name: str, bars: Mapping[str, float], words: str) -> Callable[[], obj
 
 
 def _breakdown(found: Breakdown) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:
-    bars = {term.name: float(term.exposed_s) for term in found.terms if limiting(term) is not None}
+    bars = {term_words(term.name): float(term.exposed_s) for term in found.terms if limiting(term) is not None}
     return lambda: _terms(found), _drawn("step_time", bars, "exposed seconds of the step")
 
 

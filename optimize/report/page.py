@@ -20,8 +20,9 @@ Part = str | bytes | Text | Table | tuple[str, bytes] | tuple[Sequence[str], Seq
 """Text, a figure, a table, a figure with its caption, or the headers and the rows of a table."""
 
 _STYLE = """
-:root{color-scheme:light dark;--line:#8884;--dim:#777;--accent:#0072B2}
-body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:0 auto;padding:1rem}
+:root{color-scheme:light dark;--line:#8884;--dim:#666;--accent:#0072B2}
+@media(prefers-color-scheme:dark){:root{--dim:#aaa;--accent:#56B4E9}}
+body{font:16px/1.5 system-ui,sans-serif;max-width:80rem;margin:0 auto;padding:1rem}p,figure{max-width:62rem}
 h1{font-size:1.4rem;line-height:1.25}h2{font-size:1.1rem;margin-top:2rem;border-bottom:1px solid var(--line)}
 p{margin:.35rem 0;overflow-wrap:anywhere}.dim{color:var(--dim);font-size:.9em}
 .wide{overflow-x:auto;margin:.8rem 0}table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}
@@ -34,6 +35,10 @@ figcaption{font-size:.875rem;color:var(--dim)}pre{overflow-x:auto;font-size:.8re
 nav{display:flex;flex-wrap:wrap;gap:.2rem 1rem}
 @media(max-width:40rem){body{padding:.6rem;font-size:15px}h1{font-size:1.15rem}table{font-size:.75rem}
 td,th{padding-right:.45rem}td:first-child{white-space:normal}pre{white-space:pre-wrap}}
+@media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}h2{break-after:avoid}
+figure,tr{break-inside:avoid}.wide,figure,pre{overflow:visible}pre{white-space:pre-wrap}
+figure img{min-width:0;max-height:20cm}
+table{font-size:7pt}th,td{white-space:normal;padding-right:.3rem}}
 """
 _BAR, _LONG = re.compile(r"[█▏▎▍▌▋▊▉#]+"), 48  # characters, beyond which a cell is broken into lines
 
@@ -53,12 +58,12 @@ def page_of(command: str, answer: Mapping[str, Any], shown: Sequence[Part], file
     """The page of a command's answer: what the terminal shows, the figures among the files, and what was asked."""
     title, *rest = shown or [command]
     made = Text(", ".join(f"{name} {version}" for name, version in answer.get("versions", {}).items()), "dim")
-    figures = [content for name, content in files.items() if name.endswith(".png")]
+    drawn = {name.removesuffix(".png").replace("_", " "): file for name, file in files.items() if name.endswith(".png")}
     others = ", ".join(name for name in ("result.json", *files) if not name.endswith((".png", ".svg")))
     asked = [(name, _value(value)) for name, value in _flat("", answer.get("inputs", {})) if value is not None]
     sections = (
         ("Answer", rest),
-        ("Figures", figures),
+        ("Figures", [*drawn.items()]),
         ("What was asked", [(("input", "value"), asked), f"Beside this page: {others}", made]),
     )
     return page(f"equipoise {command}: {title}", sections)
@@ -89,7 +94,8 @@ def _html(part: Part) -> str:
         headers = [str(column.header) for column in part.columns]
         rows = list(zip(*(column.cells for column in part.columns), strict=True))
         bold = [_styles(row.style, "")[0] for row in part.rows]
-        return _table(headers, rows, [column.justify == "right" for column in part.columns], bold)
+        told = _table(headers, rows, [column.justify == "right" for column in part.columns], bold)
+        return f"{told}\n{_paragraph(Text(str(part.caption), 'dim'))}" if part.caption else told
     first, second = part
     if isinstance(second, bytes):
         return _figure(second, str(first))

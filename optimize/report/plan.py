@@ -12,7 +12,7 @@ from optimize.lattice import LEFT_OUT
 from optimize.plans import PlanInputs, PlanResult, Ranked
 from optimize.question import SECONDS_A_DAY
 from optimize.report.screen import columns_for, domain_words, new_console, new_table, say, software_line
-from optimize.report.words import term_words
+from optimize.report.words import reason_words, term_words
 
 _TERMS = 4  # that a step's time is told by
 _WORTH: dict[str, Callable[[float], str]] = {
@@ -74,8 +74,8 @@ def _show_best(console: Console, inputs: PlanInputs, best: Ranked) -> None:
     """What stands idle beside it, how sure its time and its memory are, and what the time goes to."""
     if words := domain_words(inputs.cluster, best.plan):
         say(console, f"its accelerators: {words}")
-    low, high = step_interval_s(inputs.workload, inputs.cluster, best.plan, best.step_s)
-    times = " to ".join(units.scaled(seconds, units.SECONDS) for seconds in (low, high))
+    ends = step_interval_s(inputs.workload, inputs.cluster, best.plan, best.step_s)
+    times = units.between(*ends, units.SECONDS)
     rate = units.significant(inputs.workload.batch * inputs.workload.sequence / best.step_s)
     step = units.scaled(best.step_s, units.SECONDS, 4)
     say(console, f"its step: {step}, of ten runs eight from {times}; {rate} tokens/s, MFU {units.percent(best.mfu)}")
@@ -151,7 +151,7 @@ def _row(number: int, ranked: Ranked, factor: float, experts: bool) -> list[str]
     ]
     degrees = [f"{plan.tensor},{plan.context},{plan.pipeline},{plan.data}"]
     degrees += [f"{plan.expert},{plan.expert_tensor}"] if experts else []
-    return [str(number), *figures, *degrees, str(plan.microbatch), *_options(ranked), ranked.reason]
+    return [str(number), *figures, *degrees, str(plan.microbatch), *_options(ranked), reason_words(ranked.reason)]
 
 
 def _options(ranked: Ranked) -> list[str]:

@@ -51,9 +51,10 @@ def show_row(explained: ExplainedRow) -> None:
         say(console, f"in its words: {', '.join(_in_words(name, value) for name, value in row.facts.items())}")
     say(console, f"assumed: {'; '.join(row.assumed) or 'nothing'}")
     if predicted.step_s is not None:
-        low, middle, high = (units.scaled(s or 0.0, units.SECONDS, 4) for s in _ends(explained))
+        middle = units.scaled(predicted.step_s, units.SECONDS, 4)
+        ends = units.between(predicted.step_s_p10 or 0.0, predicted.step_s_p90 or 0.0, units.SECONDS, 4)
         mean = f", the mean over {explained.readings} microbatches" if explained.readings > 1 else ""
-        say(console, f"predicted: {middle}{mean}; of ten runs eight from {low} to {high}")
+        say(console, f"predicted: {middle}{mean}; of ten runs eight from {ends}")
     console.print()
     show_explanation(explained.explanation, interval=False)
 
@@ -62,11 +63,6 @@ def _in_words(name: str, value: float) -> str:
     """`no overlap data`, `compiled`, `accumulation 4`."""
     words = name.replace("_", " ")
     return f"no {words}" if value == 0 else words if value == 1 else f"{words} {value:g}"
-
-
-def _ends(explained: ExplainedRow) -> tuple[float | None, ...]:
-    predicted = explained.prediction
-    return predicted.step_s_p10, predicted.step_s, predicted.step_s_p90
 
 
 def show_columns(columns: Mapping[str, str]) -> None:

@@ -1,5 +1,7 @@
 """Names of terms as people read them, the same on screens and in figures. JSON keeps its own."""
 
+import re
+
 _TIME = {"host": "processor overhead"}
 _LIMITS = {"issuing kernels": "issuing of kernels", "step": "work once a step", "microbatches": "work each microbatch"}
 _MEMORY = {
@@ -14,6 +16,11 @@ _MEMORY = {
 def term_words(name: str) -> str:
     """A term of the step's time."""
     return _TIME.get(name, name)
+
+
+def reason_words(reason: str) -> str:
+    """What a plan's time goes to, its terms in words."""
+    return re.sub(rf"\b({'|'.join(_TIME)})\b", lambda found: term_words(found[0]), reason)
 
 
 def limit_words(name: str) -> str:

@@ -116,3 +116,21 @@ def test_a_signal_at_any_moment(name, tmp_path):
         if found or late_s > ENDS_S + usual_s:
             wrong.append((sent.name, round(moment_s, 2), f"ended {late_s:.1f} s later", *found))
     assert wrong == []
+
+
+JOINED = """
+import os, signal, sys
+from optimize.cli.measure import Request, _join
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+_join(Request(processes=1, process=0, coordinator=sys.argv[1]))
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_processes_that_measure_together_hear_sigterm():
+    """JAX's notice of preemptions would take the signal, and the run would go on to its end."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run([sys.executable, "-c", JOINED, address], env=settings, capture_output=True, timeout=120)
+    assert ended.returncode == 7, ended.stderr

@@ -203,6 +203,10 @@ def test_errors_are_those_of_the_rows_that_were_measured():
     assert found["worst"] == {"row": 3, "error": pytest.approx(1.0)}
     assert found["median_error"] == pytest.approx((1.0 + (1 - 1 / 1.1)) / 2)
     assert [row for row, _ in worst_first(told)] == [3, 1]
+    slow = [Prediction(note="", step_s=s, step_s_p10=s, step_s_p90=s, measured_step_s=1.0) for s in (1.45, 0.6)]
+    found = errors_of(slow)  # the worst of the sentence is the first of the table
+    assert found is not None
+    assert found["worst"] == {"row": 2, "error": pytest.approx(-0.4)}
 
 
 # what a row leaves open

@@ -18,6 +18,7 @@ KINDS = {
     "bool": lambda value: isinstance(value, bool),
     "flag": lambda value: value is True,
     "list": lambda value: isinstance(value, list),
+    "tokens": lambda value: type(value) is int or isinstance(value, list),
     "text": lambda value: isinstance(value, str | list),
 }
 

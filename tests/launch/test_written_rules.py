@@ -4,17 +4,18 @@ The real parsers were fed with such files (`.ci/nightly` does it again where the
 fault once.
 """
 
-import dataclasses
 import json
 import subprocess
 
 import pytest
 
 from costmodel.inputs.plan import Plan
+from costmodel.specs.huggingface.config import from_config
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.workloads import load_workload
 from optimize.launch.frameworks import FRAMEWORKS, Known, framework_at, launch, read
 from optimize.launch.text import parse_overrides
+from tests.support.files.configs import CONFIGS
 
 DENSE = {"data": 8, "tensor": 4, "pipeline": 2, "sequence_parallel": True}
 EXPERTS = {"data": 32, "tensor": 1, "pipeline": 2, "expert": 8}
@@ -166,17 +167,59 @@ def test_torchtitan_is_written_for_its_release_or_for_what_follows():
         assert name not in released
 
 
-@pytest.mark.parametrize("name", ["megatron", "megatron-bridge", "maxtext"])
-@pytest.mark.parametrize("model", ["llama3-70b", "mixtral-8x7b", "deepseek-v3", "gpt3-175b", "qwen3-235b-a22b"])
+NAMED = ("llama3-70b", "mixtral-8x7b", "deepseek-v3", "gpt3-175b", "qwen3-235b-a22b")
+DECODERS = sorted(
+    set(CONFIGS) - {"bert", "mbart", "swin", "t5"} - {"gemma3", "llama4", "mistral3", "qwen3_vl", "qwen3_vl_moe"}
+)
+NOT_SAID = {
+    "megatron": {"gemma2", "gemma3_text", "glm4", "minimax_m2", "olmo2", "olmo3", "olmoe"},
+    "megatron-bridge": {"glm4", "gpt2", "minimax_m2", "olmo2", "olmo3", "olmoe"},
+    "maxtext": {
+        "gpt3-175b", "glm4", "glm4_moe", "gpt2", "gpt_neox", "minimax_m2", "mistral", "nemotron", "olmo2", "olmoe",
+        "phi3", "seed_oss",
+    },
+}  # fmt: skip
+"""Models of which a framework's options do not say something: norms, biases, windows, learned positions."""
+
+
+@pytest.mark.parametrize("name", NOT_SAID)
+@pytest.mark.parametrize("model", [*NAMED, *DECODERS])
 def test_the_model_stands_in_the_file(name, model):
     """Its dimensions, so that the file is complete; read back, they build the same model."""
-    workload = load_workload(model, batch=64)
+    named = model in NAMED
+    workload = load_workload(model, batch=64) if named else from_config(CONFIGS[model], "config.json", 512, 64)
     plan = Plan(data=8, zero_stage=3, gradient_dtype="bf16")
-    found = read(launch(name, plan, workload, load_cluster("h100", 8)), name, Known())
-    if name == "maxtext" and model == "gpt3-175b":
+    text = launch(name, plan, workload, load_cluster("h100", 8))
+    found = read(text, name, Known())
+    if model in NOT_SAID[name]:
         assert isinstance(found.model, str)
+        assert "the model, which these options do not say" in text or "a recipe" in text
     else:
-        assert workload_of(found).blocks == without_groups(workload).blocks
+        assert workload_of(found).blocks == workload.blocks
+
+
+def test_windows_and_sinks_of_gpt_oss_are_flags_of_megatron():
+    """As its own script for gpt-oss-120b has them; a plan that its kernels refuse is refused before."""
+    workload = from_config(CONFIGS["gpt_oss"], "config.json", 4096, 64)
+    text = launch("megatron", Plan(data=8), workload, load_cluster("h100", 8))
+    for flag in ("--window-size 127,0", "--window-attn-skip-freq 2", "--softmax-type learnable", "--quick-geglu"):
+        assert flag in text
+    assert "--disable-bias-linear" not in text
+    exchanged = Plan(data=4, context=2, context_kind="all_to_all")
+    for plan, word in ((Plan(data=4, context=2), "ring"), (Plan(data=4, tensor=2, expert_tensor=2), "biases")):
+        assert word in " ".join(FRAMEWORKS["megatron"].cannot(plan, workload))
+    assert FRAMEWORKS["megatron"].cannot(exchanged, workload) == ()
+
+
+def test_a_pattern_of_windows_that_is_none_is_not_read():
+    text = "--micro-batch-size 1 --num-layers 4 --hidden-size 64 --num-attention-heads 4 --vocab-size 512 --swiglu "
+    text += "--position-embedding-type rope --window-size 127,0 --window-attn-skip-freq "
+    first, *others = [read(text + pattern).model for pattern in ("2", "'[1,0]*2'", "'([1]+[0])*2'", "'[1,0,1,0]'")]
+    assert not isinstance(first, str)
+    assert (first["window"], first["full_every"]) == (128, 2)
+    assert all(model == first for model in others)
+    for pattern in ("'[0,1]*2'", "'[1,0]*3'", "'[1,2]*2'", "x"):
+        assert "window-attn-skip-freq" in read(text + pattern).model
 
 
 def workload_of(found):
@@ -184,15 +227,6 @@ def workload_of(found):
 
     assert not isinstance(found.model, str), found.model
     return build(found.model, found.facts["sequence"], 64)
-
-
-def without_groups(workload):
-    """Groups of experts' nodes are a matter of routing that no file says here."""
-    blocks = tuple(
-        dataclasses.replace(block, ops=tuple(dataclasses.replace(op, spread=1.0) for op in block.ops))
-        for block in workload.blocks
-    )
-    return dataclasses.replace(workload, blocks=blocks)
 
 
 def test_a_number_format_is_not_chosen_for_what_goes_with_it():

@@ -135,9 +135,9 @@ def test_batches_follow_from_words():
     for notes, batch in (
         ("4 gradient accumulation steps", 512),
         ("global batch size 1024", 1024),
-        ("0.5M tokens per batch", 244),
-        ("a 4M-token batch", 1953),
-        ("per-GPU batch of 16k tokens", 500),
+        ("0.5M tokens per batch", 256),
+        ("a 4M-token batch", 2048),
+        ("per-GPU batch of 16k tokens", 512),
     ):
         found = case(row | {"notes": notes})
         assert isinstance(found, Case)

@@ -8,12 +8,14 @@ from tests.support.row_by_hand import bulk_rows, needs_bulk
 
 _NAME = "the name of software, of a kernel or of a format"
 _PLAIN = "plain words that paraphrases test (test_meanings.py); one source here happens to say them"
-_RECOMPUTE = "recomput*|checkpointing|checkpoint|remat*|rematerial*|ac"
+_RECOMPUTE = "recomput*|checkpointing|checkpoint|ckpt|remat*|rematerial*|ac"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
 
 ONE_SOURCE = {
     **dict.fromkeys(
         [("SOFTWARE_NAMES", name) for name in ("nanotron", "max text", "te", "primus", "deep speed", "nemo")]
+        + [("SOFTWARE_NAMES", name) for name in ("gpt neox", "mega scale", "narayanan|korthikanti", "big_science")]
+        + [("SOFTWARE_NAMES", "vtrain|v_train|intern_evo|galvatron|aceso|merak|libai")]
         + [("SOFTWARE_NAMES", "colossal|colossalai"), ("SHARDINGS", "shard grad op"), ("PRECISIONS", "int8")]
         + [("ATTENTIONS", f"fa|flash|flash_attention|flash_attn v? {version}") for version in (1, 2, 3, 4)]
         + [("ATTENTIONS", name) for name in ("splash|pallas", "triton", "flex attention|attn", "xformers")]
@@ -30,7 +32,7 @@ ONE_SOURCE = {
         + [("tensor", "tp size|degree? #"), ("pipeline", "pp size|degree? #")]
         + [("accumulation", "# gradient|grad? accum* step*"), ("untied", "untied")]
         + [("whole_heads", "cp|context_parallel* & all_to_all|a2a")]
-        + [("recompute_layers", "recomput*|checkpointing|checkpoint|remat* of? first? # layer*")],
+        + [("recompute_layers", "recomput*|checkpointing|checkpoint|ckpt|remat* of? first? # layer*")],
         _PLAIN,
     ),
     ("compiled", "float8"): "torchao casts to float8 in compiled kernels only, whoever runs it",

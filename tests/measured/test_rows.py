@@ -13,7 +13,8 @@ from costmodel.measured.rows import (
     settle,
     stacked,
 )
-from costmodel.measured.rows.stages import by_cost, stage_layers
+from costmodel.measured.rows.layouts import by_cost, stage_layers
+from costmodel.measured.rows.readings import _layouts, _median_layout, _with_least_recompute
 from costmodel.measured.rows.words import between_nodes
 from tests.support.row_by_hand import read
 
@@ -78,6 +79,12 @@ def test_stages_of_uneven_layers():
     assert sum(by_cost(16, 32, 4.0)) == 16
 
 
+@pytest.mark.parametrize(("layers", "virtual"), [("105", 3), ("70", 2), ("35", 1)])
+def test_stages_that_interleave_are_cut_as_little_as_their_layers_allow(layers, virtual):
+    found = read(layers=layers, pp="35", tp="8", gpus="280", dp="1", vpp="", notes="interleaved schedule used")
+    assert found.plan.virtual_stages == virtual
+
+
 def test_open_recompute_is_the_least_that_fits():
     large = read(
         recompute="",
@@ -98,6 +105,38 @@ def test_open_recompute_is_the_least_that_fits():
     assert alternatives(large) == (large,)
     unprinted = read(micro_batch="", pp="1", dp="8", global_batch_sequences="64")
     assert [found.plan.microbatch for found in alternatives(unprinted)] == [2, 4, 8]
+
+
+BARE = {"tp": "", "pp": "", "dp": "", "vpp": "", "sp": "", "hardware": "H100", "micro_batch": ""}
+
+
+def test_an_open_layout_is_a_middling_one_of_those_that_fit():
+    large = BARE | {"layers": "96", "hidden": "12288", "heads": "96", "ffn_hidden": "49152", "recompute": "full"}
+    row = read(**(large | {"gpus": "512", "global_batch_sequences": "1536"}))
+    (chosen,) = settle([row])
+    others = [settled for settled in _with_least_recompute(_layouts(row)) if settled.plan != chosen.plan]
+    figures, own = evaluated(others), evaluated([chosen])
+    hbm_bytes = float(row.cluster.accelerator.hbm_bytes)
+    fits = figures.peak_bytes <= hbm_bytes
+    assert own.peak_bytes[0] <= hbm_bytes
+    assert 0.02 < np.mean(figures.step_s[fits] < own.step_s[0]) < 0.5  # of all; the slowest are hardly likely
+    assert 0.2 < np.mean(figures.peak_bytes[fits] < own.peak_bytes[0]) < 0.8
+    assert len(alternatives(chosen)) == 1  # its microbatch is of the layout
+    assert not any("tp 1" in note for note in chosen.assumed)
+
+
+def test_what_a_row_tells_of_an_open_layout_stays():
+    told = BARE | {"micro_batch": "2", "notes": "4 gradient accumulation steps", "global_batch_sequences": "64"}
+    (chosen,) = settle([read(**told)])
+    assert (chosen.plan.data, chosen.plan.microbatch, chosen.plan.tensor * chosen.plan.pipeline) == (8, 2, 8)
+
+
+def test_the_median_layout_of_three():
+    likely = np.array([1.0, 1.01, 1.02])
+    assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 4.0) == 1
+    assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 1.5) == 2  # alone fits
+    assert _median_layout(likely, np.array([3.0, 2.0, 1.0]), 0.5) == 2  # nothing fits: least memory
+    assert _median_layout(np.array([1.0, 9.0, 9.0]), np.array([3.0, 2.0, 1.0]), 4.0) == 0  # nobody runs the others
 
 
 # batches

@@ -68,6 +68,8 @@ def test_where_a_rule_refuses_hidden_traffic_of_experts_the_best_plan_without_it
     assert each["megatron"][0] == pytest.approx(best_s, rel=1e-6)
     assert not each["megatron"][1].overlap_expert
     assert found.gap == pytest.approx(0, abs=1e-6)
+    assert found.fitting <= found.evaluations <= found.plans_in_lattice
+    assert found.cells.keys() <= found.legal_cells
 
 
 def test_what_is_fixed_stays_fixed():

@@ -78,6 +78,7 @@ def test_help_has_examples(capsys):
     assert not ending.value.code
     told = capsys.readouterr().out
     assert "examples:" in told
+    assert "nanotron, xla, or" in " ".join(told.replace("│", " ").split())
     assert "  equipoise plan --model llama3-405b --cluster h100 --accelerators 16384 --batch 2048" in told
 
 
@@ -127,7 +128,9 @@ def test_every_objective(capsys):
         assert told["gap"] == 0
         if name == "time_s":
             state_bytes = STATE_BYTES * parameters(load_workload("llama3-8b"))
-            slower = elapsed(load_cluster("h100").prices.base, 16.0, state_bytes)
+            prices = load_cluster("h100").prices
+            assert prices is not None
+            slower = elapsed(prices.base, 16.0, state_bytes)
             assert told["value"] == pytest.approx(plain["step_s"] * 1e12 / tokens * slower)
         if name == "tokens_per_usd":
             assert told["value"] * answer(capsys, *QUICK, "--objective", "cost_usd", "--tokens", "1e12")[

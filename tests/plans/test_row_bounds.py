@@ -13,9 +13,9 @@ from costmodel.specs.workloads import load_workload
 from optimize.lattice import least
 from optimize.lattice.enumeration import lattice
 from optimize.lattice.recompute_families import Families
+from optimize.others import Sharding
 from optimize.plans import exhaustive, find_plan, processes, row_bounds
 from optimize.plans.evaluation import _without_schedule_s
-from optimize.plans.inputs import Sharding
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds, row_bounds_s
 from tests.support.builders import accelerator, cluster, small_decoder, small_moe

@@ -7,15 +7,18 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from matplotlib.figure import Figure
 
 from optimize import units
 from optimize.cli.explain import resolve
 from optimize.diagnosis.explain import explain_inputs
 from optimize.question import Objective
+from optimize.report.drawing import headline, log_axis
 from optimize.report.explain import show_explanation
 from optimize.report.figures_design import tornado_of
 from optimize.report.figures_explain import draw_explanation
 from optimize.report.plan import worth_words
+from optimize.report.words import reason_words
 from tests.diagnosis.test_explain import PLANS
 
 CLUSTERS = {"one accelerator": "a100-80gb", "pipeline": "gb200-nvl72"}
@@ -122,6 +125,11 @@ def test_figures(explanations, name):
         (units.fixed(-1e-12, 3), "0.000"),
         (units.fixed(0.0001, 3), "<0.001"),
         (units.fixed(-1285.27, 2), "-1285.27"),
+        (units.between(0.723, 1.13, units.SECONDS), "0.723 to 1.13 s"),
+        (units.fixed(18.2634, units.decimals_of(18.2634)), "18.26"),
+        (units.fixed(0.9058, units.decimals_of(0.9058)), "0.9058"),
+        (units.fixed(1234.5, units.decimals_of(1234.5)), "1234"),
+        (reason_words("host 3.1 %, matmuls 60.0 %"), "processor overhead 3.1 %, matmuls 60.0 %"),
         (units.significant(588123.0), "588,000"),
         (units.significant(7.1314, 4), "7.131"),
         (units.significant(0.0), "0"),
@@ -164,9 +172,44 @@ def test_what_would_shorten_the_step_of_a_design(explanations):
     assert axes.patches
     assert all(bar.get_width() >= -1e-9 for bar in axes.patches)  # pyright: ignore[reportAttributeAccessIssue]
     assert all(label.get_text().startswith("10 % ") for label in axes.get_yticklabels())
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(names)
+    told = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert told == [*names, "pale: what software reaches of the machine"]
     whole = figure.bbox
     for text in (*axes.get_yticklabels(), axes.xaxis.label, *figure.legends[0].get_texts()):
         inside = text.get_window_extent()
         assert whole.x0 <= inside.x0
         assert inside.x1 <= whole.x1
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ((0.9, 45.0), ["1", "2", "5", "10", "20"]),
+        ((2.95, 2.96), ["2.95", "2.96"]),
+        ((1.1, 9.0), ["1.5", "2", "3", "4", "5", "7"]),
+        ((700.0, 2e6), ["1,000", "3,000", "10,000", "30,000", "100,000", "300,000", "1 M"]),
+        ((1e-8, 1e-1), ["1e-08", "1e-07", "1e-06", "1e-05", "0.0001", "0.001", "0.01", "0.1"]),
+        ((1e-12, 1e12), None),
+    ],
+)
+def test_a_logarithmic_axis_says_so_with_round_numbers(ends, expected):
+    """Ticks inside the axis, of few digits, no two alike, and no more than there is room for."""
+    axes = Figure().add_subplot()
+    axes.set_xlim(ends)
+    log_axis(axes.xaxis, "step, s")
+    told = [label.get_text() for label in axes.get_xticklabels()]
+    assert (axes.get_xlabel(), axes.get_xscale()) == ("step, s (log scale)", "log")
+    assert len(set(told)) == len(told) <= 8
+    assert all(ends[0] * (1 - 1e-6) <= tick <= ends[1] * (1 + 1e-6) for tick in axes.get_xticks())
+    assert len(told) > 1
+    assert expected is None or told == expected
+
+
+def test_a_headline_is_no_wider_than_its_figure():
+    figure = Figure(figsize=(7.5, 4.5))
+    headline(figure, "a title", "data=32 tensor=4 pipeline=4 virtual_stages=20 microbatch=1 sequence_parallel=on " * 4)
+    figure.draw_without_rendering()
+    text: Any = figure._suptitle  # pyright: ignore[reportAttributeAccessIssue]
+    assert text.get_window_extent().x1 <= figure.bbox.x1
+    assert text.get_text().count("\n") == 2
+    assert text.get_text().endswith("...")

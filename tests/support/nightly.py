@@ -69,7 +69,11 @@ LONG = (
     # by day: three seeds of a hundred and twenty-three
     "tests/clusters/test_mix_bound.py::test_nothing_is_below_the_bound_of_a_search_by_night",
     "tests/clusters/test_mix_bound.py::test_a_bound_holds_whatever_it_starts_from_by_night",
+    # by day: two processes of which the first is killed when it has the answer, and two different questions
     "tests/plans/test_sharding.py::test_a_killed_process_is_reported",
+    *(f"tests/plans/test_sharding.py::test_who_has_the_answer_needs_nobody_any_more[{ids}" for ids in ("15", "9-2")),
+    "tests/plans/test_sharding.py::test_one_that_ends_before_all_is_looked_at",
+    "tests/plans/test_sharding.py::test_two_with_one_number",
     "tests/evaluators/test_pytree.py::test_differentiable_with_respect_to_whole_trees",
     "tests/inputs/test_workload.py::test_jax_rebuilds_workloads_of_placeholders_and_tracers",
     "tests/measured/test_calibrate.py::test_intervals_narrow_where_rows_were_given",

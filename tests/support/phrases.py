@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -38,7 +38,7 @@ def phrases() -> Iterator[Phrase]:
         yield from ((table, "", phrase) for phrase, _ in getattr(meanings, table))
 
 
-def distinct(rows: list[Row], by_number: bool) -> list[Row]:
+def distinct(rows: Sequence[Row], by_number: bool) -> list[Row]:
     """The rows of each source that differ in words, or with `by_number` also in the numbers among them."""
     kinds: dict[tuple, Row] = {}
     for row in rows:
@@ -49,7 +49,7 @@ def distinct(rows: list[Row], by_number: bool) -> list[Row]:
     return list(kinds.values())
 
 
-def sources_without(monkeypatch: Any, phrase: Phrase, rows: list[Row], read: Mapping[int, Any]) -> set[str]:
+def sources_without(monkeypatch: Any, phrase: Phrase, rows: Sequence[Row], read: Mapping[int, Any]) -> set[str]:
     """The sources of which a row is read differently where the phrase is taken away; two at most are looked for."""
     by_source: dict[str, list[Row]] = {}
     for row in rows:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from costmodel.measured.rows.layouts import OPEN_LAYOUT as OPEN_LAYOUT
     from costmodel.measured.rows.readings import alternatives as alternatives
     from costmodel.measured.rows.readings import doubts as doubts
+    from costmodel.measured.rows.readings import in_other_software as in_other_software
     from costmodel.measured.rows.readings import lightened as lightened
     from costmodel.measured.rows.readings import settle as settle
     from costmodel.measured.rows.records import Case as Case

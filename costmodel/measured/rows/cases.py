@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,12 +20,13 @@ from costmodel.measured.rows.columns import Columns, RowError, cells, lenient, m
 from costmodel.measured.rows.dimensions import filled
 from costmodel.measured.rows.habits import habits_of
 from costmodel.measured.rows.hardware import machine
-from costmodel.measured.rows.job_sizes import OPEN_BATCH, completed
+from costmodel.measured.rows.job_sizes import OPEN_BATCH, completed, told_batch
 from costmodel.measured.rows.layouts import layout
 from costmodel.measured.rows.models import workload
-from costmodel.measured.rows.notes import facts_of, stack_of
+from costmodel.measured.rows.notes import OPEN_SOFTWARE, facts_of, stack_of
+from costmodel.measured.rows.printed import plain
 from costmodel.measured.rows.records import Case, Machine, Unreadable
-from costmodel.measured.rows.words import meanings, said
+from costmodel.measured.rows.words import Table, meanings, said
 from costmodel.models import map_operators
 from costmodel.specs import read_rows
 
@@ -44,23 +46,26 @@ def case(row: Mapping[str, str], software: str | None = None) -> Case | Unreadab
         return Unreadable(row=row, reason=f"not a training step: {' '.join(str(error).split())}")
 
 
-def _case(row: Mapping[str, str], software: str | None) -> Case:
+def _case(printed: Mapping[str, str], software: str | None) -> Case:
+    row = plain(printed)
     facts = facts_of(row)
     _check_it_is_pretraining(row)
+    facts = told_batch(Columns(row), facts)
     columns, of_dimensions = filled(Columns(row), facts)
     columns, of_sizes = completed(columns, facts)
     hardware = machine(columns, facts.get("power_w"))
     degrees = (("tp", "tensor"), ("pp", "pipeline"))
     divided = any((columns.count(name) or facts.get(word) or 1) > 1 for name, word in degrees)
-    stack = stack_of(row, hardware.family, divided, software)
+    stack, is_named = stack_of(row, hardware.family, divided, software)
     habits = habits_of(columns, facts, stack)
     work, of_model = workload(columns, facts, habits)
+    told = () if is_named else (f"{stack}: its software is not named",)
     plan, of_plan, open_marks = layout(columns, facts, hardware, stack, habits, layers(work), int(work.batch))
     if plan.precision == "nvfp4" and "nvfp4" not in hardware.cluster.accelerator.types:
         raise RowError(f"`precision` is nvfp4; {hardware.cluster.accelerator.name} has no units of 4 bits")
     measured_gb = lenient(row, "measured_mem_GB")
     return Case(
-        row=row,
+        row=printed,
         source=row.get("source") or "",
         family=hardware.family,
         fabric=hardware.fabric,
@@ -69,8 +74,12 @@ def _case(row: Mapping[str, str], software: str | None) -> Case:
         cluster=_cluster(hardware.cluster, stack, habits, _logit_bytes(facts), _in_integers(columns)),
         plan=plan,
         facts=facts,
-        assumed=(*of_dimensions, *of_sizes, *of_model, *hardware.assumed, *of_plan),
-        open=open_marks + ((OPEN_BATCH,) if any(OPEN_BATCH in told for told in of_sizes) else ()),
+        assumed=(*told, *of_dimensions, *of_sizes, *of_model, *hardware.assumed, *of_plan),
+        open=(
+            *open_marks,
+            *((OPEN_BATCH,) if any(OPEN_BATCH in size for size in of_sizes) else ()),
+            *(() if is_named else (OPEN_SOFTWARE,)),
+        ),
         measured_step_s=measured_step_s(row) or _by_rate_s(row, work, hardware, stack),
         measured_mem_bytes=None if measured_gb is None else 1e9 * measured_gb,
         oom=row.get("oom") == "1",
@@ -78,9 +87,19 @@ def _case(row: Mapping[str, str], software: str | None) -> Case:
 
 
 def _check_it_is_pretraining(row: Mapping[str, str]) -> None:
-    """What the words name that is trained in other ways, or not at all, is refused."""
-    text = cells(row, "source", "model", "notes")
-    for phrase, reason in meanings.NO_PRETRAINING:
+    """What the words name that is trained in other ways, or not at all, is refused; what they mention in passing,
+    before or after the training, is not."""
+    told = re.split(r"[;|]|\.\s", row.get("notes") or "")
+    notes = "; ".join(sentence for sentence in told if not _IN_PASSING.search(sentence.lower()))
+    _refuse(" | ".join((cells(row, "source", "model"), notes)), meanings.NO_PRETRAINING)
+    _refuse(row.get("model") or "", meanings.OTHER_MODELS)
+
+
+_IN_PASSING = re.compile(r"\b(?:after\w*|later|subsequent\w*|separate\w*|downstream|evaluat\w*|future|next)\b")
+
+
+def _refuse(text: str, table: Table) -> None:
+    for phrase, reason in table:
         if said(text, (phrase,)):
             first, _, others = phrase.partition(" ")
             found = next(word for word in first.split("|") if said(text, (f"{word} {others}".strip(),)))

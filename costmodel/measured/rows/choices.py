@@ -9,7 +9,10 @@ from costmodel.measured.rows.columns import NO_WORDS, YES_WORDS, Columns, RowErr
 from costmodel.measured.rows.words import Table, chosen, clauses, meanings, said
 
 _TOO_OLD_FOR_BF16 = ("v100",)
-_ELSEWHERE = re.compile(r"grad|accum|master|optimi[sz]er|reduc|peak|state|memory|logit|loss|norm")
+_ELSEWHERE = re.compile(
+    r"grad|accum|master|optimi[sz]er|reduc|peak|state|memory|logit|loss|norm|attention|attn|gather|comm|dispatch"
+    r"|\b(?:first|last|embeddings?|head|router|rope|kv|cache)\b"
+)
 
 
 def recompute(
@@ -21,18 +24,39 @@ def recompute(
         if habits.recompute is not None:
             assumed.append(f"recompute {habits.recompute}")
         return {"recompute": habits.recompute or "none"}, True
-    if mode == "selective" or (mode == "full" and facts.get("selective_layers")):
-        return selective(facts), False
-    held = _recomputed_layers(columns, facts)
-    if mode == "full" and held:
-        share = min(1.0, held * pipeline * (columns.count("vpp") or 1) / layers)
+    share = _recomputed_share(columns.text("recompute").lower())
+    if mode != "none" and (facts.get("selective_layers") or share):
+        return {"recompute": "full", "recompute_share": share or 0.5}, False
+    if mode == "full":
+        held = _recomputed_layers(columns, facts)
+        share = min(1.0, held * pipeline * (columns.count("vpp") or 1) / layers) if held else 1.0
         return {"recompute": "full", "recompute_share": share}, False
     return {"recompute": mode}, False
 
 
+_SECOND = ("every|each other|second|two layer*|block*", "alternat* layer*|block*", "half & layer*|block*")
+
+
+def _recomputed_share(cell: str) -> float | None:
+    """The share of the layers that a cell names: `16/80 layers`, `8 of 32`, `50 %`, `every second layer`."""
+    found = re.search(r"(\d+)\s*(?:/|(?:out )?of(?: every| each)?)\s*(\d+)", cell)
+    if found and 0 < int(found[1]) <= int(found[2]):
+        return int(found[1]) / int(found[2])
+    found = re.search(r"(?:every|each) (\d+)(?:st|nd|rd|th)? (?:layer|block)", cell)
+    if found and int(found[1]) > 0:
+        return 1 / int(found[1])
+    found = re.search(r"(\d+(?:\.\d+)?)\s*%", cell)
+    if found and 0 < float(found[1]) <= 100:
+        return float(found[1]) / 100
+    return 0.5 if said(cell, _SECOND) else None
+
+
 def _recomputed_layers(columns: Columns, facts: Mapping[str, float]) -> float:
-    """Layers of a virtual stage that are computed again; 0: all."""
-    found = re.search(r"(\d+) layers?|num[ _]layers\D{0,3}(\d+)", columns.text("recompute").lower())
+    """Layers of a virtual stage that are computed again; 0: all, as in groups of so many (K: Megatron's `uniform`)."""
+    cell = columns.text("recompute").lower()
+    if "uniform" in cell or facts.get("uniform_recompute"):
+        return 0.0
+    found = re.search(r"(\d+) (?:layers?|blocks?)|num[ _]layers\D{0,3}(\d+)", cell)
     return float(found[1] or found[2]) if found else facts.get("recompute_layers", 0.0)
 
 
@@ -43,17 +67,11 @@ def _recompute_mode(columns: Columns) -> str | None:
         return _of(notes, meanings.RECOMPUTES, denied="none")
     if cell.lower() in NO_WORDS or re.match(r"none\b", cell.lower()):
         return "none"
-    mode = "full" if cell.lower() in YES_WORDS else _of(cell, meanings.RECOMPUTE_CELLS, denied="none")
+    is_share = cell.lower() in YES_WORDS or _recomputed_share(cell.lower()) is not None
+    mode = _of(cell, meanings.RECOMPUTE_CELLS, denied="none") or ("full" if is_share else None)
     if mode is None:
         raise RowError(f"`recompute` is {cell!r}; expected none, selective, full or nothing")
     return mode
-
-
-def selective(facts: Mapping[str, float]) -> dict[str, Any]:
-    """Every second layer where the notes say so; else what the software calls selective."""
-    if facts.get("selective_layers"):
-        return {"recompute": "full", "recompute_share": 0.5}
-    return {"recompute": "selective"}
 
 
 def _of(text: str, table: Table, denied: str | None = None) -> str | None:
@@ -69,7 +87,7 @@ def precision(columns: Columns, family: str, assumed: list[str]) -> str:
     """The format of the matmuls; of 8 bits as the notes say how they are scaled."""
     cell, notes = columns.text("precision"), columns.text("notes")
     usual = "fp16" if family in _TOO_OLD_FOR_BF16 else "bf16"
-    value = _of(cell or _about_products(notes), meanings.PRECISIONS)
+    value = _of(_about_products(cell or notes), meanings.PRECISIONS) or _of(cell, meanings.PRECISIONS)
     if value is None and cell:
         names = "nvfp4, mxfp8, fp8, int8, bf16, fp16, fp32, tf32"
         raise RowError(f"`precision` is {cell.lower()!r}; expected one of {names}")
@@ -82,9 +100,10 @@ def precision(columns: Columns, family: str, assumed: list[str]) -> str:
     return usual if value == "16" else value
 
 
-def _about_products(notes: str) -> str:
-    """The notes without what they say of gradients, states and reductions."""
-    return "; ".join(clause for clause in clauses(notes) if not _ELSEWHERE.search(clause))
+def _about_products(text: str) -> str:
+    """The text without what it says of gradients, states and reductions, and of a few layers or other operators."""
+    split = (re.split(r"[(+]|\bwith\b", clause) for clause in clauses(text))
+    return "; ".join(" ".join(part for part in parts if not _ELSEWHERE.search(part)) for parts in split)
 
 
 def gradient_type(columns: Columns) -> str | None:

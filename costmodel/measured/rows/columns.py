@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from costmodel.specs import show
 
 NO_WORDS = ("0", "0.0", "no", "n", "false", "off", "none", "disabled", "disable", "unused", "without")
+NO_WORDS += ("w/o", "\u2717", "\u2718")
 YES_WORDS = ("1", "1.0", "yes", "y", "true", "on", "enabled", "enable", "used", "with", "\u2713", "\u2714")
 NOTHING = (
     "",
@@ -33,6 +34,7 @@ _KINDS = {
 """Words of a flag's own for yes and for no."""
 _SOFTWARE = ("source", "zero_stage_or_fsdp", "flash_attention", "notes")
 _NONE_IS_ZERO = ("tp", "cp", "pp", "vpp", "dp", "ep", "experts", "topk", "kv_heads", "vocab", "micro_batch")
+_BINARY = ("seq", "gpus")  # columns whose thousands are 1,024
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _UNITS = (
     r"gib|gb|tokens?|toks?|seqs?|sequences?|samples?|gpus?|chips?|devices?|cores?|accelerators?|layers?|heads?|stages?|ways?"
@@ -60,7 +62,7 @@ class Columns:
         text = self.text(name)
         if not text or text.lower() == "none":
             return None
-        value = _value(text.lower(), {"params_B": 1e-9, "seq": 1.024}.get(name, 1.0))
+        value = as_number(text.lower(), 1e-9 if name == "params_B" else 1.0, name in _BINARY)
         if value is None:
             raise RowError(f"`{name}` is {show(text)}; expected a number or nothing")
         if value == 0 and name in _NONE_IS_ZERO:
@@ -93,15 +95,15 @@ class Columns:
             return True
         if {text, first} & {*NO_WORDS, *_KINDS.get(name, ((), ()))[1]}:
             return False
-        degree = _value(text)
+        degree = as_number(text)
         if degree is None or degree < 0:
             raise RowError(f"`{name}` is {show(text)}; expected 0, 1 or nothing")
         return degree >= 1
 
 
-def _value(text: str, scaled: float = 1.0) -> float | None:
+def as_number(text: str, scaled: float = 1.0, binary: bool = False) -> float | None:
     """`8`, `1,024`, `4k`, `80 GB`, `64 GPUs`, `2-way`. An amount with its letter is `scaled`: `8B` parameters are
-    eight of their column, `4k` tokens of a sequence 4,096."""
+    eight of their column; `4k` tokens of a sequence are 4,096, and `16K` accelerators 16,384."""
     try:
         return float(text.replace("_", "x"))  # 1_000 is nobody's number
     except ValueError:
@@ -109,8 +111,9 @@ def _value(text: str, scaled: float = 1.0) -> float | None:
     found = re.fullmatch(rf"[~\u2248]?\s*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*([kmbgt]?)[\s-]*(?:{_UNITS})?", text)
     if not found:
         return None
-    scale = _SCALES[found[2]] * (scaled if found[2] else 1.0)
-    return float(found[1].replace(",", "")) * scale
+    letter = found[2]
+    scale = 1024.0 ** (1 + "km".index(letter)) if binary and letter in ("k", "m") else _SCALES[letter]
+    return float(found[1].replace(",", "")) * scale * (scaled if letter else 1.0)
 
 
 def measured_step_s(row: Mapping[str, str]) -> float | None:

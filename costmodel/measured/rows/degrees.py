@@ -1,6 +1,7 @@
 """Degrees of parallelism: as columns or words print them, as the others and the batch leave them, else one."""
 
 import math
+import re
 from collections.abc import Mapping
 
 from costmodel.measured.rows.columns import Columns, RowError
@@ -9,12 +10,27 @@ _WORDS = {"tp": "tensor", "cp": "context", "pp": "pipeline", "dp": "data"}
 
 
 def degree(columns: Columns, facts: Mapping[str, float], name: str) -> int | None:
-    """A degree of the column, else of the words where the accelerators divide by it."""
+    """A degree of the column, else of the words where the accelerators divide by it and by what columns print."""
     printed = columns.count(name)
+    told = int(facts.get(_WORDS[name], 0))
+    if name == "cp" and (printed or 1) == 1 and facts.get("whole_heads"):  # which some count as sequence parallelism
+        told = told or _number_in(columns.text("sp"))
+        printed = None if told > 1 and _divides(columns, told, name) else printed
     if printed is not None:
         return printed
-    told = int(facts.get(_WORDS[name], 0))
-    return told if told and columns.needed("gpus") % told == 0 else None
+    if name == "tp" and not told and facts.get("tensor_in_node"):
+        told = columns.count("gpus_per_node") or 0
+    return told if told and _divides(columns, told, name) else None
+
+
+def _divides(columns: Columns, told: int, name: str) -> bool:
+    others = (columns.count(each) or 1 for each in ("tp", "cp", "pp") if each != name)
+    return columns.needed("gpus") % (told * math.prod(others)) == 0
+
+
+def _number_in(cell: str) -> int:
+    found = re.search(r"\d+", cell)
+    return int(found[0]) if found else 0
 
 
 def degrees_of(

@@ -90,7 +90,7 @@ def _dimensions() -> Mapping[str, Mapping[str, str]]:
         assert not isinstance(row, str), row
         known[_normal(row["name"])] = {name: row[name] for name in (*_SIZES, "seq") if row[name]}
     for name, table in read_tables("models").items():
-        if table.get("family", "decoder") in ("decoder", "moe") and "hidden" in table:
+        if table.get("family", "decoder") in ("decoder", "moe", "encoder") and "hidden" in table:
             known[_normal(name)] = _as_columns(table)
     return known
 

@@ -44,6 +44,6 @@ def habits_of(columns: Columns, facts: Mapping[str, float], software: str) -> Ha
 
 
 def _offloaded(columns: Columns, facts: Mapping[str, float]) -> float:
-    """Share of the layers of a stage whose activations wait in the host's memory."""
+    """Share of the layers of a stage whose activations wait in the host's memory: all where no number is said."""
     own = (columns.count("layers") or 1) / (columns.count("pp") or 1)
-    return min(1.0, facts.get("offload_layers", 0.0) / own)
+    return min(1.0, facts.get("offload_layers", own * facts.get("offloaded_activations", 0.0)) / own)

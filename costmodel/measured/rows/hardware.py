@@ -6,7 +6,7 @@ import re
 
 from costmodel.inputs import Cluster, Tier
 from costmodel.measured.rows.columns import Columns, RowError
-from costmodel.measured.rows.other_accelerators import as_other, other_accelerator
+from costmodel.measured.rows.other_accelerators import as_other, divided, other_accelerator, parts_of
 from costmodel.measured.rows.records import Machine
 from costmodel.measured.rows.words import between_nodes, inside
 from costmodel.pytree import as_float, map_leaves
@@ -45,16 +45,17 @@ def machine(columns: Columns, power_w: float | None = None) -> Machine:
     if accelerators > 2**24:
         raise RowError(f"`gpus` is {accelerators}; expected at most {2**24}")
     name = re.sub(r"[\s\-]", "", columns.text("hardware").lower())
-    name_is_rare = other_accelerator(name) is not None  # only then notes make a machine of their own
+    memory_gb, per_node = columns.number("gpu_mem_GB"), columns.count("gpus_per_node")
+    words = f"{columns.text('hardware')} | {columns.text('notes')} | {columns.row.get('gpus')}"
     return _machine(
         name,
-        columns.number("gpu_mem_GB"),
+        memory_gb,
         columns.text("interconnect_note"),
         columns.text("zero_stage_or_fsdp").lower(),
         accelerators,
-        columns.count("gpus_per_node"),
+        per_node,
         columns.text("hardware"),
-        columns.text("notes") if name_is_rare else "",
+        parts_of(name, words, memory_gb, per_node, accelerators),
         power_w,
     )
 
@@ -68,27 +69,27 @@ def _machine(
     accelerators: int,
     per_node: int | None,
     printed: str,
-    words: str,
+    parts: int,
     power_w: float | None,
 ) -> Machine:
     sheet = other_accelerator(name)
     cluster_name, family = _known(name, memory_gb, printed) if sheet is None else (sheet["like"], sheet["family"])
     cluster = map_leaves(as_float, dataclasses.replace(_shipped(cluster_name), prices=None))
     if sheet is not None:
-        cluster = as_other(cluster, sheet, f"{printed} | {words}")
-    cluster = _capped(cluster, power_w)
-    if cluster_name == "v100" and memory_gb == 16:
+        cluster = as_other(cluster, sheet)
+    cluster = _capped(divided(cluster, parts), power_w)
+    if cluster_name == "v100" and sheet is None and memory_gb == 16:
         cluster = dataclasses.replace(cluster, accelerator=dataclasses.replace(cluster.accelerator, hbm_bytes=_V100_16))
-    if sheet is None:
+    if parts == 1:
         cluster = _of_size(cluster, memory_gb or _gigabytes(printed))
     cluster = _in_racks(dataclasses.replace(cluster, accelerators=float(accelerators)), name)
     if family == "tpu":
-        found = _torus(cluster, family, note, sharding, accelerators)
+        found = _torus(cluster, family, note, sharding, accelerators, parts)
     else:
-        found = _nodes(cluster, family, note, accelerators, per_node)
-    if sheet is None:
-        return found
-    return dataclasses.replace(found, assumed=(f"{printed} as {cluster_name}, by its data sheet", *found.assumed))
+        found = _nodes(cluster, family, note, accelerators, per_node, joined="ultra" in f"{name} {note.lower()}")
+    told = () if sheet is None else (f"{printed} as {cluster_name}, by its data sheet",)
+    told += () if parts == 1 else (f"accelerators counted by dies or cores, {parts} of each",)
+    return dataclasses.replace(found, assumed=(*told, *found.assumed))
 
 
 def _capped(cluster: Cluster, power_w: float | None) -> Cluster:
@@ -145,12 +146,13 @@ def _known(name: str, memory_gb: float | None, printed: str) -> tuple[str, str]:
     raise RowError(f"`hardware` is {printed!r}; no figures of this accelerator are known")
 
 
-def _nodes(cluster: Cluster, family: str, note: str, accelerators: int, per_node: int | None) -> Machine:
-    """Nodes (or racks) of one tier, a fabric between them."""
+def _nodes(cluster: Cluster, family: str, note: str, accelerators: int, per_node: int | None, joined: bool) -> Machine:
+    """Nodes (or racks) of one tier, or of the axes of a torus and what joins several of them; a fabric between them."""
     inner, *between, outer = cluster.tiers
     assumed: tuple[str, ...] = ()
     rack = inner.size > 16 and "nodes of" not in note
-    domain = int(inner.usable_size) if rack else (per_node or int(inner.size))
+    between = between if joined else between[:-1]
+    domain = int(inner.usable_size) if rack or between else (per_node or int(inner.size))
     if not rack and domain != inner.size:
         inner = dataclasses.replace(inner, size=float(domain), usable_size=float(domain))
     host = per_node or int(min(8, inner.size))
@@ -163,7 +165,7 @@ def _nodes(cluster: Cluster, family: str, note: str, accelerators: int, per_node
     outer = dataclasses.replace(
         outer, size=float(max(accelerators, domain)), usable_size=float(max(accelerators, domain))
     )
-    fabric = "node" if accelerators <= domain else _fabric(note, cluster.name)
+    fabric = "node" if accelerators <= (between[-1].size if between else domain) else _fabric(note, cluster.name)
     return Machine(
         cluster=dataclasses.replace(cluster, tiers=(inner, *(t for t in between if t.size < accelerators), outer)),
         family=family,
@@ -179,16 +181,19 @@ def _fabric(note: str, cluster: str) -> str:
     for word in ("efa", "roce", "slingshot", "ethernet", "rdma"):
         if word in note:
             return {"rdma": "roce"}.get(word, word)
+    if cluster.startswith("trainium"):
+        return "efa"
     if "infiniband" in note or "dgx" in note or not cluster.startswith(("mi", "gaudi")):
         return "infiniband"
     return "roce"
 
 
-def _torus(cluster: Cluster, family: str, note: str, sharding: str, accelerators: int) -> Machine:
+def _torus(cluster: Cluster, family: str, note: str, sharding: str, accelerators: int, parts: int) -> Machine:
     """A slice of a torus, with one tier for each axis, and the data-centre network between slices."""
     axes = [tier for tier in cluster.tiers if tier.name.startswith("ici")]
     outer = [tier for tier in cluster.tiers if not tier.name.startswith("ici")]
-    largest = int(axes[-1].size) if outer else accelerators  # a pod, beyond which a job has several slices
+    pod = _PODS.get(cluster.accelerator.name)  # beyond which a job has several slices
+    largest = parts * pod if pod else int(axes[-1].size) if outer else accelerators
     count, size = _slices(note, sharding, accelerators, largest)
     reached = [min(int(axis.size), size) for axis in axes[:-1]] + [size]
     tiers: list[Tier] = []
@@ -209,14 +214,17 @@ def _torus(cluster: Cluster, family: str, note: str, sharding: str, accelerators
     )
 
 
+_PODS = {"tpu-v5p": 8960, "tpu-v7x": 9216}  # docs.cloud.google.com/tpu; of the others the last axis is the pod's
 _DATACENTRE = 3.125e9  # of TPU v4, whose pages print none: that of v5e, 100 Gb/s for 4 chips (data/clusters.toml)
 
 
 def _slices(note: str, sharding: str, accelerators: int, largest: int) -> tuple[int, int]:
     """Number of slices and chips in each."""
-    printed = re.search(r"(\d+) slice\(?s?\)? of (\d+)", note) or re.search(r"(\d+) pods? of (\d+)", note)
-    if printed and int(printed[1]) * int(printed[2]) == accelerators:
-        return int(printed[1]), int(printed[2])
+    printed = re.search(r"(\d+)\s*(?:slice\(?s?\)?|pods?)(?: of (\d+))?\b", note.lower())
+    if printed and accelerators % int(printed[1]) == 0:
+        size = accelerators // int(printed[1])
+        if printed[2] is None or int(printed[2]) == size:
+            return int(printed[1]), size
     over = re.search(r"dcn=(\d+)", sharding)
     if over and accelerators % int(over[1]) == 0:
         return int(over[1]), accelerators // int(over[1])

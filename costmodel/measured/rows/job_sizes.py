@@ -12,11 +12,14 @@ OPEN_BATCH = "batch is not printed"
 _USUAL_SEQUENCE, _SHORTEST = 2048, 64  # tokens; fewer are no sequence's
 # C: of a step of GPT-3 (arXiv 2005.14165, table 2.1), from 6.7B and below 1B; not more than this of a rank
 _USUAL_TOKENS, _SMALL_TOKENS, _RANK_TOKENS = 4e6, 0.5e6, 16384
-_AMOUNT = r"(\d+(?:\.\d+)?)\s*([km])[\s-]*(?:tokens?|toks?)\b"
+_AMOUNT = r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?[\s-]*(?:tokens?|toks?)\b"
 _TOKENS = re.compile(
-    rf"{_AMOUNT}[\s-]*(?:per|/|a|in each|for each|global)?[\s-]*(?:global[\s-]*)?(?:batch|step|iteration)"
-    rf"|(?:batch|gbs)\w*(?: size)?(?: of|:|=)?[\s(~]*{_AMOUNT}"
+    rf"{_AMOUNT}[\s-]*(?:per|/|a|in each|for each|global)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter)"
+    rf"|(?:batch|gbs)\w*(?: size)?\s*(?:of|is|:|=)?[\s(~]*{_AMOUNT}"
+    r"|tokens?[\s/]*(?:per|a|in each)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter\w*)[\s:=~]*"
+    r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?\b"
 )
+_FEWEST_TOKENS = 1024  # of a batch
 _OF_A_RANK = re.compile(r"(?:per|each|local)[ -](?:gpu|device|chip|rank|accelerator)?[ -]*(?:batch)?[ \w]*$")
 
 
@@ -47,9 +50,10 @@ def _batch(columns: Columns, facts: Mapping[str, float]) -> tuple[int, str]:
         batch = int(each * facts.get("accumulation", 1.0)) * ranks
         return batch, f"batch {batch}: {each} at a time on {ranks} ranks"
     sequence, notes = columns.needed("seq"), columns.text("notes").lower()
-    found = _TOKENS.search(notes)
+    found, tokens = _TOKENS.search(notes), 0.0
     if found:
-        tokens = _tokens(found) * (ranks if _OF_A_RANK.search(notes[: found.start()]) else 1)
+        tokens = _tokens(found, sequence) * (ranks if _OF_A_RANK.search(notes[: found.start()]) else 1)
+    if tokens >= _FEWEST_TOKENS:
         batch = max(1, round(tokens / sequence))
         return batch, f"batch {batch}: {tokens / 1e6:g}M tokens a step"
     usual = _SMALL_TOKENS if (columns.number("params_B") or 1e3) < 2 else _USUAL_TOKENS
@@ -63,7 +67,18 @@ def _data_ranks(columns: Columns, facts: Mapping[str, float]) -> int:
     return degree(columns, facts, "dp") or max(1, columns.needed("gpus") // others)
 
 
-def _tokens(found: re.Match[str]) -> float:
-    """`0.5M tokens per batch`, `a 4M-token batch`, `batch of 16M tokens`."""
-    size, scale = (found[1], found[2]) if found[1] else (found[3], found[4])
-    return float(size) * {"k": 1e3, "m": 1e6}[scale]
+def _tokens(found: re.Match[str], sequence: int) -> float:
+    """`0.5M tokens per batch`, `a 4M-token batch`, `batch of 16M tokens`, `524,288 tokens per step`. Thousands and
+    millions of sequences of a power of two are powers of two themselves: 4M tokens are 512 sequences of 8,192."""
+    size, letter = next((found[i], found[i + 1]) for i in (1, 3, 5) if found[i])
+    base = 1024.0 if sequence & (sequence - 1) == 0 else 1000.0
+    return float(size.replace(",", "")) * base ** {"k": 1, "m": 2}.get((letter or "")[:1], 0)
+
+
+def told_batch(columns: Columns, facts: Mapping[str, float]) -> Mapping[str, float]:
+    """The facts with a batch of which nobody says whose it is as that of a step, if every rank has a sequence of it,
+    else as that of a rank."""
+    told = facts.get("batch")
+    if not told or columns.text("global_batch_sequences") or "local_batch" in facts or "global_batch" in facts:
+        return facts
+    return {**facts, "local_batch" if told < _data_ranks(columns, facts) else "global_batch": told}

@@ -9,7 +9,6 @@ from costmodel.measured.rows.columns import Columns, RowError
 from costmodel.measured.rows.degrees import degrees_of, printed_microbatch
 from costmodel.measured.rows.records import Machine
 from costmodel.measured.rows.sharding import own_zero, sharding
-from costmodel.measured.rows.stages import by_cost, stage_layers
 
 OPEN_RECOMPUTE, OPEN_MICROBATCH, OPEN_LAYOUT, OPEN_PRECISION = "recompute", "microbatch", "layout", "precision"
 """Marks of what a row does not print (`Case.open`)."""
@@ -113,9 +112,12 @@ def _schedule(
     virtual, named = columns.count("vpp") or int(facts.get("virtual_stages", 0)) or None, schedule(columns)
     if pipeline == 1:
         return {}
-    if virtual is None and named == "interleaved" and layers % (2 * pipeline) == 0:
-        virtual = 2
-        assumed.append("2 virtual stages: interleaved, how many is not printed")
+    if virtual is None and facts.get("virtual_layers"):
+        virtual = max(1, round(layers / (pipeline * facts["virtual_layers"])))
+    if virtual is None and named == "interleaved":
+        virtual = next((v for v in range(2, layers // pipeline + 1) if layers % (v * pipeline) == 0), None)
+        if virtual is not None:
+            assumed.append(f"{virtual} virtual stages: interleaved, how many is not printed")
     if named is not None and not SCHEDULES[named].interleaves and named != "one_f_one_b":
         return {"schedule": named}
     return {"virtual_stages": virtual, "schedule": "interleaved"} if (virtual or 1) > 1 else {}
@@ -169,8 +171,10 @@ def _experts(
         expert -= 1
     if printed and expert != printed:
         assumed.append(f"experts over {expert} ranks: {printed} does not divide them")
+    shared = int(facts.get("expert_tensor", 0)) or (degrees["tensor"] if expert == 1 else 1)
+    shared = shared if ranks % (expert * shared) == 0 else 1
     dispatcher = "fused" if facts.get("fast_dispatcher") else "usual"
-    return {"expert": expert, "expert_tensor": degrees["tensor"] if expert == 1 else 1, "dispatcher": dispatcher}
+    return {"expert": expert, "expert_tensor": shared, "dispatcher": dispatcher}
 
 
 def _overlap(facts: Mapping[str, float], habits: Habits) -> dict[str, bool]:
@@ -186,3 +190,26 @@ def _head_in_layers(columns: Columns) -> float:
     """Cost of the head over that of a layer: $V h / (4 h^2 + 3 h f)$, as nanotron weighs its blocks."""
     hidden = columns.needed("hidden")
     return (columns.count("vocab") or 0) / (4 * hidden + 3 * columns.needed("ffn_hidden"))
+
+
+def by_cost(layers: int, pipeline: int, head: float) -> tuple[int, ...]:
+    """Layers of each stage where one closes as soon as the cost so far exceeds its share of the whole.
+
+    Source: nanotron, `build_model` in models/base.py. Late stages may be left with the head alone, or with nothing.
+    """
+    held, stage = [0] * pipeline, 0
+    share = (layers + head) / pipeline
+    for layer in range(1, layers + 1):
+        held[stage] += 1
+        if layer > share * (stage + 1) and stage < pipeline - 1:
+            stage += 1
+    return tuple(held)
+
+
+def stage_layers(layers: int, pipeline: int) -> tuple[int, ...]:
+    """Embedding and head count as layers where that makes stages even, as in Megatron; else some have one more."""
+    if (layers + 2) % pipeline == 0:
+        each = (layers + 2) // pipeline
+        return (each - 1, *(each for _ in range(pipeline - 2)), each - 1)
+    each, more = divmod(layers, pipeline)
+    return tuple(each + (1 <= i <= more if more < pipeline - 1 else i < more) for i in range(pipeline))

@@ -7,6 +7,7 @@ from typing import Any
 
 from costmodel.inputs import Habits, Workload
 from costmodel.measured.rows.columns import Columns, RowError
+from costmodel.measured.rows.words import meanings, said
 from costmodel.models import Latent, decoder, moe_decoder
 from costmodel.pytree import as_float, map_leaves
 
@@ -15,7 +16,7 @@ Facts = Mapping[str, float]
 Keywords = tuple[tuple[str, Any], ...]
 """Arguments of a builder, hashable."""
 
-_VOCABULARY_GPT, _VOCABULARY_LLAMA = 51_200, 32_000
+_VOCABULARY_GPT, _VOCABULARY_LLAMA, _CLASSES = 51_200, 32_000, 1_000
 _LARGEST = 10**9
 _FEW_EXPERTS = 16  # of which a token takes two (Mixtral, Grok), of more eight (DeepSeek, Qwen)
 
@@ -50,7 +51,7 @@ def workload(columns: Columns, facts: Facts, habits: Habits) -> tuple[Workload, 
     shared, assumed = _shared(columns, facts, by_name)
     if columns.count("experts"):
         builder, own = moe_decoder, _expert_keywords(columns, facts, by_name)
-        assumed += () if columns.count("topk") else (f"{own['top_k']} experts of one token",)
+        assumed += () if columns.count("topk") or facts.get("top_k") else (f"{own['top_k']} experts of one token",)
     else:
         builder, own = decoder, _dense_keywords(columns, facts, habits)
     batch = columns.count("global_batch_sequences")
@@ -78,9 +79,11 @@ def _shared(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> tuple
     if too_large:
         raise RowError(f"`{too_large[0]}` is {sizes[too_large[0]]}; expected at most {_LARGEST}")
     gated, vocabulary, assumed = bool(columns.flag("gated_ffn")), columns.count("vocab"), ()
+    model, encoder = columns.text("model"), said(columns.text("model"), meanings.ENCODERS)
     if vocabulary is None:
-        vocabulary = _VOCABULARY_LLAMA if gated else _VOCABULARY_GPT
+        vocabulary = _CLASSES if said(model, meanings.VISION) else _VOCABULARY_LLAMA if gated else _VOCABULARY_GPT
         assumed = (f"vocabulary {vocabulary}",)
+    assumed += ("attention without a causal mask: an encoder",) if encoder else ()
     printed = int(facts.get("head_size", 0)) or columns.count("head_size") or by_name.get("head_size")
     keywords = {
         "layers": sizes["layers"],
@@ -91,20 +94,22 @@ def _shared(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> tuple
         "vocabulary": vocabulary,
         "sequence": sizes["seq"],
         "tied": not facts.get("untied") and _tied(columns, gated),
-        "causal_density": _density(columns, facts, by_name),
+        "causal_density": 1.0 if encoder else _density(columns, facts, by_name),
     }
     return keywords, assumed
 
 
 def _expert_keywords(columns: Columns, facts: Facts, by_name: Mapping[str, Any]) -> dict[str, Any]:
     experts = columns.needed("experts")
-    dense = int(facts.get("dense_layers", by_name.get("dense_layers", 0)))
+    layers, experts_of_one = columns.needed("layers"), columns.count("topk") or int(facts.get("top_k", 0))
+    told = layers // 2 if facts.get("alternate_experts") else int(facts.get("first_dense", 0))
+    dense = int(facts.get("dense_layers", 0)) or told or by_name.get("dense_layers", 0)
     return {
         "experts": experts,
-        "top_k": min(columns.count("topk") or (2 if experts <= _FEW_EXPERTS else 8), experts),
+        "top_k": min(experts_of_one or (2 if experts <= _FEW_EXPERTS else 8), experts),
         "expert_ffn": columns.needed("ffn_hidden"),
         "ffn": by_name.get("ffn"),
-        "dense_layers": min(dense, columns.needed("layers") - 1),
+        "dense_layers": min(dense, layers - 1),
         "shared_experts": int(facts.get("shared_experts", by_name.get("shared_experts", 0))),
         "latent": by_name.get("latent"),
     }

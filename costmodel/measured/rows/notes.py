@@ -7,28 +7,33 @@ from collections.abc import Mapping
 from costmodel.measured.rows.columns import cells, software_words
 from costmodel.measured.rows.words import meanings, named, number, said
 
+OPEN_SOFTWARE = "software"
+"""The mark of a row that does not name its software (`Case.open`)."""
 _OLD_HARDWARE = ("v100", "a100")
 _OVERLAPS = ("overlap_data", "async_tp", "overlap_pipeline", "overlap_expert")
 
 
-def stack_of(row: Mapping[str, str], family: str, divided: bool, software: str | None = None) -> str:
+def stack_of(row: Mapping[str, str], family: str, divided: bool, software: str | None = None) -> tuple[str, bool]:
     """The software class: by the words of the row, else the one that was named for rows that do not say theirs, else
-    by the hardware and whether tensors or layers are divided."""
+    by the hardware and whether tensors or layers are divided; and whether anything named it."""
     if family in ("tpu", "trainium"):
-        return "xla"
-    old = family in _OLD_HARDWARE
+        return "xla", True
+    megatron = megatron_on(family)
     name = named(software_words(row), meanings.SOFTWARE_NAMES) or software
     if name is not None:
-        return "megatron-core" if name == "megatron-2022" and not old else str(name)
-    if old:
-        return "megatron-2022"
-    return "megatron-core" if divided else "fsdp"
+        return megatron if name == "megatron-2022" else str(name), True
+    return megatron if divided or megatron == "megatron-2022" else "fsdp", False
+
+
+def megatron_on(family: str) -> str:
+    """The class of Megatron on hardware of its time."""
+    return "megatron-2022" if family in _OLD_HARDWARE else "megatron-core"
 
 
 def facts_of(row: Mapping[str, str]) -> dict[str, float]:
     """What notes and names say, by meaning: 1 for what is so, 0 for what is denied, or a number. What nobody says is
     absent."""
-    facts = _in_words(cells(row, "notes", "zero_stage_or_fsdp", "model"))
+    facts = _in_words(cells(row, "notes", "zero_stage_or_fsdp", "model", "sp"))
     by_software = _flags(cells(row, "notes", "source"), ("fused_loss", "chunked_loss", "device_memory"))
     return facts | by_software
 
@@ -36,7 +41,7 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
 @functools.lru_cache(maxsize=4096)
 def _in_words(text: str) -> dict[str, float]:
     facts = _flags(text, tuple(name for name in meanings.FLAGS if name not in ("graphs", "whole_graph", "overlap_any")))
-    facts |= _general_overlap(text, facts) | _graphs(text) | _numbers(text)
+    facts |= _general_overlap(text, facts) | _general_offload(facts) | _graphs(text) | _numbers(text)
     return facts | _additions(text) | _kernel(text)
 
 
@@ -51,6 +56,12 @@ def _general_overlap(text: str, facts: Mapping[str, float]) -> dict[str, float]:
     if general is None or any(name in facts for name in _OVERLAPS):
         return {}
     return dict.fromkeys(_OVERLAPS[:3] if general else _OVERLAPS, float(general))
+
+
+def _general_offload(facts: Mapping[str, float]) -> dict[str, float]:
+    """What goes to the host's memory where it is not named: the optimizer's states (K: ZeRO-Offload)."""
+    is_named = "host_optimizer" in facts or facts.get("offloaded_activations")
+    return {"host_optimizer": facts["offload_any"]} if "offload_any" in facts and not is_named else {}
 
 
 def _numbers(text: str) -> dict[str, float]:

@@ -6,12 +6,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.inputs import SOFTWARE
-from costmodel.measured.rows.columns import NO_WORDS, Columns, software_words
+from costmodel.measured.rows.columns import NO_WORDS, Columns, cells, software_words
 from costmodel.measured.rows.records import Machine
-from costmodel.measured.rows.words import chosen, meanings, said
+from costmodel.measured.rows.words import chosen, clauses, meanings, said
 
 _HYBRID = ("hsdp", "hybrid shard*|fsdp|sdp", "shard* within|inside each|a|one|the? node|host", "intra node shard*|fsdp")
-_PLAIN = re.compile(r"^(none|no|ddp|dp|data parallel\w*|off|false|plain)\b(?!\s*\+)")
+_PLAIN = re.compile(r"^(none|no|ddp|dp|data parallel\w*|off|false|plain|replicat\w*)\b(?!\s*\+)")
+_UNDIVIDED = ("ddp", "plain|pure data parallel*", "data parallel* only", "distributed data parallel*", "no sharding")
+_OF_SHARDING = ("zero", "zero 1|2|3", "fsdp|fsdp2|hsdp", "full*|hybrid shard*", "shard* & optimizer|weight*|param*")
+_OF_SHARDING += (
+    *_HYBRID,
+    "distributed optimizer",
+    "replicate",
+    "data_parallel|dp shard",
+    "reshard*",
+    "shard grad op",
+    *_UNDIVIDED,
+)
+_GATHERED = ("reshard* after? forward", "weights are? resharded")  # denied: as under ZeRO 2
 
 
 def sharding(
@@ -24,9 +36,7 @@ def sharding(
 ) -> dict[str, Any]:
     """ZeRO's stage and the ranks that share weights."""
     cell = columns.text("zero_stage_or_fsdp")
-    if not cell and said(columns.text("notes"), _HYBRID):
-        cell = "hybrid shard"
-    stage = stage_of(cell)
+    cell, stage = (cell, stage_of(cell)) if cell else _in_words(cells(columns.row, "source", "notes"))
     if stage is None:
         stage = max(SOFTWARE[software].zero_stage, int(facts.get("optimizer_sharded", 0.0)))
         assumed.append(f"ZeRO {stage}")
@@ -47,10 +57,27 @@ def stage_of(cell: str) -> int | None:
     bare = re.match(r"([0-3])\b", cell)
     if bare:
         return int(bare[1])
-    stage = chosen(cell, meanings.SHARDINGS)
-    if stage is None and (_PLAIN.match(cell.lower().replace("_", " ")) or cell.lower() in NO_WORDS):
-        return 0
-    return None if stage is None else int(str(stage))
+    if _PLAIN.match(cell.lower().replace("_", " ")) or cell.lower() in NO_WORDS:
+        return _stage(cell) or 0
+    return _stage(cell)
+
+
+def _stage(text: str) -> int | None:
+    """The stage by its name; by what is divided and gathered where nothing names it."""
+    stage = chosen(text, meanings.SHARDINGS)
+    if stage is None and re.search(r"\bshard\w*(?:\W+(?:degree|size|group))?\W+\d", text.lower().replace("_", " ")):
+        stage = 3  # `dp replicate 4 shard 64`
+    if stage == 3 and said(text, _GATHERED) is False:
+        return 2
+    if stage is None:
+        return 0 if said(text, _UNDIVIDED) else None
+    return int(str(stage))
+
+
+def _in_words(text: str) -> tuple[str, int | None]:
+    """The clauses of the words that speak of sharding, and the stage of ZeRO that they mean."""
+    told = "; ".join(clause for clause in clauses(text) if said(clause, _OF_SHARDING) is not None)
+    return told, _stage(told)
 
 
 def own_zero(columns: Columns, facts: Mapping[str, float], software: str) -> bool:
@@ -62,10 +89,12 @@ def own_zero(columns: Columns, facts: Mapping[str, float], software: str) -> boo
 
 
 _GROUPS = (
-    r"group (?:of |size )?(\d+)|over (\d+) (?:gpus|ranks|chips|devices|accelerators)|fsdp (\d+)|ici=(\d+)"
-    r"|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)|shard(?:ing)?[ _-]?(?:size|degree|group)[ =:]*(\d+)"
-    r"|dp_shard[ =:]*(\d+)"
+    r"group (?:of |size )?(\d+)|(?:over|within|across|among) (\d+) (?:gpus|ranks|chips|devices|accelerators)"
+    r"|fsdp (\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"
+    r"|shard(?:ing)?[ _-]?(?:size|degree|group)[ =:]*(\d+)|dp_shard[ =:]*(\d+)|shard[ _-](\d+)\b"
+    r"|\d+\s?x\s?(\d+) \(replicate x shard\)"
 )
+_COPIES = re.compile(r"replicat\w*[ _=:x]*(\d+)(?! x)|(\d+)[ -]?(?:way )?(?:replicas?|replicat\w+)\b")
 
 
 def _shard(cell: str, machine: Machine, degrees: Mapping[str, int], ranks: int) -> int:
@@ -73,6 +102,9 @@ def _shard(cell: str, machine: Machine, degrees: Mapping[str, int], ranks: int) 
     printed = re.search(_GROUPS, cell)
     if printed and "1" not in printed.groups():
         return int(next(group for group in printed.groups() if group))
+    copies = _COPIES.search(cell)
+    if copies:
+        return ranks // int(copies[1] or copies[2])
     if said(cell, _HYBRID):
         return machine.domain // degrees["tensor"]
     if machine.slice_size < math.prod(degrees.values()):

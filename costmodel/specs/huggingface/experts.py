@@ -5,7 +5,7 @@ from typing import Any
 from costmodel.inputs import Workload
 from costmodel.models import Latent, moe_decoder
 from costmodel.specs import fail
-from costmodel.specs.huggingface.keys import Job, Values, check_heads, chunked, density, usual, with_windows
+from costmodel.specs.huggingface.keys import Job, Values, check_heads, chunked, usual, windowed, with_windows
 
 
 def read_mixtral(values: Values, job: Job) -> Workload:
@@ -18,7 +18,7 @@ def read_mixtral(values: Values, job: Job) -> Workload:
         expert_ffn=values["intermediate_size"],
         key_value_heads=values["num_key_value_heads"],
         head_size=values["head_dim"],
-        causal_density=density(values, job.tokens(), job.where),
+        **windowed(values, job.tokens(), job.where),
     )
 
 
@@ -38,7 +38,7 @@ def read_qwen3_moe(values: Values, job: Job) -> Workload:
         key_value_heads=values["num_key_value_heads"],
         head_size=values["head_dim"],
         query_key_norm=True,
-        causal_density=density(values, job.tokens(), job.where),
+        **windowed(values, job.tokens(), job.where),
     )
 
 
@@ -63,16 +63,18 @@ def _with_whole_norms(values: Values, job: Job, experts: int) -> Workload:
         head_size=values["head_dim"],
         query_key_norm=values.get("use_qk_norm", True),
         query_key_norm_whole=True,
-        causal_density=density(values, job.tokens(), job.where),
+        **windowed(values, job.tokens(), job.where),
     )
 
 
 def read_deepseek(values: Values, job: Job) -> Workload:
     """The model without its layers of multi-token prediction. A token goes to `topk_group` groups, one to a node."""
+    chosen, groups = values["topk_group"], values["n_group"]
+    limited = values.get("topk_method") != "greedy" and chosen is not None and groups is not None and chosen < groups
     return _after_dense(
         values,
         job,
-        expert_groups=None if values.get("topk_method") == "greedy" else values["topk_group"],
+        expert_groups=chosen if limited else None,
         latent=Latent(
             query_rank=values["q_lora_rank"],
             key_value_rank=values["kv_lora_rank"],
@@ -98,7 +100,7 @@ def read_gpt_oss(values: Values, job: Job) -> Workload:
         out_bias=True,
         expert_bias=True,
         attention_sinks=True,
-        causal_density=density(values, job.tokens(), job.where),
+        **windowed(values, job.tokens(), job.where),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from costmodel.inputs import Workload
+from costmodel.models import causal_density
 from costmodel.specs import COUNT, FLAG, POSITIVE, SHARE, Check, SpecError, fail, is_count, one_of
 
 
@@ -194,21 +195,23 @@ def chunked(values: Values, tokens: int, where: str) -> float:
     return 0.5 * (1 - inside + inside * min(1.0, (chunk or tokens) / tokens))
 
 
-def density(values: Values, tokens: int, where: str) -> float:
-    """Share of the score matrix under a causal mask, with windows on some layers."""
+def windowed(values: Values, tokens: int, where: str) -> dict[str, Any]:
+    """Windows on some layers as a builder's arguments; where they follow no pattern, the density that they leave."""
     window, layers = values.get("sliding_window"), values["num_hidden_layers"]
     kinds = values.get("layer_types")
     if kinds is not None and len(kinds) != layers:
         fail(where, "layer_types", list(kinds), f"one for each of the {layers} layers")
     if kinds is not None:
-        windowed = kinds.count("sliding_attention")
-        if windowed and window is None:
+        inside = [kind == "sliding_attention" for kind in kinds]
+        if any(inside) and window is None:
             fail(where, "sliding_window", window, COUNT.expected)
     elif not values.get("use_sliding_window", True):
-        windowed = 0
+        inside = [False] * layers
     else:
-        windowed = max(0, layers - values.get("max_window_layers", 0))
-    if not windowed or window is None or window >= tokens:
-        return 0.5
-    share = window / tokens
-    return 0.5 + windowed / layers * (share - share**2 / 2 - 0.5)
+        inside = [layer >= values.get("max_window_layers", 0) for layer in range(layers)]
+    if window is None or not any(inside):
+        return {}
+    every = 0 if all(inside) else inside.index(False) + 1
+    if inside == [not every or layer % every != every - 1 for layer in range(layers)]:
+        return {"window": window, "full_every": every or None}
+    return {"causal_density": causal_density(window, sum(inside) / layers, tokens)}

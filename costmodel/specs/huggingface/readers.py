@@ -3,7 +3,7 @@
 from costmodel.inputs import Workload
 from costmodel.models import decoder, encoder, encoder_decoder, swin
 from costmodel.specs import fail
-from costmodel.specs.huggingface.keys import Job, Values, check_divides, check_heads, density, usual, with_windows
+from costmodel.specs.huggingface.keys import Job, Values, check_divides, check_heads, usual, windowed, with_windows
 
 
 def read_llama(values: Values, job: Job) -> Workload:
@@ -24,7 +24,7 @@ def read_llama(values: Values, job: Job) -> Workload:
         qk_norm_whole=values.get("qk_norm_whole", False),
         norms_after=values.get("norms_after", False),
         dropout=values["attention_dropout"] > 0,
-        causal_density=density(values, tokens, job.where),
+        **windowed(values, tokens, job.where),
     )
 
 

@@ -51,7 +51,7 @@ _DEEPSEEK = Reader(
         **LAYERS,
         **sizes("n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size"),
         **sizes("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
-        **sizes("first_k_dense_replace", "topk_group"),
+        **sizes("first_k_dense_replace", "topk_group", "n_group"),
         "tie_word_embeddings": SWITCH,
         "moe_layer_freq": only(1),
         "attention_bias": only(False),
@@ -139,7 +139,7 @@ LATER: dict[str, Reader] = {
         read_deepseek,
         {
             **_DEEPSEEK.keys,
-            **dict.fromkeys(("q_lora_rank", "topk_group"), SIZE_OR_NULL),
+            **dict.fromkeys(("q_lora_rank", "topk_group", "n_group"), SIZE_OR_NULL),
             "topk_method": one_of(("greedy", "group_limited_greedy")),
         },
         _DEEPSEEK.ignored - {"topk_method"},

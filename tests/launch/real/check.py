@@ -7,6 +7,7 @@ classes of Megatron's core, for Megatron-Bridge and Megatron-LM. Stubbed are wor
 of Megatron-LM and MaxText are in no registry: their names stand in tests/golden/launch_options.toml.
 """
 
+# pyright: reportMissingImports=false
 import dataclasses
 import json
 import shlex
@@ -124,9 +125,10 @@ def _recipe(kind):
     core = MLATransformerConfig if kind else TransformerConfig
     names = {field.name: None for field in dataclasses.fields(core)}
     provider = ("seq_length", "vocab_size", "share_embeddings_and_output_weights", "position_embedding_type")
+    gemma = ("interleaved_attn_pattern", "attn_logit_softcapping")
     optimizer = {field.name: None for field in dataclasses.fields(OptimizerConfig)}
     return {
-        "model": names | dict.fromkeys((*provider, "recompute_modules")),
+        "model": names | dict.fromkeys((*provider, *gemma, "recompute_modules")),
         "ddp": {field.name: None for field in dataclasses.fields(DistributedDataParallelConfig)},
         "optimizer": optimizer | {"optimizer": "adam"},
         "train": {"micro_batch_size": 1, "global_batch_size": 1},
@@ -150,7 +152,7 @@ def check_megatron(text, facts):
     renamed = {
         "num_virtual_stages_per_pipeline_rank": "virtual_pipeline_model_parallel_size",
         "group_query_attention": "", "num_experts": "num_moe_experts", "swiglu": "gated_linear_unit",
-        "fp8_format": "fp8", "fp4_format": "fp4", "moe_layer_freq": "",
+        "fp8_format": "fp8", "fp4_format": "fp4", "moe_layer_freq": "", "quick_geglu": "gated_linear_unit",
     }  # fmt: skip
     fields = {renamed.get(key, key): value for key, value in flags.items()}
     fields["add_bias_linear"] = "disable_bias_linear" not in flags
@@ -168,6 +170,8 @@ def _check_core(model, is_bf16, facts, optimizer):
     kind = MLATransformerConfig if model.get("q_lora_rank") else TransformerConfig
     known = {field.name: field.type for field in dataclasses.fields(kind)}
     values = {name: _typed(value) for name, value in model.items() if name in known and value is not None}
+    if "hidden_size" not in values:  # of a model that the file leaves to a recipe
+        values |= {"num_layers": 64, "hidden_size": 8192, "num_attention_heads": 64, "ffn_hidden_size": 8192}
     values["attention_backend"] = AttnBackend[values.get("attention_backend", "auto")]
     if values.pop("pipeline_model_parallel_layout", None) or values.get("cp_comm_type"):
         values.pop("cp_comm_type", None)

@@ -3,21 +3,27 @@
 import dataclasses
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 from costmodel.inputs import Workload
 from costmodel.inputs.plan import Plan
+from costmodel.specs.huggingface.config import from_config
 from costmodel.specs.loading import load_cluster
+from costmodel.specs.rules.violations import violations
 from costmodel.specs.workloads import load_workload
 from optimize.launch.framework import Framework
+from tests.support.files.configs import CONFIGS
 
 BATCH = 1024
 MODELS = ("llama3-70b", "gpt3-175b", "mixtral-8x7b", "deepseek-v3", "qwen3-235b-a22b")
-DEGREES = (
+TYPES = ("gpt_oss", "gemma3_text", "glm4_moe", "deepseek_v2", "gemma2", "olmo3", "qwen2")
+"""Types of HuggingFace, whose models have sinks, windows, norms and biases."""
+DEGREES: tuple[dict[str, Any], ...] = (
     {"data": 64}, {"data": 16, "tensor": 4}, {"data": 8, "tensor": 2, "context": 4},
     {"data": 8, "tensor": 2, "pipeline": 4},
     {"data": 4, "tensor": 4, "context": 2, "pipeline": 2}, {"data": 16, "context": 4}, {"data": 16, "pipeline": 4},
 )  # fmt: skip
-CHANGES = (
+CHANGES: tuple[dict[str, Any], ...] = (
     {}, {"sequence_parallel": True}, {"sequence_parallel": True, "overlap_tensor": True},
     {"sequence_parallel": True, "overlap_tensor": True, "precision": "fp8_tensor"}, {"recompute": "full"},
     {"recompute": "selective"}, {"recompute": "norms"}, {"recompute": "norms+feed_forward"},
@@ -42,16 +48,10 @@ def plans(framework: Framework, cluster: str = "h100") -> Iterator[tuple[Plan, W
     """Plans of every degree and option that the framework can be told on the cluster, each with one of the models."""
     machine = load_cluster(cluster, 64)
     workloads = [load_workload(name, batch=BATCH) for name in MODELS]
+    workloads += [from_config(CONFIGS[kind], "config.json", 4096, BATCH) for kind in TYPES]
     for number, (degrees, change) in enumerate(itertools.product(DEGREES, CHANGES)):
         for workload in (workloads[number % len(workloads)], workloads[0], workloads[2]):
             plan = dataclasses.replace(Plan(**degrees), **change)
-            if not framework.cannot(plan, workload, machine) and _divides(plan, workload):
+            if not framework.cannot(plan, workload, machine) and not violations(plan, workload, machine):
                 yield plan, workload
                 break
-
-
-def _divides(plan: Plan, workload: Workload) -> bool:
-    """Layers divide over the stages, and the batch over microbatches of every pipeline."""
-    layers = sum(int(block.repeats) for block in workload.blocks[1:-1])
-    whole = BATCH % (plan.data * plan.microbatch * plan.pipeline) == 0
-    return whole and layers % (plan.pipeline * plan.virtual_stages * (2 if plan.schedule == "zb_v" else 1)) == 0

@@ -99,6 +99,9 @@ def named(text: str, table: Table) -> object | None:
     return next((value for phrase, value in table if is_named(phrase)), None)
 
 
+_OF_ANOTHER = re.compile(r"\b(?:virtual|expert|micro|mini|local|device|gpu|rank|core|eval|evaluation)[\s\-]*$")
+
+
 @_remembered
 def number(text: str, phrases: tuple[str, ...]) -> float | None:
     """The number in the first of the phrases that the text says."""
@@ -106,7 +109,7 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
         ((expression, _), *_), _ = _compiled(phrase)
         for clause, start, end in _places(text, phrase):
             found = expression.match(clause, start)
-            of_another = clause[:start].rstrip(" -").endswith("virtual")  # `virtual pp degree` is no `pp degree`
+            of_another = _OF_ANOTHER.search(clause[:start])  # `virtual pp degree` is no `pp degree`
             if found is not None and not of_another and _verdict(clause, start, end, False):
                 return float(found[1])
     return None

@@ -8,6 +8,7 @@ _CARDS_BITS = {"5": 100e9, "6": 200e9, "7": 400e9, "8": 800e9}  # NVIDIA's data 
 _RATE = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)[\s-]?([GgTt])([Bb](?:it|yte)?s?)?(/s(?:ec)?|ps|E)?(?!\w)")
 _SAME = 0.01
 _COUNTS = (
+    r"(?<![\w.])(\d+)\s*[x*]\s*(?=\d)",  # 4x100, before what else is counted
     r"(?<![\w.])(\d+)\s*[x*]\s*(?=[a-z\d])",  # 8x400, 8 x NDR
     r"(?<![\w.])(\d+)\s+(?=\d+\s?[gt]|hdr|ndr|edr|xdr|nics?\b|ports?\b|hcas?\b|rails?\b|links?\b|cards?\b)",
     r"(?:gb?/?p?s|[ehnx]dr\d*|g|card)\s*[x*]\s*(\d+)\b",  # 400 Gb/s x 8
@@ -45,7 +46,7 @@ def between_nodes(note: str, per_node: int, usual: float | None = None) -> float
 
 def _of_network(note: str) -> Iterator[str]:
     """The clauses that are not about links inside a node, nor about storage."""
-    for sentence in re.split(r"[;|]|\.\s", note.replace("\u00d7", "x")):
+    for sentence in re.split(r"[;|]|\.\s", _spelt(note)):
         is_inside = False
         for clause in re.split(r"[,(]|\s\+\s", sentence):
             if _NETWORK.search(clause) or _IN_BITS.search(clause):
@@ -54,6 +55,19 @@ def _of_network(note: str) -> Iterator[str]:
                 is_inside = True
             if not is_inside and not _ASIDE.search(clause):
                 yield clause
+
+
+_BARE = re.compile(r"(?<![\w.])(\d+)\s*x\s*(25|40|50|100|200|400|800|1600)(?![\w.])(?!\s*[GgTt]b)")
+_IN_WORDS = {"one": "1", "two": "2", "four": "4", "eight": "8", "sixteen": "16"}
+_WORDED = re.compile(rf"\b(?:{'|'.join(_IN_WORDS)})\b(?=[\s-]+(?:\d|[EHNXehnx][Dd][Rr]|(?:NIC|HCA|port)s?\b))")
+_IN_BRACKETS = re.compile(r"\(([^()]*\d\s?[GTgt](?:b|B)?[^()]*)\)")
+
+
+def _spelt(note: str) -> str:
+    """The note with the unit of `8x200`, and rates out of brackets that say whose they are: `4x NIC (200 Gb/s)`."""
+    note = _WORDED.sub(lambda found: _IN_WORDS[found[0].lower()], note)
+    note = _BARE.sub(r"\1x\2 Gb/s", note.replace("\u00d7", "x"))
+    return _IN_BRACKETS.sub(lambda found: f" {found[1]} " if "," not in found[1] else found[0], note)
 
 
 def _rate(clause: str, per_node: int, usual: float | None) -> float | None:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 _COMM = "comm*"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
 _MIXED = "expert*|ep|moe|all_to_all|a2a|dispatch*"
-_RECOMPUTE = "recomput*|checkpointing|checkpoint|remat*|rematerial*|ac"
+_RECOMPUTE = "recomput*|checkpointing|checkpoint|ckpt|remat*|rematerial*|ac"
 
 FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "overlap_data": (f"{_DATA} & overlap*", "async* gradient|grad|dp|data_parallel*"),
@@ -29,6 +29,13 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "overlap_any": (f"{_COMM} & overlap*", "overlap* of? all|any? comm*|collective*", "overlaps", "overlap!"),
     "sequence_parallel": ("sequence|seq parallel*", "sp!"),
     "context_parallel": ("context parallel*", "cp!"),
+    "tensor_in_node": (
+        "tp|tensor_parallel*|model_parallel* & within|inside a|one|each|the? node|host|server",
+        "intra node tp|tensor_parallel*|model_parallel*",
+    ),
+    "uniform_recompute": (f"{_RECOMPUTE} & uniform*",),
+    "first_dense": ("first layer is? dense",),
+    "alternate_experts": ("moe|expert* & every|each other|second|2nd|two|2 layer*", "moe|expert* & alternat* layer*"),
     "whole_heads": ("ulysses", "cp|context_parallel* & all_to_all|a2a"),
     "untied": ("untied", "embed* & not tied"),
     "compiled": ("torch compile*", "torch_dynamo|torch_inductor|inductor", "compile* model", "compile!", "float8"),
@@ -46,6 +53,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "deep_speed? cpu adam*",
         "zero offload*|infinity",
     ),
+    "offload_any": ("cpu|host offload*", "offload* to|into? cpu|host"),  # of what is not said
+    "offloaded_activations": ("offload* & activation*",),
     "optimizer_sharded": ("megatron deep_speed",),  # K: ZeRO 1 in its examples; C: its rows fit in no other way
     "fast_dispatcher": ("deepep|deep_ep", "hybridep|hybrid_ep"),
     "selective_layers": (
@@ -70,11 +79,12 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "full*|entire* captur* iteration|step",
         "full*|whole|entire|complete captur*? iteration|step & graph*|captur*",
         "graph* & full|whole|entire iteration|step|model",
+        "scope full|whole|entire iteration|step",
     ),
 })  # fmt: skip
 """Yes or no: a meaning and the phrases that say it. What is denied is a no, what nobody says is neither."""
 
-_RECOMPUTED = "recomput*|checkpointing|checkpoint|remat*"
+_RECOMPUTED = "recomput*|checkpointing|checkpoint|ckpt|remat*"
 _BATCH_OF = "per|a|each gpu|device|chip|rank|dp"
 
 NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
@@ -98,7 +108,8 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "first # layer* are? dense",
         "dense layer* #",
     ),
-    "shared_experts": ("# shared expert*", "shared experts #"),
+    "shared_experts": ("# shared expert*?", "shared experts #"),
+    "top_k": ("top k? #", "# active|activated expert*"),
     "window": ("window size? #",),
     "accumulation": (
         "gradient|grad? accum* steps|count|factor? #",
@@ -127,6 +138,11 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# virtual|interleaved pipeline? stage*|chunk*",
         "# model chunk*",
     ),
+    "virtual_layers": (
+        "num? layers per virtual pipeline? stage #",
+        "# layer* per|a|each virtual pipeline? stage|chunk",
+        "# layer* per|a|each model? chunk",
+    ),
     "tensor": ("tp size|degree? #", "tensor model? parallel* size|degree? #", "# way tensor|tp|model"),
     "pipeline": (
         "pp size|degree? #",
@@ -134,10 +150,19 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# way pipeline|pp",
         "# pipeline stage*",
     ),
-    "context": ("cp size|degree? #", "context parallel* size|degree? #", "# way context|cp"),
+    "context": (
+        "cp size|degree? #",
+        "context parallel* size|degree? #",
+        "# way context|cp|ring|ulysses",
+        "ulysses sp|sequence_parallel*? size|degree? #",
+        "ring attention|attn over|across|on|size|degree #",
+        "ring size|degree #",
+    ),
     "data": ("dp size|degree? #", "data parallel* size|degree? #", "# way data|dp"),
     "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep"),
-    "global_batch": ("global batch size? #", "gbs #"),
+    "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
+    "global_batch": ("global|total|effective|overall batch size? #", "gbs #"),
+    "batch": ("batch|bs size? #",),  # of a step or of a rank
     "sequence": ("sequence|seq|context len|length #", "sequence|seq #"),
     "power_w": ("tdp #", "power cap|limit|capped|limited #", "# w|watt* cap|limit|tdp|power"),
     "layers": ("truncated|cut|reduced|shortened|proxy down? # layer*", "truncated|proxy model? with? # layer*"),
@@ -151,17 +176,21 @@ SOFTWARE_NAMES = (
     ("neuron|neuronx", "xla"),
     ("megatron deep_speed|llama", "megatron-2022"), ("gpt neox", "megatron-2022"),
     ("torch titan|torchtitan", "fsdp"), ("fms fsdp", "fsdp"), ("fairscale|fair_scale|metaseq", "fsdp"),
-    ("lightning|litgpt|lit_gpt|axolotl|accelerate|olmo|veomni", "fsdp"),
+    ("lightning|lit_gpt|axolotl|accelerate|olmo|veomni|ve_scale|torch_tune|lingua|composer|unsloth", "fsdp"),
+    ("torch xla|acc", "xla"), ("nano_gpt", "fsdp"),
     ("megatron bridge", "megatron-core"), ("megatron core", "megatron-core"), ("mcore|m_core", "megatron-core"),
     ("nemo launcher|framework|megatron", "megatron-core"), ("dgxc", "megatron-core"),
     ("transformer engine", "megatron-core"), ("te", "megatron-core"), ("primus", "megatron-core"),
-    ("mindspeed|mind_speed|modellink|pai_megatron", "megatron-core"),
+    ("mind_speed|model_link|pai_megatron", "megatron-core"),
     ("auto model", "fsdp"), ("nemo", "megatron-core"),
     ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full shard", "fsdp"), ("shard grad op", "fsdp"),
     ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("colossal|colossalai", "deepspeed"),
     ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
     ("vtrain|v_train|intern_evo|galvatron|aceso|merak|libai", "megatron-2022"),
-    ("paddle*|mindspore", "megatron-2022"), ("mlperf", "megatron-core"),  # K: its reference of Llama 3.1 is NeMo
+    ("paddle*|mind_spore", "megatron-2022"), ("mlperf", "megatron-core"),  # K: its reference of Llama 3.1 is NeMo
+    ("big_science", "megatron-2022"),  # K: its papers train with Megatron-DeepSpeed
+    ("zero stage? 2|ii", "deepspeed"), ("zero offload*|infinity", "deepspeed"),
+    ("torch compile*", "fsdp"), ("py_torch ddp|distributed", "fsdp"),
 )  # fmt: skip
 """Names of software, and its class; of several the first counts, because forks name what they came from."""
 
@@ -224,7 +253,8 @@ RECOMPUTES = (
     (f"full* & {_RECOMPUTE}", "full"), (f"every|all|each|entire|whole & {_RECOMPUTE}", "full"),
     (f"{_RECOMPUTE} & layer_wise|layerwise|block|uniform", "full"), ("use checkpoint", "full"),
     ("every|all|each transformer? block|layer is|are? checkpointed|recomputed", "full"),
-    ("gradient|activation checkpointing|checkpoint|recompute*|recomputation", "full"), ("recompute*!", "full"),
+    ("gradient|activation|grad|act checkpointing|checkpoint|ckpt|recompute*|recomputation", "full"),
+    ("recompute*!", "full"),
     ("checkpointing|checkpoint|remat*|recomputation!", "full"),
 )  # fmt: skip
 """What is computed again, in notes: `True` ones are modes, and any of them denied is none at all."""
@@ -234,7 +264,7 @@ RECOMPUTE_CELLS = (
     ("minimal*|dots|save*|custom|qkv*", "selective"), ("core|attention|attn", "selective"),
     ("layer_norm|moe_act|mla_up_proj|mlp|shared_experts~", "selective"),  # K: Megatron-Core's recompute modules
     ("full", "full"), ("all|every|entire|whole|block|uniform|layer*", "full"),
-    ("gradient|activation|grad|act checkpoint*", "full"), ("checkpoint*|remat*|recomput*", "full"),
+    ("gradient|activation|grad|act checkpoint*|ckpt", "full"), ("checkpoint*|ckpt|remat*|recomput*|ac", "full"),
 )  # fmt: skip
 """The same in the column, where nothing else is spoken of."""
 
@@ -248,15 +278,42 @@ SCHEDULES = (
 )  # fmt: skip
 """Pipeline schedules by name."""
 
+_NOTHING, _PARTS = "nothing is trained", "only a part of it is trained"
+_PREFERENCES = "preferences are trained, with other passes than one forward and one backward"
+_OTHER_LAYERS = "it is no transformer of one kind of layer"
+_TWO_STACKS = "its columns do not say the layers of encoder and decoder"
+_TWO_TOWERS = "its columns do not say its vision tower"
+_DIFFUSION = "a diffusion model, whose conditioning no column tells"
+_PICTURES = "vit|deit|dinov2|dino"
+
 NO_PRETRAINING = (
     ("lora|qlora|dora|peft", "only adapters are trained"),
     ("adapter* & only|tuning", "only adapters are trained"),
     ("adapter* are? trained", "only adapters are trained"),
-    ("dpo|grpo|ppo|rlhf", "preferences are trained, with other passes than one forward and one backward"),
-    ("decode|decoding throughput|latency", "nothing is trained"),
-    ("inference throughput|benchmark*", "nothing is trained"),
-    ("vllm|sglang|tensorrt_llm", "nothing is trained"),
-    ("unet|u_net|stable_diffusion|sdxl", "it is no transformer of one kind of layer"),
+    ("prefix|prompt tuning", "only adapters are trained"),
+    ("frozen & backbone|base|encoder|weights|tower|layers", _PARTS),
+    ("dpo|grpo|ppo|rlhf", _PREFERENCES),
+    ("reinforcement learning", _PREFERENCES), ("rollout* & rl|policy|policies", _PREFERENCES),
+    ("teacher model|logit*|forward", "a second model runs beside it"),
+    ("decode|decoding|prefill throughput|latency|phase|stage|batch|speed", _NOTHING),
+    ("inference throughput|latency|benchmark*|decode|prefill|batch|serving", _NOTHING),
+    ("mlperf inference", _NOTHING), ("forward pass? only", _NOTHING),
+    ("vllm|sglang|tensorrt_llm", _NOTHING),
+    ("unet|u_net|stable_diffusion|sdxl", _OTHER_LAYERS),
     ("mamba|ssm|state_space|rwkv", "its layers are no attention"),
 )  # fmt: skip
 """What rows may be that this model has no formula for, and why."""
+
+OTHER_MODELS = (
+    ("t5|mt5|ul2|bart|mbart|pegasus|marian|nllb|m2m|whisper", _TWO_STACKS), ("encoder decoder", _TWO_STACKS),
+    ("dit|pixart|flux|sd3|sora|wan", _DIFFUSION), ("diffusion", _DIFFUSION),
+    ("llava|neva|vlm|vl|intern_vl|clip|siglip|blip|flamingo|vision_language", _TWO_TOWERS),
+    ("# b? vision", _TWO_TOWERS),
+    ("swin|resnet|convnext|yolo|efficientnet|dlrm|alphafold|wav2vec|conformer|lstm", _OTHER_LAYERS),
+)  # fmt: skip
+"""Names of models that are no decoder or encoder of one kind of layer, and why their rows are refused."""
+
+ENCODERS = ("bert|roberta|deberta|electra|xlm_r|distilbert", "modern bert", _PICTURES, "vision transformer")
+"""Names of encoders, whose attention has no causal mask."""
+VISION = (_PICTURES, "vision transformer")
+"""Names of encoders of pictures, which end in a thousand classes."""

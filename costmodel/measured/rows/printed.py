@@ -1,0 +1,89 @@
+"""Cells as people print them: a number among words becomes the number, and its words become notes.
+
+`8 (VPP 6)`, `cp=2 (ring)`, `MBS=4`, `64 routed + 2 shared`, `16 nodes x 8 GPUs`, `4M tokens`, `MQA`, `4h`.
+"""
+
+import functools
+import re
+from collections.abc import Mapping
+
+from costmodel.measured.rows.columns import as_number
+
+_NUMBERS = (
+    *("gpus", "gpus_per_node", "gpu_mem_GB", "params_B", "layers", "hidden", "heads", "kv_heads", "head_size"),
+    *("ffn_hidden", "vocab", "seq", "global_batch_sequences", "micro_batch", "tp", "cp", "pp", "vpp", "dp", "ep"),
+    *("experts", "topk"),
+)
+_AMONG_WORDS = re.compile(
+    r"(?!none|no\b|not\b)(?:[a-z][a-z _\-]*?[\s=:\-]*)?"  # MBS=, top-
+    r"(?P<number>[~\u2248]?\s*\d+(?:,\d{3})*(?:\.\d+)?\s*[kmbgt]?)\b"
+    r"(?P<rest>\s*[(\[;+].*|,?\s+(?!or\b|to\b|and\b|x\b|vs\b|per\b)[a-z@].*)?",
+    re.IGNORECASE,
+)
+_OF_NODES = re.compile(
+    r"(\d+)\s*(?:nodes?|hosts?|servers?|machines?)?\s*[x*\u00d7]\s*(\d+)\b(.*)"
+    r"|(\d+)\s*(?:nodes?|hosts?|servers?|machines?)\s*(?:of|with)\s*(\d+)\b(.*)",
+    re.IGNORECASE,
+)
+_NODES_ALONE = re.compile(r"(\d+)\s*(?:nodes?|hosts?|servers?|machines?)", re.IGNORECASE)
+_TIMES_HIDDEN = re.compile(r"(\d+(?:\.\d+)?)\s*[x*]?\s*(?:h|d|hidden|d_model|hidden_size)", re.IGNORECASE)
+_TOKENS = re.compile(r"tok", re.IGNORECASE)
+_OF_OTHERS = re.compile(r"tok|node|host|server|machine", re.IGNORECASE)  # what a column's number does not count
+
+
+def plain(row: Mapping[str, str]) -> Mapping[str, str]:
+    """The row with numbers alone in the columns of numbers, and what else stands there in its notes."""
+    cells = {name: (row.get(name) or "").strip() for name in _NUMBERS}
+    worded = {name: cell for name, cell in cells.items() if cell and not _is_number(cell)}
+    if not worded:
+        return row
+    given, words = dict(row), [row.get("notes") or ""]
+    for name, cell in worded.items():
+        given[name], rest = _read(name, cell, given)
+        words += [rest] if rest else []
+    return given | {"notes": "; ".join(word for word in words if word)}
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_number(cell: str) -> bool:
+    return cell.isdigit() or (as_number(cell.lower()) is not None and not _OF_OTHERS.search(cell))
+
+
+def _read(name: str, cell: str, row: Mapping[str, str]) -> tuple[str, str]:
+    """The number of a cell and the words that it leaves; the cell itself where it holds no single number."""
+    if name == "gpus":
+        return _accelerators(cell, row)
+    if name == "kv_heads" and cell.lower() in ("mqa", "multi-query"):
+        return "1", ""
+    if name == "kv_heads" and cell.lower() in ("mha", "multi-head"):
+        return "", ""
+    times = _TIMES_HIDDEN.fullmatch(cell) if name == "ffn_hidden" else None
+    hidden = as_number((row.get("hidden") or "").lower()) if times else None
+    if times and hidden:
+        return f"{float(times[1]) * hidden:g}", ""
+    if name == "global_batch_sequences" and _TOKENS.search(cell) and not re.search(r"\(.*tok", cell):
+        return "", f"batch of {cell}"
+    found = _AMONG_WORDS.fullmatch(cell)
+    if found is None:
+        return cell, ""
+    rest = _bare(found["rest"])
+    return found["number"].strip(), f"context parallel {rest}" if name == "cp" and rest else rest
+
+
+def _accelerators(cell: str, row: Mapping[str, str]) -> tuple[str, str]:
+    """`8x8`, `16 nodes x 8 GPUs`, `4x8 H100`, `16 nodes of 8`, `32 nodes`, `256 GPUs (32 nodes)`."""
+    cell = re.sub(r"(?<=[a-zA-Z])[_-]+|[_-]+(?=[a-zA-Z])", " ", cell)
+    found = _OF_NODES.fullmatch(cell)
+    if found:
+        nodes, each = (int(size) for size in found.groups() if size and size.isdigit())
+        return str(nodes * each), ""
+    each = as_number((row.get("gpus_per_node") or "").lower())
+    alone = _NODES_ALONE.fullmatch(cell)
+    if alone and each:
+        return f"{int(alone[1]) * each:g}", ""
+    among = _AMONG_WORDS.fullmatch(cell)
+    return (among["number"].strip(), _bare(among["rest"])) if among and not alone else (cell, "")
+
+
+def _bare(rest: str | None) -> str:
+    return re.sub(r"[()\[\]]", " ", rest or "").strip(" +,;")
