@@ -45,9 +45,9 @@ class Tilts(NamedTuple):
     def bounds(self, least: np.ndarray) -> np.ndarray:
         """Logarithms of the value that no mix is below, by what no plan of each job is: counts x jobs."""
         shares = self.shares
-        parts = np.where(shares > 0, shares * (least - np.log(np.maximum(shares, 1e-300))), 0.0)
         some = np.asarray(np.isfinite(least).all(axis=-1))
-        return np.where(some, np.where(some[:, None], parts, 0.0).sum(-1), np.inf) + self.log_price
+        parts = shares * (np.where(some[:, None], least, 0.0) - np.log(np.maximum(shares, 1e-300)))
+        return np.where(some, parts.sum(-1), np.inf) + self.log_price
 
     def levels(self, log_target: np.ndarray | float) -> np.ndarray:
         """What no plan of each job may be below for a target, with the same room for all jobs."""
