@@ -26,7 +26,7 @@ from optimize.hardware.tangents import aggregated, dual_bound, project
 from optimize.lattice.enumeration import lattice
 from optimize.lattice.narrowing import thinned
 from optimize.lattice.recompute_families import Families
-from optimize.plans.find_plan import find_plan
+from optimize.plans.find_in_lattice import find_in_lattice
 from optimize.question.asked import design_problem
 from optimize.question.clusters import sized
 from optimize.question.objective import Limits, Objective
@@ -276,7 +276,7 @@ def test_shadow_prices_agree_with_solving_again(searched):
 
 def test_real_parts_agree_with_the_search_for_a_plan():
     found = search_parts((JOB,), Limits(budget_usd=1e6, accelerators=16), Objective.time, 120.0, FIXED, FITS)
-    plan = find_plan(MODEL, found.best.cluster, fixed={**FIXED, "domain": found.best.domain})
+    plan = find_in_lattice(MODEL, found.best.cluster, fixed={**FIXED, "domain": found.best.domain})
     assert math.exp(found.log_value) == pytest.approx(
         plan.plans[0].step_s * JOB.steps_on(found.best.cluster.accelerators, found.best.cluster.prices), rel=1e-9
     )
