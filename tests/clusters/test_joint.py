@@ -205,6 +205,7 @@ def test_the_answer_meets_the_limits(searched):
 
 def test_the_same_seed_gives_the_same_answer(searched):
     again = joint.search(problem(), 600.0)
+    assert again.best is not None
     assert again.best.log_value == searched.best.log_value
     assert again.best.plan == searched.best.plan
     assert again.log_bound == searched.log_bound
@@ -213,6 +214,7 @@ def test_the_same_seed_gives_the_same_answer(searched):
 @pytest.mark.parametrize("objective", [Objective.cost, Objective.energy])
 def test_other_objectives_are_certified(objective):
     found = joint.search(problem(objective=objective, limits=Limits(budget_usd=1.5e6, accelerators=16)), 600.0)
+    assert found.best is not None
     assert 0 <= found.best.log_value - found.log_bound < 1e-3
 
 
@@ -276,6 +278,7 @@ def test_shadow_prices_agree_with_solving_again(searched):
 
 def test_real_parts_agree_with_the_search_for_a_plan():
     found = search_parts((JOB,), Limits(budget_usd=1e6, accelerators=16), Objective.time, 120.0, FIXED, FITS)
+    assert found.best is not None
     plan = find_in_lattice(MODEL, found.best.cluster, fixed={**FIXED, "domain": found.best.domain})
     assert math.exp(found.log_value) == pytest.approx(
         plan.plans[0].step_s * JOB.steps_on(found.best.cluster.accelerators, found.best.cluster.prices), rel=1e-9
