@@ -36,8 +36,8 @@ FRAMEWORKS: dict[str, Framework] = {
 VERSIONS = {("torchtitan", "main"): torchtitan.MAIN}
 """Other versions than those of `FRAMEWORKS`, by `--framework-version`."""
 _OF_THE_MODEL = (
-    "what of the model does not change its cost: its activation, rotary base, the epsilon of its norms, how its router "
-    "scores, and which layers are dense where they are not the first"
+    "what of the model does not change its cost: its activation, positions and rotary base, where its norms stand and "
+    "their epsilon, how its router scores, and which layers are dense where they are not the first"
 )
 _SIZE = re.compile(r"^\W*equipoise\W+.*?(\d+) accelerators(?:, (\d+) of each innermost domain)?", re.MULTILINE)
 

@@ -172,9 +172,12 @@ DECODERS = sorted(
     set(CONFIGS) - {"bert", "mbart", "swin", "t5"} - {"gemma3", "llama4", "mistral3", "qwen3_vl", "qwen3_vl_moe"}
 )
 NOT_SAID = {
-    "megatron": {"gemma2", "gemma3_text", "glm4", "minimax_m2", "olmo2", "olmo3", "olmoe"},
-    "megatron-bridge": {"glm4", "gpt2", "minimax_m2", "olmo2", "olmo3", "olmoe"},
+    "megatron": {
+        "cohere", "cohere2", "falcon", "gemma2", "gemma3_text", "glm4", "minimax_m2", "olmo2", "olmo3", "olmoe",
+    },
+    "megatron-bridge": {"cohere", "cohere2", "falcon", "glm4", "gpt2", "minimax_m2", "olmo2", "olmo3", "olmoe"},
     "maxtext": {
+        "cohere", "cohere2", "dots1", "ernie4_5_moe", "exaone4", "falcon", "qwen2_moe", "stablelm",
         "gpt3-175b", "glm4", "glm4_moe", "gpt2", "gpt_neox", "minimax_m2", "mistral", "nemotron", "olmo2", "olmoe",
         "phi3", "seed_oss",
     },
