@@ -2,6 +2,7 @@
 
 import re
 
+from costmodel.inputs import Workload
 from optimize import units
 
 _TIME = {"host": "processor overhead"}
@@ -13,6 +14,12 @@ _MEMORY = {
     "recompute": "recomputed layer",
     "update": "optimizer's update",
 }
+
+
+def job_words(workload: Workload) -> str:
+    """A model and its step; what has no sequences has samples."""
+    size = f"sequences of {workload.sequence:,} tokens" if workload.sequence > 1 else "samples"
+    return f"{workload.name}: {workload.batch:,} {size}"
 
 
 def term_words(name: str) -> str:
