@@ -30,7 +30,7 @@ INSIDE = {
     "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.links_by_tier_s",
     "counts.split_shares", "placement.reached", "held.expert_shard", "held.sharding", "traffic.spread",
     "held.on_heaviest_stage", "held.held_on_heaviest_stage",  # test_both_ways.py
-    "held.kept_bytes", "held.share",
+    "held.kept_bytes", "held.share", "held.on_rank",
     "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
     "memory.dropped_bytes", "memory.gathered_bytes", "memory.limit_bytes", "memory.reserved_bytes",
     "memory.allocated_bytes", "roofs.roofs", "roofs.redone",
