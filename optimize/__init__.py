@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from optimize.diagnosis import validate as validate
     from optimize.hardware import solve_hardware as solve_hardware
     from optimize.layers import find_layers as find_layers
-    from optimize.plans import find_any as find_any
     from optimize.plans import find_plan as find_plan
     from optimize.status import CommandError as CommandError
     from optimize.status import Status as Status

@@ -14,7 +14,7 @@ from optimize.report import PALETTE, log_axis
 COLOURS = [PALETTE[i] for i in (0, 5, 2, 3, 4, 1, 6)]
 _PARTS: dict[str, str] = dict(zip(PARTS, (PALETTE[i] for i in (0, 2, 4, 6, 7, 1, 5)), strict=True))
 _WORDS = {"servers": "servers (not listed by part)"}
-_DARK = ("FLOP/s", "HBM bytes")  # bars with white letters
+_DARK = ("FLOP/s",)  # bars with white letters
 _SHOWN = 0.03  # of the money, from which a part's share is written into its bar
 
 

@@ -108,7 +108,7 @@ def _rates(rows: Sequence[Mapping[str, Any]]) -> Any:
                 words = f"{factor:.2g}x, {row['prices'][rate]:+,.0f} USD"
                 at = (6, 8 + 11 * len(told))
                 left = factor > 1.5  # else the words leave the panel
-                look = {"fontsize": 6.5, "color": BLACK, "bbox": _PLAIN, "ha": "right" if left else "left"}
+                look = {"fontsize": 6.5, "color": PALETTE[number], "bbox": _PLAIN, "ha": "right" if left else "left"}
                 axes.annotate(
                     words, (factor, 1.0), (-at[0] if left else at[0], at[1]), textcoords="offset points", **look
                 )

@@ -13,7 +13,7 @@ from experiments.search_quality.suite import Question, plan_of
 from optimize.clusters import Best, Found, Mixed, MixProgress, Progress, search_mix
 from optimize.clusters import one_job as joint
 from optimize.hardware import solve_plans
-from optimize.plans import find_plan
+from optimize.plans import find_in_lattice
 from optimize.question import RATES
 
 
@@ -26,7 +26,7 @@ def _plan(question: Question, recorder: Recorder, seed: int) -> float | None:
     del seed
     name, tokens = question.problem.objective.key, question.problem.job.tokens
     asked = {"fixed": question.problem.fixed, "objective": name, "tokens": tokens}
-    answer = find_plan(question.workload, question.cluster, **asked, top=3, margin=0.5)  # as the others judge
+    answer = find_in_lattice(question.workload, question.cluster, **asked, top=3, margin=0.5)  # as the others judge
     recorder.evaluations = answer.evaluations
     recorder.offer(math.log(answer.value), lambda: {"plan": fields(answer.plan)})
     return math.log(answer.lower_bound)

@@ -38,6 +38,7 @@ from costmodel.specs import (
 from optimize import units
 from optimize.cli.command import COMMAND_LINE, Command, Switch, Text, answered, apart, needed
 from optimize.diagnosis import constant_words
+from optimize.report import constant_amount
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -214,18 +215,10 @@ def show(request: Request, answer: Answer) -> None:
         print(f"all times x {told['common_factor']:.3g}; what moved most on the first row's accelerator:")
     for one in told.get("moved", ()):
         name, *ends = one["constant"], one["before"], one["after"]
-        first, last = (_amount(name, value) for value in ends)
+        first, last = (constant_amount(name, value) for value in ends)
         print(f"  {constant_words(name)}: {first} -> {last}")
     for problem in told["problems"]:
         print(f"  {problem}")
-
-
-def _amount(constant: str, value: float) -> str:
-    """The value of a constant with its unit."""
-    if constant.endswith("_s"):
-        return units.scaled(value, units.SECONDS)
-    shared = constant.endswith("_ceiling") or constant.startswith("hide_")
-    return units.percent(value) if shared else units.significant(value)
 
 
 CALIBRATE = Command(

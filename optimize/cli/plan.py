@@ -31,9 +31,9 @@ from optimize.plans import (
     Row,
     asked_of,
     check_checkpoint,
-    find_any,
     find_for,
     find_launchable,
+    find_plan,
     nearby,
     nothing_legal,
     restriction_cost,
@@ -242,7 +242,7 @@ def _search(inputs: PlanInputs, fixed: Mapping[str, Any], others: Others | None 
     if inputs.only is not None:
         result, best_of_all = find_for(inputs.only, *job, **question, version=inputs.framework_version)
     elif every:
-        result = find_any(*job, **question, unrestricted=inputs.machine is None)
+        result = find_plan(*job, **question, unrestricted=inputs.machine is None)
     else:
         result, each = find_launchable(*job, **question)
     if inputs.machine is not None and not inputs.fixed:  # of a range, whose domains are fixed

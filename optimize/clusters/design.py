@@ -88,13 +88,13 @@ def design(
     _check_met(continuous, catalogue)
     one = search if isinstance(search, Progress) and continuous is not None else None
     points: tuple[Mapping[str, Any], ...] = ()
-    if one is not None:
+    if one is not None and continuous is not None:
         progress("descent")
         rest_s = 0.0 if stopped else max(LEAST_S, start + FRONTIER_SHARE * seconds - time.monotonic())
         one_job.compare(one, rest_s, seed)
         progress("frontier")
         rest_s = 0.0 if stopped else start + FRONTIER_SHARE * seconds - time.monotonic()
-        points = _frontier(problem, one, rest_s, seed, sweep, work)
+        points = _frontier(problem, one, continuous, rest_s, seed, sweep, work)
     status = Status.incomplete if stopped else Status.ok
     return DesignResult(
         status=status,
@@ -238,7 +238,13 @@ def _catalogue(problem: Problem, parts: PartsProgress) -> Answer:
 
 
 def _frontier(
-    problem: Problem, search: Progress, seconds: float, seed: int, sweep: str | None, work: float
+    problem: Problem,
+    search: Progress,
+    answer: Answer,
+    seconds: float,
+    seed: int,
+    sweep: str | None,
+    work: float,
 ) -> tuple[Mapping[str, Any], ...]:
     """The objective over one limit, around the value that was asked for, or else what the answer uses of it."""
     limit, best = swept_limit(problem) if sweep is None else sweep, search.best
@@ -251,7 +257,12 @@ def _frontier(
     points: list[Mapping[str, Any]] = []
     if seconds > 0:
         points = frontier(one_job.search, problem, limit, values, seconds, search, seed, work)
-    return tuple(monotone([*points, point_of(limit, problem, search)], limit, problem.objective.maximised))
+    own = {**point_of(limit, problem, search)}
+    own |= {
+        name: getattr(answer, name) for name in ("value", "lower_bound", "gap")
+    }  # as it is told beside the frontier
+    own["hardware"] = {name: answer.hardware[name] for name in own["hardware"]}
+    return tuple(monotone([*points, own], limit, problem.objective.maximised))
 
 
 def _check_met(continuous: Answer | None, catalogue: Answer | None) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from costmodel import Exact, as_floats
-from costmodel.evaluators import prepare
-from costmodel.formulas import cost, counts, memory
+from costmodel.evaluators import memory_by_stage, prepare
+from costmodel.formulas import cost, counts, limit_bytes, memory, peak
 from costmodel.inputs import SCHEDULES, Cluster, Kind, Plan, Workload, is_expert, layers
 from costmodel.specs import demands, violations
 from optimize.lattice.axis import even_layers
@@ -173,7 +173,11 @@ def _cost(plan: Plan, workload: Workload, cluster: Cluster) -> tuple[float, floa
     """Memory that the plan needs over what there is (of HBM or, where it lacks more, of the second memory); a step."""
     found, chip = cost(*prepare(workload, cluster, plan), _EXACT), cluster.accelerator
     second = found.second_bytes / chip.second_memory_bytes if found.second_bytes else 0.0
-    return max(found.peak_bytes / chip.hbm_bytes, second), float(found.step_s)
+    needed = max(found.peak_bytes / chip.hbm_bytes, second)
+    if needed <= 1 < plan.pipeline:  # each stage with its own kinds of layer, which `cost` spreads evenly
+        fullest = max(peak(stage, _EXACT) for stage in memory_by_stage(workload, cluster, plan))
+        needed = max(needed, fullest / limit_bytes(cluster))
+    return needed, float(found.step_s)
 
 
 def _reason(given: Mapping[str, Any], workload: Workload) -> str:

@@ -29,8 +29,10 @@ CHUNK = 65_536
 LEFT_OUT = (
     "layers that do not divide given to other stages than late middle ones",  # `axis.even_layers`
     "virtual stages that do not divide the layers of the fullest stage",  # where the closed form is up to 18 % too fast
-    "recompute of other shares of the layers than quarters, as far as those are whole layers",
+    "recompute of other shares of the layers than quarters, as far as those are whole layers; with single modules or "
+    "offload, of other than all",
     "innermost domains used by half or less, unless there is no other plan",
+    "plans that fit with their layers in order, but not with every kind of them spread evenly over the stages",
 )
 """Legal plans that are not searched: a bound says nothing of them."""
 AXES = ("schedule", "virtual_stages", "zero_stage", "data_shard", "sequence_parallel", "context_kind", "recompute")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from costmodel.inputs import Cluster, Kind, Plan, Workload, is_expert
+from costmodel.inputs import Cluster, Kind, Module, Plan, Workload, is_expert
 from costmodel.specs import SpecError, show
 from optimize.launch.dimensions import Dimensions
 
@@ -125,7 +125,9 @@ class Reader:
         if value is None:
             return default
         if isinstance(value, str) and value.startswith("$"):
-            self.more.append(value)  # a flag without a value, and behind it a variable that is not known
+            self.more += (
+                [] if value.endswith(".py") else [value]
+            )  # a flag without a value, and behind it a variable that is not known
             return True
         if not isinstance(value, bool):
             raise self.wrong(name, "true or false")
@@ -161,8 +163,11 @@ class Reader:
         return SpecError(f"{said}{line_of(self.text, shown)}")
 
     def left(self, neutral: frozenset[str]) -> tuple[str, ...]:
-        """Names that were neither read nor are known to leave the cost of a step alone: alone, or by their section."""
+        """Names that were neither read nor are known to leave the cost of a step alone: alone, or by their section, or
+        by how they begin (`log-`)."""
+        begins = tuple(name for name in neutral if name.endswith("-"))
         left = (name for name in self.settings if name not in self.used and name not in neutral)
+        left = (name for name in left if not begins or not name.startswith(begins))
         return (*(name for name in left if f"{name.split('.')[0]}." not in neutral), *self.more)
 
 
@@ -271,6 +276,11 @@ def has_sinks(workload: Workload) -> bool:
 def has_expert_biases(workload: Workload) -> bool:
     """Whether products of experts have biases."""
     return any(is_expert(op) and op.parameters for block in workload.blocks for op in block.ops)
+
+
+def has_latents(workload: Workload) -> bool:
+    """Whether heads come out of low-rank projections (DeepSeek)."""
+    return any(op.module == Module.LATENT for block in workload.blocks for op in block.ops)
 
 
 def canonical(plan: Plan) -> Plan:

@@ -36,8 +36,8 @@ FRAMEWORKS: dict[str, Framework] = {
 VERSIONS = {("torchtitan", "main"): torchtitan.MAIN}
 """Other versions than those of `FRAMEWORKS`, by `--framework-version`."""
 _OF_THE_MODEL = (
-    "what of the model does not change its cost: its activation, rotary base, the epsilon of its norms, how its router "
-    "scores, and which layers are dense where they are not the first"
+    "what of the model does not change its cost: its activation, positions and rotary base, where its norms stand and "
+    "their epsilon, how its router scores, and which layers are dense where they are not the first"
 )
 _SIZE = re.compile(r"^\W*equipoise\W+.*?(\d+) accelerators(?:, (\d+) of each innermost domain)?", re.MULTILINE)
 
@@ -145,9 +145,20 @@ def _parsed(framework: Framework, text: str) -> tuple[str, Settings | None]:
         line = "" if hint is None else f"line {text.count(chr(10), 0, hint.start()) + 1}: "
         return f"{line}no degree of {framework.title} and no batch can be read from it", None
     for (first, one), (second, other) in itertools.pairwise(launches):
-        if name := next((n for n in sorted(framework.signs) if one.get(n) != other.get(n)), ""):
+        names = sorted(framework.signs) + sorted(_read_from(framework, one) & one.keys() & other.keys())
+        if name := next((n for n in names if one.get(n) != other.get(n)), ""):
             return f"lines {first} and {second} launch with different `{name}`; expected one launch", None
     return "", max((settings for _, settings in launches), key=len)
+
+
+def _read_from(framework: Framework, settings: Settings) -> set[str]:
+    """Options that a plan is read from; as far as they can be."""
+    reader = Reader(settings, "")
+    try:
+        framework.fields(reader, Known())
+    except SpecError:
+        pass
+    return reader.used
 
 
 def model_of(text: str) -> Dimensions | str:

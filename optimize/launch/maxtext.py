@@ -248,8 +248,8 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
         yield f"`expert_tensor` is {plan.expert_tensor}; MaxText divides experts by the tensor axis, {plan.tensor}"
     if plan.pipeline == 1 and plan.schedule == "gpipe":
         yield "`schedule` is gpipe with `pipeline` 1; MaxText accumulates gradients then"
-    if plan.zero_stage == 3 and plan.data * plan.context == 1:
-        yield "`zero_stage` is 3 on one data rank; nothing is shared"
+    if plan.zero_stage == 3 and (plan.data_shard or plan.data * plan.context) == 1:
+        yield "`zero_stage` is 3 on one data rank, or in groups of one; nothing is shared"
     if plan.data_shard is not None and plan.data_shard % (plan.context * plan.expert):
         yield f"`data_shard` is {plan.data_shard}; MaxText shares weights over all context and expert ranks"
     if workload is not None:

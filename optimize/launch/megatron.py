@@ -35,7 +35,12 @@ ABOUT_MODEL = frozenset(
     moe-router-enable-expert-bias moe-router-topk-scaling-factor multi-latent-attention q-lora-rank kv-lora-rank
     qk-head-dim qk-pos-emb-head-dim v-head-dim qk-layernorm window-size window-attn-skip-freq softmax-type
     quick-geglu squared-relu glu-linear-offset activation-func-clamp-value no-gradient-accumulation-fusion manual-gc
-    manual-gc-interval
+    manual-gc-interval log- tensorboard- wandb- tokenizer- lr- train- valid- test- eval- exit- no-load- no-save- load-
+    ckpt- dist-ckpt- rope- rotary- yarn- rdzv- loss-scale initial-loss-scale min-loss-scale loss-scale-window hysteresis
+    vocab-file merge-file data-impl data-args-path per-split-data-args-path dataloader-type no-rope-fusion jobid
+    max-restarts tee wait kill-on-bad-exit kill-switch-path finetune deepspeed-config reset-progress
+    abort-on-unmet-fused-kernel-constraints tiktoken-pattern no-mmap-bin-files no-create-attention-mask-in-dataloader
+    make-vocab-size-divisible-by padded-vocab-size pad-vocab-size-to apply-layernorm-1p attention-softmax-in-fp32
     """.split()
 )
 

@@ -3,7 +3,8 @@
 Names: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/config.py at 003e863 (sections), comm_overlap.py at
 0685ff5 and mixed_precision.py at 0509780 (recipes by name); the fields of `model`, `ddp` and `optimizer` are those of
 Megatron's core, megatron/core/model_parallel_config.py at 02aa3ee. A recipe has defaults of its own, so every option
-that a plan decides is written, off as well as on (`OFF`). Without `mixed_precision` bf16 is read.
+that a plan decides is written, off as well as on (`OFF`). Where a file does not say them, bf16 and a distributed
+optimizer with overlap are read, as recipes of pretraining have them.
 
 `comm_overlap` is written as null: a section that a recipe has resets the fields of `model` and `ddp` to values of its
 own, and one that it has not cannot be overridden field by field. The fields themselves are written instead; those of a
@@ -116,6 +117,12 @@ _GRADIENTS = (
 ALTERNATIVES: tuple[Alternative, ...] = tuple(
     {**allowed, **_LIMITED, **gradients} for allowed in megatron_rules.ALTERNATIVES for gradients in _GRADIENTS
 )
+DIVIDED = ("use-distributed-optimizer", "overlap-grad-reduce", "overlap-param-gather")
+"""What recipes of pretraining have on (src/megatron/bridge/recipes/common.py)."""
+DECIDED = ("train.micro_batch_size", "model.recompute_granularity", "mixed_precision", NAMES[DIVIDED[0]])
+"""Options of a recipe that are told where a file leaves them to it."""
+NEMO = ("trainer.devices", "trainer.num_nodes", "model.micro_batch_size", "model.activations_checkpoint_method")
+"""Options of NeMo 1, whose sections have the same names."""
 P2P = "model.overlap_p2p_comm"
 
 
@@ -140,11 +147,7 @@ def bridge_settings(job: Job) -> Settings:
 
 def bridge_fields(reader: Reader, known: Known) -> dict[str, Any]:
     """Back to Megatron-LM's flags, and from those to the plan."""
-    said = dict(reader.settings)
-    said |= {first: value for first, second in SECTION.items() if (value := reader.raw(second)) is not None}
-    for first, second in TWICE.items():
-        if reader.raw(second) is not None and said.get(first) not in (None, reader.settings[second]):
-            raise reader.wrong(second, f"what `{first}` is")
+    said = _said(reader)
     reader = Reader(said, reader.where).sharing(reader)
     flags = {flag: value for flag, name in NAMES.items() if (value := reader.raw(name)) is not None}
     reader.used.update(OFF)
@@ -157,13 +160,27 @@ def bridge_fields(reader: Reader, known: Known) -> dict[str, Any]:
         flags["no-overlap-p2p-communication"] = True
     if not any([reader.flag(name, default=True) for name in FUSIONS]):
         flags |= dict.fromkeys(UNFUSED, True)
+    flags = {flag: True for flag in DIVIDED if NAMES[flag] not in said} | flags
     flags |= PRECISIONS[reader.word("mixed_precision", _hyphened(RECIPES | _READ_AS), "bf16")]
     fields = megatron_fields(Reader(flags, reader.where, shown=NAMES, text=reader.text), known)
     left = [NAMES[flag] for flag in SIGNS if flag.endswith("parallel-size") and flag not in flags]
     if len(left) == DEGREES:
         raise SpecError(f"{reader.where}: no degree is said, which a recipe decides; expected {min(left)} and others")
     reader.more += [f"{name} (a recipe's)" for name in sorted(left) if "expert" not in name or known.has_experts]
+    reader.more += [f"{name} (a recipe's)" for name in DECIDED if name not in said]
     return fields
+
+
+def _said(reader: Reader) -> Settings:
+    """The options, those of the section `comm_overlap` under the names of the others."""
+    if name := next((name for name in NEMO if reader.has(name)), ""):
+        raise reader.wrong(name, "a recipe of Megatron-Bridge: configurations of NeMo 1 are not read")
+    said = dict(reader.settings)
+    said |= {first: value for first, second in SECTION.items() if (value := reader.raw(second)) is not None}
+    for first, second in TWICE.items():
+        if reader.raw(second) is not None and said.get(first) not in (None, reader.settings[second]):
+            raise reader.wrong(second, f"what `{first}` is")
+    return said
 
 
 def _hyphened(recipes: dict[str, str]) -> dict[str, str]:

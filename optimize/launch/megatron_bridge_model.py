@@ -34,6 +34,7 @@ _NAMES = {
     "softmax-type": "softmax_type",
     "num-experts": "num_moe_experts",
     "moe-router-topk": "moe_router_topk",
+    "moe-grouped-gemm": "moe_grouped_gemm",
     "moe-ffn-hidden-size": "moe_ffn_hidden_size",
     "moe-shared-expert-intermediate-size": "moe_shared_expert_intermediate_size",
     "moe-router-num-groups": "moe_router_num_groups",

@@ -107,9 +107,12 @@ def _experts(model: Dimensions) -> Settings:
 
 
 MOST_LAYERS = 100_000
+PADDED = ("padded-vocab-size", "pad-vocab-size-to")
+"""Flags of the rows of the embedding, where a tokenizer has the vocabulary."""
 OTHER_MODELS = (
-    "hybrid-override-pattern", "hybrid-layer-pattern", "is-hybrid-model", "encoder-num-layers", "moe-latent-size",
+    "hybrid-override-pattern", "hybrid-layer-pattern", "is-hybrid-model", "encoder-num-layers", "img-h",
     "decoder-num-layers", "linear-attention-type", "experimental-attention-variant", "attention-output-gate",
+    "moe-latent-size",
 )  # fmt: skip
 """Flags of models that are not read here."""
 
@@ -119,6 +122,8 @@ def model_read(settings: Mapping[str, Any]) -> Dimensions | str:
     if other := next((flag for flag in OTHER_MODELS if settings.get(flag)), None):
         return f"`{other}` describes a model that is not read from here"
     try:
+        padded = [settings[flag] for flag in PADDED if settings.get(flag) is not None]
+        settings = settings if settings.get("vocab-size") or not padded else {**settings, "vocab-size": padded[0]}
         model = {name: _count(settings, flag) for name, flag in SIZES.items()}
         latent = settings.get("multi-latent-attention", False)
         looks = _latent_read(settings) if latent else _heads_read(settings, model)

@@ -1,4 +1,10 @@
-"""The options of Megatron's core as fields of a plan: `megatron_write.py` backwards, and what people use beside."""
+"""The options of Megatron's core as fields of a plan: `megatron_write.py` backwards, and what people use beside.
+
+Flags of forks and of versions before 2024 are read too. Those recompute all of a layer by `--checkpoint-activations`
+and have fused attention only where they are told to. Megatron-DeepSpeed says the ZeRO stage by `--zero-stage`; its
+optimizer for bf16 divides its states at stage 0 (bigscience, tr11-176B-ml.slurm: "it implements its own zero stage 1
+equivalent").
+"""
 
 from typing import Any
 
@@ -8,11 +14,18 @@ from optimize.launch.layout import chunk_layers, stage_layers
 from optimize.launch.megatron_words import FSDP_GRADIENTS, MODULES, OPTIMIZERS, SHARDING, UNFUSED
 
 RECIPES = {"delayed": "fp8_tensor", "tensorwise": "fp8_tensor", "blockwise": "fp8_block", "mxfp8": "mxfp8"}
+OLD = ("checkpoint-activations", "data-impl", "zero-stage")
+"""Flags of versions that have no fused attention of themselves."""
+FLASH = ("use-flash-attn", "use-flash-attn-v1", "use-flash-attn-v2")
+GENERATES = ("num-tokens-to-generate", "out-seq-length", "max-tokens-to-oom", "inference-max-requests", "prompt-path")
+"""Flags of scripts that train nothing."""
 BACKENDS = {"auto": "flash", "flash": "flash", "fused": "flash", "unfused": "unfused", "local": "unfused"}
 
 
 def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
     """Fields of the plan and facts that the flags say."""
+    if generates := next((flag for flag in GENERATES if reader.has(flag)), ""):
+        raise reader.wrong(generates, "a launch of training, where this generates text")
     tensor = reader.one("tensor-model-parallel-size")
     experts = known.has_experts or reader.has("expert-model-parallel-size") or reader.has("num-experts")
     layers_said = reader.count("num-layers")
@@ -24,16 +37,22 @@ def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
         "expert_tensor": reader.count("expert-tensor-parallel-size", tensor if experts else 1),
         "microbatch": reader.one("micro-batch-size"),
         "batch": reader.count("global-batch-size"),
-        "sequence": reader.count("seq-length"),
+        "sequence": (reader.count("decoder-seq-length") if reader.has("img-h") else None) or reader.count("seq-length"),
         "layers": layers_said,
         "context_kind": reader.word("cp-comm-type", {"p2p": "ring", "a2a": "all_to_all"}, "ring"),
         "sequence_parallel": reader.flag("sequence-parallel") and tensor > 1,
         "overlap_tensor": reader.flag("tp-comm-overlap"),
         "overlap_expert": reader.flag("overlap-moe-expert-parallel-comm"),
-        "attention": reader.word("attention-backend", BACKENDS, "flash"),
+        "attention": _attention_read(reader),
         "fused_kernels": not all([reader.flag(name) for name in UNFUSED]),
     }
     reader.word("moe-token-dispatcher-type", {"alltoall": 1, "flex": 1}, 1)
+    if reader.has("model-recipe-name"):
+        raise reader.wrong(
+            "model-recipe-name", "flags of Megatron-LM: this names a recipe of Megatron-Bridge's own script"
+        )
+    if not (layers_said or known.layers):
+        reader.more += [f"{flag} (not said)" for flag in ("num-layers", "micro-batch-size") if not reader.has(flag)]
     launched = [reader.raw(name) for name in ("nnodes", "nproc-per-node")]
     if all(type(count) is int and count > 0 for count in launched):
         whole = launched[0] * launched[1]
@@ -45,6 +64,11 @@ def megatron_fields(reader: Reader, known: Known) -> dict[str, Any]:
         | _shards_read(reader)
         | _numbers_read(reader)
     )
+
+
+def _attention_read(reader: Reader) -> str:
+    asked, old = [reader.flag(name) for name in FLASH], any(reader.settings.get(name) is not None for name in OLD)
+    return reader.word("attention-backend", BACKENDS, "unfused" if old and not any(asked) else "flash")
 
 
 def _stages_read(reader: Reader, stages: int, total: int | None) -> dict[str, Any]:
@@ -85,10 +109,15 @@ def _with_ends(reader: Reader, ends: list[int | None], stages: int, total: int) 
 
 def _recompute_read(reader: Reader, fields: dict[str, Any], total: int | None) -> dict[str, Any]:
     modes = {"full": "full", "selective": "selective"}
-    mode = reader.word("recompute-granularity", modes, "selective" if reader.flag("recompute-activations") else "none")
-    method, share = reader.word("recompute-method", {"uniform": "uniform", "block": "block"}, "uniform"), 1.0
+    methods = {"uniform": "uniform", "block": "block"}
+    named = reader.word("activations-checkpoint-method", methods, "")
+    older = "full" if any([reader.flag("checkpoint-activations"), named]) else "none"
+    reader.used |= {"checkpoint-num-layers", "deepspeed-activation-checkpointing"}
+    default = "selective" if reader.flag("recompute-activations") else older
+    mode = reader.word("recompute-granularity", modes, default)
+    method, share = reader.word("recompute-method", methods, named or "uniform"), 1.0
     modules = _modules_read(reader)
-    count = reader.count("recompute-num-layers", 1)
+    count = reader.count("recompute-num-layers", reader.count("activations-checkpoint-num-layers", 1))
     if mode == "full" and method == "block":
         whole = _needed(reader, "recompute-num-layers", total)
         chunks = fields["pipeline"] * fields["virtual_stages"]
@@ -115,6 +144,9 @@ def _modules_read(reader: Reader) -> str:
 def _shards_read(reader: Reader) -> dict[str, Any]:
     strategies = {"no_shard": 0, "optim": 1} | {name: stage for stage, name in SHARDING.items()}
     stage, strategy = int(reader.flag("use-distributed-optimizer")), "data-parallel-sharding-strategy"
+    if reader.flag("deepspeed"):
+        stage = reader.word("zero-stage", {number: number for number in range(4)}, 0)
+        stage = 1 if not stage and reader.flag("bf16") else stage
     if reader.flag("use-megatron-fsdp"):
         stage = max(stage, reader.word(strategy, strategies, 0))
     reduces, gathers = reader.flag("overlap-grad-reduce"), reader.flag("overlap-param-gather")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from costmodel.inputs import Plan, Workload, layers, options
-from optimize.launch.framework import Alternative, has_expert_biases, has_experts, has_sinks
+from optimize.launch.framework import Alternative, has_expert_biases, has_experts, has_latents, has_sinks
 from optimize.launch.megatron_words import MODULE_SETS, OPTIMIZERS, PRECISIONS
 
 _ANY = {
@@ -65,6 +65,8 @@ def _job_rules(plan: Plan, workload: Workload) -> Iterator[str]:
     """What goes together with the model and its sequence."""
     if "gates" in options.modules_of(plan.recompute) and not has_experts(workload):
         yield f"`recompute` is {plan.recompute}; Megatron computes gates again alone for experts only"
+    if "latent" in options.modules_of(plan.recompute) and not has_latents(workload):
+        yield f"`recompute` is {plan.recompute}; Megatron computes latents again for latent attention only"
     if not has_experts(workload) and plan.expert * plan.expert_tensor > 1:
         yield f"`expert` is {plan.expert} for a model without experts"
     if plan.expert_tensor > 1 and has_expert_biases(workload):

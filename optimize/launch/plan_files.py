@@ -60,7 +60,7 @@ def _model(text: str, where: str) -> dict[str, Any]:
     return (
         {"model": model["name"]}
         if "name" in model
-        else {"model": f"model of {where.removeprefix('plan ')}", TABLE: model}
+        else {"model": f"model of {where.removeprefix('plan ').strip('()')}", TABLE: model}
     )
 
 

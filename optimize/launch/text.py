@@ -6,6 +6,7 @@ the flat subsets that launch files are made of.
 """
 
 import ast
+import itertools
 import json
 import re
 import shlex
@@ -49,15 +50,29 @@ Found = list[tuple[int, Settings]]
 
 
 def _by_command(text: str, options: Callable[[list[str]], Settings]) -> Found:
-    """The options of each command; those of what variables hold, where no command has any."""
-    found = [(line, options(_exploded(words))) for line, words in shell.commands(text) if words[0] not in _SAY]
-    if any(settings for _, settings in found):
+    """The options of each command that trains; those of what variables hold, where no command has any."""
+    commands = [(line, _exploded(words)) for line, words in shell.commands(text) if words[0] not in _SAY]
+    found = [(line, options(words)) for line, words in commands if not _trains_not(words)]
+    if any(settings for _, settings in found) or len(found) < len(commands):
         return [(line, settings) for line, settings in found if settings]
     line, words = shell.held(text)
     return [(line, options(_exploded(words)))]
 
 
 _SAY = ("echo", "printf", "cat", "mkdir", "cd", "rm", "test", "[", "[[")
+_TRAINS_NOT = re.compile(
+    r"(^|[./_])(inference|decode|vllm_decode|run_text_generation\w*|convert\w*|\w*checkpoint_conversion\w*|to_huggingface"
+    r"|to_maxtext|train_rl|forward_pass_logit_checker|generate_param_only_checkpoint)([./_]|$)"
+)
+"""Programs, by a part of their names."""
+
+
+def _trains_not(words: list[str]) -> bool:
+    """Whether a command's program is known to do something else: generate, convert or evaluate."""
+    modules = [module for sign, module in itertools.pairwise(words) if sign == "-m"]
+    return any(_TRAINS_NOT.search(name) for name in [*modules, *(word for word in words if word.endswith(".py"))])
+
+
 _OPTIONS = re.compile(r"(^|\s)['\"]?(--\w|[+~]*\w[\w.]*=)")
 
 
@@ -119,8 +134,33 @@ def _with_either(settings: Settings, words: list[str], options: Callable[[list[s
 
 
 def parse_flags(text: str) -> Found:
-    """Every `--name` of each command, with its values up to the next one: none is True, several are a list."""
-    return _by_command(text, flags)
+    """Every `--name` of each command, with its values up to the next one: none is True, several are a list.
+
+    Or the flags as keys of YAML, `--name: value`, as the tests of Megatron-LM have them.
+    """
+    keyed = [each for each in _KEYED.finditer(text) if each[1] or each[2]]
+    if not any(each[2] for each in keyed):
+        return _by_command(text, flags)
+    found: list[tuple[int, list[str]]] = []
+    for each in keyed:
+        if each[1]:
+            found.append((text.count("\n", 0, each.start(1)) + 1, []))
+        elif found:
+            found[-1][1].extend(_keyed(each[2], each[3]))
+    return [(line, flags(words)) for line, words in found if words]
+
+
+_KEYED = re.compile(r"^(?:(\w+):|[ \t]+(--[A-Za-z][\w-]*):[ \t]+([^\n#]*?))[ \t]*(?:#.*)?$", re.MULTILINE)
+"""A section, or a flag and its value."""
+
+
+def _keyed(name: str, value: str) -> list[str]:
+    """The words of a flag that YAML holds; a list of words in brackets are several."""
+    value = value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
+    if value.lower() in ("true", "false", ""):
+        return [name] if value.lower() == "true" else []
+    inner = re.fullmatch(r"\[([\w ]+)\]", value)
+    return [name, *(inner[1].split() if inner else [value])]
 
 
 def flags(words: list[str]) -> Settings:
@@ -133,7 +173,7 @@ def flags(words: list[str]) -> Settings:
         elif not re.match(r"--(\w|$)", word):
             values.append(literal(word))
         else:
-            while len(values) > 1 and str(values[-1]).startswith("$"):
+            while len(values) > 1 and str(values[-1]).startswith("$") and not str(values[-1]).endswith(".py"):
                 settings[str(values.pop())] = True  # more options, of which nothing is known
             if name:
                 settings[name] = True if not values else values[0] if len(values) == 1 else values

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from costmodel import door
 
 if TYPE_CHECKING:
-    from optimize.plans.best_beside import find_any as find_any
+    from optimize.plans.best_beside import find_plan as find_plan
     from optimize.plans.checkpoint import check_checkpoint as check_checkpoint
     from optimize.plans.evaluation import exactly as exactly
     from optimize.plans.evaluation import in_numpy as in_numpy
     from optimize.plans.exhaustive import chunk_count as chunk_count
-    from optimize.plans.find_plan import find_plan as find_plan
-    from optimize.plans.find_plan import find_plan_for as find_plan_for
+    from optimize.plans.find_in_lattice import find_in_lattice as find_in_lattice
+    from optimize.plans.find_in_lattice import find_plan_for as find_plan_for
     from optimize.plans.infeasible import nothing_legal as nothing_legal
     from optimize.plans.inputs import PlanInputs as PlanInputs
     from optimize.plans.launchable import asked_of as asked_of

@@ -1,7 +1,7 @@
 """The best plan with an option that lattices leave alone: modules computed again, a second memory (`beside`).
 
-Each saves memory for time: it is only looked for among families that are faster with nothing recomputed and do not fit
-so. Those of all lattices are taken in the order of that time, which bounds them, until it is no better than what is
+Each saves memory for time: it is only looked for among families that are faster with nothing recomputed. Those of all
+lattices are taken in the order of that time, which bounds them, until it is no better than what is
 found.
 """
 
@@ -14,21 +14,23 @@ from typing import Any
 import numpy as np
 
 from costmodel.inputs import Cluster, Offload, Plan, PlanPoint, Workload, embed
-from costmodel.measured import with_margin
+from costmodel.measured import FITS, with_margin
+from costmodel.specs import expect
 from optimize.lattice import SEARCHED, Families, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS
+from optimize.plans import exhaustive
 from optimize.plans.bounded import Found, is_answer, ordered
 from optimize.plans.evaluation import MARGIN, bytes_of, fast_families, fits, in_order, some_points, values_of
-from optimize.plans.find_plan import find_plan
-from optimize.plans.plan_values import PlanValue, value_on
-from optimize.plans.restricted import OFFLOADS, Part, beside, its_own, members, narrowed, told_by
+from optimize.plans.find_in_lattice import find_in_lattice
+from optimize.plans.plan_values import PlanValue, UserObjective, value_on
+from optimize.plans.restricted import OFFLOADS, Part, Search, beside, its_own, members, narrowed, told_by
 from optimize.plans.result import PlanResult, compared, incomplete, lowered, merged, restriction_cost
 from optimize.plans.row_bounds import in_order_of_bounds
-from optimize.status import Status
+from optimize.status import CommandError, Status
 from optimize.time_limit import or_else
 
 _FIRST, _MOST, _TIMES = 256, 4_096, 4  # families that are looked at together: few at first, for a value to stop at
-_MOST_OPEN = 20_000  # families that are looked at with other options where nothing fits without
+_MOST_OPEN = 262_144  # families that are opened at once where nothing is known to fit
 
 Variants = Sequence[Sequence[Mapping[str, Any]]]
 """Groups of other options for plans: fields of `Plan` that save memory for time. The last of a group saves most."""
@@ -71,7 +73,23 @@ def best_beside(asked: Sequence[Beside], value: PlanValue, reached: float) -> tu
 def _best_of_lattice(
     whole: Lattice, groups: Variants, keeps: Callable[[Plan], object], value: PlanValue, reached: float
 ) -> Found | None:
-    opened = list(_opened(ordered(whole), groups, value, reached))
+    best, rows = None, ordered(whole)
+    if groups and reached == math.inf:
+        short = _short(rows, groups, math.inf)
+        blocks = (block for each in (rows, short) for block in _blocks(each))
+        firsts = (_best_of_open(_opened([block], value, math.inf), groups, keeps, value, math.inf) for block in blocks)
+        best = next((found for found in firsts if found is not None), None)
+        reached = math.inf if best is None else best[0]
+    if not groups or reached == math.inf:
+        return None
+    parts = [rows, _short(rows, groups, reached / value.least(1.0, 0.0))]
+    return _best_of_open(_opened(parts, value, reached), groups, keeps, value, reached) or best
+
+
+def _best_of_open(
+    opened: Sequence[_Open], groups: Variants, keeps: Callable[[Plan], object], value: PlanValue, reached: float
+) -> Found | None:
+    """The best of some families, a few at a time, in the order of their bounds."""
     if not opened:
         return None
     bounds, of = _joined_with_places([each.bounds for each in opened])
@@ -130,14 +148,22 @@ def _ends(parts: Sequence[_Open]) -> np.ndarray:
     return np.cumsum([len(each.first) for each in parts])
 
 
-def _opened(whole: Lattice, groups: Variants, value: PlanValue, reached: float) -> Iterator[_Open]:
-    """Families of which a plan may be below a value with some of a group of other options, and does not fit without."""
-    for rows in (whole, _short(whole, groups, reached / value.least(1.0, 0.0))):
-        if not groups or (reached == math.inf and len(Families(rows)) > _MOST_OPEN):
-            continue
-        first, bounds = _faster_without(rows, value, reached)
-        if len(first):
-            yield _Open(Families(rows), first, bounds)
+def _opened(parts: Iterable[Lattice], value: PlanValue, reached: float) -> list[_Open]:
+    """Families of which a plan may be below a value with other options."""
+    each = ((rows, *_faster_without(rows, value, reached)) for rows in parts)
+    return [_Open(Families(rows), first, bounds) for rows, first, bounds in each if len(first)]
+
+
+def _blocks(rows: Lattice) -> Iterator[Lattice]:
+    """Rows that may fit, in their order, so many at a time that their families are few at first."""
+    assert rows.floor_s is not None
+    ends, stop, size = Families(rows).ends, int(np.searchsorted(rows.floor_s, math.inf)), _MOST
+    start = 0
+    while start < stop:
+        before = int(ends[start - 1]) if start else 0
+        end = min(stop, max(start + 1, int(np.searchsorted(ends, before + size, side="right"))))
+        yield rows.with_rows(np.arange(start, end))
+        start, size = end, min(_TIMES * size, _MOST_OPEN)
 
 
 def least_beside(whole: Lattice, groups: Variants, value: PlanValue) -> float:
@@ -164,14 +190,13 @@ def _short(whole: Lattice, groups: Variants, below_s: float) -> Lattice:
 
 
 def _faster_without(whole: Lattice, value: PlanValue, reached: float) -> tuple[np.ndarray, np.ndarray]:
-    """Families of which a plan may be below a value and does not fit so, nothing recomputed and nothing offloaded; and
-    a value that none of each is below."""
+    """Families of which a plan may be below a value with nothing recomputed and nothing offloaded; and a value that
+    none of each is below. Some of them fit so, with every kind of layer spread evenly, but not in the model's order."""
     assert whole.floor_s is not None
     rows = np.flatnonzero(value.least(whole.floor_s, 0.0) < reached)
     plain = dataclasses.replace(whole, fixed={name: v for name, v in whole.fixed.items() if name not in OFFLOADS})
     first, _, cost = fast_families(plain, rows, value, np.full(len(rows), reached))
-    short = ~fits(whole, cost, 1 - MARGIN)
-    return first[short], (1 - MARGIN) * value.least(cost.step_s[short], 0.0)
+    return first, (1 - MARGIN) * value.least(cost.step_s, 0.0)
 
 
 def _may_fit(whole: Lattice, points: PlanPoint, count: int) -> np.ndarray:
@@ -240,53 +265,81 @@ def _first_that_can(names: Iterable[str], of: Lattice, plan: Plan) -> str | None
     return next((name for name in names if told_by(name, of)(plan)), None)
 
 
-def find_any(
+def find_plan(
     workload: Workload,
     cluster: Cluster,
     *,
     fixed: Mapping[str, Any] | None = None,
+    objective: str | UserObjective = "step_s",
+    tokens: float | None = None,
+    top: int = 10,
+    search: Search = exhaustive.search,
     unrestricted: bool = False,
-    **question: Any,
+    margin: float = FITS,
 ) -> PlanResult:
-    """The answer of `find_plan`, with what any framework takes beside its lattices where that is better, whichever plan
-    it is for: no framework needs to launch it."""
-    job, given, heard = (workload, cluster), dict(fixed or {}), list[bool]()
-    known = find_plan(*job, fixed=given, **question)
-    result = or_else(lambda: _with_any_variant(known, job, question), known, heard)
-    if heard:
-        value, whole, groups = _beside_all(known, job, question)
-        return incomplete(lowered(known, least_beside(whole, groups, value)))
+    """The best of all plans that are searched and fit, by `objective` (a key of `Objective`, or your function).
+
+    Those of the lattice (`find_in_lattice`), and what any framework takes beside its own for any of them: single
+    modules computed again, a second memory. No framework needs to launch it, and beside the lattice nothing is compared
+    by a function. A plan fits where it does so with the probability `margin`, by how far predictions of memory were off
+    on measured runs of the software; 0.5 takes them as they are. `fixed` holds fields of `Plan` that are not searched
+    (a set among its values: any of its members); with `unrestricted` the answer says what they cost. Raises
+    `CommandError` where no plan is legal (bad input), or none fits (infeasible).
+    """
+    expect(workload=workload, cluster=cluster)
+    job, given = (workload, cluster), dict(fixed or {})
+    question: dict[str, Any] = {"objective": objective, "tokens": tokens, "search": search, "margin": margin}
+    if not isinstance(objective, str):
+        return find_in_lattice(*job, fixed=given, unrestricted=unrestricted, top=top, **question)
+    result = _with_any_variant(*job, given, {**question, "top": top})
     kept = {name: value for name, value in given.items() if name not in SEARCHED}  # what no search would change
     if not unrestricted or kept.keys() == given.keys() or result.status is not Status.ok:
         return result
-    free = or_else(lambda: find_any(*job, fixed=kept, **{**question, "top": 1}), None, heard)
+    heard = list[bool]()
+    free = or_else(lambda: _with_any_variant(*job, kept, {**question, "top": 1}), None, heard)
     cost = restriction_cost(result, free if free is not None and free.status is Status.ok else None)
     return dataclasses.replace(incomplete(result) if heard else result, restriction=cost)
 
 
-def _with_any_variant(result: PlanResult, job: tuple[Workload, Cluster], question: Mapping[str, Any]) -> PlanResult:
-    """An answer with what any framework takes beside its lattices, where that is better."""
-    if result.status is not Status.ok:
+def _with_any_variant(
+    workload: Workload, cluster: Cluster, fixed: Mapping[str, Any], question: Mapping[str, Any]
+) -> PlanResult:
+    """The answer of `find_in_lattice`, with what any framework takes beside its lattices where that is better or all
+    that fits."""
+    machine, result, why = with_margin(cluster, question["margin"]), None, None
+    whole = ordered(lattice(workload, machine, plan_precision(machine) | dict(fixed)))
+    value, groups = value_on(whole, question["objective"], question["tokens"]), _groups_of_any(whole)
+    try:
+        result = find_in_lattice(workload, cluster, fixed=fixed, among=whole, **question)
+    except CommandError as error:
+        if error.status is not Status.infeasible:
+            raise
+        why = error
+    if result is not None and result.status is not Status.ok:
         return result
-    value, whole, groups = _beside_all(result, job, question)
-    better = best_beside([(whole, groups, lambda plan: True)], value, compared(result, result.value))
-    if better is None:
-        return result
-    own = {name: kept for name in ("recompute", *OFFLOADS) if (kept := getattr(better[0][1], name))}
-    other = find_plan(*job, fixed={**result.fixed, **own}, **question)
-    return dataclasses.replace(merged([other, result], question.get("top", 10)), fixed=result.fixed)
+
+    def better() -> PlanResult | None:
+        reached = math.inf if result is None else compared(result, result.value)
+        found = best_beside([(whole, groups, lambda plan: True)], value, reached)
+        if found is None:
+            return result
+        own = {name: kept for name in ("recompute", *OFFLOADS) if (kept := getattr(found[0][1], name))}
+        other = find_in_lattice(workload, cluster, fixed={**fixed, **own}, **question)
+        answers = [other] if result is None else [other, result]
+        return dataclasses.replace(merged(answers, question["top"]), fixed=dict(fixed))
+
+    heard = list[bool]()
+    answer = or_else(better, result, heard)
+    if answer is None:
+        raise why if why is not None and not heard else KeyboardInterrupt
+    return incomplete(lowered(answer, least_beside(whole, groups, value))) if heard else answer
 
 
-def _beside_all(
-    result: PlanResult, job: tuple[Workload, Cluster], question: Mapping[str, Any]
-) -> tuple[PlanValue, Lattice, Variants]:
-    """What an answer's plans are compared by, all plans, and the other options of all frameworks for them."""
-    workload, machine = job[0], with_margin(job[1], result.margin)
-    usual = plan_precision(machine)
-    whole = ordered(lattice(workload, machine, usual | dict(result.fixed)))
-    value = value_on(whole, question.get("objective", "step_s"), question.get("tokens"))
-    groups = list[list[dict[str, Any]]]()
+def _groups_of_any(whole: Lattice) -> Variants:
+    """What any framework takes beside its lattices for all plans."""
+    usual, found = plan_precision(whole.cluster), list[Sequence[Mapping[str, Any]]]()
     for framework in FRAMEWORKS.values():
-        for fields in narrowed(framework, whole.fixed, usual, workload):
-            groups += [g for g in beside(framework, fields, whole.fixed, workload, machine) if g not in groups]
-    return value, whole, groups
+        for fields in narrowed(framework, whole.fixed, usual, whole.workload):
+            groups = beside(framework, fields, whole.fixed, whole.workload, whole.cluster)
+            found += [group for group in groups if group not in found]
+    return found

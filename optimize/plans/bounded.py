@@ -1,7 +1,7 @@
 """The best plan of a lattice alone, rows in the order of their lower bounds: for many lattices, one after another.
 
-`find_plan` tells of what is around the best plan too; here nothing is evaluated that is proved to be worse than what
-is known already, from whatever lattice that is.
+`find_in_lattice` tells of what is around the best plan too; here nothing is evaluated that is proved to be worse than
+what is known already, from whatever lattice that is.
 """
 
 import functools

@@ -68,7 +68,7 @@ def _evaluated(
     parts = []
     for start in range(0, len(indices), _BLOCK):
         points = points_of(indices[start : start + _BLOCK], dtype)
-        with np.errstate(all="ignore"):  # of hardware beyond anything physical: told by `find_plan`
+        with np.errstate(all="ignore"):  # of hardware beyond anything physical: told by `find_in_lattice`
             parts.append(of(workload, cluster, map_leaves(_as(dtype), points), _EXACT))
     if not parts:
         return Cost(step_s=np.empty(0), peak_bytes=np.empty(0), second_bytes=np.empty(0))

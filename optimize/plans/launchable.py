@@ -16,9 +16,9 @@ from optimize.lattice import OVERLAPS, SEARCHED, Axis, Lattice, lattice, plan_pr
 from optimize.launch import FRAMEWORKS, Framework
 from optimize.plans import exhaustive
 from optimize.plans.best import cells_of
-from optimize.plans.best_beside import best_variant, least_variant
+from optimize.plans.best_beside import best_variant, find_plan, least_variant
 from optimize.plans.bounded import Found, Known, best_below, glance, is_answer, least, ordered
-from optimize.plans.find_plan import find_plan, find_plan_for
+from optimize.plans.find_in_lattice import find_in_lattice, find_plan_for
 from optimize.plans.inputs import PlanInputs
 from optimize.plans.plan_values import PlanValue, value_on
 from optimize.plans.restricted import OFFLOADS, Part, its_own, members, narrowed, search_tellable, told_by
@@ -178,10 +178,10 @@ def find_launchable(
     margin: float = FITS,
     **options: Any,
 ) -> tuple[PlanResult, dict[str, Found]]:
-    """The answer of `find_plan` for plans that some framework can launch, and the value and best plan of each.
+    """The answer of `find_in_lattice` for plans that some framework can launch, and the value and best plan of each.
 
     The runners-up are those of the framework that has the best plan. Where none can launch anything with what is fixed,
-    the answer is that for all plans, and the second is empty.
+    the answer is that of `find_plan`, and the second is empty.
     """
     given, machine = dict(fixed or {}), with_margin(cluster, margin)
     question: dict[str, Any] = {"objective": objective, "tokens": tokens, "margin": margin, **options}
@@ -266,7 +266,7 @@ def _stopped(
     if result is None:
         _, plan = min(each.values(), key=lambda best: best[0])
         fixed = {name: kept for name, kept in dataclasses.asdict(plan).items() if kept is not None}
-        result = find_plan(*job, fixed=fixed, **{**question, "top": 1, "search": exhaustive.search})
+        result = find_in_lattice(*job, fixed=fixed, **{**question, "top": 1, "search": exhaustive.search})
         bounds = (least(part, value) for own in parts.values() for _, part in own)
         bound = min(*bounds, least_variant(parts, whole.fixed, value))
         result = dataclasses.replace(lowered(result, bound), simplest=None)
@@ -352,7 +352,7 @@ def _with_variants(
     fields = {**fields, **{field: kept for field, kept in own.items() if kept}}
     search = search_tellable(FRAMEWORKS[name], *job, question.get("search", exhaustive.search))
     among = None if any(own[field] for field in OFFLOADS) else within(part, fields, {})
-    other = find_plan(*job, fixed=fields, **{**question, "search": search}, among=among)
+    other = find_in_lattice(*job, fixed=fields, **{**question, "search": search}, among=among)
     answers = [other] if result is None else [other, result]
     return merged(answers, question.get("top", 10)), {**each, name: found}
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from optimize.report.rows import show_row as show_row
     from optimize.report.screen import columns_for as columns_for
     from optimize.report.screen import kept as kept
+    from optimize.report.words import constant_amount as constant_amount
     from optimize.report.words import term_words as term_words
 
 door.hang(__name__)

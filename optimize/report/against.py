@@ -8,7 +8,7 @@ from rich.table import Table
 from optimize import units
 from optimize.diagnosis import Difference, Explanation, comparison_of, memories, times
 from optimize.report.screen import new_console, new_table, say
-from optimize.report.words import memory_words, term_words
+from optimize.report.words import job_words, memory_words, term_words
 
 _SEEN = 5e-4  # of the total: smaller terms are left out where both are
 _SAME = 1e-9
@@ -49,7 +49,7 @@ def sure_line(first: Explanation, second: Explanation) -> str:
 def header_lines(first: Explanation, second: Explanation) -> list[str]:
     """What is compared."""
     workload = first.inputs.workload
-    lines = [f"{workload.name}: {workload.batch:,} sequences of {workload.sequence:,} tokens"]
+    lines = [job_words(workload)]
     for letter, each in (("A", first), ("B", second)):
         inputs = each.inputs
         plan = units.shorten_runs(str(inputs.plan))

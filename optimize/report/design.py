@@ -19,7 +19,8 @@ def show_design(inputs: DesignInputs, result: DesignResult) -> None:
     if result.target is not None:
         _show_target(console, result.target, result.objective)
     for job in inputs.jobs if result.target is None else ():
-        console.print(f"{job.workload.name}: {units.scaled(job.tokens, units.COUNTS)} tokens", style="bold")
+        often = "" if job.weight == 1 else f", {job.weight:g} times"
+        console.print(f"{job.workload.name}: {units.scaled(job.tokens, units.COUNTS)} tokens{often}", style="bold")
     say(console, _limits(inputs))
     say(console, software_line(inputs.template))
     rented = inputs.limits.rent and result.objective.usd_power
@@ -31,7 +32,8 @@ def show_design(inputs: DesignInputs, result: DesignResult) -> None:
     console.print()
     for answer in answers:
         for job in answer.jobs:
-            say(console, f"{answer.name}: {units.shorten_runs(str(job.plan))}")
+            of = f", {job.job.workload.name}" if len(answer.jobs) > 1 else ""
+            say(console, f"{answer.name}{of}: {units.shorten_runs(str(job.plan))}")
             for message in job.validation.messages:
                 say(console, f"note: {message}", style="dim")
     _show_shadow_prices(result, console)
@@ -93,6 +95,10 @@ def _gap(gap: float) -> str:
     return units.fixed(100 * gap, 3 if gap < 0.01 else 1)
 
 
+def _days(seconds: float) -> str:
+    return units.significant(seconds / SECONDS_A_DAY, 4)
+
+
 def _limits(inputs: DesignInputs) -> str:
     limits, parts = inputs.limits, []
     rent = "rent while training" + {"low": ", reserved", "high": ", on demand"}.get(limits.rental, "")
@@ -132,16 +138,18 @@ def _table(answers: list[Answer], objective: Objective, rented: bool) -> Table:
     if rented:
         row("rent, USD", lambda a: f"{a.quantities.usd_per_s * a.quantities.train_s:,.0f}")
     row("purchase, M USD", lambda a: units.significant(a.quantities.capital_usd / 1e6))
-    row("power usual in training", lambda a: units.rate(a.quantities.usual_w, "W"))  # what a limit is of
-    row("mean power of these steps", lambda a: units.rate(a.quantities.meter_w, "W"))
+    row("power at the meter, as limited", lambda a: units.rate(a.quantities.usual_w, "W"))  # what a limit is of
+    row("power at the meter, this plan", lambda a: units.rate(a.quantities.meter_w, "W"))
     row("CO2 of the electricity, t", lambda a: units.significant(a.quantities.carbon_g / 1e6))
     for i, first in enumerate(answers[0].jobs):
         of = f", {first.job.workload.name}" if len(answers[0].jobs) > 1 else ""
         row(f"step{of}", lambda a, i=i: units.scaled(a.jobs[i].step_s, units.SECONDS, 4))
         row(f"probability to fit{of}", lambda a, i=i: units.probability(a.jobs[i].validation.fits_probability))
         row(f"MFU{of}", lambda a, i=i: units.percent(a.jobs[i].mfu))
+        if of:
+            row(f"days{of}", lambda a, i=i: _days(a.jobs[i].train_s))
     row("goodput", lambda a: units.percent(min(job.goodput for job in a.jobs)))
-    row("days to train", lambda a: units.significant(sum(job.train_s for job in a.jobs) / SECONDS_A_DAY, 4))
+    row("days to train", lambda a: _days(a.quantities.train_s))  # all jobs, each as often as it is asked for
     if objective not in (Objective.time, Objective.step):
         row(objective.key, lambda a: units.significant(a.value, 4))
     row("nothing is better by more than", lambda a: f"{_gap(a.gap)} %")

@@ -9,7 +9,7 @@ from optimize import units
 from optimize.diagnosis import Explanation, StagePeak, by_resource, largest, limiting, time_to_target
 from optimize.report.money import money_lines, money_table
 from optimize.report.screen import domain_words, new_console, new_table, say, software_line
-from optimize.report.words import limit_words, memory_words, term_words
+from optimize.report.words import job_words, limit_words, memory_words, term_words
 
 
 def show_explanation(explanation: Explanation, interval: bool = True) -> None:
@@ -77,8 +77,7 @@ def _show_header(console: Console, explanation: Explanation, interval: bool) -> 
     inputs, breakdown = explanation.inputs, explanation.breakdown
     workload, cluster, chip = inputs.workload, inputs.cluster, inputs.cluster.accelerator
     tiers = ", ".join(f"{t.name} {units.rate(t.bandwidth_bytes_per_s, 'B/s')}" for t in cluster.tiers)
-    job = f"{workload.name}: {workload.batch:,} sequences of {workload.sequence:,} tokens"
-    say(console, f"{job}, {software_line(cluster)}", "bold")
+    say(console, f"{job_words(workload)}, {software_line(cluster)}", "bold")
     say(
         console,
         f"on {cluster.accelerators:,} {cluster.name}: {units.rate(chip.peak_16bit_flop_per_s, 'FLOP/s')} (16 bit), "

@@ -42,7 +42,7 @@ def _step_time(explanation: Explanation) -> Figure:
     figure, axes = _axes(
         explanation,
         f"Step time {units.scaled(breakdown.step_s, units.SECONDS)}, term by term",
-        (0.20, 0.11, 0.78, 0.72),
+        (0.20, 0.19, 0.78, 0.64),
     )
     start = 0.0
     for row, term in enumerate(terms):
@@ -58,7 +58,7 @@ def _step_time(explanation: Explanation) -> Figure:
     axes.invert_yaxis()
     axes.set_xlim(min(0.0, axes.get_xlim()[0]), 1.1 * start)
     axes.set_xlabel(f"time since the start of the step, {unit}, as if one after the other")
-    _legend_of_groups(axes)
+    _legend_of_groups(figure)
     return figure
 
 
@@ -80,10 +80,10 @@ def _colour(term: Term) -> str:
     return _GROUPS[group]
 
 
-def _legend_of_groups(axes: Axes) -> None:
+def _legend_of_groups(figure: Figure) -> None:
     patches = [Patch(color=colour, label=name) for name, colour in _GROUPS.items()]
     hidden = Patch(facecolor="none", edgecolor=PALETTE[1], hatch="////", label="traffic hidden behind compute")
-    axes.legend(handles=[*patches, hidden], loc="lower left", bbox_to_anchor=(0.0, 0.1))
+    figure.legend(handles=[*patches, hidden], loc="lower left", ncols=4)
 
 
 def _memory(explanation: Explanation) -> Figure:
@@ -92,7 +92,7 @@ def _memory(explanation: Explanation) -> Figure:
     fullest = explanation.fullest
     moment = f"stage {fullest.number}, {fullest.moment}"
     title = f"Memory at each stage's peak; highest {units.scaled(fullest.peak_bytes, units.BYTES)} ({moment})"
-    figure, axes = _axes(explanation, title, (0.08, 0.11, 0.67 if explanation.second_bytes else 0.73, 0.72))
+    figure, axes = _axes(explanation, title, (0.08, 0.11, 0.57 if explanation.second_bytes else 0.72, 0.72))
     offloads = explanation.second_bytes > 0
     numbers, base = [stage.number for stage in stages], [0.0] * len(stages)
     names = [name for name in stages[0].terms if any(stage.terms[name] > 0 for stage in stages)]
@@ -132,7 +132,7 @@ def _second_memory(axes: Axes, explanation: Explanation, colours: dict[str, str]
             style: dict[str, Any] = {"color": "none", "edgecolor": colours[name], "hatch": "////"}
             axes.bar(beside, heights, bottom=base, width=0.4, label=f"second memory: {memory_words(name)}", **style)
         base = [below + height for below, height in zip(base, heights, strict=True)]
-    axes.axhline(limit, color=BLACK, linestyle=":", label=f"its limit {limit:.1f} GiB")
+    axes.axhline(limit, color=BLACK, linestyle=":", label=f"second memory: limit {limit:.1f} GiB")
     return max(limit, *base)
 
 
@@ -144,7 +144,7 @@ def _roofline(explanation: Explanation) -> Figure:
     reached = 1.0 / speed.matmul_s_per_flop
     peak = reached / cluster.stack.matmul_ceiling
     figure, axes = _axes(
-        explanation, "Operators of one microbatch on one accelerator, forward", (0.10, 0.11, 0.55, 0.72)
+        explanation, "Operators of one microbatch on one accelerator, forward", (0.10, 0.11, 0.53, 0.72)
     )
     at = [operator.flop / operator.bytes_moved for operator in explanation.operators]
     span = min(at) / 4, 4 * max(*at, reached / hbm)

@@ -1,6 +1,7 @@
 """Results in a notebook: the same paragraphs, tables and figures as on a terminal and on a page."""
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from costmodel.measured import Calibrated
 from costmodel.specs import show
 from optimize import units
 from optimize.clusters import DesignResult
-from optimize.diagnosis import Explanation, Predictions, limiting
+from optimize.diagnosis import Explanation, Predictions, constant_words, limiting
 from optimize.layers import LayersResult
 from optimize.plans import PlanInputs, PlanResult
 from optimize.report.design import show_design
@@ -26,7 +27,8 @@ from optimize.report.page import Part, fragment
 from optimize.report.plan import show_plans
 from optimize.report.rows import show_predictions
 from optimize.report.screen import kept
-from optimize.report.words import term_words
+from optimize.report.words import constant_amount, term_words
+from optimize.status import Status
 
 _STYLE = """<style>.equipoise td,.equipoise th{text-align:left}.equipoise .right{text-align:right}
 .equipoise .bar{color:#0072B2;font-family:monospace}.equipoise .dim{opacity:.7}
@@ -109,14 +111,20 @@ def _breakdown(found: Breakdown) -> tuple[Callable[[], Sequence[Part]], Callable
 
 def _layers(found: LayersResult) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:
     bars = {f"stage {number}": count for number, count in enumerate(found.stage_layers, 1)}
-    told = [(name, str(getattr(found, name))) for name in ("message", "stage_layers", "microbatch", "step_s", "gap")]
-    recompute = ", ".join(found.recompute_by_block)
-    rows = [*told, ("recompute of each layer", recompute)]
-    return lambda: [(("field", "value"), rows)], _drawn("layers", bars, "layers")
+    recompute = itertools.groupby(found.recompute_by_block)
+    rows = [
+        ("step", units.scaled(found.step_s, units.SECONDS, 4)),
+        ("nothing is better by more than", units.percent(found.gap)),
+        ("layers of each stage", units.shorten_runs(",".join(map(str, found.stage_layers)))),
+        ("sequences of a microbatch", str(found.microbatch)),
+        ("recompute of each layer", ", ".join(f"{len([*own])} x {kind}" for kind, own in recompute)),
+    ]
+    said = [] if found.status is Status.ok else [found.message]
+    return lambda: [*said, (("what", "found"), rows)], _drawn("layers", bars, "layers of each stage")
 
 
 def _calibrated(found: Calibrated) -> tuple[Callable[[], Sequence[Part]], Callable[[], object]]:
-    rows = [(name, units.significant(before), units.significant(after)) for name, before, after in found.moved]
+    rows = [(constant_words(name), *(constant_amount(name, end) for end in ends)) for name, *ends in found.moved]
     errors = [f"row {i + 1}" for i in found.used]
     bars = dict(zip(errors, map(float, found.after), strict=True))
     head = f"all times x {found.common:.3g}; {len(found.used)} rows used"

@@ -34,7 +34,8 @@ figure{margin:.8rem 0;overflow-x:auto}figure img{background:#fff;border-radius:4
 figcaption{font-size:.875rem;color:var(--dim)}pre{overflow-x:auto;font-size:.8rem;line-height:1.35}
 nav{display:flex;flex-wrap:wrap;gap:.2rem 1rem}
 @media(max-width:40rem){body{padding:.6rem;font-size:15px}h1{font-size:1.15rem}table{font-size:.75rem}
-td,th{padding-right:.45rem}td:first-child{white-space:normal}pre{white-space:pre-wrap}}
+td,th{padding-right:.45rem}td:first-child{white-space:normal}pre{white-space:pre-wrap}
+figcaption::after{content:" (scrolls sideways)"}}
 @media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}h2{break-after:avoid}
 figure,tr{break-inside:avoid}.wide,figure,pre{overflow:visible}pre{white-space:pre-wrap}
 figure img{min-width:0;max-height:20cm}

@@ -12,7 +12,7 @@ from optimize.lattice import LEFT_OUT
 from optimize.plans import PlanInputs, PlanResult, Ranked
 from optimize.question import SECONDS_A_DAY
 from optimize.report.screen import columns_for, domain_words, new_console, new_table, say, software_line
-from optimize.report.words import reason_words, term_words
+from optimize.report.words import job_words, reason_words, term_words
 
 _TERMS = 4  # that a step's time is told by
 _WORTH: dict[str, Callable[[float], str]] = {
@@ -34,7 +34,7 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
     """The best plans as a table, and what stands behind the first."""
     console = new_console()
     workload, cluster, best = inputs.workload, inputs.cluster, result.plans[0]
-    console.print(f"{workload.name}: {workload.batch:,} sequences of {workload.sequence:,} tokens", style="bold")
+    console.print(job_words(workload), style="bold")
     say(console, f"on {cluster.accelerators:,} {cluster.name}, {software_line(cluster)}")
     say(console, f"{result.evaluations:,} of {result.plans_in_lattice:,} plans evaluated, {result.fitting:,} fit")
     console.print()

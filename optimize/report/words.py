@@ -2,6 +2,9 @@
 
 import re
 
+from costmodel.inputs import Workload
+from optimize import units
+
 _TIME = {"host": "processor overhead"}
 _LIMITS = {"issuing kernels": "issuing of kernels", "step": "work once a step", "microbatches": "work each microbatch"}
 _MEMORY = {
@@ -11,6 +14,12 @@ _MEMORY = {
     "recompute": "recomputed layer",
     "update": "optimizer's update",
 }
+
+
+def job_words(workload: Workload) -> str:
+    """A model and its step; what has no sequences has samples."""
+    size = f"sequences of {workload.sequence:,} tokens" if workload.sequence > 1 else "samples"
+    return f"{workload.name}: {workload.batch:,} {size}"
 
 
 def term_words(name: str) -> str:
@@ -31,3 +40,11 @@ def limit_words(name: str) -> str:
 def memory_words(name: str) -> str:
     """A term of a stage's memory."""
     return _MEMORY.get(name, name)
+
+
+def constant_amount(name: str, value: float) -> str:
+    """The value of a constant of the Stack with its unit."""
+    if name.endswith("_s"):
+        return units.scaled(value, units.SECONDS)
+    shared = name.endswith("_ceiling") or name.startswith("hide_")
+    return units.percent(value) if shared else units.significant(value)

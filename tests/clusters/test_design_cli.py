@@ -85,6 +85,10 @@ def test_keys_and_files(capsys, tmp_path, model):
     assert all(other["worse_by"] >= 0 for other in told["runners_up"])
     budgets = [point["budget_usd"] for point in told["frontier"]]
     values = [point["value"] for point in told["frontier"]]
+    own = next(point for point in told["frontier"] if point["budget_usd"] == told["inputs"]["budget_usd"])
+    assert [own[name] for name in ("value", "lower_bound", "gap")] == [
+        told[name] for name in ("value", "lower_bound", "gap")
+    ]
     assert budgets == sorted(budgets)
     assert values == sorted(values, reverse=True)
     assert {path.name for path in out.iterdir()} == PICTURES | {"index.html", "result.json"}
@@ -152,6 +156,11 @@ def test_several_jobs_and_the_screen(capsys, tmp_path, model, monkeypatch):
         assert word in text
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
+    assert "2.00 B tokens, 2 times" in text
+    first, second, both = (
+        [float(cell) for cell in line.split()[-2:]] for line in text.splitlines() if "days" in line[:5]
+    )
+    assert both == pytest.approx([a + 2 * b for a, b in zip(first, second, strict=True)], rel=1e-3)
 
 
 def test_rent_from_end_to_end(capsys, model):

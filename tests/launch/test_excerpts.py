@@ -27,6 +27,10 @@ IDIOMS = {
     "said in a command": "torchrun --nnodes 4 \\\n  pretrain_gpt.py \\\n  {}",
     "a command in quotes": "srun --container-image=x bash -c 'python pretrain_gpt.py {} --bf16'",
     "a command in a variable": 'run_cmd="cd x && python -u pretrain_gpt.py {}"\nsrun -l sh -c "${{run_cmd}}"',
+    "a command that is handed to a shell": (
+        'export LAUNCHER="torchrun \\\n --nnodes 4 \\\n "\nexport CMD=" \\\n  `pwd`/pretrain_gpt.py \\\n  {} \\\n  "\n'
+        "echo $CMD\nclear; srun --jobid $ID bash -c '$LAUNCHER --node_rank $SLURM_PROCID $CMD' 2>&1 | tee main.log"
+    ),
     "a heredoc": "sbatch <<EOF\n#SBATCH -N 4\nsrun python pretrain_gpt.py {}\nEOF\n",
     "a function": "launch() {{\n  local CMD=\"torchrun pretrain_gpt.py {}\"\n  $CMD\n}}\nlaunch",
     "in one branch of a known case": (
@@ -52,7 +56,7 @@ SETTINGS = {
     "underscores": ("", "--tensor_model_parallel_size 4 --pipeline_model_parallel_size 2 --micro_batch_size 2 "
                     "--global_batch_size 512 --seq_length 4096"),
 }  # fmt: skip
-EXCEPT = {("a command in quotes", "variables"), ("a command in quotes", "defaults"), ("a command in quotes", "sums")}
+EXCEPT = {("a command in quotes", "variables"), ("a command in quotes", "sums")}  # whose variables no shell would see
 MEGATRON = [pair for pair in itertools.product(IDIOMS, SETTINGS) if pair not in EXCEPT]
 
 
@@ -221,3 +225,85 @@ def test_deepspeeds_files(stage, auto):
 def test_json_of_something_else_is_no_launch_file(text):
     with pytest.raises(SpecError):
         read(text)
+
+
+OLDER = "--data-impl mmap --tensor-model-parallel-size 4 --pipeline-model-parallel-size 2 --micro-batch-size 2 "
+OLD_FLAGS = {
+    "": {"recompute": "none", "attention": "unfused", "zero_stage": 0},
+    "--checkpoint-activations --checkpoint-num-layers 1": {"recompute": "full", "attention": "unfused"},
+    "--activations-checkpoint-method block --activations-checkpoint-num-layers 8": {"recompute_share": 0.5},
+    "--use-flash-attn-v2": {"attention": "flash"},
+    "--deepspeed --deepspeed_config x.json --zero-stage 1 --fp16": {"zero_stage": 1, "precision": "fp16"},
+    "--deepspeed --zero-stage 0 --bf16": {"zero_stage": 1, "gradient_dtype": "fp32"},
+    "--deepspeed --zero-stage 0 --fp16": {"zero_stage": 0, "gradient_dtype": "fp16"},
+    "--recompute-activations": {"recompute": "selective"},
+}
+
+
+@pytest.mark.parametrize("flags", OLD_FLAGS)
+def test_flags_of_older_megatron_and_its_forks(flags):
+    found = read(OLDER + flags, "train.slurm", KNOWN)
+    assert OLD_FLAGS[flags].items() <= found.fields.items()
+    assert found.unread == ()
+
+
+KEYED = """
+ENV_VARS:
+  CUDA_DEVICE_MAX_CONNECTIONS: 1
+MODEL_ARGS:
+  # degrees
+  --tensor-model-parallel-size: 4  # in a node
+  --pipeline-model-parallel-size: 2
+  --micro-batch-size: 2
+  --global-batch-size: 512
+  --sequence-parallel: true
+  --fp16: false
+  --recompute-granularity: selective
+  --recompute-modules: "[layernorm mlp]"
+  --data-path: ${DATA}/x
+"""
+
+
+def test_flags_as_keys_of_yaml():
+    found = read(KEYED, "model_config.yaml", KNOWN)
+    told = {"tensor": 4, "pipeline": 2, "microbatch": 2, "sequence_parallel": True, "precision": "fp32"}
+    assert (told | {"recompute": "norms+feed_forward"}).items() <= found.fields.items()
+    assert found.facts["batch"] == 512
+    again = KEYED + "MODEL_ARGS_2:\n  --tensor-model-parallel-size: 8\n"
+    with pytest.raises(SpecError, match="lines 4 and 15 launch with different"):
+        read(again, "model_config.yaml", KNOWN)
+
+
+NO_TRAINING = {
+    "python3 -m maxtext.inference.decode per_device_batch_size=1 ici_tensor_parallelism=8": "no degree of MaxText",
+    "python3 -m maxtext.trainers.post_train.rl.train_rl per_device_batch_size=1": "no degree of MaxText",
+    "python tools/checkpoint/convert.py --tensor-model-parallel-size 4": "no degree of Megatron-LM",
+    "python run.py --tensor-model-parallel-size 4 --num-tokens-to-generate 30": "where this generates text",
+    "trainer:\n  devices: 8\nmodel:\n  micro_batch_size: 4\n  tensor_model_parallel_size: 2\n": "NeMo 1 are not read",
+    "python x.py --model-recipe-name a --tensor-model-parallel-size 2": "names a recipe of Megatron-Bridge",
+}
+
+
+@pytest.mark.parametrize("text", NO_TRAINING)
+def test_what_trains_nothing_or_is_for_another_framework_is_refused(text):
+    with pytest.raises(SpecError, match=re.escape(NO_TRAINING[text])):
+        read(text, "run.sh", KNOWN)
+
+
+def test_a_command_that_decodes_beside_one_that_trains():
+    """The one that trains is read; two that train otherwise are none, whatever differs of what is read."""
+    train = "python3 -m maxtext.train base.yml per_device_batch_size=1 max_target_length={}\n"
+    decode = (
+        "python3 -m maxtext.inference.decode per_device_batch_size=4 max_target_length=16 ici_tensor_parallelism=8\n"
+    )
+    found = read(train.format(4096) + decode, "test.sh", KNOWN)
+    assert (found.facts["sequence"], found.fields["tensor"]) == (4096, 1)
+    with pytest.raises(SpecError, match="lines 1 and 2 launch with different `max_target_length`"):
+        read(train.format(4096) + train.format(8192), "test.sh", KNOWN)
+
+
+def test_what_a_recipe_decides_is_said_to_be_its():
+    found = read("python t.py model.tensor_model_parallel_size=4 train.global_batch_size=64", "sft.sh", KNOWN)
+    assert (found.fields["zero_stage"], found.fields["overlap_data"], found.fields["precision"]) == (1, True, "bf16")
+    for name in ("train.micro_batch_size", "ddp.use_distributed_optimizer", "mixed_precision"):
+        assert f"{name} (a recipe's)" in found.unread

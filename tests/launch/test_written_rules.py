@@ -172,9 +172,12 @@ DECODERS = sorted(
     set(CONFIGS) - {"bert", "mbart", "swin", "t5"} - {"gemma3", "llama4", "mistral3", "qwen3_vl", "qwen3_vl_moe"}
 )
 NOT_SAID = {
-    "megatron": {"gemma2", "gemma3_text", "glm4", "minimax_m2", "olmo2", "olmo3", "olmoe"},
-    "megatron-bridge": {"glm4", "gpt2", "minimax_m2", "olmo2", "olmo3", "olmoe"},
+    "megatron": {
+        "cohere", "cohere2", "falcon", "gemma2", "gemma3_text", "glm4", "minimax_m2", "olmo2", "olmo3", "olmoe",
+    },
+    "megatron-bridge": {"cohere", "cohere2", "falcon", "glm4", "gpt2", "minimax_m2", "olmo2", "olmo3", "olmoe"},
     "maxtext": {
+        "cohere", "cohere2", "dots1", "ernie4_5_moe", "exaone4", "falcon", "qwen2_moe", "stablelm",
         "gpt3-175b", "glm4", "glm4_moe", "gpt2", "gpt_neox", "minimax_m2", "mistral", "nemotron", "olmo2", "olmoe",
         "phi3", "seed_oss",
     },
@@ -241,3 +244,11 @@ def test_a_number_format_is_not_chosen_for_what_goes_with_it():
         fields["precision"] == "fp8_tensor" for fields in narrowed(framework, {"precision": "fp8_tensor"}, usual)
     )
     assert narrowed(framework, {}, {"precision": "fp16"})
+
+
+def test_what_random_plans_found_the_parsers_to_refuse():
+    """Latents computed again without latent attention, and weights shared in groups of one."""
+    assert "latent attention only" in of("megatron", "experts", recompute="latent")[0]
+    assert "nothing is shared" in of("maxtext", pipeline=1, zero_stage=3, data_shard=1)[0]
+    latent = load_workload("deepseek-v3", batch=64)
+    assert FRAMEWORKS["megatron"].cannot(Plan(data=8, recompute="latent"), latent) == ()

@@ -8,7 +8,7 @@ import pytest
 from optimize import cli
 from optimize.layers.improved import improve_layers
 from optimize.layers.own_schedule import played_step_s, with_own_schedule
-from optimize.plans.find_plan import find_plan
+from optimize.plans.find_in_lattice import find_in_lattice
 from tests.support.builders import cluster, small_decoder
 
 PLAN = ("plan", "--model", "llama3-8b", "--cluster", "h100", "--accelerators", "16", "--batch", "64", "--layers")
@@ -34,11 +34,11 @@ def test_the_schedule_of_the_best_plan_is_kept_and_nothing_slower_comes_back(sch
     """Memory is short: whole layers of recompute, fewer than a quarter, make it faster under its own schedule."""
     workload, machine = small_decoder(layers=16, batch=32), cluster(4, domain=2)
     fixed = {"pipeline": 4, "tensor": 1, "context": 1, "schedule": schedule, "microbatch": 1}
-    roomy = find_plan(workload, machine, fixed=fixed | {"recompute": "none"}, top=1).plans[0]
+    roomy = find_in_lattice(workload, machine, fixed=fixed | {"recompute": "none"}, top=1).plans[0]
     tight = dataclasses.replace(
         machine, accelerator=dataclasses.replace(machine.accelerator, hbm_bytes=0.999 * roomy.peak_bytes)
     )
-    best = find_plan(workload, tight, fixed=fixed, top=3)
+    best = find_in_lattice(workload, tight, fixed=fixed, top=3)
     found, evaluations = with_own_schedule(workload, tight, best.plan)
     assert found.passes
     assert found.plan.schedule == schedule

@@ -13,7 +13,7 @@ _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather
 
 ONE_SOURCE = {
     **dict.fromkeys(
-        [("SOFTWARE_NAMES", name) for name in ("nanotron", "max text", "te", "primus", "deep speed", "nemo")]
+        [("SOFTWARE_NAMES", name) for name in ("nanotron", "max text", "te", "deep speed", "nemo")]
         + [("SOFTWARE_NAMES", name) for name in ("gpt neox", "mega scale", "narayanan|korthikanti", "big_science")]
         + [("SOFTWARE_NAMES", "vtrain|v_train|intern_evo|galvatron|aceso|merak|libai")]
         + [("SOFTWARE_NAMES", "colossal|colossalai"), ("SHARDINGS", "shard grad op"), ("PRECISIONS", "int8")]
@@ -30,7 +30,7 @@ ONE_SOURCE = {
         + [("selective_layers", f"selective layer* {_RECOMPUTE}")]
         + [("local_batch", "batch size? per|a|each gpu|device|chip|rank|dp #")]
         + [("tensor", "tp size|degree? #"), ("pipeline", "pp size|degree? #")]
-        + [("accumulation", "# gradient|grad? accum* step*"), ("untied", "untied")]
+        + [("accumulation", "# gradient|grad? accum* step*")]
         + [("whole_heads", "cp|context_parallel* & all_to_all|a2a")]
         + [("recompute_layers", "recomput*|checkpointing|checkpoint|ckpt|remat* of? first? # layer*")],
         _PLAIN,

@@ -22,7 +22,7 @@ from costmodel.models.co_shard import co_sharded
 from costmodel.specs import violations
 from optimize.diagnosis import validate
 from optimize.lattice.enumeration import chunks
-from optimize.plans import find_plan, find_plan_for
+from optimize.plans import find_in_lattice, find_plan_for
 from optimize.status import CommandError, Status
 from tests.support.builders import cluster, small_decoder
 from tests.support.small_workloads import FAMILIES
@@ -171,9 +171,9 @@ def test_where_nothing_fits_pieces_that_would_are_named():
     chip = dataclasses.replace(machine.accelerator, hbm_bytes=0.5 * (whole + cut))
     small = dataclasses.replace(machine, accelerator=chip)
     with pytest.raises(CommandError, match="with --fix pieces=2,recompute=full") as refused:
-        find_plan(large, small, fixed=fixed, margin=0.5)
+        find_in_lattice(large, small, fixed=fixed, margin=0.5)
     assert refused.value.status is Status.infeasible
-    found = find_plan(large, small, fixed=fixed | {"pieces": 2, "recompute": "full"}, margin=0.5, top=1)
+    found = find_in_lattice(large, small, fixed=fixed | {"pieces": 2, "recompute": "full"}, margin=0.5, top=1)
     assert found.plans[0].plan.pieces == 2
 
 

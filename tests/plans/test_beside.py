@@ -14,11 +14,12 @@ from costmodel.specs.workloads import load_workload
 from optimize.lattice.default_plan import plan_precision
 from optimize.lattice.enumeration import lattice
 from optimize.launch import FRAMEWORKS
-from optimize.plans.best_beside import find_any
+from optimize.plans.best_beside import find_plan
+from optimize.plans.find_in_lattice import find_in_lattice
 from optimize.plans.launchable import find_for, find_launchable, names_on
 from optimize.plans.over_counts import Question, best_over
 from optimize.plans.plan_values import plan_value
-from optimize.plans.restricted import beside, narrowed
+from optimize.plans.restricted import OFFLOADS, beside, narrowed
 from optimize.plans.runner_ups import fits_by_stage
 from optimize.question.clusters import sized
 from optimize.status import CommandError
@@ -62,11 +63,12 @@ def brute(workload, cluster, objective, fixed, names=None):
     )
 
 
-def brute_of_all(workload, cluster, objective, fixed):
-    """Every legal plan of the whole lattice, and each with every other option of any framework."""
+def brute_of_all(workload, cluster, objective, fixed, own=None):
+    """Every legal plan of the whole lattice, each with every other option of any framework, and the lattice of `own`:
+    what an answer has, of which it takes other shares of the layers too."""
     cluster, fixed = with_margin(cluster, 0.5), plan_precision(cluster) | fixed
     value, whole = plan_value(objective, workload, cluster, [8, 4, 2, 1], 1e9), lattice(workload, cluster, fixed)
-    own = [whole.plan(i) for i in range(len(whole))]
+    every = [whole.plan(i) for i in range(len(whole))]
     others = [
         variant
         for framework in FRAMEWORKS.values()
@@ -74,7 +76,10 @@ def brute_of_all(workload, cluster, objective, fixed):
         for group in beside(framework, fields, fixed, workload, cluster)
         for variant in group
     ]
-    plans = {*own} | {dataclasses.replace(plan, recompute_share=1.0, **v) for v in others for plan in own}
+    plans = {*every} | {dataclasses.replace(plan, recompute_share=1.0, **v) for v in others for plan in every}
+    if own is not None:
+        of_own = lattice(workload, cluster, fixed | own)
+        plans |= {of_own.plan(i) for i in range(len(of_own))}
     ordered = sorted(
         (value.of_plan(workload, cluster, p), str(p), p) for p in plans if not violations(p, workload, cluster)
     )
@@ -101,10 +106,42 @@ def test_the_best_is_that_of_brute_force(name):
     worth, plan = brute(workload, machine(hbm_bytes), objective, fixed)
     found, _ = find_launchable(workload, machine(hbm_bytes), fixed=fixed, objective=objective, tokens=1e9, margin=0.5)
     assert found.value == pytest.approx(worth, rel=1e-9), (found.plans[0].plan, plan)
-    every = find_any(workload, machine(hbm_bytes), fixed=fixed, objective=objective, tokens=1e9, margin=0.5)
+    every = find_plan(workload, machine(hbm_bytes), fixed=fixed, objective=objective, tokens=1e9, margin=0.5)
     least, of_all = brute_of_all(workload, machine(hbm_bytes), objective, fixed)
     assert every.value == pytest.approx(least, rel=1e-9), (every.plans[0].plan, of_all)
     assert every.value <= found.value * (1 + 1e-9)  # as what no framework can launch is searched too
+
+
+@pytest.mark.parametrize("hbm_bytes", [30e9, 46e9])
+def test_nothing_fits_without_the_second_memory(hbm_bytes):
+    """The answer for all plans is that of brute force; that for none, by a function or in a lattice, is a refusal."""
+    workload, fixed = load_workload("llama3-8b", batch=8), FIXED | {"tensor": {1, 2}, "microbatch": 1}
+    asked = {"fixed": fixed, "margin": 0.5, "top": 2}
+    found = find_plan(workload, machine(hbm_bytes), **asked)
+    own = {name: getattr(found.plan, name) for name in ("recompute", *OFFLOADS)}
+    worth, plan = brute_of_all(workload, machine(hbm_bytes), "step_s", fixed, own)
+    assert found.value == pytest.approx(worth, rel=1e-9), (found.plan, plan)
+    assert found.gap == pytest.approx(0, abs=1e-9)
+    assert found.fixed == fixed
+    if hbm_bytes < 46e9:
+        with pytest.raises(CommandError, match="does not fit"):
+            find_in_lattice(workload, machine(hbm_bytes), **asked)
+        with pytest.raises(CommandError, match="does not fit"):
+            find_plan(workload, machine(hbm_bytes), **asked, objective=lambda told: told.step_s)
+
+
+@pytest.mark.parametrize(("hbm_bytes", "stages", "layers"), [(1.6613e9, 4, 6), (1.6532e9, 2, 4)])
+def test_plans_that_fit_evenly_alone(hbm_bytes, stages, layers):
+    """The fastest plan fits with every kind of layer spread evenly, not in order; with modules recomputed in both."""
+    sizes = {4: {"ffn": 64}, 2: {"ffn": 2048}}[stages]
+    workload = small_moe(batch=8, layers=layers, dense_layers=1, expert_ffn=400, **sizes)
+    fixed = {"schedule": "one_f_one_b", "context": 1}
+    fixed |= {"pipeline": stages, "zero_stage": 0, "microbatch": {4: 2, 2: 1}[stages]}
+    where = sized(machine(hbm_bytes), stages)
+    found = find_plan(workload, where, fixed=fixed, margin=0.5)
+    worth, plan = brute_of_all(workload, where, "step_s", fixed)
+    assert found.value == pytest.approx(worth, rel=1e-9), (found.plan, plan)
+    assert found.plan.recompute not in ("none", "selective", "full") or found.plan.offload_optimizer > 0
 
 
 @pytest.mark.parametrize("hbm_bytes", [40e9, 46e9, 64e9])

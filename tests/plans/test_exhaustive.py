@@ -20,7 +20,7 @@ from optimize.lattice.lattice import CHUNK
 from optimize.launch.framework import canonical
 from optimize.plans import exhaustive
 from optimize.plans.exhaustive import MARGIN, Best, search
-from optimize.plans.find_plan import find_plan
+from optimize.plans.find_in_lattice import find_in_lattice
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.status import CommandError, Status
@@ -88,12 +88,12 @@ def test_random_problems():
         workload, machine, fixed, asked = _random_case(len(outcomes))
         legal, fitting = _loop(workload, machine, fixed, asked)
         if fitting:
-            found = find_plan(workload, machine, fixed=fixed, top=5, **asked)
+            found = find_in_lattice(workload, machine, fixed=fixed, top=5, **asked)
             outcomes.append(found.status)
             _compare(found, legal, fitting)
             continue
         with pytest.raises(CommandError) as refusal:
-            find_plan(workload, machine, fixed=fixed, top=5, **asked)
+            find_in_lattice(workload, machine, fixed=fixed, top=5, **asked)
         outcomes.append(refusal.value.status)
         assert outcomes[-1] is (Status.infeasible if legal else Status.bad_input), (fixed, refusal)
     assert min(outcomes.count(status) for status in (Status.infeasible, Status.bad_input)) > CASES / 20
@@ -125,7 +125,7 @@ def _compare(found, legal, fitting):
 )
 def test_real_models_against_evaluate(model, machine, total, batch, fixed):
     workload, machine = load_workload(model, batch=batch), with_margin(load_cluster(machine, total), FITS)
-    found = find_plan(workload, machine, fixed=fixed)
+    found = find_in_lattice(workload, machine, fixed=fixed)
     every = {plan: evaluate(workload, machine, plan) for plan in brute_force(workload, None, machine, fixed)}
     seconds = {plan: told.step_s for plan, told in every.items() if told.fits}
     assert (found.plans_in_lattice, found.fitting) == (len(every), len(seconds))

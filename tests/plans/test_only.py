@@ -14,7 +14,7 @@ from optimize.lattice.enumeration import lattice
 from optimize.launch.frameworks import FRAMEWORKS, canonical
 from optimize.plans import exhaustive
 from optimize.plans.checkpoint import _named
-from optimize.plans.find_plan import find_plan_for
+from optimize.plans.find_in_lattice import find_plan_for
 from optimize.plans.launchable import find_launchable
 from optimize.plans.restricted import narrow
 from optimize.plans.result import restriction_cost

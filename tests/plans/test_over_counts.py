@@ -13,7 +13,7 @@ from costmodel.specs.workloads import load_workload
 from optimize.cli.plan_ranges import RANGE
 from optimize.lattice.enumeration import lattice
 from optimize.launch.frameworks import FRAMEWORKS
-from optimize.plans import find_plan, find_plan_for, over_counts
+from optimize.plans import find_in_lattice, find_plan_for, over_counts
 from optimize.plans.bounded import best_below, least, ordered
 from optimize.plans.launchable import best_for_each, find_launchable, launchers, names_on, parts_of, refusals
 from optimize.plans.nearby import near_batches, nearby
@@ -43,7 +43,7 @@ def brute_force(own: Question, only: str | None = None, counts=COUNTS, batches=B
             options = {"fixed": own.fixed_on(count), "top": 1, "margin": 0.5}
             try:
                 if only is None:
-                    found[count, batch] = find_plan(workload, machine, **options).value
+                    found[count, batch] = find_in_lattice(workload, machine, **options).value
                 else:
                     found[count, batch] = find_plan_for(only, workload, machine, **options)[0].value
             except CommandError:
@@ -139,7 +139,7 @@ def test_no_more_domains_are_used_than_there_are():
 @pytest.mark.parametrize("fixed", [FIXED, FIXED | {"schedule": frozenset(("zb_v", "one_f_one_b"))}])
 def test_bounded_search_finds_the_best_of_a_lattice(fixed):
     workload = small_decoder(batch=16)
-    result = find_plan(workload, MACHINE, fixed=fixed, margin=0.5, top=2)
+    result = find_in_lattice(workload, MACHINE, fixed=fixed, margin=0.5, top=2)
     whole = lattice(workload, MACHINE, fixed)
     value = plan_value("step_s", workload, MACHINE, sorted(set(whole.rows["domain"].tolist())))
     found, unseen = best_below(whole, value)
@@ -210,7 +210,7 @@ def test_bounds_of_all_plans_hold_for_the_parts():
 def test_what_is_told_nearby_is_a_plan_that_does_it():
     workload = small_decoder(batch=16)
     machine = sized(MACHINE, 12)
-    plan = find_plan(workload, machine, margin=0.5).plan
+    plan = find_in_lattice(workload, machine, margin=0.5).plan
     less, other = nearby(workload, machine, {}, plan)
     own_s = float(evaluate(workload, machine, plan).step_s)
     for row in filter(None, (less, other)):

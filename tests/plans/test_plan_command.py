@@ -22,7 +22,7 @@ from costmodel.specs.workloads import load_workload
 from optimize import cli
 from optimize.lattice.enumeration import count
 from optimize.plans.exhaustive import COMPILE_FROM
-from optimize.plans.find_plan import find_plan
+from optimize.plans.find_in_lattice import find_in_lattice
 from optimize.status import CommandError, Status
 from tests.support import ROOT
 from tests.support.commands import answer, ask
@@ -85,7 +85,7 @@ def test_help_has_examples(capsys):
 @pytest.mark.parametrize(("fixed", "said"), [({"tensr": 8}, "did you mean tensor"), ({"tensor": 0}, "`tensor` is 0")])
 def test_fixed_fields_are_checked_in_python_too(fixed, said):
     with pytest.raises(SpecError, match=said):
-        find_plan(load_workload("llama3-8b"), load_cluster("h100", 8), fixed=fixed)
+        find_in_lattice(load_workload("llama3-8b"), load_cluster("h100", 8), fixed=fixed)
 
 
 def test_the_table(capsys):
@@ -146,8 +146,8 @@ def test_a_function_of_a_breakdown():
 
     workload, machine = load_workload("llama3-8b", batch=16), load_cluster("h100", 8)
     fixed = {"schedule": "one_f_one_b", "context": 1, "recompute": "full", "recompute_share": 1.0}
-    found = find_plan(workload, machine, fixed=fixed, objective=memory)
-    fastest = find_plan(workload, machine, fixed=fixed)
+    found = find_in_lattice(workload, machine, fixed=fixed, objective=memory)
+    fastest = find_in_lattice(workload, machine, fixed=fixed)
     assert found.objective == "memory"
     assert found.plans[0].peak_bytes < fastest.plans[0].peak_bytes
     assert found.value == pytest.approx(found.plans[0].peak_bytes, rel=0.01)
@@ -200,7 +200,7 @@ def test_nothing_fits(capsys):
     for words in ("does not fit on 4 h100", "too much", "more memory on each accelerator"):
         assert words in err, err
     workload, accelerators = load_workload("llama3-70b", batch=64), int(err.rpartition("--accelerators ")[2])
-    found = find_plan(workload, load_cluster("h100", accelerators))
+    found = find_in_lattice(workload, load_cluster("h100", accelerators))
     assert violations(found.plan, workload, load_cluster("h100", accelerators)) == ()
     share = float(re.findall(r"([0-9.]+) % too much", err)[0]) / 100
     chip = load_cluster("h100", 4).accelerator
@@ -208,10 +208,10 @@ def test_nothing_fits(capsys):
         larger = dataclasses.replace(chip, hbm_bytes=chip.hbm_bytes * (1 + more))
         machine = dataclasses.replace(load_cluster("h100", 4), accelerator=larger)
         if status is Status.ok:
-            assert find_plan(workload, machine).status is status
+            assert find_in_lattice(workload, machine).status is status
         else:
             with pytest.raises(CommandError, match="does not fit"):
-                find_plan(workload, machine)
+                find_in_lattice(workload, machine)
 
 
 def test_an_interruption_prints_the_best_so_far(tmp_path):

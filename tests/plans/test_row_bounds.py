@@ -14,7 +14,7 @@ from optimize.lattice import least
 from optimize.lattice.enumeration import lattice
 from optimize.lattice.recompute_families import Families
 from optimize.others import Sharding
-from optimize.plans import exhaustive, find_plan, processes, row_bounds
+from optimize.plans import exhaustive, find_in_lattice, processes, row_bounds
 from optimize.plans.evaluation import _without_schedule_s
 from optimize.plans.plan_values import plan_value
 from optimize.plans.row_bounds import flop_bound_s, in_order_of_bounds, row_bounds_s
@@ -85,12 +85,12 @@ def test_no_plan_is_below_the_bound_of_those_that_differ_in_the_schedule_alone(n
 @pytest.mark.parametrize("name", ["dense", "experts", "8b"])
 def test_the_order_of_bounds_gives_the_same_answer_sooner(name, monkeypatch):
     workload, machine, fixed = PROBLEMS[name]
-    finding = import_module("optimize.plans.find_plan")
+    finding = import_module("optimize.plans.find_in_lattice")
     monkeypatch.setattr(finding, "ENUMERATED", 10**9)
-    expected = find_plan(workload, machine, fixed=fixed, top=5)
+    expected = find_in_lattice(workload, machine, fixed=fixed, top=5)
     monkeypatch.setattr(finding, "ENUMERATED", 0)
     monkeypatch.setattr(exhaustive, "CHUNK", 2048)
-    found = find_plan(workload, machine, fixed=fixed, top=5)
+    found = find_in_lattice(workload, machine, fixed=fixed, top=5)
     np.testing.assert_allclose([r.step_s for r in found.plans], [r.step_s for r in expected.plans], rtol=1e-12)
     assert (found.status, found.gap) == (expected.status, 0)
     assert found.evaluations < 0.9 * expected.evaluations == 0.9 * expected.plans_in_lattice

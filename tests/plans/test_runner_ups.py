@@ -12,7 +12,7 @@ from costmodel.specs.workloads import load_workload
 from optimize.diagnosis.sensitivity import read_leaf, with_leaves
 from optimize.lattice.enumeration import lattice
 from optimize.plans import exhaustive
-from optimize.plans.find_plan import find_plan
+from optimize.plans.find_in_lattice import find_in_lattice
 
 WORKLOAD, MACHINE = load_workload("llama3-70b", batch=256), with_margin(load_cluster("h100", 256), FITS)
 FIXED = {"context": 1, "recompute": "none"}
@@ -22,7 +22,7 @@ runner_ups = importlib.import_module("optimize.plans.runner_ups")
 
 @pytest.fixture(scope="module")
 def found():
-    return find_plan(WORKLOAD, MACHINE, fixed=FIXED)
+    return find_in_lattice(WORKLOAD, MACHINE, fixed=FIXED)
 
 
 def _seconds(plan, parameter, factor):

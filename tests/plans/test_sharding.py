@@ -15,7 +15,7 @@ from optimize.lattice.enumeration import lattice
 from optimize.others import Sharding
 from optimize.plans import exhaustive
 from optimize.plans.exhaustive import Best, search
-from optimize.plans.find_plan import find_plan
+from optimize.plans.find_in_lattice import find_in_lattice
 from optimize.plans.plan_values import plan_value
 from optimize.plans.processes import search_shared
 from optimize.status import Status
@@ -114,9 +114,9 @@ def test_notes_of_another_question_are_not_read(small_chunks, tmp_path):
 
 def test_the_best_so_far_has_a_true_bound(small_chunks, monkeypatch):
     workload, machine = WHOLE.workload, MACHINE
-    best = find_plan(workload, machine, fixed={"context_kind": "ring"})
+    best = find_in_lattice(workload, machine, fixed={"context_kind": "ring"})
     _interrupted_after(monkeypatch, 2)
-    part = find_plan(
+    part = find_in_lattice(
         workload, machine, fixed={"context_kind": "ring"}, search=functools.partial(search_shared, sharding=Sharding())
     )
     assert part.status is Status.incomplete

@@ -56,7 +56,9 @@ def test_other_figures_by_name(results):
 
 def test_layers_show_themselves(small_decoder, two_tiers):
     found = find_layers(small_decoder, two_tiers, costmodel.Plan(data=8, tensor=2, pipeline=4))
-    assert "recompute of each layer" in found._repr_html_()
+    seen = found._repr_html_()
+    assert "recompute of each layer" in seen
+    assert "8 x none" in seen
     assert len(found.plot().axes[0].patches) == 4
 
 

@@ -13,7 +13,7 @@ from optimize import units
 from optimize.cli.explain import resolve
 from optimize.diagnosis.explain import explain_inputs
 from optimize.question import Objective
-from optimize.report.drawing import headline, log_axis
+from optimize.report.drawing import figures_of, headline, log_axis
 from optimize.report.explain import show_explanation
 from optimize.report.figures_design import tornado_of
 from optimize.report.figures_explain import draw_explanation
@@ -115,6 +115,16 @@ def test_figures(explanations, name):
     assert all(files[name].startswith(b"\x89PNG" if name.endswith("png") else b"<?xml") for name in drawn)
     again = draw_explanation(explanations[name])
     assert {name for name in files if files[name] != again[name]} == set()
+
+
+@pytest.mark.parametrize("name", [*PLANS])
+def test_nothing_of_a_figure_is_cut_off(explanations, name):
+    """No word and no line lies beyond the edges, whatever the plan, its terms and its memories are called."""
+    for title, figure in figures_of(lambda: draw_explanation(explanations[name])).items():
+        drawn, (wide, high) = figure.get_tightbbox(), figure.get_size_inches()
+        assert min(drawn.x0, drawn.y0) >= 0, title
+        assert drawn.x1 <= wide, title
+        assert drawn.y1 <= high, title
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_state_spaces_are_refused_by_name(kind):
 def test_no_architecture_is_taken_for_a_misspelling_of_another(kind):
     with pytest.raises(SpecError) as refusal:
         read({**CONFIGS["llama"], "model_type": kind})
-    assert "which is not read; expected one of bert, " in str(refusal.value)
+    assert "which is not read; expected one of apertus, " in str(refusal.value)
     assert "did you mean" not in str(refusal.value)
 
 

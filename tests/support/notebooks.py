@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -58,7 +59,23 @@ def store(path: Path) -> None:
     with tempfile.TemporaryDirectory() as directory:
         after = executed(path, Path(directory))
     after.metadata = before.metadata
+    for cell in after.cells:
+        if cell.cell_type == "code":
+            cell.outputs = _plainer(cell.outputs)
     nbformat.write(after, path)
+
+
+def _plainer(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """What was printed in one go is one output, however busy the machine was; beside HTML the text is a few words."""
+    kept: list[NotebookNode] = []
+    for output in outputs:
+        if kept and output.output_type == kept[-1].output_type == "stream" and output.name == kept[-1].name:
+            kept[-1].text += output.text
+            continue
+        if "text/html" in output.get("data", {}):
+            output.data["text/plain"] = textwrap.shorten(output.data["text/plain"], 60)
+        kept.append(output)
+    return kept
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from costmodel.specs.rules import violations
 from costmodel.specs.workloads import load_workload, model_names
 from optimize.lattice.enumeration import lattice
 from optimize.launch import FRAMEWORKS, Known, beside_launch, launch, read
-from optimize.plans.find_plan import find_plan, find_plan_for
+from optimize.plans.find_in_lattice import find_in_lattice, find_plan_for
 from optimize.status import CommandError
 from tests.formulas.test_convexity import TOLERANCE, gaps
 from tests.formulas.test_schedule import closed_s, played
@@ -200,7 +200,7 @@ def test_an_order_that_was_searched(imported):
     small = dataclasses.replace(machine.accelerator, hbm_bytes=0.5 * (peaks[1] + peaks[2]))
     tight = dataclasses.replace(machine, accelerator=small)
     fixed = {"pipeline": 4, "data": 2, "microbatch": 1, "recompute": "none", "schedule": frozenset(names)}
-    answer = find_plan(workload, tight, fixed=fixed)
+    answer = find_in_lattice(workload, tight, fixed=fixed)
     assert answer.plan.schedule == "found_zero_bubble"
     assert abs(answer.plans[0].validation.pipeline.difference) < 0.02
     plan = Plan(data=2, pipeline=4, schedule="found_zero_bubble", zero_stage=2, overlap_context=False)
@@ -240,7 +240,7 @@ def test_everything_knows_a_new_schedule(kind):
     """It is legal, searched like every other, played out, explained, and told on the screen."""
     workload, machine, own = small_decoder(layers=8, batch=64), cluster(16), OWN[kind]
     with costmodel.register_schedule("own", own):
-        answer = find_plan(workload, machine, fixed={"schedule": "own", "pipeline": 4})
+        answer = find_in_lattice(workload, machine, fixed={"schedule": "own", "pipeline": 4})
         plan, check = answer.plan, answer.plans[0].validation.pipeline
         assert plan.schedule == "own"
         assert (plan.virtual_stages > 1) == own.interleaves
@@ -253,7 +253,7 @@ def test_everything_knows_a_new_schedule(kind):
         chosen = columns["schedule"] == list(SCHEDULES).index("own")
         assert 0 < chosen.sum() < len(every)
         assert all(violations(every.plan(i), workload, machine) == () for i in np.flatnonzero(chosen)[::97])
-        assert find_plan(workload, machine).evaluations == len(every)
+        assert find_in_lattice(workload, machine).evaluations == len(every)
 
 
 WRONG = {

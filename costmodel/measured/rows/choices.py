@@ -64,7 +64,7 @@ def _recompute_mode(columns: Columns) -> str | None:
     """As the column says, in any wording; else as the notes do."""
     cell, notes = columns.text("recompute"), columns.text("notes")
     if not cell:
-        return _of(notes, meanings.RECOMPUTES, denied="none")
+        return _of(_about_recompute(notes), meanings.RECOMPUTES, denied="none")
     if cell.lower() in NO_WORDS or re.match(r"none\b", cell.lower()):
         return "none"
     is_share = cell.lower() in YES_WORDS or _recomputed_share(cell.lower()) is not None
@@ -72,6 +72,22 @@ def _recompute_mode(columns: Columns) -> str | None:
     if mode is None:
         raise RowError(f"`recompute` is {cell!r}; expected none, selective, full or nothing")
     return mode
+
+
+_SAVED = re.compile(
+    r"\b(?:steps?|iterations?|sav(?:e|ed|es|ing)|async\w*|distributed|stor\w+|disks?|lustre|restart\w*|resum\w*"
+    r"|minutes?|hours?|overhead|from a)\b"
+)
+_OF_ACTIVATIONS = re.compile(r"activation|gradient|grad\b|recomput|remat|layer|block")
+
+
+def _about_recompute(notes: str) -> str:
+    """The notes without the checkpoints that are written to disk."""
+
+    def is_file(clause: str) -> bool:
+        return "checkpoint" in clause and bool(_SAVED.search(clause)) and not _OF_ACTIVATIONS.search(clause)
+
+    return "; ".join(clause for clause in clauses(notes) if not is_file(clause))
 
 
 def _of(text: str, table: Table, denied: str | None = None) -> str | None:
@@ -87,7 +103,9 @@ def precision(columns: Columns, family: str, assumed: list[str]) -> str:
     """The format of the matmuls; of 8 bits as the notes say how they are scaled."""
     cell, notes = columns.text("precision"), columns.text("notes")
     usual = "fp16" if family in _TOO_OLD_FOR_BF16 else "bf16"
-    value = _of(_about_products(cell or notes), meanings.PRECISIONS) or _of(cell, meanings.PRECISIONS)
+    value = _of(_about_products(cell), meanings.PRECISIONS) or _of(cell, meanings.PRECISIONS)
+    if not cell:
+        value = _of(_about_products(notes), meanings.PRECISIONS[:-1])  # where a bare 16 is any number
     if value is None and cell:
         names = "nvfp4, mxfp8, fp8, int8, bf16, fp16, fp32, tf32"
         raise RowError(f"`precision` is {cell.lower()!r}; expected one of {names}")
@@ -111,6 +129,7 @@ def gradient_type(columns: Columns) -> str | None:
     return _of(columns.text("notes"), meanings.GRADIENTS)
 
 
+_VERSION, _KERNEL = re.compile(r"\bcu-?dnn[\s:=v]*\d[\d.]*"), re.compile(r"att|fused|flash|sdpa")
 _ALONE = {"3": "flash_3", "4": "flash_3", "2": "flash_2", "2.0": "flash_2", "ck": "flash_2"}
 _ALONE |= dict.fromkeys(("eager", "math", "naive", "vanilla", "standard"), "unfused")  # words of a cell of their own
 
@@ -119,7 +138,7 @@ def attention(columns: Columns, facts: Mapping[str, float]) -> str:
     """The kernel that the row names; the one that its software calls where it names none."""
     if facts.get("framework_attention"):
         return "framework"
-    cell, notes = columns.text("flash_attention"), columns.text("notes")
+    cell, notes = columns.text("flash_attention"), _without_versions(columns.text("notes"))
     if cell.lower() in NO_WORDS:
         return "unfused"
     if cell.lower() in _ALONE:
@@ -130,6 +149,12 @@ def attention(columns: Columns, facts: Mapping[str, float]) -> str:
     if kernel == "unfused" and cell.lower() in YES_WORDS:
         return "flash"
     return kernel or "flash"
+
+
+def _without_versions(notes: str) -> str:
+    """The notes without cuDNN's version among those of the software, which is no attention kernel."""
+    told = clauses(notes)
+    return "; ".join(clause if _KERNEL.search(clause) else _VERSION.sub("", clause) for clause in told)
 
 
 def schedule(columns: Columns) -> str | None:

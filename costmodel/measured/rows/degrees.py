@@ -23,6 +23,11 @@ def degree(columns: Columns, facts: Mapping[str, float], name: str) -> int | Non
     return told if told and _divides(columns, told, name) else None
 
 
+def is_printed(columns: Columns, facts: Mapping[str, float]) -> bool:
+    """Whether the row says how tensors or layers are divided."""
+    return any(columns.count(name) is not None or name in facts for name in ("tp", "pp", "tensor", "pipeline"))
+
+
 def _divides(columns: Columns, told: int, name: str) -> bool:
     others = (columns.count(each) or 1 for each in ("tp", "cp", "pp") if each != name)
     return columns.needed("gpus") % (told * math.prod(others)) == 0

@@ -33,6 +33,7 @@ _OF_TABLE = dict(
 _GATED = re.compile(
     r"llama|mistral|mixtral|qwen|deepseek|gemma|yi-|phi-?[34]|kimi|moonlight|olmo|internlm|baichuan|palm"
 )
+_MIXTURE = re.compile(r"moe\b|mixture|experts?\b|\d+x\d|a\d+(?:\.\d+)?b\b|dbrx|switch|glam|gshard|arctic")
 _OTHER_TOKENS = ("another|other|different tokenizer", "another|other|different vocabulary|vocab")
 _HEAD, _WIDEST = 128, 2**17
 _TYPICAL_ASPECT = 128.0  # width over layers: GPT-3 and Llama have 96 to 210
@@ -68,7 +69,7 @@ def _known_sizes(columns: Columns, given: Mapping[str, str]) -> Mapping[str, str
 @functools.lru_cache(maxsize=4096)
 def known_dimensions(model: str) -> Mapping[str, str]:
     """The columns of a model that is known by name, among the shipped models or in data/dimensions.csv."""
-    name, found = _normal(model), ""
+    name, found = normal_name(model), ""
     for key in _dimensions():
         ending = r"(?=$|\D|\d[\d.]*b)" if key[-1].isdigit() else ""  # a size may follow a version
         if len(key) > len(found) and re.search(rf"(?<![a-z0-9]){re.escape(key)}{ending}", name):
@@ -76,10 +77,16 @@ def known_dimensions(model: str) -> Mapping[str, str]:
     return _dimensions().get(found, {})
 
 
-def _normal(model: str) -> str:
-    name = model.lower().rpartition("/")[2]
+def normal_name(model: str) -> str:
+    """The name of a model without blanks, dashes, owners and dates, in one of its spellings."""
+    name = re.sub(r"^[\w.\-]+/(?=\S)", "", model.lower())
     name = re.sub(r"llama[-_ ]?3\.[13](?!\d)", "llama3", name)
     name = re.sub(r"gpt[-_ ]?[23](?=[-_ ]\d)", "gpt", name)
+    name = re.sub(r"^ds[-_ ]?v(?=[23])|deepseek[-_ ]?v(?=[23])", "deepseek-v", name)
+    name = re.sub(r"deepseek[-_ ]?r1(?!.*distill)", "deepseek-v3", name)
+    name = re.sub(r"olmo[-_ ]?2[-_ ]?\d{4}", "olmo2", name)
+    name = re.sub(r"[-_ ]moe(?=[-_ ])", "", name)
+    name = "bloom-176b" if name == "bloom" else name
     return re.sub(r"[\s_\-]+", "", re.sub(r"\s*\(.*", "", name))
 
 
@@ -88,11 +95,12 @@ def _dimensions() -> Mapping[str, Mapping[str, str]]:
     known: dict[str, Mapping[str, str]] = {}
     for row in read_rows(DATA / "dimensions.csv", needed=("name", "hidden")):
         assert not isinstance(row, str), row
-        known[_normal(row["name"])] = {name: row[name] for name in (*_SIZES, "seq") if row[name]}
+        known[normal_name(row["name"])] = {name: row[name] for name in (*_SIZES, "seq") if row[name]}
     for name, table in read_tables("models").items():
         if table.get("family", "decoder") in ("decoder", "moe", "encoder") and "hidden" in table:
-            known[_normal(name)] = _as_columns(table)
-    return known
+            known[normal_name(name)] = _as_columns(table)
+    whole = {re.sub(r"(?<=\db)a\d+b$", "", name): sizes for name, sizes in known.items()}  # `Qwen3 235B`
+    return whole | known
 
 
 def _as_columns(table: Mapping[str, Any]) -> dict[str, str]:
@@ -110,7 +118,8 @@ def _followed(columns: Columns, assumed: list[str]) -> dict[str, str]:
     gated = _is_gated(columns)
     hidden, layers = columns.count("hidden"), columns.count("layers")
     size = _parameters(columns)
-    mixture = (columns.count("ep") or 1) > 1 and not columns.count("experts")  # whose shape no size tells
+    of_experts = (columns.count("ep") or 1) > 1 or _MIXTURE.search(columns.text("model").lower()) is not None
+    mixture = of_experts and not columns.count("experts")  # whose shape no size tells
     if (hidden is None or layers is None) and (size is None or mixture):
         return {} if columns.text("gated_ffn") else {"gated_ffn": str(int(gated))}
     hidden = hidden or _width(size or 0.0, layers, _vocabulary(columns))

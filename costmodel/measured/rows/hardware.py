@@ -6,7 +6,7 @@ import re
 
 from costmodel.inputs import Cluster, Tier
 from costmodel.measured.rows.columns import Columns, RowError
-from costmodel.measured.rows.other_accelerators import as_other, divided, other_accelerator, parts_of
+from costmodel.measured.rows.other_accelerators import as_other, divided, host_of, other_accelerator, parts_of
 from costmodel.measured.rows.records import Machine
 from costmodel.measured.rows.words import between_nodes, inside
 from costmodel.pytree import as_float, map_leaves
@@ -15,16 +15,17 @@ from costmodel.specs import load_cluster
 # The first pattern that is found in the hardware's name, without blanks and dashes: cluster and family of parameters.
 _KNOWN = (
     (r"gb300", "gb300-nvl72", "gb300"),
-    (r"gb200", "gb200-nvl72", "gb200"),
+    (r"gb200|a4x", "gb200-nvl72", "gb200"),
     (r"b300|p6b300", "b300", "b300"),
-    (r"b200|p6b200", "b200", "b200"),
+    (r"b200|p6b200|a4high", "b200", "b200"),
     (r"h200|gh200|p5en?\.|a3ultra", "h200", "h200"),
     (r"h800", "h800", "h100"),
-    (r"h100.*(9[456]gb|hbm2e|lowertdp)", "h100-96gb", "h100-96gb"),
-    (r"h100|p5\.|a3mega|a3high", "h100", "h100"),
-    (r"a100.*40g|p4d\.", "a100-40gb", "a100"),
-    (r"a100|p4de\.", "a100-80gb", "a100"),
-    (r"v100", "v100", "v100"),
+    (r"h100.*(hbm2e|lowertdp)", "h100-96gb", "h100-96gb"),
+    (r"h100|p5\.|a3mega|a3high|^eos", "h100", "h100"),
+    (r"a100.*40g|p4d\.|nd96asr|a2high|perlmutter|polaris|juwels", "a100-40gb", "a100"),
+    (r"a100|p4de\.|nd96amsr|a2ultra|^selene", "a100-80gb", "a100"),
+    (r"v100|p3(?:dn)?\.|dgx1$|^summit", "v100", "v100"),
+    (r"^dgx2$", "v100-16", "v100"),
     (r"mi300", "mi300x", "mi300x"),
     (r"mi325", "mi325x", "mi325x"),
     (r"mi355", "mi355x", "mi355x"),
@@ -46,16 +47,18 @@ def machine(columns: Columns, power_w: float | None = None) -> Machine:
         raise RowError(f"`gpus` is {accelerators}; expected at most {2**24}")
     name = re.sub(r"[\s\-]", "", columns.text("hardware").lower())
     memory_gb, per_node = columns.number("gpu_mem_GB"), columns.count("gpus_per_node")
-    words = f"{columns.text('hardware')} | {columns.text('notes')} | {columns.row.get('gpus')}"
+    printed = f"{columns.text('hardware')} | {columns.row.get('gpus')}"
+    parts = parts_of(name, printed, columns.text("notes"), memory_gb, per_node, accelerators)
+    host = host_of(name)
     return _machine(
         name,
         memory_gb,
         columns.text("interconnect_note"),
         columns.text("zero_stage_or_fsdp").lower(),
         accelerators,
-        per_node,
+        per_node or (host * parts if host else None),
         columns.text("hardware"),
-        parts_of(name, words, memory_gb, per_node, accelerators),
+        parts,
         power_w,
     )
 
@@ -78,10 +81,8 @@ def _machine(
     if sheet is not None:
         cluster = as_other(cluster, sheet)
     cluster = _capped(divided(cluster, parts), power_w)
-    if cluster_name == "v100" and sheet is None and memory_gb == 16:
-        cluster = dataclasses.replace(cluster, accelerator=dataclasses.replace(cluster.accelerator, hbm_bytes=_V100_16))
     if parts == 1:
-        cluster = _of_size(cluster, memory_gb or _gigabytes(printed))
+        cluster = _of_size(cluster, memory_gb or _gigabytes(printed) or (16.0 if name.startswith("p3.") else None))
     cluster = _in_racks(dataclasses.replace(cluster, accelerators=float(accelerators)), name)
     if family == "tpu":
         found = _torus(cluster, family, note, sharding, accelerators, parts)
@@ -101,11 +102,11 @@ def _capped(cluster: Cluster, power_w: float | None) -> Cluster:
     return dataclasses.replace(cluster, accelerator=dataclasses.replace(cluster.accelerator, sustained_clock=clock))
 
 
-_V100_16 = 16160.0 * 2**20
 _USUAL = 1.1  # labels are capacities in GB or GiB, before or after what the driver keeps
 _OTHER = 0.4  # below it the figure is of another memory
 _SEVERAL = 1.9  # beyond it the figure is of a node, or of both chips of a board
 _REPORTED = 0.995  # of GiB on the label: 81,559 MiB of 80
+_V100_16 = 16160 / 16384  # data/accelerators.toml, v100-16gb
 
 
 def _gigabytes(printed: str) -> float | None:
@@ -120,7 +121,8 @@ def _of_size(cluster: Cluster, memory_gb: float | None) -> Cluster:
     ratio = (memory_gb or 0.0) * 2**30 / float(chip.hbm_bytes)
     if memory_gb is None or not (_OTHER < ratio < 1 / _USUAL or _USUAL < ratio < _SEVERAL):
         return cluster
-    chip = dataclasses.replace(chip, hbm_bytes=_REPORTED * memory_gb * 2**30)
+    share = _V100_16 if chip.name == "v100-32gb" and memory_gb == 16 else _REPORTED
+    chip = dataclasses.replace(chip, hbm_bytes=share * memory_gb * 2**30)
     return dataclasses.replace(cluster, accelerator=chip)
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 
 from costmodel.measured.rows.columns import Columns
-from costmodel.measured.rows.degrees import degree, printed_microbatch
+from costmodel.measured.rows.degrees import degree, is_printed, printed_microbatch
 
 OPEN_BATCH = "batch is not printed"
 """The mark of a row that says nowhere how many sequences a step has (`Case.open`)."""
@@ -16,10 +16,12 @@ _AMOUNT = r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?[\s-]*(?:tokens?|toks?)\b"
 _TOKENS = re.compile(
     rf"{_AMOUNT}[\s-]*(?:per|/|a|in each|for each|global)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter)"
     rf"|(?:batch|gbs)\w*(?: size)?\s*(?:of|is|:|=)?[\s(~]*{_AMOUNT}"
+    rf"|(?:each|per|every) (?:batch|step|iteration)\W+(?:\w+\W+){{0,3}}?{_AMOUNT}"
     r"|tokens?[\s/]*(?:per|a|in each)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter\w*)[\s:=~]*"
     r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?\b"
 )
 _FEWEST_TOKENS = 1024  # of a batch
+_LARGE = 15.0  # 1e9 parameters, from which on layers or tensors are usually divided
 _OF_A_RANK = re.compile(r"(?:per|each|local)[ -](?:gpu|device|chip|rank|accelerator)?[ -]*(?:batch)?[ \w]*$")
 
 
@@ -70,15 +72,17 @@ def _data_ranks(columns: Columns, facts: Mapping[str, float]) -> int:
 def _tokens(found: re.Match[str], sequence: int) -> float:
     """`0.5M tokens per batch`, `a 4M-token batch`, `batch of 16M tokens`, `524,288 tokens per step`. Thousands and
     millions of sequences of a power of two are powers of two themselves: 4M tokens are 512 sequences of 8,192."""
-    size, letter = next((found[i], found[i + 1]) for i in (1, 3, 5) if found[i])
+    size, letter = next((found[i], found[i + 1]) for i in (1, 3, 5, 7) if found[i])
     base = 1024.0 if sequence & (sequence - 1) == 0 else 1000.0
     return float(size.replace(",", "")) * base ** {"k": 1, "m": 2}.get((letter or "")[:1], 0)
 
 
 def told_batch(columns: Columns, facts: Mapping[str, float]) -> Mapping[str, float]:
     """The facts with a batch of which nobody says whose it is as that of a step, if every rank has a sequence of it,
-    else as that of a rank."""
+    else as that of a rank; of a large model whose layout, and so whose ranks, nobody prints, as that of a step."""
     told = facts.get("batch")
     if not told or columns.text("global_batch_sequences") or "local_batch" in facts or "global_batch" in facts:
         return facts
-    return {**facts, "local_batch" if told < _data_ranks(columns, facts) else "global_batch": told}
+    is_known = is_printed(columns, facts) or (columns.number("params_B") or 0.0) < _LARGE
+    of_a_rank = is_known and told < _data_ranks(columns, facts)
+    return {**facts, "local_batch" if of_a_rank else "global_batch": told}

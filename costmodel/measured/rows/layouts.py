@@ -6,7 +6,7 @@ from typing import Any
 from costmodel.inputs import SCHEDULES, SOFTWARE, Habits, Plan
 from costmodel.measured.rows.choices import attention, gradient_type, precision, recompute, schedule
 from costmodel.measured.rows.columns import Columns, RowError
-from costmodel.measured.rows.degrees import degrees_of, printed_microbatch
+from costmodel.measured.rows.degrees import degrees_of, is_printed, printed_microbatch
 from costmodel.measured.rows.records import Machine
 from costmodel.measured.rows.sharding import own_zero, sharding
 
@@ -55,11 +55,6 @@ def layout(
         OPEN_LAYOUT: not is_printed(columns, facts) and plan.zero_stage < 3,
     }
     return plan, tuple(assumed), tuple(mark for mark, is_unknown in unknown.items() if is_unknown)
-
-
-def is_printed(columns: Columns, facts: Mapping[str, float]) -> bool:
-    """Whether the row says how tensors or layers are divided."""
-    return any(columns.count(name) is not None or name in facts for name in ("tp", "pp", "tensor", "pipeline"))
 
 
 def _microbatch(

@@ -7,6 +7,7 @@ from typing import Any
 
 from costmodel.inputs import Habits, Workload
 from costmodel.measured.rows.columns import Columns, RowError
+from costmodel.measured.rows.dimensions import normal_name
 from costmodel.measured.rows.words import meanings, said
 from costmodel.models import Latent, decoder, moe_decoder
 from costmodel.pytree import as_float, map_leaves
@@ -68,7 +69,7 @@ def _built(builder: Callable[..., Workload], keywords: Keywords) -> Workload:
 
 
 def _by_name(model: str) -> Mapping[str, Any]:
-    name = model.lower().replace(" ", "").replace("-", "").replace("_", "")
+    name = normal_name(model)
     return next((known for part, known in _BY_NAME if part in name), {})
 
 

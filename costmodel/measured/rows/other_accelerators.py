@@ -15,7 +15,7 @@ _PARTS_IN_WORDS = ("gcd", "neuron core", "one|single die|core", "graphics die")
 # Huawei, cores of AWS (of Trainium 2 and 3 pairs of them, LNC 2, by default: awsdocs-neuron), cores of a TPU (which
 # names of slices up to v5p count: docs.cloud.google.com/tpu).
 _DIVIDED = (
-    (r"mi250", 128, 4, (2,)),
+    (r"mi250|frontier|lumi", 128, 4, (2,)),
     (r"910c", 128, 8, (2,)),
     (r"trn1|trainium(?![23])", 32, 16, (2,)),
     (r"trn2|trainium2", 96, 16, (4, 8)),
@@ -39,15 +39,20 @@ def _sheets() -> tuple[Mapping[str, str], ...]:
     return tuple(row for row in rows if not isinstance(row, str))
 
 
-def parts_of(name: str, words: str, memory_gb: float | None, per_node: int | None, counted: int) -> int:
+def host_of(name: str) -> int | None:
+    """Whole accelerators of a host, where frameworks count their parts."""
+    return next((hosted or None for pattern, _, hosted, _ in _DIVIDED if re.search(pattern, name)), None)
+
+
+def parts_of(name: str, printed: str, notes: str, memory_gb: float | None, per_node: int | None, counted: int) -> int:
     """Into how many parts the accelerators are divided of which a row counts `counted`: by how many a host has, by the
     memory on the label, by the name of the slice, or by its words. One: they are counted whole."""
     found = next(((gib, hosted, parts) for pattern, gib, hosted, parts in _DIVIDED if re.search(pattern, name)), None)
     if found is None:
         return 1
     gib, hosted, parts = found
-    of_slice = _SLICE_OF_CORES.search(name)
-    if (of_slice is not None and int(of_slice[1]) == 2 * counted) or re.search(r"\b\d+ chips", words):
+    of_slice, words = _SLICE_OF_CORES.search(name), f"{printed} | {notes}"
+    if (of_slice is not None and int(of_slice[1]) == 2 * counted) or re.search(r"\b\d+ chips", printed):
         return 1
     by_host = [part for part in parts if per_node == hosted * part]
     by_memory = [part for part in parts if memory_gb and 0.9 < memory_gb * part / gib < 1.1]

@@ -27,6 +27,7 @@ _OF_NODES = re.compile(
 )
 _NODES_ALONE = re.compile(r"(\d+)\s*(?:nodes?|hosts?|servers?|machines?)", re.IGNORECASE)
 _TIMES_HIDDEN = re.compile(r"(\d+(?:\.\d+)?)\s*[x*]?\s*(?:h|d|hidden|d_model|hidden_size)", re.IGNORECASE)
+_EXPERTS_TIMES = re.compile(r"\d+\s*x\s*\d")
 _TOKENS = re.compile(r"tok", re.IGNORECASE)
 _OF_OTHERS = re.compile(r"tok|node|host|server|machine", re.IGNORECASE)  # what a column's number does not count
 
@@ -56,6 +57,8 @@ def _read(name: str, cell: str, row: Mapping[str, str]) -> tuple[str, str]:
     if name == "kv_heads" and cell.lower() in ("mqa", "multi-query"):
         return "1", ""
     if name == "kv_heads" and cell.lower() in ("mha", "multi-head"):
+        return "", ""
+    if name == "params_B" and _EXPERTS_TIMES.match(cell):  # 8x7B is a name
         return "", ""
     times = _TIMES_HIDDEN.fullmatch(cell) if name == "ffn_hidden" else None
     hidden = as_number((row.get("hidden") or "").lower()) if times else None

@@ -10,19 +10,13 @@ from costmodel.measured.rows.columns import NO_WORDS, Columns, cells, software_w
 from costmodel.measured.rows.records import Machine
 from costmodel.measured.rows.words import chosen, clauses, meanings, said
 
-_HYBRID = ("hsdp", "hybrid shard*|fsdp|sdp", "shard* within|inside each|a|one|the? node|host", "intra node shard*|fsdp")
+_HYBRID = ("hsdp", "hybrid shard*|fsdp|sdp", "intra node shard*|fsdp")
+_HYBRID += ("shard*|fsdp within|inside each|a|one|the? node|host",)
 _PLAIN = re.compile(r"^(none|no|ddp|dp|data parallel\w*|off|false|plain|replicat\w*)\b(?!\s*\+)")
 _UNDIVIDED = ("ddp", "plain|pure data parallel*", "data parallel* only", "distributed data parallel*", "no sharding")
-_OF_SHARDING = ("zero", "zero 1|2|3", "fsdp|fsdp2|hsdp", "full*|hybrid shard*", "shard* & optimizer|weight*|param*")
-_OF_SHARDING += (
-    *_HYBRID,
-    "distributed optimizer",
-    "replicate",
-    "data_parallel|dp shard",
-    "reshard*",
-    "shard grad op",
-    *_UNDIVIDED,
-)
+_OF_SHARDING = (*_HYBRID, *_UNDIVIDED, "zero optimi*? stage? 0|1|2|3", "zero redundancy|offload*|infinity|plus")
+_OF_SHARDING += ("fsdp|fsdp2|hsdp", "full*|hybrid shard*", "shard* & optimizer|weight*|param*", "shard grad op")
+_OF_SHARDING += ("distributed|sharded fused? optimizer|adam*", "replicate", "data_parallel|dp shard", "reshard*")
 _GATHERED = ("reshard* after? forward", "weights are? resharded")  # denied: as under ZeRO 2
 
 
@@ -90,8 +84,8 @@ def own_zero(columns: Columns, facts: Mapping[str, float], software: str) -> boo
 
 _GROUPS = (
     r"group (?:of |size )?(\d+)|(?:over|within|across|among) (\d+) (?:gpus|ranks|chips|devices|accelerators)"
-    r"|fsdp (\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"
-    r"|shard(?:ing)?[ _-]?(?:size|degree|group)[ =:]*(\d+)|dp_shard[ =:]*(\d+)|shard[ _-](\d+)\b"
+    r"|fsdp\d?[ =x]+(\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"
+    r"|shard(?:ing)?[ _-]?(?:size|degree|group)[ =:]*(\d+)|(?:dp_)?shard[ _=:-]+(\d+)\b"
     r"|\d+\s?x\s?(\d+) \(replicate x shard\)"
 )
 _COPIES = re.compile(r"replicat\w*[ _=:x]*(\d+)(?! x)|(\d+)[ -]?(?:way )?(?:replicas?|replicat\w+)\b")

@@ -22,7 +22,7 @@ def read_mixtral(values: Values, job: Job) -> Workload:
     )
 
 
-def read_qwen3_moe(values: Values, job: Job) -> Workload:
+def read_qwen3_moe(values: Values, job: Job, **style: Any) -> Workload:
     """Dense layers are counted where they come first."""
     check_heads(values, job.where)
     dense = values["mlp_only_layers"]
@@ -37,7 +37,7 @@ def read_qwen3_moe(values: Values, job: Job) -> Workload:
         dense_layers=len(dense),
         key_value_heads=values["num_key_value_heads"],
         head_size=values["head_dim"],
-        query_key_norm=True,
+        **({"query_key_norm": True} | style),
         **windowed(values, job.tokens(), job.where),
     )
 
@@ -139,6 +139,60 @@ def read_llama4(values: Values, job: Job) -> Workload:
         out_bias=values["attention_bias"],
         causal_density=chunked(values, job.tokens(), job.where),
     )
+
+
+def read_ernie_moe(values: Values, job: Job) -> Workload:
+    """A shared expert, several experts wide, in all layers but the first few."""
+    first, last = values["moe_layer_start_index"], values["moe_layer_end_index"]
+    if last not in (-1, values["num_hidden_layers"] - 1):
+        fail(job.where, "moe_layer_end_index", last, "-1, or the last layer")
+    renamed = {
+        "first_k_dense_replace": first,
+        "n_routed_experts": values["moe_num_experts"],
+        "n_shared_experts": values["moe_num_shared_experts"],
+        "num_experts_per_tok": values["moe_k"],
+    }
+    check_heads(values, job.where)
+    heads = {"key_value_heads": values["num_key_value_heads"], "head_size": values["head_dim"]}
+    return _after_dense({**values, **renamed}, job, **heads)
+
+
+def read_dots1(values: Values, job: Job) -> Workload:
+    """Norms of queries and keys by head."""
+    check_heads(values, job.where)
+    return _after_dense(
+        values,
+        job,
+        key_value_heads=values["num_key_value_heads"],
+        head_size=values["head_dim"],
+        query_key_norm=True,
+        **windowed({**values, "use_sliding_window": False}, job.tokens(), job.where),
+    )
+
+
+def read_qwen2_moe(values: Values, job: Job) -> Workload:
+    """Qwen3's without norms of queries and keys, with biases of queries, keys and values, and a shared expert."""
+    shared, rest = divmod(values["shared_expert_intermediate_size"], values["moe_intermediate_size"])
+    if rest:
+        fail(job.where, "shared_expert_intermediate_size", shared, "a multiple of `moe_intermediate_size`")
+    style = {"qkv_bias": values["qkv_bias"], "shared_experts": shared, "query_key_norm": False}
+    return read_qwen3_moe(values, job, **style)
+
+
+def read_dbrx(values: Values, job: Job) -> Workload:
+    """Widths of attention and experts in objects of their own."""
+    inner, experts = values["attn_config"], values["ffn_config"]
+    given = {
+        "hidden_size": values["d_model"],
+        "num_hidden_layers": values["n_layers"],
+        "num_attention_heads": values["n_heads"],
+        "num_key_value_heads": inner["kv_n_heads"],
+        "intermediate_size": experts["ffn_hidden_size"],
+        "num_local_experts": experts["moe_num_experts"],
+        "num_experts_per_tok": experts["moe_top_k"],
+        "head_dim": None,
+    }
+    return read_mixtral({**values, **given}, job)
 
 
 def _after_dense(values: Values, job: Job, **others: Any) -> Workload:

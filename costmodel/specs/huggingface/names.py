@@ -18,21 +18,19 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
 STATE_SPACES = frozenset(
     """
     bamba falcon_h1 falcon_mamba granitemoehybrid jamba kimi_linear lfm2 lfm2_moe mamba mamba2 minimax minimax_m1
-    nemotron_h plamo2 qwen3_5 qwen3_5_moe qwen3_next recurrent_gemma rwkv xlstm zamba zamba2
+    nemotron_h olmo_hybrid plamo2 qwen3_5 qwen3_5_moe qwen3_next recurrent_gemma rwkv xlstm zamba zamba2
     """.split()
 )
 """Models with layers of state spaces or linear attention, which nothing here counts."""
 OTHERS = frozenset(
     """
-    albert apertus arcee aria bart big_bird biogpt bitnet blenderbot bloom chatglm clip codegen cohere cohere2
-    command-r convbert ctrl dbrx deberta deepseek deepseek_v4 diffllama dinov2 distilbert doge dots1 electra ernie
-    ernie4_5 ernie4_5_moe exaone exaone4 falcon flan-t5 gemma3n gemma4 git glm glm4v gpt_bigcode gpt_j
-    gptj gpt_neo granite granitemoe grok-1 grok helium hunyuan_v1_dense hunyuan_v1_moe idefics internlm internlm2
-    jetmoe led llava longformer longt5 m2m_100 marian mbart50 megatron-bert minicpm minicpm3
-    mllama mobilebert modernbert mpnet mpt musicgen nanochat nemotron-nas olmo opt orion pegasus persimmon phi
-    phimoe phi4mm pixtral prophetnet qwen qwen2_moe qwen2_vl rembert roberta roformer skywork smollm
-    solar stablelm starcoder2 step3 switch_transformers umt5 vaultgemma vit whisper xglm xlm-roberta xlnet
-    xmod yi
+    albert aria bart beit big_bird biogpt bitnet blenderbot bloom chatglm clip codegen command-r convbert ctrl
+    deberta deepseek deepseek_v32 deepseek_v4 diffllama dinov2 distilbert doge dpt electra ernie exaone flan-t5
+    gemma3n gemma3n_text gemma4 git glm glm4_moe_lite glm4v glm4v_moe gpt_bigcode gpt_j gpt_neo gptj grok grok-1
+    helium hunyuan_v1_moe ibert idefics internlm internlm2 jetmoe led llava longformer longt5 m2m_100 marian mbart50
+    megatron-bert minicpm minicpm3 mllama mobilebert modernbert mpnet musicgen nanochat nemotron-nas olmo opt orion
+    pegasus persimmon phi phi4mm phimoe pixtral prophetnet qwen qwen2_vl rembert roberta roformer skywork smollm
+    solar starcoder2 step3 switch_transformers umt5 vaultgemma vit whisper xglm xlm-roberta xlnet xmod yi
     """.split()
 )
 """Other architectures: not misspellings of those that are read."""

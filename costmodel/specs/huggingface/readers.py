@@ -7,7 +7,10 @@ from costmodel.specs.huggingface.keys import Job, Values, check_divides, check_h
 
 
 def read_llama(values: Values, job: Job) -> Workload:
-    """Llama and its kin: RMS norms, rotary positions, gated feed-forward, grouped queries."""
+    """Llama and its kin: RMS norms, rotary positions, gated feed-forward, grouped queries.
+
+    Whatever else `values` has of a decoder's flags is passed on.
+    """
     check_heads(values, job.where)
     tokens, bias = job.tokens(), values.get("attention_bias", False)
     return decoder(
@@ -16,7 +19,9 @@ def read_llama(values: Values, job: Job) -> Workload:
         head_size=values.get("head_dim"),
         ffn=values["intermediate_size"],
         sequence=tokens,
-        gated=True,
+        gated=values.get("gated", True),
+        parallel_block=values.get("parallel_block", False),
+        layer_norm=values.get("layer_norm", False),
         qkv_bias=bias or values.get("qkv_bias", False),
         out_bias=bias,
         ffn_bias=values.get("mlp_bias", False),
@@ -60,6 +65,67 @@ def read_olmo2(values: Values, job: Job) -> Workload:
 def read_olmo3(values: Values, job: Job) -> Workload:
     """OLMo 2 with windows on three of four layers."""
     return read_olmo2(with_windows(values, "sliding_window", 4), job)
+
+
+def read_ungated(values: Values, job: Job) -> Workload:
+    """Llama with one product up (xIELU, squared ReLU)."""
+    return read_llama({**values, "gated": False}, job)
+
+
+def read_exaone4(values: Values, job: Job) -> Workload:
+    """Norms after each branch, counted before it, and of queries and keys; windows on three of four layers, or none."""
+    if values["sliding_window"] is not None:
+        values = with_windows(values, "sliding_window", 4)
+    return read_llama({**values, "qk_norm": True}, job)
+
+
+def read_cohere(values: Values, job: Job) -> Workload:
+    """Attention and feed-forward in parallel; norms of queries and keys have scales for all heads."""
+    if values.get("sliding_window_pattern") is not None:
+        values = with_windows(values, "sliding_window", values["sliding_window_pattern"])
+    norms = bool(values["use_qk_norm"])
+    return read_llama({**values, "parallel_block": True, "qk_norm": norms, "qk_norm_whole": norms}, job)
+
+
+def read_stablelm(values: Values, job: Job) -> Workload:
+    """Layer norms with a bias; norms of queries and keys have scales for all heads."""
+    norms = values["qk_layernorm"]
+    style = {"qk_norm": norms, "qk_norm_whole": norms, "layer_norm": True, "qkv_bias": values["use_qkv_bias"]}
+    dropout = max(values["attention_dropout"], values["hidden_dropout"])
+    parallel = values["use_parallel_residual"]
+    return read_llama({**values, **style, "parallel_block": parallel, "attention_dropout": dropout}, job)
+
+
+def read_falcon(values: Values, job: Job) -> Workload:
+    """Attention and feed-forward in parallel behind one layer norm with a bias, no gate."""
+    later, norms = values["new_decoder_architecture"], values["num_ln_in_parallel_attn"]
+    if not (later or values["parallel_attn"]):
+        fail(job.where, "parallel_attn", values["parallel_attn"], "true")
+    if later and norms != 1:
+        fail(job.where, "num_ln_in_parallel_attn", norms, "1: two norms before one branch each are not counted here")
+    heads, few = values["num_attention_heads"], values["num_kv_heads"]
+    if later and few is None:
+        few = heads
+    given = {
+        "intermediate_size": values["ffn_hidden_size"] or 4 * values["hidden_size"],
+        "num_key_value_heads": few if later else 1 if values["multi_query"] else heads,
+        "attention_dropout": max(values["attention_dropout"], values["hidden_dropout"]),
+    }
+    return read_llama({**values, **given, "gated": False, "parallel_block": True, "layer_norm": True}, job)
+
+
+def read_mpt(values: Values, job: Job) -> Workload:
+    """No biases, no gate, slopes by distance instead of positions."""
+    few = values["attn_config"].get("attn_type") == "multiquery_attention"
+    given = {
+        "hidden_size": values["d_model"],
+        "num_hidden_layers": values["n_layers"],
+        "num_attention_heads": values["n_heads"],
+        "num_key_value_heads": 1 if few else values["n_heads"],
+        "intermediate_size": values["expansion_ratio"] * values["d_model"],
+        "attention_dropout": values["resid_pdrop"],
+    }
+    return read_ungated({**values, **given}, job)
 
 
 def read_nemotron(values: Values, job: Job) -> Workload:

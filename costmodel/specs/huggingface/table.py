@@ -41,6 +41,7 @@ from costmodel.specs.huggingface.readers import (
     read_t5,
 )
 from costmodel.specs.huggingface.table_later import LATER
+from costmodel.specs.huggingface.table_others import OTHERS_READ
 
 _BERT_DROPOUT = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), DROPOUT)
 _GPT2_ALIASES = {
@@ -209,4 +210,4 @@ READERS: dict[str, Reader] = {
 }
 """By `model_type`. A new one is a function that calls a builder, and a row here."""
 
-READERS |= {"mt5": READERS["t5"], **LATER}
+READERS |= {"mt5": READERS["t5"], **LATER, **OTHERS_READ}

@@ -166,11 +166,19 @@ def _executed(command: Command, values: Values, decided: bool) -> Iterator[tuple
     while rest and rest[0][0][0] == "" and (match := _SET.match(rest[0][0][1])):
         assign(match, rest.pop(0), values, decided)
     words = [word for each in rest for word in split(each, values)]
-    if words:
+    if script := _handed(words):
+        yield from ((line, inner) for _, inner in _run(script, dict(values)))
+    elif words:
         yield line, words
     if words and words[0] in _SHELLS:
         for body in heredocs:
             yield from ((line + at, inner) for at, inner in _run(expanded(body, values), values))
+
+
+def _handed(words: list[str]) -> str:
+    """The script that a command hands to a shell: `srun bash -c '...'`."""
+    pairs = zip(words, words[1:], words[2:], strict=False)
+    return next((script for name, sign, script in pairs if name in _SHELLS and re.fullmatch(r"-\w*c", sign)), "")
 
 
 def _holds(pieces: list[list[Piece]], values: Values) -> bool | None:

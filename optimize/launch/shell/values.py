@@ -93,7 +93,7 @@ def split(pieces: list[Piece], values: Values) -> list[str]:
         if quote == "'":
             words[-1] += text
             continue
-        plain = re.sub(r"\\([$`\"\\\n])", r"\1", text) if quote else text
+        plain = _unescaped(text) if quote else text
         whole = expanded(plain, values)
         if quote or whole == plain:
             words[-1] += whole
@@ -102,6 +102,11 @@ def split(pieces: list[Piece], values: Values) -> list[str]:
         words[-1] += first
         words += others
     return [word for word in words if word] if not any(quote for quote, _ in pieces) else words
+
+
+def _unescaped(text: str) -> str:
+    """What stands in double quotes without its backslashes; a line that they continue goes on."""
+    return re.sub(r"\\([$`\"\\\n])", lambda match: match[1].strip("\n"), text)
 
 
 def _whole(text: str, values: Values) -> list[str] | None:
@@ -145,7 +150,7 @@ def assign(match: re.Match[str], pieces: list[Piece], values: Values, decided: b
 
 def _text(pieces: list[Piece], values: Values) -> str:
     """The text that is assigned."""
-    plain = ((quote, re.sub(r"\\([$`\"\\\n])", r"\1", text) if quote == '"' else text) for quote, text in pieces)
+    plain = ((quote, _unescaped(text) if quote == '"' else text) for quote, text in pieces)
     return "".join(text if quote == "'" else expanded(text, values) for quote, text in plain)
 
 

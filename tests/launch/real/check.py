@@ -107,7 +107,7 @@ def check_bridge(text, facts):
     parsed = OverridesParser.create().parse_overrides(words)
     left = {"virtual_pipeline_model_parallel_size": 2, "recompute_method": "block", "recompute_num_layers": 3}
     for overlap in (None, {"tp_comm_overlap": True}):
-        recipe = OmegaConf.create(_recipe("multi-latent" if "q_lora_rank" in text else "") | {"comm_overlap": overlap})
+        recipe = OmegaConf.create(_recipe("multi-latent" if "kv_lora_rank" in text else "") | {"comm_overlap": overlap})
         recipe.model.update(left)
         OmegaConf.set_struct(recipe, True)
         ConfigLoaderImpl._apply_overrides_to_config(overrides=parsed, cfg=recipe)
@@ -165,16 +165,26 @@ def _check_core(model, is_bf16, facts, optimizer):
     """Megatron's own configuration of the model, which checks itself, and the rules beside it."""
     import torch
     from megatron.core.transformer.enums import AttnBackend
+    from megatron.core.transformer.pipeline_parallel_layer_layout import PipelineParallelLayerLayout
     from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
-    kind = MLATransformerConfig if model.get("q_lora_rank") else TransformerConfig
+    kind = MLATransformerConfig if model.get("kv_lora_rank") else TransformerConfig
     known = {field.name: field.type for field in dataclasses.fields(kind)}
     values = {name: _typed(value) for name, value in model.items() if name in known and value is not None}
     if "hidden_size" not in values:  # of a model that the file leaves to a recipe
-        values |= {"num_layers": 64, "hidden_size": 8192, "num_attention_heads": 64, "ffn_hidden_size": 8192}
+        values |= {"num_layers": 64, "hidden_size": 8192, "num_attention_heads": 64, "add_bias_linear": False}
+        values |= {"gated_linear_unit": True, "activation_func": torch.nn.functional.silu}
+        experts = {values.get(f"expert_{part}_parallel_size", 1) for part in ("model", "tensor")} != {1}
+        values |= {"num_moe_experts": 64, "moe_grouped_gemm": True} if experts else {}
     values["attention_backend"] = AttnBackend[values.get("attention_backend", "auto")]
-    if values.pop("pipeline_model_parallel_layout", None) or values.get("cp_comm_type"):
-        values.pop("cp_comm_type", None)
+    values.pop("cp_comm_type", None)
+    if layout := values.pop("pipeline_model_parallel_layout", None):
+        held = PipelineParallelLayerLayout(layout, facts["pipeline"])
+        held.validate_layer_layout(sum(str(row).count("decoder") for row in held.layout), 0)
+        assert len(held.layout[0]) == facts["virtual_stages"]
+        values["virtual_pipeline_model_parallel_size"] = (
+            facts["virtual_stages"] if facts["virtual_stages"] > 1 else None
+        )
     dtype = torch.bfloat16 if is_bf16 else torch.float32
     for left_to_cards in ("fp8", "fp8_recipe", "fp4", "fp4_recipe"):
         values.pop(left_to_cards, None)  # Transformer Engine is asked for its version

@@ -2,6 +2,7 @@
 
 from tests.support.files.later_configs import LATER, LATER_PARAMETERS
 from tests.support.files.latest_configs import LATEST, LATEST_PARAMETERS
+from tests.support.files.other_configs import OTHER, OTHER_PARAMETERS
 
 _LLAMA = {
     "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 128000,
@@ -130,7 +131,7 @@ _DEEPSEEK = {
 CONFIGS = {
     "llama": _LLAMA, "mistral": _MISTRAL, "qwen2": _QWEN2, "qwen3": _QWEN3, "gemma": _GEMMA, "gpt2": _GPT2,
     "gpt_neox": _NEOX, "bert": _BERT, "mbart": _MBART, "t5": _T5, "swin": _SWIN, "mixtral": _MIXTRAL,
-    "qwen3_moe": _QWEN3_MOE, "deepseek_v3": _DEEPSEEK, **LATER, **LATEST,
+    "qwen3_moe": _QWEN3_MOE, "deepseek_v3": _DEEPSEEK, **LATER, **LATEST, **OTHER,
 }  # fmt: skip
 
 PARAMETERS = {
@@ -150,5 +151,6 @@ PARAMETERS = {
     "deepseek_v3": 671_026_404_352,  # without multi-token prediction and the router's correction biases (58 x 256)
     **LATER_PARAMETERS,
     **LATEST_PARAMETERS,
+    **OTHER_PARAMETERS,
 }
 """As the libraries count the published checkpoints: every weight once, ties and buffers not."""

@@ -57,12 +57,25 @@ def _alternative(text: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def clauses(text: str) -> tuple[str, ...]:
-    """The text in lower case, camel case parted, cut where a negation ends; lists of what is absent are spelt out."""
-    text = re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", text).replace("\u00d7", "x").replace("_", " ").lower()
+    """The text in lower case, camel case parted, cut where a negation ends, without what it tells of other runs; lists
+    of what is absent are spelt out."""
+    text = re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", text).replace("\u00d7", "x").lower()
+    text = re.sub(r"[_\"'`{}]", " ", text)  # also of settings in JSON and YAML
     text = re.sub(r"\bw/o\b", "without", re.sub(r"[\s\u2010-\u2014]+", lambda m: " " if m[0].isspace() else "-", text))
     text = re.sub(r"\b(without|no|neither)\b([^;|.]{1,60}?),?\s(?:or|nor)\s", _each_denied, text)
-    parts = re.split(r"[;|]|,(?!\d)|\.(?=\s|$)|\s\+\s|\s(?=--[a-z])|\s(?:but|while|whereas)\s", text)
-    return tuple(part.strip() for part in parts if part.strip())
+    parts = re.split(
+        r"[;|]|,(?!\d|\s(?:which|whose|who)\s)|\.(?=\s|$)|\s\+\s|\s(?=--[a-z])|\s(?:but|while|whereas)\s", text
+    )
+    return tuple(part.strip() for part in parts if part.strip() and not _OF_OTHERS.search(part))
+
+
+_OF_OTHERS = re.compile(
+    r"\b(?:compar(?:ed|ing|ison)|speed-?ups?|(?:faster|slower|better|worse) than|elsewhere|would|could"
+    r"|siblings?|variants?|also (?:ships?|trained|runs?|ran|tested|tried|available|provides?|supports?)"
+    r"|(?:an)?other (?:tables?|rows?|sections?|pages?|runs?|columns?|figures?)"
+    r"|(?:rows?|columns?) of (?:the|this) table)\b"
+)
+"""Clauses that tell of other runs than the row's."""
 
 
 def _each_denied(match: re.Match[str]) -> str:
@@ -99,7 +112,9 @@ def named(text: str, table: Table) -> object | None:
     return next((value for phrase, value in table if is_named(phrase)), None)
 
 
-_OF_ANOTHER = re.compile(r"\b(?:virtual|expert|micro|mini|local|device|gpu|rank|core|eval|evaluation)[\s\-]*$")
+_OF_ANOTHER = re.compile(
+    r"\b(?:virtual|expert|pipeline|pipe|context|micro|mini|local|device|gpu|rank|core|eval|evaluation)[\s\-]*$"
+)
 
 
 @_remembered
@@ -149,9 +164,9 @@ _NOT = (
 _NOT_BEFORE = re.compile(_NOT + r"[\s:\-]*(?:(?!with\b|and\b|using\b|use\b|only\b|on\b|enabled\b)\w+[\s_/\-]+){0,3}$")
 _INSTEAD = re.compile(r"\b(?:before|unlike|versus|vs\.?|than|instead of|rather than|compared (?:to|with))\s(?:the\s)?$")
 _NOT_AFTER = re.compile(
-    r"^(?:\s(?:kernels?|comm\w*|support|mode|loss|scaling|training))?"
-    r"(?:[\s_:=(\"'\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode)\b)*"
-    r"(?:off\b|disabled?\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?![\d.])"
+    r"^(?:\s(?:kernels?|comm\w*|support|mode|loss|scaling|training|capture))?"
+    r"(?:[\s:=(\-]|\b(?:is|are|was|were|be|been|being|to|set|turned|switched|kept|left|size|degree|mode|device)\b)*"
+    r"(?:off\b|disabled?\b|failed\b|false\b|none\b|no\b(?![\s\-]*\w)|unused\b|deactivated\b|inactive\b|0(?![\d.])"
     r"|not (?:used|enabled|applied|on|active|in use))"
 )
 _OPEN_BEFORE = re.compile(
@@ -165,7 +180,7 @@ _OPEN_AFTER = re.compile(
     r"|\bfrom (?:conf|preset)"
 )
 _SWITCHED = re.compile(
-    r"^[\s_:=(\"'\-]*(?:is |are |was |were )?(?:on\b|true\b|enabled?\b|yes\b|used\b|active\b|1(?![\d.]))"
+    r"^[\s.:=(\-]*(?:is |are |was |were )?(?:on\b|true\b|enabled?\b|yes\b|used\b|active\b|1(?![\d.]))"
 )
 _WITH_BEFORE = re.compile(r"(?:\b(?:with|using|plus|tp and|tp)|[+&])[\s+&/\-]*$")
 

@@ -61,6 +61,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         f"selective layer* {_RECOMPUTE}",
         f"{_RECOMPUTE} & every other|second|two|2nd|2 layer*|block*",
         f"{_RECOMPUTE} & alternat* layer*|block*",
+        "selective ac option 2",  # K: torchtitan, every second layer
     ),
     "offloaded_projections": ("qkv proj* offload*", "remat policy & custom"),  # K: tpu-recipes' custom policy
     "fused_loss": ("fused|fusion & cross_entropy|ce_loss|loss", "foundry"),  # K: llm-foundry: flash-attention's
@@ -74,7 +75,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     ),
     # K: torchao's float8 with `enable_fsdp_float8_all_gather`, as torchtitan's documents run it
     "gathers_8bit": ("float8", "fp8|float8|8_bit all_gather*|param*_gather|weight_gather"),
-    "graphs": ("cuda|hip|gpu|device graph*", "graph* capture*", "captur* graph*|step*|iteration*", "cudagraph*"),
+    "graphs": ("cuda|hip graph*", "gpu|device graphs~", "graph* capture*", "captur* graph*", "cudagraph*"),
     "whole_graph": (
         "full*|entire* captur* iteration|step",
         "full*|whole|entire|complete captur*? iteration|step & graph*|captur*",
@@ -113,6 +114,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "window": ("window size? #",),
     "accumulation": (
         "gradient|grad? accum* steps|count|factor? #",
+        "gradient|grad acc steps|count|factor? #",
         "ga|gas #",
         "num|number of? micro_batch* #",
         "micro_batch* number|count #",
@@ -121,7 +123,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# micro_batches",
         "micro_batches~ #",
     ),
-    "micro_batch": ("micro_batch~|micro_bsz|micro_bs~|mbs size? #",),
+    "micro_batch": ("micro_batch~|micro_bsz|micro_bs~|mbs size? per? gpu|device? #",),
     "local_batch": (
         "local batch size? #",
         "per device|gpu|rank train? batch size? #",
@@ -131,7 +133,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     ),
     "virtual_stages": (
         "vpp|vp size? #",
-        "virtual pipeline|pp parallel? size|degree|stages|chunks? #",
+        "virtual pipeline|pp model? parallel? size|degree|stages|chunks? #",
         "virtual stages #",
         "interleav* degree|factor|size #",
         "model chunks #",
@@ -143,10 +145,15 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# layer* per|a|each virtual pipeline? stage|chunk",
         "# layer* per|a|each model? chunk",
     ),
-    "tensor": ("tp size|degree? #", "tensor model? parallel* size|degree? #", "# way tensor|tp|model"),
+    "tensor": (
+        "tp size|degree? #",
+        "tensor model? parallel* size|degree? #",
+        "model_parallel* size|degree? #",
+        "# way tensor|tp|model",
+    ),
     "pipeline": (
         "pp size|degree? #",
-        "pipeline model? parallel* size|degree? #",
+        "pipeline|pipe model? parallel* size|degree? #",
         "# way pipeline|pp",
         "# pipeline stage*",
     ),
@@ -162,7 +169,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep"),
     "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
     "global_batch": ("global|total|effective|overall batch size? #", "gbs #"),
-    "batch": ("batch|bs size? #",),  # of a step or of a rank
+    "batch": ("batch|bs|bsz size? #",),  # of a step or of a rank
     "sequence": ("sequence|seq|context len|length #", "sequence|seq #"),
     "power_w": ("tdp #", "power cap|limit|capped|limited #", "# w|watt* cap|limit|tdp|power"),
     "layers": ("truncated|cut|reduced|shortened|proxy down? # layer*", "truncated|proxy model? with? # layer*"),
@@ -184,23 +191,26 @@ SOFTWARE_NAMES = (
     ("mind_speed|model_link|pai_megatron", "megatron-core"),
     ("auto model", "fsdp"), ("nemo", "megatron-core"),
     ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full shard", "fsdp"), ("shard grad op", "fsdp"),
-    ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("colossal|colossalai", "deepspeed"),
+    ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("zero optimi*", "deepspeed"),
+    ("colossal|colossalai", "deepspeed"),
     ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
     ("vtrain|v_train|intern_evo|galvatron|aceso|merak|libai", "megatron-2022"),
     ("paddle*|mind_spore", "megatron-2022"), ("mlperf", "megatron-core"),  # K: its reference of Llama 3.1 is NeMo
     ("big_science", "megatron-2022"),  # K: its papers train with Megatron-DeepSpeed
     ("zero stage? 2|ii", "deepspeed"), ("zero offload*|infinity", "deepspeed"),
+    ("ulysses", "deepspeed"),
     ("torch compile*", "fsdp"), ("py_torch ddp|distributed", "fsdp"),
 )  # fmt: skip
 """Names of software, and its class; of several the first counts, because forks name what they came from."""
 
 SHARDINGS = (
-    ("zero stage? 0", 0),
-    ("zero stage? 2|ii", 2), ("shard grad op", 2), ("hybrid shard zero2", 2), ("sharding? stage 2", 2),
+    ("zero optimi*? stage? 0", 0),
+    ("zero optimi*? stage? 2|ii", 2), ("shard grad op", 2), ("hybrid shard zero2", 2), ("sharding? stage 2", 2),
     ("sharded ddp", 2),
-    ("zero stage? 1|i", 1), ("distributed|sharded optimizer", 1), ("optimizer state? shard*|partition*", 1),
+    ("zero optimi*? stage? 1|i", 1), ("distributed|sharded fused? optimizer|adam*", 1),
+    ("optimizer state? shard*|partition*", 1),
     ("zero redundancy optimizer", 1), ("sharding? stage 1", 1), ("shard*|partition* optimizer state?", 1),
-    ("zero stage? 3|iii", 3), ("fsdp|fsdp2|hsdp", 3), ("full* shard*", 3), ("hybrid shard*", 3),
+    ("zero optimi*? stage? 3|iii", 3), ("fsdp|fsdp2|hsdp", 3), ("full* shard*", 3), ("hybrid shard*", 3),
     ("sharding? stage 3", 3), ("gemini", 3), ("zero infinity|plus", 3), ("sharding? stage 0", 0),
     ("no sharding|zero", 0), ("z1", 1), ("z2", 2), ("z3", 3), ("zero ++", 3),
     ("optim grads params", 3), ("optim grads", 2), ("optim", 1),  # K: strategies of Megatron-FSDP
@@ -232,7 +242,8 @@ ATTENTIONS = (
     ("fa|flash|flash_attention|flash_attn v? 3", "flash_3"), ("fa|flash|flash_attention|flash_attn v? 4", "flash_3"),
     ("cudnn|cu_dnn", "flash_3"), ("splash|pallas", "flash_3"), ("aiter", "flash_3"),
     # C: llm-foundry's rows, whose settings name Triton's FlashAttention; Dao 2023 (FlashAttention-2), figure 4
-    ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("triton", "flash_1"),
+    ("ao_triton", "flash_2"), ("composable kernel*", "flash_2"), ("ck flash*|attention|attn", "flash_2"),
+    ("triton", "flash_1"),
     ("fa|flash|flash_attention|flash_attn v? 2", "flash_2"), ("torch? sdpa", "flash_2"),
     ("flex attention|attn", "flash_2"), ("scaled dot product attention", "flash_2"), ("xformers", "flash_2"),
     ("fa|flash|flash_attention|flash_attn v? 1", "flash_1"),
@@ -262,7 +273,8 @@ RECOMPUTES = (
 RECOMPUTE_CELLS = (
     ("selective", "selective"), ("partial", "selective"), ("sac", "selective"), ("op", "selective"),
     ("minimal*|dots|save*|custom|qkv*", "selective"), ("core|attention|attn", "selective"),
-    ("layer_norm|moe_act|mla_up_proj|mlp|shared_experts~", "selective"),  # K: Megatron-Core's recompute modules
+    # K: Megatron-Core's recompute modules
+    ("layer_norm|rms_norm|norm|swiglu|gelu|moe_act|mla_up_proj|mlp|shared_experts~", "selective"),
     ("full", "full"), ("all|every|entire|whole|block|uniform|layer*", "full"),
     ("gradient|activation|grad|act checkpoint*|ckpt", "full"), ("checkpoint*|ckpt|remat*|recomput*|ac", "full"),
 )  # fmt: skip

@@ -34,7 +34,7 @@ AMONG = (1, 8, 64)
 """Plans that are checked for each one told, more and more until there are as many that fit in every stage."""
 
 
-def find_plan(
+def find_in_lattice(
     workload: Workload,
     cluster: Cluster,
     *,
@@ -48,17 +48,11 @@ def find_plan(
     among: Lattice | None = None,
     earlier: Sequence[PlanResult] = (),
 ) -> PlanResult:
-    """The best of all plans of the lattice that fit in memory, by `objective` (a key of `Objective`, or your function).
+    """The best of all plans of the lattice that fit in memory, as `find_plan` asks.
 
-    No part of a lattice are single modules computed again and what lies in the second memory, unless they are fixed:
-    `find_any` looks for them too.
-
-    A plan fits where it does so with the probability `margin`, by how far predictions of memory were off on measured
-    runs of the software; 0.5 takes them as they are. `fixed` holds fields of `Plan` that are not searched (a set among
-    its values: any of its members); with `unrestricted` the answer says what they cost. `among` is the lattice of these
-    plans in the order of bounds, where somebody has made it; what would not be told beside `earlier` answers
-    (`merged`) is left out. Raises `CommandError` where no plan is legal (bad input),
-    or none fits (infeasible).
+    No part of a lattice are single modules computed again and what lies in the second memory, unless they are fixed.
+    `among` is the lattice of these plans in the order of bounds, where somebody has made it; what would not be told
+    beside `earlier` answers (`merged`) is left out.
     """
     expect(workload=workload, cluster=cluster)
     start, cluster = time.perf_counter(), with_margin(cluster, margin)
@@ -126,7 +120,8 @@ def find_plan_for(
     earlier: Sequence[PlanResult] = (),
     **options: Any,
 ) -> tuple[PlanResult, PlanResult | None]:
-    """The answer of `find_plan` for plans that the framework can be told; and that for all, unless it was stopped.
+    """The answer of `find_in_lattice` for plans that the framework can be told; and that for all, unless it was
+    stopped.
 
     With `better`, whether plans that keep some fields are below a value, alternatives that are not are left out, those
     after the first; and the second answer is None. `parts` are lattices of such fields, in the order of bounds, and are
@@ -143,7 +138,9 @@ def find_plan_for(
         tellable = search_tellable(framework, workload, cluster, search)
         known = {"among": part, "earlier": results}
         try:
-            results.append(find_plan(workload, cluster, fixed=fields, top=top, search=tellable, **known, **options))
+            results.append(
+                find_in_lattice(workload, cluster, fixed=fields, top=top, search=tellable, **known, **options)
+            )
         except CommandError as error:
             why = error if why is None or error.status is Status.infeasible else why
         if results and results[-1].status is Status.incomplete:
@@ -153,7 +150,7 @@ def find_plan_for(
         raise CommandError(Status.infeasible, f"for {framework.title}: {message}")
     result, every = _reasoned(merged(results, top)), None
     if better is None and result.status is Status.ok:
-        every = find_plan(workload, cluster, fixed=given, top=1, search=search, **options)
+        every = find_in_lattice(workload, cluster, fixed=given, top=1, search=search, **options)
         every = None if every.status is Status.incomplete else every
     return result, every
 
