@@ -112,7 +112,7 @@ def _choices(local: int) -> Iterator[tuple[tuple[int, int], int]]:
 QUANTITIES = ("tokens per s", "meter W", "capital USD")
 
 
-def returns(model: str, name: str, counts: Sequence[int], sequence: int, local: float | None, batch: float) -> Any:
+def returns(model: str, name: str, counts: Sequence[float], sequence: int, local: float | None, batch: float) -> Any:
     """What one more per cent of accelerators brings and takes, by dual numbers at each count.
 
     Elasticities of `QUANTITIES` by the number of accelerators, with `local` sequences on each, or one global `batch`
