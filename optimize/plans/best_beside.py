@@ -26,7 +26,7 @@ from optimize.plans.plan_values import PlanValue, UserObjective, value_on
 from optimize.plans.restricted import OFFLOADS, Part, Search, beside, its_own, members, narrowed, told_by
 from optimize.plans.result import PlanResult, compared, incomplete, lowered, merged, restriction_cost
 from optimize.plans.row_bounds import in_order_of_bounds
-from optimize.status import CommandError, Status
+from optimize.status import CommandError, Status, unless_refused
 from optimize.time_limit import or_else
 
 _FIRST, _MOST, _TIMES = 256, 4_096, 4  # families that are looked at together: few at first, for a value to stop at
@@ -296,7 +296,8 @@ def find_plan(
     if not unrestricted or kept.keys() == given.keys() or result.status is not Status.ok:
         return result
     heard = list[bool]()
-    free = or_else(lambda: _with_any_variant(*job, kept, {**question, "top": 1}), None, heard)
+    freely = functools.partial(_with_any_variant, *job, kept, {**question, "top": 1})
+    free = or_else(lambda: unless_refused(freely), None, heard)
     cost = restriction_cost(result, free if free is not None and free.status is Status.ok else None)
     return dataclasses.replace(incomplete(result) if heard else result, restriction=cost)
 

@@ -95,8 +95,8 @@ def _by_groups_s(
     last: np.ndarray,
     wanted: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Bounds of groups of rows that differ in the microbatch (`_by_microbatch`) by the `last` place of each that counts,
-    infinite after it; then of the rows that are wanted by these bounds, their own.
+    """Bounds of groups of rows that differ in the microbatch (`_by_microbatch`), by the `last` place of each that
+    counts, infinite after it; then of the rows that are wanted by these bounds, their own.
 
     A larger microbatch takes no longer for a sequence: latencies, the host and loads of weights are shared by more of
     them. (tests/plans hold it.)

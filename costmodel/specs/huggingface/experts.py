@@ -149,7 +149,7 @@ def read_ernie_moe(values: Values, job: Job) -> Workload:
     renamed = {
         "first_k_dense_replace": first,
         "n_routed_experts": values["moe_num_experts"],
-        "n_shared_experts": values["moe_num_shared_experts"],
+        "n_shared_experts": values["moe_num_shared_experts"] or 0,
         "num_experts_per_tok": values["moe_k"],
     }
     check_heads(values, job.where)
