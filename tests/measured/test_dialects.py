@@ -213,7 +213,8 @@ def test_what_goes_to_the_host(changes, optimizer, activations):
         ("2x dual-port HDR100 (4x100 Gb/s) per node", 6.25),
     ]
     + [("4x Slingshot-11 (200 Gb/s) per node", 12.5), ("two 200G NICs per node", 6.25), ("8x8x16 torus", 50)]
-    + [("8 RoCE NICs at 400 Gbps per node", 50), ("4x 25 GB/s Slingshot per node", 12.5)],
+    + [("8 RoCE NICs at 400 Gbps per node", 50), ("4x 25 GB/s Slingshot per node", 12.5)]
+    + [("Quantum-2 NDR, one 400 Gb/s port per GPU", 50), ("8 InfiniBand EDR adapters per node", 12.5)],
 )
 def test_links_without_units_or_in_brackets(note, gigabytes):
     assert read(**OPEN | {"interconnect_note": note}).cluster.tiers[-1].bandwidth_bytes_per_s == 1e9 * gigabytes

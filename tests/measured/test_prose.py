@@ -28,6 +28,7 @@ OPEN |= {"source": "a paper", "precision": "bf16", "micro_batch": "", "flash_att
             "four-stage interleaved pipeline with two model chunks per device, no tensor parallelism",
             {"pipeline": 4, "virtual_stages": 2, "schedule": "interleaved", "tensor": 1},
         ),
+        ("8 pipeline stages with micro-batches of 2 sequences", {"pipeline": 8, "microbatch": 2}),
         ("GPipe with 4 stages and 8 microbatches", {"pipeline": 4, "schedule": "gpipe"}),
         ("tensor parallelism 2, pipeline parallelism 8, data parallelism 4", {"tensor": 2, "pipeline": 8, "data": 4}),
         ("every other transformer block is checkpointed", {"recompute": "full", "recompute_share": 0.5}),

@@ -124,7 +124,8 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "# micro_batches",
         "micro_batches~ #",
     ),
-    "micro_batch": ("micro_batch~|micro_bsz|micro_bs~|mbs size? per? gpu|device? #",),
+    "micro_batch": ("micro_batch~|micro_bsz|micro_bs~|mbs size? per? gpu|device? #",
+        "micro_batches~ of # sequence*|sample*"),
     "local_batch": (
         "local batch size? #",
         "per device|gpu|rank train? batch size? #",
