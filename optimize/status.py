@@ -1,6 +1,10 @@
 """How a command ended. The members' values are the messages, their names the `status` in JSON."""
 
 import enum
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Status(enum.Enum):
@@ -24,6 +28,14 @@ class CommandError(Exception):
     def __init__(self, status: Status, message: str, violations: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.status, self.message, self.violations = status, " ".join(message.split()), violations
+
+
+def unless_refused(make: Callable[[], T]) -> T | None:
+    """What is made; None where that ends in a `CommandError`: what is told beside an answer does not take it away."""
+    try:
+        return make()
+    except CommandError:
+        return None
 
 
 class OthersLostError(KeyboardInterrupt):

@@ -29,10 +29,8 @@ def busy(counted: OpCounts, times: OpTimes, todo: Work, point: PlanPoint, cluste
 
     Posynomials in the reciprocals of the rates, as a step is.
     """
-    each, (compute_s, hbm_s) = (
-        counted.microbatches / point.pipeline,
-        operators_s(counted, times.rates, point, cluster.stack),
-    )
+    each = counted.microbatches / point.pipeline
+    compute_s, hbm_s = operators_s(counted, times.rates, point, cluster.stack)
     return Busy(
         compute_s=each * compute_s + todo.orthogonal_s,
         hbm_s=each * hbm_s + todo.optimizer_s - todo.orthogonal_s,

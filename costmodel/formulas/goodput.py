@@ -46,9 +46,9 @@ def checkpoint_s(prices: Prices, accelerators: Scalar, state_bytes: Scalar) -> S
     return prices.checkpoint_stall * state_bytes / (accelerators * prices.checkpoint_bytes_per_s)
 
 
-def interval_s(failures: Scalar, checkpoint: Scalar) -> Scalar:
+def interval_s(rate_per_s: Scalar, wait_s: Scalar) -> Scalar:
     r"""The best seconds between checkpoints, $\sqrt{2\delta/\lambda}$ (Young 1974)."""
-    return (2.0 * checkpoint / failures) ** 0.5
+    return (2.0 * wait_s / rate_per_s) ** 0.5
 
 
 def slow_share(prices: Prices, accelerators: Scalar) -> Scalar:
@@ -61,14 +61,14 @@ def spare_share(prices: Prices) -> Scalar:
     return prices.spares_per_repair * prices.server_repair_s / prices.accelerator_failure_s
 
 
-def lost_share(failures: Scalar, checkpoint: Scalar, restart: Scalar, interval: Scalar) -> Scalar:
+def lost_share(rate_per_s: Scalar, wait_s: Scalar, restart_s: Scalar, every_s: Scalar) -> Scalar:
     r"""What checkpoints, restarts and lost work add to a second of training: $x(\tau)$ without stragglers."""
-    return checkpoint / interval + failures * (restart + checkpoint + 0.5 * interval)
+    return wait_s / every_s + rate_per_s * (restart_s + wait_s + 0.5 * every_s)
 
 
 def elapsed(prices: Prices, accelerators: Scalar, state_bytes: Scalar) -> Scalar:
     """Seconds of the clock for one of training, at the best interval; 1 where nothing fails. Goodput: 1 over it."""
-    failures, wait_s = failures_per_s(prices, accelerators), checkpoint_s(prices, accelerators, state_bytes)
-    share = (2.0 * wait_s * failures) ** 0.5 + failures * (prices.restart_s + wait_s)
+    rate_per_s, wait_s = failures_per_s(prices, accelerators), checkpoint_s(prices, accelerators, state_bytes)
+    share = (2.0 * wait_s * rate_per_s) ** 0.5 + rate_per_s * (prices.restart_s + wait_s)
     share = share + slow_share(prices, accelerators)
     return (1.0 + share / _FACTORS) ** _FACTORS

@@ -20,6 +20,23 @@ def share(divided: Scalar, ranks: Scalar) -> Scalar:
     return (1 - divided) + divided / ranks
 
 
+def on_rank(
+    dense: Scalar,
+    experts: Scalar,
+    divided: Scalar,
+    counted: OpCounts,
+    point: PlanPoint,
+    sem: Semantics,
+    copies: Scalar = 1.0,
+) -> Scalar:
+    """What one rank holds of the elements of both meshes, which its group shares (1) or not (0). Groups are `copies`
+    times as large where as many copies of a layer share their parts."""
+    held = dense * share(divided, copies * point.data_shard)
+    if not counted.has_experts:
+        return held
+    return held + experts * share(divided, copies * expert_shard(point, sem))
+
+
 def sharding(point: PlanPoint, sem: Semantics) -> ZeroRow:
     """ZeRO's row as the plan's pipeline has it."""
     return point.zero.under(1 - sem.maximum(2 - point.pipeline, 0.0))

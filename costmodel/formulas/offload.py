@@ -17,7 +17,7 @@ update takes what the host's memory needs for the bytes that pass. Other sources
 """
 
 from costmodel.formulas.counted import BlockCounts, OpCounts
-from costmodel.formulas.held import expert_shard, kept_bytes, sharding, share
+from costmodel.formulas.held import kept_bytes, on_rank, sharding
 from costmodel.formulas.pipeline import Streams
 from costmodel.inputs import Accelerator, Offload, PlanPoint, Stack
 from costmodel.semantics import Scalar, Semantics, total
@@ -74,26 +74,21 @@ def update_s(
 
 def layer_weights_bytes(block: BlockCounts, counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
     """Weights of one layer that a rank holds: under ZeRO 3 its share of them."""
-    elements = block.parameters * share(point.zero.weights, point.data_shard)
-    if counted.has_experts:
-        elements = elements + block.expert_parameters * share(point.zero.weights, expert_shard(point, sem))
+    elements = on_rank(block.parameters, block.expert_parameters, point.zero.weights, counted, point, sem)
     return point.precision.weight_bytes * elements
 
 
 def layer_gradients_bytes(block: BlockCounts, counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
     """Gradients of one layer that a rank holds."""
-    row = sharding(point, sem)
-    elements = block.trained_parameters * share(row.gradients, point.data_shard)
-    if counted.has_experts:
-        elements = elements + block.trained_expert_parameters * share(row.gradients, expert_shard(point, sem))
-    return point.gradient_bytes * elements
+    return point.gradient_bytes * _trained(block, sharding(point, sem).gradients, counted, point, sem)
 
 
 def layer_states_bytes(
     block: BlockCounts, per_element: Scalar, counted: OpCounts, point: PlanPoint, sem: Semantics
 ) -> Scalar:
     """Optimizer states of one layer that a rank holds."""
-    elements = block.trained_parameters * share(point.zero.states, point.data_shard)
-    if counted.has_experts:
-        elements = elements + block.trained_expert_parameters * share(point.zero.states, expert_shard(point, sem))
-    return per_element * elements
+    return per_element * _trained(block, point.zero.states, counted, point, sem)
+
+
+def _trained(block: BlockCounts, divided: Scalar, counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
+    return on_rank(block.trained_parameters, block.trained_expert_parameters, divided, counted, point, sem)

@@ -1,8 +1,10 @@
 """Seconds of the optimizer's update on the heaviest stage: what streams through memory, and the optimizer's matmuls."""
 
+from collections.abc import Callable
+
 from costmodel.formulas import offload
 from costmodel.formulas.counted import BlockCounts, OpCounts
-from costmodel.formulas.held import expert_shard, held_on_heaviest_stage, share
+from costmodel.formulas.held import held_on_heaviest_stage, on_rank, share
 from costmodel.formulas.pipeline import Streams
 from costmodel.formulas.roofline import Rates
 from costmodel.inputs import Accelerator, PlanPoint, Position, Stack
@@ -76,13 +78,13 @@ def update_traffic_s(counted: OpCounts, moved: Streams | None, point: PlanPoint,
 def _updated(counted: OpCounts, point: PlanPoint, sem: Semantics) -> tuple[Scalar, Scalar]:
     """Elements that one rank of the heaviest stage updates, and those of them in embedding and head."""
     divided, copies = point.zero.states, 1 + point.schedule.both_ways
-    data_shard = copies * point.data_shard
-    dense = held_on_heaviest_stage(counted, lambda block: block.trained_parameters, point, sem)
-    elements = dense * share(divided, data_shard)
-    if counted.has_experts:
-        own = held_on_heaviest_stage(counted, lambda block: block.trained_expert_parameters, point, sem)
-        elements = elements + own * share(divided, copies * expert_shard(point, sem))
-    return elements, held_on_heaviest_stage(counted, _edge_parameters, point, sem) * share(divided, data_shard)
+
+    def held(quantity: Callable[[BlockCounts], Scalar]) -> Scalar:
+        return held_on_heaviest_stage(counted, quantity, point, sem)
+
+    experts = held(lambda block: block.trained_expert_parameters) if counted.has_experts else 0.0
+    elements = on_rank(held(lambda block: block.trained_parameters), experts, divided, counted, point, sem, copies)
+    return elements, held(_edge_parameters) * share(divided, copies * point.data_shard)
 
 
 def orthogonal_s(counted: OpCounts, point: PlanPoint, speed: Rates, sem: Semantics) -> Scalar:
@@ -100,10 +102,6 @@ def _matrices(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
 
 def _orthogonal_flop(counted: OpCounts, point: PlanPoint, sem: Semantics) -> Scalar:
     """Of one iteration over the matrices of a plain stage's layers. Embedding and head are left out."""
-    layers = counted.layers
-    divided, stages = point.zero.states, point.pipeline
-    flop = total(b.repeats * b.orthogonal_flop for b in layers) * share(divided, point.data_shard) / stages
-    if not counted.has_experts:
-        return flop
-    own = total(b.repeats * b.expert_orthogonal_flop for b in layers)
-    return flop + own * share(divided, expert_shard(point, sem)) / stages
+    dense = total(b.repeats * b.orthogonal_flop for b in counted.layers)
+    experts = total(b.repeats * b.expert_orthogonal_flop for b in counted.layers)
+    return on_rank(dense, experts, point.zero.states, counted, point, sem) / point.pipeline

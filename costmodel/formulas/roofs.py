@@ -1,7 +1,5 @@
 """The rooflines of all operators of a block, pass by pass: what breakdowns and busy units are read off."""
 
-from collections.abc import Callable
-
 from costmodel.formulas.counted import BlockCounts, MatmulCount, MemoryCount, OpCounts
 from costmodel.formulas.roofline import Rates, Roof, attention_roofs, matmul_roofs, memory_roofs
 from costmodel.inputs import PlanPoint, Position, Stack
@@ -40,13 +38,13 @@ def operators_s(counted: OpCounts, speed: Rates, point: PlanPoint, stack: Stack)
     """Seconds at the arithmetic units and of the HBM of one microbatch in all blocks; embedding and head are never
     recomputed (timing.py)."""
 
-    def once_s(block: BlockCounts, side: Callable[[Roof], Scalar]) -> Scalar:
+    def once(block: BlockCounts) -> Roofs:
         *passes, again = roofs(block, point, speed, stack)
         kinds = (*passes, again) if block.position == Position.LAYER else passes
-        return total(count * side(roof) for kind in kinds for count, roof in kind)
+        return [each for kind in kinds for each in kind]
 
-    compute_s, hbm_s = (
-        total(block.repeats * once_s(block, side) for block in counted.blocks)
-        for side in (lambda roof: roof.compute_s, lambda roof: roof.memory_s + roof.aside_s)
+    by_block = [(block.repeats, once(block)) for block in counted.blocks]
+    return (
+        total(n * total(count * roof.compute_s for count, roof in own) for n, own in by_block),
+        total(n * total(count * (roof.memory_s + roof.aside_s) for count, roof in own) for n, own in by_block),
     )
-    return compute_s, hbm_s

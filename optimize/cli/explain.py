@@ -265,6 +265,12 @@ def show_screen(inputs: Inputs, explained: Explained) -> None:
         report.show_comparison(first, other)
 
 
+def draw(inputs: Inputs, explained: Explained) -> dict[str, bytes]:
+    """The figures of the answer; with another one beside it first that of both."""
+    first, other = explained
+    return ({} if other is None else report.draw_comparison(first, other)) | report.draw_explanation(first)
+
+
 EXPLAIN = Command(
     request=Request,
     about="What a training step costs under a plan, term by term, and why.",
@@ -281,5 +287,5 @@ examples:
     run=run,
     as_json=as_json,
     show=show_screen,
-    files=lambda inputs, explained: report.draw_explanation(explained[0]),
+    files=draw,
 )

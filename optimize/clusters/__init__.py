@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from optimize.clusters.evolution import EVOLVED as EVOLVED
     from optimize.clusters.evolution import evolve as evolve
     from optimize.clusters.evolution import evolved as evolved
-    from optimize.clusters.evolution import reflected as reflected
     from optimize.clusters.frontier import FACTORS as FACTORS
     from optimize.clusters.frontier import SWEPT as SWEPT
     from optimize.clusters.frontier import monotone as monotone
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from optimize.clusters.genes import Found as Found
     from optimize.clusters.genes import Genes as Genes
     from optimize.clusters.genes import Values as Values
+    from optimize.clusters.genes import reflected as reflected
     from optimize.clusters.inputs import DesignInputs as DesignInputs
     from optimize.clusters.mixes import Mixed as Mixed
     from optimize.clusters.mixes import MixProgress as MixProgress

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from optimize.clusters.genes import Found, Genes, Values
+from optimize.clusters.genes import Found, Genes, Values, children
 from optimize.clusters.valued import INFEASIBLE, Valued
 from optimize.question import Problem
 
@@ -17,7 +17,6 @@ EVOLVED = 20_000  # evaluations of one job
 BORN, CHILDREN, PARENTS, ALIKE = 512, 256, 24, 2  # of a life, of a generation, parents, of these in one group
 PATIENCE, BETTER = 24, 1e-4  # generations without improvement (of a logarithm) after which a life ends
 TOLD, KEPT = 8, 48  # plans of a generation that are remembered, and of all of them
-_SIZES = np.array([0.003, 0.01, 0.03, 0.1, 0.3])  # of a gene's step
 
 Batch = Callable[[np.ndarray], np.ndarray]
 
@@ -40,7 +39,8 @@ def _generations(values: Batch, genes: int, generator: np.random.Generator, grou
         since = 0
         yield
         while since < PATIENCE:
-            born, least = _children(population, generator), scores[0]
+            one, other = generator.integers(len(population), size=(2, CHILDREN))
+            born, least = children(population[one], population[other], generator), scores[0]
             both = np.concatenate([population, born]), np.concatenate([scores, values(born)])
             population, scores = _best(*both, groups)
             since = 0 if scores[0] < least - BETTER else since + 1
@@ -61,24 +61,6 @@ def _best(population: np.ndarray, scores: np.ndarray, groups: Batch) -> tuple[np
 def _apart(population: np.ndarray) -> np.ndarray:
     """Each in a group of its own."""
     return np.arange(len(population))
-
-
-def _children(parents: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    shape = (CHILDREN, parents.shape[1])
-    one, other = generator.integers(len(parents), size=(2, CHILDREN))
-    crossed = (generator.random((CHILDREN, 1)) < 0.4) & (generator.random(shape) < 0.5)
-    born = np.where(crossed, parents[other], parents[one])
-    moved = generator.random(shape) < generator.choice([1.0, 2.0, 4.0], (CHILDREN, 1)) / shape[1]
-    moved[np.arange(CHILDREN), generator.integers(shape[1], size=CHILDREN)] = True
-    stepped = reflected(born + generator.choice(_SIZES, (CHILDREN, 1)) * generator.standard_normal(shape))
-    anew = generator.random(shape) < 0.15
-    return np.where(moved, np.where(anew, generator.random(shape), stepped), born)
-
-
-def reflected(x: np.ndarray) -> np.ndarray:
-    """Folded back into [0, 1] at its ends."""
-    folded = np.abs(x) % 2.0
-    return np.where(folded > 1.0, 2.0 - folded, folded)
 
 
 def evolved(problem: Problem, seed: int, evaluations: int = EVOLVED) -> list[Found]:

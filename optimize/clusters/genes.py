@@ -19,6 +19,7 @@ from optimize.lattice import Lattice, lattice_of_counts
 from optimize.question import RATES, Job, Problem
 
 DECODED = ("tensor", "pipeline", "context", "expert", "expert_tensor", "microbatch")
+_SIZES = np.array([0.003, 0.01, 0.03, 0.1, 0.3])  # of a gene's step
 _APART = 64.0  # between the children of two nodes: more than any log2 of a degree
 
 Level = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -124,6 +125,24 @@ class Values:
         plans = tuple(tree.plan(numbers[place]) for tree, numbers in zip(self.genes.jobs, of.plans, strict=True))
         value, count, hbm_bytes = of.log_value[place], of.accelerators[place], of.hbm_bytes[place]
         return Found(float(value), int(count), plans, of.y[place], float(hbm_bytes))
+
+
+def children(first: np.ndarray, second: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """One of each pair of parents: some genes of the second, a few moved."""
+    n, shape = len(first), first.shape
+    crossed = (generator.random((n, 1)) < 0.4) & (generator.random(shape) < 0.5)
+    born = np.where(crossed, second, first)
+    moved = generator.random(shape) < generator.choice([1.0, 2.0, 4.0], (n, 1)) / shape[1]
+    moved[np.arange(n), generator.integers(shape[1], size=n)] = True
+    stepped = reflected(born + generator.choice(_SIZES, (n, 1)) * generator.standard_normal(shape))
+    anew = generator.random(shape) < 0.15
+    return np.where(moved, np.where(anew, generator.random(shape), stepped), born)
+
+
+def reflected(x: np.ndarray) -> np.ndarray:
+    """Folded back into [0, 1] at its ends."""
+    folded = np.abs(x) % 2.0
+    return np.where(folded > 1.0, 2.0 - folded, folded)
 
 
 def _plans_of(problem: Problem, job: Job, counts: np.ndarray) -> tuple[Lattice, np.ndarray]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from costmodel.inputs import Plan, PlanPoint
 from optimize.lattice import Families
-from optimize.question import RATES, Left, Money, Objective, Problem, Tangents
+from optimize.question import RATES, Left, Money, Objective, Problem, Tangents, whole
 
 TOLERANCE = 5e-4  # of the value: what lies closer to the best answer than this is not looked at again
 
@@ -68,9 +68,9 @@ class Cell:
         if problem.limits.deadline_s is not None and not problem.fill:
             found.append(seconds._replace(log_value=at.log_s - math.log(problem.limits.deadline_s)))
         if problem.carbon is not None:
-            grams = at if problem.rationed else problem.carbon.whole(seconds, have)
+            grams = at if problem.rationed else whole(problem.carbon, seconds, have)
             more = np.log(self.counts(len(at.log_s))) - problem.log_carbon_g
-            found.append(grams._replace(log_value=grams.log_value + more))
+            found.append(grams._replace(log_value=grams.log_value + more, log_drawn=None))
         return found
 
     def within(self, have: Left, at: Tangents) -> np.ndarray:

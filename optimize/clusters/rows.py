@@ -271,6 +271,7 @@ def _within(cell: Cell, have: Left, aim: Tangents, limit: Tangents) -> tuple[np.
             log_value=aim.log_value + more * limit.log_value,
             slopes=aim.slopes + more[:, None] * limit.slopes,
             share=aim.share + more * limit.share,
+            log_drawn=None,
         )
         value, where = dual_bound(cell.problem, have, weighed, money=cell.money)
         is_above = _above(cell, have, limit, where)

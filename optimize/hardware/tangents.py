@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from optimize.question import Left, Money, Problem, Tangents
+from optimize.question import Left, Money, Problem, Tangents, Worth, columns
 
 ROUNDS = 16  # of the multipliers
 PRICED_ROUNDS = 10  # of the price
@@ -86,23 +86,21 @@ def priced_bound(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same where the objective has a price and the limits leave more than is worth it.
 
-    The tangent and the logarithm of the price $K$ are convex in $y$ together. Where their sum is nearly least, found by
-    setting each rate's part of $K$ to its slope for $K$ as it was, it lies above its own tangent, and that is least at
-    a corner of the box.
+    The logarithm of the objective by the tangents of both kinds of seconds (`Worth`) is convex in $y$. Where it is
+    nearly least, found by a Newton step of each rate for the others as they were, it lies above its own tangent, and
+    that is least at a corner of the box.
     """
-    low, high = ends
-    y, fixed = np.clip(at.y, low, high), money.per_usd * have.hbm_usd
-    share = np.broadcast_to(at.share, len(y))  # of the logarithm of the price
-    falls = np.log(np.maximum(-at.slopes, _TINY)) - np.log(share)[:, None]
+    worth, (low, high) = Worth(money, at, have), [columns(end) for end in ends]
+    y = np.clip(columns(at.y), low, high)
+    y = np.where(worth.free & (worth(y).slopes < 0), high, y)
     for _ in range(rounds):
-        parts, steep = _price_parts(money, y)
-        price = parts.sum(-1) + fixed
-        y = np.clip(y + (falls + np.log(price)[:, None] - np.log(np.maximum(steep, _TINY))) * parts / steep, low, high)
-    parts, steep = _price_parts(money, y)
-    price = parts.sum(-1) + fixed
-    slope = at.slopes + (share / price)[:, None] * steep
-    slack = np.minimum(slope * (low - y), slope * (high - y)).sum(-1)
-    return at.log_value + (at.slopes * (y - at.y)).sum(-1) + share * np.log(price) + np.minimum(slack, 0.0), y
+        now = worth(y)
+        ratio = np.log(np.maximum(-now.slopes, _TINY) / np.maximum(now.steep, _TINY))
+        y = np.clip(y + ratio * now.steep / np.maximum(now.bend, _TINY), low, high)
+    now = worth(y)
+    slope = now.slopes + now.steep
+    slack = np.minimum(slope * (low - y), slope * (high - y)).sum(0)
+    return now.log_value + np.minimum(slack, 0.0), np.ascontiguousarray(y.T)
 
 
 def _price_parts(money: Money, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -206,6 +204,8 @@ def aggregated(
         own = mean_of(share, "log_value", "slopes")
         if first.log_s is not None and second.log_s is not None:
             own |= mean_of(share, "log_s", "s_slopes")
+        if first.log_drawn is not None and second.log_drawn is not None:
+            own |= mean_of(share, "log_drawn", "drawn_slopes")
         return first._replace(share=first.share + share * (second.share - first.share), **own)
 
     low, high = np.zeros(len(first.log_value)), np.ones(len(first.log_value))

@@ -50,6 +50,8 @@ PRECISIONS: dict[str, Settings] = {
 }
 OVERLAPPED = {"fp8_tensor": "te_fp8_delayedscaling", "mxfp8": "te_mxfp8"}
 """Recipes whose products overlap with tensor traffic."""
+NOT_ACCUMULATED = ("fp8", "te_fp8_delayedscaling")
+"""Recipes of 8 bits that take no accumulated gradients (types.py); Transformer Engine has one that does, on GPUs."""
 QUANTIZATIONS = {
     "": None, "fp8": "fp8_tensor", "fp8_full": "fp8_tensor", "fp8_gpu": "fp8_tensor", "te_mxfp8": "mxfp8",
     "te_fp8_delayedscaling": "fp8_tensor", "te_fp8_currentscaling": "fp8_tensor",
@@ -113,6 +115,8 @@ def maxtext_settings(job: Job) -> Settings:
     }
     if plan.overlap_tensor and plan.precision in OVERLAPPED:
         settings["quantization"] = OVERLAPPED[plan.precision]
+    if settings["quantization"] in NOT_ACCUMULATED and settings["gradient_accumulation_steps"] > 1:
+        settings["quantization"] = "te_fp8_currentscaling"
     return settings | (model_settings(job) or {})
 
 
@@ -258,6 +262,9 @@ def rules(plan: Plan, workload: Workload | None) -> Iterator[str]:
 
 def machine_rules(plan: Plan, workload: Workload | None, machine: str) -> Iterator[str]:
     """What the kernels of a machine ask for."""
+    accumulates = workload is not None and plan.pipeline == 1 and plan.microbatches(int(workload.batch)) > 1
+    if machine == "tpu" and plan.precision == "fp8_tensor" and accumulates:
+        yield "`precision` is fp8_tensor with more than one microbatch; MaxText accumulates no gradients then on TPUs"
     exchanged = plan.context > 1 and plan.context_kind == "all_to_all"
     if machine == "gpu" and exchanged:
         yield "`context_kind` is all_to_all; MaxText exchanges heads (ulysses) on TPUs only"

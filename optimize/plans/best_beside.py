@@ -1,8 +1,7 @@
 """The best plan with an option that lattices leave alone: modules computed again, a second memory (`beside`).
 
 Each saves memory for time: it is only looked for among families that are faster with nothing recomputed. Those of all
-lattices are taken in the order of that time, which bounds them, until it is no better than what is
-found.
+lattices are taken in the order of that time, which bounds them, until it is no better than what is found.
 """
 
 import dataclasses
@@ -26,7 +25,7 @@ from optimize.plans.plan_values import PlanValue, UserObjective, value_on
 from optimize.plans.restricted import OFFLOADS, Part, Search, beside, its_own, members, narrowed, told_by
 from optimize.plans.result import PlanResult, compared, incomplete, lowered, merged, restriction_cost
 from optimize.plans.row_bounds import in_order_of_bounds
-from optimize.status import CommandError, Status
+from optimize.status import CommandError, Status, unless_refused
 from optimize.time_limit import or_else
 
 _CHECKS = {
@@ -81,6 +80,8 @@ def best_beside(asked: Sequence[Beside], value: PlanValue, reached: float) -> tu
 def _best_of_lattice(
     whole: Lattice, groups: Variants, keeps: Callable[[Plan], object], value: PlanValue, reached: float
 ) -> Found | None:
+    """The same of one lattice. Where nothing is known to fit, first some plan that does, of a few rows at a time: its
+    value is what bounds are compared with."""
     best, rows = None, ordered(whole)
     if groups and reached == math.inf:
         short = _short(rows, groups, math.inf)
@@ -304,7 +305,8 @@ def find_plan(
     if not unrestricted or kept.keys() == given.keys() or result.status is not Status.ok:
         return result
     heard = list[bool]()
-    free = or_else(lambda: _with_any_variant(*job, kept, {**question, "top": 1}), None, heard)
+    freely = functools.partial(_with_any_variant, *job, kept, {**question, "top": 1})
+    free = or_else(lambda: unless_refused(freely), None, heard)
     cost = restriction_cost(result, free if free is not None and free.status is Status.ok else None)
     return dataclasses.replace(incomplete(result) if heard else result, restriction=cost)
 

@@ -24,7 +24,7 @@ from optimize.plans.restricted import Search, narrowed, search_tellable
 from optimize.plans.result import PlanResult, Ranked, compared, incomplete, merged
 from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.plans.runner_ups import fits_by_stage, runner_ups
-from optimize.status import CommandError, Status
+from optimize.status import CommandError, Status, unless_refused
 from optimize.time_limit import or_else
 from optimize.versions import versions
 
@@ -192,8 +192,9 @@ def _restriction(whole: Lattice, value: PlanValue, search: Search, best: Best) -
     kept = {name: v for name, v in whole.fixed.items() if name not in SEARCHED}  # what no search would change
     if kept.keys() == whole.fixed.keys():
         return None
-    of_all = search(_ordered(lattice(whole.workload, whole.cluster, kept), value), value, 1)
-    return best.top[0].value / of_all.top[0].value - 1 if of_all.unseen == math.inf else None
+    free = unless_refused(lambda: lattice(whole.workload, whole.cluster, kept))
+    of_all = None if free is None else search(_ordered(free, value), value, 1)
+    return None if of_all is None or of_all.unseen < math.inf else best.top[0].value / of_all.top[0].value - 1
 
 
 def _search(

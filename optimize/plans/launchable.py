@@ -23,7 +23,7 @@ from optimize.plans.inputs import PlanInputs
 from optimize.plans.plan_values import PlanValue, value_on
 from optimize.plans.restricted import OFFLOADS, Part, its_own, members, narrowed, search_tellable, told_by
 from optimize.plans.result import PlanResult, compared, incomplete, lowered, merged
-from optimize.status import CommandError, Status
+from optimize.status import CommandError, Status, unless_refused
 from optimize.time_limit import or_else
 
 LOOK = 65_536  # plans of each lattice that are looked at for the best of a framework that is not the best of all
@@ -231,8 +231,11 @@ def _answers(
         yield _with_others(result, parts, own, known), each
     free = {name: kept for name, kept in whole.fixed.items() if name not in SEARCHED}  # what no search would change
     if free.keys() != whole.fixed.keys() and result.status is Status.ok:
-        all_of, freely = _valued(job[0], whole.cluster, free, question["objective"], question["tokens"])
-        freer = best_of_any(parts_of(ordered(all_of)), free, freely, each[winner][0])
+        asked = question["objective"], question["tokens"]
+        freely = unless_refused(lambda: _valued(job[0], whole.cluster, free, *asked))
+        if freely is None:
+            return
+        freer = best_of_any(parts_of(ordered(freely[0])), free, freely[1], each[winner][0])
         cost = 0.0 if freer is None else each[winner][0] / freer[1][0] - 1
         yield dataclasses.replace(result, restriction=cost), each
 

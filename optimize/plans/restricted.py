@@ -148,7 +148,13 @@ def search_tellable(framework: Framework, workload: Workload, cluster: Cluster, 
 
 def its_own(plan: Plan, parts: Iterable[Part]) -> bool:
     """Whether a plan lies in a framework's own lattices: it can be told others too (`_first_told`)."""
-    return any(all(getattr(plan, name) in members(asked) for name, asked in fields.items()) for fields, _ in parts)
+    return any(_has(plan, fields, int(part.cluster.tiers[0].usable_size)) for fields, part in parts)
+
+
+def _has(plan: Plan, fields: Mapping[str, Any], usable: int) -> bool:
+    """Whether a plan has what fields are fixed to; the usual domain has no number in a plan."""
+    own = dataclasses.asdict(plan) | {"domain": plan.domain or usable}
+    return all(own[name] in members(asked) for name, asked in fields.items() if asked is not None)
 
 
 def told_by(name: str, of: Lattice) -> Callable[[Plan], bool]:

@@ -10,6 +10,7 @@ over rows; where the lattice is small, everything is evaluated instead (`exhaust
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -68,29 +69,43 @@ def least_s(lattice: Lattice, rows: np.ndarray, loosely: bool = False) -> np.nda
 def _least_below_s(lattice: Lattice, below: float) -> np.ndarray:
     """The same of all rows, of those that may be below a value; of the others that of the largest microbatch."""
     own, starts = _by_microbatch(lattice)
-    ends, found = np.append(starts[1:], len(own)), np.empty(len(own))
-    found[own] = np.repeat(least_s(lattice, own[ends - 1], loosely=True), ends - starts)
-    rows = np.flatnonzero(found < below)
-    found[rows] = np.maximum(found[rows], least_s(lattice, rows))
-    return found
+    last = np.append(starts[1:], len(own)) - 1
+    return _by_groups_s(lattice, own, starts, last, lambda found: found < below)
 
 
 def many_bounds_s(lattice: Lattice) -> np.ndarray:
     """Bounds of very many rows: those of the rows that may be fastest are their own (`row_bounds_s`), others are those
     of the largest microbatch that fits with the same degrees, and at least as long as the first.
 
-    A larger microbatch takes no longer for a sequence: latencies, the host and loads of weights are shared by more of
-    them. It never takes less memory: a stage holds so many microbatches or the whole batch. (tests/plans hold both.)
+    It never takes less memory: a stage holds so many microbatches or the whole batch. (tests/plans hold it.)
     """
     own, starts = _by_microbatch(lattice)
-    largest = _largest_that_fits(lattice, own, starts)
-    count, fits = np.diff(starts, append=len(own)), largest >= starts
-    of_group = np.full(len(starts), np.inf)
-    of_group[fits] = least_s(lattice, own[largest[fits]], loosely=True)
-    found, last = np.empty(len(own)), np.repeat(largest, count)
-    found[own] = np.where(np.arange(len(own)) <= last, np.repeat(of_group, count), np.inf)
-    near = np.sort(found)[min(_NEAR, len(found) - 1)]
-    rows = np.flatnonzero(found <= near) if near < np.inf else np.flatnonzero(np.isfinite(found))
+
+    def nearest(found: np.ndarray) -> np.ndarray:
+        near = np.sort(found)[min(_NEAR, len(found) - 1)]
+        return found <= near if near < np.inf else np.isfinite(found)
+
+    return _by_groups_s(lattice, own, starts, _largest_that_fits(lattice, own, starts), nearest)
+
+
+def _by_groups_s(
+    lattice: Lattice,
+    own: np.ndarray,
+    starts: np.ndarray,
+    last: np.ndarray,
+    wanted: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """Bounds of groups of rows that differ in the microbatch (`_by_microbatch`), by the `last` place of each that
+    counts, infinite after it; then of the rows that are wanted by these bounds, their own.
+
+    A larger microbatch takes no longer for a sequence: latencies, the host and loads of weights are shared by more of
+    them. (tests/plans hold it.)
+    """
+    count, some = np.diff(starts, append=len(own)), last >= starts
+    of_group, found = np.full(len(starts), np.inf), np.empty(len(own))
+    of_group[some] = least_s(lattice, own[last[some]], loosely=True)
+    found[own] = np.where(np.arange(len(own)) <= np.repeat(last, count), np.repeat(of_group, count), np.inf)
+    rows = np.flatnonzero(wanted(found))
     found[rows] = np.maximum(found[rows], least_s(lattice, rows))
     return found
 

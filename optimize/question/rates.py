@@ -128,22 +128,6 @@ class Money:
         second, drawn = self.seconds(y, have)
         return second + self.least_load * drawn
 
-    def whole(self, at: Tangents, have: Left) -> Tangents:
-        """Tangents of the objective with its price, for one accelerator, from those of `T` and `L`."""
-        assert at.log_drawn is not None
-        assert at.drawn_slopes is not None
-        usd, watt = self.per_usd * self.usd.terms(at.y), self.per_watt * self.watt.terms(at.y)
-        aside = self.aside * self.watt.terms(at.y)
-        steep = [self.usd.exponents * usd + self.watt.exponents * watt, self.watt.exponents * aside]
-        worth = [self.price(at.y, have), np.maximum(aside.sum(-1), 1e-300)]
-        parts = [(at.log_value, at.slopes), (at.log_drawn, at.drawn_slopes)]
-        parts = parts[::-1] if self.of_drawn else parts
-        logs = np.stack([np.log(each) + log_s for each, (log_s, _) in zip(worth, parts, strict=True)])
-        log_value = np.logaddexp.reduce(logs)
-        each = zip(np.exp(logs - log_value), worth, steep, parts, strict=True)
-        slopes = sum(share[:, None] * (slope + rise / price[:, None]) for share, price, rise, (_, slope) in each)
-        return at._replace(log_value=log_value, slopes=np.asarray(slopes), log_drawn=None, drawn_slopes=None)
-
     def paid(self, at: Tangents, have: Left) -> Tangents:
         """Tangents of the objective from those of `T` and `L`."""
         if not self.priced or at.log_drawn is None or at.drawn_slopes is None:

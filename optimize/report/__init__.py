@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from optimize.report.drawing import log_axis as log_axis
     from optimize.report.explain import show_explanation as show_explanation
     from optimize.report.figures_design import draw_design as draw_design
+    from optimize.report.figures_explain import draw_comparison as draw_comparison
     from optimize.report.figures_explain import draw_explanation as draw_explanation
     from optimize.report.figures_plan import draw_counts as draw_counts
     from optimize.report.figures_plan import draw_plans as draw_plans

@@ -91,9 +91,10 @@ def _trajectory(result: DesignResult) -> Figure | None:
     value, bound = result.continuous.value / factor, result.continuous.lower_bound / factor
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    axes.plot(np.arange(len(path)), path, color=PALETTE[0], label="descent: best relaxed point so far")
+    axes.plot(np.arange(len(path)), path, color=PALETTE[0], label="descent: the best so far, degrees in fractions")
     end = len(path) * 1.12
-    axes.plot([len(path) - 1, end], [path[-1], value], ":", color=PALETTE[6], label="rounded, hardware solved again")
+    label = "in whole numbers, hardware solved again"
+    axes.plot([len(path) - 1, end], [path[-1], value], ":", color=PALETTE[6], label=label)
     axes.plot([end], [value], "o", color=PALETTE[5], label=f"best plan: {units.significant(value, 4)}")
     axes.axhline(bound, color=BLACK, linestyle="--", label=f"no plan is below: {units.significant(bound, 4)}")
     axes.set_ylim(0.97 * min(path[-1], bound), 1.05 * float(np.quantile(path, 0.97)))
@@ -101,6 +102,7 @@ def _trajectory(result: DesignResult) -> Figure | None:
     axes.set_xlabel("steps of the descent")
     loss = value / path[-1] - 1
     apart = f"{units.percent(abs(loss))} {'above' if loss >= 0 else 'below'}"
-    axes.set_title(f"Relaxed to rounded: the best plan is {apart} the relaxed point", loc="left", fontsize=9)
+    title = f"From fractions to whole numbers: the best plan is {apart} the best in fractions"
+    axes.set_title(title, loc="left", fontsize=9)
     axes.legend(loc="upper right")
     return figure

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -11,7 +12,7 @@ from matplotlib.patches import Patch
 from costmodel.evaluators import prepare
 from costmodel.formulas import Term, rates
 from optimize import units
-from optimize.diagnosis import Explanation, RoofedOperator, limiting
+from optimize.diagnosis import Explanation, RoofedOperator, limiting, times
 from optimize.report.drawing import BLACK, PALETTE, files_of, headline, log_axis
 from optimize.report.figures_timeline import draw_timeline
 from optimize.report.words import memory_words, term_words
@@ -25,12 +26,47 @@ def draw_explanation(explanation: Explanation) -> dict[str, bytes]:
     return drawn | draw_timeline(inputs.workload, inputs.cluster, inputs.plan)
 
 
+def draw_comparison(first: Explanation, second: Explanation) -> dict[str, bytes]:
+    """`against` as PNG and SVG: the terms of both steps side by side, the largest change first."""
+    return files_of({"against": functools.partial(_against, first, second)})
+
+
+_LEAST = 5e-4  # of the longer step: shorter terms of both are left out
+
+
+def _against(first: Explanation, second: Explanation) -> Figure:
+    both = (("A", first, PALETTE[0]), ("B", second, PALETTE[5]))
+    longest = max(each.breakdown.step_s for _, each, _ in both)
+    (factor, unit), rows = units.unit_for(longest, units.SECONDS), times(first, second)
+    rows = [row for row in rows if max(row[1:]) >= _LEAST * longest]
+    decimals = units.decimals_of(longest / factor)
+    figure = Figure(figsize=(7.5, 1.9 + 0.36 * len(rows)), layout="constrained")
+    axes, places = figure.add_subplot(), np.arange(len(rows))
+    for number, (letter, each, colour) in enumerate(both):
+        shown = np.array([row[1 + number] for row in rows]) / factor
+        label = f"{letter}: {units.scaled(each.breakdown.step_s, units.SECONDS)} in all"
+        bars = axes.barh(places + 0.4 * number - 0.2, shown, height=0.38, color=colour, label=label)
+        axes.bar_label(bars, [units.fixed(value, decimals) for value in shown], padding=3, fontsize=7)
+    axes.set_yticks(places, [term_words(name) for name, *_ in rows])
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.set_xlabel(f"exposed time of a step, {unit}")
+    plans = (f"{letter}: {_place(each)}; {units.shorten_runs(str(each.inputs.plan))}" for letter, each, _ in both)
+    headline(figure, f"{first.inputs.workload.name}: steps term by term, the largest change first", *plans)
+    figure.legend(loc="outside lower left", ncols=2)
+    return figure
+
+
+def _place(explanation: Explanation) -> str:
+    cluster = explanation.inputs.cluster
+    return f"{cluster.accelerators:,} {cluster.name}"
+
+
 def _axes(explanation: Explanation, title: str, box: tuple[float, float, float, float]) -> tuple[Figure, Axes]:
     """A figure and its axes at a fixed place: left, bottom, width, height (a search for it would double the time)."""
     inputs = explanation.inputs
     figure = Figure(figsize=(7.5, 4.5))
-    where = f"{inputs.workload.name} on {inputs.cluster.accelerators:,} {inputs.cluster.name}"
-    headline(figure, title, where, units.shorten_runs(str(inputs.plan)))
+    headline(figure, title, f"{inputs.workload.name} on {_place(explanation)}", units.shorten_runs(str(inputs.plan)))
     return figure, figure.add_axes(box)
 
 

@@ -16,6 +16,7 @@ from optimize.clusters.screening import tangents_of
 from optimize.lattice.lattice import number_of
 from optimize.question.clusters import sized
 from optimize.question.objective import Limits, Objective
+from optimize.question.worth import whole
 from tests.clusters.test_joint import JOB, MODEL, TEMPLATE, problem
 
 
@@ -43,8 +44,8 @@ def test_what_evolves_is_legal_and_worth_what_it_says(objective):
         have = asked.money.left(limits, np.array([float(each.accelerators)]), at.peak_bytes)
         count = 0.0 if asked.fill else math.log(each.accelerators)
         steps = asked.steps_on(JOB, float(each.accelerators))
-        whole = at if at.log_drawn is None else asked.money.whole(at, have)
-        value = whole.log_value + math.log(steps) + count
+        own = at if at.log_drawn is None else whole(asked.money, at, have)
+        value = own.log_value + math.log(steps) + count
         assert each.log_value == pytest.approx(float(value[0]), rel=1e-9)
         assert asked.money.usd(each.y) <= have.usd[0] * (1 + 1e-9)
         if limits.deadline_s is not None:

@@ -21,8 +21,8 @@ from optimize.clusters.real_parts import search_parts
 from optimize.clusters.relaxed import RelaxedModel, ranges
 from optimize.clusters.screening import tangents_of
 from optimize.hardware.shadow_prices import shadow_prices
-from optimize.hardware.solving import solve_plans
-from optimize.hardware.tangents import dual_bound, project
+from optimize.hardware.solving import solve_hardware, solve_plans
+from optimize.hardware.tangents import aggregated, dual_bound, project
 from optimize.lattice.enumeration import lattice
 from optimize.lattice.narrowing import thinned
 from optimize.lattice.recompute_families import Families
@@ -32,7 +32,7 @@ from optimize.question.clusters import sized
 from optimize.question.objective import Limits, Objective
 from optimize.question.problem import Problem
 from optimize.question.quantities import Job
-from optimize.question.rates import RATES
+from optimize.question.rates import RATES, Left, Tangents
 from tests.support import often
 
 MODEL = load_workload("llama3-8b", sequence=2048, batch=32)
@@ -108,6 +108,30 @@ def test_bounds_are_never_above_the_best_of_a_fine_grid(objective):
     assert tight >= 5  # and they say something
 
 
+@pytest.mark.parametrize("objective", [Objective.cost, Objective.energy, Objective.carbon])
+def test_tangents_nearer_and_nearer_to_the_best_hardware_close_its_bound(objective):
+    """What every rate costs bends the bound, the network's part of energy as well."""
+    asked, families = problem(objective=objective, limits=Limits(accelerators=32)), plans_of(16)
+    generator = np.random.default_rng(2)
+    plans = generator.choice(len(families.lattice), 24, replace=False)
+    points = dataclasses.replace(families.lattice.points(plans, np.float64), accelerators=np.full(24, 16.0))
+    y, mean, best = LOW + (HIGH - LOW) * generator.random((24, len(RATES))), None, np.full(24, -np.inf)
+    for _ in range(10):
+        at = tangents_of(MODEL, ASKED.machine, points, y, asked.loads)
+        have = asked.money.left(asked.limits, np.full(24, 16.0), at.peak_bytes)
+        at = asked.money.paid(at, have)
+
+        def bound(at: Tangents, have: Left = have) -> tuple[np.ndarray, np.ndarray]:
+            return dual_bound(asked, have, at)
+
+        mean, (found, y) = (at, bound(at)) if mean is None else aggregated(bound, mean, at)
+        best = np.maximum(best, found)
+    exact = solve_hardware(asked, points)
+    known = np.log(exact.value / (16 * asked.steps_on(JOB, 16.0)))
+    assert (best <= known + 1e-9).all()
+    assert np.median(known - best) < (0.02 if objective is Objective.cost else 5e-4)
+
+
 def test_projection_spends_the_budget():
     spare = ASKED.money.left(Limits(budget_usd=1e6), np.full(3, 16.0), np.array([10e9, 40e9, 80e9]))
     y = project(ASKED, spare, np.tile(np.log(0.1) + HIGH, (3, 1)))
@@ -181,6 +205,7 @@ def test_the_answer_meets_the_limits(searched):
 
 def test_the_same_seed_gives_the_same_answer(searched):
     again = joint.search(problem(), 600.0)
+    assert again.best is not None
     assert again.best.log_value == searched.best.log_value
     assert again.best.plan == searched.best.plan
     assert again.log_bound == searched.log_bound
@@ -189,6 +214,7 @@ def test_the_same_seed_gives_the_same_answer(searched):
 @pytest.mark.parametrize("objective", [Objective.cost, Objective.energy])
 def test_other_objectives_are_certified(objective):
     found = joint.search(problem(objective=objective, limits=Limits(budget_usd=1.5e6, accelerators=16)), 600.0)
+    assert found.best is not None
     assert 0 <= found.best.log_value - found.log_bound < 1e-3
 
 
@@ -252,6 +278,7 @@ def test_shadow_prices_agree_with_solving_again(searched):
 
 def test_real_parts_agree_with_the_search_for_a_plan():
     found = search_parts((JOB,), Limits(budget_usd=1e6, accelerators=16), Objective.time, 120.0, FIXED, FITS)
+    assert found.best is not None
     plan = find_in_lattice(MODEL, found.best.cluster, fixed={**FIXED, "domain": found.best.domain})
     assert math.exp(found.log_value) == pytest.approx(
         plan.plans[0].step_s * JOB.steps_on(found.best.cluster.accelerators, found.best.cluster.prices), rel=1e-9

@@ -11,6 +11,7 @@ import pytest
 from costmodel.specs.loading import load_cluster, load_curves
 from costmodel.specs.workloads import load_workload
 from optimize.clusters.counts import cells
+from optimize.clusters.genes import Genes
 from optimize.clusters.mixes.answers import Finder
 from optimize.clusters.mixes.bound import CAP, open_counts, raise_bounds
 from optimize.clusters.mixes.boxes import Planes, bounded, everything, halves
@@ -18,6 +19,7 @@ from optimize.clusters.mixes.job_plans import JobRows, plan_set, rows_of_job
 from optimize.clusters.mixes.progress import Mixed, MixProgress
 from optimize.clusters.mixes.search import products_bound, search_mix
 from optimize.clusters.mixes.shared import Shared, Valued
+from optimize.clusters.mixes.sweep import Sweep
 from optimize.lattice.enumeration import lattice
 from optimize.lattice.recompute_families import Families
 from optimize.question.asked import design_problem
@@ -139,6 +141,29 @@ def test_a_bound_holds_whatever_it_starts_from_and_aims_at():
 @pytest.mark.parametrize("seed", [2, *range(200, 260)])
 def test_a_bound_holds_whatever_it_starts_from_by_night(seed):
     check_bounds(seed)
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_sweep_finds_the_best_plans_of_every_count(seed):
+    """Of all plans of every job at hardware of each count's own; a few are nearly so."""
+    problem, draw = asked(seed), np.random.default_rng(seed)
+    genes, (low, high) = Genes(problem), problem.ends
+    y = low + (high - low) * draw.uniform(0.3, 0.9, (len(genes.counts), len(low)))
+    sweep = Sweep(genes, draw)
+    sweep.run(y)
+    over = []
+    assert sweep.evaluations < 20_000
+    for place, count in enumerate(genes.counts.tolist()):
+        for job, own in enumerate(every_plan(problem, count).sets):
+            every = own.worth(y[place][None], own.times(y[place][None]))
+            best = np.where(own.peak_bytes <= problem.most_hbm_bytes, every, np.inf).min()
+            tree = genes.jobs[job]
+            found = tree.plan(int(tree.decode(np.array([place]), sweep.best[job][place][None])[0]))
+            numbers = [i for i in range(len(own)) if own.plan(i) == found]
+            assert len(numbers) == 1
+            over.append(every[numbers[0]] / best - 1.0)
+    assert np.median(over) < 0.005
+    assert max(over) < 0.1
 
 
 def test_halves_cover_their_box():

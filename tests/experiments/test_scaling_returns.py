@@ -1,5 +1,7 @@
 """The `scaling_returns` experiment: derivatives against differences, degrees against the plain plan, the crossing."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,8 @@ def test_returns_are_those_of_evaluate_and_their_slopes_central_differences():
         answer = evaluate(workload, cluster, training.sharded(cluster, n, microbatch=2))
         assert tokens == pytest.approx(answer.tokens_per_s, rel=1e-9)
         h = 1e-5
-        ends = [training.returns("llama2-7b", "h100", (n, n * (1 + s)), 4096, 2.0, 0.0) for s in (-h, h)]
+        counts: list[Any] = [(n, n * (1 + s)) for s in (-h, h)]  # relaxed
+        ends = [training.returns("llama2-7b", "h100", each, 4096, 2.0, 0.0) for each in counts]
         low, high = (np.log(each["tokens_per_s"][1]) for each in ends)
         assert slope == pytest.approx((high - low) / (np.log1p(h) - np.log1p(-h)), rel=1e-3)
     assert 0 < found["next_accelerator"][1] < found["next_watt"][1] < 1
@@ -49,3 +52,9 @@ def test_the_published_collectives_are_all_there():
     found = all_reduces.compared()
     assert len(found["rows"]) == 80
     assert found["error_large"] <= 0.10
+
+
+def test_the_newer_generation_reaches_less_of_its_peak():
+    """MFU of 7B fully sharded on 128: H100 over A100 between .63 and .75 (published .68)."""
+    mfu = {name: training.at_tokens("llama2-7b", name, 128, 4096, 1)["mfu"] for name in ("h100", "a100-80gb")}
+    assert 0.63 <= mfu["h100"] / mfu["a100-80gb"] <= 0.75

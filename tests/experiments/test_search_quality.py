@@ -22,8 +22,8 @@ from experiments.search_quality.recorder import Recorder
 from experiments.search_quality.score import score_design
 from experiments.search_quality.suite import EXPERTS, KINDS, MODELS, Question, draw, problem_of
 from optimize.clusters import one_job as joint
-from optimize.clusters.evolution import evolve, reflected
-from optimize.clusters.genes import DECODED, Genes, Values
+from optimize.clusters.evolution import evolve
+from optimize.clusters.genes import DECODED, Genes, Values, reflected
 from optimize.clusters.valued import INFEASIBLE
 from optimize.lattice.enumeration import lattice
 from optimize.question.asked import design_problem

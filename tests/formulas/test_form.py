@@ -30,7 +30,7 @@ INSIDE = {
     "placement.nests", "traffic.laws", "traffic.expert_laws", "traffic.links_by_tier_s",
     "counts.split_shares", "placement.reached", "held.expert_shard", "held.sharding", "traffic.spread",
     "held.on_heaviest_stage", "held.held_on_heaviest_stage",  # test_both_ways.py
-    "held.kept_bytes", "held.share",
+    "held.kept_bytes", "held.share", "held.on_rank",
     "pipeline.plain_s", "memory.peak", "memory.communicators", "memory.divided",
     "memory.dropped_bytes", "memory.gathered_bytes", "memory.limit_bytes", "memory.reserved_bytes",
     "memory.allocated_bytes", "roofs.roofs", "roofs.redone",
@@ -135,14 +135,15 @@ def test_the_whole_job_in_other_units(seed, s, b):
     point, batch = point_batch(rng, 20, mixed=True, uneven=True)
     trees = (workload_batch(rng, 20, batch, 3 * point.pipeline, dropout=True), cluster_batch(rng, 20, 3), point)
     moved = [tree_in_units(tree, s, b) for tree in trees]
-    assert_scaled(job_values(*moved, NUMPY), job_values(*trees, NUMPY), s, b, 1.0, rtol=1e-14)
+    assert_scaled(job_values(moved[0], moved[1], moved[2], NUMPY), job_values(*trees, NUMPY), s, b, 1.0, rtol=1e-14)
 
 
 @given(s=factors, b=factors)
 def test_one_plan_in_other_units(small_decoder, two_tiers, s, b):
     point = embed(Plan(data=4, tensor=4, pipeline=4, sequence_parallel=True), small_decoder, 8)
     before = cost(small_decoder, two_tiers, point, Exact(math))
-    after = cost(*(tree_in_units(tree, s, b) for tree in (small_decoder, two_tiers, point)), Exact(math))
+    workload, cluster, moved = (tree_in_units(tree, s, b) for tree in (small_decoder, two_tiers, point))
+    after = cost(workload, cluster, moved, Exact(math))
     assert math.isclose(after.step_s, s * before.step_s, rel_tol=1e-12)
     assert math.isclose(after.peak_bytes, b * before.peak_bytes, rel_tol=1e-12)
 

@@ -75,7 +75,11 @@ def test_what_is_written_is_explained_as_the_plan_it_was_written_for(capsys, tmp
     for plan, workload in random.Random(7).sample(legal, often(1, 20)):
         (tmp_path / framework.file).write_text(launch(name, plan, workload, machine))
         words = ("--cluster", "h100", "--accelerators", count, "--software", name, "--plan", tmp_path / framework.file)
-        told = answer(capsys, "explain", "--model", workload.name, *words)
+        model = workload.name
+        if model in CONFIGS:
+            (tmp_path / f"{model}.json").write_text(json.dumps(CONFIGS[model]))
+            model, words = tmp_path / f"{model}.json", (*words, "--sequence", int(workload.sequence))
+        told = answer(capsys, "explain", "--model", model, *words)
         expected = evaluate(workload, machine, canonical(plan), checked=False)
         assert told["plan"] == json.loads(json.dumps(dataclasses.asdict(canonical(plan))))
         assert told["step_s"] == pytest.approx(float(expected.step_s), rel=1e-12)

@@ -250,5 +250,11 @@ def test_what_random_plans_found_the_parsers_to_refuse():
     """Latents computed again without latent attention, and weights shared in groups of one."""
     assert "latent attention only" in of("megatron", "experts", recompute="latent")[0]
     assert "nothing is shared" in of("maxtext", pipeline=1, zero_stage=3, data_shard=1)[0]
+    several = of("maxtext", pipeline=1, zero_stage=3, precision="fp8_tensor")
+    assert several[0] == ""
+    assert "quantization: te_fp8_currentscaling" in several[1]
+    narrow = {"pipeline": 1, "data": 16, "zero_stage": 3, "precision": "fp8_tensor", "cluster": "tpu-v5p"}
+    assert "accumulates no gradients" in of("maxtext", **narrow)[0]
+    assert "accumulates" not in of("maxtext", microbatch=16, **narrow)[0]
     latent = load_workload("deepseek-v3", batch=64)
     assert FRAMEWORKS["megatron"].cannot(Plan(data=8, recompute="latent"), latent) == ()

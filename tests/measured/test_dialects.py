@@ -33,7 +33,7 @@ def test_accelerators_in_any_words(cells, number):
         assert read(**OPEN | {"gpus": cell, "global_batch_sequences": "16384"}).plan.accelerators == number, cell
 
 
-@pytest.mark.parametrize("cell", ["8 or 16", "8-16", "8/16", "none of 3", "two", "8 to 16"])
+@pytest.mark.parametrize("cell", ["8 or 16", "8-16", "8/16", "none of 3", "some", "8 to 16"])
 def test_cells_that_hold_no_single_number_are_refused(cell):
     assert "`gpus`" in refused(**OPEN | {"gpus": cell})
 
@@ -132,6 +132,9 @@ def test_precision_of_products(cells, precision):
         ({"notes": "global batch = 4M tokens"}, 2048, 4),
         ({"notes": "total batch size (524288 tokens)"}, 256, 4),
         ({"notes": "tokens per step: 4M"}, 2048, 4),
+        ({"notes": "2M-token batches (2,097,152)"}, 1024, 4),
+        ({"notes": "global batch of 1,024 sequences"}, 1024, 4),
+        ({"notes": "batch size ramps to 2048"}, 2048, 4),
         ({"global_batch_sequences": "4M tokens"}, 2048, 4),
         ({"global_batch_sequences": "1536 (3.1M tokens)"}, 1536, 4),
         ({"notes": "MBS 2, GA 8"}, 1024, 2),
@@ -140,6 +143,19 @@ def test_precision_of_products(cells, precision):
 def test_batches_in_any_words(changes, batch, micro):
     row = OPEN | {"global_batch_sequences": "", "tp": "1", "pp": "1", "zero_stage_or_fsdp": "ZeRO-1"}
     _assert_read(row, {"batch": batch, "microbatch": micro}, **changes)
+
+
+@pytest.mark.parametrize(
+    ("notes", "precision"),
+    [("block scaling (1x128 activations, 128x128 weights)", "fp8_block"), ("blockwise", "fp8_block")]
+    + [("MX scaling", "mxfp8"), ("delayed scaling", "fp8_tensor"), ("recompute of 4 blocks", "fp8_tensor")],
+)
+def test_how_8_bits_are_scaled(notes, precision):
+    assert read(**OPEN | {"precision": "fp8", "hardware": "B200", "notes": notes}).plan.precision == precision
+
+
+def test_a_source_of_ulysses_sends_whole_heads():
+    assert read(**OPEN | {"source": "DeepSpeed Ulysses blog", "cp": "8"}).plan.context_kind == "all_to_all"
 
 
 def test_experts_in_any_words():
@@ -172,6 +188,7 @@ def test_heads_in_words():
     [
         ({"zero_stage_or_fsdp": "zero-3 + cpu offload"}, 1.0, 0.0),
         ({"notes": "CPU offload enabled"}, 1.0, 0.0),
+        ({"notes": "optimizer states on the Grace CPU"}, 1.0, 0.0),
         ({"notes": "activations offloaded to CPU"}, 0.0, 1.0),
         ({"notes": "activation offloading"}, 0.0, 1.0),
         ({"notes": "activation offload of 12 layers", "pp": "1", "tp": "8"}, 0.0, 0.25),
@@ -195,7 +212,9 @@ def test_what_goes_to_the_host(changes, optimizer, activations):
         ("IB 8x400", 50),
         ("2x dual-port HDR100 (4x100 Gb/s) per node", 6.25),
     ]
-    + [("4x Slingshot-11 (200 Gb/s) per node", 12.5), ("two 200G NICs per node", 6.25), ("8x8x16 torus", 50)],
+    + [("4x Slingshot-11 (200 Gb/s) per node", 12.5), ("two 200G NICs per node", 6.25), ("8x8x16 torus", 50)]
+    + [("8 RoCE NICs at 400 Gbps per node", 50), ("4x 25 GB/s Slingshot per node", 12.5)]
+    + [("Quantum-2 NDR, one 400 Gb/s port per GPU", 50), ("8 InfiniBand EDR adapters per node", 12.5)],
 )
 def test_links_without_units_or_in_brackets(note, gigabytes):
     assert read(**OPEN | {"interconnect_note": note}).cluster.tiers[-1].bandwidth_bytes_per_s == 1e9 * gigabytes

@@ -8,7 +8,7 @@ from tests.support.row_by_hand import bulk_rows, needs_bulk
 
 _NAME = "the name of software, of a kernel or of a format"
 _PLAIN = "plain words that paraphrases test (test_meanings.py); one source here happens to say them"
-_RECOMPUTE = "recomput*|checkpointing|checkpoint|ckpt|remat*|rematerial*|ac"
+_RECOMPUTE = "recomput*|checkpointing|checkpoint|checkpointed|ckpt|remat*|rematerial*|ac"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
 
 ONE_SOURCE = {

@@ -11,6 +11,7 @@ from costmodel.measured import with_margin
 from costmodel.specs.loading import load_cluster
 from costmodel.specs.rules.violations import violations
 from costmodel.specs.workloads import load_workload
+from optimize.lattice import degrees
 from optimize.lattice.default_plan import plan_precision
 from optimize.lattice.enumeration import lattice
 from optimize.launch import FRAMEWORKS
@@ -170,3 +171,15 @@ def test_counts_are_compared_with_what_lies_in_the_second_memory():
     best = best_over(question, (2, 4), (8,))["best"]
     assert best["value"] == pytest.approx(min(alone.values()), rel=1e-9)
     assert best["plan"].offload_weights + best["plan"].offload_optimizer > 0
+
+
+@pytest.mark.parametrize("find", [find_in_lattice, find_plan])
+def test_what_is_too_large_without_what_is_fixed_has_an_answer(find, monkeypatch):
+    """The refusal of more than 20 million rows asks for fixed fields; what they cost is not known then."""
+    job, fixed = (small_decoder(batch=64), load_cluster("h100", 16)), {"microbatch": 1}
+    monkeypatch.setattr(degrees, "MOST_ROWS", 60)
+    with pytest.raises(CommandError, match="expected some fixed"):
+        find(*job)
+    found = find(*job, fixed=fixed, unrestricted=True, top=1)
+    assert (found.restriction, found.gap) == (None, 0)
+    assert find_launchable(*job, fixed=fixed, top=1)[0].restriction is None

@@ -193,6 +193,14 @@ def test_frameworks_run_where_they_are_made_for():
     assert found.value == pytest.approx(each["maxtext"][0])
 
 
+def test_the_answer_is_that_of_the_framework_whose_own_plan_is_best():
+    """Of two that can be told it, one sums gradients in another format by itself; the usual domain has no number."""
+    fixed = {"domain": 8, "pipeline": 1, "context": 1, "data_shard": 4, "zero_stage": 2}
+    found, each = find_launchable(small_decoder(batch=32), load_cluster("h100", 16), fixed=fixed, top=1)
+    assert found.value == pytest.approx(min(value for value, _ in each.values()), rel=1e-12)
+    assert found.plan.gradient_dtype == "bf16"
+
+
 def test_bounds_of_all_plans_hold_for_the_parts():
     workload = small_decoder(batch=16)
     whole = ordered(lattice(workload, MACHINE, FIXED))

@@ -16,7 +16,7 @@ from optimize.question import Objective
 from optimize.report.drawing import figures_of, headline, log_axis
 from optimize.report.explain import show_explanation
 from optimize.report.figures_design import tornado_of
-from optimize.report.figures_explain import draw_explanation
+from optimize.report.figures_explain import draw_comparison, draw_explanation
 from optimize.report.plan import worth_words
 from optimize.report.words import reason_words
 from tests.diagnosis.test_explain import PLANS
@@ -125,6 +125,22 @@ def test_nothing_of_a_figure_is_cut_off(explanations, name):
         assert min(drawn.x0, drawn.y0) >= 0, title
         assert drawn.x1 <= wide, title
         assert drawn.y1 <= high, title
+
+
+def test_two_answers_are_drawn_side_by_side(explanations):
+    first, second = explanations["full recompute"], explanations["unfused"]
+    (figure,) = figures_of(lambda: draw_comparison(first, second)).values()
+    (axes,) = figure.axes
+    figure.draw_without_rendering()  # which lays it out
+    drawn, (wide, _) = figure.get_tightbbox(), figure.get_size_inches()
+    assert drawn.x0 >= 0
+    assert drawn.x1 <= wide
+    shown = [bar.get_width() for bar in axes.patches]  # pyright: ignore[reportAttributeAccessIssue]
+    half = len(shown) // 2
+    assert sum(shown[:half]) == pytest.approx(first.breakdown.step_s, rel=5e-3)
+    assert sum(shown[half:]) == pytest.approx(second.breakdown.step_s, rel=5e-3)
+    apart = [abs(a - b) for a, b in zip(shown[:half], shown[half:], strict=True)]
+    assert apart == sorted(apart, reverse=True)
 
 
 @pytest.mark.parametrize(

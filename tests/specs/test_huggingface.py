@@ -15,6 +15,7 @@ from costmodel.specs.huggingface.table import READERS
 from costmodel.specs.workloads import load_workload
 from tests.support.files.configs import CONFIGS, PARAMETERS
 from tests.support.files.latest_configs import OTHER_SIZES
+from tests.support.files.other_configs import printed
 
 SEEDS = range(220)
 
@@ -32,6 +33,13 @@ def test_published_configurations_give_published_totals(kind):
 def test_other_sizes_of_a_type(name):
     config, total = OTHER_SIZES[name]
     assert parameters(read(config)) == total
+
+
+@pytest.mark.parametrize("name", printed(CONFIGS))
+def test_totals_are_those_that_were_printed(name):
+    config, billions = printed(CONFIGS)[name]
+    digits = len(billions.partition(".")[2])
+    assert f"{parameters(read(config)) / 1e9:.{digits}f}" == billions
 
 
 def test_what_smollm3_leaves_out_is_what_its_class_has():

@@ -107,7 +107,7 @@ def linearised(fitted: Fitted, cases: Sequence[Case]) -> tuple[np.ndarray, np.nd
     return log_times, jacobian, unseen
 
 
-def _missing(keys: set[Key], parameter: Any, member: Group) -> float:
+def _missing(keys: set[Key], parameter: Parameter, member: Group) -> float:
     """Prior variance of the deviations that are not among `keys`."""
     absent = [level for level in LEVELS if (parameter.name, level, member[level]) not in keys]
     return sum(getattr(parameter, level) ** 2 for level in absent)

@@ -94,7 +94,7 @@ def _observed(
     row: Mapping[str, str],
     chip: Accelerator,
     group: Group,
-    attention_op: str = r"FA2 fwd\+bwd causal|FA3 fwd causal|in-step fwd\+bwd",
+    attention_op: str = _ATTENTION,
 ) -> Kernel | None:
     value = lenient(row, "value")
     if value is None:

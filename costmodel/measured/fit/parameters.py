@@ -101,8 +101,7 @@ PARAMETERS = (
 )  # fmt: skip
 
 Group = Mapping[str, str]
-"""The family, stack and fabric of one row, by level."""
-
+"""The die, family, stack and fabric of one row, by level."""
 
 Key = tuple[str, str, str]
 """One deviation: its parameter, its level (or `SHARED`) and the name within the level."""

@@ -63,6 +63,7 @@ def _case(printed: Mapping[str, str], software: str | None) -> Case:
     plan, of_plan, open_marks = layout(columns, facts, hardware, stack, habits, layers(work), int(work.batch))
     if plan.precision == "nvfp4" and "nvfp4" not in hardware.cluster.accelerator.types:
         raise RowError(f"`precision` is nvfp4; {hardware.cluster.accelerator.name} has no units of 4 bits")
+    more = {OPEN_BATCH: any(OPEN_BATCH in size for size in of_sizes), OPEN_SOFTWARE: not is_named}
     measured_gb = lenient(row, "measured_mem_GB")
     return Case(
         row=printed,
@@ -75,11 +76,7 @@ def _case(printed: Mapping[str, str], software: str | None) -> Case:
         plan=plan,
         facts=facts,
         assumed=(*told, *of_dimensions, *of_sizes, *of_model, *hardware.assumed, *of_plan),
-        open=(
-            *open_marks,
-            *((OPEN_BATCH,) if any(OPEN_BATCH in size for size in of_sizes) else ()),
-            *(() if is_named else (OPEN_SOFTWARE,)),
-        ),
+        open=(*open_marks, *(mark for mark, is_open in more.items() if is_open)),
         measured_step_s=measured_step_s(row) or _by_rate_s(row, work, hardware, stack),
         measured_mem_bytes=None if measured_gb is None else 1e9 * measured_gb,
         oom=row.get("oom") == "1",

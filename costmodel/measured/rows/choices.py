@@ -34,6 +34,7 @@ def recompute(
     return {"recompute": mode}, False
 
 
+_SHARES = (("quarter of", 0.25), ("third of", 1 / 3), ("every third", 1 / 3), ("every fourth", 0.25))
 _SECOND = ("every|each other|second|two layer*|block*", "alternat* layer*|block*", "half & layer*|block*")
 
 
@@ -42,6 +43,9 @@ def _recomputed_share(cell: str) -> float | None:
     found = re.search(r"(\d+)\s*(?:/|(?:out )?of(?: every| each)?)\s*(\d+)", cell)
     if found and 0 < int(found[1]) <= int(found[2]):
         return int(found[1]) / int(found[2])
+    named = next((share for word, share in _SHARES if word in cell), None)
+    if named is not None:
+        return named
     found = re.search(r"(?:every|each) (\d+)(?:st|nd|rd|th)? (?:layer|block)", cell)
     if found and int(found[1]) > 0:
         return 1 / int(found[1])
@@ -114,7 +118,7 @@ def precision(columns: Columns, family: str, assumed: list[str]) -> str:
         return usual
     if value == "fp8_tensor" and "int8" not in cell.lower():
         finer = _of(notes, meanings.PRECISIONS)
-        value = finer if finer in ("fp8_block", "mxfp8") else value
+        value = finer if finer in ("fp8_block", "mxfp8") else _of(notes, meanings.SCALINGS) or value
     return usual if value == "16" else value
 
 

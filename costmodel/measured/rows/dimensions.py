@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.measured.rows.columns import Columns
+from costmodel.measured.rows.job_sizes import told_sequence
 from costmodel.measured.rows.words import said
 from costmodel.specs import DATA, read_rows, read_tables
 
@@ -44,6 +45,10 @@ def filled(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tuple
     given = {name: columns.text(name) for name in (*_SIZES, "seq")}
     given |= {name: str(int(facts[name])) for name in ("layers", "kv_heads") if name in facts and not given[name]}
     assumed: list[str] = []
+    told = None if given["seq"] else told_sequence(columns, facts)
+    if told:
+        given["seq"] = str(told)
+        assumed.append(f"sequences of {told} tokens")
     by_name = _known_sizes(columns, given)
     missing = [name for name, cell in given.items() if not cell and by_name.get(name)]
     if missing:

@@ -15,12 +15,16 @@ _USUAL_TOKENS, _SMALL_TOKENS, _RANK_TOKENS = 4e6, 0.5e6, 16384
 _AMOUNT = r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?[\s-]*(?:tokens?|toks?)\b"
 _TOKENS = re.compile(
     rf"{_AMOUNT}[\s-]*(?:per|/|a|in each|for each|global)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter)"
-    rf"|(?:batch|gbs)\w*(?: size)?\s*(?:of|is|:|=)?[\s(~]*{_AMOUNT}"
+    rf"|(?:batch|gbs)\w*(?: size)?\s*(?:of|is|:|=)?\s*(?:about|around|roughly)?[\s(~]*{_AMOUNT}"
     rf"|(?:each|per|every) (?:batch|step|iteration)\W+(?:\w+\W+){{0,3}}?{_AMOUNT}"
     r"|tokens?[\s/]*(?:per|a|in each)?[\s-]*(?:global[\s-]*)?(?:batch|step|iter\w*)[\s:=~]*"
     r"(\d[\d,]*(?:\.\d+)?)\s*([km]|million)?\b"
 )
-_FEWEST_TOKENS = 1024  # of a batch
+_SEQUENCE = re.compile(
+    r"(\d+)k[\s-]*(?:context|seq\w*)\b|(?:context|seq\w*)(?: len\w*)?(?: of)?[\s:=]*(\d+)k\b"
+    r"|(?:context|seq\w*)(?: len\w*)?(?: of)?[\s:=]*(\d[\d,]*)\s*tok"
+)
+_FEWEST_TOKENS, _MOST_TOKENS = 1024, 4e8  # of a batch
 _LARGE = 15.0  # 1e9 parameters, from which on layers or tensors are usually divided
 _OF_A_RANK = re.compile(r"(?:per|each|local)[ -](?:gpu|device|chip|rank|accelerator)?[ -]*(?:batch)?[ \w]*$")
 
@@ -31,8 +35,7 @@ def completed(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tu
     given: dict[str, str] = {}
     assumed: list[str] = []
     if not columns.text("seq"):
-        told = int(facts.get("sequence", 0))
-        sequence = told if told >= _SHORTEST else _USUAL_SEQUENCE
+        sequence = told_sequence(columns, facts) or _USUAL_SEQUENCE
         given["seq"] = str(sequence)
         assumed.append(f"sequences of {sequence} tokens")
     own = Columns({**columns.row, **given})
@@ -41,6 +44,14 @@ def completed(columns: Columns, facts: Mapping[str, float]) -> tuple[Columns, tu
         given["global_batch_sequences"] = str(batch)
         assumed.append(told)
     return Columns({**columns.row, **given}), tuple(assumed)
+
+
+def told_sequence(columns: Columns, facts: Mapping[str, float]) -> int | None:
+    """Tokens of a sequence as the words say them: `sequence length 4096`, `16k context`."""
+    told, found = int(facts.get("sequence", 0)), _SEQUENCE.search(columns.text("notes").lower())
+    if not told and found:
+        told = int(found[3].replace(",", "")) if found[3] else 1024 * int(found[1] or found[2])
+    return told if told >= _SHORTEST else None
 
 
 def _batch(columns: Columns, facts: Mapping[str, float]) -> tuple[int, str]:
@@ -81,6 +92,8 @@ def told_batch(columns: Columns, facts: Mapping[str, float]) -> Mapping[str, flo
     """The facts with a batch of which nobody says whose it is as that of a step, if every rank has a sequence of it,
     else as that of a rank; of a large model whose layout, and so whose ranks, nobody prints, as that of a step."""
     told = facts.get("batch")
+    if told and told * (columns.number("seq") or _USUAL_SEQUENCE) > _MOST_TOKENS:
+        return {name: value for name, value in facts.items() if name != "batch"}  # of tokens
     if not told or columns.text("global_batch_sequences") or "local_batch" in facts or "global_batch" in facts:
         return facts
     is_known = is_printed(columns, facts) or (columns.number("params_B") or 0.0) < _LARGE

@@ -10,6 +10,7 @@ from costmodel.measured.rows.words import meanings, named, number, said
 OPEN_SOFTWARE = "software"
 """The mark of a row that does not name its software (`Case.open`)."""
 _OLD_HARDWARE = ("v100", "a100")
+_OF_SOURCE = ("fused_loss", "chunked_loss", "device_memory", "whole_heads")  # facts that a source's name tells
 _OVERLAPS = ("overlap_data", "async_tp", "overlap_pipeline", "overlap_expert")
 
 
@@ -34,7 +35,7 @@ def facts_of(row: Mapping[str, str]) -> dict[str, float]:
     """What notes and names say, by meaning: 1 for what is so, 0 for what is denied, or a number. What nobody says is
     absent."""
     facts = _in_words(cells(row, "notes", "zero_stage_or_fsdp", "model", "sp"))
-    by_software = _flags(cells(row, "notes", "source"), ("fused_loss", "chunked_loss", "device_memory"))
+    by_software = _flags(cells(row, "notes", "source"), _OF_SOURCE)
     return facts | by_software
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 from costmodel.measured.rows.columns import as_number
+from costmodel.measured.rows.words import numbered
 
 _NUMBERS = (
     *("gpus", "gpus_per_node", "gpu_mem_GB", "params_B", "layers", "hidden", "heads", "kv_heads", "head_size"),
@@ -76,6 +77,10 @@ def _read(name: str, cell: str, row: Mapping[str, str]) -> tuple[str, str]:
 def _accelerators(cell: str, row: Mapping[str, str]) -> tuple[str, str]:
     """`8x8`, `16 nodes x 8 GPUs`, `4x8 H100`, `16 nodes of 8`, `32 nodes`, `256 GPUs (32 nodes)`."""
     cell = re.sub(r"(?<=[a-zA-Z])[_-]+|[_-]+(?=[a-zA-Z])", " ", cell)
+    cell = numbered(cell.lower())
+    told = re.search(r"(\d+)\s*(?:gpus|accelerators|chips)\b", cell)
+    if told and _NODES_ALONE.match(cell) and not _OF_NODES.fullmatch(cell):  # 4 nodes (32 GPUs)
+        return told[1], ""
     found = _OF_NODES.fullmatch(cell)
     if found:
         nodes, each = (int(size) for size in found.groups() if size and size.isdigit())

@@ -83,7 +83,7 @@ def own_zero(columns: Columns, facts: Mapping[str, float], software: str) -> boo
 
 
 _GROUPS = (
-    r"group (?:of |size )?(\d+)|(?:over|within|across|among) (\d+) (?:gpus|ranks|chips|devices|accelerators)"
+    r"groups? (?:of |size )?(\d+)|(?:over|within|across|among) (\d+) (?:gpus|ranks|chips|devices|accelerators)"
     r"|fsdp\d?[ =x]+(\d+)|ici=(\d+)|x (\d+)-way fsdp|(\d+)-way (?:fsdp|shard)"
     r"|shard(?:ing)?[ _-]?(?:size|degree|group)[ =:]*(\d+)|(?:dp_)?shard[ _=:-]+(\d+)\b"
     r"|\d+\s?x\s?(\d+) \(replicate x shard\)"

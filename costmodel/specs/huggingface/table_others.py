@@ -88,7 +88,8 @@ OTHERS_READ: dict[str, Reader] = {
         read_ernie_moe,
         {
             **LLAMA_KEYS,
-            **sizes("moe_num_experts", "moe_k", "moe_intermediate_size", "moe_num_shared_experts"),
+            **sizes("moe_num_experts", "moe_k", "moe_intermediate_size"),
+            "moe_num_shared_experts": nullable(Check("0, or an integer >= 1", lambda n: SIZE.accepts(n) or n == 0)),
             "moe_layer_start_index": SIZE,
             "moe_layer_end_index": absent(Check("-1, or the last layer", lambda value: type(value) is int), -1),
             "moe_layer_interval": only(1),

@@ -1,7 +1,8 @@
 """Answers for a mix of jobs, in NumPy and without compilation: evolution, and exact steps from what it finds.
 
-Evolution (`clusters.evolution`) offers what it finds as it finds it. Then the envelope of the best of several counts is
-followed: convex hardware at the plans, the whole lattice at that hardware, until nothing changes. Both go on by turns.
+Evolution (`clusters.evolution`) offers what it finds as it finds it. Then every count is glanced at with hardware like
+the best (`sweep`), and the envelope of the best of several counts is followed: convex hardware at the plans, the whole
+lattice at that hardware, until nothing changes. All three go on by turns.
 
 A look at one count searches its hardware over sets of plans that are fast or lean near some rates (`job_plans.near`),
 with the exact least over these sets (`shared.Shared`).
@@ -18,13 +19,16 @@ from optimize.clusters.genes import Found
 from optimize.clusters.mixes.job_plans import JobRows, PlanSet, near
 from optimize.clusters.mixes.progress import Mixed, MixProgress
 from optimize.clusters.mixes.shared import Shared, Valued
+from optimize.clusters.mixes.sweep import Sweep
+from optimize.clusters.valued import INFEASIBLE
 from optimize.hardware import project
 from optimize.question import sized
 
-EVOLVED, MORE = 12_000, 8_000  # evaluations of evolution: first, and between two looks at what it found
+EVOLVED, MORE = 9_000, 5_000  # evaluations of evolution: first, and between two looks at what it found
 LEVELS = np.array([0.12, 0.25, 0.45, 0.7, 1.0])  # of the most HBM: sizes that are looked at
 USUAL = 0.3  # of the most HBM: what rates are projected with
-SETTLED = 3  # counts whose envelope is followed
+SWEPT = 8  # counts whose best of a sweep is offered
+SETTLED = 4  # counts whose envelope is followed
 SLACK = 0.25  # by which rows and families may be slower than the fastest
 TURNS = 5  # of the envelope
 
@@ -37,6 +41,7 @@ class Finder:
         self.first = FirstAnswers(progress.problem, seed, self._offer)
         trees = zip(self.problem.jobs, self.first.values.genes.jobs, strict=True)
         self.rows = [JobRows(self.problem, job, tree.lattice, tree.accelerators) for job, tree in trees]
+        self.sweep = Sweep(self.first.values.genes, self.generator)
         self.looked: set[int] = set()  # counts
         self.settled: dict[int, float] = {}  # values at which the envelope ended, by count
 
@@ -50,24 +55,38 @@ class Finder:
             self.evolve(MORE, end)
 
     def evolve(self, evaluations: int, end: float) -> None:
-        """So many evaluations of evolution; then the envelope of the counts with the best answers, unless that has been
-        followed from there."""
+        """So many evaluations of evolution, and a sweep; then the envelope of the best answers from which that has
+        not been followed."""
         before = self.first.values.evaluations
         self.first.run(evaluations)
         self.progress.evaluations += self.first.values.evaluations - before
         for found, place in self.first.kept():
             self._offer(self.first.values.found(found, place))  # the best of other counts, too
+        if time.monotonic() < end:
+            self._sweep()
         answers = self.progress.answers
-        for count in sorted(answers, key=lambda n: answers[n].log_value)[:SETTLED]:
-            if self.settled.get(count) != answers[count].log_value:
-                self.settle(count, end)
-                self.settled[count] = answers[count].log_value
+        new = [count for count in answers if self.settled.get(count) != answers[count].log_value]
+        for count in sorted(new, key=lambda n: answers[n].log_value)[:SETTLED]:
+            self.settle(count, end)
+            self.settled[count] = answers[count].log_value
 
-    def _projected(self, count: int, y: np.ndarray) -> np.ndarray:
-        """Rates like `y` on the limits of a count, with a usual share of the most HBM."""
-        most = np.array([USUAL * self.problem.most_hbm_bytes])
-        have = self.problem.money.left(self.problem.limits, np.array([float(count)]), most)
-        return project(self.problem, have, y[None], self.problem.spends_all)[0]
+    def _sweep(self) -> None:
+        """Offer the best that every count has for hardware like the best."""
+        values, best, before = self.first.values, self.progress.best, self.sweep.evaluations
+        if best is None:
+            return
+        counts = values.genes.counts
+        found = self.sweep.run(self._projected(counts, np.broadcast_to(best.y, (len(counts), len(best.y)))))
+        self.progress.evaluations += self.sweep.evaluations - before
+        for place in np.argsort(found.log_value, kind="stable")[:SWEPT].tolist():
+            if found.log_value[place] < INFEASIBLE:
+                self._offer(values.found(found, place))
+
+    def _projected(self, counts: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Rates like `y` on the limits of counts, with a usual share of the most HBM."""
+        most = np.full(len(y), USUAL * self.problem.most_hbm_bytes)
+        have = self.problem.money.left(self.problem.limits, counts.astype(float), most)
+        return project(self.problem, have, y, self.problem.spends_all)
 
     def look(self, count: int) -> None:
         """Search the hardware of one count over sets of plans near the best rates; offer what is best."""
@@ -76,7 +95,7 @@ class Finder:
             return
         self.looked.add(count)
         some = best.y + 0.3 * self.generator.standard_normal((3, len(best.y))) * (np.arange(3) > 0)[:, None]
-        some = np.stack([self._projected(count, each) for each in np.clip(some, *self.problem.ends)])
+        some = self._projected(np.full(len(some), count), np.clip(some, *self.problem.ends))
         most = self.problem.most_hbm_bytes
         self.among(count, [near(rows, count, some, most, SLACK, keep=12) for rows in self.rows], some)
 

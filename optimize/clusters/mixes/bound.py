@@ -19,7 +19,7 @@ from optimize.clusters.mixes.boxes import AT_ONCE, Boxes, Planes, bounded, every
 from optimize.clusters.mixes.job_plans import JobRows, PlanSet, plan_set
 from optimize.clusters.mixes.pools import PLANS, STUCK, Part, Pool
 from optimize.clusters.mixes.progress import MixProgress
-from optimize.clusters.mixes.tilts import Tilts, whole
+from optimize.clusters.mixes.tilts import Tilts, priced
 from optimize.hardware import project
 from optimize.question import Problem, Tangents
 
@@ -93,7 +93,7 @@ def _tilts(
     for job, (own, found) in enumerate(zip(rows, parts, strict=True)):
         for chosen, at in found:
             of_count = np.searchsorted(counts, own.accelerators[chosen])
-            _lower(values[:, job], slopes[:, job], of_count, place, whole(problem, at))
+            _lower(values[:, job], slopes[:, job], of_count, place, priced(problem, at))
     log_price = problem.log_scale + (np.zeros(len(counts)) if problem.fill else np.log(counts))
     return Tilts(counts, place, values, slopes, log_price)
 
@@ -226,7 +226,7 @@ def _kept(tilts: Tilts, pool: Pool, i: int, level: float) -> Kept:
     plans = plan_set(pool.rows, some.number)
     planes = Planes(np.zeros(0, int), np.zeros(0), np.zeros((0, len(place))), plans.peak_bytes)
     for y in (np.broadcast_to(place, some.y.shape), some.y):
-        planes.add(np.arange(len(plans)), whole(pool.rows.problem, plans.tangents(y)))
+        planes.add(np.arange(len(plans)), priced(pool.rows.problem, plans.tangents(y)))
     gone = [(bytes_[count == i], bound[count == i]) for count, bytes_, bound in pool.gone]
     others = [*gone, (rest.need_bytes, rest.bound)]
     need, bound = (np.concatenate(columns) for columns in zip(*others, strict=True))
@@ -275,4 +275,4 @@ def _sharpen(groups: list[Kept], boxes: Boxes) -> None:
         value = np.where(plans.peak_bytes <= most, value, np.inf)
         near = np.flatnonzero(value < value.min() + NEAR)
         at = plans.take(near).tangents(np.broadcast_to(middle, (len(near), len(middle))))
-        planes.add(near, whole(plans.rows.problem, at))
+        planes.add(near, priced(plans.rows.problem, at))

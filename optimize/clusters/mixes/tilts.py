@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from optimize.hardware import dual_bound, largest_alone, priced_bound
-from optimize.question import Problem, Tangents
+from optimize.question import Problem, Tangents, whole
 
 ROUNDS = 8  # of the multipliers of limits
 
@@ -45,9 +45,9 @@ class Tilts(NamedTuple):
     def bounds(self, least: np.ndarray) -> np.ndarray:
         """Logarithms of the value that no mix is below, by what no plan of each job is: counts x jobs."""
         shares = self.shares
-        parts = np.where(shares > 0, shares * (least - np.log(np.maximum(shares, 1e-300))), 0.0)
         some = np.asarray(np.isfinite(least).all(axis=-1))
-        return np.where(some, np.where(some[:, None], parts, 0.0).sum(-1), np.inf) + self.log_price
+        parts = shares * (np.where(some[:, None], least, 0.0) - np.log(np.maximum(shares, 1e-300)))
+        return np.where(some, parts.sum(-1), np.inf) + self.log_price
 
     def levels(self, log_target: np.ndarray | float) -> np.ndarray:
         """What no plan of each job may be below for a target, with the same room for all jobs."""
@@ -57,7 +57,12 @@ class Tilts(NamedTuple):
 
 def tilted(at: Tangents, tilt: np.ndarray, place: np.ndarray) -> Tangents:
     """Tangents with a tilt each, which is zero at a place."""
-    return at._replace(log_value=at.log_value + ((at.y - place) * tilt).sum(-1), slopes=at.slopes + tilt)
+    more = ((at.y - place) * tilt).sum(-1)
+    own = {"log_value": at.log_value + more, "slopes": at.slopes + tilt}
+    if at.log_s is not None and at.s_slopes is not None and at.log_drawn is not None and at.drawn_slopes is not None:
+        own |= {"log_s": at.log_s + more, "s_slopes": at.s_slopes + tilt}
+        own |= {"log_drawn": at.log_drawn + more, "drawn_slopes": at.drawn_slopes + tilt}
+    return at._replace(**own)
 
 
 def least_value(
@@ -92,8 +97,8 @@ def paid(problem: Problem, at: Tangents) -> Tangents:
     return problem.money.paid(at, problem.money.left(problem.limits, np.ones(len(at.y)), at.peak_bytes))
 
 
-def whole(problem: Problem, at: Tangents) -> Tangents:
+def priced(problem: Problem, at: Tangents) -> Tangents:
     """The same with the price in the tangent, too."""
     if at.log_drawn is None:
         return at
-    return problem.money.whole(at, problem.money.left(problem.limits, np.ones(len(at.y)), at.peak_bytes))
+    return whole(problem.money, at, problem.money.left(problem.limits, np.ones(len(at.y)), at.peak_bytes))

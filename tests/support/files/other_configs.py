@@ -109,3 +109,49 @@ OTHER_PARAMETERS = {
     "dots1": 142_774_373_888,
     "qwen2_moe": 14_315_735_040,  # without the gate of the shared expert
 }
+
+
+def printed(configs: dict[str, dict[str, Any]]) -> dict[str, tuple[dict[str, Any], str]]:
+    """Other sizes of a type, and the billions of parameters that were published, as they were printed."""
+    return {name: ({**configs[kind], **changes}, billions) for name, (kind, changes, billions) in _PRINTED.items()}
+
+
+_LAYERS_AS_ALWAYS = {"layer_types": None, "sliding_window": 1024}
+_PRINTED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "glm-4.5, without prediction of more tokens": (
+        "glm4_moe", sizes(92, 5120, 12288, 96, 8, 151552)
+        | {"moe_intermediate_size": 1536, "n_routed_experts": 160, "first_k_dense_replace": 3, "use_qk_norm": True},
+        "352.8",
+    ),
+    "deepseek-v2": (
+        "deepseek_v2", sizes(60, 5120, 12288, 128, 128, 102400)
+        | {"q_lora_rank": 1536, "n_routed_experts": 160, "moe_intermediate_size": 1536, "topk_group": 3, "n_group": 8}
+        | {"topk_method": "group_limited_greedy"},
+        "235.7",
+    ),
+    "mistral large 2": ("mistral", sizes(88, 12288, 28672, 96, 8, 32768) | {"sliding_window": None}, "122.6"),
+    "mixtral-8x22b": ("mixtral", sizes(56, 6144, 16384, 48, 8, 32768), "140.6"),
+    "gemma 3 27b, its text": (
+        "gemma3_text", sizes(62, 5376, 21504, 32, 16, 262208) | _LAYERS_AS_ALWAYS | {"head_dim": 128}, "27.0",
+    ),
+    "gemma 2 9b": ("gemma2", sizes(42, 3584, 14336, 16, 8, 256000) | {"head_dim": 256}, "9.24"),
+    "olmo 2 32b": ("olmo2", sizes(64, 5120, 27648, 40, 8, 100352), "32.2"),
+    "qwen3-30b-a3b": ("qwen3_moe", sizes(48, 2048, 6144, 32, 4, 151936) | {"moe_intermediate_size": 768}, "30.5"),
+    "qwen2-57b-a14b": (
+        "qwen2_moe", sizes(28, 3584, 18944, 28, 4, 151936)
+        | {"num_experts": 64, "num_experts_per_tok": 8, "moe_intermediate_size": 2560}
+        | {"shared_expert_intermediate_size": 20480},
+        "57.4",
+    ),
+    "command r+": ("cohere", sizes(64, 12288, 33792, 96, 8, 256000) | {"use_qk_norm": True}, "103.8"),
+    "command a": ("cohere2", sizes(64, 12288, 36864, 96, 8, 256000), "111"),
+    "apertus-70b": ("apertus", sizes(80, 8192, 43008, 64, 8, 131072), "70.6"),
+    "granite 3.1 2b": ("granite", sizes(40, 2048, 8192, 32, 8, 49155), "2.53"),
+    "mpt-30b": ("mpt", {"d_model": 7168, "n_heads": 64, "n_layers": 48}, "30.0"),
+    "falcon-11b": (
+        "falcon", {"hidden_size": 4096, "num_hidden_layers": 60, "num_attention_heads": 32, "num_kv_heads": 8}
+        | {"new_decoder_architecture": True, "num_ln_in_parallel_attn": 1, "ffn_hidden_size": 16384} | UNTIED,
+        "11.1",
+    ),
+    "llama 3.1 405b": ("llama", sizes(126, 16384, 53248, 128, 8, 128256), "405.9"),
+}  # fmt: skip

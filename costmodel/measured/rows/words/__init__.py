@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from costmodel.measured.rows.words.grammar import clauses as clauses
     from costmodel.measured.rows.words.grammar import named as named
     from costmodel.measured.rows.words.grammar import number as number
+    from costmodel.measured.rows.words.grammar import numbered as numbered
     from costmodel.measured.rows.words.grammar import said as said
     from costmodel.measured.rows.words.links import between_nodes as between_nodes
     from costmodel.measured.rows.words.links import inside as inside

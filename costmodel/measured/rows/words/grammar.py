@@ -17,7 +17,7 @@ Table = tuple[tuple[str, object], ...]
 _remembered = functools.lru_cache(maxsize=2**14)  # rows of one source say the same words
 _JOIN = r"[\s\-/.:=]*"
 _END = r"(?![a-uw-z]|v[a-z]|(?<=\d)\d)"  # no letter, but a version; after a number no digit
-_NUMBER = r"(\d+(?:\.\d+)?)(?!\.?\d)(?![km]\b|\s*[km]?[\s\-]*tok)"
+_NUMBER = r"(\d+(?:,\d{3})*(?:\.\d+)?)(?![.,]?\d)(?![km]\b|\s*[km]?[\s\-]*tok)"
 _APART = 6  # words between the parts of a phrase with `&`
 
 
@@ -61,6 +61,7 @@ def clauses(text: str) -> tuple[str, ...]:
     of what is absent are spelt out."""
     text = re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", text).replace("\u00d7", "x").lower()
     text = re.sub(r"[_\"'`{}]", " ", text)  # also of settings in JSON and YAML
+    text = numbered(text)
     text = re.sub(r"\bw/o\b", "without", re.sub(r"[\s\u2010-\u2014]+", lambda m: " " if m[0].isspace() else "-", text))
     text = re.sub(r"\b(without|no|neither)\b([^;|.]{1,60}?),?\s(?:or|nor)\s", _each_denied, text)
     parts = re.split(
@@ -69,6 +70,13 @@ def clauses(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip() and not _OF_OTHERS.search(part))
 
 
+def numbered(text: str) -> str:
+    """The text, in lower case, with small numbers in digits."""
+    return _NUMBER_WORDS.sub(lambda found: _NUMBERS[found[0]], text)
+
+
+_NUMBERS = {"two": "2", "three": "3", "four": "4", "six": "6", "eight": "8", "ten": "10", "sixteen": "16"}
+_NUMBER_WORDS = re.compile(rf"\b(?:{'|'.join(_NUMBERS)})\b")
 _OF_OTHERS = re.compile(
     r"\b(?:compar(?:ed|ing|ison)|speed-?ups?|(?:faster|slower|better|worse) than|elsewhere|would|could"
     r"|siblings?|variants?|also (?:ships?|trained|runs?|ran|tested|tried|available|provides?|supports?)"
@@ -126,7 +134,7 @@ def number(text: str, phrases: tuple[str, ...]) -> float | None:
             found = expression.match(clause, start)
             of_another = _OF_ANOTHER.search(clause[:start])  # `virtual pp degree` is no `pp degree`
             if found is not None and not of_another and _verdict(clause, start, end, False):
-                return float(found[1])
+                return float(found[1].replace(",", ""))
     return None
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 _COMM = "comm*"
 _DATA = "dp|data_parallel*|gradient|grad|grad_reduce|param*_gather|weight_gather|reduce_scatter|all_reduce|optimizer"
 _MIXED = "expert*|ep|moe|all_to_all|a2a|dispatch*"
-_RECOMPUTE = "recomput*|checkpointing|checkpoint|ckpt|remat*|rematerial*|ac"
+_RECOMPUTE = "recomput*|checkpointing|checkpoint|checkpointed|ckpt|remat*|rematerial*|ac"
 
 FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "overlap_data": (f"{_DATA} & overlap*", "async* gradient|grad|dp|data_parallel*"),
@@ -48,7 +48,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "sliding_window": ("sliding window*", "swa", "windowed attention", "local attention"),
     "host_optimizer": (
         "offload* & optimizer",
-        "optimizer state? is? in|on|to the? cpu|host",
+        "optimizer state? is? in|on|to the? grace? cpu|host",
         "cpu|host adam*|optimizer",
         "deep_speed? cpu adam*",
         "zero offload*|infinity",
@@ -59,7 +59,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "fast_dispatcher": ("deepep|deep_ep", "hybridep|hybrid_ep"),
     "selective_layers": (
         f"selective layer* {_RECOMPUTE}",
-        f"{_RECOMPUTE} & every other|second|two|2nd|2 layer*|block*",
+        f"{_RECOMPUTE} & every other|second|two|2nd|2 transformer? layer*|block*",
         f"{_RECOMPUTE} & alternat* layer*|block*",
         "selective ac option 2",  # K: torchtitan, every second layer
     ),
@@ -120,10 +120,12 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "micro_batch* number|count #",
         "micro num #",
         "# gradient|grad? accum* step*",
+        "accum* over # step*|micro_step*|micro_batch*",
         "# micro_batches",
         "micro_batches~ #",
     ),
-    "micro_batch": ("micro_batch~|micro_bsz|micro_bs~|mbs size? per? gpu|device? #",),
+    "micro_batch": ("micro_batch~|micro_bsz|micro_bs~|mbs size? per? gpu|device? #",
+        "micro_batches~ of # sequence*|sample*"),
     "local_batch": (
         "local batch size? #",
         "per device|gpu|rank train? batch size? #",
@@ -156,6 +158,8 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "pipeline|pipe model? parallel* size|degree? #",
         "# way pipeline|pp",
         "# pipeline stage*",
+        "# stage* interleav*|gpipe|1f1b? pipeline*",
+        "gpipe|1f1b|pipeline with|of # stage*",
     ),
     "context": (
         "cp size|degree? #",
@@ -168,7 +172,8 @@ NUMBERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "data": ("dp size|degree? #", "data parallel* size|degree? #", "# way data|dp"),
     "expert": ("ep size|degree? #", "expert model? parallel* size|degree? #", "# way expert|ep"),
     "expert_tensor": ("etp size|degree? #", "expert tensor parallel* size|degree? #"),
-    "global_batch": ("global|total|effective|overall batch size? #", "gbs #"),
+    "global_batch": ("global|total|effective|overall batch size? #", "gbs #", "batch size? ramp* to #",
+        "# sequence*|sample* per|in|a|each optimizer? step|batch|iteration"),
     "batch": ("batch|bs|bsz size? #",),  # of a step or of a rank
     "sequence": ("sequence|seq|context len|length #", "sequence|seq #"),
     "power_w": ("tdp #", "power cap|limit|capped|limited #", "# w|watt* cap|limit|tdp|power"),
@@ -190,7 +195,7 @@ SOFTWARE_NAMES = (
     ("transformer engine", "megatron-core"), ("te", "megatron-core"), ("primus", "megatron-core"),
     ("mind_speed|model_link|pai_megatron", "megatron-core"),
     ("auto model", "fsdp"), ("nemo", "megatron-core"),
-    ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full shard", "fsdp"), ("shard grad op", "fsdp"),
+    ("fsdp|fsdp2|hsdp", "fsdp"), ("foundry", "fsdp"), ("full* shard*", "fsdp"), ("shard grad op", "fsdp"),
     ("deep speed", "deepspeed"), ("zero stage? 3", "deepspeed"), ("zero optimi*", "deepspeed"),
     ("colossal|colossalai", "deepspeed"),
     ("megatron*", "megatron-2022"), ("mega scale", "megatron-2022"), ("narayanan|korthikanti", "megatron-2022"),
@@ -208,7 +213,7 @@ SHARDINGS = (
     ("zero optimi*? stage? 2|ii", 2), ("shard grad op", 2), ("hybrid shard zero2", 2), ("sharding? stage 2", 2),
     ("sharded ddp", 2),
     ("zero optimi*? stage? 1|i", 1), ("distributed|sharded fused? optimizer|adam*", 1),
-    ("optimizer state? shard*|partition*", 1),
+    ("optimizer state? is|are? shard*|partition*", 1),
     ("zero redundancy optimizer", 1), ("sharding? stage 1", 1), ("shard*|partition* optimizer state?", 1),
     ("zero optimi*? stage? 3|iii", 3), ("fsdp|fsdp2|hsdp", 3), ("full* shard*", 3), ("hybrid shard*", 3),
     ("sharding? stage 3", 3), ("gemini", 3), ("zero infinity|plus", 3), ("sharding? stage 0", 0),
@@ -228,6 +233,11 @@ PRECISIONS = (
     ("amp|mixed|16_bit|16bit|16", "16"),
 )  # fmt: skip
 """Formats of numbers by name; `16` is the 16-bit format that the accelerator has."""
+
+SCALINGS = (
+    ("mx|microscaling scal*", "mxfp8"), ("block* scal*", "fp8_block"), ("blockwise|128x128|1x128", "fp8_block"),
+)  # fmt: skip
+"""How 8-bit products are scaled, where the column says that they are of 8 bits."""
 
 GRADIENTS = (
     ("fp32|float32|32_bit|single_precision & grad*|grad_accum*|reduc*", "fp32"),
@@ -307,7 +317,8 @@ NO_PRETRAINING = (
     ("dpo|grpo|ppo|rlhf", _PREFERENCES),
     ("reinforcement learning", _PREFERENCES), ("rollout* & rl|policy|policies", _PREFERENCES),
     ("teacher model|logit*|forward", "a second model runs beside it"),
-    ("decode|decoding|prefill throughput|latency|phase|stage|batch|speed", _NOTHING),
+    ("decode|decoding|prefill phase|stage|batch", _NOTHING),
+    ("decode|decoding|prefill & throughput|latency|speed", _NOTHING),
     ("inference throughput|latency|benchmark*|decode|prefill|batch|serving", _NOTHING),
     ("mlperf inference", _NOTHING), ("forward pass? only", _NOTHING),
     ("vllm|sglang|tensorrt_llm", _NOTHING),
