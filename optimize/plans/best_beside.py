@@ -1,8 +1,7 @@
 """The best plan with an option that lattices leave alone: modules computed again, a second memory (`beside`).
 
 Each saves memory for time: it is only looked for among families that are faster with nothing recomputed. Those of all
-lattices are taken in the order of that time, which bounds them, until it is no better than what is
-found.
+lattices are taken in the order of that time, which bounds them, until it is no better than what is found.
 """
 
 import dataclasses
@@ -73,6 +72,8 @@ def best_beside(asked: Sequence[Beside], value: PlanValue, reached: float) -> tu
 def _best_of_lattice(
     whole: Lattice, groups: Variants, keeps: Callable[[Plan], object], value: PlanValue, reached: float
 ) -> Found | None:
+    """The same of one lattice. Where nothing is known to fit, first some plan that does, of a few rows at a time: its
+    value is what bounds are compared with."""
     best, rows = None, ordered(whole)
     if groups and reached == math.inf:
         short = _short(rows, groups, math.inf)

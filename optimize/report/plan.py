@@ -59,7 +59,7 @@ def show_plans(inputs: PlanInputs, result: PlanResult) -> None:
         say(console, f"note: {message}")
     if result.runner_ups:
         console.print()
-        console.print("the best plans of other shapes, and what would make each of them win", style="bold")
+        console.print("the best plans found of other shapes, and what would make each of them win", style="bold")
     for each in result.runner_ups:
         wins = "no one change of the machine up to 4 times either way"
         if each.wins_with is not None:
