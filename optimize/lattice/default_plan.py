@@ -40,7 +40,8 @@ def choose_plan(given: Mapping[str, Any], workload: Workload, cluster: Cluster) 
 
     There is one for each tensor degree, with the microbatch that is fastest of those that fit. Fields in `given` stay
     as they are. Where nothing fits otherwise, what saves memory is taken too (`_MORE_MEMORY`), then whatever needs
-    least, then a second memory, as far as there is one (`_OFFLOADS`). Raises `CommandError`: bad input where no candidate is legal, infeasible where nothing fits.
+    least, then a second memory, as far as there is one (`_OFFLOADS`). Raises `CommandError`: bad input where no
+    candidate is legal, infeasible where nothing fits.
     """
     plans, tightest, illegal = _that_fit(given, workload, cluster)
     if plans:
