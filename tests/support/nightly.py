@@ -58,6 +58,9 @@ LONG = (
     # by day: eighteen of the twenty
     "tests/cli/test_everyday.py::test_a_task[which cluster should I buy",
     "tests/cli/test_everyday.py::test_a_task[one cluster for two jobs]",
+    "tests/cli/test_everyday_engineers.py::test_a_task[rent or buy]",
+    "tests/cli/test_everyday_engineers.py::test_a_task[the fewest accelerators that do it in time]",
+    "tests/cli/test_everyday_engineers.py::test_a_task[a page of plans for my colleagues]",
     "tests/clusters/test_same_joules.py::test_real_parts_within_a_limit",
     # by day: one of several objectives, seeds, counts or limits
     "tests/clusters/test_rows_of_counts.py::test_rows_hold_the_plans_of_every_count[experts]",
