@@ -207,13 +207,13 @@ def _cost(plan: Plan, workload: Workload, cluster: Cluster) -> tuple[float, floa
 def _reason(given: Mapping[str, Any], workload: Workload) -> str:
     experts = any(is_expert(op) for block in workload.blocks for op in block.ops)
     searched = ("tensor", "pipeline", "expert") if experts else ("tensor", "pipeline")
-    free = [name for name in searched if name not in given]
-    least = f"the least {', then '.join(name for name in free if name != 'tensor')} degree that fits in memory"
-    if "tensor" in free:
-        least = (
-            f"the fastest of all tensor degrees, each with {least}" if len(free) > 1 else "the fastest tensor degree"
-        )
-    return least if "microbatch" in given else f"{least}, and its fastest microbatch"
+    free = [name for name in searched if name not in given and name != "tensor"]
+    told = [f"the least {', then '.join(free)} degree that fits in memory"] if free else []
+    if "tensor" not in given:
+        told = [f"the fastest of all tensor degrees, each with {told[0]}" if told else "the fastest tensor degree"]
+    if "microbatch" not in given:
+        told.append("its fastest microbatch")
+    return ", and ".join(told) or "as it is given"
 
 
 def _no_product(given: Mapping[str, Any], workload: Workload, cluster: Cluster) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from costmodel.inputs import Cluster, Offload, Plan, PlanPoint, Workload, embed
 from costmodel.measured import FITS, with_margin
-from costmodel.specs import expect
+from costmodel.specs import COUNT, FLAG, LEAF, MAPPING, PROBABILITY, Check, expecting
 from optimize.lattice import SEARCHED, Families, Lattice, lattice, plan_precision
 from optimize.launch import FRAMEWORKS
 from optimize.plans import exhaustive
@@ -28,6 +28,14 @@ from optimize.plans.row_bounds import in_order_of_bounds
 from optimize.status import CommandError, Status, unless_refused
 from optimize.time_limit import or_else
 
+_CHECKS = {
+    "objective": Check("a name or a function", lambda value: isinstance(value, str) or callable(value)),
+    "fixed": MAPPING,
+    "tokens": LEAF,
+    "top": COUNT,
+    "margin": PROBABILITY,
+    "unrestricted": FLAG,
+}
 _FIRST, _MOST, _TIMES = 256, 4_096, 4  # families that are looked at together: few at first, for a value to stop at
 _MOST_OPEN = 262_144  # families that are opened at once where nothing is known to fit
 
@@ -266,6 +274,7 @@ def _first_that_can(names: Iterable[str], of: Lattice, plan: Plan) -> str | None
     return next((name for name in names if told_by(name, of)(plan)), None)
 
 
+@expecting(**_CHECKS)
 def find_plan(
     workload: Workload,
     cluster: Cluster,
@@ -287,7 +296,6 @@ def find_plan(
     (a set among its values: any of its members); with `unrestricted` the answer says what they cost. Raises
     `CommandError` where no plan is legal (bad input), or none fits (infeasible).
     """
-    expect(workload=workload, cluster=cluster)
     job, given = (workload, cluster), dict(fixed or {})
     question: dict[str, Any] = {"objective": objective, "tokens": tokens, "search": search, "margin": margin}
     if not isinstance(objective, str):
